@@ -1,0 +1,242 @@
+//! Names and numbers that must not be mixed up: each has a type that checks it once.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::marker::PhantomData;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::hash;
+
+const NAME_BYTES_MAX: usize = 200;
+
+/// A name from a rule book: letters, digits, `-`, `_`, `.`, `:` and `/`, at most 200 of them.
+///
+/// The type parameter keeps a service's name from standing where a channel's belongs.
+pub struct Name<Of> {
+    text: Arc<str>,
+    of: PhantomData<fn() -> Of>,
+}
+
+/// Marks the name of a service.
+#[derive(Debug)]
+pub enum Service {}
+/// Marks the name of a channel of a service.
+#[derive(Debug)]
+pub enum Channel {}
+/// Marks the name of a dependency.
+#[derive(Debug)]
+pub enum Dependency {}
+/// Marks the name of a retry policy.
+#[derive(Debug)]
+pub enum Policy {}
+/// Marks the name of a circuit breaker's settings.
+#[derive(Debug)]
+pub enum Breaker {}
+
+/// The name of a service.
+pub type ServiceName = Name<Service>;
+/// The name of a channel.
+pub type ChannelName = Name<Channel>;
+/// The name of a dependency.
+pub type DependencyName = Name<Dependency>;
+/// The name of a retry policy.
+pub type PolicyName = Name<Policy>;
+/// The name of a breaker's settings.
+pub type BreakerName = Name<Breaker>;
+
+/// Why a text is no name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidName {
+    /// Nothing there.
+    #[error("a name cannot be empty")]
+    Empty,
+    /// Too long.
+    #[error("a name has at most {NAME_BYTES_MAX} characters, this one has {length}")]
+    TooLong {
+        /// How long it is.
+        length: usize,
+    },
+    /// A character that names do not have.
+    #[error("a name has no {character:?}: letters, digits, `-`, `_`, `.`, `:` and `/` are fine")]
+    Character {
+        /// The first such character.
+        character: char,
+    },
+}
+
+impl<Of> Name<Of> {
+    /// Checks the text and makes it a name.
+    pub fn new(text: &str) -> Result<Self, InvalidName> {
+        if text.is_empty() {
+            return Err(InvalidName::Empty);
+        }
+        if text.len() > NAME_BYTES_MAX {
+            return Err(InvalidName::TooLong { length: text.len() });
+        }
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '/');
+        match text.chars().find(|&c| !fits(c)) {
+            Some(character) => Err(InvalidName::Character { character }),
+            None => Ok(Self { text: text.into(), of: PhantomData }),
+        }
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+impl<Of> Clone for Name<Of> {
+    fn clone(&self) -> Self {
+        Self { text: Arc::clone(&self.text), of: PhantomData }
+    }
+}
+
+impl<Of> PartialEq for Name<Of> {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl<Of> Eq for Name<Of> {}
+
+impl<Of> PartialOrd for Name<Of> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<Of> Ord for Name<Of> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.text.cmp(&other.text)
+    }
+}
+
+impl<Of> std::hash::Hash for Name<Of> {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}
+
+impl<Of> Borrow<str> for Name<Of> {
+    fn borrow(&self) -> &str {
+        &self.text
+    }
+}
+
+impl<Of> fmt::Debug for Name<Of> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.as_str())
+    }
+}
+
+impl<Of> fmt::Display for Name<Of> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl<Of> Serialize for Name<Of> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+/// One delivery of one event to one service: 128 bits, shown as 32 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeliveryId(pub u128);
+
+impl fmt::Display for DeliveryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Debug for DeliveryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The number of an attempt, counted from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Attempt(NonZeroU32);
+
+impl Attempt {
+    /// The first attempt.
+    pub const FIRST: Self = Self(NonZeroU32::MIN);
+
+    /// The attempt of that number; none is number 0.
+    #[must_use]
+    pub const fn new(number: u32) -> Option<Self> {
+        match NonZeroU32::new(number) {
+            Some(number) => Some(Self(number)),
+            None => None,
+        }
+    }
+
+    /// The number, from 1.
+    #[must_use]
+    pub const fn get(self) -> u32 {
+        self.0.get()
+    }
+
+    /// The attempt after this one; the last number there is repeats.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+}
+
+/// What makes one run's randomness differ from another's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seed(pub u64);
+
+impl Seed {
+    /// A number that depends on the seed, the delivery and the attempt and on nothing else, so one
+    /// extra event changes no other's delays.
+    #[must_use]
+    pub fn draw(self, delivery: DeliveryId, attempt: Attempt) -> u64 {
+        let mut bytes = [0; 20];
+        bytes[..16].copy_from_slice(&delivery.0.to_le_bytes());
+        bytes[16..].copy_from_slice(&attempt.get().to_le_bytes());
+        hash::stable_64(&bytes, self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_checked() {
+        #[rustfmt::skip]
+        let cases = [
+            ("a plain name",       "orders-svc",             Ok(())),
+            ("a stream's name",    "engineering:queue",      Ok(())),
+            ("nothing",            "",                       Err(InvalidName::Empty)),
+            ("a space",            "orders svc",             Err(InvalidName::Character { character: ' ' })),
+            ("a control character", "a\u{7}",                Err(InvalidName::Character { character: '\u{7}' })),
+        ];
+        for (name, text, expected) in cases {
+            assert_eq!(ServiceName::new(text).map(|_| ()), expected, "{name}");
+        }
+        assert_eq!(ServiceName::new(&"x".repeat(201)), Err(InvalidName::TooLong { length: 201 }));
+    }
+
+    #[test]
+    fn a_draw_depends_on_all_it_is_given() {
+        let draw = |seed, delivery, attempt| {
+            Seed(seed).draw(DeliveryId(delivery), Attempt::new(attempt).expect("not 0"))
+        };
+        assert_eq!(draw(1, 2, 3), draw(1, 2, 3));
+        assert_ne!(draw(1, 2, 3), draw(2, 2, 3));
+        assert_ne!(draw(1, 2, 3), draw(1, 3, 3));
+        assert_ne!(draw(1, 2, 3), draw(1, 2, 4));
+    }
+}

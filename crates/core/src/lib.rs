@@ -1,0 +1,16 @@
+//! The part of Redrive that decides.
+//!
+//! Everything here is a pure function of its arguments: the time and the seed come in, a verdict
+//! goes out. Nothing in this crate reads a clock, draws a random number, opens a file or waits, so
+//! the live engine, the simulator and the tests all run the same code and get the same answers.
+
+pub mod backoff;
+pub mod breaker;
+pub mod category;
+pub mod hash;
+pub mod ids;
+pub mod limits;
+pub mod position;
+pub mod rule;
+pub mod text;
+pub mod time;

@@ -1,0 +1,62 @@
+//! Every bound of the core in one place, so that their relations can be seen and asserted.
+
+use std::time::Duration;
+
+/// The longest wait that a `Retry-After` may ask for; a longer one is cut to this.
+pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How long a delivery may be held by an open breaker or a `Retry-After`, unless its rule says otherwise.
+pub const HOLD_MAX_DEFAULT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Retries that a failure of category `unknown` gets, whatever its policy allows.
+pub const UNKNOWN_RETRIES_MAX: u32 = 2;
+
+/// Attempts that a failure of category `internal` gets, whatever its policy allows.
+pub const INTERNAL_ATTEMPTS_MAX: u32 = 3;
+
+/// Calls in flight on one dependency, unless the rule book says otherwise.
+pub const IN_FLIGHT_DEFAULT: u32 = 64;
+
+/// The time over which a throttle measures the rate it will halve.
+pub const RATE_MEASURED_OVER: Duration = Duration::from_secs(10);
+
+/// A breaker's record is forgotten this long after its last use.
+pub const BREAKER_RECORD_KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// A probe that has not come back by then is lost, and another may go, unless the call's timeout is longer.
+pub const PROBE_LEASE_MIN: Duration = Duration::from_secs(30);
+
+/// The most failures a `failures … within …` trip may wait for: their times are remembered one by one.
+pub const TRIP_FAILURES_MAX: u32 = 10_000;
+
+/// The most probes a half-open breaker may have out at once.
+pub const PROBES_MAX: u32 = 1_000;
+
+/// The longest duration that a rule book may state.
+pub const DURATION_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
+
+/// The most retries a policy may ask for.
+pub const RETRIES_MAX: u32 = 100_000;
+
+/// The largest rule book read, in bytes.
+pub const BOOK_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// The deepest nesting of a rule book; the format itself needs eight levels.
+pub const BOOK_DEPTH_MAX: usize = 32;
+
+/// The most values in a rule book.
+pub const BOOK_NODES_MAX: usize = 2_000_000;
+
+/// The most problems reported for one rule book; the rest are counted.
+pub const PROBLEMS_MAX: usize = 100;
+
+/// The longest regular expression of a `classify` row, in bytes, and the memory its automaton may take.
+pub const PATTERN_BYTES_MAX: usize = 1_000;
+/// The memory that one compiled regular expression may take, in bytes.
+pub const PATTERN_MEMORY_MAX: usize = 1 << 20;
+
+/// The part of a failure's message that classification and fingerprints look at, in bytes.
+pub const MESSAGE_BYTES_MAX: usize = 4 * 1024;
+
+const _: () = assert!(PROBE_LEASE_MIN.as_secs() < HOLD_MAX_DEFAULT.as_secs());
+const _: () = assert!(RETRY_AFTER_MAX.as_secs() <= HOLD_MAX_DEFAULT.as_secs());

@@ -1,0 +1,246 @@
+//! The resolved policy for one (service, channel, event type): all that [`crate::decide`] needs to know.
+//!
+//! A rule is made once, when a rule book is read, and never changes. Values keep the position at
+//! which the book states them, so that a verdict can name its line.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backoff::Backoff;
+use crate::breaker::BreakerSettings;
+use crate::category::{Category, Code};
+use crate::ids::{BreakerName, DependencyName, PolicyName};
+use crate::position::Position;
+
+/// How failures of one kind of delivery are ruled on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    /// Overrides of the classification, in the order of the book; the first match wins.
+    pub classify: Arc<[Override]>,
+    /// What follows on a failure.
+    pub reactions: Reactions,
+    /// The thing that fails: its breaker and throttle are shared by all rules that name it.
+    pub dependency: DependencyName,
+    /// The breaker in front of the dependency, if there is one.
+    pub breaker: Option<NamedBreaker>,
+    /// What an open breaker does to a delivery.
+    pub when_open: WhenOpen,
+    /// How long a delivery may be held in all.
+    pub hold_max: Duration,
+    /// No attempt starts later than this after the first one.
+    pub deadline: Option<Duration>,
+    /// A connection that has failed for this long is a matter of configuration.
+    pub fatal_after: Option<Duration>,
+    /// Limits on the parts of one call.
+    pub timeouts: Timeouts,
+}
+
+/// A breaker's settings and the name they have in the book or the catalog.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NamedBreaker {
+    /// The name, or none if the settings are the kind's own.
+    pub name: Option<BreakerName>,
+    /// The settings.
+    pub settings: BreakerSettings,
+    /// Categories and statuses that say nothing about the dependency's health here.
+    pub ignores: Vec<FailureMatch>,
+}
+
+/// What an open breaker does to a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenOpen {
+    /// It waits, up to `hold_max`.
+    Hold,
+    /// It ends at once as a dead letter.
+    DeadLetter,
+}
+
+/// What follows on a failure, by status first and then by category.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reactions {
+    /// The policies in use, each once; [`Reaction::Retry`] points into this list.
+    pub policies: Vec<NamedPolicy>,
+    /// Reactions to single statuses or ranges, the first match wins.
+    pub by_status: Vec<(StatusRange, Sourced<Reaction>)>,
+    /// One for each category, in the order of [`Category::ALL`].
+    pub by_category: [Sourced<Reaction>; 7],
+}
+
+impl Reactions {
+    /// The reaction to a failure of that category and status.
+    #[must_use]
+    pub fn to(&self, category: Category, status: Option<u16>) -> &Sourced<Reaction> {
+        let by_status = status.and_then(|status| {
+            self.by_status.iter().find(|(range, _)| range.contains(status)).map(|(_, reaction)| reaction)
+        });
+        by_status.unwrap_or(&self.by_category[category as usize])
+    }
+
+    /// The most retries a delivery gets in all: those of its most generous policy.
+    #[must_use]
+    pub fn retries_total_max(&self) -> u32 {
+        self.policies.iter().map(|policy| policy.backoff.retries()).max().unwrap_or(0)
+    }
+}
+
+/// A retry policy and its name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NamedPolicy {
+    /// Its name in the book or the catalog.
+    pub name: PolicyName,
+    /// What it does.
+    pub backoff: Backoff,
+    /// Whether running out of retries is alerted at once.
+    pub alert_on_exhaustion: bool,
+}
+
+/// Which of [`Reactions::policies`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PolicyIndex(pub u8);
+
+/// What follows on a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reaction {
+    /// Try again by that policy.
+    Retry(PolicyIndex),
+    /// No retry: a dead letter at once.
+    DeadLetter,
+    /// The service is paused; the delivery goes back to its place and waits.
+    Pause,
+}
+
+/// A value and where the book states it; none if it is a default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sourced<T> {
+    /// The value.
+    pub value: T,
+    /// Where it stands.
+    pub position: Option<Position>,
+}
+
+/// HTTP statuses from one to another, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StatusRange {
+    /// The first.
+    pub first: u16,
+    /// The last.
+    pub last: u16,
+}
+
+impl StatusRange {
+    /// Whether the status lies within.
+    #[must_use]
+    pub const fn contains(self, status: u16) -> bool {
+        self.first <= status && status <= self.last
+    }
+}
+
+/// A failure of that category or within that range of statuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureMatch {
+    /// Any failure of the category.
+    Category(Category),
+    /// Any answer with such a status.
+    Status(StatusRange),
+}
+
+impl FailureMatch {
+    /// Whether a failure is meant.
+    #[must_use]
+    pub fn matches(self, category: Category, status: Option<u16>) -> bool {
+        match self {
+            Self::Category(wanted) => wanted == category,
+            Self::Status(range) => status.is_some_and(|status| range.contains(status)),
+        }
+    }
+}
+
+/// A row of `classify`: what it looks at, and what it makes of it.
+#[derive(Clone, Debug)]
+pub struct Override {
+    /// All of these must fit; at least one is given.
+    pub when: Matcher,
+    /// What such an answer is.
+    pub meaning: Meaning,
+    /// The code to give it, in place of the usual one.
+    pub code: Option<Code>,
+    /// Why, in the words of the book.
+    pub because: Option<String>,
+    /// Where the row stands.
+    pub position: Position,
+}
+
+impl PartialEq for Override {
+    fn eq(&self, other: &Self) -> bool {
+        let pattern = |row: &Self| row.when.message.as_ref().map(|regex| regex.as_str().to_owned());
+        (&self.when.statuses, &self.when.code, &self.when.header, pattern(self))
+            == (&other.when.statuses, &other.when.code, &other.when.header, pattern(other))
+            && (&self.meaning, &self.code, &self.because, self.position)
+                == (&other.meaning, &other.code, &other.because, other.position)
+    }
+}
+
+/// What an override looks at; what is not given fits everything.
+#[derive(Clone, Debug, Default)]
+pub struct Matcher {
+    /// The answer's status lies in one of these; empty fits everything.
+    pub statuses: Vec<StatusRange>,
+    /// The failure's code is this.
+    pub code: Option<Code>,
+    /// The answer has this header and, if a value is given, with this value.
+    pub header: Option<HeaderMatch>,
+    /// The message matches.
+    pub message: Option<regex::Regex>,
+}
+
+/// A header that an answer must have; names are compared without regard to case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeaderMatch {
+    /// Its name.
+    pub name: String,
+    /// Its value, if that matters.
+    pub value: Option<String>,
+}
+
+/// What an override makes of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    /// A failure of that category.
+    Failure(Category),
+    /// No failure at all: the target has the event.
+    Delivered,
+}
+
+/// Limits on the parts of one call. The whole may grow with the attempts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Timeouts {
+    /// Making the connection.
+    pub connect: Duration,
+    /// The TLS handshake.
+    pub tls: Duration,
+    /// Until the answer's headers are there.
+    pub headers: Duration,
+    /// The whole call, from start to end.
+    pub whole: GrowingTimeout,
+    /// What a timeout is, if not transient.
+    pub category: Category,
+}
+
+/// A limit that may be longer on later attempts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GrowingTimeout {
+    /// For the first attempt.
+    pub first: Duration,
+    /// By how much each attempt's limit exceeds the one before.
+    pub factor: f64,
+    /// Never longer than this.
+    pub max: Duration,
+}
+
+impl GrowingTimeout {
+    /// A limit that stays the same.
+    #[must_use]
+    pub const fn fixed(limit: Duration) -> Self {
+        Self { first: limit, factor: 1.0, max: limit }
+    }
+}

@@ -1,0 +1,290 @@
+//! Durations, sizes, rates and shares as people write them: `30s`, `25MiB`, `20/s`, `50%`.
+//!
+//! A number without its unit is refused everywhere: nobody remembers which one was meant.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::limits;
+
+/// Why a text is no quantity; the message says what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidQuantity {
+    /// A number without a unit.
+    #[error("`{text}` has no unit: write `{text}s` or `{text}ms`")]
+    NoTimeUnit {
+        /// What was written.
+        text: String,
+    },
+    /// Not a duration.
+    #[error("`{text}` is no duration: write a number and a unit, such as 500ms, 30s, 5m, 24h, 7d or 1h30m")]
+    NoDuration {
+        /// What was written.
+        text: String,
+    },
+    /// Longer than a rule book may say.
+    #[error("`{text}` is longer than ten years")]
+    TooLong {
+        /// What was written.
+        text: String,
+    },
+    /// A size without a unit.
+    #[error("`{text}` has no unit: write `{text}B`, `{text}KiB` or `{text}MiB`")]
+    NoSizeUnit {
+        /// What was written.
+        text: String,
+    },
+    /// `MB` is 1000 × 1000 to some and 1024 × 1024 to others.
+    #[error("`{text}` can be read in two ways: write `{number}{unit}` for 1024s")]
+    AmbiguousSize {
+        /// What was written.
+        text: String,
+        /// Its number.
+        number: String,
+        /// The unit that is clear.
+        unit: &'static str,
+    },
+    /// Not a size.
+    #[error("`{text}` is no size: write a whole number and a unit, such as 512B, 64KiB, 25MiB or 1GiB")]
+    NoSize {
+        /// What was written.
+        text: String,
+    },
+    /// Not a rate.
+    #[error("`{text}` is no rate: write a number per second, minute or hour, such as 20/s, 10/m or 100/h")]
+    NoRate {
+        /// What was written.
+        text: String,
+    },
+    /// Not a share.
+    #[error("`{text}` is no share: write a percentage between 0% and 100%, such as 50%")]
+    NoShare {
+        /// What was written.
+        text: String,
+    },
+}
+
+const NANOS: [(&str, u64); 5] = [
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60 * 1_000_000_000),
+    ("h", 3_600 * 1_000_000_000),
+    ("d", 86_400 * 1_000_000_000),
+];
+
+/// Reads a duration such as `30s`, `1.5s` or `1h30m`.
+pub fn parse_duration(text: &str) -> Result<Duration, InvalidQuantity> {
+    let wrong = || InvalidQuantity::NoDuration { text: text.to_owned() };
+    if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
+        return Err(InvalidQuantity::NoTimeUnit { text: text.to_owned() });
+    }
+    let mut rest = text;
+    let mut total_nanos: f64 = 0.0;
+    let mut last_unit_nanos = u64::MAX;
+    while !rest.is_empty() {
+        let digits = rest.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
+        let (number, tail) = rest.split_at(digits);
+        let letters = tail.bytes().take_while(u8::is_ascii_alphabetic).count();
+        let (unit, tail) = tail.split_at(letters);
+        let (_, unit_nanos) = NANOS.into_iter().find(|(name, _)| *name == unit).ok_or_else(wrong)?;
+        // `30m1h` or `5s5s` is a slip of the pen, not a sum.
+        if unit_nanos >= last_unit_nanos || number.starts_with('.') || number.ends_with('.') {
+            return Err(wrong());
+        }
+        last_unit_nanos = unit_nanos;
+        total_nanos += number.parse::<f64>().map_err(|_| wrong())? * unit_nanos as f64;
+        rest = tail;
+    }
+    if last_unit_nanos == u64::MAX {
+        return Err(wrong());
+    }
+    if total_nanos > limits::DURATION_MAX.as_nanos() as f64 {
+        return Err(InvalidQuantity::TooLong { text: text.to_owned() });
+    }
+    // Ten years are 3 × 10^17 ns: beyond what f64 holds exactly, but every unit sum below a month is.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded just above")]
+    Ok(Duration::from_nanos(total_nanos.round() as u64))
+}
+
+/// Shows a duration as [`parse_duration`] reads it, in the largest units that are exact.
+#[must_use]
+pub fn show_duration(span: Duration) -> String {
+    if span.is_zero() {
+        return "0s".to_owned();
+    }
+    let mut nanos = span.as_nanos();
+    let mut shown = String::new();
+    for (unit, unit_nanos) in NANOS.into_iter().rev() {
+        let unit_nanos = u128::from(unit_nanos);
+        let count = nanos / unit_nanos;
+        // `100s` and `120s` read better than `1m40s` and `2m`; from ten minutes on, minutes do.
+        let skip = unit == "m" && span < Duration::from_mins(10) && nanos % unit_nanos != 0
+            || unit == "d" && nanos % unit_nanos != 0 && count < 2;
+        if count > 0 && !skip {
+            shown.push_str(&format!("{count}{unit}"));
+            nanos %= unit_nanos;
+        }
+    }
+    if nanos > 0 {
+        let micros = (nanos + 500) / 1_000;
+        shown.push_str(&format!("0.{micros:03}ms"));
+    }
+    shown
+}
+
+/// Reads a size such as `25MiB`.
+pub fn parse_size(text: &str) -> Result<u64, InvalidQuantity> {
+    let wrong = || InvalidQuantity::NoSize { text: text.to_owned() };
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    if !number.is_empty() && unit.is_empty() {
+        return Err(InvalidQuantity::NoSizeUnit { text: text.to_owned() });
+    }
+    let ambiguous =
+        |unit| InvalidQuantity::AmbiguousSize { text: text.to_owned(), number: number.to_owned(), unit };
+    let factor: u64 = match unit {
+        "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        "K" | "k" | "KB" | "kB" | "kb" => return Err(ambiguous("KiB")),
+        "M" | "m" | "MB" | "mb" | "Mb" => return Err(ambiguous("MiB")),
+        "G" | "g" | "GB" | "gb" | "Gb" => return Err(ambiguous("GiB")),
+        _ => return Err(wrong()),
+    };
+    number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor)).ok_or_else(wrong)
+}
+
+/// So many in a second.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct Rate(f64);
+
+impl Rate {
+    /// That many in a second, if it is a number above 0.
+    #[must_use]
+    pub fn per_second(count: f64) -> Option<Self> {
+        (count.is_finite() && count > 0.0).then_some(Self(count))
+    }
+
+    /// How many in a second.
+    #[must_use]
+    pub const fn as_per_second(self) -> f64 {
+        self.0
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [("s", 1.0), ("m", 60.0), ("h", 3_600.0)];
+        let whole = units.into_iter().find(|(_, seconds)| {
+            let count = self.0 * seconds;
+            (count - count.round()).abs() < 1e-9 * count
+        });
+        match whole {
+            Some((unit, seconds)) => write!(f, "{}/{unit}", (self.0 * seconds).round()),
+            None => write!(f, "{:.3}/s", self.0),
+        }
+    }
+}
+
+/// Reads a rate such as `20/s` or `10/m`.
+pub fn parse_rate(text: &str) -> Result<Rate, InvalidQuantity> {
+    let wrong = || InvalidQuantity::NoRate { text: text.to_owned() };
+    let (count, unit) = text.split_once('/').ok_or_else(wrong)?;
+    let seconds = match unit.trim() {
+        "s" | "sec" | "second" => 1.0,
+        "m" | "min" | "minute" => 60.0,
+        "h" | "hour" => 3_600.0,
+        _ => return Err(wrong()),
+    };
+    let count: f64 = count.trim().parse().map_err(|_| wrong())?;
+    Rate::per_second(count / seconds).ok_or_else(wrong)
+}
+
+/// A share of a whole, from 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct Share(f64);
+
+impl Share {
+    /// The share, if it is one.
+    #[must_use]
+    pub fn new(share: f64) -> Option<Self> {
+        (0.0..=1.0).contains(&share).then_some(Self(share))
+    }
+
+    /// As a number from 0 to 1.
+    #[must_use]
+    pub const fn get(self) -> f64 {
+        self.0
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = self.0 * 100.0;
+        // Shares are read from percentages, so what lies below a thousandth of one is rounding.
+        write!(f, "{}%", (percent * 1_000.0).round() / 1_000.0)
+    }
+}
+
+/// Reads a share such as `50%`.
+pub fn parse_share(text: &str) -> Result<Share, InvalidQuantity> {
+    let wrong = || InvalidQuantity::NoShare { text: text.to_owned() };
+    let number = text.strip_suffix('%').ok_or_else(wrong)?;
+    let percent: f64 = number.trim().parse().map_err(|_| wrong())?;
+    Share::new(percent / 100.0).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_and_shown() {
+        #[rustfmt::skip]
+        let cases = [
+            ("milliseconds",       "500ms",   Duration::from_millis(500),    "500ms"),
+            ("seconds",            "30s",     Duration::from_secs(30),       "30s"),
+            ("two minutes",        "120s",    Duration::from_secs(120),      "2m"),
+            ("under ten minutes",  "100s",    Duration::from_secs(100),      "100s"),
+            ("minutes",            "30m",     Duration::from_secs(1_800),    "30m"),
+            ("a day",              "24h",     Duration::from_secs(86_400),   "1d"),
+            ("days",               "7d",      Duration::from_secs(604_800),  "7d"),
+            ("a sum",              "1h30m",   Duration::from_secs(5_400),    "1h30m"),
+            ("a fraction",         "1.6s",    Duration::from_millis(1_600),  "1s600ms"),
+            ("nothing at all",     "0s",      Duration::ZERO,                "0s"),
+        ];
+        for (name, text, span, shown) in cases {
+            assert_eq!(parse_duration(text), Ok(span), "{name}");
+            assert_eq!(show_duration(span), shown, "{name}");
+            assert_eq!(parse_duration(shown), Ok(span), "{name} shown");
+        }
+    }
+
+    #[test]
+    fn what_is_no_duration_is_refused() {
+        for text in ["", "s", "5x", "-5s", "5s5s", "30m1h", "5 s", ".5s", "5.s", "1e3s", "ms", "５s"] {
+            assert!(matches!(parse_duration(text), Err(InvalidQuantity::NoDuration { .. })), "{text:?}");
+        }
+        assert!(matches!(parse_duration("30"), Err(InvalidQuantity::NoTimeUnit { .. })));
+        assert!(matches!(parse_duration("99999d"), Err(InvalidQuantity::TooLong { .. })));
+        assert!(matches!(parse_duration(&"9".repeat(400)), Err(InvalidQuantity::NoTimeUnit { .. })));
+    }
+
+    #[test]
+    fn sizes_rates_and_shares_are_read() {
+        assert_eq!(parse_size("25MiB"), Ok(25 << 20));
+        assert!(matches!(parse_size("25MB"), Err(InvalidQuantity::AmbiguousSize { unit: "MiB", .. })));
+        assert!(matches!(parse_size("25"), Err(InvalidQuantity::NoSizeUnit { .. })));
+        assert!(matches!(parse_size("99999999999GiB"), Err(InvalidQuantity::NoSize { .. })));
+        assert_eq!(parse_rate("20/s").map(Rate::as_per_second), Ok(20.0));
+        assert_eq!(parse_rate("10/m").map(|rate| rate.to_string()), Ok("10/m".to_owned()));
+        for text in ["20", "0/s", "-1/s", "x/s", "1/d", "NaN/s", "inf/s"] {
+            assert!(parse_rate(text).is_err(), "{text}");
+        }
+        assert_eq!(parse_share("50%").map(|share| share.to_string()), Ok("50%".to_owned()));
+        for text in ["50", "101%", "-1%", "%", "NaN%"] {
+            assert!(parse_share(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Redrive as a library: the same rules around any call.
+//!
+//! The deciding lives in [`core`]; this crate adds what touches the world.
+pub use redrive_core as core;
