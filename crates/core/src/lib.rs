@@ -5,6 +5,7 @@
 //! the live engine, the simulator and the tests all run the same code and get the same answers.
 
 pub mod backoff;
+pub mod book;
 pub mod breaker;
 pub mod category;
 pub mod hash;

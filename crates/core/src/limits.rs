@@ -45,7 +45,7 @@ pub const BOOK_BYTES_MAX: usize = 8 * 1024 * 1024;
 pub const BOOK_DEPTH_MAX: usize = 32;
 
 /// The most values in a rule book.
-pub const BOOK_NODES_MAX: usize = 2_000_000;
+pub const BOOK_NODES_MAX: usize = 1_000_000;
 
 /// The most problems reported for one rule book; the rest are counted.
 pub const PROBLEMS_MAX: usize = 100;

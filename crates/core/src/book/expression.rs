@@ -1,0 +1,442 @@
+//! The two small languages of the book: when an alert is raised, and when people may be told.
+//!
+//! An alert: `METRIC OP VALUE [over D] [for D] [by WHAT]`, such as `error_rate > 5% over 2m by dependency`,
+//! or `METRIC [for D] [by WHAT]` for a state, such as `breaker_open for 10m`.
+//! Hours: `DAYS FROM-TO [ZONE]`, such as `Mon-Fri 09:00-17:00 Europe/Berlin`.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::problem::suggest;
+use crate::text::{self, Rate, Share};
+
+/// When an alert is raised.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Condition {
+    /// What is looked at.
+    pub metric: Metric,
+    /// The limit; none for a state.
+    pub limit: Option<Limit>,
+    /// Over which time the figure is taken.
+    pub over: Option<Duration>,
+    /// For how long it must hold.
+    pub lasting: Option<Duration>,
+    /// For each of what.
+    pub by: Option<Grouping>,
+    text: String,
+}
+
+/// A comparison with a value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limit {
+    /// Above or below.
+    pub op: Op,
+    /// The value.
+    pub value: Quantity,
+}
+
+/// Above or below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// `>`
+    Above,
+    /// `>=`
+    AtLeast,
+    /// `<`
+    Below,
+    /// `<=`
+    AtMost,
+}
+
+/// A value with its unit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Quantity {
+    /// A share of all.
+    Share(Share),
+    /// A number.
+    Count(u64),
+    /// So many in a time.
+    Rate(Rate),
+    /// A time.
+    Duration(Duration),
+}
+
+/// What kind of value a metric has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Share,
+    Count,
+    Rate,
+    Duration,
+    /// It is so or it is not.
+    State,
+}
+
+/// A figure that alerts look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Metric {
+    /// The share of attempts that failed.
+    ErrorRate,
+    /// The share of attempts that failed and may heal.
+    TransientRate,
+    /// The share of answers that were 503.
+    UnavailableRate,
+    /// The share of deliveries that needed a retry.
+    RetryRate,
+    /// The share of deliveries that ran out of retries.
+    ExhaustedRate,
+    /// How many dead letters there are.
+    DeadLetters,
+    /// How many dead letters arrive.
+    DeadLetterInflow,
+    /// The age of the oldest dead letter.
+    DeadLetterAge,
+    /// A breaker is open.
+    BreakerOpen,
+    /// A breaker has opened.
+    BreakerOpened,
+    /// How many answers said that our credentials are wrong.
+    AuthFailures,
+    /// How many failures said that the configuration is wrong.
+    ConfigFailures,
+    /// How many events wait.
+    ConsumerLag,
+    /// The age of the oldest event that waits.
+    OldestWaiting,
+    /// How long 99 of 100 attempts took at most.
+    LatencyP99,
+}
+
+const METRICS: [(&str, Metric, Unit); 15] = [
+    ("error_rate", Metric::ErrorRate, Unit::Share),
+    ("transient_rate", Metric::TransientRate, Unit::Share),
+    ("unavailable_rate", Metric::UnavailableRate, Unit::Share),
+    ("retry_rate", Metric::RetryRate, Unit::Share),
+    ("exhausted_rate", Metric::ExhaustedRate, Unit::Share),
+    ("dead_letters", Metric::DeadLetters, Unit::Count),
+    ("dead_letter_inflow", Metric::DeadLetterInflow, Unit::Rate),
+    ("dead_letter_age", Metric::DeadLetterAge, Unit::Duration),
+    ("breaker_open", Metric::BreakerOpen, Unit::State),
+    ("breaker_opened", Metric::BreakerOpened, Unit::State),
+    ("auth_failures", Metric::AuthFailures, Unit::Rate),
+    ("config_failures", Metric::ConfigFailures, Unit::Count),
+    ("consumer_lag", Metric::ConsumerLag, Unit::Count),
+    ("oldest_waiting", Metric::OldestWaiting, Unit::Duration),
+    ("latency_p99", Metric::LatencyP99, Unit::Duration),
+];
+
+/// For each of what a figure is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grouping {
+    /// Each service.
+    Service,
+    /// Each channel.
+    Channel,
+    /// Each dependency.
+    Dependency,
+    /// Each category.
+    Category,
+    /// Each event type.
+    EventType,
+    /// Each failure group.
+    Fingerprint,
+}
+
+const GROUPINGS: [(&str, Grouping); 6] = [
+    ("service", Grouping::Service),
+    ("channel", Grouping::Channel),
+    ("dependency", Grouping::Dependency),
+    ("category", Grouping::Category),
+    ("event_type", Grouping::EventType),
+    ("fingerprint", Grouping::Fingerprint),
+];
+
+/// Why a text is no condition.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidCondition {
+    /// No such metric.
+    #[error("there is no metric `{word}`")]
+    Metric {
+        /// What was written.
+        word: String,
+    },
+    /// No such grouping.
+    #[error("alerts cannot be grouped by `{word}`")]
+    Grouping {
+        /// What was written.
+        word: String,
+    },
+    /// The metric needs a comparison.
+    #[error("`{metric}` needs a comparison with {unit}")]
+    NoLimit {
+        /// The metric.
+        metric: &'static str,
+        /// What it is compared with.
+        unit: &'static str,
+    },
+    /// The metric is a state.
+    #[error("`{metric}` is a state and is compared with nothing")]
+    NeedsNoLimit {
+        /// The metric.
+        metric: &'static str,
+    },
+    /// The value does not fit the metric.
+    #[error("`{metric}` is compared with {unit}, not with `{value}`")]
+    Value {
+        /// The metric.
+        metric: &'static str,
+        /// What it is compared with.
+        unit: &'static str,
+        /// What was written.
+        value: String,
+    },
+    /// A word that does not belong there.
+    #[error("`{word}` is not understood here")]
+    Word {
+        /// What was written.
+        word: String,
+    },
+    /// A duration is missing or wrong.
+    #[error("after `{word}` comes a duration such as 5m")]
+    Span {
+        /// The word before it.
+        word: &'static str,
+    },
+}
+
+impl InvalidCondition {
+    /// What to write instead.
+    #[must_use]
+    pub fn help(&self) -> String {
+        match self {
+            Self::Metric { word } => suggest(word, METRICS.map(|(name, ..)| name)),
+            Self::Grouping { word } => suggest(word, GROUPINGS.map(|(name, _)| name)),
+            Self::NoLimit { .. }
+            | Self::NeedsNoLimit { .. }
+            | Self::Value { .. }
+            | Self::Word { .. }
+            | Self::Span { .. } => "METRIC OP VALUE [over D] [for D] [by WHAT], such as \"error_rate > 5% over 2m by dependency\"".to_owned(),
+        }
+    }
+}
+
+impl Metric {
+    /// Its name in rule books.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        METRICS.into_iter().find(|(_, metric, _)| *metric == self).expect("every metric is in the table").0
+    }
+}
+
+impl Unit {
+    const fn about(self) -> &'static str {
+        match self {
+            Self::Share => "a share such as 5%",
+            Self::Count => "a number such as 100",
+            Self::Rate => "a rate such as 10/m",
+            Self::Duration => "a duration such as 48h",
+            Self::State => "nothing",
+        }
+    }
+
+    fn read(self, text: &str) -> Option<Quantity> {
+        match self {
+            Self::Share => text::parse_share(text).ok().map(Quantity::Share),
+            Self::Count => text.parse().ok().map(Quantity::Count),
+            Self::Rate => text::parse_rate(text).ok().map(Quantity::Rate),
+            Self::Duration => text::parse_duration(text).ok().map(Quantity::Duration),
+            Self::State => None,
+        }
+    }
+}
+
+impl Condition {
+    /// Reads a condition.
+    pub fn parse(text: &str) -> Result<Self, InvalidCondition> {
+        let mut words = text.split_whitespace().peekable();
+        let first = words.next().unwrap_or_default();
+        let known = METRICS.into_iter().find(|(name, ..)| *name == first);
+        let (name, metric, unit) =
+            known.ok_or_else(|| InvalidCondition::Metric { word: first.to_owned() })?;
+
+        let op = words.peek().and_then(|word| match *word {
+            ">" => Some(Op::Above),
+            ">=" => Some(Op::AtLeast),
+            "<" => Some(Op::Below),
+            "<=" => Some(Op::AtMost),
+            _ => None,
+        });
+        let limit = match op {
+            Some(_) if unit == Unit::State => return Err(InvalidCondition::NeedsNoLimit { metric: name }),
+            None if unit == Unit::State => None,
+            None => return Err(InvalidCondition::NoLimit { metric: name, unit: unit.about() }),
+            Some(op) => {
+                words.next();
+                let word = words.next().unwrap_or_default();
+                let wrong =
+                    || InvalidCondition::Value { metric: name, unit: unit.about(), value: word.to_owned() };
+                Some(Limit { op, value: unit.read(word).ok_or_else(wrong)? })
+            }
+        };
+        let mut condition =
+            Self { metric, limit, over: None, lasting: None, by: None, text: text.to_owned() };
+        while let Some(word) = words.next() {
+            let next = words.next().unwrap_or_default();
+            let span = |word| text::parse_duration(next).map_err(|_| InvalidCondition::Span { word });
+            match word {
+                "over" if condition.over.is_none() => condition.over = Some(span("over")?),
+                "for" if condition.lasting.is_none() => condition.lasting = Some(span("for")?),
+                "by" if condition.by.is_none() => {
+                    let grouping = GROUPINGS.into_iter().find(|(name, _)| *name == next);
+                    let unknown = || InvalidCondition::Grouping { word: next.to_owned() };
+                    condition.by = Some(grouping.ok_or_else(unknown)?.1);
+                }
+                _ => return Err(InvalidCondition::Word { word: word.to_owned() }),
+            }
+        }
+        Ok(condition)
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.text)
+    }
+}
+
+/// When people may be told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hours {
+    /// Monday is 0.
+    pub days: [bool; 7],
+    /// Minutes after midnight at which they begin.
+    pub from_minute: u16,
+    /// Minutes after midnight at which they end.
+    pub to_minute: u16,
+    /// The zone's name.
+    pub zone: String,
+}
+
+/// Why a text is no hours.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidHours {
+    /// Not of that form at all.
+    #[error("`{text}` is not of the form \"Mon-Fri 09:00-17:00 Europe/Berlin\"")]
+    Form {
+        /// What was written.
+        text: String,
+    },
+    /// The hours end before they begin.
+    #[error("the hours `{text}` end before they begin")]
+    Backwards {
+        /// What was written.
+        text: String,
+    },
+    /// No such zone.
+    #[error("there is no time zone `{zone}`")]
+    Zone {
+        /// What was written.
+        zone: String,
+    },
+}
+
+const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
+
+impl Hours {
+    /// Reads hours.
+    pub fn parse(text: &str) -> Result<Self, InvalidHours> {
+        let form = || InvalidHours::Form { text: text.to_owned() };
+        let mut words = text.split_whitespace();
+        let (days, times) = (words.next().ok_or_else(form)?, words.next().ok_or_else(form)?);
+        let zone = words.next().unwrap_or("UTC").to_owned();
+        if words.next().is_some() {
+            return Err(form());
+        }
+        let days = parse_days(days).ok_or_else(form)?;
+        let (from, to) = times.split_once('-').ok_or_else(form)?;
+        let (from_minute, to_minute) =
+            (parse_minute(from).ok_or_else(form)?, parse_minute(to).ok_or_else(form)?);
+        if from_minute >= to_minute {
+            return Err(InvalidHours::Backwards { text: times.to_owned() });
+        }
+        if jiff::tz::TimeZone::get(&zone).is_err() {
+            return Err(InvalidHours::Zone { zone });
+        }
+        Ok(Self { days, from_minute, to_minute, zone })
+    }
+}
+
+fn parse_days(text: &str) -> Option<[bool; 7]> {
+    let day = |text: &str| DAYS.iter().position(|day| *day == text);
+    let mut days = [false; 7];
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (day(first)?, day(last)?);
+        if first > last {
+            return None;
+        }
+        days[first..=last].fill(true);
+    }
+    Some(days)
+}
+
+fn parse_minute(text: &str) -> Option<u16> {
+    let (hour, minute) = text.split_once(':')?;
+    let (hour, minute): (u16, u16) = (hour.parse().ok()?, minute.parse().ok()?);
+    (hour < 24 && minute < 60 || (hour, minute) == (24, 0)).then_some(hour * 60 + minute)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_are_read() {
+        #[rustfmt::skip]
+        let good = [
+            "dead_letters > 100", "breaker_open for 10m by dependency", "error_rate > 5% over 2m by dependency",
+            "dead_letter_inflow > 10/m", "dead_letter_age > 48h", "auth_failures > 10/h", "breaker_opened",
+            "retry_rate > 20% over 5m for 1m by service",
+        ];
+        for text in good {
+            assert!(Condition::parse(text).is_ok(), "{text}");
+        }
+        #[rustfmt::skip]
+        let bad = [
+            ("", "metric"), ("errors > 5", "metric"), ("error_rate", "needs a comparison"), ("error_rate > 5", "compared with a share"),
+            ("breaker_open > 5", "is a state"), ("error_rate > 5% over soon", "a duration"), ("error_rate > 5% by moon", "grouped"),
+            ("error_rate > 5% within 2m", "not understood"), ("error_rate >", "compared with a share"),
+        ];
+        for (text, expected) in bad {
+            let error = Condition::parse(text).unwrap_err().to_string();
+            assert!(error.contains(expected), "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn every_metric_leads_back_to_its_name() {
+        for (name, metric, _) in METRICS {
+            assert_eq!(metric.as_str(), name);
+        }
+    }
+
+    #[test]
+    fn hours_are_read() {
+        let hours = Hours::parse("Mon-Fri 09:00-17:00 Europe/Berlin").unwrap();
+        assert_eq!(hours.days, [true, true, true, true, true, false, false]);
+        assert_eq!((hours.from_minute, hours.to_minute), (540, 1_020));
+        assert!(Hours::parse("Sat,Sun 00:00-24:00").is_ok());
+        for text in [
+            "",
+            "Mon",
+            "Mon 9-17",
+            "Fri-Mon 09:00-17:00",
+            "Mon 17:00-09:00",
+            "Mon 09:00-17:00 Moon/Base",
+            "Mon 25:00-26:00",
+            "a b c d",
+        ] {
+            assert!(Hours::parse(text).is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,651 @@
+//! A rule book as it was written, with types: nothing is resolved yet, and every value knows where it stands.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::expression::{Condition, Hours};
+use super::pattern::EventPattern;
+use super::problem::Span;
+use crate::backoff::{Backoff, Jitter};
+use crate::breaker::BreakerSettings;
+use crate::catalog::Kind;
+use crate::category::Category;
+use crate::ids::{BreakerName, ChannelName, DependencyName, PolicyName, ServiceName};
+use crate::name_template::NameTemplate;
+use crate::rule::{FailureMatch, GrowingTimeout, Override, WhenOpen};
+use crate::text::Rate;
+
+/// A value and where it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct At<T> {
+    /// The value.
+    pub value: T,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// A whole book.
+#[derive(Clone, Debug, Default)]
+pub struct Sections {
+    /// What nothing more specific says.
+    pub defaults: Layer,
+    /// The book's own retry policies.
+    pub policies: BTreeMap<PolicyName, At<PolicyEntry>>,
+    /// The book's own breakers.
+    pub breakers: BTreeMap<BreakerName, At<BreakerEntry>>,
+    /// The book's own timeouts.
+    pub timeouts: BTreeMap<String, At<TimeoutParts>>,
+    /// Throttles.
+    pub throttles: BTreeMap<String, At<Permits>>,
+    /// The things that fail.
+    pub dependencies: BTreeMap<DependencyName, DependencyEntry>,
+    /// Where secrets come from.
+    pub secrets: BTreeMap<String, At<Secret>>,
+    /// Where events come from.
+    pub sources: BTreeMap<String, At<Source>>,
+    /// Who gets which events, in the order of the book.
+    pub services: Vec<ServiceEntry>,
+    /// What people are told.
+    pub alerts: Vec<Alert>,
+    /// Who is told.
+    pub receivers: BTreeMap<String, At<Receiver>>,
+    /// Names for an exported Dapr file.
+    pub dapr: DaprFile,
+    /// Lints that are silenced everywhere.
+    pub allow: Vec<Allow>,
+}
+
+/// A retry policy of the book.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PolicyEntry {
+    /// What it does.
+    pub backoff: Backoff,
+    /// Whether running out of retries is alerted at once.
+    pub alert_when_exhausted: bool,
+    /// The policy that it extends.
+    pub from: Option<PolicyName>,
+}
+
+/// The parts of a retry policy, each of which another may extend.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PolicyParts {
+    /// The delay before the first retry.
+    pub initial: Option<Duration>,
+    /// The growth.
+    pub factor: Option<f64>,
+    /// The cap.
+    pub max: Option<Duration>,
+    /// Delays one by one.
+    pub delays: Option<Vec<Duration>>,
+    /// How many.
+    pub retries: Option<u32>,
+    /// For how long.
+    pub window: Option<Duration>,
+    /// How they are spread.
+    pub jitter: Option<Jitter>,
+    /// Whether running out of retries is alerted at once.
+    pub alert_when_exhausted: Option<bool>,
+}
+
+/// A breaker of the book.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BreakerEntry {
+    /// When it opens and closes.
+    pub settings: BreakerSettings,
+    /// What says nothing about the dependency's health.
+    pub ignores: Vec<FailureMatch>,
+    /// What counts as a failure though it usually does not.
+    pub counts: Vec<FailureMatch>,
+}
+
+/// The parts of a timeout that were stated.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TimeoutParts {
+    /// The name by which it was chosen.
+    pub name: Option<String>,
+    /// Making the connection.
+    pub connect: Option<Duration>,
+    /// The TLS handshake.
+    pub tls: Option<Duration>,
+    /// Until the headers are there.
+    pub headers: Option<Duration>,
+    /// The whole call.
+    pub whole: Option<GrowingTimeout>,
+    /// What a timeout is.
+    pub category: Option<Category>,
+}
+
+/// How many calls may be under way, and how fast they may start.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Permits {
+    /// At once.
+    pub in_flight: Option<At<u32>>,
+    /// In a time.
+    pub rate: Option<At<Rate>>,
+}
+
+/// What one level says: a row, a channel, a service, a dependency or the defaults.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Layer {
+    /// What follows on which failure; `retry` stands here as `transient`.
+    pub reactions: Vec<(FailureMatch, At<ReactionName>)>,
+    /// Overrides of the classification.
+    pub classify: Vec<Override>,
+    /// The timeout.
+    pub timeout: Option<At<TimeoutParts>>,
+    /// The breaker; `none` is none.
+    pub breaker: Option<At<Option<BreakerName>>>,
+    /// What an open breaker does.
+    pub when_open: Option<At<WhenOpen>>,
+    /// How long a delivery may be held.
+    pub hold_max: Option<At<Duration>>,
+    /// No attempt starts later.
+    pub deadline: Option<At<Duration>>,
+    /// When a failing connection is a matter of configuration.
+    pub fatal_after: Option<At<Duration>>,
+    /// How second copies are recognised.
+    pub idempotency: Idempotency,
+    /// Where deliveries go that failed for good.
+    pub dead_letter: DeadLetter,
+    /// How much depends on it.
+    pub criticality: Option<At<Criticality>>,
+    /// Whether an event may be lost.
+    pub data_loss: Option<At<DataLoss>>,
+    /// The consumer group.
+    pub consumer_group: Option<At<String>>,
+    /// Alerts for this level.
+    pub alerts: Vec<Alert>,
+    /// What is known of the world.
+    pub facts: Facts,
+    /// Lints that are silenced here.
+    pub allow: Vec<Allow>,
+}
+
+/// A policy by name, or an act.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ReactionName {
+    /// Try again by that policy.
+    Policy(PolicyName),
+    /// A dead letter at once.
+    DeadLetter,
+    /// The service pauses.
+    Pause,
+}
+
+/// How second copies are recognised.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Idempotency {
+    /// What is remembered.
+    pub by: Option<At<IdempotencyBy>>,
+    /// Where.
+    pub store: Option<At<String>>,
+    /// Which field is the key.
+    pub key: Option<At<String>>,
+    /// For how long.
+    pub ttl: Option<At<Duration>>,
+}
+
+/// What is remembered of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdempotencyBy {
+    /// Its source and id.
+    EventId,
+    /// The id that the target gave to the notification.
+    NotificationId,
+    /// Nothing.
+    Nothing,
+}
+
+/// Where deliveries go that failed for good.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DeadLetter {
+    /// The queue's name.
+    pub name: Option<At<NameTemplate>>,
+    /// What stands for `{queue}`.
+    pub queue: Option<At<String>>,
+    /// What stands for `{stage}`.
+    pub stage: Option<At<String>>,
+    /// The form of a letter in a broker.
+    pub form: Option<At<LetterForm>>,
+    /// For how long it is kept.
+    pub retention: Option<At<Duration>>,
+    /// How many a time are too many.
+    pub alert: Option<At<Rate>>,
+    /// Who brings them back.
+    pub reprocess: Option<At<Reprocess>>,
+    /// Which are brought back by themselves.
+    pub categories: Option<At<Vec<Category>>>,
+    /// How often.
+    pub reprocess_max: Option<At<u32>>,
+}
+
+/// The form of a letter that is written to a broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LetterForm {
+    /// The envelope.
+    Envelope,
+    /// The form of Redis streams.
+    Redis,
+}
+
+/// Who brings dead letters back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reprocess {
+    /// People.
+    Manual,
+    /// Redrive, when the dependency is well again.
+    Automatic,
+    /// Redrive, for the named categories.
+    Filtered,
+}
+
+/// How much depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Criticality {
+    /// Little.
+    Low,
+    /// Some.
+    Medium,
+    /// Much.
+    High,
+    /// Everything.
+    Critical,
+}
+
+/// Whether an event may be lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DataLoss {
+    /// It may.
+    Acceptable,
+    /// It may not.
+    NotAcceptable,
+}
+
+/// What is known of the world outside.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Facts {
+    /// Events or calls in a time.
+    pub rate: Option<At<Rate>>,
+    /// How long calls take.
+    pub p99: Option<At<Duration>>,
+    /// How soon a delivery must have happened.
+    pub sla: Option<At<Duration>>,
+    /// How long the broker hides a message.
+    pub lease: Option<At<Duration>>,
+    /// How often the lease is renewed.
+    pub heartbeat: Option<At<Duration>>,
+    /// How long redelivery may take.
+    pub redelivery: Option<At<Duration>>,
+    /// How long a consumer may take.
+    pub poll_limit: Option<At<Duration>>,
+    /// Attempts of the layers above.
+    pub callers: Option<At<u64>>,
+    /// How long the caller waits.
+    pub caller_timeout: Option<At<Duration>>,
+    /// Processes that call.
+    pub instances: Option<At<u64>>,
+    /// The time over which a rate limit is counted.
+    pub rate_limit_window: Option<At<Duration>>,
+    /// Deliveries by the broker itself.
+    pub broker_attempts: Option<At<u64>>,
+    /// Further dependencies of the consumer.
+    pub uses: Vec<At<DependencyName>>,
+    /// How the consumer makes a second copy harmless.
+    pub idempotent_by: Option<At<IdempotentBy>>,
+}
+
+/// How the consumer makes a second copy harmless.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IdempotentBy {
+    /// The pattern.
+    pub pattern: ConsumerPattern,
+    /// Where it keeps what it needs.
+    pub store: Option<String>,
+}
+
+/// A consumer's pattern of idempotency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConsumerPattern {
+    /// It remembers ids.
+    EventId,
+    /// It writes under the event's id.
+    Upsert,
+    /// It looks at the state first.
+    StateCheck,
+    /// It writes the id in its own transaction.
+    Outbox,
+    /// It does nothing about it.
+    Nothing,
+}
+
+/// A lint that is silenced, with the reason.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Allow {
+    /// The lint's code.
+    pub lint: At<String>,
+    /// Why.
+    pub because: String,
+}
+
+/// A dependency of the book.
+#[derive(Clone, Debug)]
+pub struct DependencyEntry {
+    /// Its name.
+    pub name: DependencyName,
+    /// Where its name stands.
+    pub span: Span,
+    /// What kind of thing it is.
+    pub kind: Kind,
+    /// Its throttle by name.
+    pub throttle: Option<At<String>>,
+    /// Its own permits.
+    pub permits: Permits,
+    /// What it is in an exported Dapr file.
+    pub dapr: Option<At<DaprTarget>>,
+    /// What it says of failures.
+    pub layer: Layer,
+}
+
+/// What a dependency is in a Dapr file.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DaprTarget {
+    /// A component, called or calling.
+    Component {
+        /// Its name.
+        name: String,
+        /// Outbound or inbound.
+        direction: Direction,
+    },
+    /// An app.
+    App(String),
+    /// An actor type.
+    Actor(String),
+}
+
+/// A Dapr component's direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Direction {
+    /// The app calls the component.
+    Outbound,
+    /// The component calls the app.
+    Inbound,
+}
+
+/// Names for an exported Dapr file.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DaprFile {
+    /// The resource's name.
+    pub name: Option<String>,
+    /// The resource's namespace.
+    pub namespace: Option<String>,
+    /// The apps it applies to.
+    pub scopes: Vec<String>,
+}
+
+/// A service of the book.
+#[derive(Clone, Debug)]
+pub struct ServiceEntry {
+    /// Its name.
+    pub name: ServiceName,
+    /// Where its name stands.
+    pub span: Span,
+    /// What it is called in tables.
+    pub title: Option<String>,
+    /// Where it is reached.
+    pub target: Target,
+    /// The dependency behind it.
+    pub depends_on: Option<At<DependencyName>>,
+    /// Whether order is kept.
+    pub order: Option<At<Order>>,
+    /// The events it takes.
+    pub rows: Vec<Arc<EventRow>>,
+    /// Its channels, in the order of the book.
+    pub channels: Vec<ChannelEntry>,
+    /// What it says of failures.
+    pub layer: Layer,
+}
+
+/// Whether deliveries of one session keep their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// They do not.
+    None,
+    /// They do.
+    Session,
+    /// They do, and a dead one holds those behind it.
+    SessionStrict,
+}
+
+/// One row of events.
+#[derive(Clone, Debug)]
+pub struct EventRow {
+    /// Where the row stands.
+    pub span: Span,
+    /// Which events.
+    pub pattern: At<EventPattern>,
+    /// What it is called in tables.
+    pub title: Option<String>,
+    /// The id of the claim.
+    pub subscription: Option<String>,
+    /// The dependency of these events.
+    pub depends_on: Option<At<DependencyName>>,
+    /// What it says of failures.
+    pub layer: Layer,
+}
+
+/// A channel of a service.
+#[derive(Clone, Debug)]
+pub struct ChannelEntry {
+    /// Its name.
+    pub name: ChannelName,
+    /// Where its name stands.
+    pub span: Span,
+    /// What it is called in tables.
+    pub title: Option<String>,
+    /// Where it is reached, if not where the service is.
+    pub target: Option<Target>,
+    /// The dependency behind it.
+    pub depends_on: Option<At<DependencyName>>,
+    /// The events it takes.
+    pub rows: Vec<Arc<EventRow>>,
+    /// What it says of failures.
+    pub layer: Layer,
+}
+
+/// Where a service is reached.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Target {
+    /// Where it stands.
+    pub span: Span,
+    /// Its kind and address.
+    pub kind: TargetKind,
+    /// The form of HTTP calls.
+    pub format: Option<String>,
+    /// The secret that HTTP calls are signed with.
+    pub secret: Option<String>,
+    /// Limits of a program.
+    pub process: ProcessLimits,
+}
+
+/// The kinds of target and what each needs to be reached.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TargetKind {
+    /// An address that events are posted to.
+    Http(String),
+    /// An ntfy topic.
+    Ntfy(String),
+    /// A mail address.
+    Smtp(String),
+    /// A program and its arguments.
+    Exec(Vec<String>),
+    /// A Kafka topic.
+    Kafka(String),
+    /// A Redis stream.
+    RedisStream(String),
+    /// An SQS queue.
+    Sqs(String),
+    /// A Service Bus queue or topic.
+    ServiceBus(String),
+    /// Standard output.
+    Log,
+}
+
+/// Limits of a program.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ProcessLimits {
+    /// How long a run may take.
+    pub time_limit: Option<At<Duration>>,
+    /// How long starting may take.
+    pub spawn_limit: Option<At<Duration>>,
+    /// What cancels it elsewhere.
+    pub on_timeout: Vec<String>,
+    /// The event type of results.
+    pub output: Option<String>,
+}
+
+/// Where events come from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Source {
+    /// Its kind.
+    pub kind: SourceKind,
+    /// The event type, or a template for it.
+    pub event_type: Option<String>,
+    /// A template for the subject.
+    pub subject: Option<String>,
+    /// A template for the session.
+    pub session: Option<String>,
+    /// The dependency behind it.
+    pub depends_on: Option<At<DependencyName>>,
+    /// What is known of it.
+    pub facts: Facts,
+}
+
+/// The kinds of source.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SourceKind {
+    /// A signed webhook endpoint.
+    Webhook {
+        /// How calls are signed.
+        scheme: String,
+        /// The secret.
+        secret: String,
+        /// The largest body.
+        body_max: Option<u64>,
+    },
+    /// A clock.
+    Schedule {
+        /// When.
+        cron: String,
+        /// Where.
+        zone: Option<String>,
+    },
+    /// Kafka topics.
+    Kafka {
+        /// Addresses.
+        brokers: Vec<String>,
+        /// Topics.
+        topics: Vec<String>,
+        /// The consumer group.
+        group: Option<String>,
+    },
+    /// A Redis stream.
+    RedisStream {
+        /// The server.
+        url: String,
+        /// The stream.
+        stream: String,
+        /// The consumer group.
+        group: Option<String>,
+    },
+    /// An SQS queue.
+    Sqs {
+        /// Its address.
+        queue: String,
+    },
+    /// A Service Bus queue.
+    ServiceBus {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        queue: String,
+    },
+}
+
+/// Where a secret comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Secret {
+    /// From where.
+    pub from: SecretFrom,
+    /// How long it is fresh.
+    pub cached: Option<At<Duration>>,
+    /// How long it serves when the provider is away.
+    pub kept: Option<At<Duration>>,
+}
+
+/// From where a secret comes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SecretFrom {
+    /// The environment.
+    Env(String),
+    /// A file.
+    File(String),
+    /// A command.
+    Command(Vec<String>),
+    /// A vault.
+    KeyVault(String),
+}
+
+/// What people are told, and when.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Alert {
+    /// Where it stands.
+    pub span: Span,
+    /// When.
+    pub when: Condition,
+    /// What it is called.
+    pub name: Option<String>,
+    /// How urgent it is.
+    pub severity: AlertSeverity,
+    /// Who is told.
+    pub to: Vec<String>,
+    /// What they should do.
+    pub action: Option<String>,
+}
+
+/// How urgent an alert is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AlertSeverity {
+    /// In business hours.
+    Warning,
+    /// Within four hours.
+    Medium,
+    /// Within an hour.
+    High,
+    /// Within fifteen minutes.
+    Critical,
+}
+
+/// Who is told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Receiver {
+    /// How.
+    pub kind: ReceiverKind,
+    /// When only.
+    pub hours: Option<Hours>,
+}
+
+/// How somebody is told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ReceiverKind {
+    /// An ntfy topic.
+    Ntfy(String),
+    /// An address that alerts are posted to.
+    Webhook(String),
+    /// A mail address.
+    Email(String),
+    /// A Slack-compatible webhook.
+    Slack(String),
+    /// An Alertmanager.
+    Alertmanager(String),
+}

@@ -1,0 +1,230 @@
+//! Event types and the patterns that claim them.
+//!
+//! `*` stands for exactly one segment, as the last segment for one or more, alone for everything.
+//! Invariant: of two patterns that claim the same type, one is more specific or the book is refused.
+
+use std::fmt;
+
+const SEGMENTS_MAX: usize = 32;
+
+/// A pattern over event types, such as `todo.task.*`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EventPattern {
+    text: Box<str>,
+    segments: Vec<Segment>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Segment {
+    Word(Box<str>),
+    One,
+    Rest,
+}
+
+/// How two patterns relate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relation {
+    /// They claim exactly the same types.
+    Same,
+    /// The first claims only types that the second claims too.
+    Narrower,
+    /// The second claims only types that the first claims too.
+    Wider,
+    /// They share some types, and neither is more specific.
+    Ambiguous,
+    /// They share no type.
+    Apart,
+}
+
+/// Why a text is no pattern.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidPattern {
+    /// A segment is empty.
+    #[error("`{text}` has an empty segment")]
+    EmptySegment {
+        /// The text.
+        text: String,
+    },
+    /// A segment has a character that types do not have.
+    #[error(
+        "`{text}` has {character:?} in it: segments have letters, digits, `-`, `_`, `:` and `/`, or are a single `*`"
+    )]
+    Character {
+        /// The text.
+        text: String,
+        /// The character.
+        character: char,
+    },
+    /// Too many segments.
+    #[error("an event type has at most {SEGMENTS_MAX} segments, this one has {count}")]
+    TooLong {
+        /// How many it has.
+        count: usize,
+    },
+}
+
+impl EventPattern {
+    /// Reads a pattern.
+    pub fn parse(text: &str) -> Result<Self, InvalidPattern> {
+        let count = text.split('.').count();
+        if count > SEGMENTS_MAX {
+            return Err(InvalidPattern::TooLong { count });
+        }
+        let mut segments = Vec::with_capacity(count);
+        for (index, word) in text.split('.').enumerate() {
+            if word.is_empty() {
+                return Err(InvalidPattern::EmptySegment { text: text.to_owned() });
+            }
+            if word == "*" {
+                segments.push(if index + 1 == count { Segment::Rest } else { Segment::One });
+                continue;
+            }
+            let fits = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | ':' | '/');
+            if let Some(character) = word.chars().find(|&c| !fits(c)) {
+                return Err(InvalidPattern::Character { text: text.to_owned(), character });
+            }
+            segments.push(Segment::Word(word.into()));
+        }
+        Ok(Self { text: text.into(), segments })
+    }
+
+    /// The pattern as it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether it names one type and no other.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        self.segments.iter().all(|segment| matches!(segment, Segment::Word(_)))
+    }
+
+    /// Whether the type is claimed.
+    #[must_use]
+    pub fn matches(&self, event_type: &str) -> bool {
+        let mut words = event_type.split('.');
+        for segment in &self.segments {
+            let Some(word) = words.next() else { return false };
+            match segment {
+                Segment::Word(wanted) if **wanted != *word => return false,
+                Segment::Word(_) | Segment::One => {}
+                Segment::Rest => return true,
+            }
+        }
+        words.next().is_none()
+    }
+
+    /// How this pattern relates to another.
+    #[must_use]
+    pub fn relation(&self, other: &Self) -> Relation {
+        let (mut narrower, mut wider) = (true, true);
+        let mut pairs = self.segments.iter().zip(&other.segments);
+        for (mine, theirs) in &mut pairs {
+            match (mine, theirs) {
+                (Segment::Word(a), Segment::Word(b)) if a != b => return Relation::Apart,
+                (Segment::Word(_), Segment::Word(_)) | (Segment::One, Segment::One) => {}
+                // Whatever follows, one or more segments are all it needs.
+                (Segment::Rest, Segment::Rest) => break,
+                (Segment::Word(_), Segment::One) => wider = false,
+                (Segment::One, Segment::Word(_)) => narrower = false,
+                (Segment::Word(_) | Segment::One, Segment::Rest) => {
+                    wider = false;
+                    return relation(narrower, wider);
+                }
+                (Segment::Rest, Segment::Word(_) | Segment::One) => {
+                    narrower = false;
+                    return relation(narrower, wider);
+                }
+            }
+        }
+        if self.segments.len() != other.segments.len() {
+            return Relation::Apart;
+        }
+        relation(narrower, wider)
+    }
+}
+
+const fn relation(narrower: bool, wider: bool) -> Relation {
+    match (narrower, wider) {
+        (true, true) => Relation::Same,
+        (true, false) => Relation::Narrower,
+        (false, true) => Relation::Wider,
+        (false, false) => Relation::Ambiguous,
+    }
+}
+
+impl fmt::Display for EventPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn patterns_claim_types() {
+        #[rustfmt::skip]
+        let cases = [
+            ("the name itself",             "todo.task.created",  "todo.task.created",         true),
+            ("another name",                "todo.task.created",  "todo.task.deleted",         false),
+            ("a longer name",               "todo.task",          "todo.task.created",         false),
+            ("a star at the end",           "todo.task.*",        "todo.task.created",         true),
+            ("a star at the end takes all", "github.*",           "github.pull_request.opened", true),
+            ("but not nothing",             "todo.task.*",        "todo.task",                 false),
+            ("a star in the middle",        "todo.*.created",     "todo.task.created",         true),
+            ("takes one segment",           "todo.*.created",     "todo.a.b.created",          false),
+            ("a star alone",                "*",                  "a.b.c",                     true),
+        ];
+        for (name, pattern, event_type, expected) in cases {
+            assert_eq!(EventPattern::parse(pattern).unwrap().matches(event_type), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn patterns_relate() {
+        #[rustfmt::skip]
+        let cases = [
+            ("a name and its pattern",    "a.b",     "a.*",     Relation::Narrower),
+            ("the other way round",       "a.*",     "a.b",     Relation::Wider),
+            ("the same",                  "a.*.c",   "a.*.c",   Relation::Same),
+            ("two names",                 "a.b",     "a.c",     Relation::Apart),
+            ("different lengths",         "a.*.c",   "a.b",     Relation::Apart),
+            ("neither is narrower",       "a.*.c",   "a.b.*",   Relation::Ambiguous),
+            ("within everything",         "a.*",     "*",       Relation::Narrower),
+            ("crossing stars",            "*.b",     "a.*",     Relation::Ambiguous),
+            ("a tail within a tail",      "a.b.*",   "a.*",     Relation::Narrower),
+        ];
+        for (name, one, other, expected) in cases {
+            let parse = |text| EventPattern::parse(text).unwrap();
+            assert_eq!(parse(one).relation(&parse(other)), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_refused() {
+        for text in ["", ".", "a..b", "a.", "a b", "a*", "a.**", "{type}"] {
+            assert!(EventPattern::parse(text).is_err(), "{text:?}");
+        }
+        assert!(EventPattern::parse(&vec!["a"; 33].join(".")).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn the_relation_agrees_with_what_is_claimed(one in "([ab*]\\.){0,3}[ab*]", other in "([ab*]\\.){0,3}[ab*]", event in "([ab]\\.){0,4}[ab]") {
+            let one = EventPattern::parse(&one).unwrap();
+            let other = EventPattern::parse(&other).unwrap();
+            let both = (one.matches(&event), other.matches(&event));
+            match one.relation(&other) {
+                Relation::Same => prop_assert_eq!(both.0, both.1),
+                Relation::Narrower => prop_assert!(!both.0 || both.1),
+                Relation::Wider => prop_assert!(both.0 || !both.1),
+                Relation::Apart => prop_assert!(!(both.0 && both.1)),
+                Relation::Ambiguous => {}
+            }
+        }
+    }
+}

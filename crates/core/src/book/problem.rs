@@ -1,0 +1,175 @@
+//! What is wrong with a rule book, where, and how to mend it.
+//!
+//! Invariant: reading a book never stops at the first problem it can get past; the list is
+//! bounded, and what goes over the bound is counted.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::limits;
+use crate::position::Position;
+
+/// A stretch of the book's text: bytes for cutting it out, a position for people.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span {
+    /// The first byte.
+    pub start: u32,
+    /// The byte after the last.
+    pub end: u32,
+    /// Where it starts, for people.
+    pub position: Position,
+}
+
+/// How bad a problem is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// The book is refused.
+    Error,
+    /// It will probably hurt.
+    Warning,
+    /// Worth knowing.
+    Info,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Info => "info",
+        })
+    }
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// How bad it is.
+    pub severity: Severity,
+    /// Its stable name.
+    pub code: &'static str,
+    /// Where it is.
+    pub span: Span,
+    /// What is wrong.
+    pub message: String,
+    /// How to mend it; may be empty.
+    pub help: String,
+}
+
+/// The problems found so far.
+#[derive(Clone, Debug, Default)]
+pub struct Problems {
+    found: Vec<Problem>,
+    left_out: usize,
+}
+
+impl Problems {
+    /// Adds an error.
+    pub fn error(
+        &mut self,
+        code: &'static str,
+        span: Span,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        self.add(Problem {
+            severity: Severity::Error,
+            code,
+            span,
+            message: message.into(),
+            help: help.into(),
+        });
+    }
+
+    /// Adds a problem, or counts it when there are too many.
+    pub fn add(&mut self, problem: Problem) {
+        if self.found.len() < limits::PROBLEMS_MAX {
+            self.found.push(problem);
+        } else {
+            self.left_out += 1;
+        }
+    }
+
+    /// Whether one of them is an error.
+    #[must_use]
+    pub fn has_errors(&self) -> bool {
+        // Errors come before lints, so the bound never leaves out the first error.
+        self.found.iter().any(|problem| problem.severity == Severity::Error)
+    }
+
+    /// How many were found beyond the bound.
+    #[must_use]
+    pub const fn left_out(&self) -> usize {
+        self.left_out
+    }
+
+    /// The problems in the order of the book.
+    #[must_use]
+    pub fn into_sorted(mut self) -> Vec<Problem> {
+        self.found.sort_by_key(|problem| (problem.span.position, problem.severity));
+        self.found.dedup();
+        self.found
+    }
+}
+
+/// The known word nearest to a mistyped one, if one is near enough to be meant.
+#[must_use]
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let lower = word.to_ascii_lowercase();
+    known
+        .into_iter()
+        .map(|candidate| (strsim::damerau_levenshtein(&lower, &candidate.to_ascii_lowercase()), candidate))
+        .filter(|(distance, candidate)| *distance <= (candidate.len() / 3).max(1))
+        .min()
+        .map(|(_, candidate)| candidate)
+}
+
+/// "did you mean `standard`?" where something near is known, else the list of what is.
+#[must_use]
+pub fn suggest<'a>(word: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> String {
+    // A word of a thousand letters is no slip of the pen, and comparing it would take long.
+    let near = if word.len() <= 64 { nearest(word, known.clone()) } else { None };
+    if let Some(near) = near {
+        return format!("did you mean `{near}`?");
+    }
+    let mut known: Vec<&str> = known.into_iter().collect();
+    known.sort_unstable();
+    known.dedup();
+    let shown = known.iter().take(16).map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
+    match known.len() {
+        0 => "there are none".to_owned(),
+        1..=16 => format!("known here: {shown}"),
+        more => format!("known here: {shown} and {} more", more - 16),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slips_of_the_pen_are_recognised() {
+        #[rustfmt::skip]
+        let cases = [
+            ("a letter too few",   "standrd",   "did you mean `standard`?"),
+            ("two letters swapped", "patinet",  "did you mean `patient`?"),
+            ("upper case",         "Standard",  "did you mean `standard`?"),
+            ("nothing like it",    "zebra",     "known here: `patient`, `standard`"),
+        ];
+        for (name, word, expected) in cases {
+            assert_eq!(suggest(word, ["standard", "patient"]), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_list_is_bounded_and_counts_the_rest() {
+        let mut problems = Problems::default();
+        for _ in 0..limits::PROBLEMS_MAX + 5 {
+            problems.error("x", Span::default(), "m", "");
+        }
+        assert_eq!(problems.left_out(), 5);
+        assert!(problems.has_errors());
+    }
+}

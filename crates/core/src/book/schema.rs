@@ -1,0 +1,211 @@
+//! The format of the rule book as data: every key with its type, its role and a sentence about it.
+//!
+//! One table serves four readers: the validator, the JSON Schema, the reference in the docs and the
+//! test that no key is inert. Invariant: a key that is not in these tables is refused, and a key
+//! that is in them changes behaviour or is a fact.
+
+mod delivery;
+mod dependency;
+mod edge;
+
+pub use delivery::{BOOK, CLASSIFY_ROW, EVENT_ROW, FACTS, SERVICE};
+pub use dependency::{BREAKER, DEPENDENCY, POLICY, THROTTLE, TIMEOUT, TRIP};
+pub use edge::{ALERT, RECEIVER, SECRET, SOURCE, TARGET};
+
+/// The keys of one kind of map.
+#[derive(Debug)]
+pub struct Object {
+    /// What such a map is called in messages: "a retry policy".
+    pub name: &'static str,
+    /// One sentence about it.
+    pub about: &'static str,
+    /// Its own keys.
+    pub fields: &'static [Field],
+    /// Further keys that it shares with others.
+    pub includes: &'static [&'static Object],
+    /// Exactly one of these keys must be given; empty if that is not so.
+    pub one_of: &'static [&'static str],
+}
+
+impl Object {
+    /// Its keys, those that it shares included.
+    pub fn all_fields(&self) -> impl Iterator<Item = &'static Field> {
+        self.fields.iter().chain(self.includes.iter().flat_map(|object| object.fields))
+    }
+
+    /// The key of that name.
+    #[must_use]
+    pub fn field(&self, key: &str) -> Option<&'static Field> {
+        self.all_fields().find(|field| field.key == key)
+    }
+}
+
+/// A key and what may stand there.
+#[derive(Debug)]
+pub struct Field {
+    /// The key.
+    pub key: &'static str,
+    /// What may stand there.
+    pub takes: Type,
+    /// What it is for.
+    pub role: Role,
+    /// Whether it may be left out.
+    pub need: Need,
+    /// One sentence about it.
+    pub about: &'static str,
+}
+
+/// Whether a key may be left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// It must be there.
+    Required,
+    /// It may be left out.
+    Optional,
+}
+
+/// What a key is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It changes what Redrive does or shows.
+    Behaviour,
+    /// It tells `check` and `simulate` about the world outside; Redrive itself does not act on it.
+    Fact,
+}
+
+/// What may stand in a place.
+#[derive(Debug)]
+pub enum Type {
+    /// `30s`.
+    Duration,
+    /// `25MiB`.
+    Size,
+    /// `20/s`.
+    Rate,
+    /// `50%`.
+    Share,
+    /// `spread 25%`.
+    Jitter,
+    /// A regular expression.
+    Pattern,
+    /// An event type, possibly with wildcards.
+    EventPattern,
+    /// An event type without wildcards, or a template that makes one.
+    Text,
+    /// A text with `{placeholders}`, for names of dead-letter queues.
+    LetterName,
+    /// `true` or `false`.
+    Bool,
+    /// A whole number.
+    Count {
+        /// At least.
+        min: u64,
+        /// At most.
+        max: u64,
+    },
+    /// A whole number, or `unlimited`.
+    CountOrUnlimited,
+    /// A number.
+    Number {
+        /// At least.
+        min: f64,
+        /// At most.
+        max: f64,
+    },
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// The name of something defined elsewhere in the book or in the catalog.
+    Name(Named),
+    /// What follows on a failure: the name of a policy, or an act.
+    Reaction,
+    /// An HTTP status, or a range such as `500-599`.
+    Statuses,
+    /// A category, a status or a range of statuses.
+    FailureKind,
+    /// Five fields of cron.
+    Cron,
+    /// A time zone such as `Europe/Berlin`.
+    Zone,
+    /// `Mon-Fri 09:00-17:00 Europe/Berlin`.
+    Hours,
+    /// `METRIC OP VALUE [over D] [for D] [by WHAT]`.
+    Condition,
+    /// The code of a lint.
+    Lint,
+    /// A map with these keys.
+    Object(&'static Object),
+    /// A map from names to such values.
+    MapOf(&'static Type),
+    /// A map from kinds of failure to such values.
+    ByFailure(&'static Type),
+    /// A list of such values.
+    ListOf(&'static Type),
+    /// One such value, or a list of them.
+    OneOrMany(&'static Type),
+    /// A single value of the first type, or a map of the second.
+    ShortOrLong(&'static Type, &'static Object),
+}
+
+/// The kinds of names a book refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Named {
+    /// A retry policy.
+    Policy,
+    /// A breaker.
+    Breaker,
+    /// A timeout.
+    Timeout,
+    /// A throttle.
+    Throttle,
+    /// A dependency.
+    Dependency,
+    /// A secret.
+    Secret,
+    /// A receiver of alerts.
+    Receiver,
+}
+
+impl Named {
+    /// What such a thing is called.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Policy => "retry policy",
+            Self::Breaker => "breaker",
+            Self::Timeout => "timeout",
+            Self::Throttle => "throttle",
+            Self::Dependency => "dependency",
+            Self::Secret => "secret",
+            Self::Receiver => "receiver",
+        }
+    }
+
+    /// The section of the book that defines it.
+    #[must_use]
+    pub const fn section(self) -> &'static str {
+        match self {
+            Self::Policy => "retry_policies",
+            Self::Breaker => "breakers",
+            Self::Timeout => "timeouts",
+            Self::Throttle => "throttles",
+            Self::Dependency => "dependencies",
+            Self::Secret => "secrets",
+            Self::Receiver => "receivers",
+        }
+    }
+}
+
+/// An optional key that changes behaviour.
+const fn key(key: &'static str, takes: Type, about: &'static str) -> Field {
+    Field { key, takes, role: Role::Behaviour, need: Need::Optional, about }
+}
+
+/// A key that must be there.
+const fn required(key: &'static str, takes: Type, about: &'static str) -> Field {
+    Field { key, takes, role: Role::Behaviour, need: Need::Required, about }
+}
+
+/// A fact.
+const fn fact(key: &'static str, takes: Type, about: &'static str) -> Field {
+    Field { key, takes, role: Role::Fact, need: Need::Optional, about }
+}

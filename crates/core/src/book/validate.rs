@@ -1,0 +1,378 @@
+//! Holds the nodes of a book against the schema and reports all that does not fit, at once.
+//!
+//! Invariant: a book that passes here can be lowered without meeting a wrong type or a bad text.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::expression::{Condition, Hours};
+use super::pattern::EventPattern;
+use super::problem::{Problems, suggest};
+use super::schema::{Field, Named, Need, Object, Type};
+use super::yaml::{Node, Quoted, Value};
+use crate::backoff::Jitter;
+use crate::catalog;
+use crate::category::Category;
+use crate::ids::{Name, Service};
+use crate::limits;
+use crate::name_template::NameTemplate;
+use crate::rule::StatusRange;
+use crate::text;
+
+/// All names that a book may refer to: its own and the catalog's.
+#[derive(Debug, Default)]
+pub struct Names(BTreeMap<Named, BTreeSet<String>>);
+
+impl Names {
+    /// Collects the names that a book defines and those that are always there.
+    #[must_use]
+    pub fn of(book: &Node) -> Self {
+        let mut names = Self::default();
+        let kinds = [
+            Named::Policy,
+            Named::Breaker,
+            Named::Timeout,
+            Named::Throttle,
+            Named::Dependency,
+            Named::Secret,
+            Named::Receiver,
+        ];
+        for kind in kinds {
+            let own = book.get(kind.section()).map(Node::entries).unwrap_or_default();
+            let own = own.iter().filter_map(|(key, _)| key.text().map(str::to_owned));
+            names.0.insert(kind, own.collect());
+        }
+        let mut know = |kind, name: &str| names.0.entry(kind).or_default().insert(name.to_owned());
+        catalog::policy_names().for_each(|name| drop(know(Named::Policy, name)));
+        catalog::breaker_names().for_each(|name| drop(know(Named::Breaker, name)));
+        catalog::timeout_names().for_each(|name| drop(know(Named::Timeout, name)));
+        know(Named::Breaker, "none");
+        names
+    }
+
+    fn has(&self, kind: Named, name: &str) -> bool {
+        self.0.get(&kind).is_some_and(|names| names.contains(name))
+    }
+
+    fn all(&self, kind: Named) -> impl Iterator<Item = &str> + Clone {
+        self.0.get(&kind).into_iter().flatten().map(String::as_str)
+    }
+}
+
+/// Reports everything in the node that does not fit the type.
+pub fn validate(node: &Node, takes: &Type, names: &Names, problems: &mut Problems) {
+    Validator { names, problems }.value(node, takes);
+}
+
+struct Validator<'a> {
+    names: &'a Names,
+    problems: &'a mut Problems,
+}
+
+impl Validator<'_> {
+    fn value(&mut self, node: &Node, takes: &Type) {
+        if matches!(node.value, Value::Refused) {
+            return;
+        }
+        match takes {
+            Type::Object(object) => self.object(node, object),
+            Type::MapOf(value) => self.map(node, value),
+            Type::ByFailure(value) => self.by_failure(node, value),
+            Type::ListOf(item) => match &node.value {
+                Value::List(items) => items.iter().for_each(|node| self.value(node, item)),
+                _ => self.wrong_shape(node, &format!("a list of {}", describe(item))),
+            },
+            Type::OneOrMany(item) => match &node.value {
+                Value::List(items) => items.iter().for_each(|node| self.value(node, item)),
+                _ => self.value(node, item),
+            },
+            Type::ShortOrLong(short, object) => match &node.value {
+                Value::Map(_) => self.object(node, object),
+                _ => self.value(node, short),
+            },
+            scalar => match &node.value {
+                Value::Scalar { text, quoted } => self.scalar(node, text, *quoted, scalar),
+                _ => self.wrong_shape(node, &describe(scalar)),
+            },
+        }
+    }
+
+    fn object(&mut self, node: &Node, object: &'static Object) {
+        let Value::Map(entries) = &node.value else {
+            return self.wrong_shape(node, &format!("{} (a map of keys)", object.name));
+        };
+        for (key, value) in entries {
+            // Keys that are no words were reported when the book was read.
+            let Some(text) = key.text() else { continue };
+            match object.field(text) {
+                Some(field) => self.value(value, &field.takes),
+                None => {
+                    let known = object.all_fields().map(|field| field.key).collect::<Vec<_>>();
+                    let message = format!("`{text}` is no key of {}", object.name);
+                    self.problems.error("unknown-key", key.span, message, suggest(text, known));
+                }
+            }
+        }
+        let has = |wanted: &str| entries.iter().any(|(key, _)| key.text() == Some(wanted));
+        for field in object.all_fields().filter(|field| field.need == Need::Required && !has(field.key)) {
+            self.missing(node, object, field);
+        }
+        if !object.one_of.is_empty() {
+            let given = object.one_of.iter().filter(|key| has(key)).count();
+            if given != 1 {
+                let message = match given {
+                    0 => format!("{} needs one of its kinds", object.name),
+                    _ => format!("{} can be of one kind only", object.name),
+                };
+                let kinds = object.one_of.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
+                self.problems.error("one-of", node.span, message, format!("give exactly one of {kinds}"));
+            }
+        }
+    }
+
+    fn missing(&mut self, node: &Node, object: &Object, field: &Field) {
+        let message = format!("{} needs `{}`", object.name, field.key);
+        let help = format!("`{}`: {}", field.key, field.about);
+        self.problems.error("missing-key", node.span, message, help);
+    }
+
+    fn map(&mut self, node: &Node, value: &Type) {
+        // An empty section (`services:` with nothing below) is no mistake.
+        if matches!(node.value, Value::Null) {
+            return;
+        }
+        let Value::Map(entries) = &node.value else {
+            return self.wrong_shape(node, "names, each with a value");
+        };
+        for (key, node) in entries {
+            if let Some(Err(error)) = key.text().map(Name::<Service>::new) {
+                self.problems.error("bad-name", key.span, error.to_string(), "choose another name");
+            }
+            self.value(node, value);
+        }
+    }
+
+    fn by_failure(&mut self, node: &Node, value: &Type) {
+        let Value::Map(entries) = &node.value else {
+            return self.wrong_shape(node, "kinds of failure, each with what follows");
+        };
+        for (key, node) in entries {
+            self.value(key, &Type::FailureKind);
+            self.value(node, value);
+        }
+    }
+
+    fn wrong_shape(&mut self, node: &Node, expected: &str) {
+        let mut help = format!("write {expected}");
+        if let Value::Map(entries) = &node.value
+            && let [(key, value)] = entries.as_slice()
+            && matches!(value.value, Value::Null)
+            && let Some(word) = key.text()
+        {
+            help = format!("a text with {{placeholders}} must stand in quotes: \"{{{word}}}…\"");
+        }
+        let message = format!("{} stands here where {expected} belongs", node.shape());
+        self.problems.error("wrong-type", node.span, message, help);
+    }
+
+    fn scalar(&mut self, node: &Node, text: &str, quoted: Quoted, takes: &Type) {
+        let wrong = match check_scalar(text, quoted, takes) {
+            Ok(()) => self.name(text, takes),
+            Err(wrong) => Err(wrong),
+        };
+        if let Err(Wrong { code, message, help }) = wrong {
+            self.problems.error(code, node.span, message, help);
+        }
+    }
+
+    fn name(&self, text: &str, takes: &Type) -> Result<(), Wrong> {
+        let kind = match takes {
+            Type::Name(kind) => *kind,
+            Type::Reaction if ACTS.contains(&text) => return Ok(()),
+            Type::Reaction => Named::Policy,
+            _ => return Ok(()),
+        };
+        if self.names.has(kind, text) {
+            return Ok(());
+        }
+        // Where a timeout belongs, a duration is one too.
+        if kind == Named::Timeout && text.starts_with(|c: char| c.is_ascii_digit()) {
+            return text::parse_duration(text).map(|_| ()).map_err(|e| wrong("bad-duration", e, ""));
+        }
+        let acts = if matches!(takes, Type::Reaction) { &ACTS[..] } else { &[] };
+        let known = self.names.all(kind).chain(acts.iter().copied());
+        let message = format!("there is no {} `{text}`", kind.as_str());
+        let help = format!("{}; or define it under `{}`", suggest(text, known), kind.section());
+        Err(Wrong { code: "undefined-name", message, help })
+    }
+}
+
+/// What may stand in `on_failure` beside the names of policies.
+pub const ACTS: [&str; 2] = ["dead-letter", "pause"];
+
+struct Wrong {
+    code: &'static str,
+    message: String,
+    help: String,
+}
+
+fn wrong(code: &'static str, message: impl ToString, help: &str) -> Wrong {
+    Wrong { code, message: message.to_string(), help: help.to_owned() }
+}
+
+fn check_scalar(text: &str, quoted: Quoted, takes: &Type) -> Result<(), Wrong> {
+    let expected = || {
+        let message = format!("`{text}` stands here where {} belongs", describe(takes));
+        wrong("wrong-type", message, &format!("write {}", describe(takes)))
+    };
+    match takes {
+        Type::Duration => text::parse_duration(text).map(drop).map_err(|e| wrong("bad-duration", e, "")),
+        Type::Size => text::parse_size(text).map(drop).map_err(|e| wrong("bad-size", e, "")),
+        Type::Rate => text::parse_rate(text).map(drop).map_err(|e| wrong("bad-rate", e, "")),
+        Type::Share => text::parse_share(text).map(drop).map_err(|e| wrong("bad-share", e, "")),
+        Type::Jitter => Jitter::parse(text).map(drop).map_err(|e| wrong("bad-jitter", e, "")),
+        Type::Bool => match (text, quoted) {
+            ("true" | "false", Quoted::No) => Ok(()),
+            ("yes" | "no" | "on" | "off" | "True" | "False", _) => {
+                Err(wrong("wrong-type", format!("`{text}` is a text in YAML 1.2"), "write true or false"))
+            }
+            _ => Err(expected()),
+        },
+        Type::Count { min, max } => whole_number(text, *min, *max),
+        Type::CountOrUnlimited if text == "unlimited" => Ok(()),
+        Type::CountOrUnlimited => whole_number(text, 0, u64::from(limits::RETRIES_MAX)),
+        Type::Number { min, max } => match text.parse::<f64>() {
+            Ok(number) if (*min..=*max).contains(&number) => Ok(()),
+            Ok(_) => Err(wrong("out-of-range", format!("`{text}` lies outside {min} to {max}"), "")),
+            Err(_) => Err(expected()),
+        },
+        Type::Word(words) if words.contains(&text) => Ok(()),
+        Type::Word(words) => {
+            let message = format!("`{text}` cannot stand here");
+            Err(Wrong { code: "unknown-word", message, help: suggest(text, words.iter().copied()) })
+        }
+        Type::Pattern => check_regex(text),
+        Type::EventPattern => {
+            EventPattern::parse(text).map(drop).map_err(|e| wrong("bad-event-pattern", e, "such as todo.task.created or todo.task.*"))
+        }
+        Type::LetterName => NameTemplate::parse(text).map(drop).map_err(|e| wrong("bad-template", e, "")),
+        Type::Statuses => parse_statuses(text).map(drop).ok_or_else(expected),
+        Type::FailureKind => match parse_failure_kind(text) {
+            Some(_) => Ok(()),
+            None => {
+                let words = Category::ALL.map(Category::as_str);
+                let message = format!("`{text}` is no category and no HTTP status");
+                Err(Wrong { code: "unknown-word", message, help: suggest(text, words) })
+            }
+        },
+        Type::Cron => cronexpr::parse_crontab(&format!("{text} UTC")).map(drop).map_err(|error| {
+            let reason = error.to_string();
+            let reason = reason.lines().last().unwrap_or_default().trim_start_matches([' ', '^']);
+            wrong("bad-cron", format!("`{text}` is no cron expression: {reason}"), "five fields: minute hour day month weekday")
+        }),
+        Type::Zone => jiff::tz::TimeZone::get(text)
+            .map(drop)
+            .map_err(|_| wrong("bad-zone", format!("there is no time zone `{text}`"), "such as UTC or Europe/Berlin")),
+        Type::Hours => Hours::parse(text).map(drop).map_err(|e| wrong("bad-hours", e, "")),
+        Type::Condition => Condition::parse(text).map(drop).map_err(|e| Wrong {
+            code: "bad-condition",
+            message: e.to_string(),
+            help: e.help(),
+        }),
+        Type::Text if text.is_empty() => Err(wrong("wrong-type", "an empty text stands here", "")),
+        // Lint codes are checked where the lints are known; names where the names are.
+        Type::Text | Type::Lint | Type::Name(_) | Type::Reaction => Ok(()),
+        Type::Object(_)
+        | Type::MapOf(_)
+        | Type::ByFailure(_)
+        | Type::ListOf(_)
+        | Type::OneOrMany(_)
+        | Type::ShortOrLong(..) => Err(expected()),
+    }
+}
+
+fn whole_number(text: &str, min: u64, max: u64) -> Result<(), Wrong> {
+    if text.len() > 1 && text.starts_with('0') {
+        return Err(wrong("wrong-type", format!("`{text}` has a leading zero"), "write it without"));
+    }
+    match text.parse::<u64>() {
+        Ok(number) if (min..=max).contains(&number) => Ok(()),
+        Ok(_) => Err(wrong("out-of-range", format!("`{text}` lies outside {min} to {max}"), "")),
+        Err(_) => {
+            Err(wrong("wrong-type", format!("`{text}` stands here where a whole number belongs"), "write a number such as 5"))
+        }
+    }
+}
+
+fn check_regex(text: &str) -> Result<(), Wrong> {
+    if text.len() > limits::PATTERN_BYTES_MAX {
+        let message = format!("a regular expression of {} bytes is too long", text.len());
+        return Err(wrong("bad-regex", message, "keep it below 1,000"));
+    }
+    compile_regex(text).map(drop).map_err(|error| {
+        // The library draws a picture of its own; ours points at the line, so its last line is enough.
+        let reason = error.to_string();
+        let reason = reason.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
+        wrong("bad-regex", format!("this is no regular expression: {reason}"), "")
+    })
+}
+
+/// Compiles a regular expression within the book's bounds.
+pub fn compile_regex(text: &str) -> Result<regex::Regex, regex::Error> {
+    regex::RegexBuilder::new(text).size_limit(limits::PATTERN_MEMORY_MAX).build()
+}
+
+/// Reads `503` or `500-599`.
+#[must_use]
+pub fn parse_statuses(text: &str) -> Option<StatusRange> {
+    let status = |text: &str| {
+        let status: u16 = text.trim().parse().ok()?;
+        (100..=599).contains(&status).then_some(status)
+    };
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last) = (status(first)?, status(last)?);
+    (first <= last).then_some(StatusRange { first, last })
+}
+
+/// Reads a category, a status or a range of statuses.
+#[must_use]
+pub fn parse_failure_kind(text: &str) -> Option<crate::rule::FailureMatch> {
+    use crate::rule::FailureMatch;
+    let category = Category::from_word(text).map(FailureMatch::Category);
+    category.or_else(|| parse_statuses(text).map(FailureMatch::Status))
+}
+
+/// What belongs in a place, in words.
+fn describe(takes: &Type) -> String {
+    match takes {
+        Type::Duration => "a duration such as 30s".to_owned(),
+        Type::Size => "a size such as 25MiB".to_owned(),
+        Type::Rate => "a rate such as 20/s".to_owned(),
+        Type::Share => "a share such as 50%".to_owned(),
+        Type::Jitter => "a jitter such as `equal` or `spread 25%`".to_owned(),
+        Type::Pattern => "a regular expression".to_owned(),
+        Type::EventPattern => "an event type such as todo.task.created".to_owned(),
+        Type::Text => "a text".to_owned(),
+        Type::LetterName => "a name in quotes such as \"_{service}.deadletter\"".to_owned(),
+        Type::Bool => "true or false".to_owned(),
+        Type::Count { .. } => "a whole number".to_owned(),
+        Type::CountOrUnlimited => "a whole number or `unlimited`".to_owned(),
+        Type::Number { .. } => "a number".to_owned(),
+        Type::Word(words) => format!("one of {}", words.join(", ")),
+        Type::Name(Named::Timeout) => "a duration such as 30s or the name of a timeout".to_owned(),
+        Type::Name(kind) => format!("the name of a {}", kind.as_str()),
+        Type::Reaction => "the name of a retry policy, `dead-letter` or `pause`".to_owned(),
+        Type::Statuses => "an HTTP status such as 503 or a range such as 500-599".to_owned(),
+        Type::FailureKind => "a category, an HTTP status or a range of them".to_owned(),
+        Type::Cron => "a cron expression in quotes".to_owned(),
+        Type::Zone => "a time zone such as Europe/Berlin".to_owned(),
+        Type::Hours => "hours such as \"Mon-Fri 09:00-17:00 Europe/Berlin\"".to_owned(),
+        Type::Condition => "a condition such as \"dead_letters > 100\"".to_owned(),
+        Type::Lint => "the code of a lint".to_owned(),
+        Type::Object(object) => object.name.to_owned(),
+        Type::MapOf(_) => "names, each with a value".to_owned(),
+        Type::ByFailure(_) => "kinds of failure, each with what follows".to_owned(),
+        Type::ListOf(item) => format!("a list of {}", describe(item)),
+        Type::OneOrMany(item) => format!("{} or a list of them", describe(item)),
+        Type::ShortOrLong(short, object) => format!("{} or {}", describe(short), object.name),
+    }
+}

@@ -1,0 +1,386 @@
+//! Reads YAML into nodes that know where they stand, and refuses what makes YAML treacherous.
+//!
+//! Invariants: bounded in bytes, depth and nodes; no anchors, aliases, merge keys, tags or second
+//! documents; no duplicate keys; any input ends in nodes or in problems, never in a panic.
+
+use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, options};
+
+use super::problem::{Problems, Span};
+use crate::limits;
+use crate::position::Position;
+
+/// A value of the book and where it stands.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Where it stands.
+    pub span: Span,
+    /// What it is.
+    pub value: Value,
+}
+
+/// A value of the book.
+#[derive(Clone, Debug)]
+pub enum Value {
+    /// Nothing: an empty value, `null` or `~`.
+    Null,
+    /// A word, a number or a text; what it means depends on its place.
+    Scalar {
+        /// The text.
+        text: Box<str>,
+        /// Whether it stood in quotes.
+        quoted: Quoted,
+    },
+    /// Keys and values in the order of the book, each key once.
+    Map(Vec<(Node, Node)>),
+    /// Values in the order of the book.
+    List(Vec<Node>),
+    /// Something that was reported already, to be passed over.
+    Refused,
+}
+
+/// Whether a scalar stood in quotes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quoted {
+    /// In quotes, or as a block of text.
+    Yes,
+    /// Plain.
+    No,
+}
+
+impl Node {
+    /// The text, if it is a scalar.
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        match &self.value {
+            Value::Scalar { text, .. } => Some(text),
+            Value::Null | Value::Map(_) | Value::List(_) | Value::Refused => None,
+        }
+    }
+
+    /// The value under a key, if this is a map that has it.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&Self> {
+        self.entries().iter().find(|(name, _)| name.text() == Some(key)).map(|(_, value)| value)
+    }
+
+    /// The keys and values of a map; none of anything else.
+    #[must_use]
+    pub fn entries(&self) -> &[(Self, Self)] {
+        match &self.value {
+            Value::Map(entries) => entries,
+            Value::Null | Value::Scalar { .. } | Value::List(_) | Value::Refused => &[],
+        }
+    }
+
+    /// The values of a list; none of anything else.
+    #[must_use]
+    pub fn items(&self) -> &[Self] {
+        match &self.value {
+            Value::List(items) => items,
+            Value::Null | Value::Scalar { .. } | Value::Map(_) | Value::Refused => &[],
+        }
+    }
+
+    /// What it is, for messages.
+    #[must_use]
+    pub const fn shape(&self) -> &'static str {
+        match self.value {
+            Value::Null => "nothing",
+            Value::Scalar { .. } => "a single value",
+            Value::Map(_) => "a map of keys",
+            Value::List(_) => "a list",
+            Value::Refused => "something refused",
+        }
+    }
+}
+
+/// Reads a text. No node comes back if the text is no YAML at all; the problems say why.
+#[must_use]
+pub fn read(text: &str, problems: &mut Problems) -> Option<Node> {
+    if text.len() > limits::BOOK_BYTES_MAX {
+        let mib = limits::BOOK_BYTES_MAX >> 20;
+        let message = format!("the file has {} bytes; a rule book may have {mib} MiB", text.len());
+        problems.error("file-too-large", Span::default(), message, "split it into several books");
+        return None;
+    }
+    let mut reader = Reader { problems, open: Vec::new(), root: None, nodes: 0, documents: 0 };
+    let options = options! { disallow_directives: true, emit_unresolved_aliases: true };
+    for next in Parser::new_from_str_with_options(text, options) {
+        match next {
+            Ok((event, span)) => {
+                if reader.take(event, convert(&span)) == Flow::Stop {
+                    return None;
+                }
+            }
+            Err(error) => {
+                let marker = error.marker();
+                let start = marker.byte_offset().unwrap_or(text.len());
+                let span = span_at(start, start + 1, marker.line(), marker.col());
+                if *error.kind() == ErrorKind::RecursionLimitExceeded {
+                    reader.refuse_depth(span);
+                } else {
+                    let message = format!("this is no YAML: {}", error.info());
+                    reader.problems.error("yaml-syntax", span, message, syntax_help(text, marker.line()));
+                }
+                return None;
+            }
+        }
+    }
+    reader.root
+}
+
+struct Reader<'a> {
+    problems: &'a mut Problems,
+    open: Vec<Open>,
+    root: Option<Node>,
+    nodes: usize,
+    documents: usize,
+}
+
+/// A collection whose end has not been seen yet.
+struct Open {
+    span: Span,
+    inside: Inside,
+}
+
+enum Inside {
+    Map { entries: Vec<(Node, Node)>, key: Option<Node> },
+    List(Vec<Node>),
+}
+
+#[derive(PartialEq)]
+enum Flow {
+    Go,
+    Stop,
+}
+
+impl Reader<'_> {
+    fn take(&mut self, event: Event<'_>, span: Span) -> Flow {
+        match event {
+            Event::DocumentStart(..) => {
+                self.documents += 1;
+                if self.documents > 1 {
+                    let help = "keep one book in a file, without `---` in the middle";
+                    self.problems.error("second-document", span, "a second YAML document starts here", help);
+                    return Flow::Stop;
+                }
+            }
+            Event::Scalar(text, style, anchor, tag) => {
+                let value = if self.is_decorated(anchor, tag.is_some(), span) {
+                    Value::Refused
+                } else {
+                    scalar(&text, style)
+                };
+                return self.put(Node { span, value });
+            }
+            Event::Alias(_) | Event::UnresolvedAlias(_) => {
+                let help = "write the value out, or name a policy once and refer to it by name";
+                self.problems.error(
+                    "yaml-alias",
+                    span,
+                    "aliases (`*name`) are not part of a rule book",
+                    help,
+                );
+                return self.put(Node { span, value: Value::Refused });
+            }
+            Event::SequenceStart(_, anchor, tag) => {
+                self.is_decorated(anchor, tag.is_some(), span);
+                return self.enter(Open { span, inside: Inside::List(Vec::new()) });
+            }
+            Event::MappingStart(_, anchor, tag) => {
+                self.is_decorated(anchor, tag.is_some(), span);
+                return self.enter(Open { span, inside: Inside::Map { entries: Vec::new(), key: None } });
+            }
+            Event::SequenceEnd | Event::MappingEnd => {
+                let closed = self.open.pop().expect("the parser closes only what it opened");
+                let value = match closed.inside {
+                    Inside::Map { entries, .. } => Value::Map(entries),
+                    Inside::List(items) => Value::List(items),
+                };
+                return self.put(Node { span: closed.span, value });
+            }
+            // Comments and anchors' own events are switched off; the rest carries no value.
+            _ => {}
+        }
+        Flow::Go
+    }
+
+    /// Reports anchors and tags; true if there was one.
+    fn is_decorated(&mut self, anchor: usize, tagged: bool, span: Span) -> bool {
+        if anchor != 0 {
+            let help = "anchors (`&name`) are not part of a rule book: write the value out";
+            self.problems.error("yaml-anchor", span, "an anchor stands before this value", help);
+        }
+        if tagged {
+            let help = "tags (`!name`) are not part of a rule book: leave it out";
+            self.problems.error("yaml-tag", span, "a tag stands before this value", help);
+        }
+        anchor != 0 || tagged
+    }
+
+    fn enter(&mut self, open: Open) -> Flow {
+        if self.open.len() >= limits::BOOK_DEPTH_MAX {
+            self.refuse_depth(open.span);
+            return Flow::Stop;
+        }
+        self.open.push(open);
+        Flow::Go
+    }
+
+    fn refuse_depth(&mut self, span: Span) {
+        let message = format!("nested more than {} levels deep", limits::BOOK_DEPTH_MAX);
+        self.problems.error("too-deep", span, message, "a rule book needs eight levels at most");
+    }
+
+    fn put(&mut self, node: Node) -> Flow {
+        self.nodes += 1;
+        if self.nodes > limits::BOOK_NODES_MAX {
+            let message = format!("more than {} values", limits::BOOK_NODES_MAX);
+            self.problems.error("file-too-large", node.span, message, "split it into several books");
+            return Flow::Stop;
+        }
+        let Some(parent) = self.open.last_mut() else {
+            self.root = Some(node);
+            return Flow::Go;
+        };
+        match &mut parent.inside {
+            Inside::List(items) => items.push(node),
+            Inside::Map { entries, key } => match key.take() {
+                None => *key = Some(node),
+                Some(key) => entries.push((key, node)),
+            },
+        }
+        Flow::Go
+    }
+}
+
+fn scalar(text: &str, style: ScalarStyle) -> Value {
+    match style {
+        ScalarStyle::Plain if matches!(text, "" | "~" | "null" | "Null" | "NULL") => Value::Null,
+        ScalarStyle::Plain => Value::Scalar { text: text.into(), quoted: Quoted::No },
+        ScalarStyle::SingleQuoted
+        | ScalarStyle::DoubleQuoted
+        | ScalarStyle::Literal
+        | ScalarStyle::Folded => Value::Scalar { text: text.into(), quoted: Quoted::Yes },
+    }
+}
+
+fn convert(span: &granit_parser::Span) -> Span {
+    let start = span.start.byte_offset().unwrap_or(0);
+    let end = span.end.byte_offset().unwrap_or(start);
+    span_at(start, end, span.start.line(), span.start.col())
+}
+
+fn span_at(start: usize, end: usize, line: usize, column_from_0: usize) -> Span {
+    // The size limit keeps all of these far below 2^32.
+    let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    Span {
+        start: small(start),
+        end: small(end),
+        position: Position { line: small(line), column: small(column_from_0).saturating_add(1) },
+    }
+}
+
+/// A guess at what the writer meant on a line that is no YAML.
+fn syntax_help(text: &str, line: usize) -> &'static str {
+    let line = text.lines().nth(line.saturating_sub(1)).unwrap_or_default();
+    let before_comment = line.split(" #").next().unwrap_or_default();
+    if line.starts_with('\t') || line.trim_start_matches(' ').starts_with('\t') {
+        "indent with spaces: YAML allows no tabs there"
+    } else if before_comment.contains('{') && before_comment.contains('}') && !before_comment.contains('"') {
+        "a text with {placeholders} must stand in quotes: \"_{service}.deadletter\""
+    } else if line.starts_with('%') {
+        "a rule book has no directives: leave the line out"
+    } else {
+        "look at the indentation, the quotes and the brackets of this line and the one before"
+    }
+}
+
+/// Reports keys that are no plain words, merge keys and keys that stand twice.
+pub fn check_keys(node: &Node, problems: &mut Problems) {
+    // Depth is bounded when reading, so this recursion is too.
+    for item in node.items() {
+        check_keys(item, problems);
+    }
+    let mut seen: Vec<(&str, Position)> = Vec::with_capacity(node.entries().len());
+    for (key, value) in node.entries() {
+        match key.text() {
+            None if matches!(key.value, Value::Refused) => {}
+            None => {
+                let help = "a text that begins with `{` or `[` must stand in quotes";
+                problems.error(
+                    "yaml-key",
+                    key.span,
+                    format!("a key must be a word, not {}", key.shape()),
+                    help,
+                );
+            }
+            Some("<<") => {
+                let help = "merge keys are not part of a rule book: use `from:` in policies and breakers";
+                problems.error("yaml-merge-key", key.span, "`<<` merges another map in", help);
+            }
+            Some(text) => seen.push((text, key.span.position)),
+        }
+        check_keys(value, problems);
+    }
+    seen.sort_unstable();
+    for pair in seen.windows(2) {
+        let [(first, first_at), (second, second_at)] = pair else { continue };
+        if first == second {
+            let span = node.entries().iter().find(|(key, _)| key.span.position == *second_at);
+            let span = span.map(|(key, _)| key.span).unwrap_or_default();
+            let message = format!("`{second}` stands here twice; the first time on line {}", first_at.line);
+            problems.error("duplicate-key", span, message, "keep one of them");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn codes(text: &str) -> Vec<(&'static str, u32, u32)> {
+        let mut problems = Problems::default();
+        if let Some(node) = read(text, &mut problems) {
+            check_keys(&node, &mut problems);
+        }
+        let sorted = problems.into_sorted();
+        sorted.into_iter().map(|p| (p.code, p.span.position.line, p.span.position.column)).collect()
+    }
+
+    #[test]
+    fn traps_of_yaml_are_named() {
+        #[rustfmt::skip]
+        let cases = [
+            ("a plain map is fine",     "a: 1\nb: [x, y]\n",              vec![]),
+            ("an anchor",               "a: &x 1\n",                      vec![("yaml-anchor", 1, 7)]),
+            ("an alias",                "a: &x 1\nb: *x\n",               vec![("yaml-anchor", 1, 7), ("yaml-alias", 2, 4)]),
+            ("an alias to nothing",     "b: *x\n",                        vec![("yaml-alias", 1, 4)]),
+            ("a merge key",             "a:\n  <<: {b: 1}\n",             vec![("yaml-merge-key", 2, 3)]),
+            ("a tag",                   "a: !!int 1\n",                   vec![("yaml-tag", 1, 10)]),
+            ("a second document",       "a: 1\n---\nb: 1\n",              vec![("second-document", 2, 1)]),
+            ("a directive",             "%YAML 1.2\n---\na: 1\n",         vec![("yaml-syntax", 1, 1)]),
+            ("a key that stands twice", "a: 1\nb: 2\na: 3\n",             vec![("duplicate-key", 3, 1)]),
+            ("a key that is a map",     "{a: 1}: 2\n",                    vec![("yaml-key", 1, 1)]),
+            ("a tab",                   "a:\n\tb: 1\n",                   vec![("yaml-syntax", 2, 2)]),
+            ("a bracket left open",     "a: [1, 2\n",                     vec![("yaml-syntax", 1, 4)]),
+            ("two problems at once",    "a: &x 1\nb: !t 2\n",             vec![("yaml-anchor", 1, 7), ("yaml-tag", 2, 7)]),
+        ];
+        for (name, text, expected) in cases {
+            assert_eq!(codes(text), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn hostile_texts_are_refused_quickly() {
+        let deep = "[".repeat(100_000);
+        assert_eq!(codes(&deep).first().map(|c| c.0), Some("too-deep"));
+        let deep_map = (0..200).map(|level| format!("{}a:\n", " ".repeat(level))).collect::<String>();
+        assert_eq!(codes(&deep_map).first().map(|c| c.0), Some("too-deep"));
+        let large = "a".repeat(limits::BOOK_BYTES_MAX + 1);
+        assert_eq!(codes(&large), vec![("file-too-large", 0, 0)]);
+        let many = format!("[{}]", "1,".repeat(limits::BOOK_NODES_MAX + 10));
+        assert_eq!(codes(&many).first().map(|c| c.0), Some("file-too-large"));
+        assert_eq!(codes("\0").len(), 1);
+    }
+}
