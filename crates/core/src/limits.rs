@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 /// The longest wait that a `Retry-After` may ask for; a longer one is cut to this.
-pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+pub const RETRY_AFTER_MAX: Duration = Duration::from_hours(24);
 
 /// How long a delivery may be held by an open breaker or a `Retry-After`, unless its rule says otherwise.
-pub const HOLD_MAX_DEFAULT: Duration = Duration::from_secs(24 * 60 * 60);
+pub const HOLD_MAX_DEFAULT: Duration = Duration::from_hours(24);
 
 /// Retries that a failure of category `unknown` gets, whatever its policy allows.
 pub const UNKNOWN_RETRIES_MAX: u32 = 2;
@@ -21,7 +21,7 @@ pub const IN_FLIGHT_DEFAULT: u32 = 64;
 pub const RATE_MEASURED_OVER: Duration = Duration::from_secs(10);
 
 /// A breaker's record is forgotten this long after its last use.
-pub const BREAKER_RECORD_KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+pub const BREAKER_RECORD_KEPT: Duration = Duration::from_hours(7 * 24);
 
 /// A probe that has not come back by then is lost, and another may go, unless the call's timeout is longer.
 pub const PROBE_LEASE_MIN: Duration = Duration::from_secs(30);
@@ -33,7 +33,7 @@ pub const TRIP_FAILURES_MAX: u32 = 10_000;
 pub const PROBES_MAX: u32 = 1_000;
 
 /// The longest duration that a rule book may state.
-pub const DURATION_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
+pub const DURATION_MAX: Duration = Duration::from_hours(10 * 366 * 24);
 
 /// The most retries a policy may ask for.
 pub const RETRIES_MAX: u32 = 100_000;

@@ -1,4 +1,4 @@
-//! The resolved policy for one (service, channel, event type): all that [`crate::decide`] needs to know.
+//! The resolved policy for one (service, channel, event type): all that a decision needs to know.
 //!
 //! A rule is made once, when a rule book is read, and never changes. Values keep the position at
 //! which the book states them, so that a verdict can name its line.

@@ -2,7 +2,7 @@
 //!
 //! A number without its unit is refused everywhere: nobody remembers which one was meant.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 use crate::limits;
@@ -118,16 +118,16 @@ pub fn show_duration(span: Duration) -> String {
         let unit_nanos = u128::from(unit_nanos);
         let count = nanos / unit_nanos;
         // `100s` and `120s` read better than `1m40s` and `2m`; from ten minutes on, minutes do.
-        let skip = unit == "m" && span < Duration::from_mins(10) && nanos % unit_nanos != 0
-            || unit == "d" && nanos % unit_nanos != 0 && count < 2;
+        let skip = unit == "m" && span < Duration::from_mins(10) && !nanos.is_multiple_of(unit_nanos)
+            || unit == "d" && !nanos.is_multiple_of(unit_nanos) && count < 2;
         if count > 0 && !skip {
-            shown.push_str(&format!("{count}{unit}"));
+            write!(shown, "{count}{unit}").expect("a string takes all that is written");
             nanos %= unit_nanos;
         }
     }
     if nanos > 0 {
         let micros = (nanos + 500) / 1_000;
-        shown.push_str(&format!("0.{micros:03}ms"));
+        write!(shown, "0.{micros:03}ms").expect("a string takes all that is written");
     }
     shown
 }
@@ -245,12 +245,12 @@ mod tests {
         let cases = [
             ("milliseconds",       "500ms",   Duration::from_millis(500),    "500ms"),
             ("seconds",            "30s",     Duration::from_secs(30),       "30s"),
-            ("two minutes",        "120s",    Duration::from_secs(120),      "2m"),
+            ("two minutes",        "120s",    Duration::from_mins(2),        "2m"),
             ("under ten minutes",  "100s",    Duration::from_secs(100),      "100s"),
-            ("minutes",            "30m",     Duration::from_secs(1_800),    "30m"),
-            ("a day",              "24h",     Duration::from_secs(86_400),   "1d"),
-            ("days",               "7d",      Duration::from_secs(604_800),  "7d"),
-            ("a sum",              "1h30m",   Duration::from_secs(5_400),    "1h30m"),
+            ("minutes",            "30m",     Duration::from_mins(30),       "30m"),
+            ("a day",              "24h",     Duration::from_hours(24),      "1d"),
+            ("days",               "7d",      Duration::from_hours(168),     "7d"),
+            ("a sum",              "1h30m",   Duration::from_mins(90),       "1h30m"),
             ("a fraction",         "1.6s",    Duration::from_millis(1_600),  "1s600ms"),
             ("nothing at all",     "0s",      Duration::ZERO,                "0s"),
         ];

@@ -1,0 +1,3 @@
+//! All integration tests of the server in one binary: it links once, and helpers are shared.
+
+mod tidy;
