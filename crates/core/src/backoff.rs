@@ -2,8 +2,17 @@
 //!
 //! `delay(n) = min(max, initial × factor^n)` for retry n = 0, 1, …, or the n-th of an explicit list,
 //! then jitter. Jitter is a hash of seed, delivery and attempt and never a draw from a generator.
+//!
+//! Invariants, for every policy, every n and every draw:
+//! - a nominal delay is never above `max`, and an exponential one never below the one before it;
+//! - a delay lies within [`Backoff::range`], which is what `timeline` shows and `check` reckons with;
+//! - nothing overflows: sums and products stop at the longest span a timestamp can count, 584 years.
 
+use std::fmt;
 use std::time::Duration;
+
+use crate::limits;
+use crate::text::{InvalidQuantity, Share, parse_duration, parse_share, show_duration};
 
 /// A retry policy that was checked when it was made.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,11 +23,84 @@ pub struct Backoff {
     window: Option<Duration>,
 }
 
+/// A retry policy as it was written, not checked yet.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(dead_code, reason = "the constructors are still to come")]
-enum Schedule {
-    Exponential { initial: Duration, factor: f64, max: Duration },
+pub struct RawBackoff {
+    /// The delays before jitter.
+    pub schedule: RawSchedule,
+    /// How a delay is spread.
+    pub jitter: Jitter,
+    /// How many retries there are, so one less than the attempts.
+    pub retries: u32,
+    /// No retry starts later than this after the first failure.
+    pub window: Option<Duration>,
+}
+
+/// The delays before jitter, as they were written.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RawSchedule {
+    /// None at all, which only fits a policy without retries.
+    Never,
+    /// `initial`, then `factor` times as long each time, at most `max`.
+    Exponential {
+        /// Before the first retry.
+        initial: Duration,
+        /// How much longer each delay is than the one before.
+        factor: f64,
+        /// The longest.
+        max: Duration,
+    },
+    /// One by one; the last repeats.
     Listed(Vec<Duration>),
+}
+
+/// Why a retry policy makes no sense.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum InvalidBackoff {
+    /// Retries at once would hammer what has just failed.
+    #[error("the initial delay is 0s: retries would follow each other at once")]
+    ZeroInitial,
+    /// The longest delay is shorter than the first.
+    #[error("the longest delay {} is shorter than the initial {}", show_duration(*.max), show_duration(*.initial))]
+    MaxBelowInitial {
+        /// The first delay.
+        initial: Duration,
+        /// The longest.
+        max: Duration,
+    },
+    /// Delays must not shrink.
+    #[error("the factor {given} is no number from 1 up: delays must not get shorter")]
+    FactorBelowOne {
+        /// What was written.
+        given: f64,
+    },
+    /// A list without an entry.
+    #[error("the list of delays is empty")]
+    EmptyList,
+    /// Retries without delays between them.
+    #[error("{retries} retries need delays between them: give an initial delay or a list")]
+    NoSchedule {
+        /// How many retries were asked for.
+        retries: u32,
+    },
+    /// More retries than anybody waits for.
+    #[error("{given} retries are more than the {} there may be", limits::RETRIES_MAX)]
+    TooManyRetries {
+        /// How many were asked for.
+        given: u32,
+    },
+    /// No time to retry in.
+    #[error("a window of 0s leaves no time for a retry: leave it out, or allow 0 retries")]
+    ZeroWindow,
+    /// A spread by nothing.
+    #[error("jitter `{jitter}` spreads nothing: write `none` if that is meant")]
+    ZeroSpread {
+        /// The jitter as it was written.
+        jitter: Jitter,
+    },
+    /// Decorrelated jitter makes its own delays.
+    #[error("decorrelated jitter makes its own delays from `initial` and `max` and cannot follow a list")]
+    DecorrelatedList,
 }
 
 /// How a delay is spread, so that many who failed together do not come back together.
@@ -33,17 +115,399 @@ pub enum Jitter {
     /// Up to this much more.
     Plus(Duration),
     /// Up to this share more or less.
-    SpreadShare(crate::text::Share),
+    SpreadShare(Share),
     /// Up to this much more or less.
     SpreadBy(Duration),
     /// Anything from `initial` to three times the delay before, at most `max`.
     Decorrelated,
 }
 
+/// Why a text names no jitter.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidJitter {
+    /// No jitter begins like that.
+    #[error(
+        "`{text}` is no jitter: write none, full, equal, decorrelated, plus 500ms, spread 25% or spread 100ms"
+    )]
+    Unknown {
+        /// What was written.
+        text: String,
+    },
+    /// The kind is known and its width is not.
+    #[error("`{text}` has no width that can be read")]
+    Width {
+        /// What was written.
+        text: String,
+        /// What is wrong with it.
+        source: InvalidQuantity,
+    },
+}
+
+impl Jitter {
+    /// Reads a jitter as a rule book writes it, such as `equal` or `spread 25%`.
+    pub fn parse(text: &str) -> Result<Self, InvalidJitter> {
+        let width = |source| InvalidJitter::Width { text: text.to_owned(), source };
+        let mut words = text.split_whitespace();
+        match (words.next(), words.next(), words.next()) {
+            (Some("none"), None, None) => Ok(Self::None),
+            (Some("full"), None, None) => Ok(Self::Full),
+            (Some("equal"), None, None) => Ok(Self::Equal),
+            (Some("decorrelated"), None, None) => Ok(Self::Decorrelated),
+            (Some("plus"), Some(by), None) => parse_duration(by).map(Self::Plus).map_err(width),
+            (Some("spread"), Some(by), None) if by.ends_with('%') => {
+                parse_share(by).map(Self::SpreadShare).map_err(width)
+            }
+            (Some("spread"), Some(by), None) => parse_duration(by).map(Self::SpreadBy).map_err(width),
+            _ => Err(InvalidJitter::Unknown { text: text.to_owned() }),
+        }
+    }
+}
+
+/// The form that [`Jitter::parse`] reads.
+impl fmt::Display for Jitter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.pad("none"),
+            Self::Full => f.pad("full"),
+            Self::Equal => f.pad("equal"),
+            Self::Plus(by) => f.pad(&format!("plus {}", show_duration(*by))),
+            Self::SpreadShare(share) => f.pad(&format!("spread {share}")),
+            Self::SpreadBy(by) => f.pad(&format!("spread {}", show_duration(*by))),
+            Self::Decorrelated => f.pad("decorrelated"),
+        }
+    }
+}
+
+impl TryFrom<RawBackoff> for Backoff {
+    type Error = InvalidBackoff;
+
+    fn try_from(raw: RawBackoff) -> Result<Self, InvalidBackoff> {
+        let RawBackoff { schedule, jitter, retries, window } = raw;
+        if retries > limits::RETRIES_MAX {
+            return Err(InvalidBackoff::TooManyRetries { given: retries });
+        }
+        if window.is_some_and(|window| window.is_zero()) {
+            return Err(InvalidBackoff::ZeroWindow);
+        }
+        let width_is_zero = match jitter {
+            Jitter::Plus(by) | Jitter::SpreadBy(by) => by.is_zero(),
+            Jitter::SpreadShare(share) => share.get() <= 0.0,
+            Jitter::None | Jitter::Full | Jitter::Equal | Jitter::Decorrelated => false,
+        };
+        if width_is_zero {
+            return Err(InvalidBackoff::ZeroSpread { jitter });
+        }
+        if matches!((&schedule, jitter), (RawSchedule::Listed(_), Jitter::Decorrelated)) {
+            return Err(InvalidBackoff::DecorrelatedList);
+        }
+        if schedule == RawSchedule::Never && retries > 0 {
+            return Err(InvalidBackoff::NoSchedule { retries });
+        }
+        Ok(Self { schedule: Schedule::try_from(schedule)?, jitter, retries, window })
+    }
+}
+
+/// The written form, for a policy that extends this one.
+impl From<&Backoff> for RawBackoff {
+    fn from(backoff: &Backoff) -> Self {
+        let Backoff { schedule, jitter, retries, window } = backoff;
+        let schedule = match schedule {
+            Schedule::Never => RawSchedule::Never,
+            Schedule::Exponential(Exponential { initial, factor, max, capped_from: _ }) => {
+                RawSchedule::Exponential { initial: *initial, factor: *factor, max: *max }
+            }
+            Schedule::Listed(delays) => RawSchedule::Listed(delays.to_vec()),
+        };
+        Self { schedule, jitter: *jitter, retries: *retries, window: *window }
+    }
+}
+
+/// A row of [`timeline`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Which retry, from 1.
+    pub retry: u32,
+    /// The delay before jitter.
+    pub nominal: Duration,
+    /// The shortest it may be.
+    pub min: Duration,
+    /// The longest it may be.
+    pub max: Duration,
+    /// All nominal delays up to this one.
+    pub cumulative: Duration,
+}
+
+/// The delays of a policy one by one, at most [`limits::TIMELINE_STEPS_MAX`] of them.
+#[must_use]
+pub fn timeline(backoff: &Backoff) -> Vec<Step> {
+    let mut cumulative = Duration::ZERO;
+    let retries = backoff.retries.min(limits::TIMELINE_STEPS_MAX);
+    let step = |n| {
+        let (min, max) = backoff.range(n);
+        // Decorrelated delays grow at their own pace, which a large factor would leave behind.
+        let nominal = backoff.nominal(n).clamp(min, max);
+        cumulative = cumulative.saturating_add(nominal);
+        Step { retry: n + 1, nominal, min, max, cumulative }
+    };
+    (0..retries).map(step).collect()
+}
+
 impl Backoff {
+    /// The policy that never retries.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self { schedule: Schedule::Never, jitter: Jitter::None, retries: 0, window: None }
+    }
+
     /// How many retries it allows.
     #[must_use]
     pub const fn retries(&self) -> u32 {
         self.retries
     }
+
+    /// No retry starts later than this after the first failure.
+    #[must_use]
+    pub const fn window(&self) -> Option<Duration> {
+        self.window
+    }
+
+    /// How delays are spread.
+    #[must_use]
+    pub const fn jitter(&self) -> Jitter {
+        self.jitter
+    }
+
+    /// The delay before the first retry, before jitter.
+    #[must_use]
+    pub fn initial(&self) -> Duration {
+        self.nominal(0)
+    }
+
+    /// The longest delay before jitter, of all those there could be.
+    #[must_use]
+    pub fn max(&self) -> Duration {
+        match &self.schedule {
+            Schedule::Never => Duration::ZERO,
+            Schedule::Exponential(schedule) => schedule.max,
+            Schedule::Listed(delays) => delays.iter().copied().max().unwrap_or_default(),
+        }
+    }
+
+    /// By how much delays grow; none if they are listed one by one or there are none.
+    #[must_use]
+    pub const fn factor(&self) -> Option<f64> {
+        match &self.schedule {
+            Schedule::Exponential(schedule) => Some(schedule.factor),
+            Schedule::Never | Schedule::Listed(_) => None,
+        }
+    }
+
+    /// The delays, if they are listed one by one.
+    #[must_use]
+    pub fn listed(&self) -> Option<&[Duration]> {
+        match &self.schedule {
+            Schedule::Listed(delays) => Some(delays),
+            Schedule::Never | Schedule::Exponential(_) => None,
+        }
+    }
+
+    /// The delay before retry n = 0, 1, …, before jitter.
+    #[must_use]
+    pub fn nominal(&self, n: u32) -> Duration {
+        match &self.schedule {
+            Schedule::Never => Duration::ZERO,
+            Schedule::Exponential(schedule) => schedule.nominal(n),
+            Schedule::Listed(delays) => nth_or_last(delays, n),
+        }
+    }
+
+    /// The shortest and the longest delay that jitter may make of it, whatever came before.
+    #[must_use]
+    pub fn range(&self, n: u32) -> (Duration, Duration) {
+        let (min, max) = self.bounds(n, None);
+        (Duration::from_nanos(min), Duration::from_nanos(max))
+    }
+
+    /// The delay before retry n = 0, 1, …; `previous` is the one before it, which only decorrelated
+    /// jitter looks at.
+    #[must_use]
+    pub fn delay(&self, n: u32, draw: u64, previous: Option<Duration>) -> Duration {
+        let (min, max) = self.bounds(n, previous);
+        // The high half of the product is even over `min..=max`, without division and without floats.
+        let product = u128::from(draw) * (u128::from(max - min) + 1);
+        #[expect(clippy::cast_possible_truncation, reason = "only 64 bits are left")]
+        let offset = (product >> 64) as u64;
+        Duration::from_nanos(min + offset)
+    }
+
+    /// All delays together, each as short as jitter can make it.
+    #[must_use]
+    pub fn wait_min_total(&self) -> Duration {
+        self.total(|n| self.range(n).0)
+    }
+
+    /// All delays together, each as long as jitter can make it.
+    #[must_use]
+    pub fn wait_max_total(&self) -> Duration {
+        self.total(|n| self.range(n).1)
+    }
+
+    fn total(&self, of: impl Fn(u32) -> Duration) -> Duration {
+        let varied = self.retries.min(self.steady_from());
+        let same = self.retries - varied;
+        let sum = (0..varied).map(&of).fold(Duration::ZERO, Duration::saturating_add);
+        sum.saturating_add(of(varied).saturating_mul(same))
+    }
+
+    /// From this retry on the range is always the same.
+    fn steady_from(&self) -> u32 {
+        match &self.schedule {
+            Schedule::Never => 0,
+            Schedule::Exponential(_) if self.jitter == Jitter::Decorrelated => TRIPLINGS_MAX,
+            Schedule::Exponential(schedule) => schedule.capped_from,
+            Schedule::Listed(delays) => u32::try_from(delays.len()).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// In nanoseconds, the first never above the second.
+    fn bounds(&self, n: u32, previous: Option<Duration>) -> (u64, u64) {
+        let delay = nanos(self.nominal(n));
+        match self.jitter {
+            Jitter::None => (delay, delay),
+            Jitter::Full => (0, delay),
+            Jitter::Equal => (delay / 2, delay),
+            Jitter::Plus(by) => (delay, delay.saturating_add(nanos(by))),
+            Jitter::SpreadShare(share) => {
+                let by = rounded(delay as f64 * share.get()).min(delay);
+                (delay - by, delay.saturating_add(by))
+            }
+            Jitter::SpreadBy(by) => {
+                let by = nanos(by);
+                (delay.saturating_sub(by), delay.saturating_add(by))
+            }
+            Jitter::Decorrelated => self.decorrelated_bounds(n, previous),
+        }
+    }
+
+    /// The delay before may have come from another policy, so it cannot widen what n allows.
+    fn decorrelated_bounds(&self, n: u32, previous: Option<Duration>) -> (u64, u64) {
+        let initial = nanos(self.initial());
+        let tripled = 3_u64.saturating_pow(n.saturating_add(1));
+        let reachable = initial.saturating_mul(tripled).min(nanos(self.max()));
+        let highest = previous.map_or(reachable, |previous| nanos(previous).saturating_mul(3).min(reachable));
+        (initial, highest.max(initial))
+    }
 }
+
+/// After so many triplings a nanosecond has become more than a `u64` of them.
+const TRIPLINGS_MAX: u32 = 41;
+
+#[derive(Clone, Debug, PartialEq)]
+enum Schedule {
+    Never,
+    Exponential(Exponential),
+    Listed(Box<[Duration]>),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Exponential {
+    initial: Duration,
+    factor: f64,
+    max: Duration,
+    /// The first retry whose delay is as long as any will be.
+    capped_from: u32,
+}
+
+impl TryFrom<RawSchedule> for Schedule {
+    type Error = InvalidBackoff;
+
+    fn try_from(raw: RawSchedule) -> Result<Self, InvalidBackoff> {
+        match raw {
+            RawSchedule::Never => Ok(Self::Never),
+            RawSchedule::Exponential { initial, factor, max } => {
+                if initial.is_zero() {
+                    return Err(InvalidBackoff::ZeroInitial);
+                }
+                if max < initial {
+                    return Err(InvalidBackoff::MaxBelowInitial { initial, max });
+                }
+                if !factor.is_finite() || factor < 1.0 {
+                    return Err(InvalidBackoff::FactorBelowOne { given: factor });
+                }
+                Ok(Self::Exponential(Exponential::new(initial, factor, max)))
+            }
+            RawSchedule::Listed(delays) if delays.is_empty() => Err(InvalidBackoff::EmptyList),
+            RawSchedule::Listed(delays) => Ok(Self::Listed(delays.into())),
+        }
+    }
+}
+
+impl Exponential {
+    fn new(initial: Duration, factor: f64, max: Duration) -> Self {
+        let last = grown(initial, factor, limits::RETRIES_MAX, max);
+        // Delays never shrink, so the first of the longest ones can be found by halving.
+        let (mut below, mut at_most) = (0, limits::RETRIES_MAX);
+        while below < at_most {
+            let middle = u32::midpoint(below, at_most);
+            if grown(initial, factor, middle, max) < last {
+                below = middle + 1;
+            } else {
+                at_most = middle;
+            }
+        }
+        Self { initial, factor, max, capped_from: at_most }
+    }
+
+    fn nominal(&self, n: u32) -> Duration {
+        grown(self.initial, self.factor, n.min(self.capped_from), self.max)
+    }
+}
+
+/// `first × factor^n`, at most `max`, never shrinking with n; a factor that is no growth is 1.
+pub(crate) fn grown(first: Duration, factor: f64, n: u32, max: Duration) -> Duration {
+    let (first, max) = (nanos(first), nanos(max));
+    let grown = rounded(first as f64 * power(factor, n));
+    // A float holds 53 bits: what it rounded down must not fall below where it began.
+    Duration::from_nanos(grown.max(first).min(max))
+}
+
+/// A product of plain multiplications, so it is the same on every machine, which `powf` is not.
+///
+/// From the highest bit of n down: p(2m) = p(m)², p(2m+1) = p(m)² × factor. With the relative error
+/// of p(m) below m × 2^-52, p never shrinks as n grows if the factor is further from 1 than that
+/// error, and a factor as near to 1 as [`GROWTH_MIN`] grows by less than a thousandth in all.
+fn power(factor: f64, n: u32) -> f64 {
+    if factor.is_nan() || factor < GROWTH_MIN {
+        return 1.0;
+    }
+    let n = n.min(limits::RETRIES_MAX);
+    let mut power = 1.0;
+    for bit in (0..u32::BITS - n.leading_zeros()).rev() {
+        power *= power;
+        if n >> bit & 1 == 1 {
+            power *= factor;
+        }
+    }
+    power
+}
+
+const GROWTH_MIN: f64 = 1.0 + 1e-9;
+
+fn nth_or_last(delays: &[Duration], n: u32) -> Duration {
+    let n = usize::try_from(n).unwrap_or(usize::MAX);
+    // A span longer than a timestamp can count is as long as one can.
+    let delay = delays.get(n).or(delays.last()).copied().unwrap_or_default();
+    Duration::from_nanos(nanos(delay))
+}
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` stops at both ends")]
+fn rounded(nanos: f64) -> u64 {
+    (nanos + 0.5) as u64
+}
+
+#[cfg(test)]
+mod tests;

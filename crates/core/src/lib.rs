@@ -7,6 +7,7 @@
 pub mod backoff;
 pub mod book;
 pub mod breaker;
+pub mod catalog;
 pub mod category;
 pub mod hash;
 pub mod ids;

@@ -38,6 +38,12 @@ pub const DURATION_MAX: Duration = Duration::from_hours(10 * 366 * 24);
 /// The most retries a policy may ask for.
 pub const RETRIES_MAX: u32 = 100_000;
 
+/// The most policies that one rule may choose between: a delivery counts its retries for each.
+pub const POLICIES_PER_RULE_MAX: usize = 16;
+
+/// The most rows that a policy's timeline shows.
+pub const TIMELINE_STEPS_MAX: u32 = 1_000;
+
 /// The largest rule book read, in bytes.
 pub const BOOK_BYTES_MAX: usize = 8 * 1024 * 1024;
 
