@@ -1,6 +1,292 @@
-//! The rule book: read, checked, resolved.
+//! The rule book: what happens to events and to failures, as data.
+//!
+//! A book is read in four steps, each in its own module: [`yaml`] makes nodes that know where they
+//! stand, [`validate`] holds them against the [`schema`], [`lower`] gives them types, and [`resolve`]
+//! says what holds for a service, a channel and an event type. [`lint`] looks for what is allowed and
+//! will hurt all the same.
+//!
+//! Invariants: a book with an error is no book; a book without one can be resolved for every row; any
+//! bytes end in a book or in problems, never in a panic.
 
 pub mod expression;
+pub mod lower;
+pub mod model;
 pub mod pattern;
 pub mod problem;
+pub mod resolve;
+pub mod schema;
+pub mod validate;
 pub mod yaml;
+
+use std::sync::Arc;
+
+use self::model::{ChannelEntry, EventRow, Sections, ServiceEntry};
+use self::pattern::EventPattern;
+use self::problem::{Problem, Problems, Severity, Span};
+use self::resolve::Resolved;
+use crate::hash::{self, Map};
+use crate::ids::{ChannelName, ServiceName};
+use crate::limits;
+use crate::position::Position;
+use crate::rule::Rule;
+
+/// A rule book that was read without an error.
+#[derive(Clone, Debug)]
+pub struct RuleBook {
+    sections: Sections,
+    services: Map<ServiceName, ServiceRules>,
+    hash: u64,
+}
+
+/// What came of reading a text.
+#[derive(Debug)]
+pub struct Reading {
+    /// The book, if there was no error.
+    pub book: Option<RuleBook>,
+    /// What is wrong.
+    pub problems: Problems,
+}
+
+#[derive(Clone, Debug)]
+struct ServiceRules {
+    own: Rows,
+    channels: Map<ChannelName, Rows>,
+}
+
+/// The rules of a service or a channel: exact types by hash, patterns with the most specific first.
+#[derive(Clone, Debug)]
+struct Rows {
+    exact: Map<Box<str>, Claim>,
+    patterns: Vec<(EventPattern, Claim)>,
+}
+
+#[derive(Clone, Debug)]
+struct Claim {
+    row: Arc<EventRow>,
+    rule: Arc<Rule>,
+}
+
+/// Reads a book from bytes, which may be anything at all.
+#[must_use]
+pub fn read_bytes(bytes: &[u8]) -> Reading {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => read(text),
+        Err(error) => {
+            let good = &bytes[..error.valid_up_to()];
+            let mut problems = Problems::default();
+            let help = "save the file as UTF-8";
+            problems.error("not-utf-8", end_of(good), "the bytes here are no UTF-8 text", help);
+            Reading { book: None, problems }
+        }
+    }
+}
+
+/// The position after some valid text.
+fn end_of(good: &[u8]) -> Span {
+    let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    let lines = good.split(|byte| *byte == b'\n').count();
+    let last = good.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
+    let column = String::from_utf8_lossy(last).chars().count() + 1;
+    let position = Position { line: small(lines), column: small(column) };
+    Span { start: small(good.len()), end: small(good.len()), position }
+}
+
+/// Reads a book.
+#[must_use]
+pub fn read(text: &str) -> Reading {
+    let mut problems = Problems::default();
+    let Some(root) = yaml::read(text, &mut problems) else {
+        if !problems.has_errors() {
+            let help = "`redrive init` writes a book to start from";
+            problems.error("empty-book", Span::default(), "there is nothing in this file", help);
+        }
+        return Reading { book: None, problems };
+    };
+    yaml::check_keys(&root, &mut problems);
+    let names = validate::Names::of(&root);
+    validate::validate(&root, &schema::Type::Object(&schema::BOOK), &names, &mut problems);
+    let sections = lower::lower(&root, &mut problems);
+    check_policy_counts(&sections, &mut problems);
+    let book = (!problems.has_errors()).then(|| RuleBook::new(sections, text));
+    Reading { book, problems }
+}
+
+/// Reports rows whose failures lead to more policies than a delivery's history can count.
+fn check_policy_counts(sections: &Sections, problems: &mut Problems) {
+    if problems.has_errors() {
+        return;
+    }
+    for (service, channel, row) in sections.rows() {
+        let resolved = sections.resolve(service, channel, row);
+        let mut names: Vec<_> = resolved
+            .reactions
+            .iter()
+            .filter_map(|(_, known)| match &known.value {
+                model::ReactionName::Policy(name) => Some(name),
+                model::ReactionName::DeadLetter | model::ReactionName::Pause => None,
+            })
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        if names.len() > limits::POLICIES_PER_RULE_MAX {
+            let message = format!("{} retry policies meet in this row", names.len());
+            let help = format!("a row can lead to {} at most", limits::POLICIES_PER_RULE_MAX);
+            problems.error("too-many-policies", row.span, message, help);
+        }
+    }
+}
+
+impl Sections {
+    /// Every row with its service and, if any, its channel, in the order of the book.
+    pub fn rows(&self) -> impl Iterator<Item = (&ServiceEntry, Option<&ChannelEntry>, &EventRow)> {
+        self.services.iter().flat_map(|service| {
+            let own = service.rows.iter().map(move |row| (service, None, &**row));
+            let channels = service.channels.iter().flat_map(move |channel| {
+                channel.rows.iter().map(move |row| (service, Some(channel), &**row))
+            });
+            own.chain(channels)
+        })
+    }
+}
+
+impl RuleBook {
+    fn new(sections: Sections, text: &str) -> Self {
+        let services = sections.services.iter().map(|service| {
+            let rows = |channel, rows| Rows::new(&sections, service, channel, rows);
+            let channels = service.channels.iter().map(|channel| {
+                (channel.name.clone(), rows(Some(channel), &channel.rows))
+            });
+            let rules = ServiceRules { own: rows(None, &service.rows), channels: channels.collect() };
+            (service.name.clone(), rules)
+        });
+        let services = services.collect();
+        Self { services, hash: hash::stable_64(text.as_bytes(), 0), sections }
+    }
+
+    /// The book as it was written.
+    #[must_use]
+    pub const fn sections(&self) -> &Sections {
+        &self.sections
+    }
+
+    /// What tells this book from another: a hash of its text.
+    #[must_use]
+    pub const fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// The rule for an event of a service or of one of its channels; none if they do not want it.
+    #[must_use]
+    pub fn rule(&self, service: &str, channel: Option<&str>, event_type: &str) -> Option<&Arc<Rule>> {
+        Some(&self.claim(service, channel, event_type)?.rule)
+    }
+
+    fn claim(&self, service: &str, channel: Option<&str>, event_type: &str) -> Option<&Claim> {
+        let service = self.services.get(service)?;
+        match channel {
+            None => service.own.find(event_type),
+            Some(channel) => service.channels.get(channel)?.find(event_type),
+        }
+    }
+
+    /// The same with where every value came from.
+    #[must_use]
+    pub fn explain(&self, service: &str, channel: Option<&str>, event_type: &str) -> Option<Resolved<'_>> {
+        let claim = self.claim(service, channel, event_type)?;
+        let service = self.service(service)?;
+        let channel = match channel {
+            Some(name) => Some(service.channels.iter().find(|channel| channel.name.as_str() == name)?),
+            None => None,
+        };
+        Some(self.sections.resolve(service, channel, &claim.row))
+    }
+
+    /// The service of that name.
+    #[must_use]
+    pub fn service(&self, name: &str) -> Option<&ServiceEntry> {
+        self.sections.services.iter().find(|service| service.name.as_str() == name)
+    }
+
+    /// Everyone who wants events of that type: services and channels with the row that claims it.
+    #[must_use]
+    pub fn takers(&self, event_type: &str) -> Vec<Resolved<'_>> {
+        let mut takers = Vec::new();
+        for service in &self.sections.services {
+            takers.extend(self.explain(service.name.as_str(), None, event_type));
+            for channel in &service.channels {
+                takers.extend(self.explain(service.name.as_str(), Some(channel.name.as_str()), event_type));
+            }
+        }
+        takers
+    }
+
+    /// What the book needs that a program has not got: one problem for each target and source.
+    #[must_use]
+    pub fn needs_beyond(&self, built_in: &BuiltIn<'_>) -> Vec<Problem> {
+        let missing = |what: &str, kind: &'static str, span| Problem {
+            severity: Severity::Error,
+            code: "not-built-in",
+            span,
+            message: format!("{what} of kind `{kind}` is not built into this program"),
+            help: "use another kind, or a program that has it".to_owned(),
+        };
+        let mut problems = Vec::new();
+        for service in &self.sections.services {
+            let own = std::iter::once(&service.target);
+            for target in own.chain(service.channels.iter().filter_map(|channel| channel.target.as_ref())) {
+                if !built_in.targets.contains(&target.kind.as_str()) {
+                    problems.push(missing("a target", target.kind.as_str(), target.span));
+                }
+            }
+        }
+        for source in self.sections.sources.values() {
+            if !built_in.sources.contains(&source.value.kind.as_str()) {
+                problems.push(missing("a source", source.value.kind.as_str(), source.span));
+            }
+        }
+        problems
+    }
+}
+
+/// The kinds of targets and sources that a program can serve.
+#[derive(Clone, Copy, Debug)]
+pub struct BuiltIn<'a> {
+    /// Kinds of target.
+    pub targets: &'a [&'a str],
+    /// Kinds of source.
+    pub sources: &'a [&'a str],
+}
+
+impl Rows {
+    fn new(
+        sections: &Sections,
+        service: &ServiceEntry,
+        channel: Option<&ChannelEntry>,
+        rows: &[Arc<EventRow>],
+    ) -> Self {
+        let mut exact = Map::default();
+        let mut patterns = Vec::new();
+        // Rows that say nothing of their own share one rule.
+        let mut plain: Option<Arc<Rule>> = None;
+        for row in rows {
+            let make = || Arc::new(sections.resolve(service, channel, row).rule);
+            let is_plain = row.depends_on.is_none() && row.layer == model::Layer::default();
+            let rule = if is_plain { Arc::clone(plain.get_or_insert_with(make)) } else { make() };
+            let claim = Claim { row: Arc::clone(row), rule };
+            if row.pattern.value.is_exact() {
+                exact.insert(row.pattern.value.as_str().into(), claim);
+            } else {
+                patterns.push((row.pattern.value.clone(), claim));
+            }
+        }
+        // A narrower pattern has more words or more segments, and no two patterns cross.
+        patterns.sort_by_key(|(pattern, _)| std::cmp::Reverse(pattern.specificity()));
+        Self { exact, patterns }
+    }
+
+    fn find(&self, event_type: &str) -> Option<&Claim> {
+        self.exact.get(event_type).or_else(|| {
+            self.patterns.iter().find(|(pattern, _)| pattern.matches(event_type)).map(|(_, claim)| claim)
+        })
+    }
+}

@@ -253,6 +253,17 @@ impl Kind {
         Self::Log,
     ];
 
+    /// Their words.
+    pub const WORDS: [&'static str; 15] = {
+        let mut words = [""; 15];
+        let mut index = 0;
+        while index < words.len() {
+            words[index] = Self::ALL[index].as_str();
+            index += 1;
+        }
+        words
+    };
+
     /// The word for it in rule books.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

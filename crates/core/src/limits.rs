@@ -53,6 +53,9 @@ pub const BOOK_DEPTH_MAX: usize = 32;
 /// The most values in a rule book.
 pub const BOOK_NODES_MAX: usize = 1_000_000;
 
+/// The most patterns with wildcards in one service or channel; each is held against all others.
+pub const WILDCARDS_MAX: usize = 500;
+
 /// The most problems reported for one rule book; the rest are counted.
 pub const PROBLEMS_MAX: usize = 100;
 

@@ -44,6 +44,8 @@ pub struct NamedBreaker {
     pub settings: BreakerSettings,
     /// Categories and statuses that say nothing about the dependency's health here.
     pub ignores: Vec<FailureMatch>,
+    /// Categories and statuses that count as failures of the dependency though they usually do not.
+    pub counts: Vec<FailureMatch>,
 }
 
 /// What an open breaker does to a delivery.

@@ -491,6 +491,24 @@ pub enum TargetKind {
     Log,
 }
 
+impl TargetKind {
+    /// The key of the kind.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Http(_) => "http",
+            Self::Ntfy(_) => "ntfy",
+            Self::Smtp(_) => "smtp",
+            Self::Exec(_) => "exec",
+            Self::Kafka(_) => "kafka",
+            Self::RedisStream(_) => "redis-stream",
+            Self::Sqs(_) => "sqs",
+            Self::ServiceBus(_) => "service-bus",
+            Self::Log => "log",
+        }
+    }
+}
+
 /// Limits of a program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProcessLimits {
@@ -570,6 +588,21 @@ pub enum SourceKind {
         /// Its name.
         queue: String,
     },
+}
+
+impl SourceKind {
+    /// The key of the kind.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Webhook { .. } => "webhook",
+            Self::Schedule { .. } => "schedule",
+            Self::Kafka { .. } => "kafka",
+            Self::RedisStream { .. } => "redis-stream",
+            Self::Sqs { .. } => "sqs",
+            Self::ServiceBus { .. } => "service-bus",
+        }
+    }
 }
 
 /// Where a secret comes from.

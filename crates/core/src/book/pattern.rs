@@ -100,6 +100,13 @@ impl EventPattern {
         self.segments.iter().all(|segment| matches!(segment, Segment::Word(_)))
     }
 
+    /// Words, then segments: of two patterns that claim the same type, the narrower has more of them.
+    #[must_use]
+    pub fn specificity(&self) -> (usize, usize) {
+        let words = self.segments.iter().filter(|segment| matches!(segment, Segment::Word(_))).count();
+        (words, self.segments.len())
+    }
+
     /// Whether the type is claimed.
     #[must_use]
     pub fn matches(&self, event_type: &str) -> bool {
@@ -220,7 +227,10 @@ mod tests {
             let both = (one.matches(&event), other.matches(&event));
             match one.relation(&other) {
                 Relation::Same => prop_assert_eq!(both.0, both.1),
-                Relation::Narrower => prop_assert!(!both.0 || both.1),
+                Relation::Narrower => {
+                    prop_assert!(!both.0 || both.1);
+                    prop_assert!(one.specificity() > other.specificity());
+                }
                 Relation::Wider => prop_assert!(both.0 || !both.1),
                 Relation::Apart => prop_assert!(!(both.0 && both.1)),
                 Relation::Ambiguous => {}

@@ -42,9 +42,15 @@ impl Names {
             names.0.insert(kind, own.collect());
         }
         let mut know = |kind, name: &str| names.0.entry(kind).or_default().insert(name.to_owned());
-        catalog::policy_names().for_each(|name| drop(know(Named::Policy, name)));
-        catalog::breaker_names().for_each(|name| drop(know(Named::Breaker, name)));
-        catalog::timeout_names().for_each(|name| drop(know(Named::Timeout, name)));
+        for policy in catalog::policies() {
+            know(Named::Policy, policy.name);
+        }
+        for breaker in &catalog::BREAKERS {
+            know(Named::Breaker, breaker.name);
+        }
+        for timeout in &catalog::TIMEOUTS {
+            know(Named::Timeout, timeout.name);
+        }
         know(Named::Breaker, "none");
         names
     }

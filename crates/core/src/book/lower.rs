@@ -1,0 +1,130 @@
+//! Turns validated nodes into the types of [`super::model`], and checks what no single key can show:
+//! keys that exclude each other, numbers that contradict each other, policies that extend in a circle.
+//!
+//! Invariant: a value that validation has reported is passed over here in silence, so no mistake is
+//! reported twice.
+
+mod edge;
+mod guards;
+mod layer;
+mod services;
+
+use std::time::Duration;
+
+use super::model::{Allow, At, DaprFile, Permits, Sections};
+use super::problem::{Problems, Span};
+use super::yaml::{Node, Value};
+use crate::ids::Name;
+use crate::text;
+
+pub(super) use guards::Guards;
+
+/// Lowers a whole book.
+pub fn lower(book: &Node, problems: &mut Problems) -> Sections {
+    let section = |name| book.get(name).map(Node::entries).unwrap_or_default();
+    let mut guards = Guards::default();
+    guards.read(book, problems);
+    let mut lowering = Lowering { guards: &guards, problems };
+    let defaults = book.get("defaults").map(|node| lowering.layer(node)).unwrap_or_default();
+    let throttles = section("throttles")
+        .iter()
+        .filter_map(|(key, node)| {
+            Some((key.text()?.to_owned(), At { value: permits(node), span: key.span }))
+        })
+        .collect();
+    Sections {
+        defaults,
+        throttles,
+        dependencies: lowering.dependencies(section("dependencies")),
+        secrets: lowering.secrets(section("secrets")),
+        sources: lowering.sources(section("sources")),
+        services: lowering.services(section("services")),
+        alerts: book.get("alerts").map(|node| lowering.alerts(node)).unwrap_or_default(),
+        receivers: lowering.receivers(section("receivers")),
+        dapr: book.get("dapr").map(dapr_file).unwrap_or_default(),
+        allow: book.get("allow").map(allow_rows).unwrap_or_default(),
+        policies: guards.policies,
+        breakers: guards.breakers,
+        timeouts: guards.timeouts,
+    }
+}
+
+struct Lowering<'a> {
+    guards: &'a Guards,
+    problems: &'a mut Problems,
+}
+
+fn permits(node: &Node) -> Permits {
+    Permits {
+        in_flight: node.get("in_flight").and_then(|n| at(n, |text| text.parse().ok())),
+        rate: node.get("rate").and_then(|n| at(n, |text| text::parse_rate(text).ok())),
+    }
+}
+
+fn dapr_file(node: &Node) -> DaprFile {
+    DaprFile {
+        name: text_of(node, "name"),
+        namespace: text_of(node, "namespace"),
+        scopes: node.get("scopes").map(texts).unwrap_or_default(),
+    }
+}
+
+fn allow_rows(node: &Node) -> Vec<Allow> {
+    let row = |node: &Node| {
+        Some(Allow { lint: at(node.get("lint")?, |t| Some(t.to_owned()))?, because: text_of(node, "because")? })
+    };
+    node.items().iter().filter_map(row).collect()
+}
+
+/// The value of a scalar and where it stands, if it can be read.
+fn at<T>(node: &Node, read: impl FnOnce(&str) -> Option<T>) -> Option<At<T>> {
+    Some(At { value: read(node.text()?)?, span: node.span })
+}
+
+fn duration_at(node: &Node, key: &str) -> Option<At<Duration>> {
+    at(node.get(key)?, |text| text::parse_duration(text).ok())
+}
+
+fn duration_of(node: &Node, key: &str) -> Option<Duration> {
+    duration_at(node, key).map(|at| at.value)
+}
+
+fn number_of<T: std::str::FromStr>(node: &Node, key: &str) -> Option<T> {
+    node.get(key)?.text()?.parse().ok()
+}
+
+fn text_of(node: &Node, key: &str) -> Option<String> {
+    node.get(key)?.text().map(str::to_owned)
+}
+
+fn texts(node: &Node) -> Vec<String> {
+    node.items().iter().filter_map(|node| node.text().map(str::to_owned)).collect()
+}
+
+fn name_at<Of>(node: &Node, key: &str) -> Option<At<Name<Of>>> {
+    at(node.get(key)?, |text| Name::new(text).ok())
+}
+
+/// Whether every scalar below was read: only then do missing parts mean anything.
+fn is_whole(node: &Node) -> bool {
+    match &node.value {
+        Value::Refused => false,
+        Value::Null | Value::Scalar { .. } => true,
+        Value::Map(entries) => entries.iter().all(|(key, value)| is_whole(key) && is_whole(value)),
+        Value::List(items) => items.iter().all(is_whole),
+    }
+}
+
+/// Reports keys that were given though another key rules them out.
+fn excluded(node: &Node, keys: &[&str], because: &str, problems: &mut Problems) {
+    for (key, _) in node.entries() {
+        if let Some(text) = key.text().filter(|text| keys.contains(text)) {
+            let message = format!("`{text}` has no meaning here: {because}");
+            problems.error("excluded-key", key.span, message, format!("leave `{text}` out"));
+        }
+    }
+}
+
+fn key_span(node: &Node, key: &str) -> Span {
+    node.get(key).map_or(node.span, |value| value.span)
+}

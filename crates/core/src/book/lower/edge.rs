@@ -1,0 +1,159 @@
+//! Lowers the book's edges: targets, sources, secrets, alerts and receivers.
+
+use std::collections::BTreeMap;
+
+use super::layer::{depends_on, facts};
+use super::{Lowering, at, duration_at, excluded, text_of, texts};
+use crate::book::expression::{Condition, Hours};
+use crate::book::model::{
+    Alert, AlertSeverity, At, ProcessLimits, Receiver, ReceiverKind, Secret, SecretFrom, Source, SourceKind,
+    Target, TargetKind,
+};
+use crate::book::yaml::Node;
+use crate::text;
+
+impl Lowering<'_> {
+    pub(super) fn target(&mut self, node: &Node) -> Option<Target> {
+        let kind = target_kind(node)?;
+        if !matches!(kind, TargetKind::Http(_)) {
+            excluded(node, &["format", "secret"], "it belongs to `http`", self.problems);
+        }
+        if !matches!(kind, TargetKind::Exec(_)) {
+            let keys = ["time_limit", "spawn_limit", "on_timeout", "output"];
+            excluded(node, &keys, "it belongs to `exec`", self.problems);
+        }
+        if matches!(&kind, TargetKind::Exec(command) if command.is_empty()) {
+            self.problems.error("empty-command", node.span, "this command is empty", "name the program");
+        }
+        Some(Target {
+            span: node.span,
+            kind,
+            format: text_of(node, "format"),
+            secret: text_of(node, "secret"),
+            process: ProcessLimits {
+                time_limit: duration_at(node, "time_limit"),
+                spawn_limit: duration_at(node, "spawn_limit"),
+                on_timeout: node.get("on_timeout").map(texts).unwrap_or_default(),
+                output: text_of(node, "output"),
+            },
+        })
+    }
+
+    pub(super) fn sources(&mut self, section: &[(Node, Node)]) -> BTreeMap<String, At<Source>> {
+        let entries = section.iter().filter_map(|(key, node)| {
+            let source = Source {
+                kind: source_kind(node)?,
+                event_type: text_of(node, "type"),
+                subject: text_of(node, "subject"),
+                session: text_of(node, "session"),
+                depends_on: depends_on(node),
+                facts: node.get("facts").map(facts).unwrap_or_default(),
+            };
+            let needs_type = matches!(source.kind, SourceKind::Schedule { .. } | SourceKind::Webhook { .. });
+            if needs_type && source.event_type.is_none() {
+                let help = "add `type:`, such as `type: report.daily`";
+                self.problems.error("missing-key", key.span, "this source needs a `type` for its events", help);
+            }
+            Some((key.text()?.to_owned(), At { value: source, span: key.span }))
+        });
+        entries.collect()
+    }
+
+    pub(super) fn secrets(&mut self, section: &[(Node, Node)]) -> BTreeMap<String, At<Secret>> {
+        let entries = section.iter().filter_map(|(key, node)| {
+            let from = text_of(node, "env")
+                .map(SecretFrom::Env)
+                .or_else(|| text_of(node, "file").map(SecretFrom::File))
+                .or_else(|| node.get("command").map(|list| SecretFrom::Command(texts(list))))
+                .or_else(|| text_of(node, "key-vault").map(SecretFrom::KeyVault))?;
+            let secret = Secret { from, cached: duration_at(node, "cached"), kept: duration_at(node, "kept") };
+            Some((key.text()?.to_owned(), At { value: secret, span: key.span }))
+        });
+        entries.collect()
+    }
+
+    pub(super) fn alerts(&mut self, node: &Node) -> Vec<Alert> {
+        node.items().iter().filter_map(alert).collect()
+    }
+
+    pub(super) fn receivers(&mut self, section: &[(Node, Node)]) -> BTreeMap<String, At<Receiver>> {
+        let entries = section.iter().filter_map(|(key, node)| {
+            let kind = text_of(node, "ntfy")
+                .map(ReceiverKind::Ntfy)
+                .or_else(|| text_of(node, "webhook").map(ReceiverKind::Webhook))
+                .or_else(|| text_of(node, "email").map(ReceiverKind::Email))
+                .or_else(|| text_of(node, "slack").map(ReceiverKind::Slack))
+                .or_else(|| text_of(node, "alertmanager").map(ReceiverKind::Alertmanager))?;
+            let hours = node.get("hours").and_then(|n| at(n, |text| Hours::parse(text).ok()));
+            let receiver = Receiver { kind, hours: hours.map(|at| at.value) };
+            Some((key.text()?.to_owned(), At { value: receiver, span: key.span }))
+        });
+        entries.collect()
+    }
+}
+
+fn target_kind(node: &Node) -> Option<TargetKind> {
+    let text = |key| text_of(node, key);
+    text("http")
+        .map(TargetKind::Http)
+        .or_else(|| text("ntfy").map(TargetKind::Ntfy))
+        .or_else(|| text("smtp").map(TargetKind::Smtp))
+        .or_else(|| node.get("exec").map(|list| TargetKind::Exec(texts(list))))
+        .or_else(|| text("kafka").map(TargetKind::Kafka))
+        .or_else(|| text("redis-stream").map(TargetKind::RedisStream))
+        .or_else(|| text("sqs").map(TargetKind::Sqs))
+        .or_else(|| text("service-bus").map(TargetKind::ServiceBus))
+        .or_else(|| text("log").map(|_| TargetKind::Log))
+}
+
+fn source_kind(node: &Node) -> Option<SourceKind> {
+    let inner = |key| node.get(key);
+    if let Some(webhook) = inner("webhook") {
+        let body_max = webhook.get("body_max").and_then(|n| at(n, |text| text::parse_size(text).ok()));
+        return Some(SourceKind::Webhook {
+            scheme: text_of(webhook, "scheme")?,
+            secret: text_of(webhook, "secret")?,
+            body_max: body_max.map(|at| at.value),
+        });
+    }
+    if let Some(schedule) = inner("schedule") {
+        return Some(SourceKind::Schedule { cron: text_of(schedule, "cron")?, zone: text_of(schedule, "zone") });
+    }
+    if let Some(kafka) = inner("kafka") {
+        return Some(SourceKind::Kafka {
+            brokers: texts(kafka.get("brokers")?),
+            topics: texts(kafka.get("topics")?),
+            group: text_of(kafka, "group"),
+        });
+    }
+    if let Some(redis) = inner("redis-stream") {
+        return Some(SourceKind::RedisStream {
+            url: text_of(redis, "url")?,
+            stream: text_of(redis, "stream")?,
+            group: text_of(redis, "group"),
+        });
+    }
+    if let Some(sqs) = inner("sqs") {
+        return Some(SourceKind::Sqs { queue: text_of(sqs, "queue")? });
+    }
+    let bus = inner("service-bus")?;
+    Some(SourceKind::ServiceBus { namespace: text_of(bus, "namespace")?, queue: text_of(bus, "queue")? })
+}
+
+fn alert(node: &Node) -> Option<Alert> {
+    let severity = match text_of(node, "severity")?.as_str() {
+        "warning" => AlertSeverity::Warning,
+        "medium" => AlertSeverity::Medium,
+        "high" => AlertSeverity::High,
+        "critical" => AlertSeverity::Critical,
+        _ => return None,
+    };
+    Some(Alert {
+        span: node.span,
+        when: Condition::parse(node.get("when")?.text()?).ok()?,
+        name: text_of(node, "name"),
+        severity,
+        to: node.get("to").map(texts).unwrap_or_default(),
+        action: text_of(node, "action"),
+    })
+}

@@ -1,0 +1,242 @@
+//! Lowers what every level may say: the keys of a rule.
+
+use super::{Lowering, allow_rows, at, duration_at, name_at, number_of, text_of};
+use crate::book::model::{
+    At, ConsumerPattern, Criticality, DataLoss, DeadLetter, Facts, Idempotency, IdempotencyBy,
+    IdempotentBy, Layer, LetterForm, ReactionName, Reprocess,
+};
+use crate::book::validate::{compile_regex, parse_failure_kind, parse_statuses};
+use crate::book::yaml::Node;
+use crate::category::{Category, Code};
+use crate::ids::{BreakerName, PolicyName};
+use crate::name_template::NameTemplate;
+use crate::rule::{FailureMatch, HeaderMatch, Matcher, Meaning, Override, WhenOpen};
+use crate::text;
+
+impl Lowering<'_> {
+    pub(super) fn layer(&mut self, node: &Node) -> Layer {
+        let word = |key| node.get(key);
+        Layer {
+            reactions: self.reactions(node),
+            classify: self.classify(node),
+            timeout: node.get("timeout").map(|value| At {
+                value: self.guards.timeout(value, self.problems),
+                span: value.span,
+            }),
+            breaker: word("breaker").and_then(|n| {
+                at(n, |text| match text {
+                    "none" => Some(None),
+                    name => BreakerName::new(name).ok().map(Some),
+                })
+            }),
+            when_open: word("when_open").and_then(|n| at(n, when_open)),
+            hold_max: duration_at(node, "hold_max"),
+            deadline: duration_at(node, "deadline"),
+            fatal_after: duration_at(node, "fatal_after"),
+            idempotency: node.get("idempotency").map(idempotency).unwrap_or_default(),
+            dead_letter: node.get("dead_letter").map(dead_letter).unwrap_or_default(),
+            criticality: word("criticality").and_then(|n| at(n, criticality)),
+            data_loss: word("data_loss").and_then(|n| at(n, data_loss)),
+            consumer_group: word("consumer_group").and_then(|n| at(n, |text| Some(text.to_owned()))),
+            alerts: node.get("alerts").map(|alerts| self.alerts(alerts)).unwrap_or_default(),
+            facts: node.get("facts").map(facts).unwrap_or_default(),
+            allow: node.get("allow").map(allow_rows).unwrap_or_default(),
+        }
+    }
+
+    fn reactions(&mut self, node: &Node) -> Vec<(FailureMatch, At<ReactionName>)> {
+        let mut reactions = Vec::new();
+        for (key, value) in node.get("on_failure").map(Node::entries).unwrap_or_default() {
+            let kind = key.text().and_then(parse_failure_kind);
+            if let (Some(kind), Some(reaction)) = (kind, at(value, reaction_name)) {
+                reactions.push((kind, reaction));
+            }
+        }
+        if let Some(retry) = node.get("retry").and_then(|value| at(value, reaction_name)) {
+            let transient = FailureMatch::Category(Category::Transient);
+            if reactions.iter().any(|(kind, _)| *kind == transient) {
+                let help = "keep one of them: `retry: X` is short for `on_failure: { transient: X }`";
+                self.problems.error("said-twice", retry.span, "`on_failure` states `transient` too", help);
+            }
+            reactions.insert(0, (transient, retry));
+        }
+        // Where ranges overlap, the narrower one is meant.
+        reactions.sort_by_key(|(kind, _)| match kind {
+            FailureMatch::Status(range) => range.last - range.first,
+            FailureMatch::Category(_) => 0,
+        });
+        reactions
+    }
+
+    fn classify(&mut self, node: &Node) -> Vec<Override> {
+        let rows = node.get("classify").map(Node::items).unwrap_or_default();
+        let rows = rows.iter().filter_map(|row| {
+            let overridden = classify_row(row)?;
+            let Matcher { statuses, code, header, message } = &overridden.when;
+            if statuses.is_empty() && code.is_none() && header.is_none() && message.is_none() {
+                let help = "give `status`, `code`, `header` or `message`";
+                self.problems.error("missing-key", row.span, "this override looks at nothing", help);
+            }
+            Some(overridden)
+        });
+        rows.collect()
+    }
+}
+
+fn reaction_name(text: &str) -> Option<ReactionName> {
+    match text {
+        "dead-letter" => Some(ReactionName::DeadLetter),
+        "pause" => Some(ReactionName::Pause),
+        name => PolicyName::new(name).ok().map(ReactionName::Policy),
+    }
+}
+
+fn classify_row(node: &Node) -> Option<Override> {
+    let statuses = node.get("status").map(|value| match value.items() {
+        [] => value.text().and_then(parse_statuses).into_iter().collect(),
+        items => items.iter().filter_map(|item| item.text().and_then(parse_statuses)).collect(),
+    });
+    let header = text_of(node, "header").map(|text| match text.split_once(':') {
+        Some((name, value)) => {
+            HeaderMatch { name: name.trim().to_owned(), value: Some(value.trim().to_owned()) }
+        }
+        None => HeaderMatch { name: text.trim().to_owned(), value: None },
+    });
+    let meaning = match text_of(node, "as")?.as_str() {
+        "delivered" => Meaning::Delivered,
+        word => Meaning::Failure(Category::from_word(word)?),
+    };
+    Some(Override {
+        when: Matcher {
+            statuses: statuses.unwrap_or_default(),
+            code: text_of(node, "code").map(|text| Code::reported(&text)),
+            header,
+            message: node.get("message").and_then(Node::text).and_then(|text| compile_regex(text).ok()),
+        },
+        meaning,
+        code: text_of(node, "give_code").map(|text| Code::reported(&text)),
+        because: text_of(node, "because"),
+        position: node.span.position,
+    })
+}
+
+fn when_open(text: &str) -> Option<WhenOpen> {
+    match text {
+        "hold" => Some(WhenOpen::Hold),
+        "dead-letter" => Some(WhenOpen::DeadLetter),
+        _ => None,
+    }
+}
+
+fn criticality(text: &str) -> Option<Criticality> {
+    match text {
+        "low" => Some(Criticality::Low),
+        "medium" => Some(Criticality::Medium),
+        "high" => Some(Criticality::High),
+        "critical" => Some(Criticality::Critical),
+        _ => None,
+    }
+}
+
+fn data_loss(text: &str) -> Option<DataLoss> {
+    match text {
+        "acceptable" => Some(DataLoss::Acceptable),
+        "not-acceptable" => Some(DataLoss::NotAcceptable),
+        _ => None,
+    }
+}
+
+fn idempotency(node: &Node) -> Idempotency {
+    let by = |text: &str| match text {
+        "event-id" => Some(IdempotencyBy::EventId),
+        "notification-id" => Some(IdempotencyBy::NotificationId),
+        "none" => Some(IdempotencyBy::Nothing),
+        _ => None,
+    };
+    Idempotency {
+        by: node.get("by").and_then(|n| at(n, by)),
+        store: text_at(node, "store"),
+        key: text_at(node, "key"),
+        ttl: duration_at(node, "ttl"),
+    }
+}
+
+fn dead_letter(node: &Node) -> DeadLetter {
+    let form = |text: &str| match text {
+        "envelope" => Some(LetterForm::Envelope),
+        "redis" => Some(LetterForm::Redis),
+        _ => None,
+    };
+    let reprocess = |text: &str| match text {
+        "manual" => Some(Reprocess::Manual),
+        "automatic" => Some(Reprocess::Automatic),
+        "filtered" => Some(Reprocess::Filtered),
+        _ => None,
+    };
+    let categories = node.get("reprocess_categories").map(|list| At {
+        value: list.items().iter().filter_map(|n| n.text().and_then(Category::from_word)).collect(),
+        span: list.span,
+    });
+    DeadLetter {
+        name: node.get("name").and_then(|n| at(n, |text| NameTemplate::parse(text).ok())),
+        queue: text_at(node, "queue"),
+        stage: text_at(node, "stage"),
+        form: node.get("form").and_then(|n| at(n, form)),
+        retention: duration_at(node, "retention"),
+        alert: node.get("alert").and_then(|n| at(n, |text| text::parse_rate(text).ok())),
+        reprocess: node.get("reprocess").and_then(|n| at(n, reprocess)),
+        categories,
+        reprocess_max: count_at(node, "reprocess_max"),
+    }
+}
+
+pub(super) fn facts(node: &Node) -> Facts {
+    let uses = node.get("uses").map(Node::items).unwrap_or_default();
+    Facts {
+        rate: node.get("rate").and_then(|n| at(n, |text| text::parse_rate(text).ok())),
+        p99: duration_at(node, "p99"),
+        sla: duration_at(node, "sla"),
+        lease: duration_at(node, "lease"),
+        heartbeat: duration_at(node, "heartbeat"),
+        redelivery: duration_at(node, "redelivery"),
+        poll_limit: duration_at(node, "poll_limit"),
+        callers: count_at(node, "callers"),
+        caller_timeout: duration_at(node, "caller_timeout"),
+        instances: count_at(node, "instances"),
+        rate_limit_window: duration_at(node, "rate_limit_window"),
+        broker_attempts: count_at(node, "broker_attempts"),
+        uses: uses.iter().filter_map(|n| at(n, |text| crate::ids::Name::new(text).ok())).collect(),
+        idempotent_by: node.get("idempotent_by").and_then(idempotent_by),
+    }
+}
+
+fn idempotent_by(node: &Node) -> Option<At<IdempotentBy>> {
+    let pattern = |text: &str| match text {
+        "event-id" => Some(ConsumerPattern::EventId),
+        "upsert" => Some(ConsumerPattern::Upsert),
+        "state-check" => Some(ConsumerPattern::StateCheck),
+        "outbox" => Some(ConsumerPattern::Outbox),
+        "nothing" => Some(ConsumerPattern::Nothing),
+        _ => None,
+    };
+    let value = match node.text() {
+        Some(text) => IdempotentBy { pattern: pattern(text)?, store: None },
+        None => {
+            IdempotentBy { pattern: pattern(node.get("pattern")?.text()?)?, store: text_of(node, "store") }
+        }
+    };
+    Some(At { value, span: node.span })
+}
+
+fn text_at(node: &Node, key: &str) -> Option<At<String>> {
+    at(node.get(key)?, |text| Some(text.to_owned()))
+}
+
+fn count_at<T: std::str::FromStr>(node: &Node, key: &str) -> Option<At<T>> {
+    Some(At { value: number_of(node, key)?, span: node.get(key)?.span })
+}
+
+/// The dependency that a level names.
+pub(super) fn depends_on(node: &Node) -> Option<At<crate::ids::DependencyName>> {
+    name_at(node, "depends_on")
+}

@@ -1,0 +1,159 @@
+//! Lowers services with their rows and channels, and dependencies.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::layer::depends_on;
+use super::{Lowering, at, permits, text_of};
+use crate::book::model::{
+    At, ChannelEntry, DaprTarget, DependencyEntry, Direction, EventRow, Layer, Order, ServiceEntry,
+};
+use crate::book::pattern::{EventPattern, Relation};
+use crate::book::yaml::Node;
+use crate::catalog::Kind;
+use crate::ids::{ChannelName, DependencyName, ServiceName};
+use crate::limits;
+
+impl Lowering<'_> {
+    pub(super) fn services(&mut self, section: &[(Node, Node)]) -> Vec<ServiceEntry> {
+        section.iter().filter_map(|(key, node)| self.service(key, node)).collect()
+    }
+
+    fn service(&mut self, key: &Node, node: &Node) -> Option<ServiceEntry> {
+        let order = |text: &str| match text {
+            "none" => Some(Order::None),
+            "session" => Some(Order::Session),
+            "session-strict" => Some(Order::SessionStrict),
+            _ => None,
+        };
+        let rows = self.rows(node);
+        let channels = node.get("channels").map(Node::entries).unwrap_or_default();
+        let channels: Vec<_> =
+            channels.iter().filter_map(|(key, node)| self.channel(key, node)).collect();
+        if rows.is_empty() && channels.is_empty() {
+            let help = "add `events:` with at least one row, such as `- { type: todo.task.created }`";
+            self.problems.error("no-events", key.span, "this service takes no events", help);
+        }
+        Some(ServiceEntry {
+            name: ServiceName::new(key.text()?).ok()?,
+            span: key.span,
+            title: text_of(node, "title"),
+            target: self.target(node.get("target")?)?,
+            depends_on: depends_on(node),
+            order: node.get("order").and_then(|n| at(n, order)),
+            rows,
+            channels,
+            layer: self.layer(node),
+        })
+    }
+
+    fn channel(&mut self, key: &Node, node: &Node) -> Option<ChannelEntry> {
+        Some(ChannelEntry {
+            name: ChannelName::new(key.text()?).ok()?,
+            span: key.span,
+            title: text_of(node, "title"),
+            target: node.get("target").and_then(|target| self.target(target)),
+            depends_on: depends_on(node),
+            rows: self.rows(node),
+            layer: self.layer(node),
+        })
+    }
+
+    fn rows(&mut self, node: &Node) -> Vec<Arc<EventRow>> {
+        let items = node.get("events").map(Node::items).unwrap_or_default();
+        let rows: Vec<_> = items.iter().filter_map(|item| self.row(item).map(Arc::new)).collect();
+        self.refuse_ambiguity(&rows);
+        rows
+    }
+
+    fn row(&mut self, node: &Node) -> Option<EventRow> {
+        let read = |node: &Node| at(node, |text| EventPattern::parse(text).ok());
+        if node.text().is_some() {
+            return Some(EventRow {
+                span: node.span,
+                pattern: read(node)?,
+                title: None,
+                subscription: None,
+                depends_on: None,
+                layer: Layer::default(),
+            });
+        }
+        Some(EventRow {
+            span: node.span,
+            pattern: read(node.get("type")?)?,
+            title: text_of(node, "title"),
+            subscription: text_of(node, "subscription"),
+            depends_on: depends_on(node),
+            layer: self.layer(node),
+        })
+    }
+
+    /// Reports rows that claim the same events though neither is more specific.
+    fn refuse_ambiguity(&mut self, rows: &[Arc<EventRow>]) {
+        let mut exact: BTreeMap<&str, &At<EventPattern>> = BTreeMap::new();
+        let mut wild: Vec<&At<EventPattern>> = Vec::new();
+        for row in rows {
+            let pattern = &row.pattern;
+            if pattern.value.is_exact() {
+                if let Some(first) = exact.insert(pattern.value.as_str(), pattern) {
+                    self.claimed_twice(first, pattern, "claims the same events as");
+                }
+                continue;
+            }
+            if wild.len() >= limits::WILDCARDS_MAX {
+                let message = format!("more than {} patterns with wildcards", limits::WILDCARDS_MAX);
+                self.problems.error("too-many-wildcards", pattern.span, message, "name the types instead");
+                return;
+            }
+            for earlier in &wild {
+                match pattern.value.relation(&earlier.value) {
+                    Relation::Same => self.claimed_twice(earlier, pattern, "claims the same events as"),
+                    Relation::Ambiguous => {
+                        self.claimed_twice(earlier, pattern, "claims some of the same events as");
+                    }
+                    Relation::Narrower | Relation::Wider | Relation::Apart => {}
+                }
+            }
+            wild.push(pattern);
+        }
+    }
+
+    fn claimed_twice(&mut self, first: &At<EventPattern>, second: &At<EventPattern>, how: &str) {
+        let (line, first) = (first.span.position.line, &first.value);
+        let message = format!("`{}` {how} `{first}` on line {line}, and neither is more specific", second.value);
+        let help = "narrow one of them, or name the types they share in a row of their own and drop one pattern";
+        self.problems.error("ambiguous-pattern", second.span, message, help);
+    }
+
+    pub(super) fn dependencies(
+        &mut self,
+        section: &[(Node, Node)],
+    ) -> BTreeMap<DependencyName, DependencyEntry> {
+        let entries = section.iter().filter_map(|(key, node)| {
+            let name = DependencyName::new(key.text()?).ok()?;
+            let entry = DependencyEntry {
+                name: name.clone(),
+                span: key.span,
+                kind: node.get("kind").and_then(Node::text).and_then(Kind::from_word)?,
+                throttle: node.get("throttle").and_then(|n| at(n, |text| Some(text.to_owned()))),
+                permits: permits(node),
+                dapr: node.get("dapr").and_then(dapr_target),
+                layer: self.layer(node),
+            };
+            Some((name, entry))
+        });
+        entries.collect()
+    }
+}
+
+fn dapr_target(node: &Node) -> Option<At<DaprTarget>> {
+    let direction = match text_of(node, "direction").as_deref() {
+        Some("inbound") => Direction::Inbound,
+        _ => Direction::Outbound,
+    };
+    let component = text_of(node, "component").map(|name| DaprTarget::Component { name, direction });
+    let value = component
+        .or_else(|| text_of(node, "app").map(DaprTarget::App))
+        .or_else(|| text_of(node, "actor").map(DaprTarget::Actor))?;
+    Some(At { value, span: node.span })
+}

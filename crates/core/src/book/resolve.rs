@@ -1,0 +1,613 @@
+//! From what the levels say to what holds: each value with the level and the line it came from.
+//!
+//! Values fall row → channel → service → dependency → its kind → defaults → what is built in, one by
+//! one, and never from one pattern to another. Overrides of the classification do not replace each
+//! other: they are tried in that order, and the first match wins.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::model::{
+    Alert, Allow, At, BreakerEntry, ChannelEntry, ConsumerPattern, Criticality, DataLoss, EventRow, Facts,
+    IdempotencyBy, Layer, LetterForm, Order, PolicyEntry, ReactionName, Reprocess, Sections, ServiceEntry,
+    Target, TargetKind, TimeoutParts,
+};
+use super::problem::Span;
+use crate::breaker::{BreakerSettings, RawBreaker};
+use crate::catalog::{self, Kind};
+use crate::category::Category;
+use crate::ids::{BreakerName, DependencyName, PolicyName};
+use crate::limits;
+use crate::name_template::{self, NameParts, NameTemplate};
+use crate::position::Position;
+use crate::rule::{
+    FailureMatch, GrowingTimeout, NamedBreaker, NamedPolicy, Override, PolicyIndex, Reaction, Reactions, Rule,
+    Sourced, Timeouts, WhenOpen,
+};
+use crate::text::Rate;
+
+/// How general the level is that a value came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// The row of the event.
+    Row,
+    /// The channel.
+    Channel,
+    /// The service.
+    Service,
+    /// The dependency.
+    Dependency,
+    /// The dependency's kind.
+    Kind,
+    /// The book's defaults.
+    Defaults,
+    /// The catalog or what is built in.
+    BuiltIn,
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Row => "this row",
+            Self::Channel => "the channel",
+            Self::Service => "the service",
+            Self::Dependency => "the dependency",
+            Self::Kind => "the kind",
+            Self::Defaults => "the defaults",
+            Self::BuiltIn => "built in",
+        })
+    }
+}
+
+/// Where a value came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The level.
+    pub level: Level,
+    /// The place in the book, unless it is built in.
+    pub span: Option<Span>,
+}
+
+impl Origin {
+    const BUILT_IN: Self = Self { level: Level::BuiltIn, span: None };
+
+    /// The place for people.
+    #[must_use]
+    pub fn position(self) -> Option<Position> {
+        self.span.map(|span| span.position)
+    }
+}
+
+/// A value and where it came from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Known<T> {
+    /// The value.
+    pub value: T,
+    /// Where it came from.
+    pub origin: Origin,
+}
+
+/// All that holds for one (service, channel, row).
+#[derive(Clone, Debug)]
+pub struct Resolved<'a> {
+    /// The service.
+    pub service: &'a ServiceEntry,
+    /// The channel, if it is one's.
+    pub channel: Option<&'a ChannelEntry>,
+    /// The row.
+    pub row: &'a EventRow,
+    /// Where deliveries go.
+    pub target: &'a Target,
+    /// Whether order is kept.
+    pub order: Known<Order>,
+    /// What the deciding needs.
+    pub rule: Rule,
+    /// The dependency.
+    pub dependency: Known<DependencyName>,
+    /// Its kind.
+    pub kind: Kind,
+    /// Calls at once.
+    pub in_flight: Known<u32>,
+    /// Calls in a time.
+    pub rate: Option<Known<Rate>>,
+    /// What follows on which failure, the more specific first.
+    pub reactions: Vec<(FailureMatch, Known<ReactionName>)>,
+    /// Overrides with the level that states them.
+    pub classify: Vec<(Override, Level)>,
+    /// The timeout's name, if it has one, and where it came from.
+    pub timeout: Known<Option<String>>,
+    /// Where the breaker came from.
+    pub breaker_origin: Origin,
+    /// What an open breaker does.
+    pub when_open: Known<WhenOpen>,
+    /// How long a delivery may be held.
+    pub hold_max: Known<Duration>,
+    /// No attempt starts later.
+    pub deadline: Option<Known<Duration>>,
+    /// When a failing connection is a matter of configuration.
+    pub fatal_after: Option<Known<Duration>>,
+    /// How second copies are recognised.
+    pub idempotency: ResolvedIdempotency,
+    /// Where deliveries go that failed for good.
+    pub dead_letter: ResolvedDeadLetter,
+    /// How much depends on it.
+    pub criticality: Option<Known<Criticality>>,
+    /// Whether an event may be lost.
+    pub data_loss: Option<Known<DataLoss>>,
+    /// The consumer group.
+    pub consumer_group: Known<String>,
+    /// Alerts of all levels, with the level.
+    pub alerts: Vec<(&'a Alert, Level)>,
+    /// What is known of the world.
+    pub facts: Facts,
+    /// Lints that are silenced at any level.
+    pub allow: Vec<&'a Allow>,
+}
+
+/// How second copies are recognised.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResolvedIdempotency {
+    /// What is remembered.
+    pub by: Known<IdempotencyBy>,
+    /// Where.
+    pub store: Known<String>,
+    /// Which field is the key.
+    pub key: Known<String>,
+    /// For how long.
+    pub ttl: Known<Duration>,
+}
+
+/// Where deliveries go that failed for good.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResolvedDeadLetter {
+    /// The template of the name.
+    pub template: Known<NameTemplate>,
+    /// The name, or what the template lacks.
+    pub name: Result<String, String>,
+    /// The form of a letter in a broker.
+    pub form: Known<LetterForm>,
+    /// For how long it is kept.
+    pub retention: Known<Duration>,
+    /// How many a time are too many.
+    pub alert: Option<Known<Rate>>,
+    /// Who brings them back.
+    pub reprocess: Known<Reprocess>,
+    /// Which are brought back by themselves.
+    pub categories: Vec<Category>,
+    /// How often.
+    pub reprocess_max: Known<u32>,
+}
+
+/// How long a delivered event's key is remembered, unless the book says otherwise.
+const DEDUP_TTL_DEFAULT: Duration = Duration::from_secs(7 * 86_400);
+/// How long a dead letter is kept, unless the book says otherwise.
+const RETENTION_DEFAULT: Duration = Duration::from_secs(30 * 86_400);
+const TIME_LIMIT_DEFAULT: Duration = Duration::from_secs(30 * 60);
+const CALL_LIMIT_DEFAULT: Duration = Duration::from_secs(10);
+const PART_LIMIT_DEFAULT: Duration = Duration::from_secs(5);
+
+/// The levels that may say something, the most specific first.
+struct Levels<'a>(Vec<(Level, &'a Layer)>);
+
+impl<'a> Levels<'a> {
+    fn find<T: Clone>(&self, pick: impl Fn(&'a Layer) -> &'a Option<At<T>>) -> Option<Known<T>> {
+        self.0.iter().find_map(|(level, layer)| {
+            let at = pick(layer).as_ref()?;
+            Some(Known { value: at.value.clone(), origin: Origin { level: *level, span: Some(at.span) } })
+        })
+    }
+
+    fn or<T: Clone>(&self, pick: impl Fn(&'a Layer) -> &'a Option<At<T>>, default: T) -> Known<T> {
+        self.find(pick).unwrap_or(Known { value: default, origin: Origin::BUILT_IN })
+    }
+}
+
+impl Sections {
+    /// What holds for a row.
+    #[must_use]
+    pub fn resolve<'a>(
+        &'a self,
+        service: &'a ServiceEntry,
+        channel: Option<&'a ChannelEntry>,
+        row: &'a EventRow,
+    ) -> Resolved<'a> {
+        let target = channel.and_then(|channel| channel.target.as_ref()).unwrap_or(&service.target);
+        let dependency = dependency_of(service, channel, row);
+        let entry = self.dependencies.get(&dependency.value);
+        let kind = entry.map_or_else(|| kind_of(&target.kind), |entry| entry.kind);
+
+        let mut levels = vec![(Level::Row, &row.layer)];
+        levels.extend(channel.map(|channel| (Level::Channel, &channel.layer)));
+        levels.push((Level::Service, &service.layer));
+        levels.extend(entry.map(|entry| (Level::Dependency, &entry.layer)));
+        levels.push((Level::Defaults, &self.defaults));
+        let levels = Levels(levels);
+
+        let reactions = self.reactions(&levels);
+        let classify: Vec<(Override, Level)> =
+            levels.0.iter().flat_map(|(level, layer)| layer.classify.iter().map(|o| (o.clone(), *level))).collect();
+        let (breaker, breaker_origin) = self.breaker(&levels, kind);
+        let (timeouts, timeout) = timeouts(&levels, target);
+        let when_open = levels.or(|l| &l.when_open, WhenOpen::Hold);
+        let hold_max = levels.or(|l| &l.hold_max, limits::HOLD_MAX_DEFAULT);
+        let deadline = levels.find(|l| &l.deadline);
+        let fatal_after = levels.find(|l| &l.fatal_after);
+        let (in_flight, rate) = self.permits(&dependency.value);
+        let rule = Rule {
+            classify: classify.iter().map(|(o, _)| o.clone()).collect::<Vec<_>>().into(),
+            reactions: self.compile(&reactions),
+            dependency: dependency.value.clone(),
+            breaker,
+            when_open: when_open.value,
+            hold_max: hold_max.value,
+            deadline: deadline.as_ref().map(|known| known.value),
+            fatal_after: fatal_after.as_ref().map(|known| known.value),
+            timeouts,
+        };
+        let consumer_group = levels.or(|l| &l.consumer_group, service.name.as_str().to_owned());
+        Resolved {
+            service,
+            channel,
+            row,
+            target,
+            order: order_of(service),
+            rule,
+            dependency,
+            kind,
+            in_flight,
+            rate,
+            reactions,
+            classify,
+            timeout,
+            breaker_origin,
+            when_open,
+            hold_max,
+            deadline,
+            fatal_after,
+            idempotency: idempotency(&levels),
+            dead_letter: dead_letter(&levels, service, channel),
+            criticality: levels.find(|l| &l.criticality),
+            data_loss: levels.find(|l| &l.data_loss),
+            consumer_group,
+            alerts: levels.0.iter().flat_map(|(level, l)| l.alerts.iter().map(|a| (a, *level))).collect(),
+            facts: facts(&levels),
+            allow: levels.0.iter().flat_map(|(_, l)| &l.allow).chain(&self.allow).collect(),
+        }
+    }
+
+    /// The policy of that name: the book's own, else the catalog's.
+    #[must_use]
+    pub fn policy(&self, name: &PolicyName) -> Option<PolicyEntry> {
+        if let Some(own) = self.policies.get(name) {
+            return Some(own.value.clone());
+        }
+        catalog::policy(name.as_str()).map(|entry| PolicyEntry {
+            backoff: entry.backoff.clone(),
+            alert_when_exhausted: entry.alert_on_exhaustion,
+            from: None,
+        })
+    }
+
+    /// The breaker of that name: the book's own, else the catalog's.
+    #[must_use]
+    pub fn breaker_named(&self, name: &BreakerName) -> Option<BreakerEntry> {
+        if let Some(own) = self.breakers.get(name) {
+            return Some(own.value.clone());
+        }
+        catalog::breaker(name.as_str()).map(catalog_breaker)
+    }
+
+    fn breaker(&self, levels: &Levels<'_>, kind: Kind) -> (Option<NamedBreaker>, Origin) {
+        // The kind stands between the dependency and the defaults.
+        let above = Levels(levels.0.iter().copied().filter(|(level, _)| *level < Level::Kind).collect());
+        let named = above.find(|l| &l.breaker).or_else(|| match kind.breaker() {
+            Some(_) => None,
+            None => levels.find(|l| &l.breaker),
+        });
+        match named {
+            Some(Known { value: None, origin }) => (None, origin),
+            Some(Known { value: Some(name), origin }) => {
+                let breaker = self.breaker_named(&name).map(|entry| named_breaker(entry, Some(name)));
+                (breaker, origin)
+            }
+            None => {
+                let breaker = kind.breaker().map(|entry| named_breaker(catalog_breaker(entry), None));
+                (breaker, Origin { level: Level::Kind, span: None })
+            }
+        }
+    }
+
+    fn permits(&self, dependency: &DependencyName) -> (Known<u32>, Option<Known<Rate>>) {
+        let entry = self.dependencies.get(dependency);
+        let throttle = entry.and_then(|e| e.throttle.as_ref()).and_then(|at| self.throttles.get(&at.value));
+        let stated = |at: &At<_>| Known { value: at.value, origin: dependency_origin(at.span) };
+        let in_flight = entry
+            .and_then(|e| e.permits.in_flight.as_ref())
+            .or_else(|| throttle.and_then(|t| t.value.in_flight.as_ref()))
+            .map(stated);
+        let rate = entry
+            .and_then(|e| e.permits.rate.as_ref())
+            .or_else(|| throttle.and_then(|t| t.value.rate.as_ref()))
+            .map(|at| Known { value: at.value, origin: dependency_origin(at.span) });
+        let default = Known { value: limits::IN_FLIGHT_DEFAULT, origin: Origin::BUILT_IN };
+        (in_flight.unwrap_or(default), rate)
+    }
+
+    /// What follows on which failure: statuses first, then one entry for each category.
+    fn reactions(&self, levels: &Levels<'_>) -> Vec<(FailureMatch, Known<ReactionName>)> {
+        let mut found: Vec<(FailureMatch, Known<ReactionName>)> = Vec::new();
+        for (level, layer) in &levels.0 {
+            for (kind, at) in &layer.reactions {
+                if found.iter().all(|(known, _)| known != kind) {
+                    let origin = Origin { level: *level, span: Some(at.span) };
+                    found.push((*kind, Known { value: at.value.clone(), origin }));
+                }
+            }
+        }
+        let stated = |found: &[(FailureMatch, Known<ReactionName>)], category| {
+            let wanted = FailureMatch::Category(category);
+            found.iter().find(|(kind, _)| *kind == wanted).map(|(_, known)| known.clone())
+        };
+        let transient = stated(&found, Category::Transient).unwrap_or_else(|| built_in_policy("standard"));
+        let mut reactions: Vec<_> =
+            found.iter().filter(|(kind, _)| matches!(kind, FailureMatch::Status(_))).cloned().collect();
+        for category in Category::ALL {
+            let reaction = stated(&found, category).unwrap_or_else(|| match category {
+                Category::Transient => transient.clone(),
+                // Nobody knows, so the rule's policy is as good a guess as any; its retries are bounded.
+                Category::Unknown | Category::Internal => transient.clone(),
+                Category::RateLimited => built_in_policy(catalog::RATE_LIMITED_POLICY),
+                Category::Permanent | Category::Invalid | Category::Fatal => {
+                    Known { value: ReactionName::DeadLetter, origin: Origin::BUILT_IN }
+                }
+            });
+            reactions.push((FailureMatch::Category(category), reaction));
+        }
+        reactions
+    }
+
+    fn compile(&self, reactions: &[(FailureMatch, Known<ReactionName>)]) -> Reactions {
+        let mut policies: Vec<NamedPolicy> = Vec::new();
+        let mut by_status = Vec::new();
+        let dead_letter = Sourced { value: Reaction::DeadLetter, position: None };
+        let mut by_category = [dead_letter; 7];
+        for (kind, known) in reactions {
+            let value = match &known.value {
+                ReactionName::DeadLetter => Reaction::DeadLetter,
+                ReactionName::Pause => Reaction::Pause,
+                ReactionName::Policy(name) => self.retry_by(name, &mut policies),
+            };
+            let reaction = Sourced { value, position: known.origin.position() };
+            match kind {
+                FailureMatch::Status(range) => by_status.push((*range, reaction)),
+                FailureMatch::Category(category) => by_category[*category as usize] = reaction,
+            }
+        }
+        Reactions { policies, by_status, by_category }
+    }
+
+    /// The policy's place in the rule's list; a name that is not defined was reported and never retries.
+    fn retry_by(&self, name: &PolicyName, policies: &mut Vec<NamedPolicy>) -> Reaction {
+        let index = policies.iter().position(|policy| policy.name == *name).or_else(|| {
+            let entry = self.policy(name).filter(|_| policies.len() < limits::POLICIES_PER_RULE_MAX)?;
+            policies.push(NamedPolicy {
+                name: name.clone(),
+                backoff: entry.backoff,
+                alert_on_exhaustion: entry.alert_when_exhausted,
+            });
+            Some(policies.len() - 1)
+        });
+        index.and_then(|index| u8::try_from(index).ok()).map_or(Reaction::DeadLetter, |index| {
+            Reaction::Retry(PolicyIndex(index))
+        })
+    }
+}
+
+const fn dependency_origin(span: Span) -> Origin {
+    Origin { level: Level::Dependency, span: Some(span) }
+}
+
+fn built_in_policy(name: &str) -> Known<ReactionName> {
+    let name = PolicyName::new(name).expect("the catalog's names are names");
+    Known { value: ReactionName::Policy(name), origin: Origin::BUILT_IN }
+}
+
+fn catalog_breaker(entry: &catalog::CatalogBreaker) -> BreakerEntry {
+    let settings = BreakerSettings::try_from(RawBreaker::from(entry));
+    let settings = settings.expect("the catalog's breakers are sound, as a test reads them all");
+    BreakerEntry { settings, ignores: Vec::new(), counts: Vec::new() }
+}
+
+fn named_breaker(entry: BreakerEntry, name: Option<BreakerName>) -> NamedBreaker {
+    NamedBreaker { name, settings: entry.settings, ignores: entry.ignores, counts: entry.counts }
+}
+
+fn dependency_of(
+    service: &ServiceEntry,
+    channel: Option<&ChannelEntry>,
+    row: &EventRow,
+) -> Known<DependencyName> {
+    let named = |level, at: &At<DependencyName>| Known {
+        value: at.value.clone(),
+        origin: Origin { level, span: Some(at.span) },
+    };
+    let own = |text: &str| Known {
+        value: DependencyName::new(text).expect("made of names and a dot"),
+        origin: Origin::BUILT_IN,
+    };
+    if let Some(at) = &row.depends_on {
+        return named(Level::Row, at);
+    }
+    if let Some(channel) = channel {
+        if let Some(at) = &channel.depends_on {
+            return named(Level::Channel, at);
+        }
+        // A channel with a target of its own fails by itself.
+        if channel.target.is_some() {
+            return own(&format!("{}.{}", service.name, channel.name));
+        }
+    }
+    match &service.depends_on {
+        Some(at) => named(Level::Service, at),
+        None => own(service.name.as_str()),
+    }
+}
+
+/// The kind of dependency that a target is when it names none.
+#[must_use]
+pub const fn kind_of(target: &TargetKind) -> Kind {
+    match target {
+        TargetKind::Http(_) => Kind::Webhook,
+        TargetKind::Ntfy(_) => Kind::Ntfy,
+        TargetKind::Smtp(_) => Kind::Smtp,
+        TargetKind::Exec(_) => Kind::Process,
+        TargetKind::Kafka(_) => Kind::Kafka,
+        TargetKind::RedisStream(_) => Kind::Redis,
+        TargetKind::Sqs(_) => Kind::Sqs,
+        TargetKind::ServiceBus(_) => Kind::ServiceBus,
+        TargetKind::Log => Kind::Log,
+    }
+}
+
+fn order_of(service: &ServiceEntry) -> Known<Order> {
+    match &service.order {
+        Some(at) => {
+            Known { value: at.value, origin: Origin { level: Level::Service, span: Some(at.span) } }
+        }
+        None => Known { value: Order::None, origin: Origin::BUILT_IN },
+    }
+}
+
+fn timeouts(levels: &Levels<'_>, target: &Target) -> (Timeouts, Known<Option<String>>) {
+    let stated = levels.find(|l| &l.timeout);
+    let (parts, origin) = match stated {
+        Some(known) => (known.value, known.origin),
+        None => (TimeoutParts::default(), Origin::BUILT_IN),
+    };
+    let mut origin = origin;
+    let mut whole = parts.whole.unwrap_or(GrowingTimeout::fixed(CALL_LIMIT_DEFAULT));
+    let mut category = parts.category.unwrap_or(Category::Transient);
+    if matches!(target.kind, TargetKind::Exec(_)) {
+        // A run past its time limit is ended for good, unless the rule says otherwise.
+        category = parts.category.unwrap_or(Category::Permanent);
+        if let Some(limit) = &target.process.time_limit {
+            whole = GrowingTimeout::fixed(limit.value);
+            origin = Origin { level: Level::Service, span: Some(limit.span) };
+        } else if parts.whole.is_none() {
+            whole = GrowingTimeout::fixed(TIME_LIMIT_DEFAULT);
+        }
+    }
+    let headers = parts.headers.unwrap_or(match parts.whole {
+        Some(whole) => whole.max,
+        None => PART_LIMIT_DEFAULT,
+    });
+    let timeouts = Timeouts {
+        connect: parts.connect.unwrap_or(PART_LIMIT_DEFAULT),
+        tls: parts.tls.unwrap_or(PART_LIMIT_DEFAULT),
+        headers,
+        whole,
+        category,
+    };
+    (timeouts, Known { value: parts.name, origin })
+}
+
+fn idempotency(levels: &Levels<'_>) -> ResolvedIdempotency {
+    ResolvedIdempotency {
+        by: levels.or(|l| &l.idempotency.by, IdempotencyBy::EventId),
+        store: levels.or(|l| &l.idempotency.store, "embedded".to_owned()),
+        key: levels.or(|l| &l.idempotency.key, "source and id".to_owned()),
+        ttl: levels.or(|l| &l.idempotency.ttl, DEDUP_TTL_DEFAULT),
+    }
+}
+
+fn dead_letter(
+    levels: &Levels<'_>,
+    service: &ServiceEntry,
+    channel: Option<&ChannelEntry>,
+) -> ResolvedDeadLetter {
+    let template = levels.find(|l| &l.dead_letter.name).unwrap_or_else(|| Known {
+        value: NameTemplate::parse(name_template::DEFAULT).expect("the default is a template"),
+        origin: Origin::BUILT_IN,
+    });
+    let queue = levels.find(|l| &l.dead_letter.queue).map(|known| known.value);
+    let stage = levels.find(|l| &l.dead_letter.stage).map(|known| known.value);
+    let parts = NameParts {
+        service: &service.name,
+        channel: channel.map(|channel| &channel.name),
+        queue: queue.as_deref(),
+        stage: stage.as_deref(),
+        event: None,
+    };
+    let categories = levels.find(|l| &l.dead_letter.categories).map(|known| known.value);
+    ResolvedDeadLetter {
+        name: template.value.render(&parts).map_err(|missing| missing.to_string()),
+        template,
+        form: levels.or(|l| &l.dead_letter.form, LetterForm::Envelope),
+        retention: levels.or(|l| &l.dead_letter.retention, RETENTION_DEFAULT),
+        alert: levels.find(|l| &l.dead_letter.alert),
+        reprocess: levels.or(|l| &l.dead_letter.reprocess, Reprocess::Manual),
+        categories: categories.unwrap_or_default(),
+        reprocess_max: levels.or(|l| &l.dead_letter.reprocess_max, 3),
+    }
+}
+
+fn facts(levels: &Levels<'_>) -> Facts {
+    let layers = || levels.0.iter().map(|(_, layer)| &layer.facts);
+    Facts {
+        rate: layers().find_map(|f| f.rate.clone()),
+        p99: layers().find_map(|f| f.p99.clone()),
+        sla: layers().find_map(|f| f.sla.clone()),
+        lease: layers().find_map(|f| f.lease.clone()),
+        heartbeat: layers().find_map(|f| f.heartbeat.clone()),
+        redelivery: layers().find_map(|f| f.redelivery.clone()),
+        poll_limit: layers().find_map(|f| f.poll_limit.clone()),
+        callers: layers().find_map(|f| f.callers.clone()),
+        caller_timeout: layers().find_map(|f| f.caller_timeout.clone()),
+        instances: layers().find_map(|f| f.instances.clone()),
+        rate_limit_window: layers().find_map(|f| f.rate_limit_window.clone()),
+        broker_attempts: layers().find_map(|f| f.broker_attempts.clone()),
+        uses: layers().flat_map(|f| f.uses.clone()).collect(),
+        idempotent_by: layers().find_map(|f| f.idempotent_by.clone()),
+    }
+}
+
+impl Resolved<'_> {
+    /// What follows on a failure of that category.
+    #[must_use]
+    pub fn reaction_to(&self, category: Category) -> &Known<ReactionName> {
+        let wanted = FailureMatch::Category(category);
+        let found = self.reactions.iter().find(|(kind, _)| *kind == wanted);
+        &found.expect("every category has a reaction").1
+    }
+
+    /// The policy by which transient failures are tried again, if they are.
+    #[must_use]
+    pub fn retry_policy(&self) -> Option<&NamedPolicy> {
+        match self.rule.reactions.to(Category::Transient, None).value {
+            Reaction::Retry(PolicyIndex(index)) => self.rule.reactions.policies.get(usize::from(index)),
+            Reaction::DeadLetter | Reaction::Pause => None,
+        }
+    }
+
+    /// The id of the claim.
+    #[must_use]
+    pub fn subscription(&self) -> String {
+        let stated = self.row.subscription.clone();
+        stated.unwrap_or_else(|| format!("{}/{}", self.service.name, self.row.pattern.value))
+    }
+
+    /// Whether a second copy of an event does no harm, as far as the book tells.
+    #[must_use]
+    pub fn is_idempotent(&self) -> bool {
+        let by_consumer = self.facts.idempotent_by.as_ref().map(|at| at.value.pattern);
+        match by_consumer {
+            Some(ConsumerPattern::Nothing) | None => self.idempotency.by.value != IdempotencyBy::Nothing,
+            Some(
+                ConsumerPattern::EventId
+                | ConsumerPattern::Upsert
+                | ConsumerPattern::StateCheck
+                | ConsumerPattern::Outbox,
+            ) => true,
+        }
+    }
+}
