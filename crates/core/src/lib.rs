@@ -7,10 +7,15 @@
 pub mod backoff;
 pub mod breaker;
 pub mod category;
+pub mod envelope;
+pub mod fingerprint;
 pub mod hash;
+pub mod idempotency;
 pub mod ids;
 pub mod limits;
+pub mod name_template;
 pub mod position;
+pub mod retry_after;
 pub mod rule;
 pub mod text;
 pub mod time;
