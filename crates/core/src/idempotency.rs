@@ -1,0 +1,146 @@
+//! The keys by which the same thing is known again: events that came before, deliveries, schedule fires.
+//!
+//! Invariants: a key depends on its parts and on nothing else, so it is the same after a restart, on
+//! another machine and in the next release; and parts are framed before they are hashed, so that
+//! `("ab", "c")` and `("a", "bc")` never give one key.
+
+use crate::hash;
+use crate::ids::{ChannelName, DeliveryId, ServiceName};
+use crate::time::Timestamp;
+
+/// What makes an event the same event: two with the same source and id are one.
+///
+/// This, compared in full, says "duplicate"; [`dedup_hash`] only says where to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DedupKey<'a> {
+    /// Where the event comes from.
+    pub source: &'a str,
+    /// Its id there.
+    pub event_id: &'a str,
+}
+
+impl DedupKey<'_> {
+    /// The whole key as bytes: equal if and only if the keys are.
+    #[must_use]
+    pub fn to_bytes(self) -> Vec<u8> {
+        framed(&[self.source, self.event_id])
+    }
+}
+
+/// A hint where a key may have been seen, under a key of the store's own.
+///
+/// Senders choose ids, so without the store's key they could choose many with one hash.
+#[must_use]
+pub fn dedup_hash(store_key: u64, key: DedupKey<'_>) -> u64 {
+    hash::stable_64(&key.to_bytes(), store_key)
+}
+
+/// The id of one event's delivery to one service: the same event always gets the same one there.
+#[must_use]
+pub fn delivery_id(event: DedupKey<'_>, service: &ServiceName, channel: Option<&ChannelName>) -> DeliveryId {
+    // No channel is called nothing, so the empty text stands for "none".
+    let channel = channel.map_or("", ChannelName::as_str);
+    let parts = framed(&["delivery", event.source, event.event_id, service.as_str(), channel]);
+    DeliveryId(hash::stable_128(&parts))
+}
+
+/// What targets get as `webhook-id` and `Idempotency-Key`: the same on every attempt and every replay.
+#[must_use]
+pub fn webhook_id(delivery: DeliveryId) -> String {
+    format!("msg_{delivery}")
+}
+
+/// The id of the event that a schedule emits for one fire time, however often it is emitted.
+#[must_use]
+pub fn schedule_event_id(schedule: &str, fire_at: Timestamp) -> String {
+    // A time has no `@`, so the last one parts the two whatever the schedule is called.
+    format!("{schedule}@{fire_at}")
+}
+
+/// The parts in a row, each behind its length: no two lists of parts give the same bytes.
+pub(crate) fn framed(parts: &[&str]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(parts.iter().map(|part| part.len() + size_of::<u64>()).sum());
+    for part in parts {
+        bytes.extend_from_slice(&(part.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(part.as_bytes());
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key<'a>(source: &'a str, event_id: &'a str) -> DedupKey<'a> {
+        DedupKey { source, event_id }
+    }
+
+    fn delivery(event: DedupKey<'_>, service: &str, channel: Option<&str>) -> DeliveryId {
+        let channel = channel.map(|name| ChannelName::new(name).expect("a name"));
+        delivery_id(event, &ServiceName::new(service).expect("a name"), channel.as_ref())
+    }
+
+    /// These values are stored: a row that no longer fits means that every stored key is lost.
+    #[test]
+    fn keys_never_change() {
+        #[rustfmt::skip]
+        let deliveries = [
+            ("a service",       key("shop", "1"), "orders-svc", None,          "20e685d53dd334bc503439ecb79c3ab4"),
+            ("a channel",       key("shop", "1"), "orders-svc", Some("email"), "7afd2521b738cfd2bd790428ea8731f9"),
+            ("nothing known",   key("", ""),      "s",          None,          "f28f9dc665bc6e51225df26455e486bf"),
+            ("another script",  key("магазин", "№1"), "s",      None,          "5383a9f3a3989657b6592259770d8418"),
+        ];
+        for (name, event, service, channel, expected) in deliveries {
+            assert_eq!(delivery(event, service, channel).to_string(), expected, "{name}");
+        }
+        assert_eq!(dedup_hash(0, key("shop", "1")), 0xb83e_6870_5421_2f73);
+        assert_eq!(dedup_hash(7, key("shop", "1")), 0xd9fb_dd32_18d0_fd96);
+        assert_eq!(webhook_id(DeliveryId(0xabc)), "msg_00000000000000000000000000000abc");
+        let fire_at = Timestamp::from_millis(1_761_057_000_000);
+        assert_eq!(schedule_event_id("nightly", fire_at), "nightly@2025-10-21T14:30:00Z");
+    }
+
+    #[test]
+    fn a_delivery_id_depends_on_each_part() {
+        let ids = [
+            delivery(key("a", "b"), "c", None),
+            delivery(key("x", "b"), "c", None),
+            delivery(key("a", "x"), "c", None),
+            delivery(key("a", "b"), "x", None),
+            delivery(key("a", "b"), "c", Some("x")),
+            delivery(key("b", "a"), "c", None),
+        ];
+        let distinct: std::collections::BTreeSet<_> = ids.into_iter().collect();
+        assert_eq!(distinct.len(), ids.len());
+    }
+
+    proptest! {
+        #[test]
+        fn a_shifted_boundary_is_another_key(text in "[a-c]{0,8}", one in 0_usize..9, other in 0_usize..9) {
+            let (one, other) = (one.min(text.len()), other.min(text.len()));
+            let of = |at: usize| key(&text[..at], &text[at..]);
+            prop_assert_eq!(of(one).to_bytes() == of(other).to_bytes(), one == other);
+            prop_assert_eq!(dedup_hash(1, of(one)) == dedup_hash(1, of(other)), one == other);
+            prop_assert_eq!(delivery(of(one), "s", None) == delivery(of(other), "s", None), one == other);
+        }
+
+        #[test]
+        fn framing_keeps_lists_apart(
+            one in prop::collection::vec("[\\x00-\\x02]{0,9}", 0..4),
+            other in prop::collection::vec("[\\x00-\\x02]{0,9}", 0..4),
+        ) {
+            let bytes = |parts: &[String]| framed(&parts.iter().map(String::as_str).collect::<Vec<_>>());
+            prop_assert_eq!(bytes(&one) == bytes(&other), one == other);
+        }
+
+        #[test]
+        fn each_fire_of_each_schedule_has_its_own_id(
+            one in "[a@:0-9]{0,5}", one_at in 0_u64..1_000, other in "[a@:0-9]{0,5}", other_at in 0_u64..1_000,
+        ) {
+            let id = |name: &str, at| schedule_event_id(name, Timestamp::from_millis(at));
+            prop_assert_eq!(id(&one, one_at) == id(&other, other_at), (one, one_at) == (other, other_at));
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! Templates for the names of dead-letter queues, such as `_{service}.deadletter[.{channel}]`.
+//!
+//! Invariant: a template that parses renders for every delivery that has the parts outside its brackets;
+//! square brackets drop out, whole, when a part inside them has no value.
+
+use std::fmt;
+
+use crate::ids::{ChannelName, ServiceName};
+
+/// The name that a service's dead letters go by unless the rule book says otherwise.
+pub const DEFAULT: &str = "_{service}.deadletter[.{channel}]";
+
+/// What may stand between braces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Placeholder {
+    /// The service that failed.
+    Service,
+    /// Its channel.
+    Channel,
+    /// The queue, topic or stream that the event came from.
+    Queue,
+    /// The stage, such as `prod`.
+    Stage,
+    /// The event's type.
+    Event,
+}
+
+impl Placeholder {
+    /// All of them, in the order of the documentation.
+    pub const ALL: [Self; 5] = [Self::Service, Self::Channel, Self::Queue, Self::Stage, Self::Event];
+
+    /// The word between the braces.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Service => "service",
+            Self::Channel => "channel",
+            Self::Queue => "queue",
+            Self::Stage => "stage",
+            Self::Event => "event",
+        }
+    }
+}
+
+impl fmt::Display for Placeholder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{{{}}}", self.as_str())
+    }
+}
+
+/// What is known about a delivery when its letter gets a name; an empty text is no value.
+#[derive(Clone, Copy, Debug)]
+pub struct NameParts<'a> {
+    /// The service that failed.
+    pub service: &'a ServiceName,
+    /// Its channel, if it has channels.
+    pub channel: Option<&'a ChannelName>,
+    /// The queue, topic or stream that the event came from.
+    pub queue: Option<&'a str>,
+    /// The stage.
+    pub stage: Option<&'a str>,
+    /// The event's type.
+    pub event: Option<&'a str>,
+}
+
+impl<'a> NameParts<'a> {
+    fn value(&self, placeholder: Placeholder) -> Option<&'a str> {
+        let value = match placeholder {
+            Placeholder::Service => Some(self.service.as_str()),
+            Placeholder::Channel => self.channel.map(ChannelName::as_str),
+            Placeholder::Queue => self.queue,
+            Placeholder::Stage => self.stage,
+            Placeholder::Event => self.event,
+        };
+        value.filter(|text| !text.is_empty())
+    }
+}
+
+/// A template, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameTemplate {
+    text: String,
+    sections: Vec<Section>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Section {
+    Always(Vec<Piece>),
+    /// What stood in square brackets.
+    IfKnown(Vec<Piece>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    Text(String),
+    Value(Placeholder),
+}
+
+/// Why a text is no template.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidTemplate {
+    /// It would name every letter nothing.
+    #[error("a name template cannot be empty")]
+    Empty,
+    /// No value goes by that name.
+    #[error("`{{{name}}}` is no placeholder: there are {known}", known = known())]
+    UnknownPlaceholder {
+        /// What stood between the braces.
+        name: String,
+    },
+    /// A brace or bracket without its partner.
+    #[error("`{mark}` at character {column} has no partner")]
+    Unpaired {
+        /// The brace or bracket.
+        mark: char,
+        /// Where it stands, counted from 1.
+        column: usize,
+    },
+    /// Brackets in brackets.
+    #[error("`[` at character {column} stands inside other brackets: one level is all there is")]
+    Nested {
+        /// Where it stands, counted from 1.
+        column: usize,
+    },
+    /// Brackets that could never drop out.
+    #[error("`[{inside}]` holds no placeholder and would never drop out: leave out the brackets")]
+    NeverDrops {
+        /// What stands in the brackets.
+        inside: String,
+    },
+}
+
+fn known() -> String {
+    Placeholder::ALL.map(|placeholder| format!("`{placeholder}`")).join(", ")
+}
+
+/// A delivery lacks a value that the template needs.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the name template `{template}` needs `{placeholder}`, which this delivery does not have")]
+pub struct MissingPart {
+    /// The template.
+    pub template: String,
+    /// The value it needs.
+    pub placeholder: Placeholder,
+}
+
+impl NameTemplate {
+    /// Reads a template such as `{queue}-dlq-{stage}`.
+    pub fn parse(text: &str) -> Result<Self, InvalidTemplate> {
+        if text.is_empty() {
+            return Err(InvalidTemplate::Empty);
+        }
+        let mut sections = Vec::new();
+        let mut at = 0;
+        while at < text.len() {
+            let rest = &text[at..];
+            if let Some(after) = rest.strip_prefix('[') {
+                let inside = bracketed(text, at, after)?;
+                sections.push(Section::IfKnown(pieces(text, at + 1, inside)?));
+                at += inside.len() + "[]".len();
+            } else {
+                let plain = &rest[..rest.find(['[', ']']).unwrap_or(rest.len())];
+                if plain.is_empty() {
+                    return Err(unpaired(text, at));
+                }
+                sections.push(Section::Always(pieces(text, at, plain)?));
+                at += plain.len();
+            }
+        }
+        Ok(Self { text: text.to_owned(), sections })
+    }
+
+    /// The name for a delivery.
+    pub fn render(&self, parts: &NameParts<'_>) -> Result<String, MissingPart> {
+        let mut name = String::new();
+        for section in &self.sections {
+            match section {
+                Section::Always(pieces) => {
+                    let missing = |placeholder| MissingPart { template: self.text.clone(), placeholder };
+                    name.push_str(&filled_in(pieces, parts).map_err(missing)?);
+                }
+                Section::IfKnown(pieces) => name.push_str(&filled_in(pieces, parts).unwrap_or_default()),
+            }
+        }
+        Ok(name)
+    }
+}
+
+impl Default for NameTemplate {
+    fn default() -> Self {
+        Self::parse(DEFAULT).expect("the default is a template")
+    }
+}
+
+impl fmt::Display for NameTemplate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.text)
+    }
+}
+
+/// The pieces with their values, or the first one that has none.
+fn filled_in(pieces: &[Piece], parts: &NameParts<'_>) -> Result<String, Placeholder> {
+    let texts = pieces.iter().map(|piece| match piece {
+        Piece::Text(text) => Ok(text.as_str()),
+        Piece::Value(placeholder) => parts.value(*placeholder).ok_or(*placeholder),
+    });
+    texts.collect()
+}
+
+/// What stands between the bracket at `at` and its partner.
+fn bracketed<'a>(text: &str, at: usize, after: &'a str) -> Result<&'a str, InvalidTemplate> {
+    let inside = &after[..after.find(']').ok_or_else(|| unpaired(text, at))?];
+    if let Some(inner) = inside.find('[') {
+        return Err(InvalidTemplate::Nested { column: column(text, at + 1 + inner) });
+    }
+    if !inside.contains('{') {
+        return Err(InvalidTemplate::NeverDrops { inside: inside.to_owned() });
+    }
+    Ok(inside)
+}
+
+/// The pieces of a stretch without brackets that starts at `at`.
+fn pieces(text: &str, mut at: usize, stretch: &str) -> Result<Vec<Piece>, InvalidTemplate> {
+    let mut pieces = Vec::new();
+    let mut rest = stretch;
+    while !rest.is_empty() {
+        let length = if let Some(after) = rest.strip_prefix('{') {
+            let name = &after[..after.find(['{', '}']).unwrap_or(after.len())];
+            if !after[name.len()..].starts_with('}') {
+                return Err(unpaired(text, at));
+            }
+            let found = Placeholder::ALL.into_iter().find(|placeholder| placeholder.as_str() == name);
+            let unknown = || InvalidTemplate::UnknownPlaceholder { name: name.to_owned() };
+            pieces.push(Piece::Value(found.ok_or_else(unknown)?));
+            name.len() + "{}".len()
+        } else {
+            let plain = &rest[..rest.find(['{', '}']).unwrap_or(rest.len())];
+            if plain.is_empty() {
+                return Err(unpaired(text, at));
+            }
+            pieces.push(Piece::Text(plain.to_owned()));
+            plain.len()
+        };
+        at += length;
+        rest = &rest[length..];
+    }
+    Ok(pieces)
+}
+
+fn unpaired(text: &str, at: usize) -> InvalidTemplate {
+    let mark = text[at..].chars().next().expect("only called where a brace or bracket stands");
+    InvalidTemplate::Unpaired { mark, column: column(text, at) }
+}
+
+fn column(text: &str, at: usize) -> usize {
+    text[..at].chars().count() + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_conventions_of_all_systems_render() {
+        let service = ServiceName::new("notification-svc").expect("a name");
+        let email = ChannelName::new("email").expect("a name");
+        let bare = NameParts { service: &service, channel: None, queue: None, stage: None, event: None };
+        let with_channel = NameParts { channel: Some(&email), ..bare };
+        let redis = NameParts { queue: Some("engineering:queue"), ..bare };
+        let sqs = NameParts { queue: Some("rez-web-action"), stage: Some("prod"), ..bare };
+        let typed = NameParts { event: Some("todo.task.created"), ..with_channel };
+        let nameless = NameParts { queue: Some(""), ..bare };
+        let missing =
+            |template: &str, placeholder| Err(MissingPart { template: template.to_owned(), placeholder });
+        #[rustfmt::skip]
+        let cases = [
+            ("the default",              DEFAULT,                bare,         Ok("_notification-svc.deadletter")),
+            ("the default, a channel",   DEFAULT,                with_channel, Ok("_notification-svc.deadletter.email")),
+            ("Redis streams",            "{queue}:dlq",          redis,        Ok("engineering:queue:dlq")),
+            ("SQS",                      "{queue}-dlq-{stage}",  sqs,          Ok("rez-web-action-dlq-prod")),
+            ("no placeholder at all",    "dead",                 bare,         Ok("dead")),
+            ("an event type",            "dlq/{event}",          typed,        Ok("dlq/todo.task.created")),
+            ("one missing drops both",   "x[.{channel}.{stage}]y", with_channel, Ok("xy")),
+            ("two options",              "[{stage}.]x[.{channel}]", with_channel, Ok("x.email")),
+            ("another script",           "почта[.{channel}]é",   with_channel, Ok("почта.emailé")),
+            ("a queue it does not have", "{queue}:dlq",          bare,         missing("{queue}:dlq", Placeholder::Queue)),
+            ("a stage it does not have", "{queue}-dlq-{stage}",  redis,        missing("{queue}-dlq-{stage}", Placeholder::Stage)),
+            ("an empty queue is none",   "{queue}:dlq",          nameless,     missing("{queue}:dlq", Placeholder::Queue)),
+        ];
+        for (name, template, parts, expected) in cases {
+            let parsed = NameTemplate::parse(template).expect(name);
+            assert_eq!(parsed.render(&parts), expected.map(str::to_owned), "{name}");
+            assert_eq!(parsed.to_string(), template, "{name}");
+        }
+        assert_eq!(NameTemplate::default().to_string(), DEFAULT);
+    }
+
+    #[test]
+    fn what_is_no_template_is_refused_with_the_reason() {
+        #[rustfmt::skip]
+        let cases = [
+            ("",                    "a name template cannot be empty"),
+            ("_{servce}.dead",      "`{servce}` is no placeholder: there are `{service}`, `{channel}`, `{queue}`, `{stage}`, `{event}`"),
+            ("{}",                  "`{}` is no placeholder: there are `{service}`, `{channel}`, `{queue}`, `{stage}`, `{event}`"),
+            ("{Service}",           "`{Service}` is no placeholder: there are `{service}`, `{channel}`, `{queue}`, `{stage}`, `{event}`"),
+            ("a{service",           "`{` at character 2 has no partner"),
+            ("é}",                  "`}` at character 2 has no partner"),
+            ("{{service}}",         "`{` at character 1 has no partner"),
+            ("a[.{channel}",        "`[` at character 2 has no partner"),
+            ("a.{channel}]",        "`]` at character 12 has no partner"),
+            ("a[.{channel]}",       "`{` at character 4 has no partner"),
+            ("{ser[vice}]",         "`{` at character 1 has no partner"),
+            ("[a[{channel}]]",      "`[` at character 3 stands inside other brackets: one level is all there is"),
+            ("x[.dead]",            "`[.dead]` holds no placeholder and would never drop out: leave out the brackets"),
+        ];
+        for (template, expected) in cases {
+            let error = NameTemplate::parse(template).expect_err(template);
+            assert_eq!(error.to_string(), expected, "{template}");
+        }
+    }
+
+    #[test]
+    fn a_missing_part_is_named() {
+        let service = ServiceName::new("s").expect("a name");
+        let parts = NameParts { service: &service, channel: None, queue: None, stage: None, event: None };
+        let error = NameTemplate::parse("{queue}:dlq").expect("a template").render(&parts);
+        assert_eq!(
+            error.expect_err("no queue").to_string(),
+            "the name template `{queue}:dlq` needs `{queue}`, which this delivery does not have"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in prop_oneof![any::<String>(), r"([\[\]{}é]|service|queue|x){0,12}"]) {
+            if let Ok(template) = NameTemplate::parse(&text) {
+                prop_assert_eq!(template.to_string(), text);
+            }
+        }
+    }
+}
