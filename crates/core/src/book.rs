@@ -9,6 +9,7 @@
 //! bytes end in a book or in problems, never in a panic.
 
 pub mod expression;
+pub mod lint;
 pub mod lower;
 pub mod model;
 pub mod pattern;
@@ -153,9 +154,10 @@ impl RuleBook {
     fn new(sections: Sections, text: &str) -> Self {
         let services = sections.services.iter().map(|service| {
             let rows = |channel, rows| Rows::new(&sections, service, channel, rows);
-            let channels = service.channels.iter().map(|channel| {
-                (channel.name.clone(), rows(Some(channel), &channel.rows))
-            });
+            let channels = service
+                .channels
+                .iter()
+                .map(|channel| (channel.name.clone(), rows(Some(channel), &channel.rows)));
             let rules = ServiceRules { own: rows(None, &service.rows), channels: channels.collect() };
             (service.name.clone(), rules)
         });

@@ -4,10 +4,12 @@
 //! what a book states itself always wins.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use crate::backoff::{Backoff, Jitter, RawBackoff, RawSchedule};
+use crate::breaker::{Count, RawBreaker, Trip};
 use crate::category::Category;
 use crate::text::Share;
 
@@ -164,6 +166,20 @@ impl CatalogBreaker {
 
     const fn within(self, count: u32, within: Duration) -> Self {
         Self { trip: CatalogTrip::Failures { count, within }, ..self }
+    }
+}
+
+impl From<&CatalogBreaker> for RawBreaker {
+    fn from(entry: &CatalogBreaker) -> Self {
+        let count = |number| NonZeroU32::new(number).expect("the rows count from 1");
+        let trip = match entry.trip {
+            CatalogTrip::Consecutive(failures) => Trip::Consecutive(count(failures)),
+            CatalogTrip::Failures { count: failures, within } => {
+                Trip::Failures { count: count(failures), within }
+            }
+        };
+        let CatalogBreaker { open, probes, close_after, reset, .. } = *entry;
+        Self { trip, open, probes, close_after, reset, count: Count::Attempt }
     }
 }
 

@@ -17,7 +17,7 @@ use super::yaml::{Node, Value};
 use crate::ids::Name;
 use crate::text;
 
-pub(super) use guards::Guards;
+use guards::Guards;
 
 /// Lowers a whole book.
 pub fn lower(book: &Node, problems: &mut Problems) -> Sections {
@@ -28,9 +28,7 @@ pub fn lower(book: &Node, problems: &mut Problems) -> Sections {
     let defaults = book.get("defaults").map(|node| lowering.layer(node)).unwrap_or_default();
     let throttles = section("throttles")
         .iter()
-        .filter_map(|(key, node)| {
-            Some((key.text()?.to_owned(), At { value: permits(node), span: key.span }))
-        })
+        .filter_map(|(key, node)| Some((key.text()?.to_owned(), At { value: permits(node), span: key.span })))
         .collect();
     Sections {
         defaults,
@@ -71,7 +69,10 @@ fn dapr_file(node: &Node) -> DaprFile {
 
 fn allow_rows(node: &Node) -> Vec<Allow> {
     let row = |node: &Node| {
-        Some(Allow { lint: at(node.get("lint")?, |t| Some(t.to_owned()))?, because: text_of(node, "because")? })
+        Some(Allow {
+            lint: at(node.get("lint")?, |t| Some(t.to_owned()))?,
+            because: text_of(node, "because")?,
+        })
     };
     node.items().iter().filter_map(row).collect()
 }

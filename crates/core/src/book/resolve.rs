@@ -21,8 +21,8 @@ use crate::limits;
 use crate::name_template::{self, NameParts, NameTemplate};
 use crate::position::Position;
 use crate::rule::{
-    FailureMatch, GrowingTimeout, NamedBreaker, NamedPolicy, Override, PolicyIndex, Reaction, Reactions, Rule,
-    Sourced, Timeouts, WhenOpen,
+    FailureMatch, GrowingTimeout, NamedBreaker, NamedPolicy, Override, PolicyIndex, Reaction, Reactions,
+    Rule, Sourced, Timeouts, WhenOpen,
 };
 use crate::text::Rate;
 
@@ -190,14 +190,14 @@ const PART_LIMIT_DEFAULT: Duration = Duration::from_secs(5);
 struct Levels<'a>(Vec<(Level, &'a Layer)>);
 
 impl<'a> Levels<'a> {
-    fn find<T: Clone>(&self, pick: impl Fn(&'a Layer) -> &'a Option<At<T>>) -> Option<Known<T>> {
+    fn find<T: Clone + 'a>(&self, pick: impl Fn(&'a Layer) -> &'a Option<At<T>>) -> Option<Known<T>> {
         self.0.iter().find_map(|(level, layer)| {
             let at = pick(layer).as_ref()?;
             Some(Known { value: at.value.clone(), origin: Origin { level: *level, span: Some(at.span) } })
         })
     }
 
-    fn or<T: Clone>(&self, pick: impl Fn(&'a Layer) -> &'a Option<At<T>>, default: T) -> Known<T> {
+    fn or<T: Clone + 'a>(&self, pick: impl Fn(&'a Layer) -> &'a Option<At<T>>, default: T) -> Known<T> {
         self.find(pick).unwrap_or(Known { value: default, origin: Origin::BUILT_IN })
     }
 }
@@ -224,8 +224,11 @@ impl Sections {
         let levels = Levels(levels);
 
         let reactions = self.reactions(&levels);
-        let classify: Vec<(Override, Level)> =
-            levels.0.iter().flat_map(|(level, layer)| layer.classify.iter().map(|o| (o.clone(), *level))).collect();
+        let classify: Vec<(Override, Level)> = levels
+            .0
+            .iter()
+            .flat_map(|(level, layer)| layer.classify.iter().map(|o| (o.clone(), *level)))
+            .collect();
         let (breaker, breaker_origin) = self.breaker(&levels, kind);
         let (timeouts, timeout) = timeouts(&levels, target);
         let when_open = levels.or(|l| &l.when_open, WhenOpen::Hold);
@@ -397,9 +400,9 @@ impl Sections {
             });
             Some(policies.len() - 1)
         });
-        index.and_then(|index| u8::try_from(index).ok()).map_or(Reaction::DeadLetter, |index| {
-            Reaction::Retry(PolicyIndex(index))
-        })
+        index
+            .and_then(|index| u8::try_from(index).ok())
+            .map_or(Reaction::DeadLetter, |index| Reaction::Retry(PolicyIndex(index)))
     }
 }
 
@@ -471,9 +474,7 @@ pub const fn kind_of(target: &TargetKind) -> Kind {
 
 fn order_of(service: &ServiceEntry) -> Known<Order> {
     match &service.order {
-        Some(at) => {
-            Known { value: at.value, origin: Origin { level: Level::Service, span: Some(at.span) } }
-        }
+        Some(at) => Known { value: at.value, origin: Origin { level: Level::Service, span: Some(at.span) } },
         None => Known { value: Order::None, origin: Origin::BUILT_IN },
     }
 }

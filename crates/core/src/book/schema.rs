@@ -8,9 +8,7 @@ mod delivery;
 mod dependency;
 mod edge;
 
-pub use delivery::{BOOK, CLASSIFY_ROW, EVENT_ROW, FACTS, SERVICE};
-pub use dependency::{BREAKER, DEPENDENCY, POLICY, THROTTLE, TIMEOUT, TRIP};
-pub use edge::{ALERT, RECEIVER, SECRET, SOURCE, TARGET};
+pub use delivery::BOOK;
 
 /// The keys of one kind of map.
 #[derive(Debug)]

@@ -257,9 +257,9 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &Type) -> Result<(), Wrong> {
             Err(Wrong { code: "unknown-word", message, help: suggest(text, words.iter().copied()) })
         }
         Type::Pattern => check_regex(text),
-        Type::EventPattern => {
-            EventPattern::parse(text).map(drop).map_err(|e| wrong("bad-event-pattern", e, "such as todo.task.created or todo.task.*"))
-        }
+        Type::EventPattern => EventPattern::parse(text)
+            .map(drop)
+            .map_err(|e| wrong("bad-event-pattern", e, "such as todo.task.created or todo.task.*")),
         Type::LetterName => NameTemplate::parse(text).map(drop).map_err(|e| wrong("bad-template", e, "")),
         Type::Statuses => parse_statuses(text).map(drop).ok_or_else(expected),
         Type::FailureKind => match parse_failure_kind(text) {
@@ -273,11 +273,15 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &Type) -> Result<(), Wrong> {
         Type::Cron => cronexpr::parse_crontab(&format!("{text} UTC")).map(drop).map_err(|error| {
             let reason = error.to_string();
             let reason = reason.lines().last().unwrap_or_default().trim_start_matches([' ', '^']);
-            wrong("bad-cron", format!("`{text}` is no cron expression: {reason}"), "five fields: minute hour day month weekday")
+            wrong(
+                "bad-cron",
+                format!("`{text}` is no cron expression: {reason}"),
+                "five fields: minute hour day month weekday",
+            )
         }),
-        Type::Zone => jiff::tz::TimeZone::get(text)
-            .map(drop)
-            .map_err(|_| wrong("bad-zone", format!("there is no time zone `{text}`"), "such as UTC or Europe/Berlin")),
+        Type::Zone => jiff::tz::TimeZone::get(text).map(drop).map_err(|_| {
+            wrong("bad-zone", format!("there is no time zone `{text}`"), "such as UTC or Europe/Berlin")
+        }),
         Type::Hours => Hours::parse(text).map(drop).map_err(|e| wrong("bad-hours", e, "")),
         Type::Condition => Condition::parse(text).map(drop).map_err(|e| Wrong {
             code: "bad-condition",
@@ -303,9 +307,11 @@ fn whole_number(text: &str, min: u64, max: u64) -> Result<(), Wrong> {
     match text.parse::<u64>() {
         Ok(number) if (min..=max).contains(&number) => Ok(()),
         Ok(_) => Err(wrong("out-of-range", format!("`{text}` lies outside {min} to {max}"), "")),
-        Err(_) => {
-            Err(wrong("wrong-type", format!("`{text}` stands here where a whole number belongs"), "write a number such as 5"))
-        }
+        Err(_) => Err(wrong(
+            "wrong-type",
+            format!("`{text}` stands here where a whole number belongs"),
+            "write a number such as 5",
+        )),
     }
 }
 

@@ -52,7 +52,12 @@ impl Lowering<'_> {
             let needs_type = matches!(source.kind, SourceKind::Schedule { .. } | SourceKind::Webhook { .. });
             if needs_type && source.event_type.is_none() {
                 let help = "add `type:`, such as `type: report.daily`";
-                self.problems.error("missing-key", key.span, "this source needs a `type` for its events", help);
+                self.problems.error(
+                    "missing-key",
+                    key.span,
+                    "this source needs a `type` for its events",
+                    help,
+                );
             }
             Some((key.text()?.to_owned(), At { value: source, span: key.span }))
         });
@@ -66,7 +71,8 @@ impl Lowering<'_> {
                 .or_else(|| text_of(node, "file").map(SecretFrom::File))
                 .or_else(|| node.get("command").map(|list| SecretFrom::Command(texts(list))))
                 .or_else(|| text_of(node, "key-vault").map(SecretFrom::KeyVault))?;
-            let secret = Secret { from, cached: duration_at(node, "cached"), kept: duration_at(node, "kept") };
+            let secret =
+                Secret { from, cached: duration_at(node, "cached"), kept: duration_at(node, "kept") };
             Some((key.text()?.to_owned(), At { value: secret, span: key.span }))
         });
         entries.collect()
@@ -117,7 +123,10 @@ fn source_kind(node: &Node) -> Option<SourceKind> {
         });
     }
     if let Some(schedule) = inner("schedule") {
-        return Some(SourceKind::Schedule { cron: text_of(schedule, "cron")?, zone: text_of(schedule, "zone") });
+        return Some(SourceKind::Schedule {
+            cron: text_of(schedule, "cron")?,
+            zone: text_of(schedule, "zone"),
+        });
     }
     if let Some(kafka) = inner("kafka") {
         return Some(SourceKind::Kafka {

@@ -20,7 +20,7 @@ use crate::text;
 
 /// The book's own policies, breakers and timeouts.
 #[derive(Debug, Default)]
-pub struct Guards {
+pub(crate) struct Guards {
     pub(super) policies: BTreeMap<PolicyName, At<PolicyEntry>>,
     pub(super) breakers: BTreeMap<BreakerName, At<BreakerEntry>>,
     pub(super) timeouts: BTreeMap<String, At<TimeoutParts>>,
@@ -91,7 +91,12 @@ fn timeout_parts(node: &Node, problems: &mut Problems) -> TimeoutParts {
             let max = duration_of(node, "max").unwrap_or(first.saturating_mul(10));
             if max < first {
                 let message = "`max` is shorter than `first`";
-                problems.error("max-below-first", key_span(node, "max"), message, "make `max` the longer one");
+                problems.error(
+                    "max-below-first",
+                    key_span(node, "max"),
+                    message,
+                    "make `max` the longer one",
+                );
             }
             Some(GrowingTimeout { first, factor, max: max.max(first) })
         }
@@ -148,7 +153,12 @@ fn chain<'a>(
         if seen.contains(&from) {
             let circle = format!("{} → {from}", seen.join(" → "));
             let help = "let one of them state its own values";
-            problems.error("extends-itself", key_span(node, "from"), format!("this extends itself: {circle}"), help);
+            problems.error(
+                "extends-itself",
+                key_span(node, "from"),
+                format!("this extends itself: {circle}"),
+                help,
+            );
             return None;
         }
         seen.push(from);

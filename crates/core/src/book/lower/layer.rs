@@ -2,8 +2,8 @@
 
 use super::{Lowering, allow_rows, at, duration_at, name_at, number_of, text_of};
 use crate::book::model::{
-    At, ConsumerPattern, Criticality, DataLoss, DeadLetter, Facts, Idempotency, IdempotencyBy,
-    IdempotentBy, Layer, LetterForm, ReactionName, Reprocess,
+    At, ConsumerPattern, Criticality, DataLoss, DeadLetter, Facts, Idempotency, IdempotencyBy, IdempotentBy,
+    Layer, LetterForm, ReactionName, Reprocess,
 };
 use crate::book::validate::{compile_regex, parse_failure_kind, parse_statuses};
 use crate::book::yaml::Node;
@@ -19,10 +19,9 @@ impl Lowering<'_> {
         Layer {
             reactions: self.reactions(node),
             classify: self.classify(node),
-            timeout: node.get("timeout").map(|value| At {
-                value: self.guards.timeout(value, self.problems),
-                span: value.span,
-            }),
+            timeout: node
+                .get("timeout")
+                .map(|value| At { value: self.guards.timeout(value, self.problems), span: value.span }),
             breaker: word("breaker").and_then(|n| {
                 at(n, |text| match text {
                     "none" => Some(None),

@@ -28,8 +28,7 @@ impl Lowering<'_> {
         };
         let rows = self.rows(node);
         let channels = node.get("channels").map(Node::entries).unwrap_or_default();
-        let channels: Vec<_> =
-            channels.iter().filter_map(|(key, node)| self.channel(key, node)).collect();
+        let channels: Vec<_> = channels.iter().filter_map(|(key, node)| self.channel(key, node)).collect();
         if rows.is_empty() && channels.is_empty() {
             let help = "add `events:` with at least one row, such as `- { type: todo.task.created }`";
             self.problems.error("no-events", key.span, "this service takes no events", help);
@@ -120,8 +119,10 @@ impl Lowering<'_> {
 
     fn claimed_twice(&mut self, first: &At<EventPattern>, second: &At<EventPattern>, how: &str) {
         let (line, first) = (first.span.position.line, &first.value);
-        let message = format!("`{}` {how} `{first}` on line {line}, and neither is more specific", second.value);
-        let help = "narrow one of them, or name the types they share in a row of their own and drop one pattern";
+        let message =
+            format!("`{}` {how} `{first}` on line {line}, and neither is more specific", second.value);
+        let help =
+            "narrow one of them, or name the types they share in a row of their own and drop one pattern";
         self.problems.error("ambiguous-pattern", second.span, message, help);
     }
 

@@ -11,9 +11,17 @@ pub static BOOK: Object = Object {
     fields: &[
         required("version", Type::Count { min: 1, max: 1 }, "The version of the format: 1."),
         key("defaults", Type::Object(&RULE), "What nothing more specific says."),
-        key("retry_policies", Type::MapOf(&Type::Object(&POLICY)), "Retry policies beside those of the catalog."),
+        key(
+            "retry_policies",
+            Type::MapOf(&Type::Object(&POLICY)),
+            "Retry policies beside those of the catalog.",
+        ),
         key("breakers", Type::MapOf(&Type::Object(&BREAKER)), "Breakers beside those of the catalog."),
-        key("timeouts", Type::MapOf(&Type::ShortOrLong(&Type::Duration, &TIMEOUT)), "Timeouts beside those of the catalog."),
+        key(
+            "timeouts",
+            Type::MapOf(&Type::ShortOrLong(&Type::Duration, &TIMEOUT)),
+            "Timeouts beside those of the catalog.",
+        ),
         key("throttles", Type::MapOf(&Type::Object(&THROTTLE)), "Throttles by name."),
         key("dependencies", Type::MapOf(&Type::Object(&DEPENDENCY)), "The things that fail."),
         key("secrets", Type::MapOf(&Type::Object(&SECRET)), "Where secrets come from."),
@@ -22,14 +30,18 @@ pub static BOOK: Object = Object {
         key("alerts", Type::ListOf(&Type::Object(&ALERT)), "What people are told, and when."),
         key("receivers", Type::MapOf(&Type::Object(&RECEIVER)), "Who is told."),
         key("dapr", Type::Object(&DAPR_FILE), "Names for an exported Dapr resiliency file."),
-        key("allow", Type::ListOf(&Type::Object(&ALLOW_ROW)), "Lints that are silenced in the whole book, with the reason."),
+        key(
+            "allow",
+            Type::ListOf(&Type::Object(&ALLOW_ROW)),
+            "Lints that are silenced in the whole book, with the reason.",
+        ),
     ],
     includes: &[],
     one_of: &[],
 };
 
 /// Names for an exported Dapr file.
-pub static DAPR_FILE: Object = Object {
+pub(super) static DAPR_FILE: Object = Object {
     name: "names for Dapr",
     about: "The metadata of an exported Dapr resiliency file.",
     fields: &[
@@ -42,42 +54,105 @@ pub static DAPR_FILE: Object = Object {
 };
 
 /// What may be said at every level: row, channel, service, dependency, defaults.
-pub static RULE: Object = Object {
+pub(super) static RULE: Object = Object {
     name: "a rule",
     about: "What happens on a failure; each value falls from the row to the channel, the service, the dependency, its kind and the defaults.",
     fields: &[
-        key("retry", Type::Name(Named::Policy), "The policy for transient failures; short for `on_failure: { transient: … }`."),
-        key("on_failure", Type::ByFailure(&Type::Reaction), "A policy or an act (dead-letter, pause) for a category, a status or a range of statuses."),
-        key("classify", Type::ListOf(&Type::Object(&CLASSIFY_ROW)), "Overrides of the classification; the first match wins."),
-        key("timeout", Type::ShortOrLong(&Type::Name(Named::Timeout), &TIMEOUT), "A duration, the name of a timeout, or its parts."),
+        key(
+            "retry",
+            Type::Name(Named::Policy),
+            "The policy for transient failures; short for `on_failure: { transient: … }`.",
+        ),
+        key(
+            "on_failure",
+            Type::ByFailure(&Type::Reaction),
+            "A policy or an act (dead-letter, pause) for a category, a status or a range of statuses.",
+        ),
+        key(
+            "classify",
+            Type::ListOf(&Type::Object(&CLASSIFY_ROW)),
+            "Overrides of the classification; the first match wins.",
+        ),
+        key(
+            "timeout",
+            Type::ShortOrLong(&Type::Name(Named::Timeout), &TIMEOUT),
+            "A duration, the name of a timeout, or its parts.",
+        ),
         key("breaker", Type::Name(Named::Breaker), "The breaker by name, or `none`."),
-        key("when_open", Type::Word(&["hold", "dead-letter"]), "What an open breaker does to a delivery (default hold)."),
+        key(
+            "when_open",
+            Type::Word(&["hold", "dead-letter"]),
+            "What an open breaker does to a delivery (default hold).",
+        ),
         key("hold_max", Type::Duration, "How long a delivery may be held in all (default 24h)."),
         key("deadline", Type::Duration, "No attempt starts later than this after the first."),
-        key("fatal_after", Type::Duration, "A connection that has failed for this long is a matter of configuration."),
+        key(
+            "fatal_after",
+            Type::Duration,
+            "A connection that has failed for this long is a matter of configuration.",
+        ),
         key("idempotency", Type::Object(&IDEMPOTENCY), "How a second copy of an event is recognised."),
         key("dead_letter", Type::Object(&DEAD_LETTER), "Where deliveries go that failed for good."),
-        key("criticality", Type::Word(&["low", "medium", "high", "critical"]), "How much depends on it; `check` holds the policies against it."),
-        key("data_loss", Type::Word(&["acceptable", "not-acceptable"]), "Whether an event may be lost; `check` holds the policies against it."),
+        key(
+            "criticality",
+            Type::Word(&["low", "medium", "high", "critical"]),
+            "How much depends on it; `check` holds the policies against it.",
+        ),
+        key(
+            "data_loss",
+            Type::Word(&["acceptable", "not-acceptable"]),
+            "Whether an event may be lost; `check` holds the policies against it.",
+        ),
         key("consumer_group", Type::Text, "The consumer group named in dead letters (default: the service)."),
         key("alerts", Type::ListOf(&Type::Object(&ALERT)), "Alerts for what this level covers."),
-        Field { key: "facts", takes: Type::Object(&FACTS), role: Role::Fact, need: Need::Optional, about: "What is known of the world outside; for `check` and `simulate`." },
-        key("allow", Type::ListOf(&Type::Object(&ALLOW_ROW)), "Lints that are silenced here, with the reason."),
+        Field {
+            key: "facts",
+            takes: Type::Object(&FACTS),
+            role: Role::Fact,
+            need: Need::Optional,
+            about: "What is known of the world outside; for `check` and `simulate`.",
+        },
+        key(
+            "allow",
+            Type::ListOf(&Type::Object(&ALLOW_ROW)),
+            "Lints that are silenced here, with the reason.",
+        ),
     ],
     includes: &[],
     one_of: &[],
 };
 
 /// One override of the classification.
-pub static CLASSIFY_ROW: Object = Object {
+pub(super) static CLASSIFY_ROW: Object = Object {
     name: "an override of the classification",
     about: "All that is given must fit; then the answer is what `as` says.",
     fields: &[
-        key("status", Type::OneOrMany(&Type::Statuses), "The HTTP status, a range such as `500-599`, or a list of them."),
+        key(
+            "status",
+            Type::OneOrMany(&Type::Statuses),
+            "The HTTP status, a range such as `500-599`, or a list of them.",
+        ),
         key("code", Type::Text, "The failure's code, such as `NETWORK_TIMEOUT`."),
-        key("header", Type::Text, "A header that the answer has: `x-reason`, or with its value `x-reason: overloaded`."),
+        key(
+            "header",
+            Type::Text,
+            "A header that the answer has: `x-reason`, or with its value `x-reason: overloaded`.",
+        ),
         key("message", Type::Pattern, "A regular expression that the message matches."),
-        required("as", Type::Word(&["transient", "rate-limited", "permanent", "invalid", "fatal", "unknown", "internal", "delivered"]), "What such an answer is."),
+        required(
+            "as",
+            Type::Word(&[
+                "transient",
+                "rate-limited",
+                "permanent",
+                "invalid",
+                "fatal",
+                "unknown",
+                "internal",
+                "delivered",
+            ]),
+            "What such an answer is.",
+        ),
         key("give_code", Type::Text, "The code to give it."),
         key("because", Type::Text, "Why."),
     ],
@@ -86,12 +161,20 @@ pub static CLASSIFY_ROW: Object = Object {
 };
 
 /// How a second copy of an event is recognised.
-pub static IDEMPOTENCY: Object = Object {
+pub(super) static IDEMPOTENCY: Object = Object {
     name: "an idempotency rule",
     about: "How Redrive recognises a second copy; what the consumer does itself is the fact `idempotent_by`.",
     fields: &[
-        key("by", Type::Word(&["event-id", "notification-id", "none"]), "What is remembered (default event-id)."),
-        key("store", Type::Word(&["embedded", "postgres", "redis", "memory"]), "Where it is remembered (default embedded)."),
+        key(
+            "by",
+            Type::Word(&["event-id", "notification-id", "none"]),
+            "What is remembered (default event-id).",
+        ),
+        key(
+            "store",
+            Type::Word(&["embedded", "postgres", "redis", "memory"]),
+            "Where it is remembered (default embedded).",
+        ),
         key("key", Type::Text, "The field that is the key (default: the event's source and id)."),
         key("ttl", Type::Duration, "For how long it is remembered (default 7d)."),
     ],
@@ -100,43 +183,103 @@ pub static IDEMPOTENCY: Object = Object {
 };
 
 /// Where deliveries go that failed for good.
-pub static DEAD_LETTER: Object = Object {
+pub(super) static DEAD_LETTER: Object = Object {
     name: "a dead-letter rule",
     about: "Where deliveries go that failed for good, for how long, and what may bring them back.",
     fields: &[
-        key("name", Type::LetterName, "The queue's name: `_{service}.deadletter[.{channel}]`, `{queue}:dlq` or `{queue}-dlq-{stage}`, in quotes."),
+        key(
+            "name",
+            Type::LetterName,
+            "The queue's name: `_{service}.deadletter[.{channel}]`, `{queue}:dlq` or `{queue}-dlq-{stage}`, in quotes.",
+        ),
         key("queue", Type::Text, "What stands for `{queue}` in the name."),
         key("stage", Type::Text, "What stands for `{stage}` in the name."),
-        key("form", Type::Word(&["envelope", "redis"]), "The form of a letter that is written to a broker (default envelope)."),
+        key(
+            "form",
+            Type::Word(&["envelope", "redis"]),
+            "The form of a letter that is written to a broker (default envelope).",
+        ),
         key("retention", Type::Duration, "For how long a letter is kept (default 30d)."),
         key("alert", Type::Rate, "Letters arriving faster than this raise an alert."),
-        key("reprocess", Type::Word(&["manual", "automatic", "filtered"]), "Who brings them back (default manual)."),
-        key("reprocess_categories", Type::ListOf(&Type::Word(&["transient", "rate-limited", "permanent", "invalid", "fatal", "unknown", "internal"])), "With `filtered`: the categories that are brought back by themselves."),
-        key("reprocess_max", Type::Count { min: 1, max: 100 }, "How often one letter is brought back by itself before it is poison (default 3)."),
+        key(
+            "reprocess",
+            Type::Word(&["manual", "automatic", "filtered"]),
+            "Who brings them back (default manual).",
+        ),
+        key(
+            "reprocess_categories",
+            Type::ListOf(&Type::Word(&[
+                "transient",
+                "rate-limited",
+                "permanent",
+                "invalid",
+                "fatal",
+                "unknown",
+                "internal",
+            ])),
+            "With `filtered`: the categories that are brought back by themselves.",
+        ),
+        key(
+            "reprocess_max",
+            Type::Count { min: 1, max: 100 },
+            "How often one letter is brought back by itself before it is poison (default 3).",
+        ),
     ],
     includes: &[],
     one_of: &[],
 };
 
 /// What is known of the world outside.
-pub static FACTS: Object = Object {
+pub(super) static FACTS: Object = Object {
     name: "facts",
     about: "What is known of the world outside. Redrive does not act on them; a lint that lacks its fact says so.",
     fields: &[
         fact("rate", Type::Rate, "How many events or calls there are."),
         fact("p99", Type::Duration, "How long 99 of 100 calls take at most."),
         fact("sla", Type::Duration, "How soon a delivery must have happened."),
-        fact("lease", Type::Duration, "How long the broker hides a message from others (visibility timeout, lock)."),
+        fact(
+            "lease",
+            Type::Duration,
+            "How long the broker hides a message from others (visibility timeout, lock).",
+        ),
         fact("heartbeat", Type::Duration, "How often the consumer renews that lease."),
-        fact("redelivery", Type::Duration, "How long after the first time the broker or sender may deliver again."),
-        fact("poll_limit", Type::Duration, "How long a consumer may take before its broker thinks it dead (Kafka: max.poll.interval)."),
-        fact("callers", Type::Count { min: 1, max: 1_000_000 }, "How many attempts the layers above make for one request, multiplied."),
+        fact(
+            "redelivery",
+            Type::Duration,
+            "How long after the first time the broker or sender may deliver again.",
+        ),
+        fact(
+            "poll_limit",
+            Type::Duration,
+            "How long a consumer may take before its broker thinks it dead (Kafka: max.poll.interval).",
+        ),
+        fact(
+            "callers",
+            Type::Count { min: 1, max: 1_000_000 },
+            "How many attempts the layers above make for one request, multiplied.",
+        ),
         fact("caller_timeout", Type::Duration, "How long the caller waits."),
         fact("instances", Type::Count { min: 1, max: 1_000_000 }, "How many processes call the dependency."),
-        fact("rate_limit_window", Type::Duration, "The time over which the other side counts its rate limit."),
-        fact("broker_attempts", Type::Count { min: 1, max: 1_000_000 }, "How often the broker itself delivers a message before it gives up."),
-        fact("uses", Type::ListOf(&Type::Name(Named::Dependency)), "Further dependencies that the consumer itself calls."),
-        fact("idempotent_by", Type::ShortOrLong(&Type::Word(&PATTERNS), &IDEMPOTENT_BY), "How the consumer makes a second copy harmless."),
+        fact(
+            "rate_limit_window",
+            Type::Duration,
+            "The time over which the other side counts its rate limit.",
+        ),
+        fact(
+            "broker_attempts",
+            Type::Count { min: 1, max: 1_000_000 },
+            "How often the broker itself delivers a message before it gives up.",
+        ),
+        fact(
+            "uses",
+            Type::ListOf(&Type::Name(Named::Dependency)),
+            "Further dependencies that the consumer itself calls.",
+        ),
+        fact(
+            "idempotent_by",
+            Type::ShortOrLong(&Type::Word(&PATTERNS), &IDEMPOTENT_BY),
+            "How the consumer makes a second copy harmless.",
+        ),
     ],
     includes: &[],
     one_of: &[],
@@ -145,11 +288,17 @@ pub static FACTS: Object = Object {
 const PATTERNS: [&str; 5] = ["event-id", "upsert", "state-check", "outbox", "nothing"];
 
 /// How the consumer makes a second copy harmless.
-pub static IDEMPOTENT_BY: Object = Object {
+pub(super) static IDEMPOTENT_BY: Object = Object {
     name: "a consumer's idempotency",
     about: "How the consumer makes a second copy harmless.",
     fields: &[
-        Field { key: "pattern", takes: Type::Word(&PATTERNS), role: Role::Fact, need: Need::Required, about: "event-id (it remembers ids), upsert, state-check, outbox, or nothing." },
+        Field {
+            key: "pattern",
+            takes: Type::Word(&PATTERNS),
+            role: Role::Fact,
+            need: Need::Required,
+            about: "event-id (it remembers ids), upsert, state-check, outbox, or nothing.",
+        },
         fact("store", Type::Text, "Where it keeps what it needs for that."),
     ],
     includes: &[],
@@ -157,7 +306,7 @@ pub static IDEMPOTENT_BY: Object = Object {
 };
 
 /// A lint that is silenced, with the reason.
-pub static ALLOW_ROW: Object = Object {
+pub(super) static ALLOW_ROW: Object = Object {
     name: "a silenced lint",
     about: "A lint that is silenced here, with the reason.",
     fields: &[
@@ -169,43 +318,71 @@ pub static ALLOW_ROW: Object = Object {
 };
 
 /// One row of a service's or a channel's events.
-pub static EVENT_ROW: Object = Object {
+pub(super) static EVENT_ROW: Object = Object {
     name: "an event row",
     about: "A claim on an event type or a pattern, with what differs for it; the most specific row wins.",
     fields: &[
-        required("type", Type::EventPattern, "The event type; `*` stands for one segment, at the end for one or more."),
+        required(
+            "type",
+            Type::EventPattern,
+            "The event type; `*` stands for one segment, at the end for one or more.",
+        ),
         key("title", Type::Text, "What the row is called in tables (default: its type)."),
         key("subscription", Type::Text, "The id of the claim (default: service/pattern)."),
-        key("depends_on", Type::Name(Named::Dependency), "The dependency of these events, if it is not the service's."),
+        key(
+            "depends_on",
+            Type::Name(Named::Dependency),
+            "The dependency of these events, if it is not the service's.",
+        ),
     ],
     includes: &[&RULE],
     one_of: &[],
 };
 
 /// One way of a service to reach people: its own target, queue and rules.
-pub static CHANNEL: Object = Object {
+pub(super) static CHANNEL: Object = Object {
     name: "a channel",
     about: "A way of a service with its own target, dead-letter queue and rules, such as e-mail.",
     fields: &[
         key("title", Type::Text, "What the channel is called in tables (default: its name)."),
         key("target", Type::Object(&TARGET), "Where the channel is reached (default: the service's target)."),
-        key("depends_on", Type::Name(Named::Dependency), "The dependency behind it (default: its own, of the target's kind)."),
-        required("events", Type::ListOf(&Type::ShortOrLong(&Type::EventPattern, &EVENT_ROW)), "The events that it takes."),
+        key(
+            "depends_on",
+            Type::Name(Named::Dependency),
+            "The dependency behind it (default: its own, of the target's kind).",
+        ),
+        required(
+            "events",
+            Type::ListOf(&Type::ShortOrLong(&Type::EventPattern, &EVENT_ROW)),
+            "The events that it takes.",
+        ),
     ],
     includes: &[&RULE],
     one_of: &[],
 };
 
 /// A service.
-pub static SERVICE: Object = Object {
+pub(super) static SERVICE: Object = Object {
     name: "a service",
     about: "A consumer with a target, rules per event type and, if it has them, channels.",
     fields: &[
         key("title", Type::Text, "What the service is called in tables (default: its name)."),
         required("target", Type::Object(&TARGET), "Where it is reached."),
-        key("depends_on", Type::Name(Named::Dependency), "The dependency behind it (default: its own, of the target's kind)."),
-        key("order", Type::Word(&["none", "session", "session-strict"]), "Whether deliveries of one session keep their order; strict: a dead one holds its session (default none)."),
-        key("events", Type::ListOf(&Type::ShortOrLong(&Type::EventPattern, &EVENT_ROW)), "The events that it takes, one row each."),
+        key(
+            "depends_on",
+            Type::Name(Named::Dependency),
+            "The dependency behind it (default: its own, of the target's kind).",
+        ),
+        key(
+            "order",
+            Type::Word(&["none", "session", "session-strict"]),
+            "Whether deliveries of one session keep their order; strict: a dead one holds its session (default none).",
+        ),
+        key(
+            "events",
+            Type::ListOf(&Type::ShortOrLong(&Type::EventPattern, &EVENT_ROW)),
+            "The events that it takes, one row each.",
+        ),
         key("channels", Type::MapOf(&Type::Object(&CHANNEL)), "Ways with targets and rules of their own."),
     ],
     includes: &[&RULE],

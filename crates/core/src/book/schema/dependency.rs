@@ -6,33 +6,69 @@ use crate::catalog::Kind;
 use crate::limits;
 
 /// A retry policy.
-pub static POLICY: Object = Object {
+pub(super) static POLICY: Object = Object {
     name: "a retry policy",
     about: "How often, how long apart and for how long a failed attempt is made again.",
     fields: &[
-        key("from", Type::Name(Named::Policy), "The policy that this one extends; what is not stated here is taken from it."),
+        key(
+            "from",
+            Type::Name(Named::Policy),
+            "The policy that this one extends; what is not stated here is taken from it.",
+        ),
         key("initial", Type::Duration, "The delay before the first retry, before jitter."),
-        key("factor", Type::Number { min: 1.0, max: 100.0 }, "By how much each delay exceeds the one before (default 2)."),
+        key(
+            "factor",
+            Type::Number { min: 1.0, max: 100.0 },
+            "By how much each delay exceeds the one before (default 2).",
+        ),
         key("max", Type::Duration, "No delay is longer than this before jitter."),
-        key("delays", Type::ListOf(&Type::Duration), "The delays one by one in place of `initial`, `factor` and `max`; the last repeats."),
+        key(
+            "delays",
+            Type::ListOf(&Type::Duration),
+            "The delays one by one in place of `initial`, `factor` and `max`; the last repeats.",
+        ),
         key("retries", Type::CountOrUnlimited, "How many retries follow the first attempt."),
-        key("window", Type::Duration, "A retry that would start this long after the first failure is not made; time held does not count."),
-        key("jitter", Type::Jitter, "How delays are spread: none, full, equal, `plus 500ms`, `spread 25%`, `spread 100ms` or decorrelated (default equal)."),
-        key("alert_when_exhausted", Type::Bool, "Whether running out of retries raises an alert at once (default false)."),
+        key(
+            "window",
+            Type::Duration,
+            "A retry that would start this long after the first failure is not made; time held does not count.",
+        ),
+        key(
+            "jitter",
+            Type::Jitter,
+            "How delays are spread: none, full, equal, `plus 500ms`, `spread 25%`, `spread 100ms` or decorrelated (default equal).",
+        ),
+        key(
+            "alert_when_exhausted",
+            Type::Bool,
+            "Whether running out of retries raises an alert at once (default false).",
+        ),
     ],
     includes: &[],
     one_of: &[],
 };
 
 /// What opens a breaker.
-pub static TRIP: Object = Object {
+pub(super) static TRIP: Object = Object {
     name: "a trip condition",
     about: "What opens a breaker: failures in a row, failures within a time, or a share of the calls.",
     fields: &[
         key("consecutive", Type::Count { min: 1, max: 1_000_000 }, "Opens on the N-th failure in a row."),
-        key("failures", Type::Count { min: 1, max: limits::TRIP_FAILURES_MAX as u64 }, "Opens on the N-th failure `within` the sliding time; successes between do not reset it."),
-        key("failure_rate", Type::Share, "Opens when this share of the calls `within` the sliding time failed."),
-        key("of_at_least", Type::Count { min: 1, max: 1_000_000 }, "With `failure_rate`: the share is judged only from this many calls on."),
+        key(
+            "failures",
+            Type::Count { min: 1, max: limits::TRIP_FAILURES_MAX as u64 },
+            "Opens on the N-th failure `within` the sliding time; successes between do not reset it.",
+        ),
+        key(
+            "failure_rate",
+            Type::Share,
+            "Opens when this share of the calls `within` the sliding time failed.",
+        ),
+        key(
+            "of_at_least",
+            Type::Count { min: 1, max: 1_000_000 },
+            "With `failure_rate`: the share is judged only from this many calls on.",
+        ),
         key("within", Type::Duration, "With `failures` and `failure_rate`: the sliding time."),
     ],
     includes: &[],
@@ -40,49 +76,97 @@ pub static TRIP: Object = Object {
 };
 
 /// A circuit breaker.
-pub static BREAKER: Object = Object {
+pub(super) static BREAKER: Object = Object {
     name: "a breaker",
     about: "When calls to a dependency stop, for how long, and what lets them flow again.",
     fields: &[
-        key("from", Type::Name(Named::Breaker), "The breaker that this one extends; under its own name, the catalog's."),
+        key(
+            "from",
+            Type::Name(Named::Breaker),
+            "The breaker that this one extends; under its own name, the catalog's.",
+        ),
         key("trip", Type::Object(&TRIP), "What opens it."),
         key("open", Type::Duration, "How long it stays open before probes may go."),
-        key("probes", Type::Count { min: 1, max: limits::PROBES_MAX as u64 }, "How many calls at once may probe when it is half-open (default 1)."),
-        key("close_after", Type::Count { min: 1, max: 1_000 }, "How many successes in a row close it (default: as many as `probes`)."),
-        key("reset", Type::Duration, "Without a failure for this long, the failures counted so far are forgotten."),
-        key("count", Type::Word(&["attempt", "call"]), "Whether every attempt counts, or a whole retried call once (default attempt)."),
-        key("ignores", Type::ListOf(&Type::FailureKind), "Categories and statuses that say nothing about the dependency's health."),
-        key("counts", Type::ListOf(&Type::FailureKind), "Categories and statuses that count as failures though they usually do not."),
+        key(
+            "probes",
+            Type::Count { min: 1, max: limits::PROBES_MAX as u64 },
+            "How many calls at once may probe when it is half-open (default 1).",
+        ),
+        key(
+            "close_after",
+            Type::Count { min: 1, max: 1_000 },
+            "How many successes in a row close it (default: as many as `probes`).",
+        ),
+        key(
+            "reset",
+            Type::Duration,
+            "Without a failure for this long, the failures counted so far are forgotten.",
+        ),
+        key(
+            "count",
+            Type::Word(&["attempt", "call"]),
+            "Whether every attempt counts, or a whole retried call once (default attempt).",
+        ),
+        key(
+            "ignores",
+            Type::ListOf(&Type::FailureKind),
+            "Categories and statuses that say nothing about the dependency's health.",
+        ),
+        key(
+            "counts",
+            Type::ListOf(&Type::FailureKind),
+            "Categories and statuses that count as failures though they usually do not.",
+        ),
     ],
     includes: &[],
     one_of: &[],
 };
 
 /// A timeout in its long form.
-pub static TIMEOUT: Object = Object {
+pub(super) static TIMEOUT: Object = Object {
     name: "a timeout",
     about: "Limits on the parts of one call; the whole may grow with the attempts.",
     fields: &[
         key("connect", Type::Duration, "Making the connection (default 5s)."),
         key("tls", Type::Duration, "The TLS handshake (default 5s)."),
-        key("headers", Type::Duration, "Until the answer's headers are there (default 5s, or the whole where that is stated)."),
+        key(
+            "headers",
+            Type::Duration,
+            "Until the answer's headers are there (default 5s, or the whole where that is stated).",
+        ),
         key("whole", Type::Duration, "The whole call (default 10s)."),
         key("first", Type::Duration, "In place of `whole`: the limit of the first attempt."),
-        key("factor", Type::Number { min: 1.0, max: 100.0 }, "With `first`: by how much the limit grows from attempt to attempt (default 2)."),
+        key(
+            "factor",
+            Type::Number { min: 1.0, max: 100.0 },
+            "With `first`: by how much the limit grows from attempt to attempt (default 2).",
+        ),
         key("max", Type::Duration, "With `first`: the longest limit."),
-        key("as", Type::Word(&["transient", "permanent", "unknown"]), "What a timeout is (default transient)."),
+        key(
+            "as",
+            Type::Word(&["transient", "permanent", "unknown"]),
+            "What a timeout is (default transient).",
+        ),
     ],
     includes: &[],
     one_of: &[],
 };
 
 const PERMITS: [Field; 2] = [
-    key("in_flight", Type::Count { min: 1, max: 100_000 }, "How many calls may be under way at once (default 64)."),
-    key("rate", Type::Rate, "How many calls may start in a time; halves when the other side throttles and grows back."),
+    key(
+        "in_flight",
+        Type::Count { min: 1, max: 100_000 },
+        "How many calls may be under way at once (default 64).",
+    ),
+    key(
+        "rate",
+        Type::Rate,
+        "How many calls may start in a time; halves when the other side throttles and grows back.",
+    ),
 ];
 
 /// A throttle.
-pub static THROTTLE: Object = Object {
+pub(super) static THROTTLE: Object = Object {
     name: "a throttle",
     about: "How many calls may be under way, and how fast they may start.",
     fields: &PERMITS,
@@ -91,12 +175,16 @@ pub static THROTTLE: Object = Object {
 };
 
 /// How a thing of the book appears in a Dapr resiliency file.
-pub static DAPR_TARGET: Object = Object {
+pub(super) static DAPR_TARGET: Object = Object {
     name: "a Dapr target",
     about: "The component or app that this dependency is in an exported Dapr resiliency file.",
     fields: &[
         key("component", Type::Text, "The component's name."),
-        key("direction", Type::Word(&["outbound", "inbound"]), "The component's direction (default outbound)."),
+        key(
+            "direction",
+            Type::Word(&["outbound", "inbound"]),
+            "The component's direction (default outbound).",
+        ),
         key("app", Type::Text, "The app's id."),
         key("actor", Type::Text, "The actor's type."),
     ],
@@ -105,11 +193,15 @@ pub static DAPR_TARGET: Object = Object {
 };
 
 /// A dependency.
-pub static DEPENDENCY: Object = Object {
+pub(super) static DEPENDENCY: Object = Object {
     name: "a dependency",
     about: "A thing that can fail: one breaker, one throttle and one set of timeouts, shared by all that call it.",
     fields: &[
-        required("kind", Type::Word(&Kind::WORDS), "What kind of thing it is; the kind has a breaker of its own."),
+        required(
+            "kind",
+            Type::Word(&Kind::WORDS),
+            "What kind of thing it is; the kind has a breaker of its own.",
+        ),
         key("throttle", Type::Name(Named::Throttle), "The throttle, by name."),
         key("dapr", Type::Object(&DAPR_TARGET), "What it is in an exported Dapr resiliency file."),
     ],

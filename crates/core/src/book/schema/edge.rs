@@ -4,24 +4,36 @@ use super::delivery::FACTS;
 use super::{Field, Named, Need, Object, Role, Type, key, required};
 
 /// Where a service is reached.
-pub static TARGET: Object = Object {
+pub(super) static TARGET: Object = Object {
     name: "a target",
     about: "Where a service is reached.",
     fields: &[
         key("http", Type::Text, "The address that events are posted to."),
         key("ntfy", Type::Text, "The address of an ntfy topic."),
         key("smtp", Type::Text, "The address that mail is sent to."),
-        key("exec", Type::ListOf(&Type::Text), "A program and its arguments; the event comes on standard input."),
+        key(
+            "exec",
+            Type::ListOf(&Type::Text),
+            "A program and its arguments; the event comes on standard input.",
+        ),
         key("kafka", Type::Text, "A Kafka topic."),
         key("redis-stream", Type::Text, "A Redis stream."),
         key("sqs", Type::Text, "The address of an SQS queue."),
         key("service-bus", Type::Text, "A Service Bus queue or topic."),
         key("log", Type::Word(&["stdout"]), "Prints each event; for first steps."),
-        key("format", Type::Word(&["binary", "structured", "batch"]), "With `http`: the CloudEvents form (default binary)."),
+        key(
+            "format",
+            Type::Word(&["binary", "structured", "batch"]),
+            "With `http`: the CloudEvents form (default binary).",
+        ),
         key("secret", Type::Name(Named::Secret), "With `http`: signs each call by Standard Webhooks."),
         key("time_limit", Type::Duration, "With `exec`: how long a run may take (default 30m)."),
         key("spawn_limit", Type::Duration, "With `exec`: how long starting may take (default 60s)."),
-        key("on_timeout", Type::ListOf(&Type::Text), "With `exec`: a command that cancels what runs elsewhere."),
+        key(
+            "on_timeout",
+            Type::ListOf(&Type::Text),
+            "With `exec`: a command that cancels what runs elsewhere.",
+        ),
         key("output", Type::Text, "With `exec`: the event type of the results."),
     ],
     includes: &[],
@@ -29,11 +41,11 @@ pub static TARGET: Object = Object {
 };
 
 /// The kinds of target.
-pub const TARGET_KINDS: [&str; 9] =
+pub(super) const TARGET_KINDS: [&str; 9] =
     ["http", "ntfy", "smtp", "exec", "kafka", "redis-stream", "sqs", "service-bus", "log"];
 
 /// Where events come from.
-pub static SOURCE: Object = Object {
+pub(super) static SOURCE: Object = Object {
     name: "a source",
     about: "Where events come from, beside the events API.",
     fields: &[
@@ -43,25 +55,44 @@ pub static SOURCE: Object = Object {
         key("redis-stream", Type::Object(&REDIS_SOURCE), "A Redis stream."),
         key("sqs", Type::Object(&SQS_SOURCE), "An SQS queue."),
         key("service-bus", Type::Object(&SERVICE_BUS_SOURCE), "A Service Bus queue."),
-        key("type", Type::Text, "The event type, or a template for it; a missing segment drops with its dot."),
+        key(
+            "type",
+            Type::Text,
+            "The event type, or a template for it; a missing segment drops with its dot.",
+        ),
         key("subject", Type::Text, "A template for the subject."),
-        key("session", Type::Text, "A template for the session key; with a missing part there is no session."),
+        key(
+            "session",
+            Type::Text,
+            "A template for the session key; with a missing part there is no session.",
+        ),
         key("depends_on", Type::Name(Named::Dependency), "The dependency behind the source."),
-        Field { key: "facts", takes: Type::Object(&FACTS), role: Role::Fact, need: Need::Optional, about: "What is known of the source." },
+        Field {
+            key: "facts",
+            takes: Type::Object(&FACTS),
+            role: Role::Fact,
+            need: Need::Optional,
+            about: "What is known of the source.",
+        },
     ],
     includes: &[],
     one_of: &SOURCE_KINDS,
 };
 
 /// The kinds of source.
-pub const SOURCE_KINDS: [&str; 6] = ["webhook", "schedule", "kafka", "redis-stream", "sqs", "service-bus"];
+pub(super) const SOURCE_KINDS: [&str; 6] =
+    ["webhook", "schedule", "kafka", "redis-stream", "sqs", "service-bus"];
 
 /// A signed webhook endpoint.
-pub static WEBHOOK: Object = Object {
+pub(super) static WEBHOOK: Object = Object {
     name: "a webhook source",
     about: "An endpoint for signed webhooks.",
     fields: &[
-        required("scheme", Type::Word(&["github", "standard-webhooks", "stripe", "slack", "hmac"]), "How calls are signed."),
+        required(
+            "scheme",
+            Type::Word(&["github", "standard-webhooks", "stripe", "slack", "hmac"]),
+            "How calls are signed.",
+        ),
         required("secret", Type::Name(Named::Secret), "The secret they are signed with."),
         key("body_max", Type::Size, "The largest body taken (default 1MiB)."),
     ],
@@ -70,7 +101,7 @@ pub static WEBHOOK: Object = Object {
 };
 
 /// A clock.
-pub static SCHEDULE: Object = Object {
+pub(super) static SCHEDULE: Object = Object {
     name: "a schedule",
     about: "Emits an event at times.",
     fields: &[
@@ -82,7 +113,7 @@ pub static SCHEDULE: Object = Object {
 };
 
 /// Kafka topics.
-pub static KAFKA_SOURCE: Object = Object {
+pub(super) static KAFKA_SOURCE: Object = Object {
     name: "a Kafka source",
     about: "Reads Kafka topics as a consumer group.",
     fields: &[
@@ -95,7 +126,7 @@ pub static KAFKA_SOURCE: Object = Object {
 };
 
 /// A Redis stream.
-pub static REDIS_SOURCE: Object = Object {
+pub(super) static REDIS_SOURCE: Object = Object {
     name: "a Redis stream source",
     about: "Reads a Redis stream as a consumer group.",
     fields: &[
@@ -108,7 +139,7 @@ pub static REDIS_SOURCE: Object = Object {
 };
 
 /// An SQS queue.
-pub static SQS_SOURCE: Object = Object {
+pub(super) static SQS_SOURCE: Object = Object {
     name: "an SQS source",
     about: "Reads an SQS queue.",
     fields: &[required("queue", Type::Text, "The queue's address.")],
@@ -117,7 +148,7 @@ pub static SQS_SOURCE: Object = Object {
 };
 
 /// A Service Bus queue.
-pub static SERVICE_BUS_SOURCE: Object = Object {
+pub(super) static SERVICE_BUS_SOURCE: Object = Object {
     name: "a Service Bus source",
     about: "Reads a Service Bus queue.",
     fields: &[
@@ -129,7 +160,7 @@ pub static SERVICE_BUS_SOURCE: Object = Object {
 };
 
 /// Where a secret comes from.
-pub static SECRET: Object = Object {
+pub(super) static SECRET: Object = Object {
     name: "a secret",
     about: "Where a secret comes from; it never stands in the book itself.",
     fields: &[
@@ -138,14 +169,18 @@ pub static SECRET: Object = Object {
         key("command", Type::ListOf(&Type::Text), "A command that prints it."),
         key("key-vault", Type::Text, "The address of a secret in Key Vault."),
         key("cached", Type::Duration, "For how long a fetched value is fresh (default 5m)."),
-        key("kept", Type::Duration, "For how long after the last good fetch an expired value still serves (default 30m)."),
+        key(
+            "kept",
+            Type::Duration,
+            "For how long after the last good fetch an expired value still serves (default 30m).",
+        ),
     ],
     includes: &[],
     one_of: &["env", "file", "command", "key-vault"],
 };
 
 /// An alert.
-pub static ALERT: Object = Object {
+pub(super) static ALERT: Object = Object {
     name: "an alert",
     about: "What people are told, and when.",
     fields: &[
@@ -160,7 +195,7 @@ pub static ALERT: Object = Object {
 };
 
 /// Who is told.
-pub static RECEIVER: Object = Object {
+pub(super) static RECEIVER: Object = Object {
     name: "a receiver",
     about: "Who is told of alerts.",
     fields: &[

@@ -1,0 +1,301 @@
+//! Looks for what a book may say and what will hurt all the same.
+//!
+//! A lint is data: a code that never changes, a severity, a paragraph for people, the smallest book
+//! that shows the mistake and its mended twin. One test runs every lint over both its books.
+//!
+//! Invariants: a lint that lacks a fact says "cannot tell" and proves nothing; a finding that the book
+//! silences must carry a reason there, and a silencer that silences nothing is itself a finding.
+
+mod hygiene;
+
+use std::collections::BTreeSet;
+
+use super::model::{Allow, Layer, Sections};
+use super::problem::{Problem, Problems, Severity, Span, suggest};
+use super::resolve::{Origin, Resolved};
+use super::{Reading, RuleBook};
+
+/// Something to look for.
+#[derive(Debug)]
+pub struct Lint {
+    /// Its name, for silencing and for searching.
+    pub code: &'static str,
+    /// How bad it is, unless a finding says otherwise.
+    pub severity: Severity,
+    /// What it finds, in half a line.
+    pub summary: &'static str,
+    /// Why that hurts and what to do, in a paragraph.
+    pub explanation: &'static str,
+    /// The smallest book that it finds something in.
+    pub bad: &'static str,
+    /// The same book, mended.
+    pub mended: &'static str,
+    /// How it looks.
+    pub run: Run,
+}
+
+/// What a lint looks at.
+#[derive(Clone, Copy, Debug)]
+pub enum Run {
+    /// The book as a whole.
+    Book(fn(&Sections, &mut Findings<'_>)),
+    /// What holds for each row.
+    Rule(fn(&Resolved<'_>, &mut Findings<'_>)),
+}
+
+/// All lints, in the order of their families.
+#[must_use]
+pub fn all() -> Vec<&'static Lint> {
+    let families: [&[Lint]; 1] = [hygiene::LINTS];
+    families.into_iter().flatten().collect()
+}
+
+/// The lint of that code.
+#[must_use]
+pub fn find(code: &str) -> Option<&'static Lint> {
+    all().into_iter().find(|lint| lint.code == code)
+}
+
+/// A lint that could not look, for want of a fact.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Untold {
+    /// The lint.
+    pub lint: &'static str,
+    /// Where the fact would matter.
+    pub span: Span,
+    /// The fact that is missing, such as `facts.rate`.
+    pub fact: &'static str,
+}
+
+/// What came of checking a book.
+#[derive(Debug)]
+pub struct Checked {
+    /// The book, if there was no error in reading it.
+    pub book: Option<RuleBook>,
+    /// What is wrong, in the order of the book.
+    pub problems: Vec<Problem>,
+    /// How many more there were than are listed.
+    pub left_out: usize,
+    /// What could not be told, in the order of the book.
+    pub untold: Vec<Untold>,
+    /// How many findings the book silences.
+    pub silenced: usize,
+}
+
+/// Reads a book and looks for everything that is wrong with it.
+#[must_use]
+pub fn check(bytes: &[u8]) -> Checked {
+    let Reading { book, mut problems } = super::read_bytes(bytes);
+    let Some(book) = book else {
+        let left_out = problems.left_out();
+        return Checked { book, problems: problems.into_sorted(), left_out, untold: Vec::new(), silenced: 0 };
+    };
+    let mut findings = Findings::new(&mut problems);
+    findings.look(book.sections());
+    let (untold, silenced) = (findings.untold.into_iter().collect(), findings.silenced);
+    let left_out = problems.left_out();
+    Checked { book: Some(book), problems: problems.into_sorted(), left_out, untold, silenced }
+}
+
+/// Where lints put what they find.
+pub struct Findings<'a> {
+    lint: &'static Lint,
+    /// The silencers that hold where the lint is looking.
+    allow: Vec<&'a Allow>,
+    problems: &'a mut Problems,
+    seen: BTreeSet<(&'static str, Span)>,
+    untold: BTreeSet<Untold>,
+    used: BTreeSet<Span>,
+    silenced: usize,
+}
+
+impl<'a> Findings<'a> {
+    fn new(problems: &'a mut Problems) -> Self {
+        Self {
+            lint: &hygiene::LINTS[0],
+            allow: Vec::new(),
+            problems,
+            seen: BTreeSet::new(),
+            untold: BTreeSet::new(),
+            used: BTreeSet::new(),
+            silenced: 0,
+        }
+    }
+
+    fn look(&mut self, sections: &'a Sections) {
+        let lints = all();
+        self.allow = sections.allow.iter().collect();
+        for lint in &lints {
+            if let Run::Book(run) = lint.run {
+                self.lint = lint;
+                run(sections, self);
+            }
+        }
+        for (service, channel, row) in sections.rows() {
+            let resolved = sections.resolve(service, channel, row);
+            self.allow.clone_from(&resolved.allow);
+            for lint in &lints {
+                if let Run::Rule(run) = lint.run {
+                    self.lint = lint;
+                    run(&resolved, self);
+                }
+            }
+        }
+        self.check_silencers(sections);
+    }
+
+    /// Reports a finding, once for each place.
+    pub fn report(&mut self, span: Span, message: impl Into<String>, help: impl Into<String>) {
+        self.report_as(self.lint.severity, span, message, help);
+    }
+
+    /// The same with a severity of its own.
+    pub fn report_as(
+        &mut self,
+        severity: Severity,
+        span: Span,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        let code = self.lint.code;
+        if !self.seen.insert((code, span)) {
+            return;
+        }
+        let silencer = self.allow.iter().find(|allow| allow.lint.value == code);
+        if let Some(allow) = silencer {
+            self.used.insert(allow.lint.span);
+            self.silenced += 1;
+            return;
+        }
+        self.problems.add(Problem { severity, code, span, message: message.into(), help: help.into() });
+    }
+
+    /// Says that the lint cannot tell without a fact.
+    pub fn cannot_tell(&mut self, span: Span, fact: &'static str) {
+        self.untold.insert(Untold { lint: self.lint.code, span, fact });
+    }
+
+    /// Adds the silencers of a level that a lint over the whole book looks at, while `look` runs.
+    pub fn within(&mut self, layer: &'a Layer, look: impl FnOnce(&mut Self)) {
+        let before = self.allow.len();
+        self.allow.extend(&layer.allow);
+        look(self);
+        self.allow.truncate(before);
+    }
+
+    /// Reports silencers that name no lint, and those that silence nothing.
+    fn check_silencers(&mut self, sections: &Sections) {
+        let layers = sections.layers();
+        for allow in sections.allow.iter().chain(layers.iter().flat_map(|layer| &layer.allow)) {
+            let (code, span) = (allow.lint.value.as_str(), allow.lint.span);
+            if find(code).is_none() {
+                let message = format!("there is no lint `{code}`");
+                self.problems.error(
+                    "unknown-lint",
+                    span,
+                    message,
+                    suggest(code, all().iter().map(|l| l.code).collect::<Vec<_>>()),
+                );
+            } else if !self.used.contains(&span) {
+                self.problems.add(Problem {
+                    severity: Severity::Warning,
+                    code: "unused-allow",
+                    span,
+                    message: format!("`{code}` finds nothing here that would need silencing"),
+                    help: "leave this `allow` out".to_owned(),
+                });
+            }
+        }
+    }
+}
+
+impl Sections {
+    /// Every level that says something.
+    #[must_use]
+    pub fn layers(&self) -> Vec<&Layer> {
+        let mut layers = vec![&self.defaults];
+        layers.extend(self.dependencies.values().map(|dependency| &dependency.layer));
+        for service in &self.services {
+            layers.push(&service.layer);
+            layers.extend(service.rows.iter().map(|row| &row.layer));
+            for channel in &service.channels {
+                layers.push(&channel.layer);
+                layers.extend(channel.rows.iter().map(|row| &row.layer));
+            }
+        }
+        layers
+    }
+}
+
+impl Resolved<'_> {
+    /// Where to point for a value: at the value, or at the row that it holds for.
+    #[must_use]
+    pub fn place(&self, origin: Origin) -> Span {
+        origin.span.unwrap_or(self.row.pattern.span)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn codes(book: &str) -> Vec<&'static str> {
+        check(book.as_bytes()).problems.into_iter().map(|problem| problem.code).collect()
+    }
+
+    #[test]
+    fn every_lint_finds_its_bad_book_and_passes_its_mended_twin() {
+        for lint in all() {
+            let bad = codes(lint.bad);
+            assert!(
+                bad.contains(&lint.code),
+                "{} does not find its bad book: {bad:?}\n{}",
+                lint.code,
+                lint.bad
+            );
+            let mended = check(lint.mended.as_bytes());
+            assert!(
+                mended.book.is_some(),
+                "{}: the mended book is no book: {:?}",
+                lint.code,
+                mended.problems
+            );
+            let still: Vec<_> = mended.problems.iter().filter(|p| p.code == lint.code).collect();
+            assert!(still.is_empty(), "{} finds its mended book: {still:?}", lint.code);
+            let errors: Vec<_> = mended.problems.iter().filter(|p| p.severity == Severity::Error).collect();
+            assert!(errors.is_empty(), "{}: the mended book has errors: {errors:?}", lint.code);
+            let untold = mended.untold.iter().any(|untold| untold.lint == lint.code);
+            assert!(!untold, "{} cannot tell on its mended book: that proves nothing", lint.code);
+        }
+    }
+
+    #[test]
+    fn codes_are_kebab_words_and_stand_once() {
+        let mut seen = BTreeSet::new();
+        for lint in all() {
+            assert!(seen.insert(lint.code), "{} stands twice", lint.code);
+            assert!(
+                lint.code.bytes().all(|b| b.is_ascii_lowercase() || b == b'-' || b.is_ascii_digit()),
+                "{}",
+                lint.code
+            );
+            assert!(lint.explanation.len() > 120, "{}: one paragraph, please", lint.code);
+        }
+    }
+
+    #[test]
+    fn a_silenced_lint_needs_a_reason_and_a_finding() {
+        let book = |allow: &str| {
+            format!("version: 1\nretry_policies:\n  mine: {{ from: standard }}\nallow: [{allow}]\n")
+        };
+        assert_eq!(codes(&book("")), ["unused-definition"]);
+        assert_eq!(codes(&book("{ lint: unused-definition, because: soon }")), [""; 0]);
+        assert_eq!(codes(&book("{ lint: unused-definition }")), ["missing-key"]);
+        assert_eq!(
+            codes(&book("{ lint: unusd-definition, because: soon }")),
+            ["unused-definition", "unknown-lint"]
+        );
+        let idle = "version: 1\nallow: [{ lint: unused-definition, because: soon }]\n";
+        assert_eq!(codes(idle), ["unused-allow"]);
+    }
+}
