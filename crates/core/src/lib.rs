@@ -13,4 +13,6 @@ pub mod limits;
 pub mod position;
 pub mod rule;
 pub mod text;
+pub mod throttle;
 pub mod time;
+mod window;
