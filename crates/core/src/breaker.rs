@@ -1,47 +1,449 @@
-//! Circuit breaker settings (placeholder until the state machine lands in this file).
-use crate::text::Share;
-use std::num::NonZeroU32;
+//! The circuit breaker of one dependency: closed, calls flow; open, they wait; half-open, a few try.
+//!
+//! ```text
+//!            the trip is reached                    `open` has passed, someone asks
+//!   closed ───────────────────────▶ open ◀───────────────────────────▶ half-open
+//!      ▲                             any failure of a probe                │
+//!      └───────────────────────────────────────────────────────────────────┘
+//!                        `close_after` successes of probes in a row
+//! ```
+//!
+//! No call is made without a [`Permit`]: [`Breaker::admit`] makes one, and [`Breaker::settle`] or
+//! [`Breaker::cancel`] takes it back.
+//!
+//! Why generations: a call may take longer than the breaker stays in one state. What it saw is then
+//! about another time: the timeout of a call made before the outage must not fail the probe that
+//! shows its end. Every change of state begins a new generation, and a permit of an earlier one
+//! changes nothing.
+//!
+//! Why leases: a probe may never come back, and a breaker that waits for it would stay half-open for
+//! ever. A probe is out until its lease ends; then it is lost, another may go, and what the lost
+//! one still reports is ignored. A lost probe says neither that the dependency lives nor that it
+//! does not: a caller who waits for an answer has a timeout of its own, and reports that.
+//!
+//! Invariants:
+//! - before `until`, an open breaker admits nobody
+//! - in half-open, at most `probes` permits are out whose leases have not ended
+//! - after `until` and every lease have passed, somebody is admitted
+//! - while closed, `admit` and the `settle` of a success allocate nothing
+
+mod record;
+mod settings;
+mod tally;
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
-/// When a breaker opens, for how long, and what closes it again; checked when it was made.
+use serde::{Deserialize, Serialize};
+
+pub use self::record::{Adopted, Record};
+pub use self::settings::{BreakerSettings, Count, InvalidBreaker, RawBreaker, Trip};
+use self::tally::{Judgement, Tally};
+use crate::limits;
+use crate::time::Timestamp;
+
+/// Guards one dependency, for all that call it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Breaker {
+    mode: Mode,
+    generation: Generation,
+    /// Counts on for the breaker's whole life, so that no two probes share a lease.
+    last_lease: LeaseNumber,
+    last_failure_at: Option<Timestamp>,
+    last_success_at: Option<Timestamp>,
+}
+
 #[derive(Clone, Debug, PartialEq)]
-pub struct BreakerSettings {
-    trip: Trip,
-    open: Duration,
-    probes: NonZeroU32,
-    close_after: NonZeroU32,
-    reset: Option<Duration>,
-    count: Count,
+enum Mode {
+    Closed(Tally),
+    Open { outage: Outage, until: Timestamp },
+    HalfOpen { outage: Outage, since: Timestamp, leases: Vec<Lease>, successes: u32 },
 }
 
-/// What opens a breaker.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Trip {
-    /// That many failures in a row.
-    Consecutive(NonZeroU32),
-    /// That many failures within a sliding time, successes between them or not.
-    Failures {
-        /// How many.
-        count: NonZeroU32,
-        /// Within which time.
-        within: Duration,
-    },
-    /// That share of the calls within a sliding time, once there are enough of them.
-    FailureRate {
-        /// Which share.
-        share: Share,
-        /// Of at least that many calls.
-        of_at_least: NonZeroU32,
-        /// Within which time.
-        within: Duration,
-    },
+impl Default for Mode {
+    fn default() -> Self {
+        Self::Closed(Tally::default())
+    }
 }
 
-/// What counts as one observation.
+/// The time since the breaker was last closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Count {
-    /// Every attempt.
-    Attempt,
-    /// A whole retried call, once, by its last attempt.
+struct Outage {
+    /// When it opened first.
+    began_at: Timestamp,
+    /// When it opened last.
+    opened_at: Timestamp,
+    /// The failures that opened it, and those of probes since.
+    failures: u32,
+}
+
+/// A probe that is out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Lease {
+    number: LeaseNumber,
+    ends_at: Timestamp,
+}
+
+/// Tells one probe of a breaker from all others it ever had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct LeaseNumber(u64);
+
+/// How many times a breaker, or one that it took its state from, has changed its state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Generation(pub u64);
+
+impl Generation {
+    const fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+}
+
+/// One of the three states, without what belongs to it.
+///
+/// The order is that of caution: of two states that are equally new, the later one is believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// Calls flow.
+    Closed,
+    /// A few calls may try.
+    HalfOpen,
+    /// Calls wait.
+    Open,
+}
+
+/// The state as it is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Calls flow.
+    Closed {
+        /// The failures that count towards the next trip.
+        failures: u32,
+    },
+    /// Calls wait.
+    Open {
+        /// The first probe may go then.
+        until: Timestamp,
+    },
+    /// A few calls may try.
+    HalfOpen {
+        /// Probes whose leases have not ended.
+        probes_out: u32,
+        /// Probes that found the dependency well.
+        successes: u32,
+    },
+}
+
+/// Whether a call may be made.
+#[derive(Debug)]
+pub enum Admission {
+    /// Yes, with this permit.
+    Allowed(Permit),
+    /// Not before then. Where probes are out it may be sooner: ask again after each [`Transition`]
+    /// and whenever a probe is settled or cancelled.
+    WaitUntil(Timestamp),
+}
+
+/// The right to make one call. A permit that is dropped costs, at worst, one probe's lease.
+#[derive(Debug)]
+#[must_use = "a permit is given back by `settle` or `cancel`"]
+pub struct Permit {
+    generation: Generation,
+    kind: PermitKind,
+}
+
+#[derive(Debug)]
+enum PermitKind {
     Call,
+    /// The one that found the breaker open, and made it half-open.
+    FirstProbe(LeaseNumber),
+    Probe(LeaseNumber),
+}
+
+impl Permit {
+    /// Whether the call is a probe of a half-open breaker.
+    #[must_use]
+    pub const fn is_probe(&self) -> bool {
+        match self.kind {
+            PermitKind::Call => false,
+            PermitKind::FirstProbe(_) | PermitKind::Probe(_) => true,
+        }
+    }
+}
+
+/// What a call says about the dependency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Observation {
+    /// It is well.
+    Success,
+    /// It failed.
+    Failure(CallEnd),
+    /// It answered, if only to refuse this one message (`permanent`, `invalid`): a probe has found
+    /// it well, and a closed breaker learns nothing.
+    Answered,
+    /// Nothing: the fault was ours or the caller's (`fatal`, `internal`, a cancellation).
+    Silent,
+}
+
+/// Whether a failed attempt was its call's last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallEnd {
+    /// It was.
+    Final,
+    /// Another attempt follows; under [`Count::Call`] only the last one counts.
+    WillRetry,
+}
+
+/// A change of state: a fact to be logged, counted, alerted on and published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transition {
+    /// What it was.
+    pub from: Phase,
+    /// What it is.
+    pub to: Phase,
+    /// When it changed.
+    pub at: Timestamp,
+    /// The generation that began.
+    pub generation: Generation,
+    /// The failures counted since it was last closed: those that opened it, and those of probes.
+    pub failures: u32,
+}
+
+impl Breaker {
+    /// A closed breaker without a past.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Asks for a permit to make one call that takes at most `lease`.
+    ///
+    /// A probe that is not settled within its lease is lost. A lease of no time would let everybody
+    /// probe, so [`limits::PROBE_LEASE_MIN`] stands in for it.
+    ///
+    /// The first probe is a change of state: [`Self::transition_by`] tells of it.
+    #[inline]
+    pub fn admit(&mut self, settings: &BreakerSettings, lease: Duration, now: Timestamp) -> Admission {
+        match self.mode {
+            Mode::Closed(_) => {
+                Admission::Allowed(Permit { generation: self.generation, kind: PermitKind::Call })
+            }
+            Mode::Open { until, .. } if now < until => Admission::WaitUntil(until),
+            Mode::Open { outage, .. } => {
+                let half_open = Mode::HalfOpen { outage, since: now, leases: Vec::new(), successes: 0 };
+                self.change_to(half_open, outage.failures, now);
+                self.admit_probe(settings, lease, PermitKind::FirstProbe, now)
+            }
+            Mode::HalfOpen { .. } => self.admit_probe(settings, lease, PermitKind::Probe, now),
+        }
+    }
+
+    /// The change from open to half-open, if this permit was the first probe; to be asked right
+    /// after [`Self::admit`]. A permit does not carry it, since most are not probes and all are moved.
+    #[must_use]
+    pub fn transition_by(&self, permit: &Permit) -> Option<Transition> {
+        if let (Mode::HalfOpen { outage, since, .. }, PermitKind::FirstProbe(_)) = (&self.mode, &permit.kind)
+            && permit.generation == self.generation
+        {
+            let (from, to, at) = (Phase::Open, Phase::HalfOpen, *since);
+            Some(Transition { from, to, at, generation: self.generation, failures: outage.failures })
+        } else {
+            None
+        }
+    }
+
+    /// Takes a permit back, with what the call saw.
+    ///
+    /// A permit of an earlier generation, or a probe past its lease, changes nothing.
+    #[inline]
+    pub fn settle(
+        &mut self,
+        permit: Permit,
+        seen: Observation,
+        settings: &BreakerSettings,
+        now: Timestamp,
+    ) -> Option<Transition> {
+        if permit.generation != self.generation {
+            return None;
+        }
+        match (&mut self.mode, permit.kind) {
+            (Mode::Closed(tally), PermitKind::Call) => match seen {
+                Observation::Success => {
+                    tally.success(settings.trip(), now);
+                    self.last_success_at = Some(now);
+                    None
+                }
+                Observation::Failure(end) => self.fail_closed(end, settings, now),
+                Observation::Answered | Observation::Silent => None,
+            },
+            (Mode::HalfOpen { .. }, PermitKind::FirstProbe(lease) | PermitKind::Probe(lease)) => {
+                self.settle_probe(lease, seen, settings, now)
+            }
+            // Another node's state was taken over, which may come with the generation that we had.
+            (Mode::Closed(_), PermitKind::FirstProbe(_) | PermitKind::Probe(_))
+            | (Mode::HalfOpen { .. }, PermitKind::Call)
+            | (Mode::Open { .. }, PermitKind::Call | PermitKind::FirstProbe(_) | PermitKind::Probe(_)) => {
+                None
+            }
+        }
+    }
+
+    /// Takes a permit back whose call was not made or not waited for: nothing was seen.
+    #[expect(clippy::needless_pass_by_value, reason = "a permit that was given back cannot be used again")]
+    pub fn cancel(&mut self, permit: Permit) {
+        if let Mode::HalfOpen { leases, .. } = &mut self.mode
+            && let PermitKind::FirstProbe(lease) | PermitKind::Probe(lease) = permit.kind
+        {
+            leases.retain(|out| out.number != lease);
+        }
+    }
+
+    /// Opens it on an operator's word, for as long as a trip would; an open one stays open anew.
+    pub fn trip_by_hand(&mut self, settings: &BreakerSettings, now: Timestamp) -> Transition {
+        self.open(self.failures(now), settings, now)
+    }
+
+    /// Closes it on an operator's word and forgets the failures so far; calls in flight count no more.
+    pub fn reset_by_hand(&mut self, now: Timestamp) -> Transition {
+        self.change_to(Mode::default(), self.failures(now), now)
+    }
+
+    /// The state to show. An open breaker whose time is over is half-open, though nobody has asked yet.
+    #[must_use]
+    pub fn state(&self, now: Timestamp) -> State {
+        match &self.mode {
+            Mode::Closed(tally) => State::Closed { failures: tally.failures(now) },
+            Mode::Open { until, .. } if now < *until => State::Open { until: *until },
+            Mode::Open { .. } => State::HalfOpen { probes_out: 0, successes: 0 },
+            Mode::HalfOpen { leases, successes, .. } => {
+                let probes_out = leases.iter().filter(|lease| now < lease.ends_at).map(|_| 1).sum();
+                State::HalfOpen { probes_out, successes: *successes }
+            }
+        }
+    }
+
+    /// How many times it has changed.
+    #[must_use]
+    pub const fn generation(&self) -> Generation {
+        self.generation
+    }
+
+    /// When the outage began, through all its probes: none while it is closed.
+    #[must_use]
+    pub fn not_closed_since(&self) -> Option<Timestamp> {
+        self.outage().map(|outage| outage.began_at)
+    }
+
+    fn phase(&self) -> Phase {
+        match self.mode {
+            Mode::Closed(_) => Phase::Closed,
+            Mode::Open { .. } => Phase::Open,
+            Mode::HalfOpen { .. } => Phase::HalfOpen,
+        }
+    }
+
+    fn outage(&self) -> Option<Outage> {
+        match self.mode {
+            Mode::Closed(_) => None,
+            Mode::Open { outage, .. } | Mode::HalfOpen { outage, .. } => Some(outage),
+        }
+    }
+
+    fn failures(&self, now: Timestamp) -> u32 {
+        match &self.mode {
+            Mode::Closed(tally) => tally.failures(now),
+            Mode::Open { outage, .. } | Mode::HalfOpen { outage, .. } => outage.failures,
+        }
+    }
+
+    #[cold]
+    fn admit_probe(
+        &mut self,
+        settings: &BreakerSettings,
+        lease: Duration,
+        kind: fn(LeaseNumber) -> PermitKind,
+        now: Timestamp,
+    ) -> Admission {
+        let Mode::HalfOpen { leases, .. } = &mut self.mode else {
+            unreachable!("only a half-open breaker is probed");
+        };
+        leases.retain(|out| now < out.ends_at);
+        if leases.len() >= settings.probes().get() as usize
+            && let Some(ends_at) = leases.iter().map(|out| out.ends_at).min()
+        {
+            return Admission::WaitUntil(ends_at);
+        }
+        let lease = if lease.is_zero() { limits::PROBE_LEASE_MIN } else { lease };
+        self.last_lease = LeaseNumber(self.last_lease.0 + 1);
+        leases.push(Lease { number: self.last_lease, ends_at: now + lease });
+        Admission::Allowed(Permit { generation: self.generation, kind: kind(self.last_lease) })
+    }
+
+    #[cold]
+    fn fail_closed(
+        &mut self,
+        end: CallEnd,
+        settings: &BreakerSettings,
+        now: Timestamp,
+    ) -> Option<Transition> {
+        if (settings.count(), end) == (Count::Call, CallEnd::WillRetry) {
+            return None;
+        }
+        let Mode::Closed(tally) = &mut self.mode else {
+            unreachable!("only a closed breaker counts failures");
+        };
+        self.last_failure_at = Some(now);
+        match tally.failure(settings, now) {
+            Judgement::Holds => None,
+            Judgement::Trips { failures } => Some(self.open(failures, settings, now)),
+        }
+    }
+
+    #[cold]
+    fn settle_probe(
+        &mut self,
+        lease: LeaseNumber,
+        seen: Observation,
+        settings: &BreakerSettings,
+        now: Timestamp,
+    ) -> Option<Transition> {
+        let Mode::HalfOpen { outage, leases, successes, .. } = &mut self.mode else {
+            unreachable!("only a half-open breaker has probes out");
+        };
+        let held = leases.iter().position(|out| out.number == lease)?;
+        if now >= leases.swap_remove(held).ends_at {
+            return None;
+        }
+        match seen {
+            // Whether the call goes on or not: one failure is enough to know that it is too early.
+            Observation::Failure(CallEnd::Final | CallEnd::WillRetry) => {
+                self.last_failure_at = Some(now);
+                let failures = outage.failures.saturating_add(1);
+                Some(self.open(failures, settings, now))
+            }
+            Observation::Success | Observation::Answered => {
+                self.last_success_at = Some(now);
+                *successes += 1;
+                let closes = *successes >= settings.close_after().get();
+                let failures = outage.failures;
+                closes.then(|| self.change_to(Mode::default(), failures, now))
+            }
+            Observation::Silent => None,
+        }
+    }
+
+    fn open(&mut self, failures: u32, settings: &BreakerSettings, now: Timestamp) -> Transition {
+        let began_at = self.not_closed_since().unwrap_or(now);
+        let outage = Outage { began_at, opened_at: now, failures };
+        self.change_to(Mode::Open { outage, until: now + settings.open() }, failures, now)
+    }
+
+    fn change_to(&mut self, mode: Mode, failures: u32, at: Timestamp) -> Transition {
+        let from = self.phase();
+        self.mode = mode;
+        self.generation = self.generation.next();
+        Transition { from, to: self.phase(), at, generation: self.generation, failures }
+    }
 }

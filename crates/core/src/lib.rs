@@ -20,4 +20,6 @@ pub mod position;
 pub mod retry_after;
 pub mod rule;
 pub mod text;
+pub mod throttle;
 pub mod time;
+mod window;

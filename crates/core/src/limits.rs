@@ -20,6 +20,15 @@ pub const IN_FLIGHT_DEFAULT: u32 = 64;
 /// The time over which a throttle measures the rate it will halve.
 pub const RATE_MEASURED_OVER: Duration = Duration::from_secs(10);
 
+/// A rate may run ahead of itself by the calls of this span, and always by one: timers are not exact.
+pub const RATE_BURST: Duration = Duration::from_millis(100);
+
+/// A throttle halves its rate at most once in this time: the calls in flight all bring the same news.
+pub const RATE_HALVED_EVERY: Duration = Duration::from_secs(1);
+
+/// By what a halved rate is multiplied for each second in which the other side does not throttle.
+pub const RATE_GROWTH_PER_SECOND: f64 = 1.05;
+
 /// A breaker's record is forgotten this long after its last use.
 pub const BREAKER_RECORD_KEPT: Duration = Duration::from_hours(7 * 24);
 
