@@ -1,4 +1,7 @@
 //! Redrive as a library: the same rules around any call.
 //!
 //! The deciding lives in [`core`]; this crate adds what touches the world.
+
+pub mod load;
+
 pub use redrive_core as core;

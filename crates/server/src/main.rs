@@ -1,4 +1,31 @@
-//! The `redrive` command.
-fn main() {
-    println!("{}", redrive::core::limits::RETRY_AFTER_MAX.as_secs());
+//! The `redrive` command: reads what was typed, runs it, and says how it went by its exit code.
+//!
+//! 0 done, 1 problems found or refused, 2 wrong use or a file that cannot be read.
+
+mod cli;
+mod commands;
+mod show;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let cli = cli::Cli::parse();
+    match commands::run(cli.command) {
+        Ok(code) => code,
+        Err(error) => {
+            // A reader that went away (`redrive rules | head`) is no failure of ours.
+            if is_broken_pipe(&error) {
+                return ExitCode::SUCCESS;
+            }
+            anstream::eprintln!("{}: {error:#}", show::style::error("error"));
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());
+    io.is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
 }

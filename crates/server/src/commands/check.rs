@@ -1,0 +1,145 @@
+//! `redrive check`: what is wrong with a book, where, and how to mend it.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::bail;
+use redrive::core::book::lint::{self, Checked, Lint};
+use redrive::core::book::problem::{Problem, Severity};
+use serde::Serialize;
+
+use super::print;
+use crate::cli::{CheckArgs, CheckFormat, Deny};
+use crate::show::{self, style};
+
+pub(super) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
+    if let Some(code) = &args.explain {
+        return explain(code);
+    }
+    let mut rows = Vec::new();
+    let (mut errors, mut warnings) = (0, 0);
+    for path in &args.files {
+        let bytes = redrive::load::load(path)?;
+        let checked = lint::check(&bytes);
+        let count = |severity| checked.problems.iter().filter(|p| p.severity == severity).count();
+        errors += count(Severity::Error);
+        warnings += count(Severity::Warning);
+        match args.format {
+            CheckFormat::Text => print(&report(path, &String::from_utf8_lossy(&bytes), &checked, args))?,
+            CheckFormat::Json => {
+                rows.extend(checked.problems.into_iter().map(|problem| Row::new(problem, path)))
+            }
+        }
+    }
+    if args.format == CheckFormat::Json {
+        print(&(serde_json::to_string_pretty(&rows)? + "\n"))?;
+    }
+    let is_clean = errors == 0 && (warnings == 0 || args.deny != Some(Deny::Warnings));
+    Ok(if is_clean { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// One problem for machines.
+#[derive(Serialize)]
+struct Row {
+    severity: Severity,
+    code: &'static str,
+    file: String,
+    line: u32,
+    column: u32,
+    message: String,
+    help: String,
+}
+
+impl Row {
+    fn new(problem: Problem, path: &Path) -> Self {
+        Self {
+            severity: problem.severity,
+            code: problem.code,
+            file: path.display().to_string(),
+            line: problem.span.position.line,
+            column: problem.span.position.column,
+            message: problem.message,
+            help: problem.help,
+        }
+    }
+}
+
+fn report(path: &Path, text: &str, checked: &Checked, args: &CheckArgs) -> String {
+    let mut out = String::new();
+    for problem in &checked.problems {
+        out.push_str(&show::problem::render(problem, path, text));
+        out.push_str("\n\n");
+    }
+    if args.verbose {
+        for untold in &checked.untold {
+            let place = format!("{}:{}", path.display(), untold.span.position);
+            let line = format!("{}: {place}: without `{}`", style::info("cannot tell"), untold.fact);
+            out.push_str(&format!("{line} {} cannot judge this\n", style::bold(untold.lint)));
+        }
+    }
+    out.push_str(&summary(path, checked, args));
+    out
+}
+
+fn summary(path: &Path, checked: &Checked, args: &CheckArgs) -> String {
+    let count = |severity| checked.problems.iter().filter(|p| p.severity == severity).count();
+    let (errors, warnings, infos) = (count(Severity::Error), count(Severity::Warning), count(Severity::Info));
+    let mut parts = Vec::new();
+    let mut part = |count: usize, what: &str| {
+        if count > 0 {
+            parts.push(format!("{count} {what}{}", if count == 1 { "" } else { "s" }));
+        }
+    };
+    part(errors, "error");
+    part(warnings, "warning");
+    part(infos, "remark");
+    let mut line = match (errors, warnings) {
+        (0, 0) => format!("{} {}", style::good("✓"), path.display()),
+        (0, _) => format!("{} {}", style::warning("!"), path.display()),
+        _ => format!("{} {}", style::error("✗"), path.display()),
+    };
+    line.push_str(": ");
+    line.push_str(&if parts.is_empty() { "no problems".to_owned() } else { parts.join(", ") });
+    if checked.left_out > 0 {
+        line.push_str(&format!(", {} more not shown", checked.left_out));
+    }
+    if checked.silenced > 0 {
+        line.push_str(&format!(", {} silenced with a reason", checked.silenced));
+    }
+    if !checked.untold.is_empty() && !args.verbose {
+        line.push_str(&format!(", {} cannot be told (--verbose says why)", checked.untold.len()));
+    }
+    line.push('\n');
+    line
+}
+
+fn explain(code: &str) -> anyhow::Result<ExitCode> {
+    if code == "all" {
+        let width = lint::all().iter().map(|lint| lint.code.len()).max().unwrap_or(0);
+        for lint in lint::all() {
+            print(&format!("{:width$}  {:8} {}\n", lint.code, lint.severity.to_string(), lint.summary))?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let Some(lint) = lint::find(code) else {
+        let codes = lint::all().into_iter().map(|lint| lint.code).collect::<Vec<_>>();
+        bail!("there is no lint `{code}`: {}", redrive::core::book::problem::suggest(code, codes));
+    };
+    print(&explanation(lint))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn explanation(lint: &Lint) -> String {
+    let indent = |text: &str| text.lines().map(|line| format!("    {line}\n")).collect::<String>();
+    format!(
+        "{} ({}): {}\n\n{}\n\n{}\n{}\n{}\n{}",
+        style::bold(lint.code),
+        lint.severity,
+        lint.summary,
+        show::wrap(lint.explanation, 90),
+        style::error("Bad:"),
+        indent(lint.bad),
+        style::good("Mended:"),
+        indent(lint.mended),
+    )
+}

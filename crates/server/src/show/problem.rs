@@ -1,0 +1,62 @@
+//! Shows a problem with the line it stands on and a caret below.
+
+use std::path::Path;
+
+use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
+use redrive::core::book::problem::{Problem, Severity};
+
+/// Longer lines are not shown: nobody could find the caret.
+const LINE_BYTES_MAX: usize = 400;
+
+/// The problem as people read it.
+pub(crate) fn render(problem: &Problem, path: &Path, text: &str) -> String {
+    let level = match problem.severity {
+        Severity::Error => Level::ERROR,
+        Severity::Warning => Level::WARNING,
+        Severity::Info => Level::INFO,
+    };
+    let title = level.primary_title(&problem.message).id(problem.code);
+    let path = path.display().to_string();
+    let mut group = match line_of(problem, text) {
+        Some(Line { source, number, caret }) => title.element(
+            Snippet::source(source)
+                .line_start(number)
+                .path(&path)
+                .annotation(AnnotationKind::Primary.span(caret)),
+        ),
+        None => {
+            let place = annotate_snippets::Origin::path(&path);
+            let line = problem.span.position.line as usize;
+            title.element(if line > 0 { place.line(line) } else { place })
+        }
+    };
+    if !problem.help.is_empty() {
+        group = group.element(Level::HELP.message(&problem.help));
+    }
+    Renderer::styled().render(&[group])
+}
+
+struct Line<'a> {
+    source: &'a str,
+    number: usize,
+    caret: std::ops::Range<usize>,
+}
+
+/// The line that a problem starts on, cut out of the text.
+fn line_of<'a>(problem: &Problem, text: &'a str) -> Option<Line<'a>> {
+    let number = problem.span.position.line as usize;
+    // A syntax error may stand just behind the end of the text.
+    let start = (problem.span.start as usize).min(text.len());
+    if number == 0 || !text.is_char_boundary(start) {
+        return None;
+    }
+    let first = text[..start].rfind('\n').map_or(0, |newline| newline + 1);
+    let last = text[start..].find('\n').map_or(text.len(), |newline| start + newline);
+    let source = &text[first..last];
+    if source.len() > LINE_BYTES_MAX {
+        return None;
+    }
+    let end = (problem.span.end as usize).clamp(start, last);
+    let end = if text.is_char_boundary(end) { end } else { last };
+    Some(Line { source, number, caret: start - first..end - first })
+}
