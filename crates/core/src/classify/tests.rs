@@ -230,8 +230,9 @@ fn a_row_keeps_what_it_replaced_and_may_name_a_code() {
         code: Some(Code::of("LOCKED")),
         ..row(4, statuses(200, 423), Meaning::Failure(Category::Transient))
     };
-    let classified =
-        |status| failure(classify(&answer(http(status)), &[renamed.clone()], Category::Transient));
+    let classified = |status| {
+        failure(classify(&answer(http(status)), std::slice::from_ref(&renamed), Category::Transient))
+    };
     let locked = classified(423);
     assert_eq!((locked.code.as_str(), locked.default_category), ("LOCKED", Some(Category::Permanent)));
     assert_eq!(classified(200).default_category, None, "it would have been a success");
