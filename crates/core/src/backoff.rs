@@ -335,7 +335,6 @@ impl Backoff {
         let (min, max) = self.bounds(n, previous);
         // The high half of the product is even over `min..=max`, without division and without floats.
         let product = u128::from(draw) * (u128::from(max - min) + 1);
-        #[expect(clippy::cast_possible_truncation, reason = "only 64 bits are left")]
         let offset = (product >> 64) as u64;
         Duration::from_nanos(min + offset)
     }

@@ -4,14 +4,18 @@
 //! goes out. Nothing in this crate reads a clock, draws a random number, opens a file or waits, so
 //! the live engine, the simulator and the tests all run the same code and get the same answers.
 
+pub mod answer;
 pub mod backoff;
 pub mod book;
 pub mod breaker;
 pub mod catalog;
 pub mod category;
+pub mod classify;
+pub mod decide;
 pub mod envelope;
 pub mod fingerprint;
 pub mod hash;
+mod history;
 pub mod idempotency;
 pub mod ids;
 pub mod limits;

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backoff::Backoff;
+use crate::backoff::{Backoff, grown};
 use crate::breaker::BreakerSettings;
 use crate::category::{Category, Code};
-use crate::ids::{BreakerName, DependencyName, PolicyName};
+use crate::ids::{Attempt, BreakerName, DependencyName, PolicyName};
 use crate::position::Position;
 
 /// How failures of one kind of delivery are ruled on.
@@ -60,7 +60,8 @@ pub enum WhenOpen {
 /// What follows on a failure, by status first and then by category.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reactions {
-    /// The policies in use, each once; [`Reaction::Retry`] points into this list.
+    /// The policies in use, each once; [`Reaction::Retry`] points into this list, which is no longer
+    /// than [`limits::POLICIES_PER_RULE_MAX`](crate::limits::POLICIES_PER_RULE_MAX).
     pub policies: Vec<NamedPolicy>,
     /// Reactions to single statuses or ranges, the first match wins.
     pub by_status: Vec<(StatusRange, Sourced<Reaction>)>,
@@ -244,5 +245,37 @@ impl GrowingTimeout {
     #[must_use]
     pub const fn fixed(limit: Duration) -> Self {
         Self { first: limit, factor: 1.0, max: limit }
+    }
+
+    /// The limit of that attempt, never above `max`.
+    #[must_use]
+    pub fn limit(&self, attempt: Attempt) -> Duration {
+        grown(self.first, self.factor, attempt.get() - 1, self.max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_grows_with_the_attempts() {
+        let secs = Duration::from_secs;
+        let growing = GrowingTimeout { first: secs(5), factor: 2.0, max: secs(30) };
+        let odd = GrowingTimeout { first: secs(5), factor: f64::NAN, max: secs(30) };
+        #[rustfmt::skip]
+        let cases = [
+            ("the first",                    growing,                          1,        secs(5)),
+            ("the second",                   growing,                          2,        secs(10)),
+            ("the third",                    growing,                          3,        secs(20)),
+            ("then the longest",             growing,                          4,        secs(30)),
+            ("for ever",                     growing,                          u32::MAX, secs(30)),
+            ("a fixed one stays",            GrowingTimeout::fixed(secs(7)),   u32::MAX, secs(7)),
+            ("a factor that is none stays",  odd,                              9,        secs(5)),
+        ];
+        for (name, timeout, attempt, expected) in cases {
+            let attempt = Attempt::new(attempt).expect("not 0");
+            assert_eq!(timeout.limit(attempt), expected, "{name}");
+        }
     }
 }

@@ -1,0 +1,509 @@
+//! The one place that rules on what follows when an attempt has ended.
+//!
+//! Invariants:
+//! - a pure function of rule, history, outcome and moment, without an allocation: the live engine, the
+//!   simulator and `redrive why` get the same verdict from the same facts;
+//! - never more retries than the policy, the rule in all, and the category allow, and none that would
+//!   start after the window or the deadline;
+//! - a wait that the other side asked for is time held: it uses up `hold_max` and no window;
+//! - a delivery that waits behind an open breaker, a pause or our own shutdown burns no retry;
+//! - a verdict carries every number it was made of, over in [`Why`].
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::category::{Category, codes};
+use crate::classify::{Connection, Failure, Outcome};
+pub use crate::history::History;
+use crate::ids::{Attempt, DeliveryId, Seed};
+use crate::limits;
+use crate::position::Position;
+use crate::rule::{FailureMatch, PolicyIndex, Reaction, Rule, Sourced, WhenOpen};
+use crate::time::Timestamp;
+
+/// Which attempt is ruled on, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// Now.
+    pub now: Timestamp,
+    /// What makes this run's jitter differ from another's.
+    pub seed: Seed,
+    /// The delivery.
+    pub delivery: DeliveryId,
+    /// Its attempt that ended, or that could not start.
+    pub attempt: Attempt,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ended {
+    /// It ran and came to this.
+    Outcome(Outcome),
+    /// It did not start, since the breaker is open.
+    BreakerOpen {
+        /// When the breaker may let it through.
+        until: Timestamp,
+    },
+    /// It did not start, since the dependency asked all of us to wait.
+    AskedToWait {
+        /// Until when.
+        until: Timestamp,
+    },
+    /// It was cut short by our own shutdown.
+    Interrupted,
+}
+
+/// What follows, why, and who is to be told.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Decision {
+    /// What becomes of the delivery.
+    pub verdict: Verdict,
+    /// The numbers behind it.
+    pub why: Why,
+    /// What to tell the breaker.
+    pub observation: Observation,
+    /// The whole dependency waits until then.
+    pub hold_dependency_until: Option<Timestamp>,
+    /// What to alert at once.
+    pub alert: Option<AlertKind>,
+}
+
+/// What becomes of a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is delivered.
+    Deliver,
+    /// It is tried again.
+    Retry {
+        /// When; a fixed time, whatever the rule book says later.
+        due_at: Timestamp,
+    },
+    /// It waits without burning a retry.
+    Hold {
+        /// Until when; then it asks again.
+        until: Timestamp,
+    },
+    /// It has failed for good.
+    DeadLetter {
+        /// Why.
+        reason: DeathReason,
+        /// Among which dead letters it is kept.
+        tier: Tier,
+    },
+    /// Its service is paused, and it goes back to its place.
+    Pause,
+}
+
+/// Why a delivery has failed for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeathReason {
+    /// Its last failure allows no retry.
+    Refused,
+    /// A connection failed for longer than `fatal_after`.
+    ConnectionFailing,
+    /// Its retries are used up.
+    RetriesExceeded,
+    /// The next retry would start after the window.
+    WindowExceeded,
+    /// The next attempt would start after the deadline.
+    DeadlineExceeded,
+    /// The other side asks for more patience than `hold_max` has.
+    HoldExpired,
+    /// The breaker is open and it cannot be held.
+    BreakerOpen,
+}
+
+impl DeathReason {
+    /// The stable name of it for machines; none where it is the failure's own.
+    #[must_use]
+    pub const fn code(self) -> Option<&'static str> {
+        match self {
+            Self::Refused => None,
+            Self::ConnectionFailing => Some(codes::CONNECTION_FAILING),
+            Self::RetriesExceeded => Some(codes::MAX_RETRIES_EXCEEDED),
+            Self::WindowExceeded => Some(codes::RETRY_WINDOW_EXCEEDED),
+            Self::DeadlineExceeded => Some(codes::DEADLINE_EXCEEDED),
+            Self::HoldExpired => Some(codes::HOLD_EXPIRED),
+            Self::BreakerOpen => Some(codes::CIRCUIT_BREAKER_OPEN),
+        }
+    }
+}
+
+/// Where a dead letter is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tier {
+    /// Among those that a replay may mend.
+    Dead,
+    /// Among those that bulk replays leave alone.
+    Poison,
+}
+
+/// What an attempt says about the dependency's health.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Observation {
+    /// It is well.
+    Success,
+    /// It is unwell.
+    Failure(CallEnd),
+    /// It answered, though not to our liking: well enough to close a breaker, no reason to praise it.
+    Answered,
+    /// Nothing.
+    Silent,
+}
+
+/// Whether a failed attempt was the last of its call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallEnd {
+    /// No other follows.
+    Final,
+    /// Another follows.
+    WillRetry,
+}
+
+/// What is alerted as soon as it happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AlertKind {
+    /// Credentials are refused.
+    Security,
+    /// Something is configured wrongly.
+    Configuration,
+    /// Retries ran out, and the policy wants that known.
+    Exhausted,
+    /// Redrive itself failed.
+    Internal,
+}
+
+/// The numbers behind a verdict.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Why {
+    /// The target has the event.
+    Delivered {
+        /// The row of `classify` that says so, if one does.
+        matched: Option<Position>,
+    },
+    /// The attempt failed.
+    Failed(Ruling),
+    /// The attempt did not start.
+    Held(Holding),
+    /// The attempt was cut short by our own shutdown.
+    Interrupted,
+}
+
+/// How a failure was ruled on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ruling {
+    /// What the failure is taken for.
+    pub category: Category,
+    /// The row of `classify` that says so, if one does.
+    pub matched: Option<Position>,
+    /// How long the connection has failed, if that is longer than `fatal_after` and made it fatal.
+    pub connection_failing_for: Option<Duration>,
+    /// Whether the connection was the trouble.
+    pub connection: Connection,
+    /// What the rule says of it, and where.
+    pub reaction: Sourced<Reaction>,
+    /// The retry that was weighed, if the rule allows one.
+    pub retry: Option<RetryNumbers>,
+}
+
+/// All that decides on a retry: it is made if nothing is exceeded.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RetryNumbers {
+    /// By which policy.
+    pub policy: PolicyIndex,
+    /// The retries by this policy, this one included.
+    pub by_policy: Tally,
+    /// The retries in all, this one included.
+    pub in_total: Tally,
+    /// The retries that this category gets whatever the policy says, this one included.
+    pub by_category: Option<Tally>,
+    /// The policy's delay, with its jitter.
+    pub backoff: Duration,
+    /// How long the other side asks us to wait.
+    pub retry_after: Option<Duration>,
+    /// Of the policy's window, when the retry starts.
+    pub window: Spent,
+    /// Of the rule's `hold_max`, when the retry starts.
+    pub held: Spent,
+    /// Of the rule's deadline, when the retry starts.
+    pub deadline: Spent,
+}
+
+impl RetryNumbers {
+    /// From now until the retry: the longer of both.
+    #[must_use]
+    pub fn wait(&self) -> Duration {
+        self.retry_after.map_or(self.backoff, |asked| asked.max(self.backoff))
+    }
+
+    /// Whether the wait is the other side's wish, and so time held.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.retry_after.is_some_and(|asked| asked > self.backoff)
+    }
+
+    fn death(&self) -> Option<DeathReason> {
+        let retries_exceeded = self.by_policy.is_exceeded()
+            || self.in_total.is_exceeded()
+            || self.by_category.is_some_and(Tally::is_exceeded);
+        if retries_exceeded {
+            Some(DeathReason::RetriesExceeded)
+        } else if self.deadline.is_exceeded() {
+            Some(DeathReason::DeadlineExceeded)
+        } else if self.window.is_exceeded() {
+            Some(DeathReason::WindowExceeded)
+        } else if self.is_held() && self.held.is_exceeded() {
+            Some(DeathReason::HoldExpired)
+        } else {
+            None
+        }
+    }
+}
+
+/// A number of retries and how many there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tally {
+    /// The number, from 1.
+    pub number: u32,
+    /// The most there may be.
+    pub max: u32,
+}
+
+impl Tally {
+    const fn next_after(done: u32, max: u32) -> Self {
+        Self { number: done.saturating_add(1), max }
+    }
+
+    const fn is_exceeded(self) -> bool {
+        self.number > self.max
+    }
+}
+
+/// A time and how long it may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spent {
+    /// How much is used.
+    pub used: Duration,
+    /// How much there is; none is no limit.
+    pub limit: Option<Duration>,
+}
+
+impl Spent {
+    fn is_exceeded(self) -> bool {
+        self.limit.is_some_and(|limit| self.used > limit)
+    }
+}
+
+/// Why an attempt did not start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holding {
+    /// Who stands in the way.
+    pub cause: HoldCause,
+    /// Of the rule's `hold_max`, by the time it may go on.
+    pub held: Spent,
+    /// Of the rule's deadline, by then.
+    pub deadline: Spent,
+}
+
+/// Who stands in the way of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HoldCause {
+    /// The breaker is open.
+    BreakerOpen,
+    /// The dependency asked all of us to wait.
+    AskedToWait,
+}
+
+/// Rules on an attempt that ended or could not start.
+#[must_use]
+#[inline]
+pub fn decide(rule: &Rule, history: &History, ended: &Ended, at: &Moment) -> Decision {
+    match ended {
+        Ended::Outcome(Outcome::Delivered { matched }) => Decision {
+            verdict: Verdict::Deliver,
+            why: Why::Delivered { matched: *matched },
+            observation: Observation::Success,
+            hold_dependency_until: None,
+            alert: None,
+        },
+        Ended::Outcome(Outcome::Failed(failure)) => rule_on_failure(rule, history, failure, at),
+        Ended::BreakerOpen { until } => hold(rule, history, HoldCause::BreakerOpen, *until, at.now),
+        Ended::AskedToWait { until } => hold(rule, history, HoldCause::AskedToWait, *until, at.now),
+        Ended::Interrupted => Decision {
+            verdict: Verdict::Retry { due_at: at.now },
+            why: Why::Interrupted,
+            observation: Observation::Silent,
+            hold_dependency_until: None,
+            alert: None,
+        },
+    }
+}
+
+fn rule_on_failure(rule: &Rule, history: &History, failure: &Failure, at: &Moment) -> Decision {
+    let connection_failing_for = connection_failing_for(rule, history, failure, at.now);
+    let category = if connection_failing_for.is_some() { Category::Fatal } else { failure.category };
+    let reaction = *rule.reactions.to(category, failure.status);
+    let tier = if category == Category::Invalid { Tier::Poison } else { Tier::Dead };
+    let (verdict, retry) = match reaction.value {
+        Reaction::Retry(policy) => {
+            let numbers = weigh_retry(rule, history, failure, category, policy, at);
+            let verdict = match numbers.death() {
+                Some(reason) => Verdict::DeadLetter { reason, tier },
+                None => Verdict::Retry { due_at: at.now + numbers.wait() },
+            };
+            (verdict, Some(numbers))
+        }
+        Reaction::DeadLetter if connection_failing_for.is_some() => {
+            (Verdict::DeadLetter { reason: DeathReason::ConnectionFailing, tier }, None)
+        }
+        Reaction::DeadLetter => (Verdict::DeadLetter { reason: DeathReason::Refused, tier }, None),
+        Reaction::Pause => (Verdict::Pause, None),
+    };
+    let ignores = rule.breaker.as_ref().map_or(&[][..], |breaker| &breaker.ignores);
+    let asked = failure.retry_after.filter(|_| failure.category == Category::RateLimited);
+    let matched = failure.matched;
+    let connection = failure.connection;
+    Decision {
+        verdict,
+        why: Why::Failed(Ruling { category, matched, connection_failing_for, connection, reaction, retry }),
+        observation: observation(ignores, failure, verdict),
+        hold_dependency_until: asked.map(|wait| at.now + wait),
+        alert: alert(rule, failure, category, verdict, reaction.value),
+    }
+}
+
+/// How long the connection has failed, if that is longer than the rule bears with.
+fn connection_failing_for(
+    rule: &Rule,
+    history: &History,
+    failure: &Failure,
+    now: Timestamp,
+) -> Option<Duration> {
+    let limit = rule.fatal_after?;
+    let may_heal = matches!(failure.category, Category::Transient | Category::Unknown);
+    if failure.connection == Connection::Made || !may_heal {
+        return None;
+    }
+    let failing_for = now.since(history.connection_failing_since()?);
+    (failing_for > limit).then_some(failing_for)
+}
+
+fn weigh_retry(
+    rule: &Rule,
+    history: &History,
+    failure: &Failure,
+    category: Category,
+    policy: PolicyIndex,
+    at: &Moment,
+) -> RetryNumbers {
+    let backoff = &rule.reactions.policies[usize::from(policy.0)].backoff;
+    let done = history.retries_by(policy);
+    let draw = at.seed.draw(at.delivery, at.attempt);
+    let delay = backoff.delay(done, draw, history.previous_delay());
+    let retry_after = failure.retry_after;
+    let wait = retry_after.map_or(delay, |asked| asked.max(delay));
+    let (waited, held) = if wait > delay { (Duration::ZERO, wait) } else { (wait, Duration::ZERO) };
+    let since_start = at.now.since(history.first_attempt_at().unwrap_or(at.now));
+    RetryNumbers {
+        policy,
+        by_policy: Tally::next_after(done, backoff.retries()),
+        in_total: Tally::next_after(history.retries_total(), rule.reactions.retries_total_max()),
+        by_category: category_tally(history, category),
+        backoff: delay,
+        retry_after,
+        window: Spent { used: history.window_used(at.now).saturating_add(waited), limit: backoff.window() },
+        held: Spent { used: history.held(at.now).saturating_add(held), limit: Some(rule.hold_max) },
+        deadline: Spent { used: since_start.saturating_add(wait), limit: rule.deadline },
+    }
+}
+
+/// What nobody understands and what is our own fault is tried a few times, whatever the policy says.
+fn category_tally(history: &History, category: Category) -> Option<Tally> {
+    let max = match category {
+        Category::Unknown => limits::UNKNOWN_RETRIES_MAX,
+        Category::Internal => limits::INTERNAL_ATTEMPTS_MAX - 1,
+        Category::Transient
+        | Category::RateLimited
+        | Category::Permanent
+        | Category::Invalid
+        | Category::Fatal => return None,
+    };
+    Some(Tally::next_after(history.retries_for(category), max))
+}
+
+fn hold(rule: &Rule, history: &History, cause: HoldCause, until: Timestamp, now: Timestamp) -> Decision {
+    let until = until.max(now);
+    let first_attempt_at = history.first_attempt_at().unwrap_or(until);
+    let held = Spent { used: history.held(now).saturating_add(until.since(now)), limit: Some(rule.hold_max) };
+    let deadline = Spent { used: until.since(first_attempt_at), limit: rule.deadline };
+    let expired = match cause {
+        HoldCause::BreakerOpen => DeathReason::BreakerOpen,
+        HoldCause::AskedToWait => DeathReason::HoldExpired,
+    };
+    let may_not_wait = cause == HoldCause::BreakerOpen && rule.when_open == WhenOpen::DeadLetter;
+    let death = if may_not_wait || held.is_exceeded() {
+        Some(expired)
+    } else {
+        deadline.is_exceeded().then_some(DeathReason::DeadlineExceeded)
+    };
+    Decision {
+        verdict: death
+            .map_or(Verdict::Hold { until }, |reason| Verdict::DeadLetter { reason, tier: Tier::Dead }),
+        why: Why::Held(Holding { cause, held, deadline }),
+        observation: Observation::Silent,
+        hold_dependency_until: None,
+        alert: None,
+    }
+}
+
+/// By what the failure itself was: a connection that failed for so long that it became a matter of
+/// configuration is still one that failed.
+fn observation(ignores: &[FailureMatch], failure: &Failure, verdict: Verdict) -> Observation {
+    if ignores.iter().any(|ignored| ignored.matches(failure.category, failure.status)) {
+        return Observation::Silent;
+    }
+    match failure.category {
+        Category::Transient | Category::RateLimited | Category::Unknown => match verdict {
+            Verdict::Retry { .. } | Verdict::Hold { .. } | Verdict::Pause => {
+                Observation::Failure(CallEnd::WillRetry)
+            }
+            Verdict::Deliver | Verdict::DeadLetter { .. } => Observation::Failure(CallEnd::Final),
+        },
+        Category::Permanent | Category::Invalid => Observation::Answered,
+        Category::Fatal | Category::Internal => Observation::Silent,
+    }
+}
+
+fn alert(
+    rule: &Rule,
+    failure: &Failure,
+    category: Category,
+    verdict: Verdict,
+    reaction: Reaction,
+) -> Option<AlertKind> {
+    match category {
+        Category::Fatal if is_about_credentials(failure) => Some(AlertKind::Security),
+        Category::Fatal => Some(AlertKind::Configuration),
+        Category::Internal => Some(AlertKind::Internal),
+        Category::Transient
+        | Category::RateLimited
+        | Category::Permanent
+        | Category::Invalid
+        | Category::Unknown => {
+            let Verdict::DeadLetter { .. } = verdict else { return None };
+            let Reaction::Retry(policy) = reaction else { return None };
+            let policy = &rule.reactions.policies[usize::from(policy.0)];
+            policy.alert_on_exhaustion.then_some(AlertKind::Exhausted)
+        }
+    }
+}
+
+fn is_about_credentials(failure: &Failure) -> bool {
+    matches!(failure.status, Some(401 | 403))
+        || [codes::UNAUTHORIZED, codes::FORBIDDEN].contains(&failure.code.as_str())
+}
+
+#[cfg(test)]
+mod tests;

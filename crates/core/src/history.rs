@@ -1,0 +1,276 @@
+//! What a delivery has been through so far: all that the next verdict depends on besides the rule.
+//!
+//! The shell keeps it with the delivery and only ever replaces it by what one of its methods returns.
+//! Each returns a new history, so a write that failed has changed nothing.
+//!
+//! Invariants:
+//! - time held and time in which Redrive was away use up no window;
+//! - only time that others made us wait uses up `hold_max`: not a pause, and not our own absence;
+//! - counts never go down and stop at the end of their range.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::category::Category;
+use crate::classify::Connection;
+use crate::decide::{Decision, RetryNumbers, Verdict, Why};
+use crate::limits::POLICIES_PER_RULE_MAX;
+use crate::rule::{PolicyIndex, Reactions};
+use crate::time::Timestamp;
+
+/// The past of a delivery, since it was accepted or replayed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct History {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_attempt_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_failure_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    connection_failing_since: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hold: Option<Hold>,
+    /// In holds that have ended.
+    #[serde(skip_serializing_if = "Duration::is_zero")]
+    held: Duration,
+    /// Since the first failure, what uses up no window.
+    #[serde(skip_serializing_if = "Duration::is_zero")]
+    excused: Duration,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    previous_delay: Option<Duration>,
+    #[serde(skip_serializing_if = "is_zero")]
+    retries_total: u32,
+    #[serde(skip_serializing_if = "is_zero")]
+    retries_unknown: u32,
+    #[serde(skip_serializing_if = "is_zero")]
+    retries_internal: u32,
+    #[serde(skip_serializing_if = "Counts::is_empty")]
+    retries_by_policy: Counts,
+}
+
+/// A hold that lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Hold {
+    since: Timestamp,
+    by: HeldBy,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum HeldBy {
+    /// A breaker or the other side's wish: it uses up `hold_max`.
+    Others,
+    /// An operator or a rule's `pause`, which may last as long as it likes.
+    Pause,
+}
+
+impl History {
+    /// Nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// When the first attempt started.
+    #[must_use]
+    pub const fn first_attempt_at(&self) -> Option<Timestamp> {
+        self.first_attempt_at
+    }
+
+    /// When the first attempt to fail had failed.
+    #[must_use]
+    pub const fn first_failure_at(&self) -> Option<Timestamp> {
+        self.first_failure_at
+    }
+
+    /// Since when no connection has come about.
+    #[must_use]
+    pub const fn connection_failing_since(&self) -> Option<Timestamp> {
+        self.connection_failing_since
+    }
+
+    /// The last backoff delay, with its jitter.
+    #[must_use]
+    pub const fn previous_delay(&self) -> Option<Duration> {
+        self.previous_delay
+    }
+
+    /// How many retries there were.
+    #[must_use]
+    pub const fn retries_total(&self) -> u32 {
+        self.retries_total
+    }
+
+    /// How many of them were by that policy of the rule.
+    #[must_use]
+    pub fn retries_by(&self, policy: PolicyIndex) -> u32 {
+        self.retries_by_policy.0[usize::from(policy.0)]
+    }
+
+    /// How many of them followed a failure of that category, where the category has a limit of its own.
+    #[must_use]
+    pub const fn retries_for(&self, category: Category) -> u32 {
+        match category {
+            Category::Unknown => self.retries_unknown,
+            Category::Internal => self.retries_internal,
+            Category::Transient
+            | Category::RateLimited
+            | Category::Permanent
+            | Category::Invalid
+            | Category::Fatal => 0,
+        }
+    }
+
+    /// How much of `hold_max` is used up.
+    #[must_use]
+    pub fn held(&self, now: Timestamp) -> Duration {
+        match self.hold {
+            Some(Hold { since, by: HeldBy::Others }) => self.held.saturating_add(now.since(since)),
+            Some(Hold { by: HeldBy::Pause, .. }) | None => self.held,
+        }
+    }
+
+    /// How much of a policy's window is used up.
+    #[must_use]
+    pub fn window_used(&self, now: Timestamp) -> Duration {
+        let Some(first_failure_at) = self.first_failure_at else { return Duration::ZERO };
+        let holding = self.hold.map_or(Duration::ZERO, |hold| now.since(hold.since));
+        now.since(first_failure_at).saturating_sub(self.excused).saturating_sub(holding)
+    }
+
+    /// After an attempt has started, which ends any hold.
+    #[must_use]
+    pub fn started(&self, at: Timestamp) -> Self {
+        let released = self.released(at);
+        Self { first_attempt_at: self.first_attempt_at.or(Some(at)), ..released }
+    }
+
+    /// After a verdict.
+    #[must_use]
+    pub fn after(&self, decision: &Decision, now: Timestamp) -> Self {
+        match &decision.why {
+            Why::Delivered { .. } | Why::Interrupted => self.clone(),
+            Why::Held(_) => self.holding(HeldBy::Others, now),
+            Why::Failed(ruling) => {
+                let failed = Self {
+                    first_failure_at: self.first_failure_at.or(Some(now)),
+                    connection_failing_since: match ruling.connection {
+                        Connection::Failed => self.connection_failing_since.or(Some(now)),
+                        Connection::Made => None,
+                    },
+                    ..self.released(now)
+                };
+                match decision.verdict {
+                    Verdict::Retry { .. } => match &ruling.retry {
+                        Some(numbers) => failed.retrying(numbers, ruling.category, now),
+                        None => failed,
+                    },
+                    Verdict::Pause => failed.holding(HeldBy::Pause, now),
+                    Verdict::Deliver | Verdict::Hold { .. } | Verdict::DeadLetter { .. } => failed,
+                }
+            }
+        }
+    }
+
+    /// After its service was paused.
+    #[must_use]
+    pub fn paused(&self, at: Timestamp) -> Self {
+        self.holding(HeldBy::Pause, at)
+    }
+
+    /// After a time in which Redrive was down or could not write, which uses up nothing.
+    #[must_use]
+    pub fn away(&self, span: Duration) -> Self {
+        let excused = self.first_failure_at.map_or(self.excused, |_| self.excused.saturating_add(span));
+        let hold = self.hold.map(|hold| Hold { since: hold.since + span, ..hold });
+        Self { hold, excused, ..self.clone() }
+    }
+
+    /// The same under a new rule book, whose policies may stand in another order: a policy keeps its
+    /// count by its name.
+    #[must_use]
+    pub fn carried_over(&self, from: &Reactions, to: &Reactions) -> Self {
+        let mut counts = Counts::default();
+        for (count, policy) in counts.0.iter_mut().zip(&to.policies) {
+            let before = from.policies.iter().position(|old| old.name == policy.name);
+            *count = before.map_or(0, |index| self.retries_by_policy.0[index]);
+        }
+        Self { retries_by_policy: counts, ..self.clone() }
+    }
+
+    fn retrying(mut self, numbers: &RetryNumbers, category: Category, now: Timestamp) -> Self {
+        self.retries_total = self.retries_total.saturating_add(1);
+        let by_policy = &mut self.retries_by_policy.0[usize::from(numbers.policy.0)];
+        *by_policy = by_policy.saturating_add(1);
+        match category {
+            Category::Unknown => self.retries_unknown = self.retries_unknown.saturating_add(1),
+            Category::Internal => self.retries_internal = self.retries_internal.saturating_add(1),
+            Category::Transient
+            | Category::RateLimited
+            | Category::Permanent
+            | Category::Invalid
+            | Category::Fatal => {}
+        }
+        self.previous_delay = Some(numbers.backoff);
+        if numbers.is_held() { self.holding(HeldBy::Others, now) } else { self }
+    }
+
+    fn holding(&self, by: HeldBy, now: Timestamp) -> Self {
+        if self.hold.is_some_and(|hold| hold.by == by) {
+            return self.clone();
+        }
+        Self { hold: Some(Hold { since: now, by }), ..self.released(now) }
+    }
+
+    fn released(&self, at: Timestamp) -> Self {
+        let Some(hold) = self.hold else { return self.clone() };
+        let span = at.since(hold.since);
+        let excused = self.first_failure_at.map_or(self.excused, |_| self.excused.saturating_add(span));
+        Self { held: self.held(at), excused, hold: None, ..self.clone() }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
+/// One for each policy of the rule; stored without the zeros at the end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Vec<u32>")]
+struct Counts([u32; POLICIES_PER_RULE_MAX]);
+
+impl Counts {
+    fn used(&self) -> &[u32] {
+        let length = self.0.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
+        &self.0[..length]
+    }
+
+    fn is_empty(&self) -> bool {
+        self.used().is_empty()
+    }
+}
+
+impl Serialize for Counts {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.used())
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{given} policies are more than the {POLICIES_PER_RULE_MAX} a rule may have")]
+struct TooManyPolicies {
+    given: usize,
+}
+
+impl TryFrom<Vec<u32>> for Counts {
+    type Error = TooManyPolicies;
+
+    fn try_from(given: Vec<u32>) -> Result<Self, TooManyPolicies> {
+        let mut counts = Self::default();
+        let room = counts.0.get_mut(..given.len()).ok_or(TooManyPolicies { given: given.len() })?;
+        room.copy_from_slice(&given);
+        Ok(counts)
+    }
+}
