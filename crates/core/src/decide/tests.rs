@@ -313,11 +313,11 @@ fn why_names_the_line_and_the_numbers() {
             by_policy: Tally { number: 1, max: 4 },
             in_total: Tally { number: 2, max: 4 },
             by_category: None,
-            backoff: ms(500),
-            retry_after: None,
-            window: Spent { used: ms(600), limit: None },
-            held: Spent { used: ms(0), limit: Some(ms(60_000)) },
-            deadline: Spent { used: ms(600), limit: None },
+            window: Spent::of(ms(600), None),
+            held: Spent::of(ms(0), Some(ms(60_000))),
+            deadline: Spent::of(ms(600), None),
+            backoff_nanos: 500_000_000,
+            retry_after_nanos: 0,
         }),
     };
     assert_eq!(ruling, expected);
