@@ -183,7 +183,7 @@ impl TryFrom<RawBackoff> for Backoff {
 
     fn try_from(raw: RawBackoff) -> Result<Self, InvalidBackoff> {
         let RawBackoff { schedule, jitter, retries, window } = raw;
-        if retries > limits::RETRIES_MAX {
+        if retries > limits::RETRIES_MAX && retries != Self::UNLIMITED {
             return Err(InvalidBackoff::TooManyRetries { given: retries });
         }
         if window.is_some_and(|window| window.is_zero()) {
@@ -257,6 +257,15 @@ impl Backoff {
     #[must_use]
     pub const fn none() -> Self {
         Self { schedule: Schedule::Never, jitter: Jitter::None, retries: 0, window: None }
+    }
+
+    /// This many retries are meant to be without end: only a window or a deadline stops them.
+    pub const UNLIMITED: u32 = u32::MAX;
+
+    /// Whether it never runs out of retries.
+    #[must_use]
+    pub const fn is_unlimited(&self) -> bool {
+        self.retries == Self::UNLIMITED
     }
 
     /// How many retries it allows.

@@ -12,11 +12,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use crate::backoff::nanos;
+use crate::breaker::{CallEnd, Observation};
 use crate::category::{Category, codes};
 use crate::classify::{Connection, Failure, Outcome};
+use crate::envelope::Tier;
 pub use crate::history::History;
 use crate::ids::{Attempt, DeliveryId, Seed};
 use crate::limits;
@@ -130,38 +130,6 @@ impl DeathReason {
             Self::BreakerOpen => Some(codes::CIRCUIT_BREAKER_OPEN),
         }
     }
-}
-
-/// Where a dead letter is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Tier {
-    /// Among those that a replay may mend.
-    Dead,
-    /// Among those that bulk replays leave alone.
-    Poison,
-}
-
-/// What an attempt says about the dependency's health.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Observation {
-    /// It is well.
-    Success,
-    /// It is unwell.
-    Failure(CallEnd),
-    /// It answered, though not to our liking: well enough to close a breaker, no reason to praise it.
-    Answered,
-    /// Nothing.
-    Silent,
-}
-
-/// Whether a failed attempt was the last of its call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallEnd {
-    /// No other follows.
-    Final,
-    /// Another follows.
-    WillRetry,
 }
 
 /// What is alerted as soon as it happens.
@@ -390,7 +358,6 @@ fn rule_on_failure(rule: &Rule, history: &History, failure: &Failure, at: &Momen
     let category = if connection_failing_for.is_some() { Category::Fatal } else { failure.category };
     let reaction = rule.reactions.to(category, failure.status);
     let tier = if category == Category::Invalid { Tier::Poison } else { Tier::Dead };
-    let ignores = rule.breaker.as_ref().map_or(&[][..], |breaker| &breaker.ignores);
     let decision = |verdict, retry| Decision {
         verdict,
         why: Why::Failed(Ruling {
@@ -401,7 +368,7 @@ fn rule_on_failure(rule: &Rule, history: &History, failure: &Failure, at: &Momen
             reaction: *reaction,
             retry,
         }),
-        observation: observation(ignores, failure, verdict),
+        observation: observation(rule, failure, verdict),
         hold_dependency_until: hold_dependency_until(failure, at.now),
         alert: alert(rule, failure, category, verdict, reaction.value),
     };
@@ -523,18 +490,26 @@ fn hold(rule: &Rule, history: &History, cause: HoldCause, until: Timestamp, now:
 }
 
 /// By what the failure itself was: a connection that failed for so long that it became a matter of
-/// configuration is still one that failed.
-fn observation(ignores: &[FailureMatch], failure: &Failure, verdict: Verdict) -> Observation {
-    if ignores.iter().any(|ignored| ignored.matches(failure.category, failure.status)) {
-        return Observation::Silent;
+/// configuration is still one that failed. What the breaker ignores or counts comes first.
+fn observation(rule: &Rule, failure: &Failure, verdict: Verdict) -> Observation {
+    let failed = || match verdict {
+        Verdict::Retry { .. } | Verdict::Hold { .. } | Verdict::Pause => {
+            Observation::Failure(CallEnd::WillRetry)
+        }
+        Verdict::Deliver | Verdict::DeadLetter { .. } => Observation::Failure(CallEnd::Final),
+    };
+    if let Some(breaker) = &rule.breaker {
+        let is_among =
+            |kinds: &[FailureMatch]| kinds.iter().any(|kind| kind.matches(failure.category, failure.status));
+        if is_among(&breaker.ignores) {
+            return Observation::Silent;
+        }
+        if is_among(&breaker.counts) {
+            return failed();
+        }
     }
     match failure.category {
-        Category::Transient | Category::RateLimited | Category::Unknown => match verdict {
-            Verdict::Retry { .. } | Verdict::Hold { .. } | Verdict::Pause => {
-                Observation::Failure(CallEnd::WillRetry)
-            }
-            Verdict::Deliver | Verdict::DeadLetter { .. } => Observation::Failure(CallEnd::Final),
-        },
+        Category::Transient | Category::RateLimited | Category::Unknown => failed(),
         Category::Permanent | Category::Invalid => Observation::Answered,
         Category::Fatal | Category::Internal => Observation::Silent,
     }

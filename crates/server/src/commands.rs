@@ -1,6 +1,7 @@
 //! One module for each command; each turns its arguments into output and an exit code.
 
 mod check;
+mod try_out;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -14,6 +15,7 @@ use crate::show;
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Check(args) => check::run(&args),
+        Command::Try(args) => try_out::run(&args),
     }
 }
 

@@ -211,7 +211,7 @@ fn policy(
 /// None if a part was stated and could not be read, which was reported.
 fn own_parts(node: &Node) -> Option<PolicyParts> {
     let retries = match node.get("retries").and_then(Node::text) {
-        Some("unlimited") => Some(u32::MAX),
+        Some("unlimited") => Some(Backoff::UNLIMITED),
         Some(text) => Some(text.parse().ok()?),
         None => None,
     };
