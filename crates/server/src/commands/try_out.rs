@@ -5,7 +5,6 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::bail;
 use redrive::core::backoff::Backoff;
 use redrive::core::book::RuleBook;
 use redrive::core::book::problem::suggest;
@@ -23,7 +22,7 @@ use redrive::core::rule::Reaction;
 use redrive::core::text::show_duration;
 use redrive::core::time::Timestamp;
 
-use super::{open_book, print};
+use super::{Refused, open_book, print};
 use crate::cli::TryArgs;
 use crate::show::style;
 
@@ -36,7 +35,7 @@ pub(super) fn run(args: &TryArgs) -> anyhow::Result<ExitCode> {
         .filter(|taker| args.service.as_ref().is_none_or(|wanted| is_meant(taker, wanted)))
         .collect();
     if takers.is_empty() {
-        bail!("{}", nobody_wants(&book, args));
+        return Err(Refused(nobody_wants(&book, args)).into());
     }
     for (index, taker) in takers.iter().enumerate() {
         let rehearsal = rehearse(&taker.rule, &script, Seed(args.seed));
