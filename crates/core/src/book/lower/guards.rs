@@ -66,7 +66,8 @@ fn catalog_timeout(entry: &catalog::CatalogTimeout) -> TimeoutParts {
     TimeoutParts {
         name: Some(entry.name.to_owned()),
         whole: Some(GrowingTimeout::fixed(entry.limit)),
-        category: Some(entry.on_timeout.category()),
+        // Transient is what a timeout is anyway; only what differs may overrule a process target.
+        category: Some(entry.on_timeout.category()).filter(|category| *category != Category::Transient),
         ..TimeoutParts::default()
     }
 }
