@@ -386,7 +386,7 @@ impl Sections {
                 FailureMatch::Category(category) => by_category[*category as usize] = reaction,
             }
         }
-        Reactions { policies, by_status, by_category }
+        Reactions::new(policies, by_status, by_category)
     }
 
     /// The policy's place in the rule's list; a name that is not defined was reported and never retries.
@@ -585,7 +585,7 @@ impl Resolved<'_> {
     #[must_use]
     pub fn retry_policy(&self) -> Option<&NamedPolicy> {
         match self.rule.reactions.to(Category::Transient, None).value {
-            Reaction::Retry(PolicyIndex(index)) => self.rule.reactions.policies.get(usize::from(index)),
+            Reaction::Retry(PolicyIndex(index)) => self.rule.reactions.policies().get(usize::from(index)),
             Reaction::DeadLetter | Reaction::Pause => None,
         }
     }
