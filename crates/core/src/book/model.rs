@@ -131,7 +131,7 @@ pub struct Layer {
     /// What follows on which failure; `retry` stands here as `transient`.
     pub reactions: Vec<(FailureMatch, At<ReactionName>)>,
     /// Overrides of the classification.
-    pub classify: Vec<Override>,
+    pub classify: Vec<At<Override>>,
     /// The timeout.
     pub timeout: Option<At<TimeoutParts>>,
     /// The breaker; `none` is none.

@@ -183,7 +183,8 @@ const DEDUP_TTL_DEFAULT: Duration = Duration::from_secs(7 * 86_400);
 /// How long a dead letter is kept, unless the book says otherwise.
 const RETENTION_DEFAULT: Duration = Duration::from_secs(30 * 86_400);
 const TIME_LIMIT_DEFAULT: Duration = Duration::from_secs(30 * 60);
-const CALL_LIMIT_DEFAULT: Duration = Duration::from_secs(10);
+/// How long a call may take, unless the book says otherwise.
+pub(super) const CALL_LIMIT_DEFAULT: Duration = Duration::from_secs(10);
 const PART_LIMIT_DEFAULT: Duration = Duration::from_secs(5);
 
 /// The levels that may say something, the most specific first.
@@ -227,7 +228,7 @@ impl Sections {
         let classify: Vec<(Override, Level)> = levels
             .0
             .iter()
-            .flat_map(|(level, layer)| layer.classify.iter().map(|o| (o.clone(), *level)))
+            .flat_map(|(level, layer)| layer.classify.iter().map(|at| (at.value.clone(), *level)))
             .collect();
         let (breaker, breaker_origin) = self.breaker(&levels, kind);
         let (timeouts, timeout) = timeouts(&levels, target);
