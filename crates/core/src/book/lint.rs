@@ -6,7 +6,11 @@
 //! Invariants: a lint that lacks a fact says "cannot tell" and proves nothing; a finding that the book
 //! silences must carry a reason there, and a silencer that silences nothing is itself a finding.
 
+mod breaker;
+mod callers;
 mod hygiene;
+mod sharing;
+mod throttle;
 
 use std::collections::BTreeSet;
 
@@ -38,7 +42,7 @@ pub struct Lint {
 #[derive(Clone, Copy, Debug)]
 pub enum Run {
     /// The book as a whole.
-    Book(fn(&Sections, &mut Findings<'_>)),
+    Book(for<'a> fn(&'a Sections, &mut Findings<'a>)),
     /// What holds for each row.
     Rule(fn(&Resolved<'_>, &mut Findings<'_>)),
 }
@@ -46,7 +50,7 @@ pub enum Run {
 /// All lints, in the order of their families.
 #[must_use]
 pub fn all() -> Vec<&'static Lint> {
-    let families: [&[Lint]; 1] = [hygiene::LINTS];
+    let families: [&[Lint]; 4] = [hygiene::LINTS, breaker::LINTS, sharing::LINTS, throttle::LINTS];
     families.into_iter().flatten().collect()
 }
 
