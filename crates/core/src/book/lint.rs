@@ -165,18 +165,26 @@ impl<'a> Findings<'a> {
         if !self.seen.insert((code, span)) {
             return;
         }
-        let silencer = self.allow.iter().find(|allow| allow.lint.value == code);
-        if let Some(allow) = silencer {
-            self.used.insert(allow.lint.span);
+        if self.is_silenced() {
             self.silenced += 1;
             return;
         }
         self.problems.add(Problem { severity, code, span, message: message.into(), help: help.into() });
     }
 
-    /// Says that the lint cannot tell without a fact.
+    /// Says that the lint cannot tell without a fact, unless the book silences it there: whoever says
+    /// why it does not apply has answered the question.
     pub fn cannot_tell(&mut self, span: Span, fact: &'static str) {
-        self.untold.insert(Untold { lint: self.lint.code, span, fact });
+        if !self.is_silenced() {
+            self.untold.insert(Untold { lint: self.lint.code, span, fact });
+        }
+    }
+
+    /// Whether a silencer of the lint holds where it is looking, which then is of use.
+    fn is_silenced(&mut self) -> bool {
+        let silencer = self.allow.iter().find(|allow| allow.lint.value == self.lint.code);
+        self.used.extend(silencer.map(|allow| allow.lint.span));
+        silencer.is_some()
     }
 
     /// Adds the silencers of a level that a lint over the whole book looks at, while `look` runs.

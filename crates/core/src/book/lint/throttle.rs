@@ -59,7 +59,7 @@ fn in_flight_too_low<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
         let p99 = callers.iter().map(p99_seconds).try_fold(f64::INFINITY, |least, p99| Some(least.min(p99?)));
         let traffic = dependencies.traffic(callers);
         let Some(p99) = p99 else {
-            findings.cannot_tell(place, "facts.p99");
+            caller.within(findings, |findings| findings.cannot_tell(place, "facts.p99"));
             continue;
         };
         let needed = traffic.at_least * p99;
@@ -71,7 +71,7 @@ fn in_flight_too_low<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
             let help = format!("allow about {} in flight", (needed * 2.0).ceil());
             caller.within(findings, |findings| findings.report(place, message, help));
         } else if traffic.at_most.is_none_or(|rate| rate * p99 > in_flight) {
-            findings.cannot_tell(place, "facts.rate");
+            caller.within(findings, |findings| findings.cannot_tell(place, "facts.rate"));
         }
     }
 }
@@ -95,7 +95,7 @@ fn rate_below_traffic<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
             let help = format!("allow more than {rate}, or send it less");
             caller.within(findings, |findings| findings.report(limit.span, message, help));
         } else if traffic.at_most.is_none_or(|rate| rate > most) {
-            findings.cannot_tell(limit.span, "facts.rate");
+            caller.within(findings, |findings| findings.cannot_tell(limit.span, "facts.rate"));
         }
     }
 }
