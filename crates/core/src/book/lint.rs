@@ -6,11 +6,15 @@
 //! Invariants: a lint that lacks a fact says "cannot tell" and proves nothing; a finding that the book
 //! silences must carry a reason there, and a silencer that silences nothing is itself a finding.
 
+mod breaker;
+mod callers;
 mod classification;
 mod criticality;
 mod deadline;
 mod hygiene;
 mod retry;
+mod sharing;
+mod throttle;
 mod timeout;
 mod worst_case;
 
@@ -52,15 +56,18 @@ pub enum Run {
 /// All lints, in the order of their families.
 #[must_use]
 pub fn all() -> Vec<&'static Lint> {
-    let families: [&[Lint]; 6] = [
-        hygiene::LINTS,
+    const FAMILIES: &[&[Lint]] = &[
         retry::LINTS,
         deadline::LINTS,
         timeout::LINTS,
-        criticality::LINTS,
         classification::LINTS,
+        criticality::LINTS,
+        breaker::LINTS,
+        sharing::LINTS,
+        throttle::LINTS,
+        hygiene::LINTS,
     ];
-    families.into_iter().flatten().collect()
+    FAMILIES.iter().copied().flatten().collect()
 }
 
 /// The lint of that code.
@@ -105,7 +112,7 @@ pub fn check(bytes: &[u8]) -> Checked {
     };
     let mut findings = Findings::new(&mut problems);
     findings.look(book.sections());
-    let (untold, silenced) = (findings.untold.into_iter().collect(), findings.silenced);
+    let (untold, silenced) = (findings.untold.into_iter().collect(), findings.silenced.len());
     let left_out = problems.left_out();
     Checked { book: Some(book), problems: problems.into_sorted(), left_out, untold, silenced }
 }
@@ -119,7 +126,7 @@ pub struct Findings<'a> {
     seen: BTreeSet<(&'static str, Span)>,
     untold: BTreeSet<Untold>,
     used: BTreeSet<Span>,
-    silenced: usize,
+    silenced: BTreeSet<(&'static str, Span)>,
 }
 
 impl<'a> Findings<'a> {
@@ -131,7 +138,7 @@ impl<'a> Findings<'a> {
             seen: BTreeSet::new(),
             untold: BTreeSet::new(),
             used: BTreeSet::new(),
-            silenced: 0,
+            silenced: BTreeSet::new(),
         }
     }
 
@@ -174,18 +181,26 @@ impl<'a> Findings<'a> {
         if !self.seen.insert((code, span)) {
             return;
         }
-        let silencer = self.allow.iter().find(|allow| allow.lint.value == code);
-        if let Some(allow) = silencer {
-            self.used.insert(allow.lint.span);
+        if self.is_silenced() {
             self.silenced += 1;
             return;
         }
         self.problems.add(Problem { severity, code, span, message: message.into(), help: help.into() });
     }
 
-    /// Says that the lint cannot tell without a fact.
+    /// Says that the lint cannot tell without a fact, unless the book silences it there: whoever says
+    /// why it does not apply has answered the question.
     pub fn cannot_tell(&mut self, span: Span, fact: &'static str) {
-        self.untold.insert(Untold { lint: self.lint.code, span, fact });
+        if !self.is_silenced() {
+            self.untold.insert(Untold { lint: self.lint.code, span, fact });
+        }
+    }
+
+    /// Whether a silencer of the lint holds where it is looking, which then is of use.
+    fn is_silenced(&mut self) -> bool {
+        let silencer = self.allow.iter().find(|allow| allow.lint.value == self.lint.code);
+        self.used.extend(silencer.map(|allow| allow.lint.span));
+        silencer.is_some()
     }
 
     /// Adds the silencers of a level that a lint over the whole book looks at, while `look` runs.

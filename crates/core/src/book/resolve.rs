@@ -435,10 +435,7 @@ fn dependency_of(
         value: at.value.clone(),
         origin: Origin { level, span: Some(at.span) },
     };
-    let own = |text: &str| Known {
-        value: DependencyName::new(text).expect("made of names and a dot"),
-        origin: Origin::BUILT_IN,
-    };
+    let own = |value| Known { value, origin: Origin::BUILT_IN };
     if let Some(at) = &row.depends_on {
         return named(Level::Row, at);
     }
@@ -448,12 +445,12 @@ fn dependency_of(
         }
         // A channel with a target of its own fails by itself.
         if channel.target.is_some() {
-            return own(&format!("{}.{}", service.name, channel.name));
+            return own(DependencyName::joined(&service.name, &channel.name));
         }
     }
     match &service.depends_on {
         Some(at) => named(Level::Service, at),
-        None => own(service.name.as_str()),
+        None => own(DependencyName::like(&service.name)),
     }
 }
 

@@ -49,11 +49,11 @@ fn named<'r>(rule: &'r Resolved<'_>) -> impl Iterator<Item = InUse<'r>> {
             FailureMatch::Category(Category::Unknown | Category::Internal) => return None,
             FailureMatch::Category(category) => reactions.to(category, None).value,
             FailureMatch::Status(range) => {
-                reactions.by_status.iter().find(|(known, _)| *known == range).map(|(_, found)| found.value)?
+                reactions.by_status().iter().find(|(known, _)| *known == range).map(|(_, found)| found.value)?
             }
         };
         let Reaction::Retry(index) = reaction else { return None };
-        let policy = reactions.policies.get(usize::from(index.0))?;
+        let policy = reactions.policies().get(usize::from(index.0))?;
         (policy.backoff.retries() > 0).then_some(InUse { policy, index, origin: known.origin })
     })
 }
