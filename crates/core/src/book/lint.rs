@@ -178,14 +178,11 @@ impl<'a> Findings<'a> {
         help: impl Into<String>,
     ) {
         let code = self.lint.code;
-        if !self.seen.insert((code, span)) {
-            return;
-        }
         if self.is_silenced() {
-            self.silenced += 1;
-            return;
+            self.silenced.insert((code, span));
+        } else if self.seen.insert((code, span)) {
+            self.problems.add(Problem { severity, code, span, message: message.into(), help: help.into() });
         }
-        self.problems.add(Problem { severity, code, span, message: message.into(), help: help.into() });
     }
 
     /// Says that the lint cannot tell without a fact, unless the book silences it there: whoever says

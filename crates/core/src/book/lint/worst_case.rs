@@ -48,9 +48,11 @@ fn named<'r>(rule: &'r Resolved<'_>) -> impl Iterator<Item = InUse<'r>> {
         let reaction = match *on {
             FailureMatch::Category(Category::Unknown | Category::Internal) => return None,
             FailureMatch::Category(category) => reactions.to(category, None).value,
-            FailureMatch::Status(range) => {
-                reactions.by_status().iter().find(|(known, _)| *known == range).map(|(_, found)| found.value)?
-            }
+            FailureMatch::Status(range) => reactions
+                .by_status()
+                .iter()
+                .find(|(known, _)| *known == range)
+                .map(|(_, found)| found.value)?,
         };
         let Reaction::Retry(index) = reaction else { return None };
         let policy = reactions.policies().get(usize::from(index.0))?;
