@@ -418,7 +418,7 @@ fn built_in_policy(name: &str) -> Known<ReactionName> {
 fn catalog_breaker(entry: &catalog::CatalogBreaker) -> BreakerEntry {
     let settings = BreakerSettings::try_from(RawBreaker::from(entry));
     let settings = settings.expect("the catalog's breakers are sound, as a test reads them all");
-    BreakerEntry { settings, ignores: Vec::new(), counts: Vec::new() }
+    BreakerEntry { settings, ignores: Vec::new(), counts: Vec::new(), from: None }
 }
 
 fn named_breaker(entry: BreakerEntry, name: Option<BreakerName>) -> NamedBreaker {
