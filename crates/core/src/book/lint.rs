@@ -6,12 +6,16 @@
 //! Invariants: a lint that lacks a fact says "cannot tell" and proves nothing; a finding that the book
 //! silences must carry a reason there, and a silencer that silences nothing is itself a finding.
 
+mod alerts;
 mod breaker;
 mod callers;
 mod classification;
 mod criticality;
 mod deadline;
 mod hygiene;
+mod idempotency;
+mod letters;
+mod patterns;
 mod retry;
 mod sharing;
 mod throttle;
@@ -50,7 +54,7 @@ pub enum Run {
     /// The book as a whole.
     Book(for<'a> fn(&'a Sections, &mut Findings<'a>)),
     /// What holds for each row.
-    Rule(fn(&Resolved<'_>, &mut Findings<'_>)),
+    Rule(for<'a> fn(&Resolved<'a>, &mut Findings<'a>)),
 }
 
 /// All lints, in the order of their families.
@@ -65,6 +69,10 @@ pub fn all() -> Vec<&'static Lint> {
         breaker::LINTS,
         sharing::LINTS,
         throttle::LINTS,
+        idempotency::LINTS,
+        letters::LINTS,
+        alerts::LINTS,
+        patterns::LINTS,
         hygiene::LINTS,
     ];
     FAMILIES.iter().copied().flatten().collect()
@@ -110,8 +118,8 @@ pub fn check(bytes: &[u8]) -> Checked {
         let left_out = problems.left_out();
         return Checked { book, problems: problems.into_sorted(), left_out, untold: Vec::new(), silenced: 0 };
     };
-    let mut findings = Findings::new(&mut problems);
-    findings.look(book.sections());
+    let mut findings = Findings::new(book.sections(), &mut problems);
+    findings.look();
     let (untold, silenced) = (findings.untold.into_iter().collect(), findings.silenced.len());
     let left_out = problems.left_out();
     Checked { book: Some(book), problems: problems.into_sorted(), left_out, untold, silenced }
@@ -119,6 +127,7 @@ pub fn check(bytes: &[u8]) -> Checked {
 
 /// Where lints put what they find.
 pub struct Findings<'a> {
+    book: &'a Sections,
     lint: &'static Lint,
     /// The silencers that hold where the lint is looking.
     allow: Vec<&'a Allow>,
@@ -130,8 +139,9 @@ pub struct Findings<'a> {
 }
 
 impl<'a> Findings<'a> {
-    fn new(problems: &'a mut Problems) -> Self {
+    fn new(book: &'a Sections, problems: &'a mut Problems) -> Self {
         Self {
+            book,
             lint: &hygiene::LINTS[0],
             allow: Vec::new(),
             problems,
@@ -142,7 +152,8 @@ impl<'a> Findings<'a> {
         }
     }
 
-    fn look(&mut self, sections: &'a Sections) {
+    fn look(&mut self) {
+        let sections = self.book;
         let lints = all();
         self.allow = sections.allow.iter().collect();
         for lint in &lints {
@@ -162,6 +173,12 @@ impl<'a> Findings<'a> {
             }
         }
         self.check_silencers(sections);
+    }
+
+    /// The book that is looked at, for what a row alone does not show.
+    #[must_use]
+    pub const fn book(&self) -> &'a Sections {
+        self.book
     }
 
     /// Reports a finding, once for each place.
@@ -202,8 +219,13 @@ impl<'a> Findings<'a> {
 
     /// Adds the silencers of a level that a lint over the whole book looks at, while `look` runs.
     pub fn within(&mut self, layer: &'a Layer, look: impl FnOnce(&mut Self)) {
+        self.within_all([layer], look);
+    }
+
+    /// The same for several levels.
+    pub fn within_all(&mut self, layers: impl IntoIterator<Item = &'a Layer>, look: impl FnOnce(&mut Self)) {
         let before = self.allow.len();
-        self.allow.extend(&layer.allow);
+        self.allow.extend(layers.into_iter().flat_map(|layer| &layer.allow));
         look(self);
         self.allow.truncate(before);
     }
@@ -268,6 +290,23 @@ mod tests {
         check(book.as_bytes()).problems.into_iter().map(|problem| problem.code).collect()
     }
 
+    /// What the lints of a family find: `line:column code`.
+    pub(super) fn found(book: &str, family: &[Lint]) -> Vec<String> {
+        let checked = check(book.as_bytes());
+        assert!(checked.book.is_some(), "no book: {:?}\n{book}", checked.problems);
+        let of_family = |problem: &&Problem| family.iter().any(|lint| lint.code == problem.code);
+        let shown = |problem: &Problem| format!("{} {}", problem.span.position, problem.code);
+        checked.problems.iter().filter(of_family).map(shown).collect()
+    }
+
+    /// What the lints of a family cannot tell: `line:column code fact`.
+    pub(super) fn untold(book: &str, family: &[Lint]) -> Vec<String> {
+        let untold = check(book.as_bytes()).untold.into_iter();
+        let of_family = |untold: &Untold| family.iter().any(|lint| lint.code == untold.lint);
+        let shown = |untold: Untold| format!("{} {} {}", untold.span.position, untold.lint, untold.fact);
+        untold.filter(of_family).map(shown).collect()
+    }
+
     #[test]
     fn every_lint_finds_its_bad_book_and_passes_its_mended_twin() {
         for lint in all() {
@@ -322,5 +361,21 @@ mod tests {
         );
         let idle = "version: 1\nallow: [{ lint: unused-definition, because: soon }]\n";
         assert_eq!(codes(idle), ["unused-allow"]);
+    }
+
+    #[test]
+    fn a_row_silences_what_it_shares_with_others_for_itself_alone() {
+        let allow = "allow: [{ lint: retention-too-short, because: a copy is kept elsewhere }]";
+        let book = |rows: &str| {
+            let letters = "dead_letter: { retention: 2d }";
+            format!(
+                "version: 1\nservices:\n  s: {{ target: {{ log: stdout }}, {letters}, events: [{rows}] }}\n"
+            )
+        };
+        let both = ["dead-letters-unwatched", "retention-too-short"];
+        assert_eq!(codes(&book("a, b")), both);
+        assert_eq!(codes(&book(&format!("{{ type: a, {allow} }}, b"))), both);
+        assert_eq!(codes(&book(&format!("a, {{ type: b, {allow} }}"))), both);
+        assert_eq!(codes(&book(&format!("{{ type: a, {allow} }}"))), both[..1]);
     }
 }

@@ -97,6 +97,8 @@ pub struct BreakerEntry {
     pub ignores: Vec<FailureMatch>,
     /// What counts as a failure though it usually does not.
     pub counts: Vec<FailureMatch>,
+    /// The breaker that it extends.
+    pub from: Option<BreakerName>,
 }
 
 /// The parts of a timeout that were stated.

@@ -269,7 +269,7 @@ impl Sections {
             deadline,
             fatal_after,
             idempotency: idempotency(&levels),
-            dead_letter: dead_letter(&levels, service, channel),
+            dead_letter: dead_letter(&levels, service, channel, row),
             criticality: levels.find(|l| &l.criticality),
             data_loss: levels.find(|l| &l.data_loss),
             consumer_group,
@@ -419,7 +419,7 @@ fn built_in_policy(name: &str) -> Known<ReactionName> {
 fn catalog_breaker(entry: &catalog::CatalogBreaker) -> BreakerEntry {
     let settings = BreakerSettings::try_from(RawBreaker::from(entry));
     let settings = settings.expect("the catalog's breakers are sound, as a test reads them all");
-    BreakerEntry { settings, ignores: Vec::new(), counts: Vec::new() }
+    BreakerEntry { settings, ignores: Vec::new(), counts: Vec::new(), from: None }
 }
 
 fn named_breaker(entry: BreakerEntry, name: Option<BreakerName>) -> NamedBreaker {
@@ -523,6 +523,7 @@ fn dead_letter(
     levels: &Levels<'_>,
     service: &ServiceEntry,
     channel: Option<&ChannelEntry>,
+    row: &EventRow,
 ) -> ResolvedDeadLetter {
     let template = levels.find(|l| &l.dead_letter.name).unwrap_or_else(|| Known {
         value: NameTemplate::parse(name_template::DEFAULT).expect("the default is a template"),
@@ -535,7 +536,7 @@ fn dead_letter(
         channel: channel.map(|channel| &channel.name),
         queue: queue.as_deref(),
         stage: stage.as_deref(),
-        event: None,
+        event: Some(row.pattern.value.as_str()),
     };
     let categories = levels.find(|l| &l.dead_letter.categories).map(|known| known.value);
     ResolvedDeadLetter {

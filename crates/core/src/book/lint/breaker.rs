@@ -340,7 +340,7 @@ fn show_kind(kind: FailureMatch) -> String {
 
 fn breaker_ignores_everything(book: &Sections, findings: &mut Findings<'_>) {
     for (name, at) in &book.breakers {
-        let BreakerEntry { settings: _, ignores, counts } = &at.value;
+        let BreakerEntry { settings: _, ignores, counts, from: _ } = &at.value;
         let ignored = |category| ignores.contains(&FailureMatch::Category(category));
         let opens_on_more = counts.iter().any(|kind| !ignores.contains(kind));
         if opens_on_more || !ignored(Category::Transient) || !ignored(Category::Unknown) {

@@ -188,7 +188,7 @@ impl<'a> Caller<'a> {
             (Some(At { value: None, .. }), _) | (None, None) => None,
             (None, Some(entry)) => {
                 let settings = BreakerSettings::try_from(RawBreaker::from(entry)).ok()?;
-                let breaker = BreakerEntry { settings, ignores: Vec::new(), counts: Vec::new() };
+                let breaker = BreakerEntry { settings, ignores: Vec::new(), counts: Vec::new(), from: None };
                 Some(Chosen { breaker, name: None, kind, span: None })
             }
         }
