@@ -5,6 +5,7 @@
 //! other: they are tried in that order, and the first match wins.
 
 use std::fmt;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use super::model::{
@@ -177,6 +178,9 @@ pub struct ResolvedDeadLetter {
     /// How often.
     pub reprocess_max: Known<u32>,
 }
+
+static DEFAULT_NAME: LazyLock<NameTemplate> =
+    LazyLock::new(|| NameTemplate::parse(name_template::DEFAULT).expect("the default is a template"));
 
 /// How long a delivered event's key is remembered, unless the book says otherwise.
 const DEDUP_TTL_DEFAULT: Duration = Duration::from_secs(7 * 86_400);
@@ -525,10 +529,9 @@ fn dead_letter(
     channel: Option<&ChannelEntry>,
     row: &EventRow,
 ) -> ResolvedDeadLetter {
-    let template = levels.find(|l| &l.dead_letter.name).unwrap_or_else(|| Known {
-        value: NameTemplate::parse(name_template::DEFAULT).expect("the default is a template"),
-        origin: Origin::BUILT_IN,
-    });
+    let template = levels
+        .find(|l| &l.dead_letter.name)
+        .unwrap_or_else(|| Known { value: DEFAULT_NAME.clone(), origin: Origin::BUILT_IN });
     let queue = levels.find(|l| &l.dead_letter.queue).map(|known| known.value);
     let stage = levels.find(|l| &l.dead_letter.stage).map(|known| known.value);
     let parts = NameParts {
