@@ -1,20 +1,28 @@
 //! Redrive's side, and the two lower bounds: the bare call and the clock.
 //!
-//! `success` and `failure` of [`Guard`] are the only places that call `redrive_core`. Until the core
-//! has its breaker and its decision, they draw the jitter and no more, and the names below say so.
+//! `success` and `failure` of [`Guard`] do what the engine does around every attempt: ask the breaker,
+//! make the call, classify what came back, decide, and tell the breaker.
 
 use std::hint::black_box;
+use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
+use redrive_core::answer::{Answer, What};
+use redrive_core::book;
+use redrive_core::breaker::{Admission, Breaker, Count, RawBreaker, Trip};
+use redrive_core::category::Category;
+use redrive_core::classify::{Outcome, classify};
+use redrive_core::decide::{Ended, History, Moment, Verdict, decide};
 use redrive_core::ids::{Attempt, DeliveryId, Seed};
+use redrive_core::rule::Rule;
 use redrive_core::time::Timestamp;
 
 use crate::call::{self, Unavailable};
 use crate::measure::Subject;
 
 /// Ours as a caller uses it, who has to read the clock; the ratios refer to this one.
-pub const WITH_CLOCK: &str = "redrive-core, jitter only yet, and the clock";
-const WITHOUT_CLOCK: &str = "redrive-core, jitter only yet";
+pub const WITH_CLOCK: &str = "redrive-core, and the clock";
+const WITHOUT_CLOCK: &str = "redrive-core";
 
 pub fn success() -> Vec<Subject> {
     let (mut guard, mut timed, clock) = (Guard::new(), Guard::new(), Clock::start());
@@ -50,29 +58,81 @@ pub fn failure() -> Vec<Subject> {
     ]
 }
 
-/// A closed breaker and a retry policy: 3 retries, 100ms doubling up to 10s, with jitter.
+/// A closed breaker and a retry policy, 3 retries, 100ms doubling up to 10s, with jitter, and the rest
+/// of a rule: window, holds, reactions by category.
 struct Guard {
+    rule: Rule,
+    breaker: Breaker,
     seed: Seed,
 }
 
+const BOOK: &str = "\
+version: 1
+retry_policies: { three: { initial: 100ms, max: 10s, retries: 3, window: 5m } }
+services:
+  target:
+    target: { http: \"http://127.0.0.1/\" }
+    retry: three
+    breaker: kafkaBreaker
+    events: [called]
+";
+
+const LEASE: Duration = Duration::from_secs(30);
+
 impl Guard {
     fn new() -> Self {
-        Self { seed: Seed(1) }
+        let book = book::read(BOOK).book.expect("the book above is sound");
+        let rule = book.rule("target", None, "called").expect("the service wants it");
+        let mut rule = Rule::clone(rule);
+        // The trip lies out of reach, so that the breaker stays closed however many calls fail.
+        let raw = RawBreaker {
+            trip: Trip::Consecutive(NonZeroU32::MAX),
+            open: Duration::from_secs(60),
+            probes: 1,
+            close_after: None,
+            reset: None,
+            count: Count::Attempt,
+        };
+        let breaker = rule.breaker.as_mut().expect("the rule names one");
+        breaker.settings = raw.try_into().expect("sound settings");
+        Self { rule, breaker: Breaker::new(), seed: Seed(1) }
     }
 
-    /// Asks the breaker, makes the call, tells the breaker.
+    /// Asks the breaker, makes the call, decides, tells the breaker.
     #[inline]
-    fn success(&mut self, input: u64, _now: Timestamp) -> Result<u64, Unavailable> {
-        black_box(self.seed.draw(DeliveryId(u128::from(input)), Attempt::FIRST));
-        call::succeed(input)
+    fn success(&mut self, input: u64, now: Timestamp) -> Result<u64, Unavailable> {
+        let breaker = &self.rule.breaker.as_ref().expect("the rule has one").settings;
+        let Admission::Allowed(permit) = self.breaker.admit(breaker, LEASE, now) else {
+            return Err(Unavailable);
+        };
+        let result = call::succeed(input);
+        let ended = Ended::Outcome(Outcome::Delivered { matched: None });
+        let decision = decide(&self.rule, &History::new(), &ended, &self.moment(input, now));
+        self.breaker.settle(permit, decision.observation, breaker, now);
+        result
     }
 
-    /// Asks the breaker, makes the call, tells the breaker, decides: the delay of the first retry.
+    /// Asks the breaker, makes the call, classifies, decides, tells the breaker: when the first retry is due.
     #[inline]
-    fn failure(&mut self, input: u64, _now: Timestamp) -> Option<Duration> {
+    fn failure(&mut self, input: u64, now: Timestamp) -> Option<Duration> {
+        let breaker = &self.rule.breaker.as_ref().expect("the rule has one").settings;
+        let Admission::Allowed(permit) = self.breaker.admit(breaker, LEASE, now) else { return None };
         call::fail(input).err()?;
-        let draw = self.seed.draw(DeliveryId(u128::from(input)), Attempt::FIRST);
-        Some(Duration::from_nanos(draw % 100_000_000))
+        let what = What::Http { status: 503, headers: &(), body: "" };
+        let answer = Answer { what, message: "", retry_after: None };
+        let outcome = classify(&answer, &self.rule.classify, Category::Transient);
+        let moment = self.moment(input, now);
+        let decision = decide(&self.rule, &History::new(), &Ended::Outcome(outcome), &moment);
+        self.breaker.settle(permit, decision.observation, breaker, now);
+        match decision.verdict {
+            Verdict::Retry { due_at } => Some(due_at.since(now)),
+            _ => None,
+        }
+    }
+
+    fn moment(&self, input: u64, now: Timestamp) -> Moment {
+        let delivery = DeliveryId(u128::from(input));
+        Moment { now, seed: self.seed, delivery, attempt: Attempt::FIRST }
     }
 }
 

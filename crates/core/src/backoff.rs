@@ -183,7 +183,7 @@ impl TryFrom<RawBackoff> for Backoff {
 
     fn try_from(raw: RawBackoff) -> Result<Self, InvalidBackoff> {
         let RawBackoff { schedule, jitter, retries, window } = raw;
-        if retries > limits::RETRIES_MAX {
+        if retries > limits::RETRIES_MAX && retries != Self::UNLIMITED {
             return Err(InvalidBackoff::TooManyRetries { given: retries });
         }
         if window.is_some_and(|window| window.is_zero()) {
@@ -213,7 +213,7 @@ impl From<&Backoff> for RawBackoff {
         let Backoff { schedule, jitter, retries, window } = backoff;
         let schedule = match schedule {
             Schedule::Never => RawSchedule::Never,
-            Schedule::Exponential(Exponential { initial, factor, max, capped_from: _ }) => {
+            Schedule::Exponential(Exponential { initial, factor, max, capped_from: _, first: _ }) => {
                 RawSchedule::Exponential { initial: *initial, factor: *factor, max: *max }
             }
             Schedule::Listed(delays) => RawSchedule::Listed(delays.to_vec()),
@@ -257,6 +257,15 @@ impl Backoff {
     #[must_use]
     pub const fn none() -> Self {
         Self { schedule: Schedule::Never, jitter: Jitter::None, retries: 0, window: None }
+    }
+
+    /// This many retries are meant to be without end: only a window or a deadline stops them.
+    pub const UNLIMITED: u32 = u32::MAX;
+
+    /// Whether it never runs out of retries.
+    #[must_use]
+    pub const fn is_unlimited(&self) -> bool {
+        self.retries == Self::UNLIMITED
     }
 
     /// How many retries it allows.
@@ -314,11 +323,7 @@ impl Backoff {
     /// The delay before retry n = 0, 1, …, before jitter.
     #[must_use]
     pub fn nominal(&self, n: u32) -> Duration {
-        match &self.schedule {
-            Schedule::Never => Duration::ZERO,
-            Schedule::Exponential(schedule) => schedule.nominal(n),
-            Schedule::Listed(delays) => nth_or_last(delays, n),
-        }
+        Duration::from_nanos(self.nominal_nanos(n))
     }
 
     /// The shortest and the longest delay that jitter may make of it, whatever came before.
@@ -332,11 +337,16 @@ impl Backoff {
     /// jitter looks at.
     #[must_use]
     pub fn delay(&self, n: u32, draw: u64, previous: Option<Duration>) -> Duration {
+        Duration::from_nanos(self.delay_nanos(n, draw, previous.map(nanos)))
+    }
+
+    /// The same in nanoseconds, for who rules on a great many of them.
+    #[inline]
+    pub(crate) fn delay_nanos(&self, n: u32, draw: u64, previous: Option<u64>) -> u64 {
         let (min, max) = self.bounds(n, previous);
         // The high half of the product is even over `min..=max`, without division and without floats.
         let product = u128::from(draw) * (u128::from(max - min) + 1);
-        let offset = (product >> 64) as u64;
-        Duration::from_nanos(min + offset)
+        min + (product >> 64) as u64
     }
 
     /// All delays together, each as short as jitter can make it.
@@ -358,6 +368,15 @@ impl Backoff {
         sum.saturating_add(of(varied).saturating_mul(same))
     }
 
+    #[inline]
+    fn nominal_nanos(&self, n: u32) -> u64 {
+        match &self.schedule {
+            Schedule::Never => 0,
+            Schedule::Exponential(schedule) => schedule.nominal_nanos(n),
+            Schedule::Listed(delays) => nanos(*delays.get(n as usize).unwrap_or(&delays[delays.len() - 1])),
+        }
+    }
+
     /// From this retry on the range is always the same.
     fn steady_from(&self) -> u32 {
         match &self.schedule {
@@ -369,8 +388,9 @@ impl Backoff {
     }
 
     /// In nanoseconds, the first never above the second.
-    fn bounds(&self, n: u32, previous: Option<Duration>) -> (u64, u64) {
-        let delay = nanos(self.nominal(n));
+    #[inline]
+    fn bounds(&self, n: u32, previous: Option<u64>) -> (u64, u64) {
+        let delay = self.nominal_nanos(n);
         match self.jitter {
             Jitter::None => (delay, delay),
             Jitter::Full => (0, delay),
@@ -389,11 +409,11 @@ impl Backoff {
     }
 
     /// The delay before may have come from another policy, so it cannot widen what n allows.
-    fn decorrelated_bounds(&self, n: u32, previous: Option<Duration>) -> (u64, u64) {
+    fn decorrelated_bounds(&self, n: u32, previous: Option<u64>) -> (u64, u64) {
         let initial = nanos(self.initial());
         let tripled = 3_u64.saturating_pow(n.saturating_add(1));
         let reachable = initial.saturating_mul(tripled).min(nanos(self.max()));
-        let highest = previous.map_or(reachable, |previous| nanos(previous).saturating_mul(3).min(reachable));
+        let highest = previous.map_or(reachable, |previous| previous.saturating_mul(3).min(reachable));
         (initial, highest.max(initial))
     }
 }
@@ -405,6 +425,7 @@ const TRIPLINGS_MAX: u32 = 41;
 enum Schedule {
     Never,
     Exponential(Exponential),
+    /// At least one.
     Listed(Box<[Duration]>),
 }
 
@@ -415,7 +436,12 @@ struct Exponential {
     max: Duration,
     /// The first retry whose delay is as long as any will be.
     capped_from: u32,
+    /// The delays of the first retries in nanoseconds, which are nearly all there ever are.
+    first: Box<[u64]>,
 }
+
+/// How many delays are worked out ahead.
+const FIRST_DELAYS: u32 = 32;
 
 impl TryFrom<RawSchedule> for Schedule {
     type Error = InvalidBackoff;
@@ -454,11 +480,18 @@ impl Exponential {
                 at_most = middle;
             }
         }
-        Self { initial, factor, max, capped_from: at_most }
+        let capped_from = at_most;
+        let first = (0..=capped_from.min(FIRST_DELAYS)).map(|n| nanos(grown(initial, factor, n, max)));
+        Self { initial, factor, max, capped_from, first: first.collect() }
     }
 
-    fn nominal(&self, n: u32) -> Duration {
-        grown(self.initial, self.factor, n.min(self.capped_from), self.max)
+    #[inline]
+    fn nominal_nanos(&self, n: u32) -> u64 {
+        let n = n.min(self.capped_from);
+        match self.first.get(n as usize) {
+            Some(known) => *known,
+            None => nanos(grown(self.initial, self.factor, n, self.max)),
+        }
     }
 }
 
@@ -492,15 +525,9 @@ fn power(factor: f64, n: u32) -> f64 {
 
 const GROWTH_MIN: f64 = 1.0 + 1e-9;
 
-fn nth_or_last(delays: &[Duration], n: u32) -> Duration {
-    let n = usize::try_from(n).unwrap_or(usize::MAX);
-    // A span longer than a timestamp can count is as long as one can.
-    let delay = delays.get(n).or(delays.last()).copied().unwrap_or_default();
-    Duration::from_nanos(nanos(delay))
-}
-
-fn nanos(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+/// A span longer than a timestamp can count is as long as one can.
+pub(crate) fn nanos(span: Duration) -> u64 {
+    span.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(span.subsec_nanos()))
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` stops at both ends")]

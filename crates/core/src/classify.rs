@@ -167,11 +167,7 @@ fn of_process(exit: Exit, timeout_category: Category) -> (Category, &'static str
         Exit::OutOfMemory => (Category::Unknown, codes::OUT_OF_MEMORY),
         Exit::ReportedError => (Category::Unknown, codes::PROCESS_ERROR),
         Exit::SpawnFailed => (Category::Permanent, codes::SPAWN_FAILED),
-        // A rule that says nothing of timeouts takes those of calls for transient. A run that used up
-        // its whole limit would most likely do so again.
-        Exit::TimeLimit if timeout_category == Category::Transient => {
-            (Category::Permanent, codes::TIME_LIMIT_EXCEEDED)
-        }
+        // Permanent unless the rule says otherwise, which is for whoever resolves it to know.
         Exit::TimeLimit => (timeout_category, codes::TIME_LIMIT_EXCEEDED),
     }
 }

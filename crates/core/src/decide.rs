@@ -9,12 +9,14 @@
 //! - a delivery that waits behind an open breaker, a pause or our own shutdown burns no retry;
 //! - a verdict carries every number it was made of, over in [`Why`].
 
+use std::fmt;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
+use crate::backoff::nanos;
+use crate::breaker::{CallEnd, Observation};
 use crate::category::{Category, codes};
 use crate::classify::{Connection, Failure, Outcome};
+use crate::envelope::Tier;
 pub use crate::history::History;
 use crate::ids::{Attempt, DeliveryId, Seed};
 use crate::limits;
@@ -130,38 +132,6 @@ impl DeathReason {
     }
 }
 
-/// Where a dead letter is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Tier {
-    /// Among those that a replay may mend.
-    Dead,
-    /// Among those that bulk replays leave alone.
-    Poison,
-}
-
-/// What an attempt says about the dependency's health.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Observation {
-    /// It is well.
-    Success,
-    /// It is unwell.
-    Failure(CallEnd),
-    /// It answered, though not to our liking: well enough to close a breaker, no reason to praise it.
-    Answered,
-    /// Nothing.
-    Silent,
-}
-
-/// Whether a failed attempt was the last of its call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallEnd {
-    /// No other follows.
-    Final,
-    /// Another follows.
-    WillRetry,
-}
-
 /// What is alerted as soon as it happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AlertKind {
@@ -219,29 +189,44 @@ pub struct RetryNumbers {
     pub in_total: Tally,
     /// The retries that this category gets whatever the policy says, this one included.
     pub by_category: Option<Tally>,
-    /// The policy's delay, with its jitter.
-    pub backoff: Duration,
-    /// How long the other side asks us to wait.
-    pub retry_after: Option<Duration>,
     /// Of the policy's window, when the retry starts.
     pub window: Spent,
     /// Of the rule's `hold_max`, when the retry starts.
     pub held: Spent,
     /// Of the rule's deadline, when the retry starts.
     pub deadline: Spent,
+    backoff_nanos: u64,
+    /// 0 if nobody asks.
+    retry_after_nanos: u64,
 }
 
 impl RetryNumbers {
+    /// The policy's delay, with its jitter.
+    #[must_use]
+    pub const fn backoff(&self) -> Duration {
+        Duration::from_nanos(self.backoff_nanos)
+    }
+
+    /// How long the other side asks us to wait.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        (self.retry_after_nanos > 0).then_some(Duration::from_nanos(self.retry_after_nanos))
+    }
+
     /// From now until the retry: the longer of both.
     #[must_use]
     pub fn wait(&self) -> Duration {
-        self.retry_after.map_or(self.backoff, |asked| asked.max(self.backoff))
+        Duration::from_nanos(self.wait_nanos())
+    }
+
+    fn wait_nanos(&self) -> u64 {
+        self.backoff_nanos.max(self.retry_after_nanos)
     }
 
     /// Whether the wait is the other side's wish, and so time held.
     #[must_use]
-    pub fn is_held(&self) -> bool {
-        self.retry_after.is_some_and(|asked| asked > self.backoff)
+    pub const fn is_held(&self) -> bool {
+        self.retry_after_nanos > self.backoff_nanos
     }
 
     fn death(&self) -> Option<DeathReason> {
@@ -282,17 +267,44 @@ impl Tally {
 }
 
 /// A time and how long it may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+///
+/// In nanoseconds inside, since a verdict copies many of them; 584 years are no limit.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Spent {
-    /// How much is used.
-    pub used: Duration,
-    /// How much there is; none is no limit.
-    pub limit: Option<Duration>,
+    used: u64,
+    limit: u64,
 }
 
 impl Spent {
-    fn is_exceeded(self) -> bool {
-        self.limit.is_some_and(|limit| self.used > limit)
+    /// So much of so much; no limit if none is given.
+    #[must_use]
+    pub fn of(used: Duration, limit: Option<Duration>) -> Self {
+        Self { used: nanos(used), limit: limit.map_or(u64::MAX, nanos) }
+    }
+
+    /// How much is used.
+    #[must_use]
+    pub const fn used(self) -> Duration {
+        Duration::from_nanos(self.used)
+    }
+
+    /// How much there is; none is no limit.
+    #[must_use]
+    pub fn limit(self) -> Option<Duration> {
+        (self.limit < u64::MAX).then_some(Duration::from_nanos(self.limit))
+    }
+
+    const fn is_exceeded(self) -> bool {
+        self.used > self.limit
+    }
+}
+
+impl fmt::Debug for Spent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.limit() {
+            Some(limit) => write!(f, "{:?} of {limit:?}", self.used()),
+            None => write!(f, "{:?}", self.used()),
+        }
     }
 }
 
@@ -344,34 +356,49 @@ pub fn decide(rule: &Rule, history: &History, ended: &Ended, at: &Moment) -> Dec
 fn rule_on_failure(rule: &Rule, history: &History, failure: &Failure, at: &Moment) -> Decision {
     let connection_failing_for = connection_failing_for(rule, history, failure, at.now);
     let category = if connection_failing_for.is_some() { Category::Fatal } else { failure.category };
-    let reaction = *rule.reactions.to(category, failure.status);
+    let reaction = rule.reactions.to(category, failure.status);
     let tier = if category == Category::Invalid { Tier::Poison } else { Tier::Dead };
-    let (verdict, retry) = match reaction.value {
+    let decision = |verdict, retry| Decision {
+        verdict,
+        why: Why::Failed(Ruling {
+            category,
+            matched: failure.matched,
+            connection_failing_for,
+            connection: failure.connection,
+            reaction: *reaction,
+            retry,
+        }),
+        observation: observation(rule, failure, verdict),
+        hold_dependency_until: hold_dependency_until(failure, at.now),
+        alert: alert(rule, failure, category, verdict, reaction.value),
+    };
+    match reaction.value {
         Reaction::Retry(policy) => {
             let numbers = weigh_retry(rule, history, failure, category, policy, at);
             let verdict = match numbers.death() {
                 Some(reason) => Verdict::DeadLetter { reason, tier },
-                None => Verdict::Retry { due_at: at.now + numbers.wait() },
+                None => Verdict::Retry { due_at: later(at.now, numbers.wait_nanos()) },
             };
-            (verdict, Some(numbers))
+            decision(verdict, Some(numbers))
         }
-        Reaction::DeadLetter if connection_failing_for.is_some() => {
-            (Verdict::DeadLetter { reason: DeathReason::ConnectionFailing, tier }, None)
+        Reaction::DeadLetter => {
+            let reason = match connection_failing_for {
+                Some(_) => DeathReason::ConnectionFailing,
+                None => DeathReason::Refused,
+            };
+            decision(Verdict::DeadLetter { reason, tier }, None)
         }
-        Reaction::DeadLetter => (Verdict::DeadLetter { reason: DeathReason::Refused, tier }, None),
-        Reaction::Pause => (Verdict::Pause, None),
-    };
-    let ignores = rule.breaker.as_ref().map_or(&[][..], |breaker| &breaker.ignores);
-    let asked = failure.retry_after.filter(|_| failure.category == Category::RateLimited);
-    let matched = failure.matched;
-    let connection = failure.connection;
-    Decision {
-        verdict,
-        why: Why::Failed(Ruling { category, matched, connection_failing_for, connection, reaction, retry }),
-        observation: observation(ignores, failure, verdict),
-        hold_dependency_until: asked.map(|wait| at.now + wait),
-        alert: alert(rule, failure, category, verdict, reaction.value),
+        Reaction::Pause => decision(Verdict::Pause, None),
     }
+}
+
+fn hold_dependency_until(failure: &Failure, now: Timestamp) -> Option<Timestamp> {
+    let asked = failure.retry_after.filter(|_| failure.category == Category::RateLimited);
+    asked.map(|wait| now + wait)
+}
+
+fn later(now: Timestamp, nanos: u64) -> Timestamp {
+    Timestamp::from_nanos(now.as_nanos().saturating_add(nanos))
 }
 
 /// How long the connection has failed, if that is longer than the rule bears with.
@@ -390,6 +417,7 @@ fn connection_failing_for(
     (failing_for > limit).then_some(failing_for)
 }
 
+#[inline]
 fn weigh_retry(
     rule: &Rule,
     history: &History,
@@ -401,21 +429,24 @@ fn weigh_retry(
     let backoff = &rule.reactions.policies[usize::from(policy.0)].backoff;
     let done = history.retries_by(policy);
     let draw = at.seed.draw(at.delivery, at.attempt);
-    let delay = backoff.delay(done, draw, history.previous_delay());
-    let retry_after = failure.retry_after;
-    let wait = retry_after.map_or(delay, |asked| asked.max(delay));
-    let (waited, held) = if wait > delay { (Duration::ZERO, wait) } else { (wait, Duration::ZERO) };
-    let since_start = at.now.since(history.first_attempt_at().unwrap_or(at.now));
+    let backoff_nanos = backoff.delay_nanos(done, draw, history.previous_delay_nanos());
+    let retry_after_nanos = failure.retry_after.map_or(0, nanos);
+    let wait = backoff_nanos.max(retry_after_nanos);
+    let (waited, held) = if wait > backoff_nanos { (0, wait) } else { (wait, 0) };
+    let limit = |span: Option<Duration>| span.map_or(u64::MAX, nanos);
     RetryNumbers {
         policy,
         by_policy: Tally::next_after(done, backoff.retries()),
         in_total: Tally::next_after(history.retries_total(), rule.reactions.retries_total_max()),
         by_category: category_tally(history, category),
-        backoff: delay,
-        retry_after,
-        window: Spent { used: history.window_used(at.now).saturating_add(waited), limit: backoff.window() },
-        held: Spent { used: history.held(at.now).saturating_add(held), limit: Some(rule.hold_max) },
-        deadline: Spent { used: since_start.saturating_add(wait), limit: rule.deadline },
+        window: Spent {
+            used: history.window_used_nanos(at.now).saturating_add(waited),
+            limit: limit(backoff.window()),
+        },
+        held: Spent { used: history.held_nanos(at.now).saturating_add(held), limit: nanos(rule.hold_max) },
+        deadline: Spent { used: history.age_nanos(at.now).saturating_add(wait), limit: limit(rule.deadline) },
+        backoff_nanos,
+        retry_after_nanos,
     }
 }
 
@@ -436,8 +467,8 @@ fn category_tally(history: &History, category: Category) -> Option<Tally> {
 fn hold(rule: &Rule, history: &History, cause: HoldCause, until: Timestamp, now: Timestamp) -> Decision {
     let until = until.max(now);
     let first_attempt_at = history.first_attempt_at().unwrap_or(until);
-    let held = Spent { used: history.held(now).saturating_add(until.since(now)), limit: Some(rule.hold_max) };
-    let deadline = Spent { used: until.since(first_attempt_at), limit: rule.deadline };
+    let held = Spent::of(history.held(now).saturating_add(until.since(now)), Some(rule.hold_max));
+    let deadline = Spent::of(until.since(first_attempt_at), rule.deadline);
     let expired = match cause {
         HoldCause::BreakerOpen => DeathReason::BreakerOpen,
         HoldCause::AskedToWait => DeathReason::HoldExpired,
@@ -459,18 +490,26 @@ fn hold(rule: &Rule, history: &History, cause: HoldCause, until: Timestamp, now:
 }
 
 /// By what the failure itself was: a connection that failed for so long that it became a matter of
-/// configuration is still one that failed.
-fn observation(ignores: &[FailureMatch], failure: &Failure, verdict: Verdict) -> Observation {
-    if ignores.iter().any(|ignored| ignored.matches(failure.category, failure.status)) {
-        return Observation::Silent;
+/// configuration is still one that failed. What the breaker ignores or counts comes first.
+fn observation(rule: &Rule, failure: &Failure, verdict: Verdict) -> Observation {
+    let failed = || match verdict {
+        Verdict::Retry { .. } | Verdict::Hold { .. } | Verdict::Pause => {
+            Observation::Failure(CallEnd::WillRetry)
+        }
+        Verdict::Deliver | Verdict::DeadLetter { .. } => Observation::Failure(CallEnd::Final),
+    };
+    if let Some(breaker) = &rule.breaker {
+        let is_among =
+            |kinds: &[FailureMatch]| kinds.iter().any(|kind| kind.matches(failure.category, failure.status));
+        if is_among(&breaker.ignores) {
+            return Observation::Silent;
+        }
+        if is_among(&breaker.counts) {
+            return failed();
+        }
     }
     match failure.category {
-        Category::Transient | Category::RateLimited | Category::Unknown => match verdict {
-            Verdict::Retry { .. } | Verdict::Hold { .. } | Verdict::Pause => {
-                Observation::Failure(CallEnd::WillRetry)
-            }
-            Verdict::Deliver | Verdict::DeadLetter { .. } => Observation::Failure(CallEnd::Final),
-        },
+        Category::Transient | Category::RateLimited | Category::Unknown => failed(),
         Category::Permanent | Category::Invalid => Observation::Answered,
         Category::Fatal | Category::Internal => Observation::Silent,
     }

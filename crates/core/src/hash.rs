@@ -36,8 +36,42 @@ pub fn stable_128(bytes: &[u8]) -> u128 {
     xxh3_128(bytes)
 }
 
+/// A 64-bit hash of two numbers: `wyhash64`, published and frozen too, and a tenth of the time.
+#[must_use]
+#[inline]
+pub fn stable_64_of(first: u64, second: u64) -> u64 {
+    const SECRET: [u64; 2] = [0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db];
+    let (low, high) = product(first ^ SECRET[0], second ^ SECRET[1]);
+    let (low, high) = product(low ^ SECRET[0], high ^ SECRET[1]);
+    low ^ high
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "one half after the other")]
+fn product(first: u64, second: u64) -> (u64, u64) {
+    let product = u128::from(first) * u128::from(second);
+    (product as u64, (product >> 64) as u64)
+}
+
 /// A 64-bit hash of the bytes under a seed.
 #[must_use]
 pub fn stable_64(bytes: &[u8], seed: u64) -> u64 {
     xxh3_64_with_seed(bytes, seed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_of_two_numbers_is_frozen() {
+        #[rustfmt::skip]
+        let cases = [
+            ("nothing",     (0, 0),               0x60c0_6e5a_a671_6029),
+            ("two numbers", (1, 2),               0x12f6_3380_7d6d_d48c),
+            ("the ends",    (u64::MAX, u64::MAX), 0x8de3_8748_e71c_42a8),
+        ];
+        for (name, (first, second), expected) in cases {
+            assert_eq!(stable_64_of(first, second), expected, "{name}");
+        }
+    }
 }

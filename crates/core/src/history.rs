@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::backoff::nanos;
 use crate::category::Category;
 use crate::classify::Connection;
 use crate::decide::{Decision, RetryNumbers, Verdict, Why};
@@ -32,13 +33,13 @@ pub struct History {
     #[serde(skip_serializing_if = "Option::is_none")]
     hold: Option<Hold>,
     /// In holds that have ended.
-    #[serde(skip_serializing_if = "Duration::is_zero")]
-    held: Duration,
+    #[serde(skip_serializing_if = "is_zero")]
+    held_nanos: u64,
     /// Since the first failure, what uses up no window.
-    #[serde(skip_serializing_if = "Duration::is_zero")]
-    excused: Duration,
+    #[serde(skip_serializing_if = "is_zero")]
+    excused_nanos: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    previous_delay: Option<Duration>,
+    previous_delay_nanos: Option<u64>,
     #[serde(skip_serializing_if = "is_zero")]
     retries_total: u32,
     #[serde(skip_serializing_if = "is_zero")]
@@ -92,8 +93,12 @@ impl History {
 
     /// The last backoff delay, with its jitter.
     #[must_use]
-    pub const fn previous_delay(&self) -> Option<Duration> {
-        self.previous_delay
+    pub fn previous_delay(&self) -> Option<Duration> {
+        self.previous_delay_nanos.map(Duration::from_nanos)
+    }
+
+    pub(crate) const fn previous_delay_nanos(&self) -> Option<u64> {
+        self.previous_delay_nanos
     }
 
     /// How many retries there were.
@@ -125,18 +130,31 @@ impl History {
     /// How much of `hold_max` is used up.
     #[must_use]
     pub fn held(&self, now: Timestamp) -> Duration {
-        match self.hold {
-            Some(Hold { since, by: HeldBy::Others }) => self.held.saturating_add(now.since(since)),
-            Some(Hold { by: HeldBy::Pause, .. }) | None => self.held,
-        }
+        Duration::from_nanos(self.held_nanos(now))
     }
 
     /// How much of a policy's window is used up.
     #[must_use]
     pub fn window_used(&self, now: Timestamp) -> Duration {
-        let Some(first_failure_at) = self.first_failure_at else { return Duration::ZERO };
-        let holding = self.hold.map_or(Duration::ZERO, |hold| now.since(hold.since));
-        now.since(first_failure_at).saturating_sub(self.excused).saturating_sub(holding)
+        Duration::from_nanos(self.window_used_nanos(now))
+    }
+
+    pub(crate) fn held_nanos(&self, now: Timestamp) -> u64 {
+        match self.hold {
+            Some(Hold { since, by: HeldBy::Others }) => self.held_nanos.saturating_add(passed(since, now)),
+            Some(Hold { by: HeldBy::Pause, .. }) | None => self.held_nanos,
+        }
+    }
+
+    pub(crate) fn window_used_nanos(&self, now: Timestamp) -> u64 {
+        let since_failure = self.first_failure_at.map_or(0, |at| passed(at, now));
+        let holding = self.hold.map_or(0, |hold| passed(hold.since, now));
+        since_failure.saturating_sub(self.excused_nanos).saturating_sub(holding)
+    }
+
+    /// Since the first attempt started, whatever happened meanwhile.
+    pub(crate) fn age_nanos(&self, now: Timestamp) -> u64 {
+        self.first_attempt_at.map_or(0, |at| passed(at, now))
     }
 
     /// After an attempt has started, which ends any hold.
@@ -182,9 +200,10 @@ impl History {
     /// After a time in which Redrive was down or could not write, which uses up nothing.
     #[must_use]
     pub fn away(&self, span: Duration) -> Self {
-        let excused = self.first_failure_at.map_or(self.excused, |_| self.excused.saturating_add(span));
-        let hold = self.hold.map(|hold| Hold { since: hold.since + span, ..hold });
-        Self { hold, excused, ..self.clone() }
+        let mut next = self.clone();
+        next.excuse(nanos(span));
+        next.hold = self.hold.map(|hold| Hold { since: hold.since + span, ..hold });
+        next
     }
 
     /// The same under a new rule book, whose policies may stand in another order: a policy keeps its
@@ -212,7 +231,7 @@ impl History {
             | Category::Invalid
             | Category::Fatal => {}
         }
-        self.previous_delay = Some(numbers.backoff);
+        self.previous_delay_nanos = Some(nanos(numbers.backoff()));
         if numbers.is_held() { self.holding(HeldBy::Others, now) } else { self }
     }
 
@@ -224,16 +243,29 @@ impl History {
     }
 
     fn released(&self, at: Timestamp) -> Self {
-        let Some(hold) = self.hold else { return self.clone() };
-        let span = at.since(hold.since);
-        let excused = self.first_failure_at.map_or(self.excused, |_| self.excused.saturating_add(span));
-        Self { held: self.held(at), excused, hold: None, ..self.clone() }
+        let mut next = self.clone();
+        if let Some(hold) = self.hold {
+            next.held_nanos = self.held_nanos(at);
+            next.excuse(passed(hold.since, at));
+            next.hold = None;
+        }
+        next
+    }
+
+    /// Before the first failure no window runs.
+    fn excuse(&mut self, nanos: u64) {
+        if self.first_failure_at.is_some() {
+            self.excused_nanos = self.excused_nanos.saturating_add(nanos);
+        }
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(count: &u32) -> bool {
-    *count == 0
+fn passed(since: Timestamp, now: Timestamp) -> u64 {
+    now.as_nanos().saturating_sub(since.as_nanos())
+}
+
+fn is_zero<T: Default + PartialEq>(count: &T) -> bool {
+    *count == T::default()
 }
 
 /// One for each policy of the rule; stored without the zeros at the end.

@@ -21,6 +21,7 @@ pub mod ids;
 pub mod limits;
 pub mod name_template;
 pub mod position;
+pub mod rehearse;
 pub mod retry_after;
 pub mod rule;
 pub mod text;

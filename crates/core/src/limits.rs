@@ -65,6 +65,9 @@ pub const BOOK_NODES_MAX: usize = 1_000_000;
 /// The most patterns with wildcards in one service or channel; each is held against all others.
 pub const WILDCARDS_MAX: usize = 500;
 
+/// The most answers in a script that a delivery is tried with.
+pub const SCRIPT_ANSWERS_MAX: usize = 10_000;
+
 /// The most problems reported for one rule book; the rest are counted.
 pub const PROBLEMS_MAX: usize = 100;
 

@@ -15,6 +15,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Check(CheckArgs),
+    Try(TryArgs),
 }
 
 /// Finds what is wrong with a rule book, and what will hurt later.
@@ -57,4 +58,34 @@ pub(crate) enum CheckFormat {
 pub(crate) enum Deny {
     /// Warnings fail the check too
     Warnings,
+}
+
+/// Walks a delivery through answers that you name and says why each thing happens; needs no server.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Answers, separated by commas:
+  200, 404, 503 …    an HTTP status             503*4        four times
+  429:60             with Retry-After: 60       500=quota    with a message
+  timeout, refused, reset, dns, tls             the connection's own failures
+  crash, oom         a process that fails       invalid      a message that does not parse
+  DHT_UNAVAILABLE    a code of your own         ok           taken
+
+Examples:
+  redrive try todo.reminder.fired --rules examples/rulebooks/todo.yaml --answers 503,429:60,timeout,200
+  redrive try orders.placed --rules redrive.yaml --service billing --answers 503*9")]
+pub(crate) struct TryArgs {
+    /// The event's type
+    pub(crate) event_type: String,
+    /// The rule book
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rules: PathBuf,
+    /// Only this service, or service/channel
+    #[arg(long)]
+    pub(crate) service: Option<String>,
+    /// What the target answers, one after the other
+    #[arg(long, default_value = "200")]
+    pub(crate) answers: String,
+    /// What the jitter is drawn from; the same seed gives the same delays
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
 }

@@ -1,11 +1,12 @@
 //! One module for each command; each turns its arguments into output and an exit code.
 
 mod check;
+mod try_out;
 
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use redrive::core::book::RuleBook;
 
 use crate::cli::Command;
@@ -14,8 +15,14 @@ use crate::show;
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Check(args) => check::run(&args),
+        Command::Try(args) => try_out::run(&args),
     }
 }
+
+/// What was asked is understood and cannot be done; the exit code is 1, not 2.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Refused(pub(crate) String);
 
 /// The book in a file; one with errors is shown and refused.
 pub(crate) fn open_book(path: &Path) -> anyhow::Result<RuleBook> {
@@ -28,7 +35,7 @@ pub(crate) fn open_book(path: &Path) -> anyhow::Result<RuleBook> {
     for problem in reading.problems.into_sorted() {
         anstream::eprintln!("{}\n", show::problem::render(&problem, path, &text));
     }
-    bail!("{} has errors: mend them first, `redrive check` shows them all", path.display())
+    Err(Refused(format!("{} has errors: mend them first", path.display())).into())
 }
 
 /// Prints a text that may be long; a reader that goes away is an error of its own kind.

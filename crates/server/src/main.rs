@@ -20,7 +20,7 @@ fn main() -> ExitCode {
                 return ExitCode::SUCCESS;
             }
             anstream::eprintln!("{}: {error:#}", show::style::error("error"));
-            ExitCode::from(2)
+            ExitCode::from(if error.is::<commands::Refused>() { 1 } else { 2 })
         }
     }
 }

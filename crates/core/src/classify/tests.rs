@@ -97,7 +97,6 @@ fn everything_else_has_its_category_too() {
         ("no memory",            What::Process(Exit::OutOfMemory),             Unknown,   codes::OUT_OF_MEMORY),
         ("its own report",       What::Process(Exit::ReportedError),           Unknown,   codes::PROCESS_ERROR),
         ("never started",        What::Process(Exit::SpawnFailed),             Permanent, codes::SPAWN_FAILED),
-        ("ran too long",         What::Process(Exit::TimeLimit),               Permanent, codes::TIME_LIMIT_EXCEEDED),
         ("an election",          What::Broker(BrokerError::LeaderElection),    Transient, codes::LEADER_ELECTION),
         ("no broker",            What::Broker(BrokerError::Unavailable),       Transient, codes::BROKER_UNAVAILABLE),
         ("a slow broker",        What::Broker(BrokerError::TimedOut),          Transient, codes::NETWORK_TIMEOUT),

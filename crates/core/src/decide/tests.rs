@@ -6,9 +6,10 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::backoff::{Backoff, Jitter, RawBackoff, RawSchedule};
+use crate::breaker::RawBreaker;
 use crate::category::Code;
 use crate::ids::{DependencyName, PolicyName};
-use crate::rule::{GrowingTimeout, NamedPolicy, Reactions, StatusRange, Timeouts};
+use crate::rule::{GrowingTimeout, NamedBreaker, NamedPolicy, Reactions, StatusRange, Timeouts};
 
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -279,13 +280,28 @@ fn those_concerned_are_told() {
 
 #[test]
 fn a_rule_may_leave_failures_out_of_the_breakers_count() {
-    let unavailable = Failure { status: Some(503), ..failure(Category::Transient) };
-    let ignores = [FailureMatch::Status(StatusRange { first: 503, last: 503 })];
-    assert_eq!(observation(&ignores, &unavailable, retry(1)), Observation::Silent);
-    let reset = failure(Category::Transient);
-    assert_eq!(observation(&ignores, &reset, retry(1)), Observation::Failure(CallEnd::WillRetry));
-    let ignores = [FailureMatch::Category(Category::Transient)];
-    assert_eq!(observation(&ignores, &reset, retry(1)), Observation::Silent);
+    let unavailable = FailureMatch::Status(StatusRange { first: 503, last: 503 });
+    let transient = FailureMatch::Category(Category::Transient);
+    let gone = FailureMatch::Status(StatusRange { first: 410, last: 410 });
+    let answered = |status| Failure { status: Some(status), ..failure(Category::Transient) };
+    let refused = Failure { status: Some(410), ..failure(Category::Permanent) };
+    let failed = Observation::Failure(CallEnd::WillRetry);
+    #[rustfmt::skip]
+    let cases = [
+        ("a status that it ignores",       vec![unavailable], vec![],     answered(503), Observation::Silent),
+        ("another status",                 vec![unavailable], vec![],     answered(504), failed),
+        ("a category that it ignores",     vec![transient],   vec![],     answered(504), Observation::Silent),
+        ("a refusal usually says little",  vec![],            vec![],     refused.clone(), Observation::Answered),
+        ("a refusal that it counts",       vec![],            vec![gone], refused.clone(), failed),
+        ("what it ignores is not counted", vec![gone],        vec![gone], refused,       Observation::Silent),
+    ];
+    for (name, ignores, counts, failure, expected) in cases {
+        let entry = crate::catalog::breaker("kafkaBreaker").expect("the catalog has it");
+        let settings = RawBreaker::from(entry).try_into().expect("the catalog's are sound");
+        let breaker = Some(NamedBreaker { name: None, settings, ignores, counts });
+        let rule = Rule { breaker, ..rule() };
+        assert_eq!(observation(&rule, &failure, retry(1)), expected, "{name}");
+    }
 }
 
 #[test]
@@ -313,11 +329,11 @@ fn why_names_the_line_and_the_numbers() {
             by_policy: Tally { number: 1, max: 4 },
             in_total: Tally { number: 2, max: 4 },
             by_category: None,
-            backoff: ms(500),
-            retry_after: None,
-            window: Spent { used: ms(600), limit: None },
-            held: Spent { used: ms(0), limit: Some(ms(60_000)) },
-            deadline: Spent { used: ms(600), limit: None },
+            window: Spent::of(ms(600), None),
+            held: Spent::of(ms(0), Some(ms(60_000))),
+            deadline: Spent::of(ms(600), None),
+            backoff_nanos: 500_000_000,
+            retry_after_nanos: 0,
         }),
     };
     assert_eq!(ruling, expected);

@@ -66,7 +66,8 @@ fn catalog_timeout(entry: &catalog::CatalogTimeout) -> TimeoutParts {
     TimeoutParts {
         name: Some(entry.name.to_owned()),
         whole: Some(GrowingTimeout::fixed(entry.limit)),
-        category: Some(entry.on_timeout.category()),
+        // Transient is what a timeout is anyway; only what differs may overrule a process target.
+        category: Some(entry.on_timeout.category()).filter(|category| *category != Category::Transient),
         ..TimeoutParts::default()
     }
 }
@@ -211,7 +212,7 @@ fn policy(
 /// None if a part was stated and could not be read, which was reported.
 fn own_parts(node: &Node) -> Option<PolicyParts> {
     let retries = match node.get("retries").and_then(Node::text) {
-        Some("unlimited") => Some(u32::MAX),
+        Some("unlimited") => Some(Backoff::UNLIMITED),
         Some(text) => Some(text.parse().ok()?),
         None => None,
     };

@@ -1,0 +1,394 @@
+//! Walks one delivery through a script of answers, in virtual time: what would happen, and why.
+//!
+//! The same classifier, breaker and verdicts as in production, with nothing else around them: one
+//! delivery alone, answers that come at once unless they are timeouts, and a breaker that starts closed.
+
+use std::time::Duration;
+
+use crate::answer::{Answer, CallPart, Exit, Malformed, TransportError, What};
+use crate::breaker::{Admission, Breaker, State, Transition};
+use crate::category::Code;
+use crate::classify::{Outcome, classify};
+use crate::decide::{Decision, Ended, History, Moment, Verdict, decide};
+use crate::ids::{Attempt, DeliveryId, Seed};
+use crate::limits;
+use crate::rule::{NamedBreaker, Rule};
+use crate::time::Timestamp;
+
+/// One answer of the script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scripted {
+    what: Reply,
+    retry_after: Option<Duration>,
+    message: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Reply {
+    Status(u16),
+    Transport(TransportError),
+    Process(Exit),
+    Malformed,
+    Taken,
+    Code(String),
+}
+
+/// Why a script cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidScript {
+    /// A word that is no answer.
+    #[error(
+        "`{word}` is no answer: write a status (503), a status with Retry-After in seconds (429:60), \
+         timeout, refused, reset, dns, tls, crash, oom, invalid, ok or a CODE, each with =message if it matters \
+         (500=quota exceeded) and *times (503*4)"
+    )]
+    Word {
+        /// What was written.
+        word: String,
+    },
+    /// More answers than anyone would read.
+    #[error("a script has at most {} answers", limits::SCRIPT_ANSWERS_MAX)]
+    TooLong,
+}
+
+/// Reads a script such as `503,429:60,timeout,200`.
+pub fn parse_script(text: &str) -> Result<Vec<Scripted>, InvalidScript> {
+    let mut script = Vec::new();
+    for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+        let wrong = || InvalidScript::Word { word: word.to_owned() };
+        let (one, times) = match word.rsplit_once('*') {
+            Some((one, times)) => (one, times.parse::<usize>().map_err(|_| wrong())?),
+            None => (word, 1),
+        };
+        if script.len().saturating_add(times) > limits::SCRIPT_ANSWERS_MAX {
+            return Err(InvalidScript::TooLong);
+        }
+        let answer = Scripted::parse(one).ok_or_else(wrong)?;
+        script.extend(std::iter::repeat_n(answer, times));
+    }
+    Ok(script)
+}
+
+impl Scripted {
+    fn parse(text: &str) -> Option<Self> {
+        let (what, message) = match text.split_once('=') {
+            Some((what, message)) => (what.trim(), Some(message)),
+            None => (text, None),
+        };
+        let (what, retry_after) = match what.split_once(':') {
+            Some((what, seconds)) => {
+                (what, Some(Duration::from_secs(seconds.trim_end_matches('s').parse().ok()?)))
+            }
+            None => (what, None),
+        };
+        let what = match what {
+            "timeout" => Reply::Transport(TransportError::Timeout(CallPart::Whole)),
+            "refused" => Reply::Transport(TransportError::Refused),
+            "reset" => Reply::Transport(TransportError::Reset),
+            "dns" => Reply::Transport(TransportError::Dns),
+            "tls" => Reply::Transport(TransportError::Tls),
+            "crash" => Reply::Process(Exit::Code(1)),
+            "oom" => Reply::Process(Exit::OutOfMemory),
+            "invalid" => Reply::Malformed,
+            "ok" => Reply::Taken,
+            code if is_code(code) => Reply::Code(code.to_owned()),
+            status => Reply::Status(status.parse().ok().filter(|status| (100..=599).contains(status))?),
+        };
+        let message = message.map_or_else(|| usual_message(&what), str::to_owned);
+        Some(Self { what, retry_after, message })
+    }
+
+    /// What it says, in words.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The HTTP status, if it is one.
+    #[must_use]
+    pub const fn status(&self) -> Option<u16> {
+        match self.what {
+            Reply::Status(status) => Some(status),
+            Reply::Transport(_) | Reply::Process(_) | Reply::Malformed | Reply::Taken | Reply::Code(_) => {
+                None
+            }
+        }
+    }
+
+    /// How long the answer asks us to wait.
+    #[must_use]
+    pub const fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    const fn takes_the_whole_limit(&self) -> bool {
+        matches!(self.what, Reply::Transport(TransportError::Timeout(_)))
+    }
+
+    fn outcome(&self, rule: &Rule) -> Outcome {
+        let seconds = self.retry_after.map(|wait| wait.as_secs().to_string()).unwrap_or_default();
+        let headers = [("retry-after", seconds.as_str())];
+        let headers = if seconds.is_empty() { &headers[..0] } else { &headers[..] };
+        let what = match &self.what {
+            Reply::Status(status) => What::Http { status: *status, headers: &headers, body: "" },
+            Reply::Transport(error) => What::Transport(*error),
+            Reply::Process(exit) => What::Process(*exit),
+            Reply::Malformed => What::Malformed(Malformed::DoesNotParse),
+            Reply::Taken => What::Taken,
+            Reply::Code(code) => What::Reported { code },
+        };
+        let answer = Answer { what, message: &self.message, retry_after: self.retry_after };
+        classify(&answer, &rule.classify, rule.timeouts.category)
+    }
+}
+
+fn is_code(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_uppercase())
+        && text.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
+}
+
+fn usual_message(what: &Reply) -> String {
+    match what {
+        Reply::Status(status) => match reason_phrase(*status) {
+            Some(reason) => format!("{status} {reason}"),
+            None => status.to_string(),
+        },
+        Reply::Transport(TransportError::Timeout(_)) => "no answer in time".to_owned(),
+        Reply::Transport(TransportError::Refused) => "connection refused".to_owned(),
+        Reply::Transport(TransportError::Dns) => "the name does not resolve".to_owned(),
+        Reply::Transport(TransportError::Tls) => "the TLS handshake failed".to_owned(),
+        Reply::Transport(
+            TransportError::Reset
+            | TransportError::Unreachable
+            | TransportError::ClosedEarly
+            | TransportError::Protocol,
+        ) => "connection reset".to_owned(),
+        Reply::Process(Exit::OutOfMemory) => "the process ran out of memory".to_owned(),
+        Reply::Process(_) => "the process ended with status 1".to_owned(),
+        Reply::Malformed => "the message does not parse".to_owned(),
+        Reply::Taken => "taken".to_owned(),
+        Reply::Code(code) => code.clone(),
+    }
+}
+
+const fn reason_phrase(status: u16) -> Option<&'static str> {
+    Some(match status {
+        200 => "OK",
+        201 => "Created",
+        202 => "Accepted",
+        204 => "No Content",
+        301 => "Moved Permanently",
+        302 => "Found",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        408 => "Request Timeout",
+        409 => "Conflict",
+        410 => "Gone",
+        413 => "Content Too Large",
+        422 => "Unprocessable Content",
+        425 => "Too Early",
+        429 => "Too Many Requests",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        529 => "Overloaded",
+        _ => return None,
+    })
+}
+
+/// One thing that happens.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Beat {
+    /// An attempt ran.
+    Attempt(Box<Tried>),
+    /// An attempt could not start.
+    Held {
+        /// When it would have started.
+        at: Timestamp,
+        /// What followed.
+        decision: Box<Decision>,
+    },
+}
+
+/// An attempt that ran.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tried {
+    /// Its number.
+    pub attempt: Attempt,
+    /// When it started.
+    pub started_at: Timestamp,
+    /// When it ended.
+    pub ended_at: Timestamp,
+    /// What came back.
+    pub answer: Scripted,
+    /// The failure's code, if it was one.
+    pub code: Option<Code>,
+    /// What followed.
+    pub decision: Decision,
+    /// The breaker, afterwards.
+    pub breaker: Option<State>,
+    /// How the breaker's state changed.
+    pub transition: Option<Transition>,
+}
+
+/// How it ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum End {
+    /// Delivered, dead or paused.
+    Settled {
+        /// When.
+        at: Timestamp,
+        /// How.
+        verdict: Verdict,
+    },
+    /// The script has no more answers, and the delivery still waits.
+    Waiting {
+        /// When the next attempt would start.
+        due_at: Timestamp,
+    },
+}
+
+/// What would happen.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rehearsal {
+    /// One after the other.
+    pub beats: Vec<Beat>,
+    /// How it ends.
+    pub end: End,
+}
+
+/// Plays the script against a rule, from time 0 on.
+#[must_use]
+pub fn rehearse(rule: &Rule, script: &[Scripted], seed: Seed) -> Rehearsal {
+    let delivery = DeliveryId(1);
+    let mut breaker = Breaker::new();
+    let mut history = History::new();
+    let mut beats = Vec::new();
+    let mut answers = script.iter();
+    let mut attempt = Attempt::FIRST;
+    let mut now = Timestamp::EPOCH;
+    loop {
+        let limit = rule.timeouts.whole.limit(attempt);
+        let moment = |now| Moment { now, seed, delivery, attempt };
+        let lease = limit.max(limits::PROBE_LEASE_MIN);
+        let admission = rule.breaker.as_ref().map(|b| breaker.admit(&b.settings, lease, now));
+        let permit = match admission {
+            Some(Admission::WaitUntil(until)) => {
+                let decision = decide(rule, &history, &Ended::BreakerOpen { until }, &moment(now));
+                history = history.after(&decision, now);
+                beats.push(Beat::Held { at: now, decision: Box::new(decision) });
+                match decision.verdict {
+                    Verdict::Hold { until } => now = until,
+                    verdict => return Rehearsal { beats, end: End::Settled { at: now, verdict } },
+                }
+                continue;
+            }
+            Some(Admission::Allowed(permit)) => Some(permit),
+            None => None,
+        };
+        let Some(answer) = answers.next() else {
+            return Rehearsal { beats, end: End::Waiting { due_at: now } };
+        };
+        let started_at = now;
+        history = history.started(started_at);
+        if answer.takes_the_whole_limit() {
+            now = now + limit;
+        }
+        let outcome = answer.outcome(rule);
+        let code = match &outcome {
+            Outcome::Failed(failure) => Some(failure.code.clone()),
+            Outcome::Delivered { .. } => None,
+        };
+        let decision = decide(rule, &history, &Ended::Outcome(outcome), &moment(now));
+        history = history.after(&decision, now);
+        let mut transition = None;
+        if let (Some(NamedBreaker { settings, .. }), Some(permit)) = (&rule.breaker, permit) {
+            transition = breaker.settle(permit, decision.observation, settings, now);
+        }
+        beats.push(Beat::Attempt(Box::new(Tried {
+            attempt,
+            started_at,
+            ended_at: now,
+            answer: answer.clone(),
+            code,
+            decision,
+            breaker: rule.breaker.is_some().then(|| breaker.state(now)),
+            transition,
+        })));
+        match decision.verdict {
+            Verdict::Retry { due_at } => now = due_at,
+            Verdict::Hold { until } => now = until,
+            verdict @ (Verdict::Deliver | Verdict::DeadLetter { .. } | Verdict::Pause) => {
+                return Rehearsal { beats, end: End::Settled { at: now, verdict } };
+            }
+        }
+        attempt = attempt.next();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::book;
+    use crate::decide::DeathReason;
+    use crate::envelope::Tier;
+
+    fn play(extra: &str, script: &str) -> (usize, End) {
+        let text = format!(
+            "version: 1\nservices:\n  s:\n    target: {{ http: \"http://127.0.0.1/\" }}\n    events: [{{ type: a.b{extra} }}]\n"
+        );
+        let reading = book::read(&text);
+        let book = reading.book.expect("a sound book");
+        let rehearsal =
+            rehearse(book.rule("s", None, "a.b").expect("wanted"), &parse_script(script).unwrap(), Seed(1));
+        let attempts = rehearsal.beats.iter().filter(|beat| matches!(beat, Beat::Attempt(_))).count();
+        (attempts, rehearsal.end)
+    }
+
+    #[test]
+    fn scripts_are_played_to_their_end() {
+        let dead = |reason| Verdict::DeadLetter { reason, tier: Tier::Dead };
+        #[rustfmt::skip]
+        let cases = [
+            ("a success ends it",                "",                    "200",           1, Verdict::Deliver),
+            ("a failure and a success",          "",                    "503,200",       2, Verdict::Deliver),
+            ("no retries",                       ", retry: none",       "503,200",       1, dead(DeathReason::RetriesExceeded)),
+            ("a refusal ends it",                "",                    "404,200",       1, dead(DeathReason::Refused)),
+            ("patience is bounded",              ", retry: aggressive", "503*9",         4, dead(DeathReason::RetriesExceeded)),
+            ("what nobody knows is tried twice", "",                    "500*9",         3, dead(DeathReason::RetriesExceeded)),
+            ("a bad message is poison",          "",                    "invalid",       1, Verdict::DeadLetter { reason: DeathReason::Refused, tier: Tier::Poison }),
+            ("a rule may pause the service",     ", on_failure: { fatal: pause }", "401", 1, Verdict::Pause),
+            ("an open breaker holds, burns no retry", ", retry: critical", "503*9,200", 10, Verdict::Deliver),
+            ("or ends it",                       ", retry: critical, when_open: dead-letter", "503*9,200", 5, dead(DeathReason::BreakerOpen)),
+        ];
+        for (name, extra, script, attempts, verdict) in cases {
+            let (seen, end) = play(extra, script);
+            let End::Settled { verdict: ended, .. } = end else { panic!("{name}: still waiting: {end:?}") };
+            assert_eq!((seen, ended), (attempts, verdict), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_rate_limit_is_waited_out() {
+        let (_, End::Settled { at, .. }) = play("", "429:60,200") else { panic!("not settled") };
+        assert_eq!(at, Timestamp::from_millis(60_000));
+    }
+
+    #[test]
+    fn a_script_that_ends_too_early_says_so() {
+        assert!(matches!(play("", "503"), (1, End::Waiting { .. })));
+        assert!(matches!(play("", ""), (0, End::Waiting { due_at: Timestamp::EPOCH })));
+    }
+
+    #[test]
+    fn what_is_no_script_is_refused() {
+        for text in ["soon", "99", "600", "429:x", "503*x", "503*99999999999999999999", "503*9999999"] {
+            assert!(parse_script(text).is_err(), "{text}");
+        }
+        assert_eq!(parse_script("503*3, 429:60 ,500=quota exceeded,DHT_UNAVAILABLE").unwrap().len(), 6);
+    }
+}

@@ -1,0 +1,420 @@
+//! `redrive try`: walks a delivery through answers that you name and tells the story, without a server.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use redrive::core::backoff::Backoff;
+use redrive::core::book::RuleBook;
+use redrive::core::book::problem::suggest;
+use redrive::core::book::resolve::{Origin, Resolved};
+use redrive::core::breaker::{Phase, State, Trip};
+use redrive::core::category::Category;
+use redrive::core::decide::{
+    AlertKind, DeathReason, Decision, HoldCause, RetryNumbers, Ruling, Spent, Verdict, Why,
+};
+use redrive::core::envelope::Tier;
+use redrive::core::ids::Seed;
+use redrive::core::position::Position;
+use redrive::core::rehearse::{Beat, End, Rehearsal, Tried, parse_script, rehearse};
+use redrive::core::rule::Reaction;
+use redrive::core::text::show_duration;
+use redrive::core::time::Timestamp;
+
+use super::{Refused, open_book, print};
+use crate::cli::TryArgs;
+use crate::show::style;
+
+pub(super) fn run(args: &TryArgs) -> anyhow::Result<ExitCode> {
+    let script = parse_script(&args.answers)?;
+    let book = open_book(&args.rules)?;
+    let takers: Vec<_> = book
+        .takers(&args.event_type)
+        .into_iter()
+        .filter(|taker| args.service.as_ref().is_none_or(|wanted| is_meant(taker, wanted)))
+        .collect();
+    if takers.is_empty() {
+        return Err(Refused(nobody_wants(&book, args)).into());
+    }
+    for (index, taker) in takers.iter().enumerate() {
+        let rehearsal = rehearse(&taker.rule, &script, Seed(args.seed));
+        let gap = if index > 0 { "\n" } else { "" };
+        print(&format!("{gap}{}", Story { taker, file: &args.rules }.tell(&rehearsal, &args.event_type)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn name_of(taker: &Resolved<'_>) -> String {
+    match taker.channel {
+        Some(channel) => format!("{}/{}", taker.service.name, channel.name),
+        None => taker.service.name.to_string(),
+    }
+}
+
+/// A service's name means its channels too.
+fn is_meant(taker: &Resolved<'_>, wanted: &str) -> bool {
+    taker.service.name.as_str() == wanted || name_of(taker) == wanted
+}
+
+fn nobody_wants(book: &RuleBook, args: &TryArgs) -> String {
+    let event = &args.event_type;
+    if let Some(service) = &args.service {
+        let services = book.sections().services.iter().map(|entry| entry.name.as_str());
+        let known: Vec<_> = services.collect();
+        if !known.iter().any(|name| service.split('/').next() == Some(name)) {
+            return format!(
+                "there is no service `{service}` in {}: {}",
+                args.rules.display(),
+                suggest(service, known)
+            );
+        }
+        return format!("`{service}` does not want `{event}`; without --service you see who does");
+    }
+    let types = book.sections().rows().map(|(_, _, row)| row.pattern.value.as_str()).collect::<Vec<_>>();
+    format!("no service wants `{event}`, so it would be recorded as unrouted; {}", suggest(event, types))
+}
+
+/// Tells what happens, in the words of the book.
+struct Story<'a> {
+    taker: &'a Resolved<'a>,
+    file: &'a Path,
+}
+
+impl Story<'_> {
+    fn tell(&self, rehearsal: &Rehearsal, event_type: &str) -> String {
+        let row = &self.taker.row.pattern;
+        let mut out = format!("{} → {}", style::bold(event_type), style::bold(name_of(self.taker)));
+        let line = self.line(Some(row.span.position));
+        let _ = writeln!(out, "  {}", style::dim(format!("row `{}`, {line}", row.value)));
+        for beat in &rehearsal.beats {
+            match beat {
+                Beat::Attempt(tried) => self.attempt(&mut out, tried),
+                Beat::Held { at, decision } => self.held(&mut out, *at, decision),
+            }
+        }
+        let _ = writeln!(out, "\n{}", self.end(&rehearsal.end, rehearsal));
+        out
+    }
+
+    fn attempt(&self, out: &mut String, tried: &Tried) {
+        let asked = tried.answer.retry_after().map(|wait| format!(", Retry-After: {}", wait.as_secs()));
+        let _ = writeln!(
+            out,
+            "\n{}  at {}  {}{}",
+            style::bold(format!("attempt {}", tried.attempt.get())),
+            clock(tried.started_at),
+            tried.answer.message(),
+            asked.unwrap_or_default(),
+        );
+        let took = tried.ended_at.since(tried.started_at);
+        if !took.is_zero() {
+            field(
+                out,
+                "took",
+                &format!(
+                    "{}, the whole timeout ({})",
+                    show_duration(took),
+                    self.origin(self.taker.timeout.origin)
+                ),
+            );
+        }
+        if let Why::Failed(ruling) = &tried.decision.why {
+            let code = tried.code.as_ref().map(|code| format!(" {}", style::dim(code))).unwrap_or_default();
+            field(
+                out,
+                "category",
+                &format!("{}{code}  {}", paint(ruling.category), style::dim(self.reason(ruling))),
+            );
+            field(out, "rule", &self.reaction(ruling, tried.answer.status()));
+        } else if let Why::Delivered { matched: Some(position) } = tried.decision.why {
+            field(out, "category", &format!("no failure: {} says so", self.line(Some(position))));
+        }
+        if let Some(state) = tried.breaker {
+            field(out, "breaker", &self.breaker(state, tried));
+        }
+        self.verdict(out, &tried.decision, tried.ended_at);
+    }
+
+    fn held(&self, out: &mut String, at: Timestamp, decision: &Decision) {
+        let _ = writeln!(out, "\n{}  at {}  no attempt is made", style::bold("held"), clock(at));
+        if let Why::Held(holding) = decision.why {
+            let cause = match holding.cause {
+                HoldCause::BreakerOpen => "the breaker is open: the wait burns no retry",
+                HoldCause::AskedToWait => "the dependency asked everybody to wait: it burns no retry",
+            };
+            field(out, "because", cause);
+            field(out, "held", &format!("{} of `hold_max`", spent(holding.held)));
+        }
+        self.verdict(out, decision, at);
+    }
+
+    /// Why it is of that category.
+    fn reason(&self, ruling: &Ruling) -> String {
+        if let Some(failing_for) = ruling.connection_failing_for {
+            return format!("(the connection has failed for {}: `fatal_after`)", show_duration(failing_for));
+        }
+        match ruling.matched {
+            Some(position) => {
+                let row = self.taker.rule.classify.iter().find(|row| row.position == position);
+                let because = row.and_then(|row| row.because.as_deref());
+                let because = because.map(|text| format!(", because {text}")).unwrap_or_default();
+                format!("(`classify`, {}{because})", self.line(Some(position)))
+            }
+            None => "(by the built-in classification)".to_owned(),
+        }
+    }
+
+    fn reaction(&self, ruling: &Ruling, status: Option<u16>) -> String {
+        let stated = self.line(ruling.reaction.position);
+        let by_status = status.filter(|status| {
+            self.taker.rule.reactions.by_status.iter().any(|(range, _)| range.contains(*status))
+        });
+        let on = by_status.map_or_else(|| ruling.category.to_string(), |status| status.to_string());
+        match ruling.reaction.value {
+            Reaction::Retry(index) => {
+                let policy = &self.taker.rule.reactions.policies[usize::from(index.0)];
+                format!(
+                    "on {on}: retry by {}  {}",
+                    style::bold(&policy.name),
+                    style::dim(format!("({stated})"))
+                )
+            }
+            Reaction::DeadLetter => {
+                format!("on {on}: dead-letter at once  {}", style::dim(format!("({stated})")))
+            }
+            Reaction::Pause => format!("on {on}: pause the service  {}", style::dim(format!("({stated})"))),
+        }
+    }
+
+    fn breaker(&self, state: State, tried: &Tried) -> String {
+        let Some(breaker) = &self.taker.rule.breaker else { return String::new() };
+        let trip = match breaker.settings.trip() {
+            Trip::Consecutive(count) => format!("of {count} in a row"),
+            Trip::Failures { count, within } => format!("of {count} within {}", show_duration(within)),
+            Trip::FailureRate { share, of_at_least, within } => {
+                format!("so far; opens at {share} of at least {of_at_least} within {}", show_duration(within))
+            }
+        };
+        let name = breaker
+            .name
+            .as_ref()
+            .map_or_else(|| format!("the {} kind's", self.taker.kind), |name| format!("`{name}`"));
+        let now = match state {
+            State::Closed { failures: 0 } => style::good("closed"),
+            State::Closed { failures } => format!("{}, {failures} {trip}", style::good("closed")),
+            State::Open { until } => {
+                format!("{} until {}: nothing goes through", style::error("open"), clock(until))
+            }
+            State::HalfOpen { successes, .. } => {
+                let wanted = breaker.settings.close_after();
+                format!("{}, {successes} of {wanted} successes", style::warning("half-open"))
+            }
+        };
+        let opened = tried.transition.filter(|change| change.to == Phase::Open);
+        let opened =
+            opened.map(|change| format!("  ← opened on failure {}", change.failures)).unwrap_or_default();
+        format!("{now}{opened}  {}", style::dim(format!("({name})")))
+    }
+
+    fn verdict(&self, out: &mut String, decision: &Decision, now: Timestamp) {
+        let text = match decision.verdict {
+            Verdict::Deliver => style::good("delivered"),
+            Verdict::Retry { due_at } => {
+                let numbers = match &decision.why {
+                    Why::Failed(Ruling { retry: Some(numbers), .. }) => self.wait(numbers),
+                    Why::Failed(_) | Why::Delivered { .. } | Why::Held(_) | Why::Interrupted => String::new(),
+                };
+                let wait = style::bold(format!("retry in {}", show_wait(due_at.since(now))));
+                format!("{wait}, at {}  {numbers}", clock(due_at))
+            }
+            Verdict::Hold { until } => format!("held until {}", clock(until)),
+            Verdict::DeadLetter { reason, tier } => self.death(reason, tier, decision),
+            Verdict::Pause => style::warning("the service pauses; the delivery keeps its place and waits"),
+        };
+        field(out, "verdict", &text);
+        if let Some(until) = decision.hold_dependency_until {
+            let dependency = &self.taker.dependency.value;
+            let text =
+                format!("everyone who calls `{dependency}` waits until {} and burns no retry", clock(until));
+            field(out, "", &text);
+        }
+        if let Why::Failed(Ruling { retry: Some(numbers), .. }) = &decision.why
+            && numbers.is_held()
+            && matches!(decision.verdict, Verdict::Retry { .. })
+        {
+            let text = format!(
+                "they asked for it, so it uses up `hold_max` ({}), not the window",
+                spent(numbers.held)
+            );
+            field(out, "", &text);
+        }
+        if let Some(alert) = decision.alert {
+            let what = match alert {
+                AlertKind::Security => "security: the credentials are refused",
+                AlertKind::Configuration => "configuration: something is set up wrongly",
+                AlertKind::Exhausted => "retries ran out, and the policy wants that known",
+                AlertKind::Internal => "Redrive itself failed",
+            };
+            field(out, "alert", &style::error(what));
+        }
+    }
+
+    /// The numbers behind a wait.
+    fn wait(&self, numbers: &RetryNumbers) -> String {
+        let policy = &self.taker.rule.reactions.policies[usize::from(numbers.policy.0)];
+        let n = numbers.by_policy.number - 1;
+        let (min, max) = policy.backoff.range(n);
+        let range =
+            if min == max { show_wait(min) } else { format!("{} to {}", show_wait(min), show_wait(max)) };
+        let mut parts =
+            vec![format!("retry {} of {}", numbers.by_policy.number, count(numbers.by_policy.max))];
+        if let Some(category) = numbers.by_category {
+            parts.push(format!("{} of {} for this category", category.number, category.max));
+        }
+        if numbers.is_held() {
+            parts.push(format!("backoff alone {}", show_wait(numbers.backoff())));
+        } else {
+            parts.push(format!("backoff {range}, jitter {}", policy.backoff.jitter()));
+        }
+        if let Some(limit) = numbers.window.limit() {
+            parts.push(format!("window {} of {}", show_wait(numbers.window.used()), show_duration(limit)));
+        }
+        style::dim(format!("({})", parts.join("; ")))
+    }
+
+    fn death(&self, reason: DeathReason, tier: Tier, decision: &Decision) -> String {
+        let retry = match &decision.why {
+            Why::Failed(ruling) => ruling.retry,
+            Why::Delivered { .. } | Why::Held(_) | Why::Interrupted => None,
+        };
+        let because = match (reason, retry) {
+            (DeathReason::RetriesExceeded, Some(numbers)) => exhausted(&numbers),
+            (DeathReason::WindowExceeded, Some(numbers)) => {
+                format!("the next retry would start {} into the window", spent(numbers.window))
+            }
+            (DeathReason::DeadlineExceeded, Some(numbers)) => {
+                format!("the next retry would start {} into the deadline", spent(numbers.deadline))
+            }
+            (DeathReason::HoldExpired, Some(numbers)) => {
+                format!("they ask for {}, and `hold_max` has no room for it", show_duration(numbers.wait()))
+            }
+            (DeathReason::Refused, _) => "retrying cannot help".to_owned(),
+            (DeathReason::ConnectionFailing, _) => "the connection has failed for too long".to_owned(),
+            (DeathReason::BreakerOpen, _) => "the breaker is open and the rule does not hold it".to_owned(),
+            (
+                DeathReason::RetriesExceeded
+                | DeathReason::WindowExceeded
+                | DeathReason::DeadlineExceeded
+                | DeathReason::HoldExpired,
+                None,
+            ) => "its time is up".to_owned(),
+        };
+        let tier = match tier {
+            Tier::Dead => "",
+            Tier::Poison => ", tier poison",
+        };
+        let code = reason.code().map(|code| format!(" {}", style::dim(code))).unwrap_or_default();
+        format!("{}{tier}: {because}{code}", style::error("dead letter"))
+    }
+
+    fn end(&self, end: &End, rehearsal: &Rehearsal) -> String {
+        let attempts = rehearsal.beats.iter().filter(|beat| matches!(beat, Beat::Attempt(_))).count();
+        let tries = format!("{attempts} attempt{}", if attempts == 1 { "" } else { "s" });
+        match end {
+            End::Settled { at, verdict: Verdict::Deliver } => {
+                format!("{} delivered after {tries} and {}", style::good("✓"), clock(*at))
+            }
+            End::Settled { at, verdict: Verdict::Pause } => {
+                format!("{} paused after {tries} and {}", style::warning("!"), clock(*at))
+            }
+            End::Settled { at, .. } => {
+                let name = self.taker.dead_letter.name.as_deref().unwrap_or("its dead-letter queue");
+                format!(
+                    "{} dead after {tries} and {}, kept in {}",
+                    style::error("✗"),
+                    clock(*at),
+                    style::bold(name)
+                )
+            }
+            End::Waiting { due_at } => {
+                let next = clock(*due_at);
+                format!(
+                    "{} still waiting after {tries}: the next starts at {next}. Name more --answers to go on.",
+                    style::warning("…")
+                )
+            }
+        }
+    }
+
+    fn line(&self, position: Option<Position>) -> String {
+        match position {
+            Some(position) => format!("{}:{}", self.file.display(), position.line),
+            None => "built in".to_owned(),
+        }
+    }
+
+    fn origin(&self, origin: Origin) -> String {
+        self.line(origin.position())
+    }
+}
+
+fn exhausted(numbers: &RetryNumbers) -> String {
+    let by_category = numbers.by_category.filter(|tally| tally.number > tally.max);
+    let (max, whose) = if let Some(tally) = by_category {
+        (tally.max, "retries that this category gets")
+    } else if numbers.by_policy.number > numbers.by_policy.max {
+        (numbers.by_policy.max, "retries of the policy")
+    } else {
+        (numbers.in_total.max, "retries that the rule allows in all")
+    };
+    match max {
+        0 => format!("there are no {whose}"),
+        max => format!("the {max} {whose} are used up"),
+    }
+}
+
+fn field(out: &mut String, name: &str, text: &str) {
+    let _ = writeln!(out, "  {} {text}", style::dim(format!("{name:9}")));
+}
+
+fn paint(category: Category) -> String {
+    match category {
+        Category::Transient | Category::RateLimited | Category::Unknown => style::warning(category),
+        Category::Permanent | Category::Invalid | Category::Fatal | Category::Internal => {
+            style::error(category)
+        }
+    }
+}
+
+fn spent(spent: Spent) -> String {
+    match spent.limit() {
+        Some(limit) => format!("{} of {}", show_wait(spent.used()), show_duration(limit)),
+        None => show_wait(spent.used()),
+    }
+}
+
+fn count(max: u32) -> String {
+    if max == Backoff::UNLIMITED { "unlimited".to_owned() } else { max.to_string() }
+}
+
+/// A point on the story's clock, which starts at 0.
+fn clock(at: Timestamp) -> String {
+    show_wait(at.since(Timestamp::EPOCH))
+}
+
+/// A duration to the millisecond below a minute and to the second above: nobody reads more.
+fn show_wait(span: Duration) -> String {
+    let millis = span.as_millis();
+    let rounded = if millis >= 60_000 {
+        Duration::from_secs(u64::try_from((millis + 500) / 1_000).unwrap_or(u64::MAX))
+    } else {
+        return match millis {
+            0 => "0s".to_owned(),
+            1..1_000 => format!("{millis}ms"),
+            _ if millis % 1_000 == 0 => format!("{}s", millis / 1_000),
+            _ => format!("{:.2}s", span.as_secs_f64()),
+        };
+    };
+    show_duration(rounded)
+}
