@@ -22,15 +22,11 @@ const STATUSES: &str = r"^[1-5][0-9]{2}( *- *[1-5][0-9]{2})?$";
 #[must_use]
 pub fn schema() -> Value {
     let mut definitions = Map::new();
-    let mut book = object(&BOOK, &mut definitions);
-    let fields = book.as_object_mut().expect("an object's schema is an object");
-    let mut schema = Map::new();
-    schema.insert("$schema".to_owned(), json!("https://json-schema.org/draft/2020-12/schema"));
-    schema.insert("title".to_owned(), json!("A Redrive rule book"));
-    fields.remove("title");
-    schema.append(fields);
-    schema.insert("$defs".to_owned(), definitions.into());
-    schema.into()
+    let mut schema = object(&BOOK, &mut definitions);
+    schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
+    schema["title"] = json!("A Redrive rule book");
+    schema["$defs"] = definitions.into();
+    schema
 }
 
 /// The map's own schema; those it refers to are put beside it once each.

@@ -14,10 +14,10 @@ use super::{
 };
 use crate::backoff::Backoff;
 use crate::book::RuleBook;
-use crate::book::model::{At, ConsumerPattern, Facts, Layer, ReactionName, TargetKind};
+use crate::book::model::{At, ConsumerPattern, Facts, Layer, ReactionName, TargetKind, TimeoutParts};
 use crate::book::problem::Span;
 use crate::book::resolve::{Known, Level, Origin, Resolved};
-use crate::category::Category;
+use crate::category::{Category, Code};
 use crate::limits;
 use crate::position::Position;
 use crate::rule::{FailureMatch, Meaning};
@@ -114,7 +114,7 @@ pub fn explain(book: &RuleBook, resolved: &Resolved<'_>) -> Vec<Group> {
         group("on_failure", "On failure", on_failure(resolved)),
         group("classify", "Classified otherwise", classify(resolved)),
         group("breaker", "Breaker", breaker(resolved)),
-        group("timeouts", "Timeouts", timeouts(resolved)),
+        group("timeouts", "Timeouts", timeouts(book, resolved)),
         group("permits", "Permits", permits(resolved)),
         group("idempotency", "Idempotency", idempotency(resolved)),
         group("dead_letter", "Dead letters", dead_letter(resolved)),
@@ -200,6 +200,8 @@ pub fn millis(span: Duration) -> Value {
     }
     (span.as_secs_f64() * 1_000.0).into()
 }
+
+const BUILT_IN: Origin = Origin { level: Level::BuiltIn, span: None };
 
 const fn at_level(level: Level, span: Span) -> Origin {
     Origin { level, span: Some(span) }
@@ -287,7 +289,7 @@ pub fn backoff(backoff: &Backoff) -> String {
     let retries = match backoff.retries() {
         0 => return "no retry".to_owned(),
         1 => "1 retry".to_owned(),
-        limits::RETRIES_MAX => "unlimited retries".to_owned(),
+        _ if backoff.is_unlimited() => "unlimited retries".to_owned(),
         more => format!("{more} retries"),
     };
     let delays = match (backoff.listed(), backoff.factor()) {
@@ -316,7 +318,7 @@ fn classify(resolved: &Resolved<'_>) -> Vec<Explained> {
         let value = json!({
             "when": when,
             "as": meaning,
-            "code": row.code.as_ref().map(|code| code.as_str()),
+            "code": row.code.as_ref().map(Code::as_str),
             "because": row.because,
         });
         let row_value = Explained::new("", value, meaning, at_level(*level, span));
@@ -351,9 +353,15 @@ fn breaker(resolved: &Resolved<'_>) -> Vec<Explained> {
     values
 }
 
-fn timeouts(resolved: &Resolved<'_>) -> Vec<Explained> {
+fn timeouts(book: &RuleBook, resolved: &Resolved<'_>) -> Vec<Explained> {
     let timeouts = &resolved.rule.timeouts;
     let Known { value: name, origin } = &resolved.timeout;
+    // The level that states a timeout states it whole; what it leaves out is built in.
+    let stated = levels(book, resolved).find_map(|(level, layer)| Some((level, layer.timeout.as_ref()?)));
+    let part = |pick: fn(&TimeoutParts) -> bool| match stated {
+        Some((level, at)) if pick(&at.value) => at_level(level, at.span),
+        Some(_) | None => BUILT_IN,
+    };
     let whole = timeouts.whole;
     let value = json!({
         "name": name,
@@ -362,12 +370,20 @@ fn timeouts(resolved: &Resolved<'_>) -> Vec<Explained> {
         "max_ms": millis(whole.max),
     });
     let named = name.as_ref().map(|name| format!("named {name}"));
+    let category = stated.and_then(|(_, at)| at.value.category);
+    let category_origin =
+        if category == Some(timeouts.category) { part(|parts| parts.category.is_some()) } else { BUILT_IN };
     vec![
         Explained::new("whole", value, limit(whole), *origin).noting(named.unwrap_or_default()),
-        Explained::span("connect", timeouts.connect, *origin),
-        Explained::span("tls", timeouts.tls, *origin),
-        Explained::span("headers", timeouts.headers, *origin),
-        Explained::word("as", timeouts.category.as_str(), *origin),
+        Explained::span("connect", timeouts.connect, part(|parts| parts.connect.is_some())),
+        Explained::span("tls", timeouts.tls, part(|parts| parts.tls.is_some())),
+        // Where the whole is stated, the headers have as long.
+        Explained::span(
+            "headers",
+            timeouts.headers,
+            part(|parts| parts.headers.is_some() || parts.whole.is_some()),
+        ),
+        Explained::word("as", timeouts.category.as_str(), category_origin),
     ]
 }
 
@@ -426,20 +442,25 @@ fn alerts(book: &RuleBook, resolved: &Resolved<'_>) -> Vec<Explained> {
     values.collect()
 }
 
-/// The facts of every level; the most specific of each kind holds, and all `uses` do.
-fn facts(book: &RuleBook, resolved: &Resolved<'_>) -> Vec<Explained> {
+/// The levels that may say something, the most specific first.
+fn levels<'a>(book: &'a RuleBook, resolved: &Resolved<'a>) -> impl Iterator<Item = (Level, &'a Layer)> {
     let sections = book.sections();
     let dependency = sections.dependencies.get(&resolved.dependency.value).map(|entry| &entry.layer);
-    let levels: [(Level, Option<&Layer>); 5] = [
+    let levels = [
         (Level::Row, Some(&resolved.row.layer)),
         (Level::Channel, resolved.channel.map(|channel| &channel.layer)),
         (Level::Service, Some(&resolved.service.layer)),
         (Level::Dependency, dependency),
         (Level::Defaults, Some(&sections.defaults)),
     ];
+    levels.into_iter().filter_map(|(level, layer)| Some((level, layer?)))
+}
+
+/// The facts of every level; the most specific of each kind holds, and all `uses` do.
+fn facts(book: &RuleBook, resolved: &Resolved<'_>) -> Vec<Explained> {
     let mut found: Vec<Explained> = Vec::new();
-    for (level, layer) in levels {
-        for fact in layer.map(|layer| facts_of(&layer.facts, level)).unwrap_or_default() {
+    for (level, layer) in levels(book, resolved) {
+        for fact in facts_of(&layer.facts, level) {
             match found.iter_mut().find(|known| known.key == fact.key) {
                 None => found.push(fact),
                 Some(known) if fact.key == "uses" => known.add(fact),

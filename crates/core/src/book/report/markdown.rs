@@ -3,6 +3,7 @@
 //! The page always has the same headings, bullets and columns, so that pages can be compared; what the
 //! book leaves open says so.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::{
@@ -69,11 +70,7 @@ fn overrides(resolved: &Resolved<'_>) -> String {
         };
         let usual = usual_category(&row.when, resolved.rule.timeouts.category);
         let reason = row.because.as_deref().unwrap_or("–");
-        lines.push_str(&format!(
-            "| {} | {usual} | {meaning} | {} |\n",
-            cell(&matcher(&row.when)),
-            cell(reason)
-        ));
+        let _ = writeln!(lines, "| {} | {usual} | {meaning} | {} |", cell(&matcher(&row.when)), cell(reason));
     }
     if resolved.classify.is_empty() {
         lines.push_str("| none | – | – | – |\n");
@@ -139,7 +136,7 @@ fn dead_letter(resolved: &Resolved<'_>) -> String {
     let mut strategy = reprocess(letter.reprocess.value).to_owned();
     if !letter.categories.is_empty() {
         let categories: Vec<_> = letter.categories.iter().map(|category| category.as_str()).collect();
-        strategy.push_str(&format!(" ({})", categories.join(", ")));
+        let _ = write!(strategy, " ({})", categories.join(", "));
     }
     format!(
         "### Dead-Letter Queue\n- **DLQ topic:** {}\n- **Retention:** {}\n\
@@ -223,13 +220,14 @@ fn alerting(book: &RuleBook, resolved: &Resolved<'_>) -> String {
     let rows = alert_rows(book, resolved);
     let mut line = |row: &AlertRow| {
         let action = row.action.as_deref().unwrap_or_else(|| usual_action(row.metric));
-        lines.push_str(&format!(
-            "| {} | {} | {} | {} |\n",
+        let _ = writeln!(
+            lines,
+            "| {} | {} | {} | {} |",
             metric_title(row.metric),
             row.threshold,
             title_case(severity(row.severity)),
             cell(action)
-        ));
+        );
     };
     let mut missing = Vec::new();
     for metric in EXPECTED {
@@ -241,7 +239,7 @@ fn alerting(book: &RuleBook, resolved: &Resolved<'_>) -> String {
     }
     rows.iter().filter(|row| !EXPECTED.contains(&row.metric)).for_each(&mut line);
     for metric in missing {
-        lines.push_str(&format!("| {} | {OPEN} | – | – |\n", metric_title(metric)));
+        let _ = writeln!(lines, "| {} | {OPEN} | – | – |", metric_title(metric));
     }
     lines
 }
@@ -272,10 +270,10 @@ fn threshold(when: &Condition) -> String {
         (None, None) => "at once".to_owned(),
     };
     if let Some(over) = when.over {
-        text.push_str(&format!(" over {}", show_duration(over)));
+        let _ = write!(text, " over {}", show_duration(over));
     }
     if let Some(lasting) = when.lasting {
-        text.push_str(&format!(" for {}", show_duration(lasting)));
+        let _ = write!(text, " for {}", show_duration(lasting));
     }
     text
 }

@@ -4,6 +4,8 @@
 //! The books are made from the tables, so a new key is covered as soon as it is there. What cannot be
 //! made, since a key only has a meaning beside another, is in [`beside`].
 
+use std::sync::LazyLock;
+
 use regex::Regex;
 use serde_json::{Map, Value, json};
 
@@ -64,16 +66,19 @@ fn changes(field: &'static Field, place: &dyn Fn(Value) -> Value) -> Result<(), 
     }
 }
 
+static PLACES: LazyLock<Regex> = LazyLock::new(|| {
+    let span = r"Span \{ start: \d+, end: \d+, position: Position \{[^}]*\} \}";
+    Regex::new(&format!(r"{span}|Position \{{[^}}]*\}}")).expect("a pattern of our own")
+});
+
 /// What the book carries, without where it stands.
 fn carried(book: &Value) -> Result<String, String> {
     // JSON is YAML in its flow style.
     let text = book.to_string();
     let reading = crate::book::read(&text);
     let book = reading.book.ok_or_else(|| format!("{:?}\n    {text}", reading.problems))?;
-    let places =
-        Regex::new(r"Span \{ start: \d+, end: \d+, position: Position \{[^}]*\} \}|Position \{[^}]*\}");
     let shown = format!("{:?}", book.sections());
-    Ok(places.expect("a pattern of our own").replace_all(&shown, "_").into_owned())
+    Ok(PLACES.replace_all(&shown, "_").into_owned())
 }
 
 /// A map of that kind with that key; of keys that exclude each other, only this one.
