@@ -358,7 +358,22 @@ fn rule_on_failure(rule: &Rule, history: &History, failure: &Failure, at: &Momen
     let category = if connection_failing_for.is_some() { Category::Fatal } else { failure.category };
     let reaction = rule.reactions.to(category, failure.status);
     let tier = if category == Category::Invalid { Tier::Poison } else { Tier::Dead };
-    let decision = |verdict, retry| Decision {
+    let retry = match reaction.value {
+        Reaction::Retry(policy) => Some(weigh_retry(rule, history, failure, category, policy, at)),
+        Reaction::DeadLetter | Reaction::Pause => None,
+    };
+    let verdict = match (reaction.value, &retry) {
+        (Reaction::Pause, _) => Verdict::Pause,
+        (_, Some(numbers)) => match numbers.death() {
+            Some(reason) => Verdict::DeadLetter { reason, tier },
+            None => Verdict::Retry { due_at: later(at.now, numbers.wait_nanos()) },
+        },
+        (_, None) if connection_failing_for.is_some() => {
+            Verdict::DeadLetter { reason: DeathReason::ConnectionFailing, tier }
+        }
+        (_, None) => Verdict::DeadLetter { reason: DeathReason::Refused, tier },
+    };
+    Decision {
         verdict,
         why: Why::Failed(Ruling {
             category,
@@ -371,24 +386,6 @@ fn rule_on_failure(rule: &Rule, history: &History, failure: &Failure, at: &Momen
         observation: observation(rule, failure, verdict),
         hold_dependency_until: hold_dependency_until(failure, at.now),
         alert: alert(rule, failure, category, verdict, reaction.value),
-    };
-    match reaction.value {
-        Reaction::Retry(policy) => {
-            let numbers = weigh_retry(rule, history, failure, category, policy, at);
-            let verdict = match numbers.death() {
-                Some(reason) => Verdict::DeadLetter { reason, tier },
-                None => Verdict::Retry { due_at: later(at.now, numbers.wait_nanos()) },
-            };
-            decision(verdict, Some(numbers))
-        }
-        Reaction::DeadLetter => {
-            let reason = match connection_failing_for {
-                Some(_) => DeathReason::ConnectionFailing,
-                None => DeathReason::Refused,
-            };
-            decision(Verdict::DeadLetter { reason, tier }, None)
-        }
-        Reaction::Pause => decision(Verdict::Pause, None),
     }
 }
 
@@ -417,7 +414,7 @@ fn connection_failing_for(
     (failing_for > limit).then_some(failing_for)
 }
 
-#[inline]
+#[inline(always)]
 fn weigh_retry(
     rule: &Rule,
     history: &History,
@@ -426,7 +423,7 @@ fn weigh_retry(
     policy: PolicyIndex,
     at: &Moment,
 ) -> RetryNumbers {
-    let backoff = &rule.reactions.policies[usize::from(policy.0)].backoff;
+    let backoff = &rule.reactions.policies()[usize::from(policy.0)].backoff;
     let done = history.retries_by(policy);
     let draw = at.seed.draw(at.delivery, at.attempt);
     let backoff_nanos = backoff.delay_nanos(done, draw, history.previous_delay_nanos());
@@ -533,7 +530,7 @@ fn alert(
         | Category::Unknown => {
             let Verdict::DeadLetter { .. } = verdict else { return None };
             let Reaction::Retry(policy) = reaction else { return None };
-            let policy = &rule.reactions.policies[usize::from(policy.0)];
+            let policy = &rule.reactions.policies()[usize::from(policy.0)];
             policy.alert_on_exhaustion.then_some(AlertKind::Exhausted)
         }
     }

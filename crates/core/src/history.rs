@@ -211,8 +211,8 @@ impl History {
     #[must_use]
     pub fn carried_over(&self, from: &Reactions, to: &Reactions) -> Self {
         let mut counts = Counts::default();
-        for (count, policy) in counts.0.iter_mut().zip(&to.policies) {
-            let before = from.policies.iter().position(|old| old.name == policy.name);
+        for (count, policy) in counts.0.iter_mut().zip(to.policies()) {
+            let before = from.policies().iter().position(|old| old.name == policy.name);
             *count = before.map_or(0, |index| self.retries_by_policy.0[index]);
         }
         Self { retries_by_policy: counts, ..self.clone() }

@@ -83,6 +83,18 @@ impl<Of> Name<Of> {
         }
     }
 
+    /// A name made of two others and a dot between them, however long that gets.
+    #[must_use]
+    pub(crate) fn joined<A, B>(first: &Name<A>, second: &Name<B>) -> Self {
+        Self { text: format!("{first}.{second}").into(), of: PhantomData }
+    }
+
+    /// The same text as the name of something else.
+    #[must_use]
+    pub(crate) fn like<A>(other: &Name<A>) -> Self {
+        Self { text: Arc::clone(&other.text), of: PhantomData }
+    }
+
     /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {

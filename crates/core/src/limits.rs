@@ -68,7 +68,7 @@ pub const WILDCARDS_MAX: usize = 500;
 /// The most answers in a script that a delivery is tried with.
 pub const SCRIPT_ANSWERS_MAX: usize = 10_000;
 
-/// The most problems reported for one rule book; the rest are counted.
+/// The most problems of one severity reported for a rule book; the rest are counted.
 pub const PROBLEMS_MAX: usize = 100;
 
 /// The longest regular expression of a `classify` row, in bytes, and the memory its automaton may take.

@@ -10,6 +10,7 @@ use crate::backoff::{Backoff, grown};
 use crate::breaker::BreakerSettings;
 use crate::category::{Category, Code};
 use crate::ids::{Attempt, BreakerName, DependencyName, PolicyName};
+use crate::limits;
 use crate::position::Position;
 
 /// How failures of one kind of delivery are ruled on.
@@ -60,16 +61,44 @@ pub enum WhenOpen {
 /// What follows on a failure, by status first and then by category.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reactions {
-    /// The policies in use, each once; [`Reaction::Retry`] points into this list, which is no longer
-    /// than [`limits::POLICIES_PER_RULE_MAX`](crate::limits::POLICIES_PER_RULE_MAX).
-    pub policies: Vec<NamedPolicy>,
-    /// Reactions to single statuses or ranges, the first match wins.
-    pub by_status: Vec<(StatusRange, Sourced<Reaction>)>,
-    /// One for each category, in the order of [`Category::ALL`].
-    pub by_category: [Sourced<Reaction>; 7],
+    policies: Vec<NamedPolicy>,
+    retries_total_max: u32,
+    by_status: Vec<(StatusRange, Sourced<Reaction>)>,
+    by_category: [Sourced<Reaction>; 7],
 }
 
 impl Reactions {
+    /// Reactions by status, the first match wins, and one for each category in the order of
+    /// [`Category::ALL`]; each [`Reaction::Retry`] points into the list of policies.
+    #[must_use]
+    pub fn new(
+        policies: Vec<NamedPolicy>,
+        by_status: Vec<(StatusRange, Sourced<Reaction>)>,
+        by_category: [Sourced<Reaction>; 7],
+    ) -> Self {
+        let reactions = by_status.iter().map(|(_, reaction)| reaction).chain(&by_category);
+        for reaction in reactions {
+            if let Reaction::Retry(PolicyIndex(index)) = reaction.value {
+                assert!(usize::from(index) < policies.len(), "a reaction retries by a policy of the list");
+            }
+        }
+        assert!(policies.len() <= limits::POLICIES_PER_RULE_MAX, "a history counts no more policies");
+        let retries_total_max = policies.iter().map(|policy| policy.backoff.retries()).max().unwrap_or(0);
+        Self { policies, retries_total_max, by_status, by_category }
+    }
+
+    /// The policies in use, each once.
+    #[must_use]
+    pub fn policies(&self) -> &[NamedPolicy] {
+        &self.policies
+    }
+
+    /// Reactions to single statuses or ranges.
+    #[must_use]
+    pub fn by_status(&self) -> &[(StatusRange, Sourced<Reaction>)] {
+        &self.by_status
+    }
+
     /// The reaction to a failure of that category and status.
     #[must_use]
     pub fn to(&self, category: Category, status: Option<u16>) -> &Sourced<Reaction> {
@@ -81,8 +110,8 @@ impl Reactions {
 
     /// The most retries a delivery gets in all: those of its most generous policy.
     #[must_use]
-    pub fn retries_total_max(&self) -> u32 {
-        self.policies.iter().map(|policy| policy.backoff.retries()).max().unwrap_or(0)
+    pub const fn retries_total_max(&self) -> u32 {
+        self.retries_total_max
     }
 }
 

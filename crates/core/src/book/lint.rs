@@ -6,7 +6,21 @@
 //! Invariants: a lint that lacks a fact says "cannot tell" and proves nothing; a finding that the book
 //! silences must carry a reason there, and a silencer that silences nothing is itself a finding.
 
+mod alerts;
+mod breaker;
+mod callers;
+mod classification;
+mod criticality;
+mod deadline;
 mod hygiene;
+mod idempotency;
+mod letters;
+mod patterns;
+mod retry;
+mod sharing;
+mod throttle;
+mod timeout;
+mod worst_case;
 
 use std::collections::BTreeSet;
 
@@ -38,16 +52,30 @@ pub struct Lint {
 #[derive(Clone, Copy, Debug)]
 pub enum Run {
     /// The book as a whole.
-    Book(fn(&Sections, &mut Findings<'_>)),
+    Book(for<'a> fn(&'a Sections, &mut Findings<'a>)),
     /// What holds for each row.
-    Rule(fn(&Resolved<'_>, &mut Findings<'_>)),
+    Rule(for<'a> fn(&Resolved<'a>, &mut Findings<'a>)),
 }
 
 /// All lints, in the order of their families.
 #[must_use]
 pub fn all() -> Vec<&'static Lint> {
-    let families: [&[Lint]; 1] = [hygiene::LINTS];
-    families.into_iter().flatten().collect()
+    const FAMILIES: &[&[Lint]] = &[
+        retry::LINTS,
+        deadline::LINTS,
+        timeout::LINTS,
+        classification::LINTS,
+        criticality::LINTS,
+        breaker::LINTS,
+        sharing::LINTS,
+        throttle::LINTS,
+        idempotency::LINTS,
+        letters::LINTS,
+        alerts::LINTS,
+        patterns::LINTS,
+        hygiene::LINTS,
+    ];
+    FAMILIES.iter().copied().flatten().collect()
 }
 
 /// The lint of that code.
@@ -90,15 +118,16 @@ pub fn check(bytes: &[u8]) -> Checked {
         let left_out = problems.left_out();
         return Checked { book, problems: problems.into_sorted(), left_out, untold: Vec::new(), silenced: 0 };
     };
-    let mut findings = Findings::new(&mut problems);
-    findings.look(book.sections());
-    let (untold, silenced) = (findings.untold.into_iter().collect(), findings.silenced);
+    let mut findings = Findings::new(book.sections(), &mut problems);
+    findings.look();
+    let (untold, silenced) = (findings.untold.into_iter().collect(), findings.silenced.len());
     let left_out = problems.left_out();
     Checked { book: Some(book), problems: problems.into_sorted(), left_out, untold, silenced }
 }
 
 /// Where lints put what they find.
 pub struct Findings<'a> {
+    book: &'a Sections,
     lint: &'static Lint,
     /// The silencers that hold where the lint is looking.
     allow: Vec<&'a Allow>,
@@ -106,23 +135,25 @@ pub struct Findings<'a> {
     seen: BTreeSet<(&'static str, Span)>,
     untold: BTreeSet<Untold>,
     used: BTreeSet<Span>,
-    silenced: usize,
+    silenced: BTreeSet<(&'static str, Span)>,
 }
 
 impl<'a> Findings<'a> {
-    fn new(problems: &'a mut Problems) -> Self {
+    fn new(book: &'a Sections, problems: &'a mut Problems) -> Self {
         Self {
+            book,
             lint: &hygiene::LINTS[0],
             allow: Vec::new(),
             problems,
             seen: BTreeSet::new(),
             untold: BTreeSet::new(),
             used: BTreeSet::new(),
-            silenced: 0,
+            silenced: BTreeSet::new(),
         }
     }
 
-    fn look(&mut self, sections: &'a Sections) {
+    fn look(&mut self) {
+        let sections = self.book;
         let lints = all();
         self.allow = sections.allow.iter().collect();
         for lint in &lints {
@@ -144,6 +175,12 @@ impl<'a> Findings<'a> {
         self.check_silencers(sections);
     }
 
+    /// The book that is looked at, for what a row alone does not show.
+    #[must_use]
+    pub const fn book(&self) -> &'a Sections {
+        self.book
+    }
+
     /// Reports a finding, once for each place.
     pub fn report(&mut self, span: Span, message: impl Into<String>, help: impl Into<String>) {
         self.report_as(self.lint.severity, span, message, help);
@@ -158,27 +195,37 @@ impl<'a> Findings<'a> {
         help: impl Into<String>,
     ) {
         let code = self.lint.code;
-        if !self.seen.insert((code, span)) {
-            return;
+        if self.is_silenced() {
+            self.silenced.insert((code, span));
+        } else if self.seen.insert((code, span)) {
+            self.problems.add(Problem { severity, code, span, message: message.into(), help: help.into() });
         }
-        let silencer = self.allow.iter().find(|allow| allow.lint.value == code);
-        if let Some(allow) = silencer {
-            self.used.insert(allow.lint.span);
-            self.silenced += 1;
-            return;
-        }
-        self.problems.add(Problem { severity, code, span, message: message.into(), help: help.into() });
     }
 
-    /// Says that the lint cannot tell without a fact.
+    /// Says that the lint cannot tell without a fact, unless the book silences it there: whoever says
+    /// why it does not apply has answered the question.
     pub fn cannot_tell(&mut self, span: Span, fact: &'static str) {
-        self.untold.insert(Untold { lint: self.lint.code, span, fact });
+        if !self.is_silenced() {
+            self.untold.insert(Untold { lint: self.lint.code, span, fact });
+        }
+    }
+
+    /// Whether a silencer of the lint holds where it is looking, which then is of use.
+    fn is_silenced(&mut self) -> bool {
+        let silencer = self.allow.iter().find(|allow| allow.lint.value == self.lint.code);
+        self.used.extend(silencer.map(|allow| allow.lint.span));
+        silencer.is_some()
     }
 
     /// Adds the silencers of a level that a lint over the whole book looks at, while `look` runs.
     pub fn within(&mut self, layer: &'a Layer, look: impl FnOnce(&mut Self)) {
+        self.within_all([layer], look);
+    }
+
+    /// The same for several levels.
+    pub fn within_all(&mut self, layers: impl IntoIterator<Item = &'a Layer>, look: impl FnOnce(&mut Self)) {
         let before = self.allow.len();
-        self.allow.extend(&layer.allow);
+        self.allow.extend(layers.into_iter().flat_map(|layer| &layer.allow));
         look(self);
         self.allow.truncate(before);
     }
@@ -243,6 +290,23 @@ mod tests {
         check(book.as_bytes()).problems.into_iter().map(|problem| problem.code).collect()
     }
 
+    /// What the lints of a family find: `line:column code`.
+    pub(super) fn found(book: &str, family: &[Lint]) -> Vec<String> {
+        let checked = check(book.as_bytes());
+        assert!(checked.book.is_some(), "no book: {:?}\n{book}", checked.problems);
+        let of_family = |problem: &&Problem| family.iter().any(|lint| lint.code == problem.code);
+        let shown = |problem: &Problem| format!("{} {}", problem.span.position, problem.code);
+        checked.problems.iter().filter(of_family).map(shown).collect()
+    }
+
+    /// What the lints of a family cannot tell: `line:column code fact`.
+    pub(super) fn untold(book: &str, family: &[Lint]) -> Vec<String> {
+        let untold = check(book.as_bytes()).untold.into_iter();
+        let of_family = |untold: &Untold| family.iter().any(|lint| lint.code == untold.lint);
+        let shown = |untold: Untold| format!("{} {} {}", untold.span.position, untold.lint, untold.fact);
+        untold.filter(of_family).map(shown).collect()
+    }
+
     #[test]
     fn every_lint_finds_its_bad_book_and_passes_its_mended_twin() {
         for lint in all() {
@@ -297,5 +361,21 @@ mod tests {
         );
         let idle = "version: 1\nallow: [{ lint: unused-definition, because: soon }]\n";
         assert_eq!(codes(idle), ["unused-allow"]);
+    }
+
+    #[test]
+    fn a_row_silences_what_it_shares_with_others_for_itself_alone() {
+        let allow = "allow: [{ lint: retention-too-short, because: a copy is kept elsewhere }]";
+        let book = |rows: &str| {
+            let letters = "dead_letter: { retention: 2d }";
+            format!(
+                "version: 1\nservices:\n  s: {{ target: {{ log: stdout }}, {letters}, events: [{rows}] }}\n"
+            )
+        };
+        let both = ["dead-letters-unwatched", "retention-too-short"];
+        assert_eq!(codes(&book("a, b")), both);
+        assert_eq!(codes(&book(&format!("{{ type: a, {allow} }}, b"))), both);
+        assert_eq!(codes(&book(&format!("a, {{ type: b, {allow} }}"))), both);
+        assert_eq!(codes(&book(&format!("{{ type: a, {allow} }}"))), both[..1]);
     }
 }

@@ -97,6 +97,8 @@ pub struct BreakerEntry {
     pub ignores: Vec<FailureMatch>,
     /// What counts as a failure though it usually does not.
     pub counts: Vec<FailureMatch>,
+    /// The breaker that it extends.
+    pub from: Option<BreakerName>,
 }
 
 /// The parts of a timeout that were stated.
@@ -131,7 +133,7 @@ pub struct Layer {
     /// What follows on which failure; `retry` stands here as `transient`.
     pub reactions: Vec<(FailureMatch, At<ReactionName>)>,
     /// Overrides of the classification.
-    pub classify: Vec<Override>,
+    pub classify: Vec<At<Override>>,
     /// The timeout.
     pub timeout: Option<At<TimeoutParts>>,
     /// The breaker; `none` is none.

@@ -62,6 +62,7 @@ pub struct Problem {
 #[derive(Clone, Debug, Default)]
 pub struct Problems {
     found: Vec<Problem>,
+    by_severity: [usize; 3],
     left_out: usize,
 }
 
@@ -83,9 +84,11 @@ impl Problems {
         });
     }
 
-    /// Adds a problem, or counts it when there are too many.
+    /// Adds a problem, or counts it when there are too many of its severity.
     pub fn add(&mut self, problem: Problem) {
-        if self.found.len() < limits::PROBLEMS_MAX {
+        let alike = &mut self.by_severity[problem.severity as usize];
+        if *alike < limits::PROBLEMS_MAX {
+            *alike += 1;
             self.found.push(problem);
         } else {
             self.left_out += 1;
@@ -95,8 +98,7 @@ impl Problems {
     /// Whether one of them is an error.
     #[must_use]
     pub fn has_errors(&self) -> bool {
-        // Errors come before lints, so the bound never leaves out the first error.
-        self.found.iter().any(|problem| problem.severity == Severity::Error)
+        self.by_severity[Severity::Error as usize] > 0
     }
 
     /// How many were found beyond the bound.

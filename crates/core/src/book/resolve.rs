@@ -183,7 +183,8 @@ const DEDUP_TTL_DEFAULT: Duration = Duration::from_secs(7 * 86_400);
 /// How long a dead letter is kept, unless the book says otherwise.
 const RETENTION_DEFAULT: Duration = Duration::from_secs(30 * 86_400);
 const TIME_LIMIT_DEFAULT: Duration = Duration::from_secs(30 * 60);
-const CALL_LIMIT_DEFAULT: Duration = Duration::from_secs(10);
+/// How long a call may take, unless the book says otherwise.
+pub(super) const CALL_LIMIT_DEFAULT: Duration = Duration::from_secs(10);
 const PART_LIMIT_DEFAULT: Duration = Duration::from_secs(5);
 
 /// The levels that may say something, the most specific first.
@@ -227,7 +228,7 @@ impl Sections {
         let classify: Vec<(Override, Level)> = levels
             .0
             .iter()
-            .flat_map(|(level, layer)| layer.classify.iter().map(|o| (o.clone(), *level)))
+            .flat_map(|(level, layer)| layer.classify.iter().map(|at| (at.value.clone(), *level)))
             .collect();
         let (breaker, breaker_origin) = self.breaker(&levels, kind);
         let (timeouts, timeout) = timeouts(&levels, target);
@@ -268,7 +269,7 @@ impl Sections {
             deadline,
             fatal_after,
             idempotency: idempotency(&levels),
-            dead_letter: dead_letter(&levels, service, channel),
+            dead_letter: dead_letter(&levels, service, channel, row),
             criticality: levels.find(|l| &l.criticality),
             data_loss: levels.find(|l| &l.data_loss),
             consumer_group,
@@ -386,7 +387,7 @@ impl Sections {
                 FailureMatch::Category(category) => by_category[*category as usize] = reaction,
             }
         }
-        Reactions { policies, by_status, by_category }
+        Reactions::new(policies, by_status, by_category)
     }
 
     /// The policy's place in the rule's list; a name that is not defined was reported and never retries.
@@ -418,7 +419,7 @@ fn built_in_policy(name: &str) -> Known<ReactionName> {
 fn catalog_breaker(entry: &catalog::CatalogBreaker) -> BreakerEntry {
     let settings = BreakerSettings::try_from(RawBreaker::from(entry));
     let settings = settings.expect("the catalog's breakers are sound, as a test reads them all");
-    BreakerEntry { settings, ignores: Vec::new(), counts: Vec::new() }
+    BreakerEntry { settings, ignores: Vec::new(), counts: Vec::new(), from: None }
 }
 
 fn named_breaker(entry: BreakerEntry, name: Option<BreakerName>) -> NamedBreaker {
@@ -434,10 +435,7 @@ fn dependency_of(
         value: at.value.clone(),
         origin: Origin { level, span: Some(at.span) },
     };
-    let own = |text: &str| Known {
-        value: DependencyName::new(text).expect("made of names and a dot"),
-        origin: Origin::BUILT_IN,
-    };
+    let own = |value| Known { value, origin: Origin::BUILT_IN };
     if let Some(at) = &row.depends_on {
         return named(Level::Row, at);
     }
@@ -447,12 +445,12 @@ fn dependency_of(
         }
         // A channel with a target of its own fails by itself.
         if channel.target.is_some() {
-            return own(&format!("{}.{}", service.name, channel.name));
+            return own(DependencyName::joined(&service.name, &channel.name));
         }
     }
     match &service.depends_on {
         Some(at) => named(Level::Service, at),
-        None => own(service.name.as_str()),
+        None => own(DependencyName::like(&service.name)),
     }
 }
 
@@ -525,6 +523,7 @@ fn dead_letter(
     levels: &Levels<'_>,
     service: &ServiceEntry,
     channel: Option<&ChannelEntry>,
+    row: &EventRow,
 ) -> ResolvedDeadLetter {
     let template = levels.find(|l| &l.dead_letter.name).unwrap_or_else(|| Known {
         value: NameTemplate::parse(name_template::DEFAULT).expect("the default is a template"),
@@ -537,7 +536,7 @@ fn dead_letter(
         channel: channel.map(|channel| &channel.name),
         queue: queue.as_deref(),
         stage: stage.as_deref(),
-        event: None,
+        event: Some(row.pattern.value.as_str()),
     };
     let categories = levels.find(|l| &l.dead_letter.categories).map(|known| known.value);
     ResolvedDeadLetter {
@@ -585,7 +584,7 @@ impl Resolved<'_> {
     #[must_use]
     pub fn retry_policy(&self) -> Option<&NamedPolicy> {
         match self.rule.reactions.to(Category::Transient, None).value {
-            Reaction::Retry(PolicyIndex(index)) => self.rule.reactions.policies.get(usize::from(index)),
+            Reaction::Retry(PolicyIndex(index)) => self.rule.reactions.policies().get(usize::from(index)),
             Reaction::DeadLetter | Reaction::Pause => None,
         }
     }

@@ -45,22 +45,30 @@ fn stated(line: u32, value: Reaction) -> Sourced<Reaction> {
 }
 
 fn rule() -> Rule {
+    rule_with(&[], None)
+}
+
+/// The usual rule, with reactions to single statuses or another reaction to one category.
+fn rule_with(
+    statuses: &[(StatusRange, Sourced<Reaction>)],
+    other: Option<(Category, Sourced<Reaction>)>,
+) -> Rule {
     let mut by_category = Category::ALL.map(|_| stated(1, Reaction::DeadLetter));
     by_category[Category::Transient as usize] = stated(2, SHORT);
     by_category[Category::RateLimited as usize] = stated(3, UPSTREAM);
     by_category[Category::Unknown as usize] = stated(4, SHORT);
     by_category[Category::Internal as usize] = stated(5, SHORT);
+    if let Some((category, reaction)) = other {
+        by_category[category as usize] = reaction;
+    }
+    let policies = vec![
+        policy("short", &[100, 200, 300], 3, Some(1_000)),
+        policy("upstream", &[500], 4, None),
+        policy("hasty", &[10], 1, None),
+    ];
     Rule {
         classify: Arc::from([]),
-        reactions: Reactions {
-            policies: vec![
-                policy("short", &[100, 200, 300], 3, Some(1_000)),
-                policy("upstream", &[500], 4, None),
-                policy("hasty", &[10], 1, None),
-            ],
-            by_status: vec![],
-            by_category,
-        },
+        reactions: Reactions::new(policies, statuses.to_vec(), by_category),
         dependency: DependencyName::new("orders").expect("a name"),
         breaker: None,
         when_open: WhenOpen::Hold,
@@ -207,16 +215,15 @@ fn each_failure_is_ruled_on() {
 #[test]
 fn a_rule_changes_what_follows() {
     use Category::{Fatal, Transient};
-    let mut paused = rule();
-    paused.reactions.by_category[Fatal as usize] = stated(9, Reaction::Pause);
-    let mut by_status = rule();
-    by_status.reactions.by_status = vec![(StatusRange { first: 503, last: 503 }, stated(9, HASTY))];
+    let paused = rule_with(&[], Some((Fatal, stated(9, Reaction::Pause))));
+    let by_status = rule_with(&[(StatusRange { first: 503, last: 503 }, stated(9, HASTY))], None);
     let impatient = Rule { when_open: WhenOpen::DeadLetter, ..rule() };
     let short_deadline = Rule { deadline: Some(ms(299)), ..rule() };
     let strict = Rule { fatal_after: Some(ms(250)), ..rule() };
     let strict_pause = Rule { fatal_after: Some(ms(250)), ..paused.clone() };
-    let mut narrow = rule();
-    narrow.reactions.policies[0] = policy("short", &[100, 200, 300], 3, Some(500));
+    let narrow_policy = policy("short", &[100, 200, 300], 3, Some(500));
+    let by_category = Category::ALL.map(|_| stated(2, SHORT));
+    let narrow = Rule { reactions: Reactions::new(vec![narrow_policy], vec![], by_category), ..rule() };
     let open = Ended::BreakerOpen { until: after_start(400) };
     let waiting = Ended::AskedToWait { until: after_start(400) };
     let unavailable = || answered(Transient, 503);
@@ -404,9 +411,9 @@ fn a_history_is_stored_in_few_words_and_read_back() {
 #[test]
 fn a_new_book_keeps_the_counts_by_name() {
     let old = rule().reactions;
-    let mut new = rule().reactions;
-    new.policies.reverse();
-    new.policies.push(policy("fresh", &[1], 1, None));
+    let mut policies: Vec<_> = old.policies().iter().rev().cloned().collect();
+    policies.push(policy("fresh", &[1], 1, None));
+    let new = Reactions::new(policies, vec![], Category::ALL.map(|_| stated(1, SHORT)));
     let carried = failed_once().carried_over(&old, &new);
     let counts = [0, 1, 2, 3].map(|index| carried.retries_by(PolicyIndex(index)));
     assert_eq!((counts, carried.retries_total()), ([0, 0, 1, 0], 1));
@@ -448,7 +455,7 @@ fn any_rule() -> impl Strategy<Value = Rule> {
     let limits = (any_span(), prop::option::of(any_span()), prop::option::of(any_span()));
     (prop::array::uniform3(any_policy()), reactions, limits).prop_map(
         |(policies, by_category, (hold_max, deadline, fatal_after))| Rule {
-            reactions: Reactions { policies: policies.to_vec(), by_status: vec![], by_category },
+            reactions: Reactions::new(policies.to_vec(), vec![], by_category),
             hold_max,
             deadline,
             fatal_after,
@@ -493,7 +500,7 @@ proptest! {
                 (Verdict::Retry { due_at }, Why::Failed(Ruling { retry: Some(numbers), .. })) => {
                     prop_assert!(due_at >= now);
                     retries += 1;
-                    let policy = &rule.reactions.policies[usize::from(numbers.policy.0)].backoff;
+                    let policy = &rule.reactions.policies()[usize::from(numbers.policy.0)].backoff;
                     prop_assert!(numbers.by_policy.number <= policy.retries());
                     let first_failure_at = history.first_failure_at().unwrap_or(now);
                     if numbers.is_held() {

@@ -168,12 +168,12 @@ impl Story<'_> {
     fn reaction(&self, ruling: &Ruling, status: Option<u16>) -> String {
         let stated = self.line(ruling.reaction.position);
         let by_status = status.filter(|status| {
-            self.taker.rule.reactions.by_status.iter().any(|(range, _)| range.contains(*status))
+            self.taker.rule.reactions.by_status().iter().any(|(range, _)| range.contains(*status))
         });
         let on = by_status.map_or_else(|| ruling.category.to_string(), |status| status.to_string());
         match ruling.reaction.value {
             Reaction::Retry(index) => {
-                let policy = &self.taker.rule.reactions.policies[usize::from(index.0)];
+                let policy = &self.taker.rule.reactions.policies()[usize::from(index.0)];
                 format!(
                     "on {on}: retry by {}  {}",
                     style::bold(&policy.name),
@@ -262,7 +262,7 @@ impl Story<'_> {
 
     /// The numbers behind a wait.
     fn wait(&self, numbers: &RetryNumbers) -> String {
-        let policy = &self.taker.rule.reactions.policies[usize::from(numbers.policy.0)];
+        let policy = &self.taker.rule.reactions.policies()[usize::from(numbers.policy.0)];
         let n = numbers.by_policy.number - 1;
         let (min, max) = policy.backoff.range(n);
         let range =

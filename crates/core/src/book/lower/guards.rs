@@ -348,8 +348,9 @@ fn breaker(
         reset: parts.reset,
         count: parts.count.unwrap_or(Count::Attempt),
     };
+    let from = node.get("from").and_then(Node::text).and_then(|text| BreakerName::new(text).ok());
     match BreakerSettings::try_from(raw) {
-        Ok(settings) => Some(BreakerEntry { settings, ignores: parts.ignores, counts: parts.counts }),
+        Ok(settings) => Some(BreakerEntry { settings, ignores: parts.ignores, counts: parts.counts, from }),
         Err(error) => {
             problems.error("bad-breaker", node.span, error.to_string(), "");
             None

@@ -67,7 +67,7 @@ impl Lowering<'_> {
         reactions
     }
 
-    fn classify(&mut self, node: &Node) -> Vec<Override> {
+    fn classify(&mut self, node: &Node) -> Vec<At<Override>> {
         let rows = node.get("classify").map(Node::items).unwrap_or_default();
         let rows = rows.iter().filter_map(|row| {
             let overridden = classify_row(row)?;
@@ -76,7 +76,7 @@ impl Lowering<'_> {
                 let help = "give `status`, `code`, `header` or `message`";
                 self.problems.error("missing-key", row.span, "this override looks at nothing", help);
             }
-            Some(overridden)
+            Some(At { value: overridden, span: row.span })
         });
         rows.collect()
     }

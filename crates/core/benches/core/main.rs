@@ -1,0 +1,175 @@
+//! The costs of deciding: `cargo bench -p redrive-core`.
+//!
+//! Every figure stands beside a bare one of the same run (a clock read, a hash, an empty call), since
+//! machines differ and are noisy. Budgets are in `docs/performance.md`.
+
+mod large_book;
+
+use std::time::Duration;
+
+use divan::{AllocProfiler, Bencher, black_box};
+use redrive_core::answer::{Answer, What};
+use redrive_core::backoff::Backoff;
+use redrive_core::book::{self, RuleBook, lint};
+use redrive_core::breaker::{Admission, Breaker, BreakerSettings, CallEnd, Observation, RawBreaker};
+use redrive_core::catalog;
+use redrive_core::category::Category;
+use redrive_core::classify::{Outcome, classify};
+use redrive_core::decide::{Ended, History, Moment, decide};
+use redrive_core::ids::{Attempt, DeliveryId, Seed};
+use redrive_core::rule::Rule;
+use redrive_core::time::Timestamp;
+
+/// Counts allocations, which the hot paths must not make.
+#[global_allocator]
+static ALLOCATIONS: AllocProfiler = AllocProfiler::system();
+
+fn main() {
+    divan::main();
+}
+
+fn book() -> RuleBook {
+    book::read(&large_book::large_book(1_000, 50)).book.expect("the generated book is a book")
+}
+
+#[divan::bench(sample_count = 100, sample_size = 10_000)]
+fn bare_clock_read() -> std::time::Instant {
+    std::time::Instant::now()
+}
+
+const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+
+fn unavailable() -> Answer<'static> {
+    Answer { what: What::Http { status: 503, headers: &(), body: "" }, message: "", retry_after: None }
+}
+
+/// The rule of a small book: five reactions, a breaker, one override.
+fn rule() -> Rule {
+    let text = "version: 1\nservices:\n  s:\n    target: { http: \"http://127.0.0.1/\" }\n    \
+                classify: [{ status: 404, as: transient, because: late }]\n    events: [a.b]\n";
+    let book = book::read(text).book.expect("a sound book");
+    Rule::clone(book.rule("s", None, "a.b").expect("wanted"))
+}
+
+fn moment() -> Moment {
+    Moment { now: NOW, seed: Seed(7), delivery: DeliveryId(42), attempt: Attempt::FIRST }
+}
+
+fn breaker_settings() -> BreakerSettings {
+    let entry = catalog::breaker("kafkaBreaker").expect("the catalog has it");
+    RawBreaker::from(entry).try_into().expect("the catalog is sound")
+}
+
+#[divan::bench(sample_count = 100, sample_size = 10_000)]
+fn classify_status() -> Outcome {
+    classify(black_box(&unavailable()), &[], Category::Transient)
+}
+
+#[divan::bench(sample_count = 100, sample_size = 10_000)]
+fn classify_past_an_override(bencher: Bencher<'_, '_>) {
+    let rule = rule();
+    bencher.bench_local(|| classify(black_box(&unavailable()), &rule.classify, Category::Transient));
+}
+
+#[divan::bench(sample_count = 100, sample_size = 10_000)]
+fn next_delay(bencher: Bencher<'_, '_>) {
+    let backoff: &Backoff = &catalog::policy("standard").expect("the catalog has it").backoff;
+    bencher.bench_local(|| {
+        let draw = Seed(7).draw(black_box(DeliveryId(42)), Attempt::FIRST);
+        backoff.delay(black_box(3), draw, None)
+    });
+}
+
+#[divan::bench(sample_count = 100, sample_size = 10_000)]
+fn breaker_success(bencher: Bencher<'_, '_>) {
+    let (settings, mut breaker) = (breaker_settings(), Breaker::new());
+    bencher.bench_local(|| pass(&mut breaker, &settings, Observation::Success));
+}
+
+#[divan::bench(sample_count = 100, sample_size = 10_000)]
+fn breaker_failure_then_success(bencher: Bencher<'_, '_>) {
+    let (settings, mut breaker) = (breaker_settings(), Breaker::new());
+    bencher.bench_local(|| {
+        pass(&mut breaker, &settings, Observation::Failure(CallEnd::Final));
+        pass(&mut breaker, &settings, Observation::Success);
+    });
+}
+
+fn pass(breaker: &mut Breaker, settings: &BreakerSettings, seen: Observation) {
+    let now = black_box(NOW);
+    if let Admission::Allowed(permit) = breaker.admit(settings, Duration::from_secs(30), now) {
+        black_box(breaker.settle(permit, seen, settings, now));
+    }
+}
+
+#[divan::bench(sample_count = 100, sample_size = 10_000)]
+fn decide_success(bencher: Bencher<'_, '_>) {
+    let (rule, history) = (rule(), History::new());
+    let ended = Ended::Outcome(Outcome::Delivered { matched: None });
+    bencher.bench_local(|| decide(&rule, black_box(&history), &ended, &moment()));
+}
+
+#[divan::bench(sample_count = 100, sample_size = 10_000)]
+fn decide_retry(bencher: Bencher<'_, '_>) {
+    let (rule, history) = (rule(), History::new());
+    let ended = Ended::Outcome(classify(&unavailable(), &[], Category::Transient));
+    bencher.bench_local(|| decide(&rule, black_box(&history), &ended, &moment()));
+}
+
+/// The guard of a call that succeeds: breaker, decision, breaker.
+#[divan::bench(sample_count = 100, sample_size = 10_000)]
+fn breaker_and_decision_success(bencher: Bencher<'_, '_>) {
+    let ended = Ended::Outcome(Outcome::Delivered { matched: None });
+    guarded(bencher, &ended);
+}
+
+/// The same when it fails and will be tried again.
+#[divan::bench(sample_count = 100, sample_size = 10_000)]
+fn breaker_and_decision_retry(bencher: Bencher<'_, '_>) {
+    let ended = Ended::Outcome(classify(&unavailable(), &[], Category::Transient));
+    guarded(bencher, &ended);
+}
+
+fn guarded(bencher: Bencher<'_, '_>, ended: &Ended) {
+    let (rule, history) = (rule(), History::new());
+    let (settings, mut breaker) = (far_settings(), Breaker::new());
+    bencher.bench_local(|| {
+        let now = black_box(NOW);
+        let Admission::Allowed(permit) = breaker.admit(&settings, Duration::from_secs(30), now) else {
+            panic!("the trip lies out of reach")
+        };
+        let decision = decide(&rule, &history, ended, &moment());
+        breaker.settle(permit, decision.observation, &settings, now);
+        decision.verdict
+    });
+}
+
+/// A breaker that no run of failures opens.
+fn far_settings() -> BreakerSettings {
+    let entry = catalog::breaker("kafkaBreaker").expect("the catalog has it");
+    let trip = redrive_core::breaker::Trip::Consecutive(std::num::NonZeroU32::MAX);
+    RawBreaker { trip, ..RawBreaker::from(entry) }.try_into().expect("sound settings")
+}
+
+#[divan::bench(sample_count = 100, sample_size = 10_000)]
+fn next_jitter_draw() -> u64 {
+    Seed(black_box(7)).draw(DeliveryId(black_box(42)), Attempt::FIRST)
+}
+
+#[divan::bench(sample_count = 100, sample_size = 2_000)]
+fn resolve_exact(bencher: Bencher<'_, '_>) {
+    let book = book();
+    let services: Vec<(String, String)> =
+        (0..1_000).map(|i| (format!("service-{i}"), format!("shop.area-{}.event-{i}", i % 50))).collect();
+    let mut next = (0..1_000).cycle();
+    bencher.bench_local(|| {
+        let (service, event) = &services[next.next().expect("endless") * 7 % 1_000];
+        black_box(book.rule(service, None, event).expect("every service has its row"));
+    });
+}
+
+#[divan::bench(sample_count = 10, sample_size = 1)]
+fn check_1000_services_of_50_events(bencher: Bencher<'_, '_>) {
+    let text = large_book::large_book(1_000, 50);
+    bencher.bench_local(|| black_box(lint::check(text.as_bytes())));
+}

@@ -1,0 +1,360 @@
+//! Lints about alerts: whether anybody hears them, and whether they say what their author means.
+//!
+//! Alerts are compared only within one list: each level's alerts look at what that level covers.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{Findings, Lint, Run};
+use crate::book::expression::{Condition, Hours, Metric, Op, Quantity};
+use crate::book::model::{Alert, AlertSeverity, Layer, Sections};
+use crate::book::problem::Severity;
+
+pub(super) const LINTS: &[Lint] = &[
+    Lint {
+        code: "alert-without-receiver",
+        severity: Severity::Warning,
+        summary: "an alert that nobody is told of",
+        explanation: "The alert is raised, counted and shown, and nobody hears of it: it names no receiver \
+                      under `to`. Its author most likely believes that somebody will come. Name who is to \
+                      be told, or leave the alert out; where an Alertmanager decides who is told, name it \
+                      as the receiver.",
+        bad: "version: 1
+alerts:
+  - { when: dead_letters > 100, severity: high }
+",
+        mended: "version: 1
+alerts:
+  - { when: dead_letters > 100, severity: high, to: [on-call] }
+receivers:
+  on-call: { webhook: \"https://pager.example.test/hook\" }
+",
+        run: Run::Book(alert_without_receiver),
+    },
+    Lint {
+        code: "alert-only-business-hours",
+        severity: Severity::Error,
+        summary: "an urgent alert whose every receiver is away at night",
+        explanation: "A high alert is to be answered within an hour and a critical one within fifteen \
+                      minutes, at any time. Every receiver of this one has `hours`, and outside of them \
+                      all of them keep it back: on a Saturday nobody is told. Add a receiver without \
+                      hours, such as a pager, or lower the severity if it can wait until Monday.",
+        bad: "version: 1
+alerts:
+  - { when: breaker_open for 10m, severity: critical, to: [office] }
+receivers:
+  office: { email: office@example.test, hours: Mon-Fri 09:00-17:00 Europe/Berlin }
+",
+        mended: "version: 1
+alerts:
+  - { when: breaker_open for 10m, severity: critical, to: [office, on-call] }
+receivers:
+  office: { email: office@example.test, hours: Mon-Fri 09:00-17:00 Europe/Berlin }
+  on-call: { webhook: \"https://pager.example.test/hook\" }
+",
+        run: Run::Book(alert_only_business_hours),
+    },
+    Lint {
+        code: "alert-window-missing",
+        severity: Severity::Warning,
+        summary: "an alert on a share that does not say over which time",
+        explanation: "A share of what? Without `over` nobody can tell whether 5 % of the last ten calls or \
+                      of the last day is meant. Over a short time a single failure is a large share, and \
+                      the alert cries wolf; over a long one it comes too late. Write the time: \
+                      `error_rate > 5% over 2m`.",
+        bad: "version: 1
+alerts:
+  - { when: error_rate > 5%, severity: high, to: [on-call] }
+receivers:
+  on-call: { webhook: \"https://pager.example.test/hook\" }
+",
+        mended: "version: 1
+alerts:
+  - { when: error_rate > 5% over 2m, severity: high, to: [on-call] }
+receivers:
+  on-call: { webhook: \"https://pager.example.test/hook\" }
+",
+        run: Run::Book(alert_window_missing),
+    },
+    Lint {
+        code: "alert-thresholds-inverted",
+        severity: Severity::Warning,
+        summary: "the worse it gets, the less urgent the alert",
+        explanation: "Two alerts look at the same figure, and the one with the higher limit is the less \
+                      urgent. As things get worse the alerts should get louder; here they get quieter, \
+                      so either the limits or the severities have changed places. Swap them.",
+        bad: "version: 1
+alerts:
+  - { when: dead_letters > 100, severity: high, to: [on-call] }
+  - { when: dead_letters > 1000, severity: medium, to: [on-call] }
+receivers:
+  on-call: { webhook: \"https://pager.example.test/hook\" }
+",
+        mended: "version: 1
+alerts:
+  - { when: dead_letters > 100, severity: medium, to: [on-call] }
+  - { when: dead_letters > 1000, severity: high, to: [on-call] }
+receivers:
+  on-call: { webhook: \"https://pager.example.test/hook\" }
+",
+        run: Run::Book(alert_thresholds_inverted),
+    },
+    Lint {
+        code: "duplicate-alert",
+        severity: Severity::Warning,
+        summary: "the same condition raises two alerts",
+        explanation: "Two alerts of one list have the same condition, so one trouble wakes people twice, \
+                      and whoever changes a limit later will change one of them and wonder about the \
+                      other. Keep one alert and name all its receivers under `to`.",
+        bad: "version: 1
+alerts:
+  - { when: dead_letters > 100, severity: high, to: [on-call] }
+  - { when: dead_letters > 100, severity: high, to: [office] }
+receivers:
+  on-call: { webhook: \"https://pager.example.test/hook\" }
+  office: { email: office@example.test }
+",
+        mended: "version: 1
+alerts:
+  - { when: dead_letters > 100, severity: high, to: [on-call, office] }
+receivers:
+  on-call: { webhook: \"https://pager.example.test/hook\" }
+  office: { email: office@example.test }
+",
+        run: Run::Book(duplicate_alert),
+    },
+];
+
+/// Every list of alerts with the levels around it, the widest first.
+fn lists<'a>(book: &'a Sections) -> Vec<(Vec<&'a Layer>, &'a [Alert])> {
+    let mut lists: Vec<(Vec<&'a Layer>, &'a [Alert])> = vec![(Vec::new(), &book.alerts)];
+    let mut add = |layers: &[&'a Layer]| lists.extend(list_of(layers));
+    add(&[&book.defaults]);
+    for dependency in book.dependencies.values() {
+        add(&[&dependency.layer]);
+    }
+    for service in &book.services {
+        add(&[&service.layer]);
+        for row in &service.rows {
+            add(&[&service.layer, &row.layer]);
+        }
+        for channel in &service.channels {
+            add(&[&service.layer, &channel.layer]);
+            for row in &channel.rows {
+                add(&[&service.layer, &channel.layer, &row.layer]);
+            }
+        }
+    }
+    lists
+}
+
+/// The alerts of the last of these levels, if it has any.
+fn list_of<'a>(layers: &[&'a Layer]) -> Option<(Vec<&'a Layer>, &'a [Alert])> {
+    let alerts = &layers.last()?.alerts;
+    (!alerts.is_empty()).then(|| (layers.to_vec(), alerts.as_slice()))
+}
+
+fn each_list<'a>(
+    book: &'a Sections,
+    findings: &mut Findings<'a>,
+    look: impl Fn(&'a [Alert], &mut Findings<'a>),
+) {
+    for (layers, alerts) in lists(book) {
+        findings.within_all(layers, |findings| look(alerts, findings));
+    }
+}
+
+fn alert_without_receiver<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
+    each_list(book, findings, |alerts, findings| {
+        for alert in alerts.iter().filter(|alert| alert.to.is_empty()) {
+            let help = "add `to:` with the names of receivers";
+            findings.report(alert.span, format!("nobody is told that `{}`", alert.when), help);
+        }
+    });
+}
+
+fn alert_only_business_hours<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
+    each_list(book, findings, |alerts, findings| {
+        for alert in alerts.iter().filter(|alert| alert.severity >= AlertSeverity::High) {
+            let hours = alert.to.iter().map(|name| book.receivers.get(name)?.value.hours.as_ref());
+            let Some(hours) = hours.collect::<Option<Vec<_>>>() else { continue };
+            if leaves_a_gap(&hours) {
+                findings.report(
+                    alert.span,
+                    format!("outside their hours none of [{}] is told of this", alert.to.join(", ")),
+                    "add a receiver without `hours`, or lower the severity",
+                );
+            }
+        }
+    });
+}
+
+/// Whether there is a time of the week that none of them covers; in different zones that is not judged.
+fn leaves_a_gap(hours: &[&Hours]) -> bool {
+    let [first, rest @ ..] = hours else { return false };
+    if rest.iter().any(|other| other.zone != first.zone) {
+        return false;
+    }
+    (0..first.days.len()).any(|day| {
+        let mut spans: Vec<_> =
+            hours.iter().filter(|h| h.days[day]).map(|h| (h.from_minute, h.to_minute)).collect();
+        spans.sort_unstable();
+        let covered = |until: u16, (from, to): (u16, u16)| if from <= until { until.max(to) } else { until };
+        spans.into_iter().fold(0, covered) < 24 * 60
+    })
+}
+
+fn alert_window_missing<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
+    each_list(book, findings, |alerts, findings| {
+        for alert in alerts.iter().filter(|alert| is_share(alert.when.metric) && alert.when.over.is_none()) {
+            let message = format!("`{}` does not say over which time", alert.when);
+            findings.report(alert.span, message, "add the time, such as `over 5m`");
+        }
+    });
+}
+
+const fn is_share(metric: Metric) -> bool {
+    match metric {
+        Metric::ErrorRate
+        | Metric::TransientRate
+        | Metric::UnavailableRate
+        | Metric::RetryRate
+        | Metric::ExhaustedRate => true,
+        Metric::DeadLetters
+        | Metric::DeadLetterInflow
+        | Metric::DeadLetterAge
+        | Metric::BreakerOpen
+        | Metric::BreakerOpened
+        | Metric::AuthFailures
+        | Metric::ConfigFailures
+        | Metric::ConsumerLag
+        | Metric::OldestWaiting
+        | Metric::LatencyP99 => false,
+    }
+}
+
+/// Alerts of one list that differ by nothing but how bad it must be, the mildest first.
+fn ladders(alerts: &[Alert]) -> Vec<Vec<(f64, &Alert)>> {
+    let mut ladders: BTreeMap<Figure, Vec<(f64, &Alert)>> = BTreeMap::new();
+    for alert in alerts {
+        let (figure, height) = placed(&alert.when);
+        ladders.entry(figure).or_default().push((height, alert));
+    }
+    let mut ladders: Vec<_> = ladders.into_values().filter(|steps| steps.len() > 1).collect();
+    for steps in &mut ladders {
+        steps.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+    }
+    ladders
+}
+
+/// What an alert looks at: metric, direction, grouping and times.
+type Figure = (Metric, Option<bool>, Option<u8>, Option<Duration>, Option<Duration>);
+
+/// What the condition looks at, and how bad it must be.
+fn placed(when: &Condition) -> (Figure, f64) {
+    let by = when.by.map(|by| by as u8);
+    let Some(limit) = when.limit else {
+        // A state has no limit: the longer it lasts, the worse it is.
+        let lasting = when.lasting.unwrap_or_default().as_secs_f64();
+        return ((when.metric, None, by, when.over, None), lasting);
+    };
+    let value = match limit.value {
+        Quantity::Share(share) => share.get(),
+        Quantity::Count(count) => count as f64,
+        Quantity::Rate(rate) => rate.as_per_second(),
+        Quantity::Duration(span) => span.as_secs_f64(),
+    };
+    let (above, height) = match limit.op {
+        Op::Above | Op::AtLeast => (true, value),
+        Op::Below | Op::AtMost => (false, -value),
+    };
+    ((when.metric, Some(above), by, when.over, when.lasting), height)
+}
+
+fn alert_thresholds_inverted<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
+    each_list(book, findings, |alerts, findings| {
+        for steps in ladders(alerts) {
+            let mut loudest = steps[0];
+            for step in &steps[1..] {
+                let (height, alert) = *step;
+                if height > loudest.0 && alert.severity < loudest.1.severity {
+                    let (milder, line) = (&loudest.1.when, loudest.1.span.position.line);
+                    let message = format!("`{}` is less urgent than `{milder}` on line {line}", alert.when);
+                    findings.report(alert.span, message, "swap the severities, or the limits");
+                }
+                if alert.severity > loudest.1.severity {
+                    loudest = *step;
+                }
+            }
+        }
+    });
+}
+
+fn duplicate_alert<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
+    each_list(book, findings, |alerts, findings| {
+        for steps in ladders(alerts) {
+            for pair in steps.windows(2) {
+                let [(height, first), (same, second)] = pair else { continue };
+                if height.total_cmp(same).is_eq() {
+                    let line = first.span.position.line;
+                    let message = format!("`{}` stands on line {line} already", second.when);
+                    findings.report(second.span, message, "keep one, and name all receivers under its `to`");
+                }
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::found;
+
+    #[test]
+    fn alerts_are_judged() {
+        let receivers = "receivers:
+  day: { email: a@example.test, hours: Mon-Sun 06:00-18:00 }
+  early: { email: b@example.test, hours: Mon-Sun 00:00-06:00 }
+  late: { email: c@example.test, hours: Mon-Sun 12:00-24:00 }
+  tokyo: { email: d@example.test, hours: Mon-Sun 06:00-18:00 Asia/Tokyo }
+  pager: { email: e@example.test }
+";
+        let alert = |when: &str, severity: &str, to: &str| {
+            format!("  - {{ when: \"{when}\", severity: {severity}, to: [{to}] }}\n")
+        };
+        let two = |one: (&str, &str), other: (&str, &str)| {
+            alert(one.0, one.1, "pager") + &alert(other.0, other.1, "pager")
+        };
+        #[rustfmt::skip]
+        let cases = [
+            ("a pager is always on",           alert("breaker_opened", "critical", "day, pager"), vec![]),
+            ("shifts that leave no gap",       alert("breaker_opened", "critical", "day, late, early"), vec![]),
+            ("shifts that leave the morning",  alert("breaker_opened", "critical", "day, late"), vec!["3:5 alert-only-business-hours"]),
+            ("other zones are not judged",     alert("breaker_opened", "critical", "day, tokyo"), vec![]),
+            ("a warning can wait",             alert("breaker_opened", "warning", "day"), vec![]),
+            ("nobody",                         alert("breaker_opened", "high", ""), vec!["3:5 alert-without-receiver"]),
+            ("other windows are another figure", two(("error_rate > 5% over 2m", "critical"), ("error_rate > 10% over 5m", "high")), vec![]),
+            ("below is worse the lower it is", two(("error_rate < 5% over 2m", "high"), ("error_rate < 1% over 2m", "medium")), vec!["4:5 alert-thresholds-inverted"]),
+            ("a state gets worse by lasting",  two(("breaker_open for 2m", "high"), ("breaker_open for 10m", "warning")), vec!["4:5 alert-thresholds-inverted"]),
+            ("in any order",                   two(("dead_letters > 1000", "warning"), ("dead_letters > 100", "high")), vec!["3:5 alert-thresholds-inverted"]),
+            ("the same in other words",        two(("dead_letter_inflow > 60/m", "high"), ("dead_letter_inflow > 1/s", "high")), vec!["4:5 duplicate-alert"]),
+            ("for each service is another",    two(("dead_letters > 100", "high"), ("dead_letters > 100 by service", "high")), vec![]),
+            ("a share of when",                alert("retry_rate > 20%", "high", "pager"), vec!["3:5 alert-window-missing"]),
+        ];
+        for (name, alerts, expected) in cases {
+            let book = format!("version: 1\nalerts:\n{alerts}{receivers}");
+            assert_eq!(found(&book, super::LINTS), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_service_silences_the_alerts_of_its_rows() {
+        let book = |allow: &str| {
+            format!(
+                "version: 1\nservices:\n  s:\n    target: {{ log: stdout }}\n    events: [{{ type: a, alerts: [{{ when: breaker_opened, severity: high }}] }}]\n{allow}"
+            )
+        };
+        assert_eq!(found(&book(""), super::LINTS), ["5:34 alert-without-receiver"]);
+        let allow = "    allow: [{ lint: alert-without-receiver, because: shown on a wall }]\n";
+        assert_eq!(found(&book(allow), super::LINTS), [""; 0]);
+    }
+}

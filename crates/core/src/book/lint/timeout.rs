@@ -1,0 +1,210 @@
+//! Lints about how long a call may take.
+//!
+//! Two kinds of facts are held against it. Every call has a p99, so without one nobody can tell. A
+//! caller who waits and a loop that polls are only there if the book says so, and without them there
+//! is nothing to look for.
+
+use std::time::Duration;
+
+use super::{Findings, Lint, Run};
+use crate::book::model::{Sections, TargetKind, TimeoutParts};
+use crate::book::problem::{Severity, Span};
+use crate::book::resolve::{CALL_LIMIT_DEFAULT, Level, Resolved};
+use crate::text::show_duration;
+
+pub(super) const LINTS: &[Lint] = &[
+    Lint {
+        code: "timeout-below-p99",
+        severity: Severity::Warning,
+        summary: "calls are given up that would have succeeded",
+        explanation: "More than one call in a hundred takes longer than the timeout, without anything being \
+                      wrong. Each of them is given up, counted against the dependency and made again while \
+                      the first may still be at work: a slow day becomes twice the load, and duplicates. Set \
+                      the timeout well above the slowest calls that still succeed. Without the fact `p99` \
+                      nobody can tell.",
+        bad: r#"version: 1
+services:
+  mail: { target: { http: "http://127.0.0.1:9/" }, timeout: 5s, events: [a.b], facts: { p99: 8s } }
+"#,
+        mended: r#"version: 1
+services:
+  mail: { target: { http: "http://127.0.0.1:9/" }, timeout: 20s, events: [a.b], facts: { p99: 8s } }
+"#,
+        run: Run::Rule(timeout_below_p99),
+    },
+    Lint {
+        code: "timeout-beyond-caller",
+        severity: Severity::Warning,
+        summary: "one attempt may take longer than the caller waits",
+        explanation: "The caller has given up before this attempt has: the work goes on for nobody, holds a \
+                      permit and a connection while it does, and is done a second time when the caller asks \
+                      again. Make the timeout shorter than the time that the caller waits, so that there is \
+                      always an answer for it.",
+        bad: r#"version: 1
+services:
+  mail:
+    target: { http: "http://127.0.0.1:9/" }
+    timeout: 30s
+    retry: none
+    events: [a.b]
+    facts: { caller_timeout: 10s }
+"#,
+        mended: r#"version: 1
+services:
+  mail:
+    target: { http: "http://127.0.0.1:9/" }
+    timeout: 5s
+    retry: none
+    events: [a.b]
+    facts: { caller_timeout: 10s }
+"#,
+        run: Run::Rule(timeout_beyond_caller),
+    },
+    Lint {
+        code: "poll-limit-exceeded",
+        severity: Severity::Error,
+        summary: "one attempt may take longer than a polling consumer may be away",
+        explanation: "The consumer handles an event between two polls of its broker, and the broker takes it \
+                      for dead if the next poll is late. An attempt that may last longer than that ends in a \
+                      rebalance: the event goes to another consumer, which is taken for dead in its turn, and \
+                      nothing gets done. Retries do not count here, since they are made from the store and \
+                      not inside the loop. Make the timeout shorter than the poll limit.",
+        bad: r#"version: 1
+services:
+  mail: { target: { http: "http://127.0.0.1:9/" }, timeout: 10m, events: [a.b], facts: { poll_limit: 5m } }
+"#,
+        mended: r#"version: 1
+services:
+  mail: { target: { http: "http://127.0.0.1:9/" }, timeout: 1m, events: [a.b], facts: { poll_limit: 5m } }
+"#,
+        run: Run::Rule(poll_limit_exceeded),
+    },
+    Lint {
+        code: "implicit-timeout",
+        severity: Severity::Info,
+        summary: "no timeout is stated at any level",
+        explanation: "Nothing in the book says how long these calls may take, so what is built in holds: ten \
+                      seconds for a call, half an hour for a program. Every operation has its own sensible \
+                      limit, and a limit that nobody chose is found out in an outage. State `timeout` for the \
+                      row, the service, the dependency or in `defaults`, if need be with the same value.",
+        bad: r#"version: 1
+services:
+  mail: { target: { http: "http://127.0.0.1:9/" }, events: [a.b] }
+"#,
+        mended: r#"version: 1
+defaults: { timeout: default }
+services:
+  mail: { target: { http: "http://127.0.0.1:9/" }, events: [a.b] }
+"#,
+        run: Run::Rule(implicit_timeout),
+    },
+    Lint {
+        code: "part-exceeds-whole",
+        severity: Severity::Warning,
+        summary: "a part of a call may take longer than the whole call",
+        explanation: "The limit on connecting, on the TLS handshake or on the headers is longer than the limit \
+                      on the whole call, so it never takes effect, and a target that does not even take the \
+                      connection is waited for as long as one that works. Make the part shorter than the \
+                      whole; a whole that is not stated is ten seconds.",
+        bad: r#"version: 1
+services:
+  mail: { target: { http: "http://127.0.0.1:9/" }, timeout: { connect: 30s, whole: 10s }, events: [a.b] }
+"#,
+        mended: r#"version: 1
+services:
+  mail: { target: { http: "http://127.0.0.1:9/" }, timeout: { connect: 3s, whole: 10s }, events: [a.b] }
+"#,
+        run: Run::Book(part_exceeds_whole),
+    },
+];
+
+/// How long the first attempt may go without an answer, and where that is said.
+fn first_limit(rule: &Resolved<'_>) -> Duration {
+    let timeouts = &rule.rule.timeouts;
+    match rule.target.kind {
+        TargetKind::Http(_) | TargetKind::Ntfy(_) => timeouts.whole.first.min(timeouts.headers),
+        TargetKind::Smtp(_)
+        | TargetKind::Exec(_)
+        | TargetKind::Kafka(_)
+        | TargetKind::RedisStream(_)
+        | TargetKind::Sqs(_)
+        | TargetKind::ServiceBus(_)
+        | TargetKind::Log => timeouts.whole.first,
+    }
+}
+
+fn timeout_below_p99(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
+    let Some(p99) = &rule.facts.p99 else {
+        let retries = rule.retry_policy().is_some_and(|policy| policy.backoff.retries() > 0);
+        if retries && rule.target.kind != TargetKind::Log {
+            findings.cannot_tell(rule.service.span, "facts.p99");
+        }
+        return;
+    };
+    let limit = first_limit(rule);
+    if limit < p99.value {
+        let (limit, p99_shown) = (show_duration(limit), show_duration(p99.value));
+        let message =
+            format!("calls are given up after {limit}, and one in a hundred takes over {p99_shown}");
+        let help = format!("state a `timeout` well above {p99_shown}");
+        findings.report(rule.timeout.origin.span.unwrap_or(p99.span), message, help);
+    }
+}
+
+fn timeout_beyond_caller(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
+    let Some(caller) = &rule.facts.caller_timeout else { return };
+    let limit = rule.rule.timeouts.whole.first;
+    if limit > caller.value {
+        let (limit, waits) = (show_duration(limit), show_duration(caller.value));
+        let message = format!("one attempt may take {limit}, and the caller waits {waits}");
+        let help = format!("state a `timeout` below {waits}");
+        findings.report(rule.timeout.origin.span.unwrap_or(caller.span), message, help);
+    }
+}
+
+fn poll_limit_exceeded(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
+    let Some(poll) = &rule.facts.poll_limit else { return };
+    let limit = rule.rule.timeouts.whole.max;
+    if limit > poll.value {
+        let (limit, poll_shown) = (show_duration(limit), show_duration(poll.value));
+        let message = format!(
+            "one attempt may take {limit}, and the broker takes a consumer for dead after {poll_shown}"
+        );
+        let help = format!("state a `timeout` below {poll_shown}");
+        findings.report(rule.timeout.origin.span.unwrap_or(poll.span), message, help);
+    }
+}
+
+/// Points at the service, so that a service with a thousand rows has one such finding.
+fn implicit_timeout(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
+    if rule.timeout.origin.level == Level::BuiltIn && rule.target.kind != TargetKind::Log {
+        let limit = show_duration(rule.rule.timeouts.whole.first);
+        let place = rule.channel.map_or(rule.service.span, |channel| channel.span);
+        let message = format!("no timeout is stated, so the built-in {limit} hold");
+        findings.report(place, message, "state `timeout` here, for the dependency or in `defaults`");
+    }
+}
+
+fn part_exceeds_whole<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
+    for at in book.timeouts.values() {
+        check_parts(at.span, &at.value, findings);
+    }
+    for layer in book.layers() {
+        // A timeout that is named has been looked at where it is defined.
+        if let Some(at) = layer.timeout.as_ref().filter(|at| at.value.name.is_none()) {
+            findings.within(layer, |findings| check_parts(at.span, &at.value, findings));
+        }
+    }
+}
+
+fn check_parts(span: Span, timeout: &TimeoutParts, findings: &mut Findings<'_>) {
+    let whole = timeout.whole.map_or(CALL_LIMIT_DEFAULT, |whole| whole.max);
+    let parts = [("connect", timeout.connect), ("tls", timeout.tls), ("headers", timeout.headers)];
+    for (name, part) in parts {
+        if let Some(part) = part.filter(|part| *part > whole) {
+            let (part, whole) = (show_duration(part), show_duration(whole));
+            let message = format!("`{name}` may take {part}, and the whole call only {whole}");
+            findings.report(span, message, format!("make `{name}` shorter than the whole"));
+        }
+    }
+}
