@@ -254,7 +254,7 @@ fn on_failure(resolved: &Resolved<'_>) -> Vec<Explained> {
             ReactionName::Policy(name) => resolved
                 .rule
                 .reactions
-                .policies
+                .policies()
                 .iter()
                 .find(|policy| policy.name == *name)
                 .map(|policy| backoff(&policy.backoff))
