@@ -195,7 +195,7 @@ fn policies_have_the_numbers_of_the_documents() {
         let mut shown: Vec<_> = sections
             .rows()
             .flat_map(|(service, channel, row)| {
-                sections.resolve(service, channel, row).rule.reactions.policies
+                sections.resolve(service, channel, row).rule.reactions.policies().to_vec()
             })
             .map(|policy| backoff(&policy))
             .collect();
@@ -402,7 +402,7 @@ fn alerts_are_those_of_the_documents() {
             "dead_letter_inflow > 10/m by service: critical to on-call",
             "dead_letters > 1000: high to on-call",
             "dead_letter_age > 48h by service: warning to team",
-            "retry_rate > 50% by service: warning to team",
+            "retry_rate > 50% over 5m by service: warning to team",
             "breaker_open for 10m by dependency: critical to on-call",
         ]),
         ("rez-agent", &[
@@ -412,8 +412,8 @@ fn alerts_are_those_of_the_documents() {
         ("queue-keeper", &[
             "error_rate > 1% over 5m by category: warning to platform",
             "error_rate > 5% over 2m: critical to platform, on-call, incident-commander",
-            "error_rate > 5% by dependency: medium to platform, manager",
-            "retry_rate > 50%: warning to platform",
+            "error_rate > 5% over 5m by dependency: medium to platform, manager",
+            "retry_rate > 50% over 5m: warning to platform",
             "breaker_open for 10m by dependency: high to platform, on-call",
             "dead_letters > 100: medium to platform, manager",
             "auth_failures > 10/h: high to platform, on-call, security",

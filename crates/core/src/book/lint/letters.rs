@@ -441,6 +441,10 @@ fn alerts_for<'r, 'a>(
 fn dead_letters_unwatched<'a>(resolved: &Resolved<'a>, findings: &mut Findings<'a>) {
     let book = findings.book();
     let watched = |metric| alerts_for(resolved, book, metric).next().is_some();
+    // Who is told of the very first letter needs no word on how old or how many they are.
+    if alerts_for(resolved, book, Metric::DeadLetters).any(|alert| is_told_of_the_first(alert)) {
+        return;
+    }
     let mut missing = Vec::new();
     if !watched(Metric::DeadLetters) {
         missing.push("depth (`dead_letters > 1000`)");
@@ -464,13 +468,29 @@ fn dead_letters_unwatched<'a>(resolved: &Resolved<'a>, findings: &mut Findings<'
         findings.report_as(Severity::Info, place, "nobody is told of dead letters in this book", help);
         return;
     }
+    let figures = rest.iter().fold((*first).to_owned(), |all, figure| format!("{all}, {figure}"));
+    // What the whole book lacks is said once, not for each service.
+    if resolved.alerts.is_empty() && resolved.dead_letter.alert.is_none() {
+        let place = book.services.first().map_or(resolved.service.span, |service| service.span);
+        let message = format!("no alert of this book watches dead letters by {figures}");
+        findings.report(place, message, "add alerts for the whole book, or for each service");
+        return;
+    }
     let (place, owner) = match resolved.channel {
         Some(channel) => (channel.span, format!("{}.{}", resolved.service.name, channel.name)),
         None => (resolved.service.span, resolved.service.name.to_string()),
     };
-    let figures = rest.iter().fold((*first).to_owned(), |all, figure| format!("{all}, {figure}"));
     let message = format!("no alert watches the dead letters of `{owner}` by {figures}");
     findings.report(place, message, "add alerts, here or for the whole book");
+}
+
+fn is_told_of_the_first(alert: &Alert) -> bool {
+    alert.when.lasting.is_none()
+        && alert.when.limit.is_some_and(|limit| match (limit.op, limit.value) {
+            (Op::Above, Quantity::Count(count)) => count == 0,
+            (Op::AtLeast, Quantity::Count(count)) => count <= 1,
+            (Op::Above | Op::AtLeast | Op::Below | Op::AtMost, _) => false,
+        })
 }
 
 fn retention_before_age_alert<'a>(resolved: &Resolved<'a>, findings: &mut Findings<'a>) {
