@@ -9,11 +9,13 @@
 //! bytes end in a book or in problems, never in a panic.
 
 pub mod expression;
+pub mod json_schema;
 pub mod lint;
 pub mod lower;
 pub mod model;
 pub mod pattern;
 pub mod problem;
+pub mod report;
 pub mod resolve;
 pub mod schema;
 pub mod validate;

@@ -16,6 +16,12 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Check(CheckArgs),
     Try(TryArgs),
+    Rules(RulesArgs),
+    Timeline(TimelineArgs),
+    Export(ExportArgs),
+    Init(InitArgs),
+    Schema(SchemaArgs),
+    Completions(CompletionsArgs),
 }
 
 /// Finds what is wrong with a rule book, and what will hurt later.
@@ -88,4 +94,134 @@ pub(crate) struct TryArgs {
     /// What the jitter is drawn from; the same seed gives the same delays
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
+}
+
+/// Shows what holds for a service and an event, and where each value came from.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redrive rules --rules examples/rulebooks/todo.yaml
+  redrive rules notification-svc --rules examples/rulebooks/todo.yaml
+  redrive rules notification-svc todo.reminder.fired --rules examples/rulebooks/todo.yaml
+  redrive rules notification-svc/email todo.reminder.fired --rules examples/rulebooks/todo.yaml
+  redrive rules notification-svc --rules examples/rulebooks/todo.yaml --format markdown > rules.md
+
+Exit code: 0 shown, 1 no such service, or it does not want the event, 2 a file cannot be read.")]
+pub(crate) struct RulesArgs {
+    /// The service, or service/channel; without it, all of them
+    pub(crate) service: Option<String>,
+    /// The event's type, which a pattern of the book may claim; without it, all rows of the service
+    pub(crate) event: Option<String>,
+    /// The rule book
+    #[arg(long, value_name = "FILE", default_value = "redrive.yaml")]
+    pub(crate) rules: PathBuf,
+    /// How to print it
+    #[arg(long, value_enum, default_value_t = RulesFormat::Text)]
+    pub(crate) format: RulesFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RulesFormat {
+    /// For people
+    Text,
+    /// Each value with its level, line and column; a list unless an event is named
+    Json,
+    /// A page for each rule
+    Markdown,
+}
+
+/// Shows a retry policy's delays, how far jitter spreads them, and when each retry starts.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redrive timeline standard
+  redrive timeline overnight --rules redrive.yaml
+  redrive timeline webhook --format json")]
+pub(crate) struct TimelineArgs {
+    /// The policy: one of the catalog, or one of the rule book
+    pub(crate) policy: String,
+    /// The rule book that defines it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rules: Option<PathBuf>,
+    /// How to print it
+    #[arg(long, value_enum, default_value_t = TimelineFormat::Text)]
+    pub(crate) format: TimelineFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TimelineFormat {
+    /// A table with a plot
+    Text,
+    /// A list of objects, times in milliseconds
+    Json,
+}
+
+/// Writes the rule book in forms that others read.
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    #[command(subcommand)]
+    pub(crate) what: Export,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Export {
+    Matrix(ExportMatrixArgs),
+}
+
+/// Prints every row of every service as Markdown tables.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redrive export matrix --rules examples/rulebooks/todo.yaml > matrix.md")]
+pub(crate) struct ExportMatrixArgs {
+    /// The rule book
+    #[arg(long, value_name = "FILE", default_value = "redrive.yaml")]
+    pub(crate) rules: PathBuf,
+}
+
+/// Writes a short rule book to start from; never over a file that is there.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redrive init
+  redrive init rules/orders.yaml
+
+Exit code: 0 written, 1 the file is there already, 2 it cannot be written.")]
+pub(crate) struct InitArgs {
+    /// Where to write it
+    #[arg(value_name = "FILE", default_value = "redrive.yaml")]
+    pub(crate) file: PathBuf,
+}
+
+/// Prints the JSON Schema of the rule book, for editors that complete and check as you type.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redrive schema > redrive.schema.json
+
+Then the first line of a book tells the editor where it is:
+  # yaml-language-server: $schema=./redrive.schema.json")]
+pub(crate) struct SchemaArgs {}
+
+/// Prints what a shell needs to complete `redrive`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redrive completions bash > ~/.local/share/bash-completion/completions/redrive
+  redrive completions zsh > ~/.zfunc/_redrive
+  redrive completions fish > ~/.config/fish/completions/redrive.fish")]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: CompletionShell,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CompletionShell {
+    /// GNU Bash
+    Bash,
+    /// Z shell
+    Zsh,
+    /// fish
+    Fish,
 }

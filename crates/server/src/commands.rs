@@ -1,6 +1,13 @@
 //! One module for each command; each turns its arguments into output and an exit code.
 
 mod check;
+mod completions;
+mod export;
+mod export_matrix;
+mod init;
+mod rules;
+mod schema;
+mod timeline;
 mod try_out;
 
 use std::path::Path;
@@ -16,6 +23,12 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Check(args) => check::run(&args),
         Command::Try(args) => try_out::run(&args),
+        Command::Rules(args) => rules::run(&args),
+        Command::Timeline(args) => timeline::run(&args),
+        Command::Export(args) => export::run(&args),
+        Command::Init(args) => init::run(&args),
+        Command::Schema(args) => schema::run(&args),
+        Command::Completions(args) => completions::run(&args),
     }
 }
 

@@ -207,3 +207,6 @@ const fn required(key: &'static str, takes: Type, about: &'static str) -> Field 
 const fn fact(key: &'static str, takes: Type, about: &'static str) -> Field {
     Field { key, takes, role: Role::Fact, need: Need::Optional, about }
 }
+
+#[cfg(test)]
+mod inert_test;

@@ -1,4 +1,11 @@
 //! All integration tests of the server in one binary: it links once, and helpers are shared.
 
+mod completions;
 mod examples;
+mod init;
+mod matrix;
+mod rules;
+mod run;
+mod schema;
 mod tidy;
+mod timeline;

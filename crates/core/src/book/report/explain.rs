@@ -1,0 +1,531 @@
+//! A rule value by value, each with where it came from: one list for the terminal, for machines and
+//! for the page, so that they cannot tell different stories.
+//!
+//! Times are milliseconds for machines and as the book writes them for people.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    count, criticality, data_loss, failure, idempotency_by, letter_form, letter_name, limit, matcher, order,
+    reaction, reprocess, severity, trip, when_open,
+};
+use crate::backoff::Backoff;
+use crate::book::RuleBook;
+use crate::book::model::{At, ConsumerPattern, Facts, Layer, ReactionName, TargetKind, TimeoutParts};
+use crate::book::problem::Span;
+use crate::book::resolve::{Known, Level, Origin, Resolved};
+use crate::category::{Category, Code};
+use crate::limits;
+use crate::position::Position;
+use crate::rule::{FailureMatch, Meaning};
+use crate::text::{Rate, show_duration};
+
+/// Values that belong together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// For machines.
+    pub key: &'static str,
+    /// For people.
+    pub title: &'static str,
+    /// Its values.
+    pub values: Vec<Explained>,
+}
+
+/// A value and where it came from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explained {
+    /// For machines.
+    pub key: String,
+    /// What it is called, for people.
+    pub label: String,
+    /// For machines.
+    pub value: Value,
+    /// For people.
+    pub shown: String,
+    /// What else helps to understand it.
+    pub note: String,
+    /// Where it came from.
+    pub stated: Stated,
+}
+
+/// Where a value is stated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stated {
+    /// At one of the levels that values fall through.
+    At(Origin),
+    /// For the whole book.
+    ForTheBook(Span),
+}
+
+impl Stated {
+    /// Whether nothing in the book states it.
+    #[must_use]
+    pub fn is_built_in(self) -> bool {
+        self.position().is_none()
+    }
+
+    fn position(self) -> Option<Position> {
+        match self {
+            Self::At(origin) => origin.position(),
+            Self::ForTheBook(span) => Some(span.position),
+        }
+    }
+
+    /// The word for machines.
+    const fn level(self) -> &'static str {
+        match self {
+            Self::ForTheBook(_) => "book",
+            Self::At(origin) => match origin.level {
+                Level::Row => "row",
+                Level::Channel => "channel",
+                Level::Service => "service",
+                Level::Dependency => "dependency",
+                Level::Kind => "kind",
+                Level::Defaults => "defaults",
+                Level::BuiltIn => "built-in",
+            },
+        }
+    }
+}
+
+/// For people: `the defaults, line 9`.
+impl fmt::Display for Stated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let level = match self {
+            Self::At(origin) => origin.level.to_string(),
+            Self::ForTheBook(_) => "the whole book".to_owned(),
+        };
+        f.pad(&match self.position() {
+            Some(position) => format!("{level}, line {}", position.line),
+            None => level,
+        })
+    }
+}
+
+/// All that holds, in groups.
+#[must_use]
+pub fn explain(book: &RuleBook, resolved: &Resolved<'_>) -> Vec<Group> {
+    let group = |key, title, values| Group { key, title, values };
+    let groups = vec![
+        group("delivery", "Delivery", delivery(resolved)),
+        group("on_failure", "On failure", on_failure(resolved)),
+        group("classify", "Classified otherwise", classify(resolved)),
+        group("breaker", "Breaker", breaker(resolved)),
+        group("timeouts", "Timeouts", timeouts(book, resolved)),
+        group("permits", "Permits", permits(resolved)),
+        group("idempotency", "Idempotency", idempotency(resolved)),
+        group("dead_letter", "Dead letters", dead_letter(resolved)),
+        group("alerts", "Alerts", alerts(book, resolved)),
+        group("facts", "Facts", facts(book, resolved)),
+    ];
+    groups.into_iter().filter(|group| !group.values.is_empty()).collect()
+}
+
+/// The same for machines: each value with its level, line and column.
+#[must_use]
+pub fn to_json(book: &RuleBook, resolved: &Resolved<'_>) -> Value {
+    let mut object = Map::new();
+    object.insert("service".to_owned(), json!(resolved.service.name.as_str()));
+    object.insert("channel".to_owned(), json!(resolved.channel.map(|channel| channel.name.as_str())));
+    object.insert("pattern".to_owned(), json!(resolved.row.pattern.value.as_str()));
+    object.insert("subscription".to_owned(), json!(resolved.subscription()));
+    for Group { key, values, .. } in explain(book, resolved) {
+        // What has no name of its own stands in a list.
+        let group = if matches!(key, "classify" | "alerts") {
+            Value::Array(values.iter().map(Explained::to_json).collect())
+        } else {
+            values.iter().map(|value| (value.key.clone(), value.to_json())).collect::<Map<_, _>>().into()
+        };
+        object.insert(key.to_owned(), group);
+    }
+    Value::Object(object)
+}
+
+impl Explained {
+    fn new(key: &str, value: impl Into<Value>, shown: impl Into<String>, origin: Origin) -> Self {
+        let label = key.replace('_', " ");
+        let (key, note) = (key.to_owned(), String::new());
+        Self { key, label, value: value.into(), shown: shown.into(), note, stated: Stated::At(origin) }
+    }
+
+    fn word(key: &str, word: &str, origin: Origin) -> Self {
+        Self::new(key, word, word, origin)
+    }
+
+    fn span(key: &str, span: Duration, origin: Origin) -> Self {
+        let value = Self::new(&format!("{key}_ms"), millis(span), show_duration(span), origin);
+        Self { label: key.replace('_', " "), ..value }
+    }
+
+    fn rate(key: &str, rate: Rate, origin: Origin) -> Self {
+        let value = Self::new(&format!("{key}_per_second"), rate.as_per_second(), rate.to_string(), origin);
+        Self { label: key.replace('_', " "), ..value }
+    }
+
+    /// Takes the items of another list.
+    fn add(&mut self, more: Self) {
+        if let (Value::Array(items), Value::Array(more)) = (&mut self.value, more.value) {
+            items.extend(more);
+        }
+        self.shown = format!("{}, {}", self.shown, more.shown);
+    }
+
+    fn noting(self, note: impl Into<String>) -> Self {
+        Self { note: note.into(), ..self }
+    }
+
+    fn to_json(&self) -> Value {
+        let position = self.stated.position();
+        json!({
+            "value": self.value,
+            "origin": {
+                "level": self.stated.level(),
+                "line": position.map(|position| position.line),
+                "column": position.map(|position| position.column),
+            },
+        })
+    }
+}
+
+/// Milliseconds, whole where they are whole.
+#[must_use]
+pub fn millis(span: Duration) -> Value {
+    if span.subsec_nanos().is_multiple_of(1_000_000)
+        && let Ok(whole) = u64::try_from(span.as_millis())
+    {
+        return whole.into();
+    }
+    (span.as_secs_f64() * 1_000.0).into()
+}
+
+const BUILT_IN: Origin = Origin { level: Level::BuiltIn, span: None };
+
+const fn at_level(level: Level, span: Span) -> Origin {
+    Origin { level, span: Some(span) }
+}
+
+fn delivery(resolved: &Resolved<'_>) -> Vec<Explained> {
+    let target_level = match resolved.channel {
+        Some(channel) if channel.target.is_some() => Level::Channel,
+        Some(_) | None => Level::Service,
+    };
+    let target = &resolved.target.kind;
+    let (kind, place) = (target.as_str(), address(target));
+    let target_origin = at_level(target_level, resolved.target.span);
+    let Known { value: dependency, origin } = &resolved.dependency;
+    let mut values = vec![
+        Explained::new("target", json!({ "kind": kind, "address": place }), kind, target_origin)
+            .noting(&place),
+        Explained::word("dependency", dependency.as_str(), *origin)
+            .noting(format!("of kind {}", resolved.kind)),
+        Explained::word("order", order(resolved.order.value), resolved.order.origin),
+        Explained::word("consumer_group", &resolved.consumer_group.value, resolved.consumer_group.origin),
+    ];
+    let critical = resolved.criticality.as_ref();
+    values
+        .extend(critical.map(|known| Explained::word("criticality", criticality(known.value), known.origin)));
+    let loss = resolved.data_loss.as_ref();
+    values.extend(loss.map(|known| Explained::word("data_loss", data_loss(known.value), known.origin)));
+    values
+}
+
+fn address(target: &TargetKind) -> String {
+    match target {
+        TargetKind::Http(text)
+        | TargetKind::Ntfy(text)
+        | TargetKind::Smtp(text)
+        | TargetKind::Kafka(text)
+        | TargetKind::RedisStream(text)
+        | TargetKind::Sqs(text)
+        | TargetKind::ServiceBus(text) => text.clone(),
+        TargetKind::Exec(command) => command.join(" "),
+        TargetKind::Log => "stdout".to_owned(),
+    }
+}
+
+fn on_failure(resolved: &Resolved<'_>) -> Vec<Explained> {
+    let mut values: Vec<Explained> = Vec::new();
+    for (kind, known) in &resolved.reactions {
+        let value = Explained::word(&failure(*kind), reaction(&known.value), known.origin);
+        let note = match &known.value {
+            ReactionName::Policy(name) => resolved
+                .rule
+                .reactions
+                .policies()
+                .iter()
+                .find(|policy| policy.name == *name)
+                .map(|policy| backoff(&policy.backoff))
+                .unwrap_or_default(),
+            ReactionName::DeadLetter => "no retry".to_owned(),
+            ReactionName::Pause => "the service waits for somebody".to_owned(),
+        };
+        let capped = match kind {
+            FailureMatch::Category(Category::Unknown) => {
+                format!(", here at most {} retries", limits::UNKNOWN_RETRIES_MAX)
+            }
+            FailureMatch::Category(Category::Internal) => {
+                format!(", here at most {} attempts", limits::INTERNAL_ATTEMPTS_MAX)
+            }
+            FailureMatch::Category(_) | FailureMatch::Status(_) => String::new(),
+        };
+        let retries = matches!(known.value, ReactionName::Policy(_));
+        values.push(value.noting(if retries { note + &capped } else { note }));
+    }
+    values.extend(
+        resolved.deadline.as_ref().map(|known| Explained::span("deadline", known.value, known.origin)),
+    );
+    values.extend(
+        resolved.fatal_after.as_ref().map(|known| Explained::span("fatal_after", known.value, known.origin)),
+    );
+    values
+}
+
+/// A policy in a line: `5 retries, 1s doubling to 30s, within 5m`.
+#[must_use]
+pub fn backoff(backoff: &Backoff) -> String {
+    let retries = match backoff.retries() {
+        0 => return "no retry".to_owned(),
+        1 => "1 retry".to_owned(),
+        _ if backoff.is_unlimited() => "unlimited retries".to_owned(),
+        more => format!("{more} retries"),
+    };
+    let delays = match (backoff.listed(), backoff.factor()) {
+        (Some(delays), _) => delays.iter().copied().map(show_duration).collect::<Vec<_>>().join(", "),
+        (None, factor) => {
+            let growth = match factor {
+                Some(2.0) => "doubling".to_owned(),
+                Some(factor) => format!("×{factor}"),
+                None => String::new(),
+            };
+            format!("{} {growth} to {}", show_duration(backoff.initial()), show_duration(backoff.max()))
+        }
+    };
+    let window = backoff.window().map(|window| format!(", within {}", show_duration(window)));
+    format!("{retries}, {delays}{}, jitter {}", window.unwrap_or_default(), backoff.jitter())
+}
+
+fn classify(resolved: &Resolved<'_>) -> Vec<Explained> {
+    let rows = resolved.classify.iter().map(|(row, level)| {
+        let meaning = match row.meaning {
+            Meaning::Failure(category) => category.as_str(),
+            Meaning::Delivered => "delivered",
+        };
+        let when = matcher(&row.when);
+        let span = Span { position: row.position, ..Span::default() };
+        let value = json!({
+            "when": when,
+            "as": meaning,
+            "code": row.code.as_ref().map(Code::as_str),
+            "because": row.because,
+        });
+        let row_value = Explained::new("", value, meaning, at_level(*level, span));
+        let note = row.because.clone().unwrap_or_default();
+        Explained { label: when, ..row_value }.noting(note)
+    });
+    rows.collect()
+}
+
+fn breaker(resolved: &Resolved<'_>) -> Vec<Explained> {
+    let origin = resolved.breaker_origin;
+    let mut values = vec![Explained::word("name", &super::breaker_name(resolved), origin)];
+    let Some(breaker) = &resolved.rule.breaker else { return values };
+    let settings = &breaker.settings;
+    values.push(Explained::word("trip", &trip(settings.trip()), origin));
+    values.push(Explained::span("open", settings.open(), origin));
+    values.push(Explained::new("probes", settings.probes().get(), settings.probes().to_string(), origin));
+    let close = settings.close_after();
+    values.push(Explained::new("close_after", close.get(), close.to_string(), origin));
+    values.extend(settings.reset().map(|reset| Explained::span("reset", reset, origin)));
+    values.push(Explained::word("count", count(settings.count()), origin));
+    for (key, kinds) in [("ignores", &breaker.ignores), ("counts", &breaker.counts)] {
+        if !kinds.is_empty() {
+            let kinds: Vec<String> = kinds.iter().copied().map(failure).collect();
+            values.push(Explained::new(key, kinds.clone(), kinds.join(", "), origin));
+        }
+    }
+    let Known { value, origin } = resolved.when_open;
+    values.push(Explained::word("when_open", when_open(value), origin));
+    let Known { value, origin } = resolved.hold_max;
+    values.push(Explained::span("hold_max", value, origin));
+    values
+}
+
+fn timeouts(book: &RuleBook, resolved: &Resolved<'_>) -> Vec<Explained> {
+    let timeouts = &resolved.rule.timeouts;
+    let Known { value: name, origin } = &resolved.timeout;
+    // The level that states a timeout states it whole; what it leaves out is built in.
+    let stated = levels(book, resolved).find_map(|(level, layer)| Some((level, layer.timeout.as_ref()?)));
+    let part = |pick: fn(&TimeoutParts) -> bool| match stated {
+        Some((level, at)) if pick(&at.value) => at_level(level, at.span),
+        Some(_) | None => BUILT_IN,
+    };
+    let whole = timeouts.whole;
+    let value = json!({
+        "name": name,
+        "first_ms": millis(whole.first),
+        "factor": whole.factor,
+        "max_ms": millis(whole.max),
+    });
+    let named = name.as_ref().map(|name| format!("named {name}"));
+    let category = stated.and_then(|(_, at)| at.value.category);
+    let category_origin =
+        if category == Some(timeouts.category) { part(|parts| parts.category.is_some()) } else { BUILT_IN };
+    vec![
+        Explained::new("whole", value, limit(whole), *origin).noting(named.unwrap_or_default()),
+        Explained::span("connect", timeouts.connect, part(|parts| parts.connect.is_some())),
+        Explained::span("tls", timeouts.tls, part(|parts| parts.tls.is_some())),
+        // Where the whole is stated, the headers have as long.
+        Explained::span(
+            "headers",
+            timeouts.headers,
+            part(|parts| parts.headers.is_some() || parts.whole.is_some()),
+        ),
+        Explained::word("as", timeouts.category.as_str(), category_origin),
+    ]
+}
+
+fn permits(resolved: &Resolved<'_>) -> Vec<Explained> {
+    let Known { value, origin } = resolved.in_flight;
+    let mut values = vec![Explained::new("in_flight", value, value.to_string(), origin)];
+    values.extend(resolved.rate.as_ref().map(|known| Explained::rate("rate", known.value, known.origin)));
+    values
+}
+
+fn idempotency(resolved: &Resolved<'_>) -> Vec<Explained> {
+    let own = &resolved.idempotency;
+    vec![
+        Explained::word("by", idempotency_by(own.by.value), own.by.origin),
+        Explained::word("store", &own.store.value, own.store.origin),
+        Explained::word("key", &own.key.value, own.key.origin),
+        Explained::span("ttl", own.ttl.value, own.ttl.origin),
+    ]
+}
+
+fn dead_letter(resolved: &Resolved<'_>) -> Vec<Explained> {
+    let letter = &resolved.dead_letter;
+    let name = letter_name(resolved);
+    let mut values = vec![
+        Explained::word("name", &name, letter.template.origin)
+            .noting(letter.name.as_ref().err().cloned().unwrap_or_default()),
+        Explained::word("form", letter_form(letter.form.value), letter.form.origin),
+        Explained::span("retention", letter.retention.value, letter.retention.origin),
+    ];
+    values.extend(letter.alert.as_ref().map(|known| Explained::rate("alert", known.value, known.origin)));
+    let categories: Vec<&str> = letter.categories.iter().map(|category| category.as_str()).collect();
+    let Known { value, origin } = letter.reprocess;
+    values.push(Explained::word("reprocess", reprocess(value), origin).noting(categories.join(", ")));
+    let Known { value, origin } = letter.reprocess_max;
+    values.push(Explained::new("reprocess_max", value, value.to_string(), origin));
+    values
+}
+
+fn alerts(book: &RuleBook, resolved: &Resolved<'_>) -> Vec<Explained> {
+    let of_rule =
+        resolved.alerts.iter().map(|(alert, level)| (*alert, Stated::At(at_level(*level, alert.span))));
+    let of_book = book.sections().alerts.iter().map(|alert| (alert, Stated::ForTheBook(alert.span)));
+    let values = of_rule.chain(of_book).map(|(alert, stated)| {
+        let when = alert.when.to_string();
+        let value = json!({
+            "when": when,
+            "name": alert.name,
+            "severity": severity(alert.severity),
+            "to": alert.to,
+            "action": alert.action,
+        });
+        let note = if alert.to.is_empty() { String::new() } else { format!("to {}", alert.to.join(", ")) };
+        let shown = severity(alert.severity).to_owned();
+        Explained { key: String::new(), label: when, value, shown, note, stated }
+    });
+    values.collect()
+}
+
+/// The levels that may say something, the most specific first.
+fn levels<'a>(book: &'a RuleBook, resolved: &Resolved<'a>) -> impl Iterator<Item = (Level, &'a Layer)> {
+    let sections = book.sections();
+    let dependency = sections.dependencies.get(&resolved.dependency.value).map(|entry| &entry.layer);
+    let levels = [
+        (Level::Row, Some(&resolved.row.layer)),
+        (Level::Channel, resolved.channel.map(|channel| &channel.layer)),
+        (Level::Service, Some(&resolved.service.layer)),
+        (Level::Dependency, dependency),
+        (Level::Defaults, Some(&sections.defaults)),
+    ];
+    levels.into_iter().filter_map(|(level, layer)| Some((level, layer?)))
+}
+
+/// The facts of every level; the most specific of each kind holds, and all `uses` do.
+fn facts(book: &RuleBook, resolved: &Resolved<'_>) -> Vec<Explained> {
+    let mut found: Vec<Explained> = Vec::new();
+    for (level, layer) in levels(book, resolved) {
+        for fact in facts_of(&layer.facts, level) {
+            match found.iter_mut().find(|known| known.key == fact.key) {
+                None => found.push(fact),
+                Some(known) if fact.key == "uses" => known.add(fact),
+                Some(_) => {}
+            }
+        }
+    }
+    found
+}
+
+fn facts_of(facts: &Facts, level: Level) -> Vec<Explained> {
+    let Facts {
+        rate,
+        p99,
+        sla,
+        lease,
+        heartbeat,
+        redelivery,
+        poll_limit,
+        callers,
+        caller_timeout,
+        instances,
+        rate_limit_window,
+        broker_attempts,
+        uses,
+        idempotent_by,
+    } = facts;
+    let origin = |span| at_level(level, span);
+    let span = |key, at: &Option<At<Duration>>| {
+        at.as_ref().map(|at| Explained::span(key, at.value, origin(at.span)))
+    };
+    let number = |key, at: &Option<At<u64>>| {
+        at.as_ref().map(|at| Explained::new(key, at.value, at.value.to_string(), origin(at.span)))
+    };
+    let idempotent_by = idempotent_by.as_ref().map(|at| {
+        let pattern = match at.value.pattern {
+            ConsumerPattern::EventId => "event-id",
+            ConsumerPattern::Upsert => "upsert",
+            ConsumerPattern::StateCheck => "state-check",
+            ConsumerPattern::Outbox => "outbox",
+            ConsumerPattern::Nothing => "nothing",
+        };
+        let value = json!({ "pattern": pattern, "store": at.value.store });
+        let store = at.value.store.as_ref().map(|store| format!("in {store}"));
+        Explained::new("idempotent_by", value, pattern, origin(at.span)).noting(store.unwrap_or_default())
+    });
+    let values = [
+        rate.as_ref().map(|at| Explained::rate("rate", at.value, origin(at.span))),
+        span("p99", p99),
+        span("sla", sla),
+        span("lease", lease),
+        span("heartbeat", heartbeat),
+        span("redelivery", redelivery),
+        span("poll_limit", poll_limit),
+        number("callers", callers),
+        span("caller_timeout", caller_timeout),
+        number("instances", instances),
+        span("rate_limit_window", rate_limit_window),
+        number("broker_attempts", broker_attempts),
+        idempotent_by,
+    ];
+    let mut values: Vec<Explained> = values.into_iter().flatten().collect();
+    if let Some(first) = uses.first() {
+        let names: Vec<&str> = uses.iter().map(|at| at.value.as_str()).collect();
+        values.push(Explained::new("uses", names.clone(), names.join(", "), origin(first.span)));
+    }
+    values
+}

@@ -1,0 +1,14 @@
+//! `redrive export matrix`: every row of every service as Markdown tables.
+
+use std::process::ExitCode;
+
+use redrive::core::book::report::matrix;
+
+use super::{open_book, print};
+use crate::cli::ExportMatrixArgs;
+
+pub(super) fn run(args: &ExportMatrixArgs) -> anyhow::Result<ExitCode> {
+    let book = open_book(&args.rules)?;
+    print(&matrix::render(&book))?;
+    Ok(ExitCode::SUCCESS)
+}

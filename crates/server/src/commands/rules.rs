@@ -1,0 +1,142 @@
+//! `redrive rules`: what holds for a service and an event, and where each value came from.
+
+use std::process::ExitCode;
+
+use redrive::core::book::RuleBook;
+use redrive::core::book::model::{ChannelEntry, ServiceEntry};
+use redrive::core::book::problem::{nearest, suggest};
+use redrive::core::book::report::{explain, markdown};
+use redrive::core::book::resolve::Resolved;
+
+use super::{Refused, open_book, print};
+use crate::cli::{RulesArgs, RulesFormat};
+use crate::show;
+
+pub(super) fn run(args: &RulesArgs) -> anyhow::Result<ExitCode> {
+    let book = open_book(&args.rules)?;
+    let taker = match &args.service {
+        Some(name) => Some(find_taker(&book, name)?),
+        None => None,
+    };
+    let page = match (taker, &args.event) {
+        (Some(taker), Some(event)) => one(&book, taker, event, args)?,
+        (Some(taker), None) => many(&book, &taker.rules(&book), args)?,
+        (None, _) => {
+            let sections = book.sections();
+            let all = sections.rows().map(|(service, channel, row)| sections.resolve(service, channel, row));
+            many(&book, &all.collect::<Vec<_>>(), args)?
+        }
+    };
+    print(&page)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A service, or one of its channels.
+#[derive(Clone, Copy)]
+struct Taker<'a> {
+    service: &'a ServiceEntry,
+    channel: Option<&'a ChannelEntry>,
+}
+
+impl<'a> Taker<'a> {
+    fn name(self) -> String {
+        match self.channel {
+            Some(channel) => format!("{}/{}", self.service.name, channel.name),
+            None => self.service.name.to_string(),
+        }
+    }
+
+    /// Its rows; those of a service include its channels'.
+    fn rules(self, book: &'a RuleBook) -> Vec<Resolved<'a>> {
+        let sections = book.sections();
+        let rows = sections.rows().filter(|(service, channel, _)| {
+            let is_same_channel = |own: &ChannelEntry| channel.is_some_and(|other| other.name == own.name);
+            service.name == self.service.name && self.channel.is_none_or(is_same_channel)
+        });
+        rows.map(|(service, channel, row)| sections.resolve(service, channel, row)).collect()
+    }
+
+    /// What holds for an event; a pattern of the book stands for itself.
+    fn rule(self, book: &'a RuleBook, event: &str) -> Option<Resolved<'a>> {
+        let rows = self.channel.map_or(&self.service.rows, |channel| &channel.rows);
+        if let Some(row) = rows.iter().find(|row| row.pattern.value.as_str() == event) {
+            return Some(book.sections().resolve(self.service, self.channel, row));
+        }
+        let channel = self.channel.map(|channel| channel.name.as_str());
+        book.explain(self.service.name.as_str(), channel, event)
+    }
+}
+
+fn takers(book: &RuleBook) -> impl Iterator<Item = Taker<'_>> {
+    book.sections().services.iter().flat_map(|service| {
+        let channels = service.channels.iter().map(move |channel| Taker { service, channel: Some(channel) });
+        std::iter::once(Taker { service, channel: None }).chain(channels)
+    })
+}
+
+fn find_taker<'a>(book: &'a RuleBook, name: &str) -> Result<Taker<'a>, Refused> {
+    takers(book).find(|taker| taker.name() == name).ok_or_else(|| {
+        let known: Vec<String> = takers(book).map(Taker::name).collect();
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        Refused(format!("there is no service `{name}`: {}", suggest(name, known)))
+    })
+}
+
+fn one(book: &RuleBook, taker: Taker<'_>, event: &str, args: &RulesArgs) -> anyhow::Result<String> {
+    let Some(rule) = taker.rule(book, event) else {
+        return Err(Refused(not_wanted(book, taker, event)).into());
+    };
+    Ok(match args.format {
+        RulesFormat::Text => show::rule::whole(book, &rule, event) + &see_also(book, taker, event),
+        RulesFormat::Json => serde_json::to_string_pretty(&explain::to_json(book, &rule))? + "\n",
+        RulesFormat::Markdown => markdown::render(book, &rule),
+    })
+}
+
+fn many(book: &RuleBook, rules: &[Resolved<'_>], args: &RulesArgs) -> anyhow::Result<String> {
+    Ok(match args.format {
+        RulesFormat::Text if rules.is_empty() => "There are no services in this book.\n".to_owned(),
+        RulesFormat::Text => show::rule::overview(rules),
+        RulesFormat::Json => {
+            let rules: Vec<_> = rules.iter().map(|rule| explain::to_json(book, rule)).collect();
+            serde_json::to_string_pretty(&rules)? + "\n"
+        }
+        RulesFormat::Markdown => {
+            let pages: Vec<_> = rules.iter().map(|rule| markdown::render(book, rule)).collect();
+            pages.join("\n---\n\n")
+        }
+    })
+}
+
+/// The channels of a service that take the same event by rules of their own.
+fn see_also(book: &RuleBook, taker: Taker<'_>, event: &str) -> String {
+    if taker.channel.is_some() {
+        return String::new();
+    }
+    let channels = takers(book).filter(|other| {
+        let is_ours = other.service.name == taker.service.name && other.channel.is_some();
+        is_ours && other.rule(book, event).is_some()
+    });
+    let names: Vec<String> = channels.map(Taker::name).collect();
+    if names.is_empty() { String::new() } else { format!("\nIt also goes to {}.\n", names.join(" and ")) }
+}
+
+fn not_wanted(book: &RuleBook, taker: Taker<'_>, event: &str) -> String {
+    let others: Vec<String> =
+        takers(book).filter(|other| other.rule(book, event).is_some()).map(Taker::name).collect();
+    let who = match others.as_slice() {
+        [] => "nobody does: it would be recorded as unrouted".to_owned(),
+        [one] => format!("{one} does"),
+        more => format!("{} do", more.join(", ")),
+    };
+    let own: Vec<String> = taker.rules(book).iter().map(|rule| rule.row.pattern.value.to_string()).collect();
+    // If nobody wants it, any type of the book may be what was meant.
+    let near = if others.is_empty() {
+        nearest(event, book.sections().rows().map(|(_, _, row)| row.pattern.value.as_str()))
+    } else {
+        nearest(event, own.iter().map(String::as_str))
+    };
+    let near = near.map(|near| format!("\n  did you mean `{near}`?")).unwrap_or_default();
+    let own = format!("it takes {}", own.join(", "));
+    format!("{} does not want `{event}`; {who}{near}\n  {own}", taker.name())
+}

@@ -1,0 +1,62 @@
+//! `redrive timeline`: a retry policy's delays, how far jitter spreads them, and when each retry starts.
+
+use std::process::ExitCode;
+
+use redrive::core::backoff::{self, Backoff};
+use redrive::core::book::problem::nearest;
+use redrive::core::book::report::explain::millis;
+use redrive::core::catalog;
+use redrive::core::ids::PolicyName;
+use serde_json::{Value, json};
+
+use super::{Refused, open_book, print};
+use crate::cli::{TimelineArgs, TimelineFormat};
+use crate::show::timeline;
+
+pub(super) fn run(args: &TimelineArgs) -> anyhow::Result<ExitCode> {
+    let (backoff, origin) = find(args)?;
+    match args.format {
+        TimelineFormat::Text => print(&timeline::render(&args.policy, &backoff, &origin))?,
+        TimelineFormat::Json => print(&(serde_json::to_string_pretty(&rows(&backoff))? + "\n"))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The policy, and where it comes from.
+fn find(args: &TimelineArgs) -> anyhow::Result<(Backoff, String)> {
+    let mut known: Vec<String> = catalog::policies().iter().map(|policy| policy.name.to_owned()).collect();
+    if let Some(path) = &args.rules {
+        let book = open_book(path)?;
+        let own = PolicyName::new(&args.policy).ok().and_then(|name| book.sections().policies.get(&name));
+        if let Some(at) = own {
+            let line = at.span.position.line;
+            let from = at.value.from.as_ref().map(|from| format!(", extends {from}")).unwrap_or_default();
+            return Ok((at.value.backoff.clone(), format!("{}, line {line}{from}", path.display())));
+        }
+        known.extend(book.sections().policies.keys().map(ToString::to_string));
+    }
+    match catalog::policy(&args.policy) {
+        Some(policy) => Ok((policy.backoff.clone(), "from the catalog".to_owned())),
+        None => Err(Refused(unknown(args, &known)).into()),
+    }
+}
+
+fn unknown(args: &TimelineArgs, known: &[String]) -> String {
+    let near = nearest(&args.policy, known.iter().map(String::as_str));
+    let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+    let own = if args.rules.is_some() { "" } else { "\n  a policy of your own needs --rules FILE" };
+    format!("there is no retry policy `{}`{near}\n  there are: {}{own}", args.policy, known.join(", "))
+}
+
+fn rows(backoff: &Backoff) -> Vec<Value> {
+    let row = |step: backoff::Step| {
+        json!({
+            "retry": step.retry,
+            "delay_ms": millis(step.nominal),
+            "delay_min_ms": millis(step.min),
+            "delay_max_ms": millis(step.max),
+            "cumulative_ms": millis(step.cumulative),
+        })
+    };
+    backoff::timeline(backoff).into_iter().map(row).collect()
+}

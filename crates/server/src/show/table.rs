@@ -1,0 +1,106 @@
+//! Columns that line up in a terminal, whatever the letters: widths are those of the screen, and colour
+//! has none.
+
+use unicode_width::UnicodeWidthStr;
+
+use super::style;
+
+/// The space between two columns.
+const GAP: &str = "  ";
+
+/// On which side of its column a text stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Left,
+    Right,
+}
+
+/// A text and how it looks.
+#[derive(Clone, Debug)]
+pub(crate) struct Cell {
+    text: String,
+    paint: fn(String) -> String,
+}
+
+impl Cell {
+    pub(crate) fn plain(text: impl Into<String>) -> Self {
+        Self { text: text.into(), paint: |text| text }
+    }
+
+    pub(crate) fn bold(text: impl Into<String>) -> Self {
+        Self { text: text.into(), paint: |text| style::bold(text) }
+    }
+
+    pub(crate) fn dim(text: impl Into<String>) -> Self {
+        Self { text: text.into(), paint: |text| style::dim(text) }
+    }
+}
+
+/// Rows under each other.
+#[derive(Debug)]
+pub(crate) struct Table {
+    sides: Vec<Side>,
+    rows: Vec<Vec<Cell>>,
+}
+
+impl Table {
+    pub(crate) fn new(sides: &[Side]) -> Self {
+        Self { sides: sides.to_vec(), rows: Vec::new() }
+    }
+
+    /// The line of titles.
+    pub(crate) fn head(&mut self, titles: &[&str]) {
+        self.push(titles.iter().copied().map(Cell::dim).collect());
+    }
+
+    pub(crate) fn push(&mut self, row: Vec<Cell>) {
+        assert!(row.len() <= self.sides.len(), "a row has no more cells than the table has columns");
+        self.rows.push(row);
+    }
+
+    /// One line for each row, without the end of the line and without blanks at it.
+    pub(crate) fn lines(self) -> Vec<String> {
+        let widths: Vec<usize> = (0..self.sides.len())
+            .map(|column| self.rows.iter().filter_map(|row| row.get(column)).map(width).max().unwrap_or(0))
+            .collect();
+        let line = |row: Vec<Cell>| {
+            let last = row.iter().rposition(|cell| !cell.text.is_empty()).unwrap_or(0);
+            let mut line = String::new();
+            for (column, cell) in row.into_iter().enumerate().take(last + 1) {
+                let blanks = " ".repeat(widths[column] - width(&cell));
+                let (before, after) = match self.sides[column] {
+                    Side::Left if column == last => (String::new(), String::new()),
+                    Side::Left => (String::new(), blanks),
+                    Side::Right => (blanks, String::new()),
+                };
+                if column > 0 {
+                    line.push_str(GAP);
+                }
+                let painted = if cell.text.is_empty() { String::new() } else { (cell.paint)(cell.text) };
+                line.push_str(&before);
+                line.push_str(&painted);
+                line.push_str(&after);
+            }
+            line
+        };
+        self.rows.into_iter().map(line).collect()
+    }
+}
+
+fn width(cell: &Cell) -> usize {
+    cell.text.width()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up() {
+        let mut table = Table::new(&[Side::Left, Side::Right, Side::Left]);
+        for [first, second, third] in [["a", "1", "x"], ["日本", "100", ""], ["éé", "", "y"]] {
+            table.push(vec![Cell::plain(first), Cell::plain(second), Cell::plain(third)]);
+        }
+        assert_eq!(table.lines(), ["a       1  x", "日本  100", "éé         y"]);
+    }
+}
