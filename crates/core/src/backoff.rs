@@ -183,7 +183,7 @@ impl TryFrom<RawBackoff> for Backoff {
 
     fn try_from(raw: RawBackoff) -> Result<Self, InvalidBackoff> {
         let RawBackoff { schedule, jitter, retries, window } = raw;
-        if retries > limits::RETRIES_MAX {
+        if retries > limits::RETRIES_MAX && retries != Self::UNLIMITED {
             return Err(InvalidBackoff::TooManyRetries { given: retries });
         }
         if window.is_some_and(|window| window.is_zero()) {
@@ -253,6 +253,15 @@ pub fn timeline(backoff: &Backoff) -> Vec<Step> {
 }
 
 impl Backoff {
+    /// As many retries as it takes.
+    pub const UNLIMITED: u32 = u32::MAX;
+
+    /// Whether there is no end to its retries.
+    #[must_use]
+    pub const fn is_unlimited(&self) -> bool {
+        self.retries == Self::UNLIMITED
+    }
+
     /// The policy that never retries.
     #[must_use]
     pub const fn none() -> Self {

@@ -15,6 +15,8 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Check(CheckArgs),
+    Export(ExportArgs),
+    Import(ImportArgs),
 }
 
 /// Finds what is wrong with a rule book, and what will hurt later.
@@ -57,4 +59,66 @@ pub(crate) enum CheckFormat {
 pub(crate) enum Deny {
     /// Warnings fail the check too
     Warnings,
+}
+
+/// Writes a rule book in another form.
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    #[command(subcommand)]
+    pub(crate) what: ExportWhat,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ExportWhat {
+    Dapr(ExportDaprArgs),
+}
+
+/// Writes the retries, timeouts and breakers of a rule book as a Dapr resiliency file.
+///
+/// Dependencies with `dapr:` become targets. What Dapr cannot hold is listed on standard error.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redrive export dapr --rules redrive.yaml > resiliency.yaml
+  redrive export dapr --rules redrive.yaml --with-matching | kubectl apply -f -
+
+Exit code: 0 done, 2 the book has errors or cannot be read.")]
+pub(crate) struct ExportDaprArgs {
+    /// The rule book
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rules: PathBuf,
+    /// Lists the HTTP statuses to retry in every policy: without it Dapr retries all failures
+    #[arg(long)]
+    pub(crate) with_matching: bool,
+}
+
+/// Makes a rule book of another tool's file.
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    #[command(subcommand)]
+    pub(crate) what: ImportWhat,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ImportWhat {
+    Dapr(ImportDaprArgs),
+}
+
+/// Makes a rule book of a Dapr resiliency file.
+///
+/// What Dapr does without saying so is written out in the book and listed on standard error.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redrive import dapr resiliency.yaml > redrive.yaml
+  redrive import dapr resiliency.yaml -o redrive.yaml
+
+Exit code: 0 done, 1 Dapr would refuse the file or it has no counterpart, 2 a file cannot be read or written.")]
+pub(crate) struct ImportDaprArgs {
+    /// The Dapr file, with one resource of kind Resiliency
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Writes the book to this file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
 }

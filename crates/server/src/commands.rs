@@ -1,6 +1,8 @@
 //! One module for each command; each turns its arguments into output and an exit code.
 
 mod check;
+mod export_dapr;
+mod import;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -8,12 +10,18 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use redrive::core::book::RuleBook;
 
-use crate::cli::Command;
+use crate::cli::{Command, ExportWhat, ImportWhat};
 use crate::show;
 
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Check(args) => check::run(&args),
+        Command::Export(args) => match args.what {
+            ExportWhat::Dapr(args) => export_dapr::run(&args),
+        },
+        Command::Import(args) => match args.what {
+            ImportWhat::Dapr(args) => import::dapr(&args),
+        },
     }
 }
 
