@@ -1,8 +1,8 @@
 //! Dapr resiliency files, both ways, with a word on all that does not carry over.
 //!
-//! A book becomes a [`model`] of what Dapr can hold ([`export`](mod@export), which collects what is
-//! lost on the way) and then text ([`write`]); a file becomes the same model ([`read`], which applies
-//! and names every default that Dapr applies in silence) and then a book ([`import`](mod@import)).
+//! A book becomes a `model` of what Dapr can hold (`export`, which collects what is lost on the way)
+//! and then text (`write`); a file becomes the same model (`read`, which applies and names every
+//! default that Dapr applies in silence) and then a book (`import`).
 //!
 //! Invariants: importing what was exported, and exporting what was imported, keeps the meaning of
 //! every field that Dapr has; what Dapr would refuse is refused; an imported book is read without an

@@ -38,7 +38,8 @@ pub(super) fn of_book(sections: &Sections, losses: &mut Remarks) {
     }
     let rows = sections.rows().count();
     if rows > 0 {
-        let what = format!("{rows} rows of {} services", sections.services.len());
+        let what =
+            if rows == 1 { "1 row of a service".to_owned() } else { format!("{rows} rows of services") };
         let why = "Dapr knows no event types: only dependencies with `dapr:` are targets";
         losses.add(what, why);
         losses.add("idempotency", "Dapr retries without remembering what was delivered");

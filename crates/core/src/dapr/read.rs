@@ -11,7 +11,7 @@ pub(super) use self::policies::is_reserved;
 use super::Remarks;
 use super::model::Resiliency;
 use crate::book::problem::{Problem, Problems, Span};
-use crate::book::yaml::{self, Node};
+use crate::book::yaml::{self, Node, Value};
 
 /// A file that was read without a problem.
 #[derive(Debug)]
@@ -43,22 +43,19 @@ pub(super) fn read(text: &str) -> Result<Reading, Vec<Problem>> {
 }
 
 /// The YAML reader speaks of rule books, and of what they are not made of.
-fn in_words_of_import(mut problem: Problem) -> Problem {
-    match problem.code {
-        "second-document" => {
-            problem.help = "import one resource at a time: cut the file at `---`".to_owned();
-        }
-        "yaml-alias" => {
-            problem.message = "aliases (`*name`) cannot be imported".to_owned();
-            problem.help = "write the value out".to_owned();
-        }
-        "yaml-anchor" => problem.help = "write the value out wherever it is used".to_owned(),
-        "yaml-tag" => problem.help = "leave the tag out".to_owned(),
-        "yaml-merge-key" => problem.help = "write the values out".to_owned(),
-        "file-too-large" => problem.help = "import it in parts".to_owned(),
-        _ => {}
-    }
-    problem
+fn in_words_of_import(problem: Problem) -> Problem {
+    let help = match problem.code {
+        "second-document" => "import one resource at a time: cut the file at `---`",
+        "yaml-alias" | "yaml-anchor" | "yaml-merge-key" => "write the value out wherever it is used",
+        "yaml-tag" => "leave the tag out",
+        "file-too-large" => "import it in parts",
+        _ => return problem,
+    };
+    let message = match problem.code {
+        "yaml-alias" => "aliases (`*name`) cannot be imported".to_owned(),
+        _ => problem.message,
+    };
+    Problem { message, help: help.to_owned(), ..problem }
 }
 
 struct Reader {
@@ -106,6 +103,9 @@ impl Reader {
 
     fn scopes(&mut self, root: &Node) -> Vec<String> {
         let Some(scopes) = root.get("scopes") else { return Vec::new() };
+        if !matches!(scopes.value, Value::List(_) | Value::Null) {
+            self.wrong_shape(scopes, "`scopes` takes a list of app ids");
+        }
         let texts = scopes.items().iter().filter_map(Node::text).filter(|text| !text.is_empty());
         texts.map(str::to_owned).collect()
     }

@@ -26,7 +26,8 @@ fn exported(text: &str) -> Exported {
 
 /// All remarks in one text.
 fn joined(remarks: &[Remark]) -> String {
-    remarks.iter().map(|remark| format!("{}: {}\n", remark.what, remark.why)).collect()
+    let lines: Vec<String> = remarks.iter().map(|Remark { what, why }| format!("{what}: {why}")).collect();
+    lines.join("\n")
 }
 
 /// What a file does: its policies by name, and what holds for each target.
@@ -35,8 +36,10 @@ struct Effect {
     timeouts: BTreeMap<String, Duration>,
     retries: BTreeMap<String, Retry>,
     breakers: BTreeMap<String, CircuitBreaker>,
-    targets: BTreeMap<String, (Option<Duration>, Option<Retry>, Option<CircuitBreaker>)>,
+    targets: BTreeMap<String, OfTarget>,
 }
+
+type OfTarget = (Option<Duration>, Option<Retry>, Option<CircuitBreaker>);
 
 fn effect(text: &str) -> Effect {
     let resiliency =
@@ -56,7 +59,9 @@ fn effect(text: &str) -> Effect {
         .map(|(target, guards)| (format!("{target:?}"), of_target(guards)))
         .collect();
     // What a policy retries matters where a target uses it.
-    retries.values_mut().for_each(|retry| retry.statuses = None);
+    for retry in retries.values_mut() {
+        retry.statuses = None;
+    }
     Effect { timeouts, retries, breakers, targets }
 }
 

@@ -181,7 +181,7 @@ pub(super) fn scalar(text: &str) -> String {
             '"' | '\\' => quoted.extend(['\\', c]),
             ' '..='~' => quoted.push(c),
             '\u{ffff}'.. => {
-                write!(quoted, "\\U{:08x}", u32::from(c)).expect("a string takes all that is written")
+                write!(quoted, "\\U{:08x}", u32::from(c)).expect("a string takes all that is written");
             }
             _ => write!(quoted, "\\u{:04x}", u32::from(c)).expect("a string takes all that is written"),
         }

@@ -13,6 +13,6 @@ pub(super) fn run(args: &ExportDaprArgs) -> anyhow::Result<ExitCode> {
     let matching = if args.with_matching { Matching::Always } else { Matching::AsStated };
     let exported = dapr::export(&book, matching);
     print(&exported.yaml)?;
-    show::remarks::print("does not carry over to Dapr", &exported.losses);
+    show::remarks::print("What does not carry over to Dapr:", &exported.losses);
     Ok(ExitCode::SUCCESS)
 }

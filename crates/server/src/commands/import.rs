@@ -26,6 +26,6 @@ pub(super) fn dapr(args: &ImportDaprArgs) -> anyhow::Result<ExitCode> {
         Some(path) => std::fs::write(path, &imported.book)
             .with_context(|| format!("could not write {}", path.display()))?,
     }
-    show::remarks::print("is as Dapr has it, said or unsaid", &imported.notes);
+    show::remarks::print("What Dapr does without saying so, and what the book has instead:", &imported.notes);
     Ok(ExitCode::SUCCESS)
 }

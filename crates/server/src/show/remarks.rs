@@ -14,12 +14,11 @@ pub(crate) fn print(heading: &str, remarks: &[Remark]) {
 }
 
 fn render(heading: &str, remarks: &[Remark]) -> String {
-    let mut shown = format!("{} {heading}:", style::warning("What"));
+    let mut lines = vec![style::warning(heading)];
     for Remark { what, why } in remarks {
         // A name may hold anything, and a terminal obeys more than it should.
         let line = format!("{what}: {why}").replace(char::is_control, " ");
-        let wrapped = wrap(&line, WIDTH).replace('\n', "\n    ");
-        shown.push_str(&format!("\n  - {wrapped}"));
+        lines.push(format!("  - {}", wrap(&line, WIDTH).replace('\n', "\n    ")));
     }
-    shown
+    lines.join("\n")
 }

@@ -194,13 +194,9 @@ fn the_strategys_book_is_exported_as_its_file() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert_eq!(stdout(&output), FILE);
     let losses = stderr(&output);
-    for loss in [
-        "initial of standard",
-        "factor of aggressive",
-        "jitter of aggressive",
-        "window of",
-        "1 rows of 1 services",
-    ] {
+    for loss in
+        ["`initial`: Dapr", "`factor`: Dapr", "`jitter`: Dapr", "`window`: Dapr", "1 row of a service"]
+    {
         assert!(losses.contains(loss), "{loss}\nin\n{losses}");
     }
 

@@ -64,7 +64,7 @@ impl Exporter<'_> {
 
     fn retry(&mut self, name: &str, entry: &PolicyEntry) -> Retry {
         let backoff = &entry.backoff;
-        let mut lose = |key: &str, why: &str| self.losses.add(format!("{key} of {name}"), why);
+        let mut lose = |key: &str, why: &str| self.losses.add(name, format!("`{key}`: {why}"));
         let pace = pace(backoff);
         match pace {
             Pace::Constant(_) => {
@@ -207,7 +207,7 @@ impl Exporter<'_> {
 
     fn add_breaker(&mut self, name: String, entry: &BreakerEntry) {
         let BreakerEntry { settings, ignores, counts } = entry;
-        let mut lose = |key: &str, why: &str| self.losses.add(format!("{key} of {name}"), why);
+        let mut lose = |key: &str, why: &str| self.losses.add(&*name, format!("`{key}`: {why}"));
         if settings.close_after() != settings.probes() {
             lose(
                 "probes",

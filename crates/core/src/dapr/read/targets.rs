@@ -55,7 +55,7 @@ impl Reader {
                 self.notes.add(path, why);
             }
             [_, _] => {
-                self.notes.add(path, "Dapr has one breaker for both directions; the book has one for each")
+                self.notes.add(path, "Dapr has one breaker for both directions; the book has one for each");
             }
             _ => {}
         }

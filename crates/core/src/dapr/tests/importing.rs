@@ -8,9 +8,8 @@ fn notes(file: &str) -> String {
     joined(&import(file.as_bytes()).unwrap_or_else(|problems| panic!("{problems:#?}")).notes)
 }
 
-#[test]
-fn a_book_says_what_the_file_meant() {
-    let file = "\
+/// A file with one of everything.
+const FILE: &str = "\
 apiVersion: dapr.io/v1alpha1
 kind: Resiliency
 metadata: {name: orders, namespace: shop}
@@ -32,7 +31,9 @@ spec:
     apps:
       billing: {circuitBreaker: share}
 ";
-    let expected = "\
+
+/// The book that it becomes.
+const BOOK: &str = "\
 # Made from a Dapr resiliency file: what Dapr does without saying so is said here.
 version: 1
 
@@ -100,8 +101,11 @@ dependencies:
     timeout: unlimited
     breaker: share
 ";
-    let imported = import(file.as_bytes()).expect("a file");
-    assert_eq!(imported.book, expected);
+
+#[test]
+fn a_book_says_what_the_file_meant() {
+    let imported = import(FILE.as_bytes()).expect("a file");
+    assert_eq!(imported.book, BOOK);
     assert!(book::read(&imported.book).book.is_some());
 }
 

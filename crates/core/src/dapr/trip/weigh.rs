@@ -132,7 +132,8 @@ impl Linear {
     }
 
     fn as_constant(self) -> Option<f64> {
-        let is_constant = [self.requests, self.successes, self.failures, self.consecutive] == [0.0; 4];
+        let by = [self.requests, self.successes, self.failures, self.consecutive];
+        let is_constant = by.into_iter().all(|by| by == 0.0);
         is_constant.then_some(self.constant)
     }
 }
@@ -146,14 +147,10 @@ struct Ratio {
 fn ratio(expression: &Expression) -> Result<Ratio, InvalidTrip> {
     if let Expression::Calculate(Operation::Divide, over, under) = expression {
         let (over, under) = (linear(over)?, linear(under)?);
-        let is_positive = match under.as_constant() {
-            Some(constant) => constant > 0.0,
-            // There is at least the call that has just failed.
-            None => {
-                under.requests > 0.0
-                    && [under.successes, under.failures, under.consecutive, under.constant] == [0.0; 4]
-            }
-        };
+        // There is at least the call that has just failed.
+        let others = [under.successes, under.failures, under.consecutive, under.constant];
+        let counts_calls = under.requests > 0.0 && others.into_iter().all(|other| other == 0.0);
+        let is_positive = under.as_constant().map_or(counts_calls, |constant| constant > 0.0);
         return if is_positive { Ok(Ratio { over, under }) } else { Err(InvalidTrip::NoCounterpart) };
     }
     Ok(Ratio { over: linear(expression)?, under: Linear::constant(1.0) })
@@ -267,7 +264,7 @@ fn at_least(linear: Linear, from: Share) -> Result<Asks, InvalidTrip> {
 
 fn rate(share: f64, from: Share) -> Result<Asks, InvalidTrip> {
     let thousandths = (share * 100_000.0).round();
-    if share > 1.0 || share == 1.0 && from == Share::Exceeded {
+    if share > 1.0 || share >= 1.0 && from == Share::Exceeded {
         return Ok(Asks::TheImpossible);
     }
     if thousandths < 1.0 {
