@@ -253,19 +253,19 @@ pub fn timeline(backoff: &Backoff) -> Vec<Step> {
 }
 
 impl Backoff {
+    /// As many retries as it takes.
+    pub const UNLIMITED: u32 = u32::MAX;
+
+    /// Whether there is no end to its retries.
+    #[must_use]
+    pub const fn is_unlimited(&self) -> bool {
+        self.retries == Self::UNLIMITED
+    }
+
     /// The policy that never retries.
     #[must_use]
     pub const fn none() -> Self {
         Self { schedule: Schedule::Never, jitter: Jitter::None, retries: 0, window: None }
-    }
-
-    /// This many retries are meant to be without end: only a window or a deadline stops them.
-    pub const UNLIMITED: u32 = u32::MAX;
-
-    /// Whether it never runs out of retries.
-    #[must_use]
-    pub const fn is_unlimited(&self) -> bool {
-        self.retries == Self::UNLIMITED
     }
 
     /// How many retries it allows.

@@ -414,7 +414,7 @@ fn connection_failing_for(
     (failing_for > limit).then_some(failing_for)
 }
 
-#[inline(always)]
+#[inline]
 fn weigh_retry(
     rule: &Rule,
     history: &History,

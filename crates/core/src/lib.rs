@@ -11,6 +11,7 @@ pub mod breaker;
 pub mod catalog;
 pub mod category;
 pub mod classify;
+pub mod dapr;
 pub mod decide;
 pub mod envelope;
 pub mod fingerprint;

@@ -2,7 +2,7 @@
 //!
 //! A number without its unit is refused everywhere: nobody remembers which one was meant.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::time::Duration;
 
 use crate::limits;
@@ -106,7 +106,8 @@ pub fn parse_duration(text: &str) -> Result<Duration, InvalidQuantity> {
     Ok(Duration::from_nanos(total_nanos.round() as u64))
 }
 
-/// Shows a duration as [`parse_duration`] reads it, in the largest units that are exact.
+/// Shows a duration as [`parse_duration`] reads it, in the largest units that are exact; what lies
+/// below a millisecond is a fraction of one.
 #[must_use]
 pub fn show_duration(span: Duration) -> String {
     if span.is_zero() {
@@ -116,18 +117,20 @@ pub fn show_duration(span: Duration) -> String {
     let mut shown = String::new();
     for (unit, unit_nanos) in NANOS.into_iter().rev() {
         let unit_nanos = u128::from(unit_nanos);
-        let count = nanos / unit_nanos;
-        // `100s` and `120s` read better than `1m40s` and `2m`; from ten minutes on, minutes do.
-        let skip = unit == "m" && span < Duration::from_mins(10) && !nanos.is_multiple_of(unit_nanos)
-            || unit == "d" && !nanos.is_multiple_of(unit_nanos) && count < 2;
-        if count > 0 && !skip {
-            write!(shown, "{count}{unit}").expect("a string takes all that is written");
-            nanos %= unit_nanos;
+        let (count, rest) = (nanos / unit_nanos, nanos % unit_nanos);
+        // `100s` and `36h` read better than `1m40s` and `1d12h`; from ten minutes or two days on they do not.
+        let skip = rest != 0 && (unit == "m" && span < Duration::from_secs(600) || unit == "d" && count < 2);
+        if count > 0 && !skip && unit != "ms" {
+            shown.push_str(&count.to_string());
+            shown.push_str(unit);
+            nanos = rest;
         }
     }
     if nanos > 0 {
-        let micros = (nanos + 500) / 1_000;
-        write!(shown, "0.{micros:03}ms").expect("a string takes all that is written");
+        let (millis, fraction) = (nanos / 1_000_000, nanos % 1_000_000);
+        let fraction = format!(".{fraction:06}");
+        let fraction = fraction.trim_end_matches('0').trim_end_matches('.');
+        shown.push_str(&format!("{millis}{fraction}ms"));
     }
     shown
 }
@@ -253,6 +256,10 @@ mod tests {
             ("a sum",              "1h30m",   Duration::from_mins(90),       "1h30m"),
             ("a fraction",         "1.6s",    Duration::from_millis(1_600),  "1s600ms"),
             ("nothing at all",     "0s",      Duration::ZERO,                "0s"),
+            ("below a millisecond", "0.5ms",  Duration::from_micros(500),    "0.5ms"),
+            ("and above",          "1.5ms",   Duration::from_micros(1_500),  "1.5ms"),
+            ("to the nanosecond",  "1s0.000001ms", Duration::from_nanos(1_000_000_001), "1s0.000001ms"),
+            ("a day and a half",   "36h",     Duration::from_secs(129_600),  "36h"),
         ];
         for (name, text, span, shown) in cases {
             assert_eq!(parse_duration(text), Ok(span), "{name}");

@@ -19,6 +19,7 @@ pub(crate) enum Command {
     Rules(RulesArgs),
     Timeline(TimelineArgs),
     Export(ExportArgs),
+    Import(ImportArgs),
     Init(InitArgs),
     Schema(SchemaArgs),
     Completions(CompletionsArgs),
@@ -83,7 +84,7 @@ pub(crate) struct TryArgs {
     /// The event's type
     pub(crate) event_type: String,
     /// The rule book
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", default_value = "redrive.yaml")]
     pub(crate) rules: PathBuf,
     /// Only this service, or service/channel
     #[arg(long)]
@@ -165,6 +166,7 @@ pub(crate) struct ExportArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Export {
+    Dapr(ExportDaprArgs),
     Matrix(ExportMatrixArgs),
 }
 
@@ -224,4 +226,54 @@ pub(crate) enum CompletionShell {
     Zsh,
     /// fish
     Fish,
+}
+
+/// Writes the retries, timeouts and breakers of a rule book as a Dapr resiliency file.
+///
+/// Dependencies with `dapr:` become targets. What Dapr cannot hold is listed on standard error.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redrive export dapr --rules redrive.yaml > resiliency.yaml
+  redrive export dapr --rules redrive.yaml --with-matching | kubectl apply -f -
+
+Exit code: 0 done, 1 the book has errors, 2 it cannot be read.")]
+pub(crate) struct ExportDaprArgs {
+    /// The rule book
+    #[arg(long, value_name = "FILE", default_value = "redrive.yaml")]
+    pub(crate) rules: PathBuf,
+    /// Lists the HTTP statuses to retry in every policy: without it Dapr retries all failures
+    #[arg(long)]
+    pub(crate) with_matching: bool,
+}
+
+/// Makes a rule book of another tool's file.
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    #[command(subcommand)]
+    pub(crate) what: Import,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Import {
+    Dapr(ImportDaprArgs),
+}
+
+/// Makes a rule book of a Dapr resiliency file.
+///
+/// What Dapr does without saying so is written out in the book and listed on standard error.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redrive import dapr resiliency.yaml > redrive.yaml
+  redrive import dapr resiliency.yaml -o redrive.yaml
+
+Exit code: 0 done, 1 Dapr would refuse the file or it has no counterpart, 2 a file cannot be read or written.")]
+pub(crate) struct ImportDaprArgs {
+    /// The Dapr file, with one resource of kind Resiliency
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Writes the book to this file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
 }

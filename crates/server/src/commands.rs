@@ -2,8 +2,9 @@
 
 mod check;
 mod completions;
-mod export;
+mod export_dapr;
 mod export_matrix;
+mod import_dapr;
 mod init;
 mod rules;
 mod schema;
@@ -16,7 +17,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use redrive::core::book::RuleBook;
 
-use crate::cli::Command;
+use crate::cli::{Command, Export, Import};
 use crate::show;
 
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
@@ -25,7 +26,13 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Try(args) => try_out::run(&args),
         Command::Rules(args) => rules::run(&args),
         Command::Timeline(args) => timeline::run(&args),
-        Command::Export(args) => export::run(&args),
+        Command::Export(args) => match args.what {
+            Export::Dapr(args) => export_dapr::run(&args),
+            Export::Matrix(args) => export_matrix::run(&args),
+        },
+        Command::Import(args) => match args.what {
+            Import::Dapr(args) => import_dapr::run(&args),
+        },
         Command::Init(args) => init::run(&args),
         Command::Schema(args) => schema::run(&args),
         Command::Completions(args) => completions::run(&args),

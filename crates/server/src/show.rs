@@ -1,6 +1,7 @@
 //! How things look in a terminal: colour only there, and the same text everywhere else.
 
 pub(crate) mod problem;
+pub(crate) mod remarks;
 pub(crate) mod rule;
 pub(crate) mod style;
 pub(crate) mod table;

@@ -137,23 +137,24 @@ impl EventPattern {
                 (Segment::One, Segment::Word(_)) => narrower = false,
                 (Segment::Word(_) | Segment::One, Segment::Rest) => {
                     wider = false;
-                    return relation(narrower, wider);
+                    return relation((narrower, wider));
                 }
                 (Segment::Rest, Segment::Word(_) | Segment::One) => {
                     narrower = false;
-                    return relation(narrower, wider);
+                    return relation((narrower, wider));
                 }
             }
         }
         if self.segments.len() != other.segments.len() {
             return Relation::Apart;
         }
-        relation(narrower, wider)
+        relation((narrower, wider))
     }
 }
 
-const fn relation(narrower: bool, wider: bool) -> Relation {
-    match (narrower, wider) {
+/// From whether the first may claim less, and whether it may claim more.
+const fn relation(narrower_and_wider: (bool, bool)) -> Relation {
+    match narrower_and_wider {
         (true, true) => Relation::Same,
         (true, false) => Relation::Narrower,
         (false, true) => Relation::Wider,

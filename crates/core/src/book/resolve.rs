@@ -228,7 +228,7 @@ impl Sections {
         levels.push((Level::Defaults, &self.defaults));
         let levels = Levels(levels);
 
-        let reactions = self.reactions(&levels);
+        let reactions = Self::reactions(&levels);
         let classify: Vec<(Override, Level)> = levels
             .0
             .iter()
@@ -342,7 +342,7 @@ impl Sections {
     }
 
     /// What follows on which failure: statuses first, then one entry for each category.
-    fn reactions(&self, levels: &Levels<'_>) -> Vec<(FailureMatch, Known<ReactionName>)> {
+    fn reactions(levels: &Levels<'_>) -> Vec<(FailureMatch, Known<ReactionName>)> {
         let mut found: Vec<(FailureMatch, Known<ReactionName>)> = Vec::new();
         for (level, layer) in &levels.0 {
             for (kind, at) in &layer.reactions {
@@ -361,9 +361,9 @@ impl Sections {
             found.iter().filter(|(kind, _)| matches!(kind, FailureMatch::Status(_))).cloned().collect();
         for category in Category::ALL {
             let reaction = stated(&found, category).unwrap_or_else(|| match category {
-                Category::Transient => transient.clone(),
-                // Nobody knows, so the rule's policy is as good a guess as any; its retries are bounded.
-                Category::Unknown | Category::Internal => transient.clone(),
+                // Nobody knows what the latter two are, so the rule's policy is as good a guess as any; their
+                // retries are bounded.
+                Category::Transient | Category::Unknown | Category::Internal => transient.clone(),
                 Category::RateLimited => built_in_policy(catalog::RATE_LIMITED_POLICY),
                 Category::Permanent | Category::Invalid | Category::Fatal => {
                     Known { value: ReactionName::DeadLetter, origin: Origin::BUILT_IN }

@@ -109,13 +109,12 @@ impl Validator<'_> {
         for (key, value) in entries {
             // Keys that are no words were reported when the book was read.
             let Some(text) = key.text() else { continue };
-            match object.field(text) {
-                Some(field) => self.value(value, &field.takes),
-                None => {
-                    let known = object.all_fields().map(|field| field.key).collect::<Vec<_>>();
-                    let message = format!("`{text}` is no key of {}", object.name);
-                    self.problems.error("unknown-key", key.span, message, suggest(text, known));
-                }
+            if let Some(field) = object.field(text) {
+                self.value(value, &field.takes);
+            } else {
+                let known = object.all_fields().map(|field| field.key).collect::<Vec<_>>();
+                let message = format!("`{text}` is no key of {}", object.name);
+                self.problems.error("unknown-key", key.span, message, suggest(text, known));
             }
         }
         let has = |wanted: &str| entries.iter().any(|(key, _)| key.text() == Some(wanted));
@@ -221,7 +220,7 @@ struct Wrong {
     help: String,
 }
 
-fn wrong(code: &'static str, message: impl ToString, help: &str) -> Wrong {
+fn wrong(code: &'static str, message: impl std::fmt::Display, help: &str) -> Wrong {
     Wrong { code, message: message.to_string(), help: help.to_owned() }
 }
 
@@ -262,14 +261,11 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &Type) -> Result<(), Wrong> {
             .map_err(|e| wrong("bad-event-pattern", e, "such as todo.task.created or todo.task.*")),
         Type::LetterName => NameTemplate::parse(text).map(drop).map_err(|e| wrong("bad-template", e, "")),
         Type::Statuses => parse_statuses(text).map(drop).ok_or_else(expected),
-        Type::FailureKind => match parse_failure_kind(text) {
-            Some(_) => Ok(()),
-            None => {
-                let words = Category::ALL.map(Category::as_str);
-                let message = format!("`{text}` is no category and no HTTP status");
-                Err(Wrong { code: "unknown-word", message, help: suggest(text, words) })
-            }
-        },
+        Type::FailureKind => parse_failure_kind(text).map(drop).ok_or_else(|| Wrong {
+            code: "unknown-word",
+            message: format!("`{text}` is no category and no HTTP status"),
+            help: suggest(text, Category::ALL.map(Category::as_str)),
+        }),
         Type::Cron => cronexpr::parse_crontab(&format!("{text} UTC")).map(drop).map_err(|error| {
             let reason = error.to_string();
             let reason = reason.lines().last().unwrap_or_default().trim_start_matches([' ', '^']);

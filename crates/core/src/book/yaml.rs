@@ -3,7 +3,7 @@
 //! Invariants: bounded in bytes, depth and nodes; no anchors, aliases, merge keys, tags or second
 //! documents; no duplicate keys; any input ends in nodes or in problems, never in a panic.
 
-use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, options};
+use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, Tag, options};
 
 use super::problem::{Problems, Span};
 use crate::limits;
@@ -166,7 +166,7 @@ impl Reader<'_> {
                 }
             }
             Event::Scalar(text, style, anchor, tag) => {
-                let value = if self.is_decorated(anchor, tag.is_some(), span) {
+                let value = if self.is_decorated(anchor, tag.as_deref(), span) {
                     Value::Refused
                 } else {
                     scalar(&text, style)
@@ -184,11 +184,11 @@ impl Reader<'_> {
                 return self.put(Node { span, value: Value::Refused });
             }
             Event::SequenceStart(_, anchor, tag) => {
-                self.is_decorated(anchor, tag.is_some(), span);
+                self.is_decorated(anchor, tag.as_deref(), span);
                 return self.enter(Open { span, inside: Inside::List(Vec::new()) });
             }
             Event::MappingStart(_, anchor, tag) => {
-                self.is_decorated(anchor, tag.is_some(), span);
+                self.is_decorated(anchor, tag.as_deref(), span);
                 return self.enter(Open { span, inside: Inside::Map { entries: Vec::new(), key: None } });
             }
             Event::SequenceEnd | Event::MappingEnd => {
@@ -206,16 +206,16 @@ impl Reader<'_> {
     }
 
     /// Reports anchors and tags; true if there was one.
-    fn is_decorated(&mut self, anchor: usize, tagged: bool, span: Span) -> bool {
+    fn is_decorated(&mut self, anchor: usize, tag: Option<&Tag>, span: Span) -> bool {
         if anchor != 0 {
             let help = "anchors (`&name`) are not part of a rule book: write the value out";
             self.problems.error("yaml-anchor", span, "an anchor stands before this value", help);
         }
-        if tagged {
+        if tag.is_some() {
             let help = "tags (`!name`) are not part of a rule book: leave it out";
             self.problems.error("yaml-tag", span, "a tag stands before this value", help);
         }
-        anchor != 0 || tagged
+        anchor != 0 || tag.is_some()
     }
 
     fn enter(&mut self, open: Open) -> Flow {
@@ -375,7 +375,7 @@ mod tests {
     fn hostile_texts_are_refused_quickly() {
         let deep = "[".repeat(100_000);
         assert_eq!(codes(&deep).first().map(|c| c.0), Some("too-deep"));
-        let deep_map = (0..200).map(|level| format!("{}a:\n", " ".repeat(level))).collect::<String>();
+        let deep_map = (0..200).map(|level| " ".repeat(level) + "a:\n").collect::<String>();
         assert_eq!(codes(&deep_map).first().map(|c| c.0), Some("too-deep"));
         let large = "a".repeat(limits::BOOK_BYTES_MAX + 1);
         assert_eq!(codes(&large), vec![("file-too-large", 0, 0)]);

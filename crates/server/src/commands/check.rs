@@ -27,7 +27,7 @@ pub(super) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         match args.format {
             CheckFormat::Text => print(&report(path, &String::from_utf8_lossy(&bytes), &checked, args))?,
             CheckFormat::Json => {
-                rows.extend(checked.problems.into_iter().map(|problem| Row::new(problem, path)))
+                rows.extend(checked.problems.into_iter().map(|problem| Row::new(problem, path)));
             }
         }
     }
@@ -130,7 +130,7 @@ fn explain(code: &str) -> anyhow::Result<ExitCode> {
 }
 
 fn explanation(lint: &Lint) -> String {
-    let indent = |text: &str| text.lines().map(|line| format!("    {line}\n")).collect::<String>();
+    let indent = |text: &str| text.lines().flat_map(|line| ["    ", line, "\n"]).collect::<String>();
     format!(
         "{} ({}): {}\n\n{}\n\n{}\n{}\n{}\n{}",
         style::bold(lint.code),

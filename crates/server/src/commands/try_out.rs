@@ -229,7 +229,7 @@ impl Story<'_> {
                 format!("{wait}, at {}  {numbers}", clock(due_at))
             }
             Verdict::Hold { until } => format!("held until {}", clock(until)),
-            Verdict::DeadLetter { reason, tier } => self.death(reason, tier, decision),
+            Verdict::DeadLetter { reason, tier } => Self::death(reason, tier, decision),
             Verdict::Pause => style::warning("the service pauses; the delivery keeps its place and waits"),
         };
         field(out, "verdict", &text);
@@ -283,7 +283,7 @@ impl Story<'_> {
         style::dim(format!("({})", parts.join("; ")))
     }
 
-    fn death(&self, reason: DeathReason, tier: Tier, decision: &Decision) -> String {
+    fn death(reason: DeathReason, tier: Tier, decision: &Decision) -> String {
         let retry = match &decision.why {
             Why::Failed(ruling) => ruling.retry,
             Why::Delivered { .. } | Why::Held(_) | Why::Interrupted => None,
@@ -412,7 +412,7 @@ fn show_wait(span: Duration) -> String {
         return match millis {
             0 => "0s".to_owned(),
             1..1_000 => format!("{millis}ms"),
-            _ if millis % 1_000 == 0 => format!("{}s", millis / 1_000),
+            _ if millis.is_multiple_of(1_000) => format!("{}s", millis / 1_000),
             _ => format!("{:.2}s", span.as_secs_f64()),
         };
     };

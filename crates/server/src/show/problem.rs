@@ -17,18 +17,17 @@ pub(crate) fn render(problem: &Problem, path: &Path, text: &str) -> String {
     };
     let title = level.primary_title(&problem.message).id(problem.code);
     let path = path.display().to_string();
-    let mut group = match line_of(problem, text) {
-        Some(Line { source, number, caret }) => title.element(
+    let mut group = if let Some(Line { source, number, caret }) = line_of(problem, text) {
+        title.element(
             Snippet::source(source)
                 .line_start(number)
                 .path(&path)
                 .annotation(AnnotationKind::Primary.span(caret)),
-        ),
-        None => {
-            let place = annotate_snippets::Origin::path(&path);
-            let line = problem.span.position.line as usize;
-            title.element(if line > 0 { place.line(line) } else { place })
-        }
+        )
+    } else {
+        let place = annotate_snippets::Origin::path(&path);
+        let line = problem.span.position.line as usize;
+        title.element(if line > 0 { place.line(line) } else { place })
     };
     if !problem.help.is_empty() {
         group = group.element(Level::HELP.message(&problem.help));

@@ -1,6 +1,7 @@
 //! All integration tests of the server in one binary: it links once, and helpers are shared.
 
 mod completions;
+mod dapr;
 mod examples;
 mod init;
 mod matrix;

@@ -442,7 +442,7 @@ fn dead_letters_unwatched<'a>(resolved: &Resolved<'a>, findings: &mut Findings<'
     let book = findings.book();
     let watched = |metric| alerts_for(resolved, book, metric).next().is_some();
     // Who is told of the very first letter needs no word on how old or how many they are.
-    if alerts_for(resolved, book, Metric::DeadLetters).any(|alert| is_told_of_the_first(alert)) {
+    if alerts_for(resolved, book, Metric::DeadLetters).any(is_told_of_the_first) {
         return;
     }
     let mut missing = Vec::new();

@@ -64,7 +64,7 @@ impl Lowering<'_> {
         entries.collect()
     }
 
-    pub(super) fn secrets(&mut self, section: &[(Node, Node)]) -> BTreeMap<String, At<Secret>> {
+    pub(super) fn secrets(section: &[(Node, Node)]) -> BTreeMap<String, At<Secret>> {
         let entries = section.iter().filter_map(|(key, node)| {
             let from = text_of(node, "env")
                 .map(SecretFrom::Env)
@@ -78,11 +78,11 @@ impl Lowering<'_> {
         entries.collect()
     }
 
-    pub(super) fn alerts(&mut self, node: &Node) -> Vec<Alert> {
+    pub(super) fn alerts(node: &Node) -> Vec<Alert> {
         node.items().iter().filter_map(alert).collect()
     }
 
-    pub(super) fn receivers(&mut self, section: &[(Node, Node)]) -> BTreeMap<String, At<Receiver>> {
+    pub(super) fn receivers(section: &[(Node, Node)]) -> BTreeMap<String, At<Receiver>> {
         let entries = section.iter().filter_map(|(key, node)| {
             let kind = text_of(node, "ntfy")
                 .map(ReceiverKind::Ntfy)

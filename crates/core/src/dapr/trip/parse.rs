@@ -1,0 +1,267 @@
+//! Reads an expression into a tree and says of which type it is.
+//!
+//! Invariant: the tree is no deeper than [`DEPTH_MAX`], so whoever walks it may recurse.
+
+use super::InvalidTrip;
+
+const BYTES_MAX: usize = 1_000;
+const DEPTH_MAX: usize = 64;
+
+/// A condition, or a part of one.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Expression {
+    Bool(bool),
+    Int(f64),
+    Double(f64),
+    Count(Count),
+    Not(Box<Expression>),
+    Minus(Box<Expression>),
+    /// A whole number as a fraction.
+    ToDouble(Box<Expression>),
+    Both(Box<Expression>, Box<Expression>),
+    Either(Box<Expression>, Box<Expression>),
+    Compare(Comparison, Box<Expression>, Box<Expression>),
+    Calculate(Operation, Box<Expression>, Box<Expression>),
+}
+
+/// What Dapr counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Count {
+    Requests,
+    TotalSuccesses,
+    TotalFailures,
+    ConsecutiveSuccesses,
+    ConsecutiveFailures,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Comparison {
+    Less,
+    AtMost,
+    More,
+    AtLeast,
+    Equal,
+    Unequal,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operation {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Remainder,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Type {
+    Bool,
+    Int,
+    Double,
+}
+
+impl Expression {
+    pub(super) fn parse(text: &str) -> Result<Self, InvalidTrip> {
+        if text.len() > BYTES_MAX {
+            return Err(InvalidTrip::TooLong);
+        }
+        let mut parser = Parser { rest: text.trim(), depth: 0 };
+        let expression = parser.either()?;
+        if parser.rest.is_empty() { Ok(expression) } else { Err(parser.syntax()) }
+    }
+
+    /// The type, or what makes Dapr's evaluation fail.
+    pub(super) fn type_of(&self) -> Result<Type, InvalidTrip> {
+        match self {
+            Self::Bool(_) => Ok(Type::Bool),
+            Self::Int(_) | Self::Count(_) => Ok(Type::Int),
+            Self::Double(_) => Ok(Type::Double),
+            Self::Not(inner) => inner.expect_bool(),
+            Self::Minus(inner) => match inner.type_of()? {
+                Type::Bool => Err(InvalidTrip::NotBool),
+                number => Ok(number),
+            },
+            Self::ToDouble(inner) => match inner.type_of()? {
+                Type::Bool => Err(InvalidTrip::NotBool),
+                Type::Int | Type::Double => Ok(Type::Double),
+            },
+            Self::Both(left, right) | Self::Either(left, right) => {
+                left.expect_bool()?;
+                right.expect_bool()
+            }
+            Self::Compare(_, left, right) => match (left.type_of()?, right.type_of()?) {
+                (Type::Int, Type::Double) | (Type::Double, Type::Int) => Err(InvalidTrip::MixedNumbers),
+                (Type::Bool, _) | (_, Type::Bool) => Err(InvalidTrip::NoCounterpart),
+                (Type::Int, Type::Int) | (Type::Double, Type::Double) => Ok(Type::Bool),
+            },
+            Self::Calculate(operation, left, right) => {
+                let types = (left.type_of()?, right.type_of()?);
+                match (types, operation) {
+                    ((Type::Bool, _) | (_, Type::Bool), _) => Err(InvalidTrip::NotBool),
+                    ((Type::Int, Type::Double) | (Type::Double, Type::Int), _) => {
+                        Err(InvalidTrip::MixedNumbers)
+                    }
+                    ((Type::Int, Type::Int), Operation::Divide) => Err(InvalidTrip::IntegerDivision),
+                    ((number, _), _) => Ok(number),
+                }
+            }
+        }
+    }
+
+    fn expect_bool(&self) -> Result<Type, InvalidTrip> {
+        match self.type_of()? {
+            Type::Bool => Ok(Type::Bool),
+            Type::Int | Type::Double => Err(InvalidTrip::NotBool),
+        }
+    }
+}
+
+struct Parser<'a> {
+    rest: &'a str,
+    depth: usize,
+}
+
+impl Parser<'_> {
+    fn either(&mut self) -> Result<Expression, InvalidTrip> {
+        let mut left = self.both()?;
+        let mut length = 0;
+        while self.take("||") {
+            self.lengthen(&mut length)?;
+            left = Expression::Either(Box::new(left), Box::new(self.both()?));
+        }
+        Ok(left)
+    }
+
+    fn both(&mut self) -> Result<Expression, InvalidTrip> {
+        let mut left = self.comparison()?;
+        let mut length = 0;
+        while self.take("&&") {
+            self.lengthen(&mut length)?;
+            left = Expression::Both(Box::new(left), Box::new(self.comparison()?));
+        }
+        Ok(left)
+    }
+
+    fn comparison(&mut self) -> Result<Expression, InvalidTrip> {
+        use Comparison::{AtLeast, AtMost, Equal, Less, More, Unequal};
+        let left = self.sum()?;
+        // The longer signs first: `>=` begins like `>`.
+        let signs =
+            [("==", Equal), ("!=", Unequal), (">=", AtLeast), ("<=", AtMost), (">", More), ("<", Less)];
+        match signs.into_iter().find(|(sign, _)| self.take(sign)) {
+            Some((_, comparison)) => {
+                Ok(Expression::Compare(comparison, Box::new(left), Box::new(self.sum()?)))
+            }
+            None => Ok(left),
+        }
+    }
+
+    fn sum(&mut self) -> Result<Expression, InvalidTrip> {
+        let mut left = self.product()?;
+        let signs = [("+", Operation::Add), ("-", Operation::Subtract)];
+        let mut length = 0;
+        while let Some((_, operation)) = signs.into_iter().find(|(sign, _)| self.take(sign)) {
+            self.lengthen(&mut length)?;
+            left = Expression::Calculate(operation, Box::new(left), Box::new(self.product()?));
+        }
+        Ok(left)
+    }
+
+    fn product(&mut self) -> Result<Expression, InvalidTrip> {
+        let mut left = self.single()?;
+        let signs = [("*", Operation::Multiply), ("/", Operation::Divide), ("%", Operation::Remainder)];
+        let mut length = 0;
+        while let Some((_, operation)) = signs.into_iter().find(|(sign, _)| self.take(sign)) {
+            self.lengthen(&mut length)?;
+            left = Expression::Calculate(operation, Box::new(left), Box::new(self.single()?));
+        }
+        Ok(left)
+    }
+
+    fn single(&mut self) -> Result<Expression, InvalidTrip> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return Err(InvalidTrip::TooLong);
+        }
+        let single = if self.take("!") {
+            Expression::Not(Box::new(self.single()?))
+        } else if self.take("-") {
+            Expression::Minus(Box::new(self.single()?))
+        } else if self.take("(") {
+            let inner = self.either()?;
+            self.expect(")")?;
+            inner
+        } else if self.rest.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+            self.number()?
+        } else {
+            self.word()?
+        };
+        self.depth -= 1;
+        Ok(single)
+    }
+
+    fn number(&mut self) -> Result<Expression, InvalidTrip> {
+        let end = self.rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(self.rest.len());
+        let text = &self.rest[..end];
+        let number: f64 = text.parse().map_err(|_| self.syntax())?;
+        self.skip(end);
+        Ok(if text.contains('.') { Expression::Double(number) } else { Expression::Int(number) })
+    }
+
+    fn word(&mut self) -> Result<Expression, InvalidTrip> {
+        let end = self.rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(self.rest.len());
+        let word = self.rest[..end].to_owned();
+        if word.is_empty() {
+            return Err(self.syntax());
+        }
+        self.skip(end);
+        if self.take("(") {
+            if word != "double" {
+                return Err(InvalidTrip::NoCounterpart);
+            }
+            let inner = self.either()?;
+            self.expect(")")?;
+            return Ok(Expression::ToDouble(Box::new(inner)));
+        }
+        // `five in a row` is no expression, whatever its first word is.
+        if self.rest.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+            return Err(self.syntax());
+        }
+        Ok(match word.as_str() {
+            "true" => Expression::Bool(true),
+            "false" => Expression::Bool(false),
+            "requests" => Expression::Count(Count::Requests),
+            "totalSuccesses" => Expression::Count(Count::TotalSuccesses),
+            "totalFailures" => Expression::Count(Count::TotalFailures),
+            "consecutiveSuccesses" => Expression::Count(Count::ConsecutiveSuccesses),
+            "consecutiveFailures" => Expression::Count(Count::ConsecutiveFailures),
+            _ => return Err(InvalidTrip::UnknownName { name: word }),
+        })
+    }
+
+    fn expect(&mut self, sign: &str) -> Result<(), InvalidTrip> {
+        if self.take(sign) { Ok(()) } else { Err(self.syntax()) }
+    }
+
+    fn take(&mut self, sign: &str) -> bool {
+        let found = self.rest.starts_with(sign);
+        if found {
+            self.skip(sign.len());
+        }
+        found
+    }
+
+    fn skip(&mut self, bytes: usize) {
+        self.rest = self.rest[bytes..].trim_start();
+    }
+
+    /// A chain of operators leans to the left and makes the tree as deep as it is long.
+    fn lengthen(&self, length: &mut usize) -> Result<(), InvalidTrip> {
+        *length += 1;
+        if *length + self.depth > DEPTH_MAX { Err(InvalidTrip::TooLong) } else { Ok(()) }
+    }
+
+    fn syntax(&self) -> InvalidTrip {
+        InvalidTrip::Syntax { rest: self.rest.chars().take(40).collect() }
+    }
+}

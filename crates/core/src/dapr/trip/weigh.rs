@@ -1,0 +1,304 @@
+//! Says what a condition asks for: its comparisons become bounds on counts, and those are joined.
+
+use super::parse::{Comparison, Count, Expression, Operation};
+use super::{InvalidTrip, Meaning, Share};
+use crate::dapr::model::TripOn;
+
+/// What a condition, or a part of it, asks for at the moment of a failure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Asks {
+    Nothing,
+    TheImpossible,
+    Consecutive(u32),
+    Failures(u32),
+    Requests(u32),
+    Rate { thousandths: u32, share: Share },
+    RateOf { thousandths: u32, share: Share, of_at_least: u32 },
+}
+
+pub(super) fn weigh(expression: &Expression) -> Result<Meaning, InvalidTrip> {
+    let reached = |trip| Meaning { trip, share: Share::Reached };
+    match asks(expression)? {
+        Asks::Nothing => Err(InvalidTrip::AlwaysTrue),
+        Asks::TheImpossible => Err(InvalidTrip::NeverTrue),
+        Asks::Requests(_) => Err(InvalidTrip::NoCounterpart),
+        Asks::Consecutive(count) => Ok(reached(TripOn::Consecutive(count))),
+        Asks::Failures(count) => Ok(reached(TripOn::Failures(count))),
+        Asks::Rate { thousandths, share } => {
+            Ok(Meaning { trip: TripOn::FailureRate { thousandths, of_at_least: 1 }, share })
+        }
+        Asks::RateOf { thousandths, share, of_at_least } => {
+            Ok(Meaning { trip: TripOn::FailureRate { thousandths, of_at_least }, share })
+        }
+    }
+}
+
+fn asks(expression: &Expression) -> Result<Asks, InvalidTrip> {
+    match expression {
+        Expression::Bool(true) => Ok(Asks::Nothing),
+        Expression::Bool(false) => Ok(Asks::TheImpossible),
+        Expression::Not(inner) => match asks(inner)? {
+            Asks::Nothing => Ok(Asks::TheImpossible),
+            Asks::TheImpossible => Ok(Asks::Nothing),
+            _ => Err(InvalidTrip::NoCounterpart),
+        },
+        Expression::Both(left, right) => both(asks(left)?, asks(right)?),
+        Expression::Either(left, right) => either(asks(left)?, asks(right)?),
+        Expression::Compare(comparison, left, right) => compare(*comparison, left, right),
+        // A number is no condition, as its type has shown.
+        Expression::Int(_)
+        | Expression::Double(_)
+        | Expression::Count(_)
+        | Expression::Minus(_)
+        | Expression::ToDouble(_)
+        | Expression::Calculate(..) => Err(InvalidTrip::NotBool),
+    }
+}
+
+/// Failures in a row are never more than failures in all, and those never more than calls.
+fn both(left: Asks, right: Asks) -> Result<Asks, InvalidTrip> {
+    use Asks::{Consecutive, Failures, Nothing, Rate, RateOf, Requests, TheImpossible};
+    Ok(match (left, right) {
+        (Nothing, other) | (other, Nothing) => other,
+        (TheImpossible, _) | (_, TheImpossible) => TheImpossible,
+        (Consecutive(a), Consecutive(b)) => Consecutive(a.max(b)),
+        (Failures(a), Failures(b)) => Failures(a.max(b)),
+        (Requests(a), Requests(b)) => Requests(a.max(b)),
+        (Consecutive(more), Failures(less) | Requests(less))
+        | (Failures(less) | Requests(less), Consecutive(more))
+            if less <= more =>
+        {
+            Consecutive(more)
+        }
+        (Failures(more), Requests(less)) | (Requests(less), Failures(more)) if less <= more => Failures(more),
+        (Requests(of_at_least), Rate { thousandths, share })
+        | (Rate { thousandths, share }, Requests(of_at_least)) => RateOf { thousandths, share, of_at_least },
+        (Requests(more), RateOf { thousandths, share, of_at_least })
+        | (RateOf { thousandths, share, of_at_least }, Requests(more)) => {
+            RateOf { thousandths, share, of_at_least: of_at_least.max(more) }
+        }
+        _ => return Err(InvalidTrip::NoCounterpart),
+    })
+}
+
+fn either(left: Asks, right: Asks) -> Result<Asks, InvalidTrip> {
+    use Asks::{Consecutive, Failures, Nothing, Requests, TheImpossible};
+    Ok(match (left, right) {
+        (TheImpossible, other) | (other, TheImpossible) => other,
+        (Nothing, _) | (_, Nothing) => Nothing,
+        (Consecutive(a), Consecutive(b)) => Consecutive(a.min(b)),
+        (Failures(a), Failures(b)) => Failures(a.min(b)),
+        (Requests(a), Requests(b)) => Requests(a.min(b)),
+        (Consecutive(more), Failures(less)) | (Failures(less), Consecutive(more)) if less <= more => {
+            Failures(less)
+        }
+        _ => return Err(InvalidTrip::NoCounterpart),
+    })
+}
+
+/// `calls × requests + … + constant`.
+#[derive(Clone, Copy, Debug, Default)]
+struct Linear {
+    requests: f64,
+    successes: f64,
+    failures: f64,
+    consecutive: f64,
+    constant: f64,
+}
+
+impl Linear {
+    fn constant(constant: f64) -> Self {
+        Self { constant, ..Self::default() }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            requests: self.requests + other.requests,
+            successes: self.successes + other.successes,
+            failures: self.failures + other.failures,
+            consecutive: self.consecutive + other.consecutive,
+            constant: self.constant + other.constant,
+        }
+    }
+
+    fn times(self, by: f64) -> Self {
+        Self {
+            requests: self.requests * by,
+            successes: self.successes * by,
+            failures: self.failures * by,
+            consecutive: self.consecutive * by,
+            constant: self.constant * by,
+        }
+    }
+
+    fn as_constant(self) -> Option<f64> {
+        let by = [self.requests, self.successes, self.failures, self.consecutive];
+        let is_constant = by.into_iter().all(|by| by == 0.0);
+        is_constant.then_some(self.constant)
+    }
+}
+
+/// A number over another that is above 0.
+struct Ratio {
+    over: Linear,
+    under: Linear,
+}
+
+fn ratio(expression: &Expression) -> Result<Ratio, InvalidTrip> {
+    if let Expression::Calculate(Operation::Divide, over, under) = expression {
+        let (over, under) = (linear(over)?, linear(under)?);
+        // There is at least the call that has just failed.
+        let others = [under.successes, under.failures, under.consecutive, under.constant];
+        let counts_calls = under.requests > 0.0 && others.into_iter().all(|other| other == 0.0);
+        let is_positive = under.as_constant().map_or(counts_calls, |constant| constant > 0.0);
+        return if is_positive { Ok(Ratio { over, under }) } else { Err(InvalidTrip::NoCounterpart) };
+    }
+    Ok(Ratio { over: linear(expression)?, under: Linear::constant(1.0) })
+}
+
+fn linear(expression: &Expression) -> Result<Linear, InvalidTrip> {
+    match expression {
+        Expression::Int(number) | Expression::Double(number) => Ok(Linear::constant(*number)),
+        Expression::Count(count) => {
+            let mut linear = Linear::default();
+            match count {
+                Count::Requests => linear.requests = 1.0,
+                Count::TotalSuccesses => linear.successes = 1.0,
+                Count::TotalFailures => linear.failures = 1.0,
+                Count::ConsecutiveFailures => linear.consecutive = 1.0,
+                // A call has just failed, so no success was the last.
+                Count::ConsecutiveSuccesses => {}
+            }
+            Ok(linear)
+        }
+        Expression::Minus(inner) => Ok(linear(inner)?.times(-1.0)),
+        Expression::ToDouble(inner) => linear(inner),
+        Expression::Calculate(operation, left, right) => {
+            let (left, right) = (linear(left)?, linear(right)?);
+            let result = match operation {
+                Operation::Add => Some(left.plus(right)),
+                Operation::Subtract => Some(left.plus(right.times(-1.0))),
+                Operation::Multiply => match (left.as_constant(), right.as_constant()) {
+                    (Some(by), _) => Some(right.times(by)),
+                    (_, Some(by)) => Some(left.times(by)),
+                    (None, None) => None,
+                },
+                Operation::Divide => {
+                    right.as_constant().filter(|by| *by != 0.0).map(|by| left.times(1.0 / by))
+                }
+                Operation::Remainder => None,
+            };
+            result.ok_or(InvalidTrip::NoCounterpart)
+        }
+        Expression::Bool(_)
+        | Expression::Not(_)
+        | Expression::Both(..)
+        | Expression::Either(..)
+        | Expression::Compare(..) => Err(InvalidTrip::NotBool),
+    }
+}
+
+fn compare(comparison: Comparison, left: &Expression, right: &Expression) -> Result<Asks, InvalidTrip> {
+    let (left, right) = (ratio(left)?, ratio(right)?);
+    let cross = |a: Linear, b: Linear| match (a.as_constant(), b.as_constant()) {
+        (Some(by), _) => Ok(b.times(by)),
+        (_, Some(by)) => Ok(a.times(by)),
+        (None, None) => Err(InvalidTrip::NoCounterpart),
+    };
+    let (left, right) = (cross(left.over, right.under)?, cross(right.over, left.under)?);
+    let difference = left.plus(right.times(-1.0));
+    match comparison {
+        Comparison::AtLeast => at_least(difference, Share::Reached),
+        Comparison::AtMost => at_least(difference.times(-1.0), Share::Reached),
+        Comparison::More => at_least(difference, Share::Exceeded),
+        Comparison::Less => at_least(difference.times(-1.0), Share::Exceeded),
+        Comparison::Equal => equal(difference),
+        Comparison::Unequal => match equal(difference)? {
+            Asks::Nothing => Ok(Asks::TheImpossible),
+            Asks::TheImpossible => Ok(Asks::Nothing),
+            _ => Err(InvalidTrip::NoCounterpart),
+        },
+    }
+}
+
+/// What `linear >= 0` asks for, or `linear > 0`.
+fn at_least(linear: Linear, from: Share) -> Result<Asks, InvalidTrip> {
+    let Linear { requests, successes, failures, consecutive, constant } = linear;
+    let is_met = |number: f64| match from {
+        Share::Reached => number >= 0.0,
+        Share::Exceeded => number > 0.0,
+    };
+    // The smallest whole number that meets `by × number + constant`.
+    let threshold = |by: f64| match from {
+        Share::Reached => (-constant / by).ceil(),
+        Share::Exceeded => (-constant / by).floor() + 1.0,
+    };
+    if successes != 0.0 {
+        return Err(InvalidTrip::NoCounterpart);
+    }
+    let single = |by: f64, lowest: f64, asks: fn(u32) -> Asks| {
+        if by < 0.0 {
+            // At most so many: never, if not even one is allowed.
+            return if is_met(by + constant) {
+                Err(InvalidTrip::NoCounterpart)
+            } else {
+                Ok(Asks::TheImpossible)
+            };
+        }
+        let threshold = threshold(by);
+        if threshold < lowest { Ok(Asks::Nothing) } else { count(threshold).map(asks) }
+    };
+    match (requests != 0.0, failures != 0.0, consecutive != 0.0) {
+        (false, false, false) if is_met(constant) => Ok(Asks::Nothing),
+        (false, false, false) => Ok(Asks::TheImpossible),
+        (false, false, true) => single(consecutive, 1.0, Asks::Consecutive),
+        (false, true, false) => single(failures, 1.0, Asks::Failures),
+        // There is always the call that has just failed.
+        (true, false, false) => single(requests, 2.0, Asks::Requests),
+        (true, true, false) if failures > 0.0 && requests < 0.0 && constant == 0.0 => {
+            rate(-requests / failures, from)
+        }
+        _ => Err(InvalidTrip::NoCounterpart),
+    }
+}
+
+fn rate(share: f64, from: Share) -> Result<Asks, InvalidTrip> {
+    let thousandths = (share * 100_000.0).round();
+    if share > 1.0 || share >= 1.0 && from == Share::Exceeded {
+        return Ok(Asks::TheImpossible);
+    }
+    if thousandths < 1.0 {
+        return Err(InvalidTrip::NoCounterpart);
+    }
+    Ok(Asks::Rate { thousandths: count(thousandths)?, share: from })
+}
+
+/// Failures grow one by one and each is looked at, so the first to be equal is the first to be reached.
+fn equal(linear: Linear) -> Result<Asks, InvalidTrip> {
+    let Linear { requests, successes, failures, consecutive, constant } = linear;
+    if requests != 0.0 || successes != 0.0 {
+        return Err(InvalidTrip::NoCounterpart);
+    }
+    let (by, asks): (f64, fn(u32) -> Asks) = match (failures != 0.0, consecutive != 0.0) {
+        (false, false) if constant == 0.0 => return Ok(Asks::Nothing),
+        (false, false) => return Ok(Asks::TheImpossible),
+        (true, false) => (failures, Asks::Failures),
+        (false, true) => (consecutive, Asks::Consecutive),
+        (true, true) => return Err(InvalidTrip::NoCounterpart),
+    };
+    let number = -constant / by;
+    if number < 1.0 || number.fract() != 0.0 {
+        return Ok(Asks::TheImpossible);
+    }
+    count(number).map(asks)
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` stops at both ends")]
+fn count(number: f64) -> Result<u32, InvalidTrip> {
+    // Numbers that are too large for a float become infinite, and their difference is no number.
+    if number.is_nan() || number < 1.0 {
+        return Err(InvalidTrip::NoCounterpart);
+    }
+    let given = number as u64;
+    u32::try_from(given).map_err(|_| InvalidTrip::OutOfRange { given, max: super::CONSECUTIVE_MAX })
+}

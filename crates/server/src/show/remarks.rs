@@ -1,0 +1,24 @@
+//! Shows what does not carry over from one form to another, as a list beside the output.
+
+use redrive::core::dapr::Remark;
+
+use super::{style, wrap};
+
+const WIDTH: usize = 96;
+
+/// Prints the remarks on standard error, so that the output itself can go into a file.
+pub(crate) fn print(heading: &str, remarks: &[Remark]) {
+    if !remarks.is_empty() {
+        anstream::eprintln!("{}", render(heading, remarks));
+    }
+}
+
+fn render(heading: &str, remarks: &[Remark]) -> String {
+    let mut lines = vec![style::warning(heading)];
+    for Remark { what, why } in remarks {
+        // A name may hold anything, and a terminal obeys more than it should.
+        let line = format!("{what}: {why}").replace(char::is_control, " ");
+        lines.push(format!("  - {}", wrap(&line, WIDTH).replace('\n', "\n    ")));
+    }
+    lines.join("\n")
+}
