@@ -297,3 +297,6 @@ impl Rows {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,12 +3,11 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::bail;
 use redrive::core::book::lint::{self, Checked, Lint};
-use redrive::core::book::problem::{Problem, Severity};
+use redrive::core::book::problem::{Problem, Severity, suggest};
 use serde::Serialize;
 
-use super::print;
+use super::{Refused, print};
 use crate::cli::{CheckArgs, CheckFormat, Deny};
 use crate::show::{self, style};
 
@@ -123,7 +122,7 @@ fn explain(code: &str) -> anyhow::Result<ExitCode> {
     }
     let Some(lint) = lint::find(code) else {
         let codes = lint::all().into_iter().map(|lint| lint.code).collect::<Vec<_>>();
-        bail!("there is no lint `{code}`: {}", redrive::core::book::problem::suggest(code, codes));
+        return Err(Refused(format!("there is no lint `{code}`: {}", suggest(code, codes))).into());
     };
     print(&explanation(lint))?;
     Ok(ExitCode::SUCCESS)

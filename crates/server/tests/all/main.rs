@@ -1,5 +1,6 @@
 //! All integration tests of the server in one binary: it links once, and helpers are shared.
 
+mod check;
 mod completions;
 mod dapr;
 mod examples;
@@ -10,3 +11,4 @@ mod run;
 mod schema;
 mod tidy;
 mod timeline;
+mod try_out;

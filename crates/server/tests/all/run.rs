@@ -24,8 +24,12 @@ impl Folder {
     /// A folder with one file in it.
     pub(crate) fn with(name: &str, text: &str) -> Self {
         let folder = Self::new();
-        std::fs::write(folder.path(name), text).expect("a file for the test can be written");
+        folder.write(name, text);
         folder
+    }
+
+    pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        std::fs::write(self.path(name), bytes).expect("a file for the test can be written");
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

@@ -174,6 +174,44 @@ fn the_code_map_names_every_module_and_nothing_else() {
     assert_none(&problems);
 }
 
+#[test]
+fn every_rule_book_in_docs_and_examples_is_sound() {
+    let mut problems = Vec::new();
+    let mut check = |name: String, book: &str| {
+        for problem in redrive::core::book::lint::check(book.as_bytes()).problems {
+            if problem.severity == redrive::core::book::problem::Severity::Error {
+                problems.push(format!("{name}: {}: {}", problem.span.position, problem.message));
+            }
+        }
+    };
+    let mut books = 0;
+    for path in files_under(&root()) {
+        let text = if is_rust(&path) {
+            String::new()
+        } else {
+            String::from_utf8_lossy(&fs::read(&path).expect("a file of the project can be read")).into_owned()
+        };
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("yaml") if shown(&path).starts_with("examples/rulebooks/") => {
+                check(shown(&path), &text);
+                books += 1;
+            }
+            Some("md") => {
+                for block in text.split("```yaml\n").skip(1) {
+                    let block = block.split("```").next().unwrap_or_default();
+                    if block.contains("version: 1") {
+                        check(shown(&path), block);
+                        books += 1;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    assert!(books >= 6, "the examples and the README have books: {books}");
+    assert_none(&problems);
+}
+
 /// Tests stand beside what they test, and the map leaves them out.
 fn is_test(file: &str) -> bool {
     file.ends_with("tests.rs") || file.contains("/tests/") || file.ends_with("_test.rs")

@@ -326,20 +326,18 @@ fn breaker(
         }
         parts.extend(link);
     }
-    let (Some(trip), Some(open)) = (parts.trip, parts.open) else {
-        let missing = if parts.trip.is_none() { "trip" } else { "open" };
-        // A trip that was stated but makes no sense is reported for itself.
-        if node.get(missing).is_none() {
-            let help = "without it the breaker could never open, or never close again";
-            problems.error("missing-key", node.span, format!("a breaker needs `{missing}`"), help);
-        } else if missing == "trip" {
-            check_trip(node.get("trip")?, problems);
-        }
-        return None;
-    };
     if let Some(trip) = node.get("trip") {
         check_trip(trip, problems);
     }
+    let (Some(trip), Some(open)) = (parts.trip, parts.open) else {
+        let missing = if parts.open.is_none() { "open" } else { "trip" };
+        // A trip that was stated but makes no sense was reported for itself.
+        if node.get(missing).is_none() {
+            let help = "without it the breaker could never open, or never close again";
+            problems.error("missing-key", node.span, format!("a breaker needs `{missing}`"), help);
+        }
+        return None;
+    };
     let raw = RawBreaker {
         trip,
         open,

@@ -1,0 +1,296 @@
+//! What reading a book refuses and what it makes of the rest; and that any bytes at all end in a book or
+//! in problems.
+
+use proptest::prelude::*;
+
+use super::resolve::Level;
+use super::*;
+use crate::category::Category;
+use crate::text::show_duration;
+
+/// A book of every section, near to what a team would write.
+const BOOK: &str = include_str!("../../../../examples/rulebooks/todo.yaml");
+
+fn service(inside: &str) -> String {
+    format!("version: 1\nservices:\n  s:\n    target: {{ log: stdout }}\n    events: [a.b]\n{inside}")
+}
+
+fn problems(text: &str) -> Vec<String> {
+    let shown = |p: Problem| {
+        format!("{}:{} {}: {} | {}", p.span.position.line, p.span.position.column, p.code, p.message, p.help)
+    };
+    read_bytes(text.as_bytes()).problems.into_sorted().into_iter().map(shown).collect()
+}
+
+#[test]
+fn each_mistake_is_named_with_its_place_and_its_cure() {
+    #[rustfmt::skip]
+    let cases = [
+        ("an unknown key",             "version: 1\nservcies: {}\n",
+            "2:1 unknown-key: `servcies` is no key of a rule book | did you mean `services`?"),
+        ("a key far from any",         "version: 1\ndefaults: { xyzzy: 1 }\n",
+            "2:13 unknown-key: `xyzzy` is no key of a rule | known here: "),
+        ("a missing key",              "defaults: {}\n",
+            "1:1 missing-key: a rule book needs `version` | `version`: The version of the format: 1."),
+        ("another version",            "version: 2\n",
+            "1:10 out-of-range: `2` lies outside 1 to 1"),
+        ("a duration without a unit",  "version: 1\ndefaults: { timeout: 15 }\n",
+            "2:22 bad-duration: `15` has no unit: write `15s` or `15ms`"),
+        ("no duration at all",         "version: 1\ndefaults: { hold_max: soon }\n",
+            "2:23 bad-duration: `soon` is no duration"),
+        ("MB or MiB",                  "version: 1\nsecrets: { k: { env: K } }\nsources: { g: { type: a, webhook: { scheme: github, secret: k, body_max: 25MB } } }\n",
+            "3:74 bad-size: `25MB` can be read in two ways: write `25MiB` for 1024s"),
+        ("an undefined policy",        "version: 1\ndefaults: { retry: standrd }\n",
+            "2:20 undefined-name: there is no retry policy `standrd` | did you mean `standard`?; or define it under `retry_policies`"),
+        ("an undefined breaker",       "version: 1\ndefaults: { breaker: kafka }\n",
+            "2:22 undefined-name: there is no breaker `kafka`"),
+        ("an undefined secret",        "version: 1\nsources: { g: { type: a, webhook: { scheme: github, secret: k } } }\n",
+            "2:61 undefined-name: there is no secret `k`"),
+        ("an undefined receiver",      "version: 1\nalerts: [{ when: dead_letters > 1, severity: high, to: [me] }]\n",
+            "2:57 undefined-name: there is no receiver `me`"),
+        ("a list where a map belongs", "version: 1\nservices: [a]\n",
+            "2:11 wrong-type: a list stands here where names, each with a value belongs"),
+        ("a map where a word belongs", "version: 1\ndefaults: { retry: { a: 1 } }\n",
+            "2:20 wrong-type: a map of keys stands here where the name of a retry policy belongs"),
+        ("nothing where a word belongs", "version: 1\ndefaults: { retry: }\n",
+            "2:18 wrong-type: nothing stands here where the name of a retry policy belongs"),
+        ("an unquoted template",       "version: 1\ndefaults:\n  dead_letter:\n    name: {service}\n",
+            "4:11 wrong-type: a map of keys stands here where a name in quotes such as \"_{service}.deadletter\" belongs | a text with {placeholders} must stand in quotes: \"{service}…\""),
+        ("an unknown placeholder",     "version: 1\ndefaults: { dead_letter: { name: \"_{servce}\" } }\n",
+            "2:34 bad-template: "),
+        ("yes is a text",              "version: 1\nretry_policies: { p: { from: standard, alert_when_exhausted: yes } }\n",
+            "2:62 wrong-type: `yes` is a text in YAML 1.2 | write true or false"),
+        ("a leading zero",             "version: 1\nretry_policies: { p: { from: standard, retries: 010 } }\n",
+            "2:49 wrong-type: `010` has a leading zero | write it without"),
+        ("a wrong word",               &service("    order: sessions\n"),
+            "6:12 unknown-word: `sessions` cannot stand here | did you mean `session`?"),
+        ("a wrong status",             &service("    on_failure: { 999: standard }\n"),
+            "6:19 unknown-word: `999` is no category and no HTTP status"),
+        ("an act that is none",        &service("    on_failure: { fatal: puase }\n"),
+            "6:26 undefined-name: there is no retry policy `puase` | did you mean `pause`?; or define it under `retry_policies`"),
+        ("a broken expression",        &service("    classify: [{ message: \"(a\", as: transient }]\n"),
+            "6:27 bad-regex: this is no regular expression: unclosed group"),
+        ("an override of nothing",     &service("    classify: [{ as: transient }]\n"),
+            "6:16 missing-key: this override looks at nothing | give `status`, `code`, `header` or `message`"),
+        ("the same thing twice",       &service("    retry: standard\n    on_failure: { transient: patient }\n"),
+            "6:12 said-twice: `on_failure` states `transient` too"),
+        ("two rows for one event",     "version: 1\nservices:\n  s:\n    target: { log: stdout }\n    events: [a.b, { type: a.b, retry: none }]\n",
+            "5:27 ambiguous-pattern: `a.b` claims the same events as `a.b` on line 5"),
+        ("patterns that cross",        "version: 1\nservices:\n  s:\n    target: { log: stdout }\n    events: [\"a.*.c\", \"a.b.*\"]\n",
+            "5:23 ambiguous-pattern: `a.b.*` claims some of the same events as `a.*.c` on line 5"),
+        ("no events",                  "version: 1\nservices: { s: { target: { log: stdout } } }\n",
+            "2:13 no-events: this service takes no events"),
+        ("two kinds of target",        "version: 1\nservices: { s: { target: { log: stdout, http: x }, events: [a] } }\n",
+            "2:26 one-of: a target can be of one kind only"),
+        ("a key of another kind",      "version: 1\nservices: { s: { target: { log: stdout, time_limit: 3m }, events: [a] } }\n",
+            "2:41 excluded-key: `time_limit` has no meaning here: it belongs to `exec`"),
+        ("delays and a factor",        "version: 1\nretry_policies: { p: { delays: [1s], factor: 2, retries: 3 } }\n",
+            "2:38 excluded-key: `factor` has no meaning here: `delays` lists every delay"),
+        ("a policy without retries",   "version: 1\nretry_policies: { p: { initial: 1s } }\n",
+            "2:22 missing-key: a retry policy needs `retries`"),
+        ("a policy without delays",    "version: 1\nretry_policies: { p: { retries: 1 } }\n",
+            "2:22 missing-key: a retry policy needs to know how long to wait"),
+        ("a cap below the start",      "version: 1\nretry_policies: { p: { initial: 10s, max: 1s, retries: 1 } }\n",
+            "2:22 bad-policy: "),
+        ("a circle",                   "version: 1\nretry_policies: { a: { from: b }, b: { from: c }, c: { from: a } }\n",
+            "2:30 extends-itself: this extends itself: a → b → c → a"),
+        ("a breaker that never closes", "version: 1\nbreakers: { b: { trip: { consecutive: 3 } } }\n",
+            "2:16 missing-key: a breaker needs `open`"),
+        ("a trip without its time",    "version: 1\nbreakers: { b: { trip: { failures: 3 }, open: 1s } }\n",
+            "2:24 missing-key: this trip condition needs `within`"),
+        ("a trip with another's key",  "version: 1\nbreakers: { b: { trip: { consecutive: 3, within: 1m }, open: 1s } }\n",
+            "2:42 excluded-key: `within` has no meaning here"),
+        ("a timeout of nothing",       "version: 1\ndefaults: { timeout: 0s }\n",
+            "2:22 zero-timeout: a timeout of nothing ends every call at once"),
+        ("an unknown metric",          "version: 1\nalerts: [{ when: dead_leters > 1, severity: high }]\n",
+            "2:18 bad-condition: there is no metric `dead_leters` | did you mean `dead_letters`?"),
+        ("an unknown zone",            "version: 1\nsources: { d: { type: a, schedule: { cron: \"0 9 * * *\", zone: Mars/Base } } }\n",
+            "2:63 bad-zone: there is no time zone `Mars/Base`"),
+        ("no cron",                    "version: 1\nsources: { d: { type: a, schedule: { cron: \"0 9 * *\" } } }\n",
+            "2:44 bad-cron: `0 9 * *` is no cron expression"),
+        ("a bad name",                 "version: 1\nservices: { a b: { target: { log: stdout }, events: [a] } }\n",
+            "2:13 bad-name: a name has no ' '"),
+        ("a bad event",                "version: 1\nservices: { a: { target: { log: stdout }, events: [a..b] } }\n",
+            "2:52 bad-event-pattern: `a..b` has an empty segment"),
+        ("an empty file",              "",
+            "0:0 empty-book: there is nothing in this file"),
+        ("a mere word",                "hello\n",
+            "1:1 wrong-type: a single value stands here where a rule book (a map of keys) belongs"),
+    ];
+    let mut missed = Vec::new();
+    for (name, text, expected) in cases {
+        let found = problems(text);
+        if !found.iter().any(|problem| problem.starts_with(expected)) {
+            missed.push((name, found));
+        }
+        assert!(read(text).book.is_none(), "{name}: it is no book");
+    }
+    assert!(missed.is_empty(), "{missed:#?}");
+}
+
+#[test]
+fn all_mistakes_are_reported_at_once() {
+    let text = "version: 1\ndefaults: { retry: standrd, timeout: 15, retries: 3 }\nservcies: {}\n";
+    assert_eq!(problems(text).len(), 4, "{:#?}", problems(text));
+}
+
+#[test]
+fn bytes_that_are_no_text_are_refused_with_their_place() {
+    let reading = read_bytes(b"version: 1\ntitle: \xff\xfe\n");
+    let found = reading.problems.into_sorted();
+    assert_eq!((found[0].code, found[0].span.position), ("not-utf-8", Position { line: 2, column: 8 }));
+}
+
+#[test]
+fn values_fall_from_the_row_to_what_is_built_in() {
+    let text = "\
+version: 1
+defaults: { retry: patient, timeout: 9s, hold_max: 3h, breaker: stateBreaker }
+dependencies:
+  d: { kind: kafka, retry: critical, timeout: 8s, deadline: 1h }
+services:
+  s:
+    target: { http: \"http://127.0.0.1/\" }
+    depends_on: d
+    timeout: 7s
+    events:
+      - { type: a.plain }
+      - { type: a.row, retry: none, timeout: 5s }
+      - { type: \"a.*\", timeout: 6s }
+    channels:
+      c: { retry: aggressive, events: [a.plain, { type: a.row, retry: worker }] }
+  t: { target: { log: stdout }, events: [x] }
+";
+    let reading = read(text);
+    let book = reading.book.unwrap_or_else(|| panic!("{:#?}", problems(text)));
+    use Level::{BuiltIn, Channel, Defaults, Dependency, Kind, Row, Service};
+    #[rustfmt::skip]
+    let cases = [
+        ("a plain row",           "s", None,      "a.plain", ("critical", Dependency), ("7s", Service), (Some(5), Kind)),
+        ("a row of its own",      "s", None,      "a.row",   ("none", Row),            ("5s", Row),     (Some(5), Kind)),
+        ("a pattern's row",       "s", None,      "a.other", ("critical", Dependency), ("6s", Row),     (Some(5), Kind)),
+        ("a channel",             "s", Some("c"), "a.plain", ("aggressive", Channel),  ("7s", Service), (Some(5), Kind)),
+        ("a channel's row",       "s", Some("c"), "a.row",   ("worker", Row),          ("7s", Service), (Some(5), Kind)),
+        ("no dependency, no kind's breaker", "t", None, "x", ("patient", Defaults),    ("9s", Defaults), (Some(3), Defaults)),
+    ];
+    for (name, service, channel, event, retry, timeout, breaker) in cases {
+        let resolved = book.explain(service, channel, event).unwrap_or_else(|| panic!("{name}: not wanted"));
+        let policy = resolved.retry_policy().map(|policy| policy.name.as_str()).unwrap_or_default();
+        assert_eq!((policy, resolved.reaction_to(Category::Transient).origin.level), retry, "{name}: retry");
+        let whole = show_duration(resolved.rule.timeouts.whole.first);
+        assert_eq!((whole.as_str(), resolved.timeout.origin.level), timeout, "{name}: timeout");
+        let trips = resolved.rule.breaker.as_ref().map(|breaker| match breaker.settings.trip() {
+            crate::breaker::Trip::Consecutive(count) => count.get(),
+            trip => panic!("{name}: {trip:?}"),
+        });
+        assert_eq!((trips, resolved.breaker_origin.level), breaker, "{name}: breaker");
+        assert_eq!(resolved.hold_max.origin.level, Defaults, "{name}");
+        assert_eq!(resolved.when_open.origin.level, BuiltIn, "{name}");
+    }
+    assert!(book.explain("s", None, "b.c").is_none(), "nobody wants it");
+    assert!(book.explain("s", Some("c"), "a.other").is_none(), "the channel does not want it");
+    let line = book.explain("s", None, "a.row").and_then(|r| r.timeout.origin.position()).map(|p| p.line);
+    assert_eq!(line, Some(12), "a value knows its line");
+}
+
+#[test]
+fn the_engines_rule_is_the_explained_rule() {
+    let book = read(BOOK).book.expect("the example is sound");
+    for (service, channel, row) in book.sections().rows() {
+        let event = row.pattern.value.as_str();
+        let channel = channel.map(|channel| channel.name.as_str());
+        let rule = book.rule(service.name.as_str(), channel, event).expect("its own row wants it");
+        let explained = book.explain(service.name.as_str(), channel, event).expect("the same");
+        assert_eq!(**rule, explained.rule, "{} {event}", service.name);
+    }
+}
+
+#[test]
+fn a_process_past_its_limit_is_permanent_unless_the_rule_says_otherwise() {
+    #[rustfmt::skip]
+    let cases = [
+        ("by itself",             "",                                             "",                  ("30m", Category::Permanent)),
+        ("a limit",               "",                                             ", time_limit: 5m",  ("5m",  Category::Permanent)),
+        ("a default for calls",   "defaults: { timeout: api }\n",                 "",                  ("10s", Category::Permanent)),
+        ("the rule's own word",   "defaults: { timeout: { whole: 1m, as: transient } }\n", "",         ("1m",  Category::Transient)),
+        ("a limit and a word",    "defaults: { timeout: { as: transient } }\n",   ", time_limit: 5m",  ("5m",  Category::Transient)),
+    ];
+    for (name, defaults, limit, expected) in cases {
+        let text = format!(
+            "version: 1\n{defaults}services: {{ s: {{ target: {{ exec: [run]{limit} }}, events: [a] }} }}\n"
+        );
+        let book = read(&text).book.unwrap_or_else(|| panic!("{name}: {:#?}", problems(&text)));
+        let timeouts = book.rule("s", None, "a").expect("wanted").timeouts;
+        assert_eq!((show_duration(timeouts.whole.first).as_str(), timeouts.category), expected, "{name}");
+    }
+}
+
+#[test]
+fn what_a_program_has_not_got_is_named_with_its_line() {
+    let book = read(BOOK).book.expect("the example is sound");
+    let all = BuiltIn { targets: &["http", "smtp"], sources: &["kafka"] };
+    assert_eq!(book.needs_beyond(&all), []);
+    let lines = |built_in: &BuiltIn<'_>| {
+        let missing = book.needs_beyond(built_in).into_iter();
+        missing
+            .map(|p| {
+                (
+                    p.code,
+                    p.message,
+                    BOOK.lines().nth(p.span.position.line as usize - 1).unwrap_or_default().to_owned(),
+                )
+            })
+            .collect::<Vec<_>>()
+    };
+    let found = lines(&BuiltIn { targets: &["http"], sources: &["kafka"] });
+    assert_eq!(found.len(), 1);
+    assert_eq!(
+        (found[0].0, found[0].1.as_str()),
+        ("not-built-in", "a target of kind `smtp` is not built into this program")
+    );
+    assert!(found[0].2.contains("smtp:"), "{}", found[0].2);
+    assert_eq!(
+        lines(&BuiltIn { targets: &["http", "smtp"], sources: &[] })[0].1,
+        "a source of kind `kafka` is not built into this program"
+    );
+}
+
+#[test]
+fn a_row_leads_to_as_many_policies_as_a_history_counts() {
+    let names: Vec<String> = (0..17).map(|n| format!("p{n}")).collect();
+    let policies: String = names.iter().flat_map(|name| ["  ", name, ": { from: standard }\n"]).collect();
+    let reactions: Vec<String> =
+        names.iter().enumerate().map(|(n, name)| format!("{}: {name}", 500 + n)).collect();
+    let text = format!(
+        "{}retry_policies:\n{policies}",
+        service(&format!("    on_failure: {{ {} }}\n", reactions.join(", ")))
+    );
+    assert!(
+        problems(&text).iter().any(|problem| problem.contains("too-many-policies")),
+        "{:#?}",
+        problems(&text)
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_bytes_end_in_a_book_or_in_problems(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        let checked = lint::check(&bytes);
+        prop_assert!(checked.book.is_some() || !checked.problems.is_empty());
+    }
+
+    #[test]
+    fn a_mangled_book_ends_in_a_book_or_in_problems(at in 0..BOOK.len(), cut in 0..60_usize, new in "[ -~\\n]{0,12}") {
+        let start = (0..=at).rev().find(|index| BOOK.is_char_boundary(*index)).unwrap_or(0);
+        let end = (start + cut..=BOOK.len()).find(|index| BOOK.is_char_boundary(*index)).unwrap_or(BOOK.len());
+        let text = format!("{}{new}{}", &BOOK[..start], &BOOK[end..]);
+        let checked = lint::check(text.as_bytes());
+        prop_assert!(checked.book.is_some() || !checked.problems.is_empty());
+        for problem in checked.problems {
+            let line = problem.span.position.line as usize;
+            prop_assert!(line <= text.lines().count() + 1, "line {line} is not there");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! `redrive try`: the first minute of a new user.
+
+use insta::assert_snapshot;
+
+use crate::run::Folder;
+
+const BOOK: &str = "\
+version: 1
+dependencies:
+  mail-api: { kind: webhook, facts: { p99: 200ms } }
+services:
+  notification-svc:
+    target: { http: \"http://127.0.0.1:9000/events\" }
+    depends_on: mail-api
+    timeout: 10s
+    on_failure: { transient: standard, 503: aggressive }
+    classify: [{ status: 404, as: transient, because: \"the index follows later\" }]
+    events: [todo.reminder.fired]
+";
+
+#[test]
+fn the_story_of_a_429() {
+    let folder = Folder::with("book.yaml", BOOK);
+    let run = folder.run(&[
+        "try",
+        "todo.reminder.fired",
+        "--rules",
+        "book.yaml",
+        "--answers",
+        "503,429:60,timeout,200",
+    ]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert_snapshot!(run.stdout, @r"
+    todo.reminder.fired → notification-svc  row `todo.reminder.fired`, book.yaml:11
+
+    attempt 1  at 0s  503 Service Unavailable
+      category  transient SERVICE_UNAVAILABLE  (by the built-in classification)
+      rule      on 503: retry by aggressive  (book.yaml:9)
+      breaker   closed, 1 of 5 in a row  (the webhook kind's)
+      verdict   retry in 352ms, at 352ms  (retry 1 of 3; backoff 250ms to 500ms, jitter equal; window 352ms of 15s)
+
+    attempt 2  at 352ms  429 Too Many Requests, Retry-After: 60
+      category  rate-limited RATE_LIMITED  (by the built-in classification)
+      rule      on rate-limited: retry by upstream  (built in)
+      breaker   closed, 2 of 5 in a row  (the webhook kind's)
+      verdict   retry in 1m, at 1m  (retry 1 of 5; backoff alone 5s)
+                everyone who calls `mail-api` waits until 1m and burns no retry
+                they asked for it, so it uses up `hold_max` (1m of 1d), not the window
+
+    attempt 3  at 1m  no answer in time
+      took      10s, the whole timeout (book.yaml:8)
+      category  transient NETWORK_TIMEOUT  (by the built-in classification)
+      rule      on transient: retry by standard  (book.yaml:9)
+      breaker   closed, 3 of 5 in a row  (the webhook kind's)
+      verdict   retry in 729ms, at 71s  (retry 1 of 5; backoff 500ms to 1s, jitter equal; window 11.08s of 5m)
+
+    attempt 4  at 71s  200 OK
+      breaker   closed  (the webhook kind's)
+      verdict   delivered
+
+    ✓ delivered after 4 attempts and 71s
+    ");
+}
+
+#[test]
+fn the_story_of_an_outage() {
+    let folder = Folder::with("book.yaml", BOOK);
+    let run =
+        folder.run(&["try", "todo.reminder.fired", "--rules", "book.yaml", "--answers", "404,refused*9"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert_snapshot!(run.stdout, @r"
+    todo.reminder.fired → notification-svc  row `todo.reminder.fired`, book.yaml:11
+
+    attempt 1  at 0s  404 Not Found
+      category  transient NOT_FOUND  (`classify`, book.yaml:10, because the index follows later)
+      rule      on transient: retry by standard  (book.yaml:9)
+      breaker   closed, 1 of 5 in a row  (the webhook kind's)
+      verdict   retry in 705ms, at 705ms  (retry 1 of 5; backoff 500ms to 1s, jitter equal; window 705ms of 5m)
+
+    attempt 2  at 705ms  connection refused
+      category  transient CONNECTION_REFUSED  (by the built-in classification)
+      rule      on transient: retry by standard  (book.yaml:9)
+      breaker   closed, 2 of 5 in a row  (the webhook kind's)
+      verdict   retry in 1.75s, at 2.45s  (retry 2 of 5; backoff 1s to 2s, jitter equal; window 2.45s of 5m)
+
+    attempt 3  at 2.45s  connection refused
+      category  transient CONNECTION_REFUSED  (by the built-in classification)
+      rule      on transient: retry by standard  (book.yaml:9)
+      breaker   closed, 3 of 5 in a row  (the webhook kind's)
+      verdict   retry in 2.92s, at 5.37s  (retry 3 of 5; backoff 2s to 4s, jitter equal; window 5.37s of 5m)
+
+    attempt 4  at 5.37s  connection refused
+      category  transient CONNECTION_REFUSED  (by the built-in classification)
+      rule      on transient: retry by standard  (book.yaml:9)
+      breaker   closed, 4 of 5 in a row  (the webhook kind's)
+      verdict   retry in 4.95s, at 10.32s  (retry 4 of 5; backoff 4s to 8s, jitter equal; window 10.32s of 5m)
+
+    attempt 5  at 10.32s  connection refused
+      category  transient CONNECTION_REFUSED  (by the built-in classification)
+      rule      on transient: retry by standard  (book.yaml:9)
+      breaker   open until 70s: nothing goes through  ← opened on failure 5  (the webhook kind's)
+      verdict   retry in 10.06s, at 20.38s  (retry 5 of 5; backoff 8s to 16s, jitter equal; window 20.38s of 5m)
+
+    held  at 20.38s  no attempt is made
+      because   the breaker is open: the wait burns no retry
+      held      49.94s of 1d of `hold_max`
+      verdict   held until 70s
+
+    attempt 6  at 70s  connection refused
+      category  transient CONNECTION_REFUSED  (by the built-in classification)
+      rule      on transient: retry by standard  (book.yaml:9)
+      breaker   open until 130s: nothing goes through  ← opened on failure 6  (the webhook kind's)
+      verdict   dead letter: the 5 retries of the policy are used up MAX_RETRIES_EXCEEDED
+
+    ✗ dead after 6 attempts and 70s, kept in _notification-svc.deadletter
+    ");
+}
+
+#[test]
+fn what_cannot_be_tried_is_refused_with_advice() {
+    let folder = Folder::with("book.yaml", BOOK);
+    #[rustfmt::skip]
+    let cases: [(&str, &[&str], i32, &str); 5] = [
+        ("nobody wants it",   &["try", "todo.reminder.fird", "--rules", "book.yaml"], 1, "did you mean `todo.reminder.fired`?"),
+        ("no such service",   &["try", "todo.reminder.fired", "--rules", "book.yaml", "--service", "notification"], 1, "there is no service `notification`"),
+        ("no such answer",    &["try", "todo.reminder.fired", "--rules", "book.yaml", "--answers", "soon"], 2, "`soon` is no answer"),
+        ("too many answers",  &["try", "todo.reminder.fired", "--rules", "book.yaml", "--answers", "503*99999"], 2, "at most 10000 answers"),
+        ("no such book",      &["try", "todo.reminder.fired", "--rules", "none.yaml"], 2, "could not read none.yaml"),
+    ];
+    for (name, args, code, words) in cases {
+        let run = folder.run(args);
+        assert_eq!(run.code, code, "{name}");
+        assert!(run.stderr.contains(words), "{name}: {}", run.stderr);
+    }
+}
