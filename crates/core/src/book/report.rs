@@ -6,6 +6,7 @@
 pub mod explain;
 pub mod markdown;
 pub mod matrix;
+pub mod reference;
 
 use std::time::Duration;
 

@@ -350,7 +350,7 @@ pub fn parse_failure_kind(text: &str) -> Option<crate::rule::FailureMatch> {
 }
 
 /// What belongs in a place, in words.
-fn describe(takes: &Type) -> String {
+pub(super) fn describe(takes: &Type) -> String {
     match takes {
         Type::Duration => "a duration such as 30s".to_owned(),
         Type::Size => "a size such as 25MiB".to_owned(),

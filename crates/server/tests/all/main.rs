@@ -6,6 +6,7 @@ mod dapr;
 mod examples;
 mod init;
 mod matrix;
+mod reference;
 mod rules;
 mod run;
 mod schema;
