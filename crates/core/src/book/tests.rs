@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 
-use super::resolve::Level;
+use super::resolve::Level::{self, Channel, Defaults, Dependency, Kind, Row, Service};
 use super::*;
 use crate::category::Category;
 use crate::text::show_duration;
@@ -23,6 +23,7 @@ fn problems(text: &str) -> Vec<String> {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "it is a table")]
 fn each_mistake_is_named_with_its_place_and_its_cure() {
     #[rustfmt::skip]
     let cases = [
@@ -163,7 +164,6 @@ services:
 ";
     let reading = read(text);
     let book = reading.book.unwrap_or_else(|| panic!("{:#?}", problems(text)));
-    use Level::{BuiltIn, Channel, Defaults, Dependency, Kind, Row, Service};
     #[rustfmt::skip]
     let cases = [
         ("a plain row",           "s", None,      "a.plain", ("critical", Dependency), ("7s", Service), (Some(5), Kind)),
@@ -185,7 +185,7 @@ services:
         });
         assert_eq!((trips, resolved.breaker_origin.level), breaker, "{name}: breaker");
         assert_eq!(resolved.hold_max.origin.level, Defaults, "{name}");
-        assert_eq!(resolved.when_open.origin.level, BuiltIn, "{name}");
+        assert_eq!(resolved.when_open.origin.level, Level::BuiltIn, "{name}");
     }
     assert!(book.explain("s", None, "b.c").is_none(), "nobody wants it");
     assert!(book.explain("s", Some("c"), "a.other").is_none(), "the channel does not want it");
