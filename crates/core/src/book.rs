@@ -21,7 +21,7 @@ pub mod schema;
 pub mod validate;
 pub mod yaml;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use self::model::{ChannelEntry, EventRow, Sections, ServiceEntry};
@@ -111,6 +111,7 @@ pub fn read(text: &str) -> Reading {
     validate::validate(&root, &schema::Type::Object(&schema::BOOK), &names, &mut problems);
     let sections = lower::lower(&root, &mut problems);
     check_policy_counts(&sections, &mut problems);
+    check_subscriptions(&sections, &mut problems);
     let book = (!problems.has_errors()).then(|| RuleBook::new(sections, text));
     Reading { book, problems }
 }
@@ -138,6 +139,20 @@ fn check_policy_counts(sections: &Sections, problems: &mut Problems) {
             let message = format!("{count} retry policies meet in this row");
             let help = format!("a row can lead to {} at most", limits::POLICIES_PER_RULE_MAX);
             problems.error("too-many-policies", row.span, message, help);
+        }
+    }
+}
+
+/// Reports claims that go by the same id: a replay by subscription could not tell them apart.
+fn check_subscriptions(sections: &Sections, problems: &mut Problems) {
+    let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+    for (service, channel, row) in sections.rows() {
+        let id = row.subscription.clone();
+        let id = id.unwrap_or_else(|| resolve::default_subscription(&service.name, channel, row));
+        let line = row.span.position.line;
+        if let Some(first) = seen.insert(id.clone(), line) {
+            let message = format!("the subscription `{id}` stands on line {first} too");
+            problems.error("duplicate-subscription", row.span, message, "give each claim an id of its own");
         }
     }
 }

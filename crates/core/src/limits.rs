@@ -74,7 +74,13 @@ pub const PROBLEMS_MAX: usize = 100;
 /// The longest regular expression of a `classify` row, in bytes, and the memory its automaton may take.
 pub const PATTERN_BYTES_MAX: usize = 1_000;
 /// The memory that one compiled regular expression may take, in bytes.
-pub const PATTERN_MEMORY_MAX: usize = 1 << 20;
+pub const PATTERN_MEMORY_MAX: usize = 256 * 1024;
+
+/// The most regular expressions in a rule book: compiling one may take a millisecond.
+pub const PATTERNS_MAX: usize = 200;
+
+/// The most overrides of the classification at one level: every rule below it has them all.
+pub const OVERRIDES_MAX: usize = 100;
 
 /// The part of a failure's message that classification and fingerprints look at, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 4 * 1024;

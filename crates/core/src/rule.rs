@@ -190,14 +190,14 @@ impl FailureMatch {
 /// A row of `classify`: what it looks at, and what it makes of it.
 #[derive(Clone, Debug)]
 pub struct Override {
-    /// All of these must fit; at least one is given.
-    pub when: Matcher,
+    /// All of these must fit; at least one is given. Shared, since every rule below a level has its rows.
+    pub when: Arc<Matcher>,
     /// What such an answer is.
     pub meaning: Meaning,
     /// The code to give it, in place of the usual one.
     pub code: Option<Code>,
     /// Why, in the words of the book.
-    pub because: Option<String>,
+    pub because: Option<Arc<str>>,
     /// Where the row stands.
     pub position: Position,
 }

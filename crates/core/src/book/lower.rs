@@ -24,7 +24,7 @@ pub fn lower(book: &Node, problems: &mut Problems) -> Sections {
     let section = |name| book.get(name).map(Node::entries).unwrap_or_default();
     let mut guards = Guards::default();
     guards.read(book, problems);
-    let mut lowering = Lowering { guards: &guards, problems };
+    let mut lowering = Lowering { guards: &guards, problems, patterns: 0 };
     let defaults = book.get("defaults").map(|node| lowering.layer(node)).unwrap_or_default();
     let throttles = section("throttles")
         .iter()
@@ -50,6 +50,8 @@ pub fn lower(book: &Node, problems: &mut Problems) -> Sections {
 struct Lowering<'a> {
     guards: &'a Guards,
     problems: &'a mut Problems,
+    /// Regular expressions compiled so far.
+    patterns: usize,
 }
 
 fn permits(node: &Node) -> Permits {

@@ -17,7 +17,7 @@ use super::problem::Span;
 use crate::breaker::{BreakerSettings, RawBreaker};
 use crate::catalog::{self, Kind};
 use crate::category::Category;
-use crate::ids::{BreakerName, DependencyName, PolicyName};
+use crate::ids::{BreakerName, DependencyName, PolicyName, ServiceName};
 use crate::limits;
 use crate::name_template::{self, NameParts, NameTemplate};
 use crate::position::Position;
@@ -115,8 +115,8 @@ pub struct Resolved<'a> {
     pub reactions: Vec<(FailureMatch, Known<ReactionName>)>,
     /// Overrides with the level that states them.
     pub classify: Vec<(Override, Level)>,
-    /// The timeout's name, if it has one, and where it came from.
-    pub timeout: Known<Option<String>>,
+    /// How long a call may take, part by part.
+    pub timeouts: ResolvedTimeouts,
     /// Where the breaker came from.
     pub breaker_origin: Origin,
     /// What an open breaker does.
@@ -143,6 +143,35 @@ pub struct Resolved<'a> {
     pub facts: Facts,
     /// Lints that are silenced at any level.
     pub allow: Vec<&'a Allow>,
+}
+
+/// How long a call may take, part by part.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResolvedTimeouts {
+    /// Making the connection.
+    pub connect: Known<Duration>,
+    /// The TLS handshake.
+    pub tls: Known<Duration>,
+    /// Until the headers are there.
+    pub headers: Known<Duration>,
+    /// The whole call.
+    pub whole: Known<GrowingTimeout>,
+    /// What a timeout is.
+    pub category: Known<Category>,
+    /// The name by which the most specific level chose it.
+    pub name: Option<String>,
+}
+
+impl ResolvedTimeouts {
+    const fn limits(&self) -> Timeouts {
+        Timeouts {
+            connect: self.connect.value,
+            tls: self.tls.value,
+            headers: self.headers.value,
+            whole: self.whole.value,
+            category: self.category.value,
+        }
+    }
 }
 
 /// How second copies are recognised.
@@ -202,6 +231,14 @@ impl<'a> Levels<'a> {
         })
     }
 
+    /// The first level whose `timeout` states that part.
+    fn timeout<T>(&self, pick: impl Fn(&TimeoutParts) -> Option<T>) -> Option<Known<T>> {
+        self.0.iter().find_map(|(level, layer)| {
+            let at = layer.timeout.as_ref()?;
+            Some(Known { value: pick(&at.value)?, origin: Origin { level: *level, span: Some(at.span) } })
+        })
+    }
+
     fn or<T: Clone + 'a>(&self, pick: impl Fn(&'a Layer) -> &'a Option<At<T>>, default: T) -> Known<T> {
         self.find(pick).unwrap_or(Known { value: default, origin: Origin::BUILT_IN })
     }
@@ -221,12 +258,7 @@ impl Sections {
         let entry = self.dependencies.get(&dependency.value);
         let kind = entry.map_or_else(|| kind_of(&target.kind), |entry| entry.kind);
 
-        let mut levels = vec![(Level::Row, &row.layer)];
-        levels.extend(channel.map(|channel| (Level::Channel, &channel.layer)));
-        levels.push((Level::Service, &service.layer));
-        levels.extend(entry.map(|entry| (Level::Dependency, &entry.layer)));
-        levels.push((Level::Defaults, &self.defaults));
-        let levels = Levels(levels);
+        let levels = Levels(self.levels_of(service, channel, row));
 
         let reactions = Self::reactions(&levels);
         let classify: Vec<(Override, Level)> = levels
@@ -235,7 +267,9 @@ impl Sections {
             .flat_map(|(level, layer)| layer.classify.iter().map(|at| (at.value.clone(), *level)))
             .collect();
         let (breaker, breaker_origin) = self.breaker(&levels, kind);
-        let (timeouts, timeout) = timeouts(&levels, target);
+        let own_target = channel.is_some_and(|channel| channel.target.is_some());
+        let owner = if own_target { Level::Channel } else { Level::Service };
+        let timeouts = timeouts(&levels, target, owner);
         let when_open = levels.or(|l| &l.when_open, WhenOpen::Hold);
         let hold_max = levels.or(|l| &l.hold_max, limits::HOLD_MAX_DEFAULT);
         let deadline = levels.find(|l| &l.deadline);
@@ -250,7 +284,7 @@ impl Sections {
             hold_max: hold_max.value,
             deadline: deadline.as_ref().map(|known| known.value),
             fatal_after: fatal_after.as_ref().map(|known| known.value),
-            timeouts,
+            timeouts: timeouts.limits(),
         };
         let consumer_group = levels.or(|l| &l.consumer_group, service.name.as_str().to_owned());
         Resolved {
@@ -266,7 +300,7 @@ impl Sections {
             rate,
             reactions,
             classify,
-            timeout,
+            timeouts,
             breaker_origin,
             when_open,
             hold_max,
@@ -281,6 +315,25 @@ impl Sections {
             facts: facts(&levels),
             allow: levels.0.iter().flat_map(|(_, l)| &l.allow).chain(&self.allow).collect(),
         }
+    }
+
+    /// The levels that may say something about a row, the most specific first.
+    #[must_use]
+    pub fn levels_of<'a>(
+        &'a self,
+        service: &'a ServiceEntry,
+        channel: Option<&'a ChannelEntry>,
+        row: &'a EventRow,
+    ) -> Vec<(Level, &'a Layer)> {
+        let dependency = self.dependencies.get(&dependency_of(service, channel, row).value);
+        let levels = [
+            (Level::Row, Some(&row.layer)),
+            (Level::Channel, channel.map(|channel| &channel.layer)),
+            (Level::Service, Some(&service.layer)),
+            (Level::Dependency, dependency.map(|entry| &entry.layer)),
+            (Level::Defaults, Some(&self.defaults)),
+        ];
+        levels.into_iter().filter_map(|(level, layer)| Some((level, layer?))).collect()
     }
 
     /// The policy of that name: the book's own, else the catalog's.
@@ -430,7 +483,9 @@ fn named_breaker(entry: BreakerEntry, name: Option<BreakerName>) -> NamedBreaker
     NamedBreaker { name, settings: entry.settings, ignores: entry.ignores, counts: entry.counts }
 }
 
-fn dependency_of(
+/// The dependency that a row's deliveries go to: a named one, or the target's own.
+#[must_use]
+pub fn dependency_of(
     service: &ServiceEntry,
     channel: Option<&ChannelEntry>,
     row: &EventRow,
@@ -481,37 +536,44 @@ fn order_of(service: &ServiceEntry) -> Known<Order> {
     }
 }
 
-fn timeouts(levels: &Levels<'_>, target: &Target) -> (Timeouts, Known<Option<String>>) {
-    let stated = levels.find(|l| &l.timeout);
-    let (parts, origin) = match stated {
-        Some(known) => (known.value, known.origin),
-        None => (TimeoutParts::default(), Origin::BUILT_IN),
-    };
-    let mut origin = origin;
-    let mut whole = parts.whole.unwrap_or(GrowingTimeout::fixed(CALL_LIMIT_DEFAULT));
-    let mut category = parts.category.unwrap_or(Category::Transient);
-    if matches!(target.kind, TargetKind::Exec(_)) {
-        // A run past its time limit is ended for good, unless the rule says otherwise.
-        category = parts.category.unwrap_or(Category::Permanent);
-        if let Some(limit) = &target.process.time_limit {
-            whole = GrowingTimeout::fixed(limit.value);
-            origin = Origin { level: Level::Service, span: Some(limit.span) };
-        } else if parts.whole.is_none() {
-            whole = GrowingTimeout::fixed(TIME_LIMIT_DEFAULT);
-        }
-    }
-    let headers = parts.headers.unwrap_or(match parts.whole {
-        Some(whole) => whole.max,
-        None => PART_LIMIT_DEFAULT,
+/// Each part from the most specific level that states it. A stated whole stands for the headers too,
+/// unless a level at least as specific names them; a process target's `time_limit` is the whole as its
+/// owner states it.
+fn timeouts(levels: &Levels<'_>, target: &Target, owner: Level) -> ResolvedTimeouts {
+    let part = |pick: fn(&TimeoutParts) -> Option<Duration>| levels.timeout(pick);
+    let built_in = |limit| Known { value: limit, origin: Origin::BUILT_IN };
+    let process = matches!(target.kind, TargetKind::Exec(_));
+    let limit = target.process.time_limit.as_ref().map(|at| Known {
+        value: GrowingTimeout::fixed(at.value),
+        origin: Origin { level: owner, span: Some(at.span) },
     });
-    let timeouts = Timeouts {
-        connect: parts.connect.unwrap_or(PART_LIMIT_DEFAULT),
-        tls: parts.tls.unwrap_or(PART_LIMIT_DEFAULT),
-        headers,
-        whole,
-        category,
+    let stated = levels.timeout(|parts| parts.whole);
+    let whole = match (stated, limit) {
+        (Some(stated), Some(limit)) if stated.origin.level >= limit.origin.level => Some(limit),
+        (stated, limit) => stated.or(limit),
     };
-    (timeouts, Known { value: parts.name, origin })
+    let headers = part(|parts| parts.headers);
+    let headers = match (headers, &whole) {
+        (Some(headers), Some(whole)) if whole.origin.level < headers.origin.level => None,
+        (headers, _) => headers,
+    };
+    // A run past its time limit is ended for good, unless the rule says otherwise.
+    let usual = if process { Category::Permanent } else { Category::Transient };
+    let longest = if process { TIME_LIMIT_DEFAULT } else { CALL_LIMIT_DEFAULT };
+    ResolvedTimeouts {
+        connect: part(|parts| parts.connect).unwrap_or(built_in(PART_LIMIT_DEFAULT)),
+        tls: part(|parts| parts.tls).unwrap_or(built_in(PART_LIMIT_DEFAULT)),
+        headers: headers.unwrap_or_else(|| match &whole {
+            Some(whole) => Known { value: whole.value.max, origin: whole.origin },
+            None if process => built_in(TIME_LIMIT_DEFAULT),
+            None => built_in(PART_LIMIT_DEFAULT),
+        }),
+        whole: whole.unwrap_or(Known { value: GrowingTimeout::fixed(longest), origin: Origin::BUILT_IN }),
+        category: levels
+            .timeout(|parts| parts.category)
+            .unwrap_or(Known { value: usual, origin: Origin::BUILT_IN }),
+        name: levels.find(|layer| &layer.timeout).and_then(|known| known.value.name),
+    }
 }
 
 fn idempotency(levels: &Levels<'_>) -> ResolvedIdempotency {
@@ -574,6 +636,16 @@ fn facts(levels: &Levels<'_>) -> Facts {
     }
 }
 
+/// The id of a claim that states none: the service, its channel if any, and the pattern.
+#[must_use]
+pub fn default_subscription(service: &ServiceName, channel: Option<&ChannelEntry>, row: &EventRow) -> String {
+    let pattern = &row.pattern.value;
+    match channel {
+        Some(channel) => format!("{service}/{}/{pattern}", channel.name),
+        None => format!("{service}/{pattern}"),
+    }
+}
+
 impl Resolved<'_> {
     /// What follows on a failure of that category.
     #[must_use]
@@ -596,7 +668,7 @@ impl Resolved<'_> {
     #[must_use]
     pub fn subscription(&self) -> String {
         let stated = self.row.subscription.clone();
-        stated.unwrap_or_else(|| format!("{}/{}", self.service.name, self.row.pattern.value))
+        stated.unwrap_or_else(|| default_subscription(&self.service.name, self.channel, self.row))
     }
 
     /// Whether a second copy of an event does no harm, as far as the book tells.

@@ -92,7 +92,21 @@ fn each_mistake_is_named_with_its_place_and_its_cure() {
         ("a policy without delays",    "version: 1\nretry_policies: { p: { retries: 1 } }\n",
             "2:22 missing-key: a retry policy needs to know how long to wait"),
         ("a cap below the start",      "version: 1\nretry_policies: { p: { initial: 10s, max: 1s, retries: 1 } }\n",
-            "2:22 bad-policy: "),
+            "2:43 bad-policy: the longest delay 1s is shorter than the initial 10s | change `max`"),
+        ("delays of nothing",          "version: 1\nretry_policies: { p: { delays: [0s, 0s], retries: 1 } }\n",
+            "2:32 bad-policy: all delays are 0s"),
+        ("a cap over a list",          "version: 1\nretry_policies: { p: { from: upstream, max: 30s } }\n",
+            "2:40 excluded-key: `max` has no meaning here: the policy that it extends lists every delay"),
+        ("an act for a name",          "version: 1\nretry_policies: { pause: { from: standard } }\n",
+            "2:19 reserved-name: `pause` has a meaning of its own and cannot name a retry policy"),
+        ("no breaker for a name",      "version: 1\nbreakers: { none: { from: kafkaBreaker } }\n",
+            "2:13 reserved-name: "),
+        ("a duration for a name",      "version: 1\ntimeouts: { 30s: 5s }\n",
+            "2:13 reserved-name: "),
+        ("one id for two claims",      "version: 1\nservices:\n  s:\n    target: { log: stdout }\n    events: [{ type: a, subscription: x }, { type: b, subscription: x }]\n",
+            "5:44 duplicate-subscription: the subscription `x` stands on line 5 too"),
+        ("two limits for a run",       "version: 1\nservices: { s: { target: { exec: [x], time_limit: 3m }, timeout: 1m, events: [a] } }\n",
+            "2:66 said-twice: the target's `time_limit` says how long a run may take"),
         ("a circle",                   "version: 1\nretry_policies: { a: { from: b }, b: { from: c }, c: { from: a } }\n",
             "2:30 extends-itself: this extends itself: a → b → c → a"),
         ("a breaker that never closes", "version: 1\nbreakers: { b: { trip: { consecutive: 3 } } }\n",
@@ -127,6 +141,41 @@ fn each_mistake_is_named_with_its_place_and_its_cure() {
         assert!(read(text).book.is_none(), "{name}: it is no book");
     }
     assert!(missed.is_empty(), "{missed:#?}");
+}
+
+#[test]
+fn one_mistake_is_reported_once() {
+    #[rustfmt::skip]
+    let cases = [
+        ("an expression",  service("    classify: [{ message: \"(\", as: transient }]\n")),
+        ("a status",       service("    classify: [{ status: 999, as: transient }]\n")),
+        ("an event",       "version: 1\nservices: { s: { target: { log: stdout }, events: [a..b] } }\n".to_owned()),
+        ("a duration",     "version: 1\nretry_policies: { p: { initial: 1, retries: 3 } }\n".to_owned()),
+        ("a trip",         "version: 1\nbreakers: { b: { trip: { consecutive: none }, open: 1s } }\n".to_owned()),
+    ];
+    for (name, text) in cases {
+        assert_eq!(problems(&text).len(), 1, "{name}: {:#?}", problems(&text));
+    }
+}
+
+#[test]
+fn bounds_keep_a_hostile_book_small() {
+    let many =
+        |row: &str, count: usize| service(&format!("    classify: [{}]\n", vec![row; count].join(", ")));
+    let overrides = many("{ status: 404, as: transient }", 101);
+    assert!(problems(&overrides)[0].contains("too-many-overrides"), "{:#?}", problems(&overrides));
+    let rows: Vec<String> = (0..3)
+        .map(|n| {
+            format!(
+                "  s{n}: {{ target: {{ log: stdout }}, events: [a], classify: [{}] }}\n",
+                vec!["{ message: x, as: transient }"; 100].join(", ")
+            )
+        })
+        .collect();
+    let patterns = format!("version: 1\nservices:\n{}", rows.concat());
+    assert!(problems(&patterns)[0].contains("too-many-patterns"), "{:#?}", problems(&patterns));
+    let heavy = service("    classify: [{ message: \"(\\\\w{100}){100}\", as: transient }]\n");
+    assert!(problems(&heavy)[0].contains("bad-regex"), "{:#?}", problems(&heavy));
 }
 
 #[test]
@@ -178,7 +227,7 @@ services:
         let policy = resolved.retry_policy().map(|policy| policy.name.as_str()).unwrap_or_default();
         assert_eq!((policy, resolved.reaction_to(Category::Transient).origin.level), retry, "{name}: retry");
         let whole = show_duration(resolved.rule.timeouts.whole.first);
-        assert_eq!((whole.as_str(), resolved.timeout.origin.level), timeout, "{name}: timeout");
+        assert_eq!((whole.as_str(), resolved.timeouts.whole.origin.level), timeout, "{name}: timeout");
         let trips = resolved.rule.breaker.as_ref().map(|breaker| match breaker.settings.trip() {
             crate::breaker::Trip::Consecutive(count) => count.get(),
             trip => panic!("{name}: {trip:?}"),
@@ -189,7 +238,8 @@ services:
     }
     assert!(book.explain("s", None, "b.c").is_none(), "nobody wants it");
     assert!(book.explain("s", Some("c"), "a.other").is_none(), "the channel does not want it");
-    let line = book.explain("s", None, "a.row").and_then(|r| r.timeout.origin.position()).map(|p| p.line);
+    let line =
+        book.explain("s", None, "a.row").and_then(|r| r.timeouts.whole.origin.position()).map(|p| p.line);
     assert_eq!(line, Some(12), "a value knows its line");
 }
 
@@ -214,6 +264,7 @@ fn a_process_past_its_limit_is_permanent_unless_the_rule_says_otherwise() {
         ("a default for calls",   "defaults: { timeout: api }\n",                 "",                  ("10s", Category::Permanent)),
         ("the rule's own word",   "defaults: { timeout: { whole: 1m, as: transient } }\n", "",         ("1m",  Category::Transient)),
         ("a limit and a word",    "defaults: { timeout: { as: transient } }\n",   ", time_limit: 5m",  ("5m",  Category::Transient)),
+        ("a limit over defaults", "defaults: { timeout: 1m }\n",                  ", time_limit: 5m",  ("5m",  Category::Permanent)),
     ];
     for (name, defaults, limit, expected) in cases {
         let text = format!(
@@ -223,6 +274,41 @@ fn a_process_past_its_limit_is_permanent_unless_the_rule_says_otherwise() {
         let timeouts = book.rule("s", None, "a").expect("wanted").timeouts;
         assert_eq!((show_duration(timeouts.whole.first).as_str(), timeouts.category), expected, "{name}");
     }
+}
+
+#[test]
+fn the_parts_of_a_timeout_fall_one_by_one() {
+    #[rustfmt::skip]
+    let cases = [
+        ("nothing is stated",           "",                                            "",                    "connect 5s, headers 5s, whole 10s, transient"),
+        ("a whole stands for headers",  "",                                            ", timeout: 30s",      "connect 5s, headers 30s, whole 30s, transient"),
+        ("a part leaves the rest",      "{ whole: 30s, connect: 1s, as: permanent }",  ", timeout: { headers: 2s }", "connect 1s, headers 2s, whole 30s, permanent"),
+        ("a newer whole, new headers",  "{ headers: 2s, connect: 1s }",                ", timeout: 20s",      "connect 1s, headers 20s, whole 20s, transient"),
+        ("headers beside their whole",  "{ headers: 2s, whole: 9s }",                  "",                    "connect 5s, headers 2s, whole 9s, transient"),
+    ];
+    for (name, service, row, expected) in cases {
+        let service = if service.is_empty() { String::new() } else { format!(", timeout: {service}") };
+        let text = format!(
+            "version: 1\nservices: {{ s: {{ target: {{ http: \"http://127.0.0.1/\" }}{service}, events: [{{ type: a{row} }}] }} }}\n"
+        );
+        let book = read(&text).book.unwrap_or_else(|| panic!("{name}: {:#?}", problems(&text)));
+        let timeouts = book.rule("s", None, "a").expect("wanted").timeouts;
+        let [connect, headers, whole] =
+            [timeouts.connect, timeouts.headers, timeouts.whole.first].map(show_duration);
+        assert_eq!(
+            format!("connect {connect}, headers {headers}, whole {whole}, {}", timeouts.category),
+            expected,
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn a_rows_timeout_wins_over_its_targets_time_limit() {
+    let text = "version: 1\nservices: { s: { target: { exec: [run], time_limit: 30m }, events: [{ type: a, timeout: 5m }, b] } }\n";
+    let book = read(text).book.unwrap_or_else(|| panic!("{:#?}", problems(text)));
+    let whole = |event| show_duration(book.rule("s", None, event).expect("wanted").timeouts.whole.first);
+    assert_eq!((whole("a").as_str(), whole("b").as_str()), ("5m", "30m"));
 }
 
 #[test]

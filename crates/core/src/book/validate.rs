@@ -255,7 +255,6 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &Type) -> Result<(), Wrong> {
             let message = format!("`{text}` cannot stand here");
             Err(Wrong { code: "unknown-word", message, help: suggest(text, words.iter().copied()) })
         }
-        Type::Pattern => check_regex(text),
         Type::EventPattern => EventPattern::parse(text)
             .map(drop)
             .map_err(|e| wrong("bad-event-pattern", e, "such as todo.task.created or todo.task.*")),
@@ -285,8 +284,9 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &Type) -> Result<(), Wrong> {
             help: e.help(),
         }),
         Type::Text if text.is_empty() => Err(wrong("wrong-type", "an empty text stands here", "")),
-        // Lint codes are checked where the lints are known; names where the names are.
-        Type::Text | Type::Lint | Type::Name(_) | Type::Reaction => Ok(()),
+        // Lint codes are checked where the lints are known, names where the names are, and expressions
+        // where they are compiled, which is dear enough to be done once.
+        Type::Text | Type::Lint | Type::Name(_) | Type::Reaction | Type::Pattern => Ok(()),
         Type::Object(_)
         | Type::MapOf(_)
         | Type::ByFailure(_)
@@ -309,24 +309,6 @@ fn whole_number(text: &str, min: u64, max: u64) -> Result<(), Wrong> {
             "write a number such as 5",
         )),
     }
-}
-
-fn check_regex(text: &str) -> Result<(), Wrong> {
-    if text.len() > limits::PATTERN_BYTES_MAX {
-        let message = format!("a regular expression of {} bytes is too long", text.len());
-        return Err(wrong("bad-regex", message, "keep it below 1,000"));
-    }
-    compile_regex(text).map(drop).map_err(|error| {
-        // The library draws a picture of its own; ours points at the line, so its last line is enough.
-        let reason = error.to_string();
-        let reason = reason.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-        wrong("bad-regex", format!("this is no regular expression: {reason}"), "")
-    })
-}
-
-/// Compiles a regular expression within the book's bounds.
-pub fn compile_regex(text: &str) -> Result<regex::Regex, regex::Error> {
-    regex::RegexBuilder::new(text).size_limit(limits::PATTERN_MEMORY_MAX).build()
 }
 
 /// Reads `503` or `500-599`.

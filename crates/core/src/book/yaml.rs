@@ -99,7 +99,7 @@ impl Node {
 pub fn read(text: &str, problems: &mut Problems) -> Option<Node> {
     if text.len() > limits::BOOK_BYTES_MAX {
         let mib = limits::BOOK_BYTES_MAX >> 20;
-        let message = format!("the file has {} bytes; a rule book may have {mib} MiB", text.len());
+        let message = format!("the file is larger than a rule book may be: {mib} MiB");
         problems.error("file-too-large", Span::default(), message, "split it into several books");
         return None;
     }
@@ -329,7 +329,7 @@ pub fn check_keys(node: &Node, problems: &mut Problems) {
         if first == second {
             let span = node.entries().iter().find(|(key, _)| key.span.position == *second_at);
             let span = span.map(|(key, _)| key.span).unwrap_or_default();
-            let message = format!("`{second}` stands here twice; the first time on line {}", first_at.line);
+            let message = format!("`{second}` stands on line {} already", first_at.line);
             problems.error("duplicate-key", span, message, "keep one of them");
         }
     }

@@ -159,7 +159,7 @@ fn connections_that_fail_are_told_from_answers_that_do_not_please() {
 }
 
 fn row(line: u32, when: Matcher, meaning: Meaning) -> Override {
-    Override { when, meaning, code: None, because: None, position: Position { line, column: 3 } }
+    Override { when: when.into(), meaning, code: None, because: None, position: Position { line, column: 3 } }
 }
 
 fn statuses(first: u16, last: u16) -> Matcher {

@@ -184,12 +184,11 @@ impl Exporter<'_> {
 
     /// A name for a policy of the book, with a remark if it is another than the book's.
     fn give_name(&mut self, name: &str, given: fn(&mut Given) -> &mut BTreeSet<String>) -> String {
-        let shown = unique(given(&mut self.names), &allowed(name));
         if is_reserved(name) {
-            let why = format!("Dapr gives the name a meaning of its own; the file says `{shown}`");
+            let why = "Dapr gives the name a meaning of its own and applies it to targets that name no policy; rename it in the book if that is not meant";
             self.losses.add(format!("the name {name}"), why);
         }
-        shown
+        unique(given(&mut self.names), name)
     }
 
     /// The form of a policy that retries these failures, made if there is none yet.
@@ -284,11 +283,6 @@ fn named_policies(layer: &Layer) -> impl Iterator<Item = &PolicyName> {
         ReactionName::Policy(name) => Some(name),
         ReactionName::DeadLetter | ReactionName::Pause => None,
     })
-}
-
-/// A name of the book as the file may have it.
-fn allowed(name: &str) -> String {
-    if is_reserved(name) { format!("book-{name}") } else { name.to_owned() }
 }
 
 /// The wanted name, with a number if it is taken.

@@ -115,7 +115,7 @@ impl Story<'_> {
                 &format!(
                     "{}, the whole timeout ({})",
                     show_duration(took),
-                    self.origin(self.taker.timeout.origin)
+                    self.origin(self.taker.timeouts.whole.origin)
                 ),
             );
         }

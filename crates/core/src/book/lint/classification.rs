@@ -224,7 +224,7 @@ fn retries_by_status_alone(row: &Override) -> bool {
 }
 
 fn is_by_status_alone(row: &Override) -> bool {
-    let Matcher { statuses, code, header, message } = &row.when;
+    let Matcher { statuses, code, header, message } = &*row.when;
     let alone = !statuses.is_empty() && code.is_none() && header.is_none() && message.is_none();
     alone && row.because.is_none()
 }

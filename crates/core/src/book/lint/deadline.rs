@@ -197,7 +197,7 @@ fn attempt_timeout_exceeds_deadline(rule: &Resolved<'_>, findings: &mut Findings
             show_duration(limit)
         );
         let help = "shorten the timeout, so that several attempts fit in";
-        findings.report(rule.timeout.origin.span.unwrap_or(place), message, help);
+        findings.report(rule.timeouts.whole.origin.span.unwrap_or(place), message, help);
     }
 }
 
@@ -214,7 +214,7 @@ fn timeout_grows_past_deadline(rule: &Resolved<'_>, findings: &mut Findings<'_>)
             show_duration(limit)
         );
         let help = "set its `max` to what is left when the last attempt starts";
-        findings.report(rule.timeout.origin.span.unwrap_or(place), message, help);
+        findings.report(rule.timeouts.whole.origin.span.unwrap_or(place), message, help);
     }
 }
 

@@ -147,7 +147,7 @@ fn timeout_below_p99(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
         let message =
             format!("calls are given up after {limit}, and one in a hundred takes over {p99_shown}");
         let help = format!("state a `timeout` well above {p99_shown}");
-        findings.report(rule.timeout.origin.span.unwrap_or(p99.span), message, help);
+        findings.report(rule.timeouts.whole.origin.span.unwrap_or(p99.span), message, help);
     }
 }
 
@@ -158,7 +158,7 @@ fn timeout_beyond_caller(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
         let (limit, waits) = (show_duration(limit), show_duration(caller.value));
         let message = format!("one attempt may take {limit}, and the caller waits {waits}");
         let help = format!("state a `timeout` below {waits}");
-        findings.report(rule.timeout.origin.span.unwrap_or(caller.span), message, help);
+        findings.report(rule.timeouts.whole.origin.span.unwrap_or(caller.span), message, help);
     }
 }
 
@@ -171,13 +171,13 @@ fn poll_limit_exceeded(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
             "one attempt may take {limit}, and the broker takes a consumer for dead after {poll_shown}"
         );
         let help = format!("state a `timeout` below {poll_shown}");
-        findings.report(rule.timeout.origin.span.unwrap_or(poll.span), message, help);
+        findings.report(rule.timeouts.whole.origin.span.unwrap_or(poll.span), message, help);
     }
 }
 
 /// Points at the service, so that a service with a thousand rows has one such finding.
 fn implicit_timeout(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
-    if rule.timeout.origin.level == Level::BuiltIn && rule.target.kind != TargetKind::Log {
+    if rule.timeouts.whole.origin.level == Level::BuiltIn && rule.target.kind != TargetKind::Log {
         let limit = show_duration(rule.rule.timeouts.whole.first);
         let place = rule.channel.map_or(rule.service.span, |channel| channel.span);
         let message = format!("no timeout is stated, so the built-in {limit} hold");

@@ -13,8 +13,17 @@ use crate::book::yaml::Node;
 use crate::text;
 
 impl Lowering<'_> {
-    pub(super) fn target(&mut self, node: &Node) -> Option<Target> {
+    pub(super) fn target(&mut self, node: &Node, owner: &Node) -> Option<Target> {
         let kind = target_kind(node)?;
+        if let (Some(_), Some(timeout)) = (node.get("time_limit"), owner.get("timeout")) {
+            let message = "the target's `time_limit` says how long a run may take";
+            self.problems.error(
+                "said-twice",
+                timeout.span,
+                message,
+                "keep one of them; a row may still state its own `timeout`",
+            );
+        }
         if !matches!(kind, TargetKind::Http(_)) {
             excluded(node, &["format", "secret"], "it belongs to `http`", self.problems);
         }

@@ -5,12 +5,12 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::{at, duration_of, excluded, is_whole, key_span, number_of, text_of};
-use crate::backoff::{Backoff, Jitter, RawBackoff, RawSchedule};
+use crate::backoff::{Backoff, InvalidBackoff, Jitter, RawBackoff, RawSchedule};
 use crate::book::model::{At, BreakerEntry, PolicyEntry, PolicyParts, TimeoutParts};
 use crate::book::problem::Problems;
-use crate::book::validate::parse_failure_kind;
+use crate::book::validate::{ACTS, parse_failure_kind};
 use crate::book::yaml::Node;
-use crate::breaker::{BreakerSettings, Count, RawBreaker, Trip};
+use crate::breaker::{BreakerSettings, Count, InvalidBreaker, RawBreaker, Trip};
 use crate::catalog;
 use crate::category::Category;
 use crate::ids::{BreakerName, PolicyName};
@@ -26,9 +26,24 @@ pub(crate) struct Guards {
     pub(super) timeouts: BTreeMap<String, At<TimeoutParts>>,
 }
 
+/// Words that mean something else where these names are used.
+const RESERVED: [(&str, &str, fn(&str) -> bool); 3] = [
+    ("retry_policies", "retry policy", |name| ACTS.contains(&name)),
+    ("breakers", "breaker", |name| name == "none"),
+    ("timeouts", "timeout", |name| name.starts_with(|c: char| c.is_ascii_digit())),
+];
+
 impl Guards {
     pub(super) fn read(&mut self, book: &Node, problems: &mut Problems) {
         let section = |name| book.get(name).map(Node::entries).unwrap_or_default();
+        for (section_name, what, is_reserved) in RESERVED {
+            for (key, _) in section(section_name) {
+                if let Some(name) = key.text().filter(|name| is_reserved(name)) {
+                    let message = format!("`{name}` has a meaning of its own and cannot name a {what}");
+                    problems.error("reserved-name", key.span, message, "choose another name");
+                }
+            }
+        }
         for (key, node) in section("retry_policies") {
             if let Some(name) = key.text().and_then(|text| PolicyName::new(text).ok())
                 && let Some(entry) = policy(&name, node, section("retry_policies"), problems)
@@ -196,6 +211,9 @@ fn policy(
     }
     if node.get("delays").is_some() {
         excluded(node, &["initial", "factor", "max"], "`delays` lists every delay", problems);
+    } else if parts.delays.is_some() {
+        let because = "the policy that it extends lists every delay";
+        excluded(node, &["factor", "max"], because, problems);
     }
     let from = node.get("from").and_then(Node::text).and_then(|text| PolicyName::new(text).ok());
     let alert_when_exhausted = parts.alert_when_exhausted.unwrap_or(false);
@@ -203,7 +221,16 @@ fn policy(
     match Backoff::try_from(raw) {
         Ok(backoff) => Some(PolicyEntry { backoff, alert_when_exhausted, from }),
         Err(error) => {
-            problems.error("bad-policy", node.span, error.to_string(), "");
+            let key = match &error {
+                InvalidBackoff::ZeroInitial => "initial",
+                InvalidBackoff::MaxBelowInitial { .. } => "max",
+                InvalidBackoff::FactorBelowOne { .. } => "factor",
+                InvalidBackoff::EmptyList | InvalidBackoff::ZeroDelays => "delays",
+                InvalidBackoff::NoSchedule { .. } | InvalidBackoff::TooManyRetries { .. } => "retries",
+                InvalidBackoff::ZeroWindow => "window",
+                InvalidBackoff::ZeroSpread { .. } | InvalidBackoff::DecorrelatedList => "jitter",
+            };
+            problems.error("bad-policy", key_span(node, key), error.to_string(), format!("change `{key}`"));
             None
         }
     }
@@ -350,7 +377,16 @@ fn breaker(
     match BreakerSettings::try_from(raw) {
         Ok(settings) => Some(BreakerEntry { settings, ignores: parts.ignores, counts: parts.counts, from }),
         Err(error) => {
-            problems.error("bad-breaker", node.span, error.to_string(), "");
+            let key = match &error {
+                InvalidBreaker::ZeroOpen => "open",
+                InvalidBreaker::ZeroReset => "reset",
+                InvalidBreaker::ProbesOutOfRange { .. } => "probes",
+                InvalidBreaker::ZeroCloseAfter => "close_after",
+                InvalidBreaker::ZeroWithin
+                | InvalidBreaker::TooManyFailures { .. }
+                | InvalidBreaker::ZeroShare => "trip",
+            };
+            problems.error("bad-breaker", key_span(node, key), error.to_string(), format!("change `{key}`"));
             None
         }
     }

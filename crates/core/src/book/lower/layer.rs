@@ -1,14 +1,19 @@
 //! Lowers what every level may say: the keys of a rule.
 
+use std::sync::Arc;
+
+use regex::{Regex, RegexBuilder};
+
 use super::{Lowering, allow_rows, at, duration_at, name_at, number_of, text_of};
 use crate::book::model::{
     At, ConsumerPattern, Criticality, DataLoss, DeadLetter, Facts, Idempotency, IdempotencyBy, IdempotentBy,
     Layer, LetterForm, ReactionName, Reprocess,
 };
-use crate::book::validate::{compile_regex, parse_failure_kind, parse_statuses};
+use crate::book::validate::{parse_failure_kind, parse_statuses};
 use crate::book::yaml::Node;
 use crate::category::{Category, Code};
 use crate::ids::{BreakerName, PolicyName};
+use crate::limits;
 use crate::name_template::NameTemplate;
 use crate::rule::{FailureMatch, HeaderMatch, Matcher, Meaning, Override, WhenOpen};
 use crate::text;
@@ -68,17 +73,98 @@ impl Lowering<'_> {
     }
 
     fn classify(&mut self, node: &Node) -> Vec<At<Override>> {
-        let rows = node.get("classify").map(Node::items).unwrap_or_default();
-        let rows = rows.iter().filter_map(|row| {
-            let overridden = classify_row(row)?;
-            let Matcher { statuses, code, header, message } = &overridden.when;
-            if statuses.is_empty() && code.is_none() && header.is_none() && message.is_none() {
+        let Some(list) = node.get("classify") else { return Vec::new() };
+        if list.items().len() > limits::OVERRIDES_MAX {
+            let message = format!(
+                "{} overrides stand here; there may be {}",
+                list.items().len(),
+                limits::OVERRIDES_MAX
+            );
+            self.problems.error(
+                "too-many-overrides",
+                list.span,
+                message,
+                "join statuses into ranges and messages into one expression",
+            );
+            return Vec::new();
+        }
+        let rows = list.items().iter().filter_map(|row| {
+            let looks_at = ["status", "code", "header", "message"];
+            if looks_at.iter().all(|key| row.get(key).is_none()) {
                 let help = "give `status`, `code`, `header` or `message`";
                 self.problems.error("missing-key", row.span, "this override looks at nothing", help);
             }
-            Some(At { value: overridden, span: row.span })
+            Some(At { value: self.classify_row(row)?, span: row.span })
         });
         rows.collect()
+    }
+
+    fn classify_row(&mut self, node: &Node) -> Option<Override> {
+        let statuses = node.get("status").map(|value| match value.items() {
+            [] => value.text().and_then(parse_statuses).into_iter().collect(),
+            items => items.iter().filter_map(|item| item.text().and_then(parse_statuses)).collect(),
+        });
+        let header = text_of(node, "header").map(|text| match text.split_once(':') {
+            Some((name, value)) => {
+                HeaderMatch { name: name.trim().to_owned(), value: Some(value.trim().to_owned()) }
+            }
+            None => HeaderMatch { name: text.trim().to_owned(), value: None },
+        });
+        let message = match node.get("message") {
+            Some(node) => Some(self.pattern(node)?),
+            None => None,
+        };
+        let meaning = match text_of(node, "as")?.as_str() {
+            "delivered" => Meaning::Delivered,
+            word => Meaning::Failure(Category::from_word(word)?),
+        };
+        Some(Override {
+            when: Arc::new(Matcher {
+                statuses: statuses.unwrap_or_default(),
+                code: text_of(node, "code").map(|text| Code::reported(&text)),
+                header,
+                message,
+            }),
+            meaning,
+            code: text_of(node, "give_code").map(|text| Code::reported(&text)),
+            because: text_of(node, "because").map(Arc::from),
+            position: node.span.position,
+        })
+    }
+
+    /// Compiles a regular expression; what is none, too large or one too many is reported.
+    fn pattern(&mut self, node: &Node) -> Option<Regex> {
+        let text = node.text()?;
+        self.patterns += 1;
+        if self.patterns > limits::PATTERNS_MAX {
+            if self.patterns == limits::PATTERNS_MAX + 1 {
+                let message = format!("more than {} regular expressions", limits::PATTERNS_MAX);
+                self.problems.error(
+                    "too-many-patterns",
+                    node.span,
+                    message,
+                    "join them, or match codes and statuses",
+                );
+            }
+            return None;
+        }
+        if text.len() > limits::PATTERN_BYTES_MAX {
+            let message = format!("a regular expression of {} bytes is too long", text.len());
+            let help = format!("keep it below {} bytes", limits::PATTERN_BYTES_MAX);
+            self.problems.error("bad-regex", node.span, message, help);
+            return None;
+        }
+        match RegexBuilder::new(text).size_limit(limits::PATTERN_MEMORY_MAX).nest_limit(50).build() {
+            Ok(regex) => Some(regex),
+            Err(error) => {
+                // The library draws a picture of its own; ours points at the line, so its last line is enough.
+                let reason = error.to_string();
+                let reason = reason.lines().last().unwrap_or_default().trim_start_matches("error: ");
+                let message = format!("this is no regular expression: {reason}");
+                self.problems.error("bad-regex", node.span, message, "");
+                None
+            }
+        }
     }
 }
 
@@ -88,35 +174,6 @@ fn reaction_name(text: &str) -> Option<ReactionName> {
         "pause" => Some(ReactionName::Pause),
         name => PolicyName::new(name).ok().map(ReactionName::Policy),
     }
-}
-
-fn classify_row(node: &Node) -> Option<Override> {
-    let statuses = node.get("status").map(|value| match value.items() {
-        [] => value.text().and_then(parse_statuses).into_iter().collect(),
-        items => items.iter().filter_map(|item| item.text().and_then(parse_statuses)).collect(),
-    });
-    let header = text_of(node, "header").map(|text| match text.split_once(':') {
-        Some((name, value)) => {
-            HeaderMatch { name: name.trim().to_owned(), value: Some(value.trim().to_owned()) }
-        }
-        None => HeaderMatch { name: text.trim().to_owned(), value: None },
-    });
-    let meaning = match text_of(node, "as")?.as_str() {
-        "delivered" => Meaning::Delivered,
-        word => Meaning::Failure(Category::from_word(word)?),
-    };
-    Some(Override {
-        when: Matcher {
-            statuses: statuses.unwrap_or_default(),
-            code: text_of(node, "code").map(|text| Code::reported(&text)),
-            header,
-            message: node.get("message").and_then(Node::text).and_then(|text| compile_regex(text).ok()),
-        },
-        meaning,
-        code: text_of(node, "give_code").map(|text| Code::reported(&text)),
-        because: text_of(node, "because"),
-        position: node.span.position,
-    })
 }
 
 fn when_open(text: &str) -> Option<WhenOpen> {

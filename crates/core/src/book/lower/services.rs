@@ -29,7 +29,8 @@ impl Lowering<'_> {
         let rows = self.rows(node);
         let channels = node.get("channels").map(Node::entries).unwrap_or_default();
         let channels: Vec<_> = channels.iter().filter_map(|(key, node)| self.channel(key, node)).collect();
-        if rows.is_empty() && channels.is_empty() {
+        let events = node.get("events").map(Node::items).unwrap_or_default();
+        if events.is_empty() && channels.is_empty() {
             let help = "add `events:` with at least one row, such as `- { type: todo.task.created }`";
             self.problems.error("no-events", key.span, "this service takes no events", help);
         }
@@ -37,7 +38,7 @@ impl Lowering<'_> {
             name: ServiceName::new(key.text()?).ok()?,
             span: key.span,
             title: text_of(node, "title"),
-            target: self.target(node.get("target")?)?,
+            target: self.target(node.get("target")?, node)?,
             depends_on: depends_on(node),
             order: node.get("order").and_then(|n| at(n, order)),
             rows,
@@ -51,7 +52,7 @@ impl Lowering<'_> {
             name: ChannelName::new(key.text()?).ok()?,
             span: key.span,
             title: text_of(node, "title"),
-            target: node.get("target").and_then(|target| self.target(target)),
+            target: node.get("target").and_then(|target| self.target(target, node)),
             depends_on: depends_on(node),
             rows: self.rows(node),
             layer: self.layer(node),

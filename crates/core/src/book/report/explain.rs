@@ -14,9 +14,9 @@ use super::{
 };
 use crate::backoff::Backoff;
 use crate::book::RuleBook;
-use crate::book::model::{At, ConsumerPattern, Facts, Layer, ReactionName, TargetKind, TimeoutParts};
+use crate::book::model::{At, ConsumerPattern, Facts, ReactionName, TargetKind};
 use crate::book::problem::Span;
-use crate::book::resolve::{Known, Level, Origin, Resolved};
+use crate::book::resolve::{Known, Level, Origin, Resolved, ResolvedTimeouts};
 use crate::category::{Category, Code};
 use crate::limits;
 use crate::position::Position;
@@ -114,7 +114,7 @@ pub fn explain(book: &RuleBook, resolved: &Resolved<'_>) -> Vec<Group> {
         group("on_failure", "On failure", on_failure(resolved)),
         group("classify", "Classified otherwise", classify(resolved)),
         group("breaker", "Breaker", breaker(resolved)),
-        group("timeouts", "Timeouts", timeouts(book, resolved)),
+        group("timeouts", "Timeouts", timeouts(resolved)),
         group("permits", "Permits", permits(resolved)),
         group("idempotency", "Idempotency", idempotency(resolved)),
         group("dead_letter", "Dead letters", dead_letter(resolved)),
@@ -200,8 +200,6 @@ pub fn millis(span: Duration) -> Value {
     }
     (span.as_secs_f64() * 1_000.0).into()
 }
-
-const BUILT_IN: Origin = Origin { level: Level::BuiltIn, span: None };
 
 const fn at_level(level: Level, span: Span) -> Origin {
     Origin { level, span: Some(span) }
@@ -319,10 +317,10 @@ fn classify(resolved: &Resolved<'_>) -> Vec<Explained> {
             "when": when,
             "as": meaning,
             "code": row.code.as_ref().map(Code::as_str),
-            "because": row.because,
+            "because": row.because.as_deref(),
         });
         let row_value = Explained::new("", value, meaning, at_level(*level, span));
-        let note = row.because.clone().unwrap_or_default();
+        let note = row.because.as_deref().unwrap_or_default();
         Explained { label: when, ..row_value }.noting(note)
     });
     rows.collect()
@@ -353,37 +351,21 @@ fn breaker(resolved: &Resolved<'_>) -> Vec<Explained> {
     values
 }
 
-fn timeouts(book: &RuleBook, resolved: &Resolved<'_>) -> Vec<Explained> {
-    let timeouts = &resolved.rule.timeouts;
-    let Known { value: name, origin } = &resolved.timeout;
-    // The level that states a timeout states it whole; what it leaves out is built in.
-    let stated = levels(book, resolved).find_map(|(level, layer)| Some((level, layer.timeout.as_ref()?)));
-    let part = |pick: fn(&TimeoutParts) -> bool| match stated {
-        Some((level, at)) if pick(&at.value) => at_level(level, at.span),
-        Some(_) | None => BUILT_IN,
-    };
-    let whole = timeouts.whole;
+fn timeouts(resolved: &Resolved<'_>) -> Vec<Explained> {
+    let ResolvedTimeouts { connect, tls, headers, whole, category, name } = &resolved.timeouts;
     let value = json!({
         "name": name,
-        "first_ms": millis(whole.first),
-        "factor": whole.factor,
-        "max_ms": millis(whole.max),
+        "first_ms": millis(whole.value.first),
+        "factor": whole.value.factor,
+        "max_ms": millis(whole.value.max),
     });
     let named = name.as_ref().map(|name| format!("named {name}"));
-    let category = stated.and_then(|(_, at)| at.value.category);
-    let category_origin =
-        if category == Some(timeouts.category) { part(|parts| parts.category.is_some()) } else { BUILT_IN };
     vec![
-        Explained::new("whole", value, limit(whole), *origin).noting(named.unwrap_or_default()),
-        Explained::span("connect", timeouts.connect, part(|parts| parts.connect.is_some())),
-        Explained::span("tls", timeouts.tls, part(|parts| parts.tls.is_some())),
-        // Where the whole is stated, the headers have as long.
-        Explained::span(
-            "headers",
-            timeouts.headers,
-            part(|parts| parts.headers.is_some() || parts.whole.is_some()),
-        ),
-        Explained::word("as", timeouts.category.as_str(), category_origin),
+        Explained::new("whole", value, limit(whole.value), whole.origin).noting(named.unwrap_or_default()),
+        Explained::span("connect", connect.value, connect.origin),
+        Explained::span("tls", tls.value, tls.origin),
+        Explained::span("headers", headers.value, headers.origin),
+        Explained::word("as", category.value.as_str(), category.origin),
     ]
 }
 
@@ -442,24 +424,10 @@ fn alerts(book: &RuleBook, resolved: &Resolved<'_>) -> Vec<Explained> {
     values.collect()
 }
 
-/// The levels that may say something, the most specific first.
-fn levels<'a>(book: &'a RuleBook, resolved: &Resolved<'a>) -> impl Iterator<Item = (Level, &'a Layer)> {
-    let sections = book.sections();
-    let dependency = sections.dependencies.get(&resolved.dependency.value).map(|entry| &entry.layer);
-    let levels = [
-        (Level::Row, Some(&resolved.row.layer)),
-        (Level::Channel, resolved.channel.map(|channel| &channel.layer)),
-        (Level::Service, Some(&resolved.service.layer)),
-        (Level::Dependency, dependency),
-        (Level::Defaults, Some(&sections.defaults)),
-    ];
-    levels.into_iter().filter_map(|(level, layer)| Some((level, layer?)))
-}
-
 /// The facts of every level; the most specific of each kind holds, and all `uses` do.
 fn facts(book: &RuleBook, resolved: &Resolved<'_>) -> Vec<Explained> {
     let mut found: Vec<Explained> = Vec::new();
-    for (level, layer) in levels(book, resolved) {
+    for (level, layer) in book.sections().levels_of(resolved.service, resolved.channel, resolved.row) {
         for fact in facts_of(&layer.facts, level) {
             match found.iter_mut().find(|known| known.key == fact.key) {
                 None => found.push(fact),

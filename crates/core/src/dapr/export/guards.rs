@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Exporter, Variant, allowed, is_never, named_policies, unique};
+use super::{Exporter, Variant, is_never, named_policies, unique};
 use crate::backoff::{Backoff, Jitter};
 use crate::book::model::{At, BreakerEntry, DependencyEntry, PolicyEntry, TimeoutParts};
 use crate::book::problem::Span;
@@ -170,7 +170,7 @@ impl Exporter<'_> {
         let stated = entry.layer.timeout.as_ref().or(self.sections.defaults.timeout.as_ref());
         let inline = format!("t-{}", show(limit));
         let wanted = match stated.map(|at| &at.value) {
-            Some(TimeoutParts { name: Some(name), .. }) => allowed(name),
+            Some(TimeoutParts { name: Some(name), .. }) => name.clone(),
             Some(parts) => {
                 self.lose_parts(&format!("timeout of {}", entry.name), parts);
                 inline.clone()
@@ -241,7 +241,7 @@ impl Exporter<'_> {
     /// The file's name of the breaker for a target.
     pub(super) fn breaker_of(&mut self, entry: &DependencyEntry, breaker: &NamedBreaker) -> String {
         let wanted = match &breaker.name {
-            Some(name) => allowed(name.as_str()),
+            Some(name) => name.as_str().to_owned(),
             None => format!("{}Default", in_camel_case(entry.kind.as_str())),
         };
         let settings = circuit_breaker(&breaker.settings);

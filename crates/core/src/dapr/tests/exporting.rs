@@ -193,7 +193,7 @@ fn every_loss_is_named() {
         ("a list",             policy("delays: [1s, 5s], retries: 3, jitter: none"),      "p: `delays`: Dapr takes no list"),
         ("fifteen minutes",    policy("initial: 1s, max: 9s, retries: unlimited"),        "p: `retries beyond 15 minutes`"),
         ("an alert",           policy("from: none, alert_when_exhausted: true, retries: 2, delays: [1s]"), "p: `alert_when_exhausted`"),
-        ("a reserved name",    with("retry_policies: { DefaultRetryPolicy: { from: standard } }"), "the file says `book-DefaultRetryPolicy`"),
+        ("a reserved name",    with("retry_policies: { DefaultRetryPolicy: { from: standard } }"), "applies it to targets that name no policy"),
         ("probes",             breaker("trip: { consecutive: 3 }, probes: 1, close_after: 3"), "b: `probes`"),
         ("reset",              breaker("trip: { consecutive: 3 }, reset: 1m"),            "b: `reset`: Dapr clears"),
         ("sliding",            breaker("trip: { failures: 3, within: 1m }"),              "b: `within`: Dapr's `interval`"),
