@@ -26,19 +26,29 @@ pub(crate) struct Guards {
     pub(super) timeouts: BTreeMap<String, At<TimeoutParts>>,
 }
 
-/// Words that mean something else where these names are used.
-const RESERVED: [(&str, &str, fn(&str) -> bool); 3] = [
-    ("retry_policies", "retry policy", |name| ACTS.contains(&name)),
-    ("breakers", "breaker", |name| name == "none"),
-    ("timeouts", "timeout", |name| name.starts_with(|c: char| c.is_ascii_digit())),
+/// Names that mean something else where they are used.
+struct Reserved {
+    section: &'static str,
+    what: &'static str,
+    has_a_meaning: fn(&str) -> bool,
+}
+
+const RESERVED: [Reserved; 3] = [
+    Reserved { section: "retry_policies", what: "retry policy", has_a_meaning: |name| ACTS.contains(&name) },
+    Reserved { section: "breakers", what: "breaker", has_a_meaning: |name| name == "none" },
+    Reserved {
+        section: "timeouts",
+        what: "timeout",
+        has_a_meaning: |name| name.starts_with(|c: char| c.is_ascii_digit()),
+    },
 ];
 
 impl Guards {
     pub(super) fn read(&mut self, book: &Node, problems: &mut Problems) {
         let section = |name| book.get(name).map(Node::entries).unwrap_or_default();
-        for (section_name, what, is_reserved) in RESERVED {
-            for (key, _) in section(section_name) {
-                if let Some(name) = key.text().filter(|name| is_reserved(name)) {
+        for Reserved { section: name, what, has_a_meaning } in RESERVED {
+            for (key, _) in section(name) {
+                if let Some(name) = key.text().filter(|name| has_a_meaning(name)) {
                     let message = format!("`{name}` has a meaning of its own and cannot name a {what}");
                     problems.error("reserved-name", key.span, message, "choose another name");
                 }
