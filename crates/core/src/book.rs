@@ -53,6 +53,8 @@ pub struct Reading {
 
 #[derive(Clone, Debug)]
 struct ServiceRules {
+    /// Its place among the sections' services.
+    place: usize,
     own: Rows,
     channels: Map<ChannelName, Rows>,
 }
@@ -73,14 +75,28 @@ struct Claim {
 /// Reads a book from bytes, which may be anything at all.
 #[must_use]
 pub fn read_bytes(bytes: &[u8]) -> Reading {
+    let mut problems = Problems::default();
+    match text_of(bytes, &mut problems) {
+        Some(text) => read(text),
+        None => Reading { book: None, problems },
+    }
+}
+
+/// The bytes as text, if they are that and no more than may be read.
+pub(crate) fn text_of<'a>(bytes: &'a [u8], problems: &mut Problems) -> Option<&'a str> {
+    if bytes.len() > limits::BOOK_BYTES_MAX {
+        let mib = limits::BOOK_BYTES_MAX >> 20;
+        let message = format!("the file is larger than {mib} MiB, the most that is read");
+        problems.error("file-too-large", Span::default(), message, "split it into several");
+        return None;
+    }
     match std::str::from_utf8(bytes) {
-        Ok(text) => read(text),
+        Ok(text) => Some(text),
         Err(error) => {
             let good = &bytes[..error.valid_up_to()];
-            let mut problems = Problems::default();
             let help = "save the file as UTF-8";
             problems.error("not-utf-8", end_of(good), "the bytes here are no UTF-8 text", help);
-            Reading { book: None, problems }
+            None
         }
     }
 }
@@ -172,13 +188,13 @@ impl Sections {
 
 impl RuleBook {
     fn new(sections: Sections, text: &str) -> Self {
-        let services = sections.services.iter().map(|service| {
+        let services = sections.services.iter().enumerate().map(|(place, service)| {
             let rows = |channel, rows| Rows::new(&sections, service, channel, rows);
             let channels = service
                 .channels
                 .iter()
                 .map(|channel| (channel.name.clone(), rows(Some(channel), &channel.rows)));
-            let rules = ServiceRules { own: rows(None, &service.rows), channels: channels.collect() };
+            let rules = ServiceRules { place, own: rows(None, &service.rows), channels: channels.collect() };
             (service.name.clone(), rules)
         });
         let services = services.collect();
@@ -226,7 +242,7 @@ impl RuleBook {
     /// The service of that name.
     #[must_use]
     pub fn service(&self, name: &str) -> Option<&ServiceEntry> {
-        self.sections.services.iter().find(|service| service.name.as_str() == name)
+        self.services.get(name).map(|rules| &self.sections.services[rules.place])
     }
 
     /// Everyone who wants events of that type: services and channels with the row that claims it.

@@ -12,7 +12,8 @@ use crate::hash;
 
 const NAME_BYTES_MAX: usize = 200;
 
-/// A name from a rule book: letters, digits, `-`, `_`, `.`, `:` and `/`, at most 200 of them.
+/// A name from a rule book: letters, digits, `-`, `_`, `.` and `:`, at most 200 of them. `/` stands
+/// between a service and its channel, so no name has it.
 ///
 /// The type parameter keeps a service's name from standing where a channel's belongs.
 pub struct Name<Of> {
@@ -60,7 +61,7 @@ pub enum InvalidName {
         length: usize,
     },
     /// A character that names do not have.
-    #[error("a name has no {character:?}: letters, digits, `-`, `_`, `.`, `:` and `/` are fine")]
+    #[error("a name has no {character:?}: letters from a to z, digits, `-`, `_`, `.` and `:` are fine")]
     Character {
         /// The first such character.
         character: char,
@@ -76,7 +77,7 @@ impl<Of> Name<Of> {
         if text.len() > NAME_BYTES_MAX {
             return Err(InvalidName::TooLong { length: text.len() });
         }
-        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '/');
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
         match text.chars().find(|&c| !fits(c)) {
             Some(character) => Err(InvalidName::Character { character }),
             None => Ok(Self { text: text.into(), of: PhantomData }),

@@ -68,6 +68,12 @@ pub const WILDCARDS_MAX: usize = 500;
 /// The most answers in a script that a delivery is tried with.
 pub const SCRIPT_ANSWERS_MAX: usize = 10_000;
 
+/// How many policies or breakers may extend each other, one after the other.
+pub const EXTENDS_MAX: usize = 16;
+
+/// The longest event type, in bytes.
+pub const EVENT_TYPE_BYTES_MAX: usize = 256;
+
 /// The most problems of one severity reported for a rule book; the rest are counted.
 pub const PROBLEMS_MAX: usize = 100;
 

@@ -383,7 +383,7 @@ fn parse_days(text: &str) -> Option<[bool; 7]> {
 fn parse_minute(text: &str) -> Option<u16> {
     let (hour, minute) = text.split_once(':')?;
     let (hour, minute): (u16, u16) = (hour.parse().ok()?, minute.parse().ok()?);
-    (hour < 24 && minute < 60 || (hour, minute) == (24, 0)).then_some(hour * 60 + minute)
+    (hour < 24 && minute < 60 || (hour, minute) == (24, 0)).then(|| hour * 60 + minute)
 }
 
 #[cfg(test)]
@@ -434,6 +434,7 @@ mod tests {
             "Mon 17:00-09:00",
             "Mon 09:00-17:00 Moon/Base",
             "Mon 25:00-26:00",
+            "Mon 9000:00-17:00",
             "a b c d",
         ] {
             assert!(Hours::parse(text).is_err(), "{text:?}");

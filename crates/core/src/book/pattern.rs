@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use crate::limits;
+
 const SEGMENTS_MAX: usize = 32;
 
 /// A pattern over event types, such as `todo.task.*`.
@@ -55,6 +57,12 @@ pub enum InvalidPattern {
         /// The character.
         character: char,
     },
+    /// Too long.
+    #[error("an event type has at most {} bytes, this one has {length}", limits::EVENT_TYPE_BYTES_MAX)]
+    TooManyBytes {
+        /// How long it is.
+        length: usize,
+    },
     /// Too many segments.
     #[error("an event type has at most {SEGMENTS_MAX} segments, this one has {count}")]
     TooLong {
@@ -67,6 +75,9 @@ impl EventPattern {
     /// Reads a pattern.
     pub fn parse(text: &str) -> Result<Self, InvalidPattern> {
         let count = text.split('.').count();
+        if text.len() > limits::EVENT_TYPE_BYTES_MAX {
+            return Err(InvalidPattern::TooManyBytes { length: text.len() });
+        }
         if count > SEGMENTS_MAX {
             return Err(InvalidPattern::TooLong { count });
         }
@@ -116,7 +127,7 @@ impl EventPattern {
             match segment {
                 Segment::Word(wanted) if **wanted != *word => return false,
                 Segment::Word(_) | Segment::One => {}
-                Segment::Rest => return true,
+                Segment::Rest => return !word.is_empty(),
             }
         }
         words.next().is_none()

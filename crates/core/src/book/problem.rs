@@ -95,6 +95,12 @@ impl Problems {
         }
     }
 
+    /// Whether one more error would be listed, so that its help is worth the work.
+    #[must_use]
+    pub const fn has_room(&self) -> bool {
+        self.by_severity[Severity::Error as usize] < limits::PROBLEMS_MAX
+    }
+
     /// Whether one of them is an error.
     #[must_use]
     pub fn has_errors(&self) -> bool {
@@ -119,9 +125,15 @@ impl Problems {
 /// The known word nearest to a mistyped one, if one is near enough to be meant.
 #[must_use]
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // A word of a thousand letters is no slip of the pen, and comparing it would take long.
+    const WORD_BYTES_MAX: usize = 64;
+    if word.len() > WORD_BYTES_MAX {
+        return None;
+    }
     let lower = word.to_ascii_lowercase();
     known
         .into_iter()
+        .filter(|candidate| candidate.len() <= WORD_BYTES_MAX)
         .map(|candidate| (strsim::damerau_levenshtein(&lower, &candidate.to_ascii_lowercase()), candidate))
         .filter(|(distance, candidate)| *distance <= (candidate.len() / 3).max(1))
         .min()
@@ -131,9 +143,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
 /// "did you mean `standard`?" where something near is known, else the list of what is.
 #[must_use]
 pub fn suggest<'a>(word: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> String {
-    // A word of a thousand letters is no slip of the pen, and comparing it would take long.
-    let near = if word.len() <= 64 { nearest(word, known.clone()) } else { None };
-    if let Some(near) = near {
+    if let Some(near) = nearest(word, known.clone()) {
         return format!("did you mean `{near}`?");
     }
     let mut known: Vec<&str> = known.into_iter().collect();

@@ -90,6 +90,8 @@ pub enum Type {
     EventPattern,
     /// An event type without wildcards, or a template that makes one.
     Text,
+    /// `http://…` or `https://…`.
+    Url,
     /// A text with `{placeholders}`, for names of dead-letter queues.
     LetterName,
     /// `true` or `false`.

@@ -34,7 +34,7 @@ fn each_mistake_is_named_with_its_place_and_its_cure() {
         ("a missing key",              "defaults: {}\n",
             "1:1 missing-key: a rule book needs `version` | `version`: The version of the format: 1."),
         ("another version",            "version: 2\n",
-            "1:10 out-of-range: `2` lies outside 1 to 1"),
+            "1:10 out-of-range: only 1 can stand here, not `2` | write 1"),
         ("a duration without a unit",  "version: 1\ndefaults: { timeout: 15 }\n",
             "2:22 bad-duration: `15` has no unit: write `15s` or `15ms`"),
         ("no duration at all",         "version: 1\ndefaults: { hold_max: soon }\n",
@@ -81,8 +81,8 @@ fn each_mistake_is_named_with_its_place_and_its_cure() {
             "5:23 ambiguous-pattern: `a.b.*` claims some of the same events as `a.*.c` on line 5"),
         ("no events",                  "version: 1\nservices: { s: { target: { log: stdout } } }\n",
             "2:13 no-events: this service takes no events"),
-        ("two kinds of target",        "version: 1\nservices: { s: { target: { log: stdout, http: x }, events: [a] } }\n",
-            "2:26 one-of: a target can be of one kind only"),
+        ("two kinds of target",        "version: 1\nservices: { s: { target: { log: stdout, http: \"http://h/\" }, events: [a] } }\n",
+            "2:18 one-of: a target can be of one kind only"),
         ("a key of another kind",      "version: 1\nservices: { s: { target: { log: stdout, time_limit: 3m }, events: [a] } }\n",
             "2:41 excluded-key: `time_limit` has no meaning here: it belongs to `exec`"),
         ("delays and a factor",        "version: 1\nretry_policies: { p: { delays: [1s], factor: 2, retries: 3 } }\n",
@@ -109,6 +109,26 @@ fn each_mistake_is_named_with_its_place_and_its_cure() {
             "2:66 said-twice: the target's `time_limit` says how long a run may take"),
         ("a circle",                   "version: 1\nretry_policies: { a: { from: b }, b: { from: c }, c: { from: a } }\n",
             "2:30 extends-itself: this extends itself: a → b → c → a"),
+        ("nothing to extend",          "version: 1\nbreakers: { b: { from: none, open: 1s } }\n",
+            "2:24 extends-nothing: there is no breaker `none` to extend"),
+        ("no address",                 "version: 1\nservices: { s: { target: { http: ftp-server }, events: [a] } }\n",
+            "2:34 wrong-type: `ftp-server` stands here where an address such as"),
+        ("an empty command",           "version: 1\nservices: { s: { target: { exec: [] }, events: [a] } }\n",
+            "2:34 empty-list: `exec` is an empty list"),
+        ("a channel without events",   &service("    channels: { c: { events: [] } }\n"),
+            "6:30 empty-list: `events` is an empty list"),
+        ("a hidden character",         &service("    title: \"a\\u001b[31m\"\n"),
+            "6:12 control-character: "),
+        ("one failure, two reactions", &service("    on_failure: { 500: standard, 500-500: patient }\n"),
+            "6:34 said-twice: the same failures stand here twice"),
+        ("a sign before a number",     "version: 1\nretry_policies: { p: { from: standard, retries: +5 } }\n",
+            "2:49 wrong-type: `+5` stands here where a whole number belongs"),
+        ("a pattern without quotes",   "version: 1\nservices: { s: { target: { log: stdout }, events: [*.created] } }\n",
+            "2:52 yaml-alias: aliases (`*name`) are not part of a rule book | a pattern with `*` must stand in quotes"),
+        ("a slash in a name",          "version: 1\nservices: { a/b: { target: { log: stdout }, events: [a] } }\n",
+            "2:13 bad-name: a name has no '/'"),
+        ("a service without a target", "version: 1\nservices:\n  s:\n    events: [a]\n",
+            "3:3 missing-key: a service needs `target`"),
         ("a breaker that never closes", "version: 1\nbreakers: { b: { trip: { consecutive: 3 } } }\n",
             "2:16 missing-key: a breaker needs `open`"),
         ("a trip without its time",    "version: 1\nbreakers: { b: { trip: { failures: 3 }, open: 1s } }\n",
@@ -151,6 +171,8 @@ fn one_mistake_is_reported_once() {
         ("a status",       service("    classify: [{ status: 999, as: transient }]\n")),
         ("an event",       "version: 1\nservices: { s: { target: { log: stdout }, events: [a..b] } }\n".to_owned()),
         ("a duration",     "version: 1\nretry_policies: { p: { initial: 1, retries: 3 } }\n".to_owned()),
+        ("a count",        "version: 1\nretry_policies: { p: { from: standard, retries: 100001 } }\n".to_owned()),
+        ("a circle",       "version: 1\nretry_policies: { a: { from: x }, x: { from: x } }\n".to_owned()),
         ("a trip",         "version: 1\nbreakers: { b: { trip: { consecutive: none }, open: 1s } }\n".to_owned()),
     ];
     for (name, text) in cases {
@@ -174,6 +196,14 @@ fn bounds_keep_a_hostile_book_small() {
         .collect();
     let patterns = format!("version: 1\nservices:\n{}", rows.concat());
     assert!(problems(&patterns)[0].contains("too-many-patterns"), "{:#?}", problems(&patterns));
+    let large = vec![b'a'; limits::BOOK_BYTES_MAX + 1];
+    assert_eq!(read_bytes(&large).problems.into_sorted()[0].code, "file-too-large");
+    let links: Vec<String> = (1..20_000).map(|n| format!("  p{n}: {{ from: p{} }}\n", n - 1)).collect();
+    let chain =
+        format!("version: 1\nretry_policies:\n  p0: {{ initial: 1s, retries: 1 }}\n{}", links.concat());
+    assert!(problems(&chain)[0].contains("extends-too-far"), "{:#?}", &problems(&chain)[..1]);
+    let twice = format!("version: 1\n{}", "a: 1\n".repeat(200_000));
+    assert!(problems(&twice).iter().any(|problem| problem.contains("duplicate-key")));
     let heavy = service("    classify: [{ message: \"(\\\\w{100}){100}\", as: transient }]\n");
     assert!(problems(&heavy)[0].contains("bad-regex"), "{:#?}", problems(&heavy));
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::expression::{Condition, Hours};
 use super::pattern::EventPattern;
-use super::problem::{Problems, suggest};
+use super::problem::{Problems, Span, suggest};
 use super::schema::{Field, Named, Need, Object, Type};
 use super::yaml::{Node, Quoted, Value};
 use crate::backoff::Jitter;
@@ -66,7 +66,7 @@ impl Names {
 
 /// Reports everything in the node that does not fit the type.
 pub fn validate(node: &Node, takes: &Type, names: &Names, problems: &mut Problems) {
-    Validator { names, problems }.value(node, takes);
+    Validator { names, problems }.value(node, takes, node.span);
 }
 
 struct Validator<'a> {
@@ -75,25 +75,26 @@ struct Validator<'a> {
 }
 
 impl Validator<'_> {
-    fn value(&mut self, node: &Node, takes: &Type) {
+    /// `place` is where to point for something that is not there: the key above the value.
+    fn value(&mut self, node: &Node, takes: &Type, place: Span) {
         if matches!(node.value, Value::Refused) {
             return;
         }
         match takes {
-            Type::Object(object) => self.object(node, object),
+            Type::Object(object) => self.object(node, object, place),
             Type::MapOf(value) => self.map(node, value),
             Type::ByFailure(value) => self.by_failure(node, value),
             Type::ListOf(item) => match &node.value {
-                Value::List(items) => items.iter().for_each(|node| self.value(node, item)),
+                Value::List(items) => self.list(items, item),
                 _ => self.wrong_shape(node, &format!("a list of {}", describe(item))),
             },
             Type::OneOrMany(item) => match &node.value {
-                Value::List(items) => items.iter().for_each(|node| self.value(node, item)),
-                _ => self.value(node, item),
+                Value::List(items) => self.list(items, item),
+                _ => self.value(node, item, place),
             },
             Type::ShortOrLong(short, object) => match &node.value {
-                Value::Map(_) => self.object(node, object),
-                _ => self.value(node, short),
+                Value::Map(_) => self.object(node, object, place),
+                _ => self.value(node, short, place),
             },
             scalar => match &node.value {
                 Value::Scalar { text, quoted } => self.scalar(node, text, *quoted, scalar),
@@ -102,7 +103,13 @@ impl Validator<'_> {
         }
     }
 
-    fn object(&mut self, node: &Node, object: &'static Object) {
+    fn list(&mut self, items: &[Node], item: &Type) {
+        for node in items {
+            self.value(node, item, node.span);
+        }
+    }
+
+    fn object(&mut self, node: &Node, object: &'static Object, place: Span) {
         let Value::Map(entries) = &node.value else {
             return self.wrong_shape(node, &format!("{} (a map of keys)", object.name));
         };
@@ -110,8 +117,13 @@ impl Validator<'_> {
             // Keys that are no words were reported when the book was read.
             let Some(text) = key.text() else { continue };
             if let Some(field) = object.field(text) {
-                self.value(value, &field.takes);
-            } else {
+                self.value(value, &field.takes, key.span);
+                let is_needed = field.need == Need::Required || object.one_of.contains(&field.key);
+                if is_needed && matches!(&value.value, Value::List(items) if items.is_empty()) {
+                    let message = format!("`{text}` is an empty list");
+                    self.problems.error("empty-list", value.span, message, "name at least one");
+                }
+            } else if self.problems.has_room() {
                 let known = object.all_fields().map(|field| field.key).collect::<Vec<_>>();
                 let message = format!("`{text}` is no key of {}", object.name);
                 self.problems.error("unknown-key", key.span, message, suggest(text, known));
@@ -119,7 +131,7 @@ impl Validator<'_> {
         }
         let has = |wanted: &str| entries.iter().any(|(key, _)| key.text() == Some(wanted));
         for field in object.all_fields().filter(|field| field.need == Need::Required && !has(field.key)) {
-            self.missing(node, object, field);
+            self.missing(place, object, field);
         }
         if !object.one_of.is_empty() {
             let given = object.one_of.iter().filter(|key| has(key)).count();
@@ -129,15 +141,15 @@ impl Validator<'_> {
                     _ => format!("{} can be of one kind only", object.name),
                 };
                 let kinds = object.one_of.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
-                self.problems.error("one-of", node.span, message, format!("give exactly one of {kinds}"));
+                self.problems.error("one-of", place, message, format!("give exactly one of {kinds}"));
             }
         }
     }
 
-    fn missing(&mut self, node: &Node, object: &Object, field: &Field) {
+    fn missing(&mut self, place: Span, object: &Object, field: &Field) {
         let message = format!("{} needs `{}`", object.name, field.key);
         let help = format!("`{}`: {}", field.key, field.about);
-        self.problems.error("missing-key", node.span, message, help);
+        self.problems.error("missing-key", place, message, help);
     }
 
     fn map(&mut self, node: &Node, value: &Type) {
@@ -152,7 +164,7 @@ impl Validator<'_> {
             if let Some(Err(error)) = key.text().map(Name::<Service>::new) {
                 self.problems.error("bad-name", key.span, error.to_string(), "choose another name");
             }
-            self.value(node, value);
+            self.value(node, value, key.span);
         }
     }
 
@@ -161,8 +173,11 @@ impl Validator<'_> {
             return self.wrong_shape(node, "kinds of failure, each with what follows");
         };
         for (key, node) in entries {
-            self.value(key, &Type::FailureKind);
-            self.value(node, value);
+            // Keys that are no words were reported when the book was read.
+            if key.text().is_some() {
+                self.value(key, &Type::FailureKind, key.span);
+            }
+            self.value(node, value, key.span);
         }
     }
 
@@ -180,9 +195,14 @@ impl Validator<'_> {
     }
 
     fn scalar(&mut self, node: &Node, text: &str, quoted: Quoted, takes: &Type) {
-        let wrong = match check_scalar(text, quoted, takes) {
-            Ok(()) => self.name(text, takes),
-            Err(wrong) => Err(wrong),
+        let hidden = text.chars().find(|c| c.is_control() && !matches!(c, '\n' | '\t'));
+        let wrong = match (hidden, check_scalar(text, quoted, takes)) {
+            (Some(character), _) => {
+                let message = format!("a control character ({}) stands here", character.escape_unicode());
+                Err(wrong("control-character", message, "leave it out: it would reach terminals and logs"))
+            }
+            (None, Ok(())) => self.name(text, takes),
+            (None, Err(wrong)) => Err(wrong),
         };
         if let Err(Wrong { code, message, help }) = wrong {
             self.problems.error(code, node.span, message, help);
@@ -206,7 +226,9 @@ impl Validator<'_> {
         let acts = if matches!(takes, Type::Reaction) { &ACTS[..] } else { &[] };
         let known = self.names.all(kind).chain(acts.iter().copied());
         let message = format!("there is no {} `{text}`", kind.as_str());
-        let help = format!("{}; or define it under `{}`", suggest(text, known), kind.section());
+        // Looking for a near name takes time, and is of use only where it is shown.
+        let near = if self.problems.has_room() { suggest(text, known) } else { String::new() };
+        let help = format!("{near}; or define it under `{}`", kind.section());
         Err(Wrong { code: "undefined-name", message, help })
     }
 }
@@ -242,6 +264,11 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &Type) -> Result<(), Wrong> {
             }
             _ => Err(expected()),
         },
+        Type::Count { min, max } if min == max && text != min.to_string() => Err(wrong(
+            "out-of-range",
+            format!("only {min} can stand here, not `{text}`"),
+            &format!("write {min}"),
+        )),
         Type::Count { min, max } => whole_number(text, *min, *max),
         Type::CountOrUnlimited if text == "unlimited" => Ok(()),
         Type::CountOrUnlimited => whole_number(text, 0, u64::from(limits::RETRIES_MAX)),
@@ -255,6 +282,42 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &Type) -> Result<(), Wrong> {
             let message = format!("`{text}` cannot stand here");
             Err(Wrong { code: "unknown-word", message, help: suggest(text, words.iter().copied()) })
         }
+        Type::Url => match text.split_once("://") {
+            Some(("http" | "https", rest))
+                if !rest.is_empty() && !rest.starts_with('/') && !rest.contains(char::is_whitespace) =>
+            {
+                Ok(())
+            }
+            _ => Err(expected()),
+        },
+        Type::Text if text.is_empty() => Err(wrong("wrong-type", "an empty text stands here", "")),
+        Type::EventPattern
+        | Type::LetterName
+        | Type::Statuses
+        | Type::FailureKind
+        | Type::Cron
+        | Type::Zone
+        | Type::Hours
+        | Type::Condition => check_expression(text, takes),
+        // Lint codes are checked where the lints are known, names where the names are, and expressions
+        // where they are compiled, which is dear enough to be done once.
+        Type::Text | Type::Lint | Type::Name(_) | Type::Reaction | Type::Pattern => Ok(()),
+        Type::Object(_)
+        | Type::MapOf(_)
+        | Type::ByFailure(_)
+        | Type::ListOf(_)
+        | Type::OneOrMany(_)
+        | Type::ShortOrLong(..) => Err(expected()),
+    }
+}
+
+/// Texts with a grammar of their own.
+fn check_expression(text: &str, takes: &Type) -> Result<(), Wrong> {
+    let expected = || {
+        let message = format!("`{text}` stands here where {} belongs", describe(takes));
+        wrong("wrong-type", message, &format!("write {}", describe(takes)))
+    };
+    match takes {
         Type::EventPattern => EventPattern::parse(text)
             .map(drop)
             .map_err(|e| wrong("bad-event-pattern", e, "such as todo.task.created or todo.task.*")),
@@ -283,31 +346,22 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &Type) -> Result<(), Wrong> {
             message: e.to_string(),
             help: e.help(),
         }),
-        Type::Text if text.is_empty() => Err(wrong("wrong-type", "an empty text stands here", "")),
-        // Lint codes are checked where the lints are known, names where the names are, and expressions
-        // where they are compiled, which is dear enough to be done once.
-        Type::Text | Type::Lint | Type::Name(_) | Type::Reaction | Type::Pattern => Ok(()),
-        Type::Object(_)
-        | Type::MapOf(_)
-        | Type::ByFailure(_)
-        | Type::ListOf(_)
-        | Type::OneOrMany(_)
-        | Type::ShortOrLong(..) => Err(expected()),
+        _ => Ok(()),
     }
 }
 
 fn whole_number(text: &str, min: u64, max: u64) -> Result<(), Wrong> {
-    if text.len() > 1 && text.starts_with('0') {
+    let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if is_number && text.len() > 1 && text.starts_with('0') {
         return Err(wrong("wrong-type", format!("`{text}` has a leading zero"), "write it without"));
+    }
+    if !is_number {
+        let message = format!("`{text}` stands here where a whole number belongs");
+        return Err(wrong("wrong-type", message, "write a number such as 5"));
     }
     match text.parse::<u64>() {
         Ok(number) if (min..=max).contains(&number) => Ok(()),
-        Ok(_) => Err(wrong("out-of-range", format!("`{text}` lies outside {min} to {max}"), "")),
-        Err(_) => Err(wrong(
-            "wrong-type",
-            format!("`{text}` stands here where a whole number belongs"),
-            "write a number such as 5",
-        )),
+        _ => Err(wrong("out-of-range", format!("`{text}` lies outside {min} to {max}"), "")),
     }
 }
 
@@ -315,7 +369,8 @@ fn whole_number(text: &str, min: u64, max: u64) -> Result<(), Wrong> {
 #[must_use]
 pub fn parse_statuses(text: &str) -> Option<StatusRange> {
     let status = |text: &str| {
-        let status: u16 = text.trim().parse().ok()?;
+        let text = text.trim();
+        let status: u16 = text.parse().ok().filter(|_| text.bytes().all(|b| b.is_ascii_digit()))?;
         (100..=599).contains(&status).then_some(status)
     };
     let (first, last) = text.split_once('-').unwrap_or((text, text));
@@ -342,6 +397,7 @@ pub(super) fn describe(takes: &Type) -> String {
         Type::Pattern => "a regular expression".to_owned(),
         Type::EventPattern => "an event type such as todo.task.created".to_owned(),
         Type::Text => "a text".to_owned(),
+        Type::Url => "an address such as http://127.0.0.1:9000/events".to_owned(),
         Type::LetterName => "a name in quotes such as \"_{service}.deadletter\"".to_owned(),
         Type::Bool => "true or false".to_owned(),
         Type::Count { .. } => "a whole number".to_owned(),

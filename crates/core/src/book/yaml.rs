@@ -97,12 +97,6 @@ impl Node {
 /// Reads a text. No node comes back if the text is no YAML at all; the problems say why.
 #[must_use]
 pub fn read(text: &str, problems: &mut Problems) -> Option<Node> {
-    if text.len() > limits::BOOK_BYTES_MAX {
-        let mib = limits::BOOK_BYTES_MAX >> 20;
-        let message = format!("the file is larger than a rule book may be: {mib} MiB");
-        problems.error("file-too-large", Span::default(), message, "split it into several books");
-        return None;
-    }
     let mut reader = Reader { problems, open: Vec::new(), root: None, nodes: 0, documents: 0 };
     let options = options! { disallow_directives: true, emit_unresolved_aliases: true };
     for next in Parser::new_from_str_with_options(text, options) {
@@ -174,7 +168,7 @@ impl Reader<'_> {
                 return self.put(Node { span, value });
             }
             Event::Alias(_) | Event::UnresolvedAlias(_) => {
-                let help = "write the value out, or name a policy once and refer to it by name";
+                let help = "a pattern with `*` must stand in quotes: \"*.created\"; a value that is meant twice is written out";
                 self.problems.error(
                     "yaml-alias",
                     span,
@@ -289,6 +283,8 @@ fn syntax_help(text: &str, line: usize) -> &'static str {
         "indent with spaces: YAML allows no tabs there"
     } else if before_comment.contains('{') && before_comment.contains('}') && !before_comment.contains('"') {
         "a text with {placeholders} must stand in quotes: \"_{service}.deadletter\""
+    } else if before_comment.contains('*') && !before_comment.contains('"') {
+        "a pattern with `*` must stand in quotes: \"*.created\""
     } else if line.starts_with('%') {
         "a rule book has no directives: leave the line out"
     } else {
@@ -302,12 +298,13 @@ pub fn check_keys(node: &Node, problems: &mut Problems) {
     for item in node.items() {
         check_keys(item, problems);
     }
-    let mut seen: Vec<(&str, Position)> = Vec::with_capacity(node.entries().len());
+    let mut seen: Vec<(&str, Span)> = Vec::with_capacity(node.entries().len());
     for (key, value) in node.entries() {
         match key.text() {
             None if matches!(key.value, Value::Refused) => {}
             None => {
-                let help = "a text that begins with `{` or `[` must stand in quotes";
+                let help =
+                    "a name such as null, and a text that begins with `{` or `[`, must stand in quotes";
                 problems.error(
                     "yaml-key",
                     key.span,
@@ -319,7 +316,7 @@ pub fn check_keys(node: &Node, problems: &mut Problems) {
                 let help = "merge keys are not part of a rule book: use `from:` in policies and breakers";
                 problems.error("yaml-merge-key", key.span, "`<<` merges another map in", help);
             }
-            Some(text) => seen.push((text, key.span.position)),
+            Some(text) => seen.push((text, key.span)),
         }
         check_keys(value, problems);
     }
@@ -327,10 +324,8 @@ pub fn check_keys(node: &Node, problems: &mut Problems) {
     for pair in seen.windows(2) {
         let [(first, first_at), (second, second_at)] = pair else { continue };
         if first == second {
-            let span = node.entries().iter().find(|(key, _)| key.span.position == *second_at);
-            let span = span.map(|(key, _)| key.span).unwrap_or_default();
-            let message = format!("`{second}` stands on line {} already", first_at.line);
-            problems.error("duplicate-key", span, message, "keep one of them");
+            let message = format!("`{second}` stands on line {} already", first_at.position.line);
+            problems.error("duplicate-key", *second_at, message, "keep one of them");
         }
     }
 }
@@ -377,8 +372,6 @@ mod tests {
         assert_eq!(codes(&deep).first().map(|c| c.0), Some("too-deep"));
         let deep_map = (0..200).map(|level| " ".repeat(level) + "a:\n").collect::<String>();
         assert_eq!(codes(&deep_map).first().map(|c| c.0), Some("too-deep"));
-        let large = "a".repeat(limits::BOOK_BYTES_MAX + 1);
-        assert_eq!(codes(&large), vec![("file-too-large", 0, 0)]);
         let many = format!("[{}]", "1,".repeat(limits::BOOK_NODES_MAX + 10));
         assert_eq!(codes(&many).first().map(|c| c.0), Some("file-too-large"));
         assert_eq!(codes("\0").len(), 1);

@@ -15,7 +15,8 @@ use super::read::{self, Reading};
 use super::write::{Lines, scalar};
 use super::{Remark, Remarks, matching};
 use crate::book::model::{DaprTarget, Direction};
-use crate::book::problem::{Problem, Problems, Severity, Span};
+use crate::book::problem::{Problem, Problems};
+use crate::book::text_of;
 use crate::book::validate::ACTS;
 use crate::catalog::Kind;
 use crate::ids::DependencyName;
@@ -33,17 +34,8 @@ pub struct Imported {
 
 /// Makes a rule book of the bytes of a Dapr file, which may be anything at all.
 pub fn import(bytes: &[u8]) -> Result<Imported, Vec<Problem>> {
-    let Ok(text) = std::str::from_utf8(bytes) else {
-        let mut problems = Problems::default();
-        problems.add(Problem {
-            severity: Severity::Error,
-            code: "not-utf-8",
-            span: Span::default(),
-            message: "this file is no UTF-8 text".to_owned(),
-            help: "save the file as UTF-8".to_owned(),
-        });
-        return Err(problems.into_sorted());
-    };
+    let mut problems = Problems::default();
+    let Some(text) = text_of(bytes, &mut problems) else { return Err(problems.into_sorted()) };
     let Reading { resiliency, notes } = read::read(text)?;
     let mut writer = Writer { lines: Lines::default(), names: Names::default(), notes };
     writer.names = writer.choose_names(&resiliency);

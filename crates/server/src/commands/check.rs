@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use redrive::core::book::lint::{self, Checked, Lint};
-use redrive::core::book::problem::{Problem, Severity, suggest};
+use redrive::core::book::problem::{Problem, Severity, Span, suggest};
 use serde::Serialize;
 
 use super::{Refused, print};
@@ -16,9 +16,17 @@ pub(super) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         return explain(code);
     }
     let mut rows = Vec::new();
-    let (mut errors, mut warnings) = (0, 0);
+    let (mut errors, mut warnings, mut unreadable) = (0, 0, 0);
     for path in &args.files {
-        let bytes = redrive::load::load(path)?;
+        let bytes = match redrive::load::load(path) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                // The others are still worth checking.
+                anstream::eprintln!("{}: {:#}", style::error("error"), anyhow::Error::from(error));
+                unreadable += 1;
+                continue;
+            }
+        };
         let checked = lint::check(&bytes);
         let count = |severity| checked.problems.iter().filter(|p| p.severity == severity).count();
         errors += count(Severity::Error);
@@ -27,11 +35,15 @@ pub(super) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
             CheckFormat::Text => print(&report(path, &String::from_utf8_lossy(&bytes), &checked, args))?,
             CheckFormat::Json => {
                 rows.extend(checked.problems.into_iter().map(|problem| Row::new(problem, path)));
+                rows.extend((checked.left_out > 0).then(|| Row::left_out(checked.left_out, path)));
             }
         }
     }
     if args.format == CheckFormat::Json {
         print(&(serde_json::to_string_pretty(&rows)? + "\n"))?;
+    }
+    if unreadable > 0 {
+        return Ok(ExitCode::from(2));
     }
     let is_clean = errors == 0 && (warnings == 0 || args.deny != Some(Deny::Warnings));
     Ok(if is_clean { ExitCode::SUCCESS } else { ExitCode::from(1) })
@@ -50,6 +62,14 @@ struct Row {
 }
 
 impl Row {
+    /// A last row that says how many were not listed.
+    fn left_out(count: usize, path: &Path) -> Self {
+        let message = format!("{count} more problems are not listed");
+        let span = Span::default();
+        let help = "mend these first".to_owned();
+        Self::new(Problem { severity: Severity::Info, code: "more-problems", span, message, help }, path)
+    }
+
     fn new(problem: Problem, path: &Path) -> Self {
         Self {
             severity: problem.severity,

@@ -26,8 +26,9 @@ pub(crate) fn render(problem: &Problem, path: &Path, text: &str) -> String {
         )
     } else {
         let place = annotate_snippets::Origin::path(&path);
-        let line = problem.span.position.line as usize;
-        title.element(if line > 0 { place.line(line) } else { place })
+        let position = problem.span.position;
+        let (line, column) = (position.line as usize, position.column as usize);
+        title.element(if line > 0 { place.line(line).char_column(column) } else { place })
     };
     if !problem.help.is_empty() {
         group = group.element(Level::HELP.message(&problem.help));
@@ -51,11 +52,15 @@ fn line_of<'a>(problem: &Problem, text: &'a str) -> Option<Line<'a>> {
     }
     let first = text[..start].rfind('\n').map_or(0, |newline| newline + 1);
     let last = text[start..].find('\n').map_or(text.len(), |newline| start + newline);
-    let source = &text[first..last];
+    // A mark at the start of the file and a return before the new line are no part of what people see.
+    let first = if text[first..].starts_with('\u{feff}') { first + '\u{feff}'.len_utf8() } else { first };
+    let last = if text[..last].ends_with('\r') { last - 1 } else { last };
+    let start = start.clamp(first, last.max(first));
+    let source = &text[first..last.max(first)];
     if source.len() > LINE_BYTES_MAX {
         return None;
     }
-    let end = (problem.span.end as usize).clamp(start, last);
+    let end = (problem.span.end as usize).clamp(start, last.max(start));
     let end = if text.is_char_boundary(end) { end } else { last };
     Some(Line { source, number, caret: start - first..end - first })
 }

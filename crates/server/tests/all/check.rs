@@ -55,7 +55,7 @@ fn mistakes_are_shown_with_their_line_a_caret_and_a_cure() {
     6 |   vendor: { delays: [5s, 10], retries: 5, jitter: nonee }
       |                                                   ^^^^^
 
-    error[extends-itself]: `loop` extends itself, and the catalog has no such policy
+    error[extends-nothing]: there is no retry policy `loop` in the catalog to extend
      --> book.yaml:7:17
       |
     7 |   loop: { from: loop }

@@ -31,9 +31,6 @@ impl Lowering<'_> {
             let keys = ["time_limit", "spawn_limit", "on_timeout", "output"];
             excluded(node, &keys, "it belongs to `exec`", self.problems);
         }
-        if matches!(&kind, TargetKind::Exec(command) if command.is_empty()) {
-            self.problems.error("empty-command", node.span, "this command is empty", "name the program");
-        }
         Some(Target {
             span: node.span,
             kind,

@@ -54,16 +54,17 @@ impl Guards {
                 }
             }
         }
+        let (policies, breakers) = (entries(section("retry_policies")), entries(section("breakers")));
         for (key, node) in section("retry_policies") {
             if let Some(name) = key.text().and_then(|text| PolicyName::new(text).ok())
-                && let Some(entry) = policy(&name, node, section("retry_policies"), problems)
+                && let Some(entry) = policy(&name, node, &policies, problems)
             {
                 self.policies.insert(name, At { value: entry, span: key.span });
             }
         }
         for (key, node) in section("breakers") {
             if let Some(name) = key.text().and_then(|text| BreakerName::new(text).ok())
-                && let Some(entry) = breaker(&name, node, section("breakers"), problems)
+                && let Some(entry) = breaker(&name, node, &breakers, problems)
             {
                 self.breakers.insert(name, At { value: entry, span: key.span });
             }
@@ -153,17 +154,19 @@ fn refuse_zero(node: &Node, limit: Option<Duration>, problems: &mut Problems) {
     }
 }
 
-/// A named entry of a section.
-fn find<'a>(section: &'a [(Node, Node)], name: &str) -> Option<&'a Node> {
-    section.iter().find(|(key, _)| key.text() == Some(name)).map(|(_, node)| node)
+/// The entries of a section by name.
+type Entries<'a> = BTreeMap<&'a str, &'a Node>;
+
+fn entries(section: &[(Node, Node)]) -> Entries<'_> {
+    section.iter().filter_map(|(key, node)| Some((key.text()?, node))).collect()
 }
 
-/// Follows `from` and collects the chain, the entry itself first. None if it goes in a circle.
+/// Follows `from` and collects the chain, the entry itself first. None if it goes in a circle or too far.
 /// The chain ends at the catalog, whose entry's name comes with it.
 fn chain<'a>(
     name: &str,
     node: &'a Node,
-    section: &'a [(Node, Node)],
+    section: &Entries<'a>,
     problems: &mut Problems,
 ) -> Option<(Vec<&'a Node>, Option<&'a str>)> {
     let mut links = vec![node];
@@ -171,20 +174,24 @@ fn chain<'a>(
     loop {
         let last = links.last().expect("the chain starts with the entry itself");
         let Some(from) = last.get("from").and_then(Node::text) else { return Some((links, None)) };
-        let own = find(section, from);
         // Under its own name an entry can only mean the catalog's.
-        let Some(parent) = own.filter(|_| seen.last() != Some(&from)) else {
-            return Some((links, Some(from)));
-        };
-        if seen.contains(&from) {
+        let own = section.get(from).filter(|_| seen.last() != Some(&from));
+        let Some(parent) = own else { return Some((links, Some(from))) };
+        // Who merely leads into a circle is not told: those who are in it are.
+        if from == name {
             let circle = format!("{} → {from}", seen.join(" → "));
             let help = "let one of them state its own values";
-            problems.error(
-                "extends-itself",
-                key_span(node, "from"),
-                format!("this extends itself: {circle}"),
-                help,
-            );
+            let message = format!("this extends itself: {circle}");
+            problems.error("extends-itself", key_span(node, "from"), message, help);
+            return None;
+        }
+        if seen.contains(&from) {
+            return None;
+        }
+        if links.len() >= limits::EXTENDS_MAX {
+            let message =
+                format!("this extends more than {} others, one after the other", limits::EXTENDS_MAX);
+            problems.error("extends-too-far", key_span(node, "from"), message, "state its own values");
             return None;
         }
         seen.push(from);
@@ -195,7 +202,7 @@ fn chain<'a>(
 fn policy(
     name: &PolicyName,
     node: &Node,
-    section: &[(Node, Node)],
+    section: &Entries<'_>,
     problems: &mut Problems,
 ) -> Option<PolicyEntry> {
     let (links, root) = chain(name.as_str(), node, section, problems)?;
@@ -204,8 +211,8 @@ fn policy(
         Some(root) => match catalog::policy(root) {
             Some(entry) => Some(entry),
             None if root == name.as_str() => {
-                let message = format!("`{root}` extends itself, and the catalog has no such policy");
-                problems.error("extends-itself", key_span(node, "from"), message, "name another policy");
+                let message = format!("there is no retry policy `{root}` in the catalog to extend");
+                problems.error("extends-nothing", key_span(node, "from"), message, "name another policy");
                 return None;
             }
             // Reported as an undefined name.
@@ -250,7 +257,11 @@ fn policy(
 fn own_parts(node: &Node) -> Option<PolicyParts> {
     let retries = match node.get("retries").and_then(Node::text) {
         Some("unlimited") => Some(Backoff::UNLIMITED),
-        Some(text) => Some(text.parse().ok()?),
+        Some(text) => Some(text.parse().ok().filter(|retries| *retries <= limits::RETRIES_MAX)?),
+        None => None,
+    };
+    let factor = match node.get("factor") {
+        Some(_) => Some(number_of(node, "factor").filter(|factor| (1.0..=100.0).contains(factor))?),
         None => None,
     };
     let delays = match node.get("delays") {
@@ -272,7 +283,7 @@ fn own_parts(node: &Node) -> Option<PolicyParts> {
     };
     Some(PolicyParts {
         initial: read("initial")?,
-        factor: number_of(node, "factor"),
+        factor,
         max: read("max")?,
         delays,
         retries,
@@ -342,16 +353,17 @@ fn raw_backoff(node: &Node, parts: PolicyParts, problems: &mut Problems) -> Opti
 fn breaker(
     name: &BreakerName,
     node: &Node,
-    section: &[(Node, Node)],
+    section: &Entries<'_>,
     problems: &mut Problems,
 ) -> Option<BreakerEntry> {
     let (links, root) = chain(name.as_str(), node, section, problems)?;
     let mut parts = BreakerParts::default();
     if let Some(root) = root {
         let Some(entry) = catalog::breaker(root) else {
-            if root == name.as_str() {
-                let message = format!("`{root}` extends itself, and the catalog has no such breaker");
-                problems.error("extends-itself", key_span(node, "from"), message, "name another breaker");
+            // Any other name was reported as undefined.
+            if root == name.as_str() || root == "none" {
+                let message = format!("there is no breaker `{root}` to extend");
+                problems.error("extends-nothing", key_span(node, "from"), message, "name another breaker");
             }
             return None;
         };

@@ -49,10 +49,14 @@ impl Lowering<'_> {
     }
 
     fn reactions(&mut self, node: &Node) -> Vec<(FailureMatch, At<ReactionName>)> {
-        let mut reactions = Vec::new();
+        let mut reactions: Vec<(FailureMatch, At<ReactionName>)> = Vec::new();
         for (key, value) in node.get("on_failure").map(Node::entries).unwrap_or_default() {
             let kind = key.text().and_then(parse_failure_kind);
             if let (Some(kind), Some(reaction)) = (kind, at(value, reaction_name)) {
+                if reactions.iter().any(|(known, _)| *known == kind) {
+                    let message = "the same failures stand here twice";
+                    self.problems.error("said-twice", key.span, message, "keep one of them");
+                }
                 reactions.push((kind, reaction));
             }
         }

@@ -8,8 +8,8 @@ pub(super) static TARGET: Object = Object {
     name: "a target",
     about: "Where a service is reached.",
     fields: &[
-        key("http", Type::Text, "The address that events are posted to."),
-        key("ntfy", Type::Text, "The address of an ntfy topic."),
+        key("http", Type::Url, "The address that events are posted to."),
+        key("ntfy", Type::Url, "The address of an ntfy topic."),
         key("smtp", Type::Text, "The address that mail is sent to."),
         key(
             "exec",
@@ -199,11 +199,11 @@ pub(super) static RECEIVER: Object = Object {
     name: "a receiver",
     about: "Who is told of alerts.",
     fields: &[
-        key("ntfy", Type::Text, "The address of an ntfy topic."),
-        key("webhook", Type::Text, "An address that alerts are posted to."),
+        key("ntfy", Type::Url, "The address of an ntfy topic."),
+        key("webhook", Type::Url, "An address that alerts are posted to."),
         key("email", Type::Text, "A mail address."),
-        key("slack", Type::Text, "A Slack-compatible webhook."),
-        key("alertmanager", Type::Text, "The address of an Alertmanager."),
+        key("slack", Type::Url, "A Slack-compatible webhook."),
+        key("alertmanager", Type::Url, "The address of an Alertmanager."),
         key("hours", Type::Hours, "Only in these hours: `Mon-Fri 09:00-17:00 Europe/Berlin`."),
     ],
     includes: &[],
