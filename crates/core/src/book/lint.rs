@@ -6,6 +6,7 @@
 //! Invariants: a lint that lacks a fact says "cannot tell" and proves nothing; a finding that the book
 //! silences must carry a reason there, and a silencer that silences nothing is itself a finding.
 
+mod addresses;
 mod alerts;
 mod breaker;
 mod callers;
@@ -18,6 +19,7 @@ mod letters;
 mod patterns;
 mod retry;
 mod sharing;
+mod sources;
 mod throttle;
 mod timeout;
 mod worst_case;
@@ -230,6 +232,14 @@ impl<'a> Findings<'a> {
         self.allow.truncate(before);
     }
 
+    /// Looks at every level of the book, with the silencers of all that lie around it.
+    pub fn each_layer(&mut self, book: &'a Sections, mut look: impl FnMut(&'a Layer, &mut Self)) {
+        book.each_level(|around, layer| {
+            let all = around.iter().copied().chain([layer]);
+            self.within_all(all, |findings| look(layer, findings));
+        });
+    }
+
     /// Reports silencers that name no lint, and those that silence nothing.
     fn check_silencers(&mut self, sections: &Sections) {
         let layers = sections.layers();
@@ -260,17 +270,28 @@ impl Sections {
     /// Every level that says something.
     #[must_use]
     pub fn layers(&self) -> Vec<&Layer> {
-        let mut layers = vec![&self.defaults];
-        layers.extend(self.dependencies.values().map(|dependency| &dependency.layer));
+        let mut layers = Vec::new();
+        self.each_level(|_, layer| layers.push(layer));
+        layers
+    }
+
+    /// Walks over every level that says something, with the levels that lie around it, the widest first.
+    fn each_level<'a>(&'a self, mut look: impl FnMut(&[&'a Layer], &'a Layer)) {
+        let defaults = &self.defaults;
+        look(&[], defaults);
+        for dependency in self.dependencies.values() {
+            look(&[defaults], &dependency.layer);
+        }
         for service in &self.services {
-            layers.push(&service.layer);
-            layers.extend(service.rows.iter().map(|row| &row.layer));
+            look(&[defaults], &service.layer);
+            let around = [defaults, &service.layer];
+            service.rows.iter().for_each(|row| look(&around, &row.layer));
             for channel in &service.channels {
-                layers.push(&channel.layer);
-                layers.extend(channel.rows.iter().map(|row| &row.layer));
+                look(&around, &channel.layer);
+                let around = [defaults, &service.layer, &channel.layer];
+                channel.rows.iter().for_each(|row| look(&around, &row.layer));
             }
         }
-        layers
     }
 }
 

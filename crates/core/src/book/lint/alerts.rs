@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{Findings, Lint, Run};
 use crate::book::expression::{Condition, Hours, Metric, Op, Quantity};
-use crate::book::model::{Alert, AlertSeverity, Layer, Sections};
+use crate::book::model::{Alert, AlertSeverity, Sections};
 use crate::book::problem::Severity;
 
 pub(super) const LINTS: &[Lint] = &[
@@ -125,43 +125,14 @@ receivers:
     },
 ];
 
-/// Every list of alerts with the levels around it, the widest first.
-fn lists<'a>(book: &'a Sections) -> Vec<(Vec<&'a Layer>, &'a [Alert])> {
-    let mut lists: Vec<(Vec<&'a Layer>, &'a [Alert])> = vec![(Vec::new(), &book.alerts)];
-    let mut add = |layers: &[&'a Layer]| lists.extend(list_of(layers));
-    add(&[&book.defaults]);
-    for dependency in book.dependencies.values() {
-        add(&[&dependency.layer]);
-    }
-    for service in &book.services {
-        add(&[&service.layer]);
-        for row in &service.rows {
-            add(&[&service.layer, &row.layer]);
-        }
-        for channel in &service.channels {
-            add(&[&service.layer, &channel.layer]);
-            for row in &channel.rows {
-                add(&[&service.layer, &channel.layer, &row.layer]);
-            }
-        }
-    }
-    lists
-}
-
-/// The alerts of the last of these levels, if it has any.
-fn list_of<'a>(layers: &[&'a Layer]) -> Option<(Vec<&'a Layer>, &'a [Alert])> {
-    let alerts = &layers.last()?.alerts;
-    (!alerts.is_empty()).then(|| (layers.to_vec(), alerts.as_slice()))
-}
-
+/// Runs over every list of alerts, with the silencers that hold there.
 fn each_list<'a>(
     book: &'a Sections,
     findings: &mut Findings<'a>,
     look: impl Fn(&'a [Alert], &mut Findings<'a>),
 ) {
-    for (layers, alerts) in lists(book) {
-        findings.within_all(layers, |findings| look(alerts, findings));
-    }
+    look(&book.alerts, findings);
+    findings.each_layer(book, |layer, findings| look(&layer.alerts, findings));
 }
 
 fn alert_without_receiver<'a>(book: &'a Sections, findings: &mut Findings<'a>) {

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use super::classification::usual_category;
 use super::{Findings, Lint, Run};
 use crate::book::model::{BreakerEntry, Criticality, DataLoss, Reprocess, Sections};
 use crate::book::problem::{Severity, Span};
@@ -168,18 +169,18 @@ pub(super) const LINTS: &[Lint] = &[
         severity: Severity::Warning,
         summary: "a breaker forgets its failures sooner than a caller can add to them",
         explanation: "`reset` clears the count after that long without a failure. If a call may take as long as \
-                      that to time out, or a caller waits longer than that before it tries again and there is \
+                      that to time out, or a caller waits longer than that before it tries again, and there is \
                       little other traffic, then each failure finds the one before forgotten, the count never \
                       reaches the trip, and the breaker stays closed through the whole outage. Make `reset` \
                       several times as long as the timeout and the first delay.",
         bad: "version: 1\n\
               breakers:\n  short: { trip: { consecutive: 3 }, open: 60s, reset: 10s }\n\
               services:\n  \
-                a: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y], breaker: short, timeout: 30s }\n",
+                a: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y], breaker: short, timeout: 30s, facts: { rate: 1/m } }\n",
         mended: "version: 1\n\
                  breakers:\n  short: { trip: { consecutive: 3 }, open: 60s, reset: 5m }\n\
                  services:\n  \
-                   a: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y], breaker: short, timeout: 30s }\n",
+                   a: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y], breaker: short, timeout: 30s, facts: { rate: 1/m } }\n",
         run: Run::Rule(reset_forgets_failures),
     },
     Lint {
@@ -342,7 +343,7 @@ fn breaker_ignores_everything(book: &Sections, findings: &mut Findings<'_>) {
     for (name, at) in &book.breakers {
         let BreakerEntry { settings: _, ignores, counts, from: _ } = &at.value;
         let ignored = |category| ignores.contains(&FailureMatch::Category(category));
-        let opens_on_more = counts.iter().any(|kind| !ignores.contains(kind));
+        let opens_on_more = counts.iter().any(|kind| may_count(*kind, ignores));
         if opens_on_more || !ignored(Category::Transient) || !ignored(Category::Unknown) {
             continue;
         }
@@ -354,6 +355,17 @@ fn breaker_ignores_everything(book: &Sections, findings: &mut Findings<'_>) {
             let message = format!("`{name}` opens on `rate-limited` only: no outage ever opens it");
             findings.report_as(Severity::Warning, at.span, message, help);
         }
+    }
+}
+
+/// Whether something of that kind is left to count: what is ignored is not asked whether it counts.
+fn may_count(kind: FailureMatch, ignores: &[FailureMatch]) -> bool {
+    match kind {
+        FailureMatch::Category(_) => !ignores.contains(&kind),
+        FailureMatch::Status(StatusRange { first, last }) => (first..=last).any(|status| {
+            let category = usual_category(status);
+            category.is_some_and(|category| !ignores.iter().any(|kind| kind.matches(category, Some(status))))
+        }),
     }
 }
 
@@ -425,14 +437,16 @@ fn reset_forgets_failures(resolved: &Resolved<'_>, findings: &mut Findings<'_>) 
     let reason = if timeouts.category.counts_against_dependency() && reset <= timeouts.whole.first {
         format!("a call may take {} to fail", show_duration(timeouts.whole.first))
     } else if let Some(delay) = shortest_first_delay(resolved).filter(|delay| *delay >= reset) {
-        match &resolved.facts.rate {
-            None => return findings.cannot_tell(guard(resolved), "facts.rate"),
-            Some(rate) if rate.value.as_per_second() * reset.as_secs_f64() >= 1.0 => return,
-            Some(_) => format!("the first retry comes after {} or more", show_duration(delay)),
-        }
+        format!("the first retry comes after {} or more", show_duration(delay))
     } else {
         return;
     };
+    match &resolved.facts.rate {
+        None => return findings.cannot_tell(guard(resolved), "facts.rate"),
+        // However slow each call is, the failures of others come in between.
+        Some(rate) if rate.value.as_per_second() * reset.as_secs_f64() >= 1.0 => return,
+        Some(_) => {}
+    }
     let reset = show_duration(reset);
     let message = format!(
         "the breaker forgets its failures after {reset}, and {reason}: they never add up to {needed}"
@@ -527,6 +541,11 @@ mod tests {
             ("what heals and what is too much",     book("from: externalBreaker, counts: [408, 425, 429, 500-599, fatal]", "breaker: own"), vec![]),
             ("opens on 429 only",                   book("from: externalBreaker, ignores: [transient, unknown]", "breaker: own"),
                 vec!["warning breaker-ignores-everything 3:3"]),
+            ("a status that is ignored by category", book("from: externalBreaker, ignores: [transient, unknown, rate-limited], counts: [503]", "breaker: own"),
+                vec!["error breaker-ignores-everything 3:3"]),
+            ("all of a range is ignored",           book("from: externalBreaker, ignores: [transient, unknown, rate-limited, 501], counts: [500-599]", "breaker: own"),
+                vec!["error breaker-ignores-everything 3:3"]),
+            ("a status of a range is left",         book("from: externalBreaker, ignores: [transient, unknown, rate-limited], counts: [500-599]", "breaker: own"), vec![]),
             ("something else opens it",             book("from: externalBreaker, ignores: [transient, unknown, rate-limited], counts: [fatal]", "breaker: own"), vec![]),
             ("one process",                         book("trip: { consecutive: 1 }, open: 60s", "breaker: own\n    facts: { instances: 1 }"), vec![]),
             ("any one call of many processes",      book("trip: { failure_rate: 50%, of_at_least: 1, within: 1m }, open: 60s", "breaker: own\n    facts: { instances: 2 }"),
@@ -539,6 +558,9 @@ mod tests {
             ("a long first delay, little traffic",  book("trip: { consecutive: 5 }, open: 60s, reset: 3s", "breaker: own\n    timeout: 2s\n    retry: upstream\n    facts: { rate: 1/m }"),
                 vec!["warning reset-forgets-failures 8:14"]),
             ("a long first delay, much traffic",    book("trip: { consecutive: 5 }, open: 60s, reset: 3s", "breaker: own\n    timeout: 2s\n    retry: upstream\n    facts: { rate: 1/s }"), vec![]),
+            ("a slow call, little traffic",         book("trip: { consecutive: 5 }, open: 60s, reset: 10s", "breaker: own\n    timeout: 10s\n    facts: { rate: 1/m }"),
+                vec!["warning reset-forgets-failures 8:14"]),
+            ("a slow call, much traffic",           book("trip: { consecutive: 5 }, open: 60s, reset: 10s", "breaker: own\n    timeout: 10s\n    facts: { rate: 100/s }"), vec![]),
             ("a critical event",                    book("trip: { consecutive: 5 }, open: 1s", "breaker: own\n    when_open: dead-letter\n    retry: critical\n    criticality: critical"),
                 vec!["warning dead-letter-when-open 9:16"]),
             ("its letters come back",               book("trip: { consecutive: 5 }, open: 1s", "breaker: own\n    when_open: dead-letter\n    retry: critical\n    criticality: critical\n    dead_letter: { reprocess: automatic }"), vec![]),
@@ -558,6 +580,7 @@ mod tests {
         let cases = [
             ("quorum-of-one",          "facts.instances", book("trip: { consecutive: 1 }, open: 60s", "breaker: own")),
             ("synchronous-probes",     "facts.instances", book("trip: { consecutive: 5 }, open: 60s, probes: 2", "breaker: own")),
+            ("reset-forgets-failures", "facts.rate",      book("trip: { consecutive: 5 }, open: 60s, reset: 10s", "breaker: own\n    timeout: 10s")),
             ("reset-forgets-failures", "facts.rate",      book("trip: { consecutive: 5 }, open: 60s, reset: 3s", "breaker: own\n    retry: upstream\n    timeout: 2s")),
         ];
         for (lint, fact, book) in cases {

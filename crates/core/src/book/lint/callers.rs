@@ -168,10 +168,7 @@ fn add<'a>(callers: &mut BTreeMap<Cow<'a, str>, Vec<Caller<'a>>>, usual: Cow<'a,
 impl<'a> Caller<'a> {
     /// Runs `look` under the silencers of all levels that hold for the row.
     pub(super) fn within(&self, findings: &mut Findings<'a>, look: impl FnOnce(&mut Findings<'a>)) {
-        let before = findings.allow.len();
-        findings.allow.extend(self.layers().flat_map(|layer| &layer.allow));
-        look(findings);
-        findings.allow.truncate(before);
+        findings.within_all(self.layers(), look);
     }
 
     /// The breaker in front of the dependency, unless there is none.
@@ -196,9 +193,13 @@ impl<'a> Caller<'a> {
 
     /// Where to point for what guards the dependency: at its name, else at that of its only caller.
     pub(super) fn guard(&self) -> Span {
+        self.dependency.map_or_else(|| self.owner(), |dependency| dependency.span)
+    }
+
+    /// The name of the channel or service that has the target.
+    pub(super) fn owner(&self) -> Span {
         let own_channel = self.channel.filter(|channel| channel.target.is_some());
-        let caller = own_channel.map_or(self.service.span, |channel| channel.span);
-        self.dependency.map_or(caller, |dependency| dependency.span)
+        own_channel.map_or(self.service.span, |channel| channel.span)
     }
 
     /// Where the book says that the row depends on it.

@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use super::worst_case::longest_delay;
 use super::{Findings, Lint, Run};
+use crate::answer::{Answer, What};
 use crate::book::model::{At, Layer, ReactionName, Sections};
 use crate::book::problem::Severity;
 use crate::book::resolve::{Level, Resolved};
 use crate::category::Category;
+use crate::classify::{Outcome, classify};
 use crate::rule::{FailureMatch, Matcher, Meaning, Override, StatusRange};
 use crate::text::show_duration;
 
@@ -171,25 +173,21 @@ const TOO_MANY_REQUESTS: u16 = 429;
 /// A rate limit counts seconds at least, so shorter delays are no patience.
 const PATIENCE_MIN: Duration = Duration::from_secs(1);
 
+/// What a failure of that status is where no row of `classify` says otherwise; none for a success.
+pub(super) fn usual_category(status: u16) -> Option<Category> {
+    let what = What::Http { status, headers: &(), body: "" };
+    match classify(&Answer { what, message: "", retry_after: None }, &[], Category::Transient) {
+        Outcome::Delivered { .. } => None,
+        Outcome::Failed(failure) => Some(failure.category),
+    }
+}
+
 fn is_permanent(status: u16) -> bool {
     (300..=499).contains(&status) && !MAY_HEAL.contains(&status) && !CREDENTIALS.contains(&status)
 }
 
 fn is_about_credentials(status: u16) -> bool {
     CREDENTIALS.contains(&status)
-}
-
-/// Runs over every level of the book, with the silencers that hold there.
-fn each_layer<'a>(
-    book: &'a Sections,
-    findings: &mut Findings<'a>,
-    mut look: impl FnMut(&'a Layer, &mut Findings<'a>),
-) {
-    for layer in book.layers() {
-        if !layer.reactions.is_empty() || !layer.classify.is_empty() {
-            findings.within(layer, |findings| look(layer, findings));
-        }
-    }
 }
 
 /// Whether the reaction retries at all.
@@ -234,7 +232,7 @@ fn status_in(row: &Override, wanted: fn(u16) -> bool) -> Option<u16> {
 }
 
 fn retry_of_permanent<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
-    each_layer(book, findings, |layer, findings| {
+    findings.each_layer(book, |layer, findings| {
         for (n, (kind, reaction)) in layer.reactions.iter().enumerate() {
             let what = match kind {
                 FailureMatch::Category(category @ (Category::Permanent | Category::Invalid)) => {
@@ -262,7 +260,7 @@ fn retry_of_permanent<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
 }
 
 fn fatal_retried<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
-    each_layer(book, findings, |layer, findings| {
+    findings.each_layer(book, |layer, findings| {
         for (n, (kind, reaction)) in layer.reactions.iter().enumerate() {
             let what = match kind {
                 FailureMatch::Category(Category::Fatal) => "fatal".to_owned(),
@@ -293,7 +291,7 @@ fn fatal_retried<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
 }
 
 fn rate_limit_ignored<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
-    each_layer(book, findings, |layer, findings| {
+    findings.each_layer(book, |layer, findings| {
         // The narrowest range that holds 429 comes first, and it wins over the category.
         let by_status = layer.reactions.iter().find(
             |(kind, _)| matches!(kind, FailureMatch::Status(range) if range.contains(TOO_MANY_REQUESTS)),
@@ -364,7 +362,7 @@ fn hold_shorter_than_rate_limit(rule: &Resolved<'_>, findings: &mut Findings<'_>
 const ROWS_LOOKED_BACK: usize = 200;
 
 fn classify_unreachable<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
-    each_layer(book, findings, |layer, findings| {
+    findings.each_layer(book, |layer, findings| {
         for (n, row) in layer.classify.iter().enumerate() {
             let earlier = layer.classify[..n].iter().rev().take(ROWS_LOOKED_BACK);
             if let Some(first) = earlier.clone().find(|first| covers(&first.value.when, &row.value.when)) {
@@ -404,7 +402,7 @@ fn covers(first: &Matcher, second: &Matcher) -> bool {
 }
 
 fn classify_without_because<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
-    each_layer(book, findings, |layer, findings| {
+    findings.each_layer(book, |layer, findings| {
         for row in layer.classify.iter().filter(|row| row.value.because.is_none()) {
             findings.report(row.span, "this override does not say why", "add `because` with the reason");
         }
@@ -412,7 +410,7 @@ fn classify_without_because<'a>(book: &'a Sections, findings: &mut Findings<'a>)
 }
 
 fn swallows_failures<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
-    each_layer(book, findings, |layer, findings| {
+    findings.each_layer(book, |layer, findings| {
         for row in layer.classify.iter().filter(|row| row.value.meaning == Meaning::Delivered) {
             if let Some(what) = swallowed(&row.value) {
                 let help = "name the one status that means that the target has the event";

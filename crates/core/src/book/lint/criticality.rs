@@ -1,14 +1,16 @@
 //! Lints that hold retry policies against how much depends on a delivery and whether it may be lost.
 
+use super::classification::usual_category;
 use super::worst_case::chosen_policies;
 use super::{Findings, Lint, Run};
 use crate::book::model::{
     ChannelEntry, Criticality, DataLoss, EventRow, Layer, ReactionName, Sections, ServiceEntry,
 };
 use crate::book::problem::{Severity, Span};
-use crate::book::resolve::{Level, Origin, Resolved};
+use crate::book::resolve::{Known, Level, Origin, Resolved};
 use crate::category::Category;
-use crate::rule::FailureMatch;
+use crate::ids::PolicyName;
+use crate::rule::{FailureMatch, StatusRange};
 use crate::text::show_duration;
 use std::time::Duration;
 
@@ -121,7 +123,8 @@ fn one_policy_for_all<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
         let (lowest, highest) = (word(lowest), word(highest));
         let message = format!("events of {lowest} and of {highest} criticality all follow `{policy}`");
         let help = "state `retry` for the rows that matter more, or for those that matter less";
-        findings.within(&service.layer, |findings| findings.report(service.span, message, help));
+        let around = [&book.defaults, &service.layer];
+        findings.within_all(around, |findings| findings.report(service.span, message, help));
     }
 }
 
@@ -178,24 +181,45 @@ fn critical_under_retried(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
         (None, Some(known)) => ("criticality is high", known.origin),
         (None, None) => return,
     };
-    let reaction = rule.reaction_to(Category::Transient);
-    let (retries, policy) = match &reaction.value {
-        ReactionName::Pause => return,
-        ReactionName::DeadLetter => (0, "dead-letter"),
-        ReactionName::Policy(name) => {
-            (rule.retry_policy().map_or(0, |policy| policy.backoff.retries()), name.as_str())
-        }
-    };
-    if retries < RETRIES_FEW {
-        let count = match retries {
-            0 => "no retry".to_owned(),
-            1 => "1 retry".to_owned(),
-            more => format!("{more} retries"),
+    for (n, (kind, reaction)) in rule.reactions.iter().enumerate() {
+        let what = match kind {
+            FailureMatch::Category(Category::Transient) => "a transient failure".to_owned(),
+            FailureMatch::Category(_) => continue,
+            FailureMatch::Status(range) => match first_transient(&rule.reactions[..n], *range) {
+                Some(status) => format!("status {status}, which is transient,"),
+                None => continue,
+            },
         };
-        let message = format!("{why} here, and `{policy}` gives a transient failure {count}");
-        let place = more_specific(rule, reaction.origin, said);
-        findings.report(place, message, "choose a policy with more patience, such as `critical`");
+        let (retries, policy) = match &reaction.value {
+            ReactionName::Pause => continue,
+            ReactionName::DeadLetter => (0, "dead-letter"),
+            ReactionName::Policy(name) => (retries_of(rule, name), name.as_str()),
+        };
+        if retries < RETRIES_FEW {
+            let count = match retries {
+                0 => "no retry".to_owned(),
+                1 => "1 retry".to_owned(),
+                more => format!("{more} retries"),
+            };
+            let message = format!("{why} here, and `{policy}` gives {what} {count}");
+            let place = more_specific(rule, reaction.origin, said);
+            findings.report(place, message, "choose a policy with more patience, such as `critical`");
+        }
     }
+}
+
+/// The first status of a range that is usually transient and that no reaction before it takes away.
+fn first_transient(before: &[(FailureMatch, Known<ReactionName>)], range: StatusRange) -> Option<u16> {
+    let is_taken = |status: u16| {
+        before.iter().any(|(kind, _)| matches!(kind, FailureMatch::Status(range) if range.contains(status)))
+    };
+    (range.first..=range.last)
+        .find(|status| usual_category(*status) == Some(Category::Transient) && !is_taken(*status))
+}
+
+fn retries_of(rule: &Resolved<'_>, name: &PolicyName) -> u32 {
+    let mut policies = rule.rule.reactions.policies().iter();
+    policies.find(|policy| policy.name == *name).map_or(0, |policy| policy.backoff.retries())
 }
 
 fn low_over_retried(rule: &Resolved<'_>, findings: &mut Findings<'_>) {

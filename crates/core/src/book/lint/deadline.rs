@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use super::sources::broker_facts;
 use super::worst_case::{chosen_policies, earliest_last_start, latest_start, worst_case};
 use super::{Findings, Lint, Run};
 use crate::book::model::{At, DataLoss};
@@ -223,7 +224,8 @@ fn no_deadline(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
         return;
     }
     let sla = rule.facts.sla.as_ref().map(|at| ("the SLA is", at));
-    let caller = rule.facts.caller_timeout.as_ref().map(|at| ("the caller waits", at));
+    let callers = broker_facts(rule, findings.book()).filter_map(|facts| facts.caller_timeout);
+    let caller = callers.min_by_key(|at| at.value).map(|at| ("the caller waits", at));
     let Some((promise, at)) = sla.into_iter().chain(caller).min_by_key(|(_, at)| at.value) else { return };
     let timeout = &rule.rule.timeouts.whole;
     let Some(retrying) = chosen_policies(rule).map(|used| worst_case(used.backoff(), timeout)).max() else {

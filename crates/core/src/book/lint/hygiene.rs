@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use super::addresses::{authority, host};
 use super::{Findings, Lint, Run};
 use crate::book::model::{
     ReactionName, ReceiverKind, Secret, SecretFrom, Sections, SourceKind, Target, TargetKind,
@@ -156,7 +157,7 @@ fn unused_definition<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
     for (name, entry) in &book.dependencies {
         // What stands in an exported Dapr file has its use there.
         if entry.dapr.is_none() && !used.contains(&(Named::Dependency, Cow::Borrowed(name.as_str()))) {
-            findings.within(&entry.layer, |findings| {
+            findings.within_all([&book.defaults, &entry.layer], |findings| {
                 let message = format!("the dependency `{name}` is never used");
                 findings.report(entry.span, message, "use it or remove it");
             });
@@ -376,12 +377,6 @@ fn secret_in_book<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
     }
 }
 
-/// What stands between `//` and the path: `user:password@host:port`.
-fn authority(address: &str) -> Option<&str> {
-    let (_, rest) = address.split_once("://")?;
-    Some(&rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())])
-}
-
 fn has_password(address: &str) -> bool {
     let user = authority(address).and_then(|authority| authority.rsplit_once('@')).map(|(user, _)| user);
     user.and_then(|user| user.split_once(':')).is_some_and(|(_, password)| !password.is_empty())
@@ -395,7 +390,7 @@ fn plain_http<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
         for (layer, target) in own.chain(of_channels) {
             let (TargetKind::Http(address) | TargetKind::Ntfy(address)) = &target.kind else { continue };
             if address.starts_with("http://") && authority(address).is_some_and(looks_public) {
-                findings.within_all([&service.layer, layer], |findings| {
+                findings.within_all([&book.defaults, &service.layer, layer], |findings| {
                     let message = format!("events leave for `{address}` without encryption");
                     findings.report(target.span, message, "use `https://`");
                 });
@@ -407,11 +402,7 @@ fn plain_http<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
 /// Whether an authority is neither of this machine nor of a private network, as far as its name tells.
 fn looks_public(authority: &str) -> bool {
     const INNER: [&str; 7] = [".localhost", ".local", ".internal", ".lan", ".svc", ".test", ".home.arpa"];
-    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    let host = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
-    };
+    let host = host(authority);
     match host.parse::<IpAddr>() {
         Ok(IpAddr::V4(ip)) => {
             !(ip.is_loopback() || ip.is_private() || ip.is_link_local() || ip.is_unspecified())

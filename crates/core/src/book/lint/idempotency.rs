@@ -5,11 +5,9 @@
 
 use std::time::Duration;
 
+use super::sources::broker_facts;
 use super::{Findings, Lint, Run};
-use crate::book::model::{
-    At, ConsumerPattern, Criticality, DataLoss, IdempotencyBy, ReactionName, Sections, Source,
-};
-use crate::book::pattern::EventPattern;
+use crate::book::model::{ConsumerPattern, Criticality, DataLoss, IdempotencyBy, ReactionName};
 use crate::book::problem::Severity;
 use crate::book::resolve::Resolved;
 use crate::category::Category;
@@ -220,14 +218,15 @@ fn repeats_by<'r>(resolved: &'r Resolved<'_>) -> Option<(&'r str, u32)> {
     })
 }
 
-fn dedup_shorter_than_redelivery<'a>(resolved: &Resolved<'a>, findings: &mut Findings<'a>) {
+fn dedup_shorter_than_redelivery(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
     let idempotency = &resolved.idempotency;
     if idempotency.by.value == IdempotencyBy::Nothing {
         return;
     }
     let (ttl, place) = (idempotency.ttl.value, resolved.place(idempotency.ttl.origin));
-    let (window, redelivery) = (retry_window(resolved), redelivery(resolved, findings.book()));
-    let needed = match &redelivery {
+    let window = retry_window(resolved);
+    let stated = broker_facts(resolved, findings.book()).filter_map(|facts| facts.redelivery);
+    let needed = match stated.max_by_key(|at| at.value) {
         Some(redelivery) if redelivery.value > ttl => {
             let (needed, line) = (redelivery.value, redelivery.span.position.line);
             Some((needed, format!("but may come again for {} (line {line})", show_duration(needed))))
@@ -244,28 +243,6 @@ fn dedup_shorter_than_redelivery<'a>(resolved: &Resolved<'a>, findings: &mut Fin
     if let Some((needed, why)) = needed {
         let message = format!("ids are forgotten after {}, {why}", show_duration(ttl));
         findings.report(place, message, format!("write `ttl: {}` or more", show_duration(needed)));
-    }
-}
-
-/// For how long events of this row may come again: what its levels say, else its sources.
-fn redelivery<'a>(resolved: &Resolved<'a>, book: &'a Sections) -> Option<At<Duration>> {
-    let pattern = &resolved.row.pattern.value;
-    let sources = book.sources.values().map(|at| &at.value);
-    let from_sources = sources.filter(|source| may_feed(source, pattern));
-    let stated = from_sources.filter_map(|source| source.facts.redelivery.as_ref()).max_by_key(|at| at.value);
-    resolved.facts.redelivery.as_ref().or(stated).cloned()
-}
-
-/// Whether events of that source may be of that pattern, as far as the book tells.
-fn may_feed(source: &Source, pattern: &EventPattern) -> bool {
-    let Some(template) = source.event_type.as_deref() else { return true };
-    match template.split_once('{') {
-        None => pattern.matches(template),
-        // What the template begins with and what the pattern begins with must not contradict each other.
-        Some((start, _)) => {
-            let literal = pattern.as_str().split('*').next().unwrap_or_default();
-            literal.starts_with(start) || start.starts_with(literal)
-        }
     }
 }
 
@@ -300,11 +277,11 @@ fn dedup_in_memory(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
 }
 
 fn lease_shorter_than_processing(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
-    let Some(lease) = resolved.facts.lease.as_ref().filter(|_| resolved.facts.heartbeat.is_none()) else {
-        return;
-    };
     let limit = resolved.rule.timeouts.whole.max;
-    if lease.value < limit {
+    for facts in broker_facts(resolved, findings.book()) {
+        let Some(lease) = facts.lease.filter(|lease| facts.heartbeat.is_none() && lease.value < limit) else {
+            continue;
+        };
         let (lease_shown, limit) = (show_duration(lease.value), show_duration(limit));
         findings.report(
             lease.span,
@@ -315,18 +292,21 @@ fn lease_shorter_than_processing(resolved: &Resolved<'_>, findings: &mut Finding
 }
 
 fn heartbeat_too_slow(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
-    let Some(heartbeat) = &resolved.facts.heartbeat else { return };
-    let Some(lease) = &resolved.facts.lease else {
-        return findings.cannot_tell(heartbeat.span, "facts.lease");
-    };
-    if heartbeat.value.saturating_mul(3) > lease.value {
-        let third = show_duration(lease.value / 3);
-        let [lease, heartbeat_shown] = [lease.value, heartbeat.value].map(show_duration);
-        findings.report(
-            heartbeat.span,
-            format!("a lease of {lease} is renewed only every {heartbeat_shown}"),
-            format!("renew it every {third} or more often"),
-        );
+    for facts in broker_facts(resolved, findings.book()) {
+        let Some(heartbeat) = facts.heartbeat else { continue };
+        let Some(lease) = facts.lease else {
+            findings.cannot_tell(heartbeat.span, "facts.lease");
+            continue;
+        };
+        if heartbeat.value.saturating_mul(3) > lease.value {
+            let third = show_duration(lease.value / 3);
+            let [lease, heartbeat_shown] = [lease.value, heartbeat.value].map(show_duration);
+            findings.report(
+                heartbeat.span,
+                format!("a lease of {lease} is renewed only every {heartbeat_shown}"),
+                format!("renew it every {third} or more often"),
+            );
+        }
     }
 }
 

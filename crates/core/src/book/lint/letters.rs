@@ -12,7 +12,6 @@ use crate::book::model::{
 use crate::book::problem::{Severity, Span};
 use crate::book::resolve::{Level, Resolved};
 use crate::category::Category;
-use crate::name_template::NameParts;
 use crate::text::show_duration;
 
 pub(super) const LINTS: &[Lint] = &[
@@ -283,9 +282,9 @@ receivers:
     },
 ];
 
-fn dead_letter_name<'a>(resolved: &Resolved<'a>, findings: &mut Findings<'a>) {
-    let Ok(name) = queue_name(resolved, findings.book()) else { return };
-    if !is_conventional(&name) {
+fn dead_letter_name(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
+    let Ok(name) = &resolved.dead_letter.name else { return };
+    if !is_conventional(name) {
         findings.report(
             resolved.place(resolved.dead_letter.template.origin),
             format!("`{name}` looks like no dead-letter queue"),
@@ -306,8 +305,8 @@ fn is_conventional(name: &str) -> bool {
     of_service || of_stream || of_stage
 }
 
-fn dead_letter_name_incomplete<'a>(resolved: &Resolved<'a>, findings: &mut Findings<'a>) {
-    if let Err(missing) = queue_name(resolved, findings.book()) {
+fn dead_letter_name_incomplete(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
+    if let Err(missing) = &resolved.dead_letter.name {
         findings.report(
             resolved.place(resolved.dead_letter.template.origin),
             format!("the letters of `{}` have no queue: {missing}", resolved.row.pattern.value),
@@ -316,25 +315,11 @@ fn dead_letter_name_incomplete<'a>(resolved: &Resolved<'a>, findings: &mut Findi
     }
 }
 
-/// The queue's name; every delivery has an event type, so that part is never missing.
-fn queue_name<'a>(resolved: &Resolved<'a>, book: &'a Sections) -> Result<String, String> {
-    if let Ok(name) = &resolved.dead_letter.name {
-        return Ok(name.clone());
-    }
-    let queue = levels(resolved, book).find_map(|(_, layer)| layer.dead_letter.queue.as_ref());
-    let stage = levels(resolved, book).find_map(|(_, layer)| layer.dead_letter.stage.as_ref());
-    let parts = NameParts {
-        service: &resolved.service.name,
-        channel: resolved.channel.map(|channel| &channel.name),
-        queue: queue.map(|at| at.value.as_str()),
-        stage: stage.map(|at| at.value.as_str()),
-        event: Some(resolved.row.pattern.value.as_str()),
-    };
-    resolved.dead_letter.template.value.render(&parts).map_err(|missing| missing.to_string())
-}
-
 /// The levels that a row's values fall through, the most specific first.
-fn levels<'a>(resolved: &Resolved<'a>, book: &'a Sections) -> impl Iterator<Item = (Level, &'a Layer)> {
+pub(super) fn levels<'a>(
+    resolved: &Resolved<'a>,
+    book: &'a Sections,
+) -> impl Iterator<Item = (Level, &'a Layer)> {
     let dependency = book.dependencies.get(&resolved.dependency.value);
     [
         Some((Level::Row, &resolved.row.layer)),
@@ -380,7 +365,7 @@ fn dead_letter_names_collide<'a>(book: &'a Sections, findings: &mut Findings<'a>
     for owner in owners {
         for row in rows_with_names(owner.rows()) {
             let resolved = book.resolve(owner.service, owner.channel, row);
-            let Ok(name) = queue_name(&resolved, book) else { continue };
+            let Ok(name) = &resolved.dead_letter.name else { continue };
             let first = *first_owners.entry(name.clone()).or_insert(owner);
             if first.span() == owner.span() {
                 continue;

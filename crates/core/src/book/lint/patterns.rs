@@ -1,16 +1,21 @@
 //! Lints about patterns that overlap: what a wider row says does not hold for a narrower one.
 //!
-//! Every row is held only against wildcard rows whose fixed beginning it shares, so a book of many
+//! Rows are compared by what holds for them: a wider row that says again what the service says hides
+//! nothing. Every row is held only against wildcard rows whose fixed beginning it shares, so a book of many
 //! exact rows stays cheap to look at.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use super::letters::levels;
 use super::{Findings, Lint, Run};
-use crate::book::model::{At, DeadLetter, EventRow, Idempotency, Layer, Sections};
+use crate::book::model::{
+    At, ChannelEntry, DeadLetter, EventRow, Idempotency, Layer, ReactionName, Sections, ServiceEntry,
+};
 use crate::book::pattern::Relation;
 use crate::book::problem::Severity;
+use crate::book::resolve::{Known, Resolved};
 use crate::category::Category;
 use crate::rule::FailureMatch;
 
@@ -45,33 +50,46 @@ services:
 
 fn hidden_pattern_value<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
     for service in &book.services {
+        let own = Owner { book, service, channel: None, rows: &service.rows };
         let around = [&book.defaults, &service.layer];
-        findings.within_all(around, |findings| look_at(&service.rows, findings));
+        findings.within_all(around, |findings| look_at(own, findings));
         for channel in &service.channels {
+            let of_channel = Owner { book, service, channel: Some(channel), rows: &channel.rows };
             let around = [&book.defaults, &service.layer, &channel.layer];
-            findings.within_all(around, |findings| look_at(&channel.rows, findings));
+            findings.within_all(around, |findings| look_at(of_channel, findings));
         }
     }
 }
 
-/// A wildcard row with what it states.
-struct Wide<'a> {
-    row: &'a EventRow,
-    keys: Vec<(Key, u32)>,
+/// A service or one of its channels, with its rows.
+#[derive(Clone, Copy)]
+struct Owner<'a> {
+    book: &'a Sections,
+    service: &'a ServiceEntry,
+    channel: Option<&'a ChannelEntry>,
+    rows: &'a [Arc<EventRow>],
 }
 
-fn look_at<'a>(rows: &'a [Arc<EventRow>], findings: &mut Findings<'a>) {
+/// A wildcard row with what it states and what holds for it.
+struct Wide<'a> {
+    row: &'a EventRow,
+    stated: Vec<(Key, u32)>,
+    resolved: Resolved<'a>,
+}
+
+fn look_at<'a>(of: Owner<'a>, findings: &mut Findings<'a>) {
     let mut by_beginning: BTreeMap<&str, Vec<Wide<'a>>> = BTreeMap::new();
-    for row in rows.iter().filter(|row| !row.pattern.value.is_exact()) {
-        let keys = stated(row);
-        if !keys.is_empty() {
-            by_beginning.entry(beginning(row)).or_default().push(Wide { row, keys });
+    for row in of.rows.iter().filter(|row| !row.pattern.value.is_exact()) {
+        let stated = stated(row);
+        if !stated.is_empty() {
+            let resolved = of.book.resolve(of.service, of.channel, row);
+            by_beginning.entry(beginning(row)).or_default().push(Wide { row, stated, resolved });
         }
     }
     if by_beginning.is_empty() {
         return;
     }
-    for row in rows {
+    for row in of.rows {
         let pattern = &row.pattern.value;
         let mut wider: Vec<&Wide<'a>> = beginnings(beginning(row))
             .filter_map(|beginning| by_beginning.get(beginning))
@@ -83,19 +101,23 @@ fn look_at<'a>(rows: &'a [Arc<EventRow>], findings: &mut Findings<'a>) {
         }
         // The nearest comes first: it is the one whose value a reader expects.
         wider.sort_by_key(|wide| std::cmp::Reverse(wide.row.pattern.value.specificity()));
-        report(row, &wider, findings);
+        report(of, row, &wider, findings);
     }
 }
 
-fn report<'a>(row: &'a EventRow, wider: &[&Wide<'a>], findings: &mut Findings<'a>) {
-    let own = stated(row);
-    let mut hidden: Vec<(Key, String)> = Vec::new();
+fn report<'a>(of: Owner<'a>, row: &'a EventRow, wider: &[&Wide<'a>], findings: &mut Findings<'a>) {
+    let mut narrow: Option<Resolved<'a>> = None;
+    let mut judged: Vec<Key> = stated(row).into_iter().map(|(key, _)| key).collect();
+    let mut hidden: Vec<String> = Vec::new();
     for wide in wider {
-        for (key, line) in &wide.keys {
-            let is_known =
-                own.iter().any(|(own, _)| own == key) || hidden.iter().any(|(known, _)| known == key);
-            if !is_known {
-                hidden.push((*key, format!("`{key}` of `{}` (line {line})", wide.row.pattern.value)));
+        for (key, line) in &wide.stated {
+            if judged.contains(key) {
+                continue;
+            }
+            judged.push(*key);
+            let narrow = narrow.get_or_insert_with(|| of.book.resolve(of.service, of.channel, row));
+            if !key.is_same(of.book, &wide.resolved, narrow) {
+                hidden.push(format!("`{key}` of `{}` (line {line})", wide.row.pattern.value));
             }
         }
     }
@@ -103,11 +125,10 @@ fn report<'a>(row: &'a EventRow, wider: &[&Wide<'a>], findings: &mut Findings<'a
         return;
     }
     let verb = if hidden.len() == 1 { "does" } else { "do" };
-    let shown: Vec<String> = hidden.into_iter().map(|(_, shown)| shown).collect();
     findings.within(&row.layer, |findings| {
         findings.report(
             row.pattern.span,
-            format!("{} {verb} not hold for `{}`", shown.join(", "), row.pattern.value),
+            format!("{} {verb} not hold for `{}`", hidden.join(", "), row.pattern.value),
             "values never fall from one pattern to another: state them here too, or state them for the service",
         );
     });
@@ -130,10 +151,30 @@ fn beginnings<'t>(text: &'t str) -> impl Iterator<Item = &'t str> {
 }
 
 /// Something that a row may state.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 enum Key {
     Reaction(FailureMatch),
-    Named(&'static str),
+    Named { name: &'static str, is_same: IsSame },
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Reaction(one), Self::Reaction(other)) => one == other,
+            (Self::Named { name: one, .. }, Self::Named { name: other, .. }) => one == other,
+            (Self::Reaction(_), Self::Named { .. }) | (Self::Named { .. }, Self::Reaction(_)) => false,
+        }
+    }
+}
+
+impl Key {
+    /// Whether the same holds for two rows, whoever states it.
+    fn is_same(self, book: &Sections, one: &Resolved<'_>, other: &Resolved<'_>) -> bool {
+        match self {
+            Self::Reaction(kind) => reaction(one, kind) == reaction(other, kind),
+            Self::Named { is_same, .. } => is_same(book, one, other),
+        }
+    }
 }
 
 impl fmt::Display for Key {
@@ -147,10 +188,19 @@ impl fmt::Display for Key {
             Self::Reaction(FailureMatch::Status(range)) => {
                 write!(f, "on_failure: {}-{}", range.first, range.last)
             }
-            Self::Named(name) => f.write_str(name),
+            Self::Named { name, .. } => f.write_str(name),
         }
     }
 }
+
+/// Whether the same value holds for two rows, whoever states it.
+type IsSame = fn(&Sections, &Resolved<'_>, &Resolved<'_>) -> bool;
+
+/// What adds to the values of other levels is never there for another row.
+const ADDS_UP: IsSame = |_, _, _| false;
+
+/// The key, the line if it is stated, and how two rows are compared.
+type Named = (&'static str, Option<u32>, IsSame);
 
 /// What the row states, with its lines. Facts and silenced lints change nothing that happens.
 fn stated(row: &EventRow) -> Vec<(Key, u32)> {
@@ -166,7 +216,7 @@ fn stated(row: &EventRow) -> Vec<(Key, u32)> {
         hold_max,
         deadline,
         fatal_after,
-        idempotency: Idempotency { by, store, key, ttl },
+        idempotency,
         dead_letter,
         criticality,
         data_loss,
@@ -175,45 +225,87 @@ fn stated(row: &EventRow) -> Vec<(Key, u32)> {
         facts: _,
         allow: _,
     } = &row.layer;
-    let mut keys: Vec<(Key, u32)> =
-        reactions.iter().map(|(kind, at)| (Key::Reaction(*kind), at.span.position.line)).collect();
-    let named = [
-        ("classify", classify.first().map(|row| row.span.position.line)),
-        ("timeout", line(timeout.as_ref())),
-        ("breaker", line(breaker.as_ref())),
-        ("when_open", line(when_open.as_ref())),
-        ("hold_max", line(hold_max.as_ref())),
-        ("deadline", line(deadline.as_ref())),
-        ("fatal_after", line(fatal_after.as_ref())),
-        ("idempotency.by", line(by.as_ref())),
-        ("idempotency.store", line(store.as_ref())),
-        ("idempotency.key", line(key.as_ref())),
-        ("idempotency.ttl", line(ttl.as_ref())),
-        ("criticality", line(criticality.as_ref())),
-        ("data_loss", line(data_loss.as_ref())),
-        ("consumer_group", line(consumer_group.as_ref())),
-        ("alerts", alerts.first().map(|alert| alert.span.position.line)),
-        ("depends_on", line(row.depends_on.as_ref())),
+    let by_failure = reactions.iter().map(|(kind, at)| (Key::Reaction(*kind), at.span.position.line));
+    let named: [Named; 12] = [
+        ("classify", classify.first().map(|row| row.span.position.line), ADDS_UP),
+        ("timeout", line(timeout.as_ref()), |_, a, b| a.rule.timeouts == b.rule.timeouts),
+        ("breaker", line(breaker.as_ref()), |_, a, b| a.rule.breaker == b.rule.breaker),
+        ("when_open", line(when_open.as_ref()), |_, a, b| a.rule.when_open == b.rule.when_open),
+        ("hold_max", line(hold_max.as_ref()), |_, a, b| a.rule.hold_max == b.rule.hold_max),
+        ("deadline", line(deadline.as_ref()), |_, a, b| a.rule.deadline == b.rule.deadline),
+        ("fatal_after", line(fatal_after.as_ref()), |_, a, b| a.rule.fatal_after == b.rule.fatal_after),
+        ("criticality", line(criticality.as_ref()), |_, a, b| {
+            value(a.criticality.as_ref()) == value(b.criticality.as_ref())
+        }),
+        ("data_loss", line(data_loss.as_ref()), |_, a, b| {
+            value(a.data_loss.as_ref()) == value(b.data_loss.as_ref())
+        }),
+        ("consumer_group", line(consumer_group.as_ref()), |_, a, b| {
+            a.consumer_group.value == b.consumer_group.value
+        }),
+        ("alerts", alerts.first().map(|alert| alert.span.position.line), ADDS_UP),
+        ("depends_on", line(row.depends_on.as_ref()), |_, a, b| a.dependency.value == b.dependency.value),
     ];
-    let named = named.into_iter().chain(stated_of_letters(dead_letter));
-    keys.extend(named.filter_map(|(name, line)| Some((Key::Named(name), line?))));
-    keys
+    let named = named.into_iter().chain(of_idempotency(idempotency)).chain(of_letters(dead_letter));
+    let named = named.filter_map(|(name, line, is_same)| Some((Key::Named { name, is_same }, line?)));
+    by_failure.chain(named).collect()
 }
 
-fn stated_of_letters(letters: &DeadLetter) -> [(&'static str, Option<u32>); 9] {
+fn of_idempotency(idempotency: &Idempotency) -> [Named; 4] {
+    let Idempotency { by, store, key, ttl } = idempotency;
+    [
+        ("idempotency.by", line(by.as_ref()), |_, a, b| a.idempotency.by.value == b.idempotency.by.value),
+        ("idempotency.store", line(store.as_ref()), |_, a, b| {
+            a.idempotency.store.value == b.idempotency.store.value
+        }),
+        ("idempotency.key", line(key.as_ref()), |_, a, b| a.idempotency.key.value == b.idempotency.key.value),
+        ("idempotency.ttl", line(ttl.as_ref()), |_, a, b| a.idempotency.ttl.value == b.idempotency.ttl.value),
+    ]
+}
+
+fn of_letters(letters: &DeadLetter) -> [Named; 9] {
     let DeadLetter { name, queue, stage, form, retention, alert, reprocess, categories, reprocess_max } =
         letters;
     [
-        ("dead_letter.name", line(name.as_ref())),
-        ("dead_letter.queue", line(queue.as_ref())),
-        ("dead_letter.stage", line(stage.as_ref())),
-        ("dead_letter.form", line(form.as_ref())),
-        ("dead_letter.retention", line(retention.as_ref())),
-        ("dead_letter.alert", line(alert.as_ref())),
-        ("dead_letter.reprocess", line(reprocess.as_ref())),
-        ("dead_letter.reprocess_categories", line(categories.as_ref())),
-        ("dead_letter.reprocess_max", line(reprocess_max.as_ref())),
+        ("dead_letter.name", line(name.as_ref()), |_, a, b| {
+            a.dead_letter.template.value == b.dead_letter.template.value
+        }),
+        ("dead_letter.queue", line(queue.as_ref()), |book, a, b| {
+            let queue = |row| levels(row, book).find_map(|(_, layer)| layer.dead_letter.queue.as_ref());
+            queue(a).map(|at| &at.value) == queue(b).map(|at| &at.value)
+        }),
+        ("dead_letter.stage", line(stage.as_ref()), |book, a, b| {
+            let stage = |row| levels(row, book).find_map(|(_, layer)| layer.dead_letter.stage.as_ref());
+            stage(a).map(|at| &at.value) == stage(b).map(|at| &at.value)
+        }),
+        ("dead_letter.form", line(form.as_ref()), |_, a, b| {
+            a.dead_letter.form.value == b.dead_letter.form.value
+        }),
+        ("dead_letter.retention", line(retention.as_ref()), |_, a, b| {
+            a.dead_letter.retention.value == b.dead_letter.retention.value
+        }),
+        ("dead_letter.alert", line(alert.as_ref()), |_, a, b| {
+            value(a.dead_letter.alert.as_ref()) == value(b.dead_letter.alert.as_ref())
+        }),
+        ("dead_letter.reprocess", line(reprocess.as_ref()), |_, a, b| {
+            a.dead_letter.reprocess.value == b.dead_letter.reprocess.value
+        }),
+        ("dead_letter.reprocess_categories", line(categories.as_ref()), |_, a, b| {
+            a.dead_letter.categories == b.dead_letter.categories
+        }),
+        ("dead_letter.reprocess_max", line(reprocess_max.as_ref()), |_, a, b| {
+            a.dead_letter.reprocess_max.value == b.dead_letter.reprocess_max.value
+        }),
     ]
+}
+
+fn value<T>(known: Option<&Known<T>>) -> Option<&T> {
+    known.map(|known| &known.value)
+}
+
+/// What follows on that failure, if something is said of it or it is a category.
+fn reaction<'r>(resolved: &'r Resolved<'_>, kind: FailureMatch) -> Option<&'r ReactionName> {
+    resolved.reactions.iter().find(|(known, _)| *known == kind).map(|(_, known)| &known.value)
 }
 
 fn line<T>(at: Option<&At<T>>) -> Option<u32> {
@@ -237,13 +329,41 @@ mod tests {
             ("the narrower comes first", "      - a.b\n      - { type: \"a.*\", timeout: 3s }\n", vec!["6:9 hidden-pattern-value"]),
             ("apart",                    "      - b.a\n      - { type: \"a.*\", timeout: 3s }\n", vec![]),
             ("a star in the middle",     "      - a.b.c\n      - { type: \"a.*.c\", retry: none }\n", vec!["6:9 hidden-pattern-value"]),
-            ("a star for everything",    "      - { type: \"*\", breaker: none }\n      - \"a.*\"\n      - a.b\n", vec!["7:9 hidden-pattern-value", "8:9 hidden-pattern-value"]),
+            ("a star for everything",    "      - { type: \"*\", breaker: stateBreaker }\n      - \"a.*\"\n      - a.b\n", vec!["7:9 hidden-pattern-value", "8:9 hidden-pattern-value"]),
             ("a longer word",            "      - ab.c\n      - { type: \"a.*\", timeout: 3s }\n", vec![]),
             ("facts are no values",      "      - a.b\n      - { type: \"a.*\", facts: { p99: 3s } }\n", vec![]),
+            ("what is built in, again",  "      - a.b\n      - { type: \"a.*\", retry: standard, hold_max: 1d, dead_letter: { retention: 30d } }\n", vec![]),
+            ("one of two is the same",   "      - a.b\n      - { type: \"a.*\", retry: standard, timeout: 3s }\n", vec!["6:9 hidden-pattern-value"]),
+            ("the nearest says the same", "      - a.b\n      - { type: \"a.*\", retry: standard }\n      - { type: \"*\", retry: none }\n", vec![]),
+            ("what adds up",             "      - a.b\n      - { type: \"a.*\", classify: [{ status: 404, as: fatal }] }\n", vec!["6:9 hidden-pattern-value"]),
             ("the row silences it",      "      - { type: a.b, allow: [{ lint: hidden-pattern-value, because: meant }] }\n      - { type: \"a.*\", timeout: 3s }\n", vec![]),
         ];
         for (name, rows, expected) in cases {
             assert_eq!(found(&book(rows), super::LINTS), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_the_service_says_too_is_not_hidden() {
+        #[rustfmt::skip]
+        let cases = [
+            ("a timeout",             "timeout: 30s"),
+            ("a timeout by its name", "timeout: fast"),
+            ("a policy",              "retry: none"),
+            ("a status",              "on_failure: { 503: none }"),
+            ("a breaker",             "breaker: stateBreaker"),
+            ("an open breaker",       "when_open: dead-letter"),
+            ("a deadline",            "deadline: 1m"),
+            ("how much depends",      "criticality: low"),
+            ("a group",               "consumer_group: g"),
+            ("second copies",         "idempotency: { by: none, store: memory, key: k, ttl: 1h }"),
+            ("dead letters",          "dead_letter: { name: \"{queue}-{event}-{stage}\", queue: q, stage: s, retention: 1d, alert: 9/m, reprocess_max: 9 }"),
+        ];
+        for (name, keys) in cases {
+            let rows = format!("      - a.b\n      - {{ type: \"a.*\", {keys} }}\n");
+            assert_eq!(found(&book(&rows), super::LINTS), ["6:9 hidden-pattern-value"], "{name}");
+            let both = book(&rows) + "    " + keys + "\n";
+            assert_eq!(found(&both, super::LINTS), [""; 0], "{name}");
         }
     }
 

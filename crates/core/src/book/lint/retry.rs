@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use super::sources::{BrokerFacts, broker_facts};
 use super::worst_case::{InUse, chosen_policies, longest_delay, policies};
 use super::{Findings, Lint, Run};
 use crate::backoff::{Backoff, Jitter};
@@ -214,14 +215,14 @@ const ATTEMPTS_TOO_MANY: u64 = 50;
 
 fn retry_amplification(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
     let Some(most) = chosen_policies(rule).max_by_key(|used| used.backoff().retries()) else { return };
-    let (callers, broker) = (&rule.facts.callers, &rule.facts.broker_attempts);
-    let above = [callers, broker].into_iter().flatten();
-    let above: u64 = above.map(|at| at.value).fold(1, u64::saturating_mul);
+    let feeds = broker_facts(rule, findings.book());
+    let Some(worst) = feeds.clone().max_by_key(attempts_above) else { return };
+    let (above, callers, broker) = (attempts_above(&worst), worst.callers, worst.broker_attempts);
     let own = u64::from(most.backoff().retries()).saturating_add(1);
     let product = own.saturating_mul(above);
     // A single layer multiplies nothing, however patient it is.
     if above > 1 && product > ATTEMPTS_MANY {
-        let place = most.origin.span.or(callers.as_ref().or(broker.as_ref()).map(|at| at.span));
+        let place = most.origin.span.or(callers.or(broker).map(|at| at.span));
         let severity = if product > ATTEMPTS_TOO_MANY { Severity::Error } else { Severity::Warning };
         let attempts = if most.backoff().is_unlimited() {
             format!("attempts without a limit by `{}`, times {above} of other layers", most.policy.name)
@@ -235,11 +236,18 @@ fn retry_amplification(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
         findings.report_as(severity, place.unwrap_or(rule.row.pattern.span), attempts, help);
         return;
     }
-    for (fact, name) in [(callers, "facts.callers"), (broker, "facts.broker_attempts")] {
-        if fact.is_none() {
+    for facts in feeds {
+        let needed = [(facts.callers, "facts.callers"), (facts.broker_attempts, "facts.broker_attempts")];
+        for (_, name) in needed.into_iter().filter(|(fact, _)| fact.is_none()) {
             findings.cannot_tell(rule.service.span, name);
         }
     }
+}
+
+/// How often the layers above deliver one event here.
+fn attempts_above(facts: &BrokerFacts<'_>) -> u64 {
+    let above = [facts.callers, facts.broker_attempts].into_iter().flatten();
+    above.map(|at| at.value).fold(1, u64::saturating_mul)
 }
 
 /// The book's own policies that retry, with their names and where those stand.

@@ -6,11 +6,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::addresses::{authority, host};
 use super::callers::{Caller, Chosen, Dependencies, Traffic};
 use super::{Findings, Lint, Run};
 use crate::backoff::Backoff;
 use crate::book::model::{Sections, TargetKind};
 use crate::book::problem::Severity;
+use crate::book::resolve::kind_of;
 use crate::breaker::{Count, Trip};
 use crate::catalog::Kind;
 use crate::limits;
@@ -121,6 +123,25 @@ pub(super) const LINTS: &[Lint] = &[
                    a: { target: { http: \"https://a.example.test/in\" }, events: [x.y] }\n  \
                    b: { target: { http: \"https://b.example.test/in\" }, events: [x.y] }\n",
         run: Run::Book(shared_breaker_unrelated),
+    },
+    Lint {
+        code: "colliding-dependency",
+        severity: Severity::Warning,
+        summary: "two things that fail apart get the same dependency, because their names happen to agree",
+        explanation: "A target that names no dependency has one of its own, by the name of its service, or of its \
+                      service and channel with a dot between. If the book declares something of another kind \
+                      under that name, or another service has that name, then both share a breaker and a \
+                      throttle that nobody meant them to share: when one is down, the other is cut off. Write \
+                      `depends_on` where it is meant, and choose another name where it is not.",
+        bad: "version: 1\n\
+              dependencies:\n  mail: { kind: smtp }\n\
+              services:\n  \
+                mail: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y] }\n",
+        mended: "version: 1\n\
+                 dependencies:\n  mail: { kind: smtp }\n\
+                 services:\n  \
+                   mail: { target: { http: \"http://127.0.0.1:9000\" }, depends_on: mail, events: [x.y] }\n",
+        run: Run::Book(colliding_dependency),
     },
 ];
 
@@ -299,6 +320,32 @@ fn shared_breaker_unrelated<'a>(book: &'a Sections, findings: &mut Findings<'a>)
     }
 }
 
+fn colliding_dependency<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
+    let dependencies = Dependencies::of(book);
+    for (name, callers) in dependencies.iter() {
+        let mut first: Option<&Caller<'_>> = None;
+        // Who says what it depends on has chosen the name.
+        for caller in callers.iter().filter(|caller| caller.depends_on().is_none()) {
+            let (first, place) = (*first.get_or_insert(caller), caller.owner());
+            let own = kind_of(&caller.target().kind);
+            let message = if first.owner() != place {
+                let line = first.owner().position.line;
+                format!("`{name}` is also the name of what line {line} depends on: they share one breaker")
+            } else if let Some(declared) = caller.dependency.filter(|declared| declared.kind != own) {
+                let (line, kind) = (declared.span.position.line, declared.kind);
+                format!(
+                    "this target is `{own}`, and the dependency of its name on line {line} is `{kind}`: they \
+                     share one breaker"
+                )
+            } else {
+                continue;
+            };
+            let help = "choose another name, or write `depends_on` if that is meant";
+            caller.within(findings, |findings| findings.report(place, message, help));
+        }
+    }
+}
+
 /// Whether the dependency is what an HTTP target names, and not something behind it.
 const fn is_reached_by_http(kind: Kind) -> bool {
     match kind {
@@ -320,14 +367,7 @@ const fn is_reached_by_http(kind: Kind) -> bool {
 /// The host of an HTTP address, if the target has one.
 fn host_of(target: &TargetKind) -> Option<&str> {
     let (TargetKind::Http(address) | TargetKind::Ntfy(address)) = target else { return None };
-    let (_, rest) = address.split_once("://")?;
-    let authority = rest.split(['/', '?', '#']).next()?;
-    let place = authority.rsplit('@').next()?;
-    let host = match place.strip_prefix('[') {
-        Some(literal) => literal.split(']').next()?,
-        None => place.split(':').next()?,
-    };
-    (!host.is_empty()).then_some(host)
+    authority(address).map(host).filter(|host| !host.is_empty())
 }
 
 #[cfg(test)]
@@ -396,6 +436,32 @@ mod tests {
                 .replace("breakers:", "retry_policies:\n  short: { from: standard, window: 5s }\nbreakers:"), vec![]),
             ("unknown, and silenced",       book(ROW, "retry: standard, allow: [{ lint: single-request-trips, because: one caller }]"), vec![]),
             ("silenced with a reason",      book(ROW, "retry: standard, facts: { rate: 10/m }, allow: [{ lint: single-request-trips, because: one caller }]"), vec![]),
+        ];
+        for (name, book, expected) in cases {
+            assert_eq!(found(&book), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn names_that_happen_to_agree_are_found() {
+        let book = |dependencies: &str, services: &str| {
+            format!("version: 1\ndependencies: {{ {dependencies} }}\nservices:\n{services}")
+        };
+        let service = |name: &str, more: &str| format!("  {name}: {{ {TARGET}, retry: none{more} }}\n");
+        let channel = "target: { http: \"http://127.0.0.1:9000\" }, events: [x.y]";
+        let with_channel = |more: &str| service("a", &format!(", channels: {{ b: {{ {channel}{more} }} }}"));
+        #[rustfmt::skip]
+        let cases = [
+            ("nothing is declared",          book("", &service("a", "")), vec![]),
+            ("its own dependency, declared", book("a: { kind: webhook }", &service("a", "")), vec![]),
+            ("one of another kind",          book("a: { kind: kafka }", &service("a", "")), vec!["warning colliding-dependency 4:3"]),
+            ("which is meant",               book("a: { kind: kafka }", &service("a", ", depends_on: a")), vec![]),
+            ("a channel's",                  book("a.b: { kind: kafka }", &with_channel("")), vec!["warning colliding-dependency 4:91"]),
+            ("which is meant too",           book("a.b: { kind: kafka }", &with_channel(", depends_on: a.b")), vec![]),
+            ("a service and a channel",      book("", &(with_channel("") + &service("a.b", ""))), vec!["warning colliding-dependency 5:3"]),
+            ("who shares by name",           book("", &(with_channel("") + &service("a.b", ", depends_on: d"))).replace("{  }", "{ d: { kind: webhook } }"), vec![]),
+            ("a channel without a target",   book("a: { kind: webhook }", &service("a", ", channels: { b: { events: [x.y] } }")), vec![]),
+            ("silenced by the service",      book("a: { kind: kafka }", &service("a", ", allow: [{ lint: colliding-dependency, because: a bridge }]")), vec![]),
         ];
         for (name, book, expected) in cases {
             assert_eq!(found(&book), expected, "{name}");

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use super::sources::broker_facts;
 use super::{Findings, Lint, Run};
 use crate::book::model::{Sections, TargetKind, TimeoutParts};
 use crate::book::problem::{Severity, Span};
@@ -152,23 +153,27 @@ fn timeout_below_p99(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
 }
 
 fn timeout_beyond_caller(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
-    let Some(caller) = &rule.facts.caller_timeout else { return };
+    let waits = broker_facts(rule, findings.book()).filter_map(|facts| facts.caller_timeout);
+    let Some(caller) = waits.min_by_key(|at| at.value) else { return };
     let limit = rule.rule.timeouts.whole.first;
     if limit > caller.value {
         let (limit, waits) = (show_duration(limit), show_duration(caller.value));
-        let message = format!("one attempt may take {limit}, and the caller waits {waits}");
+        let line = caller.span.position.line;
+        let message = format!("one attempt may take {limit}, and the caller waits {waits} (line {line})");
         let help = format!("state a `timeout` below {waits}");
         findings.report(rule.timeouts.whole.origin.span.unwrap_or(caller.span), message, help);
     }
 }
 
 fn poll_limit_exceeded(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
-    let Some(poll) = &rule.facts.poll_limit else { return };
+    let polls = broker_facts(rule, findings.book()).filter_map(|facts| facts.poll_limit);
+    let Some(poll) = polls.min_by_key(|at| at.value) else { return };
     let limit = rule.rule.timeouts.whole.max;
     if limit > poll.value {
         let (limit, poll_shown) = (show_duration(limit), show_duration(poll.value));
+        let line = poll.span.position.line;
         let message = format!(
-            "one attempt may take {limit}, and the broker takes a consumer for dead after {poll_shown}"
+            "one attempt may take {limit}, and the broker takes a consumer for dead after {poll_shown} (line {line})"
         );
         let help = format!("state a `timeout` below {poll_shown}");
         findings.report(rule.timeouts.whole.origin.span.unwrap_or(poll.span), message, help);
@@ -189,12 +194,12 @@ fn part_exceeds_whole<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
     for at in book.timeouts.values() {
         check_parts(at.span, &at.value, findings);
     }
-    for layer in book.layers() {
+    findings.each_layer(book, |layer, findings| {
         // A timeout that is named has been looked at where it is defined.
         if let Some(at) = layer.timeout.as_ref().filter(|at| at.value.name.is_none()) {
-            findings.within(layer, |findings| check_parts(at.span, &at.value, findings));
+            check_parts(at.span, &at.value, findings);
         }
-    }
+    });
 }
 
 fn check_parts(span: Span, timeout: &TimeoutParts, findings: &mut Findings<'_>) {

@@ -122,6 +122,11 @@ fn criticalities() {
         ("a dead letter at once",           "on_failure: { transient: ^dead-letter }, data_loss: not-acceptable", "warning"),
         ("a pause loses nothing",           "on_failure: { transient: pause }, data_loss: not-acceptable", ""),
         ("three retries",                   "retry: worker, data_loss: not-acceptable", ""),
+        ("a status that heals",             "on_failure: { 503: ^none }, criticality: critical", "warning"),
+        ("a range with such a status",      "on_failure: { 500-502: ^dead-letter }, criticality: critical", "warning"),
+        ("statuses that do not heal",       "on_failure: { 400-404: none, 501: dead-letter }, criticality: critical", ""),
+        ("a narrower one speaks first",     "on_failure: { 500-503: none, 502: worker, 503: pause }, criticality: critical", ""),
+        ("said by the service for a row",   "on_failure: { 503: none, 502: dead-letter }, channels: { c: { events: [{ type: a.c, criticality: ^critical }] } }", "warning"),
         ("medium may be given up",          "retry: none, criticality: medium", ""),
     ], "critical-under-retried");
     expect(&[
@@ -209,6 +214,36 @@ fn the_catalog_used_plainly_is_no_mistake() {
         };
         let blamed: Vec<_> = checked.problems.iter().filter(blamed).collect();
         assert!(blamed.is_empty(), "{}: {blamed:?}", policy.name);
+    }
+}
+
+#[test]
+fn a_service_silences_what_stands_in_its_rows_and_channels() {
+    let book = |keys: &str, allow: &str| {
+        let target = "target: { http: \"http://127.0.0.1:9/\" }";
+        let row = format!("events: [{{ type: a.b, {keys} }}]");
+        format!("version: 1\nservices:\n  s: {{ {target}, {row}{allow}, channels: {{ c: {{ {row} }} }} }}\n")
+    };
+    #[rustfmt::skip]
+    let cases = [
+        ("retry-of-permanent",       "on_failure: { permanent: standard }"),
+        ("fatal-retried",            "on_failure: { fatal: standard }"),
+        ("rate-limit-ignored",       "on_failure: { rate-limited: none }"),
+        ("classify-unreachable",     "classify: [{ status: 404, as: fatal }, { status: 404, as: fatal }]"),
+        ("classify-without-because", "classify: [{ status: 404, as: fatal }]"),
+        ("swallows-failures",        "classify: [{ status: 500, as: delivered }]"),
+        ("part-exceeds-whole",       "timeout: { tls: 11s }"),
+    ];
+    for (code, keys) in cases {
+        let codes = |book: &str| {
+            let problems = read(book).problems.into_iter().map(|problem| problem.code);
+            problems.filter(|found| [code, "unused-allow"].contains(found)).collect::<Vec<_>>()
+        };
+        assert_eq!(codes(&book(keys, "")), [code; 2], "each of the two rows");
+        let allow = format!(", allow: [{{ lint: {code}, because: it is meant }}]");
+        assert_eq!(codes(&book(keys, &allow)), [""; 0], "{code}");
+        let by_defaults = book(keys, "") + "defaults: { " + &allow[2..] + " }\n";
+        assert_eq!(codes(&by_defaults), [""; 0], "{code}");
     }
 }
 
