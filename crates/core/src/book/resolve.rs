@@ -646,7 +646,13 @@ pub fn default_subscription(service: &ServiceName, channel: Option<&ChannelEntry
     }
 }
 
-impl Resolved<'_> {
+impl<'a> Resolved<'a> {
+    /// The levels that its values fall through, the most specific first.
+    #[must_use]
+    pub fn levels(&self, book: &'a Sections) -> Vec<(Level, &'a Layer)> {
+        book.levels_of(self.service, self.channel, self.row)
+    }
+
     /// What follows on a failure of that category.
     #[must_use]
     pub fn reaction_to(&self, category: Category) -> &Known<ReactionName> {

@@ -3,9 +3,7 @@
 use super::classification::usual_category;
 use super::worst_case::chosen_policies;
 use super::{Findings, Lint, Run};
-use crate::book::model::{
-    ChannelEntry, Criticality, DataLoss, EventRow, Layer, ReactionName, Sections, ServiceEntry,
-};
+use crate::book::model::{Criticality, DataLoss, Layer, ReactionName, Sections};
 use crate::book::problem::{Severity, Span};
 use crate::book::resolve::{Known, Level, Origin, Resolved};
 use crate::category::Category;
@@ -101,7 +99,8 @@ fn one_policy_for_all<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
         let (mut lowest, mut highest) = (None, None);
         let mut differ = false;
         for (channel, row) in own.chain(of_channels) {
-            let levels = || levels(book, service, channel, row);
+            let levels = book.levels_of(service, channel, row);
+            let levels = || levels.iter().map(|(_, layer)| *layer);
             let retry = levels().find_map(transient_reaction);
             differ |= *same.get_or_insert(retry) != retry;
             if let Some(criticality) = levels().find_map(|layer| layer.criticality.as_ref()) {
@@ -135,34 +134,6 @@ const fn word(criticality: Criticality) -> &'static str {
         Criticality::High => "high",
         Criticality::Critical => "critical",
     }
-}
-
-/// The levels that speak of a row, the most specific first: as when it is resolved, without the cost.
-fn levels<'a>(
-    book: &'a Sections,
-    service: &'a ServiceEntry,
-    channel: Option<&'a ChannelEntry>,
-    row: &'a EventRow,
-) -> impl Iterator<Item = &'a Layer> {
-    let of_service = match channel {
-        // A channel with a target of its own fails by itself.
-        Some(channel) if channel.target.is_some() => None,
-        Some(_) | None => service.depends_on.as_ref(),
-    };
-    let dependency = row
-        .depends_on
-        .as_ref()
-        .or_else(|| channel.and_then(|channel| channel.depends_on.as_ref()))
-        .or(of_service)
-        .and_then(|name| book.dependencies.get(&name.value));
-    let stated = [
-        Some(&row.layer),
-        channel.map(|channel| &channel.layer),
-        Some(&service.layer),
-        dependency.map(|entry| &entry.layer),
-        Some(&book.defaults),
-    ];
-    stated.into_iter().flatten()
 }
 
 fn transient_reaction(layer: &Layer) -> Option<&ReactionName> {

@@ -6,11 +6,9 @@ use std::time::Duration;
 
 use super::{Findings, Lint, Run};
 use crate::book::expression::{Metric, Op, Quantity};
-use crate::book::model::{
-    Alert, ChannelEntry, DataLoss, EventRow, Layer, Order, Reprocess, Sections, ServiceEntry,
-};
+use crate::book::model::{Alert, ChannelEntry, DataLoss, EventRow, Order, Reprocess, Sections, ServiceEntry};
 use crate::book::problem::{Severity, Span};
-use crate::book::resolve::{Level, Resolved};
+use crate::book::resolve::Resolved;
 use crate::category::Category;
 use crate::text::show_duration;
 
@@ -315,23 +313,6 @@ fn dead_letter_name_incomplete(resolved: &Resolved<'_>, findings: &mut Findings<
     }
 }
 
-/// The levels that a row's values fall through, the most specific first.
-pub(super) fn levels<'a>(
-    resolved: &Resolved<'a>,
-    book: &'a Sections,
-) -> impl Iterator<Item = (Level, &'a Layer)> {
-    let dependency = book.dependencies.get(&resolved.dependency.value);
-    [
-        Some((Level::Row, &resolved.row.layer)),
-        resolved.channel.map(|channel| (Level::Channel, &channel.layer)),
-        Some((Level::Service, &resolved.service.layer)),
-        dependency.map(|entry| (Level::Dependency, &entry.layer)),
-        Some((Level::Defaults, &book.defaults)),
-    ]
-    .into_iter()
-    .flatten()
-}
-
 /// A service or one of its channels.
 #[derive(Clone, Copy)]
 struct Owner<'a> {
@@ -373,7 +354,7 @@ fn dead_letter_names_collide<'a>(book: &'a Sections, findings: &mut Findings<'a>
             let place = resolved.dead_letter.template.origin.span.unwrap_or(owner.span());
             let message =
                 format!("the letters of {} and {} all go to `{name}`", first.shown(), owner.shown());
-            let layers = levels(&resolved, book).map(|(_, layer)| layer);
+            let layers = resolved.levels(book).into_iter().map(|(_, layer)| layer);
             findings.within_all(layers, |findings| {
                 findings.report(place, message, "use `{service}` and `[.{channel}]` in the name");
             });
@@ -550,7 +531,9 @@ fn reprocess_categories_ignored<'a>(resolved: &Resolved<'a>, findings: &mut Find
     if reprocess.value == Reprocess::Filtered {
         return;
     }
-    let stated = levels(resolved, findings.book())
+    let stated = resolved
+        .levels(findings.book())
+        .into_iter()
         .find_map(|(level, layer)| layer.dead_letter.categories.as_ref().map(|at| (level, at.span)));
     // A row may well go back to `manual` where the defaults filter.
     if let Some((level, span)) = stated

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::letters::levels;
 use super::{Findings, Lint, Run};
 use crate::book::model::{
     At, ChannelEntry, DeadLetter, EventRow, Idempotency, Layer, ReactionName, Sections, ServiceEntry,
@@ -271,12 +270,18 @@ fn of_letters(letters: &DeadLetter) -> [Named; 9] {
             a.dead_letter.template.value == b.dead_letter.template.value
         }),
         ("dead_letter.queue", line(queue.as_ref()), |book, a, b| {
-            let queue = |row| levels(row, book).find_map(|(_, layer)| layer.dead_letter.queue.as_ref());
-            queue(a).map(|at| &at.value) == queue(b).map(|at| &at.value)
+            let queue = |row: &Resolved<'_>| {
+                let mut layers = row.levels(book).into_iter().map(|(_, layer)| &layer.dead_letter);
+                layers.find_map(|letters| letters.queue.as_ref().map(|at| at.value.clone()))
+            };
+            queue(a) == queue(b)
         }),
         ("dead_letter.stage", line(stage.as_ref()), |book, a, b| {
-            let stage = |row| levels(row, book).find_map(|(_, layer)| layer.dead_letter.stage.as_ref());
-            stage(a).map(|at| &at.value) == stage(b).map(|at| &at.value)
+            let stage = |row: &Resolved<'_>| {
+                let mut layers = row.levels(book).into_iter().map(|(_, layer)| &layer.dead_letter);
+                layers.find_map(|letters| letters.stage.as_ref().map(|at| at.value.clone()))
+            };
+            stage(a) == stage(b)
         }),
         ("dead_letter.form", line(form.as_ref()), |_, a, b| {
             a.dead_letter.form.value == b.dead_letter.form.value

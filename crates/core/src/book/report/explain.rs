@@ -427,7 +427,7 @@ fn alerts(book: &RuleBook, resolved: &Resolved<'_>) -> Vec<Explained> {
 /// The facts of every level; the most specific of each kind holds, and all `uses` do.
 fn facts(book: &RuleBook, resolved: &Resolved<'_>) -> Vec<Explained> {
     let mut found: Vec<Explained> = Vec::new();
-    for (level, layer) in book.sections().levels_of(resolved.service, resolved.channel, resolved.row) {
+    for (level, layer) in resolved.levels(book.sections()) {
         for fact in facts_of(&layer.facts, level) {
             match found.iter_mut().find(|known| known.key == fact.key) {
                 None => found.push(fact),
