@@ -21,7 +21,6 @@ use crate::book::validate::ACTS;
 use crate::catalog::Kind;
 use crate::ids::DependencyName;
 use crate::rule::StatusRange;
-use crate::text::parse_duration;
 
 /// A book made of a Dapr file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +62,8 @@ const UNLIMITED: &str = "unlimited";
 impl Writer {
     fn choose_names(&mut self, resiliency: &Resiliency) -> Names {
         let is_act = |name: &str| ACTS.contains(&name) || name == "none";
-        let is_taken = |name: &str| name == UNLIMITED || parse_duration(name).is_ok();
+        // A book reads what begins with a digit as a duration.
+        let is_taken = |name: &str| name == UNLIMITED || name.starts_with(|c: char| c.is_ascii_digit());
         Names {
             retries: self.adapted(&resiliency.retries, "retries", is_act),
             breakers: self.adapted(&resiliency.breakers, "circuitBreakers", |name| name == "none"),
@@ -82,7 +82,9 @@ impl Writer {
         let mut adapted = BTreeMap::new();
         for (name, _) in entries {
             let is_fine = DependencyName::new(name).is_ok() && !is_taken(name);
-            let chosen = if is_fine { name.clone() } else { unique.choose(&as_name(name)) };
+            let wanted = as_name(name);
+            let wanted = if is_taken(&wanted) { format!("dapr-{wanted}") } else { wanted };
+            let chosen = if is_fine { name.clone() } else { unique.choose(&wanted) };
             if chosen != *name {
                 self.notes.add(
                     format!("{section}.{name}"),

@@ -160,7 +160,7 @@ fn odd_files_are_imported_with_a_word() {
         ("a built-in policy",     file("{retries: {DaprBuiltInServiceRetries: {maxRetries: 1}}}", "{}"),    "DaprBuiltInServiceRetries.maxRetries: Dapr sets fewer than 3"),
         ("a protected policy",    file("{retries: {DaprBuiltInActorNotFoundRetries: {}}}", "{}"),           "Dapr protects this policy"),
         ("a name that is none",   file("{retries: {'a b': {maxRetries: 1}}}", "{}"),                        "retries.a b: the name is none in a book; it became `a-b`"),
-        ("a breaker named none",  file("{circuitBreakers: {none: {}}}", "{apps: {a: {circuitBreaker: none}}}"), "it became `none-2`"),
+        ("a breaker named none",  file("{circuitBreakers: {none: {}}}", "{apps: {a: {circuitBreaker: none}}}"), "it became `dapr-none`"),
         ("a scope",               file("{circuitBreakers: {b: {}}}", "{actors: {A: {circuitBreaker: b, circuitBreakerScope: both}}}"), "actors.A.circuitBreakerScope: Dapr has a breaker for each actor"),
         ("directions differ",     file("{circuitBreakers: {b: {}, c: {}}}", "{components: {k: {inbound: {circuitBreaker: b}, outbound: {circuitBreaker: c}}}}"), "components.k: Dapr has one breaker for both directions, and the settings used first win"),
         ("a share is exceeded",   file("{circuitBreakers: {b: {trip: totalFailures * 2 > requests}}}", "{}"), "opens when the share is reached"),
