@@ -35,6 +35,9 @@ pub const BREAKER_RECORD_KEPT: Duration = Duration::from_hours(7 * 24);
 /// A probe that has not come back by then is lost, and another may go, unless the call's timeout is longer.
 pub const PROBE_LEASE_MIN: Duration = Duration::from_secs(30);
 
+/// A probe that used up its whole timeout is settled a little after it, and has its place until then.
+pub const PROBE_LEASE_MARGIN: Duration = Duration::from_secs(1);
+
 /// The most failures a `failures … within …` trip may wait for: their times are remembered one by one.
 pub const TRIP_FAILURES_MAX: u32 = 10_000;
 
@@ -80,4 +83,5 @@ pub const PATTERN_MEMORY_MAX: usize = 1 << 20;
 pub const MESSAGE_BYTES_MAX: usize = 4 * 1024;
 
 const _: () = assert!(PROBE_LEASE_MIN.as_secs() < HOLD_MAX_DEFAULT.as_secs());
+const _: () = assert!(PROBE_LEASE_MARGIN.as_secs() < PROBE_LEASE_MIN.as_secs());
 const _: () = assert!(RETRY_AFTER_MAX.as_secs() <= HOLD_MAX_DEFAULT.as_secs());
