@@ -8,10 +8,10 @@ pub const RETRY_AFTER_MAX: Duration = Duration::from_hours(24);
 /// How long a delivery may be held by an open breaker or a `Retry-After`, unless its rule says otherwise.
 pub const HOLD_MAX_DEFAULT: Duration = Duration::from_hours(24);
 
-/// Retries that a failure of category `unknown` gets, whatever its policy allows.
+/// Retries that a failure of category `unknown` gets, unless the book states a policy for it.
 pub const UNKNOWN_RETRIES_MAX: u32 = 2;
 
-/// Attempts that a failure of category `internal` gets, whatever its policy allows.
+/// Attempts that a failure of category `internal` gets, unless the book states a policy for it.
 pub const INTERNAL_ATTEMPTS_MAX: u32 = 3;
 
 /// Calls in flight on one dependency, unless the rule book says otherwise.
