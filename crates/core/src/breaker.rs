@@ -17,13 +17,17 @@
 //! changes nothing.
 //!
 //! Why leases: a probe may never come back, and a breaker that waits for it would stay half-open for
-//! ever. A probe is out until its lease ends; then it is lost, another may go, and what the lost
-//! one still reports is ignored. A lost probe says neither that the dependency lives nor that it
-//! does not: a caller who waits for an answer has a timeout of its own, and reports that.
+//! ever. A probe has a place until its lease ends; then its place may be given to another, and is as
+//! soon as somebody asks who finds no other. That it has not come back says neither that the
+//! dependency lives nor that it does not: a caller who waits for an answer has a timeout of its own,
+//! and reports that. So a lease is a little longer than the call, and a probe that comes back after
+//! all is heard: for good and bad while it has its place; once another has it only for bad, since a
+//! failure is a failure, but two successes in one place would close the breaker too early.
 //!
 //! Invariants:
 //! - before `until`, an open breaker admits nobody
 //! - in half-open, at most `probes` permits are out whose leases have not ended
+//! - a failure of a probe reopens the breaker that is still half-open since, however late it comes
 //! - after `until` and every lease have passed, somebody is admitted
 //! - while closed, `admit` and the `settle` of a success allocate nothing
 
@@ -78,7 +82,7 @@ struct Outage {
     failures: u32,
 }
 
-/// A probe that is out.
+/// The place of a probe that has not come back; in the order in which they were given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Lease {
     number: LeaseNumber,
@@ -218,14 +222,14 @@ impl Breaker {
         Self::default()
     }
 
-    /// Asks for a permit to make one call that takes at most `lease`.
+    /// Asks for a permit to make one call that takes at most `limit`.
     ///
-    /// A probe that is not settled within its lease is lost. A lease of no time would let everybody
-    /// probe, so [`limits::PROBE_LEASE_MIN`] stands in for it.
+    /// A probe may lose its place if it is not settled within its lease: the call's limit, or
+    /// [`limits::PROBE_LEASE_MIN`] if that is longer, and [`limits::PROBE_LEASE_MARGIN`] on top.
     ///
     /// The first probe is a change of state: [`Self::transition_by`] tells of it.
     #[inline]
-    pub fn admit(&mut self, settings: &BreakerSettings, lease: Duration, now: Timestamp) -> Admission {
+    pub fn admit(&mut self, settings: &BreakerSettings, limit: Duration, now: Timestamp) -> Admission {
         match self.mode {
             Mode::Closed(_) => {
                 Admission::Allowed(Permit { generation: self.generation, kind: PermitKind::Call })
@@ -234,9 +238,9 @@ impl Breaker {
             Mode::Open { outage, .. } => {
                 let half_open = Mode::HalfOpen { outage, since: now, leases: Vec::new(), successes: 0 };
                 self.change_to(half_open, outage.failures, now);
-                self.admit_probe(settings, lease, PermitKind::FirstProbe, now)
+                self.admit_probe(settings, limit, PermitKind::FirstProbe, now)
             }
-            Mode::HalfOpen { .. } => self.admit_probe(settings, lease, PermitKind::Probe, now),
+            Mode::HalfOpen { .. } => self.admit_probe(settings, limit, PermitKind::Probe, now),
         }
     }
 
@@ -256,7 +260,8 @@ impl Breaker {
 
     /// Takes a permit back, with what the call saw.
     ///
-    /// A permit of an earlier generation, or a probe past its lease, changes nothing.
+    /// A permit of an earlier generation changes nothing, nor does the success of a probe whose place
+    /// another has by now.
     #[inline]
     pub fn settle(
         &mut self,
@@ -318,7 +323,7 @@ impl Breaker {
             Mode::Open { until, .. } if now < *until => State::Open { until: *until },
             Mode::Open { .. } => State::HalfOpen { probes_out: 0, successes: 0 },
             Mode::HalfOpen { leases, successes, .. } => {
-                let probes_out = leases.iter().filter(|lease| now < lease.ends_at).map(|_| 1).sum();
+                let probes_out = leases.iter().filter(|out| now < out.ends_at).map(|_| 1).sum();
                 State::HalfOpen { probes_out, successes: *successes }
             }
         }
@@ -362,22 +367,26 @@ impl Breaker {
     fn admit_probe(
         &mut self,
         settings: &BreakerSettings,
-        lease: Duration,
+        limit: Duration,
         kind: fn(LeaseNumber) -> PermitKind,
         now: Timestamp,
     ) -> Admission {
         let Mode::HalfOpen { leases, .. } = &mut self.mode else {
             unreachable!("only a half-open breaker is probed");
         };
-        leases.retain(|out| now < out.ends_at);
-        if leases.len() >= settings.probes().get() as usize
-            && let Some(ends_at) = leases.iter().map(|out| out.ends_at).min()
-        {
-            return Admission::WaitUntil(ends_at);
+        // A lease that has ended is kept for as long as its place is not needed: its probe may come back.
+        while leases.len() >= settings.probes().get() as usize {
+            let Some(lost) = leases.iter().position(|out| now >= out.ends_at) else {
+                let first_end = leases.iter().map(|out| out.ends_at).min();
+                return Admission::WaitUntil(
+                    first_end.expect("there are no fewer leases than probes, which are not 0"),
+                );
+            };
+            leases.remove(lost);
         }
-        let lease = if lease.is_zero() { limits::PROBE_LEASE_MIN } else { lease };
         self.last_lease = LeaseNumber(self.last_lease.0 + 1);
-        leases.push(Lease { number: self.last_lease, ends_at: now + lease });
+        let ends_at = now + limit.max(limits::PROBE_LEASE_MIN) + limits::PROBE_LEASE_MARGIN;
+        leases.push(Lease { number: self.last_lease, ends_at });
         Admission::Allowed(Permit { generation: self.generation, kind: kind(self.last_lease) })
     }
 
@@ -412,10 +421,8 @@ impl Breaker {
         let Mode::HalfOpen { outage, leases, successes, .. } = &mut self.mode else {
             unreachable!("only a half-open breaker has probes out");
         };
-        let held = leases.iter().position(|out| out.number == lease)?;
-        if now >= leases.swap_remove(held).ends_at {
-            return None;
-        }
+        let place = leases.iter().position(|out| out.number == lease);
+        let place = place.map(|index| leases.remove(index));
         match seen {
             // Whether the call goes on or not: one failure is enough to know that it is too early.
             Observation::Failure(CallEnd::Final | CallEnd::WillRetry) => {
@@ -424,6 +431,7 @@ impl Breaker {
                 Some(self.open(failures, settings, now))
             }
             Observation::Success | Observation::Answered => {
+                place?;
                 self.last_success_at = Some(now);
                 *successes += 1;
                 let closes = *successes >= settings.close_after().get();

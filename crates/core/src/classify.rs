@@ -97,23 +97,28 @@ enum Usual {
 }
 
 fn usual_meaning(answer: &Answer<'_>, timeout_category: Category) -> Usual {
-    let (category, code) = match &answer.what {
+    let Known { code, kind } = match &answer.what {
         What::Http { status: 200..=299, .. } | What::Taken | What::Process(Exit::Code(0)) => {
             return Usual::Delivered;
         }
-        What::Http { status: 403, .. } if asks_to_wait(answer) => {
-            (Category::RateLimited, codes::RATE_LIMITED)
-        }
+        What::Http { status: 403, .. } if asks_to_wait(answer) => const { known(codes::RATE_LIMITED) },
         What::Http { status, .. } => of_status(*status),
-        What::Transport(error) => of_transport(*error, timeout_category),
-        What::Process(exit) => of_process(*exit, timeout_category),
-        What::Broker(error) => of_broker(*error, timeout_category),
-        What::Malformed(Malformed::DoesNotParse) => (Category::Invalid, codes::DESERIALIZATION_FAILED),
-        What::Malformed(Malformed::ViolatesSchema) => (Category::Invalid, codes::SCHEMA_VIOLATION),
-        What::SignatureInvalid => (Category::Permanent, codes::SIGNATURE_INVALID),
-        What::ConfigMissing => (Category::Fatal, codes::CONFIG_MISSING),
-        What::Internal => (Category::Internal, codes::INTERNAL_ERROR),
-        What::Reported { code } => return of_reported(code, timeout_category),
+        What::Transport(error) => of_transport(*error),
+        What::Process(exit) => of_process(*exit),
+        What::Broker(error) => of_broker(*error),
+        What::Malformed(Malformed::DoesNotParse) => const { known(codes::DESERIALIZATION_FAILED) },
+        What::Malformed(Malformed::ViolatesSchema) => const { known(codes::SCHEMA_VIOLATION) },
+        What::SignatureInvalid => const { known(codes::SIGNATURE_INVALID) },
+        What::ConfigMissing => const { known(codes::CONFIG_MISSING) },
+        What::Internal => const { known(codes::INTERNAL_ERROR) },
+        What::Reported { code } => match KNOWN.iter().find(|known| known.code == *code) {
+            Some(known) => *known,
+            None => return Usual::Failed(Category::Unknown, Code::reported(beginning(code))),
+        },
+    };
+    let category = match kind {
+        Kind::Is(category) => category,
+        Kind::Timeout => timeout_category,
     };
     Usual::Failed(category, Code::of(code))
 }
@@ -124,111 +129,161 @@ fn asks_to_wait(answer: &Answer<'_>) -> bool {
     answer.retry_after.is_some() || answer.what.header("retry-after").is_some() || none_left
 }
 
-fn of_status(status: u16) -> (Category, &'static str) {
+const fn of_status(status: u16) -> Known {
     match status {
-        300..=399 => (Category::Permanent, codes::REDIRECTED),
-        400 => (Category::Permanent, codes::BAD_REQUEST),
-        401 => (Category::Fatal, codes::UNAUTHORIZED),
-        403 => (Category::Fatal, codes::FORBIDDEN),
-        404 => (Category::Permanent, codes::NOT_FOUND),
-        408 => (Category::Transient, codes::REQUEST_TIMEOUT),
-        409 => (Category::Permanent, codes::CONFLICT),
-        410 => (Category::Permanent, codes::GONE),
-        413 => (Category::Permanent, codes::PAYLOAD_TOO_LARGE),
-        422 => (Category::Permanent, codes::UNPROCESSABLE),
-        425 => (Category::Transient, codes::TOO_EARLY),
-        429 | 529 => (Category::RateLimited, codes::RATE_LIMITED),
-        402..=499 => (Category::Permanent, codes::CLIENT_ERROR),
-        501 => (Category::Permanent, codes::NOT_IMPLEMENTED),
-        502 => (Category::Transient, codes::BAD_GATEWAY),
-        503 => (Category::Transient, codes::SERVICE_UNAVAILABLE),
-        504 => (Category::Transient, codes::GATEWAY_TIMEOUT),
-        500..=599 => (Category::Unknown, codes::SERVER_ERROR),
-        0..=299 | 600.. => (Category::Unknown, codes::UNEXPECTED_STATUS),
+        300..=399 => const { known(codes::REDIRECTED) },
+        400 => const { known(codes::BAD_REQUEST) },
+        401 => const { known(codes::UNAUTHORIZED) },
+        403 => const { known(codes::FORBIDDEN) },
+        404 => const { known(codes::NOT_FOUND) },
+        408 => const { known(codes::REQUEST_TIMEOUT) },
+        409 => const { known(codes::CONFLICT) },
+        410 => const { known(codes::GONE) },
+        413 => const { known(codes::PAYLOAD_TOO_LARGE) },
+        422 => const { known(codes::UNPROCESSABLE) },
+        425 => const { known(codes::TOO_EARLY) },
+        429 | 529 => const { known(codes::RATE_LIMITED) },
+        402..=499 => const { known(codes::CLIENT_ERROR) },
+        501 => const { known(codes::NOT_IMPLEMENTED) },
+        502 => const { known(codes::BAD_GATEWAY) },
+        503 => const { known(codes::SERVICE_UNAVAILABLE) },
+        504 => const { known(codes::GATEWAY_TIMEOUT) },
+        500..=599 => const { known(codes::SERVER_ERROR) },
+        0..=299 | 600.. => const { known(codes::UNEXPECTED_STATUS) },
     }
 }
 
-fn of_transport(error: TransportError, timeout_category: Category) -> (Category, &'static str) {
+const fn of_transport(error: TransportError) -> Known {
     match error {
-        TransportError::Timeout(_) => (timeout_category, codes::NETWORK_TIMEOUT),
-        TransportError::Refused => (Category::Transient, codes::CONNECTION_REFUSED),
-        TransportError::Reset | TransportError::ClosedEarly => (Category::Transient, codes::CONNECTION_RESET),
-        TransportError::Dns => (Category::Transient, codes::DNS_FAILURE),
-        TransportError::Tls => (Category::Transient, codes::TLS_FAILURE),
-        TransportError::Unreachable => (Category::Transient, codes::NETWORK_UNREACHABLE),
-        TransportError::Protocol => (Category::Unknown, codes::PROTOCOL_ERROR),
+        TransportError::Timeout(_) => const { known(codes::NETWORK_TIMEOUT) },
+        TransportError::Refused => const { known(codes::CONNECTION_REFUSED) },
+        TransportError::Reset | TransportError::ClosedEarly => const { known(codes::CONNECTION_RESET) },
+        TransportError::Dns => const { known(codes::DNS_FAILURE) },
+        TransportError::Tls => const { known(codes::TLS_FAILURE) },
+        TransportError::Unreachable => const { known(codes::NETWORK_UNREACHABLE) },
+        TransportError::Protocol => const { known(codes::PROTOCOL_ERROR) },
     }
 }
 
-fn of_process(exit: Exit, timeout_category: Category) -> (Category, &'static str) {
+const fn of_process(exit: Exit) -> Known {
     match exit {
-        Exit::Code(_) => (Category::Unknown, codes::PROCESS_CRASHED),
-        Exit::Signal(_) => (Category::Unknown, codes::PROCESS_KILLED),
-        Exit::OutOfMemory => (Category::Unknown, codes::OUT_OF_MEMORY),
-        Exit::ReportedError => (Category::Unknown, codes::PROCESS_ERROR),
-        Exit::SpawnFailed => (Category::Permanent, codes::SPAWN_FAILED),
-        // Permanent unless the rule says otherwise, which is for whoever resolves it to know.
-        Exit::TimeLimit => (timeout_category, codes::TIME_LIMIT_EXCEEDED),
+        Exit::Code(_) => const { known(codes::PROCESS_CRASHED) },
+        Exit::Signal(_) => const { known(codes::PROCESS_KILLED) },
+        Exit::OutOfMemory => const { known(codes::OUT_OF_MEMORY) },
+        Exit::ReportedError => const { known(codes::PROCESS_ERROR) },
+        Exit::SpawnFailed => const { known(codes::SPAWN_FAILED) },
+        // A timeout is permanent unless the rule says otherwise, which is for whoever resolves it to know.
+        Exit::TimeLimit => const { known(codes::TIME_LIMIT_EXCEEDED) },
     }
 }
 
-fn of_broker(error: BrokerError, timeout_category: Category) -> (Category, &'static str) {
+const fn of_broker(error: BrokerError) -> Known {
     match error {
-        BrokerError::LeaderElection => (Category::Transient, codes::LEADER_ELECTION),
-        BrokerError::Unavailable => (Category::Transient, codes::BROKER_UNAVAILABLE),
-        BrokerError::TimedOut => (timeout_category, codes::NETWORK_TIMEOUT),
-        BrokerError::QuotaExceeded => (Category::RateLimited, codes::QUOTA_EXCEEDED),
-        BrokerError::StoreThrottled => (Category::Transient, codes::STORE_THROTTLED),
-        BrokerError::QueueNotFound => (Category::Fatal, codes::QUEUE_NOT_FOUND),
-        BrokerError::Unauthorized => (Category::Fatal, codes::UNAUTHORIZED),
-        BrokerError::MessageTooLarge => (Category::Permanent, codes::MESSAGE_TOO_LARGE),
-        BrokerError::Other => (Category::Unknown, codes::UNKNOWN_ERROR),
+        BrokerError::LeaderElection => const { known(codes::LEADER_ELECTION) },
+        BrokerError::Unavailable => const { known(codes::BROKER_UNAVAILABLE) },
+        BrokerError::TimedOut => const { known(codes::NETWORK_TIMEOUT) },
+        BrokerError::QuotaExceeded => const { known(codes::QUOTA_EXCEEDED) },
+        BrokerError::StoreThrottled => const { known(codes::STORE_THROTTLED) },
+        BrokerError::QueueNotFound => const { known(codes::QUEUE_NOT_FOUND) },
+        BrokerError::Unauthorized => const { known(codes::UNAUTHORIZED) },
+        BrokerError::MessageTooLarge => const { known(codes::MESSAGE_TOO_LARGE) },
+        BrokerError::Other => const { known(codes::UNKNOWN_ERROR) },
     }
 }
 
-/// Codes that callers report and what they are, beside those that name a timeout.
+/// A code and what a failure with it is.
+#[derive(Clone, Copy)]
+struct Known {
+    code: &'static str,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    /// Always this.
+    Is(Category),
+    /// What the rule takes a timeout for.
+    Timeout,
+}
+
+impl Known {
+    const fn new(code: &'static str, kind: Kind) -> Self {
+        Self { code, kind }
+    }
+}
+
+/// What is known of a code, looked up while compiling: one that the table lacks does not build.
+const fn known(code: &str) -> Known {
+    let mut index = 0;
+    while !is_same(KNOWN[index].code.as_bytes(), code.as_bytes()) {
+        index += 1;
+    }
+    KNOWN[index]
+}
+
+const fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let mut index = 0;
+    while index < one.len() && index < other.len() && one[index] == other[index] {
+        index += 1;
+    }
+    index == one.len() && index == other.len()
+}
+
+/// The codes that an attempt may fail with and what each is, whether we saw it or a caller reports it.
 #[rustfmt::skip]
-const REPORTED: [(&str, Category); 28] = [
-    ("DHT_UNAVAILABLE",             Category::Transient),
-    ("TEMPORARY_FAILURE",           Category::Transient),
-    (codes::CONNECTION_REFUSED,     Category::Transient),
-    (codes::CONNECTION_RESET,       Category::Transient),
-    (codes::DNS_FAILURE,            Category::Transient),
-    (codes::TLS_FAILURE,            Category::Transient),
-    (codes::NETWORK_UNREACHABLE,    Category::Transient),
-    (codes::SERVICE_UNAVAILABLE,    Category::Transient),
-    (codes::LEADER_ELECTION,        Category::Transient),
-    (codes::BROKER_UNAVAILABLE,     Category::Transient),
-    (codes::STORE_THROTTLED,        Category::Transient),
-    (codes::RATE_LIMITED,           Category::RateLimited),
-    (codes::QUOTA_EXCEEDED,         Category::RateLimited),
-    ("INVALID_PUBLIC_KEY",          Category::Permanent),
-    ("INVALID_NIP05",               Category::Permanent),
-    ("RECORD_NOT_FOUND",            Category::Permanent),
-    ("MALFORMED_RESPONSE",          Category::Permanent),
-    (codes::SIGNATURE_INVALID,      Category::Permanent),
-    (codes::BAD_REQUEST,            Category::Permanent),
-    (codes::NOT_FOUND,              Category::Permanent),
-    (codes::CONFLICT,               Category::Permanent),
-    (codes::DESERIALIZATION_FAILED, Category::Invalid),
-    (codes::SCHEMA_VIOLATION,       Category::Invalid),
-    (codes::UNAUTHORIZED,           Category::Fatal),
-    (codes::FORBIDDEN,              Category::Fatal),
-    (codes::CONFIG_MISSING,         Category::Fatal),
-    (codes::QUEUE_NOT_FOUND,        Category::Fatal),
-    (codes::UNKNOWN_ERROR,          Category::Unknown),
+const KNOWN: [Known; 51] = [
+    Known::new(codes::NETWORK_TIMEOUT,        Kind::Timeout),
+    Known::new(codes::TIME_LIMIT_EXCEEDED,    Kind::Timeout),
+    Known::new("RELAY_TIMEOUT",               Kind::Timeout),
+    Known::new("DHT_UNAVAILABLE",             Kind::Is(Category::Transient)),
+    Known::new("TEMPORARY_FAILURE",           Kind::Is(Category::Transient)),
+    Known::new(codes::CONNECTION_REFUSED,     Kind::Is(Category::Transient)),
+    Known::new(codes::CONNECTION_RESET,       Kind::Is(Category::Transient)),
+    Known::new(codes::DNS_FAILURE,            Kind::Is(Category::Transient)),
+    Known::new(codes::TLS_FAILURE,            Kind::Is(Category::Transient)),
+    Known::new(codes::NETWORK_UNREACHABLE,    Kind::Is(Category::Transient)),
+    Known::new(codes::REQUEST_TIMEOUT,        Kind::Is(Category::Transient)),
+    Known::new(codes::TOO_EARLY,              Kind::Is(Category::Transient)),
+    Known::new(codes::BAD_GATEWAY,            Kind::Is(Category::Transient)),
+    Known::new(codes::SERVICE_UNAVAILABLE,    Kind::Is(Category::Transient)),
+    Known::new(codes::GATEWAY_TIMEOUT,        Kind::Is(Category::Transient)),
+    Known::new(codes::LEADER_ELECTION,        Kind::Is(Category::Transient)),
+    Known::new(codes::BROKER_UNAVAILABLE,     Kind::Is(Category::Transient)),
+    Known::new(codes::STORE_THROTTLED,        Kind::Is(Category::Transient)),
+    Known::new(codes::RATE_LIMITED,           Kind::Is(Category::RateLimited)),
+    Known::new(codes::QUOTA_EXCEEDED,         Kind::Is(Category::RateLimited)),
+    Known::new("INVALID_PUBLIC_KEY",          Kind::Is(Category::Permanent)),
+    Known::new("INVALID_NIP05",               Kind::Is(Category::Permanent)),
+    Known::new("RECORD_NOT_FOUND",            Kind::Is(Category::Permanent)),
+    Known::new("MALFORMED_RESPONSE",          Kind::Is(Category::Permanent)),
+    Known::new(codes::SIGNATURE_INVALID,      Kind::Is(Category::Permanent)),
+    Known::new(codes::BAD_REQUEST,            Kind::Is(Category::Permanent)),
+    Known::new(codes::NOT_FOUND,              Kind::Is(Category::Permanent)),
+    Known::new(codes::CONFLICT,               Kind::Is(Category::Permanent)),
+    Known::new(codes::GONE,                   Kind::Is(Category::Permanent)),
+    Known::new(codes::PAYLOAD_TOO_LARGE,      Kind::Is(Category::Permanent)),
+    Known::new(codes::UNPROCESSABLE,          Kind::Is(Category::Permanent)),
+    Known::new(codes::CLIENT_ERROR,           Kind::Is(Category::Permanent)),
+    Known::new(codes::REDIRECTED,             Kind::Is(Category::Permanent)),
+    Known::new(codes::NOT_IMPLEMENTED,        Kind::Is(Category::Permanent)),
+    Known::new(codes::SPAWN_FAILED,           Kind::Is(Category::Permanent)),
+    Known::new(codes::MESSAGE_TOO_LARGE,      Kind::Is(Category::Permanent)),
+    Known::new(codes::DESERIALIZATION_FAILED, Kind::Is(Category::Invalid)),
+    Known::new(codes::SCHEMA_VIOLATION,       Kind::Is(Category::Invalid)),
+    Known::new(codes::UNAUTHORIZED,           Kind::Is(Category::Fatal)),
+    Known::new(codes::FORBIDDEN,              Kind::Is(Category::Fatal)),
+    Known::new(codes::CONFIG_MISSING,         Kind::Is(Category::Fatal)),
+    Known::new(codes::QUEUE_NOT_FOUND,        Kind::Is(Category::Fatal)),
+    Known::new(codes::SERVER_ERROR,           Kind::Is(Category::Unknown)),
+    Known::new(codes::UNEXPECTED_STATUS,      Kind::Is(Category::Unknown)),
+    Known::new(codes::PROTOCOL_ERROR,         Kind::Is(Category::Unknown)),
+    Known::new(codes::PROCESS_CRASHED,        Kind::Is(Category::Unknown)),
+    Known::new(codes::PROCESS_KILLED,         Kind::Is(Category::Unknown)),
+    Known::new(codes::OUT_OF_MEMORY,          Kind::Is(Category::Unknown)),
+    Known::new(codes::PROCESS_ERROR,          Kind::Is(Category::Unknown)),
+    Known::new(codes::UNKNOWN_ERROR,          Kind::Is(Category::Unknown)),
+    Known::new(codes::INTERNAL_ERROR,         Kind::Is(Category::Internal)),
 ];
-
-fn of_reported(code: &str, timeout_category: Category) -> Usual {
-    let timeouts = [codes::NETWORK_TIMEOUT, "RELAY_TIMEOUT"];
-    if let Some(timeout) = timeouts.into_iter().find(|known| *known == code) {
-        return Usual::Failed(timeout_category, Code::of(timeout));
-    }
-    match REPORTED.into_iter().find(|(known, _)| *known == code) {
-        Some((known, category)) => Usual::Failed(category, Code::of(known)),
-        None => Usual::Failed(Category::Unknown, Code::reported(beginning(code))),
-    }
-}
 
 fn connection(what: &What<'_>) -> Connection {
     match what {

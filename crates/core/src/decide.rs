@@ -3,9 +3,10 @@
 //! Invariants:
 //! - a pure function of rule, history, outcome and moment, without an allocation: the live engine, the
 //!   simulator and `redrive why` get the same verdict from the same facts;
-//! - never more retries than the policy, the rule in all, and the category allow, and none that would
-//!   start after the window or the deadline;
+//! - never more retries than the policy and the rule in all allow, and none that would start after the
+//!   window or the deadline; a handful for a category that the book states no policy for;
 //! - a wait that the other side asked for is time held: it uses up `hold_max` and no window;
+//! - an attempt that may not start is held as long as `hold_max` allows, and never dies before that;
 //! - a delivery that waits behind an open breaker, a pause or our own shutdown burns no retry;
 //! - a verdict carries every number it was made of, over in [`Why`].
 
@@ -187,7 +188,7 @@ pub struct RetryNumbers {
     pub by_policy: Tally,
     /// The retries in all, this one included.
     pub in_total: Tally,
-    /// The retries that this category gets whatever the policy says, this one included.
+    /// The retries that this category gets where the book states no policy for it, this one included.
     pub by_category: Option<Tally>,
     /// Of the policy's window, when the retry starts.
     pub window: Spent,
@@ -358,10 +359,12 @@ fn rule_on_failure(rule: &Rule, history: &History, failure: &Failure, at: &Momen
     let category = if connection_failing_for.is_some() { Category::Fatal } else { failure.category };
     let reaction = rule.reactions.to(category, failure.status);
     let tier = if category == Category::Invalid { Tier::Poison } else { Tier::Dead };
-    let retry = match reaction.value {
-        Reaction::Retry(policy) => Some(weigh_retry(rule, history, failure, category, policy, at)),
-        Reaction::DeadLetter | Reaction::Pause => None,
+    let by_category = match reaction.value {
+        Reaction::RetryCautiously(_) => category_tally(history, category),
+        Reaction::Retry(_) | Reaction::DeadLetter | Reaction::Pause => None,
     };
+    let policy = reaction.value.policy();
+    let retry = policy.map(|policy| weigh_retry(rule, history, failure, policy, by_category, at));
     let verdict = match (reaction.value, &retry) {
         (Reaction::Pause, _) => Verdict::Pause,
         (_, Some(numbers)) => match numbers.death() {
@@ -419,8 +422,8 @@ fn weigh_retry(
     rule: &Rule,
     history: &History,
     failure: &Failure,
-    category: Category,
     policy: PolicyIndex,
+    by_category: Option<Tally>,
     at: &Moment,
 ) -> RetryNumbers {
     let backoff = &rule.reactions.policies()[usize::from(policy.0)].backoff;
@@ -435,7 +438,7 @@ fn weigh_retry(
         policy,
         by_policy: Tally::next_after(done, backoff.retries()),
         in_total: Tally::next_after(history.retries_total(), rule.reactions.retries_total_max()),
-        by_category: category_tally(history, category),
+        by_category,
         window: Spent {
             used: history.window_used_nanos(at.now).saturating_add(waited),
             limit: limit(backoff.window()),
@@ -447,7 +450,7 @@ fn weigh_retry(
     }
 }
 
-/// What nobody understands and what is our own fault is tried a few times, whatever the policy says.
+/// What nobody understands and what is our own fault is tried a few times, unless the book says more.
 fn category_tally(history: &History, category: Category) -> Option<Tally> {
     let max = match category {
         Category::Unknown => limits::UNKNOWN_RETRIES_MAX,
@@ -461,17 +464,22 @@ fn category_tally(history: &History, category: Category) -> Option<Tally> {
     Some(Tally::next_after(history.retries_for(category), max))
 }
 
+/// Holds until then, or for what is left of `hold_max` if that is less: what stands in the way may be
+/// gone sooner than it says, and only who asks when nothing is left ends as a dead letter.
 fn hold(rule: &Rule, history: &History, cause: HoldCause, until: Timestamp, now: Timestamp) -> Decision {
-    let until = until.max(now);
+    let held_so_far = history.held(now);
+    let left = rule.hold_max.saturating_sub(held_so_far);
+    let may_not_hold = until > now && left.is_zero();
+    let until = until.clamp(now, now + left);
     let first_attempt_at = history.first_attempt_at().unwrap_or(until);
-    let held = Spent::of(history.held(now).saturating_add(until.since(now)), Some(rule.hold_max));
+    let held = Spent::of(held_so_far.saturating_add(until.since(now)), Some(rule.hold_max));
     let deadline = Spent::of(until.since(first_attempt_at), rule.deadline);
     let expired = match cause {
         HoldCause::BreakerOpen => DeathReason::BreakerOpen,
         HoldCause::AskedToWait => DeathReason::HoldExpired,
     };
     let may_not_wait = cause == HoldCause::BreakerOpen && rule.when_open == WhenOpen::DeadLetter;
-    let death = if may_not_wait || held.is_exceeded() {
+    let death = if may_not_wait || may_not_hold {
         Some(expired)
     } else {
         deadline.is_exceeded().then_some(DeathReason::DeadlineExceeded)
@@ -529,8 +537,7 @@ fn alert(
         | Category::Invalid
         | Category::Unknown => {
             let Verdict::DeadLetter { .. } = verdict else { return None };
-            let Reaction::Retry(policy) = reaction else { return None };
-            let policy = &rule.reactions.policies()[usize::from(policy.0)];
+            let policy = &rule.reactions.policies()[usize::from(reaction.policy()?.0)];
             policy.alert_on_exhaustion.then_some(AlertKind::Exhausted)
         }
     }

@@ -4,8 +4,11 @@
 //! Each returns a new history, so a write that failed has changed nothing.
 //!
 //! Invariants:
-//! - time held and time in which Redrive was away use up no window;
-//! - only time that others made us wait uses up `hold_max`: not a pause, and not our own absence;
+//! - time in which Redrive was away uses up nothing: no window, no `hold_max`, no `fatal_after`, no deadline;
+//! - time held uses up no window, and only where others made us wait does it use up `hold_max`;
+//! - a pause uses up neither, and a connection is only said to fail on from when it is tried again;
+//! - all else uses up the deadline, a pause too: it says by when an attempt is of use to anybody, and
+//!   that no operator can put off;
 //! - counts never go down and stop at the end of their range.
 
 use std::time::Duration;
@@ -24,6 +27,7 @@ use crate::time::Timestamp;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct History {
+    /// Later by each absence since, as is `connection_failing_since`.
     #[serde(skip_serializing_if = "Option::is_none")]
     first_attempt_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,7 +77,7 @@ impl History {
         Self::default()
     }
 
-    /// When the first attempt started.
+    /// From when the deadline runs: the start of the first attempt, later by each absence since.
     #[must_use]
     pub const fn first_attempt_at(&self) -> Option<Timestamp> {
         self.first_attempt_at
@@ -85,7 +89,7 @@ impl History {
         self.first_failure_at
     }
 
-    /// Since when no connection has come about.
+    /// Since when no connection has come about, later by each absence since; a pause starts it anew.
     #[must_use]
     pub const fn connection_failing_since(&self) -> Option<Timestamp> {
         self.connection_failing_since
@@ -113,7 +117,7 @@ impl History {
         self.retries_by_policy.0[usize::from(policy.0)]
     }
 
-    /// How many of them followed a failure of that category, where the category has a limit of its own.
+    /// How many of them followed a failure of that category, where the category had a limit of its own.
     #[must_use]
     pub const fn retries_for(&self, category: Category) -> u32 {
         match category {
@@ -152,7 +156,7 @@ impl History {
         since_failure.saturating_sub(self.excused_nanos).saturating_sub(holding)
     }
 
-    /// Since the first attempt started, whatever happened meanwhile.
+    /// Since the first attempt started, whatever happened meanwhile but our own absence.
     pub(crate) fn age_nanos(&self, now: Timestamp) -> u64 {
         self.first_attempt_at.map_or(0, |at| passed(at, now))
     }
@@ -184,7 +188,7 @@ impl History {
                         Some(numbers) => failed.retrying(numbers, ruling.category, now),
                         None => failed,
                     },
-                    Verdict::Pause => failed.holding(HeldBy::Pause, now),
+                    Verdict::Pause => failed.paused(now),
                     Verdict::Deliver | Verdict::Hold { .. } | Verdict::DeadLetter { .. } => failed,
                 }
             }
@@ -194,7 +198,7 @@ impl History {
     /// After its service was paused.
     #[must_use]
     pub fn paused(&self, at: Timestamp) -> Self {
-        self.holding(HeldBy::Pause, at)
+        Self { connection_failing_since: None, ..self.holding(HeldBy::Pause, at) }
     }
 
     /// After a time in which Redrive was down or could not write, which uses up nothing.
@@ -203,6 +207,8 @@ impl History {
         let mut next = self.clone();
         next.excuse(nanos(span));
         next.hold = self.hold.map(|hold| Hold { since: hold.since + span, ..hold });
+        next.first_attempt_at = self.first_attempt_at.map(|at| at + span);
+        next.connection_failing_since = self.connection_failing_since.map(|since| since + span);
         next
     }
 
@@ -222,14 +228,16 @@ impl History {
         self.retries_total = self.retries_total.saturating_add(1);
         let by_policy = &mut self.retries_by_policy.0[usize::from(numbers.policy.0)];
         *by_policy = by_policy.saturating_add(1);
-        match category {
-            Category::Unknown => self.retries_unknown = self.retries_unknown.saturating_add(1),
-            Category::Internal => self.retries_internal = self.retries_internal.saturating_add(1),
-            Category::Transient
-            | Category::RateLimited
-            | Category::Permanent
-            | Category::Invalid
-            | Category::Fatal => {}
+        if let Some(tally) = numbers.by_category {
+            match category {
+                Category::Unknown => self.retries_unknown = tally.number,
+                Category::Internal => self.retries_internal = tally.number,
+                Category::Transient
+                | Category::RateLimited
+                | Category::Permanent
+                | Category::Invalid
+                | Category::Fatal => {}
+            }
         }
         self.previous_delay_nanos = Some(nanos(numbers.backoff()));
         if numbers.is_held() { self.holding(HeldBy::Others, now) } else { self }

@@ -8,10 +8,10 @@ pub const RETRY_AFTER_MAX: Duration = Duration::from_hours(24);
 /// How long a delivery may be held by an open breaker or a `Retry-After`, unless its rule says otherwise.
 pub const HOLD_MAX_DEFAULT: Duration = Duration::from_hours(24);
 
-/// Retries that a failure of category `unknown` gets, whatever its policy allows.
+/// Retries that a failure of category `unknown` gets, unless the book states a policy for it.
 pub const UNKNOWN_RETRIES_MAX: u32 = 2;
 
-/// Attempts that a failure of category `internal` gets, whatever its policy allows.
+/// Attempts that a failure of category `internal` gets, unless the book states a policy for it.
 pub const INTERNAL_ATTEMPTS_MAX: u32 = 3;
 
 /// Calls in flight on one dependency, unless the rule book says otherwise.
@@ -34,6 +34,9 @@ pub const BREAKER_RECORD_KEPT: Duration = Duration::from_hours(7 * 24);
 
 /// A probe that has not come back by then is lost, and another may go, unless the call's timeout is longer.
 pub const PROBE_LEASE_MIN: Duration = Duration::from_secs(30);
+
+/// A probe that used up its whole timeout is settled a little after it, and has its place until then.
+pub const PROBE_LEASE_MARGIN: Duration = Duration::from_secs(1);
 
 /// The most failures a `failures … within …` trip may wait for: their times are remembered one by one.
 pub const TRIP_FAILURES_MAX: u32 = 10_000;
@@ -92,4 +95,5 @@ pub const OVERRIDES_MAX: usize = 100;
 pub const MESSAGE_BYTES_MAX: usize = 4 * 1024;
 
 const _: () = assert!(PROBE_LEASE_MIN.as_secs() < HOLD_MAX_DEFAULT.as_secs());
+const _: () = assert!(PROBE_LEASE_MARGIN.as_secs() < PROBE_LEASE_MIN.as_secs());
 const _: () = assert!(RETRY_AFTER_MAX.as_secs() <= HOLD_MAX_DEFAULT.as_secs());

@@ -15,6 +15,15 @@ use crate::limits;
 use crate::rule::{NamedBreaker, Rule};
 use crate::time::Timestamp;
 
+/// What an attempt is, which tells what a `timeout` of the script is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttemptKind {
+    /// A call over the network: no answer comes in time.
+    Call,
+    /// A process: it runs past its time limit.
+    Process,
+}
+
 /// One answer of the script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scripted {
@@ -122,7 +131,20 @@ impl Scripted {
     }
 
     const fn takes_the_whole_limit(&self) -> bool {
-        matches!(self.what, Reply::Transport(TransportError::Timeout(_)))
+        matches!(self.what, Reply::Transport(TransportError::Timeout(_)) | Reply::Process(Exit::TimeLimit))
+    }
+
+    /// The same as an attempt of that kind meets it.
+    fn met_by(&self, kind: AttemptKind) -> Self {
+        match (kind, &self.what) {
+            (AttemptKind::Process, Reply::Transport(TransportError::Timeout(_))) => {
+                let what = Reply::Process(Exit::TimeLimit);
+                let is_usual = self.message == usual_message(&self.what);
+                let message = if is_usual { usual_message(&what) } else { self.message.clone() };
+                Self { what, retry_after: self.retry_after, message }
+            }
+            (AttemptKind::Call | AttemptKind::Process, _) => self.clone(),
+        }
     }
 
     fn outcome(&self, rule: &Rule) -> Outcome {
@@ -164,6 +186,7 @@ fn usual_message(what: &Reply) -> String {
             | TransportError::Protocol,
         ) => "connection reset".to_owned(),
         Reply::Process(Exit::OutOfMemory) => "the process ran out of memory".to_owned(),
+        Reply::Process(Exit::TimeLimit) => "the process ran past its time limit".to_owned(),
         Reply::Process(_) => "the process ended with status 1".to_owned(),
         Reply::Malformed => "the message does not parse".to_owned(),
         Reply::Taken => "taken".to_owned(),
@@ -263,19 +286,18 @@ pub struct Rehearsal {
 
 /// Plays the script against a rule, from time 0 on.
 #[must_use]
-pub fn rehearse(rule: &Rule, script: &[Scripted], seed: Seed) -> Rehearsal {
+pub fn rehearse(rule: &Rule, kind: AttemptKind, script: &[Scripted], seed: Seed) -> Rehearsal {
     let delivery = DeliveryId(1);
     let mut breaker = Breaker::new();
     let mut history = History::new();
     let mut beats = Vec::new();
-    let mut answers = script.iter();
+    let mut answers = script.iter().map(|answer| answer.met_by(kind));
     let mut attempt = Attempt::FIRST;
     let mut now = Timestamp::EPOCH;
     loop {
         let limit = rule.timeouts.whole.limit(attempt);
         let moment = |now| Moment { now, seed, delivery, attempt };
-        let lease = limit.max(limits::PROBE_LEASE_MIN);
-        let admission = rule.breaker.as_ref().map(|b| breaker.admit(&b.settings, lease, now));
+        let admission = rule.breaker.as_ref().map(|b| breaker.admit(&b.settings, limit, now));
         let permit = match admission {
             Some(Admission::WaitUntil(until)) => {
                 let decision = decide(rule, &history, &Ended::BreakerOpen { until }, &moment(now));
@@ -313,7 +335,7 @@ pub fn rehearse(rule: &Rule, script: &[Scripted], seed: Seed) -> Rehearsal {
             attempt,
             started_at,
             ended_at: now,
-            answer: answer.clone(),
+            answer,
             code,
             decision,
             breaker: rule.breaker.is_some().then(|| breaker.state(now)),
@@ -337,14 +359,22 @@ mod tests {
     use crate::decide::DeathReason;
     use crate::envelope::Tier;
 
-    fn play(extra: &str, script: &str) -> (usize, End) {
+    fn rehearsal(extra: &str, kind: AttemptKind, script: &str) -> Rehearsal {
+        let target = match kind {
+            AttemptKind::Call => "http: \"http://127.0.0.1/\"",
+            AttemptKind::Process => "exec: [work]",
+        };
         let text = format!(
-            "version: 1\nservices:\n  s:\n    target: {{ http: \"http://127.0.0.1/\" }}\n    events: [{{ type: a.b{extra} }}]\n"
+            "version: 1\nservices:\n  s:\n    target: {{ {target} }}\n    events: [{{ type: a.b{extra} }}]\n"
         );
         let reading = book::read(&text);
         let book = reading.book.expect("a sound book");
-        let rehearsal =
-            rehearse(book.rule("s", None, "a.b").expect("wanted"), &parse_script(script).unwrap(), Seed(1));
+        let rule = book.rule("s", None, "a.b").expect("wanted");
+        rehearse(rule, kind, &parse_script(script).unwrap(), Seed(1))
+    }
+
+    fn play(extra: &str, script: &str) -> (usize, End) {
+        let rehearsal = rehearsal(extra, AttemptKind::Call, script);
         let attempts = rehearsal.beats.iter().filter(|beat| matches!(beat, Beat::Attempt(_))).count();
         (attempts, rehearsal.end)
     }
@@ -360,6 +390,8 @@ mod tests {
             ("a refusal ends it",                "",                    "404,200",       1, dead(DeathReason::Refused)),
             ("patience is bounded",              ", retry: aggressive", "503*9",         4, dead(DeathReason::RetriesExceeded)),
             ("what nobody knows is tried twice", "",                    "500*9",         3, dead(DeathReason::RetriesExceeded)),
+            ("a rule may know it after all",     ", on_failure: { 500: standard, unknown: none }", "500*4,200", 5, Verdict::Deliver),
+            ("or its category",                  ", on_failure: { unknown: standard }", "500*4,200", 5, Verdict::Deliver),
             ("a bad message is poison",          "",                    "invalid",       1, Verdict::DeadLetter { reason: DeathReason::Refused, tier: Tier::Poison }),
             ("a rule may pause the service",     ", on_failure: { fatal: pause }", "401", 1, Verdict::Pause),
             ("an open breaker holds, burns no retry", ", retry: critical", "503*9,200", 10, Verdict::Deliver),
@@ -369,6 +401,45 @@ mod tests {
             let (seen, end) = play(extra, script);
             let End::Settled { verdict: ended, .. } = end else { panic!("{name}: still waiting: {end:?}") };
             assert_eq!((seen, ended), (attempts, verdict), "{name}");
+        }
+    }
+
+    fn tried(rehearsal: &Rehearsal) -> impl Iterator<Item = &Tried> {
+        rehearsal.beats.iter().filter_map(|beat| match beat {
+            Beat::Attempt(tried) => Some(&**tried),
+            Beat::Held { .. } => None,
+        })
+    }
+
+    #[test]
+    fn a_target_that_hangs_keeps_its_breaker_open() {
+        for timeout in ["5s", "30s", "31s", "2m"] {
+            let extra = format!(", retry: critical, timeout: {timeout}");
+            let rehearsal = rehearsal(&extra, AttemptKind::Call, "timeout*9");
+            let states: Vec<_> = tried(&rehearsal).filter_map(|tried| tried.breaker).collect();
+            assert_eq!(states.len(), 9, "{timeout}");
+            let are_open = states[4..].iter().all(|state| matches!(state, State::Open { .. }));
+            assert!(are_open, "{timeout}: {states:?}");
+        }
+    }
+
+    #[test]
+    fn a_timeout_is_what_the_target_makes_of_it() {
+        use AttemptKind::{Call, Process};
+        #[rustfmt::skip]
+        let cases = [
+            ("a call",               Call,    "timeout",      "NETWORK_TIMEOUT",     "no answer in time"),
+            ("a process",            Process, "timeout",      "TIME_LIMIT_EXCEEDED", "the process ran past its time limit"),
+            ("in words of one's own", Process, "timeout=slow", "TIME_LIMIT_EXCEEDED", "slow"),
+            ("another end",          Process, "crash",        "PROCESS_CRASHED",     "the process ended with status 1"),
+        ];
+        for (name, kind, script, code, message) in cases {
+            let rehearsal = rehearsal(", timeout: 20s", kind, script);
+            let tried = tried(&rehearsal).next().expect("an attempt");
+            assert_eq!(tried.code.as_ref().map(Code::as_str), Some(code), "{name}");
+            assert_eq!(tried.answer.message(), message, "{name}");
+            let took = tried.ended_at.since(tried.started_at);
+            assert_eq!(took.is_zero(), script == "crash", "{name}: {took:?}");
         }
     }
 

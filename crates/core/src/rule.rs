@@ -28,7 +28,8 @@ pub struct Rule {
     pub when_open: WhenOpen,
     /// How long a delivery may be held in all.
     pub hold_max: Duration,
-    /// No attempt starts later than this after the first one.
+    /// No attempt starts later than this after the first one, whatever it waited for in between; only
+    /// time in which Redrive itself was away does not count.
     pub deadline: Option<Duration>,
     /// A connection that has failed for this long is a matter of configuration.
     pub fatal_after: Option<Duration>,
@@ -69,7 +70,7 @@ pub struct Reactions {
 
 impl Reactions {
     /// Reactions by status, the first match wins, and one for each category in the order of
-    /// [`Category::ALL`]; each [`Reaction::Retry`] points into the list of policies.
+    /// [`Category::ALL`]; each that retries points into the list of policies.
     #[must_use]
     pub fn new(
         policies: Vec<NamedPolicy>,
@@ -78,7 +79,7 @@ impl Reactions {
     ) -> Self {
         let reactions = by_status.iter().map(|(_, reaction)| reaction).chain(&by_category);
         for reaction in reactions {
-            if let Reaction::Retry(PolicyIndex(index)) = reaction.value {
+            if let Some(PolicyIndex(index)) = reaction.value.policy() {
                 assert!(usize::from(index) < policies.len(), "a reaction retries by a policy of the list");
             }
         }
@@ -133,12 +134,36 @@ pub struct PolicyIndex(pub u8);
 /// What follows on a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reaction {
-    /// Try again by that policy.
+    /// Try again by that policy, for as long as it says: the book states it for this very failure.
     Retry(PolicyIndex),
+    /// Try again by that policy, which the book states for other failures: one that nobody understands
+    /// or that is our own fault gets a few of its retries and no more.
+    RetryCautiously(PolicyIndex),
     /// No retry: a dead letter at once.
     DeadLetter,
     /// The service is paused; the delivery goes back to its place and waits.
     Pause,
+}
+
+impl Reaction {
+    /// The policy to retry by, if it does.
+    #[must_use]
+    pub const fn policy(self) -> Option<PolicyIndex> {
+        match self {
+            Self::Retry(policy) | Self::RetryCautiously(policy) => Some(policy),
+            Self::DeadLetter | Self::Pause => None,
+        }
+    }
+
+    /// The same for a failure that nobody has stated it for.
+    #[must_use]
+    pub const fn cautiously(self) -> Self {
+        match self {
+            Self::Retry(policy) | Self::RetryCautiously(policy) => Self::RetryCautiously(policy),
+            Self::DeadLetter => Self::DeadLetter,
+            Self::Pause => Self::Pause,
+        }
+    }
 }
 
 /// A value and where the book states it; none if it is a default.

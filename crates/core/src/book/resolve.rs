@@ -224,6 +224,11 @@ const PART_LIMIT_DEFAULT: Duration = Duration::from_secs(5);
 struct Levels<'a>(Vec<(Level, &'a Layer)>);
 
 impl<'a> Levels<'a> {
+    /// Whether any of them says what follows on that very failure.
+    fn states(&self, on: FailureMatch) -> bool {
+        self.0.iter().any(|(_, layer)| layer.reactions.iter().any(|(kind, _)| *kind == on))
+    }
+
     fn find<T: Clone + 'a>(&self, pick: impl Fn(&'a Layer) -> &'a Option<At<T>>) -> Option<Known<T>> {
         self.0.iter().find_map(|(level, layer)| {
             let at = pick(layer).as_ref()?;
@@ -277,7 +282,7 @@ impl Sections {
         let (in_flight, rate) = self.permits(&dependency.value);
         let rule = Rule {
             classify: classify.iter().map(|(o, _)| o.clone()).collect::<Vec<_>>().into(),
-            reactions: self.compile(&reactions),
+            reactions: self.compile(&reactions, &levels),
             dependency: dependency.value.clone(),
             breaker,
             when_open: when_open.value,
@@ -427,7 +432,7 @@ impl Sections {
         reactions
     }
 
-    fn compile(&self, reactions: &[(FailureMatch, Known<ReactionName>)]) -> Reactions {
+    fn compile(&self, reactions: &[(FailureMatch, Known<ReactionName>)], levels: &Levels<'_>) -> Reactions {
         let mut policies: Vec<NamedPolicy> = Vec::new();
         let mut by_status = Vec::new();
         let dead_letter = Sourced { value: Reaction::DeadLetter, position: None };
@@ -437,6 +442,12 @@ impl Sections {
                 ReactionName::DeadLetter => Reaction::DeadLetter,
                 ReactionName::Pause => Reaction::Pause,
                 ReactionName::Policy(name) => self.retry_by(name, &mut policies),
+            };
+            let value = match kind {
+                FailureMatch::Category(Category::Unknown | Category::Internal) if !levels.states(*kind) => {
+                    value.cautiously()
+                }
+                FailureMatch::Category(_) | FailureMatch::Status(_) => value,
             };
             let reaction = Sourced { value, position: known.origin.position() };
             match kind {
@@ -664,10 +675,8 @@ impl<'a> Resolved<'a> {
     /// The policy by which transient failures are tried again, if they are.
     #[must_use]
     pub fn retry_policy(&self) -> Option<&NamedPolicy> {
-        match self.rule.reactions.to(Category::Transient, None).value {
-            Reaction::Retry(PolicyIndex(index)) => self.rule.reactions.policies().get(usize::from(index)),
-            Reaction::DeadLetter | Reaction::Pause => None,
-        }
+        let PolicyIndex(index) = self.rule.reactions.to(Category::Transient, None).value.policy()?;
+        self.rule.reactions.policies().get(usize::from(index))
     }
 
     /// The id of the claim.

@@ -388,6 +388,43 @@ fn a_row_leads_to_as_many_policies_as_a_history_counts() {
     );
 }
 
+#[test]
+fn only_what_nobody_states_is_retried_cautiously() {
+    use crate::rule::Reaction::{self, DeadLetter, Retry, RetryCautiously};
+    use Category::{Internal, Transient, Unknown};
+    let policy = |rule: &Rule, reaction: Reaction| {
+        reaction.policy().map(|index| rule.reactions.policies()[usize::from(index.0)].name.to_string())
+    };
+    #[rustfmt::skip]
+    let cases = [
+        ("nothing is said",           "",                                                       Unknown,   None,      "cautiously by standard"),
+        ("only the policy",           "    retry: worker\n",                                    Unknown,   None,      "cautiously by worker"),
+        ("which is stated",           "    retry: worker\n",                                    Transient, None,      "by worker"),
+        ("our own fault",             "    retry: worker\n",                                    Internal,  None,      "cautiously by worker"),
+        ("the category",              "    on_failure: { unknown: critical }\n",                Unknown,   None,      "by critical"),
+        ("another category",          "    on_failure: { internal: critical }\n",               Unknown,   Some(500), "cautiously by standard"),
+        ("our own fault, stated",     "    on_failure: { internal: critical }\n",               Internal,  None,      "by critical"),
+        ("the same policy",           "    retry: worker\n    on_failure: { unknown: worker }\n", Unknown, None,     "by worker"),
+        ("the status",                "    on_failure: { 500: critical }\n",                    Unknown,   Some(500), "by critical"),
+        ("another status",            "    on_failure: { 500: critical }\n",                    Unknown,   Some(507), "cautiously by standard"),
+        ("for all services",          "defaults: { on_failure: { unknown: critical } }\n",      Unknown,   None,      "by critical"),
+        ("no policy at all",          "    on_failure: { transient: dead-letter }\n",           Unknown,   None,      "dead-letter"),
+    ];
+    for (name, inside, category, status, expected) in cases {
+        let book = read(&service(inside)).book.expect("a sound book");
+        let rule = book.rule("s", None, "a.b").expect("wanted");
+        let reaction = rule.reactions.to(category, status).value;
+        let policy = policy(rule, reaction).unwrap_or_default();
+        let shown = match reaction {
+            Retry(_) => format!("by {policy}"),
+            RetryCautiously(_) => format!("cautiously by {policy}"),
+            DeadLetter => "dead-letter".to_owned(),
+            Reaction::Pause => "pause".to_owned(),
+        };
+        assert_eq!(shown, expected, "{name}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 

@@ -15,6 +15,12 @@
 //! failure to the same record would lose one. Failures are counted locally; only states are shared.
 //! While the store is away the local breaker decides, and one without a past lets calls through.
 //!
+//! What a closed breaker does with a newer closed record: somewhere else it has opened and closed
+//! again, or an operator has reset it. Nothing has changed here, so nothing is told, and the failures
+//! counted here go on counting: nodes that forgot theirs whenever another node had an outage would
+//! never reach their trip. Calls in flight began before that news, so they count no more, as after
+//! any other new generation; that loses at most what is in flight, once for each such record.
+//!
 //! What is not shared: leases. Each node of a half-open breaker has its own `probes`, since a lease
 //! over a store that may be away would wedge the breaker it is meant to free.
 
@@ -54,6 +60,8 @@ pub struct Record {
 pub enum Adopted {
     /// It was newer: the breaker has its state now.
     Taken(Transition),
+    /// It was newer, and both are closed: the breaker has its generation now and keeps its own count.
+    CaughtUp,
     /// It was not, or it has expired: nothing changed.
     Kept,
 }
@@ -116,7 +124,8 @@ impl Breaker {
         }
     }
 
-    /// Takes over the state of a record if it is newer than the breaker's own.
+    /// Takes over the state of a record if it is newer than the breaker's own; its generation alone
+    /// if both are closed.
     ///
     /// Another node's clock may be wrong, so nothing in a record keeps the breaker open for longer
     /// than its own settings would.
@@ -124,7 +133,13 @@ impl Breaker {
         if record.is_expired(now) || !self.is_older_than(record) {
             return Adopted::Kept;
         }
+        self.generation = record.generation;
+        self.last_failure_at = self.last_failure_at.max(record.last_failure_at);
+        self.last_success_at = self.last_success_at.max(record.last_success_at);
         let from = self.phase();
+        if (from, record.state) == (Phase::Closed, Phase::Closed) {
+            return Adopted::CaughtUp;
+        }
         let opened_at = record.opened_at.unwrap_or(now);
         let began_at = self.not_closed_since().unwrap_or(opened_at);
         let outage = Outage { began_at, opened_at, failures: record.failure_count };
@@ -136,9 +151,6 @@ impl Breaker {
                 Mode::Open { outage, until }
             }
         };
-        self.generation = record.generation;
-        self.last_failure_at = self.last_failure_at.max(record.last_failure_at);
-        self.last_success_at = self.last_success_at.max(record.last_success_at);
         Adopted::Taken(Transition {
             from,
             to: record.state,
@@ -171,7 +183,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::breaker::tests::{LEASE, OPEN, START, in_a_row, just_opened, permit, settings};
+    use crate::breaker::tests::{LIMIT, OPEN, START, in_a_row, just_opened, permit, settings};
     use crate::breaker::{Admission, CallEnd, Observation, State};
 
     fn dependency() -> DependencyName {
@@ -234,7 +246,7 @@ mod tests {
             let open_until = Some(Timestamp::from_nanos(until_ns));
             let generation = Generation(generation);
             breaker.adopt(&Record { open_until, generation, ..record }, &settings, START);
-            let admission = breaker.admit(&settings, LEASE, START + OPEN);
+            let admission = breaker.admit(&settings, LIMIT, START + OPEN);
             prop_assert!(matches!(admission, Admission::Allowed(_)));
         }
     }
@@ -278,6 +290,7 @@ mod tests {
             let mut breaker = just_opened(&settings);
             let taken = match breaker.adopt(&record, &settings, START) {
                 Adopted::Taken(transition) => Some(transition.to),
+                Adopted::CaughtUp => panic!("{name}: an open breaker cannot stay closed"),
                 Adopted::Kept => None,
             };
             assert_eq!(taken, expected, "{name}");
@@ -290,10 +303,34 @@ mod tests {
     }
 
     #[test]
+    fn a_closed_breaker_keeps_its_count_when_another_closes() {
+        let settings = settings(in_a_row(3));
+        let fail = Observation::Failure(CallEnd::Final);
+        let closed = |generation| Record {
+            generation: Generation(generation),
+            ..Breaker::new().record(&dependency(), START)
+        };
+        let mut breaker = Breaker::new();
+        let [first, second, in_flight] = [(); 3].map(|()| permit(breaker.admit(&settings, LIMIT, START)));
+        for failed in [first, second] {
+            assert_eq!(breaker.settle(failed, fail, &settings, START), None);
+        }
+        assert_eq!(breaker.adopt(&closed(0), &settings, START), Adopted::Kept, "it is not newer");
+        assert_eq!(breaker.adopt(&closed(3), &settings, START), Adopted::CaughtUp);
+        assert_eq!(breaker.adopt(&closed(3), &settings, START), Adopted::Kept, "once more");
+        assert_eq!(breaker.generation(), Generation(3));
+        assert_eq!(breaker.settle(in_flight, fail, &settings, START), None, "it began before the news");
+        assert_eq!(breaker.state(START), State::Closed { failures: 2 });
+        let third = permit(breaker.admit(&settings, LIMIT, START));
+        let opened = breaker.settle(third, fail, &settings, START).expect("the third in a row");
+        assert_eq!((opened.failures, opened.generation), (3, Generation(4)));
+    }
+
+    #[test]
     fn two_nodes_that_disagree_end_up_with_the_more_cautious_state() {
         let settings = settings(in_a_row(1));
         let [mut one, mut other] = [(), ()].map(|()| Breaker::new());
-        let in_flight = permit(other.admit(&settings, LEASE, START));
+        let in_flight = permit(other.admit(&settings, LIMIT, START));
         one.trip_by_hand(&settings, START);
         other.adopt(&one.record(&dependency(), START), &settings, START);
         assert_eq!(other.state(START), State::Open { until: START + OPEN });
@@ -303,7 +340,7 @@ mod tests {
         for (breaker, seen) in
             [(&mut one, Observation::Success), (&mut other, Observation::Failure(CallEnd::Final))]
         {
-            let probe = permit(breaker.admit(&settings, LEASE, then));
+            let probe = permit(breaker.admit(&settings, LIMIT, then));
             assert!(breaker.settle(probe, seen, &settings, then).is_some());
         }
         let [ours, theirs] = [&one, &other].map(|breaker| breaker.record(&dependency(), then));

@@ -120,6 +120,12 @@ fn everything_else_has_its_category_too() {
         ("no record",            reported("RECORD_NOT_FOUND"),                 Permanent, "RECORD_NOT_FOUND"),
         ("a bad answer",         reported("MALFORMED_RESPONSE"),               Permanent, "MALFORMED_RESPONSE"),
         ("an unknown error",     reported("UNKNOWN_ERROR"),                    Unknown,   "UNKNOWN_ERROR"),
+        ("a reported 502",       reported("BAD_GATEWAY"),                      Transient, "BAD_GATEWAY"),
+        ("a reported 410",       reported("GONE"),                             Permanent, "GONE"),
+        ("a reported crash",     reported("PROCESS_CRASHED"),                  Unknown,   "PROCESS_CRASHED"),
+        ("a reported size",      reported("MESSAGE_TOO_LARGE"),                Permanent, "MESSAGE_TOO_LARGE"),
+        ("a reported fault",     reported("INTERNAL_ERROR"),                   Internal,  "INTERNAL_ERROR"),
+        ("a delivery's end",     reported("MAX_RETRIES_EXCEEDED"),             Unknown,   "MAX_RETRIES_EXCEEDED"),
         ("a code of its own",    reported("FULL_MOON"),                        Unknown,   "FULL_MOON"),
     ];
     for (name, what, category, code) in cases {
@@ -129,6 +135,38 @@ fn everything_else_has_its_category_too() {
     assert_eq!(meaning(What::Taken), None, "what a broker took is delivered");
 }
 
+/// The names of all constants in `category::codes`, from its source: a list of them could be forgotten.
+fn all_codes() -> Vec<&'static str> {
+    let source = include_str!("../category.rs");
+    let names = source.lines().filter_map(|line| line.trim().strip_prefix("pub const "));
+    names.filter_map(|line| line.split_once(": &str = ")).map(|(name, _)| name).collect()
+}
+
+#[test]
+fn every_code_means_the_same_whoever_says_it() {
+    let about_deliveries = [
+        codes::CONNECTION_FAILING,
+        codes::INTERRUPTED,
+        codes::CIRCUIT_BREAKER_OPEN,
+        codes::MAX_RETRIES_EXCEEDED,
+        codes::RETRY_WINDOW_EXCEEDED,
+        codes::DEADLINE_EXCEEDED,
+        codes::HOLD_EXPIRED,
+    ];
+    let all = all_codes();
+    assert!(all.len() > 40 && all.contains(&codes::GONE), "{all:?}");
+    for code in all {
+        let is_known = KNOWN.iter().filter(|known| known.code == code).count();
+        assert_eq!(is_known, usize::from(!about_deliveries.contains(&code)), "{code}");
+    }
+    let statuses = (0..=600).filter(|status| !(200..300).contains(status)).map(http);
+    for what in statuses {
+        let (category, code) = meaning(what).expect("no success");
+        let reported = meaning(What::Reported { code: &code });
+        assert_eq!(reported, Some((category, code.clone())), "{what:?}");
+    }
+}
+
 #[test]
 fn a_rule_says_what_a_timeout_is() {
     let said = |what| failure(classify(&answer(what), &[], Category::Unknown)).category;
@@ -136,6 +174,7 @@ fn a_rule_says_what_a_timeout_is() {
     assert_eq!(said(What::Broker(BrokerError::TimedOut)), Category::Unknown);
     assert_eq!(said(What::Reported { code: "RELAY_TIMEOUT" }), Category::Unknown);
     assert_eq!(said(What::Process(Exit::TimeLimit)), Category::Unknown);
+    assert_eq!(said(What::Reported { code: codes::TIME_LIMIT_EXCEEDED }), Category::Unknown);
     assert_eq!(said(http(504)), Category::Transient, "their timeout is not ours");
 }
 

@@ -140,8 +140,11 @@ impl Exporter<'_> {
         let breaker = resolved.rule.breaker.as_ref().map(|breaker| self.breaker_of(entry, breaker));
         if retry.is_some() {
             self.losses.add("Retry-After", "Dapr does not read it: it waits as the policy says");
-            let why = "Redrive stops after 2 retries of category `unknown`; Dapr goes on";
-            self.losses.add("failures nobody can explain, such as 500", why);
+            let on_500 = resolved.rule.reactions.to(Category::Unknown, Some(500)).value;
+            if matches!(on_500, Reaction::RetryCautiously(_)) {
+                let why = "Redrive stops after 2 retries of category `unknown`; Dapr goes on";
+                self.losses.add("failures nobody can explain, such as 500", why);
+            }
         }
         if breaker.is_some() {
             let why = "Dapr fails calls and ends their retries while a breaker is open; Redrive holds deliveries and burns no retries";
@@ -156,7 +159,9 @@ impl Exporter<'_> {
     fn retry_of(&mut self, entry: &DependencyEntry, resolved: &Resolved<'_>, label: &str) -> Option<String> {
         let reactions = &resolved.rule.reactions;
         let name = match reactions.to(Category::Transient, None).value {
-            Reaction::Retry(index) => reactions.policies()[usize::from(index.0)].name.clone(),
+            Reaction::Retry(index) | Reaction::RetryCautiously(index) => {
+                reactions.policies()[usize::from(index.0)].name.clone()
+            }
             Reaction::DeadLetter => return None,
             Reaction::Pause => {
                 self.losses
@@ -254,21 +259,18 @@ fn probe(entry: &DependencyEntry) -> ServiceEntry {
 /// The HTTP failures that the rule would retry by any policy.
 fn retried_statuses(resolved: &Resolved<'_>) -> Vec<StatusRange> {
     let reactions = &resolved.rule.reactions;
-    let of_target = reactions.to(Category::Transient, None).value;
+    let of_target = reactions.to(Category::Transient, None).value.policy();
     matching::of_failures(|status| {
         let what = What::Http { status, headers: &(), body: "" };
         let answer = Answer { what, message: "", retry_after: None };
         let Outcome::Failed(failure) = classify(&answer, &resolved.rule.classify, Category::Transient) else {
             return false;
         };
-        let reaction = reactions.to(failure.category, Some(status)).value;
-        match reaction {
-            // A policy without retries is as good as none, unless it is the one that the target names.
-            Reaction::Retry(index) => {
-                reaction == of_target || reactions.policies()[usize::from(index.0)].backoff.retries() > 0
-            }
-            Reaction::DeadLetter | Reaction::Pause => false,
-        }
+        let policy = reactions.to(failure.category, Some(status)).value.policy();
+        // A policy without retries is as good as none, unless it is the one that the target names.
+        policy.is_some_and(|index| {
+            policy == of_target || reactions.policies()[usize::from(index.0)].backoff.retries() > 0
+        })
     })
 }
 

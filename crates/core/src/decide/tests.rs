@@ -39,6 +39,7 @@ fn policy(name: &str, delays: &[u64], retries: u32, window: Option<u64>) -> Name
 const SHORT: Reaction = Reaction::Retry(PolicyIndex(0));
 const UPSTREAM: Reaction = Reaction::Retry(PolicyIndex(1));
 const HASTY: Reaction = Reaction::Retry(PolicyIndex(2));
+const SHORT_BY_DEFAULT: Reaction = Reaction::RetryCautiously(PolicyIndex(0));
 
 fn stated(line: u32, value: Reaction) -> Sourced<Reaction> {
     Sourced { value, position: Some(Position { line, column: 5 }) }
@@ -56,8 +57,8 @@ fn rule_with(
     let mut by_category = Category::ALL.map(|_| stated(1, Reaction::DeadLetter));
     by_category[Category::Transient as usize] = stated(2, SHORT);
     by_category[Category::RateLimited as usize] = stated(3, UPSTREAM);
-    by_category[Category::Unknown as usize] = stated(4, SHORT);
-    by_category[Category::Internal as usize] = stated(5, SHORT);
+    by_category[Category::Unknown as usize] = stated(4, SHORT_BY_DEFAULT);
+    by_category[Category::Internal as usize] = stated(5, SHORT_BY_DEFAULT);
     if let Some((category, reaction)) = other {
         by_category[category as usize] = reaction;
     }
@@ -201,10 +202,16 @@ fn each_failure_is_ruled_on() {
         ("held time uses up no window",              vec![failed(Transient), open(9_000), failed(Transient)], retry(9_200)),
         ("nor does a hold before the first attempt", vec![open(9_000), failed(Transient), failed(Transient)], retry(9_300)),
         ("nor a retry",                              [vec![open(700); 9], vec![failed(Transient); 3]].concat(), retry(1_300)),
-        ("a breaker open for too long ends it",      vec![open(60_001)],                      dead(DeathReason::BreakerOpen)),
+        ("for no longer than patience lasts",        vec![open(60_001)],                      hold_until(60_000)),
+        ("of which some may be used up",             vec![open(30_000), open(90_000)],        hold_until(60_000)),
+        ("and only its end is the end",              vec![open(60_001); 2],                   dead(DeathReason::BreakerOpen)),
         ("however often it is asked",                vec![open(30_000), open(60_000), open(60_001)], dead(DeathReason::BreakerOpen)),
+        ("a breaker that lets it go then",           vec![open(60_001), delivered()],         Verdict::Deliver),
+        ("or may be asked again at once",            vec![open(60_001), open(60_000)],        hold_until(60_000)),
         ("a breaker that lets it go is no wait",     vec![Ended::BreakerOpen { until: Timestamp::EPOCH }], hold_until(0)),
-        ("so does a dependency that asks too much",  vec![waiting(60_001)],                   dead(DeathReason::HoldExpired)),
+        ("a dependency that asks too much holds",    vec![waiting(60_001)],                   hold_until(60_000)),
+        ("and ends it if it asks for more",          vec![waiting(60_001); 2],                dead(DeathReason::HoldExpired)),
+        ("what was asked for before counts",         vec![asking(RateLimited, 30_000), waiting(90_000), waiting(90_000)], dead(DeathReason::HoldExpired)),
         ("our shutdown burns nothing",               [vec![Ended::Interrupted; 9], vec![failed(Transient); 3]].concat(), retry(600)),
     ];
     for (name, script, expected) in cases {
@@ -214,7 +221,10 @@ fn each_failure_is_ruled_on() {
 
 #[test]
 fn a_rule_changes_what_follows() {
-    use Category::{Fatal, Transient};
+    use Category::{Fatal, Internal, Transient, Unknown};
+    let known = rule_with(&[], Some((Unknown, stated(9, UPSTREAM))));
+    let own_fault = rule_with(&[], Some((Internal, stated(9, UPSTREAM))));
+    let server_error = rule_with(&[(StatusRange { first: 500, last: 500 }, stated(9, UPSTREAM))], None);
     let paused = rule_with(&[], Some((Fatal, stated(9, Reaction::Pause))));
     let by_status = rule_with(&[(StatusRange { first: 503, last: 503 }, stated(9, HASTY))], None);
     let impatient = Rule { when_open: WhenOpen::DeadLetter, ..rule() };
@@ -234,6 +244,12 @@ fn a_rule_changes_what_follows() {
         ("a status has its own policy",           &by_status,      vec![unavailable()],                      retry(10)),
         ("with its own limit",                    &by_status,      vec![unavailable(), unavailable()],       dead(DeathReason::RetriesExceeded)),
         ("other statuses have not",               &by_status,      vec![answered(Transient, 502)],           retry(100)),
+        ("the unknown may be stated",             &known,          vec![failed(Unknown); 4],                 retry(2_000)),
+        ("with the policy's limit",               &known,          vec![failed(Unknown); 5],                 dead(DeathReason::RetriesExceeded)),
+        ("so may our own fault",                  &own_fault,      vec![failed(Internal); 4],                retry(2_000)),
+        ("so may a status that is unknown",       &server_error,   vec![answered(Unknown, 500); 4],          retry(2_000)),
+        ("others of its category stay few",       &server_error,   vec![answered(Unknown, 507); 3],          dead(DeathReason::RetriesExceeded)),
+        ("and count for themselves",              &server_error,   [vec![answered(Unknown, 500)], vec![answered(Unknown, 507); 2]].concat(), retry(800)),
         ("an open breaker may end it",            &impatient,      vec![open.clone()],                       dead(DeathReason::BreakerOpen)),
         ("but a wait that was asked for may not", &impatient,      vec![waiting],                            hold_until(400)),
         ("a retry before the deadline",           &short_deadline, vec![failed(Transient)],                  retry(100)),
@@ -365,8 +381,12 @@ fn every_reason_has_a_code_but_the_failures_own() {
 
 /// A delivery that failed at the start and was due again 100 ms later.
 fn failed_once() -> History {
+    failed_by(&failed(Category::Transient))
+}
+
+fn failed_by(ended: &Ended) -> History {
     let history = History::new().started(START);
-    let decision = decide(&rule(), &history, &failed(Category::Transient), &moment(START, Attempt::FIRST));
+    let decision = decide(&rule(), &history, ended, &moment(START, Attempt::FIRST));
     history.after(&decision, START)
 }
 
@@ -392,6 +412,60 @@ fn pauses_and_absences_use_up_nothing() {
     ];
     for (name, history, window_used, held) in cases {
         assert_eq!((history.window_used(now), history.held(now)), (ms(window_used), ms(held)), "{name}");
+    }
+}
+
+#[test]
+fn an_absence_uses_up_no_deadline_and_no_patience_with_a_connection() {
+    let failing = failed_by(&refused());
+    let pausing = rule_with(&[], Some((Category::Transient, stated(9, Reaction::Pause))));
+    let paused_by_rule = {
+        let decision = decide(&pausing, &failing, &refused(), &moment(START, Attempt::FIRST));
+        failing.after(&decision, START)
+    };
+    #[rustfmt::skip]
+    let cases = [
+        // name,                                     history,                                          failing since, age
+        ("time passes",                               failing.clone(),                                  Some(0),       10_000),
+        ("an absence",                                failing.away(ms(4_000)),                          Some(4_000),   6_000),
+        ("two absences",                              failing.away(ms(4_000)).away(ms(1_000)),          Some(5_000),   5_000),
+        ("an absence before it all",                  History::new().away(ms(4_000)),                   None,          0),
+        ("an absence before the first failure",       History::new().started(START).away(ms(4_000)),    None,          6_000),
+        ("a pause, which only the deadline minds",    failing.paused(after_start(1_000)),               None,          10_000),
+        ("a pause that ended",                        failing.paused(START).started(after_start(4_000)), None,         10_000),
+        ("a pause by the rule itself",                paused_by_rule,                                   None,          10_000),
+        ("an absence while paused",                   failing.paused(START).away(ms(4_000)),            None,          6_000),
+    ];
+    let now = after_start(10_000);
+    for (name, history, failing_since, age) in cases {
+        assert_eq!(history.connection_failing_since(), failing_since.map(after_start), "{name}");
+        assert_eq!(history.age_nanos(now), nanos(ms(age)), "{name}");
+    }
+
+    let patient = rule_with(&[], Some((Category::Transient, stated(9, UPSTREAM))));
+    let strict = Rule { fatal_after: Some(ms(5_000)), deadline: Some(ms(10_400)), ..patient };
+    let verdict =
+        |history: &History| decide(&strict, history, &refused(), &moment(now, Attempt::FIRST)).verdict;
+    assert_eq!(verdict(&failing), dead(DeathReason::ConnectionFailing));
+    assert_eq!(verdict(&failing.away(ms(5_000))), retry(10_500));
+    assert_eq!(verdict(&failing.paused(START).started(now)), dead(DeathReason::DeadlineExceeded));
+}
+
+#[test]
+fn a_hold_tells_what_it_uses_up() {
+    let rule = Rule { deadline: Some(ms(70_000)), ..rule() };
+    let open = |millis| Ended::BreakerOpen { until: after_start(millis) };
+    #[rustfmt::skip]
+    let cases = [
+        ("a short one",               vec![delivered(), open(700)],                  700,    700),
+        ("one that is cut",           vec![delivered(), open(90_000)],               60_000, 60_000),
+        ("the one after it, refused", vec![delivered(), open(90_000), open(90_000)], 60_000, 60_000),
+        ("before the first attempt",  vec![open(90_000)],                            60_000, 0),
+    ];
+    for (name, script, held, age) in cases {
+        let Why::Held(holding) = last(&rule, &script).why else { panic!("{name}: it was held") };
+        assert_eq!(holding.held, Spent::of(ms(held), Some(ms(60_000))), "{name}");
+        assert_eq!(holding.deadline, Spent::of(ms(age), Some(ms(70_000))), "{name}");
     }
 }
 
@@ -448,6 +522,7 @@ fn any_policy() -> impl Strategy<Value = NamedPolicy> {
 fn any_rule() -> impl Strategy<Value = Rule> {
     let reaction = prop_oneof![
         4 => (0..3_u8).prop_map(|index| Reaction::Retry(PolicyIndex(index))),
+        2 => (0..3_u8).prop_map(|index| Reaction::RetryCautiously(PolicyIndex(index))),
         1 => Just(Reaction::DeadLetter),
         1 => Just(Reaction::Pause),
     ];
@@ -502,6 +577,7 @@ proptest! {
                     retries += 1;
                     let policy = &rule.reactions.policies()[usize::from(numbers.policy.0)].backoff;
                     prop_assert!(numbers.by_policy.number <= policy.retries());
+                    prop_assert!(numbers.by_category.is_none_or(|tally| tally.number <= tally.max));
                     let first_failure_at = history.first_failure_at().unwrap_or(now);
                     if numbers.is_held() {
                         asked_for = asked_for.saturating_add(numbers.wait());

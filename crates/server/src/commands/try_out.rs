@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use redrive::core::backoff::Backoff;
 use redrive::core::book::RuleBook;
+use redrive::core::book::model::TargetKind;
 use redrive::core::book::problem::suggest;
 use redrive::core::book::resolve::{Origin, Resolved};
 use redrive::core::breaker::{Phase, State, Trip};
@@ -17,8 +18,8 @@ use redrive::core::decide::{
 use redrive::core::envelope::Tier;
 use redrive::core::ids::Seed;
 use redrive::core::position::Position;
-use redrive::core::rehearse::{Beat, End, Rehearsal, Tried, parse_script, rehearse};
-use redrive::core::rule::Reaction;
+use redrive::core::rehearse::{AttemptKind, Beat, End, Rehearsal, Tried, parse_script, rehearse};
+use redrive::core::rule::{PolicyIndex, Reaction, WhenOpen};
 use redrive::core::text::show_duration;
 use redrive::core::time::Timestamp;
 
@@ -38,11 +39,25 @@ pub(super) fn run(args: &TryArgs) -> anyhow::Result<ExitCode> {
         return Err(Refused(nobody_wants(&book, args)).into());
     }
     for (index, taker) in takers.iter().enumerate() {
-        let rehearsal = rehearse(&taker.rule, &script, Seed(args.seed));
+        let rehearsal = rehearse(&taker.rule, attempt_kind(taker), &script, Seed(args.seed));
         let gap = if index > 0 { "\n" } else { "" };
         print(&format!("{gap}{}", Story { taker, file: &args.rules }.tell(&rehearsal, &args.event_type)))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+const fn attempt_kind(taker: &Resolved<'_>) -> AttemptKind {
+    match taker.target.kind {
+        TargetKind::Exec(_) => AttemptKind::Process,
+        TargetKind::Http(_)
+        | TargetKind::Ntfy(_)
+        | TargetKind::Smtp(_)
+        | TargetKind::Kafka(_)
+        | TargetKind::RedisStream(_)
+        | TargetKind::Sqs(_)
+        | TargetKind::ServiceBus(_)
+        | TargetKind::Log => AttemptKind::Call,
+    }
 }
 
 fn name_of(taker: &Resolved<'_>) -> String {
@@ -171,20 +186,18 @@ impl Story<'_> {
             self.taker.rule.reactions.by_status().iter().any(|(range, _)| range.contains(*status))
         });
         let on = by_status.map_or_else(|| ruling.category.to_string(), |status| status.to_string());
-        match ruling.reaction.value {
-            Reaction::Retry(index) => {
-                let policy = &self.taker.rule.reactions.policies()[usize::from(index.0)];
-                format!(
-                    "on {on}: retry by {}  {}",
-                    style::bold(&policy.name),
-                    style::dim(format!("({stated})"))
-                )
+        let policy = |index: PolicyIndex| {
+            style::bold(&self.taker.rule.reactions.policies()[usize::from(index.0)].name)
+        };
+        let follows = match ruling.reaction.value {
+            Reaction::Retry(index) => format!("retry by {}", policy(index)),
+            Reaction::RetryCautiously(index) => {
+                format!("retry by {}, a few times at most", policy(index))
             }
-            Reaction::DeadLetter => {
-                format!("on {on}: dead-letter at once  {}", style::dim(format!("({stated})")))
-            }
-            Reaction::Pause => format!("on {on}: pause the service  {}", style::dim(format!("({stated})"))),
-        }
+            Reaction::DeadLetter => "dead-letter at once".to_owned(),
+            Reaction::Pause => "pause the service".to_owned(),
+        };
+        format!("on {on}: {follows}  {}", style::dim(format!("({stated})")))
     }
 
     fn breaker(&self, state: State, tried: &Tried) -> String {
@@ -229,7 +242,7 @@ impl Story<'_> {
                 format!("{wait}, at {}  {numbers}", clock(due_at))
             }
             Verdict::Hold { until } => format!("held until {}", clock(until)),
-            Verdict::DeadLetter { reason, tier } => Self::death(reason, tier, decision),
+            Verdict::DeadLetter { reason, tier } => self.death(reason, tier, decision),
             Verdict::Pause => style::warning("the service pauses; the delivery keeps its place and waits"),
         };
         field(out, "verdict", &text);
@@ -283,7 +296,7 @@ impl Story<'_> {
         style::dim(format!("({})", parts.join("; ")))
     }
 
-    fn death(reason: DeathReason, tier: Tier, decision: &Decision) -> String {
+    fn death(&self, reason: DeathReason, tier: Tier, decision: &Decision) -> String {
         let retry = match &decision.why {
             Why::Failed(ruling) => ruling.retry,
             Why::Delivered { .. } | Why::Held(_) | Why::Interrupted => None,
@@ -301,7 +314,10 @@ impl Story<'_> {
             }
             (DeathReason::Refused, _) => "retrying cannot help".to_owned(),
             (DeathReason::ConnectionFailing, _) => "the connection has failed for too long".to_owned(),
-            (DeathReason::BreakerOpen, _) => "the breaker is open and the rule does not hold it".to_owned(),
+            (DeathReason::BreakerOpen, _) => match self.taker.rule.when_open {
+                WhenOpen::DeadLetter => "the breaker is open and the rule does not hold it".to_owned(),
+                WhenOpen::Hold => "the breaker is still open, and `hold_max` is used up".to_owned(),
+            },
             (
                 DeathReason::RetriesExceeded
                 | DeathReason::WindowExceeded

@@ -59,6 +59,18 @@ fn all_rows_are_shown_under_their_services() {
 }
 
 #[test]
+fn what_the_book_states_is_not_cut() {
+    let book = BOOK.replace("fatal: pause }", "fatal: pause, unknown: overnight }");
+    let run = Folder::with("redrive.yaml", &book).run(&["rules", "billing", "orders.placed"]);
+    let line = |word: &str| {
+        let found = run.stdout.lines().find(|line| line.trim_start().starts_with(word));
+        found.unwrap_or_else(|| panic!("{word} in {}", run.stdout))
+    };
+    assert!(line("unknown").ends_with("jitter equal"), "{}", run.stdout);
+    assert!(line("internal").ends_with("here at most 3 attempts"), "{}", run.stdout);
+}
+
+#[test]
 fn a_rule_is_shown_with_the_origin_of_each_value() {
     insta::assert_snapshot!(rules(&["billing", "orders.placed"]).printed(), @r#"
     billing ← orders.placed  row on line 24

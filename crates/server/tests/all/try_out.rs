@@ -116,6 +116,90 @@ fn the_story_of_an_outage() {
     ");
 }
 
+const HANGS: &str = "\
+version: 1
+breakers: { touchy: { trip: { consecutive: 1 }, open: 60s } }
+services:
+  report-svc:
+    target: { exec: [make-report], time_limit: 30s }
+    timeout: { as: transient }
+    retry: standard
+    breaker: touchy
+    hold_max: 90s
+    events: [report.wanted]
+";
+
+#[test]
+fn the_story_of_a_process_that_hangs() {
+    let folder = Folder::with("book.yaml", HANGS);
+    let run = folder.run(&["try", "report.wanted", "--rules", "book.yaml", "--answers", "timeout*3"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert_snapshot!(run.stdout, @r"
+    report.wanted → report-svc  row `report.wanted`, book.yaml:10
+
+    attempt 1  at 0s  the process ran past its time limit
+      took      30s, the whole timeout (book.yaml:5)
+      category  transient TIME_LIMIT_EXCEEDED  (by the built-in classification)
+      rule      on transient: retry by standard  (book.yaml:7)
+      breaker   open until 90s: nothing goes through  ← opened on failure 1  (`touchy`)
+      verdict   retry in 705ms, at 30.71s  (retry 1 of 5; backoff 500ms to 1s, jitter equal; window 705ms of 5m)
+
+    held  at 30.71s  no attempt is made
+      because   the breaker is open: the wait burns no retry
+      held      59.29s of 90s of `hold_max`
+      verdict   held until 90s
+
+    attempt 2  at 90s  the process ran past its time limit
+      took      30s, the whole timeout (book.yaml:5)
+      category  transient TIME_LIMIT_EXCEEDED  (by the built-in classification)
+      rule      on transient: retry by standard  (book.yaml:7)
+      breaker   open until 3m: nothing goes through  ← opened on failure 2  (`touchy`)
+      verdict   retry in 1.75s, at 122s  (retry 2 of 5; backoff 1s to 2s, jitter equal; window 32.45s of 5m)
+
+    held  at 122s  no attempt is made
+      because   the breaker is open: the wait burns no retry
+      held      90s of 90s of `hold_max`
+      verdict   held until 152s
+
+    held  at 152s  no attempt is made
+      because   the breaker is open: the wait burns no retry
+      held      90s of 90s of `hold_max`
+      verdict   dead letter: the breaker is still open, and `hold_max` is used up CIRCUIT_BREAKER_OPEN
+
+    ✗ dead after 2 attempts and 152s, kept in _report-svc.deadletter
+    ");
+}
+
+#[test]
+fn the_story_of_what_nobody_understands() {
+    let folder = Folder::with("book.yaml", BOOK);
+    let run = folder.run(&["try", "todo.reminder.fired", "--rules", "book.yaml", "--answers", "500*3"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert_snapshot!(run.stdout, @r"
+    todo.reminder.fired → notification-svc  row `todo.reminder.fired`, book.yaml:11
+
+    attempt 1  at 0s  500 Internal Server Error
+      category  unknown SERVER_ERROR  (by the built-in classification)
+      rule      on unknown: retry by standard, a few times at most  (book.yaml:9)
+      breaker   closed, 1 of 5 in a row  (the webhook kind's)
+      verdict   retry in 705ms, at 705ms  (retry 1 of 5; 1 of 2 for this category; backoff 500ms to 1s, jitter equal; window 705ms of 5m)
+
+    attempt 2  at 705ms  500 Internal Server Error
+      category  unknown SERVER_ERROR  (by the built-in classification)
+      rule      on unknown: retry by standard, a few times at most  (book.yaml:9)
+      breaker   closed, 2 of 5 in a row  (the webhook kind's)
+      verdict   retry in 1.75s, at 2.45s  (retry 2 of 5; 2 of 2 for this category; backoff 1s to 2s, jitter equal; window 2.45s of 5m)
+
+    attempt 3  at 2.45s  500 Internal Server Error
+      category  unknown SERVER_ERROR  (by the built-in classification)
+      rule      on unknown: retry by standard, a few times at most  (book.yaml:9)
+      breaker   closed, 3 of 5 in a row  (the webhook kind's)
+      verdict   dead letter: the 2 retries that this category gets are used up MAX_RETRIES_EXCEEDED
+
+    ✗ dead after 3 attempts and 2.45s, kept in _notification-svc.deadletter
+    ");
+}
+
 #[test]
 fn what_cannot_be_tried_is_refused_with_advice() {
     let folder = Folder::with("book.yaml", BOOK);

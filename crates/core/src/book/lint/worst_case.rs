@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use crate::backoff::Backoff;
 use crate::book::resolve::{Level, Origin, Resolved};
-use crate::category::Category;
 use crate::ids::Attempt;
 use crate::limits;
 use crate::rule::{FailureMatch, GrowingTimeout, NamedPolicy, PolicyIndex, Reaction};
@@ -40,13 +39,12 @@ pub(super) fn chosen_policies<'r>(rule: &'r Resolved<'_>) -> impl Iterator<Item 
     each_once(named(rule).filter(is_chosen))
 }
 
-/// Those of `unknown` and `internal` failures are left out: they get a handful of retries whatever
-/// their policy says.
+/// Those of `unknown` and `internal` failures are left out where the book does not state them: they
+/// get a handful of retries whatever the policy says.
 fn named<'r>(rule: &'r Resolved<'_>) -> impl Iterator<Item = InUse<'r>> {
     rule.reactions.iter().filter_map(|(on, known)| {
         let reactions = &rule.rule.reactions;
         let reaction = match *on {
-            FailureMatch::Category(Category::Unknown | Category::Internal) => return None,
             FailureMatch::Category(category) => reactions.to(category, None).value,
             FailureMatch::Status(range) => reactions
                 .by_status()
@@ -54,7 +52,10 @@ fn named<'r>(rule: &'r Resolved<'_>) -> impl Iterator<Item = InUse<'r>> {
                 .find(|(known, _)| *known == range)
                 .map(|(_, found)| found.value)?,
         };
-        let Reaction::Retry(index) = reaction else { return None };
+        let index = match reaction {
+            Reaction::Retry(index) => index,
+            Reaction::RetryCautiously(_) | Reaction::DeadLetter | Reaction::Pause => return None,
+        };
         let policy = reactions.policies().get(usize::from(index.0))?;
         (policy.backoff.retries() > 0).then_some(InUse { policy, index, origin: known.origin })
     })

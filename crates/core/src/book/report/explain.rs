@@ -20,7 +20,7 @@ use crate::book::resolve::{Known, Level, Origin, Resolved, ResolvedTimeouts};
 use crate::category::{Category, Code};
 use crate::limits;
 use crate::position::Position;
-use crate::rule::{FailureMatch, Meaning};
+use crate::rule::{FailureMatch, Meaning, Reaction};
 use crate::text::{Rate, show_duration};
 
 /// Values that belong together.
@@ -260,17 +260,7 @@ fn on_failure(resolved: &Resolved<'_>) -> Vec<Explained> {
             ReactionName::DeadLetter => "no retry".to_owned(),
             ReactionName::Pause => "the service waits for somebody".to_owned(),
         };
-        let capped = match kind {
-            FailureMatch::Category(Category::Unknown) => {
-                format!(", here at most {} retries", limits::UNKNOWN_RETRIES_MAX)
-            }
-            FailureMatch::Category(Category::Internal) => {
-                format!(", here at most {} attempts", limits::INTERNAL_ATTEMPTS_MAX)
-            }
-            FailureMatch::Category(_) | FailureMatch::Status(_) => String::new(),
-        };
-        let retries = matches!(known.value, ReactionName::Policy(_));
-        values.push(value.noting(if retries { note + &capped } else { note }));
+        values.push(value.noting(note + &capped(resolved, *kind)));
     }
     values.extend(
         resolved.deadline.as_ref().map(|known| Explained::span("deadline", known.value, known.origin)),
@@ -279,6 +269,22 @@ fn on_failure(resolved: &Resolved<'_>) -> Vec<Explained> {
         resolved.fatal_after.as_ref().map(|known| Explained::span("fatal_after", known.value, known.origin)),
     );
     values
+}
+
+/// What a policy is cut to where the book states it for other failures only.
+fn capped(resolved: &Resolved<'_>, on: FailureMatch) -> String {
+    let FailureMatch::Category(category) = on else { return String::new() };
+    match (category, resolved.rule.reactions.to(category, None).value) {
+        (Category::Unknown, Reaction::RetryCautiously(_)) => {
+            format!(", here at most {} retries", limits::UNKNOWN_RETRIES_MAX)
+        }
+        (Category::Internal, Reaction::RetryCautiously(_)) => {
+            format!(", here at most {} attempts", limits::INTERNAL_ATTEMPTS_MAX)
+        }
+        (_, Reaction::Retry(_) | Reaction::RetryCautiously(_) | Reaction::DeadLetter | Reaction::Pause) => {
+            String::new()
+        }
+    }
 }
 
 /// A policy in a line: `5 retries, 1s doubling to 30s, within 5m`.

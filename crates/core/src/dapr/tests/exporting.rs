@@ -230,4 +230,9 @@ fn every_loss_is_named() {
         let losses = joined(&exported(&text).losses);
         assert!(losses.contains(loss), "{name}: {loss}\nin\n{losses}");
     }
+    for stated in ["unknown: standard", "500: standard"] {
+        let text = dependency(&format!("on_failure: {{ transient: standard, {stated} }}"));
+        let losses = joined(&exported(&text).losses);
+        assert!(!losses.contains("such as 500: Redrive stops"), "{stated}\nin\n{losses}");
+    }
 }

@@ -81,7 +81,7 @@ fn retries() {
     expect(&[
         ("for ever",                        "on_failure: { 503: ^forever }", "error"),
         ("until the deadline",              "on_failure: { 503: forever }, deadline: 10m", ""),
-        ("a few times, whatever it says",   "on_failure: { unknown: forever }", ""),
+        ("for what nobody understands",     "on_failure: { unknown: ^forever }", "error"),
     ], "unlimited-retries");
     expect(&[
         ("two layers",                      "retry: ^worker, facts: { callers: 3 }", "warning"),
