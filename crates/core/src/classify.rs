@@ -111,9 +111,10 @@ fn usual_meaning(answer: &Answer<'_>, timeout_category: Category) -> Usual {
         What::SignatureInvalid => const { known(codes::SIGNATURE_INVALID) },
         What::ConfigMissing => const { known(codes::CONFIG_MISSING) },
         What::Internal => const { known(codes::INTERNAL_ERROR) },
+        // What somebody else calls internal is not our own fault.
         What::Reported { code } => match KNOWN.iter().find(|known| known.code == *code) {
-            Some(known) => *known,
-            None => return Usual::Failed(Category::Unknown, Code::reported(beginning(code))),
+            Some(known) if !matches!(known.kind, Kind::Is(Category::Internal)) => *known,
+            Some(_) | None => return Usual::Failed(Category::Unknown, Code::reported(beginning(code))),
         },
     };
     let category = match kind {

@@ -4,6 +4,8 @@
 //! one, and never from one pattern to another. Overrides of the classification do not replace each
 //! other: they are tried in that order, and the first match wins.
 
+mod timeouts;
+
 use std::fmt;
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -11,7 +13,7 @@ use std::time::Duration;
 use super::model::{
     Alert, Allow, At, BreakerEntry, ChannelEntry, ConsumerPattern, Criticality, DataLoss, EventRow, Facts,
     IdempotencyBy, Layer, LetterForm, Order, PolicyEntry, ReactionName, Reprocess, Sections, ServiceEntry,
-    Target, TargetKind, TimeoutParts,
+    Target, TargetKind,
 };
 use super::problem::Span;
 use crate::breaker::{BreakerSettings, RawBreaker};
@@ -22,10 +24,14 @@ use crate::limits;
 use crate::name_template::{self, NameParts, NameTemplate};
 use crate::position::Position;
 use crate::rule::{
-    FailureMatch, GrowingTimeout, NamedBreaker, NamedPolicy, Override, PolicyIndex, Reaction, Reactions,
-    Rule, Sourced, Timeouts, WhenOpen,
+    FailureMatch, NamedBreaker, NamedPolicy, Override, PolicyIndex, Reaction, Reactions, Rule, Sourced,
+    WhenOpen,
 };
 use crate::text::Rate;
+
+pub(super) use timeouts::CALL_LIMIT_DEFAULT;
+pub use timeouts::ResolvedTimeouts;
+use timeouts::timeouts;
 
 /// How general the level is that a value came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -145,35 +151,6 @@ pub struct Resolved<'a> {
     pub allow: Vec<&'a Allow>,
 }
 
-/// How long a call may take, part by part.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ResolvedTimeouts {
-    /// Making the connection.
-    pub connect: Known<Duration>,
-    /// The TLS handshake.
-    pub tls: Known<Duration>,
-    /// Until the headers are there.
-    pub headers: Known<Duration>,
-    /// The whole call.
-    pub whole: Known<GrowingTimeout>,
-    /// What a timeout is.
-    pub category: Known<Category>,
-    /// The name by which the most specific level chose it.
-    pub name: Option<String>,
-}
-
-impl ResolvedTimeouts {
-    const fn limits(&self) -> Timeouts {
-        Timeouts {
-            connect: self.connect.value,
-            tls: self.tls.value,
-            headers: self.headers.value,
-            whole: self.whole.value,
-            category: self.category.value,
-        }
-    }
-}
-
 /// How second copies are recognised.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResolvedIdempotency {
@@ -215,10 +192,7 @@ static DEFAULT_NAME: LazyLock<NameTemplate> =
 const DEDUP_TTL_DEFAULT: Duration = Duration::from_secs(7 * 86_400);
 /// How long a dead letter is kept, unless the book says otherwise.
 const RETENTION_DEFAULT: Duration = Duration::from_secs(30 * 86_400);
-const TIME_LIMIT_DEFAULT: Duration = Duration::from_secs(30 * 60);
 /// How long a call may take, unless the book says otherwise.
-pub(super) const CALL_LIMIT_DEFAULT: Duration = Duration::from_secs(10);
-const PART_LIMIT_DEFAULT: Duration = Duration::from_secs(5);
 
 /// The levels that may say something, the most specific first.
 struct Levels<'a>(Vec<(Level, &'a Layer)>);
@@ -233,14 +207,6 @@ impl<'a> Levels<'a> {
         self.0.iter().find_map(|(level, layer)| {
             let at = pick(layer).as_ref()?;
             Some(Known { value: at.value.clone(), origin: Origin { level: *level, span: Some(at.span) } })
-        })
-    }
-
-    /// The first level whose `timeout` states that part.
-    fn timeout<T>(&self, pick: impl Fn(&TimeoutParts) -> Option<T>) -> Option<Known<T>> {
-        self.0.iter().find_map(|(level, layer)| {
-            let at = layer.timeout.as_ref()?;
-            Some(Known { value: pick(&at.value)?, origin: Origin { level: *level, span: Some(at.span) } })
         })
     }
 
@@ -544,46 +510,6 @@ fn order_of(service: &ServiceEntry) -> Known<Order> {
     match &service.order {
         Some(at) => Known { value: at.value, origin: Origin { level: Level::Service, span: Some(at.span) } },
         None => Known { value: Order::None, origin: Origin::BUILT_IN },
-    }
-}
-
-/// Each part from the most specific level that states it. A stated whole stands for the headers too,
-/// unless a level at least as specific names them; a process target's `time_limit` is the whole as its
-/// owner states it.
-fn timeouts(levels: &Levels<'_>, target: &Target, owner: Level) -> ResolvedTimeouts {
-    let part = |pick: fn(&TimeoutParts) -> Option<Duration>| levels.timeout(pick);
-    let built_in = |limit| Known { value: limit, origin: Origin::BUILT_IN };
-    let process = matches!(target.kind, TargetKind::Exec(_));
-    let limit = target.process.time_limit.as_ref().map(|at| Known {
-        value: GrowingTimeout::fixed(at.value),
-        origin: Origin { level: owner, span: Some(at.span) },
-    });
-    let stated = levels.timeout(|parts| parts.whole);
-    let whole = match (stated, limit) {
-        (Some(stated), Some(limit)) if stated.origin.level >= limit.origin.level => Some(limit),
-        (stated, limit) => stated.or(limit),
-    };
-    let headers = part(|parts| parts.headers);
-    let headers = match (headers, &whole) {
-        (Some(headers), Some(whole)) if whole.origin.level < headers.origin.level => None,
-        (headers, _) => headers,
-    };
-    // A run past its time limit is ended for good, unless the rule says otherwise.
-    let usual = if process { Category::Permanent } else { Category::Transient };
-    let longest = if process { TIME_LIMIT_DEFAULT } else { CALL_LIMIT_DEFAULT };
-    ResolvedTimeouts {
-        connect: part(|parts| parts.connect).unwrap_or(built_in(PART_LIMIT_DEFAULT)),
-        tls: part(|parts| parts.tls).unwrap_or(built_in(PART_LIMIT_DEFAULT)),
-        headers: headers.unwrap_or_else(|| match &whole {
-            Some(whole) => Known { value: whole.value.max, origin: whole.origin },
-            None if process => built_in(TIME_LIMIT_DEFAULT),
-            None => built_in(PART_LIMIT_DEFAULT),
-        }),
-        whole: whole.unwrap_or(Known { value: GrowingTimeout::fixed(longest), origin: Origin::BUILT_IN }),
-        category: levels
-            .timeout(|parts| parts.category)
-            .unwrap_or(Known { value: usual, origin: Origin::BUILT_IN }),
-        name: levels.find(|layer| &layer.timeout).and_then(|known| known.value.name),
     }
 }
 

@@ -124,7 +124,7 @@ fn everything_else_has_its_category_too() {
         ("a reported 410",       reported("GONE"),                             Permanent, "GONE"),
         ("a reported crash",     reported("PROCESS_CRASHED"),                  Unknown,   "PROCESS_CRASHED"),
         ("a reported size",      reported("MESSAGE_TOO_LARGE"),                Permanent, "MESSAGE_TOO_LARGE"),
-        ("a reported fault",     reported("INTERNAL_ERROR"),                   Internal,  "INTERNAL_ERROR"),
+        ("somebody's own fault", reported("INTERNAL_ERROR"),                   Unknown,   "INTERNAL_ERROR"),
         ("a delivery's end",     reported("MAX_RETRIES_EXCEEDED"),             Unknown,   "MAX_RETRIES_EXCEEDED"),
         ("a code of its own",    reported("FULL_MOON"),                        Unknown,   "FULL_MOON"),
     ];

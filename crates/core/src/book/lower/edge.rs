@@ -15,7 +15,11 @@ use crate::text;
 impl Lowering<'_> {
     pub(super) fn target(&mut self, node: &Node, owner: &Node) -> Option<Target> {
         let kind = target_kind(node)?;
-        if let (Some(_), Some(timeout)) = (node.get("time_limit"), owner.get("timeout")) {
+        let states_whole = |timeout: &&Node| {
+            timeout.text().is_some() || ["whole", "first"].iter().any(|key| timeout.get(key).is_some())
+        };
+        if let (Some(_), Some(timeout)) = (node.get("time_limit"), owner.get("timeout").filter(states_whole))
+        {
             let message = "the target's `time_limit` says how long a run may take";
             self.problems.error(
                 "said-twice",

@@ -1,0 +1,93 @@
+//! How long a call may take: each part from the most specific level that states it.
+
+use std::time::Duration;
+
+use super::{Known, Level, Levels, Origin};
+use crate::book::model::{Target, TargetKind, TimeoutParts};
+use crate::category::Category;
+use crate::rule::{GrowingTimeout, Timeouts};
+
+const TIME_LIMIT_DEFAULT: Duration = Duration::from_secs(30 * 60);
+pub(in crate::book) const CALL_LIMIT_DEFAULT: Duration = Duration::from_secs(10);
+const PART_LIMIT_DEFAULT: Duration = Duration::from_secs(5);
+
+/// How long a call may take, part by part.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResolvedTimeouts {
+    /// Making the connection.
+    pub connect: Known<Duration>,
+    /// The TLS handshake.
+    pub tls: Known<Duration>,
+    /// Until the headers are there.
+    pub headers: Known<Duration>,
+    /// The whole call.
+    pub whole: Known<GrowingTimeout>,
+    /// What a timeout is.
+    pub category: Known<Category>,
+    /// The name by which the most specific level chose it.
+    pub name: Option<String>,
+}
+
+impl ResolvedTimeouts {
+    /// The same without the origins.
+    #[must_use]
+    pub const fn limits(&self) -> Timeouts {
+        Timeouts {
+            connect: self.connect.value,
+            tls: self.tls.value,
+            headers: self.headers.value,
+            whole: self.whole.value,
+            category: self.category.value,
+        }
+    }
+}
+
+/// Each part from the most specific level that states it. A stated whole stands for the headers too,
+/// unless a level at least as specific names them; a process target's `time_limit` is the whole as its
+/// owner states it.
+pub(super) fn timeouts(levels: &Levels<'_>, target: &Target, owner: Level) -> ResolvedTimeouts {
+    let part = |pick: fn(&TimeoutParts) -> Option<Duration>| levels.timeout(pick);
+    let built_in = |limit| Known { value: limit, origin: Origin::BUILT_IN };
+    let process = matches!(target.kind, TargetKind::Exec(_));
+    let limit = target.process.time_limit.as_ref().map(|at| Known {
+        value: GrowingTimeout::fixed(at.value),
+        origin: Origin { level: owner, span: Some(at.span) },
+    });
+    let stated = levels.timeout(|parts| parts.whole);
+    let whole = match (stated, limit) {
+        (Some(stated), Some(limit)) if stated.origin.level >= limit.origin.level => Some(limit),
+        (stated, limit) => stated.or(limit),
+    };
+    let headers = part(|parts| parts.headers);
+    let headers = match (headers, &whole) {
+        (Some(headers), Some(whole)) if whole.origin.level < headers.origin.level => None,
+        (headers, _) => headers,
+    };
+    // A run past its time limit is ended for good, unless the rule says otherwise.
+    let usual = if process { Category::Permanent } else { Category::Transient };
+    let longest = if process { TIME_LIMIT_DEFAULT } else { CALL_LIMIT_DEFAULT };
+    ResolvedTimeouts {
+        connect: part(|parts| parts.connect).unwrap_or(built_in(PART_LIMIT_DEFAULT)),
+        tls: part(|parts| parts.tls).unwrap_or(built_in(PART_LIMIT_DEFAULT)),
+        headers: headers.unwrap_or_else(|| match &whole {
+            Some(whole) => Known { value: whole.value.max, origin: whole.origin },
+            None if process => built_in(TIME_LIMIT_DEFAULT),
+            None => built_in(PART_LIMIT_DEFAULT),
+        }),
+        whole: whole.unwrap_or(Known { value: GrowingTimeout::fixed(longest), origin: Origin::BUILT_IN }),
+        category: levels
+            .timeout(|parts| parts.category)
+            .unwrap_or(Known { value: usual, origin: Origin::BUILT_IN }),
+        name: levels.find(|layer| &layer.timeout).and_then(|known| known.value.name),
+    }
+}
+
+impl Levels<'_> {
+    /// The first level whose `timeout` states that part.
+    fn timeout<T>(&self, pick: impl Fn(&TimeoutParts) -> Option<T>) -> Option<Known<T>> {
+        self.0.iter().find_map(|(level, layer)| {
+            let at = layer.timeout.as_ref()?;
+            Some(Known { value: pick(&at.value)?, origin: Origin { level: *level, span: Some(at.span) } })
+        })
+    }
+}
