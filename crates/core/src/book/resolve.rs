@@ -192,8 +192,6 @@ static DEFAULT_NAME: LazyLock<NameTemplate> =
 const DEDUP_TTL_DEFAULT: Duration = Duration::from_secs(7 * 86_400);
 /// How long a dead letter is kept, unless the book says otherwise.
 const RETENTION_DEFAULT: Duration = Duration::from_secs(30 * 86_400);
-/// How long a call may take, unless the book says otherwise.
-
 /// The levels that may say something, the most specific first.
 struct Levels<'a>(Vec<(Level, &'a Layer)>);
 

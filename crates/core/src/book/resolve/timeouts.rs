@@ -8,6 +8,7 @@ use crate::category::Category;
 use crate::rule::{GrowingTimeout, Timeouts};
 
 const TIME_LIMIT_DEFAULT: Duration = Duration::from_secs(30 * 60);
+/// How long a call may take, unless the book says otherwise.
 pub(in crate::book) const CALL_LIMIT_DEFAULT: Duration = Duration::from_secs(10);
 const PART_LIMIT_DEFAULT: Duration = Duration::from_secs(5);
 
