@@ -170,6 +170,12 @@ fn resolve_exact(bencher: Bencher<'_, '_>) {
 }
 
 #[divan::bench(sample_count = 10, sample_size = 1)]
+fn read_1000_services_of_50_events(bencher: Bencher<'_, '_>) {
+    let text = large_book::large_book(1_000, 50);
+    bencher.bench_local(|| black_box(book::read(&text)));
+}
+
+#[divan::bench(sample_count = 10, sample_size = 1)]
 fn check_1000_services_of_50_events(bencher: Bencher<'_, '_>) {
     let text = large_book::large_book(1_000, 50);
     bencher.bench_local(|| black_box(lint::check(text.as_bytes())));
