@@ -282,9 +282,14 @@ impl Condition {
             Self { metric, limit, over: None, lasting: None, by: None, text: text.to_owned() };
         while let Some(word) = words.next() {
             let next = words.next().unwrap_or_default();
-            let span = |word| text::parse_duration(next).map_err(|_| InvalidCondition::Span { word });
+            let span = |word| {
+                let span = text::parse_duration(next).ok().filter(|span| !span.is_zero());
+                span.ok_or(InvalidCondition::Span { word })
+            };
             match word {
-                "over" if condition.over.is_none() => condition.over = Some(span("over")?),
+                "over" if condition.over.is_none() && unit != Unit::State => {
+                    condition.over = Some(span("over")?)
+                }
                 "for" if condition.lasting.is_none() => condition.lasting = Some(span("for")?),
                 "by" if condition.by.is_none() => {
                     let grouping = GROUPINGS.into_iter().find(|(name, _)| *name == next);
@@ -405,7 +410,8 @@ mod tests {
         let bad = [
             ("", "metric"), ("errors > 5", "metric"), ("error_rate", "needs a comparison"), ("error_rate > 5", "compared with a share"),
             ("breaker_open > 5", "is a state"), ("error_rate > 5% over soon", "a duration"), ("error_rate > 5% by moon", "grouped"),
-            ("error_rate > 5% within 2m", "not understood"), ("error_rate >", "compared with a share"),
+            ("error_rate > 5% within 2m", "not understood"), ("breaker_open over 5m", "not understood"),
+            ("error_rate > 5% over 0s", "a duration"), ("error_rate >", "compared with a share"),
         ];
         for (text, expected) in bad {
             let error = Condition::parse(text).unwrap_err().to_string();

@@ -106,6 +106,9 @@ impl Reader {
         if !matches!(scopes.value, Value::List(_) | Value::Null) {
             self.wrong_shape(scopes, "`scopes` takes a list of app ids");
         }
+        for scope in scopes.items().iter().filter(|scope| scope.text().is_none()) {
+            self.wrong_shape(scope, "a scope is an app id");
+        }
         let texts = scopes.items().iter().filter_map(Node::text).filter(|text| !text.is_empty());
         texts.map(str::to_owned).collect()
     }

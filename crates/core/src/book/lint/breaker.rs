@@ -21,6 +21,23 @@ const PROBES_SENSIBLE_MAX: u64 = 10;
 
 pub(super) const LINTS: &[Lint] = &[
     Lint {
+        code: "default-breaker-hidden",
+        severity: Severity::Warning,
+        summary: "a breaker of the defaults that holds nowhere, since every kind has one of its own",
+        explanation: "A breaker in `defaults` holds only where the dependency's kind has none: values fall from \
+                      the row over the dependency and its kind to the defaults, and most kinds have a breaker. \
+                      Here it holds for no row at all, so its author believes in numbers that are not in force. \
+                      Name the breaker at the services or dependencies that are meant.",
+        bad: "version: 1\n\
+              defaults: { breaker: stateBreaker }\n\
+              services:\n  \
+                a: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y] }\n",
+        mended: "version: 1\n\
+                 services:\n  \
+                   a: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y], breaker: stateBreaker }\n",
+        run: Run::Book(default_breaker_hidden),
+    },
+    Lint {
         code: "retry-lands-on-open-breaker",
         severity: Severity::Warning,
         summary: "`when_open: dead-letter`, and all retries may be over before the breaker lets one through",
@@ -388,6 +405,21 @@ fn quorum_of_one(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
             findings.report(guard(resolved), message, "let it open on 3 to 5 failures");
         }
         Some(_) => {}
+    }
+}
+
+fn default_breaker_hidden<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
+    let Some(breaker) = &book.defaults.breaker else { return };
+    let mut rows = book.rows().peekable();
+    if rows.peek().is_none() {
+        return;
+    }
+    let holds = rows.any(|(service, channel, row)| {
+        book.resolve(service, channel, row).breaker_origin.level == Level::Defaults
+    });
+    if !holds {
+        let message = "this breaker holds for no row: each kind in the book has a breaker of its own";
+        findings.report(breaker.span, message, "name it at the services or dependencies that are meant");
     }
 }
 
