@@ -288,7 +288,7 @@ impl Condition {
             };
             match word {
                 "over" if condition.over.is_none() && unit != Unit::State => {
-                    condition.over = Some(span("over")?)
+                    condition.over = Some(span("over")?);
                 }
                 "for" if condition.lasting.is_none() => condition.lasting = Some(span("for")?),
                 "by" if condition.by.is_none() => {
