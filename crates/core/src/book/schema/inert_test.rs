@@ -10,6 +10,7 @@ use regex::Regex;
 use serde_json::{Map, Value, json};
 
 use super::{BOOK, Field, Named, Need, Object, Role, Type};
+use crate::book::report::explain::explain;
 
 /// Which of two values of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,91 @@ fn every_key_changes_the_book_or_is_a_fact() {
     let mut problems = Vec::new();
     walk(&BOOK, "", &|book| with_definitions(&book), &mut problems);
     assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
+}
+
+/// Keys that work elsewhere than in a row's rule: in the lints, in tables and in exported files; and
+/// `log`, which can have one value only.
+const NOT_OF_A_ROW: [&str; 5] = ["allow", "dapr", "title", "facts", "log"];
+
+#[test]
+fn every_key_of_a_rule_reaches_the_row_it_is_meant_for() {
+    let mut problems = Vec::new();
+    let sections =
+        ["defaults", "retry_policies", "breakers", "timeouts", "throttles", "dependencies", "services"];
+    for field in BOOK.all_fields().filter(|field| sections.contains(&field.key)) {
+        let place = |value: Value| probed(&with_definitions(&json!({ field.key: value })));
+        let path = format!(".{}", field.key);
+        below_rule(&field.takes, &path, &place, &mut problems);
+    }
+    assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
+}
+
+/// The book with a service that relies on whatever goes by the name `x`.
+fn probed(book: &Value) -> Value {
+    let mut probed = book.clone();
+    let has = |section: &str| book[section].get("x").is_some();
+    if has("services") {
+        return probed;
+    }
+    let mut service = json!({ "target": { "http": "http://one.test/" }, "events": ["a.b"] });
+    for (section, key) in [
+        ("retry_policies", "retry"),
+        ("breakers", "breaker"),
+        ("timeouts", "timeout"),
+        ("dependencies", "depends_on"),
+    ] {
+        if has(section) {
+            service[key] = json!("x");
+        }
+    }
+    if has("throttles") {
+        probed["dependencies"]["x"] = json!({ "kind": "log", "throttle": "x" });
+        service["depends_on"] = json!("x");
+    }
+    // A kind without a breaker of its own, so that the defaults have their say.
+    if !has("dependencies") && !has("throttles") {
+        service["depends_on"] = json!("a");
+    }
+    probed["services"] = json!({ "probe": service });
+    probed
+}
+
+fn below_rule(takes: &'static Type, path: &str, place: &dyn Fn(Value) -> Value, problems: &mut Vec<String>) {
+    match takes {
+        Type::MapOf(item) => below_rule(item, path, &|value| place(json!({ "x": value })), problems),
+        Type::ListOf(item) => below_rule(item, path, &|value| place(json!([value])), problems),
+        Type::Object(object) | Type::ShortOrLong(_, object) => {
+            let fields = object.all_fields().filter(|field| !NOT_OF_A_ROW.contains(&field.key));
+            for field in fields {
+                let path = format!("{path}.{}", field.key);
+                let place = |value: Value| place(with_key(object, field, value));
+                let [first, second] = [Sample::First, Sample::Second]
+                    .map(|which| resolved(&place(sample(&field.takes, which))));
+                match (first, second) {
+                    (Ok(first), Ok(second)) if first == second => {
+                        problems.push(format!("{path}: no row gets it"));
+                    }
+                    (Ok(_), Ok(_)) => {}
+                    (Err(problem), _) | (_, Err(problem)) => problems.push(format!("{path}: {problem}")),
+                }
+                below_rule(&field.takes, &path, &place, problems);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// What holds for the rows of the book, without where it came from.
+fn resolved(book: &Value) -> Result<String, String> {
+    let text = book.to_string();
+    let reading = crate::book::read(&text);
+    let book = reading.book.ok_or_else(|| format!("{:?}\n    {text}", reading.problems))?;
+    let rows = book.sections().rows().map(|(service, channel, row)| {
+        let resolved = book.sections().resolve(service, channel, row);
+        let claim = (&row.pattern.value, resolved.subscription(), resolved.target);
+        format!("{claim:?} {:?} {:?}", resolved.rule, explain(&book, &resolved))
+    });
+    Ok(PLACES.replace_all(&rows.collect::<String>(), "_").into_owned())
 }
 
 /// Looks at each key of the map and at those below it; `wrap` makes a book of such a map.
@@ -106,6 +192,8 @@ fn beside(object: &Object, key: &str) -> Vec<(&'static str, Value)> {
         ("a trip condition", "failure_rate") => vec![("within", json!("1m")), ("of_at_least", json!(5))],
         ("a trip condition", "of_at_least") => vec![("failure_rate", json!("50%")), ("within", json!("1m"))],
         ("a timeout", "factor" | "max") => vec![("first", json!("1s"))],
+        ("a dead-letter rule", "queue") => vec![("name", json!("{queue}:dlq"))],
+        ("a dead-letter rule", "stage") => vec![("name", json!("_{service}-{stage}"))],
         ("a Dapr target", "direction") => vec![("component", json!("x"))],
         ("a target", "time_limit" | "spawn_limit" | "on_timeout" | "output") => {
             vec![("exec", json!(["true"]))]
