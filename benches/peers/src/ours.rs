@@ -87,7 +87,7 @@ impl Guard {
         // The trip lies out of reach, so that the breaker stays closed however many calls fail.
         let raw = RawBreaker {
             trip: Trip::Consecutive(NonZeroU32::MAX),
-            open: Duration::from_secs(60),
+            open: LEASE,
             probes: 1,
             close_after: None,
             reset: None,
