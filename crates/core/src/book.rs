@@ -18,6 +18,7 @@ pub mod problem;
 pub mod report;
 pub mod resolve;
 pub mod schema;
+pub mod source_template;
 pub mod validate;
 pub mod yaml;
 

@@ -37,7 +37,7 @@ Examples:
 Exit code: 0 clean, 1 problems, 2 a file cannot be read.")]
 pub(crate) struct CheckArgs {
     /// The rule books
-    #[arg(required_unless_present = "explain", value_name = "FILE")]
+    #[arg(default_value = "redrive.yaml", value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
     /// How to print what was found
     #[arg(long, value_enum, default_value_t = CheckFormat::Text)]
@@ -86,7 +86,7 @@ pub(crate) struct TryArgs {
     /// The rule book
     #[arg(long, value_name = "FILE", default_value = "redrive.yaml")]
     pub(crate) rules: PathBuf,
-    /// Only this service, or service/channel
+    /// Only this service and its channels, or only service/channel
     #[arg(long)]
     pub(crate) service: Option<String>,
     /// What the target answers, one after the other

@@ -167,7 +167,7 @@ pub enum InvalidCondition {
         word: String,
     },
     /// The metric needs a comparison.
-    #[error("`{metric}` needs a comparison with {unit}")]
+    #[error("`{metric}` needs `>`, `>=`, `<` or `<=` and {unit}")]
     NoLimit {
         /// The metric.
         metric: &'static str,
@@ -220,6 +220,16 @@ impl InvalidCondition {
     }
 }
 
+/// Every metric with what it is compared with.
+pub fn metrics() -> impl Iterator<Item = (&'static str, &'static str)> {
+    METRICS.into_iter().map(|(name, _, unit)| (name, unit.about()))
+}
+
+/// Every word that may follow `by`.
+pub fn groupings() -> impl Iterator<Item = &'static str> {
+    GROUPINGS.into_iter().map(|(name, _)| name)
+}
+
 impl Metric {
     /// Its name in rule books.
     #[must_use]
@@ -235,7 +245,7 @@ impl Unit {
             Self::Count => "a number such as 100",
             Self::Rate => "a rate such as 10/m",
             Self::Duration => "a duration such as 48h",
-            Self::State => "nothing",
+            Self::State => "nothing: it is so or it is not",
         }
     }
 
@@ -408,7 +418,7 @@ mod tests {
         }
         #[rustfmt::skip]
         let bad = [
-            ("", "metric"), ("errors > 5", "metric"), ("error_rate", "needs a comparison"), ("error_rate > 5", "compared with a share"),
+            ("", "metric"), ("errors > 5", "metric"), ("error_rate", "needs `>`"), ("dead_letters == 5", "needs `>`"), ("error_rate > 5", "compared with a share"),
             ("breaker_open > 5", "is a state"), ("error_rate > 5% over soon", "a duration"), ("error_rate > 5% by moon", "grouped"),
             ("error_rate > 5% within 2m", "not understood"), ("breaker_open over 5m", "not understood"),
             ("error_rate > 5% over 0s", "a duration"), ("error_rate >", "compared with a share"),

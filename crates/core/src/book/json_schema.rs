@@ -126,6 +126,11 @@ fn scalar_schema(takes: &Type) -> Value {
         // A text may look like something else: `stage: 1`.
         Type::Text => json!({ "type": ["string", "number", "boolean"] }),
         Type::Url => text(r"^https?://[^\s/][^\s]*$", &["http://127.0.0.1:9000/events"]),
+        Type::SourceTemplate => json!({
+            "type": "string",
+            "minLength": 1,
+            "examples": ["report.daily", "github.{header.x-github-event}.{data.action}"],
+        }),
         Type::LetterName => json!({
             "type": "string",
             "minLength": 1,

@@ -67,7 +67,7 @@ pub enum Need {
 pub enum Role {
     /// It changes what Redrive does or shows.
     Behaviour,
-    /// It tells `check` and `simulate` about the world outside; Redrive itself does not act on it.
+    /// It tells `check` about the world outside; Redrive itself does not act on it.
     Fact,
 }
 
@@ -92,6 +92,8 @@ pub enum Type {
     Text,
     /// `http://…` or `https://…`.
     Url,
+    /// A text with `{placeholders}` for headers and data.
+    SourceTemplate,
     /// A text with `{placeholders}`, for names of dead-letter queues.
     LetterName,
     /// `true` or `false`.

@@ -8,6 +8,7 @@ use super::expression::{Condition, Hours};
 use super::pattern::EventPattern;
 use super::problem::{Problems, Span, suggest};
 use super::schema::{Field, Named, Need, Object, Type};
+use super::source_template::SourceTemplate;
 use super::yaml::{Node, Quoted, Value};
 use crate::backoff::Jitter;
 use crate::catalog;
@@ -86,7 +87,11 @@ impl Validator<'_> {
             Type::ByFailure(value) => self.by_failure(node, value),
             Type::ListOf(item) => match &node.value {
                 Value::List(items) => self.list(items, item),
-                _ => self.wrong_shape(node, &format!("a list of {}", describe(item))),
+                Value::Scalar { text, .. } => {
+                    let message = format!("`{text}` stands here where a list belongs");
+                    self.problems.error("wrong-type", node.span, message, format!("write [{text}]"));
+                }
+                _ => self.wrong_shape(node, &format!("a list of {}", plural(item))),
             },
             Type::OneOrMany(item) => match &node.value {
                 Value::List(items) => self.list(items, item),
@@ -228,7 +233,9 @@ impl Validator<'_> {
         let message = format!("there is no {} `{text}`", kind.as_str());
         // Looking for a near name takes time, and is of use only where it is shown.
         let near = if self.problems.has_room() { suggest(text, known) } else { String::new() };
-        let help = format!("{near}; or define it under `{}`", kind.section());
+        let define = format!("define it under `{}`", kind.section());
+        let help =
+            if near.ends_with('?') { format!("{near} Or {define}") } else { format!("{near}; or {define}") };
         Err(Wrong { code: "undefined-name", message, help })
     }
 }
@@ -293,6 +300,7 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &Type) -> Result<(), Wrong> {
         Type::Text if text.is_empty() => Err(wrong("wrong-type", "an empty text stands here", "")),
         Type::EventPattern
         | Type::LetterName
+        | Type::SourceTemplate
         | Type::Statuses
         | Type::FailureKind
         | Type::Cron
@@ -321,12 +329,18 @@ fn check_expression(text: &str, takes: &Type) -> Result<(), Wrong> {
         Type::EventPattern => EventPattern::parse(text)
             .map(drop)
             .map_err(|e| wrong("bad-event-pattern", e, "such as todo.task.created or todo.task.*")),
+        Type::SourceTemplate => SourceTemplate::parse(text)
+            .map(drop)
+            .map_err(|e| wrong("bad-template", e, "see the section on sources in docs/rule-book.md")),
         Type::LetterName => NameTemplate::parse(text).map(drop).map_err(|e| wrong("bad-template", e, "")),
         Type::Statuses => parse_statuses(text).map(drop).ok_or_else(expected),
         Type::FailureKind => parse_failure_kind(text).map(drop).ok_or_else(|| Wrong {
             code: "unknown-word",
             message: format!("`{text}` is no category and no HTTP status"),
-            help: suggest(text, Category::ALL.map(Category::as_str)),
+            help: format!(
+                "{}; or write a status such as 503 or 500-599",
+                suggest(text, Category::ALL.map(Category::as_str))
+            ),
         }),
         Type::Cron => cronexpr::parse_crontab(&format!("{text} UTC")).map(drop).map_err(|error| {
             let reason = error.to_string();
@@ -386,6 +400,20 @@ pub fn parse_failure_kind(text: &str) -> Option<crate::rule::FailureMatch> {
     category.or_else(|| parse_statuses(text).map(FailureMatch::Status))
 }
 
+/// Several of what belongs in a place, in words.
+fn plural(takes: &Type) -> String {
+    let one = describe(takes);
+    match takes {
+        Type::Text => "texts".to_owned(),
+        Type::Duration => "durations such as 30s".to_owned(),
+        Type::Name(kind) => format!("names of {}s", kind.as_str()),
+        Type::Object(object) => {
+            format!("{}s", object.name.trim_start_matches("a ").trim_start_matches("an "))
+        }
+        _ => format!("values, each {one}"),
+    }
+}
+
 /// What belongs in a place, in words.
 pub(super) fn describe(takes: &Type) -> String {
     match takes {
@@ -398,6 +426,7 @@ pub(super) fn describe(takes: &Type) -> String {
         Type::EventPattern => "an event type such as todo.task.created".to_owned(),
         Type::Text => "a text".to_owned(),
         Type::Url => "an address such as http://127.0.0.1:9000/events".to_owned(),
+        Type::SourceTemplate => "a text or a template in quotes such as \"github.{data.action}\"".to_owned(),
         Type::LetterName => "a name in quotes such as \"_{service}.deadletter\"".to_owned(),
         Type::Bool => "true or false".to_owned(),
         Type::Count { .. } => "a whole number".to_owned(),
@@ -417,7 +446,7 @@ pub(super) fn describe(takes: &Type) -> String {
         Type::Object(object) => object.name.to_owned(),
         Type::MapOf(_) => "names, each with a value".to_owned(),
         Type::ByFailure(_) => "kinds of failure, each with what follows".to_owned(),
-        Type::ListOf(item) => format!("a list of {}", describe(item)),
+        Type::ListOf(item) => format!("a list of {}", plural(item)),
         Type::OneOrMany(item) => format!("{} or a list of them", describe(item)),
         Type::ShortOrLong(short, object) => format!("{} or {}", describe(short), object.name),
     }

@@ -281,7 +281,7 @@ fn syntax_help(text: &str, line: usize) -> &'static str {
     let before_comment = line.split(" #").next().unwrap_or_default();
     if line.starts_with('\t') || line.trim_start_matches(' ').starts_with('\t') {
         "indent with spaces: YAML allows no tabs there"
-    } else if before_comment.contains('{') && before_comment.contains('}') && !before_comment.contains('"') {
+    } else if has_bare_placeholder(before_comment) {
         "a text with {placeholders} must stand in quotes: \"_{service}.deadletter\""
     } else if before_comment.contains('*') && !before_comment.contains('"') {
         "a pattern with `*` must stand in quotes: \"*.created\""
@@ -290,6 +290,15 @@ fn syntax_help(text: &str, line: usize) -> &'static str {
     } else {
         "look at the indentation, the quotes and the brackets of this line and the one before"
     }
+}
+
+/// Whether `{word}` stands on the line outside quotes.
+fn has_bare_placeholder(line: &str) -> bool {
+    let mut pieces = line.split('{').skip(1).filter_map(|piece| piece.split_once('}'));
+    let is_word = |text: &str| {
+        !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | '|'))
+    };
+    !line.contains('"') && pieces.any(|(inside, _)| is_word(inside))
 }
 
 /// Reports keys that are no plain words, merge keys and keys that stand twice.

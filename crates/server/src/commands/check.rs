@@ -142,7 +142,13 @@ fn explain(code: &str) -> anyhow::Result<ExitCode> {
     }
     let Some(lint) = lint::find(code) else {
         let codes = lint::all().into_iter().map(|lint| lint.code).collect::<Vec<_>>();
-        return Err(Refused(format!("there is no lint `{code}`: {}", suggest(code, codes))).into());
+        let advice = suggest(code, codes);
+        let advice = if advice.ends_with('?') {
+            advice
+        } else {
+            "--explain all lists them; an error of the format explains itself where it stands".to_owned()
+        };
+        return Err(Refused(format!("there is no lint `{code}`: {advice}")).into());
     };
     print(&explanation(lint))?;
     Ok(ExitCode::SUCCESS)

@@ -35,7 +35,7 @@ fn mistakes_are_shown_with_their_line_a_caret_and_a_cure() {
     3 |   retry: standrd
       |          ^^^^^^^
       |
-      = help: did you mean `standard`?; or define it under `retry_policies`
+      = help: did you mean `standard`? Or define it under `retry_policies`
 
     error[bad-duration]: `15` has no unit: write `15s` or `15ms`
      --> book.yaml:4:12
@@ -85,7 +85,7 @@ fn mistakes_are_shown_with_their_line_a_caret_and_a_cure() {
     13 |     on_failure: { 999: standard }
        |                   ^^^
        |
-       = help: known here: `fatal`, `internal`, `invalid`, `permanent`, `rate-limited`, `transient`, `unknown`
+       = help: known here: `fatal`, `internal`, `invalid`, `permanent`, `rate-limited`, `transient`, `unknown`; or write a status such as 503 or 500-599
 
     error[unknown-key]: `evnts` is no key of a service
       --> book.yaml:14:5

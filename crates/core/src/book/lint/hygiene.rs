@@ -11,14 +11,33 @@ use super::{Findings, Lint, Run};
 use crate::book::model::{
     ReactionName, ReceiverKind, Secret, SecretFrom, Sections, SourceKind, Target, TargetKind,
 };
-use crate::book::problem::{Severity, Span};
+use crate::book::problem::{Severity, Span, nearest};
 use crate::book::schema::Named;
+use crate::book::source_template::SourceTemplate;
 use crate::breaker::{BreakerSettings, RawBreaker};
 use crate::catalog::{self, Kind};
 use crate::rule::GrowingTimeout;
 use crate::text::show_duration;
 
 pub(super) const LINTS: &[Lint] = &[
+    Lint {
+        code: "unrouted-source",
+        severity: Severity::Warning,
+        summary: "a source whose events no service takes",
+        explanation: "A schedule or another source of the book makes events of a type that no row of any service \
+                      claims, so each of them would be recorded as unrouted and nothing would happen. Mostly it is \
+                      a slip of the pen at one end. Only types without placeholders can be judged. Claim the type \
+                      in a service, or correct it.",
+        bad: "version: 1\n\
+              sources: { nightly: { schedule: { cron: \"0 3 * * *\" }, type: report.nightly } }\n\
+              services:\n  \
+                reports: { target: { exec: [./report] }, events: [reports.nightly] }\n",
+        mended: "version: 1\n\
+                 sources: { nightly: { schedule: { cron: \"0 3 * * *\" }, type: reports.nightly } }\n\
+                 services:\n  \
+                   reports: { target: { exec: [./report] }, events: [reports.nightly] }\n",
+        run: Run::Book(unrouted_source),
+    },
     Lint {
         code: "unused-definition",
         severity: Severity::Warning,
@@ -139,6 +158,26 @@ services:
         run: Run::Book(plain_http),
     },
 ];
+
+fn unrouted_source(book: &Sections, findings: &mut Findings<'_>) {
+    // A book without services is a part of another.
+    if book.services.is_empty() {
+        return;
+    }
+    for (name, source) in &book.sources {
+        let template = source.value.event_type.as_deref().and_then(|text| SourceTemplate::parse(text).ok());
+        let Some(event_type) = template.as_ref().and_then(SourceTemplate::literal) else { continue };
+        if book.rows().any(|(_, _, row)| row.pattern.value.matches(event_type)) {
+            continue;
+        }
+        let types: Vec<&str> = book.rows().map(|(_, _, row)| row.pattern.value.as_str()).collect();
+        let help = nearest(event_type, types).map_or_else(
+            || "add it to the `events` of a service".to_owned(),
+            |near| format!("did you mean `{near}`?"),
+        );
+        findings.report(source.span, format!("no service takes `{event_type}`, which `{name}` makes"), help);
+    }
+}
 
 fn unused_definition<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
     let used = names_used(book);
@@ -438,7 +477,7 @@ mod tests {
             ("what the consumer uses",           "dependencies: { d: { kind: smtp } }\ndefaults: { facts: { uses: [d] } }\n", vec![]),
             ("what Dapr is told of",             "dependencies: { d: { kind: redis, dapr: { component: state } } }\n", vec![]),
             ("a target's own dependency",        "dependencies: { s: { kind: webhook }, s.c: { kind: smtp } }\n", vec![]),
-            ("a vault for a secret",             "dependencies: { v: { kind: key-vault } }\nsecrets: { k: { key-vault: \"https://v.example.test/k\" } }\nsources: { g: { webhook: { scheme: github, secret: k }, type: g } }\n", vec![]),
+            ("a vault for a secret",             "dependencies: { v: { kind: key-vault } }\nsecrets: { k: { key-vault: \"https://v.example.test/k\" } }\nsources: { g: { webhook: { scheme: github, secret: k }, type: \"g.{data.a}\" } }\n", vec![]),
             ("a secret",                         "secrets: { k: { env: K } }\n", vec!["2:12 unused-definition"]),
             ("a receiver",                       "receivers: { r: { email: r@example.test } }\n", vec!["2:14 unused-definition"]),
             ("a receiver that is told",          "receivers: { r: { email: r@example.test } }\nalerts: [{ when: breaker_opened, severity: high, to: [r] }]\n", vec![]),

@@ -9,7 +9,7 @@ use crate::book::model::{
     At, ChannelEntry, DaprTarget, DependencyEntry, Direction, EventRow, Layer, Order, ServiceEntry,
 };
 use crate::book::pattern::{EventPattern, Relation};
-use crate::book::yaml::Node;
+use crate::book::yaml::{Node, Value};
 use crate::catalog::Kind;
 use crate::ids::{ChannelName, DependencyName, ServiceName};
 use crate::limits;
@@ -29,8 +29,10 @@ impl Lowering<'_> {
         let rows = self.rows(node);
         let channels = node.get("channels").map(Node::entries).unwrap_or_default();
         let channels: Vec<_> = channels.iter().filter_map(|(key, node)| self.channel(key, node)).collect();
-        let events = node.get("events").map(Node::items).unwrap_or_default();
-        if events.is_empty() && channels.is_empty() {
+        let takes_none = node
+            .get("events")
+            .is_none_or(|events| matches!(&events.value, Value::List(items) if items.is_empty()));
+        if takes_none && channels.is_empty() {
             let help = "add `events:` with at least one row, such as `- { type: todo.task.created }`";
             self.problems.error("no-events", key.span, "this service takes no events", help);
         }

@@ -2,8 +2,11 @@
 
 use std::fmt::Write;
 
+use crate::book::expression;
 use crate::book::schema::{BOOK, Need, Object, Role, Type};
 use crate::book::validate::describe;
+use crate::catalog::{self, CatalogTrip, Kind};
+use crate::text::show_duration;
 
 /// The page.
 #[must_use]
@@ -11,7 +14,7 @@ pub fn reference() -> String {
     let mut page = String::from(
         "# Every key of the rule book\n\n\
          Made from the same tables that `redrive check` and `redrive schema` use. A **fact** changes nothing that \
-         Redrive does: it tells `check` and `simulate` about the world outside.\n",
+         Redrive does: it tells `check` about the world outside.\n",
     );
     let mut objects: Vec<&'static Object> = vec![&BOOK];
     let mut next = 0;
@@ -26,7 +29,80 @@ pub fn reference() -> String {
             }
         }
     }
+    catalog_policies(&mut page);
+    catalog_breakers(&mut page);
+    catalog_timeouts(&mut page);
+    alert_language(&mut page);
     page
+}
+
+fn catalog_policies(page: &mut String) {
+    let _ = writeln!(
+        page,
+        "\n## The catalog: retry policies\n\nThere without being defined; `redrive timeline NAME` plots one.\n\n\
+         | policy | delays | retries | window | jitter |\n| --- | --- | --- | --- | --- |"
+    );
+    for policy in catalog::policies() {
+        let backoff = &policy.backoff;
+        let delays = match (backoff.factor(), backoff.listed()) {
+            (_, Some(listed)) => {
+                listed.iter().map(|delay| show_duration(*delay)).collect::<Vec<_>>().join(", ") + ", …"
+            }
+            (Some(_), None) => {
+                format!("{} doubling to {}", show_duration(backoff.initial()), show_duration(backoff.max()))
+            }
+            (None, None) => "–".to_owned(),
+        };
+        let window = backoff.window().map_or("–".to_owned(), show_duration);
+        let (retries, jitter) = (backoff.retries(), backoff.jitter());
+        let _ = writeln!(page, "| `{}` | {delays} | {retries} | {window} | {jitter} |", policy.name);
+    }
+}
+
+fn catalog_breakers(page: &mut String) {
+    let _ = writeln!(
+        page,
+        "\n## The catalog: breakers\n\nThe first four go by name; the others stand in front of every dependency of \
+         their kind. `process`, `sqs` and `log` have none.\n\n\
+         | breaker | opens on | stays open | probes | closes after | forgets after |\n\
+         | --- | --- | --- | --- | --- | --- |"
+    );
+    let kinds = Kind::ALL.into_iter().filter_map(Kind::breaker).map(|breaker| (false, breaker));
+    for (named, breaker) in catalog::BREAKERS.iter().map(|breaker| (true, breaker)).chain(kinds) {
+        let name = if named { format!("`{}`", breaker.name) } else { format!("kind {}", breaker.name) };
+        let trip = match breaker.trip {
+            CatalogTrip::Consecutive(count) => format!("{count} in a row"),
+            CatalogTrip::Failures { count, within } => format!("{count} within {}", show_duration(within)),
+        };
+        let close = breaker.close_after.unwrap_or(breaker.probes);
+        let reset = breaker.reset.map_or("–".to_owned(), show_duration);
+        let open = show_duration(breaker.open);
+        let _ = writeln!(page, "| {name} | {trip} | {open} | {} | {close} | {reset} |", breaker.probes);
+    }
+}
+
+fn catalog_timeouts(page: &mut String) {
+    let _ = writeln!(
+        page,
+        "\n## The catalog: timeouts\n\n| timeout | limit | a timeout is |\n| --- | --- | --- |"
+    );
+    for timeout in &catalog::TIMEOUTS {
+        let limit = show_duration(timeout.limit);
+        let _ = writeln!(page, "| `{}` | {limit} | {} |", timeout.name, timeout.on_timeout.category());
+    }
+}
+
+fn alert_language(page: &mut String) {
+    let groupings = expression::groupings().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let _ = writeln!(
+        page,
+        "\n## The language of alerts\n\n`METRIC OP VALUE [over D] [for D] [by WHAT]`, or for a state \
+         `METRIC [for D] [by WHAT]`. OP is `>`, `>=`, `<` or `<=`; WHAT is one of {groupings}.\n\n\
+         | metric | is compared with |\n| --- | --- |"
+    );
+    for (metric, unit) in expression::metrics() {
+        let _ = writeln!(page, "| `{metric}` | {unit} |");
+    }
 }
 
 fn section(page: &mut String, object: &Object) {

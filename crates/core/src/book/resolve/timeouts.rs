@@ -54,7 +54,10 @@ pub(super) fn timeouts(levels: &Levels<'_>, target: &Target, owner: Level) -> Re
         value: GrowingTimeout::fixed(at.value),
         origin: Origin { level: owner, span: Some(at.span) },
     });
-    let stated = levels.timeout(|parts| parts.whole);
+    // A dependency's or the defaults' timeout is meant for calls; a run may take longer.
+    let stated = levels
+        .timeout(|parts| parts.whole)
+        .filter(|stated| !process || stated.origin.level <= Level::Service);
     let whole = match (stated, limit) {
         (Some(stated), Some(limit)) if stated.origin.level >= limit.origin.level => Some(limit),
         (stated, limit) => stated.or(limit),

@@ -89,7 +89,7 @@ pub(super) static RULE: Object = Object {
         key(
             "fatal_after",
             Type::Duration,
-            "A connection that has failed for this long is a matter of configuration.",
+            "A connection that has failed for this long is a matter of configuration (default: never).",
         ),
         key("idempotency", Type::Object(&IDEMPOTENCY), "How a second copy of an event is recognised."),
         key("dead_letter", Type::Object(&DEAD_LETTER), "Where deliveries go that failed for good."),
@@ -110,7 +110,7 @@ pub(super) static RULE: Object = Object {
             takes: Type::Object(&FACTS),
             role: Role::Fact,
             need: Need::Optional,
-            about: "What is known of the world outside; for `check` and `simulate`.",
+            about: "What is known of the world outside; for `check`.",
         },
         key(
             "allow",

@@ -145,7 +145,7 @@ pub(super) static TIMEOUT: Object = Object {
         key(
             "as",
             Type::Word(&["transient", "permanent", "unknown"]),
-            "What a timeout is (default transient).",
+            "What a timeout is (default transient; for a process permanent).",
         ),
     ],
     includes: &[],

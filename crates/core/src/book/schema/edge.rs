@@ -27,7 +27,11 @@ pub(super) static TARGET: Object = Object {
             "With `http`: the CloudEvents form (default binary).",
         ),
         key("secret", Type::Name(Named::Secret), "With `http`: signs each call by Standard Webhooks."),
-        key("time_limit", Type::Duration, "With `exec`: how long a run may take (default 30m)."),
+        key(
+            "time_limit",
+            Type::Duration,
+            "With `exec`: how long a run may take (default 30m); a `timeout` of the row wins, one of the defaults does not apply.",
+        ),
         key("spawn_limit", Type::Duration, "With `exec`: how long starting may take (default 60s)."),
         key(
             "on_timeout",
@@ -57,13 +61,13 @@ pub(super) static SOURCE: Object = Object {
         key("service-bus", Type::Object(&SERVICE_BUS_SOURCE), "A Service Bus queue."),
         key(
             "type",
-            Type::Text,
+            Type::SourceTemplate,
             "The event type, or a template for it; a missing segment drops with its dot.",
         ),
-        key("subject", Type::Text, "A template for the subject."),
+        key("subject", Type::SourceTemplate, "A template for the subject."),
         key(
             "session",
-            Type::Text,
+            Type::SourceTemplate,
             "A template for the session key; with a missing part there is no session.",
         ),
         key("depends_on", Type::Name(Named::Dependency), "The dependency behind the source."),

@@ -253,7 +253,7 @@ fn sample(takes: &Type, which: Sample) -> Value {
         Type::Rate => pick(json!("2/s"), json!("3/s")),
         Type::Share => pick(json!("20%"), json!("30%")),
         Type::Jitter => pick(json!("full"), json!("spread 25%")),
-        Type::Pattern | Type::Text | Type::Lint => pick(json!("one"), json!("two")),
+        Type::Pattern | Type::Text | Type::SourceTemplate | Type::Lint => pick(json!("one"), json!("two")),
         Type::Url => pick(json!("http://one.test/"), json!("https://two.test/")),
         Type::EventPattern => pick(json!("a.b"), json!("c.d")),
         Type::LetterName => pick(json!("_{service}.one"), json!("_{service}.two")),
