@@ -19,6 +19,7 @@ use crate::book::problem::{Problem, Problems};
 use crate::book::text_of;
 use crate::book::validate::ACTS;
 use crate::catalog::Kind;
+use crate::category::Category;
 use crate::ids::DependencyName;
 use crate::rule::StatusRange;
 
@@ -178,7 +179,7 @@ impl Writer {
             let retry = guards.retry.as_deref().and_then(|name| Some((name, *retries.get(name)?)));
             self.guards(guards, retry, &path(target));
         }
-        let why = "Dapr retries whatever failed; the book retries what can heal (timeouts, 408, 425, 429, 5xx) and makes dead letters of the rest, unless `on_failure` says otherwise";
+        let why = "Dapr retries whatever failed; the book retries timeouts, failed connections, 408, 425, 429 and 5xx but 501, all as often as the policy says, and not 501 or any other 4xx: those become dead letters, unless `on_failure` says otherwise";
         if resiliency.retries.iter().any(|(_, retry)| retry.statuses.is_none()) {
             self.notes.add("failures", why);
         }
@@ -210,8 +211,10 @@ impl Writer {
         });
         self.lines.put(2, &format!("retry: {policy}"));
         self.lines.put(2, "on_failure:");
-        // Dapr knows one policy for all failures.
-        self.lines.put(3, &format!("rate-limited: {policy}"));
+        // Dapr knows one policy for all failures, and retries an unknown one as often as any other.
+        for category in [Category::RateLimited, Category::Unknown] {
+            self.lines.put(3, &format!("{category}: {policy}"));
+        }
         if let Some(statuses) = retry.and_then(|(_, retry)| retry.statuses.as_deref()) {
             let mut put = |ranges: &[StatusRange], act: &str| {
                 for range in ranges {

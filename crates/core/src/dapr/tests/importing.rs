@@ -78,6 +78,7 @@ dependencies:
     retry: grow
     on_failure:
       rate-limited: grow
+      unknown: grow
     timeout: fast
     breaker: kafka
   pubsub-kafka-inbound:
@@ -86,6 +87,7 @@ dependencies:
     retry: same
     on_failure:
       rate-limited: same
+      unknown: same
       429: same
       500-599: same
       400-428: dead-letter
@@ -98,6 +100,7 @@ dependencies:
     retry: none
     on_failure:
       rate-limited: none
+      unknown: none
     timeout: unlimited
     breaker: share
 ";
@@ -137,7 +140,7 @@ fn every_silent_default_is_named() {
         ("ignored under component",  "components.ignored.retry: directly under a component Dapr ignores it"),
         ("cache size",               "apps.checkout.circuitBreakerCacheSize"),
         ("what the kind is",         "components.statestore.outbound"),
-        ("what is retried",          "Dapr retries whatever failed"),
+        ("what is retried",          "the book retries timeouts, failed connections, 408, 425, 429 and 5xx but 501, all as often as the policy says, and not 501 or any other 4xx"),
     ];
     for (name, note) in expected {
         assert!(notes.contains(note), "{name}: {note}\nin\n{notes}");
