@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::duration::show;
 use super::model::{
-    CircuitBreaker, FACTOR, FOR_EVER, Guards, INITIAL, NO_LIMIT, Pace, Resiliency, Retry, TripOn,
+    CircuitBreaker, FACTOR, FOR_EVER, Guards, INITIAL, NO_LIMIT, Pace, Resiliency, Retry, TripOn, UNLIMITED,
 };
 use super::read::{self, Reading};
 use super::write::{Lines, scalar};
@@ -57,18 +57,19 @@ struct Names {
     timeouts: BTreeMap<String, String>,
 }
 
-/// The timeout of the book that stands for none.
-const UNLIMITED: &str = "unlimited";
-
 impl Writer {
     fn choose_names(&mut self, resiliency: &Resiliency) -> Names {
         let is_act = |name: &str| ACTS.contains(&name) || name == "none";
         // A book reads what begins with a digit as a duration.
         let is_taken = |name: &str| name == UNLIMITED || name.starts_with(|c: char| c.is_ascii_digit());
+        let (endless, limits): (Vec<_>, Vec<_>) =
+            resiliency.timeouts.iter().cloned().partition(|(_, limit)| limit.is_zero());
+        let mut timeouts = self.adapted(&limits, "timeouts", is_taken);
+        timeouts.extend(endless.into_iter().map(|(name, _)| (name, UNLIMITED.to_owned())));
         Names {
             retries: self.adapted(&resiliency.retries, "retries", is_act),
             breakers: self.adapted(&resiliency.breakers, "circuitBreakers", |name| name == "none"),
-            timeouts: self.adapted(&resiliency.timeouts, "timeouts", is_taken),
+            timeouts,
         }
     }
 
@@ -146,18 +147,21 @@ impl Writer {
     }
 
     fn timeouts(&mut self, resiliency: &Resiliency) {
-        let needs_unlimited = resiliency.targets.iter().any(|(_, guards)| guards.timeout.is_none());
+        let needs_unlimited = resiliency.targets.iter().any(|(_, guards)| guards.timeout.is_none())
+            || resiliency.timeouts.iter().any(|(_, limit)| limit.is_zero());
         if resiliency.timeouts.is_empty() && !needs_unlimited {
             return;
         }
         self.heading("timeouts:");
-        for (name, limit) in &resiliency.timeouts {
+        for (name, limit) in resiliency.timeouts.iter().filter(|(_, limit)| !limit.is_zero()) {
             let name = self.names.timeouts.get(name).cloned().unwrap_or_default();
-            let limit = if limit.is_zero() { NO_LIMIT } else { *limit };
-            self.lines.put(1, &format!("{}: {}", scalar(&name), show(limit)));
+            self.lines.put(1, &format!("{}: {}", scalar(&name), show(*limit)));
         }
         if needs_unlimited {
-            self.lines.put(1, "# Dapr sets no limit where no timeout is named. Give these calls a real one.");
+            self.lines.put(
+                1,
+                "# Dapr sets no limit where no timeout, or one of 0, is named. Give these calls a real one.",
+            );
             self.lines.put(1, &format!("{UNLIMITED}: {}", show(NO_LIMIT)));
         }
     }

@@ -188,6 +188,8 @@ spec:
     timeouts:
       general: 5s
       none-at-all: '0'
+      negative: -1s
+      day: 24h
       bare: '250'
     retries:
       plain: {}
@@ -207,6 +209,8 @@ spec:
       billing: { retry: some, circuitBreaker: counted }
       'https://example.com/api': { retry: never, timeout: none-at-all }
       'true': {}
+      slow: { timeout: day }
+      slower: { timeout: negative }
     actors:
       Counter: { retry: constant, circuitBreaker: endless, circuitBreakerScope: type }
     components:

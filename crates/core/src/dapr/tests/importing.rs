@@ -68,7 +68,7 @@ breakers:
 
 timeouts:
   fast: 5s
-  # Dapr sets no limit where no timeout is named. Give these calls a real one.
+  # Dapr sets no limit where no timeout, or one of 0, is named. Give these calls a real one.
   unlimited: 24h
 
 dependencies:
@@ -134,7 +134,7 @@ fn every_silent_default_is_named() {
         ("tumbling",                 "circuitBreakers.counted, circuitBreakers.shared: Dapr counts from 0 in every `interval`"),
         ("trip",                     "circuitBreakers.plain: no `trip`: Dapr takes `consecutiveFailures > 5`"),
         ("no unit",                  "timeouts.bare: it has no unit, so Dapr takes milliseconds: 250ms"),
-        ("no limit",                 "timeouts.none-at-all: 0 is no limit at all to Dapr"),
+        ("no limit",                 "timeouts.none-at-all: 0 is no limit at all to Dapr; the book has `unlimited` in its place"),
         ("no timeout",               "no timeout: Dapr sets no limit on a call"),
         ("undefined",                "components.typo.outbound.retry: no such policy is defined"),
         ("ignored under component",  "components.ignored.retry: directly under a component Dapr ignores it"),
@@ -169,6 +169,8 @@ fn odd_files_are_imported_with_a_word() {
         ("a share is exceeded",   file("{circuitBreakers: {b: {trip: totalFailures * 2 > requests}}}", "{}"), "opens when the share is reached"),
         ("more than a book has",  file("{retries: {a: {maxRetries: 2000000}}}", "{}"),                      "a book has 100000 retries at most"),
         ("no targets",            "apiVersion: dapr.io/v1alpha1\nkind: Resiliency\nspec: {policies: {}}\n".to_owned(), "spec.targets: it is missing"),
+        ("a timeout of 0",        file("{timeouts: {t: 0s}}", "{}"),                                        "timeouts.t: 0 is no limit at all to Dapr"),
+        ("a negative timeout",    file("{timeouts: {t: -1s}}", "{}"),                                       "timeouts.t: a negative timeout is taken as none by Dapr"),
         ("unused matching",       file("{retries: {a: {matching: {httpStatusCodes: '500'}}}}", "{}"),       "retries.a.matching: no target uses the policy"),
     ];
     for (name, file, note) in cases {
