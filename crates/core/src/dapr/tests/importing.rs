@@ -159,6 +159,7 @@ fn odd_files_are_imported_with_a_word() {
     #[rustfmt::skip]
     let cases = [
         ("an unknown key",        file("{retries: {a: {maxRetires: 3}}}", "{}"),                            "retries.a.maxRetires: Dapr knows no such key and ignores it; did you mean `maxRetries`?"),
+        ("an unknown key on top", format!("scope: [a]\n{}", file("{}", "{}")),                              "scope: Dapr knows no such key and ignores it; did you mean `scopes`?"),
         ("a default policy",      file("{retries: {DefaultRetryPolicy: {maxRetries: 3}}}", "{}"),           "retries.DefaultRetryPolicy: Dapr applies it to targets that have no entry"),
         ("a built-in policy",     file("{retries: {DaprBuiltInServiceRetries: {maxRetries: 1}}}", "{}"),    "DaprBuiltInServiceRetries.maxRetries: Dapr sets fewer than 3"),
         ("a protected policy",    file("{retries: {DaprBuiltInActorNotFoundRetries: {}}}", "{}"),           "Dapr protects this policy"),
@@ -187,6 +188,11 @@ fn what_dapr_refuses_is_refused() {
     let cases = [
         ("a rule book",           "version: 1\n".to_owned(),                                             vec!["not-dapr"]),
         ("nothing",               String::new(),                                                         vec!["empty-file"]),
+        ("no spec",               "apiVersion: dapr.io/v1alpha1\nkind: Resiliency\n".to_owned(),         vec!["missing-key"]),
+        ("an empty spec",         file(""),                                                              vec!["missing-key"]),
+        ("spec mistyped",         file("{}").replace("spec", "sepc"),                                    vec!["missing-key"]),
+        ("spec in capitals",      file("{}").replace("spec", "Spec"),                                    vec!["unknown-key"]),
+        ("spec is a list",        file("[]"),                                                            vec!["wrong-type"]),
         ("no YAML",               "a: [".to_owned(),                                                     vec!["yaml-syntax"]),
         ("two documents",         format!("{}---\n{}", policies("{}"), policies("{}")),                  vec!["second-document"]),
         ("an anchor",             policies("{timeouts: {a: &x 5s, b: *x}}"),                             vec!["yaml-anchor", "yaml-alias"]),
@@ -210,5 +216,7 @@ fn what_dapr_refuses_is_refused() {
         let codes: Vec<&str> = problems.iter().map(|problem| problem.code).collect();
         assert_eq!(codes, expected, "{name}: {problems:#?}");
     }
+    let mistyped = import(file("{}").replace("spec", "sepc").as_bytes()).expect_err("no spec");
+    assert_eq!(mistyped[0].help, "write `spec` for `sepc`");
     assert_eq!(import(b"\xff").expect_err("no text")[0].code, "not-utf-8");
 }
