@@ -266,3 +266,22 @@ fn every_loss_is_named() {
         assert!(!losses.contains("such as 500: Redrive stops"), "{stated}\nin\n{losses}");
     }
 }
+
+#[test]
+fn a_loss_is_named_once() {
+    const EXAMPLE: &str = include_str!("../../../../../examples/rulebooks/todo.yaml");
+    const ROWS: &str =
+        "version: 1\nservices: { s: { target: { http: 'https://example.com' }, events: [a.b] } }\n";
+    #[rustfmt::skip]
+    let cases = [
+        ("idempotency, stated",   EXAMPLE, "without remembering what was delivered", "`idempotency`: Dapr"),
+        ("dead letters, stated",  EXAMPLE, "what fails for good",                    "defaults: `dead_letter`: Dapr"),
+        ("idempotency, built in", ROWS,    "without remembering what was delivered", "idempotency: Dapr"),
+        ("dead letters, built in", ROWS,   "what fails for good",                    "dead letters: Dapr"),
+    ];
+    for (name, text, reason, loss) in cases {
+        let losses = joined(&exported(text).losses);
+        assert_eq!(losses.matches(reason).count(), 1, "{name}\nin\n{losses}");
+        assert!(losses.contains(loss), "{name}: {loss}\nin\n{losses}");
+    }
+}
