@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::duration::show;
 use super::model::{
-    CircuitBreaker, FACTOR, FOR_EVER, Guards, INITIAL, NO_LIMIT, Pace, Resiliency, Retry, TripOn,
+    CircuitBreaker, FACTOR, FOR_EVER, Guards, INITIAL, NO_LIMIT, Pace, Resiliency, Retry, TripOn, UNLIMITED,
 };
 use super::read::{self, Reading};
 use super::write::{Lines, scalar};
@@ -19,6 +19,7 @@ use crate::book::problem::{Problem, Problems};
 use crate::book::text_of;
 use crate::book::validate::ACTS;
 use crate::catalog::Kind;
+use crate::category::Category;
 use crate::ids::DependencyName;
 use crate::rule::StatusRange;
 
@@ -56,18 +57,19 @@ struct Names {
     timeouts: BTreeMap<String, String>,
 }
 
-/// The timeout of the book that stands for none.
-const UNLIMITED: &str = "unlimited";
-
 impl Writer {
     fn choose_names(&mut self, resiliency: &Resiliency) -> Names {
         let is_act = |name: &str| ACTS.contains(&name) || name == "none";
         // A book reads what begins with a digit as a duration.
         let is_taken = |name: &str| name == UNLIMITED || name.starts_with(|c: char| c.is_ascii_digit());
+        let (endless, limits): (Vec<_>, Vec<_>) =
+            resiliency.timeouts.iter().cloned().partition(|(_, limit)| limit.is_zero());
+        let mut timeouts = self.adapted(&limits, "timeouts", is_taken);
+        timeouts.extend(endless.into_iter().map(|(name, _)| (name, UNLIMITED.to_owned())));
         Names {
             retries: self.adapted(&resiliency.retries, "retries", is_act),
             breakers: self.adapted(&resiliency.breakers, "circuitBreakers", |name| name == "none"),
-            timeouts: self.adapted(&resiliency.timeouts, "timeouts", is_taken),
+            timeouts,
         }
     }
 
@@ -145,18 +147,21 @@ impl Writer {
     }
 
     fn timeouts(&mut self, resiliency: &Resiliency) {
-        let needs_unlimited = resiliency.targets.iter().any(|(_, guards)| guards.timeout.is_none());
+        let needs_unlimited = resiliency.targets.iter().any(|(_, guards)| guards.timeout.is_none())
+            || resiliency.timeouts.iter().any(|(_, limit)| limit.is_zero());
         if resiliency.timeouts.is_empty() && !needs_unlimited {
             return;
         }
         self.heading("timeouts:");
-        for (name, limit) in &resiliency.timeouts {
+        for (name, limit) in resiliency.timeouts.iter().filter(|(_, limit)| !limit.is_zero()) {
             let name = self.names.timeouts.get(name).cloned().unwrap_or_default();
-            let limit = if limit.is_zero() { NO_LIMIT } else { *limit };
-            self.lines.put(1, &format!("{}: {}", scalar(&name), show(limit)));
+            self.lines.put(1, &format!("{}: {}", scalar(&name), show(*limit)));
         }
         if needs_unlimited {
-            self.lines.put(1, "# Dapr sets no limit where no timeout is named. Give these calls a real one.");
+            self.lines.put(
+                1,
+                "# Dapr sets no limit where no timeout, or one of 0, is named. Give these calls a real one.",
+            );
             self.lines.put(1, &format!("{UNLIMITED}: {}", show(NO_LIMIT)));
         }
     }
@@ -178,7 +183,7 @@ impl Writer {
             let retry = guards.retry.as_deref().and_then(|name| Some((name, *retries.get(name)?)));
             self.guards(guards, retry, &path(target));
         }
-        let why = "Dapr retries whatever failed; the book retries what can heal (timeouts, 408, 425, 429, 5xx) and makes dead letters of the rest, unless `on_failure` says otherwise";
+        let why = "Dapr retries whatever failed; the book retries timeouts, failed connections, 408, 425, 429 and 5xx but 501, all as often as the policy says, and not 501 or any other 4xx: those become dead letters, unless `on_failure` says otherwise";
         if resiliency.retries.iter().any(|(_, retry)| retry.statuses.is_none()) {
             self.notes.add("failures", why);
         }
@@ -210,8 +215,10 @@ impl Writer {
         });
         self.lines.put(2, &format!("retry: {policy}"));
         self.lines.put(2, "on_failure:");
-        // Dapr knows one policy for all failures.
-        self.lines.put(3, &format!("rate-limited: {policy}"));
+        // Dapr knows one policy for all failures, and retries an unknown one as often as any other.
+        for category in [Category::RateLimited, Category::Unknown] {
+            self.lines.put(3, &format!("{category}: {policy}"));
+        }
         if let Some(statuses) = retry.and_then(|(_, retry)| retry.statuses.as_deref()) {
             let mut put = |ranges: &[StatusRange], act: &str| {
                 for range in ranges {

@@ -5,6 +5,9 @@ use crate::book::model::{DeadLetter, Idempotency, Layer, ReactionName, Sections}
 use crate::category::Category;
 use crate::rule::FailureMatch;
 
+const NO_MEMORY: &str = "Dapr retries without remembering what was delivered";
+const NO_DEAD_LETTERS: &str = "Dapr has none here: what fails for good is an error to the caller, or a dead-letter topic of the subscription";
+
 /// Every level of a book that may say something, and what to call it.
 pub(super) fn layers(sections: &Sections) -> Vec<(String, &Layer)> {
     let mut all = vec![("defaults".to_owned(), &sections.defaults)];
@@ -25,8 +28,9 @@ pub(super) fn layers(sections: &Sections) -> Vec<(String, &Layer)> {
 
 /// Adds what the book says beside policies and targets.
 pub(super) fn of_book(sections: &Sections, losses: &mut Remarks) {
-    for (label, layer) in layers(sections) {
-        of_layer(&label, layer, losses);
+    let layers = layers(sections);
+    for (label, layer) in &layers {
+        of_layer(label, layer, losses);
     }
     for entry in sections.dependencies.values() {
         if entry.throttle.is_some() || entry.permits.in_flight.is_some() || entry.permits.rate.is_some() {
@@ -42,8 +46,13 @@ pub(super) fn of_book(sections: &Sections, losses: &mut Remarks) {
             if rows == 1 { "1 row of a service".to_owned() } else { format!("{rows} rows of services") };
         let why = "Dapr knows no event types: only dependencies with `dapr:` are targets";
         losses.add(what, why);
-        losses.add("idempotency", "Dapr retries without remembering what was delivered");
-        losses.add("dead letters", "Dapr has none here: what fails for good is an error to the caller, or a dead-letter topic of the subscription");
+        // Rows have both even where the book says nothing of them; where it does, that has been said.
+        if layers.iter().all(|(_, layer)| layer.idempotency == Idempotency::default()) {
+            losses.add("idempotency", NO_MEMORY);
+        }
+        if layers.iter().all(|(_, layer)| layer.dead_letter == DeadLetter::default()) {
+            losses.add("dead letters", NO_DEAD_LETTERS);
+        }
     }
     if !sections.alerts.is_empty() {
         losses.add("alerts", "Dapr has no alerts");
@@ -62,10 +71,10 @@ fn of_layer(label: &str, layer: &Layer, losses: &mut Remarks) {
         lose("`when_open` and `hold_max`: while a breaker is open Dapr fails calls at once");
     }
     if layer.idempotency != Idempotency::default() {
-        lose("`idempotency`: Dapr retries without remembering what was delivered");
+        lose(&format!("`idempotency`: {NO_MEMORY}"));
     }
     if layer.dead_letter != DeadLetter::default() {
-        lose("`dead_letter`: Dapr keeps none here");
+        lose(&format!("`dead_letter`: {NO_DEAD_LETTERS}"));
     }
     if !layer.classify.is_empty() {
         lose("`classify`: Dapr takes every failure for one, but for the statuses in `matching`");

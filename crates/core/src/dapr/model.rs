@@ -83,7 +83,9 @@ pub(super) struct Guards {
     pub(super) breaker: Option<String>,
 }
 
-/// In a book every call has a limit; this one stands for Dapr's having none.
+/// The timeout of a book that stands for none, if it is [`NO_LIMIT`] too.
+pub(super) const UNLIMITED: &str = "unlimited";
+/// In a book every call has a limit; under the name [`UNLIMITED`] this one stands for Dapr's having none.
 pub(super) const NO_LIMIT: Duration = Duration::from_hours(24);
 
 /// In a book failures are counted within a time; this one stands for Dapr's never forgetting them.

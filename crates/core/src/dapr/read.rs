@@ -10,7 +10,7 @@ mod targets;
 pub(super) use self::policies::is_reserved;
 use super::Remarks;
 use super::model::Resiliency;
-use crate::book::problem::{Problem, Problems, Span};
+use crate::book::problem::{Problem, Problems, Span, nearest};
 use crate::book::yaml::{self, Node, Value};
 
 /// A file that was read without a problem.
@@ -72,7 +72,7 @@ impl Reader {
             self.problems.error("not-dapr", place.span, "this is no Dapr resiliency resource", help);
             return Resiliency::default();
         }
-        self.known_keys(root, "the resource", &["apiVersion", "kind", "metadata", "scopes", "spec"]);
+        self.known_keys(root, "", &["apiVersion", "kind", "metadata", "scopes", "spec"]);
         let metadata = |key| {
             let text = root.get("metadata")?.get(key)?.text()?;
             (!text.is_empty()).then(|| text.to_owned())
@@ -83,14 +83,16 @@ impl Reader {
             scopes: self.scopes(root),
             ..Resiliency::default()
         };
-        let spec = self.section(root, "spec");
+        let Some(spec) = self.section(root, "spec") else {
+            self.missing_spec(root);
+            return resiliency;
+        };
         for key in ["policies", "targets"] {
-            if spec.is_none_or(|spec| spec.get(key).is_none()) {
+            if spec.get(key).is_none() {
                 self.notes
                     .add(format!("spec.{key}"), "it is missing: Kubernetes refuses the resource without it");
             }
         }
-        let Some(spec) = spec else { return resiliency };
         self.known_keys(spec, "spec", &["policies", "targets"]);
         if let Some(policies) = self.section(spec, "policies") {
             self.policies(policies, &mut resiliency);
@@ -99,6 +101,22 @@ impl Reader {
             self.targets(targets, &mut resiliency);
         }
         resiliency
+    }
+
+    /// Refuses a resource that says nothing, unless it is known already why.
+    fn missing_spec(&mut self, root: &Node) {
+        if self.problems.has_errors() {
+            return;
+        }
+        let is_slip = |key: &&Node| key.text().is_some_and(|text| nearest(text, ["spec"]).is_some());
+        let slip =
+            root.entries().iter().map(|(key, _)| key).filter(|key| key.text() != Some("spec")).find(is_slip);
+        let message = "the resource has no `spec`, so it has no policies and no targets";
+        let (span, help) = match slip.and_then(|key| Some((key.span, key.text()?))) {
+            Some((span, text)) => (span, format!("write `spec` for `{text}`")),
+            None => (root.span, "put `policies` and `targets` under `spec`".to_owned()),
+        };
+        self.problems.error("missing-key", span, message, help);
     }
 
     fn scopes(&mut self, root: &Node) -> Vec<String> {

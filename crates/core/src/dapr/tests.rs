@@ -188,6 +188,8 @@ spec:
     timeouts:
       general: 5s
       none-at-all: '0'
+      negative: -1s
+      day: 24h
       bare: '250'
     retries:
       plain: {}
@@ -207,6 +209,8 @@ spec:
       billing: { retry: some, circuitBreaker: counted }
       'https://example.com/api': { retry: never, timeout: none-at-all }
       'true': {}
+      slow: { timeout: day }
+      slower: { timeout: negative }
     actors:
       Counter: { retry: constant, circuitBreaker: endless, circuitBreakerScope: type }
     components:
@@ -222,6 +226,7 @@ fn files_survive_the_round_trip() {
     for own in ["initial", "factor", "jitter", "window", "15 minutes"] {
         assert!(!losses.contains(own), "Dapr's own exponential parameters are no loss: {own}\n{losses}");
     }
+    assert!(!losses.contains("Redrive stops after 2"), "an imported book retries 500 as Dapr does\n{losses}");
     round_trip(ALL_DEFAULTS);
     round_trip("apiVersion: dapr.io/v1alpha1\nkind: Resiliency\nspec: {policies: {}, targets: {}}\n");
 }

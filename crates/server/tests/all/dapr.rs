@@ -208,6 +208,8 @@ fn the_strategys_book_is_exported_as_its_file() {
 fn the_file_is_imported_and_exported_unchanged() {
     let dapr = file("file.yaml", FILE);
     let book = path("imported.yaml").to_str().expect("UTF-8").to_owned();
+    // What an earlier run left would be refused, as it should be.
+    let _ = fs::remove_file(&book);
     let output = redrive(&["import", "dapr", &dapr, "-o", &book]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(stderr(&output).contains("window: 15m"), "{}", stderr(&output));
@@ -221,6 +223,20 @@ fn the_file_is_imported_and_exported_unchanged() {
 
     let printed = redrive(&["import", "dapr", &dapr]);
     assert_eq!(stdout(&printed), fs::read_to_string(&book).expect("just written"));
+}
+
+#[test]
+fn a_file_that_is_there_is_left_alone() {
+    let dapr = file("file-to-import.yaml", FILE);
+    let mine = file("mine.yaml", "mine\n");
+    let output = redrive(&["import", "dapr", &dapr, "-o", &mine]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("is there already and stays as it is"), "{}", stderr(&output));
+    assert_eq!(fs::read_to_string(&mine).expect("still there"), "mine\n");
+
+    let nowhere = path("no-such-folder/book.yaml");
+    let output = redrive(&["import", "dapr", &dapr, "-o", nowhere.to_str().expect("UTF-8")]);
+    assert_eq!(output.status.code(), Some(2), "a file that cannot be written is no refusal");
 }
 
 #[test]

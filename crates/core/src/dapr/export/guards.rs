@@ -14,7 +14,7 @@ use crate::category::Category;
 use crate::dapr::duration::show;
 use crate::dapr::losses::layers;
 use crate::dapr::model::{
-    CircuitBreaker, ELAPSED_MAX, FACTOR, FOR_EVER, INITIAL, NO_LIMIT, Pace, Retry, SPREAD, TripOn,
+    CircuitBreaker, ELAPSED_MAX, FACTOR, FOR_EVER, INITIAL, NO_LIMIT, Pace, Retry, SPREAD, TripOn, UNLIMITED,
 };
 use crate::ids::{BreakerName, PolicyName};
 use crate::limits;
@@ -137,7 +137,7 @@ impl Exporter<'_> {
         }
         for ((_, _, name), parts) in used {
             let whole = parts.whole.unwrap_or(GrowingTimeout::fixed(CALL_LIMIT_DEFAULT));
-            if whole.max == NO_LIMIT {
+            if stands_for_none(parts) {
                 continue;
             }
             let shown = self.give_name(name, |given| &mut given.timeouts);
@@ -163,11 +163,14 @@ impl Exporter<'_> {
     /// The file's name of the timeout for a target; none if it stands for no limit.
     pub(super) fn timeout_of(&mut self, entry: &DependencyEntry, resolved: &Resolved<'_>) -> Option<String> {
         let limit = resolved.rule.timeouts.whole.max;
-        if limit == NO_LIMIT {
-            self.losses.add("a timeout of 24h", "it stands for no limit, so these targets have no timeout");
+        let levels = [entry.layer.timeout.as_ref(), self.sections.defaults.timeout.as_ref()];
+        let of_whole = levels.into_iter().flatten().find(|at| at.value.whole.is_some());
+        if of_whole.is_some_and(|at| stands_for_none(&at.value)) {
+            let why = "it stands for no limit, so these targets have no timeout";
+            self.losses.add(format!("the timeout `{UNLIMITED}`"), why);
             return None;
         }
-        let stated = entry.layer.timeout.as_ref().or(self.sections.defaults.timeout.as_ref());
+        let stated = levels.into_iter().flatten().next();
         let inline = format!("t-{}", show(limit));
         let wanted = match stated.map(|at| &at.value) {
             Some(TimeoutParts { name: Some(name), .. }) => name.clone(),
@@ -255,6 +258,11 @@ impl Exporter<'_> {
         self.add_breaker(name.clone(), &BreakerEntry { settings, ignores, counts, from: None });
         name
     }
+}
+
+/// Whether a timeout is the one that importing writes where Dapr has none.
+fn stands_for_none(parts: &TimeoutParts) -> bool {
+    parts.name.as_deref() == Some(UNLIMITED) && parts.whole == Some(GrowingTimeout::fixed(NO_LIMIT))
 }
 
 fn is_transient(kind: crate::rule::FailureMatch) -> bool {

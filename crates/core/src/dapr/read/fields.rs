@@ -41,7 +41,7 @@ impl Reader {
     }
 
     /// Remarks on keys that Dapr does not know; refuses those that differ by case alone, since whether
-    /// Dapr takes them depends on where it runs.
+    /// Dapr takes them depends on where it runs. The path of the file itself is empty.
     pub(super) fn known_keys(&mut self, node: &Node, path: &str, known: &[&str]) {
         for (key, _) in node.entries() {
             let Some(text) = key.text().filter(|text| !known.contains(text)) else { continue };
@@ -53,7 +53,8 @@ impl Reader {
             let shown: String = text.chars().take(60).collect();
             let near = if text.len() <= 64 { nearest(text, known.iter().copied()) } else { None };
             let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-            self.notes.add(format!("{path}.{shown}"), format!("Dapr knows no such key and ignores it{near}"));
+            let place = if path.is_empty() { shown } else { format!("{path}.{shown}") };
+            self.notes.add(place, format!("Dapr knows no such key and ignores it{near}"));
         }
     }
 

@@ -7,6 +7,7 @@ use crate::book::yaml::{Node, Value};
 use crate::dapr::duration::show;
 use crate::dapr::model::{
     CONSTANT_DEFAULT, CircuitBreaker, MAX_INTERVAL_DEFAULT, OPEN_DEFAULT, Pace, Resiliency, Retry, TripOn,
+    UNLIMITED,
 };
 use crate::dapr::{matching, trip};
 use crate::limits;
@@ -73,7 +74,12 @@ impl Reader {
         };
         let limit = self.duration_in(value, text, path)?;
         if limit.is_zero() {
-            self.notes.add(path, "0 is no limit at all to Dapr");
+            let meant = if text.starts_with('-') {
+                "a negative timeout is taken as none by Dapr"
+            } else {
+                "0 is no limit at all to Dapr"
+            };
+            self.notes.add(path, format!("{meant}; the book has `{UNLIMITED}` in its place"));
         }
         Some(limit)
     }

@@ -87,13 +87,14 @@ fn what_is_resolved_is_exported() {
     let text = "\
 version: 1
 defaults: { timeout: 7s }
+timeouts: { unlimited: 24h }
 retry_policies:
   even: { delays: [3s], jitter: none, retries: 4 }
   flat: { initial: 2s, factor: 1, max: 2s, jitter: none, retries: unlimited }
   once: { initial: 2s, jitter: none, retries: 1 }
 dependencies:
   bus: { kind: service-bus, dapr: { component: bus } }
-  mail: { kind: smtp, dapr: { app: 'true' }, retry: none, breaker: none, timeout: 24h }
+  mail: { kind: smtp, dapr: { app: 'true' }, retry: none, breaker: none, timeout: unlimited }
   box: { kind: process, dapr: { actor: Box }, retry: even, breaker: stateBreaker }
 ";
     let expected = "\
@@ -176,6 +177,35 @@ dependencies:
 }
 
 #[test]
+fn only_the_timeout_that_importing_writes_stands_for_none() {
+    #[rustfmt::skip]
+    let cases = [
+        ("as importing writes it",  "unlimited: 24h",                    "",          "unlimited",              None),
+        ("from the defaults",       "unlimited: 24h",                    "unlimited", "{ connect: 1s }",        None),
+        ("another name",            "day: 24h",                          "",          "day",                    Some("day: 24h")),
+        ("no name",                 "",                                  "",          "24h",                    Some("t-24h: 24h")),
+        ("overruled by no name",    "unlimited: 24h",                    "unlimited", "24h",                    Some("t-24h: 24h")),
+        ("another length",          "unlimited: 12h",                    "",          "unlimited",              Some("unlimited: 12h")),
+        ("one that grows",          "unlimited: { first: 1h, max: 24h }", "",         "unlimited",              Some("unlimited: 24h")),
+    ];
+    for (name, timeouts, of_defaults, of_target, expected) in cases {
+        let defaults = if of_defaults.is_empty() { String::new() } else { format!("timeout: {of_defaults}") };
+        let yaml = exported(&format!(
+            "version: 1\ntimeouts: {{ {timeouts} }}\ndefaults: {{ {defaults} }}\ndependencies: {{ d: {{ kind: invoke, dapr: {{ app: d }}, timeout: {of_target}, breaker: none }} }}\n"
+        ))
+        .yaml;
+        match expected {
+            Some(limit) => {
+                let (used, _) = limit.split_once(':').expect("a name and a limit");
+                assert!(yaml.contains(&format!("    timeouts:\n      {limit}\n")), "{name}\n{yaml}");
+                assert!(yaml.contains(&format!("        timeout: {used}\n")), "{name}\n{yaml}");
+            }
+            None => assert!(!yaml.contains("timeout"), "{name}\n{yaml}"),
+        }
+    }
+}
+
+#[test]
 fn every_loss_is_named() {
     let with = |sections: &str| format!("version: 1\n{sections}\n");
     let dependency =
@@ -204,7 +234,7 @@ fn every_loss_is_named() {
         ("parts of a timeout", dependency("timeout: { whole: 9s, connect: 1s }"),         "timeout of d: Dapr limits a call as a whole"),
         ("a timeout for good", dependency("timeout: { whole: 9s, as: permanent }"),       "timeout of d: Dapr retries after every timeout"),
         ("a named timeout",    with("timeouts: { t: { whole: 9s, tls: 1s } }"),           "timeout t: Dapr limits a call as a whole"),
-        ("no limit",           dependency("timeout: 24h"),                                "it stands for no limit"),
+        ("no limit",           with("timeouts: { unlimited: 24h }\ndependencies: { d: { kind: invoke, dapr: { app: d }, timeout: unlimited } }"), "the timeout `unlimited`: it stands for no limit"),
         ("a deadline",         dependency("deadline: 1m"),                                "dependency d: `deadline`"),
         ("fatal_after",        dependency("fatal_after: 1m"),                             "dependency d: `fatal_after`"),
         ("hold_max",           dependency("hold_max: 1m"),                                "dependency d: `when_open` and `hold_max`"),
@@ -234,5 +264,24 @@ fn every_loss_is_named() {
         let text = dependency(&format!("on_failure: {{ transient: standard, {stated} }}"));
         let losses = joined(&exported(&text).losses);
         assert!(!losses.contains("such as 500: Redrive stops"), "{stated}\nin\n{losses}");
+    }
+}
+
+#[test]
+fn a_loss_is_named_once() {
+    const EXAMPLE: &str = include_str!("../../../../../examples/rulebooks/todo.yaml");
+    const ROWS: &str =
+        "version: 1\nservices: { s: { target: { http: 'https://example.com' }, events: [a.b] } }\n";
+    #[rustfmt::skip]
+    let cases = [
+        ("idempotency, stated",   EXAMPLE, "without remembering what was delivered", "`idempotency`: Dapr"),
+        ("dead letters, stated",  EXAMPLE, "what fails for good",                    "defaults: `dead_letter`: Dapr"),
+        ("idempotency, built in", ROWS,    "without remembering what was delivered", "idempotency: Dapr"),
+        ("dead letters, built in", ROWS,   "what fails for good",                    "dead letters: Dapr"),
+    ];
+    for (name, text, reason, loss) in cases {
+        let losses = joined(&exported(text).losses);
+        assert_eq!(losses.matches(reason).count(), 1, "{name}\nin\n{losses}");
+        assert!(losses.contains(loss), "{name}: {loss}\nin\n{losses}");
     }
 }

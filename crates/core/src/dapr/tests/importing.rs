@@ -68,7 +68,7 @@ breakers:
 
 timeouts:
   fast: 5s
-  # Dapr sets no limit where no timeout is named. Give these calls a real one.
+  # Dapr sets no limit where no timeout, or one of 0, is named. Give these calls a real one.
   unlimited: 24h
 
 dependencies:
@@ -78,6 +78,7 @@ dependencies:
     retry: grow
     on_failure:
       rate-limited: grow
+      unknown: grow
     timeout: fast
     breaker: kafka
   pubsub-kafka-inbound:
@@ -86,6 +87,7 @@ dependencies:
     retry: same
     on_failure:
       rate-limited: same
+      unknown: same
       429: same
       500-599: same
       400-428: dead-letter
@@ -98,6 +100,7 @@ dependencies:
     retry: none
     on_failure:
       rate-limited: none
+      unknown: none
     timeout: unlimited
     breaker: share
 ";
@@ -131,13 +134,13 @@ fn every_silent_default_is_named() {
         ("tumbling",                 "circuitBreakers.counted, circuitBreakers.shared: Dapr counts from 0 in every `interval`"),
         ("trip",                     "circuitBreakers.plain: no `trip`: Dapr takes `consecutiveFailures > 5`"),
         ("no unit",                  "timeouts.bare: it has no unit, so Dapr takes milliseconds: 250ms"),
-        ("no limit",                 "timeouts.none-at-all: 0 is no limit at all to Dapr"),
+        ("no limit",                 "timeouts.none-at-all: 0 is no limit at all to Dapr; the book has `unlimited` in its place"),
         ("no timeout",               "no timeout: Dapr sets no limit on a call"),
         ("undefined",                "components.typo.outbound.retry: no such policy is defined"),
         ("ignored under component",  "components.ignored.retry: directly under a component Dapr ignores it"),
         ("cache size",               "apps.checkout.circuitBreakerCacheSize"),
         ("what the kind is",         "components.statestore.outbound"),
-        ("what is retried",          "Dapr retries whatever failed"),
+        ("what is retried",          "the book retries timeouts, failed connections, 408, 425, 429 and 5xx but 501, all as often as the policy says, and not 501 or any other 4xx"),
     ];
     for (name, note) in expected {
         assert!(notes.contains(note), "{name}: {note}\nin\n{notes}");
@@ -156,6 +159,7 @@ fn odd_files_are_imported_with_a_word() {
     #[rustfmt::skip]
     let cases = [
         ("an unknown key",        file("{retries: {a: {maxRetires: 3}}}", "{}"),                            "retries.a.maxRetires: Dapr knows no such key and ignores it; did you mean `maxRetries`?"),
+        ("an unknown key on top", format!("scope: [a]\n{}", file("{}", "{}")),                              "scope: Dapr knows no such key and ignores it; did you mean `scopes`?"),
         ("a default policy",      file("{retries: {DefaultRetryPolicy: {maxRetries: 3}}}", "{}"),           "retries.DefaultRetryPolicy: Dapr applies it to targets that have no entry"),
         ("a built-in policy",     file("{retries: {DaprBuiltInServiceRetries: {maxRetries: 1}}}", "{}"),    "DaprBuiltInServiceRetries.maxRetries: Dapr sets fewer than 3"),
         ("a protected policy",    file("{retries: {DaprBuiltInActorNotFoundRetries: {}}}", "{}"),           "Dapr protects this policy"),
@@ -166,6 +170,8 @@ fn odd_files_are_imported_with_a_word() {
         ("a share is exceeded",   file("{circuitBreakers: {b: {trip: totalFailures * 2 > requests}}}", "{}"), "opens when the share is reached"),
         ("more than a book has",  file("{retries: {a: {maxRetries: 2000000}}}", "{}"),                      "a book has 100000 retries at most"),
         ("no targets",            "apiVersion: dapr.io/v1alpha1\nkind: Resiliency\nspec: {policies: {}}\n".to_owned(), "spec.targets: it is missing"),
+        ("a timeout of 0",        file("{timeouts: {t: 0s}}", "{}"),                                        "timeouts.t: 0 is no limit at all to Dapr"),
+        ("a negative timeout",    file("{timeouts: {t: -1s}}", "{}"),                                       "timeouts.t: a negative timeout is taken as none by Dapr"),
         ("unused matching",       file("{retries: {a: {matching: {httpStatusCodes: '500'}}}}", "{}"),       "retries.a.matching: no target uses the policy"),
     ];
     for (name, file, note) in cases {
@@ -182,6 +188,11 @@ fn what_dapr_refuses_is_refused() {
     let cases = [
         ("a rule book",           "version: 1\n".to_owned(),                                             vec!["not-dapr"]),
         ("nothing",               String::new(),                                                         vec!["empty-file"]),
+        ("no spec",               "apiVersion: dapr.io/v1alpha1\nkind: Resiliency\n".to_owned(),         vec!["missing-key"]),
+        ("an empty spec",         file(""),                                                              vec!["missing-key"]),
+        ("spec mistyped",         file("{}").replace("spec", "sepc"),                                    vec!["missing-key"]),
+        ("spec in capitals",      file("{}").replace("spec", "Spec"),                                    vec!["unknown-key"]),
+        ("spec is a list",        file("[]"),                                                            vec!["wrong-type"]),
         ("no YAML",               "a: [".to_owned(),                                                     vec!["yaml-syntax"]),
         ("two documents",         format!("{}---\n{}", policies("{}"), policies("{}")),                  vec!["second-document"]),
         ("an anchor",             policies("{timeouts: {a: &x 5s, b: *x}}"),                             vec!["yaml-anchor", "yaml-alias"]),
@@ -205,5 +216,7 @@ fn what_dapr_refuses_is_refused() {
         let codes: Vec<&str> = problems.iter().map(|problem| problem.code).collect();
         assert_eq!(codes, expected, "{name}: {problems:#?}");
     }
+    let mistyped = import(file("{}").replace("spec", "sepc").as_bytes()).expect_err("no spec");
+    assert_eq!(mistyped[0].help, "write `spec` for `sepc`");
     assert_eq!(import(b"\xff").expect_err("no text")[0].code, "not-utf-8");
 }
