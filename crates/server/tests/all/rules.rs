@@ -157,6 +157,8 @@ fn a_rule_fills_the_template() {
     - **Max delay:** 3600s
     - **Max retries:** 10
     - **Max window:** 8h
+    - **On 503:** aggressive
+    - **On fatal:** pause
 
     ### Dead-Letter Queue
     - **DLQ topic:** _billing.deadletter
@@ -182,8 +184,8 @@ fn a_rule_fills_the_template() {
     ### Alerting
     | Metric | Threshold | Severity | Action |
     |--------|-----------|----------|--------|
-    | Retry rate | > 20% over 5m | Warning | Investigate dependency health |
-    | DLQ inflow | > 10/min | Critical | Page on-call; check downstream |
+    | Retry rate | > 20% over 5m | Warning | – |
+    | DLQ inflow | > 10/min | Critical | – |
     | Consumer lag | not declared | – | – |
     | Circuit breaker open | not declared | – | – |
     "#);
