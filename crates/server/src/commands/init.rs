@@ -19,6 +19,9 @@ const STARTER: &str = include_str!("init/starter.yaml");
 
 pub(super) fn run(args: &InitArgs) -> anyhow::Result<ExitCode> {
     let path = &args.file;
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).with_context(|| format!("could not create {}", folder.display()))?;
+    }
     match OpenOptions::new().write(true).create_new(true).open(path) {
         Ok(mut file) => {
             if let Err(error) = file.write_all(STARTER.as_bytes()).and_then(|()| file.sync_all()) {
@@ -40,14 +43,16 @@ pub(super) fn run(args: &InitArgs) -> anyhow::Result<ExitCode> {
 
 fn next_steps(path: &Path) -> String {
     let file = path.display();
+    // The book's first line looks for the schema beside it.
+    let schema = path.with_file_name("redrive.schema.json");
     let steps = [
         (format!("redrive check {file}"), "finds what is wrong with it"),
         (
-            format!("redrive try orders.placed --rules {file} --answers 503*3,200"),
+            format!("redrive try orders.placed --rules {file} --answers '503*3,200'"),
             "walks a delivery through it",
         ),
         ("redrive timeline standard".to_owned(), "shows how long its retries wait"),
-        ("redrive schema > redrive.schema.json".to_owned(), "lets your editor complete and check it"),
+        (format!("redrive schema > {}", schema.display()), "lets your editor complete and check it"),
     ];
     let mut text = format!("{} wrote {file}\n\nNext:\n", style::good("✓"));
     for (command, what) in steps {
