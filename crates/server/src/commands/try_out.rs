@@ -23,7 +23,7 @@ use redrive::core::rule::{PolicyIndex, Reaction, WhenOpen};
 use redrive::core::text::show_duration;
 use redrive::core::time::Timestamp;
 
-use super::{Refused, open_book, print};
+use super::{Refused, open_book, print, rules};
 use crate::cli::TryArgs;
 use crate::show::style;
 
@@ -75,14 +75,9 @@ fn is_meant(taker: &Resolved<'_>, wanted: &str) -> bool {
 fn nobody_wants(book: &RuleBook, args: &TryArgs) -> String {
     let event = &args.event_type;
     if let Some(service) = &args.service {
-        let services = book.sections().services.iter().map(|entry| entry.name.as_str());
-        let known: Vec<_> = services.collect();
-        if !known.iter().any(|name| service.split('/').next() == Some(name)) {
-            return format!(
-                "there is no service `{service}` in {}: {}",
-                args.rules.display(),
-                suggest(service, known)
-            );
+        if !rules::is_known(book, service) {
+            let file = args.rules.display();
+            return format!("there is no service `{service}` in {file}: {}", rules::advise(book, service));
         }
         return format!("`{service}` does not want `{event}`; without --service you see who does");
     }

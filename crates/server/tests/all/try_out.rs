@@ -202,11 +202,14 @@ fn the_story_of_what_nobody_understands() {
 
 #[test]
 fn what_cannot_be_tried_is_refused_with_advice() {
-    let folder = Folder::with("book.yaml", BOOK);
+    let book = format!("{BOOK}    channels: {{ mail: {{ events: [todo.reminder.snoozed] }} }}\n");
+    let folder = Folder::with("book.yaml", &book);
     #[rustfmt::skip]
-    let cases: [(&str, &[&str], i32, &str); 5] = [
+    let cases: [(&str, &[&str], i32, &str); 7] = [
         ("nobody wants it",   &["try", "todo.reminder.fird", "--rules", "book.yaml"], 1, "did you mean `todo.reminder.fired`?"),
         ("no such service",   &["try", "todo.reminder.fired", "--rules", "book.yaml", "--service", "notification"], 1, "there is no service `notification`"),
+        ("a channel's name",  &["try", "todo.reminder.fired", "--rules", "book.yaml", "--service", "mail"], 1, "did you mean `notification-svc/mail`?"),
+        ("no such channel",   &["try", "todo.reminder.fired", "--rules", "book.yaml", "--service", "notification-svc/male"], 1, "did you mean `notification-svc/mail`?"),
         ("no such answer",    &["try", "todo.reminder.fired", "--rules", "book.yaml", "--answers", "soon"], 2, "`soon` is no answer"),
         ("too many answers",  &["try", "todo.reminder.fired", "--rules", "book.yaml", "--answers", "503*99999"], 2, "at most 10000 answers"),
         ("no such book",      &["try", "todo.reminder.fired", "--rules", "none.yaml"], 2, "could not read none.yaml"),
