@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use crate::answer::{Answer, CallPart, Exit, Malformed, TransportError, What};
+use crate::book::problem::nearest;
 use crate::breaker::{Admission, Breaker, State, Transition};
 use crate::category::Code;
 use crate::classify::{Outcome, classify};
@@ -55,56 +56,96 @@ pub enum InvalidScript {
         /// What was written.
         word: String,
     },
+    /// A word that is nearly an answer.
+    #[error("`{word}` is no answer: did you mean `{near}`?")]
+    NearWord {
+        /// What was written.
+        word: String,
+        /// What is probably meant.
+        near: &'static str,
+    },
+    /// A Retry-After on something that has no headers.
+    #[error("`{word}` cannot carry a Retry-After: only a status can, such as 429:60")]
+    RetryAfter {
+        /// What was written.
+        word: String,
+    },
+    /// No answers at all.
+    #[error("a script has at least one answer, such as 200")]
+    Empty,
     /// More answers than anyone would read.
     #[error("a script has at most {} answers", limits::SCRIPT_ANSWERS_MAX)]
     TooLong,
 }
 
+/// Answers that have a name.
+const WORDS: [(&str, Reply); 9] = [
+    ("timeout", Reply::Transport(TransportError::Timeout(CallPart::Whole))),
+    ("refused", Reply::Transport(TransportError::Refused)),
+    ("reset", Reply::Transport(TransportError::Reset)),
+    ("dns", Reply::Transport(TransportError::Dns)),
+    ("tls", Reply::Transport(TransportError::Tls)),
+    ("crash", Reply::Process(Exit::Code(1))),
+    ("oom", Reply::Process(Exit::OutOfMemory)),
+    ("invalid", Reply::Malformed),
+    ("ok", Reply::Taken),
+];
+
 /// Reads a script such as `503,429:60,timeout,200`.
 pub fn parse_script(text: &str) -> Result<Vec<Scripted>, InvalidScript> {
     let mut script = Vec::new();
     for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
-        let wrong = || InvalidScript::Word { word: word.to_owned() };
         let (one, times) = match word.rsplit_once('*') {
-            Some((one, times)) => (one, times.parse::<usize>().map_err(|_| wrong())?),
+            Some((one, times)) => (one, times.parse::<usize>().map_err(|_| no_answer(word))?),
             None => (word, 1),
         };
         if script.len().saturating_add(times) > limits::SCRIPT_ANSWERS_MAX {
             return Err(InvalidScript::TooLong);
         }
-        let answer = Scripted::parse(one).ok_or_else(wrong)?;
-        script.extend(std::iter::repeat_n(answer, times));
+        script.extend(std::iter::repeat_n(Scripted::parse(one)?, times));
     }
-    Ok(script)
+    if script.is_empty() { Err(InvalidScript::Empty) } else { Ok(script) }
+}
+
+fn no_answer(word: &str) -> InvalidScript {
+    InvalidScript::Word { word: word.to_owned() }
 }
 
 impl Scripted {
-    fn parse(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Result<Self, InvalidScript> {
         let (what, message) = match text.split_once('=') {
             Some((what, message)) => (what.trim(), Some(message)),
             None => (text, None),
         };
-        let (what, retry_after) = match what.split_once(':') {
-            Some((what, seconds)) => {
-                (what, Some(Duration::from_secs(seconds.trim_end_matches('s').parse().ok()?)))
-            }
+        let (what, seconds) = match what.split_once(':') {
+            Some((what, seconds)) => (what, Some(seconds)),
             None => (what, None),
         };
-        let what = match what {
-            "timeout" => Reply::Transport(TransportError::Timeout(CallPart::Whole)),
-            "refused" => Reply::Transport(TransportError::Refused),
-            "reset" => Reply::Transport(TransportError::Reset),
-            "dns" => Reply::Transport(TransportError::Dns),
-            "tls" => Reply::Transport(TransportError::Tls),
-            "crash" => Reply::Process(Exit::Code(1)),
-            "oom" => Reply::Process(Exit::OutOfMemory),
-            "invalid" => Reply::Malformed,
-            "ok" => Reply::Taken,
-            code if is_code(code) => Reply::Code(code.to_owned()),
-            status => Reply::Status(status.parse().ok().filter(|status| (100..=599).contains(status))?),
+        let what = Reply::parse(what)?;
+        let retry_after = match (&what, seconds) {
+            (_, None) => None,
+            (Reply::Status(_), Some(seconds)) => {
+                let seconds = seconds.trim_end_matches('s').parse().map_err(|_| no_answer(text))?;
+                Some(Duration::from_secs(seconds))
+            }
+            (
+                Reply::Transport(_) | Reply::Process(_) | Reply::Malformed | Reply::Taken | Reply::Code(_),
+                Some(_),
+            ) => return Err(InvalidScript::RetryAfter { word: text.to_owned() }),
         };
         let message = message.map_or_else(|| usual_message(&what), str::to_owned);
-        Some(Self { what, retry_after, message })
+        Ok(Self { what, retry_after, message })
+    }
+
+    /// What it is, with the words of one's own if it has any: `503 Service Unavailable`, `500: quota`.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        let usual = usual_message(&self.what);
+        if self.message == usual {
+            return usual;
+        }
+        let what = self.status().map_or(usual, |status| status.to_string());
+        format!("{what}: {}", self.message)
     }
 
     /// What it says, in words.
@@ -161,6 +202,25 @@ impl Scripted {
         };
         let answer = Answer { what, message: &self.message, retry_after: self.retry_after };
         classify(&answer, &rule.classify, rule.timeouts.category)
+    }
+}
+
+impl Reply {
+    fn parse(word: &str) -> Result<Self, InvalidScript> {
+        if let Some((_, known)) = WORDS.into_iter().find(|(name, _)| *name == word) {
+            return Ok(known);
+        }
+        if word.starts_with(|c: char| c.is_ascii_digit()) {
+            let status = word.parse().ok().filter(|status| (100..=599).contains(status));
+            return status.map(Self::Status).ok_or_else(|| no_answer(word));
+        }
+        // `TIMEOUT` is rather a slip of the pen than a code; one with an underscore is surely meant.
+        let is_surely_a_code = is_code(word) && word.contains('_');
+        match nearest(word, WORDS.map(|(name, _)| name)) {
+            Some(near) if !is_surely_a_code => Err(InvalidScript::NearWord { word: word.to_owned(), near }),
+            Some(_) | None if is_code(word) => Ok(Self::Code(word.to_owned())),
+            Some(_) | None => Err(no_answer(word)),
+        }
     }
 }
 
@@ -452,14 +512,54 @@ mod tests {
     #[test]
     fn a_script_that_ends_too_early_says_so() {
         assert!(matches!(play("", "503"), (1, End::Waiting { .. })));
-        assert!(matches!(play("", ""), (0, End::Waiting { due_at: Timestamp::EPOCH })));
     }
 
     #[test]
     fn what_is_no_script_is_refused() {
-        for text in ["soon", "99", "600", "429:x", "503*x", "503*99999999999999999999", "503*9999999"] {
-            assert!(parse_script(text).is_err(), "{text}");
+        use InvalidScript::{Empty, TooLong};
+        let word = |word: &str| InvalidScript::Word { word: word.to_owned() };
+        let near = |word: &str, near| InvalidScript::NearWord { word: word.to_owned(), near };
+        let retry_after = |word: &str| InvalidScript::RetryAfter { word: word.to_owned() };
+        #[rustfmt::skip]
+        let cases = [
+            ("soon",                      word("soon")),
+            ("99",                        word("99")),
+            ("600",                       word("600")),
+            ("429:x",                     word("429:x")),
+            ("503*x",                     word("503*x")),
+            ("503*99999999999999999999",  word("503*99999999999999999999")),
+            ("503*9999999",               TooLong),
+            ("",                          Empty),
+            (" , ",                       Empty),
+            ("503*0",                     Empty),
+            ("timout",                    near("timout", "timeout")),
+            ("TIMEOUT",                   near("TIMEOUT", "timeout")),
+            ("Refused",                   near("Refused", "refused")),
+            ("200,OK*2",                  near("OK", "ok")),
+            ("timeout:5",                 retry_after("timeout:5")),
+            ("ok:5",                      retry_after("ok:5")),
+            ("RATE_LIMITED:5",            retry_after("RATE_LIMITED:5")),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(parse_script(text), Err(expected), "{text}");
         }
-        assert_eq!(parse_script("503*3, 429:60 ,500=quota exceeded,DHT_UNAVAILABLE").unwrap().len(), 6);
+    }
+
+    #[test]
+    fn answers_are_shown_with_what_they_are() {
+        #[rustfmt::skip]
+        let cases: [(&str, &[&str]); 7] = [
+            ("503*2, 429:60",      &["503 Service Unavailable", "503 Service Unavailable", "429 Too Many Requests"]),
+            ("500=quota exceeded", &["500: quota exceeded"]),
+            ("timeout=slow",       &["no answer in time: slow"]),
+            ("DHT_UNAVAILABLE=x",  &["DHT_UNAVAILABLE: x"]),
+            ("TIME_OUT",           &["TIME_OUT"]),
+            ("QUOTA",              &["QUOTA"]),
+            ("599",                &["599"]),
+        ];
+        for (text, expected) in cases {
+            let shown: Vec<String> = parse_script(text).unwrap().iter().map(Scripted::shown).collect();
+            assert_eq!(shown, expected, "{text}");
+        }
     }
 }

@@ -71,7 +71,7 @@ pub(crate) enum Deny {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Answers, separated by commas:
-  200, 404, 503 …    an HTTP status             503*4        four times
+  200, 404, 503 …    an HTTP status             '503*4'      four times, quoted against the shell
   429:60             with Retry-After: 60       500=quota    with a message
   timeout, refused, reset, dns, tls             the connection's own failures
   crash, oom         a process that fails       invalid      a message that does not parse
@@ -79,7 +79,7 @@ Answers, separated by commas:
 
 Examples:
   redrive try todo.reminder.fired --rules examples/rulebooks/todo.yaml --answers 503,429:60,timeout,200
-  redrive try orders.placed --rules redrive.yaml --service billing --answers 503*9")]
+  redrive try orders.placed --rules redrive.yaml --service billing --answers '503*9'")]
 pub(crate) struct TryArgs {
     /// The event's type
     pub(crate) event_type: String,
@@ -190,7 +190,7 @@ Examples:
 
 Exit code: 0 written, 1 the file is there already, 2 it cannot be written.")]
 pub(crate) struct InitArgs {
-    /// Where to write it
+    /// Where to write it; its folder is made if need be
     #[arg(value_name = "FILE", default_value = "redrive.yaml")]
     pub(crate) file: PathBuf,
 }

@@ -11,6 +11,8 @@ mod schema;
 mod timeline;
 mod try_out;
 
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -58,9 +60,30 @@ pub(crate) fn open_book(path: &Path) -> anyhow::Result<RuleBook> {
     Err(Refused(format!("{} has errors: mend them first", path.display())).into())
 }
 
+/// Writes a new file, with the folders above it; a file that is there is never written over, whoever
+/// else may be creating it.
+pub(crate) fn write_new(path: &Path, text: &str) -> anyhow::Result<()> {
+    let shown = path.display();
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).with_context(|| format!("could not create {}", folder.display()))?;
+    }
+    let mut file = match OpenOptions::new().write(true).create_new(true).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            let refusal = format!("{shown} is there already and stays as it is: name another file");
+            return Err(Refused(refusal).into());
+        }
+        Err(error) => return Err(error).context(format!("could not create {shown}")),
+    };
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).or_else(|error| {
+        // Half a file would be in the way of the next try; if it cannot be removed, that is no worse.
+        let _ = fs::remove_file(path);
+        Err(error).context(format!("could not write {shown}"))
+    })
+}
+
 /// Prints a text that may be long; a reader that goes away is an error of its own kind.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
-    use std::io::Write;
     let mut out = anstream::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("could not write the output")
 }

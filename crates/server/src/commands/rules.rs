@@ -75,11 +75,26 @@ fn takers(book: &RuleBook) -> impl Iterator<Item = Taker<'_>> {
 }
 
 fn find_taker<'a>(book: &'a RuleBook, name: &str) -> Result<Taker<'a>, Refused> {
-    takers(book).find(|taker| taker.name() == name).ok_or_else(|| {
-        let known: Vec<String> = takers(book).map(Taker::name).collect();
-        let known: Vec<&str> = known.iter().map(String::as_str).collect();
-        Refused(format!("there is no service `{name}`: {}", suggest(name, known)))
-    })
+    takers(book)
+        .find(|taker| taker.name() == name)
+        .ok_or_else(|| Refused(format!("there is no service `{name}`: {}", advise(book, name))))
+}
+
+/// Whether it is a service, or one of a service's channels as `service/channel`.
+pub(super) fn is_known(book: &RuleBook, name: &str) -> bool {
+    takers(book).any(|taker| taker.name() == name)
+}
+
+/// What may be meant by a name that is no service: a channel of that name, or what is written alike.
+pub(super) fn advise(book: &RuleBook, name: &str) -> String {
+    let of_that_name =
+        takers(book).filter(|taker| taker.channel.is_some_and(|own| own.name.as_str() == name));
+    let channels: Vec<String> = of_that_name.map(|taker| format!("`{}`", taker.name())).collect();
+    if !channels.is_empty() {
+        return format!("did you mean {}?", channels.join(" or "));
+    }
+    let known: Vec<String> = takers(book).map(Taker::name).collect();
+    suggest(name, known.iter().map(String::as_str))
 }
 
 fn one(book: &RuleBook, taker: Taker<'_>, event: &str, args: &RulesArgs) -> anyhow::Result<String> {
@@ -129,7 +144,14 @@ fn not_wanted(book: &RuleBook, taker: Taker<'_>, event: &str) -> String {
         [one] => format!("{one} does"),
         more => format!("{} do", more.join(", ")),
     };
-    let own: Vec<String> = taker.rules(book).iter().map(|rule| rule.row.pattern.value.to_string()).collect();
+    // A service's channels often take the same events.
+    let mut own: Vec<String> = Vec::new();
+    for rule in taker.rules(book) {
+        let pattern = rule.row.pattern.value.to_string();
+        if !own.contains(&pattern) {
+            own.push(pattern);
+        }
+    }
     // If nobody wants it, any type of the book may be what was meant.
     let near = if others.is_empty() {
         nearest(event, book.sections().rows().map(|(_, _, row)| row.pattern.value.as_str()))

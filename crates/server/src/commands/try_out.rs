@@ -10,20 +10,21 @@ use redrive::core::book::RuleBook;
 use redrive::core::book::model::TargetKind;
 use redrive::core::book::problem::suggest;
 use redrive::core::book::resolve::{Origin, Resolved};
-use redrive::core::breaker::{Phase, State, Trip};
+use redrive::core::breaker::{Phase, State, Transition, Trip};
 use redrive::core::category::Category;
 use redrive::core::decide::{
     AlertKind, DeathReason, Decision, HoldCause, RetryNumbers, Ruling, Spent, Verdict, Why,
 };
 use redrive::core::envelope::Tier;
 use redrive::core::ids::Seed;
+use redrive::core::limits;
 use redrive::core::position::Position;
 use redrive::core::rehearse::{AttemptKind, Beat, End, Rehearsal, Tried, parse_script, rehearse};
 use redrive::core::rule::{PolicyIndex, Reaction, WhenOpen};
 use redrive::core::text::show_duration;
 use redrive::core::time::Timestamp;
 
-use super::{Refused, open_book, print};
+use super::{Refused, open_book, print, rules};
 use crate::cli::TryArgs;
 use crate::show::style;
 
@@ -40,8 +41,9 @@ pub(super) fn run(args: &TryArgs) -> anyhow::Result<ExitCode> {
     }
     for (index, taker) in takers.iter().enumerate() {
         let rehearsal = rehearse(&taker.rule, attempt_kind(taker), &script, Seed(args.seed));
+        let story = Story { taker, file: &args.rules, answers: script.len() };
         let gap = if index > 0 { "\n" } else { "" };
-        print(&format!("{gap}{}", Story { taker, file: &args.rules }.tell(&rehearsal, &args.event_type)))?;
+        print(&format!("{gap}{}", story.tell(&rehearsal, &args.event_type)))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -75,14 +77,9 @@ fn is_meant(taker: &Resolved<'_>, wanted: &str) -> bool {
 fn nobody_wants(book: &RuleBook, args: &TryArgs) -> String {
     let event = &args.event_type;
     if let Some(service) = &args.service {
-        let services = book.sections().services.iter().map(|entry| entry.name.as_str());
-        let known: Vec<_> = services.collect();
-        if !known.iter().any(|name| service.split('/').next() == Some(name)) {
-            return format!(
-                "there is no service `{service}` in {}: {}",
-                args.rules.display(),
-                suggest(service, known)
-            );
+        if !rules::is_known(book, service) {
+            let file = args.rules.display();
+            return format!("there is no service `{service}` in {file}: {}", rules::advise(book, service));
         }
         return format!("`{service}` does not want `{event}`; without --service you see who does");
     }
@@ -94,6 +91,8 @@ fn nobody_wants(book: &RuleBook, args: &TryArgs) -> String {
 struct Story<'a> {
     taker: &'a Resolved<'a>,
     file: &'a Path,
+    /// How many answers were named.
+    answers: usize,
 }
 
 impl Story<'_> {
@@ -109,17 +108,24 @@ impl Story<'_> {
             }
         }
         let _ = writeln!(out, "\n{}", self.end(&rehearsal.end, rehearsal));
+        match self.answers.saturating_sub(attempts(rehearsal)) {
+            0 => {}
+            1 => out.push_str("(1 answer was not needed)\n"),
+            more => {
+                let _ = writeln!(out, "({more} answers were not needed)");
+            }
+        }
         out
     }
 
     fn attempt(&self, out: &mut String, tried: &Tried) {
-        let asked = tried.answer.retry_after().map(|wait| format!(", Retry-After: {}", wait.as_secs()));
+        let asked = tried.answer.retry_after().map(retry_after);
         let _ = writeln!(
             out,
             "\n{}  at {}  {}{}",
             style::bold(format!("attempt {}", tried.attempt.get())),
             clock(tried.started_at),
-            tried.answer.message(),
+            tried.answer.shown(),
             asked.unwrap_or_default(),
         );
         let took = tried.ended_at.since(tried.started_at);
@@ -224,9 +230,13 @@ impl Story<'_> {
                 format!("{}, {successes} of {wanted} successes", style::warning("half-open"))
             }
         };
-        let opened = tried.transition.filter(|change| change.to == Phase::Open);
-        let opened =
-            opened.map(|change| format!("  ← opened on failure {}", change.failures)).unwrap_or_default();
+        let opened = match tried.transition {
+            Some(Transition { from: Phase::HalfOpen, to: Phase::Open, .. }) => {
+                "  ← opened again by a failed probe".to_owned()
+            }
+            Some(Transition { to: Phase::Open, failures, .. }) => format!("  ← opened on failure {failures}"),
+            Some(Transition { to: Phase::Closed | Phase::HalfOpen, .. }) | None => String::new(),
+        };
         format!("{now}{opened}  {}", style::dim(format!("({name})")))
     }
 
@@ -335,7 +345,7 @@ impl Story<'_> {
     }
 
     fn end(&self, end: &End, rehearsal: &Rehearsal) -> String {
-        let attempts = rehearsal.beats.iter().filter(|beat| matches!(beat, Beat::Attempt(_))).count();
+        let attempts = attempts(rehearsal);
         let tries = format!("{attempts} attempt{}", if attempts == 1 { "" } else { "s" });
         match end {
             End::Settled { at, verdict: Verdict::Deliver } => {
@@ -373,6 +383,20 @@ impl Story<'_> {
     fn origin(&self, origin: Origin) -> String {
         self.line(origin.position())
     }
+}
+
+/// Each took one answer.
+fn attempts(rehearsal: &Rehearsal) -> usize {
+    rehearsal.beats.iter().filter(|beat| matches!(beat, Beat::Attempt(_))).count()
+}
+
+fn retry_after(wait: Duration) -> String {
+    let cut = if wait > limits::RETRY_AFTER_MAX {
+        format!(", cut to {}", show_duration(limits::RETRY_AFTER_MAX))
+    } else {
+        String::new()
+    };
+    format!(", Retry-After: {}{cut}", wait.as_secs())
 }
 
 fn exhausted(numbers: &RetryNumbers) -> String {

@@ -41,24 +41,24 @@ fn numbers(backoff: &Backoff) -> String {
     let pair = |what: &str, value: String| format!("{} {value}", style::dim(what));
     let mut parts = match (backoff.listed(), backoff.factor()) {
         (Some(delays), _) => {
-            let delays: Vec<_> = delays.iter().copied().map(show_duration).collect();
+            let delays: Vec<_> = delays.iter().copied().map(show).collect();
             vec![pair("delays", format!("{}, and so on", delays.join(", ")))]
         }
         (None, factor) => vec![
-            pair("initial", show_duration(backoff.initial())),
+            pair("initial", show(backoff.initial())),
             pair("factor", factor.unwrap_or(1.0).to_string()),
-            pair("max", show_duration(backoff.max())),
+            pair("max", show(backoff.max())),
         ],
     };
     let retries = if backoff.is_unlimited() { "unlimited".to_owned() } else { backoff.retries().to_string() };
     parts.push(pair("retries", retries));
-    parts.push(pair("window", backoff.window().map_or_else(|| "none".to_owned(), show_duration)));
+    parts.push(pair("window", backoff.window().map_or_else(|| "none".to_owned(), show)));
     parts.push(pair("jitter", backoff.jitter().to_string()));
     parts.join(" · ") + "\n"
 }
 
 fn table(steps: &[Step], backoff: &Backoff, columns: usize) -> Vec<String> {
-    let delays = Unit::of(steps.iter().map(|step| step.max));
+    let delays = Unit::of(steps.iter().flat_map(|step| [step.min, step.nominal, step.max]));
     let sums = Unit::of(steps.iter().map(|step| step.cumulative));
     let mut table = Table::new(&[Side::Right, Side::Right, Side::Right, Side::Right]);
     table.head(&["retry", "delay", "range", "starts after"]);
@@ -142,7 +142,7 @@ fn closing(shown: &[Step], backoff: &Backoff) -> String {
         |fate_wanted| shown.iter().filter(|step| fate(shown, step, backoff.window()) == fate_wanted).count();
     let (at_times, cut) = (count(Fate::AtTimes), count(Fate::Cut));
     if let (Some(window), true) = (backoff.window(), at_times + cut > 0) {
-        let window = show_duration(window);
+        let window = show(window);
         if cut > 0 {
             let _ = writeln!(
                 lines,
@@ -161,7 +161,7 @@ fn closing(shown: &[Step], backoff: &Backoff) -> String {
     let more = backoff.retries().saturating_sub(u32::try_from(shown.len()).unwrap_or(u32::MAX));
     if backoff.is_unlimited() {
         let end = match backoff.window() {
-            Some(window) => format!("until the window of {} ends them", show_duration(window)),
+            Some(window) => format!("until the window of {} ends them", show(window)),
             None => "and nothing ends them".to_owned(),
         };
         let _ = writeln!(lines, "… and so on, {end}");
@@ -176,42 +176,32 @@ fn closing(shown: &[Step], backoff: &Backoff) -> String {
 fn total(backoff: &Backoff) -> String {
     let within = |span: Duration| backoff.window().map_or(span, |window| span.min(window));
     let (least, most) = (within(backoff.wait_min_total()), within(backoff.wait_max_total()));
-    let waiting = match Unit::of([least, most].into_iter()) {
-        unit @ (Unit::Millis | Unit::Seconds) => unit.range(least, most),
-        Unit::Mixed if least == most => show_duration(least),
-        // Nobody counts milliseconds after ten minutes.
-        Unit::Mixed => {
-            let whole = |span: Duration| show_duration(Duration::from_secs(span.as_secs()));
-            format!("{} to {}", whole(least), whole(most))
-        }
-    };
+    let waiting = Unit::of([least, most].into_iter()).range(least, most);
     format!("In all {waiting} of waiting.\n")
 }
 
-/// One unit for a whole column, so that numbers can be compared at a glance.
+/// From here on a time is told in minutes.
+const MINUTES_FROM: Duration = Duration::from_secs(120);
+
+/// One way of telling the times of a whole column, so that they can be compared at a glance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     Millis,
+    /// Minutes and seconds from [`MINUTES_FROM`] on.
     Seconds,
-    Mixed,
 }
 
 impl Unit {
-    fn of(spans: impl Iterator<Item = Duration>) -> Self {
-        let longest = spans.max().unwrap_or_default();
-        if longest <= Duration::from_secs(15) {
-            Self::Millis
-        } else if longest <= Duration::from_secs(600) {
-            Self::Seconds
-        } else {
-            Self::Mixed
-        }
+    /// Milliseconds where all is short and something is no whole second.
+    fn of(mut spans: impl Iterator<Item = Duration> + Clone) -> Self {
+        let is_short = spans.clone().all(|span| span < Duration::from_secs(10));
+        if is_short && spans.any(|span| span.subsec_nanos() != 0) { Self::Millis } else { Self::Seconds }
     }
 
     fn show(self, span: Duration) -> String {
         match self.number(span) {
             Some(number) => number + self.suffix(),
-            None => show_duration(span),
+            None => show_minutes(span),
         }
     }
 
@@ -219,16 +209,17 @@ impl Unit {
         match (self.number(min), self.number(max)) {
             _ if min == max => self.show(min),
             (Some(min), Some(max)) => format!("{min}-{max}{}", self.suffix()),
-            _ => format!("{}-{}", show_duration(min), show_duration(max)),
+            (Some(_), None) | (None, _) => format!("{}-{}", self.show(min), self.show(max)),
         }
     }
 
+    /// None if it is told in minutes.
     fn number(self, span: Duration) -> Option<String> {
         let rounded = |number: f64| ((number * 1_000.0).round() / 1_000.0).to_string();
         match self {
             Self::Millis => Some(rounded(span.as_secs_f64() * 1_000.0)),
-            Self::Seconds => Some(rounded(span.as_secs_f64())),
-            Self::Mixed => None,
+            Self::Seconds if span < MINUTES_FROM => Some(rounded(span.as_secs_f64())),
+            Self::Seconds => None,
         }
     }
 
@@ -236,7 +227,61 @@ impl Unit {
         match self {
             Self::Millis => "ms",
             Self::Seconds => "s",
-            Self::Mixed => "",
+        }
+    }
+}
+
+/// A time that the book states, told as the table tells it.
+fn show(span: Duration) -> String {
+    if span < MINUTES_FROM { show_duration(span) } else { show_minutes(span) }
+}
+
+/// `2m7s`, to the second: nobody counts milliseconds after two minutes.
+fn show_minutes(span: Duration) -> String {
+    let secs = span.as_secs() + u64::from(span.subsec_millis() >= 500);
+    match (secs / 60, secs % 60) {
+        (minutes @ 0..10, 0) => format!("{minutes}m"),
+        (minutes @ 0..10, rest) => format!("{minutes}m{rest}s"),
+        _ => show_duration(Duration::from_secs(secs)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_tells_its_times_in_one_way() {
+        #[rustfmt::skip]
+        let cases: [(&str, &[u64], &[&str]); 7] = [
+            ("short, with fractions",  &[100, 1_600],                 &["100ms", "1600ms"]),
+            ("short and whole",        &[1_000, 5_000],               &["1s", "5s"]),
+            ("ten seconds are long",   &[500, 10_000],                &["0.5s", "10s"]),
+            ("minutes from two on",    &[63_000, 119_000, 120_000],   &["63s", "119s", "2m"]),
+            ("and on",                 &[127_000, 487_000, 607_000],  &["2m7s", "8m7s", "10m7s"]),
+            ("to the second",          &[120_400, 120_500],           &["2m", "2m1s"]),
+            ("hours",                  &[1_000, 3_600_000, 5_400_000], &["1s", "1h", "1h30m"]),
+        ];
+        for (name, millis, expected) in cases {
+            let spans = millis.iter().copied().map(Duration::from_millis);
+            let unit = Unit::of(spans.clone());
+            assert_eq!(spans.map(|span| unit.show(span)).collect::<Vec<_>>(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_range_has_one_unit_if_both_ends_do() {
+        #[rustfmt::skip]
+        let cases = [
+            ("milliseconds", 75,      125,     "75-125ms"),
+            ("seconds",      500,     11_500,  "0.5-11.5s"),
+            ("both kinds",   60_000,  180_000, "60s-3m"),
+            ("minutes",      150_000, 450_000, "2m30s-7m30s"),
+            ("no range",     180_000, 180_000, "3m"),
+        ];
+        for (name, min, max, expected) in cases {
+            let ends = [min, max].map(Duration::from_millis);
+            assert_eq!(Unit::of(ends.into_iter()).range(ends[0], ends[1]), expected, "{name}");
         }
     }
 }

@@ -234,7 +234,8 @@ fn a_file_that_is_there_is_left_alone() {
     assert!(stderr(&output).contains("is there already and stays as it is"), "{}", stderr(&output));
     assert_eq!(fs::read_to_string(&mine).expect("still there"), "mine\n");
 
-    let nowhere = path("no-such-folder/book.yaml");
+    // A file cannot be a folder.
+    let nowhere = path("mine.yaml/book.yaml");
     let output = redrive(&["import", "dapr", &dapr, "-o", nowhere.to_str().expect("UTF-8")]);
     assert_eq!(output.status.code(), Some(2), "a file that cannot be written is no refusal");
 }

@@ -157,6 +157,8 @@ fn a_rule_fills_the_template() {
     - **Max delay:** 3600s
     - **Max retries:** 10
     - **Max window:** 8h
+    - **On 503:** aggressive
+    - **On fatal:** pause
 
     ### Dead-Letter Queue
     - **DLQ topic:** _billing.deadletter
@@ -182,8 +184,8 @@ fn a_rule_fills_the_template() {
     ### Alerting
     | Metric | Threshold | Severity | Action |
     |--------|-----------|----------|--------|
-    | Retry rate | > 20% over 5m | Warning | Investigate dependency health |
-    | DLQ inflow | > 10/min | Critical | Page on-call; check downstream |
+    | Retry rate | > 20% over 5m | Warning | – |
+    | DLQ inflow | > 10/min | Critical | – |
     | Consumer lag | not declared | – | – |
     | Circuit breaker open | not declared | – | – |
     "#);
@@ -240,12 +242,16 @@ fn what_is_not_wanted_is_refused_with_a_hint() {
     let cases = [
         ("no such service",    vec!["biling"],                          "there is no service `biling`: did you mean `billing`?"),
         ("no such channel",    vec!["billing/emial"],                   "there is no service `billing/emial`: did you mean `billing/email`?"),
+        ("a channel's name",   vec!["email"],                           "there is no service `email`: did you mean `billing/email`?"),
         ("another wants it",   vec!["billing", "users.added"],          "billing does not want `users.added`; audit does\n  it takes orders.placed, orders.*, orders.failed"),
         ("a slip of the pen",  vec!["billing/email", "orders.faild"],   "billing/email does not want `orders.faild`; billing, audit do\n  did you mean `orders.failed`?\n  it takes orders.failed"),
     ];
     for (name, arguments, expected) in cases {
         assert_eq!(rules(&arguments).refused(), format!("error: {expected}\n"), "{name}");
     }
+    let book = BOOK.replace("events: [orders.failed]", "events: [orders.failed, orders.placed]");
+    let said = Folder::with("redrive.yaml", &book).run(&["rules", "billing", "users.added"]).refused();
+    assert!(said.ends_with("it takes orders.placed, orders.*, orders.failed\n"), "once each: {said}");
 }
 
 #[test]

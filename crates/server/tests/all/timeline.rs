@@ -30,7 +30,7 @@ fn a_window_cuts_off_what_starts_past_it() {
     );
     insta::assert_snapshot!(folder.run(&["timeline", "tight", "--rules", "book.yaml"]).printed(), @r#"
     tight  book.yaml, line 3, extends critical
-    initial 1s · factor 2 · max 2m · retries 12 · window 200s · jitter spread 50%
+    initial 1s · factor 2 · max 2m · retries 12 · window 3m20s · jitter spread 50%
 
     retry  delay     range  starts after
         1     1s  0.5-1.5s            1s  │
@@ -39,16 +39,16 @@ fn a_window_cuts_off_what_starts_past_it() {
         4     8s     4-12s           15s  █│░
         5    16s     8-24s           31s  ██░│░░
         6    32s    16-48s           63s  ████░░│░░░░
-        7    64s    32-96s          127s  ███████░░░░░░░│░░░░░░░
-        8   120s   60-180s          247s  ✗ past the window
-        9   120s   60-180s          367s  ✗ past the window
-       10   120s   60-180s          487s  ✗ past the window
-       11   120s   60-180s         10m7s  ✗ past the window
-       12   120s   60-180s         12m7s  ✗ past the window
+        7    64s    32-96s          2m7s  ███████░░░░░░░│░░░░░░░
+        8     2m    60s-3m          4m7s  ✗ past the window
+        9     2m    60s-3m          6m7s  ✗ past the window
+       10     2m    60s-3m          8m7s  ✗ past the window
+       11     2m    60s-3m         10m7s  ✗ past the window
+       12     2m    60s-3m         12m7s  ✗ past the window
 
     █ certain   │ before jitter   ░ where jitter may put it
-    ! the window of 200s cuts off 5 of these retries
-    In all 200s of waiting.
+    ! the window of 3m20s cuts off 5 of these retries
+    In all 3m20s of waiting.
     "#);
 }
 

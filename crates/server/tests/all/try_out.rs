@@ -109,10 +109,11 @@ fn the_story_of_an_outage() {
     attempt 6  at 70s  connection refused
       category  transient CONNECTION_REFUSED  (by the built-in classification)
       rule      on transient: retry by standard  (book.yaml:9)
-      breaker   open until 130s: nothing goes through  ← opened on failure 6  (the webhook kind's)
+      breaker   open until 130s: nothing goes through  ← opened again by a failed probe  (the webhook kind's)
       verdict   dead letter: the 5 retries of the policy are used up MAX_RETRIES_EXCEEDED
 
     ✗ dead after 6 attempts and 70s, kept in _notification-svc.deadletter
+    (4 answers were not needed)
     ");
 }
 
@@ -153,7 +154,7 @@ fn the_story_of_a_process_that_hangs() {
       took      30s, the whole timeout (book.yaml:5)
       category  transient TIME_LIMIT_EXCEEDED  (by the built-in classification)
       rule      on transient: retry by standard  (book.yaml:7)
-      breaker   open until 3m: nothing goes through  ← opened on failure 2  (`touchy`)
+      breaker   open until 3m: nothing goes through  ← opened again by a failed probe  (`touchy`)
       verdict   retry in 1.75s, at 122s  (retry 2 of 5; backoff 1s to 2s, jitter equal; window 32.45s of 5m)
 
     held  at 122s  no attempt is made
@@ -167,6 +168,7 @@ fn the_story_of_a_process_that_hangs() {
       verdict   dead letter: the breaker is still open, and `hold_max` is used up CIRCUIT_BREAKER_OPEN
 
     ✗ dead after 2 attempts and 152s, kept in _report-svc.deadletter
+    (1 answer was not needed)
     ");
 }
 
@@ -201,13 +203,39 @@ fn the_story_of_what_nobody_understands() {
 }
 
 #[test]
-fn what_cannot_be_tried_is_refused_with_advice() {
+fn an_answer_is_shown_as_it_was_named() {
     let folder = Folder::with("book.yaml", BOOK);
     #[rustfmt::skip]
-    let cases: [(&str, &[&str], i32, &str); 5] = [
+    let cases = [
+        ("a message of one's own", "500=quota,200",  "attempt 1  at 0s  500: quota\n"),
+        ("a day is waited",        "429:86400,200",  "attempt 1  at 0s  429 Too Many Requests, Retry-After: 86400\n"),
+        ("and no longer",          "429:86401,200",  "attempt 1  at 0s  429 Too Many Requests, Retry-After: 86401, cut to 1d\n"),
+        ("all were needed",        "503,200",        "✓ delivered after 2 attempts"),
+        ("one was not",            "200,503",        "\n(1 answer was not needed)\n"),
+        ("two were not",           "200,503*2",      "\n(2 answers were not needed)\n"),
+    ];
+    for (name, answers, words) in cases {
+        let run = folder.run(&["try", "todo.reminder.fired", "--rules", "book.yaml", "--answers", answers]);
+        let told = run.printed();
+        assert!(told.contains(words), "{name}: {told}");
+        assert_eq!(told.contains("needed)"), words.contains("needed)"), "{name}: {told}");
+    }
+}
+
+#[test]
+fn what_cannot_be_tried_is_refused_with_advice() {
+    let book = format!("{BOOK}    channels: {{ mail: {{ events: [todo.reminder.snoozed] }} }}\n");
+    let folder = Folder::with("book.yaml", &book);
+    #[rustfmt::skip]
+    let cases: [(&str, &[&str], i32, &str); 10] = [
         ("nobody wants it",   &["try", "todo.reminder.fird", "--rules", "book.yaml"], 1, "did you mean `todo.reminder.fired`?"),
         ("no such service",   &["try", "todo.reminder.fired", "--rules", "book.yaml", "--service", "notification"], 1, "there is no service `notification`"),
+        ("a channel's name",  &["try", "todo.reminder.fired", "--rules", "book.yaml", "--service", "mail"], 1, "did you mean `notification-svc/mail`?"),
+        ("no such channel",   &["try", "todo.reminder.fired", "--rules", "book.yaml", "--service", "notification-svc/male"], 1, "did you mean `notification-svc/mail`?"),
         ("no such answer",    &["try", "todo.reminder.fired", "--rules", "book.yaml", "--answers", "soon"], 2, "`soon` is no answer"),
+        ("nearly an answer",  &["try", "todo.reminder.fired", "--rules", "book.yaml", "--answers", "TIMEOUT"], 2, "`TIMEOUT` is no answer: did you mean `timeout`?"),
+        ("no headers there",  &["try", "todo.reminder.fired", "--rules", "book.yaml", "--answers", "timeout:5"], 2, "only a status can, such as 429:60"),
+        ("no answers",        &["try", "todo.reminder.fired", "--rules", "book.yaml", "--answers", ""], 2, "at least one answer"),
         ("too many answers",  &["try", "todo.reminder.fired", "--rules", "book.yaml", "--answers", "503*99999"], 2, "at most 10000 answers"),
         ("no such book",      &["try", "todo.reminder.fired", "--rules", "none.yaml"], 2, "could not read none.yaml"),
     ];

@@ -1,23 +1,23 @@
 //! One rule as a Markdown page: who consumes what, and every answer to what may go wrong.
 //!
 //! The page always has the same headings, bullets and columns, so that pages can be compared; what the
-//! book leaves open says so.
+//! book leaves open says so, and nothing is put into its mouth.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::{
-    breaker_name, cell, criticality, data_loss, days, idempotency, letter_name, limit, matcher, reprocess,
-    severity, title_case, trip,
+    breaker_name, cell, criticality, data_loss, days, failure, idempotency, letter_name, limit, matcher,
+    reaction, reprocess, severity, title_case, trip,
 };
 use crate::answer::{Answer, What};
 use crate::book::RuleBook;
-use crate::book::expression::{Condition, Limit, Metric, Op, Quantity};
+use crate::book::expression::{Condition, Grouping, Limit, Metric, Op, Quantity};
 use crate::book::model::{Alert, AlertSeverity, IdempotencyBy, ReactionName};
-use crate::book::resolve::Resolved;
+use crate::book::resolve::{Level, Resolved};
 use crate::category::Category;
 use crate::classify::{Outcome, classify};
-use crate::rule::{Matcher, Meaning};
+use crate::rule::{FailureMatch, Matcher, Meaning};
 use crate::text::{Rate, show_duration};
 
 const OPEN: &str = "not declared";
@@ -29,7 +29,7 @@ pub fn render(book: &RuleBook, resolved: &Resolved<'_>) -> String {
         head(resolved),
         overrides(resolved),
         retry(resolved),
-        dead_letter(resolved),
+        dead_letter(book, resolved),
         harmless(resolved),
         breaker(resolved),
         timeouts(book, resolved),
@@ -103,8 +103,7 @@ fn usual_category(when: &Matcher, timeout_category: Category) -> String {
 }
 
 fn retry(resolved: &Resolved<'_>) -> String {
-    let reaction = &resolved.reaction_to(Category::Transient).value;
-    let name = match reaction {
+    let name = match &resolved.reaction_to(Category::Transient).value {
         ReactionName::Policy(name) => name.to_string(),
         ReactionName::DeadLetter => "none (dead-letter at once)".to_owned(),
         ReactionName::Pause => "none (the service pauses)".to_owned(),
@@ -121,8 +120,23 @@ fn retry(resolved: &Resolved<'_>) -> String {
     };
     format!(
         "### Retry Policy\n- **Named policy:** {name}\n- **Initial delay:** {initial}\n\
-         - **Max delay:** {max}\n- **Max retries:** {retries}\n- **Max window:** {window}\n"
+         - **Max delay:** {max}\n- **Max retries:** {retries}\n- **Max window:** {window}\n{}",
+        further_reactions(resolved)
     )
+}
+
+/// What the book states for other failures than the transient ones, which the named policy is for.
+fn further_reactions(resolved: &Resolved<'_>) -> String {
+    let transient = resolved.reaction_to(Category::Transient);
+    let mut lines = String::new();
+    for (kind, known) in &resolved.reactions {
+        // What is unknown or internal follows the named policy unless it has a word of its own.
+        let is_told = *kind == FailureMatch::Category(Category::Transient) || known == transient;
+        if !is_told && known.origin.level != Level::BuiltIn {
+            let _ = writeln!(lines, "- **On {}:** {}", failure(*kind), reaction(&known.value));
+        }
+    }
+    lines
 }
 
 /// A number without what lies below a thousandth of it.
@@ -130,9 +144,8 @@ fn trimmed(number: f64) -> f64 {
     (number * 1_000.0).round() / 1_000.0
 }
 
-fn dead_letter(resolved: &Resolved<'_>) -> String {
+fn dead_letter(book: &RuleBook, resolved: &Resolved<'_>) -> String {
     let letter = &resolved.dead_letter;
-    let alert = letter.alert.as_ref().map(|known| per_minute(known.value));
     let mut strategy = reprocess(letter.reprocess.value).to_owned();
     if !letter.categories.is_empty() {
         let categories: Vec<_> = letter.categories.iter().map(|category| category.as_str()).collect();
@@ -143,11 +156,35 @@ fn dead_letter(resolved: &Resolved<'_>) -> String {
          - **Alert threshold:** {}\n- **Reprocessing strategy:** {strategy}\n",
         letter_name(resolved),
         days(letter.retention.value),
-        alert.as_deref().unwrap_or("none"),
+        letter_alert(book, resolved),
     )
 }
 
-fn per_minute(rate: Rate) -> String {
+/// The inflow that somebody is told of: the rule's own figure, else that of the alerts on inflow.
+fn letter_alert(book: &RuleBook, resolved: &Resolved<'_>) -> String {
+    if let Some(known) = &resolved.dead_letter.alert {
+        return entries_per_minute(known.value);
+    }
+    let all = resolved.alerts.iter().map(|(alert, _)| *alert).chain(&book.sections().alerts);
+    let on_inflow = all.map(|alert| &alert.when).filter(|when| when.metric == Metric::DeadLetterInflow);
+    let limits: Vec<String> = on_inflow
+        .filter_map(|when| match when.limit {
+            Some(Limit { op: Op::Above, value: Quantity::Rate(rate) }) => {
+                Some(entries_per_minute(rate) + &scope(when))
+            }
+            Some(Limit { op, value: Quantity::Rate(rate) }) => {
+                Some(format!("{} {}{}", operator(op), entries_per_minute(rate), scope(when)))
+            }
+            Some(Limit {
+                value: Quantity::Share(_) | Quantity::Count(_) | Quantity::Duration(_), ..
+            })
+            | None => None,
+        })
+        .collect();
+    if limits.is_empty() { "none".to_owned() } else { limits.join(", ") }
+}
+
+fn entries_per_minute(rate: Rate) -> String {
     format!("{} entries/minute", trimmed(rate.as_per_second() * 60.0))
 }
 
@@ -219,7 +256,7 @@ fn alerting(book: &RuleBook, resolved: &Resolved<'_>) -> String {
         .to_owned();
     let rows = alert_rows(book, resolved);
     let mut line = |row: &AlertRow| {
-        let action = row.action.as_deref().unwrap_or_else(|| usual_action(row.metric));
+        let action = row.action.as_deref().unwrap_or("–");
         let _ = writeln!(
             lines,
             "| {} | {} | {} | {} |",
@@ -264,18 +301,32 @@ fn alert_rows(book: &RuleBook, resolved: &Resolved<'_>) -> Vec<AlertRow> {
 }
 
 fn threshold(when: &Condition) -> String {
-    let mut text = match (when.limit, when.lasting) {
-        (Some(Limit { op, value }), _) => format!("{} {}", operator(op), quantity(value, when.metric)),
-        (None, Some(lasting)) => return format!("> {}", minutes(lasting)),
-        (None, None) => "at once".to_owned(),
-    };
-    if let Some(over) = when.over {
-        let _ = write!(text, " over {}", show_duration(over));
+    match (when.limit, when.lasting) {
+        (Some(Limit { op, value }), _) => {
+            format!("{} {}{}", operator(op), quantity(value, when.metric), scope(when))
+        }
+        (None, Some(lasting)) => format!("> {}{}", minutes(lasting), group(when)),
+        (None, None) => format!("at once{}", group(when)),
     }
-    if let Some(lasting) = when.lasting {
-        let _ = write!(text, " for {}", show_duration(lasting));
+}
+
+/// Over which time, for how long and for each of what a limit holds.
+fn scope(when: &Condition) -> String {
+    let over = when.over.map(|over| format!(" over {}", show_duration(over)));
+    let lasting = when.lasting.map(|lasting| format!(" for {}", show_duration(lasting)));
+    over.unwrap_or_default() + &lasting.unwrap_or_default() + group(when)
+}
+
+const fn group(when: &Condition) -> &'static str {
+    match when.by {
+        None => "",
+        Some(Grouping::Service) => " by service",
+        Some(Grouping::Channel) => " by channel",
+        Some(Grouping::Dependency) => " by dependency",
+        Some(Grouping::Category) => " by category",
+        Some(Grouping::EventType) => " by event type",
+        Some(Grouping::Fingerprint) => " by fingerprint",
     }
-    text
 }
 
 const fn operator(op: Op) -> &'static str {
@@ -328,20 +379,67 @@ const fn metric_title(metric: Metric) -> &'static str {
     }
 }
 
-/// What people do about it, where the book does not say.
-const fn usual_action(metric: Metric) -> &'static str {
-    match metric {
-        Metric::RetryRate
-        | Metric::ErrorRate
-        | Metric::TransientRate
-        | Metric::UnavailableRate
-        | Metric::ExhaustedRate
-        | Metric::LatencyP99 => "Investigate dependency health",
-        Metric::DeadLetterInflow => "Page on-call; check downstream",
-        Metric::DeadLetters | Metric::DeadLetterAge => "Look at the causes, mend, replay",
-        Metric::ConsumerLag | Metric::OldestWaiting => "Scale consumers or investigate",
-        Metric::BreakerOpen | Metric::BreakerOpened => "Dependency is down; failover",
-        Metric::AuthFailures => "Check credentials",
-        Metric::ConfigFailures => "Check configuration",
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(service: &str, book: &str) -> String {
+        let text = format!(
+            "version: 1\n{book}\nservices:\n  svc: {{ target: {{ log: stdout }}, events: [a.b]{service} }}\n"
+        );
+        let reading = crate::book::read(&text);
+        let book = reading.book.unwrap_or_else(|| panic!("{:?}\n{text}", reading.problems));
+        render(&book, &book.explain("svc", None, "a.b").expect("it is wanted"))
+    }
+
+    #[test]
+    fn alerts_are_shown_as_the_book_states_them() {
+        let of_book = |when: &str| format!("alerts: [{{ when: \"{when}\", severity: high{{}} }}]");
+        #[rustfmt::skip]
+        let cases = [
+            ("no action is made up", "breaker_open for 10m", "",
+             "| Circuit breaker open | > 10 minutes | High | – |"),
+            ("a stated one is kept", "breaker_open for 10m", ", action: \"Call | wait\"",
+             "| Circuit breaker open | > 10 minutes | High | Call \\| wait |"),
+            ("a state by group",     "breaker_open for 10m by dependency", "",
+             "| Circuit breaker open | > 10 minutes by dependency | High | – |"),
+            ("a state at once",      "breaker_opened by dependency", "",
+             "| Circuit breaker opened | at once by dependency | High | – |"),
+            ("all parts",            "retry_rate > 50% over 5m for 2m by event_type", "",
+             "| Retry rate | > 50% over 5m for 2m by event type | High | – |"),
+            ("nobody is told",       "consumer_lag > 10 by service", "",
+             "- **Alert threshold:** none"),
+            ("an alert on inflow",   "dead_letter_inflow > 10/m by service", "",
+             "- **Alert threshold:** 10 entries/minute by service"),
+            ("from there on",        "dead_letter_inflow >= 1/s", "",
+             "- **Alert threshold:** ≥ 60 entries/minute"),
+        ];
+        for (name, when, action, expected) in cases {
+            let page = page("", &of_book(when).replace("{}", action));
+            assert!(page.lines().any(|line| line == expected), "{name}: {expected}\n{page}");
+        }
+        let own =
+            page(", dead_letter: { alert: 5/m }", &of_book("dead_letter_inflow > 10/m").replace("{}", ""));
+        assert!(
+            own.contains("- **Alert threshold:** 5 entries/minute\n"),
+            "the rule's own goes first: {own}"
+        );
+    }
+
+    #[test]
+    fn reactions_that_the_book_states_are_listed() {
+        #[rustfmt::skip]
+        let cases: [(&str, &str, &[&str]); 5] = [
+            ("nothing stated",         "",                                                    &[]),
+            ("the named policy alone", ", retry: patient",                                    &[]),
+            ("a category",             ", on_failure: { rate-limited: upstream }",            &["- **On rate-limited:** upstream"]),
+            ("acts",                   ", on_failure: { fatal: pause, unknown: dead-letter }", &["- **On fatal:** pause", "- **On unknown:** dead-letter"]),
+            ("a status",               ", retry: patient, on_failure: { 503: aggressive }",   &["- **On 503:** aggressive"]),
+        ];
+        for (name, service, expected) in cases {
+            let page = page(service, "");
+            let listed: Vec<&str> = page.lines().filter(|line| line.starts_with("- **On ")).collect();
+            assert_eq!(listed, expected, "{name}");
+        }
     }
 }

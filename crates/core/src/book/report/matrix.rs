@@ -1,6 +1,6 @@
 //! All rows of a book as Markdown tables, one for each service.
 //!
-//! A channel is one row, under its title, unless its events are treated differently.
+//! A channel with one event is shown by its title; with several, each line says which event it is.
 
 use super::{breaker_name, cell, idempotency, letter_name, limit, reaction};
 use crate::book::RuleBook;
@@ -40,21 +40,12 @@ fn channel_rows(
     channel: &ChannelEntry,
 ) -> Vec<(String, [String; 5])> {
     let title = cell(channel.title.as_deref().unwrap_or(channel.name.as_str()));
-    let rows: Vec<_> =
-        channel.rows.iter().map(|row| (row, cells(sections, service, Some(channel), row))).collect();
-    let untitled = channel.rows.iter().all(|row| row.title.is_none());
-    match rows.as_slice() {
-        [(_, first), rest @ ..] if untitled && rest.iter().all(|(_, cells)| cells == first) => {
-            vec![(title, first.clone())]
-        }
-        _ => rows
-            .into_iter()
-            .map(|(row, cells)| match &row.title {
-                Some(own) => (cell(own), cells),
-                None => (format!("{title}: {}", event(row)), cells),
-            })
-            .collect(),
-    }
+    let name = |row: &EventRow| match (&row.title, channel.rows.len()) {
+        (Some(own), _) => cell(own),
+        (None, 1) => title.clone(),
+        (None, _) => format!("{title}: {}", event(row)),
+    };
+    channel.rows.iter().map(|row| (name(row), cells(sections, service, Some(channel), row))).collect()
 }
 
 fn event(row: &EventRow) -> String {
@@ -139,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_channel_is_one_row_unless_its_events_differ() {
+    fn a_channel_has_a_line_for_each_event() {
         let channel = |rest: &str| {
             let rows = rows(&format!("    channels: {{ email: {{ {rest} }} }}\n"));
             rows.iter()
@@ -148,10 +139,14 @@ mod tests {
         };
         #[rustfmt::skip]
         let cases = [
-            ("by its title",        "title: Email dispatch, events: [a.b, c.d]", vec!["| Email dispatch | `standard`"]),
-            ("by its name",         "events: [a.b, c.d]",                        vec!["| email | `standard`"]),
-            ("one row each",        "events: [a.b, { type: c.d, retry: none }]",
+            ("one event, by title", "title: Email dispatch, events: [a.b]",      vec!["| Email dispatch | `standard`"]),
+            ("one event, by name",  "events: [a.b]",                             vec!["| email | `standard`"]),
+            ("treated alike",       "title: Email dispatch, events: [a.b, c.d]",
+             vec!["| Email dispatch: `a.b` | `standard`", "| Email dispatch: `c.d` | `standard`"]),
+            ("treated differently", "events: [a.b, { type: c.d, retry: none }]",
              vec!["| email: `a.b` | `standard`", "| email: `c.d` | `none`"]),
+            ("one has a title",     "events: [{ type: a.b, title: Mail }, c.d]",
+             vec!["| Mail | `standard`", "| email: `c.d` | `standard`"]),
             ("a title of the row",  "events: [{ type: a.b, title: Mail }]",      vec!["| Mail | `standard`"]),
         ];
         for (name, rest, expected) in cases {
