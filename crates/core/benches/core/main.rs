@@ -169,6 +169,18 @@ fn resolve_exact(bencher: Bencher<'_, '_>) {
     });
 }
 
+/// Every type is wanted by one service of the thousand, and nobody else is asked.
+#[divan::bench(sample_count = 100, sample_size = 2_000)]
+fn route_in_a_book_of_1000_services(bencher: Bencher<'_, '_>) {
+    let book = book();
+    let types: Vec<String> = (0..1_000).map(|i| format!("shop.area-{}.event-{i}", i % 50)).collect();
+    let mut next = (0..1_000).cycle();
+    bencher.bench_local(|| {
+        let event_type = &types[next.next().expect("endless") * 7 % 1_000];
+        assert_eq!(black_box(book.route(event_type)).len(), 1);
+    });
+}
+
 #[divan::bench(sample_count = 10, sample_size = 1)]
 fn read_1000_services_of_50_events(bencher: Bencher<'_, '_>) {
     let text = large_book::large_book(1_000, 50);
