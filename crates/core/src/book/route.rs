@@ -70,10 +70,13 @@ impl RuleBook {
 #[derive(Clone, Debug)]
 pub(super) struct Index {
     nodes: Vec<Node>,
+    claims: Vec<IndexedClaim>,
 }
 
-/// The place of a node in the list of all.
-type NodeIndex = usize;
+/// The place of a node in the list of all; half the size of a `usize`, since there are many.
+type NodeIndex = u32;
+/// The place of a claim in the list of all.
+type ClaimIndex = u32;
 
 const ROOT: NodeIndex = 0;
 
@@ -83,9 +86,9 @@ struct Node {
     words: Map<Box<str>, NodeIndex>,
     any_word: Option<NodeIndex>,
     /// Who wants what ends here.
-    ending: Vec<IndexedClaim>,
+    ending: Vec<ClaimIndex>,
     /// Who wants whatever goes on from here.
-    going_on: Vec<IndexedClaim>,
+    going_on: Vec<ClaimIndex>,
 }
 
 #[derive(Clone, Debug)]
@@ -104,7 +107,7 @@ struct Taker {
 
 impl Index {
     pub(super) fn new(sections: &Sections, services: &Map<ServiceName, ServiceRules>) -> Self {
-        let mut index = Self { nodes: vec![Node::default()] };
+        let mut index = Self { nodes: vec![Node::default()], claims: Vec::new() };
         for (place, entry) in sections.services.iter().enumerate() {
             let rules = &services[&entry.name];
             let mut insert = |channel, claim: &Claim| {
@@ -119,32 +122,35 @@ impl Index {
     }
 
     fn insert(&mut self, pattern: &EventPattern, taker: Taker, claim: &Claim) {
-        let claim = IndexedClaim { taker, specificity: pattern.specificity(), claim: claim.clone() };
+        let small = |count: usize| u32::try_from(count).expect("a book has a million values at most");
+        let own = small(self.claims.len());
+        self.claims.push(IndexedClaim { taker, specificity: pattern.specificity(), claim: claim.clone() });
         let mut at = ROOT;
         for segment in pattern.segments() {
             // The node that a new step would lead to.
-            let new = self.nodes.len();
-            let node = &mut self.nodes[at];
+            let new = small(self.nodes.len());
+            let node = &mut self.nodes[at as usize];
             at = match segment {
                 Segment::Word(word) => match node.words.get(word) {
                     Some(known) => *known,
                     None => *node.words.entry(word.clone()).or_insert(new),
                 },
                 Segment::One => *node.any_word.get_or_insert(new),
-                Segment::Rest => return node.going_on.push(claim),
+                Segment::Rest => return node.going_on.push(own),
             };
             if at == new {
                 self.nodes.push(Node::default());
             }
         }
-        self.nodes[at].ending.push(claim);
+        self.nodes[at as usize].ending.push(own);
     }
 
     /// Adds the claims on what is left of a type. No node is met twice, and the walk is no deeper than a pattern.
     fn collect<'a>(&'a self, at: NodeIndex, left: Option<&str>, found: &mut Vec<&'a IndexedClaim>) {
-        let node = &self.nodes[at];
+        let node = &self.nodes[at as usize];
+        let claims = |indexes: &'a [ClaimIndex]| indexes.iter().map(|index| &self.claims[*index as usize]);
         let Some(left) = left else {
-            found.extend(&node.ending);
+            found.extend(claims(&node.ending));
             return;
         };
         let (word, left) = match left.split_once('.') {
@@ -152,7 +158,7 @@ impl Index {
             None => (left, None),
         };
         if !word.is_empty() {
-            found.extend(&node.going_on);
+            found.extend(claims(&node.going_on));
         }
         if let Some(next) = node.words.get(word) {
             self.collect(*next, left, found);
