@@ -17,6 +17,7 @@ pub mod pattern;
 pub mod problem;
 pub mod report;
 pub mod resolve;
+pub mod route;
 pub mod schema;
 pub mod source_template;
 pub mod validate;
@@ -40,6 +41,7 @@ use crate::rule::Rule;
 pub struct RuleBook {
     sections: Sections,
     services: Map<ServiceName, ServiceRules>,
+    routes: route::Index,
     hash: u64,
 }
 
@@ -198,8 +200,9 @@ impl RuleBook {
             let rules = ServiceRules { place, own: rows(None, &service.rows), channels: channels.collect() };
             (service.name.clone(), rules)
         });
-        let services = services.collect();
-        Self { services, hash: hash::stable_64(text.as_bytes(), 0), sections }
+        let services: Map<ServiceName, ServiceRules> = services.collect();
+        let routes = route::Index::new(&sections, &services);
+        Self { services, routes, hash: hash::stable_64(text.as_bytes(), 0), sections }
     }
 
     /// The book as it was written.
@@ -321,6 +324,11 @@ impl Rows {
         // A narrower pattern has more words or more segments, and no two patterns cross.
         patterns.sort_by_key(|(pattern, _)| std::cmp::Reverse(pattern.specificity()));
         Self { exact, patterns }
+    }
+
+    /// Every claim, in no order.
+    fn claims(&self) -> impl Iterator<Item = &Claim> {
+        self.exact.values().chain(self.patterns.iter().map(|(_, claim)| claim))
     }
 
     fn find(&self, event_type: &str) -> Option<&Claim> {

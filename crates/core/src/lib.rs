@@ -14,6 +14,7 @@ pub mod classify;
 pub mod dapr;
 pub mod decide;
 pub mod envelope;
+pub mod event;
 pub mod fingerprint;
 pub mod hash;
 mod history;

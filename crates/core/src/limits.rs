@@ -77,6 +77,45 @@ pub const EXTENDS_MAX: usize = 16;
 /// The longest event type, in bytes.
 pub const EVENT_TYPE_BYTES_MAX: usize = 256;
 
+/// The most events in one batch.
+pub const BATCH_EVENTS_MAX: usize = 1_000;
+
+/// The longest id of an event, in bytes: it is part of a key that is kept for days.
+pub const EVENT_ID_BYTES_MAX: usize = 512;
+
+/// The longest source of an event, in bytes.
+pub const EVENT_SOURCE_BYTES_MAX: usize = 2_048;
+
+/// The longest subject of an event, in bytes.
+pub const SUBJECT_BYTES_MAX: usize = 2_048;
+
+/// The longest session key, in bytes.
+pub const SESSION_KEY_BYTES_MAX: usize = 512;
+
+/// The longest correlation id, in bytes.
+pub const CORRELATION_ID_BYTES_MAX: usize = 512;
+
+/// The longest `traceparent`, in bytes; today's have 55.
+pub const TRACEPARENT_BYTES_MAX: usize = 256;
+
+/// The longest content type, in bytes.
+pub const CONTENT_TYPE_BYTES_MAX: usize = 256;
+
+/// The longest time of an event as it is written, in bytes.
+pub const EVENT_TIME_BYTES_MAX: usize = 64;
+
+/// The most attributes of an event beside those that Redrive knows.
+pub const EXTENSIONS_MAX: usize = 64;
+
+/// The most that those may take, names and values together, in bytes: targets get them as headers.
+pub const EXTENSIONS_BYTES_MAX: usize = 16 * 1024;
+
+/// The longest name of such an attribute, in bytes; CloudEvents advises 20.
+pub const EXTENSION_NAME_BYTES_MAX: usize = 64;
+
+/// How deep JSON data may be nested to stand as JSON within other JSON; many readers end at 128 levels.
+pub const EMBEDDED_DEPTH_MAX: usize = 100;
+
 /// The most problems of one severity reported for a rule book; the rest are counted.
 pub const PROBLEMS_MAX: usize = 100;
 

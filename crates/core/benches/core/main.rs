@@ -16,6 +16,7 @@ use redrive_core::catalog;
 use redrive_core::category::Category;
 use redrive_core::classify::{Outcome, classify};
 use redrive_core::decide::{Ended, History, Moment, decide};
+use redrive_core::event::{self, Event, Incoming};
 use redrive_core::ids::{Attempt, DeliveryId, Seed};
 use redrive_core::rule::Rule;
 use redrive_core::time::Timestamp;
@@ -166,6 +167,42 @@ fn resolve_exact(bencher: Bencher<'_, '_>) {
     bencher.bench_local(|| {
         let (service, event) = &services[next.next().expect("endless") * 7 % 1_000];
         black_box(book.rule(service, None, event).expect("every service has its row"));
+    });
+}
+
+/// An event of 1 KiB with the attributes that most have.
+fn event() -> Event {
+    let text = format!(
+        r#"{{"specversion":"1.0","id":"0f4c2a7e-1d","source":"/shop","type":"shop.order.created","time":"2026-01-31T12:00:00Z","partitionkey":"customer-7","data":{{"a":"{}"}}}}"#,
+        "x".repeat(1_000)
+    );
+    let headers = vec![("content-type".to_owned(), "application/cloudevents+json".to_owned())];
+    let parsed = event::parse(Incoming { headers: &headers, body: &text.into() }).expect("an event");
+    parsed.into_events().remove(0)
+}
+
+#[divan::bench(sample_count = 100, sample_size = 1_000)]
+fn parse_binary_event(bencher: Bencher<'_, '_>) {
+    let (event, headers) = (event(), event().binary_headers());
+    bencher.bench_local(|| event::parse(black_box(Incoming { headers: &headers, body: &event.data })));
+}
+
+#[divan::bench(sample_count = 100, sample_size = 1_000)]
+fn parse_structured_event(bencher: Bencher<'_, '_>) {
+    let body = event().to_structured().into();
+    let headers = vec![("content-type".to_owned(), "application/cloudevents+json".to_owned())];
+    bencher.bench_local(|| event::parse(black_box(Incoming { headers: &headers, body: &body })));
+}
+
+/// Every type is wanted by one service of the thousand, and nobody else is asked.
+#[divan::bench(sample_count = 100, sample_size = 2_000)]
+fn route_in_a_book_of_1000_services(bencher: Bencher<'_, '_>) {
+    let book = book();
+    let types: Vec<String> = (0..1_000).map(|i| format!("shop.area-{}.event-{i}", i % 50)).collect();
+    let mut next = (0..1_000).cycle();
+    bencher.bench_local(|| {
+        let event_type = &types[next.next().expect("endless") * 7 % 1_000];
+        assert_eq!(black_box(book.route(event_type)).len(), 1);
     });
 }
 

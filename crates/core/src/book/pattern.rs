@@ -17,7 +17,7 @@ pub struct EventPattern {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Segment {
+pub(super) enum Segment {
     Word(Box<str>),
     One,
     Rest,
@@ -71,6 +71,55 @@ pub enum InvalidPattern {
     },
 }
 
+/// Why a text is no event type.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidType {
+    /// A segment is empty.
+    #[error("it has an empty segment, and needs a word before, between and after its dots")]
+    EmptySegment,
+    /// A segment has a character that types do not have.
+    #[error("it has {character:?} in it, where only letters, digits, `-`, `_`, `:`, `/` and dots may stand")]
+    Character {
+        /// The character.
+        character: char,
+    },
+    /// Too long.
+    #[error("it has {length} bytes and may have {}", limits::EVENT_TYPE_BYTES_MAX)]
+    TooManyBytes {
+        /// How long it is.
+        length: usize,
+    },
+    /// Too many segments.
+    #[error("it has {count} segments and may have {SEGMENTS_MAX}")]
+    TooLong {
+        /// How many it has.
+        count: usize,
+    },
+}
+
+/// Checks that a text is an event type: what a pattern without a `*` is.
+pub fn check_type(text: &str) -> Result<(), InvalidType> {
+    if text.len() > limits::EVENT_TYPE_BYTES_MAX {
+        return Err(InvalidType::TooManyBytes { length: text.len() });
+    }
+    let mut count = 0;
+    for word in text.split('.') {
+        count += 1;
+        if word.is_empty() {
+            return Err(InvalidType::EmptySegment);
+        }
+        if let Some(character) = unfit(word) {
+            return Err(InvalidType::Character { character });
+        }
+    }
+    if count > SEGMENTS_MAX { Err(InvalidType::TooLong { count }) } else { Ok(()) }
+}
+
+/// The first character that no word has.
+fn unfit(word: &str) -> Option<char> {
+    word.chars().find(|&c| !(c.is_alphanumeric() || matches!(c, '-' | '_' | ':' | '/')))
+}
+
 impl EventPattern {
     /// Reads a pattern.
     pub fn parse(text: &str) -> Result<Self, InvalidPattern> {
@@ -90,8 +139,7 @@ impl EventPattern {
                 segments.push(if index + 1 == count { Segment::Rest } else { Segment::One });
                 continue;
             }
-            let fits = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | ':' | '/');
-            if let Some(character) = word.chars().find(|&c| !fits(c)) {
+            if let Some(character) = unfit(word) {
                 return Err(InvalidPattern::Character { text: text.to_owned(), character });
             }
             segments.push(Segment::Word(word.into()));
@@ -109,6 +157,11 @@ impl EventPattern {
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.segments.iter().all(|segment| matches!(segment, Segment::Word(_)))
+    }
+
+    /// Its segments, from the left.
+    pub(super) fn segments(&self) -> &[Segment] {
+        &self.segments
     }
 
     /// Words, then segments: of two patterns that claim the same type, the narrower has more of them.
@@ -232,6 +285,12 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_type_is_what_an_exact_pattern_is(text in "[a-zé/:_ .*-]{0,8}|(a\\.){0,40}a|a{250,260}") {
+            let exact = EventPattern::parse(&text).is_ok_and(|pattern| pattern.is_exact());
+            prop_assert_eq!(check_type(&text).is_ok(), exact);
+        }
+
         #[test]
         fn the_relation_agrees_with_what_is_claimed(one in "([ab*]\\.){0,3}[ab*]", other in "([ab*]\\.){0,3}[ab*]", event in "([ab]\\.){0,4}[ab]") {
             let one = EventPattern::parse(&one).unwrap();

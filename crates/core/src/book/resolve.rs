@@ -504,7 +504,7 @@ pub const fn kind_of(target: &TargetKind) -> Kind {
     }
 }
 
-fn order_of(service: &ServiceEntry) -> Known<Order> {
+pub(super) fn order_of(service: &ServiceEntry) -> Known<Order> {
     match &service.order {
         Some(at) => Known { value: at.value, origin: Origin { level: Level::Service, span: Some(at.span) } },
         None => Known { value: Order::None, origin: Origin::BUILT_IN },

@@ -1,0 +1,150 @@
+//! Why something is no event: which field, what is wrong with it, and what to do.
+//!
+//! A reason reads on from the name of its field: "`id` is missing".
+
+use crate::book::pattern::InvalidType;
+use crate::limits;
+use crate::time::InvalidTimestamp;
+
+/// What was sent is no event.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}`{field}` {reason}", within_a_batch(*index))]
+pub struct InvalidEvent {
+    /// Which event of a batch, counted from 0.
+    pub index: Option<usize>,
+    /// The attribute or the part of the request.
+    pub field: String,
+    /// What is wrong with it.
+    pub reason: Reason,
+}
+
+fn within_a_batch(index: Option<usize>) -> String {
+    index.map(|index| format!("event {index} of the batch, counted from 0: ")).unwrap_or_default()
+}
+
+impl InvalidEvent {
+    /// A field's name is the sender's, so no more of it is shown than a name may have.
+    pub(super) fn new(field: &str, reason: Reason) -> Self {
+        let field = field.chars().take(limits::EXTENSION_NAME_BYTES_MAX).collect();
+        Self { index: None, field, reason }
+    }
+
+    pub(super) fn at(self, index: usize) -> Self {
+        Self { index: Some(index), ..self }
+    }
+}
+
+/// What is wrong with a field.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Reason {
+    /// It must be there.
+    #[error("is missing")]
+    Missing,
+    /// It must be there as a header.
+    #[error(
+        "is missing: set the header `ce-{attribute}`, or send the type in the path and any JSON: POST /v1/events/{{type}}"
+    )]
+    MissingHeader {
+        /// The attribute's name.
+        attribute: &'static str,
+    },
+    /// Nothing in it.
+    #[error("is empty: give it a value or leave it out")]
+    Empty,
+    /// Too long.
+    #[error("has {bytes} bytes: it may have {bytes_max}")]
+    TooLong {
+        /// How long it is.
+        bytes: usize,
+        /// How long it may be.
+        bytes_max: usize,
+    },
+    /// A character that CloudEvents forbids.
+    #[error("has {character:?} in it: leave out control characters and what is no character")]
+    Character {
+        /// The first one.
+        character: char,
+    },
+    /// A character that media types do not have.
+    #[error("has {character:?} in it: a media type is printable ASCII")]
+    MediaTypeCharacter {
+        /// The first one.
+        character: char,
+    },
+    /// Bytes that are no text.
+    #[error("is no UTF-8 text: percent-encode the bytes of its UTF-8 form")]
+    NotUtf8,
+    /// More than one value.
+    #[error("is given twice: give it once")]
+    Twice,
+    /// JSON of another type.
+    #[error("is {found}: write it as a text in quotes")]
+    NotText {
+        /// What it is.
+        found: &'static str,
+    },
+    /// JSON that no attribute can be.
+    #[error("is {found}: an attribute is a text, a whole number of 32 bits, true or false")]
+    NotAttribute {
+        /// What it is.
+        found: &'static str,
+    },
+    /// Another version of CloudEvents.
+    #[error("is not 1.0, the version of CloudEvents that is spoken here")]
+    Version,
+    /// A type that no pattern could claim.
+    #[error("cannot be routed: {0}")]
+    Type(#[from] InvalidType),
+    /// No time.
+    #[error("cannot be kept: {0}, from 1970 on")]
+    Time(#[from] InvalidTimestamp),
+    /// No name for an attribute.
+    #[error("is no name of an attribute: those have lower-case letters and digits only")]
+    AttributeName,
+    /// A name that has a meaning already.
+    #[error("has a meaning of its own and cannot be given here")]
+    TakenName,
+    /// A header for what `content-type` says.
+    #[error("is told by the header `content-type`: leave out `ce-datacontenttype`")]
+    ContentTypeHeader,
+    /// Data in two forms.
+    #[error("stands beside `data`: give one of the two")]
+    DataTwice,
+    /// No base64.
+    #[error("is no base64 in the standard alphabet with its padding")]
+    NotBase64,
+    /// No JSON, or not that which belongs here.
+    #[error("cannot be read as JSON: {message}")]
+    NotJson {
+        /// What the reader of JSON says, with line and column.
+        message: String,
+    },
+    /// A batch of nothing.
+    #[error("holds no event: send at least one")]
+    EmptyBatch,
+    /// A batch too long.
+    #[error("holds more than {} events: send them in several batches", limits::BATCH_EVENTS_MAX)]
+    TooManyEvents,
+    /// Too many attributes.
+    #[error("are more than {}: move some of them into the data", limits::EXTENSIONS_MAX)]
+    TooManyExtensions,
+    /// Attributes too large together.
+    #[error(
+        "have more than {} bytes together: move some of them into the data",
+        limits::EXTENSIONS_BYTES_MAX
+    )]
+    ExtensionsTooLarge,
+    /// A form of CloudEvents that is not known.
+    #[error(
+        "is not `application/cloudevents+json` or `application/cloudevents-batch+json`: send one of these"
+    )]
+    UnknownFormat,
+    /// An event that brings events.
+    #[error(
+        "says that the data are events: send them as events of their own, or call them `application/json`"
+    )]
+    EventWithinEvent,
+    /// A whole event where only its data belong.
+    #[error("says that the body is a whole event: post it to /v1/events, without a type")]
+    WholeEvent,
+}

@@ -1,0 +1,273 @@
+//! Structured form: an event as one JSON object, and a batch as a list of them.
+//!
+//! JSON data stand in the object as they are and are taken out byte for byte; all other data are a text, if
+//! the content type is not JSON, or base64. Events are written so that they read back as they were: data are
+//! embedded only if the content type says that they are JSON and they are. White space around them is lost.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::attribute::{ContentType, ExtensionValue};
+use super::draft::{Draft, Given, Place};
+use super::refusal::{InvalidEvent, Reason};
+use super::{Event, Written};
+use crate::limits;
+
+/// More members than any event can have: its own attributes, its data and all its extensions.
+const MEMBERS_MAX: usize = limits::EXTENSIONS_MAX + 16;
+
+pub(super) fn read(body: &Bytes) -> Result<Event, InvalidEvent> {
+    let members: Members<'_> = serde_json::from_slice(body).map_err(|error| not_json("body", &error))?;
+    event_of(&members, body)
+}
+
+pub(super) fn read_batch(body: &Bytes) -> Result<Vec<Event>, InvalidEvent> {
+    let Batch(events) = serde_json::from_slice(body).map_err(|error| not_json("body", &error))?;
+    if events.is_empty() {
+        return Err(InvalidEvent::new("body", Reason::EmptyBatch));
+    }
+    if events.len() > limits::BATCH_EVENTS_MAX {
+        return Err(InvalidEvent::new("body", Reason::TooManyEvents));
+    }
+    let read = |(index, raw): (usize, &RawValue)| {
+        let members = serde_json::from_str(raw.get()).map_err(|error| not_json("body", &error).at(index))?;
+        event_of(&members, body).map_err(|invalid| invalid.at(index))
+    };
+    events.into_iter().enumerate().map(read).collect()
+}
+
+fn not_json(field: &str, error: &serde_json::Error) -> InvalidEvent {
+    InvalidEvent::new(field, Reason::NotJson { message: error.to_string() })
+}
+
+fn event_of(members: &Members<'_>, body: &Bytes) -> Result<Event, InvalidEvent> {
+    let Members(members) = members;
+    if members.len() > MEMBERS_MAX {
+        return Err(InvalidEvent::new("extensions", Reason::TooManyExtensions));
+    }
+    let mut draft = Draft::default();
+    let (mut json, mut base64) = (None, None);
+    for (index, (Key(name), raw)) in members.iter().enumerate() {
+        if members[..index].iter().any(|(Key(earlier), _)| earlier == name) {
+            return Err(InvalidEvent::new(name, Reason::Twice));
+        }
+        match &**name {
+            "data" => json = Some(*raw),
+            // An attribute that is null is one that is not stated.
+            _ if raw.get() == "null" => {}
+            "data_base64" => base64 = Some(*raw),
+            _ => {
+                let given = given(raw).map_err(|reason| InvalidEvent::new(name, reason))?;
+                draft.set(name, &given)?;
+            }
+        }
+    }
+    let data = match (json, base64) {
+        (None, None) => Bytes::new(),
+        (None, Some(text)) => decoded(text).map_err(|reason| InvalidEvent::new("data_base64", reason))?,
+        (Some(raw), None) => embedded(raw, &mut draft, body)?,
+        (Some(_), Some(_)) => return Err(InvalidEvent::new("data_base64", Reason::DataTwice)),
+    };
+    draft.finish(data, Place::Members)
+}
+
+/// The bytes that a `data` member stands for.
+fn embedded(raw: &RawValue, draft: &mut Draft, body: &Bytes) -> Result<Bytes, InvalidEvent> {
+    // Data in JSON that do not say what they are, are JSON.
+    let content_type = draft.content_type.get_or_insert_with(ContentType::json);
+    if content_type.is_json() || !raw.get().starts_with('"') {
+        return Ok(body.slice_ref(raw.get().as_bytes()));
+    }
+    let text: String = serde_json::from_str(raw.get()).map_err(|error| not_json("data", &error))?;
+    Ok(text.into())
+}
+
+fn decoded(raw: &RawValue) -> Result<Bytes, Reason> {
+    let given = given(raw)?;
+    let Given::Text(text) = given else { return Err(Reason::NotBase64) };
+    STANDARD.decode(&*text).map(Bytes::from).map_err(|_| Reason::NotBase64)
+}
+
+fn given(raw: &RawValue) -> Result<Given<'_>, Reason> {
+    let text = raw.get();
+    let found = |found| Reason::NotAttribute { found };
+    match text.as_bytes().first() {
+        Some(b'"') => {
+            let Key(text) =
+                serde_json::from_str(text).map_err(|error| Reason::NotJson { message: error.to_string() })?;
+            Ok(Given::Text(text))
+        }
+        Some(b't') => Ok(Given::Boolean(true)),
+        Some(b'f') => Ok(Given::Boolean(false)),
+        Some(b'n') => Err(found("null")),
+        Some(b'{') => Err(found("an object")),
+        Some(b'[') => Err(found("a list")),
+        Some(_) | None => text.parse().map(Given::Integer).map_err(|_| found("a number of another kind")),
+    }
+}
+
+/// A text of the JSON, borrowed where nothing in it is escaped.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// The members of an object in their order, a name that comes twice among them.
+struct Members<'a>(Vec<(Key<'a>, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object;
+
+        impl<'de> Visitor<'de> for Object {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an event as an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while members.len() <= MEMBERS_MAX {
+                    let Some(member) = map.next_entry()? else { return Ok(Members(members)) };
+                    members.push(member);
+                }
+                // One too many is refused; the rest need only be JSON.
+                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                Ok(Members(members))
+            }
+        }
+
+        deserializer.deserialize_map(Object)
+    }
+}
+
+/// The events of a list, not looked into yet.
+struct Batch<'a>(Vec<&'a RawValue>);
+
+impl<'de> Deserialize<'de> for Batch<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct List;
+
+        impl<'de> Visitor<'de> for List {
+            type Value = Batch<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a batch as a list of events")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+                let mut events = Vec::new();
+                while events.len() <= limits::BATCH_EVENTS_MAX {
+                    let Some(event) = list.next_element()? else { return Ok(Batch(events)) };
+                    events.push(event);
+                }
+                while list.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(Batch(events))
+            }
+        }
+
+        deserializer.deserialize_seq(List)
+    }
+}
+
+impl Event {
+    /// The event as the text of a JSON object: what a target gets in the structured form.
+    #[must_use]
+    pub fn to_structured(&self) -> Vec<u8> {
+        serde_json::to_vec(&Document { event: self, data: self.written_data() }).expect("its keys are texts")
+    }
+
+    /// The event as a JSON value: what a dead letter keeps of it.
+    ///
+    /// Numbers beyond what a value can hold would change, so data with such a number are written as base64.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let document = |data| Document { event: self, data };
+        serde_json::to_value(document(self.written_data()))
+            .or_else(|_| serde_json::to_value(document(Data::Base64(&self.data))))
+            .expect("texts and small numbers are values")
+    }
+
+    fn written_data(&self) -> Data<'_> {
+        if self.data.is_empty() {
+            return Data::None;
+        }
+        let is_json = self.content_type.as_ref().is_some_and(ContentType::is_json);
+        match serde_json::from_slice(&self.data) {
+            Ok(raw) if is_json && depth(&self.data) <= limits::EMBEDDED_DEPTH_MAX => Data::Json(raw),
+            Ok(_) | Err(_) => Data::Base64(&self.data),
+        }
+    }
+}
+
+/// How deep objects and lists lie within each other in some JSON.
+fn depth(json: &[u8]) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let mut bytes = json.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b'"' => skip_text(&mut bytes),
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    deepest
+}
+
+/// Goes on to behind the quote that ends a text.
+fn skip_text(bytes: &mut std::slice::Iter<'_, u8>) {
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => return,
+            b'\\' => _ = bytes.next(),
+            _ => {}
+        }
+    }
+}
+
+/// An event on its way out.
+struct Document<'a> {
+    event: &'a Event,
+    data: Data<'a>,
+}
+
+enum Data<'a> {
+    None,
+    Json(&'a RawValue),
+    Base64(&'a [u8]),
+}
+
+impl Serialize for Document<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (name, value) in self.event.attributes() {
+            match value {
+                Written::Text(text) => map.serialize_entry(name, text)?,
+                Written::Time(time) => map.serialize_entry(name, &time)?,
+                Written::Extension(ExtensionValue::Text(text)) => map.serialize_entry(name, text.as_str())?,
+                Written::Extension(ExtensionValue::Integer(number)) => map.serialize_entry(name, number)?,
+                Written::Extension(ExtensionValue::Boolean(truth)) => map.serialize_entry(name, truth)?,
+            }
+        }
+        if let Some(content_type) = &self.event.content_type {
+            map.serialize_entry("datacontenttype", content_type.as_str())?;
+        }
+        match self.data {
+            Data::None => {}
+            Data::Json(raw) => map.serialize_entry("data", raw)?,
+            Data::Base64(bytes) => map.serialize_entry("data_base64", &STANDARD.encode(bytes))?,
+        }
+        map.end()
+    }
+}
