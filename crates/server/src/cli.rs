@@ -6,7 +6,18 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Delivers events and records one outcome for each, by rules you can read.
 #[derive(Debug, Parser)]
-#[command(name = "redrive", version, about, max_term_width = 100)]
+#[command(
+    name = "redrive",
+    version,
+    about,
+    max_term_width = 100,
+    after_help = "\
+Start with:
+  redrive init                     a rule book to start from
+  redrive check                    what is wrong with it
+  redrive try orders.placed --answers '503*3,200'
+                                   what it does with a failing target"
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,

@@ -208,6 +208,9 @@ fn bounds_keep_a_hostile_book_small() {
     assert!(problems(&chain)[0].contains("extends-too-far"), "{:#?}", &problems(&chain)[..1]);
     let twice = format!("version: 1\n{}", "a: 1\n".repeat(200_000));
     assert!(problems(&twice).iter().any(|problem| problem.contains("duplicate-key")));
+    let sources: Vec<String> = (0..1_001).map(|n| format!("  s{n}: {{ sqs: {{ queue: q }} }}\n")).collect();
+    let sources = format!("version: 1\nsources:\n{}", sources.concat());
+    assert!(problems(&sources)[0].contains("too-many-sources"), "{:#?}", problems(&sources));
     let heavy = service("    classify: [{ message: \"(\\\\w{100}){100}\", as: transient }]\n");
     assert!(problems(&heavy)[0].contains("bad-regex"), "{:#?}", problems(&heavy));
 }

@@ -10,6 +10,7 @@ use crate::book::model::{
     Target, TargetKind,
 };
 use crate::book::yaml::Node;
+use crate::limits;
 use crate::text;
 
 impl Lowering<'_> {
@@ -50,6 +51,11 @@ impl Lowering<'_> {
     }
 
     pub(super) fn sources(&mut self, section: &[(Node, Node)]) -> BTreeMap<String, At<Source>> {
+        if let Some((one_too_many, _)) = section.get(limits::SOURCES_MAX) {
+            let message = format!("more than {} sources", limits::SOURCES_MAX);
+            self.problems.error("too-many-sources", one_too_many.span, message, "split the book");
+            return BTreeMap::new();
+        }
         let entries = section.iter().filter_map(|(key, node)| {
             let source = Source {
                 kind: source_kind(node)?,
