@@ -74,9 +74,6 @@ pub enum InvalidBackoff {
         /// What was written.
         given: f64,
     },
-    /// A list of nothing but zeros.
-    #[error("all delays are 0s: retries would follow each other at once")]
-    ZeroDelays,
     /// A list without an entry.
     #[error("the list of delays is empty")]
     EmptyList,
@@ -465,9 +462,6 @@ impl TryFrom<RawSchedule> for Schedule {
                 Ok(Self::Exponential(Exponential::new(initial, factor, max)))
             }
             RawSchedule::Listed(delays) if delays.is_empty() => Err(InvalidBackoff::EmptyList),
-            RawSchedule::Listed(delays) if delays.iter().all(Duration::is_zero) => {
-                Err(InvalidBackoff::ZeroDelays)
-            }
             RawSchedule::Listed(delays) => Ok(Self::Listed(delays.into())),
         }
     }

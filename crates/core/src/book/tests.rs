@@ -93,8 +93,6 @@ fn each_mistake_is_named_with_its_place_and_its_cure() {
             "2:22 missing-key: a retry policy needs to know how long to wait"),
         ("a cap below the start",      "version: 1\nretry_policies: { p: { initial: 10s, max: 1s, retries: 1 } }\n",
             "2:43 bad-policy: the longest delay 1s is shorter than the initial 10s | change `max`"),
-        ("delays of nothing",          "version: 1\nretry_policies: { p: { delays: [0s, 0s], retries: 1 } }\n",
-            "2:32 bad-policy: all delays are 0s"),
         ("a cap over a list",          "version: 1\nretry_policies: { p: { from: upstream, max: 30s } }\n",
             "2:40 excluded-key: `max` has no meaning here: the policy that it extends lists every delay"),
         ("an act for a name",          "version: 1\nretry_policies: { pause: { from: standard } }\n",

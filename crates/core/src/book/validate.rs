@@ -200,14 +200,9 @@ impl Validator<'_> {
     }
 
     fn scalar(&mut self, node: &Node, text: &str, quoted: Quoted, takes: &Type) {
-        let hidden = text.chars().find(|c| c.is_control() && !matches!(c, '\n' | '\t'));
-        let wrong = match (hidden, check_scalar(text, quoted, takes)) {
-            (Some(character), _) => {
-                let message = format!("a control character ({}) stands here", character.escape_unicode());
-                Err(wrong("control-character", message, "leave it out: it would reach terminals and logs"))
-            }
-            (None, Ok(())) => self.name(text, takes),
-            (None, Err(wrong)) => Err(wrong),
+        let wrong = match check_scalar(text, quoted, takes) {
+            Ok(()) => self.name(text, takes),
+            Err(wrong) => Err(wrong),
         };
         if let Err(Wrong { code, message, help }) = wrong {
             self.problems.error(code, node.span, message, help);

@@ -301,8 +301,10 @@ fn has_bare_placeholder(line: &str) -> bool {
     !line.contains('"') && pieces.any(|(inside, _)| is_word(inside))
 }
 
-/// Reports keys that are no plain words, merge keys and keys that stand twice.
+/// Reports keys that are no plain words, merge keys, keys that stand twice, and texts with characters
+/// that would do something to a terminal.
 pub fn check_keys(node: &Node, problems: &mut Problems) {
+    check_text(node, problems);
     // Depth is bounded when reading, so this recursion is too.
     for item in node.items() {
         check_keys(item, problems);
@@ -327,6 +329,7 @@ pub fn check_keys(node: &Node, problems: &mut Problems) {
             }
             Some(text) => seen.push((text, key.span)),
         }
+        check_text(key, problems);
         check_keys(value, problems);
     }
     seen.sort_unstable();
@@ -336,6 +339,19 @@ pub fn check_keys(node: &Node, problems: &mut Problems) {
             let message = format!("`{second}` stands on line {} already", first_at.position.line);
             problems.error("duplicate-key", *second_at, message, "keep one of them");
         }
+    }
+}
+
+fn check_text(node: &Node, problems: &mut Problems) {
+    let hidden = |c: &char| c.is_control() && !matches!(c, '\n' | '\t');
+    if let Some(character) = node.text().and_then(|text| text.chars().find(hidden)) {
+        let message = format!("a control character ({}) stands here", character.escape_unicode());
+        problems.error(
+            "control-character",
+            node.span,
+            message,
+            "leave it out: it would reach terminals and logs",
+        );
     }
 }
 

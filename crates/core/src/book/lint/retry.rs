@@ -133,6 +133,26 @@ retry_policies:
         run: Run::Book(backoff_without_cap),
     },
     Lint {
+        code: "retries-at-once",
+        severity: Severity::Warning,
+        summary: "retries that follow each other without any delay",
+        explanation: "All delays of the policy are 0s, so its retries follow the failure and each other at once. A \
+                      target that failed a moment ago mostly fails again, and one that is overloaded gets all its \
+                      load again in an instant, from everybody. One retry at once can be right, as the first of a \
+                      list of growing delays. Let the delays grow.",
+        bad: "version: 1
+defaults: { retry: mine }
+retry_policies:
+  mine: { delays: [0s], retries: 5 }
+",
+        mended: "version: 1
+defaults: { retry: mine }
+retry_policies:
+  mine: { delays: [0s, 1s, 5s], retries: 5 }
+",
+        run: Run::Book(retries_at_once),
+    },
+    Lint {
         code: "cap-at-once",
         severity: Severity::Warning,
         summary: "delays that are meant to grow and reach their `max` with the first",
@@ -303,6 +323,17 @@ fn backoff_without_cap<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
         let severity = if longest > DELAY_LONG { Severity::Warning } else { Severity::Info };
         let message = format!("the delays of `{name}` grow to {} without a cap", show_duration(longest));
         findings.report_as(severity, span, message, "state `max`");
+    }
+}
+
+fn retries_at_once<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
+    for (name, backoff, span) in own_policies(book) {
+        if backoff.retries() > 0
+            && backoff.listed().is_some_and(|delays| delays.iter().all(Duration::is_zero))
+        {
+            let message = format!("the retries of `{name}` follow each other at once");
+            findings.report(span, message, "let the delays grow, such as `delays: [0s, 1s, 5s]`");
+        }
     }
 }
 

@@ -242,7 +242,7 @@ fn policy(
                 InvalidBackoff::ZeroInitial => "initial",
                 InvalidBackoff::MaxBelowInitial { .. } => "max",
                 InvalidBackoff::FactorBelowOne { .. } => "factor",
-                InvalidBackoff::EmptyList | InvalidBackoff::ZeroDelays => "delays",
+                InvalidBackoff::EmptyList => "delays",
                 InvalidBackoff::NoSchedule { .. } | InvalidBackoff::TooManyRetries { .. } => "retries",
                 InvalidBackoff::ZeroWindow => "window",
                 InvalidBackoff::ZeroSpread { .. } | InvalidBackoff::DecorrelatedList => "jitter",
