@@ -464,13 +464,18 @@ fn category_tally(history: &History, category: Category) -> Option<Tally> {
     Some(Tally::next_after(history.retries_for(category), max))
 }
 
-/// Holds until then, or for what is left of `hold_max` if that is less: what stands in the way may be
-/// gone sooner than it says, and only who asks when nothing is left ends as a dead letter.
+/// Holds until then, or for what is left of `hold_max` or the deadline if that is less: what stands in
+/// the way may be gone sooner than it says, and only who asks when nothing is left ends as a dead letter.
 fn hold(rule: &Rule, history: &History, cause: HoldCause, until: Timestamp, now: Timestamp) -> Decision {
     let held_so_far = history.held(now);
     let left = rule.hold_max.saturating_sub(held_so_far);
-    let may_not_hold = until > now && left.is_zero();
-    let until = until.clamp(now, now + left);
+    let must_wait = until > now;
+    // The deadline runs from the first attempt on.
+    let left_of_deadline = match (rule.deadline, history.first_attempt_at()) {
+        (Some(deadline), Some(first)) => deadline.saturating_sub(now.since(first)),
+        (None, _) | (_, None) => Duration::MAX,
+    };
+    let until = until.clamp(now, now + left.min(left_of_deadline));
     let first_attempt_at = history.first_attempt_at().unwrap_or(until);
     let held = Spent::of(held_so_far.saturating_add(until.since(now)), Some(rule.hold_max));
     let deadline = Spent::of(until.since(first_attempt_at), rule.deadline);
@@ -479,10 +484,10 @@ fn hold(rule: &Rule, history: &History, cause: HoldCause, until: Timestamp, now:
         HoldCause::AskedToWait => DeathReason::HoldExpired,
     };
     let may_not_wait = cause == HoldCause::BreakerOpen && rule.when_open == WhenOpen::DeadLetter;
-    let death = if may_not_wait || may_not_hold {
+    let death = if may_not_wait || must_wait && left.is_zero() {
         Some(expired)
     } else {
-        deadline.is_exceeded().then_some(DeathReason::DeadlineExceeded)
+        (must_wait && left_of_deadline.is_zero()).then_some(DeathReason::DeadlineExceeded)
     };
     Decision {
         verdict: death
@@ -536,7 +541,14 @@ fn alert(
         | Category::Permanent
         | Category::Invalid
         | Category::Unknown => {
-            let Verdict::DeadLetter { .. } = verdict else { return None };
+            // A wait that nobody could grant is no lack of retries.
+            let Verdict::DeadLetter {
+                reason: DeathReason::RetriesExceeded | DeathReason::WindowExceeded,
+                ..
+            } = verdict
+            else {
+                return None;
+            };
             let policy = &rule.reactions.policies()[usize::from(reaction.policy()?.0)];
             policy.alert_on_exhaustion.then_some(AlertKind::Exhausted)
         }

@@ -117,7 +117,7 @@ pub const EXTENSION_NAME_BYTES_MAX: usize = 64;
 pub const EMBEDDED_DEPTH_MAX: usize = 100;
 
 /// The most sources in a rule book: lints hold each against every row.
-pub const SOURCES_MAX: usize = 1_000;
+pub const SOURCES_MAX: usize = 200;
 
 /// The most problems of one severity reported for a rule book; the rest are counted.
 pub const PROBLEMS_MAX: usize = 100;

@@ -29,7 +29,6 @@ use crate::rule::{
 };
 use crate::text::Rate;
 
-pub(super) use timeouts::CALL_LIMIT_DEFAULT;
 pub use timeouts::ResolvedTimeouts;
 use timeouts::timeouts;
 

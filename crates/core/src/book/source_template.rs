@@ -29,6 +29,9 @@ enum From {
 /// Why a text is no template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSourceTemplate {
+    /// Nothing there.
+    #[error("a template cannot be empty")]
+    Empty,
     /// A brace without its partner.
     #[error("a `{{` or `}}` stands alone in `{text}`")]
     Unpaired {
@@ -48,6 +51,9 @@ pub enum InvalidSourceTemplate {
 impl SourceTemplate {
     /// Reads a template.
     pub fn parse(text: &str) -> Result<Self, InvalidSourceTemplate> {
+        if text.is_empty() {
+            return Err(InvalidSourceTemplate::Empty);
+        }
         let unpaired = || InvalidSourceTemplate::Unpaired { text: text.to_owned() };
         let mut pieces = Vec::new();
         let mut rest = text;
@@ -67,6 +73,14 @@ impl SourceTemplate {
             pieces.push(Piece::Text(rest.to_owned()));
         }
         Ok(Self { pieces })
+    }
+
+    /// The texts between the placeholders.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Text(text) => Some(text.as_str()),
+            Piece::FirstOf(_) => None,
+        })
     }
 
     /// The text, if there is nothing to fill in.

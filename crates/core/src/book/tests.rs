@@ -129,6 +129,14 @@ fn each_mistake_is_named_with_its_place_and_its_cure() {
             "3:3 missing-key: a service needs `target`"),
         ("a template to nowhere",      "version: 1\nsources: { n: { schedule: { cron: \"0 3 * * *\" }, type: \"a.{event}\" } }\n",
             "2:56 bad-template: `{event}` leads nowhere: write {header.x-name} or {data.field}"),
+        ("a pattern for a type",       "version: 1\nsources: { n: { schedule: { cron: \"0 3 * * *\" }, type: \"a.*\" } }\n",
+            "2:56 bad-event-type: `a.*` is a pattern, and an event has one type"),
+        ("a clock without data",       "version: 1\nsources: { n: { schedule: { cron: \"0 3 * * *\" }, type: \"a.{data.b}\" } }\n",
+            "2:56 bad-event-type: a schedule has no headers and no data to fill in"),
+        ("six fields of cron",         "version: 1\nsources: { n: { schedule: { cron: \"0 3 * * * *\" }, type: a } }\n",
+            "2:35 bad-cron: `0 3 * * * *` is no cron expression: it has 6 fields"),
+        ("a fact a source has not",    "version: 1\nsources: { n: { type: a, sqs: { queue: q }, facts: { p99: 1s } } }\n",
+            "2:54 unknown-key: `p99` is no key of facts of a source"),
         ("a word where a list belongs", "version: 1\nservices: { s: { target: { log: stdout }, events: a.b } }\n",
             "2:51 wrong-type: `a.b` stands here where a list belongs | write [a.b]"),
         ("a breaker that never closes", "version: 1\nbreakers: { b: { trip: { consecutive: 3 } } }\n",
@@ -206,7 +214,7 @@ fn bounds_keep_a_hostile_book_small() {
     assert!(problems(&chain)[0].contains("extends-too-far"), "{:#?}", &problems(&chain)[..1]);
     let twice = format!("version: 1\n{}", "a: 1\n".repeat(200_000));
     assert!(problems(&twice).iter().any(|problem| problem.contains("duplicate-key")));
-    let sources: Vec<String> = (0..1_001).map(|n| format!("  s{n}: {{ sqs: {{ queue: q }} }}\n")).collect();
+    let sources: Vec<String> = (0..201).map(|n| format!("  s{n}: {{ sqs: {{ queue: q }} }}\n")).collect();
     let sources = format!("version: 1\nsources:\n{}", sources.concat());
     assert!(problems(&sources)[0].contains("too-many-sources"), "{:#?}", problems(&sources));
     let heavy = service("    classify: [{ message: \"(\\\\w{100}){100}\", as: transient }]\n");
@@ -297,8 +305,7 @@ fn a_process_past_its_limit_is_permanent_unless_the_rule_says_otherwise() {
         ("by itself",             "",                                             "",                  ("30m", Category::Permanent)),
         ("a limit",               "",                                             ", time_limit: 5m",  ("5m",  Category::Permanent)),
         ("a default for calls",   "defaults: { timeout: api }\n",                 "",                  ("30m", Category::Permanent)),
-        ("the rule's own word",   "defaults: { timeout: { whole: 1m, as: transient } }\n", "",         ("30m", Category::Transient)),
-        ("a limit and a word",    "defaults: { timeout: { as: transient } }\n",   ", time_limit: 5m",  ("5m",  Category::Transient)),
+        ("the defaults' word",    "defaults: { timeout: { whole: 1m, as: transient } }\n", "",         ("30m", Category::Permanent)),
         ("a limit over defaults", "defaults: { timeout: 1m }\n",                  ", time_limit: 5m",  ("5m",  Category::Permanent)),
     ];
     for (name, defaults, limit, expected) in cases {
@@ -344,6 +351,13 @@ fn a_rows_timeout_wins_over_its_targets_time_limit() {
     let book = read(text).book.unwrap_or_else(|| panic!("{:#?}", problems(text)));
     let whole = |event| show_duration(book.rule("s", None, event).expect("wanted").timeouts.whole.first);
     assert_eq!((whole("a").as_str(), whole("b").as_str()), ("5m", "30m"));
+    let text = "version: 1\nservices: { s: { target: { exec: [run], time_limit: 5m }, timeout: { as: transient }, events: [a] } }\n";
+    let book = read(text).book.unwrap_or_else(|| panic!("{:#?}", problems(text)));
+    assert_eq!(
+        book.rule("s", None, "a").expect("wanted").timeouts.category,
+        Category::Transient,
+        "the rule's own word"
+    );
 }
 
 #[test]

@@ -188,13 +188,17 @@ impl Event {
 
     /// The event as a JSON value: what a dead letter keeps of it.
     ///
-    /// Numbers beyond what a value can hold would change, so data with such a number are written as base64.
+    /// Only white space may be lost. Data that a value would change (long numbers, a key that stands
+    /// twice, escapes that could be written otherwise) are written as base64.
     #[must_use]
     pub fn to_json(&self) -> Value {
-        let document = |data| Document { event: self, data };
-        serde_json::to_value(document(self.written_data()))
-            .or_else(|_| serde_json::to_value(document(Data::Base64(&self.data))))
-            .expect("texts and small numbers are values")
+        let survives = serde_json::from_slice::<Value>(&self.data)
+            .ok()
+            .and_then(|value| serde_json::to_vec(&value).ok())
+            .is_some_and(|again| again == without_space(&self.data));
+        let data =
+            if survives || self.data.is_empty() { self.written_data() } else { Data::Base64(&self.data) };
+        serde_json::to_value(Document { event: self, data }).expect("texts and small numbers are values")
     }
 
     fn written_data(&self) -> Data<'_> {
@@ -270,4 +274,20 @@ impl Serialize for Document<'_> {
         }
         map.end()
     }
+}
+
+/// JSON without the white space between its parts.
+fn without_space(json: &[u8]) -> Vec<u8> {
+    let (mut in_text, mut escaped) = (false, false);
+    let keep = |byte: &&u8| {
+        let kept = in_text || !byte.is_ascii_whitespace();
+        if in_text {
+            in_text = escaped || **byte != b'"';
+            escaped = !escaped && **byte == b'\\';
+        } else {
+            in_text = **byte == b'"';
+        }
+        kept
+    };
+    json.iter().filter(keep).copied().collect()
 }

@@ -52,6 +52,25 @@ fn shown(result: Result<Event, InvalidEvent>) -> String {
 }
 
 #[test]
+fn a_dead_letter_keeps_what_came_or_its_bytes() {
+    #[rustfmt::skip]
+    let cases = [
+        ("plain JSON",               r#"{"a":1,"b":[true,null,"x y"]}"#,         Some(r#"{"a":1,"b":[true,null,"x y"]}"#)),
+        ("space between the parts",  "{ \"a\" : \"x  \\\" y\" }\n",              Some("{\"a\":\"x  \\\" y\"}")),
+        ("a long number",            r#"{"n":123456789012345678901234567890}"#,  None),
+        ("many digits",              r#"{"n":0.1234567890123456789}"#,           None),
+        ("a key that stands twice",  r#"{"a":1,"a":2}"#,                         None),
+        ("no JSON",                  "{",                                        None),
+    ];
+    for (name, body, expected) in cases {
+        let headers = with_required(&[("content-type", b"application/json")]);
+        let json = one(&headers, body.as_bytes()).expect("an event").to_json();
+        assert_eq!(json.get("data").map(ToString::to_string).as_deref(), expected, "{name}");
+        assert_eq!(json.get("data_base64").is_some(), expected.is_none(), "{name}");
+    }
+}
+
+#[test]
 fn headers_make_an_event() {
     let headers = with_required(&[
         ("Content-Type", b"text/plain; charset=latin1"),

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use super::sources::broker_facts;
 use super::{Findings, Lint, Run};
-use crate::book::model::{Sections, TargetKind, TimeoutParts};
-use crate::book::problem::{Severity, Span};
-use crate::book::resolve::{CALL_LIMIT_DEFAULT, Level, Resolved};
+use crate::book::model::TargetKind;
+use crate::book::problem::Severity;
+use crate::book::resolve::{Level, Resolved, ResolvedTimeouts};
 use crate::text::show_duration;
 
 pub(super) const LINTS: &[Lint] = &[
@@ -115,7 +115,7 @@ services:
 services:
   mail: { target: { http: "http://127.0.0.1:9/" }, timeout: { connect: 3s, whole: 10s }, events: [a.b] }
 "#,
-        run: Run::Book(part_exceeds_whole),
+        run: Run::Rule(part_exceeds_whole),
     },
 ];
 
@@ -182,7 +182,9 @@ fn poll_limit_exceeded(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
 
 /// Points at the service, so that a service with a thousand rows has one such finding.
 fn implicit_timeout(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
-    if rule.timeouts.whole.origin.level == Level::BuiltIn && rule.target.kind != TargetKind::Log {
+    // A run has a limit of its own, which is long enough to be no surprise.
+    let is_call = !matches!(rule.target.kind, TargetKind::Log | TargetKind::Exec(_));
+    if rule.timeouts.whole.origin.level == Level::BuiltIn && is_call {
         let limit = show_duration(rule.rule.timeouts.whole.first);
         let place = rule.channel.map_or(rule.service.span, |channel| channel.span);
         let message = format!("no timeout is stated, so the built-in {limit} hold");
@@ -190,26 +192,17 @@ fn implicit_timeout(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
     }
 }
 
-fn part_exceeds_whole<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
-    for at in book.timeouts.values() {
-        check_parts(at.span, &at.value, findings);
-    }
-    findings.each_layer(book, |layer, findings| {
-        // A timeout that is named has been looked at where it is defined.
-        if let Some(at) = layer.timeout.as_ref().filter(|at| at.value.name.is_none()) {
-            check_parts(at.span, &at.value, findings);
-        }
-    });
-}
-
-fn check_parts(span: Span, timeout: &TimeoutParts, findings: &mut Findings<'_>) {
-    let whole = timeout.whole.map_or(CALL_LIMIT_DEFAULT, |whole| whole.max);
-    let parts = [("connect", timeout.connect), ("tls", timeout.tls), ("headers", timeout.headers)];
-    for (name, part) in parts {
-        if let Some(part) = part.filter(|part| *part > whole) {
-            let (part, whole) = (show_duration(part), show_duration(whole));
-            let message = format!("`{name}` may take {part}, and the whole call only {whole}");
-            findings.report(span, message, format!("make `{name}` shorter than the whole"));
+fn part_exceeds_whole(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
+    let ResolvedTimeouts { connect, tls, headers, whole, .. } = &rule.timeouts;
+    for (name, part) in [("connect", connect), ("tls", tls), ("headers", headers)] {
+        if part.origin.level != Level::BuiltIn && part.value > whole.value.max {
+            let (shown, limit) = (show_duration(part.value), show_duration(whole.value.max));
+            let message = format!("`{name}` may take {shown}, and the whole call only {limit}");
+            findings.report(
+                rule.place(part.origin),
+                message,
+                format!("make `{name}` shorter than the whole"),
+            );
         }
     }
 }

@@ -9,6 +9,8 @@ use crate::book::model::{
     Alert, AlertSeverity, At, ProcessLimits, Receiver, ReceiverKind, Secret, SecretFrom, Source, SourceKind,
     Target, TargetKind,
 };
+use crate::book::pattern::EventPattern;
+use crate::book::source_template::SourceTemplate;
 use crate::book::yaml::Node;
 use crate::limits;
 use crate::text;
@@ -65,6 +67,7 @@ impl Lowering<'_> {
                 depends_on: depends_on(node),
                 facts: node.get("facts").map(facts).unwrap_or_default(),
             };
+            self.check_event_type(node, &source.kind);
             let needs_type = matches!(source.kind, SourceKind::Schedule { .. } | SourceKind::Webhook { .. });
             if needs_type && source.event_type.is_none() {
                 let help = "add `type:`, such as `type: report.daily`";
@@ -78,6 +81,36 @@ impl Lowering<'_> {
             Some((key.text()?.to_owned(), At { value: source, span: key.span }))
         });
         entries.collect()
+    }
+
+    /// Reports a `type` that could never be the type of an event.
+    fn check_event_type(&mut self, node: &Node, kind: &SourceKind) {
+        let Some(value) = node.get("type") else { return };
+        let Some(template) = value.text().and_then(|text| SourceTemplate::parse(text).ok()) else { return };
+        let fits = |text: &str| {
+            text.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | ':' | '/' | '.'))
+        };
+        let wrong = match template.literal() {
+            Some(text) => EventPattern::parse(text).map_or_else(
+                |error| Some(error.to_string()),
+                |pattern| {
+                    (!pattern.is_exact()).then(|| format!("`{text}` is a pattern, and an event has one type"))
+                },
+            ),
+            None if matches!(kind, SourceKind::Schedule { .. }) => {
+                Some("a schedule has no headers and no data to fill in".to_owned())
+            }
+            None if !template.texts().all(fits) => Some(format!("`{template}` makes no event type")),
+            None => None,
+        };
+        if let Some(message) = wrong {
+            self.problems.error(
+                "bad-event-type",
+                value.span,
+                message,
+                "such as report.daily or \"github.{data.action}\"",
+            );
+        }
     }
 
     pub(super) fn secrets(section: &[(Node, Node)]) -> BTreeMap<String, At<Secret>> {

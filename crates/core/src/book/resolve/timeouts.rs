@@ -9,7 +9,7 @@ use crate::rule::{GrowingTimeout, Timeouts};
 
 const TIME_LIMIT_DEFAULT: Duration = Duration::from_secs(30 * 60);
 /// How long a call may take, unless the book says otherwise.
-pub(in crate::book) const CALL_LIMIT_DEFAULT: Duration = Duration::from_secs(10);
+const CALL_LIMIT_DEFAULT: Duration = Duration::from_secs(10);
 const PART_LIMIT_DEFAULT: Duration = Duration::from_secs(5);
 
 /// How long a call may take, part by part.
@@ -47,17 +47,17 @@ impl ResolvedTimeouts {
 /// unless a level at least as specific names them; a process target's `time_limit` is the whole as its
 /// owner states it.
 pub(super) fn timeouts(levels: &Levels<'_>, target: &Target, owner: Level) -> ResolvedTimeouts {
+    let process = matches!(target.kind, TargetKind::Exec(_));
+    // What is said above the owner of a program is meant for calls; a run may take longer.
+    let heard: Vec<_> = levels.0.iter().copied().filter(|(level, _)| !process || *level <= owner).collect();
+    let levels = &Levels(heard);
     let part = |pick: fn(&TimeoutParts) -> Option<Duration>| levels.timeout(pick);
     let built_in = |limit| Known { value: limit, origin: Origin::BUILT_IN };
-    let process = matches!(target.kind, TargetKind::Exec(_));
     let limit = target.process.time_limit.as_ref().map(|at| Known {
         value: GrowingTimeout::fixed(at.value),
         origin: Origin { level: owner, span: Some(at.span) },
     });
-    // A dependency's or the defaults' timeout is meant for calls; a run may take longer.
-    let stated = levels
-        .timeout(|parts| parts.whole)
-        .filter(|stated| !process || stated.origin.level <= Level::Service);
+    let stated = levels.timeout(|parts| parts.whole);
     let whole = match (stated, limit) {
         (Some(stated), Some(limit)) if stated.origin.level >= limit.origin.level => Some(limit),
         (stated, limit) => stated.or(limit),
@@ -82,7 +82,7 @@ pub(super) fn timeouts(levels: &Levels<'_>, target: &Target, owner: Level) -> Re
         category: levels
             .timeout(|parts| parts.category)
             .unwrap_or(Known { value: usual, origin: Origin::BUILT_IN }),
-        name: levels.find(|layer| &layer.timeout).and_then(|known| known.value.name),
+        name: levels.timeout(|parts| parts.whole.map(|_| parts.name.clone())).and_then(|known| known.value),
     }
 }
 

@@ -285,6 +285,43 @@ pub(super) static FACTS: Object = Object {
     one_of: &[],
 };
 
+/// What is known of a source: how its broker or sender behaves.
+pub(super) static SOURCE_FACTS: Object = Object {
+    name: "facts of a source",
+    about: "What is known of the broker or sender behind a source. Redrive does not act on them.",
+    fields: &[
+        fact(
+            "lease",
+            Type::Duration,
+            "How long the broker hides a message from others (visibility timeout, lock).",
+        ),
+        fact("heartbeat", Type::Duration, "How often the consumer renews that lease."),
+        fact(
+            "redelivery",
+            Type::Duration,
+            "How long after the first time the broker or sender may deliver again.",
+        ),
+        fact(
+            "poll_limit",
+            Type::Duration,
+            "How long a consumer may take before its broker thinks it dead (Kafka: max.poll.interval).",
+        ),
+        fact(
+            "callers",
+            Type::Count { min: 1, max: 1_000_000 },
+            "How many attempts the layers above make for one request, multiplied.",
+        ),
+        fact("caller_timeout", Type::Duration, "How long the caller waits."),
+        fact(
+            "broker_attempts",
+            Type::Count { min: 1, max: 1_000_000 },
+            "How often the broker itself delivers a message before it gives up.",
+        ),
+    ],
+    includes: &[],
+    one_of: &[],
+};
+
 const PATTERNS: [&str; 5] = ["event-id", "upsert", "state-check", "outbox", "nothing"];
 
 /// How the consumer makes a second copy harmless.

@@ -1,6 +1,6 @@
 //! The keys of the book's edges: targets, sources, secrets, alerts and receivers.
 
-use super::delivery::FACTS;
+use super::delivery::SOURCE_FACTS;
 use super::{Field, Named, Need, Object, Role, Type, key, required};
 
 /// Where a service is reached.
@@ -73,7 +73,7 @@ pub(super) static SOURCE: Object = Object {
         key("depends_on", Type::Name(Named::Dependency), "The dependency behind the source."),
         Field {
             key: "facts",
-            takes: Type::Object(&FACTS),
+            takes: Type::Object(&SOURCE_FACTS),
             role: Role::Fact,
             need: Need::Optional,
             about: "What is known of the source.",

@@ -136,6 +136,23 @@ fn criticalities() {
 }
 
 #[test]
+fn a_part_is_held_against_the_whole_that_holds() {
+    #[rustfmt::skip]
+    let cases = [
+        ("a long whole above it",  "timeout: 60s", "{ type: a, timeout: { headers: 20s } }", 0),
+        ("a short whole above it", "timeout: 3s",  "{ type: a, timeout: { headers: 8s } }",  1),
+    ];
+    for (name, service, row, count) in cases {
+        let book = format!(
+            "version: 1\nservices: {{ s: {{ target: {{ http: \"http://127.0.0.1:9/\" }}, {service}, events: [{row}] }} }}\n"
+        );
+        let found =
+            read(&book).problems.into_iter().filter(|problem| problem.code == "part-exceeds-whole").count();
+        assert_eq!(found, count, "{name}");
+    }
+}
+
+#[test]
 #[rustfmt::skip]
 fn classifications() {
     expect(&[
