@@ -10,7 +10,7 @@ use redrive::core::book::RuleBook;
 use redrive::core::book::model::TargetKind;
 use redrive::core::book::problem::suggest;
 use redrive::core::book::resolve::{Origin, Resolved};
-use redrive::core::breaker::{Phase, State, Transition, Trip};
+use redrive::core::breaker::{Observation, Phase, State, Transition, Trip};
 use redrive::core::category::Category;
 use redrive::core::decide::{
     AlertKind, DeathReason, Decision, HoldCause, RetryNumbers, Ruling, Spent, Verdict, Why,
@@ -101,9 +101,13 @@ impl Story<'_> {
         let mut out = format!("{} → {}", style::bold(event_type), style::bold(name_of(self.taker)));
         let line = self.line(Some(row.span.position));
         let _ = writeln!(out, "  {}", style::dim(format!("row `{}`, {line}", row.value)));
+        let mut failures = 0;
         for beat in &rehearsal.beats {
             match beat {
-                Beat::Attempt(tried) => self.attempt(&mut out, tried),
+                Beat::Attempt(tried) => {
+                    self.attempt(&mut out, tried);
+                    self.forgotten(&mut out, tried, &mut failures);
+                }
                 Beat::Held { at, decision } => self.held(&mut out, *at, decision),
             }
         }
@@ -157,6 +161,24 @@ impl Story<'_> {
         self.verdict(out, &tried.decision, tried.ended_at);
     }
 
+    /// Says so when a breaker's `reset` has made it forget failures, since its count falls without a success.
+    fn forgotten(&self, out: &mut String, tried: &Tried, failures: &mut u32) {
+        let before = *failures;
+        *failures = match tried.breaker {
+            Some(State::Closed { failures }) => failures,
+            Some(State::Open { .. } | State::HalfOpen { .. }) | None => 0,
+        };
+        let reset = self.taker.rule.breaker.as_ref().and_then(|breaker| breaker.settings.reset());
+        let has_failed = matches!(tried.decision.observation, Observation::Failure(_));
+        if let Some(reset) = reset.filter(|_| has_failed && *failures > 0 && *failures <= before) {
+            let text = format!(
+                "the breaker forgot {before} failures: none came for its `reset` of {}",
+                show_duration(reset)
+            );
+            field(out, "", &style::dim(text));
+        }
+    }
+
     fn held(&self, out: &mut String, at: Timestamp, decision: &Decision) {
         let _ = writeln!(out, "\n{}  at {}  no attempt is made", style::bold("held"), clock(at));
         if let Why::Held(holding) = decision.why {
@@ -188,10 +210,13 @@ impl Story<'_> {
 
     fn reaction(&self, ruling: &Ruling, status: Option<u16>) -> String {
         let stated = self.line(ruling.reaction.position);
-        let by_status = status.filter(|status| {
-            self.taker.rule.reactions.by_status().iter().any(|(range, _)| range.contains(*status))
-        });
-        let on = by_status.map_or_else(|| ruling.category.to_string(), |status| status.to_string());
+        let ranges = self.taker.rule.reactions.by_status();
+        let range = status.and_then(|status| ranges.iter().find(|(range, _)| range.contains(status)));
+        let on = match range {
+            Some((range, _)) if range.first == range.last => range.first.to_string(),
+            Some((range, _)) => format!("{}-{}", range.first, range.last),
+            None => ruling.category.to_string(),
+        };
         let policy = |index: PolicyIndex| {
             style::bold(&self.taker.rule.reactions.policies()[usize::from(index.0)].name)
         };

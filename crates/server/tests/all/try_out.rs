@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 
-use crate::run::Folder;
+use crate::run::{Folder, redrive};
 
 const BOOK: &str = "\
 version: 1
@@ -244,4 +244,24 @@ fn what_cannot_be_tried_is_refused_with_advice() {
         assert_eq!(run.code, code, "{name}");
         assert!(run.stderr.contains(words), "{name}: {}", run.stderr);
     }
+}
+
+#[test]
+fn a_count_that_falls_is_explained_and_a_range_reads_as_it_was_written() {
+    let story = redrive(&[
+        "try",
+        "todo.reminder.fired",
+        "--service",
+        "notification-svc",
+        "--rules",
+        "examples/rulebooks/todo.yaml",
+        "--answers",
+        "503,429:60,timeout,200",
+    ])
+    .printed();
+    assert!(story.contains("the breaker forgot 2 failures: none came for its `reset` of 1m"), "{story}");
+    let folder = Folder::with("book.yaml", &BOOK.replace("503: aggressive", "500-599: none"));
+    let story =
+        folder.run(&["try", "todo.reminder.fired", "--rules", "book.yaml", "--answers", "503"]).printed();
+    assert!(story.contains("on 500-599: retry by none"), "{story}");
 }
