@@ -237,38 +237,11 @@ pub(super) static FACTS: Object = Object {
         fact("rate", Type::Rate, "How many events or calls there are."),
         fact("p99", Type::Duration, "How long 99 of 100 calls take at most."),
         fact("sla", Type::Duration, "How soon a delivery must have happened."),
-        fact(
-            "lease",
-            Type::Duration,
-            "How long the broker hides a message from others (visibility timeout, lock).",
-        ),
-        fact("heartbeat", Type::Duration, "How often the consumer renews that lease."),
-        fact(
-            "redelivery",
-            Type::Duration,
-            "How long after the first time the broker or sender may deliver again.",
-        ),
-        fact(
-            "poll_limit",
-            Type::Duration,
-            "How long a consumer may take before its broker thinks it dead (Kafka: max.poll.interval).",
-        ),
-        fact(
-            "callers",
-            Type::Count { min: 1, max: 1_000_000 },
-            "How many attempts the layers above make for one request, multiplied.",
-        ),
-        fact("caller_timeout", Type::Duration, "How long the caller waits."),
         fact("instances", Type::Count { min: 1, max: 1_000_000 }, "How many processes call the dependency."),
         fact(
             "rate_limit_window",
             Type::Duration,
             "The time over which the other side counts its rate limit.",
-        ),
-        fact(
-            "broker_attempts",
-            Type::Count { min: 1, max: 1_000_000 },
-            "How often the broker itself delivers a message before it gives up.",
         ),
         fact(
             "uses",
@@ -281,7 +254,7 @@ pub(super) static FACTS: Object = Object {
             "How the consumer makes a second copy harmless.",
         ),
     ],
-    includes: &[],
+    includes: &[&SOURCE_FACTS],
     one_of: &[],
 };
 
