@@ -411,10 +411,8 @@ fn plural(takes: &Type) -> String {
     match takes {
         Type::Text => "texts".to_owned(),
         Type::Duration => "durations such as 30s".to_owned(),
-        Type::Name(kind) => format!("names of {}s", kind.as_str()),
-        Type::Object(object) => {
-            format!("{}s", object.name.trim_start_matches("a ").trim_start_matches("an "))
-        }
+        Type::Name(kind) => format!("names of {}", kind.section().replace('_', " ")),
+        Type::Object(object) => format!("maps, each {}", object.name),
         _ => format!("values, each {one}"),
     }
 }
