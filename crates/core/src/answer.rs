@@ -181,3 +181,70 @@ pub enum Malformed {
     /// It parses and violates its schema.
     ViolatesSchema,
 }
+
+/// An [`Answer`] that owns what it says, to be handed from a connector to the engine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reply {
+    /// What happened.
+    pub seen: Seen,
+    /// What happened, in words for people.
+    pub message: String,
+    /// How long the other side asks us to wait.
+    pub retry_after: Option<Duration>,
+}
+
+/// [`What`] with everything it says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Seen {
+    /// An HTTP answer came.
+    Http {
+        /// Its status.
+        status: u16,
+        /// Its headers.
+        headers: HeaderPairs,
+        /// The beginning of its body, as text.
+        body: String,
+    },
+    /// No answer came.
+    Transport(TransportError),
+    /// A process ended.
+    Process(Exit),
+    /// A broker or a store took the event, or it was printed.
+    Taken,
+    /// A broker or a store answered with an error.
+    Broker(BrokerError),
+    /// The event itself is bad.
+    Malformed(Malformed),
+    /// Something the configuration should name is missing.
+    ConfigMissing,
+    /// Redrive itself failed.
+    Internal,
+}
+
+/// Headers as names and values.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeaderPairs(pub Vec<(String, String)>);
+
+impl Headers for HeaderPairs {
+    fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(given, _)| given.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    }
+}
+
+impl Reply {
+    /// The same, borrowed.
+    #[must_use]
+    pub fn as_answer(&self) -> Answer<'_> {
+        let what = match &self.seen {
+            Seen::Http { status, headers, body } => What::Http { status: *status, headers, body },
+            Seen::Transport(error) => What::Transport(*error),
+            Seen::Process(exit) => What::Process(*exit),
+            Seen::Taken => What::Taken,
+            Seen::Broker(error) => What::Broker(*error),
+            Seen::Malformed(malformed) => What::Malformed(*malformed),
+            Seen::ConfigMissing => What::ConfigMissing,
+            Seen::Internal => What::Internal,
+        };
+        Answer { what, message: &self.message, retry_after: self.retry_after }
+    }
+}

@@ -5,7 +5,7 @@
 //! `("ab", "c")` and `("a", "bc")` never give one key.
 
 use crate::hash;
-use crate::ids::{ChannelName, DeliveryId, ServiceName};
+use crate::ids::{ChannelName, DeliveryId, Seq, ServiceName};
 use crate::time::Timestamp;
 
 /// What makes an event the same event: two with the same source and id are one.
@@ -35,13 +35,18 @@ pub fn dedup_hash(store_key: u64, key: DedupKey<'_>) -> u64 {
     hash::stable_64(&key.to_bytes(), store_key)
 }
 
-/// The id of one event's delivery to one service: the same event always gets the same one there.
+/// The id of one event's delivery to one service, at its place in a store.
 #[must_use]
-pub fn delivery_id(event: DedupKey<'_>, service: &ServiceName, channel: Option<&ChannelName>) -> DeliveryId {
+pub fn delivery_id(
+    seq: Seq,
+    event: DedupKey<'_>,
+    service: &ServiceName,
+    channel: Option<&ChannelName>,
+) -> DeliveryId {
     // No channel is called nothing, so the empty text stands for "none".
     let channel = channel.map_or("", ChannelName::as_str);
     let parts = framed(&["delivery", event.source, event.event_id, service.as_str(), channel]);
-    DeliveryId(hash::stable_128(&parts))
+    DeliveryId::new(seq, hash::stable_64(&parts, 0))
 }
 
 /// What targets get as `webhook-id` and `Idempotency-Key`: the same on every attempt and every replay.
@@ -79,7 +84,7 @@ mod tests {
 
     fn delivery(event: DedupKey<'_>, service: &str, channel: Option<&str>) -> DeliveryId {
         let channel = channel.map(|name| ChannelName::new(name).expect("a name"));
-        delivery_id(event, &ServiceName::new(service).expect("a name"), channel.as_ref())
+        delivery_id(Seq::new(7), event, &ServiceName::new(service).expect("a name"), channel.as_ref())
     }
 
     /// These values are stored: a row that no longer fits means that every stored key is lost.
@@ -87,10 +92,10 @@ mod tests {
     fn keys_never_change() {
         #[rustfmt::skip]
         let deliveries = [
-            ("a service",       key("shop", "1"), "orders-svc", None,          "20e685d53dd334bc503439ecb79c3ab4"),
-            ("a channel",       key("shop", "1"), "orders-svc", Some("email"), "7afd2521b738cfd2bd790428ea8731f9"),
-            ("nothing known",   key("", ""),      "s",          None,          "f28f9dc665bc6e51225df26455e486bf"),
-            ("another script",  key("магазин", "№1"), "s",      None,          "5383a9f3a3989657b6592259770d8418"),
+            ("a service",       key("shop", "1"), "orders-svc", None,          "c92690de482a21ca325d4d7fd6c1423d"),
+            ("a channel",       key("shop", "1"), "orders-svc", Some("email"), "c92690de482a21caea26d181fe3e7d6a"),
+            ("nothing known",   key("", ""),      "s",          None,          "c92690de482a21ca728d0a4f35a5eb2b"),
+            ("another script",  key("магазин", "№1"), "s",      None,          "c92690de482a21cabeeb34c193e1ce63"),
         ];
         for (name, event, service, channel, expected) in deliveries {
             assert_eq!(delivery(event, service, channel).to_string(), expected, "{name}");

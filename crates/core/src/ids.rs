@@ -159,9 +159,155 @@ impl<Of> Serialize for Name<Of> {
     }
 }
 
+/// The place of an event or a delivery in the order in which a store took them; both share one count, from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Seq(u64);
+
+/// Odd, so that multiplying by it loses nothing; 2^64 divided by the golden ratio, so that neighbours part.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Undoes [`SPREAD`].
+const GATHER: u64 = 0xf1de_83e1_9937_733d;
+const _: () = assert!(SPREAD.wrapping_mul(GATHER) == 1);
+
+impl Seq {
+    /// Before the first.
+    pub const NONE: Self = Self(0);
+
+    /// From the number in a store.
+    #[must_use]
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The one after.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+
+    /// The same number as people see it: neighbours look nothing alike, and its first digits hang only on
+    /// the last bits of the number, so that a few digits find it again without an index.
+    #[must_use]
+    const fn scattered(self) -> u64 {
+        self.0.wrapping_mul(SPREAD).reverse_bits()
+    }
+
+    const fn gathered(scattered: u64) -> Self {
+        Self(scattered.reverse_bits().wrapping_mul(GATHER))
+    }
+}
+
+/// The first digits of a [`Receipt`] or a [`DeliveryId`], as people type them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdPrefix {
+    remainder: u64,
+    bits: u32,
+}
+
+impl IdPrefix {
+    /// Reads 1 to 16 hexadecimal digits; of more, the first 16.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let digits = text.get(..text.len().min(16))?;
+        if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return None;
+        }
+        let bits = 4 * u32::try_from(digits.len()).expect("at most 16");
+        let value = u64::from_str_radix(digits, 16).expect("hexadecimal digits, and no more than fit");
+        let remainder = Seq::gathered(value << (64 - bits)).0 & (u64::MAX >> (64 - bits));
+        Some(Self { remainder, bits })
+    }
+
+    /// Every place that begins so, the latest first, up to that last one.
+    pub fn places(self, last: Seq) -> impl Iterator<Item = Seq> {
+        let step = 1_u64.checked_shl(self.bits);
+        let first = (self.remainder <= last.0).then(|| match step {
+            Some(step) => last.0 - (last.0 - self.remainder) % step,
+            None => self.remainder,
+        });
+        let before = move |place: &u64| step.and_then(|step| place.checked_sub(step));
+        std::iter::successors(first, before).filter(|place| *place > 0).map(Seq)
+    }
+}
+
+/// What the sender of an event gets to find it again by: 64 bits, shown as 16 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Receipt(u64);
+
+impl Receipt {
+    /// The receipt for the event at that place.
+    #[must_use]
+    pub const fn of(event: Seq) -> Self {
+        Self(event.scattered())
+    }
+
+    /// The place of the event.
+    #[must_use]
+    pub const fn seq(self) -> Seq {
+        Seq::gathered(self.0)
+    }
+
+    /// Reads all 16 digits.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let is_one = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_one.then(|| u64::from_str_radix(text, 16).ok().map(Self))?
+    }
+}
+
+impl fmt::Display for Receipt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl fmt::Debug for Receipt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 /// One delivery of one event to one service: 128 bits, shown as 32 hexadecimal digits.
+///
+/// The first half is its place in the store, so that it is found without an index; the second half is a
+/// hash of what it delivers, so that two stores never give one id to different things.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeliveryId(pub u128);
+
+impl DeliveryId {
+    /// The delivery at that place, of something with that hash.
+    #[must_use]
+    pub const fn new(seq: Seq, content: u64) -> Self {
+        Self((seq.scattered() as u128) << 64 | content as u128)
+    }
+
+    /// Its place in the store.
+    #[must_use]
+    pub const fn seq(self) -> Seq {
+        Seq::gathered((self.0 >> 64) as u64)
+    }
+
+    /// The hash of what it delivers.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
+    pub const fn content(self) -> u64 {
+        self.0 as u64
+    }
+
+    /// Reads all 32 digits, with or without what a `webhook-id` begins with.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.strip_prefix("msg_").unwrap_or(text);
+        let is_one = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_one.then(|| u128::from_str_radix(text, 16).ok().map(Self))?
+    }
+}
 
 impl fmt::Display for DeliveryId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -242,6 +388,31 @@ mod tests {
             assert_eq!(ServiceName::new(text).map(|_| ()), expected, "{name}");
         }
         assert_eq!(ServiceName::new(&"x".repeat(201)), Err(InvalidName::TooLong { length: 201 }));
+    }
+
+    #[test]
+    fn a_place_is_found_again_by_a_few_digits() {
+        let last = Seq::new(100_000);
+        for number in [1, 2, 3, 4_095, 65_536, 99_999, 100_000] {
+            let seq = Seq::new(number);
+            let id = DeliveryId::new(seq, 0xabc);
+            assert_eq!((id.seq(), id.content()), (seq, 0xabc));
+            assert_eq!(DeliveryId::parse(&format!("msg_{id}")), Some(id));
+            assert_eq!(Receipt::parse(&Receipt::of(seq).to_string()).map(Receipt::seq), Some(seq));
+            for digits in 1..=32 {
+                let shown = id.to_string();
+                let prefix = IdPrefix::parse(&shown[..digits]).expect("digits");
+                let found: Vec<Seq> = prefix.places(last).collect();
+                assert!(found.contains(&seq), "{digits} digits of {shown}");
+                let fits = |place: &Seq| {
+                    DeliveryId::new(*place, 0).to_string().starts_with(&shown[..digits.min(16)])
+                };
+                assert!(found.iter().all(fits), "{digits} digits of {shown}");
+                assert_eq!(found.len() == 1, digits > 4 || found.len() == 1);
+            }
+        }
+        assert_eq!(IdPrefix::parse(""), None);
+        assert_eq!(IdPrefix::parse("xyz"), None);
     }
 
     #[test]

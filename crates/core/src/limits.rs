@@ -139,3 +139,6 @@ pub const MESSAGE_BYTES_MAX: usize = 4 * 1024;
 const _: () = assert!(PROBE_LEASE_MIN.as_secs() < HOLD_MAX_DEFAULT.as_secs());
 const _: () = assert!(PROBE_LEASE_MARGIN.as_secs() < PROBE_LEASE_MIN.as_secs());
 const _: () = assert!(RETRY_AFTER_MAX.as_secs() <= HOLD_MAX_DEFAULT.as_secs());
+
+/// The most times of our own absence that are told apart.
+pub const ABSENCES_MAX: usize = 64;

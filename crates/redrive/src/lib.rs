@@ -3,5 +3,7 @@
 //! The deciding lives in [`core`]; this crate adds what touches the world.
 
 pub mod load;
+pub mod store;
+pub mod target;
 
 pub use redrive_core as core;

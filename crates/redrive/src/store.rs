@@ -1,0 +1,492 @@
+//! Where accepted events and all that became of them are kept: the one thing that outlives the process.
+//!
+//! A store has few verbs, each of them one transaction, and knows no policy. What it does know is order:
+//! it decides, in the transaction that takes an event, whether a delivery is at the head of its session
+//! or behind another, and in the transaction that settles a head who comes next. So a session's order is
+//! durable, holds over any crash, and nothing about it has to fit into memory.
+//!
+//! Invariants, held by the contract suite against every implementation:
+//! - all of a batch is durable when [`Store::write`] returns, or nothing of it is;
+//! - at most one delivery of a session is at its head, and it is the oldest that has not ended;
+//! - a settlement that does not fit the number of attempts on record, or whose delivery has ended,
+//!   changes nothing;
+//! - a submission is taken whole or not at all; an event that came before is not taken twice;
+//! - counts come from counters kept in the same transactions, and always equal what a scan would find.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redrive_core::breaker::Record;
+use redrive_core::engine::{Absences, Death, Load, Page, QueueName, Settlement, Waiting};
+use redrive_core::event::Event;
+use redrive_core::ids::{DeliveryId, IdPrefix, Receipt, Seq, ServiceName};
+use redrive_core::story::Story;
+use redrive_core::time::Timestamp;
+
+/// Keeps events and deliveries. One thread owns it; everyone else asks that thread, or a [`Reader`].
+pub trait Store: Send {
+    /// What there is to go on with, and what is known of the time since. Begins a new run: the store
+    /// remembers that one began, so that runs which end without [`Store::close`] can be counted.
+    fn recover(&mut self, now: Timestamp) -> Result<Recovered, StoreError>;
+
+    /// Makes a batch durable, in one transaction: settlements first, then submissions, then notes.
+    fn write(&mut self, batch: &Batch, now: Timestamp) -> Result<Written, StoreError>;
+
+    /// Finds deliveries at the head of their session, or without one.
+    fn load(&mut self, load: &Load) -> Result<Page, StoreError>;
+
+    /// Does a small step of what must be done now and then; says whether there is more to do at once.
+    fn housekeep(&mut self, keep: &Keep, now: Timestamp) -> Result<Chores, StoreError>;
+
+    /// Copies everything to a folder in small steps, while others write.
+    fn back_up(&mut self, step: &mut Backup) -> Result<BackupProgress, StoreError>;
+
+    /// Another pair of eyes, for questions that may take a while.
+    fn reader(&self) -> Result<Box<dyn Reader>, StoreError>;
+
+    /// After an error that left it unknown what is durable: opens what is on disk anew.
+    fn reopen(&mut self) -> Result<(), StoreError>;
+
+    /// Whether there is room for new events, beside what settling and deleting need.
+    fn has_room(&mut self) -> Result<Room, StoreError>;
+
+    /// The run ends as it should.
+    fn close(self: Box<Self>, now: Timestamp) -> Result<(), StoreError>;
+}
+
+/// Whether new events can be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// They can.
+    Enough,
+    /// The disk is nearly full.
+    Short {
+        /// Bytes that are free.
+        free_bytes: u64,
+        /// Bytes that must be.
+        needed_bytes: u64,
+    },
+}
+
+/// What a store knows at the start of a run.
+#[derive(Debug)]
+pub struct Recovered {
+    /// Made when the store was, so that its jitter and hashes are its own.
+    pub seed: u64,
+    /// Queues with something that has not ended.
+    pub queues: Vec<QueueName>,
+    /// Services that are paused, and since when.
+    pub paused: BTreeMap<ServiceName, Timestamp>,
+    /// When Redrive was away, until `now`.
+    pub absences: Absences,
+    /// What breakers were last known to be.
+    pub breakers: Vec<Record>,
+    /// The texts of the latest rule books, the newest last.
+    pub books: Vec<String>,
+    /// The last place given before each of the latest runs that ended without a word, with when it was
+    /// noticed, the oldest first.
+    pub crashes: Vec<(Timestamp, Seq)>,
+}
+
+/// What is to become durable together.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// What became of deliveries.
+    pub settlements: Vec<Arc<Settlement>>,
+    /// What came in.
+    pub submissions: Vec<Submission>,
+    /// What else is to be remembered.
+    pub notes: Vec<Note>,
+}
+
+/// Events that are taken together or not at all.
+#[derive(Clone, Debug)]
+pub struct Submission {
+    /// The events, with who wants them.
+    pub events: Vec<Submitted>,
+}
+
+/// An event and who wants it.
+#[derive(Clone, Debug)]
+pub struct Submitted {
+    /// The event.
+    pub event: Arc<Event>,
+    /// Who wants it; nobody is fine, and recorded.
+    pub routes: Vec<Addressee>,
+}
+
+/// One who wants an event.
+#[derive(Clone, Debug)]
+pub struct Addressee {
+    /// Where the delivery waits.
+    pub queue: Arc<QueueName>,
+    /// The id of the claim.
+    pub subscription: Arc<str>,
+    /// Whether deliveries of one session keep their order.
+    pub ordered: bool,
+    /// How much may wait for the whole service.
+    pub bound: WaitingBound,
+}
+
+/// How much may wait for one service, over all its channels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitingBound {
+    /// Deliveries.
+    pub deliveries_max: u64,
+    /// Bytes of their payloads.
+    pub bytes_max: u64,
+    /// What happens to one too many.
+    pub when_full: WhenFull,
+}
+
+/// What happens to an event when a service that wants it is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenFull {
+    /// It is refused, whole.
+    Refuse,
+    /// It is taken, and its delivery to that service is dead at once (`BACKLOG_FULL`).
+    DeadLetter,
+}
+
+/// Something else to remember.
+#[derive(Clone, Debug)]
+pub enum Note {
+    /// A service is paused.
+    Pause(ServiceName),
+    /// It is not any more.
+    Resume(ServiceName),
+    /// What a breaker is; taken if it [`Record::replaces`] what is known.
+    Breaker(Box<Record>),
+    /// Redrive could not write from then until now.
+    Absence {
+        /// From when.
+        from: Timestamp,
+    },
+    /// Redrive is alive; written now and then, so that an absence can be measured.
+    Alive,
+    /// A rule book that holds from now on; kept by its hash for as long as stories name it.
+    Book {
+        /// Its hash.
+        hash: u64,
+        /// Its text.
+        text: Arc<str>,
+    },
+    /// Deliveries of the queue that wait until [`Timestamp::NEVER`] may start at once.
+    Release(Arc<QueueName>),
+    /// An unrouted event has found who wants it; a no-op if it is not unrouted any more.
+    Route {
+        /// Which event.
+        event: Seq,
+        /// Who wants it.
+        routes: Vec<Addressee>,
+    },
+}
+
+/// What a batch came to; each list in the order of the batch.
+#[derive(Debug, Default)]
+pub struct Written {
+    /// Of each settlement.
+    pub settled: Vec<Settled>,
+    /// Of each submission.
+    pub submitted: Vec<Result<Vec<Taken>, Refusal>>,
+    /// Deliveries that may start now, of submissions and [`Note::Route`]: those at the head of their
+    /// session, or without one, in the order of the store.
+    pub waiting: Vec<Waiting>,
+}
+
+/// What a settlement came to.
+#[derive(Debug)]
+pub enum Settled {
+    /// It is durable.
+    Written {
+        /// The next of the session, which is its head now.
+        promoted: Option<Waiting>,
+    },
+    /// The delivery had been settled otherwise.
+    Stale,
+}
+
+/// An event that is safe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// To find it again by; the first one's if it came before.
+    pub receipt: Receipt,
+    /// Whether it came before.
+    pub seen: Seen,
+    /// How many deliveries it has.
+    pub deliveries: u32,
+}
+
+/// Whether an event came before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// Never within the time that ids are remembered.
+    First,
+    /// It did, with the same content.
+    Again,
+}
+
+/// Why a submission was not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// An event with this id and source came before, and was another.
+    Conflict {
+        /// Which of the submission, from 0.
+        index: usize,
+        /// The first one's receipt.
+        first: Receipt,
+    },
+    /// A service that wants it has too much waiting.
+    Full {
+        /// Which of the submission, from 0.
+        index: usize,
+        /// The service.
+        service: ServiceName,
+    },
+}
+
+/// How long things are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keep {
+    /// Events all of whose deliveries are delivered, and unrouted ones.
+    pub delivered: Duration,
+    /// Ids of events; an event that is kept longer keeps its id.
+    pub ids: Duration,
+}
+
+/// What a step of housekeeping did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Chores {
+    /// Events that were deleted.
+    pub events_deleted: u64,
+    /// Whether there is more to do at once.
+    pub more: bool,
+}
+
+/// A copy in the making.
+#[derive(Debug)]
+pub struct Backup {
+    /// The folder, which must not hold a store.
+    pub folder: PathBuf,
+    /// Pages to copy in one step.
+    pub pages_per_step: u32,
+    /// The implementation's own state between steps.
+    pub state: Option<Box<dyn std::any::Any + Send>>,
+}
+
+/// How far a copy is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackupProgress {
+    /// Pages in all.
+    pub pages: u64,
+    /// Pages to go; 0 is done and durable.
+    pub remaining: u64,
+}
+
+/// Answers questions beside the thread that writes. Each answer is of one moment, and none takes long.
+pub trait Reader: Send {
+    /// Events by receipt, or by an id that several sources may have used.
+    fn events(&self, key: &EventKey) -> Result<Vec<EventView>, StoreError>;
+    /// A delivery with all its attempts, by the first digits of its id; the latest first, at most so many.
+    fn deliveries(&self, prefix: &IdPrefix, rows_max: usize) -> Result<Vec<DeliveryView>, StoreError>;
+    /// Deliveries, the latest first.
+    fn list(&self, filter: &Filter) -> Result<Vec<DeliveryView>, StoreError>;
+    /// Events that nobody wanted, the oldest first, beyond that place.
+    fn unrouted(&self, after: Seq, rows_max: usize) -> Result<Vec<EventView>, StoreError>;
+    /// The text of a rule book.
+    fn book(&self, hash: u64) -> Result<Option<String>, StoreError>;
+    /// What there is, by queue and state.
+    fn counts(&self) -> Result<Counts, StoreError>;
+}
+
+/// How an event is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EventKey {
+    /// By its receipt.
+    Receipt(Receipt),
+    /// By its id.
+    Id(String),
+}
+
+/// Which deliveries to list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Only of that service.
+    pub service: Option<String>,
+    /// Only in that state.
+    pub state: Option<StateName>,
+    /// Only before that place; none begins with the latest.
+    pub before: Option<Seq>,
+    /// At most so many.
+    pub rows_max: usize,
+}
+
+/// An event as it is shown.
+#[derive(Clone, Debug)]
+pub struct EventView {
+    /// Its receipt.
+    pub receipt: Receipt,
+    /// The event; its data are empty once they have been deleted.
+    pub event: Arc<Event>,
+    /// When it was accepted.
+    pub received_at: Timestamp,
+    /// Whether nobody wanted it.
+    pub unrouted: bool,
+    /// Its deliveries, without their stories.
+    pub deliveries: Vec<DeliveryView>,
+}
+
+/// A delivery as it is shown.
+#[derive(Clone, Debug)]
+pub struct DeliveryView {
+    /// Its id.
+    pub id: DeliveryId,
+    /// Where it waits or waited.
+    pub queue: QueueName,
+    /// The claim that it stands for.
+    pub subscription: String,
+    /// The event's receipt.
+    pub receipt: Receipt,
+    /// The event's id.
+    pub event_id: String,
+    /// The event's source.
+    pub event_source: String,
+    /// The event's type.
+    pub event_type: String,
+    /// The event's session.
+    pub session: Option<String>,
+    /// The event's correlation id.
+    pub correlation_id: Option<String>,
+    /// When it was accepted.
+    pub accepted_at: Timestamp,
+    /// When it was last written.
+    pub written_at: Timestamp,
+    /// Attempts that have ended.
+    pub attempts: u32,
+    /// What it is.
+    pub state: DeliveryState,
+    /// Its attempts, the first one first; empty where they were not asked for.
+    pub stories: Vec<Story>,
+}
+
+/// What a delivery is, as far as the store knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeliveryState {
+    /// It may start.
+    Ready,
+    /// It waits for its time.
+    Due {
+        /// Which is then.
+        at: Timestamp,
+    },
+    /// Another of its session comes first.
+    Behind,
+    /// Delivered.
+    Delivered {
+        /// When.
+        at: Timestamp,
+    },
+    /// Failed for good.
+    Dead {
+        /// When.
+        at: Timestamp,
+        /// Why.
+        death: Box<Death>,
+    },
+}
+
+/// The states without what belongs to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum StateName {
+    /// It may start.
+    Ready,
+    /// It waits for its time.
+    Due,
+    /// Another of its session comes first.
+    Behind,
+    /// Delivered.
+    Delivered,
+    /// Failed for good.
+    Dead,
+}
+
+/// How much there is of what.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// By queue.
+    pub queues: BTreeMap<QueueName, QueueCounts>,
+    /// Events that nobody wanted.
+    pub unrouted: u64,
+    /// Events in the store.
+    pub events: u64,
+}
+
+/// How much a queue has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueCounts {
+    /// Deliveries that have not ended.
+    pub waiting: u64,
+    /// Bytes of their payloads.
+    pub waiting_bytes: u64,
+    /// Delivered ones that are still kept.
+    pub delivered: u64,
+    /// Dead letters.
+    pub dead: u64,
+}
+
+/// Why a store did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Nothing was changed; it may go better later.
+    #[error("could not write to {}: {reason}", path.display())]
+    NotWritten {
+        /// Where.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// Nobody knows whether it is durable; [`Store::reopen`] shows.
+    #[error("it is not known whether a write to {} is safe: {reason}", path.display())]
+    Unknown {
+        /// Where.
+        path: PathBuf,
+        /// What went wrong.
+        reason: String,
+    },
+    /// What is stored cannot be read.
+    #[error("{} is damaged: {reason}; nothing was changed, restore a backup or move the folder away", path.display())]
+    Damaged {
+        /// Where.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Another process has it.
+    #[error("another redrive is running on {} (process {owner}); stop it, or use another folder with --data", path.display())]
+    InUse {
+        /// Which folder.
+        path: PathBuf,
+        /// Who has it, as far as it said.
+        owner: String,
+    },
+    /// A newer release wrote it.
+    #[error("{} has format {found}, and this release knows formats up to {known}; use a newer redrive", path.display())]
+    TooNew {
+        /// Which folder.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+        /// The newest that is known.
+        known: u32,
+    },
+    /// It cannot be opened.
+    #[error("could not open {}: {reason}", path.display())]
+    NotOpened {
+        /// Which folder.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+}
