@@ -202,7 +202,7 @@ pub enum Settled {
     /// It is durable.
     Written {
         /// The next of the session, which is its head now.
-        promoted: Option<Waiting>,
+        promoted: Option<Box<Waiting>>,
     },
     /// The delivery had been settled otherwise.
     Stale,

@@ -97,7 +97,7 @@ pub enum Input {
         /// Whether it was written.
         fate: Fate,
         /// The next of its session, which waited behind it.
-        promoted: Option<Waiting>,
+        promoted: Option<Box<Waiting>>,
     },
     /// The store takes no writes for now.
     StoreFailing,
