@@ -11,7 +11,11 @@ use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128};
 #[expect(clippy::disallowed_types, reason = "this is the one place that swaps the hasher")]
 pub type Map<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<StableHasher>>;
 
-/// Feeds [`Map`] with XXH3.
+/// A hash set without a random hasher; for lookups only.
+#[expect(clippy::disallowed_types, reason = "this is the one place that swaps the hasher")]
+pub type Set<K> = std::collections::HashSet<K, BuildHasherDefault<StableHasher>>;
+
+/// Feeds [`Map`] and [`Set`] with XXH3.
 #[derive(Default)]
 pub struct StableHasher(u64);
 

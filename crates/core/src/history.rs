@@ -195,6 +195,12 @@ impl History {
         }
     }
 
+    /// After others have made it wait since then, though nobody noted it at the time.
+    #[must_use]
+    pub fn held_since(&self, since: Timestamp) -> Self {
+        self.holding(HeldBy::Others, since)
+    }
+
     /// After its service was paused.
     #[must_use]
     pub fn paused(&self, at: Timestamp) -> Self {
@@ -213,12 +219,13 @@ impl History {
     }
 
     /// The same under a new rule book, whose policies may stand in another order: a policy keeps its
-    /// count by its name.
+    /// count by its name. Where the old book is not known any more, only the count in all is kept.
     #[must_use]
-    pub fn carried_over(&self, from: &Reactions, to: &Reactions) -> Self {
+    pub fn carried_over(&self, from: Option<&Reactions>, to: &Reactions) -> Self {
         let mut counts = Counts::default();
+        let old_policies = from.map_or(&[][..], Reactions::policies);
         for (count, policy) in counts.0.iter_mut().zip(to.policies()) {
-            let before = from.policies().iter().position(|old| old.name == policy.name);
+            let before = old_policies.iter().position(|old| old.name == policy.name);
             *count = before.map_or(0, |index| self.retries_by_policy.0[index]);
         }
         Self { retries_by_policy: counts, ..self.clone() }

@@ -142,3 +142,18 @@ const _: () = assert!(RETRY_AFTER_MAX.as_secs() <= HOLD_MAX_DEFAULT.as_secs());
 
 /// The most times of our own absence that are told apart.
 pub const ABSENCES_MAX: usize = 64;
+
+/// Calls that may be in flight on a dependency that has just come back; each success allows one more, so
+/// that a backlog does not knock it over again.
+pub const RAMP_START: u32 = 4;
+
+/// Crashes within [`CRASHES_WITHIN`] after which what was waiting is started alone.
+pub const CRASHES_MAX: usize = 3;
+/// The time within which they are counted, and for how long the care lasts.
+pub const CRASHES_WITHIN: Duration = Duration::from_mins(1);
+
+/// Pauses of a service that are remembered, so that they use up nobody's window.
+pub const PAUSES_MAX: usize = 16;
+
+/// Earlier rule books whose counts of retries are understood.
+pub const OLDER_BOOKS_MAX: usize = 8;

@@ -74,7 +74,7 @@ pub enum End {
     },
     /// It could not start.
     Held {
-        /// Whether it was the breaker; else the dependency asked us to wait.
+        /// What kept it.
         by: HeldBy,
     },
 }
@@ -89,6 +89,8 @@ pub enum HeldBy {
     RetryAfter,
     /// No rule of the book wants such an event any more.
     RuleRemoved,
+    /// The rule's deadline had passed.
+    Deadline,
 }
 
 /// A verdict in plain values.

@@ -7,6 +7,7 @@
 mod timeouts;
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -28,6 +29,7 @@ use crate::rule::{
     WhenOpen,
 };
 use crate::text::Rate;
+use crate::throttle::ThrottleSettings;
 
 pub use timeouts::ResolvedTimeouts;
 use timeouts::timeouts;
@@ -344,6 +346,13 @@ impl Sections {
                 (breaker, Origin { level: Level::Kind, span: None })
             }
         }
+    }
+
+    /// How the calls to a dependency are held back.
+    pub(super) fn throttle(&self, dependency: &DependencyName) -> ThrottleSettings {
+        let (in_flight, rate) = self.permits(dependency);
+        let in_flight = NonZeroU32::new(in_flight.value).unwrap_or(NonZeroU32::MIN);
+        ThrottleSettings { in_flight, rate: rate.map(|known| known.value) }
     }
 
     fn permits(&self, dependency: &DependencyName) -> (Known<u32>, Option<Known<Rate>>) {

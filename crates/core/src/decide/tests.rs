@@ -490,7 +490,7 @@ fn a_new_book_keeps_the_counts_by_name() {
     let mut policies: Vec<_> = old.policies().iter().rev().cloned().collect();
     policies.push(policy("fresh", &[1], 1, None));
     let new = Reactions::new(policies, vec![], Category::ALL.map(|_| stated(1, SHORT)));
-    let carried = failed_once().carried_over(&old, &new);
+    let carried = failed_once().carried_over(Some(&old), &new);
     let counts = [0, 1, 2, 3].map(|index| carried.retries_by(PolicyIndex(index)));
     assert_eq!((counts, carried.retries_total()), ([0, 0, 1, 0], 1));
 }

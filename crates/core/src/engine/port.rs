@@ -99,6 +99,8 @@ pub enum Input {
         /// The next of its session, which waited behind it.
         promoted: Option<Box<Waiting>>,
     },
+    /// What a [`Effect::Release`] asked for is durable.
+    Released(Arc<QueueName>),
     /// The store takes no writes for now.
     StoreFailing,
     /// It does again; what was accepted meanwhile is found by looking.
@@ -156,8 +158,6 @@ pub enum Command {
 pub enum Effect {
     /// Call the target.
     Start(Arc<Call>),
-    /// Nobody waits for that call any more.
-    Cancel(CallId),
     /// Make it durable, then answer with [`Input::Settled`].
     Settle(Arc<Settlement>),
     /// Look for waiting deliveries, then answer with [`Input::Loaded`].
@@ -166,8 +166,8 @@ pub enum Effect {
     WakeAt(Timestamp),
     /// Make the state of a breaker durable, when there is time.
     Keep(Box<Record>),
-    /// Deliveries that waited for a rule may have one now: make those due that wait until
-    /// [`Timestamp::NEVER`].
+    /// Deliveries that wait until [`Timestamp::NEVER`] for a rule may have one now: make them ready,
+    /// then answer with [`Input::Released`].
     Release(Arc<QueueName>),
     /// Tell whoever listens.
     Signal(Box<Signal>),

@@ -1,0 +1,134 @@
+//! What stands in front of one dependency: its breaker, its throttle, and a gentle start after an outage.
+//!
+//! Breaker first, then throttle: a call that the throttle refuses gives its permit back unused. Invariant:
+//! no call without a [`Ticket`], and every ticket comes back by [`Dependency::back`] or
+//! [`Dependency::unused`].
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::LinePlace;
+use crate::breaker::{Admission, Breaker, BreakerSettings, Observation, Permit, Transition};
+use crate::decide::HoldCause;
+use crate::ids::{DependencyName, Seq};
+use crate::limits;
+use crate::rule::Rule;
+use crate::throttle::{Pass, Slot, Throttle, ThrottleSettings};
+use crate::time::Timestamp;
+
+/// One dependency, for all that call it.
+#[derive(Debug)]
+pub(super) struct Dependency {
+    pub name: DependencyName,
+    pub breaker: Breaker,
+    pub throttle: Throttle,
+    pub settings: ThrottleSettings,
+    /// Of the rule that met it last; none before one with a breaker did.
+    pub breaker_settings: Option<BreakerSettings>,
+    /// The most calls in flight while it comes back; none once that is no limit any more.
+    ramp: Option<u32>,
+    /// The delivery whose failure opened the breaker: it probes last.
+    pub opened_by: Option<Seq>,
+    /// Lines that have something to send and may not.
+    pub waiters: VecDeque<LinePlace>,
+    /// When the waiters are to ask again, whatever happens.
+    pub asks_at: Option<Timestamp>,
+}
+
+/// The right to make one call.
+#[derive(Debug)]
+#[must_use = "a ticket is given back"]
+pub(super) struct Ticket {
+    permit: Option<Permit>,
+    slot: Slot,
+}
+
+/// Whether a call may be made.
+#[derive(Debug)]
+pub(super) enum Gate {
+    /// Yes; the breaker may have become half-open by it.
+    Open(Ticket, Option<Transition>),
+    /// Not before then, for a reason that counts as being held.
+    Held(HoldCause, Timestamp),
+    /// Not before then, to keep the pace.
+    Paced(Timestamp),
+    /// Not before another call ends.
+    Busy,
+}
+
+impl Dependency {
+    pub(super) fn new(name: DependencyName, settings: ThrottleSettings) -> Self {
+        Self {
+            name,
+            breaker: Breaker::new(),
+            throttle: Throttle::new(),
+            settings,
+            breaker_settings: None,
+            ramp: Some(limits::RAMP_START),
+            opened_by: None,
+            waiters: VecDeque::new(),
+            asks_at: None,
+        }
+    }
+
+    /// Lets it come back gently.
+    pub(super) fn ramp_up(&mut self) {
+        self.ramp = Some(limits::RAMP_START);
+    }
+
+    pub(super) fn admit(&mut self, rule: &Rule, limit: Duration, now: Timestamp) -> Gate {
+        if let Some(until) = self.throttle.hold_until().filter(|until| now < *until) {
+            return Gate::Held(HoldCause::AskedToWait, until);
+        }
+        if self.ramp.is_some_and(|ramp| self.throttle.in_flight() >= ramp) {
+            return Gate::Busy;
+        }
+        let permit = match rule.breaker.as_ref().map(|named| self.breaker.admit(&named.settings, limit, now))
+        {
+            Some(Admission::WaitUntil(until)) => return Gate::Held(HoldCause::BreakerOpen, until),
+            Some(Admission::Allowed(permit)) => Some(permit),
+            None => None,
+        };
+        let transition = permit.as_ref().and_then(|permit| self.breaker.transition_by(permit));
+        match self.throttle.admit(&self.settings, now) {
+            Pass::Go(slot) => Gate::Open(Ticket { permit, slot }, transition),
+            Pass::Full => {
+                self.give_up(permit);
+                Gate::Busy
+            }
+            Pass::WaitUntil(until) => {
+                self.give_up(permit);
+                Gate::Paced(until)
+            }
+        }
+    }
+
+    /// A call is over, and says this about the dependency.
+    pub(super) fn back(
+        &mut self,
+        ticket: Ticket,
+        seen: Observation,
+        rule: &Rule,
+        now: Timestamp,
+    ) -> Option<Transition> {
+        self.throttle.release(ticket.slot);
+        if seen == Observation::Success {
+            self.ramp = self.ramp.map(|ramp| ramp + 1).filter(|ramp| *ramp < self.settings.in_flight.get());
+        }
+        let permit = ticket.permit?;
+        let settings = &rule.breaker.as_ref().expect("the rule that got a permit has a breaker").settings;
+        self.breaker.settle(permit, seen, settings, now)
+    }
+
+    /// A call was not made, or nobody waited for its end.
+    pub(super) fn unused(&mut self, ticket: Ticket) {
+        self.throttle.release(ticket.slot);
+        self.give_up(ticket.permit);
+    }
+
+    fn give_up(&mut self, permit: Option<Permit>) {
+        if let Some(permit) = permit {
+            self.breaker.cancel(permit);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! How deliveries come into memory: from the writer, from pages of the store, or when their time has come.
+
+use std::sync::Arc;
+
+use super::port::{Effect, Page, Waiting, Wanted};
+use super::queue::{Entry, LineStatus, PushAt, Ready};
+use super::sabotage::Sabotage;
+use super::{Engine, LinePlace, Presence, QueuePlace, Running, ServicePlace, Timer};
+use crate::time::Timestamp;
+
+impl Engine {
+    /// A delivery is durable, and at the head of its session if it has one.
+    pub(super) fn arrive(&mut self, row: Waiting, now: Timestamp) {
+        if self.known.contains(&row.id.seq()) && !self.sabotaged_by(Sabotage::TakesTwice) {
+            return;
+        }
+        let place = self.queue(&row.queue);
+        let bounds = self.bounds;
+        if let Some(due_at) = row.due_at.filter(|due_at| *due_at > now) {
+            self.wait_for(place, due_at, row, now);
+        } else if self.queues[place.0].enter(row.bytes(), &bounds) == Entry::Fits {
+            self.learn(place, &row);
+            self.line_up(place, row, PushAt::Back, now);
+        } else {
+            #[cfg(test)]
+            if self.sabotaged_by(Sabotage::ForgetsBacklog) {
+                self.queues[place.0].forget_backlog();
+            }
+            self.look_for_more(place, now);
+        }
+    }
+
+    /// Keeps it until its time, here or on disk.
+    pub(super) fn wait_for(&mut self, place: QueuePlace, due_at: Timestamp, row: Waiting, now: Timestamp) {
+        let (bounds, seq) = (self.bounds, row.id.seq());
+        let queue = &mut self.queues[place.0];
+        match queue.put_off(due_at, row, &bounds) {
+            Entry::Fits if self.known.insert(seq) => queue.known += 1,
+            Entry::Fits => {}
+            Entry::StaysOnDisk => {
+                #[cfg(test)]
+                if self.sabotaged_by(Sabotage::ForgetsDue) {
+                    self.queues[place.0].forget_due();
+                }
+                self.forget(place, seq);
+            }
+        }
+        self.set_queue_timer(place, now);
+    }
+
+    pub(super) fn learn(&mut self, place: QueuePlace, row: &Waiting) {
+        if self.known.insert(row.id.seq()) {
+            self.queues[place.0].known += 1;
+        }
+    }
+
+    pub(super) fn forget(&mut self, place: QueuePlace, seq: crate::ids::Seq) {
+        if self.known.remove(&seq) {
+            self.queues[place.0].known -= 1;
+        }
+    }
+
+    pub(super) fn loaded(&mut self, page: &Page, now: Timestamp) {
+        let place = self.queue(&page.queue);
+        let bounds = self.bounds;
+        let mut taken = 0;
+        for row in &page.rows {
+            if !self.known.contains(&row.id.seq()) || self.sabotaged_by(Sabotage::TakesTwice) {
+                if !self.queues[place.0].may_take(row.bytes(), &bounds) {
+                    break;
+                }
+                self.learn(place, row);
+                self.line_up(place, row.clone(), PushAt::Back, now);
+            }
+            taken += 1;
+        }
+        let queue = &mut self.queues[place.0];
+        match page.wanted {
+            Wanted::Ready { after } => queue.ready_loaded(page, after, taken),
+            Wanted::Due { .. } => {
+                let not_taken = page.rows.get(taken).map(|row| row.due_at.unwrap_or(now));
+                queue.due_loaded(page, not_taken, now);
+            }
+        }
+        self.look_for_more(place, now);
+    }
+
+    /// Asks for a page if memory runs low and there may be more.
+    pub(super) fn look_for_more(&mut self, place: QueuePlace, now: Timestamp) {
+        if self.store_failing_since.is_none() && self.running == Running::Yes {
+            let bounds = self.bounds;
+            while let Some(load) = self.queues[place.0].next_load(&bounds, now) {
+                self.effects.push_back(Effect::Load(load));
+            }
+        }
+        self.set_queue_timer(place, now);
+    }
+
+    pub(super) fn make_due_ready(&mut self, place: QueuePlace, now: Timestamp) {
+        while let Some(row) = self.queues[place.0].take_due(now) {
+            self.line_up(place, row, PushAt::Back, now);
+        }
+    }
+
+    /// Puts it into the line of the dependency that its rule names; without a rule it is put aside.
+    pub(super) fn line_up(&mut self, place: QueuePlace, row: Waiting, at: PushAt, now: Timestamp) {
+        let Some(rule) = self.rule(&row).map(Arc::clone) else {
+            if self.queues[place.0].presence == Presence::Removed {
+                // All of the queue is held, so it does not matter in which line it waits.
+                return self.hold_removed(place, &row);
+            }
+            return self.put_aside(place, row, now);
+        };
+        if row.start_recorded {
+            return self.went_down_with(place, row, &rule, now);
+        }
+        let dependency = self.dependency(&rule.dependency);
+        self.meet_breaker(dependency, &rule, now);
+        let queue = &mut self.queues[place.0];
+        let line = queue.line(dependency);
+        queue.push(line, Ready { waiting: row, rule, blocked_since: None }, at);
+        self.make_runnable(LinePlace { queue: place, line });
+    }
+
+    /// A queue whose service is gone keeps nothing in memory: when the service is back, it looks again.
+    fn hold_removed(&mut self, place: QueuePlace, row: &Waiting) {
+        self.forget(place, row.id.seq());
+        self.queues[place.0].left_on_disk();
+        self.queues[place.0].due_left_on_disk(Timestamp::EPOCH);
+    }
+
+    pub(super) fn make_runnable(&mut self, place: LinePlace) {
+        let line = &mut self.queues[place.queue.0].lines[place.line];
+        if line.status == LineStatus::Idle && !line.ready.is_empty() {
+            line.status = LineStatus::Runnable;
+            self.runnable.push_back(place);
+        }
+    }
+
+    /// The lines of a queue may have become free to send.
+    pub(super) fn wake_lines(&mut self, queue: QueuePlace) {
+        for line in 0..self.queues[queue.0].lines.len() {
+            self.make_runnable(LinePlace { queue, line });
+        }
+    }
+
+    pub(super) fn wake_service(&mut self, service: ServicePlace, now: Timestamp) {
+        for place in (0..self.queues.len()).map(QueuePlace) {
+            if self.queues[place.0].service == service {
+                for line in 0..self.queues[place.0].lines.len() {
+                    let dependency = self.queues[place.0].lines[line].dependency;
+                    self.dependencies[dependency.0].ramp_up();
+                }
+                self.wake_lines(place);
+                self.look_for_more(place, now);
+            }
+        }
+    }
+
+    fn set_queue_timer(&mut self, place: QueuePlace, now: Timestamp) {
+        let queue = &mut self.queues[place.0];
+        let next = queue.next_due_at(now);
+        if next != queue.timer_at {
+            if let Some(set) = queue.timer_at {
+                self.timers.remove(&(set, Timer::Queue(place)));
+            }
+            queue.timer_at = next;
+            self.timers.extend(next.map(|at| (at, Timer::Queue(place))));
+        }
+    }
+}

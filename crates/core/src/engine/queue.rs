@@ -1,0 +1,294 @@
+//! The deliveries of one service or channel that are in memory, and what is known of those on disk.
+//!
+//! Memory is bounded by a window, not by the backlog. When more waits than fits, arrivals stay on disk,
+//! and a cursor goes round over what is ready there, page by page; when a round from the very beginning
+//! has found nothing that is not in memory, arrivals come straight from the writer again. Deliveries
+//! that wait for their time have a window of their own, the rest of them lie on disk until they are due.
+//!
+//! Invariant: a delivery of the queue that may start is in memory, or `on_disk` (or `due_on_disk`) says
+//! that somebody must look.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use super::port::{Bounds, Load, Page, QueueName, Waiting, Wanted};
+use super::{DependencyPlace, ServicePlace};
+use crate::ids::Seq;
+use crate::rule::Rule;
+use crate::time::Timestamp;
+
+/// One queue.
+#[derive(Debug)]
+pub(super) struct Queue {
+    pub name: Arc<QueueName>,
+    pub service: ServicePlace,
+    pub presence: Presence,
+    /// What is ready, by the dependency it needs: one that is down holds up nobody else's.
+    pub lines: Vec<Line>,
+    due: BTreeMap<(Timestamp, Seq), Waiting>,
+    rows: u32,
+    bytes: usize,
+    due_bytes: usize,
+    /// Deliveries of this queue that the engine knows: in memory, in flight or being settled.
+    pub known: u32,
+    on_disk: Option<Cursor>,
+    loading_ready: bool,
+    /// Something stayed on disk while a page was on its way.
+    left_meanwhile: bool,
+    /// When to look for what is due on disk.
+    due_on_disk: Option<Timestamp>,
+    loading_due: bool,
+    /// The timer that is set for this queue.
+    pub timer_at: Option<Timestamp>,
+}
+
+/// Whether the rule book knows the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Presence {
+    /// It does, and one call takes so many.
+    Here { batch_max: u32 },
+    /// Its service or channel is gone: all of it is held.
+    Removed,
+}
+
+/// Where the next page begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cursor(Seq);
+
+/// What is ready and needs the same dependency.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub dependency: DependencyPlace,
+    pub ready: VecDeque<Ready>,
+    pub status: LineStatus,
+}
+
+/// Where a line stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LineStatus {
+    /// It has nothing to send, or may not send.
+    Idle,
+    /// It is among those that get their turn.
+    Runnable,
+    /// It waits for its dependency.
+    AwaitsDependency,
+    /// It waits for a share of the calls.
+    AwaitsShare,
+}
+
+/// A delivery that may start, and the rule it would start by.
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub waiting: Waiting,
+    pub rule: Arc<Rule>,
+    /// Since when others have kept it from starting.
+    pub blocked_since: Option<Timestamp>,
+}
+
+/// What became of a delivery that wanted to come into memory.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    /// There is room.
+    Fits,
+    /// It stays on disk.
+    StaysOnDisk,
+}
+
+impl Queue {
+    /// A queue that has nothing anywhere.
+    pub(super) fn empty(name: Arc<QueueName>, service: ServicePlace, presence: Presence) -> Self {
+        Self {
+            name,
+            service,
+            presence,
+            lines: Vec::new(),
+            due: BTreeMap::new(),
+            rows: 0,
+            bytes: 0,
+            due_bytes: 0,
+            known: 0,
+            on_disk: None,
+            loading_ready: false,
+            left_meanwhile: false,
+            due_on_disk: None,
+            loading_due: false,
+            timer_at: None,
+        }
+    }
+
+    /// Whether one that is ready and came from the writer may come into memory.
+    pub(super) fn enter(&mut self, bytes: usize, bounds: &Bounds) -> Entry {
+        if self.on_disk.is_none() && self.has_room(bytes, bounds) {
+            return Entry::Fits;
+        }
+        self.left_on_disk();
+        Entry::StaysOnDisk
+    }
+
+    /// Something that is ready is on disk and not in memory.
+    pub(super) fn left_on_disk(&mut self) {
+        self.on_disk.get_or_insert(Cursor(Seq::NONE));
+        self.left_meanwhile = true;
+    }
+
+    fn has_room(&self, bytes: usize, bounds: &Bounds) -> bool {
+        self.rows < bounds.window && (self.rows == 0 || self.bytes + bytes <= bounds.window_bytes)
+    }
+
+    /// The line of that dependency.
+    pub(super) fn line(&mut self, dependency: DependencyPlace) -> usize {
+        if let Some(place) = self.lines.iter().position(|line| line.dependency == dependency) {
+            return place;
+        }
+        self.lines.push(Line { dependency, ready: VecDeque::new(), status: LineStatus::Idle });
+        self.lines.len() - 1
+    }
+
+    pub(super) fn push(&mut self, line: usize, ready: Ready, end: PushAt) {
+        self.rows += 1;
+        self.bytes += ready.waiting.bytes();
+        match end {
+            PushAt::Back => self.lines[line].ready.push_back(ready),
+            PushAt::Front => self.lines[line].ready.push_front(ready),
+        }
+    }
+
+    /// Takes the delivery at that place of a line.
+    pub(super) fn take(&mut self, line: usize, index: usize) -> Option<Ready> {
+        let ready = self.lines[line].ready.remove(index)?;
+        self.rows -= 1;
+        self.bytes -= ready.waiting.bytes();
+        Some(ready)
+    }
+
+    /// Takes everything that is ready in memory, to be lined up anew.
+    pub(super) fn take_all(&mut self) -> Vec<Ready> {
+        self.rows = 0;
+        self.bytes = 0;
+        std::mem::take(&mut self.lines).into_iter().flat_map(|line| line.ready).collect()
+    }
+
+    /// Keeps one that waits for its time, in memory if there is room.
+    pub(super) fn put_off(&mut self, due_at: Timestamp, waiting: Waiting, bounds: &Bounds) -> Entry {
+        let room = self.due.is_empty() || self.due_bytes + waiting.bytes() <= bounds.window_bytes;
+        if due_at == Timestamp::NEVER {
+            return Entry::StaysOnDisk;
+        }
+        if self.due.len() >= bounds.window as usize || !room {
+            self.due_left_on_disk(due_at);
+            return Entry::StaysOnDisk;
+        }
+        self.due_bytes += waiting.bytes();
+        self.due.insert((due_at, waiting.id.seq()), waiting);
+        Entry::Fits
+    }
+
+    pub(super) fn due_left_on_disk(&mut self, due_at: Timestamp) {
+        self.due_on_disk = Some(self.due_on_disk.map_or(due_at, |at| at.min(due_at)));
+    }
+
+    /// Takes one whose time has come.
+    pub(super) fn take_due(&mut self, now: Timestamp) -> Option<Waiting> {
+        let first = self.due.first_entry().filter(|entry| entry.key().0 <= now)?;
+        let waiting = first.remove();
+        self.due_bytes -= waiting.bytes();
+        Some(waiting)
+    }
+
+    /// When something happens here by itself. What is due on disk by now is looked for as soon as there
+    /// is room, which no clock can tell.
+    pub(super) fn next_due_at(&self, now: Timestamp) -> Option<Timestamp> {
+        let in_memory = self.due.keys().next().map(|(at, _)| *at);
+        let on_disk = self.due_on_disk.filter(|at| *at > now);
+        [in_memory, on_disk].into_iter().flatten().min()
+    }
+
+    /// The next page to load, if memory runs low and there may be more on disk.
+    pub(super) fn next_load(&mut self, bounds: &Bounds, now: Timestamp) -> Option<Load> {
+        // A page may hold all that is known already, and still one that is not.
+        let rows_max = bounds.window + self.known;
+        let load =
+            |wanted| Load { queue: Arc::clone(&self.name), wanted, rows_max, bytes_max: bounds.window_bytes };
+        if self.rows > bounds.window / 2 || self.presence == Presence::Removed {
+            return None;
+        }
+        if !self.loading_due && self.due_on_disk.is_some_and(|at| at <= now) {
+            let due = load(Wanted::Due { until: now });
+            self.loading_due = true;
+            self.due_on_disk = None;
+            return Some(due);
+        }
+        let Cursor(after) = self.on_disk.filter(|_| !self.loading_ready)?;
+        let ready = load(Wanted::Ready { after });
+        self.loading_ready = true;
+        self.left_meanwhile = false;
+        Some(ready)
+    }
+
+    /// A page of what is ready has come; `taken` of its rows are in memory now, or were before.
+    pub(super) fn ready_loaded(&mut self, page: &Page, after: Seq, taken: usize) {
+        self.loading_ready = false;
+        let is_whole = taken == page.rows.len() && !page.more;
+        let last = taken.checked_sub(1).map(|last| page.rows[last].id.seq());
+        self.on_disk = if !is_whole {
+            Some(Cursor(last.unwrap_or(after)))
+        } else if after == Seq::NONE && !self.left_meanwhile {
+            None
+        } else {
+            Some(Cursor(Seq::NONE))
+        };
+    }
+
+    /// A page of what is due has come; the first that was not taken is due then.
+    pub(super) fn due_loaded(&mut self, page: &Page, not_taken: Option<Timestamp>, now: Timestamp) {
+        self.loading_due = false;
+        let more = page.more.then_some(now);
+        let later = page.next_due_at.filter(|at| *at < Timestamp::NEVER);
+        for at in [not_taken, more, later].into_iter().flatten() {
+            self.due_left_on_disk(at);
+        }
+    }
+
+    /// Whether one more may come into memory from a page.
+    pub(super) fn may_take(&self, bytes: usize, bounds: &Bounds) -> bool {
+        self.has_room(bytes, bounds)
+    }
+
+    /// Nobody knows what the store has: look everywhere.
+    pub(super) fn explore(&mut self) {
+        self.left_on_disk();
+        self.due_on_disk = Some(Timestamp::EPOCH);
+        // What was asked for may never come.
+        self.loading_ready = false;
+        self.loading_due = false;
+    }
+
+    #[cfg(test)]
+    pub(super) fn forget_backlog(&mut self) {
+        self.on_disk = None;
+    }
+
+    #[cfg(test)]
+    pub(super) fn forget_due(&mut self) {
+        self.due_on_disk = None;
+    }
+
+    /// How many wait in memory: ready, and for their time.
+    pub(super) fn in_memory(&self) -> (u32, usize) {
+        (self.rows, self.due.len())
+    }
+
+    /// Whether there may be deliveries on disk that could start and are not in memory.
+    pub(super) fn has_more_on_disk(&self) -> bool {
+        self.on_disk.is_some() || self.due_on_disk.is_some() || self.loading_due || self.loading_ready
+    }
+}
+
+/// Which end of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PushAt {
+    /// Behind all others.
+    Back,
+    /// Before all others: it had its turn and goes back to its place.
+    Front,
+}

@@ -1,0 +1,77 @@
+//! Ways to break the engine on purpose. Only its tests can ask for one: a checker that does not notice
+//! them proves nothing.
+
+use super::Engine;
+
+/// One way to break it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(test), expect(dead_code, reason = "only tests ask for one"))]
+pub(super) enum Sabotage {
+    /// What comes from a page or from the writer is taken though it is in memory already.
+    TakesTwice,
+    /// A delivery is let go of when its call is over, not when that is durable.
+    SettlesEarly,
+    /// A half-open breaker lets more than its probes through.
+    ProbesTwice,
+    /// An open breaker lets calls through.
+    IgnoresBreaker,
+    /// A paused service goes on.
+    IgnoresPause,
+    /// Who comes next in a session is forgotten.
+    ForgetsSession,
+    /// What did not fit into memory is forgotten.
+    ForgetsBacklog,
+    /// What waits for its time on disk is forgotten.
+    ForgetsDue,
+    /// A retry starts at once.
+    RetriesAtOnce,
+    /// What has used up its retries gets another.
+    RetriesForEver,
+    /// Calls start while the store takes no writes.
+    StartsUnsettled,
+    /// A wait that the other side asked for is not kept.
+    IgnoresRetryAfter,
+    /// One service may take all calls.
+    SharesNothing,
+    /// What is in memory is lost when a book is read.
+    ForgetsOnReload,
+    /// Time in which Redrive was away uses up windows.
+    CountsAbsence,
+    /// After the store was away nobody looks what it has.
+    ForgetsHealing,
+    /// An outcome is never written.
+    LosesOutcome,
+}
+
+#[cfg(test)]
+impl Sabotage {
+    /// Whether it lets a call through though the breaker is in that state.
+    pub(super) const fn passes(self, state: crate::breaker::State) -> bool {
+        use crate::breaker::State;
+        match (self, state) {
+            (Self::IgnoresBreaker, _) | (Self::ProbesTwice, State::HalfOpen { .. }) => true,
+            (_, _) => false,
+        }
+    }
+}
+
+impl Engine {
+    /// Breaks it.
+    #[cfg(test)]
+    pub(super) fn sabotage(&mut self, way: Sabotage) {
+        self.sabotage = Some(way);
+        self.divide_shares();
+    }
+
+    #[cfg(test)]
+    pub(super) fn sabotaged_by(&self, way: Sabotage) -> bool {
+        self.sabotage == Some(way)
+    }
+
+    #[cfg(not(test))]
+    #[inline]
+    #[expect(clippy::unused_self, reason = "the tests' own looks at it")]
+    pub(super) const fn sabotaged_by(&self, _way: Sabotage) -> bool {
+        false
+    }
+}

@@ -1,0 +1,387 @@
+//! What follows when a call is over: outcomes become settlements, and settlements that are durable let go.
+
+use std::sync::Arc;
+
+use super::dispatch::ready_since;
+use super::port::{CallId, Death, Effect, Ending, Fate, Next, Settlement, Signal, Waiting};
+use super::queue::{PushAt, Ready};
+use super::sabotage::Sabotage;
+use super::{Engine, InFlight, QueuePlace, Settling, Stage};
+use crate::answer::{Reply, Seen};
+use crate::breaker::Observation;
+use crate::category::{Category, Code, codes};
+use crate::classify::{Connection, Failure, Outcome, classify};
+use crate::decide::{Decision, Ended, History, Moment, Verdict, decide};
+use crate::envelope::Tier;
+use crate::fingerprint::Fingerprint;
+use crate::ids::DeliveryId;
+use crate::rule::Rule;
+use crate::story::{End, Facts, HeldBy, Story, Told};
+use crate::time::Timestamp;
+
+impl Engine {
+    pub(super) fn ended(&mut self, id: CallId, ending: &Ending, now: Timestamp) {
+        let Some(in_flight) = self.calls.remove(&id) else { return };
+        let (reply, failed) = match ending {
+            Ending::Reply(reply) => (reply, None),
+            Ending::Partly { reply, failed } => (reply, Some(failed)),
+            Ending::Interrupted => return self.interrupted(in_flight),
+        };
+        let InFlight { call, queue, dependency, ticket } = in_flight;
+        let answer = reply.as_answer();
+        let outcome = classify(&answer, &call.rule.classify, call.rule.timeouts.category);
+        // A batch that was answered in part has been answered: that is what the dependency is judged by.
+        let mut observation = failed.map(|_| Observation::Success);
+        for (index, row) in call.deliveries.iter().enumerate() {
+            let delivered = Outcome::Delivered { matched: None };
+            let has_failed = failed.is_none_or(|failed| failed.binary_search(&index).is_ok());
+            let outcome = if has_failed { outcome.clone() } else { delivered };
+            let ended = Ended::Outcome(outcome);
+            let moment = Moment { now, seed: self.seed, delivery: row.id, attempt: row.next_attempt() };
+            let decision = decide(&call.rule, &row.history, &ended, &moment);
+            observation.get_or_insert(decision.observation);
+            let Ended::Outcome(outcome) = ended else { unreachable!("it was made right above") };
+            let attempt =
+                Tried { row, rule: &call.rule, book: call.book.hash(), started_at: call.started_at };
+            let mut settlement = Self::settlement(&attempt, &outcome, reply, &decision, now);
+            if self.sabotaged_by(Sabotage::RetriesForEver) && matches!(settlement.next, Next::Dead(_)) {
+                settlement.next = Next::Due { at: now };
+            }
+            self.tell_alert(row, &decision);
+            if settlement.pause.is_some() {
+                let service = self.queues[queue.0].service;
+                self.services[service.0].pause(now);
+            }
+            self.settle(queue, row.clone(), settlement, Stage::Over);
+            if self.sabotaged_by(Sabotage::SettlesEarly) {
+                self.settled(row.id, Fate::Written, now);
+            }
+        }
+        if let Outcome::Failed(failure) = &outcome
+            && failure.category == Category::RateLimited
+        {
+            self.throttled(dependency, failure, now);
+        }
+        let seen = observation.expect("a call carries something");
+        let first = call.deliveries[0].id;
+        if let Some(transition) = self.dependencies[dependency.0].back(ticket, seen, &call.rule, now) {
+            self.breaker_changed(dependency, transition, Some(first), now);
+        }
+        self.wake_some(dependency);
+    }
+
+    fn throttled(&mut self, place: super::DependencyPlace, failure: &Failure, now: Timestamp) {
+        let careless = self.sabotaged_by(Sabotage::IgnoresRetryAfter);
+        let dependency = &mut self.dependencies[place.0];
+        let settings = dependency.settings;
+        let asked_for = failure.retry_after.filter(|_| !careless);
+        dependency.throttle.throttled(&settings, asked_for, now);
+        if let Some(until) = dependency.throttle.hold_until().filter(|_| failure.retry_after.is_some()) {
+            let signal = Signal::DependencyHeld { dependency: dependency.name.clone(), until };
+            self.effects.push_back(Effect::Signal(Box::new(signal)));
+        }
+    }
+
+    /// Our own shutdown: it burns nothing, and the next run finds the delivery as it was.
+    fn interrupted(&mut self, in_flight: InFlight) {
+        let InFlight { call, queue, dependency, ticket } = in_flight;
+        self.dependencies[dependency.0].unused(ticket);
+        for row in &call.deliveries {
+            self.shares.give_back(self.queues[queue.0].service.0);
+            self.let_go_of_alone(row);
+            self.forget(queue, row.id.seq());
+        }
+        self.queues[queue.0].left_on_disk();
+    }
+
+    fn let_go_of_alone(&mut self, row: &Waiting) {
+        if self.caution.alone == Some(row.id.seq()) {
+            self.caution.alone = None;
+        }
+    }
+
+    pub(super) fn settle(
+        &mut self,
+        queue: QueuePlace,
+        waiting: Waiting,
+        settlement: Settlement,
+        stage: Stage,
+    ) {
+        let settlement = Arc::new(settlement);
+        if !(self.sabotaged_by(Sabotage::LosesOutcome) && waiting.id.content().is_multiple_of(64)) {
+            self.effects.push_back(Effect::Settle(Arc::clone(&settlement)));
+        }
+        let seq = waiting.id.seq();
+        let before = self.settling.insert(seq, Settling { settlement, waiting, queue, stage });
+        assert!(before.is_none(), "a delivery is settled once at a time");
+    }
+
+    pub(super) fn settled(&mut self, delivery: DeliveryId, fate: Fate, now: Timestamp) {
+        let seq = delivery.seq();
+        let Some(Settling { settlement, waiting, queue, stage }) = self.settling.remove(&seq) else { return };
+        if let Stage::Over = stage {
+            self.shares.give_back(self.queues[queue.0].service.0);
+            self.let_go_of_alone(&waiting);
+            self.wake_for_share();
+        }
+        if fate == Fate::Stale {
+            // Whoever settled it knows; what is left of it on disk is found by looking.
+            self.let_go_of_alone(&waiting);
+            self.forget(queue, seq);
+            self.queues[queue.0].explore();
+            self.look_for_more(queue, now);
+            return self.effects.push_back(Effect::Signal(Box::new(Signal::Stale(delivery))));
+        }
+        let row = Waiting {
+            attempts: settlement.attempts,
+            history: settlement.history.clone(),
+            book: Some(settlement.book),
+            written_at: settlement.at,
+            start_recorded: settlement.next == Next::Starting,
+            ..waiting.clone()
+        };
+        if let Some(service) = &settlement.pause {
+            self.effects.push_back(Effect::Signal(Box::new(Signal::Paused(service.clone()))));
+        }
+        match (&settlement.next, stage) {
+            (Next::Delivered | Next::Dead(_), _) => self.forget(queue, seq),
+            (Next::Ready, _) => self.line_up(queue, Waiting { due_at: None, ..row }, PushAt::Front, now),
+            (Next::Due { at }, _) if *at <= now || self.sabotaged_by(Sabotage::RetriesAtOnce) => {
+                self.line_up(queue, Waiting { due_at: Some(*at), ..row }, PushAt::Back, now);
+            }
+            (Next::Due { at }, _) => self.wait_for(queue, *at, Waiting { due_at: Some(*at), ..row }, now),
+            (Next::Starting, Stage::ToBeMade(ready)) => {
+                return self.begin_alone(queue, Ready { waiting: row, ..*ready }, now);
+            }
+            (Next::Starting, Stage::Over | Stage::NotMade) => {
+                unreachable!("a start is recorded before a call")
+            }
+        }
+        self.effects.push_back(Effect::Signal(Box::new(Signal::Settled { delivery: waiting, settlement })));
+    }
+
+    fn settlement(
+        tried: &Tried<'_>,
+        outcome: &Outcome,
+        reply: &Reply,
+        decision: &Decision,
+        now: Timestamp,
+    ) -> Settlement {
+        let Tried { row, rule, book, started_at } = *tried;
+        let (status, response) = match &reply.seen {
+            Seen::Http { status, body, .. } => (Some(*status), body.as_str()),
+            Seen::Transport(_)
+            | Seen::Process(_)
+            | Seen::Taken
+            | Seen::Broker(_)
+            | Seen::Malformed(_)
+            | Seen::ConfigMissing
+            | Seen::Internal => (None, ""),
+        };
+        let facts = Facts {
+            attempt: row.next_attempt(),
+            started_at,
+            ended_at: now,
+            book,
+            rule,
+            outcome: Some(outcome),
+            status,
+            response,
+            held: row.history.held(now),
+        };
+        let next = match decision.verdict {
+            Verdict::Deliver => Next::Delivered,
+            Verdict::Retry { due_at } => Next::Due { at: due_at },
+            Verdict::Hold { until } => Next::Due { at: until },
+            Verdict::DeadLetter { reason, tier } => {
+                let Outcome::Failed(failure) = outcome else { unreachable!("only a failure is buried") };
+                let code = reason.code().map_or_else(|| failure.code.clone(), Code::of);
+                Next::Dead(Box::new(death(row, failure, code, tier)))
+            }
+            Verdict::Pause => Next::Ready,
+        };
+        Settlement {
+            delivery: row.id,
+            attempts_before: row.attempts,
+            attempts: row.next_attempt().get(),
+            next,
+            history: row.history.after(decision, now),
+            book,
+            story: Some(Box::new(Story::of(&facts, decision))),
+            pause: (decision.verdict == Verdict::Pause).then(|| row.queue.service.clone()),
+            at: now,
+        }
+    }
+
+    /// Nothing was tried; the history stays, and so does the count of attempts.
+    pub(super) fn settlement_without_attempt(&self, row: &Waiting, next: Next, now: Timestamp) -> Settlement {
+        Settlement {
+            delivery: row.id,
+            attempts_before: row.attempts,
+            attempts: row.attempts,
+            next,
+            history: row.history.clone(),
+            book: row.book.unwrap_or_else(|| self.book.hash()),
+            story: None,
+            pause: None,
+            at: now,
+        }
+    }
+
+    /// It was held for longer than its rule allows.
+    pub(super) fn bury_held(
+        &mut self,
+        queue: QueuePlace,
+        ready: Ready,
+        history: History,
+        decision: &Decision,
+        now: Timestamp,
+    ) {
+        let Ready { waiting: row, rule, .. } = ready;
+        let Verdict::DeadLetter { reason, tier } = decision.verdict else {
+            unreachable!("only what is given up is buried")
+        };
+        let code = Code::of(reason.code().expect("what did not start has no failure of its own"));
+        let dependency = &rule.dependency;
+        let message = format!("{dependency} did not let it through within `hold_max`, or it may not wait");
+        let facts = Facts {
+            attempt: row.next_attempt(),
+            started_at: now,
+            ended_at: now,
+            book: self.book.hash(),
+            rule: &rule,
+            outcome: None,
+            status: None,
+            response: "",
+            held: history.held(now),
+        };
+        let failure = not_started(code.clone(), message);
+        let settlement = Settlement {
+            history,
+            book: self.book.hash(),
+            story: Some(Box::new(Story::of(&facts, decision))),
+            ..self.settlement_without_attempt(
+                &row,
+                Next::Dead(Box::new(death(&row, &failure, code, tier))),
+                now,
+            )
+        };
+        self.settle(queue, row, settlement, Stage::NotMade);
+    }
+
+    pub(super) fn is_past_deadline(&self, ready: &Ready, now: Timestamp) -> bool {
+        let Some(deadline) = ready.rule.deadline else { return false };
+        let history = self.history_of(&ready.waiting, &ready.rule, now);
+        history.first_attempt_at().is_some_and(|first| now.since(first) > deadline)
+    }
+
+    /// It waited for its turn until after its deadline.
+    pub(super) fn bury_late(&mut self, queue: QueuePlace, ready: Ready, now: Timestamp) {
+        let row = ready.waiting;
+        let code = Code::of(codes::DEADLINE_EXCEEDED);
+        let failure = not_started(code.clone(), "its deadline passed before it could start".to_owned());
+        let story = self.told_without_attempt(
+            &row,
+            HeldBy::Deadline,
+            Told::Dead { code: code.clone(), tier: Tier::Dead },
+            now,
+        );
+        let next = Next::Dead(Box::new(death(&row, &failure, code, Tier::Dead)));
+        let settlement =
+            Settlement { story: Some(story), ..self.settlement_without_attempt(&row, next, now) };
+        self.settle(queue, row, settlement, Stage::NotMade);
+    }
+
+    /// No rule wants it any more: it waits for a book that does.
+    pub(super) fn put_aside(&mut self, queue: QueuePlace, row: Waiting, now: Timestamp) {
+        let until = Timestamp::NEVER;
+        let story = self.told_without_attempt(&row, HeldBy::RuleRemoved, Told::Hold { until }, now);
+        let settlement = Settlement {
+            story: Some(story),
+            ..self.settlement_without_attempt(&row, Next::Due { at: until }, now)
+        };
+        self.settle(queue, row, settlement, Stage::NotMade);
+    }
+
+    /// Its start was recorded and its end was not: Redrive went down with it, and it counts as tried.
+    pub(super) fn went_down_with(
+        &mut self,
+        queue: QueuePlace,
+        row: Waiting,
+        rule: &Arc<Rule>,
+        now: Timestamp,
+    ) {
+        let history = self.history_of(&row, rule, now).started(ready_since(&row));
+        let row = Waiting { history, start_recorded: false, ..row };
+        let message = "Redrive went down while this attempt ran".to_owned();
+        let failure = Failure {
+            category: Category::Internal,
+            ..not_started(Code::of(codes::INTERRUPTED), message.clone())
+        };
+        let outcome = Outcome::Failed(failure);
+        let ended = Ended::Outcome(outcome.clone());
+        let moment = Moment { now, seed: self.seed, delivery: row.id, attempt: row.next_attempt() };
+        let decision = decide(rule, &row.history, &ended, &moment);
+        let reply = Reply { seen: Seen::Internal, message, retry_after: None };
+        let tried = Tried { row: &row, rule, book: self.book.hash(), started_at: row.written_at };
+        let settlement = Self::settlement(&tried, &outcome, &reply, &decision, now);
+        self.tell_alert(&row, &decision);
+        self.settle(queue, row, settlement, Stage::NotMade);
+    }
+
+    fn told_without_attempt(&self, row: &Waiting, by: HeldBy, verdict: Told, now: Timestamp) -> Box<Story> {
+        Box::new(Story {
+            attempt: row.next_attempt(),
+            started_at: now,
+            took_nanos: 0,
+            end: End::Held { by },
+            book: self.book.hash(),
+            verdict,
+            classified_at: None,
+            reaction_at: None,
+            retry: None,
+            held_nanos: 0,
+        })
+    }
+
+    fn tell_alert(&mut self, row: &Waiting, decision: &Decision) {
+        if let Some(kind) = decision.alert {
+            let signal = Signal::Alert { kind, queue: Arc::clone(&row.queue), delivery: row.id };
+            self.effects.push_back(Effect::Signal(Box::new(signal)));
+        }
+    }
+}
+
+/// A delivery that was tried, by a rule of that book.
+#[derive(Clone, Copy)]
+struct Tried<'a> {
+    row: &'a Waiting,
+    rule: &'a Rule,
+    book: u64,
+    started_at: Timestamp,
+}
+
+fn not_started(code: Code, message: String) -> Failure {
+    Failure {
+        category: Category::Transient,
+        code,
+        status: None,
+        message,
+        retry_after: None,
+        matched: None,
+        default_category: None,
+        connection: Connection::Made,
+    }
+}
+
+fn death(row: &Waiting, failure: &Failure, code: Code, tier: Tier) -> Death {
+    let service = &row.queue.service;
+    Death {
+        category: failure.category,
+        code,
+        failure_code: failure.code.clone(),
+        tier,
+        message: failure.message.clone(),
+        fingerprint: Fingerprint::of(service, failure.category, &failure.code, &failure.message),
+    }
+}
