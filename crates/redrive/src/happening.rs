@@ -1,0 +1,210 @@
+//! What happens, one line each: the facts that `redrive tail`, logs and pages show.
+//!
+//! Invariant: a happening is told only when it is durable.
+
+use redrive_core::breaker::Phase;
+use redrive_core::engine::{Next, Settlement, Signal, Waiting};
+use redrive_core::story::End;
+use redrive_core::time::Timestamp;
+use serde::Serialize;
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Happening {
+    /// When.
+    pub at: Timestamp,
+    /// What.
+    pub what: What,
+    /// The service, with its channel if it is one's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
+    /// The delivery's id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delivery: Option<String>,
+    /// The event's id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub event_id: Option<String>,
+    /// The event's type.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub event_type: Option<String>,
+    /// The event's session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// What ties the event to others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub correlation_id: Option<String>,
+    /// Which attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+    /// What kind of failure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub category: Option<String>,
+    /// Its name for machines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// The HTTP status.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// In words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// When it goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub due_at: Option<Timestamp>,
+    /// How long the attempt took, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub took_ms: Option<f64>,
+}
+
+/// The kinds of happening.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum What {
+    /// An event is durable.
+    Accepted,
+    /// An event is durable, and nobody wants it.
+    Unrouted,
+    /// A delivery has arrived.
+    Delivered,
+    /// An attempt failed, and there will be another.
+    Retrying,
+    /// A delivery waits without burning a retry.
+    Held,
+    /// A delivery has failed for good.
+    Dead,
+    /// A service is paused.
+    Paused,
+    /// A service goes on.
+    Resumed,
+    /// A breaker has opened.
+    BreakerOpened,
+    /// A breaker lets probes through.
+    BreakerProbing,
+    /// A breaker has closed.
+    BreakerClosed,
+    /// A dependency asked everybody to wait.
+    DependencyHeld,
+    /// Something needs a person.
+    Alert,
+    /// A rule book was read.
+    BookRead,
+    /// A rule book was refused, and the old one stays.
+    BookRefused,
+    /// The store takes no writes.
+    StoreFailing,
+    /// It does again.
+    StoreHealed,
+    /// The machine's clock was set.
+    ClockStepped,
+}
+
+impl Happening {
+    /// Something about nothing in particular.
+    #[must_use]
+    pub const fn new(what: What, at: Timestamp) -> Self {
+        Self {
+            at,
+            what,
+            service: None,
+            delivery: None,
+            event_id: None,
+            event_type: None,
+            session: None,
+            correlation_id: None,
+            attempt: None,
+            category: None,
+            code: None,
+            status: None,
+            message: None,
+            due_at: None,
+            took_ms: None,
+        }
+    }
+
+    /// Something with words.
+    #[must_use]
+    pub fn told(what: What, at: Timestamp, message: String) -> Self {
+        Self { message: Some(message), ..Self::new(what, at) }
+    }
+
+    /// What a signal of the engine says; none for what only counts.
+    #[must_use]
+    pub fn of(signal: &Signal, now: Timestamp) -> Option<Self> {
+        match signal {
+            Signal::Settled { delivery, settlement } => Self::settled(delivery, settlement),
+            Signal::Stale(_) => None,
+            Signal::Breaker { dependency, transition, .. } => {
+                let what = match transition.to {
+                    Phase::Open => What::BreakerOpened,
+                    Phase::HalfOpen => What::BreakerProbing,
+                    Phase::Closed => What::BreakerClosed,
+                };
+                let message = format!("the breaker of {dependency}, after {} failures", transition.failures);
+                Some(Self::told(what, transition.at, message))
+            }
+            Signal::DependencyHeld { dependency, until } => Some(Self {
+                due_at: Some(*until),
+                ..Self::told(What::DependencyHeld, now, format!("{dependency} asks everybody to wait"))
+            }),
+            Signal::Paused(service) => Some(Self {
+                service: Some(service.to_string()),
+                ..Self::told(What::Paused, now, "its rule says so after this failure".to_owned())
+            }),
+            Signal::Alert { kind, queue, delivery } => Some(Self {
+                service: Some(queue.to_string()),
+                delivery: Some(delivery.to_string()),
+                ..Self::told(What::Alert, now, format!("{kind:?}").to_lowercase())
+            }),
+        }
+    }
+
+    fn settled(delivery: &Waiting, settlement: &Settlement) -> Option<Self> {
+        let what = match &settlement.next {
+            Next::Delivered => What::Delivered,
+            Next::Due { .. } if settlement.attempts > settlement.attempts_before => What::Retrying,
+            Next::Due { .. } | Next::Ready => What::Held,
+            Next::Dead(_) => What::Dead,
+            Next::Starting => return None,
+        };
+        let mut happening = Self {
+            service: Some(delivery.queue.to_string()),
+            delivery: Some(delivery.id.to_string()),
+            attempt: Some(settlement.attempts),
+            ..Self::about(what, settlement.at, &delivery.event)
+        };
+        if let Next::Due { at } = settlement.next {
+            happening.due_at = Some(at);
+        }
+        if let Some(story) = &settlement.story {
+            happening.took_ms = Some(story.took_nanos as f64 / 1e6);
+            match &story.end {
+                End::Delivered { status } => happening.status = *status,
+                End::Failed { category, code, status, message, .. } => {
+                    happening.category = Some(category.to_string());
+                    happening.code = Some(code.to_string());
+                    happening.status = *status;
+                    happening.message = Some(message.clone());
+                }
+                End::Held { .. } => {}
+            }
+        }
+        if let Next::Dead(death) = &settlement.next {
+            happening.code = Some(death.code.to_string());
+            happening.category = Some(death.category.to_string());
+            happening.message = Some(death.message.clone());
+        }
+        Some(happening)
+    }
+
+    /// Something about an event.
+    #[must_use]
+    pub fn about(what: What, at: Timestamp, event: &redrive_core::event::Event) -> Self {
+        Self {
+            event_id: Some(event.id.to_string()),
+            event_type: Some(event.event_type.to_string()),
+            session: event.session.as_ref().map(ToString::to_string),
+            correlation_id: event.correlation_id.as_ref().map(ToString::to_string),
+            ..Self::new(what, at)
+        }
+    }
+}

@@ -1,0 +1,437 @@
+//! A node: the engine, the store and the targets at work, in one process.
+//!
+//! Three kinds of hands: one thread writes ([`writer`]), one task runs the engine ([`shell`]), and every
+//! call is a task of its own. They share nothing but messages. What starts here follows the numbered walk
+//! of `ARCHITECTURE.md`.
+
+mod inbox;
+mod routes;
+mod shell;
+mod writer;
+
+use std::path::PathBuf;
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use redrive_core::book::RuleBook;
+use redrive_core::engine::{
+    Bounds, CallId, Command, DependencyView, Ending, Engine, Input, QueueView, Setup,
+};
+use redrive_core::event::Event;
+use redrive_core::ids::{Seed, Seq, ServiceName};
+use redrive_core::limits;
+use redrive_core::time::Timestamp;
+use tokio::sync::{broadcast, mpsc, oneshot};
+
+use self::inbox::{Inbox, NoteJob, SubmitJob};
+use self::routes::Routes;
+use self::writer::{Writer, WriterState};
+use crate::clock::{Clock, wall_clock};
+use crate::happening::{Happening, What};
+use crate::store::{
+    Backup, BackupProgress, Counts, Keep, Note, Reader, Refusal, Store, StoreError, Submission, Submitted, Taken,
+};
+use crate::target::Targets;
+
+/// Messages that may wait for the engine.
+const MESSAGES_MAX: usize = 8_192;
+/// Happenings that a slow listener may lag behind by.
+const HAPPENINGS_MAX: usize = 4_096;
+/// Readers that are kept open.
+const READERS_MAX: usize = 4;
+/// Unrouted events looked at in one go.
+const REROUTE_PAGE: usize = 256;
+
+/// What a node starts with.
+pub struct Config {
+    /// The rule book.
+    pub book: Arc<RuleBook>,
+    /// Its text, which is kept beside the stories that name it.
+    pub book_text: Arc<str>,
+    /// Where deliveries go.
+    pub targets: Targets,
+    /// Where everything is kept.
+    pub store: Box<dyn Store>,
+    /// The engine's bounds.
+    pub bounds: Bounds,
+}
+
+/// A node at work; clones are the same node.
+#[derive(Clone)]
+pub struct Node {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    clock: Clock,
+    inbox: Arc<Inbox>,
+    engine: mpsc::Sender<Message>,
+    tidings: Tidings,
+    routes: RwLock<Arc<Routes>>,
+    keep: Arc<RwLock<Keep>>,
+    readers: Readers,
+    started_at: Timestamp,
+}
+
+/// What the engine's task gets.
+enum Message {
+    Inputs(Vec<Input>),
+    Ended(CallId, Ending),
+    Book(Arc<RuleBook>, Targets),
+    Look(oneshot::Sender<Snapshot>),
+    Stop { within: Duration, reply: oneshot::Sender<Stopped> },
+}
+
+/// What can be seen of a node at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Queues, as the engine has them.
+    pub queues: Vec<QueueView>,
+    /// Dependencies that were met.
+    pub dependencies: Vec<DependencyView>,
+    /// Calls being made.
+    pub calls: usize,
+    /// Settlements that came too late.
+    pub stale: u64,
+}
+
+/// How a node stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stopped {
+    /// Calls that were cut short; they burn no retry.
+    pub interrupted: usize,
+}
+
+/// Why events were not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SubmitError {
+    /// The store says no.
+    #[error("the events were refused")]
+    Refused(Refusal),
+    /// More comes in than can be written.
+    #[error("more events come in than can be written")]
+    Busy,
+    /// The disk is nearly full.
+    #[error("the disk is nearly full: {free_bytes} bytes are free, {needed_bytes} must be")]
+    NoRoom {
+        /// Bytes that are free.
+        free_bytes: u64,
+        /// Bytes that must be.
+        needed_bytes: u64,
+    },
+    /// The store takes no writes.
+    #[error("the store takes no writes: {reason}")]
+    Failing {
+        /// Why.
+        reason: String,
+    },
+    /// The node is shutting down.
+    #[error("the server is shutting down")]
+    Stopping,
+}
+
+/// A copy to be made, and who watches.
+struct BackupJob {
+    backup: Backup,
+    progress: mpsc::Sender<Result<BackupProgress, String>>,
+}
+
+/// Tells whoever listens what happens.
+#[derive(Clone)]
+struct Tidings(broadcast::Sender<Arc<Happening>>);
+
+impl Tidings {
+    fn is_heard(&self) -> bool {
+        self.0.receiver_count() > 0
+    }
+
+    fn tell(&self, happening: impl FnOnce() -> Happening) {
+        if self.is_heard() {
+            // The last listener may have left this instant.
+            let _ = self.0.send(Arc::new(happening()));
+        }
+    }
+}
+
+/// Readers that nobody is using.
+struct Readers {
+    idle: std::sync::Mutex<Vec<Box<dyn Reader>>>,
+    makes: std::sync::Mutex<Box<dyn Fn() -> Result<Box<dyn Reader>, StoreError> + Send>>,
+}
+
+/// Why a question was not answered.
+#[derive(Debug, thiserror::Error)]
+#[error("the store could not be read")]
+pub struct ReadError(#[source] pub StoreError);
+
+impl Node {
+    /// Looks what the store has and goes to work.
+    pub fn start(config: Config) -> Result<Self, StoreError> {
+        let Config { book, book_text, targets, mut store, bounds } = config;
+        let recovered = store.recover(wall_clock())?;
+        let now = recovered.resumes_at;
+        let clock = Clock::starting_at(now);
+        let inbox = Arc::new(Inbox::default());
+        let (engine_sender, engine_receiver) = mpsc::channel(MESSAGES_MAX);
+        let tidings = Tidings(broadcast::channel(HAPPENINGS_MAX).0);
+        let keep = Arc::new(RwLock::new(keep(&book)));
+        let older_books = recovered.books.iter().filter_map(|text| redrive_core::book::read(text).book);
+        let suspects_until = suspects(&recovered.crashes, now);
+        if suspects_until.is_some() {
+            tracing::warn!("redrive went down again and again: what was waiting is started one by one for a while");
+        }
+        let engine = Engine::new(Setup {
+            seed: Seed(recovered.seed),
+            book: Arc::clone(&book),
+            older_books: older_books.map(Arc::new).collect(),
+            bounds,
+            now,
+            queues: recovered.queues,
+            paused: recovered.paused,
+            absences: recovered.absences,
+            breakers: recovered.breakers,
+            suspects_until,
+        });
+        let readers = Readers::new(store.as_ref())?;
+        let note = Note::Book { hash: book.hash(), text: book_text };
+        inbox.add(|work| work.notes.push(NoteJob { note, then: None, reply: None }));
+        let writer = Writer {
+            store,
+            inbox: Arc::clone(&inbox),
+            engine: engine_sender.clone(),
+            clock,
+            tidings: tidings.clone(),
+            keep: Arc::clone(&keep),
+            state: WriterState::new(),
+        };
+        let spawned = std::thread::Builder::new().name("redrive-writer".to_owned()).spawn(move || writer.run());
+        spawned.map_err(|error| StoreError::NotOpened { path: PathBuf::new(), reason: error.to_string() })?;
+        let shell = shell::Shell::new(engine, targets, Arc::clone(&inbox), engine_sender.clone(), clock, tidings.clone());
+        tokio::spawn(shell.run(engine_receiver));
+        let routes = RwLock::new(Arc::new(Routes::new(book)));
+        let shared =
+            Shared { clock, inbox, engine: engine_sender, tidings, routes, keep, readers, started_at: now };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Takes events, all or none; they are durable when this returns.
+    pub async fn submit(&self, events: Vec<Event>) -> Result<Vec<Taken>, SubmitError> {
+        let routes = self.routes();
+        let events = events.into_iter().map(|event| {
+            let routes = routes.of(event.event_type.as_str());
+            Submitted { event: Arc::new(event), routes: routes.to_vec() }
+        });
+        let submission = Submission { events: events.collect() };
+        let (reply, answer) = oneshot::channel();
+        self.shared.inbox.submit(SubmitJob { submission, reply })?;
+        answer.await.unwrap_or(Err(SubmitError::Stopping))
+    }
+
+    /// Nothing of the service starts from now on.
+    pub async fn pause(&self, service: ServiceName) -> Result<(), SubmitError> {
+        let then = Input::Operator(Command::Pause(service.clone()));
+        self.note(Note::Pause(service.clone()), Some(then)).await?;
+        self.tell_service(What::Paused, &service);
+        Ok(())
+    }
+
+    /// The service goes on.
+    pub async fn resume(&self, service: ServiceName) -> Result<(), SubmitError> {
+        let then = Input::Operator(Command::Resume(service.clone()));
+        self.note(Note::Resume(service.clone()), Some(then)).await?;
+        self.tell_service(What::Resumed, &service);
+        Ok(())
+    }
+
+    fn tell_service(&self, what: What, service: &ServiceName) {
+        let now = self.now();
+        self.shared.tidings.tell(|| Happening { service: Some(service.to_string()), ..Happening::new(what, now) });
+    }
+
+    /// A new rule book holds from now on.
+    pub async fn change_book(
+        &self,
+        book: Arc<RuleBook>,
+        text: Arc<str>,
+        targets: Targets,
+    ) -> Result<(), SubmitError> {
+        let note = Note::Book { hash: book.hash(), text };
+        self.note(note, None).await?;
+        *self.shared.keep.write().expect("nobody panics while copying two durations") = keep(&book);
+        *self.shared.routes.write().expect("nobody panics while swapping") = Arc::new(Routes::new(Arc::clone(&book)));
+        let sent = self.shared.engine.send(Message::Book(book, targets)).await;
+        let now = self.now();
+        self.shared.tidings.tell(|| Happening::new(What::BookRead, now));
+        sent.map_err(|_| SubmitError::Stopping)
+    }
+
+    /// A rule book was refused; said to all who listen.
+    pub fn book_refused(&self, reason: String) {
+        let now = self.now();
+        self.shared.tidings.tell(|| Happening::told(What::BookRefused, now, reason));
+    }
+
+    /// Routes events that nobody wanted by the current book; says how many were looked at and how many
+    /// found somebody.
+    pub async fn route_unrouted(&self) -> Result<Rerouted, RerouteError> {
+        let routes = self.routes();
+        let (mut after, mut rerouted) = (Seq::NONE, Rerouted::default());
+        loop {
+            let page = self.read(move |reader| reader.unrouted(after, REROUTE_PAGE)).await?;
+            let Some(last) = page.last() else { return Ok(rerouted) };
+            after = last.receipt.seq();
+            for view in page {
+                rerouted.seen += 1;
+                let addressees = routes.of(view.event.event_type.as_str());
+                if !addressees.is_empty() {
+                    let note = Note::Route { event: view.receipt.seq(), routes: addressees.to_vec() };
+                    self.note(note, None).await?;
+                    rerouted.routed += 1;
+                }
+            }
+        }
+    }
+
+    /// Copies the store to a folder; each step is told, and the last one has nothing remaining.
+    pub fn back_up(&self, folder: PathBuf) -> mpsc::Receiver<Result<BackupProgress, String>> {
+        let (progress, watch) = mpsc::channel(16);
+        let backup = Backup { folder, pages_per_step: BACKUP_PAGES, state: None };
+        self.shared.inbox.add(|work| work.backups.push(BackupJob { backup, progress }));
+        watch
+    }
+
+    /// What the engine has at the moment.
+    pub async fn snapshot(&self) -> Option<Snapshot> {
+        let (reply, answer) = oneshot::channel();
+        self.shared.engine.send(Message::Look(reply)).await.ok()?;
+        answer.await.ok()
+    }
+
+    /// Everything that happens from now on.
+    #[must_use]
+    pub fn happenings(&self) -> broadcast::Receiver<Arc<Happening>> {
+        self.shared.tidings.0.subscribe()
+    }
+
+    /// Asks the store a question, beside the thread that writes.
+    pub async fn read<T, F>(&self, question: F) -> Result<T, ReadError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&dyn Reader) -> Result<T, StoreError> + Send + 'static,
+    {
+        let shared = Arc::clone(&self.shared);
+        let asked = tokio::task::spawn_blocking(move || shared.readers.ask(question));
+        asked.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())).map_err(ReadError)
+    }
+
+    /// The rule book that holds now.
+    #[must_use]
+    pub fn book(&self) -> Arc<RuleBook> {
+        Arc::clone(self.routes().book())
+    }
+
+    /// The time.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.shared.clock.now()
+    }
+
+    /// When it started.
+    #[must_use]
+    pub fn started_at(&self) -> Timestamp {
+        self.shared.started_at
+    }
+
+    /// Takes no more events, lets calls end within that time, settles what is in hand and closes the store.
+    pub async fn stop(&self, within: Duration) -> Stopped {
+        self.shared.inbox.close();
+        let (reply, answer) = oneshot::channel();
+        let stopped = match self.shared.engine.send(Message::Stop { within, reply }).await {
+            Ok(()) => answer.await.unwrap_or(Stopped { interrupted: 0 }),
+            Err(_) => Stopped { interrupted: 0 },
+        };
+        let (reply, answer) = oneshot::channel();
+        self.shared.inbox.add(|work| work.stop = Some(reply));
+        // The writer answers when the store is closed.
+        let _ = answer.await;
+        stopped
+    }
+
+    fn routes(&self) -> Arc<Routes> {
+        Arc::clone(&self.shared.routes.read().expect("nobody panics while swapping"))
+    }
+
+    async fn note(&self, note: Note, then: Option<Input>) -> Result<(), SubmitError> {
+        let (reply, answer) = oneshot::channel();
+        self.shared.inbox.add(|work| work.notes.push(NoteJob { note, then, reply: Some(reply) }));
+        answer.await.unwrap_or(Err(SubmitError::Stopping))
+    }
+}
+
+/// Pages that one step of a copy takes.
+const BACKUP_PAGES: u32 = 256;
+
+/// What routing again came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rerouted {
+    /// Unrouted events that were looked at.
+    pub seen: u64,
+    /// Those that somebody wants now.
+    pub routed: u64,
+}
+
+/// Why unrouted events were not routed again.
+#[derive(Debug, thiserror::Error)]
+pub enum RerouteError {
+    /// They could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// They could not be written.
+    #[error(transparent)]
+    Write(#[from] SubmitError),
+}
+
+impl Readers {
+    fn new(store: &dyn Store) -> Result<Self, StoreError> {
+        let first = store.reader()?;
+        let opener = store.reader_opener();
+        Ok(Self { idle: std::sync::Mutex::new(vec![first]), makes: std::sync::Mutex::new(opener) })
+    }
+
+    fn ask<T>(&self, question: impl FnOnce(&dyn Reader) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let idle = self.idle.lock().expect("nobody panics while taking from a list").pop();
+        let reader = match idle {
+            Some(reader) => reader,
+            None => (self.makes.lock().expect("opening does not panic"))()?,
+        };
+        let answer = question(reader.as_ref());
+        let mut idle = self.idle.lock().expect("nobody panics while adding to a list");
+        if idle.len() < READERS_MAX {
+            idle.push(reader);
+        }
+        answer
+    }
+}
+
+/// How long things are kept by that book.
+fn keep(book: &RuleBook) -> Keep {
+    Keep { delivered: book.keep_delivered(), ids: book.dedup_ttl_max().max(book.keep_delivered()) }
+}
+
+/// The last place that was given before the first of so many crashes in so short a time.
+fn suspects(crashes: &[(Timestamp, Seq)], now: Timestamp) -> Option<Seq> {
+    let first = crashes.len().checked_sub(limits::CRASHES_MAX)?;
+    let (at, last) = crashes[first];
+    (now.since(at) <= limits::CRASHES_WITHIN).then_some(last)
+}
+
+/// Whatever the store has and the engine does not know of, where the engine says it knows everything.
+#[must_use]
+pub fn stranded(snapshot: &Snapshot, counts: &Counts) -> u64 {
+    let of = |queue: &QueueView| {
+        let heads = counts.queues.get(&queue.name).map_or(0, |counts| counts.waiting.saturating_sub(counts.behind));
+        heads.saturating_sub(u64::from(queue.known))
+    };
+    let explored = |queue: &&QueueView| !queue.more_on_disk && queue.held.is_none();
+    snapshot.queues.iter().filter(explored).map(of).sum()
+}

@@ -1,0 +1,123 @@
+//! What waits for the writer: everybody adds to it, the writer takes all of it at once.
+//!
+//! Settlements, loads and notes are bounded by what the engine has in flight; submissions come from
+//! outside and have a bound of their own, beyond which they are refused at once rather than queued.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+use redrive_core::engine::{Input, Load, Settlement};
+use tokio::sync::oneshot;
+
+use super::{BackupJob, SubmitError};
+use crate::store::{Note, Submission, Taken};
+
+/// Submissions that may wait for the writer.
+pub(super) const SUBMISSIONS_MAX: usize = 4_096;
+
+/// Events that one transaction takes.
+const BATCH_EVENTS_MAX: usize = 1_024;
+
+/// All that the writer is to do.
+#[derive(Default)]
+pub(super) struct Work {
+    pub settlements: Vec<Arc<Settlement>>,
+    pub loads: Vec<Load>,
+    pub notes: Vec<NoteJob>,
+    pub submissions: Vec<SubmitJob>,
+    pub backups: Vec<BackupJob>,
+    pub stop: Option<oneshot::Sender<()>>,
+}
+
+impl Work {
+    pub(super) fn is_empty(&self) -> bool {
+        self.settlements.is_empty()
+            && self.loads.is_empty()
+            && self.notes.is_empty()
+            && self.submissions.is_empty()
+            && self.backups.is_empty()
+            && self.stop.is_none()
+    }
+}
+
+/// Something to remember, what the engine hears when it is durable, and who waits for that.
+pub(super) struct NoteJob {
+    pub note: Note,
+    pub then: Option<Input>,
+    pub reply: Option<oneshot::Sender<Result<(), SubmitError>>>,
+}
+
+/// Events to take, and who waits for the answer.
+pub(super) struct SubmitJob {
+    pub submission: Submission,
+    pub reply: oneshot::Sender<Result<Vec<Taken>, SubmitError>>,
+}
+
+/// Where it all waits.
+#[derive(Default)]
+pub(super) struct Inbox {
+    state: Mutex<State>,
+    filled: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    work: Work,
+    closed: bool,
+}
+
+impl Inbox {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nobody panics while adding to a list")
+    }
+
+    pub(super) fn add(&self, add: impl FnOnce(&mut Work)) {
+        add(&mut self.lock().work);
+        self.filled.notify_one();
+    }
+
+    /// Adds events, if there is room and nobody has closed the door.
+    pub(super) fn submit(&self, job: SubmitJob) -> Result<(), SubmitError> {
+        let mut state = self.lock();
+        if state.closed {
+            return Err(SubmitError::Stopping);
+        }
+        if state.work.submissions.len() >= SUBMISSIONS_MAX {
+            return Err(SubmitError::Busy);
+        }
+        state.work.submissions.push(job);
+        drop(state);
+        self.filled.notify_one();
+        Ok(())
+    }
+
+    /// No more events are taken.
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().work.is_empty()
+    }
+
+    /// Everything there is, as soon as there is something or that time has passed; of the submissions
+    /// only as many as go into one transaction.
+    pub(super) fn take(&self, patience: Duration) -> Work {
+        let mut state = self.lock();
+        if state.work.is_empty() {
+            let waited = self.filled.wait_timeout_while(state, patience, |state| state.work.is_empty());
+            state = waited.expect("nobody panics while adding to a list").0;
+        }
+        let mut work = std::mem::take(&mut state.work);
+        let mut events = 0;
+        let beyond = work.submissions.iter().position(|job| {
+            events += job.submission.events.len();
+            events > BATCH_EVENTS_MAX
+        });
+        // One alone is taken however large it is.
+        if let Some(beyond) = beyond {
+            state.work.submissions = work.submissions.split_off(beyond.max(1));
+        }
+        work
+    }
+}

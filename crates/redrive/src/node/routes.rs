@@ -1,0 +1,66 @@
+//! Who wants which type of event, remembered so that each type is looked up in the book once.
+
+use std::collections::HashMap;
+use std::sync::{Arc, RwLock};
+
+use redrive_core::book::RuleBook;
+use redrive_core::book::model::Order;
+use redrive_core::book::route::Route;
+use redrive_core::engine::QueueName;
+
+use crate::store::{Addressee, WaitingBound, WhenFull};
+
+/// Types that are remembered; senders choose them, so there is a bound.
+const TYPES_MAX: usize = 10_000;
+
+/// The routes of one book.
+pub(super) struct Routes {
+    book: Arc<RuleBook>,
+    known: RwLock<HashMap<Box<str>, Arc<[Addressee]>>>,
+}
+
+impl Routes {
+    pub(super) fn new(book: Arc<RuleBook>) -> Self {
+        Self { book, known: RwLock::default() }
+    }
+
+    pub(super) fn book(&self) -> &Arc<RuleBook> {
+        &self.book
+    }
+
+    /// Who wants events of that type.
+    pub(super) fn of(&self, event_type: &str) -> Arc<[Addressee]> {
+        let known = self.known.read().expect("nobody panics while looking up");
+        if let Some(routes) = known.get(event_type) {
+            return Arc::clone(routes);
+        }
+        drop(known);
+        let routes: Arc<[Addressee]> = self.book.route(event_type).iter().map(|route| self.addressee(route)).collect();
+        let mut known = self.known.write().expect("nobody panics while adding");
+        if known.len() < TYPES_MAX {
+            known.insert(event_type.into(), Arc::clone(&routes));
+        }
+        routes
+    }
+
+    fn addressee(&self, route: &Route<'_>) -> Addressee {
+        let service = route.service.name.clone();
+        let waiting = self.book.waiting(service.as_str()).expect("the book routes to services that it has");
+        Addressee {
+            subscription: route.subscription().into(),
+            ordered: match route.order() {
+                Order::None => false,
+                Order::Session | Order::SessionStrict => true,
+            },
+            bound: WaitingBound {
+                deliveries_max: waiting.events,
+                bytes_max: waiting.size_bytes,
+                when_full: match waiting.when_full {
+                    redrive_core::book::model::WhenFull::Refuse => WhenFull::Refuse,
+                    redrive_core::book::model::WhenFull::DeadLetter => WhenFull::DeadLetter,
+                },
+            },
+            queue: Arc::new(QueueName { service, channel: route.channel.map(|channel| channel.name.clone()) }),
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! The live shell: feeds the engine with what happens and carries out what it decides.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redrive_core::answer::{CallPart, Reply, Seen, TransportError};
+use redrive_core::engine::{Call, CallId, Effect, Ending, Engine, Input, Signal};
+use redrive_core::time::Timestamp;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use super::inbox::{Inbox, NoteJob};
+use super::{Message, Snapshot, Stopped, Tidings};
+use crate::clock::{Clock, STEP_MIN, wall_clock};
+use crate::happening::{Happening, What};
+use crate::store::Note;
+use crate::target::Targets;
+
+/// A target keeps its limits by itself; one that does not is cut off a little later.
+const LIMIT_MARGIN: Duration = Duration::from_secs(1);
+/// Messages taken in one go.
+const MESSAGES_AT_ONCE: usize = 256;
+/// How often the machine's clock is compared with ours.
+const CLOCK_EVERY: Duration = Duration::from_secs(1);
+
+/// The engine and its hands.
+pub(super) struct Shell {
+    engine: Engine,
+    targets: Targets,
+    inbox: Arc<Inbox>,
+    own: mpsc::Sender<Message>,
+    clock: Clock,
+    tidings: Tidings,
+    calls: HashMap<CallId, AbortHandle>,
+    wake_at: Option<Timestamp>,
+    stale: u64,
+    stopping: Option<Stopping>,
+    /// How far the machine's clock was from ours when it was last looked at.
+    drift: i128,
+}
+
+struct Stopping {
+    until: Instant,
+    reply: oneshot::Sender<Stopped>,
+}
+
+impl Shell {
+    pub(super) fn new(
+        engine: Engine,
+        targets: Targets,
+        inbox: Arc<Inbox>,
+        own: mpsc::Sender<Message>,
+        clock: Clock,
+        tidings: Tidings,
+    ) -> Self {
+        let drift = drift(&clock);
+        Self {
+            engine,
+            targets,
+            inbox,
+            own,
+            clock,
+            tidings,
+            calls: HashMap::new(),
+            wake_at: None,
+            stale: 0,
+            stopping: None,
+            drift,
+        }
+    }
+
+    /// Runs until it is told to stop.
+    pub(super) async fn run(mut self, mut messages: mpsc::Receiver<Message>) {
+        let mut taken = Vec::with_capacity(MESSAGES_AT_ONCE);
+        let mut look_at_clock = tokio::time::interval(CLOCK_EVERY);
+        self.carry_out();
+        loop {
+            if self.is_over() {
+                return self.end();
+            }
+            let wake = self.next_wake();
+            tokio::select! {
+                biased;
+                count = messages.recv_many(&mut taken, MESSAGES_AT_ONCE) => {
+                    if count == 0 {
+                        return;
+                    }
+                    for message in taken.drain(..) {
+                        self.take(message);
+                    }
+                }
+                () = sleep_until(wake), if wake.is_some() => self.feed(Input::Tick),
+                _ = look_at_clock.tick() => self.look_at_clock(),
+            }
+        }
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        let timer = self.wake_at.map(|at| Instant::from_std(self.clock.instant_of(at)));
+        let stop = self.stopping.as_ref().map(|stopping| stopping.until);
+        [timer, stop].into_iter().flatten().min()
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Inputs(inputs) => inputs.into_iter().for_each(|input| self.feed(input)),
+            Message::Ended(call, ending) => {
+                self.calls.remove(&call);
+                self.feed(Input::Ended { call, ending });
+            }
+            Message::Book(book, targets) => {
+                self.targets = targets;
+                self.feed(Input::Book(book));
+            }
+            Message::Look(reply) => {
+                let _ = reply.send(self.snapshot());
+            }
+            Message::Stop { within, reply } => {
+                self.stopping = Some(Stopping { until: Instant::now() + within, reply });
+                self.feed(Input::Stop);
+            }
+        }
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            queues: self.engine.queue_views().collect(),
+            dependencies: self.engine.dependency_views(self.clock.now()).collect(),
+            calls: self.calls.len(),
+            stale: self.stale,
+        }
+    }
+
+    fn feed(&mut self, input: Input) {
+        if self.wake_at.is_some_and(|at| at <= self.clock.now()) {
+            self.wake_at = None;
+        }
+        self.engine.handle(input, self.clock.now());
+        self.carry_out();
+    }
+
+    fn carry_out(&mut self) {
+        while let Some(effect) = self.engine.next_effect() {
+            match effect {
+                Effect::Start(call) => self.start(call),
+                Effect::Settle(settlement) => self.inbox.add(|work| work.settlements.push(settlement)),
+                Effect::Load(load) => self.inbox.add(|work| work.loads.push(load)),
+                Effect::WakeAt(at) => self.wake_at = Some(at),
+                Effect::Keep(record) => self.note(Note::Breaker(record), None),
+                Effect::Release(queue) => {
+                    self.note(Note::Release(Arc::clone(&queue)), Some(Input::Released(queue)));
+                }
+                Effect::Signal(signal) => self.tell(&signal),
+            }
+        }
+    }
+
+    fn note(&self, note: Note, then: Option<Input>) {
+        self.inbox.add(|work| work.notes.push(NoteJob { note, then, reply: None }));
+    }
+
+    fn tell(&mut self, signal: &Signal) {
+        if let Signal::Stale(delivery) = signal {
+            self.stale += 1;
+            tracing::warn!(%delivery, "a settlement came too late and changed nothing");
+        }
+        let now = self.clock.now();
+        if let Some(happening) = Happening::of(signal, now) {
+            log(&happening);
+            self.tidings.tell(|| happening);
+        }
+    }
+
+    fn start(&mut self, call: Arc<Call>) {
+        let target = self.targets.get(&call.queue);
+        let (id, own) = (call.id, self.own.clone());
+        let limit = call.limit + LIMIT_MARGIN;
+        let task = tokio::spawn(async move {
+            let report = Report { own: own.clone(), id, is_made: false };
+            let ending = match target {
+                Some(target) => match tokio::time::timeout(limit, target.call(call)).await {
+                    Ok(ending) => ending,
+                    Err(_) => Ending::Reply(Reply {
+                        seen: Seen::Transport(TransportError::Timeout(CallPart::Whole)),
+                        message: "the call did not end within its limit".to_owned(),
+                        retry_after: None,
+                    }),
+                },
+                None => Ending::Reply(Reply {
+                    seen: Seen::ConfigMissing,
+                    message: "no target is configured".to_owned(),
+                    retry_after: None,
+                }),
+            };
+            report.make(ending).await;
+        });
+        self.calls.insert(id, task.abort_handle());
+    }
+
+    fn is_over(&self) -> bool {
+        let Some(stopping) = &self.stopping else { return false };
+        self.engine.is_quiet() || Instant::now() >= stopping.until
+    }
+
+    /// Cuts short what still runs; it burns nothing, and the next run begins with it.
+    fn end(mut self) {
+        let interrupted = self.calls.len();
+        for (call, task) in std::mem::take(&mut self.calls) {
+            task.abort();
+            self.engine.handle(Input::Ended { call, ending: Ending::Interrupted }, self.clock.now());
+        }
+        self.carry_out();
+        if let Some(stopping) = self.stopping {
+            let _ = stopping.reply.send(Stopped { interrupted });
+        }
+    }
+
+    /// Timers do not mind when the machine's clock is set; people who compare times do.
+    fn look_at_clock(&mut self) {
+        let drift = drift(&self.clock);
+        let step = drift - self.drift;
+        if step.unsigned_abs() > STEP_MIN.as_nanos() {
+            self.drift = drift;
+            let seconds = step / 1_000_000_000;
+            tracing::warn!(seconds, "the machine's clock was set; times here go on as before");
+            let now = self.clock.now();
+            let message = format!("the machine's clock moved by {seconds} s; times here go on as before");
+            self.tidings.tell(|| Happening::told(What::ClockStepped, now, message));
+        }
+    }
+}
+
+fn drift(clock: &Clock) -> i128 {
+    i128::from(wall_clock().as_nanos()) - i128::from(clock.now().as_nanos())
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Tells the engine how a call ended, even if the task that makes it panics.
+struct Report {
+    own: mpsc::Sender<Message>,
+    id: CallId,
+    is_made: bool,
+}
+
+impl Report {
+    async fn make(mut self, ending: Ending) {
+        self.is_made = true;
+        // The engine is gone only when the node is.
+        let _ = self.own.send(Message::Ended(self.id, ending)).await;
+    }
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        if self.is_made || !std::thread::panicking() {
+            return;
+        }
+        let reply = Reply {
+            seen: Seen::Internal,
+            message: "the target's code panicked".to_owned(),
+            retry_after: None,
+        };
+        let (own, id) = (self.own.clone(), self.id);
+        tokio::spawn(async move {
+            let _ = own.send(Message::Ended(id, Ending::Reply(reply))).await;
+        });
+    }
+}
+
+fn log(happening: &Happening) {
+    let Happening { what, service, delivery, event_id, event_type, attempt, category, code, status, message, .. } =
+        happening;
+    let service = service.as_deref();
+    match what {
+        What::Delivered => tracing::debug!(
+            service, delivery, event_id, event_type, attempt, status, "delivered"
+        ),
+        What::Retrying => tracing::info!(
+            service, delivery, event_id, event_type, attempt, category, code, status, error = message,
+            due_at = happening.due_at.map(tracing::field::display), "attempt failed, will retry"
+        ),
+        What::Held => tracing::info!(service, delivery, event_id, event_type, attempt, "held"),
+        What::Dead => tracing::warn!(
+            service, delivery, event_id, event_type, attempt, category, code, status, error = message, "dead"
+        ),
+        What::BreakerOpened | What::BreakerProbing | What::BreakerClosed | What::DependencyHeld => {
+            tracing::warn!(message, "{what:?}");
+        }
+        What::Paused | What::Alert => tracing::warn!(service, delivery, message, "{what:?}"),
+        What::Accepted
+        | What::Unrouted
+        | What::Resumed
+        | What::BookRead
+        | What::BookRefused
+        | What::StoreFailing
+        | What::StoreHealed
+        | What::ClockStepped => {}
+    }
+}

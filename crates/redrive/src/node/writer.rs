@@ -1,0 +1,319 @@
+//! The one thread that writes: it gathers what waits, makes it durable in one transaction, tells the
+//! engine, and only then whoever waits for an answer.
+//!
+//! Loads are served here too, in order with the writes: what a page says is true at a known point among
+//! the settlements, so the engine never takes a delivery for new that it has just let go of.
+//!
+//! Invariants:
+//! - nobody hears of anything that is not durable;
+//! - a settlement that could not be written stays in hand, and goes first when the store heals;
+//! - housekeeping comes last, in small steps, and only when nobody waits.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use redrive_core::engine::{Fate, Input, Settlement};
+use redrive_core::time::Timestamp;
+use tokio::sync::mpsc;
+
+use super::inbox::{Inbox, NoteJob, SubmitJob, Work};
+use super::{BackupJob, Message, SubmitError, Tidings};
+use crate::clock::Clock;
+use crate::happening::{Happening, What};
+use crate::store::{
+    Batch, Keep, Note, Room, Seen, Settled, Store, StoreError, Submission, Taken, Written,
+};
+
+/// How long the writer sleeps when there is nothing to do.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// How often free space is looked at.
+const ROOM_EVERY: Duration = Duration::from_secs(1);
+/// A store that has not been written to for so long is told that we are alive.
+const ALIVE_EVERY: Duration = Duration::from_secs(10);
+/// How long to wait before a store that failed is tried again.
+const HEAL_EVERY: Duration = Duration::from_millis(200);
+/// How often housekeeping looks whether there is something to do.
+const HOUSEKEEP_EVERY: Duration = Duration::from_secs(1);
+/// Under load, housekeeping gets one small step this often.
+const HOUSEKEEP_AT_LEAST: Duration = Duration::from_millis(50);
+
+/// Owns the store.
+pub(super) struct Writer {
+    pub store: Box<dyn Store>,
+    pub inbox: Arc<Inbox>,
+    pub engine: mpsc::Sender<Message>,
+    pub clock: Clock,
+    pub tidings: Tidings,
+    pub keep: Arc<std::sync::RwLock<Keep>>,
+    pub state: WriterState,
+}
+
+/// What the writer remembers between batches.
+pub(super) struct WriterState {
+    room: Room,
+    room_at: Instant,
+    written_at: Instant,
+    housekept_at: Instant,
+    more_to_keep: bool,
+    /// Since when the store has failed, and the settlements in hand since.
+    failing: Option<Failing>,
+    backups: Vec<BackupJob>,
+}
+
+struct Failing {
+    since: Timestamp,
+    /// Whether what is durable must be looked up first.
+    unknown: bool,
+    settlements: Vec<Arc<Settlement>>,
+    notes: Vec<NoteJob>,
+}
+
+impl WriterState {
+    pub(super) fn new() -> Self {
+        let now = Instant::now();
+        Self {
+            room: Room::Enough,
+            room_at: now,
+            written_at: now,
+            housekept_at: now,
+            more_to_keep: true,
+            failing: None,
+            backups: Vec::new(),
+        }
+    }
+}
+
+impl Writer {
+    /// Writes until it is told to stop, and closes the store.
+    pub(super) fn run(mut self) {
+        loop {
+            let work = self.inbox.take(self.patience());
+            self.look_at_room();
+            let stop = if self.state.failing.is_some() { self.bear(work) } else { self.work(work) };
+            if let Some(stop) = stop {
+                self.finish();
+                // Whoever asked may have given up waiting.
+                let _ = stop.send(());
+                return;
+            }
+            self.keep_house();
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        if self.state.failing.is_some() {
+            HEAL_EVERY
+        } else if self.state.more_to_keep || !self.state.backups.is_empty() {
+            Duration::ZERO
+        } else {
+            PATIENCE
+        }
+    }
+
+    fn finish(self) {
+        if let Err(error) = self.store.close(self.clock.now()) {
+            tracing::error!(%error, "the store could not be closed");
+        }
+    }
+
+    /// Refuses events while the disk is nearly full.
+    fn look_at_room(&mut self) {
+        if self.state.room_at.elapsed() < ROOM_EVERY {
+            return;
+        }
+        self.state.room_at = Instant::now();
+        match self.store.has_room() {
+            Ok(room) => {
+                if let (Room::Enough, Room::Short { free_bytes, needed_bytes }) = (self.state.room, room) {
+                    tracing::error!(free_bytes, needed_bytes, "the disk is nearly full: no more events are taken");
+                }
+                self.state.room = room;
+            }
+            Err(error) => tracing::warn!(%error, "could not look at the free space"),
+        }
+    }
+
+    /// Does all of it; gives back who waits for the end, if it is time.
+    fn work(&mut self, mut work: Work) -> Option<tokio::sync::oneshot::Sender<()>> {
+        if let Room::Short { free_bytes, needed_bytes } = self.state.room {
+            for job in work.submissions.drain(..) {
+                let _ = job.reply.send(Err(SubmitError::NoRoom { free_bytes, needed_bytes }));
+            }
+        }
+        let (submissions, waiters): (Vec<Submission>, Vec<_>) =
+            work.submissions.into_iter().map(|SubmitJob { submission, reply }| (submission, reply)).unzip();
+        if self.state.written_at.elapsed() > ALIVE_EVERY {
+            work.notes.push(NoteJob { note: Note::Alive, then: None, reply: None });
+        }
+        let notes: Vec<Note> = work.notes.iter().map(|job| job.note.clone()).collect();
+        let batch = Batch { settlements: work.settlements, submissions, notes };
+        let is_empty = batch.settlements.is_empty() && batch.submissions.is_empty() && batch.notes.is_empty();
+        let mut inputs = Vec::new();
+        if !is_empty {
+            let now = self.clock.now();
+            match self.store.write(&batch, now) {
+                Ok(written) => {
+                    self.state.written_at = Instant::now();
+                    let answers = self.digest(&batch, written, work.notes, &mut inputs, now);
+                    self.load(&work.loads, &mut inputs);
+                    self.tell_engine(inputs);
+                    for (reply, answer) in waiters.into_iter().zip(answers) {
+                        // A client that hung up has its event all the same.
+                        let _ = reply.send(answer);
+                    }
+                    self.state.backups.append(&mut work.backups);
+                    return work.stop;
+                }
+                Err(error) => {
+                    for reply in waiters {
+                        let _ = reply.send(Err(SubmitError::Failing { reason: error.to_string() }));
+                    }
+                    self.fail(&error, batch.settlements, work.notes, now);
+                }
+            }
+        } else {
+            self.load(&work.loads, &mut inputs);
+            self.tell_engine(inputs);
+        }
+        self.state.backups.append(&mut work.backups);
+        work.stop
+    }
+
+    /// Tells what a batch came to: inputs for the engine, and the answers to those who wait.
+    fn digest(
+        &self,
+        batch: &Batch,
+        written: Written,
+        notes: Vec<NoteJob>,
+        inputs: &mut Vec<Input>,
+        now: Timestamp,
+    ) -> Vec<Result<Vec<Taken>, SubmitError>> {
+        for (settlement, settled) in batch.settlements.iter().zip(written.settled) {
+            let (fate, promoted) = match settled {
+                Settled::Written { promoted } => (Fate::Written, promoted),
+                Settled::Stale => (Fate::Stale, None),
+            };
+            inputs.push(Input::Settled { delivery: settlement.delivery, fate, promoted });
+        }
+        if !written.waiting.is_empty() {
+            inputs.push(Input::Accepted(written.waiting));
+        }
+        for job in notes {
+            inputs.extend(job.then);
+            if let Some(reply) = job.reply {
+                let _ = reply.send(Ok(()));
+            }
+        }
+        if self.tidings.is_heard() {
+            for (submission, answer) in batch.submissions.iter().zip(&written.submitted) {
+                self.tell_accepted(submission, answer.as_deref().unwrap_or_default(), now);
+            }
+        }
+        written.submitted.into_iter().map(|answer| answer.map_err(SubmitError::Refused)).collect()
+    }
+
+    fn tell_accepted(&self, submission: &Submission, taken: &[Taken], now: Timestamp) {
+        for (submitted, taken) in submission.events.iter().zip(taken) {
+            if taken.seen == Seen::First {
+                let what = if submitted.routes.is_empty() { What::Unrouted } else { What::Accepted };
+                self.tidings.tell(|| Happening::about(what, now, &submitted.event));
+            }
+        }
+    }
+
+    fn load(&mut self, loads: &[redrive_core::engine::Load], inputs: &mut Vec<Input>) {
+        for load in loads {
+            match self.store.load(load) {
+                Ok(page) => inputs.push(Input::Loaded(page)),
+                Err(error) => return self.fail(&error, Vec::new(), Vec::new(), self.clock.now()),
+            }
+        }
+    }
+
+    fn tell_engine(&self, inputs: Vec<Input>) {
+        if !inputs.is_empty() {
+            // It is gone only when the node is.
+            let _ = self.engine.blocking_send(Message::Inputs(inputs));
+        }
+    }
+
+    fn fail(&mut self, error: &StoreError, settlements: Vec<Arc<Settlement>>, notes: Vec<NoteJob>, now: Timestamp) {
+        tracing::error!(%error, "the store takes no writes; nothing is lost, and nothing starts meanwhile");
+        self.tidings.tell(|| Happening::told(What::StoreFailing, now, error.to_string()));
+        let unknown = matches!(error, StoreError::Unknown { .. });
+        self.state.failing = Some(Failing { since: now, unknown, settlements, notes });
+        self.tell_engine(vec![Input::StoreFailing]);
+    }
+
+    /// While the store fails: refuses what comes from outside, keeps what is in hand, and tries again.
+    fn bear(&mut self, mut work: Work) -> Option<tokio::sync::oneshot::Sender<()>> {
+        for job in work.submissions.drain(..) {
+            let reason = "the store takes no writes at the moment".to_owned();
+            let _ = job.reply.send(Err(SubmitError::Failing { reason }));
+        }
+        self.state.backups.append(&mut work.backups);
+        let mut failing = self.state.failing.take().expect("it is called while the store fails");
+        failing.settlements.append(&mut work.settlements);
+        failing.notes.append(&mut work.notes);
+        // Pages that were asked for are asked for again once it is well: all of the engine looks anew.
+        if let Err(error) = self.heal(&failing) {
+            tracing::debug!(%error, "the store still takes no writes");
+            self.state.failing = Some(failing);
+            return work.stop;
+        }
+        work.stop
+    }
+
+    fn heal(&mut self, failing: &Failing) -> Result<(), StoreError> {
+        if failing.unknown {
+            self.store.reopen()?;
+        }
+        let now = self.clock.now();
+        let mut notes: Vec<Note> = failing.notes.iter().map(|job| job.note.clone()).collect();
+        notes.push(Note::Absence { from: failing.since });
+        let batch = Batch { settlements: failing.settlements.clone(), submissions: Vec::new(), notes };
+        let written = self.store.write(&batch, now)?;
+        self.state.written_at = Instant::now();
+        tracing::info!("the store takes writes again");
+        self.tidings.tell(|| Happening::new(What::StoreHealed, now));
+        let mut inputs = Vec::new();
+        self.digest(&batch, written, Vec::new(), &mut inputs, now);
+        inputs.push(Input::StoreHealed);
+        self.tell_engine(inputs);
+        Ok(())
+    }
+
+    /// A small step of what is not urgent.
+    fn keep_house(&mut self) {
+        if self.state.failing.is_some() {
+            return;
+        }
+        self.back_up();
+        let since = self.state.housekept_at.elapsed();
+        let pause = if self.state.more_to_keep { HOUSEKEEP_AT_LEAST } else { HOUSEKEEP_EVERY };
+        if since < pause && !(self.state.more_to_keep && self.inbox.is_empty()) {
+            return;
+        }
+        self.state.housekept_at = Instant::now();
+        let keep = *self.keep.read().expect("nobody panics while copying two durations");
+        match self.store.housekeep(&keep, self.clock.now()) {
+            Ok(chores) => self.state.more_to_keep = chores.more,
+            Err(error) => {
+                self.state.more_to_keep = false;
+                let now = self.clock.now();
+                self.fail(&error, Vec::new(), Vec::new(), now);
+            }
+        }
+    }
+
+    fn back_up(&mut self) {
+        let Some(job) = self.state.backups.first_mut() else { return };
+        let outcome = self.store.back_up(&mut job.backup);
+        let is_over = !matches!(&outcome, Ok(progress) if progress.remaining > 0);
+        // Nobody may be listening any more; then the copy is given up.
+        let is_heard = job.progress.blocking_send(outcome.map_err(|error| error.to_string())).is_ok();
+        if is_over || !is_heard {
+            self.state.backups.remove(0);
+        }
+    }
+}
