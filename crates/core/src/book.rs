@@ -8,6 +8,7 @@
 //! Invariants: a book with an error is no book; a book without one can be resolved for every row; any
 //! bytes end in a book or in problems, never in a panic.
 
+mod builtin_book;
 pub mod expression;
 pub mod json_schema;
 pub mod lint;
@@ -19,6 +20,7 @@ pub mod report;
 pub mod resolve;
 pub mod route;
 pub mod schema;
+mod serving;
 pub mod source_template;
 pub mod validate;
 pub mod yaml;
@@ -38,12 +40,16 @@ use crate::position::Position;
 use crate::rule::Rule;
 use crate::throttle::ThrottleSettings;
 
+pub use self::builtin_book::BUILTIN_BOOK;
+pub use self::serving::WaitingLimits;
+
 /// A rule book that was read without an error.
 #[derive(Clone, Debug)]
 pub struct RuleBook {
     sections: Sections,
     services: Map<ServiceName, ServiceRules>,
     routes: route::Index,
+    serving: serving::Serving,
     hash: u64,
 }
 
@@ -62,6 +68,7 @@ struct ServiceRules {
     place: usize,
     own: Rows,
     channels: Map<ChannelName, Rows>,
+    waiting: WaitingLimits,
 }
 
 /// The rules of a service or a channel: exact types by hash, patterns with the most specific first.
@@ -69,6 +76,8 @@ struct ServiceRules {
 struct Rows {
     exact: Map<Box<str>, Claim>,
     patterns: Vec<(EventPattern, Claim)>,
+    /// The most deliveries in one call to their target.
+    batch_max: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -199,12 +208,18 @@ impl RuleBook {
                 .channels
                 .iter()
                 .map(|channel| (channel.name.clone(), rows(Some(channel), &channel.rows)));
-            let rules = ServiceRules { place, own: rows(None, &service.rows), channels: channels.collect() };
+            let rules = ServiceRules {
+                place,
+                own: rows(None, &service.rows),
+                channels: channels.collect(),
+                waiting: serving::waiting_limits(&sections, service),
+            };
             (service.name.clone(), rules)
         });
         let services: Map<ServiceName, ServiceRules> = services.collect();
         let routes = route::Index::new(&sections, &services);
-        Self { services, routes, hash: hash::stable_64(text.as_bytes(), 0), sections }
+        let serving = serving::Serving::of(&sections);
+        Self { services, routes, serving, hash: hash::stable_64(text.as_bytes(), 0), sections }
     }
 
     /// The book as it was written.
@@ -351,7 +366,8 @@ impl Rows {
         }
         // A narrower pattern has more words or more segments, and no two patterns cross.
         patterns.sort_by_key(|(pattern, _)| std::cmp::Reverse(pattern.specificity()));
-        Self { exact, patterns }
+        let target = channel.and_then(|channel| channel.target.as_ref()).unwrap_or(&service.target);
+        Self { exact, patterns, batch_max: serving::batch_max(target) }
     }
 
     /// Every claim, in no order.

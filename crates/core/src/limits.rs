@@ -17,6 +17,21 @@ pub const INTERNAL_ATTEMPTS_MAX: u32 = 3;
 /// Calls in flight on one dependency, unless the rule book says otherwise.
 pub const IN_FLIGHT_DEFAULT: u32 = 64;
 
+/// Events that may wait for one service, unless the rule book says otherwise.
+pub const WAITING_EVENTS_DEFAULT: u64 = 20_000_000;
+
+/// Bytes of payload that may wait for one service, unless the rule book says otherwise.
+pub const WAITING_BYTES_DEFAULT: u64 = 64 << 30;
+
+/// The most events that a rule book may let wait for one service.
+pub const WAITING_EVENTS_MAX: u64 = 1_000_000_000_000;
+
+/// Deliveries in one call to a target that takes batches, unless the rule book says otherwise.
+pub const BATCH_DELIVERIES_DEFAULT: u32 = 10;
+
+/// How long delivered and unrouted events are kept, unless the rule book says otherwise.
+pub const KEEP_DELIVERED_DEFAULT: Duration = Duration::from_hours(7 * 24);
+
 /// The time over which a throttle measures the rate it will halve.
 pub const RATE_MEASURED_OVER: Duration = Duration::from_secs(10);
 
@@ -136,6 +151,8 @@ pub const OVERRIDES_MAX: usize = 100;
 /// The part of a failure's message that classification and fingerprints look at, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 4 * 1024;
 
+const _: () = assert!(WAITING_EVENTS_DEFAULT <= WAITING_EVENTS_MAX);
+const _: () = assert!(BATCH_DELIVERIES_DEFAULT as usize <= BATCH_EVENTS_MAX);
 const _: () = assert!(PROBE_LEASE_MIN.as_secs() < HOLD_MAX_DEFAULT.as_secs());
 const _: () = assert!(PROBE_LEASE_MARGIN.as_secs() < PROBE_LEASE_MIN.as_secs());
 const _: () = assert!(RETRY_AFTER_MAX.as_secs() <= HOLD_MAX_DEFAULT.as_secs());

@@ -158,6 +158,15 @@ pub fn parse_size(text: &str) -> Result<u64, InvalidQuantity> {
     number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor)).ok_or_else(wrong)
 }
 
+/// Shows a size as [`parse_size`] reads it, in the largest unit that is exact.
+#[must_use]
+pub fn show_size(bytes: u64) -> String {
+    let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    let whole = units.into_iter().find(|(_, factor)| bytes > 0 && bytes.is_multiple_of(*factor));
+    let (unit, factor) = whole.unwrap_or(("B", 1_u64));
+    format!("{}{unit}", bytes / factor)
+}
+
 /// So many in a second.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Rate(f64);
@@ -281,6 +290,9 @@ mod tests {
     #[test]
     fn sizes_rates_and_shares_are_read() {
         assert_eq!(parse_size("25MiB"), Ok(25 << 20));
+        for text in ["0B", "1B", "1023B", "1KiB", "1536KiB", "25MiB", "64GiB"] {
+            assert_eq!(parse_size(text).map(show_size).as_deref(), Ok(text), "shown as it is written");
+        }
         assert!(matches!(parse_size("25MB"), Err(InvalidQuantity::AmbiguousSize { unit: "MiB", .. })));
         assert!(matches!(parse_size("25"), Err(InvalidQuantity::NoSizeUnit { .. })));
         assert!(matches!(parse_size("99999999999GiB"), Err(InvalidQuantity::NoSize { .. })));

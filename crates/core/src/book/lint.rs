@@ -22,6 +22,7 @@ mod sharing;
 mod sources;
 mod throttle;
 mod timeout;
+mod waiting;
 mod worst_case;
 
 use std::collections::BTreeSet;
@@ -71,6 +72,7 @@ pub fn all() -> Vec<&'static Lint> {
         breaker::LINTS,
         sharing::LINTS,
         throttle::LINTS,
+        waiting::LINTS,
         idempotency::LINTS,
         letters::LINTS,
         alerts::LINTS,

@@ -31,6 +31,8 @@ pub fn lower(book: &Node, problems: &mut Problems) -> Sections {
         .filter_map(|(key, node)| Some((key.text()?.to_owned(), At { value: permits(node), span: key.span })))
         .collect();
     Sections {
+        waiting: lowering.waiting(book.get("defaults")),
+        keep_delivered: book.get("defaults").and_then(|node| duration_at(node, "keep_delivered")),
         defaults,
         throttles,
         dependencies: lowering.dependencies(section("dependencies")),
@@ -90,6 +92,10 @@ fn duration_at(node: &Node, key: &str) -> Option<At<Duration>> {
 
 fn duration_of(node: &Node, key: &str) -> Option<Duration> {
     duration_at(node, key).map(|at| at.value)
+}
+
+fn count_at<T: std::str::FromStr>(node: &Node, key: &str) -> Option<At<T>> {
+    Some(At { value: number_of(node, key)?, span: node.get(key)?.span })
 }
 
 fn number_of<T: std::str::FromStr>(node: &Node, key: &str) -> Option<T> {

@@ -1,10 +1,11 @@
 //! A rule book as it was written, with types: nothing is resolved yet, and every value knows where it stands.
 
+mod edge;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::expression::{Condition, Hours};
 use super::pattern::EventPattern;
 use super::problem::Span;
 use crate::backoff::{Backoff, Jitter};
@@ -15,6 +16,11 @@ use crate::ids::{BreakerName, ChannelName, DependencyName, PolicyName, ServiceNa
 use crate::name_template::NameTemplate;
 use crate::rule::{FailureMatch, GrowingTimeout, Override, WhenOpen};
 use crate::text::Rate;
+
+pub use edge::{
+    Alert, AlertSeverity, ProcessLimits, Receiver, ReceiverKind, Secret, SecretFrom, Source, SourceKind,
+    Target, TargetKind,
+};
 
 /// A value and where it stands.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +36,10 @@ pub struct At<T> {
 pub struct Sections {
     /// What nothing more specific says.
     pub defaults: Layer,
+    /// How much may wait for a service that does not say so itself.
+    pub waiting: Waiting,
+    /// How long delivered and unrouted events are kept.
+    pub keep_delivered: Option<At<Duration>>,
     /// The book's own retry policies.
     pub policies: BTreeMap<PolicyName, At<PolicyEntry>>,
     /// The book's own breakers.
@@ -400,6 +410,8 @@ pub struct ServiceEntry {
     pub depends_on: Option<At<DependencyName>>,
     /// Whether order is kept.
     pub order: Option<At<Order>>,
+    /// How much may wait for it.
+    pub waiting: Waiting,
     /// The events it takes.
     pub rows: Vec<Arc<EventRow>>,
     /// Its channels, in the order of the book.
@@ -417,6 +429,26 @@ pub enum Order {
     Session,
     /// They do, and a dead one holds those behind it.
     SessionStrict,
+}
+
+/// How much may wait for a service, over all its channels.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Waiting {
+    /// Deliveries.
+    pub events: Option<At<u64>>,
+    /// Bytes of their payloads.
+    pub size_bytes: Option<At<u64>>,
+    /// What happens to one too many.
+    pub when_full: Option<At<WhenFull>>,
+}
+
+/// What happens to an event when a service that wants it is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenFull {
+    /// It is refused, whole.
+    Refuse,
+    /// It is taken, and its delivery to that service is a dead letter at once.
+    DeadLetter,
 }
 
 /// One row of events.
@@ -453,234 +485,4 @@ pub struct ChannelEntry {
     pub rows: Vec<Arc<EventRow>>,
     /// What it says of failures.
     pub layer: Layer,
-}
-
-/// Where a service is reached.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Target {
-    /// Where it stands.
-    pub span: Span,
-    /// Its kind and address.
-    pub kind: TargetKind,
-    /// The form of HTTP calls.
-    pub format: Option<String>,
-    /// The secret that HTTP calls are signed with.
-    pub secret: Option<String>,
-    /// Limits of a program.
-    pub process: ProcessLimits,
-}
-
-/// The kinds of target and what each needs to be reached.
-#[derive(Clone, Debug, PartialEq)]
-pub enum TargetKind {
-    /// An address that events are posted to.
-    Http(String),
-    /// An ntfy topic.
-    Ntfy(String),
-    /// A mail address.
-    Smtp(String),
-    /// A program and its arguments.
-    Exec(Vec<String>),
-    /// A Kafka topic.
-    Kafka(String),
-    /// A Redis stream.
-    RedisStream(String),
-    /// An SQS queue.
-    Sqs(String),
-    /// A Service Bus queue or topic.
-    ServiceBus(String),
-    /// Standard output.
-    Log,
-}
-
-impl TargetKind {
-    /// The key of the kind.
-    #[must_use]
-    pub const fn as_str(&self) -> &'static str {
-        match self {
-            Self::Http(_) => "http",
-            Self::Ntfy(_) => "ntfy",
-            Self::Smtp(_) => "smtp",
-            Self::Exec(_) => "exec",
-            Self::Kafka(_) => "kafka",
-            Self::RedisStream(_) => "redis-stream",
-            Self::Sqs(_) => "sqs",
-            Self::ServiceBus(_) => "service-bus",
-            Self::Log => "log",
-        }
-    }
-}
-
-/// Limits of a program.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ProcessLimits {
-    /// How long a run may take.
-    pub time_limit: Option<At<Duration>>,
-    /// How long starting may take.
-    pub spawn_limit: Option<At<Duration>>,
-    /// What cancels it elsewhere.
-    pub on_timeout: Vec<String>,
-    /// The event type of results.
-    pub output: Option<String>,
-}
-
-/// Where events come from.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Source {
-    /// Its kind.
-    pub kind: SourceKind,
-    /// The event type, or a template for it.
-    pub event_type: Option<String>,
-    /// A template for the subject.
-    pub subject: Option<String>,
-    /// A template for the session.
-    pub session: Option<String>,
-    /// The dependency behind it.
-    pub depends_on: Option<At<DependencyName>>,
-    /// What is known of it.
-    pub facts: Facts,
-}
-
-/// The kinds of source.
-#[derive(Clone, Debug, PartialEq)]
-pub enum SourceKind {
-    /// A signed webhook endpoint.
-    Webhook {
-        /// How calls are signed.
-        scheme: String,
-        /// The secret.
-        secret: String,
-        /// The largest body.
-        body_max: Option<u64>,
-    },
-    /// A clock.
-    Schedule {
-        /// When.
-        cron: String,
-        /// Where.
-        zone: Option<String>,
-    },
-    /// Kafka topics.
-    Kafka {
-        /// Addresses.
-        brokers: Vec<String>,
-        /// Topics.
-        topics: Vec<String>,
-        /// The consumer group.
-        group: Option<String>,
-    },
-    /// A Redis stream.
-    RedisStream {
-        /// The server.
-        url: String,
-        /// The stream.
-        stream: String,
-        /// The consumer group.
-        group: Option<String>,
-    },
-    /// An SQS queue.
-    Sqs {
-        /// Its address.
-        queue: String,
-    },
-    /// A Service Bus queue.
-    ServiceBus {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        queue: String,
-    },
-}
-
-impl SourceKind {
-    /// The key of the kind.
-    #[must_use]
-    pub const fn as_str(&self) -> &'static str {
-        match self {
-            Self::Webhook { .. } => "webhook",
-            Self::Schedule { .. } => "schedule",
-            Self::Kafka { .. } => "kafka",
-            Self::RedisStream { .. } => "redis-stream",
-            Self::Sqs { .. } => "sqs",
-            Self::ServiceBus { .. } => "service-bus",
-        }
-    }
-}
-
-/// Where a secret comes from.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Secret {
-    /// From where.
-    pub from: SecretFrom,
-    /// How long it is fresh.
-    pub cached: Option<At<Duration>>,
-    /// How long it serves when the provider is away.
-    pub kept: Option<At<Duration>>,
-}
-
-/// From where a secret comes.
-#[derive(Clone, Debug, PartialEq)]
-pub enum SecretFrom {
-    /// The environment.
-    Env(String),
-    /// A file.
-    File(String),
-    /// A command.
-    Command(Vec<String>),
-    /// A vault.
-    KeyVault(String),
-}
-
-/// What people are told, and when.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Alert {
-    /// Where it stands.
-    pub span: Span,
-    /// When.
-    pub when: Condition,
-    /// What it is called.
-    pub name: Option<String>,
-    /// How urgent it is.
-    pub severity: AlertSeverity,
-    /// Who is told.
-    pub to: Vec<String>,
-    /// What they should do.
-    pub action: Option<String>,
-}
-
-/// How urgent an alert is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum AlertSeverity {
-    /// In business hours.
-    Warning,
-    /// Within four hours.
-    Medium,
-    /// Within an hour.
-    High,
-    /// Within fifteen minutes.
-    Critical,
-}
-
-/// Who is told.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Receiver {
-    /// How.
-    pub kind: ReceiverKind,
-    /// When only.
-    pub hours: Option<Hours>,
-}
-
-/// How somebody is told.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ReceiverKind {
-    /// An ntfy topic.
-    Ntfy(String),
-    /// An address that alerts are posted to.
-    Webhook(String),
-    /// A mail address.
-    Email(String),
-    /// A Slack-compatible webhook.
-    Slack(String),
-    /// An Alertmanager.
-    Alertmanager(String),
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::model::{
     AlertSeverity, ConsumerPattern, Criticality, DataLoss, IdempotencyBy, LetterForm, Order, ReactionName,
-    Reprocess,
+    Reprocess, WhenFull,
 };
 use super::resolve::Resolved;
 use crate::breaker::{Count, Trip};
@@ -223,6 +223,13 @@ const fn when_open(word: WhenOpen) -> &'static str {
     match word {
         WhenOpen::Hold => "hold",
         WhenOpen::DeadLetter => "dead-letter",
+    }
+}
+
+const fn when_full(word: WhenFull) -> &'static str {
+    match word {
+        WhenFull::Refuse => "refuse",
+        WhenFull::DeadLetter => "dead-letter",
     }
 }
 

@@ -5,6 +5,7 @@
 //! other: they are tried in that order, and the first match wins.
 
 mod timeouts;
+mod waiting;
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -33,6 +34,7 @@ use crate::throttle::ThrottleSettings;
 
 pub use timeouts::ResolvedTimeouts;
 use timeouts::timeouts;
+pub use waiting::ResolvedWaiting;
 
 /// How general the level is that a value came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,7 +79,8 @@ pub struct Origin {
 }
 
 impl Origin {
-    const BUILT_IN: Self = Self { level: Level::BuiltIn, span: None };
+    /// Nothing in the book states it.
+    pub const BUILT_IN: Self = Self { level: Level::BuiltIn, span: None };
 
     /// The place for people.
     #[must_use]
@@ -108,6 +111,10 @@ pub struct Resolved<'a> {
     pub target: &'a Target,
     /// Whether order is kept.
     pub order: Known<Order>,
+    /// How much may wait for the service.
+    pub waiting: ResolvedWaiting,
+    /// How long the event is kept once it is delivered.
+    pub keep_delivered: Known<Duration>,
     /// What the deciding needs.
     pub rule: Rule,
     /// The dependency.
@@ -263,6 +270,8 @@ impl Sections {
             row,
             target,
             order: order_of(service),
+            waiting: self.waiting_of(service),
+            keep_delivered: self.keep_delivered(),
             rule,
             dependency,
             kind,
@@ -369,6 +378,40 @@ impl Sections {
             .map(|at| Known { value: at.value, origin: dependency_origin(at.span) });
         let default = Known { value: limits::IN_FLIGHT_DEFAULT, origin: Origin::BUILT_IN };
         (in_flight.unwrap_or(default), rate)
+    }
+
+    /// How calls to a dependency are held back.
+    #[must_use]
+    pub fn throttle(&self, dependency: &DependencyName) -> ThrottleSettings {
+        let (in_flight, rate) = self.permits(dependency);
+        // The format asks for one at least.
+        let in_flight = NonZeroU32::new(in_flight.value).unwrap_or(NonZeroU32::MIN);
+        ThrottleSettings { in_flight, rate: rate.map(|known| known.value) }
+    }
+
+    /// How much may wait for a service.
+    #[must_use]
+    pub fn waiting_of(&self, service: &ServiceEntry) -> ResolvedWaiting {
+        waiting::waiting(self, service)
+    }
+
+    /// How long delivered and unrouted events are kept.
+    #[must_use]
+    pub fn keep_delivered(&self) -> Known<Duration> {
+        let default = Known { value: limits::KEEP_DELIVERED_DEFAULT, origin: Origin::BUILT_IN };
+        self.keep_delivered.as_ref().map_or(default, |at| Known {
+            value: at.value,
+            origin: Origin { level: Level::Defaults, span: Some(at.span) },
+        })
+    }
+
+    /// The longest time for which any row wants ids to be remembered; of a book without rows, what a
+    /// row would want that says nothing of its own.
+    #[must_use]
+    pub fn dedup_ttl_max(&self) -> Duration {
+        let ttl = |levels: Vec<(Level, &Layer)>| idempotency(&Levels(levels)).ttl.value;
+        let of_rows = self.rows().map(|(service, channel, row)| ttl(self.levels_of(service, channel, row)));
+        of_rows.max().unwrap_or_else(|| ttl(vec![(Level::Defaults, &self.defaults)]))
     }
 
     /// What follows on which failure: statuses first, then one entry for each category.

@@ -20,7 +20,7 @@ use crate::backoff::Backoff;
 use crate::book::RuleBook;
 use crate::book::model::{
     At, ChannelEntry, DaprTarget, DependencyEntry, EventRow, Layer, ProcessLimits, ReactionName, Sections,
-    ServiceEntry, Target, TargetKind,
+    ServiceEntry, Target, TargetKind, Waiting,
 };
 use crate::book::pattern::EventPattern;
 use crate::book::problem::Span;
@@ -240,6 +240,7 @@ fn probe(entry: &DependencyEntry) -> ServiceEntry {
         span,
         kind: TargetKind::Http(String::new()),
         format: None,
+        batch_max: None,
         secret: None,
         process: ProcessLimits::default(),
     };
@@ -250,6 +251,7 @@ fn probe(entry: &DependencyEntry) -> ServiceEntry {
         target,
         depends_on: Some(At { value: entry.name.clone(), span }),
         order: None,
+        waiting: Waiting::default(),
         rows: vec![Arc::new(row)],
         channels: Vec::<ChannelEntry>::new(),
         layer: Layer::default(),

@@ -1,7 +1,7 @@
 //! What a book says that Dapr has no word for, wherever the book says it.
 
 use super::Remarks;
-use crate::book::model::{DeadLetter, Idempotency, Layer, ReactionName, Sections};
+use crate::book::model::{DeadLetter, Idempotency, Layer, ReactionName, Sections, Waiting};
 use crate::category::Category;
 use crate::rule::FailureMatch;
 
@@ -53,6 +53,14 @@ pub(super) fn of_book(sections: &Sections, losses: &mut Remarks) {
         if layers.iter().all(|(_, layer)| layer.dead_letter == DeadLetter::default()) {
             losses.add("dead letters", NO_DEAD_LETTERS);
         }
+    }
+    let of_defaults = [("defaults".to_owned(), &sections.waiting)].into_iter();
+    let of_services = sections.services.iter().map(|s| (format!("service {}", s.name), &s.waiting));
+    for (label, _) in of_defaults.chain(of_services).filter(|(_, waiting)| **waiting != Waiting::default()) {
+        losses.add(label, "`waiting`: Dapr keeps no events that wait, so there is nothing to bound");
+    }
+    if sections.keep_delivered.is_some() {
+        losses.add("defaults", "`keep_delivered`: Dapr keeps no events");
     }
     if !sections.alerts.is_empty() {
         losses.add("alerts", "Dapr has no alerts");

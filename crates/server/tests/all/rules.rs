@@ -80,6 +80,7 @@ fn a_rule_is_shown_with_the_origin_of_each_value() {
       dependency      billing                 (built in)              of kind webhook
       order           none                    (built in)
       consumer group  billing.events          (the service, line 13)
+      keep delivered  7d                      (built in)
       criticality     high                    (the service, line 14)
       data loss       not-acceptable          (the service, line 15)
 
@@ -116,6 +117,11 @@ fn a_rule_is_shown_with_the_origin_of_each_value() {
 
     Permits
       in flight       64                      (built in)
+
+    Waiting
+      events          20000000                (built in)              at most, for the whole service
+      size            64GiB                   (built in)
+      when full       refuse                  (built in)              dead-letter if it came in through a webhook
 
     Idempotency
       by              event-id                (built in)

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::layer::{depends_on, facts};
-use super::{Lowering, at, duration_at, excluded, text_of, texts};
+use super::{Lowering, at, count_at, duration_at, excluded, text_of, texts};
 use crate::book::expression::{Condition, Hours};
 use crate::book::model::{
     Alert, AlertSeverity, At, ProcessLimits, Receiver, ReceiverKind, Secret, SecretFrom, Source, SourceKind,
@@ -34,6 +34,10 @@ impl Lowering<'_> {
         if !matches!(kind, TargetKind::Http(_)) {
             excluded(node, &["format", "secret"], "it belongs to `http`", self.problems);
         }
+        let format = text_of(node, "format");
+        if format.as_deref() != Some("batch") {
+            excluded(node, &["batch_max"], "it belongs to `format: batch`", self.problems);
+        }
         if !matches!(kind, TargetKind::Exec(_)) {
             let keys = ["time_limit", "spawn_limit", "on_timeout", "output"];
             excluded(node, &keys, "it belongs to `exec`", self.problems);
@@ -41,7 +45,8 @@ impl Lowering<'_> {
         Some(Target {
             span: node.span,
             kind,
-            format: text_of(node, "format"),
+            format,
+            batch_max: count_at(node, "batch_max"),
             secret: text_of(node, "secret"),
             process: ProcessLimits {
                 time_limit: duration_at(node, "time_limit"),

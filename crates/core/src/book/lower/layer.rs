@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use regex::{Regex, RegexBuilder};
 
-use super::{Lowering, allow_rows, at, duration_at, name_at, number_of, text_of};
+use super::{Lowering, allow_rows, at, count_at, duration_at, name_at, text_of};
 use crate::book::model::{
     At, ConsumerPattern, Criticality, DataLoss, DeadLetter, Facts, Idempotency, IdempotencyBy, IdempotentBy,
     Layer, LetterForm, ReactionName, Reprocess,
@@ -290,10 +290,6 @@ fn idempotent_by(node: &Node) -> Option<At<IdempotentBy>> {
 
 fn text_at(node: &Node, key: &str) -> Option<At<String>> {
     at(node.get(key)?, |text| Some(text.to_owned()))
-}
-
-fn count_at<T: std::str::FromStr>(node: &Node, key: &str) -> Option<At<T>> {
-    Some(At { value: number_of(node, key)?, span: node.get(key)?.span })
 }
 
 /// The dependency that a level names.

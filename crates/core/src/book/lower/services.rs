@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::layer::depends_on;
-use super::{Lowering, at, permits, text_of};
+use super::{Lowering, at, count_at, permits, text_of};
 use crate::book::model::{
-    At, ChannelEntry, DaprTarget, DependencyEntry, Direction, EventRow, Layer, Order, ServiceEntry,
+    At, ChannelEntry, DaprTarget, DependencyEntry, Direction, EventRow, Layer, Order, ServiceEntry, Waiting,
+    WhenFull,
 };
 use crate::book::pattern::{EventPattern, Relation};
 use crate::book::yaml::{Node, Value};
 use crate::catalog::Kind;
 use crate::ids::{ChannelName, DependencyName, ServiceName};
 use crate::limits;
+use crate::text;
 
 impl Lowering<'_> {
     pub(super) fn services(&mut self, section: &[(Node, Node)]) -> Vec<ServiceEntry> {
@@ -43,10 +45,31 @@ impl Lowering<'_> {
             target: self.target(node.get("target")?, node)?,
             depends_on: depends_on(node),
             order: node.get("order").and_then(|n| at(n, order)),
+            waiting: self.waiting(Some(node)),
             rows,
             channels,
             layer: self.layer(node),
         })
+    }
+
+    /// How much may wait, as a service or the defaults say it.
+    pub(super) fn waiting(&mut self, owner: Option<&Node>) -> Waiting {
+        let Some(node) = owner.and_then(|owner| owner.get("waiting")) else { return Waiting::default() };
+        let when_full = |text: &str| match text {
+            "refuse" => Some(WhenFull::Refuse),
+            "dead-letter" => Some(WhenFull::DeadLetter),
+            _ => None,
+        };
+        let size_bytes = node.get("size").and_then(|n| at(n, |text| text::parse_size(text).ok()));
+        if let Some(At { value: 0, span }) = size_bytes {
+            let help = "state how much may wait, such as 1GiB; `when_full` says what happens to the rest";
+            self.problems.error("out-of-range", span, "in no room at all nothing can wait", help);
+        }
+        Waiting {
+            events: count_at(node, "events"),
+            size_bytes,
+            when_full: node.get("when_full").and_then(|n| at(n, when_full)),
+        }
     }
 
     fn channel(&mut self, key: &Node, node: &Node) -> Option<ChannelEntry> {

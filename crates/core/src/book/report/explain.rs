@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     count, criticality, data_loss, failure, idempotency_by, letter_form, letter_name, limit, matcher, order,
-    reaction, reprocess, severity, trip, when_open,
+    reaction, reprocess, severity, trip, when_full, when_open,
 };
 use crate::backoff::Backoff;
 use crate::book::RuleBook;
@@ -21,7 +21,7 @@ use crate::category::{Category, Code};
 use crate::limits;
 use crate::position::Position;
 use crate::rule::{FailureMatch, Meaning, Reaction};
-use crate::text::{Rate, show_duration};
+use crate::text::{Rate, show_duration, show_size};
 
 /// Values that belong together.
 #[derive(Clone, Debug, PartialEq)]
@@ -116,6 +116,7 @@ pub fn explain(book: &RuleBook, resolved: &Resolved<'_>) -> Vec<Group> {
         group("breaker", "Breaker", breaker(resolved)),
         group("timeouts", "Timeouts", timeouts(resolved)),
         group("permits", "Permits", permits(resolved)),
+        group("waiting", "Waiting", waiting(resolved)),
         group("idempotency", "Idempotency", idempotency(resolved)),
         group("dead_letter", "Dead letters", dead_letter(resolved)),
         group("alerts", "Alerts", alerts(book, resolved)),
@@ -217,11 +218,20 @@ fn delivery(resolved: &Resolved<'_>) -> Vec<Explained> {
     let mut values = vec![
         Explained::new("target", json!({ "kind": kind, "address": place }), kind, target_origin)
             .noting(&place),
+    ];
+    if resolved.target.takes_batches() {
+        let stated = resolved.target.batch_max.as_ref();
+        let most = stated.map_or(limits::BATCH_DELIVERIES_DEFAULT, |at| at.value);
+        let origin = stated.map_or(Origin::BUILT_IN, |at| at_level(target_level, at.span));
+        values.push(Explained::new("batch_max", most, most.to_string(), origin));
+    }
+    values.extend([
         Explained::word("dependency", dependency.as_str(), *origin)
             .noting(format!("of kind {}", resolved.kind)),
         Explained::word("order", order(resolved.order.value), resolved.order.origin),
         Explained::word("consumer_group", &resolved.consumer_group.value, resolved.consumer_group.origin),
-    ];
+        Explained::span("keep_delivered", resolved.keep_delivered.value, resolved.keep_delivered.origin),
+    ]);
     let critical = resolved.criticality.as_ref();
     values
         .extend(critical.map(|known| Explained::word("criticality", criticality(known.value), known.origin)));
@@ -380,6 +390,24 @@ fn permits(resolved: &Resolved<'_>) -> Vec<Explained> {
     let mut values = vec![Explained::new("in_flight", value, value.to_string(), origin)];
     values.extend(resolved.rate.as_ref().map(|known| Explained::rate("rate", known.value, known.origin)));
     values
+}
+
+fn waiting(resolved: &Resolved<'_>) -> Vec<Explained> {
+    let own = &resolved.waiting;
+    let size = own.size_bytes.value;
+    let of_webhook = own.when_full_of_webhook();
+    let apart = (of_webhook != own.when_full.value)
+        .then(|| format!("{} if it came in through a webhook", when_full(of_webhook)));
+    vec![
+        Explained::new("events", own.events.value, own.events.value.to_string(), own.events.origin)
+            .noting("at most, for the whole service"),
+        Explained {
+            label: "size".to_owned(),
+            ..Explained::new("size_bytes", size, show_size(size), own.size_bytes.origin)
+        },
+        Explained::word("when_full", when_full(own.when_full.value), own.when_full.origin)
+            .noting(apart.unwrap_or_default()),
+    ]
 }
 
 fn idempotency(resolved: &Resolved<'_>) -> Vec<Explained> {

@@ -23,7 +23,7 @@ pub fn reference() -> String {
         section(&mut page, object);
         let inner = object.all_fields().filter_map(|field| object_in(&field.takes));
         let shared = object.includes.iter().copied();
-        for object in inner.chain(shared).collect::<Vec<_>>() {
+        for object in shared.chain(inner).collect::<Vec<_>>() {
             if !objects.iter().any(|known| std::ptr::eq(*known, object)) {
                 objects.push(object);
             }

@@ -3,6 +3,7 @@
 use super::dependency::{BREAKER, DEPENDENCY, POLICY, THROTTLE, TIMEOUT};
 use super::edge::{ALERT, RECEIVER, SECRET, SOURCE, TARGET};
 use super::{Field, Named, Need, Object, Role, Type, fact, key, required};
+use crate::limits;
 
 /// The whole book.
 pub static BOOK: Object = Object {
@@ -10,7 +11,7 @@ pub static BOOK: Object = Object {
     about: "What Redrive does with events and with failures.",
     fields: &[
         required("version", Type::Count { min: 1, max: 1 }, "The version of the format: 1."),
-        key("defaults", Type::Object(&RULE), "What nothing more specific says."),
+        key("defaults", Type::Object(&DEFAULTS), "What nothing more specific says."),
         key(
             "retry_policies",
             Type::MapOf(&Type::Object(&POLICY)),
@@ -48,6 +49,47 @@ pub(super) static DAPR_FILE: Object = Object {
         key("name", Type::Text, "The resource's name."),
         key("namespace", Type::Text, "The resource's namespace."),
         key("scopes", Type::ListOf(&Type::Text), "The app ids that the resource applies to."),
+    ],
+    includes: &[],
+    one_of: &[],
+};
+
+/// What nothing more specific says.
+pub(super) static DEFAULTS: Object = Object {
+    name: "defaults",
+    about: "What nothing more specific says, and what holds for the whole book.",
+    fields: &[
+        key(
+            "waiting",
+            Type::Object(&WAITING),
+            "How much may wait for a service; what a service states of it wins, key by key.",
+        ),
+        key(
+            "keep_delivered",
+            Type::Duration,
+            "How long an event is kept once all its deliveries are delivered, or if nobody wants it (default 7d).",
+        ),
+    ],
+    includes: &[&RULE],
+    one_of: &[],
+};
+
+/// How much may wait for a service.
+pub(super) static WAITING: Object = Object {
+    name: "a waiting room",
+    about: "How much may wait for one service over all its channels, so that one that is down cannot fill the house.",
+    fields: &[
+        key(
+            "events",
+            Type::Count { min: 1, max: limits::WAITING_EVENTS_MAX },
+            "How many events may wait; one that two channels take counts twice (default 20000000).",
+        ),
+        key("size", Type::Size, "How much data may wait (default 64GiB)."),
+        key(
+            "when_full",
+            Type::Word(&["refuse", "dead-letter"]),
+            "What happens to one too many: it is refused for all who want it, or is a dead letter of this service (default refuse; dead-letter if it came in through a webhook, whose sender may not send again).",
+        ),
     ],
     includes: &[],
     one_of: &[],
@@ -388,6 +430,7 @@ pub(super) static SERVICE: Object = Object {
             Type::Word(&["none", "session", "session-strict"]),
             "Whether deliveries of one session keep their order; strict: a dead one holds its session (default none).",
         ),
+        key("waiting", Type::Object(&WAITING), "How much may wait for it, over all its channels."),
         key(
             "events",
             Type::ListOf(&Type::ShortOrLong(&Type::EventPattern, &EVENT_ROW)),

@@ -2,6 +2,7 @@
 
 use super::delivery::SOURCE_FACTS;
 use super::{Field, Named, Need, Object, Role, Type, key, required};
+use crate::limits;
 
 /// Where a service is reached.
 pub(super) static TARGET: Object = Object {
@@ -25,6 +26,11 @@ pub(super) static TARGET: Object = Object {
             "format",
             Type::Word(&["binary", "structured", "batch"]),
             "With `http`: the CloudEvents form (default binary).",
+        ),
+        key(
+            "batch_max",
+            Type::Count { min: 1, max: limits::BATCH_EVENTS_MAX as u64 },
+            "With `format: batch`: the most deliveries in one call (default 10).",
         ),
         key("secret", Type::Name(Named::Secret), "With `http`: signs each call by Standard Webhooks."),
         key(

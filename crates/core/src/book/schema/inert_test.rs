@@ -198,6 +198,7 @@ fn beside(object: &Object, key: &str) -> Vec<(&'static str, Value)> {
         ("a target", "time_limit" | "spawn_limit" | "on_timeout" | "output") => {
             vec![("exec", json!(["true"]))]
         }
+        ("a target", "batch_max") => vec![("format", json!("batch"))],
         _ => Vec::new(),
     }
 }

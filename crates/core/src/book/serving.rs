@@ -1,0 +1,249 @@
+//! What a server asks of a book beside rules and routes: bounds, times and limits, each looked up at once.
+//!
+//! Everything is worked out when the book is read, so that asking is a lookup and never a walk over rows.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use super::RuleBook;
+use super::model::{Sections, ServiceEntry, Target, WhenFull};
+use crate::hash::Map;
+use crate::ids::{ChannelName, DependencyName, ServiceName};
+use crate::limits;
+use crate::throttle::ThrottleSettings;
+
+/// How much may wait for one service, over all its channels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitingLimits {
+    /// Events.
+    pub events: u64,
+    /// Bytes of their payloads.
+    pub size_bytes: u64,
+    /// What happens to one too many.
+    pub when_full: WhenFull,
+    /// The same for an event that came in through a webhook, whose sender may not send it again.
+    pub when_full_of_webhook: WhenFull,
+}
+
+/// What holds for the whole book.
+#[derive(Clone, Debug)]
+pub(super) struct Serving {
+    throttles: Map<DependencyName, ThrottleSettings>,
+    keep_delivered: Duration,
+    dedup_ttl_max: Duration,
+}
+
+impl Serving {
+    pub(super) fn of(sections: &Sections) -> Self {
+        let names = sections.dependencies.keys();
+        Self {
+            throttles: names.map(|name| (name.clone(), sections.throttle(name))).collect(),
+            keep_delivered: sections.keep_delivered().value,
+            dedup_ttl_max: sections.dedup_ttl_max(),
+        }
+    }
+}
+
+/// How much may wait for a service.
+pub(super) fn waiting_limits(sections: &Sections, service: &ServiceEntry) -> WaitingLimits {
+    let waiting = sections.waiting_of(service);
+    WaitingLimits {
+        events: waiting.events.value,
+        size_bytes: waiting.size_bytes.value,
+        when_full: waiting.when_full.value,
+        when_full_of_webhook: waiting.when_full_of_webhook(),
+    }
+}
+
+/// The most deliveries in one call to a target.
+pub(super) fn batch_max(target: &Target) -> u32 {
+    if !target.takes_batches() {
+        return 1;
+    }
+    target.batch_max.as_ref().map_or(limits::BATCH_DELIVERIES_DEFAULT, |at| at.value)
+}
+
+impl RuleBook {
+    /// How much may wait for a service; none if there is no such service.
+    #[must_use]
+    pub fn waiting(&self, service: &str) -> Option<WaitingLimits> {
+        Some(self.services.get(service)?.waiting)
+    }
+
+    /// The most deliveries that one call to a service or a channel may carry.
+    #[must_use]
+    pub fn batch_max(&self, service: &str, channel: Option<&str>) -> u32 {
+        let rows = self.services.get(service).and_then(|service| match channel {
+            None => Some(&service.own),
+            Some(channel) => service.channels.get(channel),
+        });
+        rows.map_or(1, |rows| rows.batch_max)
+    }
+
+    /// How long an event is kept once all its deliveries are delivered, or if nobody wants it.
+    #[must_use]
+    pub const fn keep_delivered(&self) -> Duration {
+        self.serving.keep_delivered
+    }
+
+    /// For how long ids of events must be remembered, so that every row's `ttl` holds.
+    #[must_use]
+    pub const fn dedup_ttl_max(&self) -> Duration {
+        self.serving.dedup_ttl_max
+    }
+
+    /// How calls to a dependency are held back, whether the book declares it or not.
+    #[must_use]
+    pub fn throttle(&self, dependency: &DependencyName) -> ThrottleSettings {
+        const UNDECLARED: ThrottleSettings = ThrottleSettings {
+            in_flight: NonZeroU32::new(limits::IN_FLIGHT_DEFAULT).expect("a default that lets calls through"),
+            rate: None,
+        };
+        self.serving.throttles.get(dependency).copied().unwrap_or(UNDECLARED)
+    }
+
+    /// Every service and channel that can have deliveries, in the order of the book.
+    pub fn queues(&self) -> impl Iterator<Item = (&ServiceName, Option<&ChannelName>)> {
+        self.sections.services.iter().flat_map(|service| {
+            let own = (!service.rows.is_empty()).then_some((&service.name, None));
+            // A channel without events is refused when the book is read.
+            let channels = service.channels.iter().map(|channel| (&service.name, Some(&channel.name)));
+            own.into_iter().chain(channels)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::WhenFull::{DeadLetter, Refuse};
+    use super::*;
+    use crate::book::read;
+
+    fn book(text: &str) -> RuleBook {
+        let reading = read(text);
+        reading.book.unwrap_or_else(|| panic!("{:#?}", reading.problems))
+    }
+
+    #[test]
+    fn waiting_falls_from_the_service_to_the_defaults_key_by_key() {
+        let book = |defaults: &str, service: &str| {
+            let services = format!("s: {{ target: {{ log: stdout }}, events: [a] {service} }}");
+            book(&format!("version: 1\ndefaults: {{ {defaults} }}\nservices: {{ {services} }}\n"))
+        };
+        let limits = |events, size_bytes, when_full, when_full_of_webhook| WaitingLimits {
+            events,
+            size_bytes,
+            when_full,
+            when_full_of_webhook,
+        };
+        #[rustfmt::skip]
+        let cases = [
+            ("what is built in", "", "",
+                limits(20_000_000, 64 << 30, Refuse, DeadLetter)),
+            ("the defaults", "waiting: { events: 5, size: 1GiB, when_full: refuse }", "",
+                limits(5, 1 << 30, Refuse, Refuse)),
+            ("the service", "", ", waiting: { events: 7, size: 2MiB, when_full: dead-letter }",
+                limits(7, 2 << 20, DeadLetter, DeadLetter)),
+            ("each from where it is said", "waiting: { events: 5, when_full: dead-letter }", ", waiting: { size: 3KiB, when_full: refuse }",
+                limits(5, 3 << 10, Refuse, Refuse)),
+        ];
+        for (name, defaults, service, expected) in cases {
+            assert_eq!(book(defaults, service).waiting("s"), Some(expected), "{name}");
+        }
+        assert_eq!(book("", "").waiting("nobody"), None);
+    }
+
+    #[test]
+    fn only_targets_that_take_batches_get_more_than_one_delivery() {
+        let book = book(
+            r#"version: 1
+services:
+  plain: { target: { http: "http://a.test/" }, events: [a] }
+  batch:
+    target: { http: "http://a.test/", format: batch }
+    events: [a]
+    channels:
+      same: { events: [a] }
+      own: { target: { http: "http://b.test/", format: batch, batch_max: 250 }, events: [a] }
+      single: { target: { http: "http://c.test/", format: structured }, events: [a] }
+"#,
+        );
+        #[rustfmt::skip]
+        let cases = [
+            ("plain",  None,           1),
+            ("batch",  None,           10),
+            ("batch",  Some("same"),   10),
+            ("batch",  Some("own"),    250),
+            ("batch",  Some("single"), 1),
+            ("batch",  Some("none"),   1),
+            ("nobody", None,           1),
+        ];
+        for (service, channel, expected) in cases {
+            assert_eq!(book.batch_max(service, channel), expected, "{service} {channel:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_kept_and_remembered_is_what_the_book_says_at_most() {
+        let day = |count: u64| Duration::from_secs(count * 86_400);
+        let with = |defaults: &str, rows: &str| {
+            let services = format!(
+                "s: {{ target: {{ log: stdout }}, events: [{rows}], channels: {{ c: {{ events: [{rows}] }} }} }}"
+            );
+            book(&format!("version: 1\ndefaults: {{ {defaults} }}\nservices: {{ {services} }}\n"))
+        };
+        let ttl = |days: u64| format!("idempotency: {{ ttl: {days}d }}");
+        #[rustfmt::skip]
+        let cases = [
+            ("what is built in",           with("", "a"),                                              7, 7),
+            ("the defaults",               with(&format!("keep_delivered: 2d, {}", ttl(3)), "a"),      2, 3),
+            ("the longest of the rows",    with("", &format!("a, {{ type: b, {} }}", ttl(30))),        7, 30),
+            ("a row that says nothing",    with("", &format!("a, {{ type: b, {} }}", ttl(1))),         7, 7),
+            ("all rows say less",          with("", &format!("{{ type: b, {} }}", ttl(1))),            7, 1),
+        ];
+        for (name, book, kept, remembered) in cases {
+            assert_eq!((book.keep_delivered(), book.dedup_ttl_max()), (day(kept), day(remembered)), "{name}");
+        }
+        let empty = book(&format!("version: 1\ndefaults: {{ {} }}\n", ttl(9)));
+        assert_eq!(empty.dedup_ttl_max(), day(9), "a book without rows goes by its defaults");
+    }
+
+    #[test]
+    fn a_throttle_is_what_holds_for_the_rows_of_its_dependency() {
+        let book = book(
+            r"version: 1
+throttles: { t: { in_flight: 5, rate: 10/s } }
+dependencies:
+  named: { kind: webhook, throttle: t }
+  own: { kind: webhook, throttle: t, in_flight: 7 }
+  plain: { kind: webhook }
+services:
+  a: { target: { log: stdout }, depends_on: named, events: [x] }
+  b: { target: { log: stdout }, depends_on: own, events: [x] }
+  c: { target: { log: stdout }, depends_on: plain, events: [x] }
+  d: { target: { log: stdout }, events: [x] }
+",
+        );
+        for (service, channel, row) in book.sections().rows() {
+            let resolved = book.sections().resolve(service, channel, row);
+            let found = book.throttle(&resolved.dependency.value);
+            assert_eq!(found.in_flight.get(), resolved.in_flight.value, "{}", service.name);
+            assert_eq!(found.rate, resolved.rate.map(|known| known.value), "{}", service.name);
+        }
+        let of = |name: &str| book.throttle(&DependencyName::new(name).expect("a name")).in_flight.get();
+        assert_eq!([of("named"), of("own"), of("plain"), of("d"), of("nobody")], [5, 7, 64, 64, 64]);
+    }
+
+    #[test]
+    fn queues_are_those_that_rows_lead_to() {
+        let book = book(
+            "version: 1\nservices:\n  \
+               z: { target: { log: stdout }, events: [x], channels: { c: { events: [x] } } }\n  \
+               a: { target: { log: stdout }, channels: { only: { events: [x] } } }\n",
+        );
+        let queues: Vec<_> = book.queues().map(|(s, c)| (s.as_str(), c.map(ChannelName::as_str))).collect();
+        assert_eq!(queues, [("z", None), ("z", Some("c")), ("a", Some("only"))]);
+    }
+}
