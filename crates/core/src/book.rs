@@ -32,13 +32,11 @@ use self::model::{ChannelEntry, EventRow, Sections, ServiceEntry};
 use self::pattern::EventPattern;
 use self::problem::{Problem, Problems, Severity, Span};
 use self::resolve::Resolved;
-use crate::engine::QueueName;
 use crate::hash::{self, Map};
-use crate::ids::{ChannelName, DependencyName, ServiceName};
+use crate::ids::{ChannelName, ServiceName};
 use crate::limits;
 use crate::position::Position;
 use crate::rule::Rule;
-use crate::throttle::ThrottleSettings;
 
 pub use self::builtin_book::BUILTIN_BOOK;
 pub use self::serving::WaitingLimits;
@@ -277,32 +275,6 @@ impl RuleBook {
             }
         }
         takers
-    }
-
-    /// Everything that can have deliveries: services with rows of their own, and channels.
-    pub fn queues(&self) -> impl Iterator<Item = QueueName> {
-        self.sections.services.iter().flat_map(|service| {
-            let own = (!service.rows.is_empty()).then_some(None);
-            let channels = service.channels.iter().map(|channel| Some(channel.name.clone()));
-            own.into_iter()
-                .chain(channels)
-                .map(|channel| QueueName { service: service.name.clone(), channel })
-        })
-    }
-
-    /// How many deliveries one call to the target takes; none if there is no such service or channel.
-    #[must_use]
-    pub fn batch_max(&self, service: &str, channel: Option<&str>) -> Option<u32> {
-        let entry = self.service(service)?;
-        let known =
-            channel.is_none_or(|name| entry.channels.iter().any(|channel| channel.name.as_str() == name));
-        known.then_some(1)
-    }
-
-    /// How the calls to a dependency are held back.
-    #[must_use]
-    pub fn throttle(&self, dependency: &DependencyName) -> ThrottleSettings {
-        self.sections.throttle(dependency)
     }
 
     /// What the book needs that a program has not got: one problem for each target and source.

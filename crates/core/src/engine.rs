@@ -228,9 +228,7 @@ impl Engine {
             let place = engine.service(&service);
             engine.services[place.0].pause(since);
         }
-        for name in Arc::clone(&engine.book).queues() {
-            engine.queue(&Arc::new(name));
-        }
+        engine.open_queues();
         for name in setup.queues {
             let place = engine.queue(&Arc::new(name));
             engine.queues[place.0].explore();
@@ -374,9 +372,7 @@ impl Engine {
         while self.older_books.len() > limits::OLDER_BOOKS_MAX {
             self.older_books.pop_front();
         }
-        for name in Arc::clone(&self.book).queues() {
-            self.queue(&Arc::new(name));
-        }
+        self.open_queues();
         for place in 0..self.dependencies.len() {
             let dependency = &mut self.dependencies[place];
             dependency.settings = self.book.throttle(&dependency.name);
@@ -414,6 +410,13 @@ impl Engine {
     fn divide_shares(&mut self) {
         let parts = if self.sabotaged_by(Sabotage::SharesNothing) { 0 } else { self.services.len() };
         self.shares.divide(self.bounds.calls, parts, self.services.len());
+    }
+
+    /// Every queue of the book has its place, and so its share, before anything arrives.
+    fn open_queues(&mut self) {
+        for (service, channel) in Arc::clone(&self.book).queues() {
+            self.queue(&Arc::new(QueueName { service: service.clone(), channel: channel.cloned() }));
+        }
     }
 
     fn queue(&mut self, name: &Arc<QueueName>) -> QueuePlace {

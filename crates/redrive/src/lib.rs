@@ -2,7 +2,10 @@
 //!
 //! The deciding lives in [`core`]; this crate adds what touches the world.
 
+pub mod clock;
+pub mod happening;
 pub mod load;
+pub mod node;
 pub mod store;
 pub mod target;
 

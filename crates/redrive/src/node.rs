@@ -9,8 +9,9 @@ mod routes;
 mod shell;
 mod writer;
 
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Condvar, Mutex, RwLock};
 use std::time::Duration;
 
 use redrive_core::book::RuleBook;
@@ -37,7 +38,7 @@ use crate::target::Targets;
 const MESSAGES_MAX: usize = 8_192;
 /// Happenings that a slow listener may lag behind by.
 const HAPPENINGS_MAX: usize = 4_096;
-/// Readers that are kept open.
+/// Readers, and so questions answered at once.
 const READERS_MAX: usize = 4;
 /// Unrouted events looked at in one go.
 const REROUTE_PAGE: usize = 256;
@@ -153,10 +154,10 @@ impl Tidings {
     }
 }
 
-/// Readers that nobody is using.
+/// Readers, and who waits for one.
 struct Readers {
-    idle: std::sync::Mutex<Vec<Box<dyn Reader>>>,
-    makes: std::sync::Mutex<Box<dyn Fn() -> Result<Box<dyn Reader>, StoreError> + Send>>,
+    idle: Mutex<Vec<Box<dyn Reader>>>,
+    returned: Condvar,
 }
 
 /// Why a question was not answered.
@@ -393,23 +394,20 @@ pub enum RerouteError {
 
 impl Readers {
     fn new(store: &dyn Store) -> Result<Self, StoreError> {
-        let first = store.reader()?;
-        let opener = store.reader_opener();
-        Ok(Self { idle: std::sync::Mutex::new(vec![first]), makes: std::sync::Mutex::new(opener) })
+        let readers: Result<Vec<_>, _> = (0..READERS_MAX).map(|_| store.reader()).collect();
+        Ok(Self { idle: Mutex::new(readers?), returned: Condvar::new() })
     }
 
     fn ask<T>(&self, question: impl FnOnce(&dyn Reader) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        let idle = self.idle.lock().expect("nobody panics while taking from a list").pop();
-        let reader = match idle {
-            Some(reader) => reader,
-            None => (self.makes.lock().expect("opening does not panic"))()?,
-        };
-        let answer = question(reader.as_ref());
-        let mut idle = self.idle.lock().expect("nobody panics while adding to a list");
-        if idle.len() < READERS_MAX {
-            idle.push(reader);
-        }
-        answer
+        let poisoned = "nobody panics while holding this list";
+        let idle = self.idle.lock().expect(poisoned);
+        let mut idle = self.returned.wait_while(idle, |idle| idle.is_empty()).expect(poisoned);
+        let reader = idle.pop().expect("one was waited for");
+        drop(idle);
+        let answer = std::panic::catch_unwind(AssertUnwindSafe(|| question(reader.as_ref())));
+        self.idle.lock().expect(poisoned).push(reader);
+        self.returned.notify_one();
+        answer.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }
 

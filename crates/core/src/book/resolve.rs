@@ -357,13 +357,6 @@ impl Sections {
         }
     }
 
-    /// How the calls to a dependency are held back.
-    pub(super) fn throttle(&self, dependency: &DependencyName) -> ThrottleSettings {
-        let (in_flight, rate) = self.permits(dependency);
-        let in_flight = NonZeroU32::new(in_flight.value).unwrap_or(NonZeroU32::MIN);
-        ThrottleSettings { in_flight, rate: rate.map(|known| known.value) }
-    }
-
     fn permits(&self, dependency: &DependencyName) -> (Known<u32>, Option<Known<Rate>>) {
         let entry = self.dependencies.get(dependency);
         let throttle = entry.and_then(|e| e.throttle.as_ref()).and_then(|at| self.throttles.get(&at.value));

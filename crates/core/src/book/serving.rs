@@ -70,14 +70,15 @@ impl RuleBook {
         Some(self.services.get(service)?.waiting)
     }
 
-    /// The most deliveries that one call to a service or a channel may carry.
+    /// The most deliveries that one call to a service or a channel may carry; none if there is no such.
     #[must_use]
-    pub fn batch_max(&self, service: &str, channel: Option<&str>) -> u32 {
-        let rows = self.services.get(service).and_then(|service| match channel {
+    pub fn batch_max(&self, service: &str, channel: Option<&str>) -> Option<u32> {
+        let service = self.services.get(service)?;
+        let rows = match channel {
             None => Some(&service.own),
             Some(channel) => service.channels.get(channel),
-        });
-        rows.map_or(1, |rows| rows.batch_max)
+        };
+        rows.map(|rows| rows.batch_max)
     }
 
     /// How long an event is kept once all its deliveries are delivered, or if nobody wants it.
@@ -172,13 +173,13 @@ services:
         );
         #[rustfmt::skip]
         let cases = [
-            ("plain",  None,           1),
-            ("batch",  None,           10),
-            ("batch",  Some("same"),   10),
-            ("batch",  Some("own"),    250),
-            ("batch",  Some("single"), 1),
-            ("batch",  Some("none"),   1),
-            ("nobody", None,           1),
+            ("plain",  None,           Some(1)),
+            ("batch",  None,           Some(10)),
+            ("batch",  Some("same"),   Some(10)),
+            ("batch",  Some("own"),    Some(250)),
+            ("batch",  Some("single"), Some(1)),
+            ("batch",  Some("none"),   None),
+            ("nobody", None,           None),
         ];
         for (service, channel, expected) in cases {
             assert_eq!(book.batch_max(service, channel), expected, "{service} {channel:?}");
