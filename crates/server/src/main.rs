@@ -2,6 +2,7 @@
 //!
 //! 0 done, 1 problems found or refused, 2 wrong use or a file that cannot be read.
 
+mod api;
 mod cli;
 mod commands;
 mod show;

@@ -1,0 +1,215 @@
+//! The JSON of the API: what the server answers and what our own commands read, in one place.
+
+use redrive::core::story::Story;
+use redrive::core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// One event that is safe, as the sender is told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Accepted {
+    /// The event's id.
+    pub id: String,
+    /// To find it again by.
+    pub receipt: String,
+    /// Whether it came before.
+    pub duplicate: bool,
+    /// How many services get it; 0 is recorded as unrouted.
+    pub deliveries: u32,
+}
+
+/// The answer to a batch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct AcceptedBatch {
+    /// In the order of the batch.
+    pub events: Vec<Accepted>,
+}
+
+/// An event and its deliveries.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct EventShown {
+    pub receipt: String,
+    pub received_at: Timestamp,
+    /// Nobody wanted it.
+    pub unrouted: bool,
+    /// The event as CloudEvents JSON.
+    pub event: serde_json::Value,
+    pub deliveries: Vec<DeliveryShown>,
+}
+
+/// The answer to a question for events: several sources may have used one id.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct EventsFound {
+    pub events: Vec<EventShown>,
+}
+
+/// A delivery.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct DeliveryShown {
+    pub id: String,
+    /// What targets know it by.
+    pub webhook_id: String,
+    pub service: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channel: Option<String>,
+    pub subscription: String,
+    pub state: StateShown,
+    /// Why it is held, in words; none unless it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_because: Option<String>,
+    /// When the next attempt is due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due_at: Option<Timestamp>,
+    /// Another of its session comes first.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub behind: bool,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+    /// Why it was given up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub death: Option<DeathShown>,
+    pub event_id: String,
+    pub event_source: String,
+    pub event_type: String,
+    pub receipt: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correlation_id: Option<String>,
+    pub accepted_at: Timestamp,
+    /// How many attempts have ended.
+    pub attempts: u32,
+    /// The attempts, the first one first; only where one delivery is asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stories: Vec<StoryShown>,
+}
+
+/// An attempt, with the line of the book as it read then.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct StoryShown {
+    #[serde(flatten)]
+    pub story: Story,
+    /// The text of the line that said what follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reaction_line: Option<String>,
+    /// The text of the line of `classify` that said what it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub classified_line: Option<String>,
+}
+
+/// Why a delivery was given up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DeathShown {
+    pub category: String,
+    /// Why it was given up.
+    pub code: String,
+    /// The last failure's own code.
+    pub failure_code: String,
+    pub tier: String,
+    pub message: String,
+    pub fingerprint: String,
+}
+
+/// The states of a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum StateShown {
+    Pending,
+    Retrying,
+    Held,
+    Delivered,
+    Dead,
+}
+
+/// A list of deliveries.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct DeliveriesFound {
+    pub deliveries: Vec<DeliveryShown>,
+    /// To go on with; none at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// What `redrive route --unrouted` came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Rerouted {
+    pub seen: u64,
+    pub routed: u64,
+}
+
+/// What `redrive backup` asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct BackupWanted {
+    /// A folder of the server's machine, as an absolute path.
+    pub folder: String,
+}
+
+/// One line of a copy's progress.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct BackupStep {
+    pub pages: u64,
+    pub remaining: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// How a server is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Status {
+    pub version: String,
+    pub started_at: Timestamp,
+    /// The hash of the rule book, as 16 hexadecimal digits.
+    pub book: String,
+    pub services: Vec<ServiceStatus>,
+    pub dependencies: Vec<DependencyStatus>,
+    pub calls_in_flight: usize,
+    pub events: u64,
+    pub unrouted: u64,
+    /// In the store and unknown to the engine; always 0.
+    pub stranded: u64,
+}
+
+/// How a queue is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ServiceStatus {
+    pub service: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channel: Option<String>,
+    pub waiting: u64,
+    pub delivered: u64,
+    pub dead: u64,
+    /// Since when it is paused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused_since: Option<Timestamp>,
+    /// The rule book does not know it any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub removed: bool,
+}
+
+/// How a dependency is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct DependencyStatus {
+    pub name: String,
+    /// `closed`, `open` or `half-open`.
+    pub breaker: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_until: Option<Timestamp>,
+    pub in_flight: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_until: Option<Timestamp>,
+}
+
+/// Any error: `{"error":{"code","message","details"}}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ErrorBody {
+    pub error: ErrorShown,
+}
+
+/// What went wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ErrorShown {
+    pub code: String,
+    pub message: String,
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    pub details: serde_json::Map<String, serde_json::Value>,
+}
