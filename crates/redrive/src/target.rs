@@ -14,8 +14,3 @@ pub trait Target: Send + Sync {
     /// Makes one call, which ends within the limits of its rule whatever the other side does.
     fn call(&self, call: Arc<Call>) -> Pin<Box<dyn Future<Output = Ending> + Send + '_>>;
 }
-
-pub struct Targets(std::collections::BTreeMap<redrive_core::engine::QueueName, Arc<dyn Target>>);
-impl Targets {
-    pub fn get(&self, q: &redrive_core::engine::QueueName) -> Option<Arc<dyn Target>> { self.0.get(q).cloned() }
-}
