@@ -3,6 +3,7 @@
 //! The deciding lives in [`core`]; this crate adds what touches the world.
 
 pub mod load;
+pub mod secret;
 pub mod store;
 pub mod target;
 
