@@ -3,6 +3,10 @@
 //! A target moves bytes and reports honestly what it saw. It never sees the store, and of the rule book
 //! only the limits of the call it makes; what an answer means is decided in the core.
 
+pub mod http;
+pub mod log;
+pub mod registry;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
