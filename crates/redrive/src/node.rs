@@ -32,7 +32,7 @@ use crate::happening::{Happening, What};
 use crate::store::{
     Backup, BackupProgress, Counts, Keep, Note, Reader, Refusal, Store, StoreError, Submission, Submitted, Taken,
 };
-use crate::target::Targets;
+use crate::target::registry::Targets;
 
 /// Messages that may wait for the engine.
 const MESSAGES_MAX: usize = 8_192;

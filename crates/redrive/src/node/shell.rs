@@ -16,7 +16,7 @@ use super::{Message, Snapshot, Stopped, Tidings};
 use crate::clock::{Clock, STEP_MIN, wall_clock};
 use crate::happening::{Happening, What};
 use crate::store::Note;
-use crate::target::Targets;
+use crate::target::registry::Targets;
 
 /// A target keeps its limits by itself; one that does not is cut off a little later.
 const LIMIT_MARGIN: Duration = Duration::from_secs(1);
