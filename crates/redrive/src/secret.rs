@@ -73,3 +73,46 @@ fn lines(bytes: &[u8], place: &str) -> Result<Vec<Vec<u8>>, SecretError> {
     let values: Vec<Vec<u8>> = lines.filter(|line| !line.is_empty()).map(<[u8]>::to_vec).collect();
     if values.is_empty() { Err(SecretError::Empty(place.to_owned())) } else { Ok(values) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn book(secret: &str) -> RuleBook {
+        let text = format!("version: 1\nsecrets:\n  hooks: {{ {secret} }}\n");
+        let reading = redrive_core::book::read(&text);
+        reading.book.unwrap_or_else(|| panic!("{:?}", reading.problems))
+    }
+
+    #[test]
+    fn secrets_are_found_where_the_book_says() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let file = |name: &str, bytes: &[u8]| {
+            std::fs::write(folder.path().join(name), bytes).expect("a file");
+            format!("file: \"{}\"", path(name))
+        };
+        let large = vec![b'x'; SECRET_BYTES_MAX + 1];
+        let missing = format!("file: \"{}\"", path("missing"));
+        #[rustfmt::skip]
+        let cases = [
+            ("a file",            file("one", b"hunter2\n"),                Ok(vec!["hunter2"])),
+            ("two at once",       file("two", b" new \r\n\nold"),         Ok(vec!["new", "old"])),
+            ("an empty file",     file("empty", b" \n"),                    Err(format!("there is nothing in {}", path("empty")))),
+            ("no file",           missing,                                  Err(format!("could not read {}: No such file or directory (os error 2)", path("missing")))),
+            ("a large file",      file("large", &large),                    Err(format!("{} is larger than 64 KiB, which is no secret", path("large")))),
+            ("no variable",       "env: REDRIVE_TEST_UNSET".to_owned(),     Err("the environment has no variable REDRIVE_TEST_UNSET".to_owned())),
+            ("a command",         "command: [pass, show]".to_owned(),       Err("secrets from a command are not built in yet: use `env` or `file`".to_owned())),
+            ("a vault",           "key-vault: \"https://v.test/s\"".to_owned(), Err("secrets from Key Vault are not built in yet: use `env` or `file`".to_owned())),
+        ];
+        for (name, secret, expected) in cases {
+            let expected =
+                expected.map(|values| values.iter().map(|value| value.as_bytes().to_vec()).collect());
+            assert_eq!(of(&book(&secret))("hooks"), expected, "{name}");
+        }
+        // Cargo sets this one for every test.
+        let values = of(&book("env: CARGO_PKG_NAME"))("hooks");
+        assert_eq!(values, Ok(vec![b"redrive".to_vec()]));
+        assert_eq!(of(&book("env: A"))("other"), Err("the book defines no such secret".to_owned()));
+    }
+}

@@ -3,6 +3,8 @@
 //! A target moves bytes and reports honestly what it saw. It never sees the store, and of the rule book
 //! only the limits of the call it makes; what an answer means is decided in the core.
 
+#[cfg(test)]
+mod call_test;
 pub mod http;
 pub mod log;
 pub mod registry;

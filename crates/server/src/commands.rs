@@ -8,6 +8,7 @@ mod import_dapr;
 mod init;
 mod rules;
 mod schema;
+mod sink;
 mod timeline;
 mod try_out;
 
@@ -37,6 +38,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         },
         Command::Init(args) => init::run(&args),
         Command::Schema(args) => schema::run(&args),
+        Command::Sink(args) => sink::run(&args),
         Command::Completions(args) => completions::run(&args),
     }
 }

@@ -3,6 +3,7 @@
 pub(crate) mod problem;
 pub(crate) mod remarks;
 pub(crate) mod rule;
+pub(crate) mod sink;
 pub(crate) mod style;
 pub(crate) mod table;
 pub(crate) mod timeline;

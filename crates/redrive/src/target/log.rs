@@ -9,6 +9,7 @@ use std::future::Future;
 use std::io::{self, Write};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::thread;
 
 use redrive_core::answer::{BrokerError, CallPart, Reply, Seen, TransportError};
 use redrive_core::engine::{Call, Ending, Waiting};
@@ -47,23 +48,25 @@ impl LogTarget {
         Self::new(io::stdout())
     }
 
-    /// Prints to anything; the thread that does it ends with the target.
+    /// Prints to anything; the thread that does it ends with the target. If there can be no thread, every
+    /// call fails and says so.
     #[must_use]
     pub fn new(mut to: impl Write + Send + 'static) -> Self {
         let (lines, mut waiting) = mpsc::channel::<Lines>(WAITING_MAX);
-        std::thread::spawn(move || {
+        let print = move || {
             while let Some(Lines { text, written }) = waiting.blocking_recv() {
                 let result = to.write_all(text.as_bytes()).and_then(|()| to.flush());
                 // Nobody waits any more if the call's limit is over.
                 let _ = written.send(result);
             }
-        });
+        };
+        let _ = thread::Builder::new().name("redrive-log".to_owned()).spawn(print);
         Self { lines }
     }
 
     async fn print(&self, text: String) -> io::Result<()> {
         let (written, done) = oneshot::channel();
-        let gone = || io::Error::other("the thread that prints has ended");
+        let gone = || io::Error::other("there is no thread that prints");
         self.lines.send(Lines { text, written }).await.map_err(|_| gone())?;
         done.await.map_err(|_| gone())?
     }
@@ -130,5 +133,124 @@ fn show(line: &mut String, text: &str, shown_max: usize) {
     }
     if characters.next().is_some() {
         line.push('…');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::target::call_test::{call, delivery, order};
+
+    /// What was written, for the test to see.
+    #[derive(Clone, Default)]
+    struct Paper(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Paper {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().expect("nobody panics").write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    async fn printed(deliveries: Vec<Waiting>) -> String {
+        let paper = Paper::default();
+        let Ending::Reply(reply) = LogTarget::new(paper.clone()).call(call("60s", deliveries)).await else {
+            panic!("one answer for all");
+        };
+        assert_eq!(reply.seen, Seen::Taken);
+        let bytes = paper.0.lock().expect("nobody panics").clone();
+        String::from_utf8(bytes).expect("text")
+    }
+
+    #[tokio::test]
+    async fn each_event_is_a_line() {
+        let headers = [
+            ("ce-specversion", "1.0"),
+            ("ce-id", "e-2"),
+            ("ce-source", "web"),
+            ("ce-type", "orders.placed"),
+            ("ce-partitionkey", "customer 7"),
+        ];
+        let with = |body: &str| delivery(8, &headers, body);
+        let deliveries = vec![
+            order(7, "e-1"),
+            Waiting { attempts: 2, ..with("") },
+            with("{\n  \"total\":\t12\r\n}\n"),
+            with("\u{1b}[2J\u{202e}gone"),
+            with(&"ä".repeat(200)),
+        ];
+        let long = "ä".repeat(DATA_SHOWN_MAX);
+        assert_eq!(
+            printed(deliveries).await,
+            format!(
+                "2025-10-21T14:30:00.25Z orders.placed e-1 {{\"total\":12}}\n\
+                 2025-10-21T14:30:00.25Z orders.placed e-2 session=customer 7 attempt=3 (no data)\n\
+                 2025-10-21T14:30:00.25Z orders.placed e-2 session=customer 7 {{   \"total\": 12  }}\n\
+                 2025-10-21T14:30:00.25Z orders.placed e-2 session=customer 7 \\u{{1b}}[2J\\u{{202e}}gone\n\
+                 2025-10-21T14:30:00.25Z orders.placed e-2 session=customer 7 {long}…\n"
+            )
+        );
+    }
+
+    #[tokio::test]
+    async fn data_that_are_no_text_are_counted() {
+        let mut one = order(7, "e-1");
+        let mut event = redrive_core::event::Event::clone(&one.event);
+        event.data = bytes::Bytes::from_static(b"\xff\xfe\x00");
+        one.event = Arc::new(event);
+        assert!(printed(vec![one]).await.ends_with(" e-1 (3 bytes)\n"));
+    }
+
+    /// A pipe that nobody reads.
+    struct Stuck(std::sync::mpsc::Receiver<()>);
+
+    impl Write for Stuck {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            // It ends with the test.
+            let _ = self.0.recv();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// A pipe whose reader has gone.
+    struct Closed;
+
+    impl Write for Closed {
+        fn write(&mut self, _bytes: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_printed_is_not_delivered() {
+        let (_end, held) = std::sync::mpsc::channel();
+        let stuck = LogTarget::new(Stuck(held));
+        let gone = LogTarget::new(Closed);
+        let timeout = Seen::Transport(TransportError::Timeout(CallPart::Whole));
+        #[rustfmt::skip]
+        let cases = [
+            ("nobody reads",  &stuck, "200ms", timeout,                                 "nobody read what was printed within 200ms"),
+            ("nobody can",    &gone,  "60s",   Seen::Broker(BrokerError::Unavailable),  "could not print the event: broken pipe"),
+        ];
+        for (name, target, limit, seen, message) in cases {
+            let ending =
+                tokio::time::timeout(Duration::from_mins(1), target.call(call(limit, vec![order(7, "e-1")])));
+            let expected = Reply { seen, message: message.to_owned(), retry_after: None };
+            assert_eq!(ending.await.expect("it ends"), Ending::Reply(expected), "{name}");
+        }
     }
 }

@@ -10,6 +10,7 @@ mod reference;
 mod rules;
 mod run;
 mod schema;
+mod sink;
 mod tidy;
 mod timeline;
 mod try_out;

@@ -50,7 +50,7 @@ async fn tcp(origin: &Origin, limits: &Limits) -> Result<TcpStream, Failure> {
             / u32::try_from(left).expect("there are only a few addresses");
         failure = match timeout(share, open(*address)).await {
             Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(error)) => Failure::io(origin, &error),
+            Ok(Err(error)) => Failure::connecting(origin, &error),
             Err(_) => timed_out(Step::Connection, CallPart::Connect, limits.connect, origin),
         };
     }

@@ -45,8 +45,17 @@ impl Failure {
         Self { error: TransportError::Protocol, message }
     }
 
-    /// What went wrong with a connection, while it was made or later.
-    pub(super) fn io(origin: &Origin, error: &io::Error) -> Self {
+    /// What went wrong while a connection was made.
+    pub(super) fn connecting(origin: &Origin, error: &io::Error) -> Self {
+        match error.kind() {
+            // The system gave up before our own limit did.
+            ErrorKind::TimedOut => Self::timeout(CallPart::Connect, format!("no connection to {origin}")),
+            _ => Self::io(origin, error),
+        }
+    }
+
+    /// What went wrong with a connection.
+    fn io(origin: &Origin, error: &io::Error) -> Self {
         if rustls_error(error).is_some() {
             return Self::tls(origin, error);
         }
@@ -58,12 +67,11 @@ impl Failure {
             ErrorKind::ConnectionReset
             | ErrorKind::ConnectionAborted
             | ErrorKind::BrokenPipe
-            | ErrorKind::NotConnected => {
+            | ErrorKind::NotConnected
+            | ErrorKind::TimedOut => {
                 failure(TransportError::Reset, format!("{origin} broke off the connection"))
             }
             ErrorKind::UnexpectedEof => Self::closed_early(origin),
-            // The system gave up before our own limit did.
-            ErrorKind::TimedOut => Self::timeout(CallPart::Connect, format!("no connection to {origin}")),
             ErrorKind::InvalidData | ErrorKind::InvalidInput => Self::not_http(origin, error),
             // No route, no address, or too many open files: all of it heals, and none of it is an answer.
             _ => failure(TransportError::Unreachable, format!("no way to {origin}: {error}")),

@@ -80,14 +80,14 @@ mod tests {
         let secret = b"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_vec();
         let signer = Signer::new(std::slice::from_ref(&secret)).expect("a secret");
         let body = br#"{"test": 2432232314}"#;
-        let signed = signer.sign("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, body);
+        let signature = signer.sign("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, body);
         // The example that the standard's own libraries are tested with.
-        assert_eq!(signed, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+        assert_eq!(signature, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
 
         let raw = b"not base64 at all".to_vec();
         let both = Signer::new(&[raw.clone(), secret]).expect("secrets");
         let message = [b"msg_p5jXN8AQM9LWM0D4loKWxJek.1614265330.".as_slice(), body].concat();
-        let expected = format!("v1,{} {signed}", STANDARD.encode(by_hand(&raw, &message)));
+        let expected = format!("v1,{} {signature}", STANDARD.encode(by_hand(&raw, &message)));
         assert_eq!(both.sign("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, body), expected);
     }
 

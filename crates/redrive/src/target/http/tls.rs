@@ -58,11 +58,18 @@ fn of_certificate(error: &CertificateError) -> String {
         }
         CertificateError::NotValidForName => "its certificate is for another name".to_owned(),
         CertificateError::NotValidForNameContext { expected, presented } => {
+            let presented: Vec<&str> = presented.iter().map(|name| plain(name)).collect();
             format!("its certificate is not for {} but for {}", expected.to_str(), presented.join(", "))
         }
         CertificateError::Revoked => "its certificate has been revoked".to_owned(),
         other => format!("its certificate is not valid: {other}"),
     }
+}
+
+/// A name without the kind of name that stands around it, as in `DnsName("example.com")`.
+fn plain(name: &str) -> &str {
+    let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(name);
+    inner.trim_matches('"')
 }
 
 fn shown(time: UnixTime) -> Timestamp {

@@ -96,7 +96,7 @@ async fn half_a_body_takes_nothing_back() {
     #[rustfmt::skip]
     let cases = vec![
         ("yes, then hangs up",     vec![send(yes), Act::Close],   r#"200 "hal", 200 OK"#),
-        ("yes, then breaks off",   vec![send(yes), Act::Hang],    r#"200 "hal", 200 OK"#),
+        ("yes, then hangs",        vec![send(yes), Act::Hang],    r#"200 "hal", 200 OK"#),
         ("yes, then nonsense",     vec![send(chunks)],            r#"200 "no", 200 OK"#),
         ("no, then hangs up",      vec![send(no), Act::Close],    r#"500 "hal", 500 Internal Server Error: hal"#),
     ];

@@ -108,7 +108,7 @@ where
                 Act::Send(bytes) => stream.write_all(bytes).await.ok()?,
                 Act::Repeat(bytes) => while stream.write_all(bytes).await.is_ok() {},
                 // Until the other side has had enough.
-                Act::Hang => while matches!(stream.read_u8().await, Ok(_)) {},
+                Act::Hang => while stream.read_u8().await.is_ok() {},
                 Act::Close | Act::Reset => return Some(act.clone()),
             }
         }
