@@ -43,7 +43,7 @@ pub use self::port::{
 use self::queue::{Presence, PushAt, Queue, Ready};
 use self::sabotage::Sabotage;
 use self::share::Shares;
-pub use self::view::{DependencyView, QueueView};
+pub use self::view::{DependencyView, HeldQueue, QueueView};
 use crate::book::RuleBook;
 use crate::breaker::Record;
 use crate::decide::History;

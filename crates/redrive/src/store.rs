@@ -117,6 +117,14 @@ pub struct Batch {
     pub notes: Vec<Note>,
 }
 
+impl Batch {
+    /// Whether there is nothing to write.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.settlements.is_empty() && self.submissions.is_empty() && self.notes.is_empty()
+    }
+}
+
 /// Events that are taken together or not at all.
 #[derive(Clone, Debug)]
 pub struct Submission {

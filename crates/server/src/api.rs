@@ -23,7 +23,7 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use redrive::node::Node;
 
-pub(crate) use self::listen::{Limits, Listening, listen};
+pub(crate) use self::listen::{Limits, listen};
 
 /// What every handler has.
 #[derive(Clone)]
@@ -68,5 +68,7 @@ async fn correlate(request: Request, next: Next) -> Response {
 }
 
 fn is_fit(value: &HeaderValue) -> bool {
-    value.len() <= CORRELATION_ID_BYTES_MAX && !value.is_empty() && value.as_bytes().iter().all(u8::is_ascii_graphic)
+    value.len() <= CORRELATION_ID_BYTES_MAX
+        && !value.is_empty()
+        && value.as_bytes().iter().all(u8::is_ascii_graphic)
 }

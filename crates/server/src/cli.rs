@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use redrive::core::text::{Share, parse_duration, parse_share};
+use redrive::core::text::{Share, parse_duration, parse_share, parse_size};
 
 /// Delivers events and records one outcome for each, by rules you can read.
 #[derive(Debug, Parser)]
@@ -28,6 +28,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Serve(ServeArgs),
     Check(CheckArgs),
     Try(TryArgs),
     Rules(RulesArgs),
@@ -38,6 +39,36 @@ pub(crate) enum Command {
     Schema(SchemaArgs),
     Sink(SinkArgs),
     Completions(CompletionsArgs),
+}
+
+/// Takes events in and delivers each to the services that want it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redrive serve                                   prints every event that comes in
+  redrive serve --rules redrive.yaml              delivers by the rules of a book
+  curl -d '{\"total\":12}' http://127.0.0.1:7373/v1/events/orders.placed
+
+The rule book is read again when its file changes, and on SIGHUP; one that is wrong is refused, and the
+old one stays. SIGTERM and Ctrl-C stop it gently.
+
+Exit code: 0 stopped, 1 refused to start, 2 a file cannot be read.")]
+pub(crate) struct ServeArgs {
+    /// The rule book; without one, every event is printed
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rules: Option<PathBuf>,
+    /// The folder in which everything is kept; made if it is not there
+    #[arg(long, value_name = "DIR", default_value = "redrive-data")]
+    pub(crate) data: PathBuf,
+    /// Where to listen; loopback addresses only
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7373")]
+    pub(crate) listen: SocketAddr,
+    /// The largest event that is taken
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = parse_size)]
+    pub(crate) body_max: u64,
+    /// How long calls may go on after it was told to stop
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
+    pub(crate) drain: Duration,
 }
 
 /// Finds what is wrong with a rule book, and what will hurt later.

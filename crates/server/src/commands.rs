@@ -8,6 +8,7 @@ mod import_dapr;
 mod init;
 mod rules;
 mod schema;
+mod serve;
 mod sink;
 mod timeline;
 mod try_out;
@@ -38,6 +39,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         },
         Command::Init(args) => init::run(&args),
         Command::Schema(args) => schema::run(&args),
+        Command::Serve(args) => serve::run(&args),
         Command::Sink(args) => sink::run(&args),
         Command::Completions(args) => completions::run(&args),
     }
@@ -50,12 +52,17 @@ pub(crate) struct Refused(pub(crate) String);
 
 /// The book in a file; one with errors is shown and refused.
 pub(crate) fn open_book(path: &Path) -> anyhow::Result<RuleBook> {
+    read_book(path).map(|(book, _)| book)
+}
+
+/// The book in a file and its text.
+pub(crate) fn read_book(path: &Path) -> anyhow::Result<(RuleBook, String)> {
     let bytes = redrive::load::load(path)?;
     let reading = redrive::core::book::read_bytes(&bytes);
+    let text = String::from_utf8_lossy(&bytes).into_owned();
     if let Some(book) = reading.book {
-        return Ok(book);
+        return Ok((book, text));
     }
-    let text = String::from_utf8_lossy(&bytes);
     for problem in reading.problems.into_sorted() {
         anstream::eprintln!("{}\n", show::problem::render(&problem, path, &text));
     }

@@ -20,9 +20,7 @@ use super::inbox::{Inbox, NoteJob, SubmitJob, Work};
 use super::{BackupJob, Message, SubmitError, Tidings};
 use crate::clock::Clock;
 use crate::happening::{Happening, What};
-use crate::store::{
-    Batch, Keep, Note, Room, Seen, Settled, Store, StoreError, Submission, Taken, Written,
-};
+use crate::store::{Batch, Keep, Note, Room, Seen, Settled, Store, StoreError, Submission, Taken, Written};
 
 /// How long the writer sleeps when there is nothing to do.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -125,7 +123,11 @@ impl Writer {
         match self.store.has_room() {
             Ok(room) => {
                 if let (Room::Enough, Room::Short { free_bytes, needed_bytes }) = (self.state.room, room) {
-                    tracing::error!(free_bytes, needed_bytes, "the disk is nearly full: no more events are taken");
+                    tracing::error!(
+                        free_bytes,
+                        needed_bytes,
+                        "the disk is nearly full: no more events are taken"
+                    );
                 }
                 self.state.room = room;
             }
@@ -147,35 +149,32 @@ impl Writer {
         }
         let notes: Vec<Note> = work.notes.iter().map(|job| job.note.clone()).collect();
         let batch = Batch { settlements: work.settlements, submissions, notes };
-        let is_empty = batch.settlements.is_empty() && batch.submissions.is_empty() && batch.notes.is_empty();
+        self.state.backups.append(&mut work.backups);
         let mut inputs = Vec::new();
-        if !is_empty {
-            let now = self.clock.now();
-            match self.store.write(&batch, now) {
-                Ok(written) => {
-                    self.state.written_at = Instant::now();
-                    let answers = self.digest(&batch, written, work.notes, &mut inputs, now);
-                    self.load(&work.loads, &mut inputs);
-                    self.tell_engine(inputs);
-                    for (reply, answer) in waiters.into_iter().zip(answers) {
-                        // A client that hung up has its event all the same.
-                        let _ = reply.send(answer);
-                    }
-                    self.state.backups.append(&mut work.backups);
-                    return work.stop;
-                }
-                Err(error) => {
-                    for reply in waiters {
-                        let _ = reply.send(Err(SubmitError::Failing { reason: error.to_string() }));
-                    }
-                    self.fail(&error, batch.settlements, work.notes, now);
-                }
-            }
-        } else {
+        if batch.is_empty() {
             self.load(&work.loads, &mut inputs);
             self.tell_engine(inputs);
+            return work.stop;
         }
-        self.state.backups.append(&mut work.backups);
+        let now = self.clock.now();
+        match self.store.write(&batch, now) {
+            Ok(written) => {
+                self.state.written_at = Instant::now();
+                let answers = self.digest(&batch, written, work.notes, &mut inputs, now);
+                self.load(&work.loads, &mut inputs);
+                self.tell_engine(inputs);
+                for (reply, answer) in waiters.into_iter().zip(answers) {
+                    // A client that hung up has its event all the same.
+                    let _ = reply.send(answer);
+                }
+            }
+            Err(error) => {
+                for reply in waiters {
+                    let _ = reply.send(Err(SubmitError::Failing { reason: error.to_string() }));
+                }
+                self.fail(&error, batch.settlements, work.notes, now);
+            }
+        }
         work.stop
     }
 
@@ -237,7 +236,13 @@ impl Writer {
         }
     }
 
-    fn fail(&mut self, error: &StoreError, settlements: Vec<Arc<Settlement>>, notes: Vec<NoteJob>, now: Timestamp) {
+    fn fail(
+        &mut self,
+        error: &StoreError,
+        settlements: Vec<Arc<Settlement>>,
+        notes: Vec<NoteJob>,
+        now: Timestamp,
+    ) {
         tracing::error!(%error, "the store takes no writes; nothing is lost, and nothing starts meanwhile");
         self.tidings.tell(|| Happening::told(What::StoreFailing, now, error.to_string()));
         let unknown = matches!(error, StoreError::Unknown { .. });

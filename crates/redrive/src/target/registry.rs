@@ -24,6 +24,7 @@ pub const BUILT_IN_TARGETS: &[&str] = &["http", "log"];
 pub type Secrets<'a> = &'a dyn Fn(&str) -> Result<Vec<Vec<u8>>, String>;
 
 /// Where the deliveries of each queue go.
+#[derive(Clone)]
 pub struct Targets {
     by_queue: BTreeMap<QueueName, Arc<dyn Target>>,
     pool: Arc<Pool>,

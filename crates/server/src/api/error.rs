@@ -13,7 +13,10 @@ use super::shape::{ErrorBody, ErrorShown};
 
 /// An answer that is no success.
 #[derive(Debug)]
-pub(crate) struct ApiError {
+pub(crate) struct ApiError(Box<Told>);
+
+#[derive(Debug)]
+struct Told {
     status: StatusCode,
     code: &'static str,
     message: String,
@@ -28,16 +31,17 @@ const RETRY_AFTER_TROUBLE_SECONDS: u32 = 10;
 
 impl ApiError {
     pub(super) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self { status, code, message: message.into(), details: Map::new(), retry_after_seconds: None }
+        let (message, details) = (message.into(), Map::new());
+        Self(Box::new(Told { status, code, message, details, retry_after_seconds: None }))
     }
 
     pub(super) fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
-        self.details.insert(key.to_owned(), value.into());
+        self.0.details.insert(key.to_owned(), value.into());
         self
     }
 
     fn retry_after(mut self, seconds: u32) -> Self {
-        self.retry_after_seconds = Some(seconds);
+        self.0.retry_after_seconds = Some(seconds);
         self
     }
 
@@ -59,7 +63,8 @@ impl ApiError {
     }
 
     pub(super) fn unavailable(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "SERVICE_UNAVAILABLE", message).retry_after(RETRY_AFTER_SECONDS)
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "SERVICE_UNAVAILABLE", message)
+            .retry_after(RETRY_AFTER_SECONDS)
     }
 
     /// Our own fault; what exactly went wrong is in the log.
@@ -71,7 +76,7 @@ impl ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let Self { status, code, message, details, retry_after_seconds } = self;
+        let Told { status, code, message, details, retry_after_seconds } = *self.0;
         let body = ErrorBody { error: ErrorShown { code: code.to_owned(), message, details } };
         let text = serde_json::to_vec(&body).expect("texts and numbers are always JSON");
         let mut response = (status, [(header::CONTENT_TYPE, "application/json")], text).into_response();
@@ -104,18 +109,22 @@ impl From<SubmitError> for ApiError {
                     .with("first_receipt", first.to_string())
             }
             SubmitError::Refused(Refusal::Full { index, service }) => {
-                let message = format!("too much waits for the service `{service}` already: nothing was taken");
+                let message =
+                    format!("too much waits for the service `{service}` already: nothing was taken");
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "BACKLOG_FULL", message)
                     .with("index", index)
                     .with("service", service.as_str())
                     .retry_after(RETRY_AFTER_TROUBLE_SECONDS)
             }
-            SubmitError::Busy => Self::unavailable("more comes in than can be written: try again in a moment"),
-            SubmitError::NoRoom { .. } => {
-                Self::unavailable("the disk is nearly full: nothing was taken").retry_after(RETRY_AFTER_TROUBLE_SECONDS)
+            SubmitError::Busy => {
+                Self::unavailable("more comes in than can be written: try again in a moment")
             }
-            SubmitError::Failing { .. } => Self::unavailable("nothing can be written at the moment: nothing was taken")
+            SubmitError::NoRoom { .. } => Self::unavailable("the disk is nearly full: nothing was taken")
                 .retry_after(RETRY_AFTER_TROUBLE_SECONDS),
+            SubmitError::Failing { .. } => {
+                Self::unavailable("nothing can be written at the moment: nothing was taken")
+                    .retry_after(RETRY_AFTER_TROUBLE_SECONDS)
+            }
             SubmitError::Stopping => Self::unavailable("the server is shutting down"),
         }
     }

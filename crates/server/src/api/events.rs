@@ -37,13 +37,16 @@ pub(super) async fn accept_easy(
     body: Body,
 ) -> Result<Response, ApiError> {
     let body = read(&app, &headers, body).await?;
-    let text = |name: &'static str| match headers.get(name).map(|value| std::str::from_utf8(value.as_bytes())) {
+    let text = |name: &'static str| match headers.get(name).map(|value| std::str::from_utf8(value.as_bytes()))
+    {
         Some(Ok(text)) => Ok(Some(text)),
         Some(Err(_)) => Err(ApiError::invalid(name, "is not UTF-8")),
         None => Ok(None),
     };
     let queried = query.as_deref().and_then(|query| {
-        form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "partitionkey").map(|(_, value)| value)
+        form_urlencoded::parse(query.as_bytes())
+            .find(|(name, _)| name == "partitionkey")
+            .map(|(_, value)| value)
     });
     let generated_id = EventId::new(&uuid::Uuid::now_v7().to_string()).expect("36 plain characters");
     let event = parse_easy(Easy {
@@ -91,7 +94,8 @@ pub(super) fn json(status: StatusCode, value: &impl serde::Serialize) -> Respons
 /// The whole body, if it is not too large and comes in time.
 pub(super) async fn read(app: &App, headers: &HeaderMap, body: Body) -> Result<Bytes, ApiError> {
     let bytes_max = app.limits.body_bytes_max;
-    let stated = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    let stated =
+        headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if stated.is_some_and(|stated| stated > bytes_max as u64) {
         return Err(ApiError::too_large(bytes_max));
     }

@@ -62,7 +62,11 @@ impl Listening {
 }
 
 /// Serves the API at that address.
-pub(crate) async fn listen(address: SocketAddr, router: Router, limits: Limits) -> std::io::Result<Listening> {
+pub(crate) async fn listen(
+    address: SocketAddr,
+    router: Router,
+    limits: Limits,
+) -> std::io::Result<Listening> {
     let listener = TcpListener::bind(address).await?;
     let address = listener.local_addr()?;
     let (close, closing) = watch::channel(false);
@@ -70,7 +74,12 @@ pub(crate) async fn listen(address: SocketAddr, router: Router, limits: Limits) 
     Ok(Listening { address, close, task })
 }
 
-async fn accept_all(listener: TcpListener, router: Router, limits: Limits, mut closing: watch::Receiver<bool>) {
+async fn accept_all(
+    listener: TcpListener,
+    router: Router,
+    limits: Limits,
+    mut closing: watch::Receiver<bool>,
+) {
     let room = Arc::new(Semaphore::new(limits.connections_max));
     let mut connections = JoinSet::new();
     loop {

@@ -21,7 +21,10 @@ pub(super) async fn pause(State(app): State<App>, Path(service): Path<String>) -
 }
 
 /// `POST /v1/services/{service}/resume`.
-pub(super) async fn resume(State(app): State<App>, Path(service): Path<String>) -> Result<Response, ApiError> {
+pub(super) async fn resume(
+    State(app): State<App>,
+    Path(service): Path<String>,
+) -> Result<Response, ApiError> {
     app.node.resume(known(&app, &service).await?).await?;
     Ok(events::json(StatusCode::OK, &json!({})))
 }
@@ -32,8 +35,10 @@ async fn known(app: &App, name: &str) -> Result<ServiceName, ApiError> {
     if let Some(service) = book.service(name) {
         return Ok(service.name.clone());
     }
-    let snapshot = app.node.snapshot().await.ok_or_else(|| ApiError::unavailable("the server is shutting down"))?;
-    let gone = snapshot.queues.iter().map(|queue| &queue.name.service).find(|service| service.as_str() == name);
+    let snapshot =
+        app.node.snapshot().await.ok_or_else(|| ApiError::unavailable("the server is shutting down"))?;
+    let gone =
+        snapshot.queues.iter().map(|queue| &queue.name.service).find(|service| service.as_str() == name);
     gone.cloned().ok_or_else(|| {
         let names: Vec<_> = book.sections().services.iter().map(|service| service.name.to_string()).collect();
         let message = format!("there is no service `{name}`");
@@ -61,14 +66,18 @@ pub(super) async fn back_up(
         return Err(ApiError::invalid("folder", "must be an absolute path"));
     }
     let steps = app.node.back_up(folder);
-    let stream = lines(steps, |steps| Box::pin(steps.recv()), |step: &Result<BackupProgress, String>| {
-        serde_json::to_string(&match step {
-            Ok(progress) => {
-                BackupStep { pages: progress.pages, remaining: progress.remaining, error: None }
-            }
-            Err(error) => BackupStep { pages: 0, remaining: 0, error: Some(error.clone()) },
-        })
-        .expect("numbers and texts are always JSON")
-    });
+    let stream = lines(
+        steps,
+        |steps| Box::pin(steps.recv()),
+        |step: &Result<BackupProgress, String>| {
+            serde_json::to_string(&match step {
+                Ok(progress) => {
+                    BackupStep { pages: progress.pages, remaining: progress.remaining, error: None }
+                }
+                Err(error) => BackupStep { pages: 0, remaining: 0, error: Some(error.clone()) },
+            })
+            .expect("numbers and texts are always JSON")
+        },
+    );
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], stream).into_response())
 }

@@ -53,11 +53,16 @@ pub(super) async fn event(State(app): State<App>, Path(name): Path<String>) -> R
 pub(super) async fn delivery(State(app): State<App>, Path(name): Path<String>) -> Result<Response, ApiError> {
     let digits = name.strip_prefix("msg_").unwrap_or(&name).to_owned();
     let Some(prefix) = IdPrefix::parse(&digits) else {
-        return Err(ApiError::invalid("id", "is no delivery: it has 32 hexadecimal digits, of which the first few will do"));
+        return Err(ApiError::invalid(
+            "id",
+            "is no delivery: it has 32 hexadecimal digits, of which the first few will do",
+        ));
     };
     let whole = DeliveryId::parse(&digits);
     let mut found = app.node.read(move |reader| reader.deliveries(&prefix, CANDIDATES_MAX)).await?;
-    found.retain(|view| whole.is_none_or(|id| view.id == id) && view.id.to_string().starts_with(&digits.to_lowercase()));
+    found.retain(|view| {
+        whole.is_none_or(|id| view.id == id) && view.id.to_string().starts_with(&digits.to_lowercase())
+    });
     let held = Held::of(&app.node).await;
     match found.as_slice() {
         [] => {
@@ -125,7 +130,8 @@ fn state_of(word: &str) -> Result<StateName, ApiError> {
 /// `GET /v1/status`.
 pub(super) async fn status(State(app): State<App>) -> Result<Response, ApiError> {
     let counts = app.node.read(|reader| reader.counts()).await?;
-    let snapshot = app.node.snapshot().await.ok_or_else(|| ApiError::unavailable("the server is shutting down"))?;
+    let snapshot =
+        app.node.snapshot().await.ok_or_else(|| ApiError::unavailable("the server is shutting down"))?;
     Ok(events::json(StatusCode::OK, &status_shown(&app.node, &snapshot, &counts)))
 }
 
@@ -155,17 +161,22 @@ pub(super) async fn happenings(State(app): State<App>) -> Response {
             })
         },
         |happening| match happening {
-            Some(happening) => serde_json::to_string(&**happening).expect("texts and numbers are always JSON"),
+            Some(happening) => {
+                serde_json::to_string(&**happening).expect("texts and numbers are always JSON")
+            }
             None => String::new(),
         },
     );
     ([(header::CONTENT_TYPE, "application/x-ndjson")], stream).into_response()
 }
 
+/// The next item of a source, when it comes.
+type Coming<'a, T> = Pin<Box<dyn Future<Output = Option<T>> + Send + 'a>>;
+
 /// A body of lines, each made when something comes.
 pub(super) fn lines<S, T>(
     source: S,
-    next: for<'a> fn(&'a mut S) -> Pin<Box<dyn Future<Output = Option<T>> + Send + 'a>>,
+    next: for<'a> fn(&'a mut S) -> Coming<'a, T>,
     show: fn(&T) -> String,
 ) -> Body
 where

@@ -1,6 +1,7 @@
 //! From what the store and the engine know to what is shown.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use redrive::core::breaker::State;
 use redrive::core::engine::{HeldQueue, QueueName};
@@ -26,7 +27,9 @@ impl Held {
         for queue in &snapshot.queues {
             let because = match queue.held {
                 Some(HeldQueue::Paused { since }) => Some(format!("the service is paused since {since}")),
-                Some(HeldQueue::Removed) => Some("SERVICE_REMOVED: the rule book does not have it any more".to_owned()),
+                Some(HeldQueue::Removed) => {
+                    Some("SERVICE_REMOVED: the rule book does not have it any more".to_owned())
+                }
                 None => None,
             };
             held.extend(because.map(|because| (QueueName::clone(&queue.name), because)));
@@ -61,9 +64,13 @@ fn blocked_by(snapshot: &Snapshot, book: &redrive::core::book::RuleBook, name: &
     let rule = book.rule(name.service.as_str(), channel, &pattern)?;
     let dependency = snapshot.dependencies.iter().find(|view| view.name == rule.dependency)?;
     match (dependency.breaker, dependency.held_until) {
-        (State::Open { until }, _) => Some(format!("the breaker of {} is open until {until}", dependency.name)),
+        (State::Open { until }, _) => {
+            Some(format!("the breaker of {} is open until {until}", dependency.name))
+        }
         (_, Some(until)) => Some(format!("{} asked everybody to wait until {until}", dependency.name)),
-        (State::HalfOpen { .. }, None) => Some(format!("the breaker of {} lets only probes through", dependency.name)),
+        (State::HalfOpen { .. }, None) => {
+            Some(format!("the breaker of {} lets only probes through", dependency.name))
+        }
         (State::Closed { .. }, None) => None,
     }
 }
@@ -84,7 +91,9 @@ pub(super) fn delivery_shown(view: &DeliveryView, held: &Held) -> DeliveryShown 
     let (state, due_at, ended_at) = match &view.state {
         DeliveryState::Delivered { at } => (StateShown::Delivered, None, Some(*at)),
         DeliveryState::Dead { at, .. } => (StateShown::Dead, None, Some(*at)),
-        DeliveryState::Ready | DeliveryState::Behind | DeliveryState::Due { .. } if held_because.is_some() => {
+        DeliveryState::Ready | DeliveryState::Behind | DeliveryState::Due { .. }
+            if held_because.is_some() =>
+        {
             (StateShown::Held, None, None)
         }
         DeliveryState::Due { at } => (StateShown::Retrying, Some(*at), None),
@@ -138,10 +147,11 @@ pub(super) async fn with_lines(node: &Node, mut shown: DeliveryShown) -> Result<
     let mut books: BTreeMap<u64, Option<String>> = BTreeMap::new();
     for story in &mut shown.stories {
         let hash = story.story.book;
-        if !books.contains_key(&hash) {
-            books.insert(hash, node.read(move |reader| reader.book(hash)).await?);
-        }
-        let text = books.get(&hash).and_then(Option::as_deref);
+        let text = match books.entry(hash) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => place.insert(node.read(move |reader| reader.book(hash)).await?),
+        };
+        let text = text.as_deref();
         let line = |place: Option<Place>| {
             let number = place?.line.checked_sub(1)?;
             text?.lines().nth(usize::try_from(number).ok()?).map(|line| line.trim().to_owned())

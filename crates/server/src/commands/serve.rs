@@ -1,5 +1,6 @@
 //! `redrive serve`: takes events in and delivers them, until it is told to stop.
 
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -7,13 +8,14 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
+use redrive::core::book::BUILTIN_BOOK;
 use redrive::core::book::model::Order;
 use redrive::core::book::problem::{Problem, Severity};
-use redrive::core::book::{BuiltIn, RuleBook, builtin_book};
+use redrive::core::book::{BuiltIn, RuleBook};
 use redrive::core::engine::Bounds;
 use redrive::node::{Config, Node};
 use redrive::secret;
-use redrive::store::sqlite::SqliteStore;
+use redrive::store::memory::Memory;
 use redrive::target::registry::{BUILT_IN_TARGETS, Targets};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -27,6 +29,9 @@ use crate::show::style;
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 /// How long requests may go on after the server was told to stop.
 const REQUESTS_END_WITHIN: Duration = Duration::from_secs(5);
+
+/// What the book is called that nobody wrote.
+const BUILT_IN: &str = "the built-in book";
 
 /// The bounds of the engine: a window for each queue, and calls over all services.
 const BOUNDS: Bounds = Bounds { window: 512, window_bytes: 4 * 1024 * 1024, calls: 1_024 };
@@ -42,7 +47,8 @@ pub(super) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     }
     start_logging();
     let book = open(args.rules.as_deref())?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("could not start")?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("could not start")?;
     runtime.block_on(serve(args, book))
 }
 
@@ -54,15 +60,16 @@ struct Opened {
 
 /// The book in the file, or the one that logs everything.
 fn open(path: Option<&Path>) -> anyhow::Result<Opened> {
-    let (book, text, shown) = match path {
-        Some(path) => {
-            let (book, text) = read_book(path)?;
-            (book, text, path)
-        }
-        None => (builtin_book::read(), builtin_book::TEXT.to_owned(), Path::new("the built-in book")),
+    let (book, text) = match path {
+        Some(path) => read_book(path)?,
+        None => (built_in_book(), BUILTIN_BOOK.to_owned()),
     };
-    refuse_what_is_not_built_in(&book, shown, &text)?;
+    refuse_what_is_not_built_in(&book, path.unwrap_or(Path::new(BUILT_IN)), &text)?;
     Ok(Opened { book: Arc::new(book), text: text.into() })
+}
+
+fn built_in_book() -> RuleBook {
+    redrive::core::book::read(BUILTIN_BOOK).book.expect("a book of our own, which is tested")
 }
 
 fn refuse_what_is_not_built_in(book: &RuleBook, path: &Path, text: &str) -> anyhow::Result<()> {
@@ -103,9 +110,9 @@ fn targets(opened: &Opened, path: &Path, previous: Option<&Targets>) -> anyhow::
 }
 
 async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
-    let path = args.rules.clone().unwrap_or_else(|| PathBuf::from("the built-in book"));
+    let path = args.rules.clone().unwrap_or_else(|| PathBuf::from(BUILT_IN));
     let targets = targets(&opened, &path, None)?;
-    let store = SqliteStore::open(&args.data).map_err(|error| Refused(error.to_string()))?;
+    let store = Memory::new(7);
     let config = Config {
         book: Arc::clone(&opened.book),
         book_text: Arc::clone(&opened.text),
@@ -115,7 +122,7 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     };
     let mut hands = Hands::new()?;
     let node = Node::start(config).map_err(|error| Refused(error.to_string()))?;
-    let limits = Limits::with_body(usize::try_from(args.body_max.0).unwrap_or(usize::MAX));
+    let limits = Limits::with_body(usize::try_from(args.body_max).unwrap_or(usize::MAX));
     let app = App { node: node.clone(), limits: Arc::new(limits) };
     let listening = match listen(args.listen, router(app), limits).await {
         Ok(listening) => listening,
@@ -129,7 +136,7 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     serving.until_stopped(&mut hands).await;
     anstream::eprintln!("{}", style::dim("stopping: no more events are taken, calls may end"));
     listening.close(REQUESTS_END_WITHIN).await;
-    let stopped = node.stop(args.drain.0).await;
+    let stopped = node.stop(args.drain).await;
     if stopped.interrupted > 0 {
         let count = stopped.interrupted;
         anstream::eprintln!("{}", style::dim(format!("{count} calls were cut short; they burn no retry")));
@@ -141,7 +148,9 @@ fn greet(args: &ServeArgs, address: SocketAddr, book: &RuleBook) -> anyhow::Resu
     let services = book.sections().services.len();
     let rules = args.rules.as_ref().map_or_else(
         || "the built-in book, which logs every event (write your own with `redrive init`)".to_owned(),
-        |path| format!("{} ({services} {})", path.display(), if services == 1 { "service" } else { "services" }),
+        |path| {
+            format!("{} ({services} {})", path.display(), if services == 1 { "service" } else { "services" })
+        },
     );
     let command = format!("curl -d '{{\"hello\":\"world\"}}' http://{address}/v1/events/greeting.sent");
     super::print(&format!(
@@ -224,11 +233,18 @@ impl Serving {
             }
             Ok((opened, targets)) => {
                 self.change(opened, targets).await;
-                anstream::eprintln!("{} {} holds from now on", style::good("rule book read:"), path.display());
+                anstream::eprintln!(
+                    "{} {} holds from now on",
+                    style::good("rule book read:"),
+                    path.display()
+                );
             }
             Err(error) => {
                 tracing::error!(path = %path.display(), "the new rule book is refused: the old one stays");
-                anstream::eprintln!("{}: {error:#}: the old rule book stays", style::error("rule book refused"));
+                anstream::eprintln!(
+                    "{}: {error:#}: the old rule book stays",
+                    style::error("rule book refused")
+                );
                 self.node.book_refused(error.to_string());
             }
         }
@@ -249,5 +265,6 @@ fn start_logging() {
         .with_writer(std::io::stderr)
         .with_max_level(level.unwrap_or(tracing::Level::INFO))
         .with_target(false)
+        .with_ansi(std::io::stderr().is_terminal())
         .init();
 }
