@@ -7,6 +7,8 @@
 mod inbox;
 mod routes;
 mod shell;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use std::panic::AssertUnwindSafe;
