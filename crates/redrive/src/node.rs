@@ -30,7 +30,8 @@ use self::writer::{Writer, WriterState};
 use crate::clock::{Clock, wall_clock};
 use crate::happening::{Happening, What};
 use crate::store::{
-    Backup, BackupProgress, Counts, Keep, Note, Reader, Refusal, Store, StoreError, Submission, Submitted, Taken,
+    Backup, BackupProgress, Counts, Keep, Note, Reader, Refusal, Store, StoreError, Submission, Submitted,
+    Taken,
 };
 use crate::target::Targets;
 
@@ -179,7 +180,9 @@ impl Node {
         let older_books = recovered.books.iter().filter_map(|text| redrive_core::book::read(text).book);
         let suspects_until = suspects(&recovered.crashes, now);
         if suspects_until.is_some() {
-            tracing::warn!("redrive went down again and again: what was waiting is started one by one for a while");
+            tracing::warn!(
+                "redrive went down again and again: what was waiting is started one by one for a while"
+            );
         }
         let engine = Engine::new(Setup {
             seed: Seed(recovered.seed),
@@ -205,9 +208,17 @@ impl Node {
             keep: Arc::clone(&keep),
             state: WriterState::new(),
         };
-        let spawned = std::thread::Builder::new().name("redrive-writer".to_owned()).spawn(move || writer.run());
+        let spawned =
+            std::thread::Builder::new().name("redrive-writer".to_owned()).spawn(move || writer.run());
         spawned.map_err(|error| StoreError::NotOpened { path: PathBuf::new(), reason: error.to_string() })?;
-        let shell = shell::Shell::new(engine, targets, Arc::clone(&inbox), engine_sender.clone(), clock, tidings.clone());
+        let shell = shell::Shell::new(
+            engine,
+            targets,
+            Arc::clone(&inbox),
+            engine_sender.clone(),
+            clock,
+            tidings.clone(),
+        );
         tokio::spawn(shell.run(engine_receiver));
         let routes = RwLock::new(Arc::new(Routes::new(book)));
         let shared =
@@ -246,7 +257,9 @@ impl Node {
 
     fn tell_service(&self, what: What, service: &ServiceName) {
         let now = self.now();
-        self.shared.tidings.tell(|| Happening { service: Some(service.to_string()), ..Happening::new(what, now) });
+        self.shared
+            .tidings
+            .tell(|| Happening { service: Some(service.to_string()), ..Happening::new(what, now) });
     }
 
     /// A new rule book holds from now on.
@@ -259,7 +272,8 @@ impl Node {
         let note = Note::Book { hash: book.hash(), text };
         self.note(note, None).await?;
         *self.shared.keep.write().expect("nobody panics while copying two durations") = keep(&book);
-        *self.shared.routes.write().expect("nobody panics while swapping") = Arc::new(Routes::new(Arc::clone(&book)));
+        *self.shared.routes.write().expect("nobody panics while swapping") =
+            Arc::new(Routes::new(Arc::clone(&book)));
         let sent = self.shared.engine.send(Message::Book(book, targets)).await;
         let now = self.now();
         self.shared.tidings.tell(|| Happening::new(What::BookRead, now));
@@ -427,7 +441,8 @@ fn suspects(crashes: &[(Timestamp, Seq)], now: Timestamp) -> Option<Seq> {
 #[must_use]
 pub fn stranded(snapshot: &Snapshot, counts: &Counts) -> u64 {
     let of = |queue: &QueueView| {
-        let heads = counts.queues.get(&queue.name).map_or(0, |counts| counts.waiting.saturating_sub(counts.behind));
+        let heads =
+            counts.queues.get(&queue.name).map_or(0, |counts| counts.waiting.saturating_sub(counts.behind));
         heads.saturating_sub(u64::from(queue.known))
     };
     let explored = |queue: &&QueueView| !queue.more_on_disk && queue.held.is_none();

@@ -17,5 +17,7 @@ pub trait Target: Send + Sync {
 
 pub struct Targets(std::collections::BTreeMap<redrive_core::engine::QueueName, Arc<dyn Target>>);
 impl Targets {
-    pub fn get(&self, q: &redrive_core::engine::QueueName) -> Option<Arc<dyn Target>> { self.0.get(q).cloned() }
+    pub fn get(&self, q: &redrive_core::engine::QueueName) -> Option<Arc<dyn Target>> {
+        self.0.get(q).cloned()
+    }
 }

@@ -35,7 +35,8 @@ impl Routes {
             return Arc::clone(routes);
         }
         drop(known);
-        let routes: Arc<[Addressee]> = self.book.route(event_type).iter().map(|route| self.addressee(route)).collect();
+        let routes: Arc<[Addressee]> =
+            self.book.route(event_type).iter().map(|route| self.addressee(route)).collect();
         let mut known = self.known.write().expect("nobody panics while adding");
         if known.len() < TYPES_MAX {
             known.insert(event_type.into(), Arc::clone(&routes));
@@ -60,7 +61,10 @@ impl Routes {
                     redrive_core::book::model::WhenFull::DeadLetter => WhenFull::DeadLetter,
                 },
             },
-            queue: Arc::new(QueueName { service, channel: route.channel.map(|channel| channel.name.clone()) }),
+            queue: Arc::new(QueueName {
+                service,
+                channel: route.channel.map(|channel| channel.name.clone()),
+            }),
         }
     }
 }

@@ -276,20 +276,49 @@ impl Drop for Report {
 }
 
 fn log(happening: &Happening) {
-    let Happening { what, service, delivery, event_id, event_type, attempt, category, code, status, message, .. } =
-        happening;
+    let Happening {
+        what,
+        service,
+        delivery,
+        event_id,
+        event_type,
+        attempt,
+        category,
+        code,
+        status,
+        message,
+        ..
+    } = happening;
     let service = service.as_deref();
     match what {
-        What::Delivered => tracing::debug!(
-            service, delivery, event_id, event_type, attempt, status, "delivered"
-        ),
+        What::Delivered => {
+            tracing::debug!(service, delivery, event_id, event_type, attempt, status, "delivered")
+        }
         What::Retrying => tracing::info!(
-            service, delivery, event_id, event_type, attempt, category, code, status, error = message,
-            due_at = happening.due_at.map(tracing::field::display), "attempt failed, will retry"
+            service,
+            delivery,
+            event_id,
+            event_type,
+            attempt,
+            category,
+            code,
+            status,
+            error = message,
+            due_at = happening.due_at.map(tracing::field::display),
+            "attempt failed, will retry"
         ),
         What::Held => tracing::info!(service, delivery, event_id, event_type, attempt, "held"),
         What::Dead => tracing::warn!(
-            service, delivery, event_id, event_type, attempt, category, code, status, error = message, "dead"
+            service,
+            delivery,
+            event_id,
+            event_type,
+            attempt,
+            category,
+            code,
+            status,
+            error = message,
+            "dead"
         ),
         What::BreakerOpened | What::BreakerProbing | What::BreakerClosed | What::DependencyHeld => {
             tracing::warn!(message, "{what:?}");

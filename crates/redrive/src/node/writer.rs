@@ -20,9 +20,7 @@ use super::inbox::{Inbox, NoteJob, SubmitJob, Work};
 use super::{BackupJob, Message, SubmitError, Tidings};
 use crate::clock::Clock;
 use crate::happening::{Happening, What};
-use crate::store::{
-    Batch, Keep, Note, Room, Seen, Settled, Store, StoreError, Submission, Taken, Written,
-};
+use crate::store::{Batch, Keep, Note, Room, Seen, Settled, Store, StoreError, Submission, Taken, Written};
 
 /// How long the writer sleeps when there is nothing to do.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -125,7 +123,11 @@ impl Writer {
         match self.store.has_room() {
             Ok(room) => {
                 if let (Room::Enough, Room::Short { free_bytes, needed_bytes }) = (self.state.room, room) {
-                    tracing::error!(free_bytes, needed_bytes, "the disk is nearly full: no more events are taken");
+                    tracing::error!(
+                        free_bytes,
+                        needed_bytes,
+                        "the disk is nearly full: no more events are taken"
+                    );
                 }
                 self.state.room = room;
             }
@@ -237,7 +239,13 @@ impl Writer {
         }
     }
 
-    fn fail(&mut self, error: &StoreError, settlements: Vec<Arc<Settlement>>, notes: Vec<NoteJob>, now: Timestamp) {
+    fn fail(
+        &mut self,
+        error: &StoreError,
+        settlements: Vec<Arc<Settlement>>,
+        notes: Vec<NoteJob>,
+        now: Timestamp,
+    ) {
         tracing::error!(%error, "the store takes no writes; nothing is lost, and nothing starts meanwhile");
         self.tidings.tell(|| Happening::told(What::StoreFailing, now, error.to_string()));
         let unknown = matches!(error, StoreError::Unknown { .. });
