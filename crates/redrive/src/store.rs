@@ -18,6 +18,7 @@
 mod admit;
 mod derive;
 pub mod memory;
+pub mod sqlite;
 #[cfg(test)]
 mod tests;
 
@@ -86,6 +87,9 @@ pub enum Room {
 /// What a store knows at the start of a run.
 #[derive(Debug)]
 pub struct Recovered {
+    /// When the run begins: now, or the last time that the store remembers if the machine's clock was
+    /// set back since.
+    pub resumes_at: Timestamp,
     /// Made when the store was, so that its jitter and hashes are its own.
     pub seed: u64,
     /// Queues with something that has not ended.
@@ -458,6 +462,8 @@ pub struct QueueCounts {
     pub waiting: u64,
     /// Bytes of their payloads.
     pub waiting_bytes: u64,
+    /// Of these, the ones behind another of their session.
+    pub behind: u64,
     /// Delivered ones that are still kept.
     pub delivered: u64,
     /// Dead letters.
