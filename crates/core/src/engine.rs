@@ -29,6 +29,8 @@ mod queue;
 mod sabotage;
 mod settle;
 mod share;
+#[cfg(test)]
+mod simulation;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
