@@ -31,6 +31,8 @@ pub(super) struct Queue {
     due_bytes: usize,
     /// Deliveries of this queue that the engine knows: in memory, in flight or being settled.
     pub known: u32,
+    /// The bytes of their payloads.
+    pub known_bytes: usize,
     on_disk: Option<Cursor>,
     loading_ready: bool,
     /// Something stayed on disk while a page was on its way.
@@ -107,6 +109,7 @@ impl Queue {
             bytes: 0,
             due_bytes: 0,
             known: 0,
+            known_bytes: 0,
             on_disk: None,
             loading_ready: false,
             left_meanwhile: false,
@@ -207,8 +210,8 @@ impl Queue {
     pub(super) fn next_load(&mut self, bounds: &Bounds, now: Timestamp) -> Option<Load> {
         // A page may hold all that is known already, and still one that is not.
         let rows_max = bounds.window + self.known;
-        let load =
-            |wanted| Load { queue: Arc::clone(&self.name), wanted, rows_max, bytes_max: bounds.window_bytes };
+        let bytes_max = bounds.window_bytes + self.known_bytes;
+        let load = |wanted| Load { queue: Arc::clone(&self.name), wanted, rows_max, bytes_max };
         if self.rows > bounds.window / 2 || self.presence == Presence::Removed {
             return None;
         }
