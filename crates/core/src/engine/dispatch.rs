@@ -212,7 +212,8 @@ impl Engine {
         let service = self.queues[place.0].service;
         let may_start = self.store_failing_since.is_none() && self.running == Running::Yes;
         let has_same_rule = self.rule(&row).is_some_and(|rule| Arc::ptr_eq(rule, &ready.rule));
-        if may_start && has_same_rule && !self.services[service.0].is_paused() {
+        let is_held = self.dependencies[dependency.0].barrier(&ready.rule, now).is_some();
+        if may_start && has_same_rule && !is_held && !self.services[service.0].is_paused() {
             self.shares.take(service.0);
             let ready = Ready { waiting: row, ..ready };
             return self.begin_call(place, dependency, ticket, vec![ready], now);
@@ -394,6 +395,6 @@ impl Engine {
 }
 
 /// From when it could have started.
-pub(super) fn ready_since(row: &Waiting) -> Timestamp {
+fn ready_since(row: &Waiting) -> Timestamp {
     row.due_at.map_or(row.written_at, |due_at| due_at.max(row.written_at))
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::dispatch::ready_since;
 use super::port::{CallId, Death, Effect, Ending, Fate, Next, Settlement, Signal, Waiting};
 use super::queue::{PushAt, Ready};
 use super::sabotage::Sabotage;
@@ -319,8 +318,8 @@ impl Engine {
         rule: &Arc<Rule>,
         now: Timestamp,
     ) {
-        let history = self.history_of(&row, rule, now).started(ready_since(&row));
-        let row = Waiting { history, start_recorded: false, ..row };
+        let started = Waiting { history: row.history.started(row.written_at), start_recorded: false, ..row };
+        let row = Waiting { history: self.history_of(&started, rule, now), ..started };
         let message = "Redrive went down while this attempt ran".to_owned();
         let failure = Failure {
             category: Category::Internal,

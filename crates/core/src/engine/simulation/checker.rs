@@ -47,6 +47,8 @@ pub(super) struct Checker {
     /// The ids of events that somebody was told are safe.
     acknowledged: BTreeSet<String>,
     in_flight: BTreeMap<CallId, Vec<DeliveryId>>,
+    /// Deliveries with a call that is over, until that is durable.
+    unwritten: BTreeSet<DeliveryId>,
     /// Until when nobody may call, by dependency.
     holds: BTreeMap<usize, Timestamp>,
     paused: BTreeSet<ServiceName>,
@@ -135,6 +137,7 @@ impl Checker {
             lanes: BTreeMap::new(),
             acknowledged: BTreeSet::new(),
             in_flight: BTreeMap::new(),
+            unwritten: BTreeSet::new(),
             holds: BTreeMap::new(),
             paused: BTreeSet::new(),
             pauses: Vec::new(),
@@ -200,6 +203,9 @@ impl Checker {
     pub(super) fn settled(&mut self, id: DeliveryId, attempts: u32) {
         let delivery = self.deliveries.get_mut(&id).expect("only what was accepted is settled");
         delivery.attempts = attempts;
+        if delivery.calls.iter().all(|call| call.attempt <= attempts) {
+            self.unwritten.remove(&id);
+        }
     }
 
     /// An outcome is durable.
@@ -387,6 +393,7 @@ impl Checker {
             let seen = delivery.calls.iter_mut().find(|seen| seen.id == call && seen.end == CallEnd::Running);
             let Some(seen) = seen else { continue };
             seen.end = CallEnd::At(now, means);
+            self.unwritten.insert(id);
             let dependency = seen.claim.dependency;
             self.fairness.ended(&delivery.queue, means);
             self.breakers.ended(dependency, call, means, now);
@@ -408,6 +415,13 @@ impl Checker {
                 for call in calls.iter_mut().filter(|call| call.end == CallEnd::Running) {
                     call.end = CallEnd::Unknown;
                 }
+            }
+        }
+        // What ended and was not written down is as if it had not.
+        for id in std::mem::take(&mut self.unwritten) {
+            let delivery = self.deliveries.get_mut(&id).expect("it started");
+            for call in delivery.calls.iter_mut().filter(|call| call.attempt > delivery.attempts) {
+                call.end = CallEnd::Unknown;
             }
         }
         self.holds.clear();

@@ -236,9 +236,11 @@ fn acts(dice: &mut Dice, books: &[Book], lasts: Duration) -> Vec<(Timestamp, Act
     let healed_at = START + lasts;
     let resumes = (0..6).map(|n| START + lasts / 6 * n).chain((0..6).map(|n| healed_at + secs(1 << (2 * n))));
     for at in resumes {
+        if at >= healed_at {
+            acts.push((at, Act::Read(0)));
+        }
         acts.extend(services.iter().map(|service| (at, Act::Tell(Command::Resume(service.clone())))));
     }
-    acts.push((healed_at, Act::Read(0)));
     acts.sort_by_key(|(at, _)| *at);
     acts
 }

@@ -289,8 +289,12 @@ impl World {
             }
             InRun::Durable => self.durable(),
             InRun::Told(answers) => {
+                let number = run.number;
                 for answer in answers {
-                    self.tell(answer);
+                    // What an answer sets off may be the end of the run.
+                    if self.run.as_ref().is_some_and(|run| run.number == number) {
+                        self.tell(answer);
+                    }
                 }
             }
             InRun::StoreFails => {
@@ -489,7 +493,7 @@ impl World {
         let said = self.store.last_written_at.max(self.wall.at(self.now));
         self.clock = Clock { started_at: self.now, said };
         let recovered = self.store.recover(said);
-        self.say(|| format!("run {} begins, suspects: {:?}", self.runs, recovered.suspects_until));
+        self.say(|| format!("run {} begins: {recovered:?}", self.runs));
         self.checker.came_up(said, recovered.paused.keys());
         let book = self.store.book;
         if self.runs > 1 {

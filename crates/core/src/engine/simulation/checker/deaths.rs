@@ -32,7 +32,7 @@ impl Checker {
                     return Some("there is no deadline".to_owned());
                 };
                 let first = delivery.calls.first()?;
-                let wait = last.map_or(Duration::ZERO, |(call, _, means)| self.longest_wait(call, means));
+                let wait = self.longest_wait(delivery);
                 let age = self.patience_used(first.started_at, at) + wait;
                 (age <= deadline).then(|| format!("{age:?} at most of a deadline of {deadline:?}"))
             }
@@ -86,12 +86,20 @@ impl Checker {
         to.since(from).saturating_sub(self.excused(from, to))
     }
 
-    fn longest_wait(&self, call: &CallSeen, means: Means) -> Duration {
-        let asked = match means {
-            Means::RateLimited(asked) => asked.unwrap_or_default(),
-            Means::Transient | Means::Unknown | Means::Delivered | Means::Permanent | Means::Fatal => Duration::ZERO,
-        };
-        self.policy(call, means).map_or(asked, |policy| policy.max.max(asked))
+    /// The longest time that its next attempt may have been put off.
+    fn longest_wait(&self, delivery: &Delivery) -> Duration {
+        let Some(call) = delivery.calls.last() else { return Duration::ZERO };
+        let policies = &self.books[call.book].policies;
+        match call.end {
+            CallEnd::At(_, Means::RateLimited(asked)) => {
+                policies[call.claim.rate_limited].max.max(asked.unwrap_or_default())
+            }
+            CallEnd::At(_, Means::Delivered | Means::Permanent | Means::Fatal) | CallEnd::Running => Duration::ZERO,
+            // A start on record whose end is not counts as a failure of our own.
+            CallEnd::At(_, Means::Transient | Means::Unknown) | CallEnd::Unknown => {
+                policies[call.claim.transient].max
+            }
+        }
     }
 
     /// Held from when it was accepted at the earliest.
@@ -105,7 +113,7 @@ impl Checker {
             return None;
         }
         let hold_max = self.claims(delivery).map(|claim| claim.hold_max).min()?;
-        let wait = delivery.last_end().map_or(Duration::ZERO, |(call, _, means)| self.longest_wait(call, means));
+        let wait = self.longest_wait(delivery);
         // An absence and a pause may be the same time.
         let excused = self.excused(delivery.accepted_at, at);
         let paused = self.paused_within(delivery, delivery.accepted_at, at);

@@ -44,7 +44,7 @@ impl Fairness {
     pub(super) fn ended(&mut self, queue: &Arc<QueueName>, means: Means) {
         let queue = self.queues.entry(Arc::clone(queue)).or_default();
         queue.in_flight = queue.in_flight.saturating_sub(1);
-        if means != Means::Delivered {
+        if means.is_failure() {
             queue.troubled = Trouble::Some;
         }
     }
@@ -71,8 +71,11 @@ impl Checker {
             let shared = spec.takers.iter().filter(|other| other.queue != taker.queue).any(|other| {
                 other.claims.iter().any(|(_, claim)| own.contains(&claim.dependency))
             });
+            // What a breaker has seen holds on after a restart.
             let unsteady = own.iter().any(|place| {
-                *place != own[0] || spec.dependencies[*place].per_second.is_some()
+                let dependency = &spec.dependencies[*place];
+                let may_be_open = dependency.breaker.is_some() && self.ailing.contains(place);
+                *place != own[0] || dependency.per_second.is_some() || may_be_open
             });
             let is_paused = self.paused.contains(&taker.queue.service);
             if shared || unsteady || is_paused {
