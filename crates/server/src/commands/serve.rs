@@ -56,16 +56,27 @@ pub(super) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
 struct Opened {
     book: Arc<RuleBook>,
     text: Arc<str>,
+    /// What the file looked like before it was read: whatever is written later shows.
+    stamp: Stamp,
+}
+
+/// What tells one version of a file from another, at a glance.
+type Stamp = Option<(SystemTime, u64)>;
+
+fn stamp(path: &Path) -> Stamp {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.modified().ok()?, metadata.len()))
 }
 
 /// The book in the file, or the one that logs everything.
 fn open(path: Option<&Path>) -> anyhow::Result<Opened> {
+    let stamp = path.and_then(stamp);
     let (book, text) = match path {
         Some(path) => read_book(path)?,
         None => (built_in_book(), BUILTIN_BOOK.to_owned()),
     };
     refuse_what_is_not_built_in(&book, path.unwrap_or(Path::new(BUILT_IN)), &text)?;
-    Ok(Opened { book: Arc::new(book), text: text.into() })
+    Ok(Opened { book: Arc::new(book), text: text.into(), stamp })
 }
 
 fn built_in_book() -> RuleBook {
@@ -132,7 +143,7 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
         }
     };
     greet(args, listening.address, &opened.book)?;
-    let mut serving = Serving { path: args.rules.clone(), targets, node: node.clone() };
+    let mut serving = Serving { path: args.rules.clone(), stamp: opened.stamp, targets, node: node.clone() };
     serving.until_stopped(&mut hands).await;
     anstream::eprintln!("{}", style::dim("stopping: no more events are taken, calls may end"));
     listening.close(REQUESTS_END_WITHIN).await;
@@ -182,31 +193,24 @@ impl Hands {
 
 struct Serving {
     path: Option<PathBuf>,
+    stamp: Stamp,
     targets: Targets,
     node: Node,
 }
 
-/// What tells one version of a file from another, at a glance.
-type Stamp = Option<(SystemTime, u64)>;
-
 impl Serving {
     async fn until_stopped(&mut self, hands: &mut Hands) {
         let mut watch = tokio::time::interval(WATCH_EVERY);
-        let mut stamp = self.stamp();
         loop {
             tokio::select! {
                 biased;
                 _ = hands.terminate.recv() => return,
                 _ = hands.interrupt.recv() => return,
-                _ = hands.hang_up.recv() => {
-                    stamp = self.stamp();
-                    self.reload().await;
-                }
+                _ = hands.hang_up.recv() => self.reload().await,
                 _ = watch.tick() => {
-                    let now = self.stamp();
+                    let now = self.path.as_deref().and_then(stamp);
                     // A file that is being replaced may be missing for a moment.
-                    if now.is_some() && now != stamp {
-                        stamp = now;
+                    if now.is_some() && now != self.stamp {
                         self.reload().await;
                     }
                 }
@@ -214,14 +218,10 @@ impl Serving {
         }
     }
 
-    fn stamp(&self) -> Stamp {
-        let metadata = std::fs::metadata(self.path.as_ref()?).ok()?;
-        Some((metadata.modified().ok()?, metadata.len()))
-    }
-
     /// Reads the book again; one that is wrong is refused, and the old one stays.
     async fn reload(&mut self) {
         let Some(path) = self.path.clone() else { return };
+        self.stamp = stamp(&path);
         let opened = open(Some(&path)).and_then(|opened| {
             let targets = targets(&opened, &path, Some(&self.targets))?;
             Ok((opened, targets))
