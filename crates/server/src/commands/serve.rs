@@ -134,8 +134,8 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     let mut hands = Hands::new()?;
     let node = Node::start(config).map_err(|error| Refused(error.to_string()))?;
     let limits = Limits::with_body(usize::try_from(args.body_max).unwrap_or(usize::MAX));
-    let app = App { node: node.clone(), limits: Arc::new(limits) };
-    let listening = match listen(args.listen, router(app), limits).await {
+    let routes = |closing| router(App { node: node.clone(), limits: Arc::new(limits), closing });
+    let listening = match listen(args.listen, routes, limits).await {
         Ok(listening) => listening,
         Err(error) => {
             node.stop(Duration::ZERO).await;
