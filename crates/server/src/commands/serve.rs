@@ -15,7 +15,7 @@ use redrive::core::book::{BuiltIn, RuleBook};
 use redrive::core::engine::Bounds;
 use redrive::node::{Config, Node};
 use redrive::secret;
-use redrive::store::memory::Memory;
+use redrive::store::sqlite::{Options, Sqlite};
 use redrive::target::registry::{BUILT_IN_TARGETS, Targets};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -123,7 +123,8 @@ fn targets(opened: &Opened, path: &Path, previous: Option<&Targets>) -> anyhow::
 async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     let path = args.rules.clone().unwrap_or_else(|| PathBuf::from(BUILT_IN));
     let targets = targets(&opened, &path, None)?;
-    let store = Memory::new(7);
+    let store =
+        Sqlite::open(&args.data, Options::default()).map_err(|error| Refused(error.to_string()))?;
     let config = Config {
         book: Arc::clone(&opened.book),
         book_text: Arc::clone(&opened.text),
