@@ -123,8 +123,7 @@ fn targets(opened: &Opened, path: &Path, previous: Option<&Targets>) -> anyhow::
 async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     let path = args.rules.clone().unwrap_or_else(|| PathBuf::from(BUILT_IN));
     let targets = targets(&opened, &path, None)?;
-    let store =
-        Sqlite::open(&args.data, Options::default()).map_err(|error| Refused(error.to_string()))?;
+    let store = Sqlite::open(&args.data, Options::default()).map_err(|error| Refused(error.to_string()))?;
     let config = Config {
         book: Arc::clone(&opened.book),
         book_text: Arc::clone(&opened.text),
@@ -203,17 +202,24 @@ impl Serving {
     async fn until_stopped(&mut self, hands: &mut Hands) {
         let mut watch = tokio::time::interval(WATCH_EVERY);
         loop {
-            tokio::select! {
+            let is_due = tokio::select! {
                 biased;
                 _ = hands.terminate.recv() => return,
                 _ = hands.interrupt.recv() => return,
-                _ = hands.hang_up.recv() => self.reload().await,
+                _ = hands.hang_up.recv() => true,
                 _ = watch.tick() => {
                     let now = self.path.as_deref().and_then(stamp);
                     // A file that is being replaced may be missing for a moment.
-                    if now.is_some() && now != self.stamp {
-                        self.reload().await;
-                    }
+                    now.is_some() && now != self.stamp
+                }
+            };
+            if is_due {
+                // A new book waits for the store, which may take no writes; one who says stop does not.
+                tokio::select! {
+                    biased;
+                    _ = hands.terminate.recv() => return,
+                    _ = hands.interrupt.recv() => return,
+                    () = self.reload() => {}
                 }
             }
         }
