@@ -35,7 +35,7 @@ enum Mood {
     Well,
     /// Nothing is written, and it says so.
     Refuses,
-    /// It is written, and it says that nobody knows.
+    /// It is written, and it says that nobody knows; nothing more is until it is opened anew.
     LosesTheAnswer,
 }
 
@@ -43,6 +43,7 @@ struct Flaky {
     inner: Memory,
     mood: Arc<Mutex<Mood>>,
     reopened: Arc<AtomicUsize>,
+    is_unknown: bool,
 }
 
 impl Store for Flaky {
@@ -53,11 +54,15 @@ impl Store for Flaky {
     fn write(&mut self, batch: &Batch, now: Timestamp) -> Result<Written, StoreError> {
         let (path, reason) = (std::path::PathBuf::from("flaky"), "as asked".to_owned());
         let mood = *self.mood.lock().expect("no test panics here");
+        if self.is_unknown {
+            return Err(StoreError::Unknown { path, reason });
+        }
         match mood {
             Mood::Well => self.inner.write(batch, now),
             Mood::Refuses => Err(StoreError::NotWritten { path, reason }),
             Mood::LosesTheAnswer => {
                 self.inner.write(batch, now)?;
+                self.is_unknown = true;
                 Err(StoreError::Unknown { path, reason })
             }
         }
@@ -81,6 +86,7 @@ impl Store for Flaky {
 
     fn reopen(&mut self) -> Result<(), StoreError> {
         self.reopened.fetch_add(1, Ordering::SeqCst);
+        self.is_unknown = false;
         self.inner.reopen()
     }
 
@@ -132,7 +138,8 @@ impl Bench {
         let (mood, reopened) = (Arc::new(Mutex::new(Mood::Well)), Arc::new(AtomicUsize::new(0)));
         let gate = Arc::new(Gate { open: Semaphore::new(open), calls: Mutex::default() });
         let inner = store.opened_again();
-        let flaky = Flaky { inner, mood: Arc::clone(&mood), reopened: Arc::clone(&reopened) };
+        let flaky =
+            Flaky { inner, mood: Arc::clone(&mood), reopened: Arc::clone(&reopened), is_unknown: false };
         let book = Arc::new(book());
         let node = Node::start(Config {
             targets: Targets::all_to(&book, &(Arc::clone(&gate) as Arc<dyn Target>)),
@@ -256,6 +263,21 @@ async fn what_was_written_though_nobody_knew_is_found_again() {
     let again = bench.node.submit(vec![event("a")]).await.expect("the sender tries again");
     assert_eq!(again[0].seen, Came::Again);
     assert_eq!(bench.calls().len(), 1);
+}
+
+#[tokio::test]
+async fn healing_that_ends_without_an_answer_is_tried_on_a_store_opened_anew() {
+    let bench = Bench::start(100);
+    bench.feels(Mood::Refuses);
+    let refused = bench.node.submit(vec![event("a")]).await;
+    assert!(matches!(refused, Err(SubmitError::Failing { .. })), "{refused:?}");
+    bench.feels(Mood::LosesTheAnswer);
+    bench.until("it is opened anew", |bench| bench.reopened.load(Ordering::SeqCst) > 0).await;
+    bench.feels(Mood::Well);
+    while bench.node.submit(vec![event("a")]).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    bench.until("delivered", |bench| bench.delivered() == 1).await;
 }
 
 #[tokio::test]

@@ -263,6 +263,8 @@ impl Writer {
         // Pages that were asked for are asked for again once it is well: all of the engine looks anew.
         if let Err(error) = self.heal(&mut failing) {
             tracing::debug!(%error, "the store still takes no writes");
+            // Healing may itself end without anybody knowing what is durable.
+            failing.unknown |= matches!(error, StoreError::Unknown { .. });
             self.state.failing = Some(failing);
         }
         work.stop

@@ -1,6 +1,7 @@
 //! All integration tests of the server in one binary: it links once, and helpers are shared.
 
 mod check;
+mod client;
 mod completions;
 mod dapr;
 mod examples;
@@ -10,7 +11,10 @@ mod reference;
 mod rules;
 mod run;
 mod schema;
+mod serve;
+mod server;
 mod sink;
+mod target;
 mod tidy;
 mod timeline;
 mod try_out;
