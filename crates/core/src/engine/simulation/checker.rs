@@ -395,7 +395,7 @@ impl Checker {
             seen.end = CallEnd::At(now, means);
             self.unwritten.insert(id);
             let dependency = seen.claim.dependency;
-            self.fairness.ended(&delivery.queue, means);
+            self.fairness.ended(&delivery.queue);
             self.breakers.ended(dependency, call, means, now);
             if means.is_failure() {
                 self.ailing.insert(dependency);

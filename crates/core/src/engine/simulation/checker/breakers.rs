@@ -105,18 +105,17 @@ impl Model {
     fn ended(&mut self, counted: Option<Means>, any: Means, now: Timestamp) {
         let open = State::Open { until: now + self.settings.open };
         match &mut self.state {
-            State::Unsure { successes } => match counted {
-                Some(Means::Delivered) => {
-                    *successes += 1;
-                    if *successes >= self.settings.close_after {
-                        self.change(State::Closed { failures: 0 });
-                    }
+            // Only calls that started after the last failure were let through by a breaker that is not open.
+            State::Unsure { .. } if any.is_failure() => self.change(State::Unsure { successes: 0 }),
+            State::Unsure { successes } => {
+                *successes += u32::from(counted == Some(Means::Delivered));
+                if *successes >= self.settings.close_after {
+                    self.change(State::Closed { failures: 0 });
                 }
-                Some(_) | None => *successes = 0,
-            },
+            }
             State::Closed { failures } => {
-                // A success that began before may have reset the count, so here it does.
-                if any == Means::Delivered {
+                // What began before the model was sure may have reset the count, or closed the breaker.
+                if matches!(any, Means::Delivered | Means::Permanent) {
                     *failures = 0;
                 } else if counted.is_some_and(Means::is_failure) {
                     *failures += 1;
