@@ -483,7 +483,7 @@ impl Checker {
     /// The book at that place is in force.
     pub(super) fn reads(&mut self, book: usize) {
         self.book = book;
-        self.breakers = Breakers::unsure(&self.books[book]);
+        self.breakers.reread(&self.books[book]);
         self.fairness.disturbed();
     }
 

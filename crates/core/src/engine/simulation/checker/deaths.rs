@@ -63,8 +63,10 @@ impl Checker {
             };
             delivery.calls.iter().filter(is_one).count()
         };
+        // Of starts on record there may be more than calls.
+        let recorded = if self.crashes.len() >= limits::CRASHES_MAX { delivery.attempts as usize } else { 0 };
         let unknown = failures(|means| means == Means::Unknown);
-        let all = failures(|means| means != Means::Delivered);
+        let all = failures(|means| means != Means::Delivered).max(recorded);
         let (call, _, means) = delivery.last_end()?;
         let policy = self.policy(call, means)?;
         let by_policy = all > policy.retries as usize;
@@ -121,7 +123,10 @@ impl Checker {
         let excused = self.excused(delivery.accepted_at, at);
         let paused = self.paused_within(delivery, delivery.accepted_at, at);
         let used = at.since(delivery.accepted_at).saturating_sub(excused.max(paused)) + wait;
-        (used < hold_max).then(|| format!("{used:?} at most of a hold of {hold_max:?}"))
+        let since = delivery.accepted_at;
+        (used < hold_max).then(|| {
+            format!("{used:?} at most of a hold of {hold_max:?} since {since}, excused {excused:?}, paused {paused:?}")
+        })
     }
 
     fn paused_within(&self, delivery: &Delivery, from: Timestamp, to: Timestamp) -> Duration {

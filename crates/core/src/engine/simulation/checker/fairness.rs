@@ -26,6 +26,7 @@ pub(super) struct Fairness {
 impl Fairness {
     pub(super) fn started(&mut self, queue: &QueueName) {
         *self.in_flight.entry(queue.service.clone()).or_default() += 1;
+        self.waits_since.retain(|waiting, _| waiting.service != queue.service);
     }
 
     pub(super) fn ended(&mut self, queue: &QueueName) {
