@@ -25,7 +25,7 @@ use clap::ValueEnum;
 use self::machine::Machine;
 use self::plan::Length;
 use self::report::{BARE_MICROS_MAX, Bare, Noise, Report, median};
-use self::stage::Stage;
+use self::stage::{Stage, say};
 use super::{Refused, print};
 use crate::cli::{BenchArgs, BenchFormat, BenchScenario};
 
@@ -54,7 +54,7 @@ pub(super) fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
 fn measure(asked: &[BenchScenario], length: Length, folder: &Path) -> anyhow::Result<Report> {
     let machine = Machine::look(folder)?;
     let stage = Stage::new(length.plan(), folder.to_owned())?;
-    stage.say("bare handler");
+    say("bare handler");
     let first = stage.bare_handler()?;
     let mut rows = Vec::new();
     // In the order of the help, whatever the order in which they were asked for.

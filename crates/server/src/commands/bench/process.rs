@@ -36,8 +36,8 @@ pub(super) struct Usage {
 
 impl Listener {
     /// Starts a command whose first line ends with the address where it listens.
-    pub(super) fn start(mut command: Command, log: PathBuf) -> anyhow::Result<Self> {
-        let errors = File::create(&log).with_context(|| format!("could not create {}", log.display()))?;
+    pub(super) fn start(mut command: Command, log: &Path) -> anyhow::Result<Self> {
+        let errors = File::create(log).with_context(|| format!("could not create {}", log.display()))?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
         let started = Instant::now();
         let mut child = command.spawn().context("could not start a process of the bench")?;
@@ -54,7 +54,7 @@ impl Listener {
         let parsed = said.and_then(|(line, after, out)| Some((address_in(&line)?, after, out)));
         let Some((address, ready_after, out)) = parsed else {
             end(&mut child);
-            bail!("a process of the bench did not start: {}", fs::read_to_string(&log).unwrap_or_default());
+            bail!("a process of the bench did not start: {}", fs::read_to_string(log).unwrap_or_default());
         };
         Ok(Self { child, address, ready_after, _out: out })
     }

@@ -63,11 +63,6 @@ impl Stage {
         Ok(Self { plan, program, folder, started: Cell::new(0), bare_micros: RefCell::default() })
     }
 
-    /// Says on standard error what is going on.
-    pub(super) fn say(&self, text: impl std::fmt::Display) {
-        anstream::eprintln!("{}", style::dim(text));
-    }
-
     pub(super) fn sink(&self) -> anyhow::Result<Sink> {
         self.role(&["sink"]).map(Sink)
     }
@@ -99,7 +94,7 @@ impl Stage {
     fn role(&self, words: &[&str]) -> anyhow::Result<Listener> {
         let mut command = Command::new(&self.program);
         command.arg("bench-role").args(words);
-        Listener::start(command, self.log(words[0]))
+        Listener::start(command, &self.log(words[0]))
     }
 
     fn log(&self, name: &str) -> PathBuf {
@@ -144,6 +139,11 @@ impl Stage {
         let result = self.load(plan)?;
         Ok(Burst { result, cpu_micros: micros_each(before, listener.usage()?, result.accepted) })
     }
+}
+
+/// Says on standard error what is going on.
+pub(super) fn say(text: impl std::fmt::Display) {
+    anstream::eprintln!("{}", style::dim(text));
 }
 
 /// Events of one type without a session, as fast as they are answered.
@@ -220,7 +220,7 @@ fn serve(program: &Path, folder: &Path, listen: SocketAddr) -> anyhow::Result<Li
     let mut command = Command::new(program);
     command.env("REDRIVE_LOG", "error").args(["serve", "--listen", &listen.to_string()]);
     command.arg("--rules").arg(folder.join("redrive.yaml")).arg("--data").arg(folder.join("data"));
-    Listener::start(command, folder.join("server.log"))
+    Listener::start(command, &folder.join("server.log"))
 }
 
 impl Server {

@@ -150,8 +150,8 @@ async fn send_all(plan: LoadPlan) -> anyhow::Result<LoadResult> {
         std::thread::spawn(move || keep_time(&shared, rate));
     }
     let mut lanes = JoinSet::new();
-    for (lane, stream) in (0..).zip(streams) {
-        lanes.spawn(Lane { shared: Arc::clone(&shared), lane, stream }.run());
+    for (number, stream) in (0..).zip(streams) {
+        lanes.spawn(Lane { shared: Arc::clone(&shared), number, stream }.run());
     }
     let silence = watch(&shared);
     tokio::pin!(silence);
@@ -252,7 +252,7 @@ impl Shared {
 /// One connection.
 struct Lane {
     shared: Arc<Shared>,
-    lane: u32,
+    number: u32,
     stream: TcpStream,
 }
 
@@ -306,7 +306,7 @@ impl Lane {
             write!(request, "ce-partitionkey: {session}\r\n").expect("a list of bytes takes everything");
         }
         request.extend_from_slice(b"\r\n");
-        Message { sent_at_ns, number, lane: self.lane, session }.write(request);
+        Message { sent_at_ns, number, lane: self.number, session }.write(request);
     }
 
     /// The status of the answer.

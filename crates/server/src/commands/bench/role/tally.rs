@@ -124,8 +124,11 @@ impl Tally {
 mod tests {
     use super::*;
 
-    /// Of (number, lane, session): how many are distinct, repeated and out of order.
-    fn check(name: &str, events: &[(u64, u32, Option<u64>)], expected: (u64, u64, u64)) {
+    /// Number, lane and session.
+    type Arrival = (u64, u32, Option<u64>);
+
+    /// How many are distinct, repeated and out of order.
+    fn check(name: &str, events: &[Arrival], expected: (u64, u64, u64)) {
         let mut tally = Tally::default();
         for (number, lane, session) in events {
             let mut payload = Vec::new();
@@ -140,7 +143,7 @@ mod tests {
     #[test]
     fn repetitions_and_order_are_told_apart() {
         #[rustfmt::skip]
-        let cases: [(&str, &[(u64, u32, Option<u64>)], _); 6] = [
+        let cases: [(&str, &[Arrival], _); 6] = [
             ("nothing",                                 &[],                                                (0, 0, 0)),
             ("numbers may leap",                        &[(0, 0, Some(1)), (900, 0, Some(1))],              (2, 0, 0)),
             ("a later one came first",                  &[(5, 0, Some(1)), (3, 0, Some(1))],                (2, 0, 1)),

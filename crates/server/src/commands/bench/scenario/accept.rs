@@ -4,7 +4,7 @@ use crate::commands::bench::book::{Order, Service};
 use crate::commands::bench::latency::Latency;
 use crate::commands::bench::report::{Budget, Quantity, Row, median};
 use crate::commands::bench::role::load::{LoadPlan, Pace, Until};
-use crate::commands::bench::stage::{Burst, Stage, closed};
+use crate::commands::bench::stage::{Burst, Stage, closed, say};
 
 /// Of the highest rate: a server that is always full tells how long its queue is, not how long it takes.
 const SHARE_OF_PEAK: f64 = 0.5;
@@ -24,7 +24,7 @@ pub(super) fn play(stage: &Stage) -> anyhow::Result<Vec<Row>> {
     let mut rounds = Rounds::default();
     for round in 1..=stage.plan.rounds {
         let of = stage.plan.rounds;
-        stage.say(format!("accept: round {round} of {of}: bare handler, service paused, service delivering"));
+        say(format!("accept: round {round} of {of}: bare handler, service paused, service delivering"));
         rounds.bare.push(stage.bare_handler()?.result.rate());
         let paused = burst(stage, Delivery::Paused)?;
         rounds.paused.push(paused.result.rate());
@@ -35,7 +35,7 @@ pub(super) fn play(stage: &Stage) -> anyhow::Result<Vec<Row>> {
         rounds.refused += paused.result.refused + delivering.result.refused;
     }
     let rate = (median(&rounds.paused) * SHARE_OF_PEAK).max(1.0);
-    stage.say(format!("accept: {rate:.0} events a second for {:?}", stage.plan.accept_timed));
+    say(format!("accept: {rate:.0} events a second for {:?}", stage.plan.accept_timed));
     let latency = timed(stage, rate)?;
     Ok(rows(rounds, rate, latency))
 }

@@ -6,7 +6,7 @@ use crate::commands::bench::process::Listener;
 use crate::commands::bench::report::{Budget, Quantity, Row, median};
 use crate::commands::bench::role::load::{LoadPlan, LoadResult, Pace, Until};
 use crate::commands::bench::role::sink::Counts;
-use crate::commands::bench::stage::{Sink, Stage, closed, micros_each};
+use crate::commands::bench::stage::{Sink, Stage, closed, micros_each, say};
 
 /// The rate at which the way to the target is timed.
 const TIMED_PER_SECOND: f64 = 200.0;
@@ -36,7 +36,7 @@ struct Through {
 pub(super) fn play(stage: &Stage) -> anyhow::Result<Vec<Row>> {
     let mut rounds = Rounds::default();
     for round in 1..=stage.plan.rounds {
-        stage.say(format!("deliver: round {round} of {}: bare relay, then ours", stage.plan.rounds));
+        say(format!("deliver: round {round} of {}: bare relay, then ours", stage.plan.rounds));
         let sink = stage.sink()?;
         let relay = through(stage, &stage.bare_relay(&sink)?, &sink)?;
         rounds.relay.push(relay.per_second);
@@ -55,7 +55,7 @@ pub(super) fn play(stage: &Stage) -> anyhow::Result<Vec<Row>> {
         rounds.lost += ours.lost;
         rounds.repeated += ours.repeated;
     }
-    stage.say(format!("deliver: {TIMED_PER_SECOND} events a second for {:?}", stage.plan.deliver_timed));
+    say(format!("deliver: {TIMED_PER_SECOND} events a second for {:?}", stage.plan.deliver_timed));
     let sink = stage.sink()?;
     let relay = timed(stage, &stage.bare_relay(&sink)?, &sink)?;
     let sink = stage.sink()?;

@@ -6,7 +6,7 @@ use crate::commands::bench::book::{Keep, Order, Service};
 use crate::commands::bench::process::folder_bytes;
 use crate::commands::bench::report::{Budget, Quantity, Row, median};
 use crate::commands::bench::role::load::{LoadPlan, Pace, Until};
-use crate::commands::bench::stage::{Stage, closed};
+use crate::commands::bench::stage::{Stage, closed, say};
 
 /// How often the folder is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -33,11 +33,11 @@ fn rates(stage: &Stage) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
     let sink = stage.sink()?;
     let full_server = stage.server(&sink, services)?;
     full_server.pause(&service)?;
-    stage.say(format!("growth: storing {} events", stage.plan.stored));
+    say(format!("growth: storing {} events", stage.plan.stored));
     let mut next = stage.load(&closed(full_server.address(), Until::Count(stage.plan.stored)))?.next;
     let (mut empty, mut full) = (Vec::new(), Vec::new());
     for round in 1..=stage.plan.rounds {
-        stage.say(format!("growth: round {round} of {}: empty, then full", stage.plan.rounds));
+        say(format!("growth: round {round} of {}: empty, then full", stage.plan.rounds));
         let until = Until::Over(stage.plan.burst);
         let empty_server = stage.server(&sink, services)?;
         empty_server.pause(&service)?;
@@ -54,7 +54,7 @@ fn rates(stage: &Stage) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
 /// The largest that the store was in the middle third of the time, and in the last.
 fn sizes(stage: &Stage) -> anyhow::Result<(u64, u64)> {
     let time = stage.plan.retained_for;
-    stage.say(format!(
+    say(format!(
         "growth: {} events a second for {time:?}, kept for {:?}",
         stage.plan.retained_per_second, stage.plan.retention
     ));

@@ -7,7 +7,7 @@ use crate::commands::bench::book::{Order, Service};
 use crate::commands::bench::report::{Budget, Nature, Quantity, Row, median};
 use crate::commands::bench::role::load::{LoadPlan, OnFailure, Sessions, Until};
 use crate::commands::bench::role::sink::now_ns;
-use crate::commands::bench::stage::{Stage, closed};
+use crate::commands::bench::stage::{Stage, closed, say};
 
 /// The sessions that events stand in, so that their order is looked at too.
 const SESSIONS: u64 = 1_000;
@@ -25,7 +25,7 @@ struct Kill {
 pub(super) fn play(stage: &Stage) -> anyhow::Result<Vec<Row>> {
     let mut kills = Vec::new();
     for round in 1..=stage.plan.kills {
-        stage.say(format!("kill: round {round} of {}", stage.plan.kills));
+        say(format!("kill: round {round} of {}", stage.plan.kills));
         kills.push(kill(stage)?);
     }
     let sum = |of: fn(&Kill) -> u64| kills.iter().map(of).sum::<u64>();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::commands::bench::book::{Manner, Order, Service};
 use crate::commands::bench::report::{Budget, Quantity, Row, median};
 use crate::commands::bench::role::load::{LoadPlan, Pace, Until};
-use crate::commands::bench::stage::{Stage, closed};
+use crate::commands::bench::stage::{Stage, closed, say};
 
 /// Services, the first of which is healthy.
 const SERVICES: u64 = 10;
@@ -29,7 +29,7 @@ struct Round {
 pub(super) fn play(stage: &Stage, name: &'static str, manner: Manner) -> anyhow::Result<Vec<Row>> {
     let (mut good, mut bad) = (Vec::new(), Vec::new());
     for round in 1..=stage.plan.neighbour_rounds {
-        stage.say(format!("{name}: round {round} of {}: none, then nine", stage.plan.neighbour_rounds));
+        say(format!("{name}: round {round} of {}: none, then nine", stage.plan.neighbour_rounds));
         good.push(play_round(stage, Manner::Takes)?);
         bad.push(play_round(stage, manner)?);
     }

@@ -4,7 +4,7 @@ use crate::commands::bench::book::{Order, Service};
 use crate::commands::bench::report::{Quantity, Row};
 use crate::commands::bench::role::load::{LoadPlan, Sessions, Until};
 use crate::commands::bench::role::sink::{Counts, now_ns};
-use crate::commands::bench::stage::{Stage, closed};
+use crate::commands::bench::stage::{Stage, closed, say};
 
 /// What many sessions are.
 const MANY: u64 = 1_000;
@@ -18,7 +18,7 @@ pub(super) fn play(stage: &Stage) -> anyhow::Result<Vec<Row>> {
     for (key, name, sessions, events) in
         [("one", "one session", 1, count), ("many", "1,000 sessions", MANY, count * TIMES)]
     {
-        stage.say(format!("sessions: {events} events of {name}"));
+        say(format!("sessions: {events} events of {name}"));
         let (counts, accepted, per_second) = drain(stage, sessions, events)?;
         lost += accepted.saturating_sub(counts.distinct);
         out_of_order += counts.out_of_order;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::commands::bench::book::{Order, Service};
 use crate::commands::bench::report::{Budget, Quantity, Row};
 use crate::commands::bench::role::load::{LoadPlan, Sessions, Until};
-use crate::commands::bench::stage::{Stage, closed};
+use crate::commands::bench::stage::{Stage, closed, say};
 
 /// How many times more wait in the second measurement than in the first.
 const TIMES: u64 = 10;
@@ -75,11 +75,11 @@ fn measure(stage: &Stage, shape: &Shape) -> anyhow::Result<Measured> {
     let mut server = stage.server(&sink, std::slice::from_ref(&service))?;
     server.pause(&service)?;
     let (few, many) = (stage.plan.waiting / TIMES, stage.plan.waiting);
-    stage.say(format!("waiting: {}: {few} events", shape.name));
+    say(format!("waiting: {}: {few} events", shape.name));
     let plan = LoadPlan { sessions: shape.sessions, ..closed(server.address(), Until::Count(few)) };
     let next = stage.load(&plan)?.next;
     let memory_bytes_few = server.usage()?.memory_bytes_peak;
-    stage.say(format!("waiting: {}: {many} events", shape.name));
+    say(format!("waiting: {}: {many} events", shape.name));
     stage.load(&LoadPlan { first: next, until: Until::Count(many - few), ..plan })?;
     let memory_bytes_many = server.usage()?.memory_bytes_peak;
     server.kill();
