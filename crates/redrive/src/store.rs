@@ -18,6 +18,7 @@
 mod admit;
 mod derive;
 pub mod memory;
+pub mod sqlite;
 #[cfg(test)]
 mod tests;
 

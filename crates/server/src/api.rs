@@ -22,6 +22,7 @@ use axum::middleware::{Next, from_fn};
 use axum::response::Response;
 use axum::routing::{get, post};
 use redrive::node::Node;
+use tokio::sync::watch;
 
 pub(crate) use self::listen::{Limits, listen};
 
@@ -30,6 +31,8 @@ pub(crate) use self::listen::{Limits, listen};
 pub(crate) struct App {
     pub node: Node,
     pub limits: Arc<Limits>,
+    /// Turns true when the server stops, so that endless answers end.
+    pub closing: watch::Receiver<bool>,
 }
 
 const CORRELATION_ID: HeaderName = HeaderName::from_static("x-correlation-id");

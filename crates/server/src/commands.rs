@@ -1,18 +1,27 @@
 //! One module for each command; each turns its arguments into output and an exit code.
 
+mod backup;
 mod bench;
 mod check;
+mod compact;
 mod completions;
 mod export_dapr;
 mod export_matrix;
 mod import_dapr;
 mod init;
+mod pause;
+mod route;
 mod rules;
 mod schema;
+mod send;
 mod serve;
+mod show_key;
 mod sink;
+mod status;
+mod tail;
 mod timeline;
 mod try_out;
+mod why;
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -31,6 +40,16 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Try(args) => try_out::run(&args),
         Command::Rules(args) => rules::run(&args),
         Command::Timeline(args) => timeline::run(&args),
+        Command::Send(args) => send::run(&args),
+        Command::Tail(args) => tail::run(&args),
+        Command::Show(args) => show_key::run(&args),
+        Command::Why(args) => why::run(&args),
+        Command::Status(args) => status::run(&args),
+        Command::Pause(args) => pause::pause(&args),
+        Command::Resume(args) => pause::resume(&args),
+        Command::Route(args) => route::run(&args),
+        Command::Backup(args) => backup::run(&args),
+        Command::Compact(args) => compact::run(&args),
         Command::Export(args) => match args.what {
             Export::Dapr(args) => export_dapr::run(&args),
             Export::Matrix(args) => export_matrix::run(&args),
@@ -98,4 +117,15 @@ pub(crate) fn write_new(path: &Path, text: &str) -> anyhow::Result<()> {
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut out = anstream::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("could not write the output")
+}
+
+/// Prints JSON for programs.
+pub(crate) fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
+    print(&(serde_json::to_string_pretty(value)? + "\n"))
+}
+
+/// Runs what waits for a server; one thread is enough for that.
+pub(crate) fn wait_for<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.context("could not start a runtime")?.block_on(work)
 }

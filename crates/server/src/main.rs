@@ -1,9 +1,10 @@
 //! The `redrive` command: reads what was typed, runs it, and says how it went by its exit code.
 //!
-//! 0 done, 1 problems found or refused, 2 wrong use or a file that cannot be read.
+//! 0 done, 1 problems found or refused, 2 wrong use or a file that cannot be read, 3 no server there.
 
 mod api;
 mod cli;
+mod client;
 mod commands;
 mod show;
 
@@ -21,8 +22,17 @@ fn main() -> ExitCode {
                 return ExitCode::SUCCESS;
             }
             anstream::eprintln!("{}: {error:#}", show::style::error("error"));
-            ExitCode::from(if error.is::<commands::Refused>() { 1 } else { 2 })
+            ExitCode::from(code_of(&error))
         }
+    }
+}
+
+fn code_of(error: &anyhow::Error) -> u8 {
+    match error.downcast_ref() {
+        Some(client::Trouble::Unreachable { .. }) => 3,
+        Some(client::Trouble::Refused(_) | client::Trouble::Unreadable { .. }) => 1,
+        None if error.is::<commands::Refused>() => 1,
+        None => 2,
     }
 }
 

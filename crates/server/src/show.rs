@@ -1,22 +1,93 @@
 //! How things look in a terminal: colour only there, and the same text everywhere else.
 
+pub(crate) mod event;
+pub(crate) mod moment;
 pub(crate) mod problem;
 pub(crate) mod remarks;
 pub(crate) mod rule;
 pub(crate) mod sink;
+pub(crate) mod status;
+pub(crate) mod story;
 pub(crate) mod style;
 pub(crate) mod table;
+pub(crate) mod tail;
 pub(crate) mod timeline;
+pub(crate) mod why;
+
+use std::fmt::Write as _;
 
 use redrive::core::book::resolve::Resolved;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// The width of a page where no terminal tells another.
 const COLUMNS_DEFAULT: usize = 80;
 
 /// How many characters fit in a line.
 pub(crate) fn columns() -> usize {
+    terminal_columns().unwrap_or(COLUMNS_DEFAULT)
+}
+
+/// How many characters fit in a line of the terminal, if there is one.
+pub(crate) fn terminal_columns() -> Option<usize> {
     let terminal = terminal_size::terminal_size_of(std::io::stdout());
-    terminal.map_or(COLUMNS_DEFAULT, |(width, _)| usize::from(width.0))
+    terminal.map(|(width, _)| usize::from(width.0))
+}
+
+/// A text of somebody else's in one line: a terminal obeys more than it should.
+pub(crate) fn plain(text: &str) -> String {
+    text.replace(char::is_control, " ")
+}
+
+/// The beginning of a text, as much as fits.
+pub(crate) fn cut(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let mut room = width.saturating_sub(1);
+    let fits = |c: &char| {
+        let taken = c.width().unwrap_or(0);
+        let is_in = taken <= room;
+        room = room.saturating_sub(taken);
+        is_in
+    };
+    text.chars().take_while(fits).chain(['…']).collect()
+}
+
+/// A number and its word: `1 attempt`, `2,000 attempts`.
+pub(crate) fn counted(number: u64, word: &str) -> String {
+    format!("{} {word}{}", thousands(number), if number == 1 { "" } else { "s" })
+}
+
+/// A number as people read it.
+pub(crate) fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut shown = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    shown
+}
+
+/// Commands to go on with, and what each is good for; nothing if there are none.
+pub(crate) fn next_steps(steps: &[(String, &str)]) -> String {
+    let mut out = String::new();
+    for (index, (command, good_for)) in steps.iter().enumerate() {
+        let title = if index == 0 { "\nNext:\n" } else { "" };
+        let _ = writeln!(out, "{title}  {}\n      {}", style::bold(command), style::dim(good_for));
+    }
+    out
+}
+
+/// A word of a command line, quoted if a shell would see more than one or anything else in it.
+pub(crate) fn shell_word(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,@+".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) && !text.starts_with('-') {
+        return text.to_owned();
+    }
+    format!("'{}'", plain(text).replace('\'', "'\\''"))
 }
 
 /// Breaks a paragraph into lines of at most so many characters.
@@ -39,5 +110,37 @@ pub(crate) fn name_of(rule: &Resolved<'_>) -> String {
     match rule.channel {
         Some(channel) => format!("{}/{}", rule.service.name, channel.name),
         None => rule.service.name.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_cut() {
+        #[rustfmt::skip]
+        let cases = [
+            ("all of it",       "abc",    3, "abc"),
+            ("one too many",    "abcd",   3, "ab…"),
+            ("wide letters",    "日本語", 5, "日本…"),
+            ("between columns", "日本語", 4, "日…"),
+            ("no room",         "abc",    0, "…"),
+        ];
+        for (name, text, width, expected) in cases {
+            assert_eq!(cut(text, width), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn numbers_and_words_read_well() {
+        assert_eq!(counted(1, "attempt"), "1 attempt");
+        assert_eq!(counted(0, "attempt"), "0 attempts");
+        assert_eq!(counted(1_234_567, "event"), "1,234,567 events");
+        assert_eq!(counted(123, "event"), "123 events");
+        assert_eq!(shell_word("orders.placed"), "orders.placed");
+        assert_eq!(shell_word("it's"), r"'it'\''s'");
+        assert_eq!(shell_word("503*3"), "'503*3'");
+        assert_eq!(shell_word("--help"), "'--help'");
     }
 }

@@ -261,15 +261,16 @@ impl Writer {
         failing.settlements.append(&mut work.settlements);
         failing.notes.append(&mut work.notes);
         // Pages that were asked for are asked for again once it is well: all of the engine looks anew.
-        if let Err(error) = self.heal(&failing) {
+        if let Err(error) = self.heal(&mut failing) {
             tracing::debug!(%error, "the store still takes no writes");
+            // Healing may itself end without anybody knowing what is durable.
+            failing.unknown |= matches!(error, StoreError::Unknown { .. });
             self.state.failing = Some(failing);
-            return work.stop;
         }
         work.stop
     }
 
-    fn heal(&mut self, failing: &Failing) -> Result<(), StoreError> {
+    fn heal(&mut self, failing: &mut Failing) -> Result<(), StoreError> {
         if failing.unknown {
             self.store.reopen()?;
         }
@@ -282,7 +283,7 @@ impl Writer {
         tracing::info!("the store takes writes again");
         self.tidings.tell(|| Happening::new(What::StoreHealed, now));
         let mut inputs = Vec::new();
-        self.digest(&batch, written, Vec::new(), &mut inputs, now);
+        self.digest(&batch, written, std::mem::take(&mut failing.notes), &mut inputs, now);
         inputs.push(Input::StoreHealed);
         self.tell_engine(inputs);
         Ok(())

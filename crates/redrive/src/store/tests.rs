@@ -7,7 +7,9 @@ mod paging;
 mod recovery;
 mod retention;
 
+use super::Store;
 use super::memory::Memory;
+use super::sqlite::{Options, Sqlite};
 use bench::Bench;
 
 /// A scenario and what it shows.
@@ -32,6 +34,23 @@ fn a_store_in_memory_keeps_the_contract() {
 }
 
 #[test]
+fn a_store_in_a_file_keeps_the_contract() {
+    // As it is run, and with runs so short that hashes are sealed all the time.
+    for run_length in [Options::default().run_length, 3] {
+        for (name, scenario) in scenarios() {
+            println!("{name}, {run_length} hashes in memory");
+            let folder = tempfile::tempdir().expect("a folder");
+            let path = folder.path().to_owned();
+            let options = Options { run_length, seed: Some(7), ..Options::default() };
+            let open = move || Box::new(Sqlite::open(&path, options).expect("it opens")) as Box<dyn Store>;
+            let mut bench = Bench::new(Box::new(open));
+            scenario(&mut bench);
+            bench.audit();
+        }
+    }
+}
+
+#[test]
 fn a_clone_of_a_store_in_memory_is_a_snapshot() {
     let disk = Memory::new(7);
     let hand = disk.opened_again();
@@ -39,8 +58,7 @@ fn a_clone_of_a_store_in_memory_is_a_snapshot() {
     bench.take(&[bench::to("svc", bench::event("1"))]);
     let snapshot = disk.clone();
     bench.take(&[bench::to("svc", bench::event("2"))]);
-    let events = |store: &Memory| {
-        super::Store::reader(store).expect("memory has readers").counts().expect("and counts").events
-    };
+    let events =
+        |store: &Memory| store.reader().expect("memory has readers").counts().expect("and counts").events;
     assert_eq!((events(&disk), events(&snapshot)), (2, 1));
 }

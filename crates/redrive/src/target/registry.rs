@@ -59,6 +59,14 @@ impl Targets {
         if problems.is_empty() { Ok(targets) } else { Err(problems) }
     }
 
+    /// The same target for every queue of a book, whatever the book says.
+    #[cfg(test)]
+    pub(crate) fn all_to(book: &RuleBook, target: &Arc<dyn Target>) -> Self {
+        let mut targets = Self::new(book, &|_| Ok(Vec::new()), None).expect("a book of a test");
+        targets.by_queue.values_mut().for_each(|place| *place = Arc::clone(target));
+        targets
+    }
+
     /// Where the deliveries of that queue go; none if the book does not know it.
     #[must_use]
     pub fn get(&self, queue: &QueueName) -> Option<Arc<dyn Target>> {

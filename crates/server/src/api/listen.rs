@@ -61,15 +61,16 @@ impl Listening {
     }
 }
 
-/// Serves the API at that address.
+/// Serves the API at that address; the router is made with what turns true when the door closes.
 pub(crate) async fn listen(
     address: SocketAddr,
-    router: Router,
+    router: impl FnOnce(watch::Receiver<bool>) -> Router,
     limits: Limits,
 ) -> std::io::Result<Listening> {
     let listener = TcpListener::bind(address).await?;
     let address = listener.local_addr()?;
     let (close, closing) = watch::channel(false);
+    let router = router(closing.clone());
     let task = tokio::spawn(accept_all(listener, router, limits, closing));
     Ok(Listening { address, close, task })
 }

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -11,10 +12,12 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body_util::StreamBody;
 use redrive::core::ids::{DeliveryId, IdPrefix, Receipt, Seq};
+use redrive::happening::Happening;
 use redrive::store::{EventKey, Filter, StateName};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{broadcast, watch};
 
 use super::App;
 use super::error::ApiError;
@@ -146,20 +149,8 @@ pub(super) async fn health(State(app): State<App>) -> Result<Response, ApiError>
 /// `GET /v1/happenings`: one line of JSON for each, as they happen.
 pub(super) async fn happenings(State(app): State<App>) -> Response {
     let stream = lines(
-        app.node.happenings(),
-        |receiver| {
-            Box::pin(async move {
-                loop {
-                    match tokio::time::timeout(KEEP_ALIVE, receiver.recv()).await {
-                        Ok(Ok(happening)) => return Some(Some(happening)),
-                        // Whoever reads too slowly misses some; it is a view, not a record.
-                        Ok(Err(RecvError::Lagged(_))) => {}
-                        Ok(Err(RecvError::Closed)) => return None,
-                        Err(_) => return Some(None),
-                    }
-                }
-            })
-        },
+        (app.node.happenings(), app.closing.clone()),
+        |(receiver, closing)| Box::pin(next_happening(receiver, closing)),
         |happening| match happening {
             Some(happening) => {
                 serde_json::to_string(&**happening).expect("texts and numbers are always JSON")
@@ -168,6 +159,26 @@ pub(super) async fn happenings(State(app): State<App>) -> Response {
         },
     );
     ([(header::CONTENT_TYPE, "application/x-ndjson")], stream).into_response()
+}
+
+/// The next one, or nothing but a sign of life; none when the server stops.
+async fn next_happening(
+    receiver: &mut broadcast::Receiver<Arc<Happening>>,
+    closing: &mut watch::Receiver<bool>,
+) -> Option<Option<Arc<Happening>>> {
+    loop {
+        tokio::select! {
+            biased;
+            _ = closing.changed() => return None,
+            happening = receiver.recv() => match happening {
+                Ok(happening) => return Some(Some(happening)),
+                // Whoever reads too slowly misses some; it is a view, not a record.
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return None,
+            },
+            () = tokio::time::sleep(KEEP_ALIVE) => return Some(None),
+        }
+    }
 }
 
 /// The next item of a source, when it comes.

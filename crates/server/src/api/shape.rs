@@ -77,6 +77,9 @@ pub(crate) struct DeliveryShown {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
     pub accepted_at: Timestamp,
+    /// When it was last written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written_at: Option<Timestamp>,
     /// How many attempts have ended.
     pub attempts: u32,
     /// The attempts, the first one first; only where one delivery is asked for.
@@ -210,6 +213,6 @@ pub(crate) struct ErrorBody {
 pub(crate) struct ErrorShown {
     pub code: String,
     pub message: String,
-    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    #[serde(default)]
     pub details: serde_json::Map<String, serde_json::Value>,
 }

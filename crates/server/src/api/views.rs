@@ -137,6 +137,7 @@ pub(super) fn delivery_shown(view: &DeliveryView, held: &Held) -> DeliveryShown 
         session: view.session.clone(),
         correlation_id: view.correlation_id.clone(),
         accepted_at: view.accepted_at,
+        written_at: Some(view.written_at),
         attempts: view.attempts,
         stories: view.stories.iter().map(shown).collect(),
     }

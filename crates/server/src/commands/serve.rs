@@ -15,7 +15,7 @@ use redrive::core::book::{BuiltIn, RuleBook};
 use redrive::core::engine::Bounds;
 use redrive::node::{Config, Node};
 use redrive::secret;
-use redrive::store::memory::Memory;
+use redrive::store::sqlite::{Options, Sqlite};
 use redrive::target::registry::{BUILT_IN_TARGETS, Targets};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -56,16 +56,27 @@ pub(super) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
 struct Opened {
     book: Arc<RuleBook>,
     text: Arc<str>,
+    /// What the file looked like before it was read: whatever is written later shows.
+    stamp: Stamp,
+}
+
+/// What tells one version of a file from another, at a glance.
+type Stamp = Option<(SystemTime, u64)>;
+
+fn stamp(path: &Path) -> Stamp {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.modified().ok()?, metadata.len()))
 }
 
 /// The book in the file, or the one that logs everything.
 fn open(path: Option<&Path>) -> anyhow::Result<Opened> {
+    let stamp = path.and_then(stamp);
     let (book, text) = match path {
         Some(path) => read_book(path)?,
         None => (built_in_book(), BUILTIN_BOOK.to_owned()),
     };
     refuse_what_is_not_built_in(&book, path.unwrap_or(Path::new(BUILT_IN)), &text)?;
-    Ok(Opened { book: Arc::new(book), text: text.into() })
+    Ok(Opened { book: Arc::new(book), text: text.into(), stamp })
 }
 
 fn built_in_book() -> RuleBook {
@@ -112,7 +123,7 @@ fn targets(opened: &Opened, path: &Path, previous: Option<&Targets>) -> anyhow::
 async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     let path = args.rules.clone().unwrap_or_else(|| PathBuf::from(BUILT_IN));
     let targets = targets(&opened, &path, None)?;
-    let store = Memory::new(7);
+    let store = Sqlite::open(&args.data, Options::default()).map_err(|error| Refused(error.to_string()))?;
     let config = Config {
         book: Arc::clone(&opened.book),
         book_text: Arc::clone(&opened.text),
@@ -123,8 +134,8 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     let mut hands = Hands::new()?;
     let node = Node::start(config).map_err(|error| Refused(error.to_string()))?;
     let limits = Limits::with_body(usize::try_from(args.body_max).unwrap_or(usize::MAX));
-    let app = App { node: node.clone(), limits: Arc::new(limits) };
-    let listening = match listen(args.listen, router(app), limits).await {
+    let routes = |closing| router(App { node: node.clone(), limits: Arc::new(limits), closing });
+    let listening = match listen(args.listen, routes, limits).await {
         Ok(listening) => listening,
         Err(error) => {
             node.stop(Duration::ZERO).await;
@@ -132,7 +143,7 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
         }
     };
     greet(args, listening.address, &opened.book)?;
-    let mut serving = Serving { path: args.rules.clone(), targets, node: node.clone() };
+    let mut serving = Serving { path: args.rules.clone(), stamp: opened.stamp, targets, node: node.clone() };
     serving.until_stopped(&mut hands).await;
     anstream::eprintln!("{}", style::dim("stopping: no more events are taken, calls may end"));
     listening.close(REQUESTS_END_WITHIN).await;
@@ -182,46 +193,42 @@ impl Hands {
 
 struct Serving {
     path: Option<PathBuf>,
+    stamp: Stamp,
     targets: Targets,
     node: Node,
 }
 
-/// What tells one version of a file from another, at a glance.
-type Stamp = Option<(SystemTime, u64)>;
-
 impl Serving {
     async fn until_stopped(&mut self, hands: &mut Hands) {
         let mut watch = tokio::time::interval(WATCH_EVERY);
-        let mut stamp = self.stamp();
         loop {
-            tokio::select! {
+            let is_due = tokio::select! {
                 biased;
                 _ = hands.terminate.recv() => return,
                 _ = hands.interrupt.recv() => return,
-                _ = hands.hang_up.recv() => {
-                    stamp = self.stamp();
-                    self.reload().await;
-                }
+                _ = hands.hang_up.recv() => true,
                 _ = watch.tick() => {
-                    let now = self.stamp();
+                    let now = self.path.as_deref().and_then(stamp);
                     // A file that is being replaced may be missing for a moment.
-                    if now.is_some() && now != stamp {
-                        stamp = now;
-                        self.reload().await;
-                    }
+                    now.is_some() && now != self.stamp
+                }
+            };
+            if is_due {
+                // A new book waits for the store, which may take no writes; one who says stop does not.
+                tokio::select! {
+                    biased;
+                    _ = hands.terminate.recv() => return,
+                    _ = hands.interrupt.recv() => return,
+                    () = self.reload() => {}
                 }
             }
         }
     }
 
-    fn stamp(&self) -> Stamp {
-        let metadata = std::fs::metadata(self.path.as_ref()?).ok()?;
-        Some((metadata.modified().ok()?, metadata.len()))
-    }
-
     /// Reads the book again; one that is wrong is refused, and the old one stays.
     async fn reload(&mut self) {
         let Some(path) = self.path.clone() else { return };
+        self.stamp = stamp(&path);
         let opened = open(Some(&path)).and_then(|opened| {
             let targets = targets(&opened, &path, Some(&self.targets))?;
             Ok((opened, targets))

@@ -5,28 +5,26 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use redrive::core::backoff::Backoff;
 use redrive::core::book::RuleBook;
 use redrive::core::book::model::TargetKind;
 use redrive::core::book::problem::suggest;
 use redrive::core::book::resolve::{Origin, Resolved};
 use redrive::core::breaker::{Observation, Phase, State, Transition, Trip};
-use redrive::core::category::Category;
-use redrive::core::decide::{
-    AlertKind, DeathReason, Decision, HoldCause, RetryNumbers, Ruling, Spent, Verdict, Why,
-};
-use redrive::core::envelope::Tier;
+use redrive::core::decide::{AlertKind, Decision, HoldCause, RetryNumbers, Ruling, Verdict, Why};
 use redrive::core::ids::Seed;
 use redrive::core::limits;
 use redrive::core::position::Position;
 use redrive::core::rehearse::{AttemptKind, Beat, End, Rehearsal, Tried, parse_script, rehearse};
-use redrive::core::rule::{PolicyIndex, Reaction, WhenOpen};
+use redrive::core::rule::{PolicyIndex, Reaction};
+use redrive::core::story::HeldBy;
 use redrive::core::text::show_duration;
 use redrive::core::time::Timestamp;
 
 use super::{Refused, open_book, print, rules};
 use crate::cli::TryArgs;
-use crate::show::style;
+use crate::show::moment::show_wait;
+use crate::show::story::{self, Numbers, field, spent};
+use crate::show::{counted, name_of, style};
 
 pub(super) fn run(args: &TryArgs) -> anyhow::Result<ExitCode> {
     let script = parse_script(&args.answers)?;
@@ -59,13 +57,6 @@ const fn attempt_kind(taker: &Resolved<'_>) -> AttemptKind {
         | TargetKind::Sqs(_)
         | TargetKind::ServiceBus(_)
         | TargetKind::Log => AttemptKind::Call,
-    }
-}
-
-fn name_of(taker: &Resolved<'_>) -> String {
-    match taker.channel {
-        Some(channel) => format!("{}/{}", taker.service.name, channel.name),
-        None => taker.service.name.to_string(),
     }
 }
 
@@ -149,7 +140,7 @@ impl Story<'_> {
             field(
                 out,
                 "category",
-                &format!("{}{code}  {}", paint(ruling.category), style::dim(self.reason(ruling))),
+                &format!("{}{code}  {}", story::category(ruling.category), style::dim(self.reason(ruling))),
             );
             field(out, "rule", &self.reaction(ruling, tried.answer.status()));
         } else if let Why::Delivered { matched: Some(position) } = tried.decision.why {
@@ -183,10 +174,10 @@ impl Story<'_> {
         let _ = writeln!(out, "\n{}  at {}  no attempt is made", style::bold("held"), clock(at));
         if let Why::Held(holding) = decision.why {
             let cause = match holding.cause {
-                HoldCause::BreakerOpen => "the breaker is open: the wait burns no retry",
-                HoldCause::AskedToWait => "the dependency asked everybody to wait: it burns no retry",
+                HoldCause::BreakerOpen => HeldBy::Breaker,
+                HoldCause::AskedToWait => HeldBy::RetryAfter,
             };
-            field(out, "because", cause);
+            field(out, "because", story::held_because(cause));
             field(out, "held", &format!("{} of `hold_max`", spent(holding.held)));
         }
         self.verdict(out, decision, at);
@@ -277,8 +268,12 @@ impl Story<'_> {
                 format!("{wait}, at {}  {numbers}", clock(due_at))
             }
             Verdict::Hold { until } => format!("held until {}", clock(until)),
-            Verdict::DeadLetter { reason, tier } => self.death(reason, tier, decision),
-            Verdict::Pause => style::warning("the service pauses; the delivery keeps its place and waits"),
+            Verdict::DeadLetter { reason, tier } => {
+                let numbers = numbers_of(decision);
+                let because = story::death_because(reason, numbers.as_ref(), Some(self.taker.rule.when_open));
+                story::death(&because, tier, reason.code())
+            }
+            Verdict::Pause => story::paused(),
         };
         field(out, "verdict", &text);
         if let Some(until) = decision.hold_dependency_until {
@@ -287,14 +282,9 @@ impl Story<'_> {
                 format!("everyone who calls `{dependency}` waits until {} and burns no retry", clock(until));
             field(out, "", &text);
         }
-        if let Why::Failed(Ruling { retry: Some(numbers), .. }) = &decision.why
-            && numbers.is_held()
-            && matches!(decision.verdict, Verdict::Retry { .. })
+        if matches!(decision.verdict, Verdict::Retry { .. })
+            && let Some(text) = numbers_of(decision).and_then(|numbers| numbers.asked_for_it())
         {
-            let text = format!(
-                "they asked for it, so it uses up `hold_max` ({}), not the window",
-                spent(numbers.held)
-            );
             field(out, "", &text);
         }
         if let Some(alert) = decision.alert {
@@ -315,85 +305,33 @@ impl Story<'_> {
         let (min, max) = policy.backoff.range(n);
         let range =
             if min == max { show_wait(min) } else { format!("{} to {}", show_wait(min), show_wait(max)) };
-        let mut parts =
-            vec![format!("retry {} of {}", numbers.by_policy.number, count(numbers.by_policy.max))];
-        if let Some(category) = numbers.by_category {
-            parts.push(format!("{} of {} for this category", category.number, category.max));
-        }
+        let shared = Numbers::from(numbers);
+        let mut parts = shared.tallies();
         if numbers.is_held() {
             parts.push(format!("backoff alone {}", show_wait(numbers.backoff())));
         } else {
             parts.push(format!("backoff {range}, jitter {}", policy.backoff.jitter()));
         }
-        if let Some(limit) = numbers.window.limit() {
-            parts.push(format!("window {} of {}", show_wait(numbers.window.used()), show_duration(limit)));
-        }
+        parts.extend(shared.window_part());
         style::dim(format!("({})", parts.join("; ")))
     }
 
-    fn death(&self, reason: DeathReason, tier: Tier, decision: &Decision) -> String {
-        let retry = match &decision.why {
-            Why::Failed(ruling) => ruling.retry,
-            Why::Delivered { .. } | Why::Held(_) | Why::Interrupted => None,
-        };
-        let because = match (reason, retry) {
-            (DeathReason::RetriesExceeded, Some(numbers)) => exhausted(&numbers),
-            (DeathReason::WindowExceeded, Some(numbers)) => {
-                format!("the next retry would start {} into the window", spent(numbers.window))
-            }
-            (DeathReason::DeadlineExceeded, Some(numbers)) => {
-                format!("the next retry would start {} into the deadline", spent(numbers.deadline))
-            }
-            (DeathReason::HoldExpired, Some(numbers)) => {
-                format!("they ask for {}, and `hold_max` has no room for it", show_duration(numbers.wait()))
-            }
-            (DeathReason::Refused, _) => "retrying cannot help".to_owned(),
-            (DeathReason::ConnectionFailing, _) => "the connection has failed for too long".to_owned(),
-            (DeathReason::BreakerOpen, _) => match self.taker.rule.when_open {
-                WhenOpen::DeadLetter => "the breaker is open and the rule does not hold it".to_owned(),
-                WhenOpen::Hold => "the breaker is still open, and `hold_max` is used up".to_owned(),
-            },
-            (
-                DeathReason::RetriesExceeded
-                | DeathReason::WindowExceeded
-                | DeathReason::DeadlineExceeded
-                | DeathReason::HoldExpired,
-                None,
-            ) => "its time is up".to_owned(),
-        };
-        let tier = match tier {
-            Tier::Dead => "",
-            Tier::Poison => ", tier poison",
-        };
-        let code = reason.code().map(|code| format!(" {}", style::dim(code))).unwrap_or_default();
-        format!("{}{tier}: {because}{code}", style::error("dead letter"))
-    }
-
     fn end(&self, end: &End, rehearsal: &Rehearsal) -> String {
-        let attempts = attempts(rehearsal);
-        let tries = format!("{attempts} attempt{}", if attempts == 1 { "" } else { "s" });
+        let attempts = attempts(rehearsal) as u64;
         match end {
-            End::Settled { at, verdict: Verdict::Deliver } => {
-                format!("{} delivered after {tries} and {}", style::good("✓"), clock(*at))
-            }
+            End::Settled { at, verdict: Verdict::Deliver } => story::delivered(attempts, &clock(*at)),
             End::Settled { at, verdict: Verdict::Pause } => {
+                let tries = counted(attempts, "attempt");
                 format!("{} paused after {tries} and {}", style::warning("!"), clock(*at))
             }
             End::Settled { at, .. } => {
                 let name = self.taker.dead_letter.name.as_deref().unwrap_or("its dead-letter queue");
-                format!(
-                    "{} dead after {tries} and {}, kept in {}",
-                    style::error("✗"),
-                    clock(*at),
-                    style::bold(name)
-                )
+                story::dead(attempts, &clock(*at), name)
             }
             End::Waiting { due_at } => {
                 let next = clock(*due_at);
-                format!(
-                    "{} still waiting after {tries}: the next starts at {next}. Name more --answers to go on.",
-                    style::warning("…")
-                )
+                let what = format!("the next starts at {next}. Name more --answers to go on.");
+                story::waiting(attempts, &what)
             }
         }
     }
@@ -424,62 +362,15 @@ fn retry_after(wait: Duration) -> String {
     format!(", Retry-After: {}{cut}", wait.as_secs())
 }
 
-fn exhausted(numbers: &RetryNumbers) -> String {
-    let by_category = numbers.by_category.filter(|tally| tally.number > tally.max);
-    let (max, whose) = if let Some(tally) = by_category {
-        (tally.max, "retries that this category gets")
-    } else if numbers.by_policy.number > numbers.by_policy.max {
-        (numbers.by_policy.max, "retries of the policy")
-    } else {
-        (numbers.in_total.max, "retries that the rule allows in all")
-    };
-    match max {
-        0 => format!("there are no {whose}"),
-        max => format!("the {max} {whose} are used up"),
+/// The retry that was weighed, if one was.
+fn numbers_of(decision: &Decision) -> Option<Numbers> {
+    match &decision.why {
+        Why::Failed(ruling) => ruling.retry.as_ref().map(Numbers::from),
+        Why::Delivered { .. } | Why::Held(_) | Why::Interrupted => None,
     }
-}
-
-fn field(out: &mut String, name: &str, text: &str) {
-    let _ = writeln!(out, "  {} {text}", style::dim(format!("{name:9}")));
-}
-
-fn paint(category: Category) -> String {
-    match category {
-        Category::Transient | Category::RateLimited | Category::Unknown => style::warning(category),
-        Category::Permanent | Category::Invalid | Category::Fatal | Category::Internal => {
-            style::error(category)
-        }
-    }
-}
-
-fn spent(spent: Spent) -> String {
-    match spent.limit() {
-        Some(limit) => format!("{} of {}", show_wait(spent.used()), show_duration(limit)),
-        None => show_wait(spent.used()),
-    }
-}
-
-fn count(max: u32) -> String {
-    if max == Backoff::UNLIMITED { "unlimited".to_owned() } else { max.to_string() }
 }
 
 /// A point on the story's clock, which starts at 0.
 fn clock(at: Timestamp) -> String {
     show_wait(at.since(Timestamp::EPOCH))
-}
-
-/// A duration to the millisecond below a minute and to the second above: nobody reads more.
-fn show_wait(span: Duration) -> String {
-    let millis = span.as_millis();
-    let rounded = if millis >= 60_000 {
-        Duration::from_secs(u64::try_from((millis + 500) / 1_000).unwrap_or(u64::MAX))
-    } else {
-        return match millis {
-            0 => "0s".to_owned(),
-            1..1_000 => format!("{millis}ms"),
-            _ if millis.is_multiple_of(1_000) => format!("{}s", millis / 1_000),
-            _ => format!("{:.2}s", span.as_secs_f64()),
-        };
-    };
-    show_duration(rounded)
 }

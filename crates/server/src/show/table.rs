@@ -31,6 +31,11 @@ impl Cell {
         Self { text: text.into(), paint: |text| style::bold(text) }
     }
 
+    /// In a colour that means something.
+    pub(crate) fn painted(text: impl Into<String>, paint: fn(String) -> String) -> Self {
+        Self { text: text.into(), paint }
+    }
+
     pub(crate) fn dim(text: impl Into<String>) -> Self {
         Self { text: text.into(), paint: |text| style::dim(text) }
     }

@@ -2,6 +2,7 @@
 
 mod bench;
 mod check;
+mod client;
 mod completions;
 mod dapr;
 mod examples;
@@ -11,7 +12,10 @@ mod reference;
 mod rules;
 mod run;
 mod schema;
+mod serve;
+mod server;
 mod sink;
+mod target;
 mod tidy;
 mod timeline;
 mod try_out;

@@ -151,6 +151,7 @@ impl World {
     }
 
     pub(super) fn recover(&mut self, now: Timestamp) -> Recovered {
+        let now = self.last_alive_at.map_or(now, |last| last.max(now));
         if std::mem::replace(&mut self.running, true) {
             self.crashes.push_back((now, self.last));
             if self.crashes.len() > CRASHES_MAX {
@@ -160,12 +161,12 @@ impl World {
         if let Some(last_alive_at) = self.last_alive_at {
             self.absences.add(last_alive_at, now);
         }
-        self.last_alive_at = self.last_alive_at.max(Some(now));
+        self.last_alive_at = Some(now);
         self.breakers.retain(|_, record| !record.is_expired(now));
         let waiting = self.counts.queues.iter().filter(|(_, counts)| counts.waiting > 0);
         let text = |hash: &u64| self.books[hash].text.as_deref().map(str::to_owned);
         Recovered {
-            resumes_at: self.last_alive_at.unwrap_or(now),
+            resumes_at: now,
             seed: self.seed,
             queues: waiting.map(|(queue, _)| queue.clone()).collect(),
             paused: self.paused.clone(),
@@ -257,7 +258,9 @@ impl World {
             self.lanes.remove(&lane);
             return None;
         };
-        self.rows.get_mut(&head).expect("a lane holds rows").state = DeliveryState::Ready;
+        let row = self.rows.get_mut(&head).expect("a lane holds rows");
+        row.state = DeliveryState::Ready;
+        self.counts.queues.get_mut(&*row.queue).expect("counted when it was accepted").behind -= 1;
         self.list_again(head);
         Some(head)
     }
@@ -343,6 +346,7 @@ impl World {
                     members.insert(seq);
                     members.len() == 1
                 });
+                counts.behind += u64::from(!is_head);
                 if is_head { DeliveryState::Ready } else { DeliveryState::Behind }
             }
         };

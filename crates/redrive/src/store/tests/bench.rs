@@ -304,6 +304,7 @@ impl Bench {
                 DeliveryState::Ready | DeliveryState::Due { .. } | DeliveryState::Behind => {
                     let events = reader.events(&EventKey::Receipt(view.receipt)).expect("it answers");
                     counts.waiting += 1;
+                    counts.behind += u64::from(view.state == DeliveryState::Behind);
                     counts.waiting_bytes += events[0].event.data.len() as u64;
                     if let Some(session) = &view.session
                         && view.queue.service.as_str().starts_with(ORDERED)

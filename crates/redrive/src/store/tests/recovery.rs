@@ -19,6 +19,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     ("breakers are what they last were", breakers),
     ("the latest books come back in order", books),
     ("a store's seed is its own and stays", seed),
+    ("a clock that was set back does not take a store along", clock_set_back),
 ];
 
 fn queues(bench: &mut Bench) {
@@ -119,6 +120,18 @@ fn books(bench: &mut Bench) {
     assert_eq!(books.len(), BOOKS_RECOVERED_MAX);
     assert_eq!(bench.reader().book(hash(2)).expect("it answers").as_deref(), Some("2"));
     assert_eq!(bench.reader().book(99).expect("it answers"), None);
+}
+
+fn clock_set_back(bench: &mut Bench) {
+    bench.wait(100);
+    bench.take(&[to("a", event("1"))]);
+    bench.now = at(40);
+    let recovered = bench.crash();
+    assert_eq!(recovered.resumes_at, at(100), "it goes on where it was");
+    assert_eq!(recovered.crashes[0].0, at(100));
+    assert_eq!(recovered.absences.within(at(0), at(10_000)), Duration::ZERO);
+    bench.now = at(120);
+    assert_eq!(bench.crash().resumes_at, at(120));
 }
 
 fn seed(bench: &mut Bench) {

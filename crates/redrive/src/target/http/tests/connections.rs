@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use bytes::Bytes;
+use redrive_core::event::Event;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::Barrier;
@@ -88,6 +90,31 @@ async fn a_request_that_may_have_arrived_is_not_sent_again() {
     assert_eq!(told(&ending, port), expected);
     assert_eq!(heads.load(Ordering::SeqCst), 2);
     assert!(is_taken(&post(&target).await), "the next call has a connection of its own");
+}
+
+#[tokio::test]
+async fn an_answer_may_come_before_the_request_is_whole() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let port = listener.local_addr().expect("it is bound").port();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.expect("a call");
+        // It looks at the head and reads no further, as those do that refuse large requests.
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.expect("a head"));
+        }
+        let answer = b"HTTP/1.1 413 Payload Too Large\r\ncontent-length: 0\r\n\r\n";
+        stream.write_all(answer).await.expect("sent");
+        std::future::pending::<()>().await;
+    });
+    let pool = Arc::new(Pool::new(Roots::Only(Vec::new())));
+    let target = target_of(&format!("http://127.0.0.1:{port}/"), Form::Binary, &pool);
+    let mut large = order(7, "e-1");
+    let data = Bytes::from(vec![b'x'; 32 * 1024 * 1024]);
+    large.event = Arc::new(Event { data, ..Event::clone(&large.event) });
+    let ending = target.call(call(PATIENT, vec![large])).await;
+    assert_eq!(told(&ending, port), r#"413 "", 413 Payload Too Large"#);
+    assert_eq!(pool.count(), 0, "half a request still stands in the way");
 }
 
 /// Makes so many calls at once that each needs a connection, and says how many of those are kept.

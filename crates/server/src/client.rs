@@ -1,0 +1,262 @@
+//! Talks to a running server: one connection at a time, a few tries, and errors that say what to do next.
+//!
+//! Invariants: nothing waits without a limit, and no answer is read without a bound. A request is sent again
+//! only if nobody answered or the server said that it is not there; each of ours may come twice.
+
+mod address;
+mod trouble;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{DATE, HOST};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use redrive::core::time::Timestamp;
+use serde::de::DeserializeOwned;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+pub(crate) use address::{Address, header_value, segment};
+pub(crate) use trouble::{Break, Refusal, Trouble};
+
+/// How long a connection may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a whole answer may take, once connected.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long a stream may say nothing: the server sends an empty line far more often.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// The pauses before each further try.
+const PAUSES: [Duration; 3] =
+    [Duration::from_millis(200), Duration::from_millis(400), Duration::from_millis(800)];
+/// The largest answer that is read.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// The longest line of a stream.
+const LINE_BYTES_MAX: usize = 1 << 20;
+
+/// What is asked of a server.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    method: Method,
+    path: String,
+    headers: Vec<(&'static str, String)>,
+    body: Bytes,
+}
+
+impl Ask {
+    pub(crate) fn get(path: impl Into<String>) -> Self {
+        Self { method: Method::GET, path: path.into(), headers: Vec::new(), body: Bytes::new() }
+    }
+
+    pub(crate) fn post(path: impl Into<String>, content_type: &str, body: impl Into<Bytes>) -> Self {
+        let headers = vec![("content-type", content_type.to_owned())];
+        Self { method: Method::POST, path: path.into(), headers, body: body.into() }
+    }
+
+    /// Adds a header; its value must be visible ASCII, or the request is not sent.
+    pub(crate) fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self
+    }
+}
+
+/// A whole answer that says yes.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    /// When it was given, by the server's own clock if it told.
+    pub(crate) at: Timestamp,
+    body: Bytes,
+}
+
+/// A server and the connection to it.
+#[derive(Debug)]
+pub(crate) struct Client {
+    address: Address,
+    connection: Option<Sender>,
+}
+
+type Sender = SendRequest<Full<Bytes>>;
+
+/// The beginning of an answer, with what it takes to read the rest.
+struct Head {
+    response: Response<Incoming>,
+    sender: Sender,
+    ends_at: Instant,
+}
+
+impl Client {
+    pub(crate) const fn new(address: Address) -> Self {
+        Self { address, connection: None }
+    }
+
+    pub(crate) const fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Asks, and reads the answer as JSON of that shape.
+    pub(crate) async fn json<T: DeserializeOwned>(&mut self, ask: &Ask) -> Result<T, Trouble> {
+        self.timed_json(ask).await.map(|(shape, _at)| shape)
+    }
+
+    /// The same, with the moment at which it held.
+    pub(crate) async fn timed_json<T: DeserializeOwned>(
+        &mut self,
+        ask: &Ask,
+    ) -> Result<(T, Timestamp), Trouble> {
+        let answer = self.ask(ask).await?;
+        let shape = serde_json::from_slice(&answer.body)
+            .map_err(|source| Trouble::Unreadable { address: self.address.clone(), source })?;
+        Ok((shape, answer.at))
+    }
+
+    /// Asks, and reads the whole answer.
+    pub(crate) async fn ask(&mut self, ask: &Ask) -> Result<Answer, Trouble> {
+        let Head { response, sender, ends_at } = self.head(ask).await?;
+        let (parts, body) = response.into_parts();
+        let body = timeout_at(ends_at, Limited::new(body, ANSWER_BYTES_MAX).collect()).await;
+        let body = match body {
+            Ok(Ok(body)) => body.to_bytes(),
+            Ok(Err(source)) => return Err(self.broken(Break::BrokeOff(source))),
+            Err(_) => return Err(self.broken(Break::NoAnswer(ANSWER_TIMEOUT))),
+        };
+        self.connection = Some(sender);
+        if !parts.status.is_success() {
+            return Err(Refusal::read(parts.status, &parts.headers, &body).into());
+        }
+        Ok(Answer { at: told_at(&parts.headers), body })
+    }
+
+    /// Asks for an answer that comes line by line for as long as it takes.
+    pub(crate) async fn lines(&mut self, ask: &Ask) -> Result<Lines, Trouble> {
+        let Head { response, sender, ends_at } = self.head(ask).await?;
+        let (parts, body) = response.into_parts();
+        if parts.status.is_success() {
+            return Ok(Lines { body, buffer: Vec::new(), read: 0, _sender: sender });
+        }
+        let body = timeout_at(ends_at, Limited::new(body, ANSWER_BYTES_MAX).collect()).await;
+        let body = body.ok().and_then(Result::ok).map(http_body_util::Collected::to_bytes);
+        Err(Refusal::read(parts.status, &parts.headers, &body.unwrap_or_default()).into())
+    }
+
+    /// The first answer that is worth reading, or the last one there was.
+    async fn head(&mut self, ask: &Ask) -> Result<Head, Trouble> {
+        let mut pauses = PAUSES.into_iter();
+        loop {
+            let result = self.try_once(ask).await;
+            let may_heal = match &result {
+                Ok(head) => is_away(head.response.status()),
+                Err(problem) => problem.may_heal(),
+            };
+            match pauses.next().filter(|_| may_heal) {
+                Some(pause) => sleep(pause).await,
+                None => return result.map_err(|problem| self.broken(problem)),
+            }
+        }
+    }
+
+    async fn try_once(&mut self, ask: &Ask) -> Result<Head, Break> {
+        let mut sender = match self.connection.take() {
+            Some(mut kept) => match kept.ready().await {
+                Ok(()) => kept,
+                Err(_) => self.connect().await?,
+            },
+            None => self.connect().await?,
+        };
+        let request = self.request(ask)?;
+        let ends_at = Instant::now() + ANSWER_TIMEOUT;
+        match timeout_at(ends_at, sender.send_request(request)).await {
+            Ok(Ok(response)) => Ok(Head { response, sender, ends_at }),
+            Ok(Err(source)) => Err(Break::Http(source)),
+            Err(_) => Err(Break::NoAnswer(ANSWER_TIMEOUT)),
+        }
+    }
+
+    fn request(&self, ask: &Ask) -> Result<Request<Full<Bytes>>, Break> {
+        let mut request = Request::builder()
+            .method(ask.method.clone())
+            .uri(format!("{}{}", self.address.base_path(), ask.path))
+            .header(HOST, self.address.authority());
+        for (name, value) in &ask.headers {
+            request = request.header(*name, value);
+        }
+        request.body(Full::new(ask.body.clone())).map_err(Break::Request)
+    }
+
+    async fn connect(&self) -> Result<Sender, Break> {
+        let stream = timeout(CONNECT_TIMEOUT, TcpStream::connect(self.address.host_and_port())).await;
+        let stream = stream.map_err(|_| Break::NotConnected(CONNECT_TIMEOUT))?.map_err(Break::Connect)?;
+        // Without it small requests may wait for one another; with a socket that cannot, they do.
+        let _ = stream.set_nodelay(true);
+        let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(Break::Http)?;
+        // What goes wrong on the connection is told to whoever waits for an answer.
+        tokio::spawn(async move {
+            let _ = connection.await;
+        });
+        Ok(sender)
+    }
+
+    fn broken(&self, reason: Break) -> Trouble {
+        Trouble::Unreachable { address: self.address.clone(), reason }
+    }
+}
+
+/// The statuses of a server, or of one before it, that is not there for now.
+pub(crate) fn is_away(status: StatusCode) -> bool {
+    matches!(status, StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT)
+}
+
+/// The server's clock may differ from ours, and all other times in its answer are by its own.
+fn told_at(headers: &HeaderMap) -> Timestamp {
+    let date = headers.get(DATE).and_then(|value| httpdate::parse_http_date(value.to_str().ok()?).ok());
+    let at = date.unwrap_or_else(std::time::SystemTime::now);
+    let since = at.duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Timestamp::EPOCH + since
+}
+
+/// An answer that comes line by line.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    body: Incoming,
+    buffer: Vec<u8>,
+    /// How much of the buffer is known to hold no end of a line.
+    read: usize,
+    /// The connection closes when nobody can send on it any more.
+    _sender: Sender,
+}
+
+impl Lines {
+    /// The next line that is not empty; none at the end.
+    pub(crate) async fn next(&mut self) -> Result<Option<String>, Break> {
+        loop {
+            if let Some(line) = self.buffered() {
+                if line.trim().is_empty() {
+                    continue;
+                }
+                return Ok(Some(line));
+            }
+            if self.buffer.len() > LINE_BYTES_MAX {
+                return Err(Break::LineTooLong(LINE_BYTES_MAX));
+            }
+            let frame = timeout(SILENCE_MAX, self.body.frame()).await;
+            match frame.map_err(|_| Break::Silent(SILENCE_MAX))? {
+                None => return Ok(None),
+                Some(Err(source)) => return Err(Break::Http(source)),
+                Some(Ok(frame)) => self.buffer.extend_from_slice(frame.data_ref().unwrap_or(&Bytes::new())),
+            }
+        }
+    }
+
+    fn buffered(&mut self) -> Option<String> {
+        let end = self.buffer[self.read..].iter().position(|byte| *byte == b'\n');
+        let Some(end) = end.map(|end| self.read + end) else {
+            self.read = self.buffer.len();
+            return None;
+        };
+        self.read = 0;
+        let line: Vec<u8> = self.buffer.drain(..=end).collect();
+        Some(String::from_utf8_lossy(&line).trim_end().to_owned())
+    }
+}

@@ -1,0 +1,160 @@
+//! Where a server is: an `http` address as people type it, checked once.
+
+use std::fmt;
+use std::str::FromStr;
+
+use http::Uri;
+use http::uri::{Authority, Scheme};
+
+const PORT_DEFAULT: u16 = 80;
+
+/// The address of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Address {
+    authority: Authority,
+    /// Without a slash at its end; empty unless the server stands behind a path of another.
+    base_path: String,
+}
+
+/// Why a text is no address of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum InvalidAddress {
+    #[error("write it as http://HOST:PORT, such as http://127.0.0.1:7373")]
+    NoUrl,
+    #[error("only http is spoken here: reach a server behind TLS through a tunnel")]
+    NotHttp,
+    #[error("leave out what stands before the `@`: no password belongs in an address")]
+    UserInfo,
+    #[error("leave out what follows the `?`")]
+    Query,
+}
+
+impl Address {
+    pub(crate) fn authority(&self) -> &str {
+        self.authority.as_str()
+    }
+
+    pub(crate) fn base_path(&self) -> &str {
+        &self.base_path
+    }
+
+    /// What a socket is opened to.
+    pub(crate) fn host_and_port(&self) -> (&str, u16) {
+        let host = self.authority.host();
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        (bare, self.authority.port_u16().unwrap_or(PORT_DEFAULT))
+    }
+}
+
+impl FromStr for Address {
+    type Err = InvalidAddress;
+
+    fn from_str(text: &str) -> Result<Self, InvalidAddress> {
+        let parts = text.parse::<Uri>().map_err(|_| InvalidAddress::NoUrl)?.into_parts();
+        match parts.scheme {
+            Some(scheme) if scheme == Scheme::HTTP => {}
+            Some(_) => return Err(InvalidAddress::NotHttp),
+            None => return Err(InvalidAddress::NoUrl),
+        }
+        let authority = parts.authority.ok_or(InvalidAddress::NoUrl)?;
+        if authority.as_str().contains('@') {
+            return Err(InvalidAddress::UserInfo);
+        }
+        let is_port_sound = authority.port().is_none() == !has_port(authority.as_str());
+        if authority.host().is_empty() || !is_port_sound || authority.port_u16() == Some(0) {
+            return Err(InvalidAddress::NoUrl);
+        }
+        let path = parts.path_and_query.as_ref();
+        if path.is_some_and(|path| path.query().is_some()) {
+            return Err(InvalidAddress::Query);
+        }
+        let base_path = path.map(|path| path.path().trim_end_matches('/').to_owned()).unwrap_or_default();
+        Ok(Self { authority, base_path })
+    }
+}
+
+/// Whether a port is written, readable or not.
+fn has_port(authority: &str) -> bool {
+    authority.rsplit(']').next().is_some_and(|rest| rest.contains(':'))
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "http://{}{}", self.authority, self.base_path)
+    }
+}
+
+/// A text as one part of a path, or as a value of a query.
+pub(crate) fn segment(text: &str) -> String {
+    encoded(text, |byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte))
+}
+
+/// A text as the value of a header, as CloudEvents has it.
+pub(crate) fn header_value(text: &str) -> String {
+    encoded(text, |byte| byte.is_ascii_graphic() && byte != b'"' && byte != b'%')
+}
+
+fn encoded(text: &str, is_plain: impl Fn(u8) -> bool) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if is_plain(byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_people_type_them() {
+        use InvalidAddress::{NoUrl, NotHttp, Query, UserInfo};
+        #[rustfmt::skip]
+        let cases: [(&str, &str, Result<(&str, u16, &str), InvalidAddress>); 15] = [
+            ("the usual one",        "http://127.0.0.1:7373",      Ok(("127.0.0.1", 7373, ""))),
+            ("a slash at the end",   "http://localhost:7373/",     Ok(("localhost", 7373, ""))),
+            ("no port",              "http://redrive.internal",    Ok(("redrive.internal", 80, ""))),
+            ("behind a path",        "http://gate/ops/redrive/",   Ok(("gate", 80, "/ops/redrive"))),
+            ("six",                  "http://[::1]:7373",          Ok(("::1", 7373, ""))),
+            ("capital letters",      "HTTP://localhost:1",         Ok(("localhost", 1, ""))),
+            ("no scheme",            "127.0.0.1:7373",             Err(NoUrl)),
+            ("a name alone",         "localhost",                  Err(NoUrl)),
+            ("nothing",              "",                           Err(NoUrl)),
+            ("TLS",                  "https://localhost",          Err(NotHttp)),
+            ("another scheme",       "ftp://localhost",            Err(NotHttp)),
+            ("a password",           "http://me:secret@localhost", Err(UserInfo)),
+            ("a query",              "http://localhost/?a=1",      Err(Query)),
+            ("no port after all",    "http://localhost:99999",     Err(NoUrl)),
+            ("port 0",               "http://localhost:0",         Err(NoUrl)),
+        ];
+        for (name, text, expected) in cases {
+            let read: Result<Address, _> = text.parse();
+            let seen = read.as_ref().map(|address| {
+                let (host, port) = address.host_and_port();
+                (host, port, address.base_path())
+            });
+            assert_eq!(seen.map_err(|error| *error), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_typed_stays_one_part_of_a_path_and_one_header() {
+        #[rustfmt::skip]
+        let cases = [
+            ("plain",         "order-42_a.b~c", "order-42_a.b~c", "order-42_a.b~c"),
+            ("a path",        "a/b?c#d",        "a%2Fb%3Fc%23d",  "a/b?c#d"),
+            ("a space",       "a b",            "a%20b",          "a%20b"),
+            ("more than ASCII", "é",            "%C3%A9",         "%C3%A9"),
+            ("a line",        "a\r\nb",         "a%0D%0Ab",       "a%0D%0Ab"),
+            ("its own sign",  "100%\"",         "100%25%22",      "100%25%22"),
+        ];
+        for (name, text, in_path, in_header) in cases {
+            assert_eq!(segment(text), in_path, "{name}");
+            assert_eq!(header_value(text), in_header, "{name}");
+        }
+    }
+}

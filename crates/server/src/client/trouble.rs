@@ -1,0 +1,155 @@
+//! What can go wrong between a command and a server, in words that say what to do.
+
+use std::fmt;
+use std::time::Duration;
+
+use http::{HeaderMap, StatusCode};
+use redrive::core::text::show_duration;
+use serde_json::Value;
+
+use super::{Address, is_away};
+use crate::api::shape::{ErrorBody, ErrorShown};
+use crate::show::plain;
+
+/// Why a request came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Trouble {
+    /// Nobody answers there; the exit code is 3.
+    #[error(
+        "System unavailable, try again later\n  no server at {address}: {reason}\n  start one with `redrive serve`, or name another with --server URL"
+    )]
+    Unreachable { address: Address, reason: Break },
+    /// The server said no.
+    #[error("{0}")]
+    Refused(Box<Refusal>),
+    /// Something answered that is no such server, or a newer one.
+    #[error("{address} answered what this redrive cannot read: {source}")]
+    Unreadable { address: Address, source: serde_json::Error },
+}
+
+impl Trouble {
+    /// The server's refusal, if it is one.
+    pub(crate) fn refusal(&self) -> Option<&Refusal> {
+        match self {
+            Self::Refused(refusal) => Some(refusal),
+            Self::Unreachable { .. } | Self::Unreadable { .. } => None,
+        }
+    }
+}
+
+impl From<Refusal> for Trouble {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(Box::new(refusal))
+    }
+}
+
+/// Why there is no answer, or no more of it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Break {
+    #[error("{0}")]
+    Connect(std::io::Error),
+    #[error("no connection within {}", show_duration(*.0))]
+    NotConnected(Duration),
+    #[error("{}", innermost(.0))]
+    Http(hyper::Error),
+    #[error("no answer within {}", show_duration(*.0))]
+    NoAnswer(Duration),
+    #[error("the answer broke off: {0}")]
+    BrokeOff(Box<dyn std::error::Error + Send + Sync>),
+    #[error("nothing came for {}", show_duration(*.0))]
+    Silent(Duration),
+    #[error("a line of the answer has more than {0} bytes")]
+    LineTooLong(usize),
+    #[error("this cannot be asked: {0}")]
+    Request(http::Error),
+}
+
+impl Break {
+    /// Whether it may go better in a moment.
+    pub(crate) const fn may_heal(&self) -> bool {
+        match self {
+            Self::Connect(_) | Self::NotConnected(_) | Self::Http(_) => true,
+            Self::NoAnswer(_)
+            | Self::BrokeOff(_)
+            | Self::Silent(_)
+            | Self::LineTooLong(_)
+            | Self::Request(_) => false,
+        }
+    }
+}
+
+/// The cause of it all says more than that there was one.
+fn innermost(error: &hyper::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
+}
+
+/// What the server says when it says no.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) status: StatusCode,
+    pub(crate) error: ErrorShown,
+    pub(crate) correlation_id: Option<String>,
+}
+
+impl Refusal {
+    pub(crate) fn read(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Self {
+        let error =
+            serde_json::from_slice(body).map_or_else(|_| unexplained(status), |ErrorBody { error }| error);
+        let id = headers.get("x-correlation-id").and_then(|value| value.to_str().ok());
+        Self { status, error, correlation_id: id.map(ToOwned::to_owned) }
+    }
+
+    /// Whether it may go better later.
+    pub(crate) fn is_away(&self) -> bool {
+        is_away(self.status)
+    }
+}
+
+/// What stands between us and the server answers in words of its own, or in none.
+fn unexplained(status: StatusCode) -> ErrorShown {
+    let reason = status.canonical_reason().unwrap_or("an unusual status");
+    ErrorShown {
+        code: format!("HTTP_{}", status.as_u16()),
+        message: format!("{reason}, without a word on why"),
+        details: serde_json::Map::new(),
+    }
+}
+
+/// ```text
+/// `id` is missing  VALIDATION_ERROR, 400
+///   field           id
+///   reason          is missing
+///   correlation id  c-1
+/// ```
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ErrorShown { code, message, details } = &self.error;
+        if self.is_away() {
+            f.write_str("System unavailable, try again later\n  ")?;
+        }
+        write!(f, "{}  ({}, {})", plain(message), plain(code), self.status.as_u16())?;
+        let mut line = |name: &str, value: &str| write!(f, "\n  {:14}  {}", plain(name), plain(value));
+        for (name, value) in details {
+            match value {
+                Value::String(text) => line(name, text)?,
+                Value::Array(values) => {
+                    let texts = values
+                        .iter()
+                        .map(|value| value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned));
+                    line(name, &texts.collect::<Vec<_>>().join(", "))?;
+                }
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => {
+                    line(name, &value.to_string())?
+                }
+            }
+        }
+        match &self.correlation_id {
+            Some(id) => line("correlation id", id),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! `redrive backup`: a copy of the store, made by the server if one runs, and by ourselves if none does.
+
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context;
+
+use super::{Refused, print, wait_for};
+use crate::api::shape::{BackupStep, BackupWanted};
+use crate::cli::BackupArgs;
+use crate::client::{Address, Ask, Break, Client, Trouble};
+use crate::show::{columns, counted, style, thousands};
+
+/// The widest bar of progress, whatever the terminal.
+const BAR_COLUMNS_MAX: usize = 40;
+/// What stands beside the bar.
+const BAR_TEXT_COLUMNS: usize = 40;
+
+pub(super) fn run(args: &BackupArgs) -> anyhow::Result<ExitCode> {
+    let shown = args.folder.display();
+    let folder = std::path::absolute(&args.folder).with_context(|| format!("{shown} names no folder"))?;
+    let address = &args.server.server;
+    let pages = match wait_for(async { Ok(online_backup(address, &folder).await) })? {
+        Ok(pages) => pages,
+        Err(Stopped::NoServer(no_server)) => offline_backup(&args.data, &folder, no_server)?,
+        Err(Stopped::Failed(error)) => return Err(error),
+    };
+    let size = counted(pages, "page");
+    print(&format!("{} {size} copied to {}\n", style::good("✓"), style::bold(folder.display())))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Why the server made no copy.
+enum Stopped {
+    /// There is none, so that the store may be free.
+    NoServer(Trouble),
+    /// There is one, and it could not.
+    Failed(anyhow::Error),
+}
+
+impl From<Trouble> for Stopped {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Unreachable { reason: Break::Connect(_) | Break::NotConnected(_), .. } => {
+                Self::NoServer(trouble)
+            }
+            Trouble::Unreachable { .. } | Trouble::Refused(_) | Trouble::Unreadable { .. } => {
+                Self::Failed(trouble.into())
+            }
+        }
+    }
+}
+
+/// Has the server copy its store, and tells how many pages it has.
+async fn online_backup(address: &Address, folder: &Path) -> Result<u64, Stopped> {
+    let folder = folder.to_string_lossy().into_owned();
+    let wanted = serde_json::to_vec(&BackupWanted { folder }).expect("a text can be written as JSON");
+    let mut client = Client::new(address.clone());
+    let mut lines = client.lines(&Ask::post("/v1/backup", "application/json", wanted)).await?;
+    let bar = Bar::new();
+    let mut last = None;
+    loop {
+        let line = lines.next().await.map_err(|reason| broke_off(address, &reason.to_string()))?;
+        let Some(line) = line else { break };
+        let step: BackupStep = serde_json::from_str(&line)
+            .map_err(|source| Trouble::Unreadable { address: address.clone(), source })?;
+        if let Some(error) = step.error {
+            bar.clear();
+            return Err(Stopped::Failed(Refused(format!("the copy failed: {error}")).into()));
+        }
+        bar.show(&step);
+        last = Some(step);
+    }
+    bar.clear();
+    match last {
+        Some(BackupStep { pages, remaining: 0, .. }) => Ok(pages),
+        Some(_) | None => Err(broke_off(address, "the server ended it early")),
+    }
+}
+
+fn broke_off(address: &Address, reason: &str) -> Stopped {
+    let text = format!("the copy is not complete, do not use it: {reason} ({address})");
+    Stopped::Failed(Refused(text).into())
+}
+
+/// Copies a store that no server has open, and tells how many pages it has.
+fn offline_backup(data: &Path, folder: &Path, no_server: Trouble) -> anyhow::Result<u64> {
+    let (data, folder) = (data.display(), folder.display());
+    Err(no_server).context(format!("the store in {data} was not copied to {folder}"))
+}
+
+/// Progress on standard error, where it is a terminal.
+struct Bar {
+    columns: Option<usize>,
+}
+
+impl Bar {
+    fn new() -> Self {
+        let room = columns().saturating_sub(BAR_TEXT_COLUMNS).min(BAR_COLUMNS_MAX);
+        Self { columns: std::io::stderr().is_terminal().then_some(room) }
+    }
+
+    fn show(&self, step: &BackupStep) {
+        let Some(columns) = self.columns else { return };
+        let text = bar(step, columns);
+        // A bar that cannot be shown is no reason to stop.
+        let _ = write!(anstream::stderr().lock(), "\r{text}\x1b[K");
+    }
+
+    fn clear(&self) {
+        if self.columns.is_some() {
+            let _ = write!(anstream::stderr().lock(), "\r\x1b[K");
+        }
+    }
+}
+
+fn bar(step: &BackupStep, columns: usize) -> String {
+    let BackupStep { pages, remaining, .. } = *step;
+    let done = pages.saturating_sub(remaining);
+    let filled = (done as usize).saturating_mul(columns).checked_div(pages as usize).unwrap_or(columns);
+    let percent = done.saturating_mul(100).checked_div(pages).unwrap_or(100);
+    let (full, empty) = ("█".repeat(filled), "░".repeat(columns - filled));
+    let of = format!("{} of {} pages", thousands(done), thousands(pages));
+    format!("{}{} {percent:3} %  {}", style::good(full), style::dim(empty), style::dim(of))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_fills_from_nothing_to_all() {
+        #[rustfmt::skip]
+        let cases = [
+            ("nothing",        200, 200, "░░░░   0 %  0 of 200 pages"),
+            ("half",           200, 100, "██░░  50 %  100 of 200 pages"),
+            ("all",            200, 0,   "████ 100 %  200 of 200 pages"),
+            ("nothing to do",  0,   0,   "████ 100 %  0 of 0 pages"),
+            ("it grew",        200, 300, "░░░░   0 %  0 of 200 pages"),
+        ];
+        for (name, pages, remaining, expected) in cases {
+            let shown = bar(&BackupStep { pages, remaining, error: None }, 4);
+            assert_eq!(anstream::adapter::strip_str(&shown).to_string(), expected, "{name}");
+        }
+    }
+}

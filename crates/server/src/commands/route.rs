@@ -1,0 +1,41 @@
+//! `redrive route`: events that nobody wanted are held against the rule book as it reads now.
+
+use std::process::ExitCode;
+
+use super::{print, wait_for};
+use crate::api::shape::Rerouted;
+use crate::cli::RouteArgs;
+use crate::client::{Ask, Client};
+use crate::show::{counted, style, thousands};
+
+pub(super) fn run(args: &RouteArgs) -> anyhow::Result<ExitCode> {
+    let ask = Ask::post("/v1/unrouted/route", "application/json", "{}");
+    let rerouted =
+        wait_for(async { Ok(Client::new(args.server.server.clone()).json::<Rerouted>(&ask).await?) })?;
+    print(&words(rerouted))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn words(Rerouted { seen, routed }: Rerouted) -> String {
+    let events = counted(seen, "event");
+    match (seen, routed) {
+        (0, _) => format!("{} there are no unrouted events\n", style::good("✓")),
+        (_, 0) => {
+            let advice = "`redrive try TYPE` says which rows come close";
+            format!(
+                "{} of {events} that nobody wanted, nobody wants any yet; {advice}\n",
+                style::warning("!")
+            )
+        }
+        (_, routed) if routed == seen => {
+            format!("{} all of {events} that nobody wanted are on their way now\n", style::good("✓"))
+        }
+        (_, routed) => {
+            let (routed, rest) = (thousands(routed), thousands(seen.saturating_sub(routed)));
+            format!(
+                "{} {routed} of {events} that nobody wanted are on their way now, {rest} stay\n",
+                style::good("✓")
+            )
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! `redrive send`: an event of any type, so that the first one needs no other tool.
+//!
+//! Invariant: each event has its id before it is sent, so that one sent twice is still one event.
+
+use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
+use std::io::Read;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::Context;
+use bytes::Bytes;
+use serde::de::IgnoredAny;
+
+use super::{Refused, print, wait_for};
+use crate::api::shape::Accepted;
+use crate::cli::{Format, SendArgs};
+use crate::client::{Ask, Client, header_value, segment};
+use crate::show::moment::rough;
+use crate::show::{counted, cut, event, plain, shell_word, style};
+
+/// More data than any server takes.
+const DATA_BYTES_MAX: u64 = 256 << 20;
+/// As much of what is no JSON is shown.
+const QUOTED_COLUMNS: usize = 40;
+const JSON: &str = "application/json";
+/// What CloudEvents asks of every event that comes with a content type of its own.
+const SOURCE_DEFAULT: &str = "redrive-send";
+
+pub(super) fn run(args: &SendArgs) -> anyhow::Result<ExitCode> {
+    let data = data(args)?;
+    if args.content_type.is_none() {
+        check_json(args, &data)?;
+    }
+    wait_for(async {
+        let mut client = Client::new(args.server.server.clone());
+        let started_at = Instant::now();
+        let mut unrouted = 0;
+        for number in 1..=args.count {
+            let accepted: Accepted = client.json(&ask(args, &data)).await?;
+            unrouted += u32::from(accepted.deliveries == 0);
+            match args.format {
+                Format::Json => print(&(serde_json::to_string(&accepted)? + "\n"))?,
+                Format::Text if number < args.count => {}
+                Format::Text => {
+                    if args.count > 1 {
+                        print(&summary(args, unrouted, started_at))?;
+                    }
+                    print(&event::accepted(&args.event_type, &accepted))?;
+                }
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+fn summary(args: &SendArgs, unrouted: u32, started_at: Instant) -> String {
+    let sent = counted(u64::from(args.count), "event");
+    let took = rough(started_at.elapsed());
+    let unrouted = match unrouted {
+        0 => String::new(),
+        count => format!(", {count} of them unrouted"),
+    };
+    format!("{} {sent} in {took}{unrouted}; the last one:\n", style::good("✓"))
+}
+
+/// The bytes to send, from wherever they are.
+fn data(args: &SendArgs) -> anyhow::Result<Bytes> {
+    let is_standard_input = |path: &Path| path.as_os_str() == "-";
+    match &args.file {
+        Some(path) if !is_standard_input(path) => {
+            let shown = path.display();
+            let file = File::open(path).with_context(|| format!("could not open {shown}"))?;
+            bounded(file).with_context(|| format!("could not read {shown}"))
+        }
+        Some(_) => bounded(std::io::stdin().lock()).context("could not read standard input"),
+        None if args.data == "-" => bounded(std::io::stdin().lock()).context("could not read standard input"),
+        None => Ok(Bytes::from(args.data.clone())),
+    }
+}
+
+fn bounded(from: impl Read) -> anyhow::Result<Bytes> {
+    let mut bytes = Vec::new();
+    from.take(DATA_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > DATA_BYTES_MAX {
+        return Err(
+            Refused(format!("more than {} MiB: no server takes so much", DATA_BYTES_MAX >> 20)).into()
+        );
+    }
+    Ok(Bytes::from(bytes))
+}
+
+/// Refuses what the server would refuse, with advice that only this side of the shell can give.
+fn check_json(args: &SendArgs, data: &[u8]) -> anyhow::Result<()> {
+    let Err(error) = serde_json::from_slice::<IgnoredAny>(data) else { return Ok(()) };
+    let text = plain(&String::from_utf8_lossy(data));
+    let event_type = shell_word(&args.event_type);
+    let whole = if args.file.is_none() && args.data != "-" {
+        shell_word(&cut(&text, QUOTED_COLUMNS))
+    } else {
+        "--file FILE".to_owned()
+    };
+    let shown = cut(text.trim(), QUOTED_COLUMNS);
+    anyhow::bail!(
+        "the data are no JSON: {error}\n  \
+         they read: {shown}\n  \
+         quote JSON for the shell: redrive send {event_type} '{{\"key\": \"value\"}}'\n  \
+         or say what they are:     redrive send {event_type} {whole} --content-type text/plain"
+    )
+}
+
+/// JSON goes by the easy form, anything else as a CloudEvent in binary form.
+fn ask(args: &SendArgs, data: &Bytes) -> Ask {
+    let ask = match &args.content_type {
+        None => {
+            let ask = Ask::post(format!("/v1/events/{}", segment(&args.event_type)), JSON, data.clone());
+            optional(ask, "ce-source", args.source.as_deref())
+        }
+        Some(content_type) => Ask::post("/v1/events", content_type, data.clone())
+            .header("ce-specversion", "1.0")
+            .header("ce-type", header_value(&args.event_type))
+            .header("ce-source", header_value(args.source.as_deref().unwrap_or(SOURCE_DEFAULT))),
+    };
+    let id = args.id.clone().unwrap_or_else(new_id);
+    let ask = ask.header("ce-id", header_value(&id));
+    let ask = optional(ask, "ce-subject", args.subject.as_deref());
+    let ask = optional(ask, "ce-partitionkey", args.session.as_deref());
+    optional(ask, "ce-correlationid", args.correlation_id.as_deref())
+}
+
+fn optional(ask: Ask, name: &'static str, value: Option<&str>) -> Ask {
+    match value {
+        Some(value) => ask.header(name, header_value(value)),
+        None => ask,
+    }
+}
+
+/// An id that nobody has used: 128 bits of what the standard library seeds its maps with.
+fn new_id() -> String {
+    let half = || RandomState::new().hash_one(Instant::now());
+    format!("{:016x}{:016x}", half(), half())
+}

@@ -1,0 +1,55 @@
+//! `redrive why`: the story of a delivery, with the rule lines as they read then.
+
+use std::process::ExitCode;
+
+use super::{Refused, print, print_json, wait_for};
+use crate::api::shape::{DeliveriesFound, DeliveryShown, StateShown};
+use crate::cli::{Format, WhyArgs};
+use crate::client::{Ask, Client, segment};
+use crate::show::why;
+
+/// Among how many of the latest the last failure is looked for.
+const LOOKED_AT_MAX: usize = 100;
+
+pub(super) fn run(args: &WhyArgs) -> anyhow::Result<ExitCode> {
+    wait_for(async {
+        let mut client = Client::new(args.server.server.clone());
+        let id = match &args.delivery {
+            Some(id) => id.clone(),
+            None => last(&mut client).await?,
+        };
+        let ask = Ask::get(format!("/v1/deliveries/{}", segment(&id)));
+        let (delivery, now) = client.timed_json::<DeliveryShown>(&ask).await?;
+        match args.format {
+            Format::Json => print_json(&delivery)?,
+            Format::Text => print(&why::page(&delivery, now))?,
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// The delivery that failed last, or else the latest.
+async fn last(client: &mut Client) -> anyhow::Result<String> {
+    let ask = Ask::get(format!("/v1/deliveries?limit={LOOKED_AT_MAX}"));
+    let found: DeliveriesFound = client.json(&ask).await?;
+    let written_at =
+        |delivery: &&DeliveryShown| delivery.written_at.or(delivery.ended_at).unwrap_or(delivery.accepted_at);
+    // Of equals the first of the list is the latest.
+    let failed = found.deliveries.iter().rev().filter(|delivery| has_failed(delivery)).max_by_key(written_at);
+    match failed.or(found.deliveries.first()) {
+        Some(delivery) => Ok(delivery.id.clone()),
+        None => {
+            Err(Refused("there are no deliveries yet: send an event with `redrive send TYPE`".to_owned())
+                .into())
+        }
+    }
+}
+
+/// Whether an attempt of it has failed, as far as a list tells.
+const fn has_failed(delivery: &DeliveryShown) -> bool {
+    match delivery.state {
+        StateShown::Retrying | StateShown::Dead => true,
+        StateShown::Pending | StateShown::Held => delivery.attempts > 0,
+        StateShown::Delivered => delivery.attempts > 1,
+    }
+}

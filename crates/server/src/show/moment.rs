@@ -1,0 +1,91 @@
+//! Points in time and spans as people read them.
+//!
+//! All points are in UTC, as in logs and answers: whoever compares them need not convert.
+
+use std::time::Duration;
+
+use redrive::core::text::show_duration;
+use redrive::core::time::Timestamp;
+
+/// A point in time to the millisecond.
+pub(crate) fn moment(at: Timestamp) -> String {
+    Timestamp::from_millis(at.as_millis()).to_string()
+}
+
+/// The time of day to the millisecond, always as wide.
+pub(crate) fn time_of_day(at: Timestamp) -> String {
+    let millis = at.as_millis();
+    let seconds = millis / 1_000;
+    let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{hour:02}:{minute:02}:{second:02}.{:03}", millis % 1_000)
+}
+
+/// When something comes: `in 12s`, or `now` if it is due.
+pub(crate) fn coming(at: Timestamp, now: Timestamp) -> String {
+    if at <= now { "now".to_owned() } else { format!("in {}", rough(at.since(now))) }
+}
+
+/// How long ago something was.
+pub(crate) fn ago(at: Timestamp, now: Timestamp) -> String {
+    format!("{} ago", rough(now.since(at)))
+}
+
+/// A duration to the millisecond below a minute and to the second above: nobody reads more.
+pub(crate) fn show_wait(span: Duration) -> String {
+    let millis = span.as_millis();
+    let rounded = if millis >= 60_000 {
+        Duration::from_secs(u64::try_from((millis + 500) / 1_000).unwrap_or(u64::MAX))
+    } else {
+        return match millis {
+            0 => "0s".to_owned(),
+            1..1_000 => format!("{millis}ms"),
+            _ if millis.is_multiple_of(1_000) => format!("{}s", millis / 1_000),
+            _ => format!("{:.2}s", span.as_secs_f64()),
+        };
+    };
+    show_duration(rounded)
+}
+
+/// A duration in its two largest units.
+pub(crate) fn rough(span: Duration) -> String {
+    let seconds = span.as_secs();
+    let unit = match seconds {
+        0..60 => return show_wait(span),
+        60..600 => 1,
+        600..86_400 => 60,
+        _ => 3_600,
+    };
+    show_duration(Duration::from_secs(seconds / unit * unit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_as_exact_as_people_read_them() {
+        #[rustfmt::skip]
+        let cases = [
+            ("nothing",      0,               "0s",    "0s"),
+            ("milliseconds", 352,             "352ms", "352ms"),
+            ("seconds",      2_450,           "2.45s", "2.45s"),
+            ("minutes",      125_400,         "125s",  "125s"),
+            ("an hour",      3_725_000,       "1h2m5s", "1h2m"),
+            ("days",         273_725_000,     "3d4h2m5s", "3d4h"),
+        ];
+        for (name, millis, wait, about) in cases {
+            assert_eq!(show_wait(Duration::from_millis(millis)), wait, "{name}");
+            assert_eq!(rough(Duration::from_millis(millis)), about, "{name}");
+        }
+    }
+
+    #[test]
+    fn points_are_told_to_the_millisecond() {
+        let at = Timestamp::from_nanos(1_761_057_000_250_999_999);
+        assert_eq!(moment(at), "2025-10-21T14:30:00.25Z");
+        assert_eq!(time_of_day(at), "14:30:00.250");
+        assert_eq!(coming(at, at), "now");
+        assert_eq!(coming(at, at - Duration::from_secs(12)), "in 12s");
+        assert_eq!(ago(at, at + Duration::from_mins(3)), "3m ago");
+    }
+}

@@ -1,0 +1,111 @@
+//! How a server is: its services and its dependencies as tables, and what needs a hand.
+
+use std::fmt::Write as _;
+
+use redrive::core::time::Timestamp;
+
+use super::moment::{coming, rough};
+use super::table::{Cell, Side, Table};
+use super::{counted, next_steps, plain, shell_word, style, thousands};
+use crate::api::shape::{DependencyStatus, ServiceStatus, Status};
+use crate::client::Address;
+
+/// The whole page.
+pub(crate) fn page(status: &Status, address: &Address, now: Timestamp) -> String {
+    let mut out = format!(
+        "{}  {}\n",
+        style::bold(format!("redrive {} at {address}", plain(&status.version))),
+        style::dim(format!("up {}, rule book {}", rough(now.since(status.started_at)), plain(&status.book)))
+    );
+    let calls = counted(status.calls_in_flight as u64, "call");
+    let _ = write!(out, "{}, {calls} in flight", counted(status.events, "event"));
+    if status.unrouted > 0 {
+        let unrouted = format!("{} that nobody wants", thousands(status.unrouted));
+        let _ = write!(out, ", {}", style::warning(unrouted));
+    }
+    out.push('\n');
+    if status.stranded > 0 {
+        let word = "in the store and unknown to the engine: report it, and restart the server";
+        let _ = writeln!(out, "{} {} stranded, {word}", style::error("✗"), thousands(status.stranded));
+    }
+    if !status.services.is_empty() {
+        out.push_str(&block(services(&status.services, now)));
+    }
+    if !status.dependencies.is_empty() {
+        out.push_str(&block(dependencies(&status.dependencies, now)));
+    }
+    out.push_str(&next_steps(&steps(status)));
+    out
+}
+
+fn block(table: Table) -> String {
+    table.lines().into_iter().fold("\n".to_owned(), |block, line| block + &line + "\n")
+}
+
+fn services(services: &[ServiceStatus], now: Timestamp) -> Table {
+    let mut table = Table::new(&[Side::Left, Side::Right, Side::Right, Side::Right, Side::Left]);
+    table.head(&["SERVICE", "WAITING", "DELIVERED", "DEAD", ""]);
+    for service in services {
+        let name = match &service.channel {
+            Some(channel) => format!("{}/{channel}", service.service),
+            None => service.service.clone(),
+        };
+        let dead = thousands(service.dead);
+        let remark = match (service.removed, service.paused_since) {
+            (true, _) => Cell::painted("not in the rule book any more", |text| style::error(text)),
+            (false, Some(since)) => {
+                let paused = format!("paused for {}", rough(now.since(since)));
+                Cell::painted(paused, |text| style::warning(text))
+            }
+            (false, None) => Cell::plain(""),
+        };
+        table.push(vec![
+            Cell::bold(plain(&name)),
+            Cell::plain(thousands(service.waiting)),
+            Cell::plain(thousands(service.delivered)),
+            if service.dead > 0 { Cell::painted(dead, |text| style::error(text)) } else { Cell::plain(dead) },
+            remark,
+        ]);
+    }
+    table
+}
+
+fn dependencies(dependencies: &[DependencyStatus], now: Timestamp) -> Table {
+    let mut table = Table::new(&[Side::Left, Side::Left, Side::Right, Side::Left]);
+    table.head(&["DEPENDENCY", "BREAKER", "IN FLIGHT", ""]);
+    for dependency in dependencies {
+        let paint: fn(String) -> String = match dependency.breaker.as_str() {
+            "closed" => |text| style::good(text),
+            "open" => |text| style::error(text),
+            _ => |text| style::warning(text),
+        };
+        let mut remarks = Vec::new();
+        if let Some(until) = dependency.open_until {
+            remarks.push(format!("probes go out {}", coming(until, now)));
+        }
+        if let Some(until) = dependency.held_until.filter(|until| *until > now) {
+            remarks.push(format!("asked everybody to wait; goes on {}", coming(until, now)));
+        }
+        table.push(vec![
+            Cell::bold(plain(&dependency.name)),
+            Cell::painted(plain(&dependency.breaker), paint),
+            Cell::plain(dependency.in_flight.to_string()),
+            Cell::dim(remarks.join("; ")),
+        ]);
+    }
+    table
+}
+
+fn steps(status: &Status) -> Vec<(String, &'static str)> {
+    let mut steps = Vec::new();
+    if let Some(paused) = status.services.iter().find(|service| service.paused_since.is_some()) {
+        steps.push((format!("redrive resume {}", shell_word(&paused.service)), "lets it go on"));
+    }
+    if status.unrouted > 0 {
+        steps.push(("redrive route --unrouted".to_owned(), "delivers what the rule book wants by now"));
+    }
+    if status.services.iter().any(|service| service.dead > 0) {
+        steps.push(("redrive why --last".to_owned(), "tells the story of the latest failure"));
+    }
+    steps
+}

@@ -1,0 +1,226 @@
+//! The words that every story of a delivery shares, whether it is tried out or has happened.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use redrive::core::backoff::Backoff;
+use redrive::core::category::Category;
+use redrive::core::decide::{DeathReason, RetryNumbers, Spent, Tally};
+use redrive::core::envelope::Tier;
+use redrive::core::rule::WhenOpen;
+use redrive::core::story::{HeldBy, Used, Weighed};
+use redrive::core::text::show_duration;
+
+use super::moment::show_wait;
+use super::{counted, style};
+
+/// What stands before the text of a field.
+const INDENT_COLUMNS: usize = 12;
+
+/// One line of an attempt: what it is about, and the text.
+pub(crate) fn field(out: &mut String, name: &str, text: &str) {
+    let _ = writeln!(out, "  {} {text}", style::dim(format!("{name:9}")));
+}
+
+/// Lines below a field that say more, broken where the page ends.
+pub(crate) fn note(out: &mut String, text: &str) {
+    for line in super::wrap(text, super::columns().saturating_sub(INDENT_COLUMNS)).lines() {
+        field(out, "", &style::dim(line));
+    }
+}
+
+/// A category in the colour of what it means for the event.
+pub(crate) fn category(category: Category) -> String {
+    match category {
+        Category::Transient | Category::RateLimited | Category::Unknown => style::warning(category),
+        Category::Permanent | Category::Invalid | Category::Fatal | Category::Internal => {
+            style::error(category)
+        }
+    }
+}
+
+/// Why no attempt is made.
+pub(crate) const fn held_because(by: HeldBy) -> &'static str {
+    match by {
+        HeldBy::Breaker => "the breaker is open: the wait burns no retry",
+        HeldBy::RetryAfter => "the dependency asked everybody to wait: it burns no retry",
+        HeldBy::RuleRemoved => "no rule of the book wants such an event any more",
+        HeldBy::Deadline => "the rule's deadline has passed",
+    }
+}
+
+/// A verdict after which the service stands still.
+pub(crate) fn paused() -> String {
+    style::warning("the service pauses; the delivery keeps its place and waits")
+}
+
+/// So much of so much.
+pub(crate) fn spent(spent: Spent) -> String {
+    match spent.limit() {
+        Some(limit) => format!("{} of {}", show_wait(spent.used()), show_duration(limit)),
+        None => show_wait(spent.used()),
+    }
+}
+
+/// How many retries there may be.
+pub(crate) fn count(max: u32) -> String {
+    if max == Backoff::UNLIMITED { "unlimited".to_owned() } else { max.to_string() }
+}
+
+/// The numbers behind a retry, whoever kept them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Numbers {
+    pub(crate) by_policy: Tally,
+    pub(crate) in_total: Tally,
+    pub(crate) by_category: Option<Tally>,
+    pub(crate) backoff: Duration,
+    pub(crate) retry_after: Option<Duration>,
+    pub(crate) window: Spent,
+    pub(crate) held: Spent,
+    pub(crate) deadline: Spent,
+}
+
+impl From<&RetryNumbers> for Numbers {
+    fn from(numbers: &RetryNumbers) -> Self {
+        Self {
+            by_policy: numbers.by_policy,
+            in_total: numbers.in_total,
+            by_category: numbers.by_category,
+            backoff: numbers.backoff(),
+            retry_after: numbers.retry_after(),
+            window: numbers.window,
+            held: numbers.held,
+            deadline: numbers.deadline,
+        }
+    }
+}
+
+impl From<&Weighed> for Numbers {
+    fn from(weighed: &Weighed) -> Self {
+        let tally = |(number, max)| Tally { number, max };
+        let spent = |used: Used| {
+            Spent::of(Duration::from_nanos(used.used_nanos), used.limit_nanos.map(Duration::from_nanos))
+        };
+        Self {
+            by_policy: tally(weighed.by_policy),
+            in_total: tally(weighed.in_total),
+            by_category: weighed.by_category.map(tally),
+            backoff: Duration::from_nanos(weighed.backoff_nanos),
+            retry_after: weighed.retry_after_nanos.map(Duration::from_nanos),
+            window: spent(weighed.window),
+            held: spent(weighed.held),
+            deadline: spent(weighed.deadline),
+        }
+    }
+}
+
+impl Numbers {
+    /// Whether the wait is the other side's wish, and so time held.
+    pub(crate) fn is_held(&self) -> bool {
+        self.retry_after.is_some_and(|asked| asked > self.backoff)
+    }
+
+    fn wait(&self) -> Duration {
+        self.retry_after.map_or(self.backoff, |asked| asked.max(self.backoff))
+    }
+
+    /// Which retry it is, by the policy and by the category.
+    pub(crate) fn tallies(&self) -> Vec<String> {
+        let mut parts = vec![format!("retry {} of {}", self.by_policy.number, count(self.by_policy.max))];
+        if let Some(category) = self.by_category {
+            parts.push(format!("{} of {} for this category", category.number, category.max));
+        }
+        parts
+    }
+
+    /// How much of the window is used, if there is one.
+    pub(crate) fn window_part(&self) -> Option<String> {
+        self.window.limit().map(|_| format!("window {}", spent(self.window)))
+    }
+
+    /// A word on a wait that somebody asked for.
+    pub(crate) fn asked_for_it(&self) -> Option<String> {
+        self.is_held().then(|| {
+            format!("they asked for it, so it uses up `hold_max` ({}), not the window", spent(self.held))
+        })
+    }
+
+    fn exhausted(&self) -> String {
+        let by_category = self.by_category.filter(|tally| tally.number > tally.max);
+        let (max, whose) = if let Some(tally) = by_category {
+            (tally.max, "retries that this category gets")
+        } else if self.by_policy.number > self.by_policy.max {
+            (self.by_policy.max, "retries of the policy")
+        } else {
+            (self.in_total.max, "retries that the rule allows in all")
+        };
+        match max {
+            0 => format!("there are no {whose}"),
+            max => format!("the {max} {whose} are used up"),
+        }
+    }
+}
+
+/// A verdict that gives the delivery up.
+pub(crate) fn death(because: &str, tier: Tier, code: Option<&str>) -> String {
+    let tier = match tier {
+        Tier::Dead => "",
+        Tier::Poison => ", tier poison",
+    };
+    let code = code.map(|code| format!(" {}", style::dim(code))).unwrap_or_default();
+    format!("{}{tier}: {because}{code}", style::error("dead letter"))
+}
+
+/// Why it is given up; what the rule does while the breaker is open may not be known any more.
+pub(crate) fn death_because(
+    reason: DeathReason,
+    numbers: Option<&Numbers>,
+    when_open: Option<WhenOpen>,
+) -> String {
+    match (reason, numbers) {
+        (DeathReason::RetriesExceeded, Some(numbers)) => numbers.exhausted(),
+        (DeathReason::WindowExceeded, Some(numbers)) => {
+            format!("the next retry would start {} into the window", spent(numbers.window))
+        }
+        (DeathReason::DeadlineExceeded, Some(numbers)) => {
+            format!("the next retry would start {} into the deadline", spent(numbers.deadline))
+        }
+        (DeathReason::HoldExpired, Some(numbers)) => {
+            format!("they ask for {}, and `hold_max` has no room for it", show_duration(numbers.wait()))
+        }
+        (DeathReason::Refused, _) => "retrying cannot help".to_owned(),
+        (DeathReason::ConnectionFailing, _) => "the connection has failed for too long".to_owned(),
+        (DeathReason::BreakerOpen, _) => match when_open {
+            Some(WhenOpen::DeadLetter) => "the breaker is open and the rule does not hold it".to_owned(),
+            Some(WhenOpen::Hold) => "the breaker is still open, and `hold_max` is used up".to_owned(),
+            None => "the breaker is open, and the rule holds it no longer".to_owned(),
+        },
+        (
+            DeathReason::RetriesExceeded
+            | DeathReason::WindowExceeded
+            | DeathReason::DeadlineExceeded
+            | DeathReason::HoldExpired,
+            None,
+        ) => "its time is up".to_owned(),
+    }
+}
+
+/// The last line of a story that ended well.
+pub(crate) fn delivered(attempts: u64, after: &str) -> String {
+    format!("{} delivered after {} and {after}", style::good("✓"), counted(attempts, "attempt"))
+}
+
+/// The last line of a story that ended badly.
+pub(crate) fn dead(attempts: u64, after: &str, kept: &str) -> String {
+    format!(
+        "{} dead after {} and {after}, kept in {}",
+        style::error("✗"),
+        counted(attempts, "attempt"),
+        style::bold(kept)
+    )
+}
+
+/// What follows the line about a delivery that has not ended.
+pub(crate) fn waiting(attempts: u64, for_what: &str) -> String {
+    format!("{} still waiting after {}: {for_what}", style::warning("…"), counted(attempts, "attempt"))
+}

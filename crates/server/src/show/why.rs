@@ -1,0 +1,321 @@
+//! Why a delivery is as it is: each attempt with the rule line that judged it, and what to do next.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use http::StatusCode;
+use redrive::core::category::codes;
+use redrive::core::decide::DeathReason;
+use redrive::core::story::{End, Place, Story, Told};
+use redrive::core::time::Timestamp;
+
+use super::event::{queue_of, short_id};
+use super::moment::{coming, moment, show_wait};
+use super::story::{self, Numbers, field, note, spent};
+use super::{cut, next_steps, plain, shell_word, style};
+use crate::api::shape::{DeathShown, DeliveryShown, StateShown, StoryShown};
+
+/// Longer lines of a book, and longer answers of a target, are shown up to here.
+const QUOTED_COLUMNS_MAX: usize = 120;
+/// More different answers than this in a row make no command that anybody would type.
+const ANSWERS_SHOWN_MAX: usize = 12;
+
+/// The whole page.
+pub(crate) fn page(delivery: &DeliveryShown, now: Timestamp) -> String {
+    let mut out = format!(
+        "{} → {}  {}\n",
+        style::bold(plain(&delivery.event_type)),
+        style::bold(queue_of(delivery)),
+        style::dim(format!("delivery {}, row `{}`", delivery.id, plain(&delivery.subscription)))
+    );
+    let event = plain(&delivery.event_id);
+    let _ = writeln!(
+        out,
+        "{}",
+        style::dim(format!("event {event}, accepted at {}", moment(delivery.accepted_at)))
+    );
+    let mut book = None;
+    for told in &delivery.stories {
+        attempt(&mut out, told, delivery.accepted_at);
+        // A book that changed in between explains what looks inconsistent.
+        if book.is_some_and(|book| book != told.story.book) {
+            note(&mut out, &format!("by another rule book than before: {:016x}", told.story.book));
+        }
+        book = Some(told.story.book);
+    }
+    let _ = writeln!(out, "\n{}", end(delivery, now));
+    out.push_str(&next_steps(&steps(delivery)));
+    out
+}
+
+fn attempt(out: &mut String, told: &StoryShown, accepted_at: Timestamp) {
+    let story = &told.story;
+    let at = show_wait(story.started_at.since(accepted_at));
+    let took = took(story.took_nanos);
+    let what = match &story.end {
+        End::Delivered { status: Some(status) } => status_line(*status),
+        End::Delivered { status: None } => "taken".to_owned(),
+        End::Failed { status, message, .. } => failure_line(*status, message),
+        End::Held { .. } => "no attempt is made".to_owned(),
+    };
+    let name =
+        if story.is_attempt() { format!("attempt {}", story.attempt.get()) } else { "held".to_owned() };
+    let _ = writeln!(out, "\n{}  at {at}  {what}", style::bold(name));
+    match &story.end {
+        End::Delivered { .. } => field(out, "when", &format!("{}, took {took}", moment(story.started_at))),
+        End::Failed { category, code, response, .. } => {
+            field(out, "when", &format!("{}, took {took}", moment(story.started_at)));
+            if !response.trim().is_empty() {
+                field(out, "answer", &style::dim(cut(plain(response).trim(), QUOTED_COLUMNS_MAX)));
+            }
+            let code = style::dim(plain(code.as_str()));
+            field(out, "category", &format!("{} {code}", story::category(*category)));
+            note(out, &classified(story, told.classified_line.as_deref()));
+            field(out, "rule", &rule(story.reaction_at, told.reaction_line.as_deref()));
+        }
+        End::Held { by } => {
+            field(out, "when", &moment(story.started_at));
+            field(out, "because", story::held_because(*by));
+        }
+    }
+    if story.held_nanos > 0 {
+        let held = show_wait(Duration::from_nanos(story.held_nanos));
+        field(out, "held", &format!("{held} in all before this"));
+    }
+    verdict(out, story);
+}
+
+/// Why the failure is of that category.
+fn classified(story: &Story, line: Option<&str>) -> String {
+    match (story.classified_at, line) {
+        (None, _) => "by the built-in classification".to_owned(),
+        (Some(place), Some(line)) => format!("by `classify`, line {}: {}", place.line, quoted(line)),
+        (Some(place), None) => format!("by `classify`, line {} of the book of that time", place.line),
+    }
+}
+
+/// The line that said what follows, as it read then.
+fn rule(place: Option<Place>, line: Option<&str>) -> String {
+    match (place, line) {
+        (None, _) => format!("what is built in  {}", style::dim("(the book says nothing on it)")),
+        (Some(place), Some(line)) => {
+            format!("{}  {}", style::bold(quoted(line)), style::dim(format!("(line {})", place.line)))
+        }
+        (Some(place), None) => format!("line {} of the book of that time", place.line),
+    }
+}
+
+fn quoted(line: &str) -> String {
+    cut(plain(line).trim(), QUOTED_COLUMNS_MAX)
+}
+
+fn verdict(out: &mut String, story: &Story) {
+    let ended_at = story.started_at + Duration::from_nanos(story.took_nanos);
+    let numbers = story.retry.as_ref().map(Numbers::from);
+    let text = match &story.verdict {
+        Told::Delivered => style::good("delivered"),
+        Told::Retry { due_at } => {
+            let wait = style::bold(format!("retry in {}", show_wait(due_at.since(ended_at))));
+            format!("{wait}, at {}", moment(*due_at))
+        }
+        Told::Hold { until } if *until == Timestamp::NEVER => "held until somebody acts".to_owned(),
+        Told::Hold { until } => format!("held until {}", moment(*until)),
+        Told::Dead { code, tier } => {
+            let because = story::death_because(reason_of(code.as_str()), numbers.as_ref(), None);
+            story::death(&because, *tier, Some(&plain(code.as_str())))
+        }
+        Told::Paused => story::paused(),
+    };
+    field(out, "verdict", &text);
+    if let (Told::Retry { .. }, Some(weighed), Some(numbers)) = (&story.verdict, &story.retry, numbers) {
+        note(out, &weighed_parts(&numbers, &plain(&weighed.policy)).join("; "));
+        if let Some(text) = numbers.asked_for_it() {
+            note(out, &text);
+        }
+    }
+}
+
+/// Every number that decided on the retry.
+fn weighed_parts(numbers: &Numbers, policy: &str) -> Vec<String> {
+    let mut parts = numbers.tallies();
+    parts[0] = format!("{} by {policy}", parts[0]);
+    parts.push(format!("{} of {} in all", numbers.in_total.number, story::count(numbers.in_total.max)));
+    if numbers.is_held() {
+        parts.push(format!("backoff alone {}", show_wait(numbers.backoff)));
+    } else {
+        parts.push(format!("backoff {} with its jitter", show_wait(numbers.backoff)));
+    }
+    if let Some(asked) = numbers.retry_after {
+        parts.push(format!("Retry-After {}", show_wait(asked)));
+    }
+    parts.extend(numbers.window_part());
+    if !numbers.is_held() && !numbers.held.used().is_zero() {
+        parts.push(format!("held {}", spent(numbers.held)));
+    }
+    if numbers.deadline.limit().is_some() {
+        parts.push(format!("deadline {}", spent(numbers.deadline)));
+    }
+    parts
+}
+
+/// What stands behind a code of death; any other is the last failure's own.
+fn reason_of(code: &str) -> DeathReason {
+    let reasons = [
+        DeathReason::ConnectionFailing,
+        DeathReason::RetriesExceeded,
+        DeathReason::WindowExceeded,
+        DeathReason::DeadlineExceeded,
+        DeathReason::HoldExpired,
+        DeathReason::BreakerOpen,
+    ];
+    reasons.into_iter().find(|reason| reason.code() == Some(code)).unwrap_or(DeathReason::Refused)
+}
+
+fn status_line(status: u16) -> String {
+    let reason = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
+    reason.map_or_else(|| status.to_string(), |reason| format!("{status} {reason}"))
+}
+
+/// The status and what came with it, each once.
+fn failure_line(status: Option<u16>, message: &str) -> String {
+    let message = cut(plain(message).trim(), QUOTED_COLUMNS_MAX);
+    match status {
+        None => message,
+        Some(status) => {
+            let usual = status_line(status);
+            if message.is_empty() || message.contains(&status.to_string()) && usual.contains(&message) {
+                usual
+            } else if message.starts_with(&status.to_string()) {
+                message
+            } else {
+                format!("{usual}: {message}")
+            }
+        }
+    }
+}
+
+/// How long a call took; most take less than a millisecond or a few.
+pub(crate) fn took(nanos: u64) -> String {
+    let millis = nanos as f64 / 1e6;
+    if millis < 10.0 { format!("{millis:.1}ms") } else { show_wait(Duration::from_nanos(nanos)) }
+}
+
+/// How it stands now.
+fn end(delivery: &DeliveryShown, now: Timestamp) -> String {
+    let attempts = u64::from(delivery.attempts);
+    let after = delivery.ended_at.map(|at| show_wait(at.since(delivery.accepted_at)));
+    let after = after.unwrap_or_else(|| "an unknown time".to_owned());
+    match delivery.state {
+        StateShown::Delivered => story::delivered(attempts, &after),
+        StateShown::Dead => {
+            let tier = delivery.death.as_ref().map_or("dead", |death| death.tier.as_str());
+            let kept = format!("tier {} of {}", plain(tier), queue_of(delivery));
+            let line = story::dead(attempts, &after, &kept);
+            delivery.death.as_ref().map_or(line.clone(), |death| format!("{line}\n{}", death_line(death)))
+        }
+        StateShown::Pending | StateShown::Retrying | StateShown::Held => {
+            story::waiting(attempts, &outlook(delivery, now))
+        }
+    }
+}
+
+fn death_line(death: &DeathShown) -> String {
+    let DeathShown { category, code, failure_code, message, fingerprint, tier: _ } = death;
+    let own = if failure_code == code { String::new() } else { format!(", last failure {failure_code}") };
+    let line = format!("  {category} {code}{own}: {message}  (failure group {fingerprint})");
+    style::dim(plain(&line))
+}
+
+/// What a delivery that has not ended waits for.
+pub(crate) fn outlook(delivery: &DeliveryShown, now: Timestamp) -> String {
+    if let Some(because) = &delivery.held_because {
+        return plain(because);
+    }
+    if delivery.behind {
+        return match &delivery.session {
+            Some(session) => format!("another of session `{}` comes first", plain(session)),
+            None => "another of its session comes first".to_owned(),
+        };
+    }
+    match delivery.due_at.filter(|at| *at < Timestamp::NEVER) {
+        Some(at) => format!("the next starts {}, at {}", coming(at, now), moment(at)),
+        None => "the next may start at any moment".to_owned(),
+    }
+}
+
+/// What an operator can do now.
+fn steps(delivery: &DeliveryShown) -> Vec<(String, &'static str)> {
+    let service = shell_word(&delivery.service);
+    let queue = shell_word(&queue_of(delivery));
+    let event_type = shell_word(&delivery.event_type);
+    let watch = (format!("redrive tail --service {service}"), "shows what happens to it, as it happens");
+    let event =
+        (format!("redrive show {}", shell_word(&delivery.receipt)), "shows the event and who else gets it");
+    match delivery.state {
+        StateShown::Delivered => vec![event],
+        StateShown::Pending => vec![event, watch],
+        StateShown::Retrying => {
+            let pause = format!("redrive pause {service}");
+            vec![watch, (pause, "lets nothing of the service start until it is resumed")]
+        }
+        StateShown::Held => vec![
+            ("redrive status".to_owned(), "shows which breakers are open and who is paused"),
+            (format!("redrive resume {service}"), "lets the service go on, if it is paused"),
+        ],
+        StateShown::Dead => {
+            let mut steps = vec![
+                event,
+                (format!("redrive rules {queue} {event_type}"), "shows what the rule book says now"),
+            ];
+            steps.extend(answers(&delivery.stories).map(|answers| {
+                let answers = shell_word(&answers);
+                let command = format!("redrive try {event_type} --service {queue} --answers {answers}");
+                (command, "walks the same failures through the rule book as it reads now")
+            }));
+            steps
+        }
+    }
+}
+
+/// What the target answered, as `redrive try` reads it; none if it cannot be told so.
+fn answers(stories: &[StoryShown]) -> Option<String> {
+    let mut words: Vec<(String, usize)> = Vec::new();
+    for told in stories.iter().filter(|told| told.story.is_attempt()) {
+        let word = answer(&told.story)?;
+        match words.last_mut() {
+            Some((last, times)) if *last == word => *times += 1,
+            Some(_) | None => words.push((word, 1)),
+        }
+    }
+    let shown = |(word, times): &(String, usize)| match times {
+        1 => word.clone(),
+        times => format!("{word}*{times}"),
+    };
+    let is_short = (1..=ANSWERS_SHOWN_MAX).contains(&words.len());
+    is_short.then(|| words.iter().map(shown).collect::<Vec<_>>().join(","))
+}
+
+fn answer(story: &Story) -> Option<String> {
+    let asked = story.retry.as_ref().and_then(|retry| retry.retry_after_nanos);
+    let asked = asked.map(|nanos| format!(":{}", nanos / 1_000_000_000)).unwrap_or_default();
+    let word = match &story.end {
+        End::Held { .. } => return None,
+        End::Delivered { status } => status.map_or("ok".to_owned(), |status| status.to_string()),
+        End::Failed { status: Some(status), .. } => format!("{status}{asked}"),
+        End::Failed { status: None, code, .. } => match code.as_str() {
+            codes::NETWORK_TIMEOUT => "timeout".to_owned(),
+            codes::CONNECTION_REFUSED => "refused".to_owned(),
+            codes::CONNECTION_RESET => "reset".to_owned(),
+            codes::DNS_FAILURE => "dns".to_owned(),
+            codes::TLS_FAILURE => "tls".to_owned(),
+            own => own.to_owned(),
+        },
+    };
+    // A code may be anybody's text; only what can be read back is worth showing.
+    redrive::core::rehearse::parse_script(&word).is_ok_and(|script| script.len() == 1).then_some(word)
+}
+
+/// The command that tells this page.
+pub(crate) fn command(delivery: &DeliveryShown) -> String {
+    format!("redrive why {}", short_id(&delivery.id))
+}
