@@ -1,6 +1,7 @@
 //! All integration tests of the server in one binary: it links once, and helpers are shared.
 
 mod check;
+mod client;
 mod completions;
 mod dapr;
 mod examples;
@@ -10,6 +11,10 @@ mod reference;
 mod rules;
 mod run;
 mod schema;
+mod scripted;
+// Ctrl-C is a signal there, and one process may send it to another.
+#[cfg(unix)]
+mod tail;
 mod tidy;
 mod timeline;
 mod try_out;
