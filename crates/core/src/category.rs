@@ -226,6 +226,9 @@ pub mod codes {
     pub const DEADLINE_EXCEEDED: &str = "DEADLINE_EXCEEDED";
     /// The other side asked for more patience than `hold_max` has.
     pub const HOLD_EXPIRED: &str = "HOLD_EXPIRED";
+    /// Too much was waiting for the service when the event came, and its rule says to dead-letter then. Of
+    /// category `transient`, since a backlog drains by itself and a replay may well find room.
+    pub const BACKLOG_FULL: &str = "BACKLOG_FULL";
 }
 
 #[cfg(test)]

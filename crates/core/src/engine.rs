@@ -29,10 +29,13 @@ mod queue;
 mod sabotage;
 mod settle;
 mod share;
+#[cfg(test)]
+mod simulation;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use self::absence::Absences;
 use self::dependency::{Dependency, Ticket};
@@ -43,11 +46,11 @@ pub use self::port::{
 use self::queue::{Presence, PushAt, Queue, Ready};
 use self::sabotage::Sabotage;
 use self::share::Shares;
-pub use self::view::{DependencyView, QueueView};
+pub use self::view::{DependencyView, HeldQueue, QueueView};
 use crate::book::RuleBook;
 use crate::breaker::Record;
 use crate::decide::History;
-use crate::hash::{Map, Set};
+use crate::hash::Map;
 use crate::ids::{ChannelName, DependencyName, Seed, Seq, ServiceName};
 use crate::limits;
 use crate::rule::Rule;
@@ -78,7 +81,8 @@ pub struct Engine {
     calls: BTreeMap<CallId, InFlight>,
     last_call: CallId,
     settling: BTreeMap<Seq, Settling>,
-    known: Set<Seq>,
+    /// With the bytes of each payload.
+    known: Map<Seq, usize>,
     caution: Caution,
     timers: BTreeSet<(Timestamp, Timer)>,
     asked_to_wake_at: Option<Timestamp>,
@@ -130,10 +134,13 @@ impl Service {
         }
     }
 
-    /// When the first pause began that was not over by then.
-    fn paused_since(&self, then: Timestamp) -> Option<Timestamp> {
-        let lasted = |(_, until): &&(Timestamp, Option<Timestamp>)| until.is_none_or(|until| until > then);
-        self.pauses.iter().find(lasted).map(|(from, _)| then.max(*from))
+    /// How much of that time it was paused; what Redrive was away of it counts as that.
+    fn paused_within(&self, from: Timestamp, to: Timestamp, absences: &Absences) -> Duration {
+        let paused = |(start, end): &(Timestamp, Option<Timestamp>)| {
+            let (start, end) = (from.max(*start), end.map_or(to, |end| to.min(end)));
+            end.since(start).saturating_sub(absences.within(start, end))
+        };
+        self.pauses.iter().map(paused).sum()
     }
 }
 
@@ -163,7 +170,15 @@ enum Stage {
     /// No call was made.
     NotMade,
     /// The call begins when its start is on record.
-    ToBeMade(Box<Ready>),
+    ToBeMade(Box<Alone>),
+}
+
+/// A delivery that is about to start with nothing beside it, and its right to.
+#[derive(Debug)]
+struct Alone {
+    ready: Ready,
+    dependency: DependencyPlace,
+    ticket: Ticket,
 }
 
 /// Redrive may have gone down because of one delivery.
@@ -213,7 +228,7 @@ impl Engine {
             calls: BTreeMap::new(),
             last_call: CallId(0),
             settling: BTreeMap::new(),
-            known: Set::default(),
+            known: Map::default(),
             caution: Caution {
                 suspects: setup.suspects_until.map(|last| (last, now + limits::CRASHES_WITHIN)),
                 alone: None,
@@ -344,6 +359,11 @@ impl Engine {
 
     fn turn_breaker(&mut self, name: &DependencyName, now: Timestamp, turn: Turn) {
         let place = self.dependency(name);
+        if self.dependencies[place.0].breaker_settings.is_none()
+            && let Some(rule) = self.rule_with_breaker(name)
+        {
+            self.meet_breaker(place, &rule, now);
+        }
         let dependency = &mut self.dependencies[place.0];
         let Some(settings) = dependency.breaker_settings.clone() else { return };
         let transition = match turn {
@@ -351,6 +371,13 @@ impl Engine {
             Turn::Reset => dependency.breaker.reset_by_hand(now),
         };
         self.breaker_changed(place, transition, None, now);
+    }
+
+    /// A rule of the book that guards the dependency by a breaker, for when no delivery has brought one yet.
+    fn rule_with_breaker(&self, name: &DependencyName) -> Option<Rule> {
+        let sections = self.book.sections();
+        let rules = sections.rows().map(|(service, channel, row)| sections.resolve(service, channel, row).rule);
+        rules.into_iter().find(|rule| rule.dependency == *name && rule.breaker.is_some())
     }
 
     fn store_healed(&mut self, now: Timestamp) {
@@ -408,8 +435,11 @@ impl Engine {
     }
 
     fn divide_shares(&mut self) {
-        let parts = if self.sabotaged_by(Sabotage::SharesNothing) { 0 } else { self.services.len() };
-        self.shares.divide(self.bounds.calls, parts, self.services.len());
+        self.shares.divide(self.bounds.calls, self.services.len());
+        #[cfg(test)]
+        if self.sabotaged_by(Sabotage::SharesNothing) {
+            self.shares.lend_all(self.bounds.calls);
+        }
     }
 
     /// Every queue of the book has its place, and so its share, before anything arrives.
@@ -452,15 +482,9 @@ impl Engine {
         rule_of(&self.book, row)
     }
 
-    /// What a delivery has been through, told in the counts of the current book, less what Redrive was
-    /// away since it was written.
+    /// What a delivery has been through, told in the counts of the current book.
     fn history_of(&self, row: &Waiting, rule: &Rule, now: Timestamp) -> History {
-        let away = self.absences.within(row.written_at, now);
-        let history = if away.is_zero() || self.sabotaged_by(Sabotage::CountsAbsence) {
-            row.history.clone()
-        } else {
-            row.history.away(away)
-        };
+        let history = self.history_by_now(row, now);
         match row.book {
             Some(hash) if hash != self.book.hash() => {
                 let older = self.older_books.iter().find(|book| book.hash() == hash);
@@ -469,6 +493,32 @@ impl Engine {
             }
             Some(_) | None => history,
         }
+    }
+
+    /// The same in the counts of the book that it has: less what Redrive was away and its service paused
+    /// since it was written.
+    fn history_by_now(&self, row: &Waiting, now: Timestamp) -> History {
+        let away = self.away_within(row.written_at, now);
+        let paused = self.paused_within(row, row.written_at, now);
+        match (away.is_zero(), paused.is_zero()) {
+            (true, true) => row.history.clone(),
+            (false, true) => row.history.away(away),
+            (_, false) => row.history.away(away).paused_for(paused),
+        }
+    }
+
+    /// How much of the time until now Redrive was down or could not write.
+    fn away_within(&self, from: Timestamp, now: Timestamp) -> Duration {
+        if self.sabotaged_by(Sabotage::CountsAbsence) {
+            return Duration::ZERO;
+        }
+        let lasting = self.store_failing_since.map_or(Duration::ZERO, |since| now.since(since.max(from)));
+        self.absences.within(from, now) + lasting
+    }
+
+    fn paused_within(&self, row: &Waiting, from: Timestamp, now: Timestamp) -> Duration {
+        let service = &self.services[self.queues[self.queue_places[&row.queue].0].service.0];
+        service.paused_within(from, now, &self.absences)
     }
 }
 

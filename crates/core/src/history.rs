@@ -218,6 +218,16 @@ impl History {
         next
     }
 
+    /// After its service was paused for so long, from when it was last written until now.
+    #[must_use]
+    pub fn paused_for(&self, span: Duration) -> Self {
+        let mut next = self.clone();
+        next.excuse(nanos(span));
+        next.hold = self.hold.map(|hold| Hold { since: hold.since + span, ..hold });
+        next.connection_failing_since = None;
+        next
+    }
+
     /// The same under a new rule book, whose policies may stand in another order: a policy keeps its
     /// count by its name. Where the old book is not known any more, only the count in all is kept.
     #[must_use]

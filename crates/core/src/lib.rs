@@ -32,3 +32,10 @@ pub mod text;
 pub mod throttle;
 pub mod time;
 mod window;
+
+// The laws that the fuzz targets hold us to name the core from outside.
+#[cfg(test)]
+extern crate self as redrive_core;
+
+#[cfg(test)]
+mod corpus_test;

@@ -128,6 +128,9 @@ pub const EXTENSIONS_BYTES_MAX: usize = 16 * 1024;
 /// The longest name of such an attribute, in bytes; CloudEvents advises 20.
 pub const EXTENSION_NAME_BYTES_MAX: usize = 64;
 
+/// How much of the words on unreadable JSON is said, in bytes: they may repeat what was sent.
+pub const JSON_MESSAGE_BYTES_MAX: usize = 200;
+
 /// How deep JSON data may be nested to stand as JSON within other JSON; many readers end at 128 levels.
 pub const EMBEDDED_DEPTH_MAX: usize = 100;
 

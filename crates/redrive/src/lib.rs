@@ -6,6 +6,7 @@ pub mod clock;
 pub mod happening;
 pub mod load;
 pub mod node;
+pub mod secret;
 pub mod store;
 pub mod target;
 

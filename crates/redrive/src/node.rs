@@ -7,6 +7,8 @@
 mod inbox;
 mod routes;
 mod shell;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use std::panic::AssertUnwindSafe;
@@ -33,7 +35,7 @@ use crate::store::{
     Backup, BackupProgress, Counts, Keep, Note, Reader, Refusal, Store, StoreError, Submission, Submitted,
     Taken,
 };
-use crate::target::Targets;
+use crate::target::registry::Targets;
 
 /// Messages that may wait for the engine.
 const MESSAGES_MAX: usize = 8_192;
@@ -208,8 +210,9 @@ impl Node {
             keep: Arc::clone(&keep),
             state: WriterState::new(),
         };
-        let spawned =
-            std::thread::Builder::new().name("redrive-writer".to_owned()).spawn(move || writer.run());
+        let write =
+            move || crash_together("the writer", std::panic::catch_unwind(AssertUnwindSafe(|| writer.run())));
+        let spawned = std::thread::Builder::new().name("redrive-writer".to_owned()).spawn(write);
         spawned.map_err(|error| StoreError::NotOpened { path: PathBuf::new(), reason: error.to_string() })?;
         let shell = shell::Shell::new(
             engine,
@@ -219,7 +222,15 @@ impl Node {
             clock,
             tidings.clone(),
         );
-        tokio::spawn(shell.run(engine_receiver));
+        let shell = tokio::spawn(shell.run(engine_receiver));
+        tokio::spawn(async move {
+            // An aborted task belongs to a runtime that is going away.
+            if let Err(error) = shell.await
+                && error.is_panic()
+            {
+                crash_together("the engine", Err(error.into_panic()));
+            }
+        });
         let routes = RwLock::new(Arc::new(Routes::new(book)));
         let shared =
             Shared { clock, inbox, engine: engine_sender, tidings, routes, keep, readers, started_at: now };
@@ -308,6 +319,7 @@ impl Node {
     }
 
     /// Copies the store to a folder; each step is told, and the last one has nothing remaining.
+    #[must_use]
     pub fn back_up(&self, folder: PathBuf) -> mpsc::Receiver<Result<BackupProgress, String>> {
         let (progress, watch) = mpsc::channel(16);
         let backup = Backup { folder, pages_per_step: BACKUP_PAGES, state: None };
@@ -422,6 +434,17 @@ impl Readers {
         self.idle.lock().expect(poisoned).push(reader);
         self.returned.notify_one();
         answer.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+/// The writer and the engine live and die together, and the process with them: half a node would take
+/// events and never deliver them, while a new process begins with what is durable.
+fn crash_together(who: &str, outcome: std::thread::Result<()>) {
+    if let Err(panic) = outcome {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let message = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+        tracing::error!(message, "{who} failed: this is a bug, and the process ends here");
+        std::process::abort();
     }
 }
 

@@ -8,10 +8,19 @@
 //! Invariants, held by the contract suite against every implementation:
 //! - all of a batch is durable when [`Store::write`] returns, or nothing of it is;
 //! - at most one delivery of a session is at its head, and it is the oldest that has not ended;
-//! - a settlement that does not fit the number of attempts on record, or whose delivery has ended,
-//!   changes nothing;
+//! - a settlement that does not fit the number of attempts on record, or whose delivery has ended or is
+//!   not at the head of its session, changes nothing;
+//! - a delivery's `written_at` moves only with its history, when it is settled: what it is excused for our
+//!   absence is counted from then, and neither being promoted nor being released tells its history anew;
 //! - a submission is taken whole or not at all; an event that came before is not taken twice;
 //! - counts come from counters kept in the same transactions, and always equal what a scan would find.
+
+mod admit;
+mod derive;
+pub mod memory;
+pub mod sqlite;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -24,6 +33,11 @@ use redrive_core::event::Event;
 use redrive_core::ids::{DeliveryId, IdPrefix, Receipt, Seq, ServiceName};
 use redrive_core::story::Story;
 use redrive_core::time::Timestamp;
+
+/// The most rule books that a recovery brings back.
+pub const BOOKS_RECOVERED_MAX: usize = 8;
+/// The most crashes that are remembered.
+pub const CRASHES_MAX: usize = 8;
 
 /// Keeps events and deliveries. One thread owns it; everyone else asks that thread, or a [`Reader`].
 pub trait Store: Send {
@@ -94,7 +108,7 @@ pub struct Recovered {
 }
 
 /// What is to become durable together.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Batch {
     /// What became of deliveries.
     pub settlements: Vec<Arc<Settlement>>,
@@ -102,6 +116,14 @@ pub struct Batch {
     pub submissions: Vec<Submission>,
     /// What else is to be remembered.
     pub notes: Vec<Note>,
+}
+
+impl Batch {
+    /// Whether there is nothing to write.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.settlements.is_empty() && self.submissions.is_empty() && self.notes.is_empty()
+    }
 }
 
 /// Events that are taken together or not at all.
@@ -178,7 +200,8 @@ pub enum Note {
     },
     /// Deliveries of the queue that wait until [`Timestamp::NEVER`] may start at once.
     Release(Arc<QueueName>),
-    /// An unrouted event has found who wants it; a no-op if it is not unrouted any more.
+    /// An unrouted event has found who wants it; a no-op if it is not unrouted any more, or if there is no
+    /// room for it with one of them: it is safe where it is, and can be routed when there is.
     Route {
         /// Which event.
         event: Seq,
@@ -364,7 +387,7 @@ pub struct DeliveryView {
     pub correlation_id: Option<String>,
     /// When it was accepted.
     pub accepted_at: Timestamp,
-    /// When it was last written.
+    /// When it was accepted or last settled.
     pub written_at: Timestamp,
     /// Attempts that have ended.
     pub attempts: u32,
@@ -398,6 +421,20 @@ pub enum DeliveryState {
         /// Why.
         death: Box<Death>,
     },
+}
+
+impl DeliveryState {
+    /// Which it is, without what belongs to it.
+    #[must_use]
+    pub const fn name(&self) -> StateName {
+        match self {
+            Self::Ready => StateName::Ready,
+            Self::Due { .. } => StateName::Due,
+            Self::Behind => StateName::Behind,
+            Self::Delivered { .. } => StateName::Delivered,
+            Self::Dead { .. } => StateName::Dead,
+        }
+    }
 }
 
 /// The states without what belongs to them.

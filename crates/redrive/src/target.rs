@@ -3,6 +3,12 @@
 //! A target moves bytes and reports honestly what it saw. It never sees the store, and of the rule book
 //! only the limits of the call it makes; what an answer means is decided in the core.
 
+#[cfg(test)]
+mod call_test;
+pub mod http;
+pub mod log;
+pub mod registry;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,11 +19,4 @@ use redrive_core::engine::{Call, Ending};
 pub trait Target: Send + Sync {
     /// Makes one call, which ends within the limits of its rule whatever the other side does.
     fn call(&self, call: Arc<Call>) -> Pin<Box<dyn Future<Output = Ending> + Send + '_>>;
-}
-
-pub struct Targets(std::collections::BTreeMap<redrive_core::engine::QueueName, Arc<dyn Target>>);
-impl Targets {
-    pub fn get(&self, q: &redrive_core::engine::QueueName) -> Option<Arc<dyn Target>> {
-        self.0.get(q).cloned()
-    }
 }

@@ -1,3 +1,77 @@
-//! The HTTP API.
+//! The HTTP API: takes events in and answers questions about them.
+//!
+//! Invariants:
+//! - an answer that says "accepted" is sent only when the event is durable;
+//! - every answer has an `X-Correlation-Id`, and every error the one form of [`error`];
+//! - nothing a client sends or leaves unsent takes more than a bounded amount of memory or time.
 
+mod error;
+mod events;
+mod listen;
+mod operate;
+mod queries;
 pub(crate) mod shape;
+mod views;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::{HeaderName, HeaderValue};
+use axum::middleware::{Next, from_fn};
+use axum::response::Response;
+use axum::routing::{get, post};
+use redrive::node::Node;
+use tokio::sync::watch;
+
+pub(crate) use self::listen::{Limits, listen};
+
+/// What every handler has.
+#[derive(Clone)]
+pub(crate) struct App {
+    pub node: Node,
+    pub limits: Arc<Limits>,
+    /// Turns true when the server stops, so that endless answers end.
+    pub closing: watch::Receiver<bool>,
+}
+
+const CORRELATION_ID: HeaderName = HeaderName::from_static("x-correlation-id");
+/// The longest correlation id that is taken over from a client.
+const CORRELATION_ID_BYTES_MAX: usize = 128;
+
+/// All routes.
+pub(crate) fn router(app: App) -> Router {
+    Router::new()
+        .route("/v1/events", post(events::accept))
+        .route("/v1/events/{name}", post(events::accept_easy).get(queries::event))
+        .route("/v1/deliveries", get(queries::list))
+        .route("/v1/deliveries/{id}", get(queries::delivery))
+        .route("/v1/status", get(queries::status))
+        .route("/v1/happenings", get(queries::happenings))
+        .route("/v1/services/{service}/pause", post(operate::pause))
+        .route("/v1/services/{service}/resume", post(operate::resume))
+        .route("/v1/unrouted/route", post(operate::route_unrouted))
+        .route("/v1/backup", post(operate::back_up))
+        .route("/healthz", get(queries::health))
+        .fallback(error::no_such_path)
+        .method_not_allowed_fallback(error::wrong_method)
+        .layer(from_fn(correlate))
+        .with_state(app)
+}
+
+/// Gives every answer the id that the client sent, or a new one.
+async fn correlate(request: Request, next: Next) -> Response {
+    let sent = request.headers().get(&CORRELATION_ID).filter(|value| is_fit(value)).cloned();
+    let mut response = next.run(request).await;
+    let id = sent.unwrap_or_else(|| {
+        HeaderValue::from_str(&uuid::Uuid::now_v7().to_string()).expect("digits, letters and dashes")
+    });
+    response.headers_mut().insert(CORRELATION_ID, id);
+    response
+}
+
+fn is_fit(value: &HeaderValue) -> bool {
+    value.len() <= CORRELATION_ID_BYTES_MAX
+        && !value.is_empty()
+        && value.as_bytes().iter().all(u8::is_ascii_graphic)
+}

@@ -1,9 +1,12 @@
 //! What can be typed: commands, flags and their help.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use redrive::core::book::pattern::EventPattern;
+use redrive::core::text::{Share, parse_duration, parse_share, parse_size};
 
 use crate::client::Address;
 
@@ -34,6 +37,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Serve(ServeArgs),
     Check(CheckArgs),
     Try(TryArgs),
     Rules(RulesArgs),
@@ -52,7 +56,38 @@ pub(crate) enum Command {
     Import(ImportArgs),
     Init(InitArgs),
     Schema(SchemaArgs),
+    Sink(SinkArgs),
     Completions(CompletionsArgs),
+}
+
+/// Takes events in and delivers each to the services that want it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redrive serve                                   prints every event that comes in
+  redrive serve --rules redrive.yaml              delivers by the rules of a book
+  curl -d '{\"total\":12}' http://127.0.0.1:7373/v1/events/orders.placed
+
+The rule book is read again when its file changes, and on SIGHUP; one that is wrong is refused, and the
+old one stays. SIGTERM and Ctrl-C stop it gently.
+
+Exit code: 0 stopped, 1 refused to start, 2 a file cannot be read.")]
+pub(crate) struct ServeArgs {
+    /// The rule book; without one, every event is printed
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rules: Option<PathBuf>,
+    /// The folder in which everything is kept; made if it is not there
+    #[arg(long, value_name = "DIR", default_value = "redrive-data")]
+    pub(crate) data: PathBuf,
+    /// Where to listen; loopback addresses only
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7373")]
+    pub(crate) listen: SocketAddr,
+    /// The largest event that is taken
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = parse_size)]
+    pub(crate) body_max: u64,
+    /// How long calls may go on after it was told to stop
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
+    pub(crate) drain: Duration,
 }
 
 /// Finds what is wrong with a rule book, and what will hurt later.
@@ -234,6 +269,60 @@ Examples:
 Then the first line of a book tells the editor where it is:
   # yaml-language-server: $schema=./redrive.schema.json")]
 pub(crate) struct SchemaArgs {}
+
+/// Takes events like a service would, and fails, dawdles or hangs as you ask; for trying things out.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Prints a line for each request and, when it is stopped (Ctrl-C), the counts. What it fails is drawn from
+the seed, so that the same requests in the same order meet the same answers.
+
+Examples:
+  redrive sink                                    takes everything
+  redrive sink --fail 30% --status 429 --retry-after 5s
+  redrive sink --down 60s --slow 200ms            away for a minute, then slow
+  redrive sink --listen 127.0.0.1:0 --format json | tee requests.ndjson
+
+Exit code: 0 stopped, 1 not an address of this machine, 2 the address cannot be had.")]
+pub(crate) struct SinkArgs {
+    /// Where to listen: a loopback address; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    pub(crate) listen: SocketAddr,
+    /// The share of requests that fail, such as 30%
+    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
+    pub(crate) fail: Option<Share>,
+    /// The status that failing requests get
+    #[arg(long, default_value_t = 503, value_parser = clap::value_parser!(u16).range(200..600))]
+    pub(crate) status: u16,
+    /// Waits so long before each answer
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) slow: Option<Duration>,
+    /// Answers 503 for so long from the start
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) down: Option<Duration>,
+    /// Never answers
+    #[arg(long)]
+    pub(crate) hang: bool,
+    /// Asks those that fail to wait so long
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) retry_after: Option<Duration>,
+    /// What failures are drawn from
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Prints the address and the counts only
+    #[arg(long)]
+    pub(crate) quiet: bool,
+    /// How to print requests
+    #[arg(long, value_enum, default_value_t = SinkFormat::Text)]
+    pub(crate) format: SinkFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SinkFormat {
+    /// For people
+    Text,
+    /// An object a line
+    Json,
+}
 
 /// Prints what a shell needs to complete `redrive`.
 #[derive(Debug, Args)]

@@ -13,7 +13,9 @@ mod route;
 mod rules;
 mod schema;
 mod send;
+mod serve;
 mod show_key;
+mod sink;
 mod status;
 mod tail;
 mod timeline;
@@ -56,6 +58,8 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         },
         Command::Init(args) => init::run(&args),
         Command::Schema(args) => schema::run(&args),
+        Command::Serve(args) => serve::run(&args),
+        Command::Sink(args) => sink::run(&args),
         Command::Completions(args) => completions::run(&args),
     }
 }
@@ -67,12 +71,17 @@ pub(crate) struct Refused(pub(crate) String);
 
 /// The book in a file; one with errors is shown and refused.
 pub(crate) fn open_book(path: &Path) -> anyhow::Result<RuleBook> {
+    read_book(path).map(|(book, _)| book)
+}
+
+/// The book in a file and its text.
+pub(crate) fn read_book(path: &Path) -> anyhow::Result<(RuleBook, String)> {
     let bytes = redrive::load::load(path)?;
     let reading = redrive::core::book::read_bytes(&bytes);
+    let text = String::from_utf8_lossy(&bytes).into_owned();
     if let Some(book) = reading.book {
-        return Ok(book);
+        return Ok((book, text));
     }
-    let text = String::from_utf8_lossy(&bytes);
     for problem in reading.problems.into_sorted() {
         anstream::eprintln!("{}\n", show::problem::render(&problem, path, &text));
     }

@@ -5,6 +5,7 @@ pub(crate) mod moment;
 pub(crate) mod problem;
 pub(crate) mod remarks;
 pub(crate) mod rule;
+pub(crate) mod sink;
 pub(crate) mod status;
 pub(crate) mod story;
 pub(crate) mod style;

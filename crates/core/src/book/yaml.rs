@@ -108,8 +108,10 @@ pub fn read(text: &str, problems: &mut Problems) -> Option<Node> {
             }
             Err(error) => {
                 let marker = error.marker();
-                let start = marker.byte_offset().unwrap_or(text.len());
-                let span = span_at(start, start + 1, marker.line(), marker.col());
+                // The character there, unless the text ends before it.
+                let start = text.floor_char_boundary(marker.byte_offset().unwrap_or(text.len()));
+                let end = text.ceil_char_boundary(start + 1);
+                let span = span_at(start, end, marker.line(), marker.col());
                 if *error.kind() == ErrorKind::RecursionLimitExceeded {
                     reader.refuse_depth(span);
                 } else {

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::LinePlace;
-use crate::breaker::{Admission, Breaker, BreakerSettings, Observation, Permit, Transition};
+use crate::breaker::{Admission, Breaker, BreakerSettings, Observation, Permit, State, Transition};
 use crate::decide::HoldCause;
 use crate::ids::{DependencyName, Seq};
 use crate::limits;
@@ -46,8 +46,8 @@ pub(super) struct Ticket {
 /// Whether a call may be made.
 #[derive(Debug)]
 pub(super) enum Gate {
-    /// Yes; the breaker may have become half-open by it.
-    Open(Ticket, Option<Transition>),
+    /// Yes.
+    Open(Ticket),
     /// Not before then, for a reason that counts as being held.
     Held(HoldCause, Timestamp),
     /// Not before then, to keep the pace.
@@ -76,22 +76,28 @@ impl Dependency {
         self.ramp = Some(limits::RAMP_START);
     }
 
-    pub(super) fn admit(&mut self, rule: &Rule, limit: Duration, now: Timestamp) -> Gate {
-        if let Some(until) = self.throttle.hold_until().filter(|until| now < *until) {
-            return Gate::Held(HoldCause::AskedToWait, until);
+    /// Asks to make a call; the breaker may have become half-open by that, whatever the answer.
+    pub(super) fn admit(
+        &mut self,
+        rule: &Rule,
+        limit: Duration,
+        now: Timestamp,
+    ) -> (Gate, Option<Transition>) {
+        if let Some(until) = self.asked_to_wait(now) {
+            return (Gate::Held(HoldCause::AskedToWait, until), None);
         }
         if self.ramp.is_some_and(|ramp| self.throttle.in_flight() >= ramp) {
-            return Gate::Busy;
+            return (Gate::Busy, None);
         }
         let permit = match rule.breaker.as_ref().map(|named| self.breaker.admit(&named.settings, limit, now))
         {
-            Some(Admission::WaitUntil(until)) => return Gate::Held(HoldCause::BreakerOpen, until),
+            Some(Admission::WaitUntil(until)) => return (Gate::Held(HoldCause::BreakerOpen, until), None),
             Some(Admission::Allowed(permit)) => Some(permit),
             None => None,
         };
         let transition = permit.as_ref().and_then(|permit| self.breaker.transition_by(permit));
-        match self.throttle.admit(&self.settings, now) {
-            Pass::Go(slot) => Gate::Open(Ticket { permit, slot }, transition),
+        let gate = match self.throttle.admit(&self.settings, now) {
+            Pass::Go(slot) => Gate::Open(Ticket { permit, slot }),
             Pass::Full => {
                 self.give_up(permit);
                 Gate::Busy
@@ -100,7 +106,23 @@ impl Dependency {
                 self.give_up(permit);
                 Gate::Paced(until)
             }
+        };
+        (gate, transition)
+    }
+
+    /// What keeps everybody with that rule from starting, and until when; nothing that a call's end can change.
+    pub(super) fn barrier(&self, rule: &Rule, now: Timestamp) -> Option<(HoldCause, Timestamp)> {
+        if let Some(until) = self.asked_to_wait(now) {
+            return Some((HoldCause::AskedToWait, until));
         }
+        match self.breaker.state(now) {
+            State::Open { until } if rule.breaker.is_some() => Some((HoldCause::BreakerOpen, until)),
+            State::Open { .. } | State::HalfOpen { .. } | State::Closed { .. } => None,
+        }
+    }
+
+    fn asked_to_wait(&self, now: Timestamp) -> Option<Timestamp> {
+        self.throttle.hold_until().filter(|until| now < *until)
     }
 
     /// A call is over, and says this about the dependency.

@@ -1,14 +1,15 @@
 //! Who gets the next call: lines take turns, and one that may not send waits for what keeps it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::dependency::{Gate, Ticket};
-use super::port::{Call, CallId, Effect, Next, Signal};
+use super::port::{Call, CallId, Effect, Next, Signal, Waiting};
 use super::queue::{LineStatus, Presence, PushAt, Ready};
 use super::sabotage::Sabotage;
-use super::{DependencyPlace, Engine, InFlight, LinePlace, QueuePlace, Running, Stage};
+use super::{Alone, DependencyPlace, Engine, InFlight, LinePlace, QueuePlace, Running, Stage};
 use crate::breaker::{Phase, State, Transition};
-use crate::decide::{Ended, HoldCause, Moment, Verdict, decide};
+use crate::decide::{Ended, History, HoldCause, Moment, Verdict, decide};
 use crate::ids::DeliveryId;
 use crate::rule::Rule;
 use crate::time::Timestamp;
@@ -27,6 +28,15 @@ enum Turn {
     AwaitQuiet,
 }
 
+/// What became of a delivery that may not start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Held {
+    /// It waits in its place.
+    Waits,
+    /// It may not wait any longer.
+    Buried,
+}
+
 impl Engine {
     fn may_start(&self) -> bool {
         let may_settle = self.store_failing_since.is_none() || self.sabotaged_by(Sabotage::StartsUnsettled);
@@ -42,7 +52,10 @@ impl Engine {
                     self.runnable.push_back(place);
                     LineStatus::Runnable
                 }
-                Turn::Idle => LineStatus::Idle,
+                Turn::Idle => {
+                    self.pass_turn_on(place);
+                    LineStatus::Idle
+                }
                 Turn::AwaitDependency => {
                     let dependency = self.queues[place.queue.0].lines[place.line].dependency;
                     self.dependencies[dependency.0].waiters.push_back(place);
@@ -50,6 +63,7 @@ impl Engine {
                 }
                 Turn::AwaitShare => {
                     self.share_waiters.push_back(place);
+                    self.pass_turn_on(place);
                     LineStatus::AwaitsShare
                 }
                 Turn::AwaitQuiet => {
@@ -60,6 +74,15 @@ impl Engine {
                 }
             };
             self.queues[place.queue.0].lines[place.line].status = status;
+        }
+    }
+
+    /// Whoever does not use its turn gives it to another who waits for the same dependency: the call whose
+    /// end gave them that turn wakes nobody else.
+    fn pass_turn_on(&mut self, place: LinePlace) {
+        let dependency = self.queues[place.queue.0].lines[place.line].dependency;
+        if let Some(line) = self.dependencies[dependency.0].waiters.pop_front() {
+            self.wake(line);
         }
     }
 
@@ -82,14 +105,14 @@ impl Engine {
         if suspect && !self.is_quiet() {
             return Turn::AwaitQuiet;
         }
-        let (rule, dependency) = (Arc::clone(&first.rule), line.dependency);
+        let (rule, dependency, delivery) = (Arc::clone(&first.rule), line.dependency, first.waiting.id);
         let limit = rule.timeouts.whole.limit(first.waiting.next_attempt());
-        match self.admit(dependency, &rule, limit, now) {
-            Gate::Open(ticket, transition) => {
-                let delivery = first_id(&self.queues[place.queue.0].lines[place.line].ready[index]);
-                if let Some(transition) = transition {
-                    self.breaker_changed(dependency, transition, Some(delivery), now);
-                }
+        let (gate, transition) = self.admit(dependency, &rule, limit, now);
+        if let Some(transition) = transition {
+            self.breaker_changed(dependency, transition, Some(delivery), now);
+        }
+        match gate {
+            Gate::Open(ticket) => {
                 self.send(place, index, if suspect { 1 } else { batch_max }, ticket, now);
                 Turn::Sent
             }
@@ -110,9 +133,9 @@ impl Engine {
         &mut self,
         dependency: DependencyPlace,
         rule: &Rule,
-        limit: std::time::Duration,
+        limit: Duration,
         now: Timestamp,
-    ) -> Gate {
+    ) -> (Gate, Option<Transition>) {
         let dependency = &mut self.dependencies[dependency.0];
         #[cfg(test)]
         if let Some(way) = self.sabotage
@@ -156,8 +179,7 @@ impl Engine {
             }
             if self.caution.suspects(ready.waiting.id.seq(), now) {
                 if batch.is_empty() {
-                    self.dependencies[dependency.0].unused(ticket);
-                    self.start_alone(place.queue, ready, now);
+                    self.start_alone(place.queue, Alone { ready, dependency, ticket }, now);
                 } else {
                     self.queues[place.queue.0].push(place.line, ready, PushAt::Front);
                     self.begin_call(place.queue, dependency, ticket, batch, now);
@@ -176,28 +198,29 @@ impl Engine {
         self.look_for_more(place.queue, now);
     }
 
-    fn start_alone(&mut self, place: QueuePlace, ready: Ready, now: Timestamp) {
-        self.caution.alone = Some(ready.waiting.id.seq());
-        let row = ready.waiting.clone();
+    fn start_alone(&mut self, place: QueuePlace, alone: Alone, now: Timestamp) {
+        let row = alone.ready.waiting.clone();
+        self.caution.alone = Some(row.id.seq());
         let settlement = self.settlement_without_attempt(&row, Next::Starting, now);
-        self.settle(place, row, settlement, Stage::ToBeMade(Box::new(ready)));
+        self.settle(place, row, settlement, Stage::ToBeMade(Box::new(alone)));
     }
 
     /// The start is on record: now it may run, with nothing beside it.
-    pub(super) fn begin_alone(&mut self, place: QueuePlace, ready: Ready, now: Timestamp) {
-        let dependency = self.dependency(&ready.rule.dependency);
-        let limit = ready.rule.timeouts.whole.limit(ready.waiting.next_attempt());
-        match self.dependencies[dependency.0].admit(&ready.rule, limit, now) {
-            Gate::Open(ticket, _) => {
-                let service = self.queues[place.0].service;
-                self.shares.take(service.0);
-                self.begin_call(place, dependency, ticket, vec![ready], now);
-            }
-            Gate::Held(..) | Gate::Paced(_) | Gate::Busy => {
-                self.caution.alone = None;
-                self.line_up(place, ready.waiting, PushAt::Front, now);
-            }
+    pub(super) fn begin_alone(&mut self, place: QueuePlace, row: Waiting, alone: Alone, now: Timestamp) {
+        let Alone { ready, dependency, ticket } = alone;
+        let row = Waiting { start_recorded: false, ..row };
+        let service = self.queues[place.0].service;
+        let may_start = self.store_failing_since.is_none() && self.running == Running::Yes;
+        let has_same_rule = self.rule(&row).is_some_and(|rule| Arc::ptr_eq(rule, &ready.rule));
+        let is_held = self.dependencies[dependency.0].barrier(&ready.rule, now).is_some();
+        if may_start && has_same_rule && !is_held && !self.services[service.0].is_paused() {
+            self.shares.take(service.0);
+            let ready = Ready { waiting: row, ..ready };
+            return self.begin_call(place, dependency, ticket, vec![ready], now);
         }
+        self.dependencies[dependency.0].unused(ticket);
+        self.caution.alone = None;
+        self.line_up(place, row, PushAt::Front, now);
     }
 
     fn begin_call(
@@ -212,7 +235,7 @@ impl Engine {
         let mut deliveries = Vec::with_capacity(batch.len());
         for ready in batch {
             let history = self.history_at_start(&ready, now);
-            deliveries.push(super::Waiting { history, due_at: None, ..ready.waiting });
+            deliveries.push(Waiting { history, due_at: None, ..ready.waiting });
         }
         let attempts = deliveries.iter().map(|row| rule.timeouts.whole.limit(row.next_attempt()));
         self.last_call = CallId(self.last_call.0 + 1);
@@ -229,17 +252,17 @@ impl Engine {
         self.calls.insert(call.id, InFlight { call, queue, dependency, ticket });
     }
 
-    fn history_at_start(&self, ready: &Ready, now: Timestamp) -> crate::decide::History {
-        let row = &ready.waiting;
-        let mut history = self.history_of(row, &ready.rule, now);
-        let service = &self.services[self.queues[self.queue_places[&row.queue].0].service.0];
-        if let Some(since) = service.paused_since(ready_since(row)) {
-            history = history.paused(since);
-        }
+    fn history_at_start(&self, ready: &Ready, now: Timestamp) -> History {
+        let mut history = self.history_of(&ready.waiting, &ready.rule, now);
         if let Some(since) = ready.blocked_since {
-            history = history.held_since(since);
+            history = history.held_since(self.less_excuses(&ready.waiting, since, now));
         }
         history.started(now)
+    }
+
+    /// That time, later by what Redrive was away and the service paused since.
+    fn less_excuses(&self, row: &Waiting, since: Timestamp, now: Timestamp) -> Timestamp {
+        since + self.away_within(since, now) + self.paused_within(row, since, now)
     }
 
     /// The dependency lets nobody through: those who have waited too long end here.
@@ -250,41 +273,58 @@ impl Engine {
         if cause == HoldCause::BreakerOpen && !matches!(breaker.state(now), State::Open { .. }) {
             return;
         }
-        let began = match cause {
-            HoldCause::BreakerOpen => breaker.not_closed_since().unwrap_or(now),
-            HoldCause::AskedToWait => now,
-        };
         let mut index = 0;
-        while let Some(ready) = self.queues[place.queue.0].lines[place.line].ready.get(index) {
-            let row = &ready.waiting;
-            let since = ready.blocked_since.unwrap_or_else(|| {
-                let since = began.max(ready_since(row));
-                since + self.absences.within(since, now)
-            });
-            let history = self.history_of(row, &ready.rule, now).held_since(since);
-            let ended = match cause {
-                HoldCause::BreakerOpen => Ended::BreakerOpen { until },
-                HoldCause::AskedToWait => Ended::AskedToWait { until },
-            };
-            let moment = Moment { now, seed: self.seed, delivery: row.id, attempt: row.next_attempt() };
-            let decision = decide(&ready.rule, &history, &ended, &moment);
-            match decision.verdict {
-                Verdict::DeadLetter { .. } => {
-                    let ready =
-                        self.queues[place.queue.0].take(place.line, index).expect("it was just there");
-                    self.bury_held(place.queue, ready, history, &decision, now);
-                }
-                Verdict::Hold { until } => {
-                    self.set_dependency_timer(dependency, until);
-                    self.queues[place.queue.0].lines[place.line].ready[index].blocked_since = Some(since);
-                    index += 1;
-                }
-                Verdict::Deliver | Verdict::Retry { .. } | Verdict::Pause => {
-                    unreachable!("what did not start is held or given up")
-                }
+        while index < self.queues[place.queue.0].lines[place.line].ready.len() {
+            match self.hold(place, index, cause, until, now) {
+                Held::Waits => index += 1,
+                Held::Buried => {}
             }
         }
         self.look_for_more(place.queue, now);
+    }
+
+    /// Holds one delivery of a line, or buries it if it may not be held any longer.
+    pub(super) fn hold(
+        &mut self,
+        place: LinePlace,
+        index: usize,
+        cause: HoldCause,
+        until: Timestamp,
+        now: Timestamp,
+    ) -> Held {
+        let line = &self.queues[place.queue.0].lines[place.line];
+        let (ready, dependency) = (&line.ready[index], line.dependency);
+        let row = &ready.waiting;
+        let since = ready.blocked_since.unwrap_or_else(|| match cause {
+            HoldCause::BreakerOpen => {
+                let began = self.dependencies[dependency.0].breaker.not_closed_since();
+                began.map_or(now, |began| began.max(ready_since(row)))
+            }
+            HoldCause::AskedToWait => now,
+        });
+        let history = self.history_of(row, &ready.rule, now);
+        let history = history.held_since(self.less_excuses(row, since, now));
+        let ended = match cause {
+            HoldCause::BreakerOpen => Ended::BreakerOpen { until },
+            HoldCause::AskedToWait => Ended::AskedToWait { until },
+        };
+        let moment = Moment { now, seed: self.seed, delivery: row.id, attempt: row.next_attempt() };
+        let decision = decide(&ready.rule, &history, &ended, &moment);
+        match decision.verdict {
+            Verdict::DeadLetter { .. } => {
+                let ready = self.queues[place.queue.0].take(place.line, index).expect("it was just there");
+                self.bury_held(place.queue, ready, history, &decision, now);
+                Held::Buried
+            }
+            Verdict::Hold { until } => {
+                self.set_dependency_timer(dependency, until);
+                self.queues[place.queue.0].lines[place.line].ready[index].blocked_since = Some(since);
+                Held::Waits
+            }
+            Verdict::Deliver | Verdict::Retry { .. } | Verdict::Pause => {
+                unreachable!("what did not start is held or given up")
+            }
+        }
     }
 
     /// A call on the dependency is over: some who waited for that may go on.
@@ -355,10 +395,6 @@ impl Engine {
 }
 
 /// From when it could have started.
-pub(super) fn ready_since(row: &super::Waiting) -> Timestamp {
+fn ready_since(row: &Waiting) -> Timestamp {
     row.due_at.map_or(row.written_at, |due_at| due_at.max(row.written_at))
-}
-
-fn first_id(ready: &Ready) -> DeliveryId {
-    ready.waiting.id
 }

@@ -6,12 +6,13 @@ use super::port::{Effect, Page, Waiting, Wanted};
 use super::queue::{Entry, LineStatus, PushAt, Ready};
 use super::sabotage::Sabotage;
 use super::{Engine, LinePlace, Presence, QueuePlace, Running, ServicePlace, Timer};
+use crate::ids::Seq;
 use crate::time::Timestamp;
 
 impl Engine {
     /// A delivery is durable, and at the head of its session if it has one.
     pub(super) fn arrive(&mut self, row: Waiting, now: Timestamp) {
-        if self.known.contains(&row.id.seq()) && !self.sabotaged_by(Sabotage::TakesTwice) {
+        if self.known.contains_key(&row.id.seq()) && !self.sabotaged_by(Sabotage::TakesTwice) {
             return;
         }
         let place = self.queue(&row.queue);
@@ -19,7 +20,7 @@ impl Engine {
         if let Some(due_at) = row.due_at.filter(|due_at| *due_at > now) {
             self.wait_for(place, due_at, row, now);
         } else if self.queues[place.0].enter(row.bytes(), &bounds) == Entry::Fits {
-            self.learn(place, &row);
+            self.learn(place, row.id.seq(), row.bytes());
             self.line_up(place, row, PushAt::Back, now);
         } else {
             #[cfg(test)]
@@ -32,11 +33,9 @@ impl Engine {
 
     /// Keeps it until its time, here or on disk.
     pub(super) fn wait_for(&mut self, place: QueuePlace, due_at: Timestamp, row: Waiting, now: Timestamp) {
-        let (bounds, seq) = (self.bounds, row.id.seq());
-        let queue = &mut self.queues[place.0];
-        match queue.put_off(due_at, row, &bounds) {
-            Entry::Fits if self.known.insert(seq) => queue.known += 1,
-            Entry::Fits => {}
+        let (bounds, seq, bytes) = (self.bounds, row.id.seq(), row.bytes());
+        match self.queues[place.0].put_off(due_at, row, &bounds) {
+            Entry::Fits => self.learn(place, seq, bytes),
             Entry::StaysOnDisk => {
                 #[cfg(test)]
                 if self.sabotaged_by(Sabotage::ForgetsDue) {
@@ -48,15 +47,17 @@ impl Engine {
         self.set_queue_timer(place, now);
     }
 
-    pub(super) fn learn(&mut self, place: QueuePlace, row: &Waiting) {
-        if self.known.insert(row.id.seq()) {
+    pub(super) fn learn(&mut self, place: QueuePlace, seq: Seq, bytes: usize) {
+        if self.known.insert(seq, bytes).is_none() {
             self.queues[place.0].known += 1;
+            self.queues[place.0].known_bytes += bytes;
         }
     }
 
-    pub(super) fn forget(&mut self, place: QueuePlace, seq: crate::ids::Seq) {
-        if self.known.remove(&seq) {
+    pub(super) fn forget(&mut self, place: QueuePlace, seq: Seq) {
+        if let Some(bytes) = self.known.remove(&seq) {
             self.queues[place.0].known -= 1;
+            self.queues[place.0].known_bytes -= bytes;
         }
     }
 
@@ -65,11 +66,11 @@ impl Engine {
         let bounds = self.bounds;
         let mut taken = 0;
         for row in &page.rows {
-            if !self.known.contains(&row.id.seq()) || self.sabotaged_by(Sabotage::TakesTwice) {
+            if !self.known.contains_key(&row.id.seq()) || self.sabotaged_by(Sabotage::TakesTwice) {
                 if !self.queues[place.0].may_take(row.bytes(), &bounds) {
                     break;
                 }
-                self.learn(place, row);
+                self.learn(place, row.id.seq(), row.bytes());
                 self.line_up(place, row.clone(), PushAt::Back, now);
             }
             taken += 1;
@@ -116,10 +117,24 @@ impl Engine {
         }
         let dependency = self.dependency(&rule.dependency);
         self.meet_breaker(dependency, &rule, now);
+        let barrier = self.dependencies[dependency.0].barrier(&rule, now);
         let queue = &mut self.queues[place.0];
         let line = queue.line(dependency);
         queue.push(line, Ready { waiting: row, rule, blocked_since: None }, at);
-        self.make_runnable(LinePlace { queue: place, line });
+        let index = match at {
+            PushAt::Back => queue.lines[line].ready.len() - 1,
+            PushAt::Front => 0,
+        };
+        let (status, line) = (queue.lines[line].status, LinePlace { queue: place, line });
+        match (status, barrier) {
+            // The others of the line have been asked already, and nobody will ask them again before that is over.
+            (LineStatus::AwaitsDependency, Some((cause, until))) => {
+                self.hold(line, index, cause, until, now);
+            }
+            (LineStatus::Idle | LineStatus::Runnable | LineStatus::AwaitsDependency | LineStatus::AwaitsShare, _) => {
+                self.make_runnable(line);
+            }
+        }
     }
 
     /// A queue whose service is gone keeps nothing in memory: when the service is back, it looks again.

@@ -31,8 +31,12 @@ pub(super) struct Queue {
     due_bytes: usize,
     /// Deliveries of this queue that the engine knows: in memory, in flight or being settled.
     pub known: u32,
+    /// The bytes of their payloads.
+    pub known_bytes: usize,
     on_disk: Option<Cursor>,
     loading_ready: bool,
+    /// One of a page did not fit: there is no use in asking again before something has left.
+    cramped: bool,
     /// Something stayed on disk while a page was on its way.
     left_meanwhile: bool,
     /// When to look for what is due on disk.
@@ -107,8 +111,10 @@ impl Queue {
             bytes: 0,
             due_bytes: 0,
             known: 0,
+            known_bytes: 0,
             on_disk: None,
             loading_ready: false,
+            cramped: false,
             left_meanwhile: false,
             due_on_disk: None,
             loading_due: false,
@@ -157,6 +163,7 @@ impl Queue {
     pub(super) fn take(&mut self, line: usize, index: usize) -> Option<Ready> {
         let ready = self.lines[line].ready.remove(index)?;
         self.rows -= 1;
+        self.cramped = false;
         self.bytes -= ready.waiting.bytes();
         Some(ready)
     }
@@ -165,6 +172,7 @@ impl Queue {
     pub(super) fn take_all(&mut self) -> Vec<Ready> {
         self.rows = 0;
         self.bytes = 0;
+        self.cramped = false;
         std::mem::take(&mut self.lines).into_iter().flat_map(|line| line.ready).collect()
     }
 
@@ -207,9 +215,9 @@ impl Queue {
     pub(super) fn next_load(&mut self, bounds: &Bounds, now: Timestamp) -> Option<Load> {
         // A page may hold all that is known already, and still one that is not.
         let rows_max = bounds.window + self.known;
-        let load =
-            |wanted| Load { queue: Arc::clone(&self.name), wanted, rows_max, bytes_max: bounds.window_bytes };
-        if self.rows > bounds.window / 2 || self.presence == Presence::Removed {
+        let bytes_max = bounds.window_bytes + self.known_bytes;
+        let load = |wanted| Load { queue: Arc::clone(&self.name), wanted, rows_max, bytes_max };
+        if self.rows > bounds.window / 2 || self.cramped || self.presence == Presence::Removed {
             return None;
         }
         if !self.loading_due && self.due_on_disk.is_some_and(|at| at <= now) {
@@ -250,8 +258,9 @@ impl Queue {
     }
 
     /// Whether one more may come into memory from a page.
-    pub(super) fn may_take(&self, bytes: usize, bounds: &Bounds) -> bool {
-        self.has_room(bytes, bounds)
+    pub(super) fn may_take(&mut self, bytes: usize, bounds: &Bounds) -> bool {
+        self.cramped = !self.has_room(bytes, bounds);
+        !self.cramped
     }
 
     /// Nobody knows what the store has: look everywhere.

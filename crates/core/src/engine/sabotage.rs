@@ -45,6 +45,27 @@ pub(super) enum Sabotage {
 
 #[cfg(test)]
 impl Sabotage {
+    /// All of them.
+    pub(super) const ALL: [Self; 17] = [
+        Self::TakesTwice,
+        Self::SettlesEarly,
+        Self::ProbesTwice,
+        Self::IgnoresBreaker,
+        Self::IgnoresPause,
+        Self::ForgetsSession,
+        Self::ForgetsBacklog,
+        Self::ForgetsDue,
+        Self::RetriesAtOnce,
+        Self::RetriesForEver,
+        Self::StartsUnsettled,
+        Self::IgnoresRetryAfter,
+        Self::SharesNothing,
+        Self::ForgetsOnReload,
+        Self::CountsAbsence,
+        Self::ForgetsHealing,
+        Self::LosesOutcome,
+    ];
+
     /// Whether it lets a call through though the breaker is in that state.
     pub(super) const fn passes(self, state: crate::breaker::State) -> bool {
         use crate::breaker::State;

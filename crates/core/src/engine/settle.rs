@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::dispatch::ready_since;
 use super::port::{CallId, Death, Effect, Ending, Fate, Next, Settlement, Signal, Waiting};
 use super::queue::{PushAt, Ready};
 use super::sabotage::Sabotage;
@@ -38,23 +37,27 @@ impl Engine {
             let outcome = if has_failed { outcome.clone() } else { delivered };
             let ended = Ended::Outcome(outcome);
             let moment = Moment { now, seed: self.seed, delivery: row.id, attempt: row.next_attempt() };
+            // A call may have run on while nothing could be written.
+            let history = row.history.away(self.away_within(call.started_at, now));
+            let row = Waiting { history, ..row.clone() };
             let decision = decide(&call.rule, &row.history, &ended, &moment);
             observation.get_or_insert(decision.observation);
             let Ended::Outcome(outcome) = ended else { unreachable!("it was made right above") };
             let attempt =
-                Tried { row, rule: &call.rule, book: call.book.hash(), started_at: call.started_at };
+                Tried { row: &row, rule: &call.rule, book: call.book.hash(), started_at: call.started_at };
             let mut settlement = Self::settlement(&attempt, &outcome, reply, &decision, now);
             if self.sabotaged_by(Sabotage::RetriesForEver) && matches!(settlement.next, Next::Dead(_)) {
                 settlement.next = Next::Due { at: now };
             }
-            self.tell_alert(row, &decision);
+            self.tell_alert(&row, &decision);
             if settlement.pause.is_some() {
                 let service = self.queues[queue.0].service;
                 self.services[service.0].pause(now);
             }
-            self.settle(queue, row.clone(), settlement, Stage::Over);
+            let id = row.id;
+            self.settle(queue, row, settlement, Stage::Over);
             if self.sabotaged_by(Sabotage::SettlesEarly) {
-                self.settled(row.id, Fate::Written, now);
+                self.settled(id, Fate::Written, now);
             }
         }
         if let Outcome::Failed(failure) = &outcome
@@ -127,6 +130,9 @@ impl Engine {
         if fate == Fate::Stale {
             // Whoever settled it knows; what is left of it on disk is found by looking.
             self.let_go_of_alone(&waiting);
+            if let Stage::ToBeMade(alone) = stage {
+                self.dependencies[alone.dependency.0].unused(alone.ticket);
+            }
             self.forget(queue, seq);
             self.queues[queue.0].explore();
             self.look_for_more(queue, now);
@@ -141,6 +147,9 @@ impl Engine {
             ..waiting.clone()
         };
         if let Some(service) = &settlement.pause {
+            // Somebody may have resumed it between the call's end and now: what is written last holds.
+            let place = self.service(service);
+            self.services[place.0].pause(now);
             self.effects.push_back(Effect::Signal(Box::new(Signal::Paused(service.clone()))));
         }
         match (&settlement.next, stage) {
@@ -150,9 +159,7 @@ impl Engine {
                 self.line_up(queue, Waiting { due_at: Some(*at), ..row }, PushAt::Back, now);
             }
             (Next::Due { at }, _) => self.wait_for(queue, *at, Waiting { due_at: Some(*at), ..row }, now),
-            (Next::Starting, Stage::ToBeMade(ready)) => {
-                return self.begin_alone(queue, Ready { waiting: row, ..*ready }, now);
-            }
+            (Next::Starting, Stage::ToBeMade(alone)) => return self.begin_alone(queue, row, *alone, now),
             (Next::Starting, Stage::Over | Stage::NotMade) => {
                 unreachable!("a start is recorded before a call")
             }
@@ -213,14 +220,14 @@ impl Engine {
         }
     }
 
-    /// Nothing was tried; the history stays, and so does the count of attempts.
+    /// Nothing was tried: the history only learns what it is excused, and the count of attempts stays.
     pub(super) fn settlement_without_attempt(&self, row: &Waiting, next: Next, now: Timestamp) -> Settlement {
         Settlement {
             delivery: row.id,
             attempts_before: row.attempts,
             attempts: row.attempts,
             next,
-            history: row.history.clone(),
+            history: self.history_by_now(row, now),
             book: row.book.unwrap_or_else(|| self.book.hash()),
             story: None,
             pause: None,
@@ -311,8 +318,8 @@ impl Engine {
         rule: &Arc<Rule>,
         now: Timestamp,
     ) {
-        let history = self.history_of(&row, rule, now).started(ready_since(&row));
-        let row = Waiting { history, start_recorded: false, ..row };
+        let started = Waiting { history: row.history.started(row.written_at), start_recorded: false, ..row };
+        let row = Waiting { history: self.history_of(&started, rule, now), ..started };
         let message = "Redrive went down while this attempt ran".to_owned();
         let failure = Failure {
             category: Category::Internal,

@@ -20,9 +20,9 @@ impl Shares {
         Self { in_flight: Vec::new(), own: 1, lendable: 0, lent: 0 }
     }
 
-    /// Divides anew into so many parts; what is in flight stays so.
-    pub(super) fn divide(&mut self, calls_max: u32, parts: usize, services: usize) {
-        let parts = u32::try_from(parts.max(1)).unwrap_or(u32::MAX);
+    /// Divides anew for so many services; what is in flight stays so.
+    pub(super) fn divide(&mut self, calls_max: u32, services: usize) {
+        let parts = u32::try_from(services.max(1)).unwrap_or(u32::MAX);
         self.own = (calls_max / 2 / parts).max(1);
         self.lendable = calls_max.saturating_sub(self.own.saturating_mul(parts));
         self.in_flight.resize(services, 0);
@@ -51,6 +51,14 @@ impl Shares {
         self.in_flight[service] -= 1;
     }
 
+    /// Sets nothing aside for anybody.
+    #[cfg(test)]
+    pub(super) fn lend_all(&mut self, calls_max: u32) {
+        self.own = 0;
+        self.lendable = calls_max;
+        self.lent = self.in_flight.iter().sum();
+    }
+
     #[cfg(test)]
     fn in_flight(&self, service: usize) -> u32 {
         self.in_flight[service]
@@ -63,7 +71,7 @@ mod tests {
 
     fn of(calls_max: u32, services: usize) -> Shares {
         let mut shares = Shares::new();
-        shares.divide(calls_max, services, services);
+        shares.divide(calls_max, services);
         shares
     }
 
@@ -99,7 +107,7 @@ mod tests {
     fn what_is_in_flight_survives_a_new_division() {
         let mut shares = of(8, 1);
         (0..8).for_each(|_| shares.take(0));
-        shares.divide(8, 4, 4);
+        shares.divide(8, 4);
         assert_eq!((shares.free(0), shares.free(3)), (0, 1));
         (0..8).for_each(|_| shares.give_back(0));
         assert_eq!((shares.free(0), shares.lent), (5, 0));

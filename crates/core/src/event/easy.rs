@@ -4,7 +4,7 @@
 //! JSON whatever the content type says: `curl -d` calls everything a form.
 
 use bytes::Bytes;
-use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
 
 use super::attribute::{ContentType, EventId, EventSource};
 use super::draft::{Given, Place};
@@ -60,8 +60,9 @@ fn json_type(stated: Option<ContentType>, body: &Bytes) -> Result<Option<Content
     if body.is_empty() {
         return Ok(None);
     }
-    match serde_json::from_slice(body) {
-        Ok(IgnoredAny) => Ok(Some(stated.filter(ContentType::is_json).unwrap_or_else(ContentType::json))),
-        Err(error) => Err(InvalidEvent::new("body", Reason::NotJson { message: error.to_string() })),
+    // Unlike a value that is ignored, a raw one must be text.
+    match serde_json::from_slice::<&RawValue>(body) {
+        Ok(_) => Ok(Some(stated.filter(ContentType::is_json).unwrap_or_else(ContentType::json))),
+        Err(error) => Err(InvalidEvent::new("body", Reason::not_json(&error))),
     }
 }

@@ -148,3 +148,15 @@ pub enum Reason {
     #[error("says that the body is a whole event: post it to /v1/events, without a type")]
     WholeEvent,
 }
+
+impl Reason {
+    /// What the reader of JSON says, without reading out to senders at length what they sent.
+    pub(super) fn not_json(error: &serde_json::Error) -> Self {
+        let mut message = error.to_string();
+        if message.len() > limits::JSON_MESSAGE_BYTES_MAX {
+            message.truncate(message.floor_char_boundary(limits::JSON_MESSAGE_BYTES_MAX));
+            message.push_str(&format!("… at line {} column {}", error.line(), error.column()));
+        }
+        Self::NotJson { message }
+    }
+}

@@ -46,7 +46,7 @@ pub(super) fn read_batch(body: &Bytes) -> Result<Vec<Event>, InvalidEvent> {
 }
 
 fn not_json(field: &str, error: &serde_json::Error) -> InvalidEvent {
-    InvalidEvent::new(field, Reason::NotJson { message: error.to_string() })
+    InvalidEvent::new(field, Reason::not_json(error))
 }
 
 fn event_of(members: &Members<'_>, body: &Bytes) -> Result<Event, InvalidEvent> {
@@ -102,8 +102,7 @@ fn given(raw: &RawValue) -> Result<Given<'_>, Reason> {
     let found = |found| Reason::NotAttribute { found };
     match text.as_bytes().first() {
         Some(b'"') => {
-            let Key(text) =
-                serde_json::from_str(text).map_err(|error| Reason::NotJson { message: error.to_string() })?;
+            let Key(text) = serde_json::from_str(text).map_err(|error| Reason::not_json(&error))?;
             Ok(Given::Text(text))
         }
         Some(b't') => Ok(Given::Boolean(true)),

@@ -61,6 +61,10 @@ fn a_dead_letter_keeps_what_came_or_its_bytes() {
         ("many digits",              r#"{"n":0.1234567890123456789}"#,           None),
         ("a key that stands twice",  r#"{"a":1,"a":2}"#,                         None),
         ("no JSON",                  "{",                                        None),
+        ("a key that our reader takes for more", r#"{"$serde_json::private::RawValue":"[1]"}"#, None),
+        ("the same further in",      r#"[{"$serde_json::private::RawValue":"[1]"}]"#, None),
+        ("the same with no text",    r#"{"$serde_json::private::RawValue":1}"#,  None),
+        ("the same behind another",  r#"{"a":1,"$serde_json::private::RawValue":"[1]"}"#, Some(r#"{"a":1,"$serde_json::private::RawValue":"[1]"}"#)),
     ];
     for (name, body, expected) in cases {
         let headers = with_required(&[("content-type", b"application/json")]);

@@ -16,7 +16,7 @@ use super::{Message, Snapshot, Stopped, Tidings};
 use crate::clock::{Clock, STEP_MIN, wall_clock};
 use crate::happening::{Happening, What};
 use crate::store::Note;
-use crate::target::Targets;
+use crate::target::registry::Targets;
 
 /// A target keeps its limits by itself; one that does not is cut off a little later.
 const LIMIT_MARGIN: Duration = Duration::from_secs(1);
@@ -292,7 +292,7 @@ fn log(happening: &Happening) {
     let service = service.as_deref();
     match what {
         What::Delivered => {
-            tracing::debug!(service, delivery, event_id, event_type, attempt, status, "delivered")
+            tracing::debug!(service, delivery, event_id, event_type, attempt, status, "delivered");
         }
         What::Retrying => tracing::info!(
             service,

@@ -149,35 +149,32 @@ impl Writer {
         }
         let notes: Vec<Note> = work.notes.iter().map(|job| job.note.clone()).collect();
         let batch = Batch { settlements: work.settlements, submissions, notes };
-        let is_empty = batch.settlements.is_empty() && batch.submissions.is_empty() && batch.notes.is_empty();
+        self.state.backups.append(&mut work.backups);
         let mut inputs = Vec::new();
-        if !is_empty {
-            let now = self.clock.now();
-            match self.store.write(&batch, now) {
-                Ok(written) => {
-                    self.state.written_at = Instant::now();
-                    let answers = self.digest(&batch, written, work.notes, &mut inputs, now);
-                    self.load(&work.loads, &mut inputs);
-                    self.tell_engine(inputs);
-                    for (reply, answer) in waiters.into_iter().zip(answers) {
-                        // A client that hung up has its event all the same.
-                        let _ = reply.send(answer);
-                    }
-                    self.state.backups.append(&mut work.backups);
-                    return work.stop;
-                }
-                Err(error) => {
-                    for reply in waiters {
-                        let _ = reply.send(Err(SubmitError::Failing { reason: error.to_string() }));
-                    }
-                    self.fail(&error, batch.settlements, work.notes, now);
-                }
-            }
-        } else {
+        if batch.is_empty() {
             self.load(&work.loads, &mut inputs);
             self.tell_engine(inputs);
+            return work.stop;
         }
-        self.state.backups.append(&mut work.backups);
+        let now = self.clock.now();
+        match self.store.write(&batch, now) {
+            Ok(written) => {
+                self.state.written_at = Instant::now();
+                let answers = self.digest(&batch, written, work.notes, &mut inputs, now);
+                self.load(&work.loads, &mut inputs);
+                self.tell_engine(inputs);
+                for (reply, answer) in waiters.into_iter().zip(answers) {
+                    // A client that hung up has its event all the same.
+                    let _ = reply.send(answer);
+                }
+            }
+            Err(error) => {
+                for reply in waiters {
+                    let _ = reply.send(Err(SubmitError::Failing { reason: error.to_string() }));
+                }
+                self.fail(&error, batch.settlements, work.notes, now);
+            }
+        }
         work.stop
     }
 
@@ -264,15 +261,16 @@ impl Writer {
         failing.settlements.append(&mut work.settlements);
         failing.notes.append(&mut work.notes);
         // Pages that were asked for are asked for again once it is well: all of the engine looks anew.
-        if let Err(error) = self.heal(&failing) {
+        if let Err(error) = self.heal(&mut failing) {
             tracing::debug!(%error, "the store still takes no writes");
+            // Healing may itself end without anybody knowing what is durable.
+            failing.unknown |= matches!(error, StoreError::Unknown { .. });
             self.state.failing = Some(failing);
-            return work.stop;
         }
         work.stop
     }
 
-    fn heal(&mut self, failing: &Failing) -> Result<(), StoreError> {
+    fn heal(&mut self, failing: &mut Failing) -> Result<(), StoreError> {
         if failing.unknown {
             self.store.reopen()?;
         }
@@ -285,7 +283,7 @@ impl Writer {
         tracing::info!("the store takes writes again");
         self.tidings.tell(|| Happening::new(What::StoreHealed, now));
         let mut inputs = Vec::new();
-        self.digest(&batch, written, Vec::new(), &mut inputs, now);
+        self.digest(&batch, written, std::mem::take(&mut failing.notes), &mut inputs, now);
         inputs.push(Input::StoreHealed);
         self.tell_engine(inputs);
         Ok(())

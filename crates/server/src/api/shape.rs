@@ -213,6 +213,6 @@ pub(crate) struct ErrorBody {
 pub(crate) struct ErrorShown {
     pub code: String,
     pub message: String,
-    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    #[serde(default)]
     pub details: serde_json::Map<String, serde_json::Value>,
 }

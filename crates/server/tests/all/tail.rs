@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
-use crate::client::DELIVERY;
+use crate::cli::DELIVERY;
 use crate::scripted::{Reply, Scripted};
 
 #[test]

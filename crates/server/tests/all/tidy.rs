@@ -38,7 +38,7 @@ const MAY_USE: [(&str, &[&str]); 3] =
 const PRIVATE_FOLDERS: [&str; 5] = ["home", "root", "tmp", "Users", "work"];
 
 /// What is made by tools, and so is no part of the project's text.
-const NOT_OURS: [&str; 3] = [".git", "node_modules", "target"];
+const NOT_OURS: [&str; 2] = [".git", "node_modules"];
 
 #[test]
 fn source_files_open_with_their_job_and_stay_short() {
@@ -346,7 +346,9 @@ fn files_under(folder: &Path) -> Vec<PathBuf> {
         for entry in entries {
             let entry = entry.expect("a folder of the project can be read");
             let kind = entry.file_type().expect("a file of the project has a kind");
-            if NOT_OURS.iter().any(|name| entry.file_name() == *name) {
+            // The folder that cargo fills stands beside a manifest; a module may well be called `target`.
+            let made_by_cargo = entry.file_name() == "target" && folder.join("Cargo.toml").exists();
+            if made_by_cargo || NOT_OURS.iter().any(|name| entry.file_name() == *name) {
                 continue;
             }
             if kind.is_dir() {

@@ -1,0 +1,509 @@
+//! Says whether the promise was kept, from what can be seen outside of the engine: what clients were told,
+//! which calls targets got, what is durable, and what people and the plan did to it.
+//!
+//! Every claim is one that must hold whatever the engine does inside, crashes included. Where only the engine
+//! could know better (how long a breaker held one delivery, say), the claim is the widest that is still true.
+//! All times are those of Redrive's own clock, which rules are written for; it goes on over restarts.
+
+mod breakers;
+mod deaths;
+mod fairness;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::breakers::Breakers;
+use self::fairness::Fairness;
+use super::books::{Book, Claim, OnFatal, Policy, Spec, dependency_name};
+use super::store::{Lane, Outcome};
+use super::targets::Means;
+use crate::engine::{Call, CallId, Command, QueueName};
+use crate::event::Event;
+use crate::ids::{DeliveryId, ServiceName};
+use crate::time::Timestamp;
+
+/// Redrive says at least this often that it is alive; an absence may be counted from the last time it did.
+const SILENCE_MAX: Duration = Duration::from_millis(1_500);
+
+/// What was broken, and how it showed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Violation {
+    pub rule: &'static str,
+    pub how: String,
+}
+
+/// Looks on.
+#[derive(Debug)]
+pub(super) struct Checker {
+    books: Vec<Arc<Spec>>,
+    /// The one in force.
+    book: usize,
+    calls_max: usize,
+    deliveries: BTreeMap<DeliveryId, Delivery>,
+    /// Those that nobody was ever called for.
+    fresh: BTreeSet<DeliveryId>,
+    lanes: BTreeMap<Lane, BTreeSet<(u64, DeliveryId)>>,
+    /// The ids of events that somebody was told are safe.
+    acknowledged: BTreeSet<String>,
+    in_flight: BTreeMap<CallId, Vec<DeliveryId>>,
+    /// Deliveries with a call that is over, until that is durable.
+    unwritten: BTreeSet<DeliveryId>,
+    /// Until when nobody may call, by dependency.
+    holds: BTreeMap<usize, Timestamp>,
+    paused: BTreeSet<ServiceName>,
+    /// When services were paused, as far as every run since knows.
+    pauses: Vec<(ServiceName, Timestamp, Option<Timestamp>)>,
+    away: Vec<(Timestamp, Timestamp)>,
+    away_since: Option<Timestamp>,
+    breakers: Breakers,
+    /// Dependencies that have ever failed, or were tripped by hand.
+    ailing: BTreeSet<usize>,
+    crashes: Vec<Timestamp>,
+    fairness: Fairness,
+    violation: Option<Violation>,
+    pub seen: Seen,
+}
+
+/// How much was seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    pub calls: u64,
+    pub repeated: u64,
+    pub delivered: u64,
+    pub dead: u64,
+}
+
+#[derive(Debug)]
+struct Delivery {
+    queue: Arc<QueueName>,
+    event_type: String,
+    lane: Option<Lane>,
+    accepted_at: Timestamp,
+    attempts: u32,
+    ended: Ended,
+    calls: Vec<CallSeen>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    NotYet,
+    Delivered,
+    Dead,
+}
+
+/// One call of one delivery.
+#[derive(Debug)]
+struct CallSeen {
+    id: CallId,
+    attempt: u32,
+    claim: Arc<Claim>,
+    book: usize,
+    started_at: Timestamp,
+    end: CallEnd,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CallEnd {
+    /// It runs.
+    Running,
+    /// Redrive went down, or away, before it knew.
+    Unknown,
+    At(Timestamp, Means),
+}
+
+impl Delivery {
+    fn last_end(&self) -> Option<(&CallSeen, Timestamp, Means)> {
+        self.calls.iter().rev().find_map(|call| match call.end {
+            CallEnd::At(at, means) => Some((call, at, means)),
+            CallEnd::Running | CallEnd::Unknown => None,
+        })
+    }
+}
+
+impl Checker {
+    pub(super) fn new(books: &[Book], calls_max: u32) -> Self {
+        let books: Vec<Arc<Spec>> = books.iter().map(|book| Arc::new(book.spec.clone())).collect();
+        Self {
+            breakers: Breakers::new(&books[0]),
+            ailing: BTreeSet::new(),
+            crashes: Vec::new(),
+            fairness: Fairness::default(),
+            book: 0,
+            calls_max: (calls_max as usize).max(books[0].takers.len()),
+            books,
+            deliveries: BTreeMap::new(),
+            fresh: BTreeSet::new(),
+            lanes: BTreeMap::new(),
+            acknowledged: BTreeSet::new(),
+            in_flight: BTreeMap::new(),
+            unwritten: BTreeSet::new(),
+            holds: BTreeMap::new(),
+            paused: BTreeSet::new(),
+            pauses: Vec::new(),
+            away: Vec::new(),
+            away_since: None,
+            violation: None,
+            seen: Seen::default(),
+        }
+    }
+
+    /// The first thing that was broken.
+    pub(super) const fn violation(&self) -> Option<&Violation> {
+        self.violation.as_ref()
+    }
+
+    pub(super) fn broken(&mut self, rule: &'static str, how: String) {
+        self.violation.get_or_insert(Violation { rule, how });
+    }
+
+    /// Since when Redrive has been away, if it is.
+    pub(super) const fn away_since(&self) -> Option<Timestamp> {
+        self.away_since
+    }
+
+    fn spec(&self) -> Arc<Spec> {
+        Arc::clone(&self.books[self.book])
+    }
+
+    /// A delivery is durable.
+    pub(super) fn accepted(
+        &mut self,
+        id: DeliveryId,
+        queue: &Arc<QueueName>,
+        event: &Event,
+        lane: Option<Lane>,
+        now: Timestamp,
+    ) {
+        if let Some(lane) = &lane {
+            self.lanes.entry(lane.clone()).or_default().insert((id.seq().get(), id));
+        }
+        let delivery = Delivery {
+            queue: Arc::clone(queue),
+            event_type: event.event_type.as_str().to_owned(),
+            lane,
+            accepted_at: now,
+            attempts: 0,
+            ended: Ended::NotYet,
+            calls: Vec::new(),
+        };
+        self.deliveries.insert(id, delivery);
+        self.fresh.insert(id);
+    }
+
+    /// A client was told that its event is safe; so many deliveries of it are durable, if it is.
+    pub(super) fn acknowledged(&mut self, event: &Event, durable: Option<usize>) {
+        if durable.is_none() {
+            self.broken("nothing acknowledged is lost", format!("{} is not in the store", event.id));
+        }
+        self.acknowledged.insert(event.id.as_str().to_owned());
+    }
+
+    /// A settlement is durable.
+    pub(super) fn settled(&mut self, id: DeliveryId, attempts: u32) {
+        let delivery = self.deliveries.get_mut(&id).expect("only what was accepted is settled");
+        delivery.attempts = attempts;
+        if delivery.calls.iter().all(|call| call.attempt <= attempts) {
+            self.unwritten.remove(&id);
+        }
+    }
+
+    /// An outcome is durable.
+    pub(super) fn ended_for_good(&mut self, id: DeliveryId, outcome: Outcome<'_>, at: Timestamp) {
+        let delivery = &self.deliveries[&id];
+        if delivery.ended != Ended::NotYet {
+            return self.broken("one outcome per delivery", format!("{id} ended twice"));
+        }
+        let last = delivery.last_end().map(|(_, _, means)| means);
+        let ended = match outcome {
+            Outcome::Delivered => {
+                if last != Some(Means::Delivered) {
+                    self.broken("delivered means delivered", format!("{id} ended well after {last:?}"));
+                }
+                self.seen.delivered += 1;
+                Ended::Delivered
+            }
+            Outcome::Dead(death) => {
+                if let Some(why_not) = self.death_is_early(delivery, death, at) {
+                    let code = &death.code;
+                    self.broken("death only by the rule", format!("{id} died at {at} of {code:?}: {why_not}"));
+                }
+                self.seen.dead += 1;
+                Ended::Dead
+            }
+        };
+        self.fresh.remove(&id);
+        self.deliveries.get_mut(&id).expect("seen above").ended = ended;
+    }
+
+    /// A target is called.
+    pub(super) fn started(&mut self, call: &Call, now: Timestamp) {
+        for row in &call.deliveries {
+            self.seen.calls += 1;
+            self.check_start(row.id, row.next_attempt().get(), call, now);
+        }
+        let ids = call.deliveries.iter().map(|row| row.id).collect();
+        self.in_flight.insert(call.id, ids);
+        let in_flight = self.in_flight.values().map(Vec::len).sum::<usize>();
+        if in_flight > self.calls_max {
+            let how = format!("{in_flight} in flight, {} allowed", self.calls_max);
+            self.broken("calls in flight are bounded", how);
+        }
+    }
+
+    fn check_start(&mut self, id: DeliveryId, attempt: u32, call: &Call, now: Timestamp) {
+        let spec = self.spec();
+        let Some(delivery) = self.deliveries.get(&id) else {
+            return self.broken("only what is durable starts", format!("{id} started"));
+        };
+        let Some(claim) = spec.claim(&delivery.queue, &delivery.event_type).map(Arc::clone) else {
+            return self.broken("what no rule wants is held", format!("{id} of {} started", delivery.queue));
+        };
+        let service = &delivery.queue.service;
+        let running = delivery.calls.iter().any(|earlier| earlier.end == CallEnd::Running);
+        let how = format!("attempt {attempt} of {id} for {} at {now}", delivery.queue);
+        let repeats = delivery.calls.iter().any(|earlier| earlier.attempt == attempt);
+        let problem = if running {
+            Some(("never two calls of one delivery at a time", how))
+        } else if delivery.ended != Ended::NotYet {
+            Some(("one outcome per delivery", format!("{how}, though it is {:?}", delivery.ended)))
+        } else if attempt != delivery.attempts + 1 {
+            let ended = delivery.attempts;
+            Some(("only what was in flight is repeated", format!("{how}, though {ended} have ended")))
+        } else if let Some(earlier) = self.open_before(delivery, id) {
+            Some(("order within a session", format!("{how}, though {earlier} has not ended")))
+        } else if self.paused.contains(service) {
+            Some(("nothing starts for a paused service", how))
+        } else if self.away_since.is_some() {
+            Some(("nothing starts while the store fails", how))
+        } else {
+            self.start_out_of_rule(delivery, attempt, &claim, now).map(|(rule, why)| (rule, how + ", " + &why))
+        };
+        if let Some((rule, how)) = problem {
+            self.broken(rule, how);
+        }
+        if let Some(how) = self.breakers.started(claim.dependency, call.id, now) {
+            self.broken("an open breaker passes only probes", format!("{id}: {how}"));
+        }
+        self.seen.repeated += u64::from(repeats);
+        self.fresh.remove(&id);
+        self.fairness.started(&self.deliveries[&id].queue);
+        let seen = CallSeen {
+            id: call.id,
+            attempt,
+            book: self.book,
+            started_at: now,
+            end: CallEnd::Running,
+            claim,
+        };
+        self.deliveries.get_mut(&id).expect("seen above").calls.push(seen);
+        self.check_dependency_room(id, now);
+    }
+
+    fn check_dependency_room(&mut self, id: DeliveryId, now: Timestamp) {
+        let delivery = &self.deliveries[&id];
+        let dependency = delivery.calls.last().expect("it has just started").claim.dependency;
+        let limit = self.books.iter().map(|book| book.dependencies[dependency].in_flight).max();
+        let limit = limit.expect("there are books") as usize;
+        let same = |id: &&DeliveryId| {
+            self.deliveries[*id].calls.last().is_some_and(|call| call.claim.dependency == dependency)
+        };
+        let others = self.in_flight.values().flatten().filter(same).count();
+        if others >= limit {
+            let how = format!("{} of {limit} calls on d{dependency} at {now}", others + 1);
+            self.broken("calls in flight are bounded", how);
+        }
+        if let Some(until) = self.holds.get(&dependency).filter(|until| now < **until) {
+            let how = format!("{id} at {now}, though d{dependency} asked to wait until {until}");
+            self.broken("Retry-After holds the whole dependency", how);
+        }
+    }
+
+    fn open_before(&self, delivery: &Delivery, id: DeliveryId) -> Option<DeliveryId> {
+        let lane = &self.lanes[delivery.lane.as_ref()?];
+        let earlier = lane.iter().take_while(|(_, other)| *other != id).map(|(_, other)| *other);
+        earlier.into_iter().find(|other| self.deliveries[other].ended == Ended::NotYet)
+    }
+
+    /// Whether the rule allows that attempt now; if not, why not.
+    fn start_out_of_rule(
+        &self,
+        delivery: &Delivery,
+        attempt: u32,
+        claim: &Claim,
+        now: Timestamp,
+    ) -> Option<(&'static str, String)> {
+        let pauses = |call: &&CallSeen| match call.end {
+            CallEnd::At(_, means) => means == Means::Fatal && call.claim.on_fatal == OnFatal::Pause,
+            CallEnd::Running | CallEnd::Unknown => false,
+        };
+        let pauses = delivery.calls.iter().filter(pauses).count();
+        let retries_max = self.retries_max(delivery);
+        if attempt as usize > 1 + retries_max as usize + pauses {
+            return Some(("attempts within the rule", format!("{retries_max} retries are allowed")));
+        }
+        // A first attempt that was cut short by a crash is not remembered: the last one of that number is.
+        let first = delivery.calls.iter().rev().find(|call| call.attempt == 1).filter(|_| attempt > 1);
+        if let (Some(deadline), Some(first)) = (claim.deadline, first) {
+            let age = now.since(first.started_at).saturating_sub(self.excused(first.started_at, now));
+            let silence = SILENCE_MAX * u32::try_from(self.away.len()).expect("few");
+            if age > deadline + silence {
+                return Some(("time within the rule", format!("{age:?} old, with a deadline of {deadline:?}")));
+            }
+        }
+        let before = delivery.calls.iter().rev().find(|call| call.attempt + 1 == attempt)?;
+        let CallEnd::At(ended_at, means) = before.end else { return None };
+        let policies = &self.books[before.book].policies;
+        let wait = match means {
+            Means::Transient | Means::Unknown => policies[before.claim.transient].delay_min(),
+            Means::RateLimited(asked) => {
+                policies[before.claim.rate_limited].delay_min().max(asked.unwrap_or_default())
+            }
+            Means::Fatal if before.claim.on_fatal == OnFatal::Pause => Duration::ZERO,
+            Means::Fatal | Means::Permanent | Means::Delivered => {
+                return Some(("attempts within the rule", format!("the last one was {means:?}")));
+            }
+        };
+        let waited = now.since(ended_at);
+        (waited < wait).then(|| ("time within the rule", format!("{waited:?} after the last, not {wait:?}")))
+    }
+
+    /// The most retries that any book gives it.
+    fn retries_max(&self, delivery: &Delivery) -> u32 {
+        let of = |spec: &Arc<Spec>| {
+            let claim = spec.claim(&delivery.queue, &delivery.event_type)?;
+            Some(spec.policies[claim.transient].retries.max(spec.policies[claim.rate_limited].retries))
+        };
+        self.books.iter().filter_map(of).max().expect("the first book wants it")
+    }
+
+    fn policy<'a>(&'a self, call: &CallSeen, means: Means) -> Option<&'a Policy> {
+        let policies = &self.books[call.book].policies;
+        match means {
+            Means::Transient | Means::Unknown => Some(&policies[call.claim.transient]),
+            Means::RateLimited(_) => Some(&policies[call.claim.rate_limited]),
+            Means::Delivered | Means::Permanent | Means::Fatal => None,
+        }
+    }
+
+    /// A call is over.
+    pub(super) fn ended(&mut self, call: CallId, means: Means, now: Timestamp) {
+        for id in self.in_flight.remove(&call).unwrap_or_default() {
+            let delivery = self.deliveries.get_mut(&id).expect("it started");
+            let seen = delivery.calls.iter_mut().find(|seen| seen.id == call && seen.end == CallEnd::Running);
+            let Some(seen) = seen else { continue };
+            seen.end = CallEnd::At(now, means);
+            self.unwritten.insert(id);
+            let dependency = seen.claim.dependency;
+            self.fairness.ended(&delivery.queue, means);
+            self.breakers.ended(dependency, call, means, now);
+            if means.is_failure() {
+                self.ailing.insert(dependency);
+            }
+            if let Means::RateLimited(Some(wait)) = means {
+                let until = self.holds.entry(dependency).or_insert(now);
+                *until = (*until).max(now + wait);
+            }
+        }
+    }
+
+    /// The process is gone, and with it all that it knew of calls in flight.
+    pub(super) fn went_down(&mut self, now: Timestamp) {
+        for ids in std::mem::take(&mut self.in_flight).into_values() {
+            for id in ids {
+                let calls = &mut self.deliveries.get_mut(&id).expect("it started").calls;
+                for call in calls.iter_mut().filter(|call| call.end == CallEnd::Running) {
+                    call.end = CallEnd::Unknown;
+                }
+            }
+        }
+        // What ended and was not written down is as if it had not.
+        for id in std::mem::take(&mut self.unwritten) {
+            let delivery = self.deliveries.get_mut(&id).expect("it started");
+            for call in delivery.calls.iter_mut().filter(|call| call.attempt > delivery.attempts) {
+                call.end = CallEnd::Unknown;
+            }
+        }
+        self.holds.clear();
+        self.breakers.forget();
+        self.fairness.went_down();
+        self.away_since.get_or_insert(now);
+    }
+
+    /// It is back, and knows what is durable.
+    pub(super) fn came_up<'a>(&mut self, now: Timestamp, paused: impl Iterator<Item = &'a ServiceName>) {
+        self.paused = paused.cloned().collect();
+        // A pause that was over before is not remembered: it may use up windows.
+        self.pauses.retain(|(_, _, until)| until.is_none());
+        self.store_is_back(now);
+        self.crashes.push(now);
+    }
+
+    /// The store has said that it takes nothing.
+    pub(super) fn store_fails(&mut self, now: Timestamp) {
+        self.away_since.get_or_insert(now);
+        self.fairness.disturbed();
+    }
+
+    /// It does again.
+    pub(super) fn store_is_back(&mut self, now: Timestamp) {
+        if let Some(since) = self.away_since.take() {
+            self.away.push((since, now));
+        }
+        self.fairness.disturbed();
+    }
+
+    /// A rule has paused its service, and that is durable.
+    pub(super) fn paused_by_rule(&mut self, service: &ServiceName, now: Timestamp) {
+        if self.paused.insert(service.clone()) {
+            self.pauses.push((service.clone(), now, None));
+        }
+        self.fairness.disturbed();
+    }
+
+    /// An operator's wish is durable, and the engine is about to know.
+    pub(super) fn told(&mut self, command: &Command, now: Timestamp) {
+        self.fairness.disturbed();
+        match command {
+            Command::Pause(service) => self.paused_by_rule(service, now),
+            Command::Resume(service) => {
+                self.paused.remove(service);
+                let pauses = self.pauses.iter_mut().filter(|(paused, _, until)| paused == service && until.is_none());
+                pauses.for_each(|(_, _, until)| *until = Some(now));
+            }
+            Command::Trip(name) => {
+                let is_meant = |place: &usize| dependency_name(*place) == *name;
+                self.ailing.extend((0..self.spec().dependencies.len()).find(is_meant));
+                self.breakers.tripped(name.as_str(), now);
+            }
+            Command::Reset(name) => self.breakers.reset(name.as_str()),
+        }
+    }
+
+    /// The book at that place is in force.
+    pub(super) fn reads(&mut self, book: usize) {
+        self.book = book;
+        self.breakers = Breakers::unsure(&self.books[book]);
+        self.fairness.disturbed();
+    }
+
+    /// Time that uses up nothing: Redrive was down or could not write.
+    fn excused(&self, from: Timestamp, to: Timestamp) -> Duration {
+        let overlap = |(start, end): &(Timestamp, Timestamp)| to.min(*end).since(from.max(*start));
+        let lasting = self.away_since.map_or(Duration::ZERO, |since| to.since(from.max(since)));
+        self.away.iter().map(overlap).sum::<Duration>() + lasting
+    }
+
+    /// All is healed and nothing happens any more.
+    pub(super) fn finished(&mut self, still_open: &[String]) {
+        if let Some(first) = still_open.first() {
+            let how = format!("{} are open, such as {first}", still_open.len());
+            self.broken("everything settles after faults heal", how);
+        }
+        let lost = self.deliveries.iter().find(|(_, delivery)| delivery.ended == Ended::NotYet);
+        if let Some((id, delivery)) = lost {
+            let how = format!("{id} for {} has no outcome", delivery.queue);
+            self.broken("nothing acknowledged is lost", how);
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! A store in memory, for one process that may go down at any moment: what is in here is durable, what is
+//! still with the writer is not.
+//!
+//! It keeps the contract of the real ones: batches whole or not at all, settlements only on the number of
+//! attempts that they were made for, one head for each session.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::checker::Checker;
+use super::plan::Act;
+use crate::breaker::Record;
+use crate::decide::History;
+use crate::engine::{Absences, Command, Death, Fate, Load, Next, Page, QueueName, Settlement, Waiting, Wanted};
+use crate::event::Event;
+use crate::idempotency;
+use crate::ids::{DeliveryId, DependencyName, Seq, ServiceName};
+use crate::limits;
+use crate::time::Timestamp;
+
+/// All that is durable.
+#[derive(Debug, Default)]
+pub(super) struct Store {
+    last: u64,
+    /// By the id of the event: the places of its deliveries.
+    events: BTreeMap<String, Vec<Seq>>,
+    rows: BTreeMap<Seq, Row>,
+    ready: BTreeSet<(Arc<QueueName>, Seq)>,
+    due: BTreeSet<(Arc<QueueName>, Timestamp, Seq)>,
+    lanes: BTreeMap<Lane, BTreeSet<Seq>>,
+    open: BTreeMap<Arc<QueueName>, u64>,
+    pub paused: BTreeMap<ServiceName, Timestamp>,
+    /// The place of the book that was read last.
+    pub book: usize,
+    absences: Absences,
+    breakers: BTreeMap<DependencyName, Record>,
+    crashes: Vec<(Timestamp, Seq)>,
+    running: Running,
+    /// The latest time that was written; the clock of the next run does not begin before it.
+    pub last_written_at: Timestamp,
+}
+
+/// A session of a queue.
+pub(super) type Lane = (Arc<QueueName>, String);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Running {
+    #[default]
+    No,
+    Yes,
+}
+
+#[derive(Debug)]
+struct Row {
+    id: DeliveryId,
+    queue: Arc<QueueName>,
+    event: Arc<Event>,
+    lane: Option<Lane>,
+    state: State,
+    attempts: u32,
+    history: History,
+    book: Option<u64>,
+    written_at: Timestamp,
+    start_recorded: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum State {
+    Ready,
+    Due(Timestamp),
+    Behind,
+    Ended,
+}
+
+/// One who wants an event.
+#[derive(Clone, Debug)]
+pub(super) struct Addressee {
+    pub queue: Arc<QueueName>,
+    pub lane: Option<String>,
+}
+
+/// What an ended delivery came to.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Outcome<'a> {
+    Delivered,
+    Dead(&'a Death),
+}
+
+/// What there is to go on with.
+#[derive(Debug)]
+pub(super) struct Recovered {
+    pub queues: Vec<QueueName>,
+    pub paused: BTreeMap<ServiceName, Timestamp>,
+    pub absences: Absences,
+    pub breakers: Vec<Record>,
+    pub suspects_until: Option<Seq>,
+}
+
+impl Store {
+    /// Begins a run, and counts the one before as crashed if it did not end.
+    pub(super) fn recover(&mut self, now: Timestamp) -> Recovered {
+        if self.running == Running::Yes {
+            self.crashes.push((now, Seq::new(self.last)));
+        }
+        self.running = Running::Yes;
+        if self.last_written_at > Timestamp::EPOCH {
+            self.absences.add(self.last_written_at, now);
+        }
+        self.written(now);
+        Recovered {
+            queues: self.open.iter().filter(|(_, open)| **open > 0).map(|(name, _)| (**name).clone()).collect(),
+            paused: self.paused.clone(),
+            absences: self.absences.clone(),
+            breakers: self.breakers.values().cloned().collect(),
+            suspects_until: self.suspects(now),
+        }
+    }
+
+    /// What was there at each of the last three crashes, if those were close together.
+    fn suspects(&self, now: Timestamp) -> Option<Seq> {
+        let first = self.crashes.len().checked_sub(limits::CRASHES_MAX)?;
+        let (noticed_at, last) = self.crashes[first];
+        (now.since(noticed_at) <= limits::CRASHES_WITHIN).then_some(last)
+    }
+
+    /// The run ends as it should.
+    pub(super) fn close(&mut self, now: Timestamp) {
+        self.running = Running::No;
+        self.written(now);
+    }
+
+    /// Every batch is a sign of life.
+    pub(super) fn written(&mut self, now: Timestamp) {
+        self.last_written_at = self.last_written_at.max(now);
+    }
+
+    /// Takes an event; none if it came before.
+    pub(super) fn accept(
+        &mut self,
+        event: &Arc<Event>,
+        to: &[Addressee],
+        now: Timestamp,
+        checker: &mut Checker,
+    ) -> Vec<Waiting> {
+        let mut may_start = Vec::new();
+        if self.events.contains_key(event.id.as_str()) {
+            return may_start;
+        }
+        self.last += 1;
+        let mut places = Vec::new();
+        for addressee in to {
+            self.last += 1;
+            let seq = Seq::new(self.last);
+            let QueueName { service, channel } = &*addressee.queue;
+            let id = idempotency::delivery_id(seq, event.dedup_key(), service, channel.as_ref());
+            let lane = addressee.lane.clone().map(|session| (Arc::clone(&addressee.queue), session));
+            let is_head = lane.as_ref().is_none_or(|lane| {
+                let members = self.lanes.entry(lane.clone()).or_default();
+                members.insert(seq);
+                members.len() == 1
+            });
+            checker.accepted(id, &addressee.queue, event, lane.clone(), now);
+            let row = Row {
+                id,
+                queue: Arc::clone(&addressee.queue),
+                event: Arc::clone(event),
+                lane,
+                state: State::Behind,
+                attempts: 0,
+                history: History::new(),
+                book: None,
+                written_at: now,
+                start_recorded: false,
+            };
+            self.rows.insert(seq, row);
+            *self.open.entry(Arc::clone(&addressee.queue)).or_default() += 1;
+            if is_head {
+                self.put(seq, State::Ready);
+                may_start.push(self.waiting(seq));
+            }
+            places.push(seq);
+        }
+        self.events.insert(event.id.as_str().to_owned(), places);
+        may_start
+    }
+
+    /// Writes what became of a delivery; hands back who comes next in its session.
+    pub(super) fn settle(
+        &mut self,
+        settlement: &Settlement,
+        checker: &mut Checker,
+    ) -> (Fate, Option<Box<Waiting>>) {
+        let seq = settlement.delivery.seq();
+        let Some(row) = self.rows.get_mut(&seq) else { return (Fate::Stale, None) };
+        let has_ended = matches!(row.state, State::Behind | State::Ended);
+        if has_ended || row.id != settlement.delivery || row.attempts != settlement.attempts_before {
+            return (Fate::Stale, None);
+        }
+        row.attempts = settlement.attempts;
+        row.history = settlement.history.clone();
+        row.book = Some(settlement.book);
+        row.written_at = settlement.at;
+        row.start_recorded = settlement.next == Next::Starting;
+        if let Some(service) = &settlement.pause {
+            self.paused.entry(service.clone()).or_insert(settlement.at);
+        }
+        checker.settled(settlement.delivery, settlement.attempts);
+        let outcome = match &settlement.next {
+            Next::Ready | Next::Starting => {
+                self.put(seq, State::Ready);
+                return (Fate::Written, None);
+            }
+            Next::Due { at } => {
+                self.put(seq, State::Due(*at));
+                return (Fate::Written, None);
+            }
+            Next::Delivered => Outcome::Delivered,
+            Next::Dead(death) => Outcome::Dead(death),
+        };
+        checker.ended_for_good(settlement.delivery, outcome, settlement.at);
+        self.put(seq, State::Ended);
+        (Fate::Written, self.promote_after(seq).map(Box::new))
+    }
+
+    fn promote_after(&mut self, seq: Seq) -> Option<Waiting> {
+        let row = &self.rows[&seq];
+        *self.open.get_mut(&row.queue).expect("counted when it was accepted") -= 1;
+        let members = self.lanes.get_mut(row.lane.as_ref()?).expect("it was the head of it");
+        members.remove(&seq);
+        let head = *members.first()?;
+        self.put(head, State::Ready);
+        Some(self.waiting(head))
+    }
+
+    fn put(&mut self, seq: Seq, state: State) {
+        let row = self.rows.get_mut(&seq).expect("whoever moves it has seen it");
+        let queue = || Arc::clone(&row.queue);
+        match row.state {
+            State::Ready => self.ready.remove(&(queue(), seq)),
+            State::Due(at) => self.due.remove(&(queue(), at, seq)),
+            State::Behind | State::Ended => false,
+        };
+        match state {
+            State::Ready => self.ready.insert((queue(), seq)),
+            State::Due(at) => self.due.insert((queue(), at, seq)),
+            State::Behind | State::Ended => false,
+        };
+        row.state = state;
+    }
+
+    /// Writes down what people want.
+    pub(super) fn act(&mut self, act: &Act, now: Timestamp) {
+        match act {
+            Act::Tell(Command::Pause(service)) => {
+                self.paused.entry(service.clone()).or_insert(now);
+            }
+            Act::Tell(Command::Resume(service)) => {
+                self.paused.remove(service);
+            }
+            Act::Tell(Command::Trip(_) | Command::Reset(_)) => {}
+            Act::Read(book) => self.book = *book,
+        }
+    }
+
+    /// What waited for a rule may start.
+    pub(super) fn release(&mut self, queue: &Arc<QueueName>) {
+        let parked = self.due.range((Arc::clone(queue), Timestamp::NEVER, Seq::NONE)..);
+        let parked: Vec<Seq> = parked.take_while(|(name, _, _)| name == queue).map(|(_, _, seq)| *seq).collect();
+        for seq in parked {
+            self.put(seq, State::Ready);
+        }
+    }
+
+    /// Keeps what a breaker is, if that is news.
+    pub(super) fn keep(&mut self, record: &Record, now: Timestamp) {
+        if record.replaces(self.breakers.get(&record.service_name), now) {
+            self.breakers.insert(record.service_name.clone(), record.clone());
+        }
+    }
+
+    /// Nothing could be written since then.
+    pub(super) fn was_away(&mut self, from: Timestamp, now: Timestamp) {
+        self.absences.add(from, now);
+    }
+
+    /// Looks for what may start.
+    pub(super) fn load(&self, load: &Load) -> Page {
+        let Load { queue, wanted, rows_max, bytes_max } = load;
+        let mut next_due_at = None;
+        let found: Vec<Seq> = match *wanted {
+            Wanted::Ready { after } => {
+                let ours = self.ready.range((Arc::clone(queue), after.next())..);
+                ours.take_while(|(name, _)| name == queue).map(|(_, seq)| *seq).collect()
+            }
+            Wanted::Due { until } => {
+                let ours = self.due.range((Arc::clone(queue), Timestamp::EPOCH, Seq::NONE)..);
+                let ours = ours.take_while(|(name, _, _)| name == queue);
+                next_due_at = ours.clone().map(|(_, at, _)| *at).find(|at| *at > until && *at < Timestamp::NEVER);
+                ours.take_while(|(_, at, _)| *at <= until).map(|(_, _, seq)| *seq).collect()
+            }
+        };
+        let mut rows: Vec<Waiting> = Vec::new();
+        let (mut bytes, mut more) = (0, false);
+        for seq in found {
+            let row = self.waiting(seq);
+            bytes += row.bytes();
+            more = rows.len() == *rows_max as usize || !rows.is_empty() && bytes > *bytes_max;
+            if more {
+                break;
+            }
+            rows.push(row);
+        }
+        Page { queue: Arc::clone(queue), wanted: *wanted, rows, more, next_due_at }
+    }
+
+    fn waiting(&self, seq: Seq) -> Waiting {
+        let row = &self.rows[&seq];
+        Waiting {
+            id: row.id,
+            queue: Arc::clone(&row.queue),
+            event: Arc::clone(&row.event),
+            in_session: row.lane.is_some(),
+            attempts: row.attempts,
+            due_at: match row.state {
+                State::Due(at) => Some(at),
+                State::Ready | State::Behind | State::Ended => None,
+            },
+            history: row.history.clone(),
+            book: row.book,
+            written_at: row.written_at,
+            start_recorded: row.start_recorded,
+        }
+    }
+
+    /// How many deliveries an event has; none if it is not there.
+    pub(super) fn deliveries_of(&self, event_id: &str) -> Option<usize> {
+        self.events.get(event_id).map(Vec::len)
+    }
+
+    /// How many deliveries have not ended.
+    pub(super) fn open_deliveries(&self) -> u64 {
+        self.open.values().sum()
+    }
+
+    /// What has not ended, in words.
+    pub(super) fn show_open(&self) -> Vec<String> {
+        let open = self.rows.values().filter(|row| row.state != State::Ended);
+        open.map(|row| format!("{} of {} after {} attempts: {:?}", row.id, row.queue, row.attempts, row.state))
+            .collect()
+    }
+}

@@ -1,0 +1,314 @@
+//! A node with a store that fails when asked to, and a target that answers when asked to.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use redrive_core::answer::{HeaderPairs, Reply, Seen};
+use redrive_core::book::RuleBook;
+use redrive_core::engine::{Bounds, Call, Ending, Load, Page};
+use redrive_core::event::easy::{Easy, parse_easy};
+use redrive_core::event::{Event, HeaderList};
+use redrive_core::ids::ServiceName;
+use redrive_core::time::Timestamp;
+use tokio::sync::Semaphore;
+
+use super::{Config, Node, SubmitError, stranded};
+use crate::store::memory::Memory;
+use crate::store::{
+    Backup, BackupProgress, Batch, Chores, DeliveryState, EventKey, Keep, Reader, Recovered, Room,
+    Seen as Came, Store, StoreError, Written,
+};
+use crate::target::Target;
+use crate::target::registry::Targets;
+
+const BOOK: &str = "version: 1\nservices:\n  shop:\n    target: { log: stdout }\n    order: session\n    retry: aggressive\n    events: [\"orders.*\"]\n";
+/// Long enough for any machine; a test that waits so long has failed.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How the store behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mood {
+    Well,
+    /// Nothing is written, and it says so.
+    Refuses,
+    /// It is written, and it says that nobody knows; nothing more is until it is opened anew.
+    LosesTheAnswer,
+}
+
+struct Flaky {
+    inner: Memory,
+    mood: Arc<Mutex<Mood>>,
+    reopened: Arc<AtomicUsize>,
+    is_unknown: bool,
+}
+
+impl Store for Flaky {
+    fn recover(&mut self, now: Timestamp) -> Result<Recovered, StoreError> {
+        self.inner.recover(now)
+    }
+
+    fn write(&mut self, batch: &Batch, now: Timestamp) -> Result<Written, StoreError> {
+        let (path, reason) = (std::path::PathBuf::from("flaky"), "as asked".to_owned());
+        let mood = *self.mood.lock().expect("no test panics here");
+        if self.is_unknown {
+            return Err(StoreError::Unknown { path, reason });
+        }
+        match mood {
+            Mood::Well => self.inner.write(batch, now),
+            Mood::Refuses => Err(StoreError::NotWritten { path, reason }),
+            Mood::LosesTheAnswer => {
+                self.inner.write(batch, now)?;
+                self.is_unknown = true;
+                Err(StoreError::Unknown { path, reason })
+            }
+        }
+    }
+
+    fn load(&mut self, load: &Load) -> Result<Page, StoreError> {
+        self.inner.load(load)
+    }
+
+    fn housekeep(&mut self, keep: &Keep, now: Timestamp) -> Result<Chores, StoreError> {
+        self.inner.housekeep(keep, now)
+    }
+
+    fn back_up(&mut self, step: &mut Backup) -> Result<BackupProgress, StoreError> {
+        self.inner.back_up(step)
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader>, StoreError> {
+        self.inner.reader()
+    }
+
+    fn reopen(&mut self) -> Result<(), StoreError> {
+        self.reopened.fetch_add(1, Ordering::SeqCst);
+        self.is_unknown = false;
+        self.inner.reopen()
+    }
+
+    fn has_room(&mut self) -> Result<Room, StoreError> {
+        self.inner.has_room()
+    }
+
+    fn close(self: Box<Self>, now: Timestamp) -> Result<(), StoreError> {
+        Box::new(self.inner).close(now)
+    }
+}
+
+/// Answers 200 as often as it was allowed to, and remembers who called.
+struct Gate {
+    open: Semaphore,
+    calls: Mutex<Vec<(String, u32)>>,
+}
+
+impl Target for Gate {
+    fn call(&self, call: Arc<Call>) -> Pin<Box<dyn Future<Output = Ending> + Send + '_>> {
+        Box::pin(async move {
+            let row = &call.deliveries[0];
+            self.calls
+                .lock()
+                .expect("no test panics here")
+                .push((row.event.id.to_string(), row.attempts + 1));
+            self.open.acquire().await.expect("nobody closes it").forget();
+            let seen = Seen::Http { status: 200, headers: HeaderPairs::default(), body: String::new() };
+            Ending::Reply(Reply { seen, message: String::new(), retry_after: None })
+        })
+    }
+}
+
+/// A node and all that it stands on.
+struct Bench {
+    node: Node,
+    mood: Arc<Mutex<Mood>>,
+    reopened: Arc<AtomicUsize>,
+    gate: Arc<Gate>,
+    store: Memory,
+}
+
+impl Bench {
+    fn start(open: usize) -> Self {
+        Self::on(&Memory::new(7), open)
+    }
+
+    fn on(store: &Memory, open: usize) -> Self {
+        let (mood, reopened) = (Arc::new(Mutex::new(Mood::Well)), Arc::new(AtomicUsize::new(0)));
+        let gate = Arc::new(Gate { open: Semaphore::new(open), calls: Mutex::default() });
+        let inner = store.opened_again();
+        let flaky =
+            Flaky { inner, mood: Arc::clone(&mood), reopened: Arc::clone(&reopened), is_unknown: false };
+        let book = Arc::new(book());
+        let node = Node::start(Config {
+            targets: Targets::all_to(&book, &(Arc::clone(&gate) as Arc<dyn Target>)),
+            book,
+            book_text: BOOK.into(),
+            store: Box::new(flaky),
+            bounds: Bounds { window: 8, window_bytes: 1 << 20, calls: 8 },
+        });
+        Self { node: node.expect("a store that is well"), mood, reopened, gate, store: store.opened_again() }
+    }
+
+    fn feels(&self, mood: Mood) {
+        *self.mood.lock().expect("no test panics here") = mood;
+    }
+
+    fn calls(&self) -> Vec<(String, u32)> {
+        self.gate.calls.lock().expect("no test panics here").clone()
+    }
+
+    /// Waits until it is so.
+    async fn until(&self, what: &str, is_so: impl Fn(&Self) -> bool) {
+        let waiting = async {
+            while !is_so(self) {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("never: {what}"));
+    }
+
+    fn states(&self) -> BTreeMap<String, DeliveryState> {
+        let reader = self.store.reader().expect("in memory");
+        let filter = crate::store::Filter { rows_max: 100, ..crate::store::Filter::default() };
+        let views = reader.list(&filter).expect("in memory");
+        views.into_iter().map(|view| (view.event_id, view.state)).collect()
+    }
+
+    fn delivered(&self) -> usize {
+        self.states().values().filter(|state| matches!(state, DeliveryState::Delivered { .. })).count()
+    }
+}
+
+fn book() -> RuleBook {
+    let reading = redrive_core::book::read(BOOK);
+    reading.book.unwrap_or_else(|| panic!("{:?}", reading.problems))
+}
+
+fn event(id: &str) -> Event {
+    let headers: Vec<(String, String)> = Vec::new();
+    let generated_id = redrive_core::event::attribute::EventId::new(id).expect("an id");
+    parse_easy(Easy {
+        event_type: "orders.placed",
+        partition_key: Some("k"),
+        idempotency_key: None,
+        generated_id: &generated_id,
+        headers: &headers as &dyn HeaderList,
+        body: &bytes::Bytes::from_static(b"{}"),
+    })
+    .expect("an event")
+}
+
+#[tokio::test]
+async fn events_of_a_session_go_out_one_after_the_other() {
+    let bench = Bench::start(100);
+    let events = (0..20).map(|n| event(&format!("e{n:02}"))).collect();
+    let taken = bench.node.submit(events).await.expect("taken");
+    assert!(taken.iter().all(|taken| taken.seen == Came::First && taken.deliveries == 1));
+    bench.until("all delivered", |bench| bench.delivered() == 20).await;
+    let order: Vec<String> = bench.calls().into_iter().map(|(id, _)| id).collect();
+    assert!(order.is_sorted(), "{order:?}");
+    let counts = bench.node.read(|reader| reader.counts()).await.expect("in memory");
+    let snapshot = bench.node.snapshot().await.expect("it runs");
+    assert_eq!(stranded(&snapshot, &counts), 0);
+}
+
+#[tokio::test]
+async fn a_caller_who_goes_away_strands_nothing() {
+    let bench = Bench::start(100);
+    for n in 0..50 {
+        let asked = bench.node.submit(vec![event(&format!("e{n:02}"))]);
+        // Polled once, so that it is on its way, and then dropped.
+        tokio::select! { biased; _ = asked => {} () = std::future::ready(()) => {} }
+    }
+    bench.until("all delivered", |bench| bench.delivered() == 50).await;
+}
+
+#[tokio::test]
+async fn while_the_store_fails_nothing_is_taken_nothing_starts_and_outcomes_are_kept() {
+    let bench = Bench::start(0);
+    bench.node.submit(vec![event("a"), event("b")]).await.expect("taken");
+    bench.until("the first is called", |bench| bench.calls().len() == 1).await;
+    bench.feels(Mood::Refuses);
+    let refused = bench.node.submit(vec![event("c")]).await;
+    assert!(matches!(refused, Err(SubmitError::Failing { .. })), "{refused:?}");
+    bench.gate.open.add_permits(100);
+    let node = bench.node.clone();
+    let pause = tokio::spawn(async move { node.pause(ServiceName::new("shop").expect("a name")).await });
+    // A second refusal shows that the writer has gone round since the call ended.
+    let refused = bench.node.submit(vec![event("c")]).await;
+    assert!(matches!(refused, Err(SubmitError::Failing { .. })), "{refused:?}");
+    assert_eq!(bench.delivered(), 0, "the target said yes, and that is not durable");
+    assert_eq!(bench.calls().len(), 1, "the next of the session has not started");
+    bench.feels(Mood::Well);
+    assert_eq!(pause.await.expect("it runs"), Ok(()), "what an operator wanted was kept too");
+    bench.until("the first is delivered", |bench| bench.delivered() == 1).await;
+    bench.node.resume(ServiceName::new("shop").expect("a name")).await.expect("durable");
+    bench.until("both delivered", |bench| bench.delivered() == 2).await;
+    assert_eq!(bench.calls(), [("a".to_owned(), 1), ("b".to_owned(), 1)], "each was called once");
+    bench.node.submit(vec![event("c")]).await.expect("taken again");
+    bench.until("all delivered", |bench| bench.delivered() == 3).await;
+}
+
+#[tokio::test]
+async fn what_was_written_though_nobody_knew_is_found_again() {
+    let bench = Bench::start(100);
+    bench.feels(Mood::LosesTheAnswer);
+    let refused = bench.node.submit(vec![event("a")]).await;
+    assert!(matches!(refused, Err(SubmitError::Failing { .. })), "{refused:?}");
+    bench.feels(Mood::Well);
+    bench.until("delivered all the same", |bench| bench.delivered() == 1).await;
+    assert!(bench.reopened.load(Ordering::SeqCst) > 0, "the store was opened anew");
+    let again = bench.node.submit(vec![event("a")]).await.expect("the sender tries again");
+    assert_eq!(again[0].seen, Came::Again);
+    assert_eq!(bench.calls().len(), 1);
+}
+
+#[tokio::test]
+async fn healing_that_ends_without_an_answer_is_tried_on_a_store_opened_anew() {
+    let bench = Bench::start(100);
+    bench.feels(Mood::Refuses);
+    let refused = bench.node.submit(vec![event("a")]).await;
+    assert!(matches!(refused, Err(SubmitError::Failing { .. })), "{refused:?}");
+    bench.feels(Mood::LosesTheAnswer);
+    bench.until("it is opened anew", |bench| bench.reopened.load(Ordering::SeqCst) > 0).await;
+    bench.feels(Mood::Well);
+    while bench.node.submit(vec![event("a")]).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    bench.until("delivered", |bench| bench.delivered() == 1).await;
+}
+
+#[tokio::test]
+async fn a_stop_waits_for_calls_and_what_it_cuts_short_burns_nothing() {
+    let store = Memory::new(7);
+    let bench = Bench::on(&store, 0);
+    bench.node.submit(vec![event("a")]).await.expect("taken");
+    bench.until("it is called", |bench| bench.calls().len() == 1).await;
+    let stopped = bench.node.stop(Duration::from_millis(20)).await;
+    assert_eq!(stopped.interrupted, 1);
+    let refused = bench.node.submit(vec![event("b")]).await;
+    assert_eq!(refused, Err(SubmitError::Stopping));
+
+    let next = Bench::on(&store, 1);
+    next.until("delivered by the next run", |bench| bench.delivered() == 1).await;
+    assert_eq!(next.calls(), [("a".to_owned(), 1)], "the same attempt once more");
+    let stopped = next.node.stop(PATIENCE).await;
+    assert_eq!(stopped.interrupted, 0);
+    let found = store.reader().expect("in memory").events(&EventKey::Id("a".to_owned())).expect("in memory");
+    assert_eq!(found[0].deliveries[0].attempts, 1);
+}
+
+#[tokio::test]
+async fn a_paused_service_waits_and_goes_on() {
+    let bench = Bench::start(100);
+    let shop = ServiceName::new("shop").expect("a name");
+    bench.node.pause(shop.clone()).await.expect("durable");
+    bench.node.submit(vec![event("a")]).await.expect("taken");
+    let snapshot = bench.node.snapshot().await.expect("it runs");
+    assert!(snapshot.queues[0].held.is_some());
+    assert_eq!(bench.calls(), []);
+    bench.node.resume(shop).await.expect("durable");
+    bench.until("delivered", |bench| bench.delivered() == 1).await;
+}

@@ -1,0 +1,79 @@
+//! What every store derives alike from an event and an addressee: whether two events are the same, which
+//! session a delivery keeps its place in, and what is said of a delivery that found no room.
+//!
+//! Invariant: hashes are stored, so what goes into them never changes.
+
+use redrive_core::category::{Category, Code, codes};
+use redrive_core::engine::{Death, QueueName};
+use redrive_core::envelope::Tier;
+use redrive_core::event::Event;
+use redrive_core::event::attribute::{ContentType, ExtensionValue, SessionKey, Subject};
+use redrive_core::fingerprint::Fingerprint;
+use redrive_core::hash;
+use redrive_core::ids::{ChannelName, ServiceName};
+
+use super::Addressee;
+
+/// Of the extensions, the one that belongs to a trace and not to the event.
+const TRACE_STATE: &str = "tracestate";
+
+/// A hash of all that a sender who sends the same event again sends alike: its type, subject, session,
+/// content type, extensions and data.
+///
+/// What may differ from one try to the next is left out: the time, which some clients stamp as they send,
+/// the correlation id, which gateways make up where there is none, and the trace.
+pub(super) fn content_hash(event: &Event) -> u64 {
+    let Event { event_type, subject, content_type, session, extensions, data, .. } = event;
+    let mut parts = Parts::default();
+    parts.text(event_type.as_str());
+    parts.maybe(subject.as_ref().map(Subject::as_str));
+    parts.maybe(session.as_ref().map(SessionKey::as_str));
+    parts.maybe(content_type.as_ref().map(ContentType::as_str));
+    for (name, value) in extensions.iter().filter(|(name, _)| name.as_str() != TRACE_STATE) {
+        parts.text(name.as_str());
+        match value {
+            ExtensionValue::Text(text) => parts.maybe(Some(text.as_str())),
+            // Headers know only texts, so the same event may come with `1` and with `"1"`.
+            ExtensionValue::Integer(_) | ExtensionValue::Boolean(_) => parts.maybe(Some(&value.to_string())),
+        }
+    }
+    // The data have no bound worth copying for, so their own hash stands for them.
+    parts.0.extend_from_slice(&hash::stable_64(data, 0).to_le_bytes());
+    hash::stable_64(&parts.0, 0)
+}
+
+/// The session within whose order a delivery keeps its place, if it keeps one: a hash under the store's
+/// own seed. Two sessions that meet in one hash wait for each other, and nothing worse.
+pub(super) fn lane(seed: u64, addressee: &Addressee, event: &Event) -> Option<u64> {
+    let session = event.session.as_ref().filter(|_| addressee.ordered)?;
+    let QueueName { service, channel } = &*addressee.queue;
+    let mut parts = Parts::default();
+    parts.text(service.as_str());
+    parts.maybe(channel.as_ref().map(ChannelName::as_str));
+    parts.text(session.as_str());
+    Some(hash::stable_64(&parts.0, seed))
+}
+
+/// Why a delivery is dead that came when too much was waiting.
+pub(super) fn overflow(service: &ServiceName) -> Death {
+    let (category, code) = (Category::Transient, Code::of(codes::BACKLOG_FULL));
+    let message = format!("too much is waiting for {service} already");
+    let fingerprint = Fingerprint::of(service, category, &code, &message);
+    Death { category, failure_code: code.clone(), code, tier: Tier::Dead, message, fingerprint }
+}
+
+/// Texts in a row, each behind its length: no two lists of texts give the same bytes.
+#[derive(Default)]
+struct Parts(Vec<u8>);
+
+impl Parts {
+    fn text(&mut self, text: &str) {
+        self.0.extend_from_slice(&(text.len() as u64).to_le_bytes());
+        self.0.extend_from_slice(text.as_bytes());
+    }
+
+    fn maybe(&mut self, text: Option<&str>) {
+        self.0.push(u8::from(text.is_some()));
+        self.text(text.unwrap_or_default());
+    }
+}

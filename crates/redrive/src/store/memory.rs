@@ -1,0 +1,129 @@
+//! A store that forgets everything when it is dropped: for tests and simulations, and the plainest reading
+//! of what a store does.
+//!
+//! A clone is a snapshot: it goes its own way from then on. [`Memory::opened_again`] is the opposite, a
+//! second hand on the same store, as if a folder were opened again after its owner had gone.
+
+mod chores;
+mod questions;
+mod world;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use redrive_core::engine::{Load, Page};
+use redrive_core::ids::{IdPrefix, Seq};
+use redrive_core::time::Timestamp;
+
+use self::world::World;
+use super::{
+    Backup, BackupProgress, Batch, Chores, Counts, DeliveryView, EventKey, EventView, Filter, Keep, Reader,
+    Recovered, Room, Store, StoreError, Written,
+};
+
+/// A store in memory.
+#[derive(Debug)]
+pub struct Memory {
+    // Readers look at the same world from other threads; nobody holds the lock for longer than one verb.
+    world: Arc<Mutex<World>>,
+}
+
+impl Memory {
+    /// An empty one, whose hashes and jitter hang on the seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self { world: Arc::new(Mutex::new(World::new(seed))) }
+    }
+
+    /// The same store once more, as if it were opened from its folder: what one does, the other sees.
+    #[must_use]
+    pub fn opened_again(&self) -> Self {
+        Self { world: Arc::clone(&self.world) }
+    }
+
+    fn world(&self) -> MutexGuard<'_, World> {
+        locked(&self.world)
+    }
+}
+
+fn locked(world: &Mutex<World>) -> MutexGuard<'_, World> {
+    world.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A snapshot.
+impl Clone for Memory {
+    fn clone(&self) -> Self {
+        Self { world: Arc::new(Mutex::new(self.world().clone())) }
+    }
+}
+
+impl Store for Memory {
+    fn recover(&mut self, now: Timestamp) -> Result<Recovered, StoreError> {
+        Ok(self.world().recover(now))
+    }
+
+    fn write(&mut self, batch: &Batch, now: Timestamp) -> Result<Written, StoreError> {
+        Ok(self.world().write(batch, now))
+    }
+
+    fn load(&mut self, load: &Load) -> Result<Page, StoreError> {
+        Ok(self.world().load(load))
+    }
+
+    fn housekeep(&mut self, keep: &Keep, now: Timestamp) -> Result<Chores, StoreError> {
+        Ok(self.world().housekeep(keep, now))
+    }
+
+    fn back_up(&mut self, _step: &mut Backup) -> Result<BackupProgress, StoreError> {
+        let reason = "a store in memory has no folder to copy".to_owned();
+        Err(StoreError::NotWritten { path: PathBuf::from("memory"), reason })
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader>, StoreError> {
+        Ok(Box::new(MemoryReader { world: Arc::clone(&self.world) }))
+    }
+
+    fn reopen(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn has_room(&mut self) -> Result<Room, StoreError> {
+        Ok(Room::Enough)
+    }
+
+    fn close(self: Box<Self>, now: Timestamp) -> Result<(), StoreError> {
+        self.world().close(now);
+        Ok(())
+    }
+}
+
+/// Looks at a store in memory from elsewhere.
+struct MemoryReader {
+    world: Arc<Mutex<World>>,
+}
+
+impl Reader for MemoryReader {
+    fn events(&self, key: &EventKey) -> Result<Vec<EventView>, StoreError> {
+        Ok(locked(&self.world).events(key))
+    }
+
+    fn deliveries(&self, prefix: &IdPrefix, rows_max: usize) -> Result<Vec<DeliveryView>, StoreError> {
+        Ok(locked(&self.world).deliveries(*prefix, rows_max))
+    }
+
+    fn list(&self, filter: &Filter) -> Result<Vec<DeliveryView>, StoreError> {
+        Ok(locked(&self.world).list(filter))
+    }
+
+    fn unrouted(&self, after: Seq, rows_max: usize) -> Result<Vec<EventView>, StoreError> {
+        Ok(locked(&self.world).unrouted(after, rows_max))
+    }
+
+    fn book(&self, hash: u64) -> Result<Option<String>, StoreError> {
+        Ok(locked(&self.world).book(hash))
+    }
+
+    fn counts(&self) -> Result<Counts, StoreError> {
+        Ok(locked(&self.world).counts())
+    }
+}

@@ -1,0 +1,97 @@
+//! What a store in memory answers to a reader.
+
+use std::sync::Arc;
+
+use redrive_core::event::attribute::{CorrelationId, SessionKey};
+use redrive_core::ids::{IdPrefix, Receipt, Seq};
+
+use super::world::{Kept, Row, World};
+use crate::store::{Counts, DeliveryView, EventKey, EventView, Filter};
+
+/// Whether attempts are told.
+#[derive(Clone, Copy)]
+enum Stories {
+    Told,
+    Left,
+}
+
+impl World {
+    pub(super) fn events(&self, key: &EventKey) -> Vec<EventView> {
+        match key {
+            EventKey::Receipt(receipt) => {
+                let seq = receipt.seq();
+                self.events.get(&seq).map(|kept| self.event_view(seq, kept)).into_iter().collect()
+            }
+            EventKey::Id(id) => {
+                let has_it = |(_, kept): &(&Seq, &Kept)| kept.event.id.as_str() == id;
+                let found = self.events.iter().filter(has_it);
+                found.map(|(seq, kept)| self.event_view(*seq, kept)).collect()
+            }
+        }
+    }
+
+    pub(super) fn deliveries(&self, prefix: IdPrefix, rows_max: usize) -> Vec<DeliveryView> {
+        let rows = prefix.places(self.last).filter_map(|place| self.rows.get(&place));
+        rows.take(rows_max).map(|row| self.delivery_view(row, Stories::Told)).collect()
+    }
+
+    pub(super) fn list(&self, filter: &Filter) -> Vec<DeliveryView> {
+        let Filter { service, state, before, rows_max } = filter;
+        let before = before.unwrap_or(self.last.next());
+        let wanted = |row: &&Row| {
+            service.as_ref().is_none_or(|name| row.queue.service.as_str() == name)
+                && state.is_none_or(|state| row.state.name() == state)
+        };
+        let rows = self.rows.range(..before).rev().map(|(_, row)| row).filter(wanted);
+        rows.take(*rows_max).map(|row| self.delivery_view(row, Stories::Left)).collect()
+    }
+
+    pub(super) fn unrouted(&self, after: Seq, rows_max: usize) -> Vec<EventView> {
+        let later = self.events.range(after.next()..);
+        let unrouted = later.filter(|(_, kept)| kept.is_unrouted());
+        unrouted.take(rows_max).map(|(seq, kept)| self.event_view(*seq, kept)).collect()
+    }
+
+    pub(super) fn book(&self, hash: u64) -> Option<String> {
+        self.books.get(&hash)?.text.as_deref().map(str::to_owned)
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        self.counts.clone()
+    }
+
+    fn event_view(&self, seq: Seq, kept: &Kept) -> EventView {
+        let rows = kept.deliveries().filter_map(|place| self.rows.get(&place));
+        EventView {
+            receipt: Receipt::of(seq),
+            event: Arc::clone(&kept.event),
+            received_at: kept.received_at,
+            unrouted: kept.delivery_count == 0,
+            deliveries: rows.map(|row| self.delivery_view(row, Stories::Left)).collect(),
+        }
+    }
+
+    fn delivery_view(&self, row: &Row, stories: Stories) -> DeliveryView {
+        let kept = &self.events[&row.event];
+        let event = &kept.event;
+        DeliveryView {
+            id: row.id,
+            queue: (*row.queue).clone(),
+            subscription: row.subscription.to_string(),
+            receipt: Receipt::of(row.event),
+            event_id: event.id.to_string(),
+            event_source: event.source.to_string(),
+            event_type: event.event_type.to_string(),
+            session: event.session.as_ref().map(SessionKey::to_string),
+            correlation_id: event.correlation_id.as_ref().map(CorrelationId::to_string),
+            accepted_at: kept.received_at,
+            written_at: row.written_at,
+            attempts: row.attempts,
+            state: row.state.clone(),
+            stories: match stories {
+                Stories::Told => row.stories.clone(),
+                Stories::Left => Vec::new(),
+            },
+        }
+    }
+}

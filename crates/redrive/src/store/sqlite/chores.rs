@@ -1,0 +1,182 @@
+//! Housekeeping in small steps, each within a transaction: seals hashes, deletes what was delivered, forgets
+//! ids, and drops books that nobody names.
+//!
+//! Nothing here searches: what ended was noted when it did, in the order in which it did, and ids are held
+//! against their age in the order of their places, each once.
+
+use std::collections::BTreeMap;
+
+use redrive_core::ids::Seq;
+use redrive_core::time::Timestamp;
+use rusqlite::{Connection, OptionalExtension};
+
+use super::dedup::Step;
+use super::encode::{self, place, seq, time};
+use super::fault::Fault;
+use super::schema::state;
+use super::state::State;
+use super::write;
+use crate::store::{BOOKS_RECOVERED_MAX, Chores, Keep};
+
+/// How many places one step looks at, at least where there are as many.
+const PLACES_PER_STEP: usize = 256;
+
+/// Does a step. What it says of hashes is for [`super::dedup::Dedup::apply`], once the step is durable.
+pub(super) fn housekeep(
+    connection: &Connection,
+    state: &mut State,
+    keep: &Keep,
+    now: Timestamp,
+) -> Result<(Chores, Option<Step>), Fault> {
+    let mut chores = Chores::default();
+    let (deleted, more_ended) = delete_ended(connection, state, keep, now)?;
+    chores.events_deleted = deleted;
+    let more_ids = forget_ids(connection, state, keep, now)?;
+    forget_books(connection)?;
+    let step = state.dedup.step(connection, state.meta.last, state.meta.ids_checked)?;
+    chores.more = more_ended || more_ids || step.is_some();
+    state.save(connection)?;
+    Ok((chores, step))
+}
+
+/// Deletes events of which nothing is of use any more; says how many, and whether there may be more.
+fn delete_ended(
+    connection: &Connection,
+    state: &mut State,
+    keep: &Keep,
+    now: Timestamp,
+) -> Result<(u64, bool), Fault> {
+    let mut next = connection.prepare_cached("SELECT id, at, places FROM ending ORDER BY id LIMIT 1")?;
+    let mut delete = connection.prepare_cached("DELETE FROM ending WHERE id = ?1")?;
+    let mut told = BTreeMap::new();
+    let (mut deleted, mut seen) = (0, 0);
+    loop {
+        let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+        let first: Option<(i64, i64, Vec<u8>)> = next.query_row([], read).optional()?;
+        let Some((id, at, places)) = first.filter(|(_, at, _)| time(*at) + keep.delivered <= now) else {
+            write::count_stories(connection, &told)?;
+            return Ok((deleted, false));
+        };
+        if seen >= PLACES_PER_STEP {
+            write::count_stories(connection, &told)?;
+            return Ok((deleted, time(at) + keep.delivered <= now));
+        }
+        for place in encode::read_places(&places)? {
+            seen += 1;
+            let mut over = Over { connection, state, told: &mut told, keep, now };
+            deleted += u64::from(over.delete(place)?);
+        }
+        delete.execute([id])?;
+    }
+}
+
+/// Looks whether events are over.
+struct Over<'a> {
+    connection: &'a Connection,
+    state: &'a mut State,
+    /// Stories deleted, by the book that they name.
+    told: &'a mut BTreeMap<u64, i64>,
+    keep: &'a Keep,
+    now: Timestamp,
+}
+
+impl Over<'_> {
+    /// Deletes the event of a place, its own or a delivery's, if nothing about it is of use any more.
+    fn delete(&mut self, at: Seq) -> Result<bool, Fault> {
+        let event_of = "SELECT event FROM deliveries WHERE seq = ?1";
+        let mut statement = self.connection.prepare_cached(event_of)?;
+        let event: Option<i64> = statement.query_row([place(at)], |row| row.get(0)).optional()?;
+        let event = event.unwrap_or(place(at));
+        let select = "SELECT received_at, coalesce(first_delivery, seq + 1), deliveries FROM events
+            WHERE seq = ?1 AND whole = 1";
+        let read = |row: &rusqlite::Row<'_>| Ok((time(row.get(0)?), row.get(1)?, row.get(2)?));
+        let mut statement = self.connection.prepare_cached(select)?;
+        let found: Option<(Timestamp, i64, i64)> = statement.query_row([event], read).optional()?;
+        let Some((received_at, first, count)) = found else { return Ok(false) };
+        let deliveries = first..first + count;
+        if !self.all_delivered(&deliveries)? {
+            return Ok(false);
+        }
+        self.delete_deliveries(&deliveries)?;
+        self.state.meta.events -= 1;
+        self.state.meta.unrouted -= u64::from(count == 0);
+        let sql = if received_at + self.keep.ids <= self.now {
+            "DELETE FROM events WHERE seq = ?1"
+        } else {
+            "UPDATE events SET whole = 0, attributes = x'', data = x'' WHERE seq = ?1"
+        };
+        self.connection.prepare_cached(sql)?.execute([event])?;
+        Ok(true)
+    }
+
+    fn all_delivered(&self, places: &std::ops::Range<i64>) -> Result<bool, Fault> {
+        let select = "SELECT state, written_at FROM deliveries WHERE seq >= ?1 AND seq < ?2";
+        let mut statement = self.connection.prepare_cached(select)?;
+        let mut rows = statement.query((places.start, places.end))?;
+        while let Some(row) = rows.next()? {
+            let over = time(row.get(1)?) + self.keep.delivered <= self.now;
+            if row.get::<_, i64>(0)? != state::DELIVERED || !over {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn delete_deliveries(&mut self, places: &std::ops::Range<i64>) -> Result<(), Fault> {
+        let bounds = (places.start, places.end);
+        let delete = "DELETE FROM deliveries WHERE seq >= ?1 AND seq < ?2 RETURNING queue, story";
+        let mut statement = self.connection.prepare_cached(delete)?;
+        let mut rows = statement.query(bounds)?;
+        while let Some(row) = rows.next()? {
+            let queue = self.state.names.index_of(row.get(0)?)?;
+            self.state.names.counts(queue).delivered -= 1;
+            if let Some(story) = row.get_ref(1)?.as_blob_or_null().map_err(rusqlite::Error::from)? {
+                *self.told.entry(encode::read_story(story)?.book).or_default() -= 1;
+            }
+        }
+        let delete = "DELETE FROM attempts WHERE delivery >= ?1 AND delivery < ?2 RETURNING story";
+        let mut statement = self.connection.prepare_cached(delete)?;
+        let mut rows = statement.query(bounds)?;
+        while let Some(row) = rows.next()? {
+            let story = row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?;
+            *self.told.entry(encode::read_story(story)?.book).or_default() -= 1;
+        }
+        Ok(())
+    }
+}
+
+/// Forgets what is left of events whose ids are old enough; says whether there may be more.
+fn forget_ids(
+    connection: &Connection,
+    state: &mut State,
+    keep: &Keep,
+    now: Timestamp,
+) -> Result<bool, Fault> {
+    let select = "SELECT seq, received_at, whole FROM events WHERE seq > ?1 ORDER BY seq LIMIT ?2";
+    let mut delete = connection.prepare_cached("DELETE FROM events WHERE seq = ?1")?;
+    let limit = i64::try_from(PLACES_PER_STEP).expect("a small number");
+    let mut old: Vec<(Seq, bool)> = Vec::with_capacity(PLACES_PER_STEP);
+    let mut statement = connection.prepare_cached(select)?;
+    let mut rows = statement.query((place(state.meta.ids_checked), limit))?;
+    while let Some(row) = rows.next()? {
+        if time(row.get(1)?) + keep.ids > now {
+            break;
+        }
+        old.push((seq(row.get(0)?), row.get(2)?));
+    }
+    for (seq, whole) in &old {
+        state.meta.ids_checked = *seq;
+        if !whole {
+            delete.execute([place(*seq)])?;
+        }
+    }
+    Ok(old.len() == PLACES_PER_STEP)
+}
+
+fn forget_books(connection: &Connection) -> Result<(), Fault> {
+    let delete = "DELETE FROM books WHERE stories = 0 AND hash NOT IN
+        (SELECT hash FROM books WHERE text IS NOT NULL ORDER BY turn DESC LIMIT ?1)";
+    let limit = i64::try_from(BOOKS_RECOVERED_MAX).expect("a small number");
+    connection.prepare_cached(delete)?.execute([limit])?;
+    Ok(())
+}

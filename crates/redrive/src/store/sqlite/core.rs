@@ -1,0 +1,149 @@
+//! The verbs of the store, each a transaction: what is begun is durable as a whole, or nothing has changed.
+
+use std::path::{Path, PathBuf};
+
+use redrive_core::engine::{Load, Page};
+use redrive_core::time::Timestamp;
+use rusqlite::Connection;
+
+use super::fault::Fault;
+use super::state::State;
+use super::wal::Checkpointer;
+use super::{Options, chores, recover, rows, schema, write};
+use crate::store::{Batch, Chores, Keep, Recovered, StoreError, Written};
+
+/// All that belongs to the writing connection but itself: while a copy is made, somebody else looks at that.
+#[derive(Debug)]
+pub(super) struct Core {
+    path: PathBuf,
+    state: State,
+    checkpointer: Checkpointer,
+    health: Health,
+}
+
+/// Whether memory agrees with the file.
+#[derive(Debug)]
+enum Health {
+    Good,
+    /// A transaction was rolled back, and what it had changed in memory could not be read anew.
+    Behind,
+    /// Nobody knows whether a transaction is durable, for that reason; only opening the file anew shows.
+    Unknown(String),
+}
+
+impl Core {
+    pub(super) fn open(path: &Path, options: &Options, seed: u64) -> Result<(Self, Connection), StoreError> {
+        let connection = schema::open(path, seed)?;
+        let fail = |fault: Fault| fault.not_opened(path);
+        let state = State::load(&connection, options.run_length).map_err(fail)?;
+        let checkpointer = Checkpointer::start(&connection, path, options.wal).map_err(fail)?;
+        Ok((Self { path: path.to_owned(), state, checkpointer, health: Health::Good }, connection))
+    }
+
+    pub(super) fn recover(&mut self, on: &Connection, now: Timestamp) -> Result<Recovered, StoreError> {
+        self.transact(on, |state| recover::recover(on, state, now))
+    }
+
+    pub(super) fn close(&mut self, on: &Connection, now: Timestamp) -> Result<(), StoreError> {
+        self.transact(on, |state| recover::close(on, state, now))
+    }
+
+    pub(super) fn write(
+        &mut self,
+        on: &Connection,
+        batch: &Batch,
+        now: Timestamp,
+    ) -> Result<Written, StoreError> {
+        if self.state.dedup.is_overdue() {
+            self.seal(on)?;
+        }
+        self.transact(on, |state| write::write(on, state, batch, now))
+    }
+
+    pub(super) fn load(&mut self, on: &Connection, load: &Load) -> Result<Page, StoreError> {
+        self.check(on)?;
+        rows::load(on, &self.state.names, load).map_err(|fault| fault.unchanged(&self.path))
+    }
+
+    pub(super) fn housekeep(
+        &mut self,
+        on: &Connection,
+        keep: &Keep,
+        now: Timestamp,
+    ) -> Result<Chores, StoreError> {
+        let (chores, step) = self.transact(on, |state| chores::housekeep(on, state, keep, now))?;
+        if let Some(step) = step {
+            self.state.dedup.apply(step);
+        }
+        Ok(Chores { more: chores.more || self.state.dedup.has_work(), ..chores })
+    }
+
+    /// Does a step of sealing, for want of anybody who does the chores.
+    fn seal(&mut self, on: &Connection) -> Result<(), StoreError> {
+        let step =
+            self.transact(on, |state| state.dedup.step(on, state.meta.last, state.meta.ids_checked))?;
+        if let Some(step) = step {
+            self.state.dedup.apply(step);
+        }
+        Ok(())
+    }
+
+    /// Refuses to go on while memory does not agree with the file.
+    fn check(&mut self, on: &Connection) -> Result<(), StoreError> {
+        match &self.health {
+            Health::Good => Ok(()),
+            Health::Unknown(reason) => {
+                Err(StoreError::Unknown { path: self.path.clone(), reason: reason.clone() })
+            }
+            Health::Behind => {
+                self.state.roll_back(on).map_err(|fault| fault.unchanged(&self.path))?;
+                self.health = Health::Good;
+                Ok(())
+            }
+        }
+    }
+
+    fn transact<T>(
+        &mut self,
+        on: &Connection,
+        work: impl FnOnce(&mut State) -> Result<T, Fault>,
+    ) -> Result<T, StoreError> {
+        self.check(on)?;
+        execute(on, "BEGIN IMMEDIATE").map_err(|fault| fault.unchanged(&self.path))?;
+        let done = match work(&mut self.state) {
+            Ok(done) => done,
+            Err(fault) => {
+                self.roll_back(on);
+                return Err(fault.unchanged(&self.path));
+            }
+        };
+        if let Err(fault) = execute(on, "COMMIT") {
+            self.roll_back(on);
+            self.health = Health::Unknown(fault.to_string());
+            return Err(fault.unknown(&self.path));
+        }
+        self.state.dedup.commit();
+        // What was written is safe; a log that cannot be copied now is tried again after the next.
+        let _ = self.checkpointer.after_commit(on);
+        Ok(done)
+    }
+
+    fn roll_back(&mut self, on: &Connection) {
+        self.health = Health::Behind;
+        // Some errors have ended the transaction already.
+        if !on.is_autocommit()
+            && let Err(fault) = execute(on, "ROLLBACK")
+        {
+            self.health = Health::Unknown(fault.to_string());
+            return;
+        }
+        if self.state.roll_back(on).is_ok() {
+            self.health = Health::Good;
+        }
+    }
+}
+
+fn execute(connection: &Connection, sql: &str) -> Result<(), Fault> {
+    connection.prepare_cached(sql)?.execute([])?;
+    Ok(())
+}

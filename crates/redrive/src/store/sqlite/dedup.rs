@@ -1,0 +1,372 @@
+//! Knows whether an event came before, without an index on a random key.
+//!
+//! Each event has a hash of 63 bits, keyed by the store's seed: 39 bits of its id, then 24 bits of its source
+//! and id. The latest hashes live in memory, and on disk as one small row for each batch. When there are
+//! many, they are sealed, in small steps, into a run: sorted, so that they too are written one after the
+//! other, with a filter in memory that spares most looks into it. A hash only says where to look; the event
+//! there decides.
+//!
+//! Invariants: every event in the store is found through memory or through exactly one sealed run; a run
+//! counts only once its sealing is committed, and until then memory and table `recent` have all of it; a
+//! crash in the midst of sealing repeats nothing and loses nothing.
+
+use std::collections::BTreeSet;
+
+use redrive_core::hash;
+use redrive_core::idempotency::DedupKey;
+use redrive_core::ids::Seq;
+use rusqlite::{Connection, OptionalExtension};
+
+use super::encode::{self, place, seq};
+use super::fault::Fault;
+use super::filter::Filter;
+
+/// Bits of a hash that hang on the source too.
+const SOURCE_BITS: u32 = 24;
+/// Hashes that one step of sealing writes.
+const HASHES_PER_STEP: usize = 4_096;
+/// Rows that one step deletes of what is sealed.
+const ROWS_PER_STEP: i64 = 256;
+
+/// The stages of a run, in column `stage`.
+const MAKING: i64 = 0;
+const SEALED: i64 = 1;
+const GOING: i64 = 2;
+
+/// The hash of an event's key.
+pub(super) fn key_hash(seed: u64, key: DedupKey<'_>) -> u64 {
+    let id = hash::stable_64(key.event_id.as_bytes(), seed);
+    let both = hash::stable_64(key.source.as_bytes(), id);
+    id_hash(seed, key.event_id) | both >> (u64::BITS - SOURCE_BITS)
+}
+
+/// The first of all hashes that an id may have, whatever its source. The highest bit stays free, so that
+/// SQLite, whose numbers have a sign, sorts them alike.
+pub(super) fn id_hash(seed: u64, id: &str) -> u64 {
+    let id = hash::stable_64(id.as_bytes(), seed);
+    id >> (SOURCE_BITS + 1) << SOURCE_BITS
+}
+
+/// The last of all hashes that begin like this one.
+pub(super) const fn last_of_id(hash: u64) -> u64 {
+    hash | ((1 << SOURCE_BITS) - 1)
+}
+
+/// What is asked of filters: the part of a hash that hangs on the id alone.
+const fn filter_key(hash: u64) -> u64 {
+    hash >> SOURCE_BITS
+}
+
+/// All that is known of earlier events.
+#[derive(Debug)]
+pub(super) struct Dedup {
+    seed: u64,
+    /// How many hashes make a run.
+    run_length: usize,
+    recent: BTreeSet<(u64, Seq)>,
+    /// Those of the transaction under way, which are in `recent` too.
+    fresh: Vec<(u64, Seq)>,
+    making: Option<Making>,
+    runs: Vec<Run>,
+    /// The last number given to a run.
+    last_run: i64,
+    /// Up to here, rows of table `recent` have been sealed.
+    sealed_upto: Seq,
+    /// Whether table `recent` may have rows that a run has sealed.
+    sweep: bool,
+    going: Vec<i64>,
+}
+
+/// A run in the making.
+#[derive(Debug)]
+struct Making {
+    number: i64,
+    upto: Seq,
+    hashes: Vec<(u64, Seq)>,
+    written: usize,
+}
+
+/// A sealed run.
+#[derive(Debug)]
+struct Run {
+    number: i64,
+    upto: Seq,
+    filter: Filter,
+}
+
+/// A step of upkeep that was written, and what memory makes of it once it is durable.
+#[derive(Debug)]
+pub(super) enum Step {
+    Wrote(usize),
+    Sealed(Filter),
+    Swept,
+    Dropped(i64),
+    Gone(i64),
+}
+
+impl Dedup {
+    pub(super) fn load(connection: &Connection, seed: u64, run_length: usize) -> Result<Self, Fault> {
+        let mut dedup = Self {
+            seed,
+            run_length,
+            recent: BTreeSet::new(),
+            fresh: Vec::new(),
+            making: None,
+            runs: Vec::new(),
+            last_run: 0,
+            sealed_upto: Seq::NONE,
+            sweep: true,
+            going: Vec::new(),
+        };
+        let mut making = None;
+        let mut statement = connection.prepare("SELECT run, upto, stage, filter FROM runs ORDER BY run")?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let (run, upto) = (row.get(0)?, seq(row.get(1)?));
+            dedup.last_run = run;
+            match row.get(2)? {
+                MAKING => {
+                    making = Some((run, upto));
+                    continue;
+                }
+                SEALED => {
+                    let bytes = row.get_ref(3)?.as_blob().map_err(rusqlite::Error::from)?;
+                    let filter = Filter::from_bytes(bytes).ok_or(Fault::Missing("the filter of a run"))?;
+                    dedup.runs.push(Run { number: run, upto, filter });
+                }
+                _ => dedup.going.push(run),
+            }
+            dedup.sealed_upto = dedup.sealed_upto.max(upto);
+        }
+        let mut hashes = recent_hashes(connection, dedup.sealed_upto)?;
+        if let Some((run, upto)) = making {
+            let later = hashes.split_off(hashes.partition_point(|(_, seq)| *seq <= upto));
+            let last = last_written(connection, run)?;
+            hashes.sort_unstable();
+            let written = last.map_or(0, |last| hashes.partition_point(|hash| *hash <= last));
+            dedup.making = Some(Making { number: run, upto, hashes, written });
+            hashes = later;
+        }
+        // Built at once out of what is sorted, which is much quicker than one by one.
+        dedup.recent = hashes.into_iter().collect();
+        Ok(dedup)
+    }
+
+    pub(super) fn hash(&self, key: DedupKey<'_>) -> u64 {
+        key_hash(self.seed, key)
+    }
+
+    /// Where an event of that hash may be.
+    pub(super) fn candidates(&self, connection: &Connection, hash: u64) -> Result<Vec<Seq>, Fault> {
+        let mut found: Vec<Seq> = Vec::new();
+        let wanted = (hash, Seq::NONE)..(hash + 1, Seq::NONE);
+        found.extend(self.recent.range(wanted).map(|(_, seq)| *seq));
+        if let Some(making) = &self.making {
+            let first = making.hashes.partition_point(|(other, _)| *other < hash);
+            let same = making.hashes[first..].iter().take_while(|(other, _)| *other == hash);
+            found.extend(same.map(|(_, seq)| *seq));
+        }
+        let key = filter_key(hash);
+        for run in self.runs.iter().filter(|run| run.filter.may_have(key)) {
+            let mut statement =
+                connection.prepare_cached("SELECT seq FROM dedup WHERE run = ?1 AND hash = ?2")?;
+            let mut rows = statement.query((run.number, hash.cast_signed()))?;
+            while let Some(row) = rows.next()? {
+                found.push(seq(row.get(0)?));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Remembers an event of the transaction under way.
+    pub(super) fn add(&mut self, hash: u64, seq: Seq) {
+        self.recent.insert((hash, seq));
+        self.fresh.push((hash, seq));
+    }
+
+    /// Writes what was added, as one row.
+    pub(super) fn save(&mut self, connection: &Connection) -> Result<(), Fault> {
+        if let Some((_, first)) = self.fresh.first() {
+            let mut statement = connection.prepare_cached("INSERT INTO recent VALUES (?1, ?2)")?;
+            statement.execute((place(*first), encode::hashes(&self.fresh)))?;
+        }
+        Ok(())
+    }
+
+    /// The transaction is durable.
+    pub(super) fn commit(&mut self) {
+        self.fresh.clear();
+    }
+
+    /// The transaction is gone.
+    pub(super) fn roll_back(&mut self) {
+        for hash in self.fresh.drain(..) {
+            self.recent.remove(&hash);
+        }
+    }
+
+    /// Whether memory holds twice what it should, because nobody has done the chores.
+    pub(super) fn is_overdue(&self) -> bool {
+        self.recent.len() >= 2 * self.run_length
+    }
+
+    /// Whether there is a step to do at once.
+    pub(super) fn has_work(&self) -> bool {
+        self.making.is_some() || self.recent.len() >= self.run_length || self.sweep || !self.going.is_empty()
+    }
+
+    /// Does a step of sealing and of dropping, within a transaction. What it returns is for
+    /// [`Dedup::apply`], once that is durable.
+    pub(super) fn step(
+        &mut self,
+        connection: &Connection,
+        last: Seq,
+        ids_checked: Seq,
+    ) -> Result<Option<Step>, Fault> {
+        if self.making.is_none() && self.recent.len() >= self.run_length {
+            // Nothing is on disk of this yet, so nothing is lost if the transaction is.
+            let hashes = std::mem::take(&mut self.recent).into_iter().collect();
+            self.making = Some(Making { number: self.last_run + 1, upto: last, hashes, written: 0 });
+        }
+        if let Some(making) = &self.making {
+            return making.step(connection).map(Some);
+        }
+        if self.sweep {
+            return self.sweep(connection).map(Some);
+        }
+        if let Some(run) = self.going.first() {
+            return drop_step(connection, *run).map(Some);
+        }
+        self.drop_one(connection, ids_checked)
+    }
+
+    /// Deletes rows of hashes that a run has sealed.
+    fn sweep(&self, connection: &Connection) -> Result<Step, Fault> {
+        let delete = "DELETE FROM recent WHERE first IN
+            (SELECT first FROM recent WHERE first <= ?1 ORDER BY first LIMIT ?2)";
+        let deleted = connection.prepare_cached(delete)?.execute((place(self.sealed_upto), ROWS_PER_STEP))?;
+        let all = i64::try_from(deleted).is_ok_and(|deleted| deleted < ROWS_PER_STEP);
+        Ok(if all { Step::Swept } else { Step::Wrote(0) })
+    }
+
+    /// Lets a run go if nothing is left of what it leads to.
+    fn drop_one(&self, connection: &Connection, ids_checked: Seq) -> Result<Option<Step>, Fault> {
+        let mut after = Seq::NONE;
+        for run in self.runs.iter().take_while(|run| run.upto <= ids_checked) {
+            let exists = "SELECT 1 FROM events WHERE seq > ?1 AND seq <= ?2 LIMIT 1";
+            if !connection.prepare_cached(exists)?.exists((place(after), place(run.upto)))? {
+                let update = "UPDATE runs SET stage = ?2, filter = NULL WHERE run = ?1";
+                connection.prepare_cached(update)?.execute((run.number, GOING))?;
+                return Ok(Some(Step::Dropped(run.number)));
+            }
+            after = run.upto;
+        }
+        Ok(None)
+    }
+
+    /// Takes note of a step that is durable.
+    pub(super) fn apply(&mut self, step: Step) {
+        match step {
+            Step::Wrote(count) => {
+                if let Some(making) = &mut self.making {
+                    making.written += count;
+                    self.last_run = making.number;
+                }
+            }
+            Step::Sealed(filter) => {
+                let Making { number, upto, .. } =
+                    self.making.take().expect("what was sealed was in the making");
+                self.last_run = number;
+                self.runs.push(Run { number, upto, filter });
+                self.sealed_upto = upto;
+                self.sweep = true;
+            }
+            Step::Swept => self.sweep = false,
+            Step::Dropped(run) => {
+                self.runs.retain(|other| other.number != run);
+                self.going.push(run);
+            }
+            Step::Gone(run) => self.going.retain(|other| *other != run),
+        }
+    }
+}
+
+impl Making {
+    fn step(&self, connection: &Connection) -> Result<Step, Fault> {
+        if self.written == 0 {
+            let insert = "INSERT OR IGNORE INTO runs VALUES (?1, ?2, ?3, NULL)";
+            connection.prepare_cached(insert)?.execute((self.number, place(self.upto), MAKING))?;
+        }
+        let rest = &self.hashes[self.written..];
+        if rest.is_empty() {
+            let mut filter = Filter::with_room_for(self.hashes.len());
+            self.hashes.iter().for_each(|(hash, _)| filter.add(filter_key(*hash)));
+            let update = "UPDATE runs SET stage = ?2, filter = ?3 WHERE run = ?1";
+            connection.prepare_cached(update)?.execute((self.number, SEALED, filter.to_bytes()))?;
+            return Ok(Step::Sealed(filter));
+        }
+        let part = &rest[..rest.len().min(HASHES_PER_STEP)];
+        let mut statement = connection.prepare_cached("INSERT INTO dedup VALUES (?1, ?2, ?3)")?;
+        for (hash, seq) in part {
+            statement.execute((self.number, hash.cast_signed(), place(*seq)))?;
+        }
+        Ok(Step::Wrote(part.len()))
+    }
+}
+
+/// Deletes a part of a run that is going.
+fn drop_step(connection: &Connection, run: i64) -> Result<Step, Fault> {
+    let select = "SELECT hash, seq FROM dedup WHERE run = ?1 ORDER BY hash, seq LIMIT 1 OFFSET ?2";
+    let mut statement = connection.prepare_cached(select)?;
+    let offset = i64::try_from(HASHES_PER_STEP).expect("a small number");
+    let bound: Option<(i64, i64)> =
+        statement.query_row((run, offset), |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    if let Some((hash, seq)) = bound {
+        let delete = "DELETE FROM dedup WHERE run = ?1 AND (hash, seq) < (?2, ?3)";
+        connection.prepare_cached(delete)?.execute((run, hash, seq))?;
+        return Ok(Step::Wrote(0));
+    }
+    connection.prepare_cached("DELETE FROM dedup WHERE run = ?1")?.execute([run])?;
+    connection.prepare_cached("DELETE FROM runs WHERE run = ?1")?.execute([run])?;
+    Ok(Step::Gone(run))
+}
+
+/// The last hash of a run in the making that is durable.
+fn last_written(connection: &Connection, run: i64) -> Result<Option<(u64, Seq)>, Fault> {
+    let select = "SELECT hash, seq FROM dedup WHERE run = ?1 ORDER BY hash DESC, seq DESC LIMIT 1";
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?.cast_unsigned(), seq(row.get(1)?)));
+    Ok(connection.query_row(select, [run], read).optional()?)
+}
+
+/// The hashes that no run has sealed, in the order of their places.
+fn recent_hashes(connection: &Connection, sealed_upto: Seq) -> Result<Vec<(u64, Seq)>, Fault> {
+    let mut hashes = Vec::new();
+    let mut statement =
+        connection.prepare_cached("SELECT hashes FROM recent WHERE first > ?1 ORDER BY first")?;
+    let mut rows = statement.query([place(sealed_upto)])?;
+    while let Some(row) = rows.next()? {
+        let bytes = row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?;
+        encode::read_hashes(bytes, &mut hashes)?;
+    }
+    Ok(hashes)
+}
+
+/// Where events of that id may be, for a reader who has none of this in memory.
+pub(super) fn places_of_id(connection: &Connection, seed: u64, id: &str) -> Result<Vec<Seq>, Fault> {
+    let first = id_hash(seed, id);
+    let last = last_of_id(first);
+    let sealed_upto = "SELECT coalesce(max(upto), 0) FROM runs WHERE stage > 0";
+    let sealed_upto = seq(connection.query_row(sealed_upto, [], |row| row.get(0))?);
+    let mut found: Vec<Seq> = Vec::new();
+    let select = "SELECT dedup.seq FROM runs CROSS JOIN dedup ON dedup.run = runs.run
+        WHERE runs.stage = 1 AND dedup.hash BETWEEN ?1 AND ?2";
+    let mut statement = connection.prepare_cached(select)?;
+    let mut rows = statement.query((first.cast_signed(), last.cast_signed()))?;
+    while let Some(row) = rows.next()? {
+        found.push(seq(row.get(0)?));
+    }
+    let recent = recent_hashes(connection, sealed_upto)?;
+    found.extend(recent.iter().filter(|(hash, _)| (first..=last).contains(hash)).map(|(_, seq)| *seq));
+    found.sort_unstable();
+    Ok(found)
+}

@@ -1,0 +1,422 @@
+//! How values stand in columns: numbers in 64 bits with a sign, attributes and stories in as few bytes as
+//! they take.
+//!
+//! Invariants: what was written reads back as the same; bytes that were never written here end in
+//! [`Unreadable`], never in a panic; and a form once written is read for ever.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use redrive_core::event::Event;
+use redrive_core::event::attribute::{
+    Bounds, ContentType, CorrelationId, EventId, EventSource, EventType, ExtensionName, ExtensionText,
+    ExtensionValue, SessionKey, Subject, Text, TraceParent,
+};
+use redrive_core::event::refusal::Reason;
+use redrive_core::ids::{Attempt, Seq};
+use redrive_core::story::{End, Story, Told};
+use redrive_core::time::Timestamp;
+
+/// Something stored does not read as what it should be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} cannot be read")]
+pub(super) struct Unreadable {
+    what: &'static str,
+}
+
+const fn unreadable(what: &'static str) -> Unreadable {
+    Unreadable { what }
+}
+
+/// A place as SQLite counts.
+pub(super) fn place(seq: Seq) -> i64 {
+    i64::try_from(seq.get()).expect("a store that gives a million places a second is full in 290,000 years")
+}
+
+/// A place as we count; a negative one is none.
+pub(super) fn seq(place: i64) -> Seq {
+    Seq::new(u64::try_from(place).unwrap_or_default())
+}
+
+/// A time as SQLite holds it, in nanoseconds since 1970; what lies after the year 2262 is never.
+pub(super) fn nanos(at: Timestamp) -> i64 {
+    i64::try_from(at.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// A time as SQLite held it.
+pub(super) fn time(nanos: i64) -> Timestamp {
+    match nanos {
+        i64::MAX => Timestamp::NEVER,
+        nanos => Timestamp::from_nanos(u64::try_from(nanos).unwrap_or_default()),
+    }
+}
+
+/// The attributes of an event that have no column of their own, each behind a tag and its length.
+pub(super) fn attributes(event: &Event) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let texts = [
+        (tag::SUBJECT, event.subject.as_ref().map(Subject::as_str)),
+        (tag::CONTENT_TYPE, event.content_type.as_ref().map(ContentType::as_str)),
+        (tag::SESSION, event.session.as_ref().map(SessionKey::as_str)),
+        (tag::CORRELATION, event.correlation_id.as_ref().map(CorrelationId::as_str)),
+        (tag::TRACE, event.traceparent.as_ref().map(TraceParent::as_str)),
+    ];
+    for (tag, text) in texts {
+        if let Some(text) = text {
+            bytes.push(tag);
+            put_text(&mut bytes, text);
+        }
+    }
+    if let Some(at) = event.time {
+        bytes.push(tag::TIME);
+        put_number(&mut bytes, at.as_nanos());
+    }
+    for (name, value) in &event.extensions {
+        bytes.push(match value {
+            ExtensionValue::Text(_) => tag::EXTENSION_TEXT,
+            ExtensionValue::Integer(_) => tag::EXTENSION_INTEGER,
+            ExtensionValue::Boolean(true) => tag::EXTENSION_TRUE,
+            ExtensionValue::Boolean(false) => tag::EXTENSION_FALSE,
+        });
+        put_text(&mut bytes, name.as_str());
+        match value {
+            ExtensionValue::Text(text) => put_text(&mut bytes, text.as_str()),
+            ExtensionValue::Integer(number) => bytes.extend_from_slice(&number.to_le_bytes()),
+            ExtensionValue::Boolean(_) => {}
+        }
+    }
+    bytes
+}
+
+/// What stands before each attribute; numbers are stored, so none changes its meaning.
+mod tag {
+    pub(super) const SUBJECT: u8 = 1;
+    pub(super) const TIME: u8 = 2;
+    pub(super) const CONTENT_TYPE: u8 = 3;
+    pub(super) const SESSION: u8 = 4;
+    pub(super) const CORRELATION: u8 = 5;
+    pub(super) const TRACE: u8 = 6;
+    pub(super) const EXTENSION_TEXT: u8 = 7;
+    pub(super) const EXTENSION_INTEGER: u8 = 8;
+    pub(super) const EXTENSION_TRUE: u8 = 9;
+    pub(super) const EXTENSION_FALSE: u8 = 10;
+}
+
+/// The columns of an event.
+pub(super) struct EventColumns<'a> {
+    pub(super) id: &'a str,
+    pub(super) source: &'a str,
+    pub(super) event_type: &'a str,
+    pub(super) attributes: &'a [u8],
+    pub(super) data: &'a [u8],
+}
+
+/// The event that they stand for.
+pub(super) fn event(columns: &EventColumns<'_>) -> Result<Event, Unreadable> {
+    let mut event = Event {
+        id: EventId::new(columns.id).map_err(|_| unreadable("the id of an event"))?,
+        source: EventSource::new(columns.source).map_err(|_| unreadable("the source of an event"))?,
+        event_type: EventType::new(columns.event_type).map_err(|_| unreadable("the type of an event"))?,
+        subject: None,
+        time: None,
+        content_type: None,
+        session: None,
+        correlation_id: None,
+        traceparent: None,
+        extensions: BTreeMap::new(),
+        data: Bytes::copy_from_slice(columns.data),
+    };
+    let mut rest = Rest(columns.attributes);
+    while let Some(tag) = rest.byte() {
+        take(&mut event, tag, &mut rest).ok_or(unreadable("an attribute of an event"))?;
+    }
+    Ok(event)
+}
+
+fn take(event: &mut Event, tag: u8, rest: &mut Rest<'_>) -> Option<()> {
+    match tag {
+        tag::SUBJECT => event.subject = Some(attribute(rest)?),
+        tag::TIME => event.time = Some(Timestamp::from_nanos(rest.number()?)),
+        tag::CONTENT_TYPE => event.content_type = Some(ContentType::new(rest.text()?).ok()?),
+        tag::SESSION => event.session = Some(attribute(rest)?),
+        tag::CORRELATION => event.correlation_id = Some(attribute(rest)?),
+        tag::TRACE => event.traceparent = Some(attribute(rest)?),
+        tag::EXTENSION_TEXT => {
+            let name = extension(rest)?;
+            let text: Result<ExtensionText, Reason> = ExtensionText::new(rest.text()?);
+            event.extensions.insert(name, ExtensionValue::Text(text.ok()?));
+        }
+        tag::EXTENSION_INTEGER => {
+            let name = extension(rest)?;
+            let number = i32::from_le_bytes(rest.bytes(size_of::<i32>())?.try_into().ok()?);
+            event.extensions.insert(name, ExtensionValue::Integer(number));
+        }
+        tag::EXTENSION_TRUE => {
+            event.extensions.insert(extension(rest)?, ExtensionValue::Boolean(true));
+        }
+        tag::EXTENSION_FALSE => {
+            event.extensions.insert(extension(rest)?, ExtensionValue::Boolean(false));
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+fn attribute<Of: Bounds>(rest: &mut Rest<'_>) -> Option<Text<Of>> {
+    Text::new(rest.text()?).ok()
+}
+
+fn extension(rest: &mut Rest<'_>) -> Option<ExtensionName> {
+    ExtensionName::new(rest.text()?).ok()
+}
+
+/// A story that says no more than that the target took the event: a few numbers.
+const PLAIN: u8 = 1;
+/// Any story: JSON.
+const JSON: u8 = 2;
+
+/// A story. Nearly all are of a first attempt that went well, so that one takes 30 bytes and not 200.
+pub(super) fn story(story: &Story) -> Vec<u8> {
+    plain(story).unwrap_or_else(|| {
+        let mut bytes = vec![JSON];
+        serde_json::to_writer(&mut bytes, story).expect("a story has nothing that JSON has not");
+        bytes
+    })
+}
+
+/// The short form, for a story that it says everything of.
+fn plain(story: &Story) -> Option<Vec<u8>> {
+    let Story { attempt, started_at, took_nanos, end, book, verdict, .. } = story;
+    let Story { classified_at: None, reaction_at: None, retry: None, held_nanos, .. } = story else {
+        return None;
+    };
+    let (End::Delivered { status }, Told::Delivered) = (end, verdict) else { return None };
+    let mut bytes = Vec::with_capacity(32);
+    bytes.push(PLAIN);
+    bytes.extend_from_slice(&book.to_le_bytes());
+    // No status is 0.
+    let numbers = [
+        u64::from(attempt.get()),
+        started_at.as_nanos(),
+        *took_nanos,
+        u64::from(status.unwrap_or_default()),
+        *held_nanos,
+    ];
+    if *status == Some(0) {
+        return None;
+    }
+    for number in numbers {
+        put_number(&mut bytes, number);
+    }
+    Some(bytes)
+}
+
+/// The story that was stored.
+pub(super) fn read_story(bytes: &[u8]) -> Result<Story, Unreadable> {
+    let read = match bytes.split_first() {
+        Some((&PLAIN, rest)) => read_plain(rest),
+        Some((&JSON, rest)) => serde_json::from_slice(rest).ok(),
+        Some(_) | None => None,
+    };
+    read.ok_or(unreadable("the story of an attempt"))
+}
+
+fn read_plain(bytes: &[u8]) -> Option<Story> {
+    let mut rest = Rest(bytes);
+    let book = u64::from_le_bytes(rest.bytes(size_of::<u64>())?.try_into().ok()?);
+    let attempt = Attempt::new(u32::try_from(rest.number()?).ok()?)?;
+    let (started_at, took_nanos) = (Timestamp::from_nanos(rest.number()?), rest.number()?);
+    let status = u16::try_from(rest.number()?).ok()?;
+    Some(Story {
+        attempt,
+        started_at,
+        took_nanos,
+        end: End::Delivered { status: (status > 0).then_some(status) },
+        book,
+        verdict: Told::Delivered,
+        classified_at: None,
+        reaction_at: None,
+        retry: None,
+        held_nanos: rest.number()?,
+    })
+}
+
+/// Places, each by how far it is from the one before.
+pub(super) fn places(mut places: Vec<Seq>) -> Vec<u8> {
+    places.sort_unstable();
+    let mut bytes = Vec::with_capacity(2 * places.len());
+    let mut before = 0;
+    for place in places {
+        put_number(&mut bytes, place.get() - before);
+        before = place.get();
+    }
+    bytes
+}
+
+/// The places that were stored.
+pub(super) fn read_places(bytes: &[u8]) -> Result<Vec<Seq>, Unreadable> {
+    let (mut rest, mut places, mut before) = (Rest(bytes), Vec::new(), 0_u64);
+    while !rest.0.is_empty() {
+        let step = rest.number().ok_or(unreadable("a list of places"))?;
+        before = before.checked_add(step).ok_or(unreadable("a list of places"))?;
+        places.push(Seq::new(before));
+    }
+    Ok(places)
+}
+
+/// The hashes of events that came together, each with its place by how far it is from the one before.
+pub(super) fn hashes(events: &[(u64, Seq)]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(10 * events.len());
+    let mut before = 0;
+    for (hash, seq) in events {
+        put_number(&mut bytes, seq.get() - before);
+        bytes.extend_from_slice(&hash.to_le_bytes());
+        before = seq.get();
+    }
+    bytes
+}
+
+/// The hashes that were stored.
+pub(super) fn read_hashes(bytes: &[u8], into: &mut Vec<(u64, Seq)>) -> Result<(), Unreadable> {
+    let (mut rest, mut before) = (Rest(bytes), 0_u64);
+    while !rest.0.is_empty() {
+        let (hash, seq) = read_hash(&mut rest, before).ok_or(unreadable("a list of hashes"))?;
+        before = seq;
+        into.push((hash, Seq::new(seq)));
+    }
+    Ok(())
+}
+
+fn read_hash(rest: &mut Rest<'_>, before: u64) -> Option<(u64, u64)> {
+    let seq = before.checked_add(rest.number()?)?;
+    Some((u64::from_le_bytes(rest.bytes(size_of::<u64>())?.try_into().ok()?), seq))
+}
+
+fn put_text(bytes: &mut Vec<u8>, text: &str) {
+    put_number(bytes, text.len() as u64);
+    bytes.extend_from_slice(text.as_bytes());
+}
+
+/// Seven bits a byte, the lowest first; the highest bit says that more follow.
+fn put_number(bytes: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        bytes.push(number.to_le_bytes()[0] | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number.to_le_bytes()[0]);
+}
+
+/// What is left to read.
+struct Rest<'a>(&'a [u8]);
+
+impl<'a> Rest<'a> {
+    fn byte(&mut self) -> Option<u8> {
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        let mut number = 0;
+        for shift in (0..u64::BITS).step_by(7) {
+            let byte = self.byte()?;
+            number |= u64::from(byte & 0x7f).checked_shl(shift)?;
+            if byte < 0x80 {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    fn text(&mut self) -> Option<&'a str> {
+        let length = usize::try_from(self.number()?).ok()?;
+        std::str::from_utf8(self.bytes(length)?).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn numbers_read_back(number: u64, tail: u8) {
+            let mut bytes = Vec::new();
+            put_number(&mut bytes, number);
+            bytes.push(tail);
+            let mut rest = Rest(&bytes);
+            prop_assert_eq!((rest.number(), rest.byte(), rest.byte()), (Some(number), Some(tail), None));
+        }
+
+        #[test]
+        fn places_and_hashes_read_back(numbers in prop::collection::btree_set(1_u64..1 << 40, 0..50)) {
+            let seqs: Vec<Seq> = numbers.iter().copied().map(Seq::new).collect();
+            prop_assert_eq!(read_places(&places(seqs.clone())), Ok(seqs.clone()));
+            let pairs: Vec<(u64, Seq)> = seqs.iter().map(|seq| (!seq.get(), *seq)).collect();
+            let mut read = Vec::new();
+            prop_assert_eq!(read_hashes(&hashes(&pairs), &mut read), Ok(()));
+            prop_assert_eq!(read, pairs);
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
+            let columns = EventColumns { id: "1", source: "/", event_type: "a", attributes: &bytes, data: &[] };
+            if let Ok(read) = event(&columns) {
+                let again = attributes(&read);
+                let columns = EventColumns { attributes: &again, ..columns };
+                prop_assert_eq!(event(&columns), Ok(read));
+            }
+            if let Ok(read) = read_story(&bytes) {
+                prop_assert_eq!(read_story(&story(&read)), Ok(read));
+            }
+            let _ = read_places(&bytes);
+            let _ = read_hashes(&bytes, &mut Vec::new());
+        }
+
+        #[test]
+        fn plain_stories_read_back(attempt in 1_u32.., started: u64, took: u64, status: Option<u16>, held: u64, book: u64) {
+            let told = Story {
+                attempt: Attempt::new(attempt).expect("not 0"),
+                started_at: Timestamp::from_nanos(started),
+                took_nanos: took,
+                end: End::Delivered { status },
+                book,
+                verdict: Told::Delivered,
+                classified_at: None,
+                reaction_at: None,
+                retry: None,
+                held_nanos: held,
+            };
+            let bytes = story(&told);
+            prop_assert!(bytes[0] == PLAIN || status == Some(0));
+            prop_assert_eq!(read_story(&bytes), Ok(told));
+        }
+    }
+
+    /// These bytes are in people's stores.
+    #[test]
+    fn the_plain_form_never_changes() {
+        let told =
+            read_story(&[1, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0x80, 0x01, 5, 0xc8, 0x01, 0]).expect("a story");
+        assert_eq!((told.book, told.attempt, told.started_at.as_nanos()), (2, Attempt::FIRST, 128));
+        assert_eq!((told.took_nanos, told.end), (5, End::Delivered { status: Some(200) }));
+    }
+
+    #[test]
+    fn times_keep_their_order_and_never_stays_never() {
+        let times = [0, 1, i64::MAX.cast_unsigned() - 1].map(Timestamp::from_nanos);
+        for at in times {
+            assert_eq!(time(nanos(at)), at);
+        }
+        assert_eq!(time(nanos(Timestamp::NEVER)), Timestamp::NEVER);
+        assert!(times.iter().all(|at| nanos(*at) < nanos(Timestamp::NEVER)));
+    }
+}

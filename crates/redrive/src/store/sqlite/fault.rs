@@ -1,0 +1,61 @@
+//! What may go wrong with SQLite, and what of it a store's owner has to know.
+
+use std::path::Path;
+
+use rusqlite::ErrorCode;
+
+use super::encode::Unreadable;
+use crate::store::StoreError;
+
+/// Something went wrong within a verb.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Fault {
+    /// SQLite says so.
+    #[error(transparent)]
+    Sqlite(#[from] rusqlite::Error),
+    /// What it gave cannot be read.
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+    /// A row that must be there is not.
+    #[error("{0} is missing")]
+    Missing(&'static str),
+}
+
+impl Fault {
+    /// As the owner hears it, when nothing was changed.
+    pub(super) fn unchanged(&self, path: &Path) -> StoreError {
+        let (path, reason) = (path.to_owned(), self.to_string());
+        if self.is_damage() {
+            StoreError::Damaged { path, reason }
+        } else {
+            StoreError::NotWritten { path, reason }
+        }
+    }
+
+    /// As the owner hears it, when nobody knows what was changed.
+    pub(super) fn unknown(&self, path: &Path) -> StoreError {
+        StoreError::Unknown { path: path.to_owned(), reason: self.to_string() }
+    }
+
+    /// As the owner hears it, when the store could not be opened.
+    pub(super) fn not_opened(&self, path: &Path) -> StoreError {
+        let (path, reason) = (path.to_owned(), self.to_string());
+        if self.is_damage() {
+            StoreError::Damaged { path, reason }
+        } else {
+            StoreError::NotOpened { path, reason }
+        }
+    }
+
+    /// Whether waiting cannot help.
+    fn is_damage(&self) -> bool {
+        match self {
+            Self::Unreadable(_) | Self::Missing(_) => true,
+            Self::Sqlite(error) => match error.sqlite_error_code() {
+                Some(code) => matches!(code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase),
+                // Not SQLite itself: a column held what it never should.
+                None => true,
+            },
+        }
+    }
+}

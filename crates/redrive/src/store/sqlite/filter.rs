@@ -1,0 +1,98 @@
+//! A blocked Bloom filter: says of most keys that are not in a run that they are not, at the cost of one
+//! look into memory.
+//!
+//! Invariant: a filter never denies a key that was added; how it scatters keys is stored with it, so that
+//! never changes either.
+
+use redrive_core::hash;
+
+/// Bits for each key: one of 200 strangers is let through.
+const BITS_PER_KEY: usize = 12;
+/// Bits that a key sets, all within one block.
+const BITS_SET: u32 = 7;
+/// A block is one line of the processor's cache.
+const BLOCK_WORDS: usize = 8;
+const BLOCK_BITS: usize = BLOCK_WORDS * 64;
+
+/// Which keys may be there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Filter(Vec<[u64; BLOCK_WORDS]>);
+
+impl Filter {
+    /// An empty one with room for that many.
+    pub(super) fn with_room_for(keys: usize) -> Self {
+        let blocks = (keys * BITS_PER_KEY).div_ceil(BLOCK_BITS).max(1);
+        Self(vec![[0; BLOCK_WORDS]; blocks])
+    }
+
+    pub(super) fn add(&mut self, key: u64) {
+        let (block, bits) = self.place(key);
+        for (word, bits) in self.0[block].iter_mut().zip(bits) {
+            *word |= bits;
+        }
+    }
+
+    pub(super) fn may_have(&self, key: u64) -> bool {
+        let (block, bits) = self.place(key);
+        self.0[block].iter().zip(bits).all(|(word, bits)| word & bits == bits)
+    }
+
+    fn place(&self, key: u64) -> (usize, [u64; BLOCK_WORDS]) {
+        let scattered = hash::stable_64_of(key, 0);
+        // The upper half of a product is the block: as even as the hash, without a division.
+        let block = (u128::from(scattered) * self.0.len() as u128) >> 64;
+        let mut places = hash::stable_64_of(key, 1);
+        let mut bits = [0; BLOCK_WORDS];
+        for _ in 0..BITS_SET {
+            let place = usize::try_from(places % BLOCK_BITS as u64).expect("less than a block");
+            bits[place / 64] |= 1 << (place % 64);
+            places /= BLOCK_BITS as u64;
+        }
+        (usize::try_from(block).expect("less than there are blocks"), bits)
+    }
+
+    /// As it is stored.
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        self.0.iter().flatten().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    /// As it was stored; none if it was not.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (blocks, []) = bytes.as_chunks::<{ BLOCK_BITS / 8 }>() else { return None };
+        let block = |bytes: &[u8; BLOCK_BITS / 8]| {
+            let mut words = [0; BLOCK_WORDS];
+            for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
+                *word = u64::from_le_bytes(*bytes);
+            }
+            words
+        };
+        (!blocks.is_empty()).then(|| Self(blocks.iter().map(block).collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_denied_and_few_strangers_are_let_through() {
+        for count in [0, 1, 100, 20_000_u64] {
+            let mut filter = Filter::with_room_for(usize::try_from(count).expect("few"));
+            (0..count).for_each(|key| filter.add(key));
+            assert!((0..count).all(|key| filter.may_have(key)), "{count}");
+            let strangers = (count..count + 20_000).filter(|key| filter.may_have(*key)).count();
+            assert!(count < 100 || strangers < 200, "{count}: {strangers} of 20,000");
+            assert_eq!(Filter::from_bytes(&filter.to_bytes()), Some(filter), "{count}");
+        }
+        assert_eq!(Filter::from_bytes(&[]), None);
+        assert_eq!(Filter::from_bytes(&[0; 65]), None);
+    }
+
+    /// Filters are stored: a key must be found where an earlier release has put it.
+    #[test]
+    fn keys_stay_where_they_are() {
+        let mut filter = Filter::with_room_for(1_000);
+        (0..1_000).for_each(|key| filter.add(key * 7));
+        assert_eq!(hash::stable_64(&filter.to_bytes(), 0), 5_703_298_293_845_539_129);
+    }
+}

@@ -1,0 +1,74 @@
+//! One process owns a data folder: it holds a lock on a file there, and says in it who it is.
+//!
+//! The system frees the lock when the process ends, however it ends, so a crash leaves nothing to clean up.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use crate::store::StoreError;
+
+/// The file that is locked.
+const FILE: &str = "lock";
+/// More of another's note than this nobody needs to read.
+const OWNER_BYTES_MAX: u64 = 100;
+
+/// Holds the folder until it is dropped.
+#[derive(Debug)]
+pub(super) struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    /// Takes the folder, or says who has it.
+    pub(super) fn take(folder: &Path) -> Result<Self, StoreError> {
+        let path = folder.join(FILE);
+        let fail = |source: io::Error| not_opened(&path, &source);
+        let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).to_owned();
+        let mut file = options.open(&path).map_err(fail)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(StoreError::InUse { path: folder.to_owned(), owner: owner(&mut file) });
+            }
+            Err(TryLockError::Error(source)) => return Err(fail(source)),
+        }
+        // Who has it is a help to people and no more: a note that cannot be written stops nobody.
+        let _ = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
+        Ok(Self { _file: file })
+    }
+}
+
+fn owner(file: &mut File) -> String {
+    let mut owner = String::new();
+    let read = file.rewind().and_then(|()| file.take(OWNER_BYTES_MAX).read_to_string(&mut owner));
+    let owner = owner.trim();
+    if read.is_err() || owner.is_empty() { "unknown".to_owned() } else { owner.to_owned() }
+}
+
+/// A folder or file that the system does not let us use, in words that say what to look at.
+pub(super) fn not_opened(path: &Path, source: &io::Error) -> StoreError {
+    let reason = match source.kind() {
+        io::ErrorKind::PermissionDenied => format!("this user may not write there ({source})"),
+        io::ErrorKind::ReadOnlyFilesystem => format!("it is on a disk that can only be read ({source})"),
+        _ => source.to_string(),
+    };
+    StoreError::NotOpened { path: PathBuf::from(path), reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_has_one_owner_at_a_time() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let lock = Lock::take(folder.path()).expect("it is free");
+        match Lock::take(folder.path()) {
+            Err(StoreError::InUse { owner, .. }) => assert_eq!(owner, std::process::id().to_string()),
+            other => panic!("it is taken: {other:?}"),
+        }
+        drop(lock);
+        Lock::take(folder.path()).expect("it is free again");
+    }
+}

@@ -1,0 +1,180 @@
+//! Names that repeat in every row stand there as small numbers; each queue's counters stand with its name.
+//!
+//! Invariant: within a transaction memory runs ahead of the file. Who rolls one back loads this anew.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use redrive_core::engine::QueueName;
+use redrive_core::hash::Map;
+use redrive_core::ids::{ChannelName, ServiceName};
+use rusqlite::Connection;
+
+use super::fault::Fault;
+use super::rows::text;
+use crate::store::QueueCounts;
+use crate::store::admit::Backlog;
+
+/// Which queue, within [`Names`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct QueueIndex(usize);
+
+/// Queues and subscriptions.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    queues: Vec<Queue>,
+    by_name: Map<Arc<QueueName>, QueueIndex>,
+    by_id: BTreeMap<i64, QueueIndex>,
+    by_service: Map<ServiceName, Vec<QueueIndex>>,
+    subscriptions: Map<Arc<str>, i64>,
+}
+
+/// A queue and what there is of it.
+#[derive(Debug)]
+pub(super) struct Queue {
+    pub(super) id: i64,
+    pub(super) name: Arc<QueueName>,
+    counts: QueueCounts,
+    /// Whether the counters differ from those in the file.
+    changed: bool,
+}
+
+impl Names {
+    pub(super) fn load(connection: &Connection) -> Result<Self, Fault> {
+        let mut names = Self::default();
+        for (id, name, counts) in queues(connection)? {
+            names.add(Queue { id, name: Arc::new(name), counts, changed: false });
+        }
+        let mut statement = connection.prepare_cached("SELECT id, name FROM subscriptions")?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            names.subscriptions.insert(row.get(1)?, row.get(0)?);
+        }
+        Ok(names)
+    }
+
+    fn add(&mut self, queue: Queue) -> QueueIndex {
+        let index = QueueIndex(self.queues.len());
+        self.by_name.insert(Arc::clone(&queue.name), index);
+        self.by_id.insert(queue.id, index);
+        self.by_service.entry(queue.name.service.clone()).or_default().push(index);
+        self.queues.push(queue);
+        index
+    }
+
+    /// The queue of that name, if anything was ever there.
+    pub(super) fn find(&self, name: &QueueName) -> Option<&Queue> {
+        self.by_name.get(name).map(|index| &self.queues[index.0])
+    }
+
+    /// The queue that stands in rows as that number.
+    pub(super) fn index_of(&self, id: i64) -> Result<QueueIndex, Fault> {
+        self.by_id.get(&id).copied().ok_or(Fault::Missing("the name of a queue"))
+    }
+
+    pub(super) fn queue(&self, index: QueueIndex) -> &Queue {
+        &self.queues[index.0]
+    }
+
+    /// The queue of that name, new if need be.
+    pub(super) fn queue_for(
+        &mut self,
+        connection: &Connection,
+        name: &Arc<QueueName>,
+    ) -> Result<QueueIndex, Fault> {
+        if let Some(index) = self.by_name.get(name) {
+            return Ok(*index);
+        }
+        let insert = "INSERT INTO queues VALUES (NULL, ?1, ?2, 0, 0, 0, 0, 0)";
+        let channel = name.channel.as_ref().map_or("", ChannelName::as_str);
+        let id = connection.prepare_cached(insert)?.insert([name.service.as_str(), channel])?;
+        let name = Arc::clone(name);
+        Ok(self.add(Queue { id, name, counts: QueueCounts::default(), changed: false }))
+    }
+
+    /// The number of a subscription, new if need be.
+    pub(super) fn subscription(&mut self, connection: &Connection, name: &Arc<str>) -> Result<i64, Fault> {
+        if let Some(id) = self.subscriptions.get(name) {
+            return Ok(*id);
+        }
+        let id = connection.prepare_cached("INSERT INTO subscriptions VALUES (NULL, ?1)")?.insert([name])?;
+        self.subscriptions.insert(Arc::clone(name), id);
+        Ok(id)
+    }
+
+    /// The counters of a queue, to be changed.
+    pub(super) fn counts(&mut self, index: QueueIndex) -> &mut QueueCounts {
+        let queue = &mut self.queues[index.0];
+        queue.changed = true;
+        &mut queue.counts
+    }
+
+    /// What waits for a service, over all its channels.
+    pub(super) fn waiting(&self, service: &ServiceName) -> Backlog {
+        let mut backlog = Backlog::default();
+        for index in self.by_service.get(service).into_iter().flatten() {
+            let counts = &self.queues[index.0].counts;
+            backlog.deliveries += counts.waiting;
+            backlog.bytes += counts.waiting_bytes;
+        }
+        backlog
+    }
+
+    /// Queues with something that has not ended, in the order of their names.
+    pub(super) fn with_waiting(&self) -> Vec<QueueName> {
+        let waiting = self.queues.iter().filter(|queue| queue.counts.waiting > 0);
+        let mut names: Vec<QueueName> = waiting.map(|queue| (*queue.name).clone()).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// Writes the counters that have changed.
+    pub(super) fn save(&mut self, connection: &Connection) -> Result<(), Fault> {
+        let update =
+            "UPDATE queues SET waiting = ?2, waiting_bytes = ?3, behind = ?4, delivered = ?5, dead = ?6
+            WHERE id = ?1";
+        for queue in self.queues.iter_mut().filter(|queue| queue.changed) {
+            let QueueCounts { waiting, waiting_bytes, behind, delivered, dead } = queue.counts;
+            let counts = [waiting, waiting_bytes, behind, delivered, dead].map(u64::cast_signed);
+            let [waiting, waiting_bytes, behind, delivered, dead] = counts;
+            let mut statement = connection.prepare_cached(update)?;
+            statement.execute((queue.id, waiting, waiting_bytes, behind, delivered, dead))?;
+            queue.changed = false;
+        }
+        Ok(())
+    }
+}
+
+/// Every queue with its number and its counters, as the file has them.
+pub(super) fn queues(connection: &Connection) -> Result<Vec<(i64, QueueName, QueueCounts)>, Fault> {
+    let select = "SELECT id, service, channel, waiting, waiting_bytes, behind, delivered, dead FROM queues";
+    let mut statement = connection.prepare_cached(select)?;
+    let mut rows = statement.query([])?;
+    let mut queues = Vec::new();
+    while let Some(row) = rows.next()? {
+        let name = queue_name(text(row, 1)?, text(row, 2)?)?;
+        let count = |column| Ok::<u64, rusqlite::Error>(row.get::<_, i64>(column)?.cast_unsigned());
+        let counts = QueueCounts {
+            waiting: count(3)?,
+            waiting_bytes: count(4)?,
+            behind: count(5)?,
+            delivered: count(6)?,
+            dead: count(7)?,
+        };
+        queues.push((row.get(0)?, name, counts));
+    }
+    Ok(queues)
+}
+
+fn queue_name(service: &str, channel: &str) -> Result<QueueName, Fault> {
+    let missing = Fault::Missing("the name of a queue");
+    let Ok(service) = ServiceName::new(service) else { return Err(missing) };
+    let channel = match channel {
+        "" => None,
+        name => match ChannelName::new(name) {
+            Ok(name) => Some(name),
+            Err(_) => return Err(missing),
+        },
+    };
+    Ok(QueueName { service, channel })
+}

@@ -1,0 +1,132 @@
+//! The beginning and the end of a run: what there is to go on with, and whether the last one ended well.
+
+use std::collections::BTreeMap;
+
+use redrive_core::breaker::Record;
+use redrive_core::engine::Absences;
+use redrive_core::ids::{Seq, ServiceName};
+use redrive_core::time::Timestamp;
+use rusqlite::{Connection, OptionalExtension};
+use serde_json::Value;
+
+use super::encode::time;
+use super::fault::Fault;
+use super::state::State;
+use crate::store::{BOOKS_RECOVERED_MAX, CRASHES_MAX, Recovered};
+
+/// Names of lists in table `memos`.
+const ABSENCES: &str = "absences";
+const CRASHES: &str = "crashes";
+
+/// Begins a run, within a transaction.
+pub(super) fn recover(
+    connection: &Connection,
+    state: &mut State,
+    now: Timestamp,
+) -> Result<Recovered, Fault> {
+    let now = state.meta.alive_at.map_or(now, |last| last.max(now));
+    let mut crashes = crashes(connection)?;
+    if state.meta.running {
+        crashes.push((now, state.meta.last));
+        crashes.drain(..crashes.len().saturating_sub(CRASHES_MAX));
+        let told: Vec<(Timestamp, u64)> = crashes.iter().map(|(at, seq)| (*at, seq.get())).collect();
+        let told = serde_json::to_string(&told).expect("a list of numbers is JSON");
+        set_memo(connection, CRASHES, &told)?;
+    }
+    let mut absences = absences(connection)?;
+    if let Some(alive_at) = state.meta.alive_at {
+        absences.add(alive_at, now);
+        set_absences(connection, &absences)?;
+    }
+    state.meta.running = true;
+    state.meta.alive_at = Some(now);
+    state.save(connection)?;
+    Ok(Recovered {
+        resumes_at: now,
+        seed: state.meta.seed,
+        queues: state.names.with_waiting(),
+        paused: paused(connection)?,
+        absences,
+        breakers: breakers(connection, now)?,
+        books: books(connection)?,
+        crashes,
+    })
+}
+
+/// Ends a run, within a transaction.
+pub(super) fn close(connection: &Connection, state: &mut State, now: Timestamp) -> Result<(), Fault> {
+    state.meta.running = false;
+    state.meta.alive_at = state.meta.alive_at.max(Some(now));
+    state.save(connection)
+}
+
+/// When Redrive was away.
+pub(super) fn absences(connection: &Connection) -> Result<Absences, Fault> {
+    let Some(value) = memo(connection, ABSENCES)? else { return Ok(Absences::new()) };
+    serde_json::from_value(value).map_err(|_| Fault::Missing("the list of absences"))
+}
+
+fn crashes(connection: &Connection) -> Result<Vec<(Timestamp, Seq)>, Fault> {
+    let Some(value) = memo(connection, CRASHES)? else { return Ok(Vec::new()) };
+    let told: Vec<(Timestamp, u64)> =
+        serde_json::from_value(value).map_err(|_| Fault::Missing("the list of crashes"))?;
+    Ok(told.into_iter().map(|(at, seq)| (at, Seq::new(seq))).collect())
+}
+
+fn memo(connection: &Connection, name: &str) -> Result<Option<Value>, Fault> {
+    let mut statement = connection.prepare_cached("SELECT value FROM memos WHERE name = ?1")?;
+    let text: Option<String> = statement.query_row([name], |row| row.get(0)).optional()?;
+    let parse = |text: String| serde_json::from_str(&text).map_err(|_| Fault::Missing("a stored list"));
+    text.map(parse).transpose()
+}
+
+/// Stores when Redrive was away.
+pub(super) fn set_absences(connection: &Connection, absences: &Absences) -> Result<(), Fault> {
+    let text = serde_json::to_string(absences).expect("a list of times is JSON");
+    set_memo(connection, ABSENCES, &text)
+}
+
+fn set_memo(connection: &Connection, name: &str, text: &str) -> Result<(), Fault> {
+    connection.prepare_cached("INSERT OR REPLACE INTO memos VALUES (?1, ?2)")?.execute([name, text])?;
+    Ok(())
+}
+
+fn paused(connection: &Connection) -> Result<BTreeMap<ServiceName, Timestamp>, Fault> {
+    let mut statement = connection.prepare_cached("SELECT service, since FROM pauses")?;
+    let mut rows = statement.query([])?;
+    let mut paused = BTreeMap::new();
+    while let Some(row) = rows.next()? {
+        let name = ServiceName::new(super::rows::text(row, 0)?);
+        let name = name.map_err(|_| Fault::Missing("the name of a paused service"))?;
+        paused.insert(name, time(row.get(1)?));
+    }
+    Ok(paused)
+}
+
+/// What breakers were; a record that has expired, or that nobody can read, is dropped.
+fn breakers(connection: &Connection, now: Timestamp) -> Result<Vec<Record>, Fault> {
+    let mut statement = connection.prepare_cached("SELECT dependency, record FROM breakers")?;
+    let mut rows = statement.query([])?;
+    let (mut breakers, mut dropped): (Vec<Record>, Vec<String>) = (Vec::new(), Vec::new());
+    while let Some(row) = rows.next()? {
+        let record: Option<Record> = serde_json::from_str(super::rows::text(row, 1)?).ok();
+        match record.filter(|record| !record.is_expired(now)) {
+            Some(record) => breakers.push(record),
+            None => dropped.push(row.get(0)?),
+        }
+    }
+    for name in dropped {
+        connection.prepare_cached("DELETE FROM breakers WHERE dependency = ?1")?.execute([name])?;
+    }
+    Ok(breakers)
+}
+
+fn books(connection: &Connection) -> Result<Vec<String>, Fault> {
+    let select = "SELECT text FROM books WHERE text IS NOT NULL ORDER BY turn DESC LIMIT ?1";
+    let mut statement = connection.prepare_cached(select)?;
+    let limit = i64::try_from(BOOKS_RECOVERED_MAX).expect("a small number");
+    let texts = statement.query_map([limit], |row| row.get(0))?;
+    let mut books: Vec<String> = texts.collect::<Result<_, _>>()?;
+    books.reverse();
+    Ok(books)
+}

@@ -1,0 +1,135 @@
+//! Reads rows: deliveries that wait, with their events, page by page.
+
+use std::sync::Arc;
+
+use redrive_core::category::{Category, Code};
+use redrive_core::decide::History;
+use redrive_core::engine::{Death, Load, Page, QueueName, Waiting, Wanted};
+use redrive_core::envelope::Tier;
+use redrive_core::event::Event;
+use redrive_core::fingerprint::Fingerprint;
+use redrive_core::ids::{DeliveryId, Seq};
+use redrive_core::time::Timestamp;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Row};
+
+use super::encode::{self, EventColumns, nanos, place, seq, time};
+use super::fault::Fault;
+use super::names::Names;
+use super::schema::state;
+
+pub(super) const READY_PAGE: &str =
+    "SELECT seq, bytes FROM deliveries WHERE queue = ?1 AND state = 0 AND seq > ?2 ORDER BY seq LIMIT ?3";
+pub(super) const DUE_PAGE: &str = "SELECT seq, bytes FROM deliveries
+    WHERE queue = ?1 AND state = 1 AND due_at <= ?2 ORDER BY due_at, seq LIMIT ?3";
+pub(super) const NEXT_DUE: &str =
+    "SELECT due_at FROM deliveries WHERE queue = ?1 AND state = 1 AND due_at > ?2 ORDER BY due_at LIMIT 1";
+pub(super) const WAITING: &str = "SELECT e.id, e.source, e.type, e.attributes, e.data,
+        d.seq, d.content, d.lane IS NOT NULL, d.attempts, d.state, d.due_at, d.written_at, d.start_recorded,
+        d.book, d.history, d.event
+    FROM deliveries d CROSS JOIN events e ON e.seq = d.event WHERE d.seq = ?1";
+
+/// What a [`Load`] finds.
+pub(super) fn load(connection: &Connection, names: &Names, load: &Load) -> Result<Page, Fault> {
+    let Load { queue, wanted, rows_max, bytes_max } = load;
+    let mut page =
+        Page { queue: Arc::clone(queue), wanted: *wanted, rows: Vec::new(), more: false, next_due_at: None };
+    let Some(known) = names.find(queue) else { return Ok(page) };
+    let (select, from) = match *wanted {
+        Wanted::Ready { after } => (READY_PAGE, place(after)),
+        Wanted::Due { until } => (DUE_PAGE, nanos(until)),
+    };
+    let mut statement = connection.prepare_cached(select)?;
+    // One more than asked for, to see whether there is more.
+    let mut found = statement.query((known.id, from, i64::from(*rows_max) + 1))?;
+    let mut last_event = None;
+    let mut bytes = 0_usize;
+    while let Some(row) = found.next()? {
+        bytes = bytes.saturating_add(usize::try_from(row.get::<_, i64>(1)?).unwrap_or_default());
+        if page.rows.len() == *rows_max as usize || !page.rows.is_empty() && bytes > *bytes_max {
+            page.more = true;
+            break;
+        }
+        page.rows.push(waiting(connection, &known.name, seq(row.get(0)?), &mut last_event)?);
+    }
+    if let Wanted::Due { until } = *wanted {
+        let mut statement = connection.prepare_cached(NEXT_DUE)?;
+        let mut rows = statement.query((known.id, nanos(until)))?;
+        let next = rows.next()?.map(|row| row.get(0).map(time)).transpose()?;
+        page.next_due_at = next.filter(|at| *at != Timestamp::NEVER);
+    }
+    Ok(page)
+}
+
+/// The delivery at that place; `last_event` spares reading an event twice in a row.
+pub(super) fn waiting(
+    connection: &Connection,
+    queue: &Arc<QueueName>,
+    at: Seq,
+    last_event: &mut Option<(Seq, Arc<Event>)>,
+) -> Result<Waiting, Fault> {
+    let mut statement = connection.prepare_cached(WAITING)?;
+    let mut rows = statement.query([place(at)])?;
+    let row = rows.next()?.ok_or(Fault::Missing("a delivery or its event"))?;
+    let event_seq = seq(row.get(15)?);
+    let event = match last_event {
+        Some((seq, event)) if *seq == event_seq => Arc::clone(event),
+        Some(_) | None => Arc::new(event(row)?),
+    };
+    *last_event = Some((event_seq, Arc::clone(&event)));
+    let is_due = row.get::<_, i64>(9)? == state::DUE;
+    Ok(Waiting {
+        id: DeliveryId::new(seq(row.get(5)?), row.get::<_, i64>(6)?.cast_unsigned()),
+        queue: Arc::clone(queue),
+        event,
+        in_session: row.get(7)?,
+        attempts: row.get(8)?,
+        due_at: row.get::<_, Option<i64>>(10)?.map(time).filter(|_| is_due),
+        written_at: time(row.get(11)?),
+        start_recorded: row.get(12)?,
+        book: row.get::<_, Option<i64>>(13)?.map(i64::cast_unsigned),
+        history: history(row.get_ref(14)?)?,
+    })
+}
+
+/// The event in the first five columns.
+pub(super) fn event(row: &Row<'_>) -> Result<Event, Fault> {
+    let columns = EventColumns {
+        id: text(row, 0)?,
+        source: text(row, 1)?,
+        event_type: text(row, 2)?,
+        attributes: row.get_ref(3)?.as_blob().map_err(rusqlite::Error::from)?,
+        data: row.get_ref(4)?.as_blob().map_err(rusqlite::Error::from)?,
+    };
+    Ok(encode::event(&columns)?)
+}
+
+/// A text without a copy of it.
+pub(super) fn text<'a>(row: &'a Row<'_>, column: usize) -> Result<&'a str, Fault> {
+    Ok(row.get_ref(column)?.as_str().map_err(rusqlite::Error::from)?)
+}
+
+fn history(value: ValueRef<'_>) -> Result<History, Fault> {
+    match value {
+        ValueRef::Null => Ok(History::new()),
+        value => {
+            let text = value.as_str().map_err(rusqlite::Error::from)?;
+            serde_json::from_str(text).map_err(|_| Fault::Missing("the history of a delivery"))
+        }
+    }
+}
+
+/// Why a delivery is dead, from six columns beginning with that one.
+pub(super) fn death(row: &Row<'_>, first: usize) -> Result<Death, Fault> {
+    let missing = || Fault::Missing("the reason of a dead letter");
+    let tiers = [Tier::Dead, Tier::Poison];
+    let tier = text(row, first + 3)?;
+    Ok(Death {
+        category: Category::from_word(text(row, first)?).ok_or_else(missing)?,
+        code: Code::reported(text(row, first + 1)?),
+        failure_code: Code::reported(text(row, first + 2)?),
+        tier: tiers.into_iter().find(|known| known.as_str() == tier).ok_or_else(missing)?,
+        message: row.get(first + 4)?,
+        fingerprint: Fingerprint(row.get::<_, i64>(first + 5)?.cast_unsigned()),
+    })
+}

@@ -1,0 +1,233 @@
+//! The tables, how they came to be what they are, and how a file is told from one that is not ours.
+//!
+//! Invariants: a step of [`STEPS`] is never changed once released, only followed by another; a file that a
+//! newer release wrote, or that is none of ours, is refused and left as it is.
+
+use std::path::Path;
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::fault::Fault;
+use crate::store::StoreError;
+
+/// Marks a file as ours: `RDRV` in ASCII.
+const APPLICATION_ID: i32 = 0x5244_5256;
+
+/// The steps from an empty file to today's tables; a file's format is how many of them it has seen.
+const STEPS: [&str; 1] = [FIRST];
+/// Today's format.
+const FORMAT: u32 = 1;
+const _: () = assert!(STEPS.len() == FORMAT as usize);
+
+/// What a delivery is, in column `state`; queries and indexes name these numbers.
+pub(super) mod state {
+    pub(in super::super) const READY: i64 = 0;
+    pub(in super::super) const DUE: i64 = 1;
+    pub(in super::super) const BEHIND: i64 = 2;
+    pub(in super::super) const DELIVERED: i64 = 3;
+    pub(in super::super) const DEAD: i64 = 4;
+}
+
+/// Keys on the hot path only grow, so that every write goes to the end of a table or an index; the one
+/// exception, `lanes`, holds only what waits in a session.
+const FIRST: &str = "
+-- One row, written with every batch.
+CREATE TABLE meta (
+    one         INTEGER PRIMARY KEY CHECK (one = 1),
+    seed        INTEGER NOT NULL,
+    last_seq    INTEGER NOT NULL,
+    events      INTEGER NOT NULL,
+    unrouted    INTEGER NOT NULL,
+    running     INTEGER NOT NULL,
+    alive_at    INTEGER,
+    ids_checked INTEGER NOT NULL,
+    books_turn  INTEGER NOT NULL
+) STRICT;
+
+-- Small lists as JSON, by name.
+CREATE TABLE memos (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
+
+CREATE TABLE queues (
+    id            INTEGER PRIMARY KEY,
+    service       TEXT NOT NULL,
+    -- Empty for none.
+    channel       TEXT NOT NULL,
+    waiting       INTEGER NOT NULL,
+    waiting_bytes INTEGER NOT NULL,
+    behind        INTEGER NOT NULL,
+    delivered     INTEGER NOT NULL,
+    dead          INTEGER NOT NULL,
+    UNIQUE (service, channel)
+) STRICT;
+
+CREATE TABLE subscriptions (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
+
+CREATE TABLE events (
+    seq            INTEGER PRIMARY KEY,
+    received_at    INTEGER NOT NULL,
+    content        INTEGER NOT NULL,
+    -- Null where they follow the event at once.
+    first_delivery INTEGER,
+    deliveries     INTEGER NOT NULL,
+    -- 0 if only its id is remembered.
+    whole          INTEGER NOT NULL,
+    id             TEXT NOT NULL,
+    source         TEXT NOT NULL,
+    type           TEXT NOT NULL,
+    attributes     BLOB NOT NULL,
+    data           BLOB NOT NULL
+) STRICT;
+CREATE INDEX unrouted ON events (deliveries) WHERE deliveries = 0 AND whole = 1;
+
+CREATE TABLE deliveries (
+    seq            INTEGER PRIMARY KEY,
+    event          INTEGER NOT NULL,
+    queue          INTEGER NOT NULL,
+    subscription   INTEGER NOT NULL,
+    content        INTEGER NOT NULL,
+    bytes          INTEGER NOT NULL,
+    lane           INTEGER,
+    -- 0 ready, 1 due, 2 behind, 3 delivered, 4 dead.
+    state          INTEGER NOT NULL,
+    attempts       INTEGER NOT NULL,
+    due_at         INTEGER,
+    written_at     INTEGER NOT NULL,
+    start_recorded INTEGER NOT NULL,
+    book           INTEGER,
+    history        TEXT,
+    -- Of the attempt that ended it; those before stand in `attempts`.
+    story          BLOB
+) STRICT;
+CREATE INDEX ready ON deliveries (queue) WHERE state = 0;
+CREATE INDEX due ON deliveries (queue, due_at) WHERE state = 1;
+CREATE INDEX lanes ON deliveries (lane) WHERE lane IS NOT NULL AND state < 3;
+CREATE INDEX dead ON deliveries (queue) WHERE state = 4;
+
+CREATE TABLE attempts (
+    delivery INTEGER NOT NULL,
+    n        INTEGER NOT NULL,
+    story    BLOB NOT NULL,
+    PRIMARY KEY (delivery, n)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE deaths (
+    delivery     INTEGER PRIMARY KEY,
+    category     TEXT NOT NULL,
+    code         TEXT NOT NULL,
+    failure_code TEXT NOT NULL,
+    tier         TEXT NOT NULL,
+    message      TEXT NOT NULL,
+    fingerprint  INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE pauses (service TEXT PRIMARY KEY, since INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE breakers (dependency TEXT PRIMARY KEY, record TEXT NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE books (
+    hash    INTEGER PRIMARY KEY,
+    turn    INTEGER NOT NULL,
+    stories INTEGER NOT NULL,
+    -- Null if stories name it that nobody has shown.
+    text    TEXT
+) STRICT;
+
+-- What ended in a batch, so that it is found again when it may be deleted.
+CREATE TABLE ending (id INTEGER PRIMARY KEY, at INTEGER NOT NULL, places BLOB NOT NULL) STRICT;
+
+-- The hashes of the events of a batch, until they are sealed in a run.
+CREATE TABLE recent (first INTEGER PRIMARY KEY, hashes BLOB NOT NULL) STRICT;
+CREATE TABLE runs (
+    run    INTEGER PRIMARY KEY,
+    -- All events after the run before, up to this place.
+    upto   INTEGER NOT NULL,
+    -- 0 in the making, 1 sealed, 2 going.
+    stage  INTEGER NOT NULL,
+    filter BLOB
+) STRICT;
+CREATE TABLE dedup (
+    run  INTEGER NOT NULL,
+    hash INTEGER NOT NULL,
+    seq  INTEGER NOT NULL,
+    PRIMARY KEY (run, hash, seq)
+) STRICT, WITHOUT ROWID;
+";
+
+/// Opens the file to write, creates what is missing, and brings an older format up to date.
+pub(super) fn open(path: &Path, seed: u64) -> Result<Connection, StoreError> {
+    let fail = |fault: rusqlite::Error| Fault::from(fault).not_opened(path);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_EXRESCODE;
+    let connection = Connection::open_with_flags(path, flags).map_err(fail)?;
+    check(&connection, path, FORMAT)?;
+    configure(&connection).map_err(fail)?;
+    migrate(&connection, &STEPS).map_err(fail)?;
+    let first = "INSERT OR IGNORE INTO meta VALUES (1, ?1, 0, 0, 0, 0, NULL, 0, 0)";
+    connection.execute(first, [seed.cast_signed()]).map_err(fail)?;
+    Ok(connection)
+}
+
+/// Opens the file to read, beside whoever writes it.
+pub(super) fn open_to_read(path: &Path) -> Result<Connection, StoreError> {
+    let fail = |fault: rusqlite::Error| Fault::from(fault).not_opened(path);
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_EXRESCODE;
+    let connection = Connection::open_with_flags(path, flags).map_err(fail)?;
+    connection.busy_timeout(super::BUSY_MAX).map_err(fail)?;
+    let version = check(&connection, path, FORMAT)?;
+    if version < FORMAT {
+        let reason = format!("it has format {version}; a redrive that serves it brings it up to date");
+        return Err(StoreError::NotOpened { path: path.to_owned(), reason });
+    }
+    Ok(connection)
+}
+
+/// Refuses a file that is not ours, or of a format that only a newer release knows; gives its format.
+fn check(connection: &Connection, path: &Path, known: u32) -> Result<u32, StoreError> {
+    let fail = |fault: rusqlite::Error| Fault::from(fault).not_opened(path);
+    let application: i32 =
+        connection.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(fail)?;
+    let found: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(fail)?;
+    let tables = "SELECT count(*) FROM sqlite_schema";
+    let tables: u32 = connection.query_row(tables, [], |row| row.get(0)).map_err(fail)?;
+    let is_new = application == 0 && found == 0 && tables == 0;
+    if application != APPLICATION_ID && !is_new {
+        let reason = "it is a database, but not one of redrive's".to_owned();
+        return Err(StoreError::Damaged { path: path.to_owned(), reason });
+    }
+    if found > known {
+        return Err(StoreError::TooNew { path: path.to_owned(), found, known });
+    }
+    Ok(found)
+}
+
+/// Pages of the file; at 4 KiB rows of 1 KiB events fill them well, and it is what disks write.
+const PAGE_BYTES: u32 = 4_096;
+/// Memory for pages of the writer, in KiB.
+const CACHE_KIB: i32 = 32 * 1024;
+
+fn configure(connection: &Connection) -> Result<(), rusqlite::Error> {
+    connection.busy_timeout(super::BUSY_MAX)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    // Only a new file takes this.
+    connection.pragma_update(None, "page_size", PAGE_BYTES)?;
+    connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
+    connection.pragma_update(None, "synchronous", "full")?;
+    connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
+    connection.pragma_update(None, "temp_store", "memory")?;
+    connection.pragma_update(None, "foreign_keys", false)
+}
+
+/// Takes the steps that the file has not seen, each in a transaction of its own.
+fn migrate(connection: &Connection, steps: &[&str]) -> Result<(), rusqlite::Error> {
+    let seen: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    for (number, step) in (1_u32..).zip(steps).skip_while(|(number, _)| *number <= seen) {
+        let transaction = connection.unchecked_transaction()?;
+        transaction.execute_batch(step)?;
+        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+        transaction.pragma_update(None, "user_version", number)?;
+        transaction.commit()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! What the writer keeps in memory of its file: the one row of numbers, names with their counters, and the
+//! latest hashes.
+
+use redrive_core::ids::Seq;
+use redrive_core::time::Timestamp;
+use rusqlite::Connection;
+
+use super::dedup::Dedup;
+use super::encode::{nanos, place, seq, time};
+use super::fault::Fault;
+use super::names::Names;
+
+/// All of it.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) meta: Meta,
+    pub(super) names: Names,
+    pub(super) dedup: Dedup,
+}
+
+/// The numbers that are written with every batch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Meta {
+    pub(super) seed: u64,
+    /// The last place given.
+    pub(super) last: Seq,
+    /// Events that are kept whole.
+    pub(super) events: u64,
+    /// Those of them that nobody wanted.
+    pub(super) unrouted: u64,
+    /// A run has begun that has not been closed.
+    pub(super) running: bool,
+    pub(super) alive_at: Option<Timestamp>,
+    /// Up to here events were found older than ids are kept.
+    pub(super) ids_checked: Seq,
+    /// How many books have come.
+    pub(super) books_turn: i64,
+}
+
+impl State {
+    pub(super) fn load(connection: &Connection, run_length: usize) -> Result<Self, Fault> {
+        let meta = Meta::load(connection)?;
+        let dedup = Dedup::load(connection, meta.seed, run_length)?;
+        Ok(Self { meta, names: Names::load(connection)?, dedup })
+    }
+
+    /// Writes what has changed, at the end of a transaction.
+    pub(super) fn save(&mut self, connection: &Connection) -> Result<(), Fault> {
+        self.names.save(connection)?;
+        self.dedup.save(connection)?;
+        self.meta.save(connection)
+    }
+
+    /// Forgets what a transaction has changed that is gone.
+    pub(super) fn roll_back(&mut self, connection: &Connection) -> Result<(), Fault> {
+        self.dedup.roll_back();
+        self.meta = Meta::load(connection)?;
+        self.names = Names::load(connection)?;
+        Ok(())
+    }
+}
+
+impl Meta {
+    pub(super) fn load(connection: &Connection) -> Result<Self, Fault> {
+        let select =
+            "SELECT seed, last_seq, events, unrouted, running, alive_at, ids_checked, books_turn FROM meta";
+        let read = |row: &rusqlite::Row<'_>| {
+            Ok(Self {
+                seed: row.get::<_, i64>(0)?.cast_unsigned(),
+                last: seq(row.get(1)?),
+                events: row.get::<_, i64>(2)?.cast_unsigned(),
+                unrouted: row.get::<_, i64>(3)?.cast_unsigned(),
+                running: row.get(4)?,
+                alive_at: row.get::<_, Option<i64>>(5)?.map(time),
+                ids_checked: seq(row.get(6)?),
+                books_turn: row.get(7)?,
+            })
+        };
+        Ok(connection.prepare_cached(select)?.query_row([], read)?)
+    }
+
+    fn save(&self, connection: &Connection) -> Result<(), Fault> {
+        let update = "UPDATE meta SET last_seq = ?1, events = ?2, unrouted = ?3, running = ?4, alive_at = ?5,
+            ids_checked = ?6, books_turn = ?7";
+        connection.prepare_cached(update)?.execute((
+            place(self.last),
+            self.events.cast_signed(),
+            self.unrouted.cast_signed(),
+            self.running,
+            self.alive_at.map(nanos),
+            place(self.ids_checked),
+            self.books_turn,
+        ))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,335 @@
+//! A store on the bench: short words for what scenarios do, and an audit of what must always hold.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use redrive_core::category::{Category, Code, codes};
+use redrive_core::decide::History;
+use redrive_core::engine::{Death, Load, Next, Page, QueueName, Settlement, Waiting, Wanted};
+use redrive_core::envelope::Tier;
+use redrive_core::event::Event;
+use redrive_core::event::attribute::{ContentType, EventId, EventSource, EventType, SessionKey};
+use redrive_core::fingerprint::Fingerprint;
+use redrive_core::ids::{Attempt, ChannelName, DeliveryId, Seq, ServiceName};
+use redrive_core::story::{End, Story, Told};
+use redrive_core::time::Timestamp;
+
+use crate::store::{
+    Addressee, Batch, Counts, DeliveryState, DeliveryView, EventKey, Filter, Keep, Note, QueueCounts, Reader,
+    Recovered, Refusal, Settled, StateName, Store, Submission, Submitted, Taken, WaitingBound, WhenFull,
+    Written,
+};
+
+/// Services whose names begin so keep the order of sessions.
+const ORDERED: &str = "ord";
+/// No bound that a scenario would meet by accident.
+pub(super) const ROOMY: WaitingBound =
+    WaitingBound { deliveries_max: 1_000_000, bytes_max: 1 << 40, when_full: WhenFull::Refuse };
+/// The book that stories name, unless a scenario says otherwise.
+pub(super) const BOOK: u64 = 0xfeed_face_cafe_beef;
+
+/// A store and a clock.
+pub(super) struct Bench {
+    open: Box<dyn Fn() -> Box<dyn Store>>,
+    store: Option<Box<dyn Store>>,
+    pub(super) now: Timestamp,
+}
+
+pub(super) const fn at(second: u64) -> Timestamp {
+    Timestamp::from_millis((1_700_000_000 + second) * 1_000)
+}
+
+pub(super) fn service(name: &str) -> ServiceName {
+    ServiceName::new(name).expect("a name")
+}
+
+/// `service` or `service/channel`.
+pub(super) fn queue(name: &str) -> Arc<QueueName> {
+    let (service_name, channel) = name.split_once('/').map_or((name, None), |(s, c)| (s, Some(c)));
+    let channel = channel.map(|channel| ChannelName::new(channel).expect("a name"));
+    Arc::new(QueueName { service: service(service_name), channel })
+}
+
+/// An event of that id, with as many bytes as the id has.
+pub(super) fn event(id: &str) -> Event {
+    Event {
+        id: EventId::new(id).expect("an id"),
+        source: EventSource::new("/shop").expect("a source"),
+        event_type: EventType::new("order.placed").expect("a type"),
+        subject: None,
+        time: Some(at(0)),
+        content_type: Some(ContentType::json()),
+        session: None,
+        correlation_id: None,
+        traceparent: None,
+        extensions: BTreeMap::new(),
+        data: Bytes::copy_from_slice(id.as_bytes()),
+    }
+}
+
+/// An event of a session.
+pub(super) fn in_session(id: &str, session: &str) -> Event {
+    Event { session: Some(SessionKey::new(session).expect("a key")), ..event(id) }
+}
+
+pub(super) fn addressee(name: &str) -> Addressee {
+    Addressee {
+        queue: queue(name),
+        subscription: format!("{name} wants it").into(),
+        ordered: name.starts_with(ORDERED),
+        bound: ROOMY,
+    }
+}
+
+/// The event with those who want it: names with blanks between them.
+pub(super) fn to(names: &str, event: Event) -> Submitted {
+    Submitted { event: Arc::new(event), routes: names.split_whitespace().map(addressee).collect() }
+}
+
+/// The same with a bound.
+pub(super) fn bounded(submitted: Submitted, bound: WaitingBound) -> Submitted {
+    let bounded = |addressee: Addressee| Addressee { bound, ..addressee };
+    Submitted { routes: submitted.routes.into_iter().map(bounded).collect(), ..submitted }
+}
+
+pub(super) fn death() -> Death {
+    let code = Code::of(codes::MAX_RETRIES_EXCEEDED);
+    let failure_code = Code::of(codes::BAD_GATEWAY);
+    let message = "502 from the shop".to_owned();
+    let fingerprint = Fingerprint::of(&service("svc"), Category::Transient, &failure_code, &message);
+    Death { category: Category::Transient, code, failure_code, tier: Tier::Poison, message, fingerprint }
+}
+
+pub(super) fn dead() -> Next {
+    Next::Dead(Box::new(death()))
+}
+
+/// The story of one attempt.
+pub(super) fn story(attempt: u32, end: End, verdict: Told) -> Story {
+    Story {
+        attempt: Attempt::new(attempt).expect("not 0"),
+        started_at: at(u64::from(attempt)),
+        took_nanos: 1_234_567,
+        end,
+        book: BOOK,
+        verdict,
+        classified_at: None,
+        reaction_at: None,
+        retry: None,
+        held_nanos: 0,
+    }
+}
+
+/// What an attempt at a delivery came to.
+pub(super) fn settlement(
+    delivery: DeliveryId,
+    attempts_before: u32,
+    next: Next,
+    now: Timestamp,
+) -> Settlement {
+    let attempt = attempts_before + 1;
+    let failed = End::Failed {
+        category: Category::Transient,
+        code: Code::of(codes::BAD_GATEWAY),
+        status: Some(502),
+        message: "502 from the shop".to_owned(),
+        response: "sorry".to_owned(),
+    };
+    let (attempts, story) = match &next {
+        Next::Delivered => {
+            (attempt, Some(story(attempt, End::Delivered { status: Some(204) }, Told::Delivered)))
+        }
+        Next::Ready => (attempt, Some(story(attempt, failed, Told::Paused))),
+        Next::Due { at } => (attempt, Some(story(attempt, failed, Told::Retry { due_at: *at }))),
+        Next::Dead(death) => {
+            let told = Told::Dead { code: death.code.clone(), tier: death.tier };
+            (attempt, Some(story(attempt, failed, told)))
+        }
+        Next::Starting => (attempts_before, None),
+    };
+    Settlement {
+        delivery,
+        attempts_before,
+        attempts,
+        next,
+        history: History::new().started(at(u64::from(attempt))),
+        book: BOOK,
+        story: story.map(Box::new),
+        pause: None,
+        at: now,
+    }
+}
+
+impl Bench {
+    /// A bench on which a store is opened and has begun its first run.
+    pub(super) fn new(open: Box<dyn Fn() -> Box<dyn Store>>) -> Self {
+        let mut bench = Self { open, store: None, now: at(0) };
+        bench.crash();
+        bench
+    }
+
+    pub(super) fn store(&mut self) -> &mut dyn Store {
+        &mut **self.store.as_mut().expect("open between verbs")
+    }
+
+    pub(super) fn reader(&self) -> Box<dyn Reader> {
+        self.store.as_ref().expect("open between verbs").reader().expect("a reader")
+    }
+
+    pub(super) fn wait(&mut self, seconds: u64) {
+        self.now = self.now + std::time::Duration::from_secs(seconds);
+    }
+
+    /// Drops the store as a killed process would, opens it again, and begins a run.
+    pub(super) fn crash(&mut self) -> Recovered {
+        drop(self.store.take());
+        self.begin()
+    }
+
+    /// Closes the store as it should be, opens it again after so many seconds, and begins a run.
+    pub(super) fn restart(&mut self, seconds: u64) -> Recovered {
+        let store = self.store.take().expect("open between verbs");
+        store.close(self.now).expect("it closes");
+        self.wait(seconds);
+        self.begin()
+    }
+
+    fn begin(&mut self) -> Recovered {
+        let mut store = (self.open)();
+        let recovered = store.recover(self.now).expect("it recovers");
+        self.store = Some(store);
+        recovered
+    }
+
+    pub(super) fn write(&mut self, batch: &Batch) -> Written {
+        let now = self.now;
+        self.store().write(batch, now).expect("it is written")
+    }
+
+    /// Submits events, each on its own, all in one batch, and expects them to be taken.
+    pub(super) fn take(&mut self, submitted: &[Submitted]) -> Vec<Taken> {
+        let each = submitted.iter().map(|one| Submission { events: vec![one.clone()] });
+        let written = self.write(&Batch { submissions: each.collect(), ..Batch::default() });
+        written.submitted.into_iter().flat_map(|taken| taken.expect("it is taken")).collect()
+    }
+
+    /// Submits events together.
+    pub(super) fn submit(&mut self, events: &[Submitted]) -> Result<Vec<Taken>, Refusal> {
+        let submissions = vec![Submission { events: events.to_vec() }];
+        let mut written = self.write(&Batch { submissions, ..Batch::default() });
+        written.submitted.pop().expect("one answer for one submission")
+    }
+
+    /// Submits one event and gives what may start.
+    pub(super) fn accept(&mut self, submitted: Submitted) -> Vec<Waiting> {
+        let submissions = vec![Submission { events: vec![submitted] }];
+        self.write(&Batch { submissions, ..Batch::default() }).waiting
+    }
+
+    pub(super) fn note(&mut self, note: Note) -> Vec<Waiting> {
+        self.write(&Batch { notes: vec![note], ..Batch::default() }).waiting
+    }
+
+    pub(super) fn settle(&mut self, settlement: Settlement) -> Settled {
+        let settlements = vec![Arc::new(settlement)];
+        let mut written = self.write(&Batch { settlements, ..Batch::default() });
+        written.settled.pop().expect("one answer for one settlement")
+    }
+
+    /// Settles a delivery for whose attempts it looks itself; gives who comes next in its session.
+    pub(super) fn end(&mut self, delivery: DeliveryId, next: Next) -> Option<Waiting> {
+        let attempts = self.view(delivery.seq()).attempts;
+        match self.settle(settlement(delivery, attempts, next, self.now)) {
+            Settled::Written { promoted } => promoted.map(|waiting| *waiting),
+            Settled::Stale => panic!("{delivery} was settled otherwise"),
+        }
+    }
+
+    /// All that may start, in one page.
+    pub(super) fn ready(&mut self, name: &str) -> Vec<Waiting> {
+        self.page(name, Wanted::Ready { after: Seq::NONE }).rows
+    }
+
+    pub(super) fn page(&mut self, name: &str, wanted: Wanted) -> Page {
+        let load = Load { queue: queue(name), wanted, rows_max: 1_000, bytes_max: usize::MAX };
+        self.store().load(&load).expect("it loads")
+    }
+
+    /// The delivery at that place, with its stories.
+    pub(super) fn view(&self, seq: Seq) -> DeliveryView {
+        let digits = DeliveryId::new(seq, 0).to_string();
+        let prefix = redrive_core::ids::IdPrefix::parse(&digits).expect("digits");
+        let mut found = self.reader().deliveries(&prefix, 2).expect("it answers");
+        assert_eq!(found.len(), 1, "one delivery has place {seq:?}");
+        found.pop().expect("counted")
+    }
+
+    /// Every delivery, the oldest first.
+    pub(super) fn all(&self) -> Vec<DeliveryView> {
+        let filter = Filter { rows_max: 1_000_000, ..Filter::default() };
+        let mut all = self.reader().list(&filter).expect("it answers");
+        all.reverse();
+        all
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        self.reader().counts().expect("it answers")
+    }
+
+    /// Does all chores; gives how many events were deleted.
+    pub(super) fn housekeep(&mut self, keep: &Keep) -> u64 {
+        let now = self.now;
+        let mut deleted = 0;
+        for _ in 0..10_000 {
+            let chores = self.store().housekeep(keep, now).expect("it can");
+            deleted += chores.events_deleted;
+            if !chores.more {
+                return deleted;
+            }
+        }
+        panic!("chores never end");
+    }
+
+    /// What must hold at any time: counters equal a scan, and each session has one head, its oldest.
+    pub(super) fn audit(&self) {
+        let (reader, all) = (self.reader(), self.all());
+        let mut scanned = Counts::default();
+        let mut sessions: BTreeMap<(QueueName, String), Vec<StateName>> = BTreeMap::new();
+        for view in &all {
+            let counts = scanned.queues.entry(view.queue.clone()).or_default();
+            match view.state {
+                DeliveryState::Delivered { .. } => counts.delivered += 1,
+                DeliveryState::Dead { .. } => counts.dead += 1,
+                DeliveryState::Ready | DeliveryState::Due { .. } | DeliveryState::Behind => {
+                    let events = reader.events(&EventKey::Receipt(view.receipt)).expect("it answers");
+                    counts.waiting += 1;
+                    counts.behind += u64::from(view.state == DeliveryState::Behind);
+                    counts.waiting_bytes += events[0].event.data.len() as u64;
+                    if let Some(session) = &view.session
+                        && view.queue.service.as_str().starts_with(ORDERED)
+                    {
+                        let lane = (view.queue.clone(), session.clone());
+                        sessions.entry(lane).or_default().push(view.state.name());
+                    }
+                }
+            }
+        }
+        let counts = reader.counts().expect("it answers");
+        let nonzero = counts.queues.iter().filter(|(_, counts)| **counts != QueueCounts::default());
+        let nonzero: BTreeMap<_, _> = nonzero.map(|(queue, counts)| (queue.clone(), *counts)).collect();
+        assert_eq!(nonzero, scanned.queues, "counters equal a scan");
+        let unrouted = reader.unrouted(Seq::NONE, 1_000_000).expect("it answers").len() as u64;
+        assert_eq!(counts.unrouted, unrouted, "and so for unrouted events");
+        for (lane, states) in sessions {
+            let (head, rest) = states.split_first().expect("one at least");
+            assert_ne!(*head, StateName::Behind, "{lane:?} has a head");
+            assert!(rest.iter().all(|state| *state == StateName::Behind), "{lane:?} has one head: {rest:?}");
+        }
+    }
+}
+
+/// The event ids of what waits, in its order.
+pub(super) fn ids(waiting: &[Waiting]) -> Vec<&str> {
+    waiting.iter().map(|one| one.event.id.as_str()).collect()
+}

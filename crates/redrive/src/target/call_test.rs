@@ -1,0 +1,72 @@
+//! Calls for the tests of targets.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use redrive_core::book::{self, RuleBook};
+use redrive_core::engine::{Call, CallId, QueueName, Waiting};
+use redrive_core::event::{self, Event, Incoming};
+use redrive_core::idempotency::delivery_id;
+use redrive_core::ids::{Attempt, Seq, ServiceName};
+use redrive_core::time::Timestamp;
+
+/// A call with those limits on its parts.
+pub(crate) fn call(timeout: &str, deliveries: Vec<Waiting>) -> Arc<Call> {
+    let book = format!(
+        "version: 1\nservices:\n  shop:\n    target: {{ http: \"http://127.0.0.1:1/\" }}\n    timeout: {timeout}\n    events: [orders.placed]\n"
+    );
+    let book = Arc::new(book_of(&book));
+    let rule = Arc::clone(book.rule("shop", None, "orders.placed").expect("the book has it"));
+    Arc::new(Call {
+        id: CallId(1),
+        queue: Arc::new(queue()),
+        deliveries,
+        limit: rule.timeouts.whole.limit(Attempt::FIRST),
+        rule,
+        book,
+        started_at: Timestamp::from_millis(1_761_057_000_250),
+    })
+}
+
+pub(crate) fn book_of(text: &str) -> RuleBook {
+    let reading = book::read(text);
+    reading.book.unwrap_or_else(|| panic!("{:?}", reading.problems))
+}
+
+pub(crate) fn queue() -> QueueName {
+    QueueName { service: ServiceName::new("shop").expect("a name"), channel: None }
+}
+
+/// The delivery at that place of an event with those headers and that body.
+pub(crate) fn delivery(seq: u64, headers: &[(&str, &str)], body: &str) -> Waiting {
+    let headers: Vec<(String, String)> =
+        headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let body = Bytes::copy_from_slice(body.as_bytes());
+    let parsed = event::parse(Incoming { headers: &headers, body: &body }).expect("an event");
+    let event: Event = parsed.into_events().remove(0);
+    let queue = queue();
+    Waiting {
+        id: delivery_id(Seq::new(seq), event.dedup_key(), &queue.service, None),
+        queue: Arc::new(queue),
+        in_session: event.session.is_some(),
+        event: Arc::new(event),
+        attempts: 0,
+        due_at: None,
+        history: serde_json::from_str("{}").expect("nothing yet"),
+        book: None,
+        written_at: Timestamp::EPOCH,
+        start_recorded: false,
+    }
+}
+
+/// A small event with that id.
+pub(crate) fn order(seq: u64, id: &str) -> Waiting {
+    let headers = [
+        ("ce-specversion", "1.0"),
+        ("ce-id", id),
+        ("ce-source", "web"),
+        ("ce-type", "orders.placed"),
+        ("content-type", "application/json"),
+    ];
+    delivery(seq, &headers, r#"{"total":12}"#)
+}

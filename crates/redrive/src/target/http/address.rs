@@ -1,0 +1,174 @@
+//! Where an HTTP target is: read once from the book, and shown without the credentials that it may hold.
+
+use std::fmt;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::uri::{PathAndQuery, Scheme};
+use http::{HeaderValue, Uri};
+
+/// An address that events are posted to.
+pub(super) struct Address {
+    /// Whom to connect to.
+    pub(super) origin: Arc<Origin>,
+    /// What to ask for there.
+    pub(super) path: PathAndQuery,
+    /// The `host` header.
+    pub(super) host: HeaderValue,
+    /// The `authorization` header, if the address names a user.
+    pub(super) authorization: Option<HeaderValue>,
+}
+
+/// Whom to connect to; addresses with the same origin share their connections.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Origin {
+    pub(super) security: Security,
+    /// A name or a literal, without brackets.
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
+/// Whether the connection is encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Security {
+    Plain,
+    Tls,
+}
+
+/// `host:port`, as people write it.
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, port, .. } = self;
+        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
+    }
+}
+
+/// Why a text is no address that events can be posted to; what it was is not repeated, for it may hold
+/// a password.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidAddress {
+    /// It does not parse.
+    #[error("this is no address such as https://example.com/events")]
+    Syntax,
+    /// Neither of the two that are spoken here.
+    #[error("an address begins with http:// or https://")]
+    Scheme,
+    /// Beyond what there is.
+    #[error("a port is a number from 1 to 65535")]
+    Port,
+}
+
+impl Address {
+    pub(super) fn parse(text: &str) -> Result<Self, InvalidAddress> {
+        let uri: Uri = text.parse().map_err(|_| InvalidAddress::Syntax)?;
+        let (security, usual_port) = match uri.scheme() {
+            Some(scheme) if *scheme == Scheme::HTTP => (Security::Plain, 80),
+            Some(scheme) if *scheme == Scheme::HTTPS => (Security::Tls, 443),
+            _ => return Err(InvalidAddress::Scheme),
+        };
+        let authority = uri.authority().ok_or(InvalidAddress::Syntax)?;
+        let (user, place) = match authority.as_str().rsplit_once('@') {
+            Some((user, place)) => (Some(user), place),
+            None => (None, authority.as_str()),
+        };
+        let literal = authority.host();
+        let port = match place.strip_prefix(literal).ok_or(InvalidAddress::Syntax)? {
+            "" => usual_port,
+            _ => authority.port_u16().filter(|port| *port != 0).ok_or(InvalidAddress::Port)?,
+        };
+        let host = literal.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
+        if host.is_empty() {
+            return Err(InvalidAddress::Syntax);
+        }
+        let header = |text: &str| HeaderValue::from_str(text).map_err(|_| InvalidAddress::Syntax);
+        Ok(Self {
+            origin: Arc::new(Origin { security, host, port }),
+            path: uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/")),
+            host: header(place)?,
+            authorization: user.map(|user| header(&basic(user))).transpose()?.map(|mut value| {
+                value.set_sensitive(true);
+                value
+            }),
+        })
+    }
+}
+
+/// The address with all but the credentials, which are nobody's to read.
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.origin, self.path)
+    }
+}
+
+/// The value of an `authorization` header for what stands before the `@` of an address.
+fn basic(user: &str) -> String {
+    let bytes = percent_decoded(user);
+    // A user without a password has an empty one.
+    let colon: &[u8] = if bytes.contains(&b':') { b"" } else { b":" };
+    format!("Basic {}", STANDARD.encode([&bytes, colon].concat()))
+}
+
+fn percent_decoded(text: &str) -> Vec<u8> {
+    let mut rest = text.as_bytes();
+    let mut bytes = Vec::with_capacity(rest.len());
+    while let [first, after @ ..] = rest {
+        let escaped = text_of_two(after).filter(|_| *first == b'%');
+        bytes.push(escaped.unwrap_or(*first));
+        rest = if escaped.is_some() { &after[2..] } else { after };
+    }
+    bytes
+}
+
+/// The byte that the first two characters are as hexadecimal digits.
+fn text_of_two(bytes: &[u8]) -> Option<u8> {
+    let digits = bytes.get(..2).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
+    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_taken_apart() {
+        #[rustfmt::skip]
+        let cases = [
+            ("a path",              "http://a.test/b?c=d",            "a.test:80",     "/b?c=d", "a.test",        None),
+            ("nothing but a host",  "https://A.test",                 "a.test:443",    "/",      "A.test",        None),
+            ("a port",              "https://a.test:8443/",           "a.test:8443",   "/",      "a.test:8443",   None),
+            ("a literal",           "http://[::1]:90/x",              "[::1]:90",      "/x",     "[::1]:90",      None),
+            ("a user",              "http://ann@a.test/",             "a.test:80",     "/",      "a.test",        Some("Basic YW5uOg==")),
+            ("and a password",      "http://ann:a%40b@a.test:1/",     "a.test:1",      "/",      "a.test:1",      Some("Basic YW5uOmFAYg==")),
+            ("a fragment is ours",  "http://a.test/b#c",              "a.test:80",     "/b",     "a.test",        None),
+        ];
+        for (name, text, origin, path, host, authorization) in cases {
+            let address = Address::parse(text).expect(name);
+            assert_eq!(address.origin.to_string(), origin, "{name}");
+            assert_eq!(address.path.as_str(), path, "{name}");
+            assert_eq!(address.host, host, "{name}");
+            let given = address.authorization.as_ref().map(|value| value.to_str().expect("plain"));
+            assert_eq!(given, authorization, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_and_not_repeated() {
+        #[rustfmt::skip]
+        let cases = [
+            ("no scheme",          "/b",                    InvalidAddress::Scheme),
+            ("another scheme",     "ftp://a.test",          InvalidAddress::Scheme),
+            ("no host",            "http://:80/",           InvalidAddress::Syntax),
+            ("a port too high",    "http://a.test:70000/",  InvalidAddress::Port),
+            ("no port at all",     "http://a.test:/",       InvalidAddress::Port),
+            ("port nought",        "http://a.test:0/",      InvalidAddress::Port),
+            ("a space",            "http://a b.test/",      InvalidAddress::Syntax),
+            ("another script",     "http://münchen.test/",  InvalidAddress::Syntax),
+        ];
+        for (name, text, expected) in cases {
+            assert_eq!(Address::parse(text).err(), Some(expected), "{name}");
+        }
+        let shown = format!("{:?}", Address::parse("https://ann:hunter2@a.test/b").expect("an address"));
+        assert_eq!(shown, "a.test:443/b");
+    }
+}

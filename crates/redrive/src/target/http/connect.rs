@@ -1,0 +1,79 @@
+//! Makes connections: a name becomes addresses, an address a TCP connection, and that perhaps a TLS one.
+
+use std::io;
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use redrive_core::answer::CallPart;
+use rustls::pki_types::ServerName;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::{Instant, timeout};
+use tokio_rustls::TlsConnector;
+
+use super::address::{Origin, Security};
+use super::failure::Failure;
+use super::limits::{ADDRESSES_MAX, HEAD_BYTES_MAX, Limits, Step, TCP_KEEP_ALIVE, timed_out};
+use super::pool::Pool;
+
+/// The end of a connection that requests go into; when it is dropped, the connection is closed.
+pub(super) type Sender = SendRequest<Full<Bytes>>;
+
+/// A new connection, within the limits of the call that wants it.
+pub(super) async fn connect(origin: &Origin, pool: &Pool, limits: &Limits) -> Result<Sender, Failure> {
+    let stream = limits.wait(Step::Connection, origin, tcp(origin, limits)).await??;
+    match origin.security {
+        Security::Plain => speak_http(stream, origin).await,
+        Security::Tls => {
+            let name = ServerName::try_from(origin.host.clone())
+                .map_err(|_| Failure::dns(origin, "no certificate can be for such a name"))?;
+            let handshake = TlsConnector::from(pool.tls()).connect(name, stream);
+            let stream = limits.wait(Step::Tls, origin, handshake).await?;
+            speak_http(stream.map_err(|error| Failure::tls(origin, &error))?, origin).await
+        }
+    }
+}
+
+/// Tries the addresses of a name in turn; each gets its share of the time that is left.
+async fn tcp(origin: &Origin, limits: &Limits) -> Result<TcpStream, Failure> {
+    let ends_at = Instant::now() + limits.connect;
+    let addresses = lookup_host((origin.host.as_str(), origin.port)).await;
+    let addresses = addresses.map_err(|error| Failure::dns(origin, &error.to_string()))?;
+    let addresses: Vec<SocketAddr> = addresses.take(ADDRESSES_MAX).collect();
+    let mut failure = Failure::dns(origin, "it has no address");
+    for (address, left) in addresses.iter().zip((1..=addresses.len()).rev()) {
+        let share = ends_at.saturating_duration_since(Instant::now())
+            / u32::try_from(left).expect("there are only a few addresses");
+        failure = match timeout(share, open(*address)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => Failure::connecting(origin, &error),
+            Err(_) => timed_out(Step::Connection, CallPart::Connect, limits.connect, origin),
+        };
+    }
+    Err(failure)
+}
+
+async fn open(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address).await?;
+    // A call is one small write, which must not wait for another.
+    stream.set_nodelay(true)?;
+    SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(TCP_KEEP_ALIVE))?;
+    Ok(stream)
+}
+
+async fn speak_http<S>(stream: S, origin: &Origin) -> Result<Sender, Failure>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let handshake = http1::Builder::new().max_buf_size(HEAD_BYTES_MAX).handshake(TokioIo::new(stream));
+    let (sender, connection) = handshake.await.map_err(|error| Failure::http(origin, &error))?;
+    // It ends when the sender is dropped or the other side hangs up; whoever waits for an answer hears why.
+    tokio::spawn(async move {
+        let _ = connection.await;
+    });
+    Ok(sender)
+}

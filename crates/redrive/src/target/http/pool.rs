@@ -1,0 +1,157 @@
+//! Keeps connections that have carried a call for the next one to the same host.
+//!
+//! Invariants: at most [`IDLE_MAX`] wait in all and as many per host as its dependency has permits; none
+//! waits longer than [`IDLE_TIME_MAX`], even if nobody calls any more; and one that the other side has
+//! closed is not handed out, as far as anybody knows by then.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+
+use rustls::client::ClientConfig;
+use tokio::time::{Instant, sleep_until};
+
+use super::address::Origin;
+use super::connect::Sender;
+use super::limits::{IDLE_MAX, IDLE_TIME_MAX};
+use super::tls::{Roots, client_config};
+
+/// The connections of all HTTP targets, and whom they trust.
+#[derive(Debug)]
+pub struct Pool {
+    roots: Roots,
+    config: OnceLock<Arc<ClientConfig>>,
+    idle: Mutex<Idle>,
+}
+
+#[derive(Debug, Default)]
+struct Idle {
+    /// The one that came last stands last; no list is empty.
+    by_origin: BTreeMap<Arc<Origin>, Vec<Resting>>,
+    count: usize,
+    sweeper: Sweeper,
+}
+
+#[derive(Debug)]
+struct Resting {
+    sender: Sender,
+    since: Instant,
+}
+
+/// Whether a task waits for connections to grow too old.
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Sweeper {
+    #[default]
+    Absent,
+    Waits,
+}
+
+impl Pool {
+    /// An empty one.
+    #[must_use]
+    pub fn new(roots: Roots) -> Self {
+        Self { roots, config: OnceLock::new(), idle: Mutex::default() }
+    }
+
+    /// How TLS is spoken. The first time reads the system's certificates, which takes some milliseconds.
+    pub(super) fn tls(&self) -> Arc<ClientConfig> {
+        Arc::clone(self.config.get_or_init(|| client_config(&self.roots)))
+    }
+
+    /// The connection to that host that has waited least, if there is a good one.
+    pub(super) fn take(&self, origin: &Origin) -> Option<Sender> {
+        let mut idle = self.lock();
+        loop {
+            let Resting { sender, since } = idle.remove(origin, End::Newest)?;
+            if sender.is_ready() && since.elapsed() < IDLE_TIME_MAX {
+                return Some(sender);
+            }
+        }
+    }
+
+    /// Keeps a connection for the next call; where there are too many, the oldest goes.
+    pub(super) fn put(self: &Arc<Self>, origin: &Arc<Origin>, sender: Sender, per_host_max: usize) {
+        let mut idle = self.lock();
+        let resting = idle.by_origin.entry(Arc::clone(origin)).or_default();
+        resting.push(Resting { sender, since: Instant::now() });
+        let too_many = resting.len() > per_host_max;
+        idle.count += 1;
+        if too_many {
+            idle.remove(origin, End::Oldest);
+        } else if idle.count > IDLE_MAX {
+            let oldest = idle.oldest().map(|(origin, _)| Arc::clone(origin));
+            idle.remove(&oldest.expect("there are more than none"), End::Oldest);
+        }
+        if idle.sweeper == Sweeper::Absent {
+            idle.sweeper = Sweeper::Waits;
+            tokio::spawn(sweep(Arc::downgrade(self), Instant::now() + IDLE_TIME_MAX));
+        }
+    }
+
+    /// Drops what is too old; says when to look again, if anything is left.
+    fn swept(&self, now: Instant) -> Option<Instant> {
+        let mut idle = self.lock();
+        loop {
+            let Some((origin, since)) = idle.oldest() else {
+                idle.sweeper = Sweeper::Absent;
+                return None;
+            };
+            if since + IDLE_TIME_MAX > now {
+                return Some(since + IDLE_TIME_MAX);
+            }
+            let origin = Arc::clone(origin);
+            idle.remove(&origin, End::Oldest);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Idle> {
+        self.idle.lock().expect("nothing panics while it holds the pool")
+    }
+
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.lock().count
+    }
+
+    /// How many would be handed out.
+    #[cfg(test)]
+    pub(super) fn ready_count(&self) -> usize {
+        self.lock().by_origin.values().flatten().filter(|resting| resting.sender.is_ready()).count()
+    }
+}
+
+/// Which connection of a host.
+#[derive(Clone, Copy)]
+enum End {
+    Newest,
+    Oldest,
+}
+
+impl Idle {
+    fn remove(&mut self, origin: &Origin, end: End) -> Option<Resting> {
+        let resting = self.by_origin.get_mut(origin)?;
+        let taken = match end {
+            End::Newest => resting.pop(),
+            End::Oldest => (!resting.is_empty()).then(|| resting.remove(0)),
+        };
+        if resting.is_empty() {
+            self.by_origin.remove(origin);
+        }
+        self.count -= usize::from(taken.is_some());
+        taken
+    }
+
+    fn oldest(&self) -> Option<(&Arc<Origin>, Instant)> {
+        let firsts =
+            self.by_origin.iter().filter_map(|(origin, resting)| Some((origin, resting.first()?.since)));
+        firsts.min_by_key(|(_, since)| *since)
+    }
+}
+
+/// Goes on as long as there is a pool with something in it.
+async fn sweep(pool: Weak<Pool>, first_at: Instant) {
+    let mut next_at = Some(first_at);
+    while let Some(at) = next_at {
+        sleep_until(at).await;
+        next_at = pool.upgrade().and_then(|pool| pool.swept(Instant::now()));
+    }
+}

@@ -1,0 +1,180 @@
+//! Makes the request of a call: the event in the form that the target takes, and what tells it apart.
+//!
+//! | header | what it says |
+//! | --- | --- |
+//! | `webhook-id`, `idempotency-key` | which delivery; the same on every attempt and every replay |
+//! | `webhook-timestamp` | when this attempt started, in seconds since 1970 |
+//! | `webhook-signature` | `v1,…` for each secret, if the target has any |
+//! | `redrive-attempt` | the number of the attempt, from 1 |
+//! | `redrive-sequence` | in a session: a number that grows from delivery to delivery |
+//! | `traceparent`, `x-correlation-id` | what the event says |
+//!
+//! In a batch, which others share, each event says the first, the fifth and the sixth for itself, as the
+//! attributes `webhookid`, `redriveattempt` and `redrivesequence`. The headers then speak of the batch: its
+//! id is a hash of those of its deliveries in their order, so that the same batch has the same id, and its
+//! attempt is the highest in it, so that 1 means that nothing in it has been tried before.
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, USER_AGENT};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
+use http_body_util::Full;
+use redrive_core::engine::{Call, Waiting};
+use redrive_core::event::Event;
+use redrive_core::event::attribute::{ExtensionName, ExtensionText, ExtensionValue};
+use redrive_core::hash::stable_128;
+use redrive_core::idempotency::webhook_id;
+
+use super::address::Address;
+use super::sign::Signer;
+
+const USER_AGENT_VALUE: &str = concat!("redrive/", env!("CARGO_PKG_VERSION"));
+const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
+const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+const REDRIVE_ATTEMPT: HeaderName = HeaderName::from_static("redrive-attempt");
+const REDRIVE_SEQUENCE: HeaderName = HeaderName::from_static("redrive-sequence");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const X_CORRELATION_ID: HeaderName = HeaderName::from_static("x-correlation-id");
+
+/// How events are laid out in a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// Attributes are headers, the data are the body.
+    #[default]
+    Binary,
+    /// The whole event is one JSON object.
+    Structured,
+    /// A JSON list of such objects.
+    Batch,
+}
+
+impl Form {
+    /// The form by its word in a rule book.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        match word {
+            "binary" => Some(Self::Binary),
+            "structured" => Some(Self::Structured),
+            "batch" => Some(Self::Batch),
+            _ => None,
+        }
+    }
+}
+
+/// The call does not carry what the target takes, which only a bug of ours can bring about.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a call carries {deliveries} deliveries to a target that takes them in the form {form:?}")]
+pub(super) struct Misfit {
+    deliveries: usize,
+    form: Form,
+}
+
+pub(super) fn make(
+    address: &Address,
+    form: Form,
+    signer: Option<&Signer>,
+    call: &Call,
+) -> Result<Request<Full<Bytes>>, Misfit> {
+    let mut headers = HeaderMap::with_capacity(24);
+    headers.insert(HOST, address.host.clone());
+    headers.insert(USER_AGENT, HeaderValue::from_static(USER_AGENT_VALUE));
+    if let Some(authorization) = &address.authorization {
+        headers.insert(AUTHORIZATION, authorization.clone());
+    }
+    let (id, body) = match (form, call.deliveries.as_slice()) {
+        (Form::Binary, [delivery]) => {
+            for (name, value) in delivery.event.binary_headers() {
+                let name = HeaderName::try_from(name).expect("attributes have names of letters and digits");
+                headers.insert(name, text(value));
+            }
+            (one(&mut headers, delivery), delivery.event.data.clone())
+        }
+        (Form::Structured, [delivery]) => {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/cloudevents+json"));
+            (one(&mut headers, delivery), delivery.event.to_structured().into())
+        }
+        (Form::Batch, deliveries @ [_, ..]) => {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/cloudevents-batch+json"));
+            (several(&mut headers, deliveries), list(deliveries))
+        }
+        (form, deliveries) => return Err(Misfit { deliveries: deliveries.len(), form }),
+    };
+    let timestamp = call.started_at.as_millis() / 1_000;
+    let signature = signer.map(|signer| signer.sign(&id, timestamp, &body));
+    let id = text(id);
+    headers.insert(WEBHOOK_ID, id.clone());
+    headers.insert(IDEMPOTENCY_KEY, id);
+    headers.insert(WEBHOOK_TIMESTAMP, timestamp.into());
+    if let Some(signature) = signature {
+        headers.insert(WEBHOOK_SIGNATURE, text(signature));
+    }
+    // Some servers want to be told even that there is nothing.
+    headers.insert(CONTENT_LENGTH, body.len().into());
+
+    let mut request = Request::new(Full::new(body));
+    *request.method_mut() = Method::POST;
+    *request.uri_mut() = Uri::from(address.path.clone());
+    *request.headers_mut() = headers;
+    Ok(request)
+}
+
+/// Adds what a call says that carries one delivery, and returns its id.
+fn one(headers: &mut HeaderMap, delivery: &Waiting) -> String {
+    headers.insert(REDRIVE_ATTEMPT, delivery.next_attempt().get().into());
+    if delivery.in_session {
+        headers.insert(REDRIVE_SEQUENCE, delivery.id.seq().get().into());
+    }
+    let Event { traceparent, correlation_id, .. } = &*delivery.event;
+    let traceparent = traceparent.as_ref().map(|text| (TRACEPARENT, text.as_str()));
+    let correlation_id = correlation_id.as_ref().map(|text| (X_CORRELATION_ID, text.as_str()));
+    for (name, value) in [traceparent, correlation_id].into_iter().flatten() {
+        // What no header can hold for certain stands among the event's attributes all the same, encoded.
+        if value.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+            headers.insert(name, text(value.to_owned()));
+        }
+    }
+    webhook_id(delivery.id)
+}
+
+/// Adds what a call says that carries a batch, and returns the batch's id.
+fn several(headers: &mut HeaderMap, deliveries: &[Waiting]) -> String {
+    let highest = deliveries.iter().map(|delivery| delivery.next_attempt().get()).max();
+    headers.insert(REDRIVE_ATTEMPT, highest.expect("a batch is not empty").into());
+    let ids: Vec<u8> = deliveries.iter().flat_map(|delivery| delivery.id.0.to_be_bytes()).collect();
+    format!("batch_{:032x}", stable_128(&ids))
+}
+
+fn list(deliveries: &[Waiting]) -> Bytes {
+    let mut body = vec![b'['];
+    for (place, delivery) in deliveries.iter().enumerate() {
+        if place > 0 {
+            body.push(b',');
+        }
+        body.extend(told_apart(delivery).to_structured());
+    }
+    body.push(b']');
+    body.into()
+}
+
+/// The event with what would stand in headers if it were alone; the data are not copied.
+fn told_apart(delivery: &Waiting) -> Event {
+    let mut event = Event::clone(&delivery.event);
+    let mut set = |name, value| {
+        event.extensions.insert(ExtensionName::new(name).expect("letters only"), value);
+    };
+    let short =
+        |text: &str| ExtensionValue::Text(ExtensionText::new(text).expect("a few letters and digits"));
+    set("webhookid", short(&webhook_id(delivery.id)));
+    let attempt = i32::try_from(delivery.next_attempt().get()).unwrap_or(i32::MAX);
+    set("redriveattempt", ExtensionValue::Integer(attempt));
+    if delivery.in_session {
+        // CloudEvents has whole numbers of 32 bits only, and stores may take more events than that.
+        set("redrivesequence", short(&delivery.id.seq().get().to_string()));
+    }
+    event
+}
+
+fn text(value: String) -> HeaderValue {
+    HeaderValue::try_from(value).expect("what is encoded or made here is printable ASCII")
+}

@@ -1,0 +1,69 @@
+//! Calls over real sockets, to servers that behave in every way there is.
+
+mod behaviour;
+mod connections;
+mod forms;
+mod secure;
+mod server;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redrive_core::answer::{Reply, Seen};
+use redrive_core::engine::{Ending, Waiting};
+use redrive_core::text::show_duration;
+
+use super::{Form, HttpOptions, HttpTarget, Pool, Roots};
+use crate::target::Target;
+use crate::target::call_test::{call, delivery, order};
+
+/// Long enough for any machine; nothing here waits for it.
+const PATIENT: &str = "{ connect: 30s, tls: 30s, headers: 30s, whole: 60s }";
+
+fn target(address: &str, form: Form) -> HttpTarget {
+    target_of(address, form, &Arc::new(Pool::new(Roots::Only(Vec::new()))))
+}
+
+fn target_of(address: &str, form: Form, pool: &Arc<Pool>) -> HttpTarget {
+    let options = HttpOptions { form, secrets: Vec::new(), permits: 64 };
+    HttpTarget::new(address, options, Arc::clone(pool)).expect("an address")
+}
+
+/// Posts one small event, with limits that nothing here reaches.
+async fn post(target: &HttpTarget) -> Ending {
+    target.call(call(PATIENT, vec![order(7, "e-1")])).await
+}
+
+/// An ending in one line, with `PORT` for the port of the server.
+fn told(ending: &Ending, port: u16) -> String {
+    let text = match ending {
+        Ending::Reply(reply) => reply_told(reply),
+        Ending::Partly { reply, failed } => format!("{failed:?} {}", reply_told(reply)),
+        Ending::Interrupted => "interrupted".to_owned(),
+    };
+    text.replace(&format!(":{port}"), ":PORT")
+}
+
+fn reply_told(reply: &Reply) -> String {
+    let seen = match &reply.seen {
+        Seen::Http { status, body, .. } if body.len() > 100 => format!("{status} with {} bytes", body.len()),
+        Seen::Http { status, body, .. } => format!("{status} {body:?}"),
+        other => format!("{other:?}"),
+    };
+    let message: String = reply.message.chars().take(200).collect();
+    match reply.retry_after {
+        Some(wait) => format!("{seen}, {message}, wait {}", show_duration(wait)),
+        None => format!("{seen}, {message}"),
+    }
+}
+
+/// Waits for what must come about by itself, and for no longer than a test may take.
+async fn until(what: &str, is_so: impl Fn() -> bool) {
+    for _ in 0..20_000 {
+        if is_so() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    panic!("{what} did not come about");
+}

@@ -1,0 +1,197 @@
+//! The bytes that a target gets, in each form.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ring::hmac;
+
+use super::server::{Server, answer};
+use super::*;
+
+/// An event with all there is.
+fn full(seq: u64) -> Waiting {
+    let headers = [
+        ("ce-specversion", "1.0"),
+        ("ce-id", "e-1"),
+        ("ce-source", "/shop/M%C3%BCnchen"),
+        ("ce-type", "orders.placed"),
+        ("ce-subject", "order 7"),
+        ("ce-time", "2025-10-21T14:29:59Z"),
+        ("ce-partitionkey", "customer-7"),
+        ("ce-correlationid", "c-1"),
+        ("ce-traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+        ("ce-tenant", "blue"),
+        ("content-type", "application/json; charset=utf-8"),
+    ];
+    let mut delivery = delivery(seq, &headers, r#"{ "total": 12 }"#);
+    delivery.attempts = 2;
+    delivery
+}
+
+async fn request_of(form: Form, secrets: Vec<Vec<u8>>, deliveries: Vec<Waiting>) -> String {
+    let server = Server::start(vec![answer("200 OK", "")]).await;
+    let options = HttpOptions { form, secrets, permits: 1 };
+    let pool = Arc::new(Pool::new(Roots::Only(Vec::new())));
+    let target = HttpTarget::new(&server.url(), options, pool).expect("an address");
+    let ending = target.call(call(PATIENT, deliveries)).await;
+    assert_eq!(told(&ending, 0), r#"200 "", 200 OK"#);
+    server.request()
+}
+
+fn secrets() -> Vec<Vec<u8>> {
+    vec![b"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_vec(), b"the old one".to_vec()]
+}
+
+#[tokio::test]
+async fn the_binary_form() {
+    insta::assert_snapshot!(request_of(Form::Binary, secrets(), vec![full(7)]).await, @r#"
+    POST /hooks?from=here HTTP/1.1
+    host: 127.0.0.1:PORT
+    user-agent: redrive/VERSION
+    ce-specversion: 1.0
+    ce-id: e-1
+    ce-source: /shop/M%C3%BCnchen
+    ce-type: orders.placed
+    ce-subject: order%207
+    ce-partitionkey: customer-7
+    ce-correlationid: c-1
+    ce-traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01
+    ce-time: 2025-10-21T14:29:59Z
+    ce-tenant: blue
+    content-type: application/json; charset=utf-8
+    redrive-attempt: 3
+    redrive-sequence: 7
+    traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01
+    x-correlation-id: c-1
+    webhook-id: msg_c92690de482a21cac9150c690a275b3a
+    idempotency-key: msg_c92690de482a21cac9150c690a275b3a
+    webhook-timestamp: 1761057000
+    webhook-signature: v1,ykHVk2C6tLCf2U94ZkdZD3vBvt0XtSjafy3oGXRhK4E= v1,Cr8RNX+XjA8v6Cj/4Tynhy/m/kJd1mPQX+ZfqoPDwFM=
+    content-length: 15
+
+    { "total": 12 }
+    "#);
+}
+
+#[tokio::test]
+async fn the_binary_form_of_very_little() {
+    let headers =
+        [("ce-specversion", "1.0"), ("ce-id", "e-1"), ("ce-source", "web"), ("ce-type", "orders.placed")];
+    let request = request_of(Form::Binary, Vec::new(), vec![delivery(7, &headers, "")]).await;
+    insta::assert_snapshot!(request, @r#"
+    POST /hooks?from=here HTTP/1.1
+    host: 127.0.0.1:PORT
+    user-agent: redrive/VERSION
+    ce-specversion: 1.0
+    ce-id: e-1
+    ce-source: web
+    ce-type: orders.placed
+    redrive-attempt: 1
+    webhook-id: msg_c92690de482a21ca70271acd7ba3f844
+    idempotency-key: msg_c92690de482a21ca70271acd7ba3f844
+    webhook-timestamp: 1761057000
+    content-length: 0
+    "#);
+}
+
+#[tokio::test]
+async fn the_structured_form() {
+    insta::assert_snapshot!(request_of(Form::Structured, Vec::new(), vec![full(7)]).await, @r#"
+    POST /hooks?from=here HTTP/1.1
+    host: 127.0.0.1:PORT
+    user-agent: redrive/VERSION
+    content-type: application/cloudevents+json
+    redrive-attempt: 3
+    redrive-sequence: 7
+    traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01
+    x-correlation-id: c-1
+    webhook-id: msg_c92690de482a21cac9150c690a275b3a
+    idempotency-key: msg_c92690de482a21cac9150c690a275b3a
+    webhook-timestamp: 1761057000
+    content-length: 344
+
+    {"specversion":"1.0","id":"e-1","source":"/shop/München","type":"orders.placed","subject":"order 7","partitionkey":"customer-7","correlationid":"c-1","traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01","time":"2025-10-21T14:29:59Z","tenant":"blue","datacontenttype":"application/json; charset=utf-8","data":{ "total": 12 }}
+    "#);
+}
+
+#[tokio::test]
+async fn the_batch_form() {
+    let deliveries = vec![order(7, "e-1"), full(8)];
+    insta::assert_snapshot!(request_of(Form::Batch, secrets(), deliveries).await, @r#"
+    POST /hooks?from=here HTTP/1.1
+    host: 127.0.0.1:PORT
+    user-agent: redrive/VERSION
+    content-type: application/cloudevents-batch+json
+    redrive-attempt: 3
+    webhook-id: batch_f6201d47f2f885dd073bcefc87edcd06
+    idempotency-key: batch_f6201d47f2f885dd073bcefc87edcd06
+    webhook-timestamp: 1761057000
+    webhook-signature: v1,Yy2dZCFSnt/9BPihMrmLgDP+fgJLGMVB6cOB5LXPd2Y= v1,v2EhBPs6cK8ZtTC+yM0G3GGiup/ETL86TrNbblKGdLg=
+    content-length: 636
+
+    [{"specversion":"1.0","id":"e-1","source":"web","type":"orders.placed","redriveattempt":1,"webhookid":"msg_c92690de482a21ca70271acd7ba3f844","datacontenttype":"application/json","data":{"total":12}},{"specversion":"1.0","id":"e-1","source":"/shop/München","type":"orders.placed","subject":"order 7","partitionkey":"customer-7","correlationid":"c-1","traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01","time":"2025-10-21T14:29:59Z","redriveattempt":3,"redrivesequence":"8","tenant":"blue","webhookid":"msg_1507ca5fd3b3dd8fc9150c690a275b3a","datacontenttype":"application/json; charset=utf-8","data":{ "total": 12 }}]
+    "#);
+}
+
+#[tokio::test]
+async fn what_arrives_can_be_verified_with_either_secret() {
+    for (form, deliveries) in [(Form::Binary, vec![full(7)]), (Form::Batch, vec![full(7), order(8, "e-2")])] {
+        let request = request_of(form, secrets(), deliveries).await;
+        let (head, body) = request.split_once("\n\n").expect("a head and a body");
+        let header = |name: &str| {
+            let value = head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+            value.expect("it is stated")
+        };
+        let signed = format!("{}.{}.{body}", header("webhook-id"), header("webhook-timestamp"));
+        let old = hmac::Key::new(hmac::HMAC_SHA256, b"the old one");
+        let new = STANDARD.decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").expect("base64");
+        let new = hmac::Key::new(hmac::HMAC_SHA256, &new);
+        let signatures: Vec<&str> = header("webhook-signature").split(' ').collect();
+        assert_eq!(signatures.len(), 2);
+        for (key, signature) in [new, old].iter().zip(signatures) {
+            let signature = signature.strip_prefix("v1,").and_then(|text| STANDARD.decode(text).ok());
+            let signature = signature.expect("base64 behind a version");
+            hmac::verify(key, signed.as_bytes(), &signature).expect("the signature fits");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_batch_is_known_by_what_is_in_it() {
+    let id = async |deliveries| {
+        let request = request_of(Form::Batch, Vec::new(), deliveries).await;
+        let line = request.lines().find_map(|line| line.strip_prefix("webhook-id: ")).map(str::to_owned);
+        line.expect("it is stated")
+    };
+    let (one, two) = (|| order(7, "e-1"), || order(8, "e-2"));
+    let again = || Waiting { attempts: 4, ..order(7, "e-1") };
+    let same = id(vec![one(), two()]).await;
+    assert_eq!(id(vec![again(), two()]).await, same, "on a later attempt");
+    assert_ne!(id(vec![one()]).await, same);
+    assert_ne!(id(vec![two(), one()]).await, same);
+}
+
+#[tokio::test]
+async fn what_no_header_can_hold_is_not_sent_as_one() {
+    let headers = [
+        ("ce-specversion", "1.0"),
+        ("ce-id", "%E2%82%AC%20%25"),
+        ("ce-source", "web"),
+        ("ce-type", "orders.placed"),
+        ("ce-correlationid", "%E2%82%AC"),
+    ];
+    let request = request_of(Form::Binary, Vec::new(), vec![delivery(7, &headers, "x")]).await;
+    assert!(request.contains("ce-id: %E2%82%AC%20%25\n"), "{request}");
+    assert!(request.contains("ce-correlationid: %E2%82%AC\n"), "{request}");
+    assert!(!request.contains("x-correlation-id"), "{request}");
+}
+
+#[tokio::test]
+async fn a_user_in_the_address_is_who_calls() {
+    let server = Server::start(vec![answer("200 OK", "")]).await;
+    let url = server.url().replace("http://", "http://ann:secret@");
+    let target = target(&url, Form::Binary);
+    post(&target).await;
+    assert!(server.request().contains("\nauthorization: Basic YW5uOnNlY3JldA==\n"));
+    assert!(server.request().contains("\nhost: 127.0.0.1:PORT\n"));
+    assert!(!format!("{target:?}").contains("secret"));
+}

@@ -1,0 +1,157 @@
+//! Every error that the API answers with, in one form: `{"error":{"code","message","details":{…}}}`.
+//!
+//! Invariant: a code never changes its meaning, and no message tells what only we should know.
+
+use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use redrive::core::event::refusal::InvalidEvent;
+use redrive::node::{ReadError, RerouteError, SubmitError};
+use redrive::store::Refusal;
+use serde_json::{Map, Value};
+
+use super::shape::{ErrorBody, ErrorShown};
+
+/// An answer that is no success.
+#[derive(Debug)]
+pub(crate) struct ApiError(Box<Told>);
+
+#[derive(Debug)]
+struct Told {
+    status: StatusCode,
+    code: &'static str,
+    message: String,
+    details: Map<String, Value>,
+    retry_after_seconds: Option<u32>,
+}
+
+/// What those wait who come when we cannot take more.
+const RETRY_AFTER_SECONDS: u32 = 1;
+/// What those wait who come when the disk is full or the store fails.
+const RETRY_AFTER_TROUBLE_SECONDS: u32 = 10;
+
+impl ApiError {
+    pub(super) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+        let (message, details) = (message.into(), Map::new());
+        Self(Box::new(Told { status, code, message, details, retry_after_seconds: None }))
+    }
+
+    pub(super) fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.0.details.insert(key.to_owned(), value.into());
+        self
+    }
+
+    fn retry_after(mut self, seconds: u32) -> Self {
+        self.0.retry_after_seconds = Some(seconds);
+        self
+    }
+
+    /// Something about the request is wrong.
+    pub(super) fn invalid(field: &str, reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        Self::new(StatusCode::BAD_REQUEST, "VALIDATION_ERROR", format!("`{field}` {reason}"))
+            .with("field", field)
+            .with("reason", reason)
+    }
+
+    pub(super) fn too_large(bytes_max: usize) -> Self {
+        let message = format!("the body has more than {bytes_max} bytes");
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE", message).with("bytes_max", bytes_max)
+    }
+
+    pub(super) fn too_slow() -> Self {
+        Self::new(StatusCode::REQUEST_TIMEOUT, "REQUEST_TIMEOUT", "the body did not come in time")
+    }
+
+    pub(super) fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "SERVICE_UNAVAILABLE", message)
+            .retry_after(RETRY_AFTER_SECONDS)
+    }
+
+    /// Our own fault; what exactly went wrong is in the log.
+    fn internal() -> Self {
+        let message = "something went wrong here; the server's log says more";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_SERVER_ERROR", message)
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let Told { status, code, message, details, retry_after_seconds } = *self.0;
+        let body = ErrorBody { error: ErrorShown { code: code.to_owned(), message, details } };
+        let text = serde_json::to_vec(&body).expect("texts and numbers are always JSON");
+        let mut response = (status, [(header::CONTENT_TYPE, "application/json")], text).into_response();
+        if let Some(seconds) = retry_after_seconds {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}
+
+impl From<InvalidEvent> for ApiError {
+    fn from(invalid: InvalidEvent) -> Self {
+        let error = Self::new(StatusCode::BAD_REQUEST, "VALIDATION_ERROR", invalid.to_string())
+            .with("field", invalid.field)
+            .with("reason", invalid.reason.to_string());
+        match invalid.index {
+            Some(index) => error.with("index", index),
+            None => error,
+        }
+    }
+}
+
+impl From<SubmitError> for ApiError {
+    fn from(error: SubmitError) -> Self {
+        match error {
+            SubmitError::Refused(Refusal::Conflict { index, first }) => {
+                let message = "an event with this source and id came before, and was another: use a new id";
+                Self::new(StatusCode::CONFLICT, "CONFLICT", message)
+                    .with("index", index)
+                    .with("first_receipt", first.to_string())
+            }
+            SubmitError::Refused(Refusal::Full { index, service }) => {
+                let message =
+                    format!("too much waits for the service `{service}` already: nothing was taken");
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "BACKLOG_FULL", message)
+                    .with("index", index)
+                    .with("service", service.as_str())
+                    .retry_after(RETRY_AFTER_TROUBLE_SECONDS)
+            }
+            SubmitError::Busy => {
+                Self::unavailable("more comes in than can be written: try again in a moment")
+            }
+            SubmitError::NoRoom { .. } => Self::unavailable("the disk is nearly full: nothing was taken")
+                .retry_after(RETRY_AFTER_TROUBLE_SECONDS),
+            SubmitError::Failing { .. } => {
+                Self::unavailable("nothing can be written at the moment: nothing was taken")
+                    .retry_after(RETRY_AFTER_TROUBLE_SECONDS)
+            }
+            SubmitError::Stopping => Self::unavailable("the server is shutting down"),
+        }
+    }
+}
+
+impl From<ReadError> for ApiError {
+    fn from(ReadError(error): ReadError) -> Self {
+        tracing::error!(%error, "a question could not be answered");
+        Self::internal()
+    }
+}
+
+impl From<RerouteError> for ApiError {
+    fn from(error: RerouteError) -> Self {
+        match error {
+            RerouteError::Read(error) => error.into(),
+            RerouteError::Write(error) => error.into(),
+        }
+    }
+}
+
+pub(super) async fn no_such_path(uri: Uri) -> ApiError {
+    let message = format!("there is nothing at {}", uri.path());
+    ApiError::new(StatusCode::NOT_FOUND, "PATH_NOT_FOUND", message)
+}
+
+pub(super) async fn wrong_method(method: Method, uri: Uri) -> ApiError {
+    let message = format!("{} does not take {method}", uri.path());
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", message)
+}

@@ -1,0 +1,118 @@
+//! Takes events in: CloudEvents in three forms, and any JSON under a type.
+
+use axum::body::Body;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use redrive::core::event::attribute::EventId;
+use redrive::core::event::easy::{Easy, parse_easy};
+use redrive::core::event::{Event, HeaderList, Incoming, Parsed, parse};
+use redrive::store::{Seen, Taken};
+
+use super::App;
+use super::error::ApiError;
+use super::shape::{Accepted, AcceptedBatch};
+
+/// `POST /v1/events`.
+pub(super) async fn accept(
+    State(app): State<App>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let body = read(&app, &headers, body).await?;
+    match parse(Incoming { headers: &Headers(&headers), body: &body })? {
+        Parsed::One(event) => one(&app, *event).await,
+        Parsed::Batch(events) => batch(&app, events).await,
+    }
+}
+
+/// `POST /v1/events/{type}`.
+pub(super) async fn accept_easy(
+    State(app): State<App>,
+    Path(event_type): Path<String>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let body = read(&app, &headers, body).await?;
+    let text = |name: &'static str| match headers.get(name).map(|value| std::str::from_utf8(value.as_bytes()))
+    {
+        Some(Ok(text)) => Ok(Some(text)),
+        Some(Err(_)) => Err(ApiError::invalid(name, "is not UTF-8")),
+        None => Ok(None),
+    };
+    let queried = query.as_deref().and_then(|query| {
+        form_urlencoded::parse(query.as_bytes())
+            .find(|(name, _)| name == "partitionkey")
+            .map(|(_, value)| value)
+    });
+    let generated_id = EventId::new(&uuid::Uuid::now_v7().to_string()).expect("36 plain characters");
+    let event = parse_easy(Easy {
+        event_type: &event_type,
+        partition_key: queried.as_deref().or(text("partitionkey")?),
+        idempotency_key: text("idempotency-key")?,
+        generated_id: &generated_id,
+        headers: &Headers(&headers),
+        body: &body,
+    })?;
+    one(&app, event).await
+}
+
+async fn one(app: &App, event: Event) -> Result<Response, ApiError> {
+    let id = event.id.to_string();
+    let taken = app.node.submit(vec![event]).await?;
+    let accepted = accepted(id, taken[0]);
+    let status = if accepted.duplicate { StatusCode::OK } else { StatusCode::ACCEPTED };
+    Ok(json(status, &accepted))
+}
+
+async fn batch(app: &App, events: Vec<Event>) -> Result<Response, ApiError> {
+    let ids: Vec<String> = events.iter().map(|event| event.id.to_string()).collect();
+    let taken = app.node.submit(events).await?;
+    let events: Vec<Accepted> = ids.into_iter().zip(taken).map(|(id, taken)| accepted(id, taken)).collect();
+    let is_news = events.iter().any(|event| !event.duplicate);
+    let status = if is_news { StatusCode::ACCEPTED } else { StatusCode::OK };
+    Ok(json(status, &AcceptedBatch { events }))
+}
+
+fn accepted(id: String, taken: Taken) -> Accepted {
+    Accepted {
+        id,
+        receipt: taken.receipt.to_string(),
+        duplicate: taken.seen == Seen::Again,
+        deliveries: taken.deliveries,
+    }
+}
+
+pub(super) fn json(status: StatusCode, value: &impl serde::Serialize) -> Response {
+    let text = serde_json::to_vec(value).expect("what we answer with is always JSON");
+    (status, [(header::CONTENT_TYPE, "application/json")], text).into_response()
+}
+
+/// The whole body, if it is not too large and comes in time.
+pub(super) async fn read(app: &App, headers: &HeaderMap, body: Body) -> Result<Bytes, ApiError> {
+    let bytes_max = app.limits.body_bytes_max;
+    let stated =
+        headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    if stated.is_some_and(|stated| stated > bytes_max as u64) {
+        return Err(ApiError::too_large(bytes_max));
+    }
+    let collected = tokio::time::timeout(app.limits.body_time, Limited::new(body, bytes_max).collect()).await;
+    match collected {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(ApiError::too_large(bytes_max)),
+        Ok(Err(_)) => Err(ApiError::invalid("body", "could not be read to its end")),
+        Err(_) => Err(ApiError::too_slow()),
+    }
+}
+
+/// The headers of a request as the core reads them.
+struct Headers<'a>(&'a HeaderMap);
+
+impl HeaderList for Headers<'_> {
+    fn each(&self) -> Box<dyn Iterator<Item = (&str, &[u8])> + '_> {
+        Box::new(self.0.iter().map(|(name, value)| (name.as_str(), value.as_bytes())))
+    }
+}

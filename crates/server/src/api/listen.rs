@@ -1,0 +1,130 @@
+//! Accepts connections and serves the API on them, within bounds that no client can stretch.
+//!
+//! A client that sends its headers slowly is cut off, one that sends its body slowly is answered 408, and
+//! beyond a number of connections new ones wait in the system's queue.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+
+/// The bounds of the API.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// The largest body.
+    pub body_bytes_max: usize,
+    /// How long a body may take to come.
+    pub body_time: Duration,
+    /// How long headers may take to come, and how long a connection may idle between requests.
+    pub header_time: Duration,
+    /// Connections at once.
+    pub connections_max: usize,
+}
+
+impl Limits {
+    pub(crate) const fn with_body(body_bytes_max: usize) -> Self {
+        Self {
+            body_bytes_max,
+            body_time: Duration::from_secs(15),
+            header_time: Duration::from_secs(15),
+            connections_max: 10_000,
+        }
+    }
+}
+
+/// The bytes that a request's headers may take.
+const HEADER_BYTES_MAX: usize = 64 * 1024;
+/// How long to wait when the system has no more sockets for us.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// A door that is open.
+pub(crate) struct Listening {
+    pub address: SocketAddr,
+    close: watch::Sender<bool>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Listening {
+    /// Takes no more connections, and lets requests end within that time.
+    pub(crate) async fn close(self, within: Duration) {
+        // The task listens for as long as it runs.
+        let _ = self.close.send(true);
+        // Whoever has not ended by then is cut off.
+        let _ = tokio::time::timeout(within, self.task).await;
+    }
+}
+
+/// Serves the API at that address; the router is made with what turns true when the door closes.
+pub(crate) async fn listen(
+    address: SocketAddr,
+    router: impl FnOnce(watch::Receiver<bool>) -> Router,
+    limits: Limits,
+) -> std::io::Result<Listening> {
+    let listener = TcpListener::bind(address).await?;
+    let address = listener.local_addr()?;
+    let (close, closing) = watch::channel(false);
+    let router = router(closing.clone());
+    let task = tokio::spawn(accept_all(listener, router, limits, closing));
+    Ok(Listening { address, close, task })
+}
+
+async fn accept_all(
+    listener: TcpListener,
+    router: Router,
+    limits: Limits,
+    mut closing: watch::Receiver<bool>,
+) {
+    let room = Arc::new(Semaphore::new(limits.connections_max));
+    let mut connections = JoinSet::new();
+    loop {
+        let place = Arc::clone(&room).acquire_owned().await.expect("nobody closes the semaphore");
+        let stream = tokio::select! {
+            biased;
+            _ = closing.changed() => break,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, "could not accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            },
+            Some(_) = connections.join_next() => continue,
+        };
+        let (router, closing) = (router.clone(), closing.clone());
+        connections.spawn(async move {
+            serve(stream, router, limits, closing).await;
+            drop(place);
+        });
+    }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
+}
+
+async fn serve(stream: TcpStream, router: Router, limits: Limits, mut closing: watch::Receiver<bool>) {
+    // Answers are small and somebody waits for each.
+    let _ = stream.set_nodelay(true);
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header_time)
+        .max_buf_size(HEADER_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        _ = closing.changed() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended early");
+    }
+}

@@ -1,0 +1,83 @@
+//! What an operator may do to a running server.
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use redrive::core::ids::ServiceName;
+use redrive::store::BackupProgress;
+use serde_json::json;
+
+use super::App;
+use super::error::ApiError;
+use super::events;
+use super::queries::lines;
+use super::shape::{BackupStep, BackupWanted, Rerouted};
+
+/// `POST /v1/services/{service}/pause`.
+pub(super) async fn pause(State(app): State<App>, Path(service): Path<String>) -> Result<Response, ApiError> {
+    app.node.pause(known(&app, &service).await?).await?;
+    Ok(events::json(StatusCode::OK, &json!({})))
+}
+
+/// `POST /v1/services/{service}/resume`.
+pub(super) async fn resume(
+    State(app): State<App>,
+    Path(service): Path<String>,
+) -> Result<Response, ApiError> {
+    app.node.resume(known(&app, &service).await?).await?;
+    Ok(events::json(StatusCode::OK, &json!({})))
+}
+
+/// A service of the book, or one that still has deliveries.
+async fn known(app: &App, name: &str) -> Result<ServiceName, ApiError> {
+    let book = app.node.book();
+    if let Some(service) = book.service(name) {
+        return Ok(service.name.clone());
+    }
+    let snapshot =
+        app.node.snapshot().await.ok_or_else(|| ApiError::unavailable("the server is shutting down"))?;
+    let gone =
+        snapshot.queues.iter().map(|queue| &queue.name.service).find(|service| service.as_str() == name);
+    gone.cloned().ok_or_else(|| {
+        let names: Vec<_> = book.sections().services.iter().map(|service| service.name.to_string()).collect();
+        let message = format!("there is no service `{name}`");
+        ApiError::new(StatusCode::NOT_FOUND, "SERVICE_NOT_FOUND", message).with("services", names)
+    })
+}
+
+/// `POST /v1/unrouted/route`.
+pub(super) async fn route_unrouted(State(app): State<App>) -> Result<Response, ApiError> {
+    let rerouted = app.node.route_unrouted().await?;
+    Ok(events::json(StatusCode::OK, &Rerouted { seen: rerouted.seen, routed: rerouted.routed }))
+}
+
+/// `POST /v1/backup`: one line of JSON for each step.
+pub(super) async fn back_up(
+    State(app): State<App>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let body = events::read(&app, &headers, body).await?;
+    let wanted: BackupWanted = serde_json::from_slice(&body)
+        .map_err(|error| ApiError::invalid("body", format!("is not {{\"folder\": \"…\"}}: {error}")))?;
+    let folder = std::path::PathBuf::from(&wanted.folder);
+    if !folder.is_absolute() {
+        return Err(ApiError::invalid("folder", "must be an absolute path"));
+    }
+    let steps = app.node.back_up(folder);
+    let stream = lines(
+        steps,
+        |steps| Box::pin(steps.recv()),
+        |step: &Result<BackupProgress, String>| {
+            serde_json::to_string(&match step {
+                Ok(progress) => {
+                    BackupStep { pages: progress.pages, remaining: progress.remaining, error: None }
+                }
+                Err(error) => BackupStep { pages: 0, remaining: 0, error: Some(error.clone()) },
+            })
+            .expect("numbers and texts are always JSON")
+        },
+    );
+    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], stream).into_response())
+}

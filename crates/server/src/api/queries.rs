@@ -1,0 +1,205 @@
+//! Answers questions: events, deliveries with their stories, and how the server is.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Path, Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http_body_util::StreamBody;
+use redrive::core::ids::{DeliveryId, IdPrefix, Receipt, Seq};
+use redrive::happening::Happening;
+use redrive::store::{EventKey, Filter, StateName};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{broadcast, watch};
+
+use super::App;
+use super::error::ApiError;
+use super::events;
+use super::shape::{DeliveriesFound, EventsFound};
+use super::views::{Held, delivery_shown, event_shown, status_shown, with_lines};
+
+/// Deliveries in one list, at most and unless asked otherwise.
+const LIST_MAX: usize = 500;
+const LIST_DEFAULT: usize = 50;
+/// Deliveries that may begin with the same digits before it is no use to list them.
+const CANDIDATES_MAX: usize = 20;
+/// How often a stream without news says that it is alive.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// `GET /v1/events/{id}`, by id or receipt.
+pub(super) async fn event(State(app): State<App>, Path(name): Path<String>) -> Result<Response, ApiError> {
+    let mut found = Vec::new();
+    if let Some(receipt) = Receipt::parse(&name) {
+        found = app.node.read(move |reader| reader.events(&EventKey::Receipt(receipt))).await?;
+    }
+    if found.is_empty() {
+        let id = name.clone();
+        found = app.node.read(move |reader| reader.events(&EventKey::Id(id))).await?;
+    }
+    if found.is_empty() {
+        let message = format!("there is no event with the id or receipt `{name}`");
+        return Err(ApiError::new(StatusCode::NOT_FOUND, "EVENT_NOT_FOUND", message));
+    }
+    let held = Held::of(&app.node).await;
+    let events = found.iter().map(|view| event_shown(view, &held)).collect();
+    Ok(events::json(StatusCode::OK, &EventsFound { events }))
+}
+
+/// `GET /v1/deliveries/{id}`, by its id, its `webhook-id`, or the first digits of it.
+pub(super) async fn delivery(State(app): State<App>, Path(name): Path<String>) -> Result<Response, ApiError> {
+    let digits = name.strip_prefix("msg_").unwrap_or(&name).to_owned();
+    let Some(prefix) = IdPrefix::parse(&digits) else {
+        return Err(ApiError::invalid(
+            "id",
+            "is no delivery: it has 32 hexadecimal digits, of which the first few will do",
+        ));
+    };
+    let whole = DeliveryId::parse(&digits);
+    let mut found = app.node.read(move |reader| reader.deliveries(&prefix, CANDIDATES_MAX)).await?;
+    found.retain(|view| {
+        whole.is_none_or(|id| view.id == id) && view.id.to_string().starts_with(&digits.to_lowercase())
+    });
+    let held = Held::of(&app.node).await;
+    match found.as_slice() {
+        [] => {
+            let message = format!("there is no delivery whose id begins with `{name}`");
+            Err(ApiError::new(StatusCode::NOT_FOUND, "DELIVERY_NOT_FOUND", message))
+        }
+        [view] => {
+            let shown = with_lines(&app.node, delivery_shown(view, &held)).await?;
+            Ok(events::json(StatusCode::OK, &shown))
+        }
+        several => {
+            let candidates: Vec<String> = several.iter().map(|view| view.id.to_string()).collect();
+            let message = format!("{} deliveries begin with `{name}`: type more digits", candidates.len());
+            Err(ApiError::new(StatusCode::CONFLICT, "AMBIGUOUS_ID", message).with("candidates", candidates))
+        }
+    }
+}
+
+/// What a list may be narrowed down to.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListQuery {
+    service: Option<String>,
+    state: Option<String>,
+    before: Option<String>,
+    limit: Option<usize>,
+}
+
+/// `GET /v1/deliveries`.
+pub(super) async fn list(
+    State(app): State<App>,
+    query: Result<Query<ListQuery>, axum::extract::rejection::QueryRejection>,
+) -> Result<Response, ApiError> {
+    let Query(query) = query.map_err(|error| ApiError::invalid("query", error.body_text()))?;
+    let rows_max = query.limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_MAX);
+    let filter = Filter {
+        service: query.service,
+        state: query.state.as_deref().map(state_of).transpose()?,
+        before: query.before.as_deref().map(place_of).transpose()?,
+        rows_max,
+    };
+    let found = app.node.read(move |reader| reader.list(&filter)).await?;
+    let held = Held::of(&app.node).await;
+    let next = (found.len() == rows_max).then(|| found.last().map(|view| view.id.to_string())).flatten();
+    let deliveries = found.iter().map(|view| delivery_shown(view, &held)).collect();
+    Ok(events::json(StatusCode::OK, &DeliveriesFound { deliveries, next }))
+}
+
+fn place_of(before: &str) -> Result<Seq, ApiError> {
+    let id = DeliveryId::parse(before).ok_or_else(|| ApiError::invalid("before", "is no delivery's id"))?;
+    Ok(id.seq())
+}
+
+fn state_of(word: &str) -> Result<StateName, ApiError> {
+    match word {
+        "pending" => Ok(StateName::Ready),
+        "retrying" => Ok(StateName::Due),
+        "behind" => Ok(StateName::Behind),
+        "delivered" => Ok(StateName::Delivered),
+        "dead" => Ok(StateName::Dead),
+        _ => Err(ApiError::invalid("state", "is none of pending, retrying, behind, delivered, dead")),
+    }
+}
+
+/// `GET /v1/status`.
+pub(super) async fn status(State(app): State<App>) -> Result<Response, ApiError> {
+    let counts = app.node.read(|reader| reader.counts()).await?;
+    let snapshot =
+        app.node.snapshot().await.ok_or_else(|| ApiError::unavailable("the server is shutting down"))?;
+    Ok(events::json(StatusCode::OK, &status_shown(&app.node, &snapshot, &counts)))
+}
+
+/// `GET /healthz`.
+pub(super) async fn health(State(app): State<App>) -> Result<Response, ApiError> {
+    match app.node.snapshot().await {
+        Some(_) => Ok(events::json(StatusCode::OK, &json!({ "status": "ok" }))),
+        None => Err(ApiError::unavailable("the server is shutting down")),
+    }
+}
+
+/// `GET /v1/happenings`: one line of JSON for each, as they happen.
+pub(super) async fn happenings(State(app): State<App>) -> Response {
+    let stream = lines(
+        (app.node.happenings(), app.closing.clone()),
+        |(receiver, closing)| Box::pin(next_happening(receiver, closing)),
+        |happening| match happening {
+            Some(happening) => {
+                serde_json::to_string(&**happening).expect("texts and numbers are always JSON")
+            }
+            None => String::new(),
+        },
+    );
+    ([(header::CONTENT_TYPE, "application/x-ndjson")], stream).into_response()
+}
+
+/// The next one, or nothing but a sign of life; none when the server stops.
+async fn next_happening(
+    receiver: &mut broadcast::Receiver<Arc<Happening>>,
+    closing: &mut watch::Receiver<bool>,
+) -> Option<Option<Arc<Happening>>> {
+    loop {
+        tokio::select! {
+            biased;
+            _ = closing.changed() => return None,
+            happening = receiver.recv() => match happening {
+                Ok(happening) => return Some(Some(happening)),
+                // Whoever reads too slowly misses some; it is a view, not a record.
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return None,
+            },
+            () = tokio::time::sleep(KEEP_ALIVE) => return Some(None),
+        }
+    }
+}
+
+/// The next item of a source, when it comes.
+type Coming<'a, T> = Pin<Box<dyn Future<Output = Option<T>> + Send + 'a>>;
+
+/// A body of lines, each made when something comes.
+pub(super) fn lines<S, T>(
+    source: S,
+    next: for<'a> fn(&'a mut S) -> Coming<'a, T>,
+    show: fn(&T) -> String,
+) -> Body
+where
+    S: Send + 'static,
+    T: Send + 'static,
+{
+    let stream = futures_util::stream::unfold(source, move |mut source| async move {
+        let item = next(&mut source).await?;
+        let mut line = show(&item);
+        line.push('\n');
+        let frame = hyper::body::Frame::data(Bytes::from(line));
+        Some((Ok::<_, std::convert::Infallible>(frame), source))
+    });
+    Body::new(StreamBody::new(stream))
+}

@@ -1,0 +1,214 @@
+//! From what the store and the engine know to what is shown.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use redrive::core::breaker::State;
+use redrive::core::engine::{HeldQueue, QueueName};
+use redrive::core::idempotency::webhook_id;
+use redrive::core::story::Place;
+use redrive::core::time::Timestamp;
+use redrive::node::{Node, Snapshot, stranded};
+use redrive::store::{Counts, DeliveryState, DeliveryView, EventView, QueueCounts};
+
+use super::error::ApiError;
+use super::shape::{
+    DeathShown, DeliveryShown, DependencyStatus, EventShown, ServiceStatus, StateShown, Status, StoryShown,
+};
+
+/// What keeps whole queues from starting, at one moment.
+pub(super) struct Held(BTreeMap<QueueName, String>);
+
+impl Held {
+    pub(super) async fn of(node: &Node) -> Self {
+        let Some(snapshot) = node.snapshot().await else { return Self(BTreeMap::new()) };
+        let book = node.book();
+        let mut held = BTreeMap::new();
+        for queue in &snapshot.queues {
+            let because = match queue.held {
+                Some(HeldQueue::Paused { since }) => Some(format!("the service is paused since {since}")),
+                Some(HeldQueue::Removed) => {
+                    Some("SERVICE_REMOVED: the rule book does not have it any more".to_owned())
+                }
+                None => None,
+            };
+            held.extend(because.map(|because| (QueueName::clone(&queue.name), because)));
+        }
+        // A queue whose rows all need one dependency is held when that one is.
+        for (service, channel) in book.queues() {
+            let name = QueueName { service: service.clone(), channel: channel.cloned() };
+            if let Some(because) = blocked_by(&snapshot, &book, &name) {
+                held.entry(name).or_insert(because);
+            }
+        }
+        Self(held)
+    }
+
+    fn because(&self, view: &DeliveryView) -> Option<String> {
+        let parked = matches!(view.state, DeliveryState::Due { at } if at == Timestamp::NEVER);
+        if parked {
+            return Some("RULE_REMOVED: no rule of the book wants this event any more".to_owned());
+        }
+        self.0.get(&view.queue).cloned()
+    }
+}
+
+fn blocked_by(snapshot: &Snapshot, book: &redrive::core::book::RuleBook, name: &QueueName) -> Option<String> {
+    let rows = book.sections().services.iter().find(|service| service.name == name.service)?;
+    let rows = match &name.channel {
+        None => &rows.rows,
+        Some(channel) => &rows.channels.iter().find(|entry| entry.name == *channel)?.rows,
+    };
+    let pattern = rows.first()?.pattern.value.as_str().replace('*', "x");
+    let channel = name.channel.as_ref().map(redrive::core::ids::ChannelName::as_str);
+    let rule = book.rule(name.service.as_str(), channel, &pattern)?;
+    let dependency = snapshot.dependencies.iter().find(|view| view.name == rule.dependency)?;
+    match (dependency.breaker, dependency.held_until) {
+        (State::Open { until }, _) => {
+            Some(format!("the breaker of {} is open until {until}", dependency.name))
+        }
+        (_, Some(until)) => Some(format!("{} asked everybody to wait until {until}", dependency.name)),
+        (State::HalfOpen { .. }, None) => {
+            Some(format!("the breaker of {} lets only probes through", dependency.name))
+        }
+        (State::Closed { .. }, None) => None,
+    }
+}
+
+pub(super) fn event_shown(view: &EventView, held: &Held) -> EventShown {
+    EventShown {
+        receipt: view.receipt.to_string(),
+        received_at: view.received_at,
+        unrouted: view.unrouted,
+        event: view.event.to_json(),
+        deliveries: view.deliveries.iter().map(|delivery| delivery_shown(delivery, held)).collect(),
+    }
+}
+
+pub(super) fn delivery_shown(view: &DeliveryView, held: &Held) -> DeliveryShown {
+    let is_over = matches!(view.state, DeliveryState::Delivered { .. } | DeliveryState::Dead { .. });
+    let held_because = held.because(view).filter(|_| !is_over);
+    let (state, due_at, ended_at) = match &view.state {
+        DeliveryState::Delivered { at } => (StateShown::Delivered, None, Some(*at)),
+        DeliveryState::Dead { at, .. } => (StateShown::Dead, None, Some(*at)),
+        DeliveryState::Ready | DeliveryState::Behind | DeliveryState::Due { .. }
+            if held_because.is_some() =>
+        {
+            (StateShown::Held, None, None)
+        }
+        DeliveryState::Due { at } => (StateShown::Retrying, Some(*at), None),
+        DeliveryState::Ready | DeliveryState::Behind => (StateShown::Pending, None, None),
+    };
+    let death = match &view.state {
+        DeliveryState::Dead { death, .. } => Some(DeathShown {
+            category: death.category.to_string(),
+            code: death.code.to_string(),
+            failure_code: death.failure_code.to_string(),
+            tier: death.tier.to_string(),
+            message: death.message.clone(),
+            fingerprint: death.fingerprint.to_string(),
+        }),
+        DeliveryState::Ready
+        | DeliveryState::Behind
+        | DeliveryState::Due { .. }
+        | DeliveryState::Delivered { .. } => None,
+    };
+    let shown = |story: &redrive::core::story::Story| StoryShown {
+        story: story.clone(),
+        reaction_line: None,
+        classified_line: None,
+    };
+    DeliveryShown {
+        id: view.id.to_string(),
+        webhook_id: webhook_id(view.id),
+        service: view.queue.service.to_string(),
+        channel: view.queue.channel.as_ref().map(ToString::to_string),
+        subscription: view.subscription.clone(),
+        state,
+        held_because,
+        due_at,
+        behind: view.state == DeliveryState::Behind,
+        ended_at,
+        death,
+        event_id: view.event_id.clone(),
+        event_source: view.event_source.clone(),
+        event_type: view.event_type.clone(),
+        receipt: view.receipt.to_string(),
+        session: view.session.clone(),
+        correlation_id: view.correlation_id.clone(),
+        accepted_at: view.accepted_at,
+        written_at: Some(view.written_at),
+        attempts: view.attempts,
+        stories: view.stories.iter().map(shown).collect(),
+    }
+}
+
+/// Adds the lines of the rule book as they read when each attempt was judged.
+pub(super) async fn with_lines(node: &Node, mut shown: DeliveryShown) -> Result<DeliveryShown, ApiError> {
+    let mut books: BTreeMap<u64, Option<String>> = BTreeMap::new();
+    for story in &mut shown.stories {
+        let hash = story.story.book;
+        let text = match books.entry(hash) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => place.insert(node.read(move |reader| reader.book(hash)).await?),
+        };
+        let text = text.as_deref();
+        let line = |place: Option<Place>| {
+            let number = place?.line.checked_sub(1)?;
+            text?.lines().nth(usize::try_from(number).ok()?).map(|line| line.trim().to_owned())
+        };
+        story.reaction_line = line(story.story.reaction_at);
+        story.classified_line = line(story.story.classified_at);
+    }
+    Ok(shown)
+}
+
+pub(super) fn status_shown(node: &Node, snapshot: &Snapshot, counts: &Counts) -> Status {
+    let mut services: BTreeMap<QueueName, ServiceStatus> = BTreeMap::new();
+    let status = |name: &QueueName, counts: QueueCounts| ServiceStatus {
+        service: name.service.to_string(),
+        channel: name.channel.as_ref().map(ToString::to_string),
+        waiting: counts.waiting,
+        delivered: counts.delivered,
+        dead: counts.dead,
+        paused_since: None,
+        removed: false,
+    };
+    for (name, counts) in &counts.queues {
+        services.insert(name.clone(), status(name, *counts));
+    }
+    for queue in &snapshot.queues {
+        let entry = services.entry(QueueName::clone(&queue.name));
+        let service = entry.or_insert_with(|| status(&queue.name, QueueCounts::default()));
+        match queue.held {
+            Some(HeldQueue::Paused { since }) => service.paused_since = Some(since),
+            Some(HeldQueue::Removed) => service.removed = true,
+            None => {}
+        }
+    }
+    let dependency = |view: &redrive::core::engine::DependencyView| {
+        let (breaker, open_until) = match view.breaker {
+            State::Closed { .. } => ("closed", None),
+            State::Open { until } => ("open", Some(until)),
+            State::HalfOpen { .. } => ("half-open", None),
+        };
+        DependencyStatus {
+            name: view.name.to_string(),
+            breaker: breaker.to_owned(),
+            open_until,
+            in_flight: view.in_flight,
+            held_until: view.held_until,
+        }
+    };
+    Status {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        started_at: node.started_at(),
+        book: format!("{:016x}", node.book().hash()),
+        services: services.into_values().collect(),
+        dependencies: snapshot.dependencies.iter().map(dependency).collect(),
+        calls_in_flight: snapshot.calls,
+        events: counts.events,
+        unrouted: counts.unrouted,
+        stranded: stranded(snapshot, counts),
+    }
+}

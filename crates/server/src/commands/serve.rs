@@ -1,0 +1,277 @@
+//! `redrive serve`: takes events in and delivers them, until it is told to stop.
+
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context;
+use redrive::core::book::BUILTIN_BOOK;
+use redrive::core::book::model::Order;
+use redrive::core::book::problem::{Problem, Severity};
+use redrive::core::book::{BuiltIn, RuleBook};
+use redrive::core::engine::Bounds;
+use redrive::node::{Config, Node};
+use redrive::secret;
+use redrive::store::sqlite::{Options, Sqlite};
+use redrive::target::registry::{BUILT_IN_TARGETS, Targets};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::{Refused, read_book};
+use crate::api::{App, Limits, listen, router};
+use crate::cli::ServeArgs;
+use crate::show;
+use crate::show::style;
+
+/// How often the rule book's file is looked at.
+const WATCH_EVERY: Duration = Duration::from_secs(1);
+/// How long requests may go on after the server was told to stop.
+const REQUESTS_END_WITHIN: Duration = Duration::from_secs(5);
+
+/// What the book is called that nobody wrote.
+const BUILT_IN: &str = "the built-in book";
+
+/// The bounds of the engine: a window for each queue, and calls over all services.
+const BOUNDS: Bounds = Bounds { window: 512, window_bytes: 4 * 1024 * 1024, calls: 1_024 };
+
+pub(super) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
+    if !args.listen.ip().is_loopback() {
+        let refusal = format!(
+            "{} can be reached from elsewhere, and there is no authentication yet: use a loopback address such as 127.0.0.1:{}",
+            args.listen,
+            args.listen.port(),
+        );
+        return Err(Refused(refusal).into());
+    }
+    start_logging();
+    let book = open(args.rules.as_deref())?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("could not start")?;
+    runtime.block_on(serve(args, book))
+}
+
+/// A book with its text, ready to be served.
+struct Opened {
+    book: Arc<RuleBook>,
+    text: Arc<str>,
+    /// What the file looked like before it was read: whatever is written later shows.
+    stamp: Stamp,
+}
+
+/// What tells one version of a file from another, at a glance.
+type Stamp = Option<(SystemTime, u64)>;
+
+fn stamp(path: &Path) -> Stamp {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.modified().ok()?, metadata.len()))
+}
+
+/// The book in the file, or the one that logs everything.
+fn open(path: Option<&Path>) -> anyhow::Result<Opened> {
+    let stamp = path.and_then(stamp);
+    let (book, text) = match path {
+        Some(path) => read_book(path)?,
+        None => (built_in_book(), BUILTIN_BOOK.to_owned()),
+    };
+    refuse_what_is_not_built_in(&book, path.unwrap_or(Path::new(BUILT_IN)), &text)?;
+    Ok(Opened { book: Arc::new(book), text: text.into(), stamp })
+}
+
+fn built_in_book() -> RuleBook {
+    redrive::core::book::read(BUILTIN_BOOK).book.expect("a book of our own, which is tested")
+}
+
+fn refuse_what_is_not_built_in(book: &RuleBook, path: &Path, text: &str) -> anyhow::Result<()> {
+    let mut problems = book.needs_beyond(&BuiltIn { targets: BUILT_IN_TARGETS, sources: &[] });
+    for service in &book.sections().services {
+        if let Some(order) = service.order.as_ref().filter(|order| order.value == Order::SessionStrict) {
+            problems.push(Problem {
+                severity: Severity::Error,
+                code: "not-built-in",
+                span: order.span,
+                message: "`order: session-strict` is not built into this program yet".to_owned(),
+                help: "use `order: session`, under which a dead letter does not hold its session".to_owned(),
+            });
+        }
+    }
+    show_and_refuse(&problems, path, text)
+}
+
+fn show_and_refuse(problems: &[Problem], path: &Path, text: &str) -> anyhow::Result<()> {
+    if problems.is_empty() {
+        return Ok(());
+    }
+    for problem in problems {
+        anstream::eprintln!("{}\n", show::problem::render(problem, path, text));
+    }
+    Err(Refused(format!("{} needs what this program does not have", path.display())).into())
+}
+
+fn targets(opened: &Opened, path: &Path, previous: Option<&Targets>) -> anyhow::Result<Targets> {
+    let secrets = secret::of(&opened.book);
+    match Targets::new(&opened.book, &secrets, previous) {
+        Ok(targets) => Ok(targets),
+        Err(problems) => {
+            show_and_refuse(&problems, path, &opened.text)?;
+            unreachable!("a book without problems has its targets")
+        }
+    }
+}
+
+async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
+    let path = args.rules.clone().unwrap_or_else(|| PathBuf::from(BUILT_IN));
+    let targets = targets(&opened, &path, None)?;
+    let store = Sqlite::open(&args.data, Options::default()).map_err(|error| Refused(error.to_string()))?;
+    let config = Config {
+        book: Arc::clone(&opened.book),
+        book_text: Arc::clone(&opened.text),
+        targets: targets.clone(),
+        store: Box::new(store),
+        bounds: BOUNDS,
+    };
+    let mut hands = Hands::new()?;
+    let node = Node::start(config).map_err(|error| Refused(error.to_string()))?;
+    let limits = Limits::with_body(usize::try_from(args.body_max).unwrap_or(usize::MAX));
+    let routes = |closing| router(App { node: node.clone(), limits: Arc::new(limits), closing });
+    let listening = match listen(args.listen, routes, limits).await {
+        Ok(listening) => listening,
+        Err(error) => {
+            node.stop(Duration::ZERO).await;
+            return Err(Refused(format!("could not listen on {}: {error}", args.listen)).into());
+        }
+    };
+    greet(args, listening.address, &opened.book)?;
+    let mut serving = Serving { path: args.rules.clone(), stamp: opened.stamp, targets, node: node.clone() };
+    serving.until_stopped(&mut hands).await;
+    anstream::eprintln!("{}", style::dim("stopping: no more events are taken, calls may end"));
+    listening.close(REQUESTS_END_WITHIN).await;
+    let stopped = node.stop(args.drain).await;
+    if stopped.interrupted > 0 {
+        let count = stopped.interrupted;
+        anstream::eprintln!("{}", style::dim(format!("{count} calls were cut short; they burn no retry")));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn greet(args: &ServeArgs, address: SocketAddr, book: &RuleBook) -> anyhow::Result<()> {
+    let services = book.sections().services.len();
+    let rules = args.rules.as_ref().map_or_else(
+        || "the built-in book, which logs every event (write your own with `redrive init`)".to_owned(),
+        |path| {
+            format!("{} ({services} {})", path.display(), if services == 1 { "service" } else { "services" })
+        },
+    );
+    let command = format!("curl -d '{{\"hello\":\"world\"}}' http://{address}/v1/events/greeting.sent");
+    super::print(&format!(
+        "{} on {}\n  rules   {rules}\n  data    {}\n  {}\n\nTry: {command}\n",
+        style::bold("redrive serves"),
+        style::bold(format!("http://{address}")),
+        args.data.display(),
+        style::dim("open to everyone on this machine; stop with Ctrl-C"),
+    ))
+}
+
+/// What may come from outside while it serves.
+struct Hands {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Hands {
+    fn new() -> anyhow::Result<Self> {
+        let on = |kind| signal(kind).context("could not listen for signals");
+        Ok(Self {
+            terminate: on(SignalKind::terminate())?,
+            interrupt: on(SignalKind::interrupt())?,
+            hang_up: on(SignalKind::hangup())?,
+        })
+    }
+}
+
+struct Serving {
+    path: Option<PathBuf>,
+    stamp: Stamp,
+    targets: Targets,
+    node: Node,
+}
+
+impl Serving {
+    async fn until_stopped(&mut self, hands: &mut Hands) {
+        let mut watch = tokio::time::interval(WATCH_EVERY);
+        loop {
+            let is_due = tokio::select! {
+                biased;
+                _ = hands.terminate.recv() => return,
+                _ = hands.interrupt.recv() => return,
+                _ = hands.hang_up.recv() => true,
+                _ = watch.tick() => {
+                    let now = self.path.as_deref().and_then(stamp);
+                    // A file that is being replaced may be missing for a moment.
+                    now.is_some() && now != self.stamp
+                }
+            };
+            if is_due {
+                // A new book waits for the store, which may take no writes; one who says stop does not.
+                tokio::select! {
+                    biased;
+                    _ = hands.terminate.recv() => return,
+                    _ = hands.interrupt.recv() => return,
+                    () = self.reload() => {}
+                }
+            }
+        }
+    }
+
+    /// Reads the book again; one that is wrong is refused, and the old one stays.
+    async fn reload(&mut self) {
+        let Some(path) = self.path.clone() else { return };
+        self.stamp = stamp(&path);
+        let opened = open(Some(&path)).and_then(|opened| {
+            let targets = targets(&opened, &path, Some(&self.targets))?;
+            Ok((opened, targets))
+        });
+        match opened {
+            Ok((opened, targets)) if opened.book.hash() == self.node.book().hash() => {
+                // Nothing has changed but, perhaps, a secret.
+                self.change(opened, targets).await;
+            }
+            Ok((opened, targets)) => {
+                self.change(opened, targets).await;
+                anstream::eprintln!(
+                    "{} {} holds from now on",
+                    style::good("rule book read:"),
+                    path.display()
+                );
+            }
+            Err(error) => {
+                tracing::error!(path = %path.display(), "the new rule book is refused: the old one stays");
+                anstream::eprintln!(
+                    "{}: {error:#}: the old rule book stays",
+                    style::error("rule book refused")
+                );
+                self.node.book_refused(error.to_string());
+            }
+        }
+    }
+
+    async fn change(&mut self, opened: Opened, targets: Targets) {
+        self.targets = targets.clone();
+        if let Err(error) = self.node.change_book(opened.book, opened.text, targets).await {
+            tracing::error!(%error, "the rule book could not be changed");
+        }
+    }
+}
+
+/// Logs for people, on standard error; `REDRIVE_LOG` says how much.
+fn start_logging() {
+    let level = std::env::var("REDRIVE_LOG").ok().and_then(|level| level.parse().ok());
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_max_level(level.unwrap_or(tracing::Level::INFO))
+        .with_target(false)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
+}

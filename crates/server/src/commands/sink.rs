@@ -1,0 +1,229 @@
+//! `redrive sink`: a service that takes events, and fails, dawdles or hangs as it is asked to.
+//!
+//! It is for trying things out on one machine, so it listens on loopback addresses only.
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::Context;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use redrive::core::ids::{Attempt, DeliveryId, Seed};
+use redrive::core::text::Share;
+use redrive::core::time::Timestamp;
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, mpsc};
+
+use super::{Refused, print};
+use crate::cli::SinkArgs;
+use crate::show::sink::{self, Counts};
+
+/// Connections at once; more wait to be accepted.
+const CONNECTIONS_MAX: usize = 1_024;
+
+/// The largest request that is taken.
+const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Requests that wait to be printed; those behind them wait for their answer.
+const LINES_WAITING_MAX: usize = 1_024;
+
+pub(super) fn run(args: &SinkArgs) -> anyhow::Result<ExitCode> {
+    if !args.listen.ip().is_loopback() {
+        let address = args.listen;
+        let refusal =
+            format!("on {address} anybody could reach it: a sink listens on 127.0.0.1 or [::1] only");
+        return Err(Refused(refusal).into());
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.context("could not start")?.block_on(serve(args))
+}
+
+async fn serve(args: &SinkArgs) -> anyhow::Result<ExitCode> {
+    let listener = TcpListener::bind(args.listen).await;
+    let listener = listener.with_context(|| format!("could not listen on {}", args.listen))?;
+    let address: SocketAddr = listener.local_addr().context("could not listen")?;
+    print(&sink::listening(&format!("http://{address}"), args.format))?;
+
+    let (lines, mut waiting) = mpsc::channel(LINES_WAITING_MAX);
+    let accepting = tokio::spawn(accept(listener, Arc::new(Script::new(args)), lines));
+    let mut counts = Counts::default();
+    let mut add = |request: &sink::Request| {
+        counts.add(request);
+        if args.quiet { Ok(()) } else { print(&sink::line(request, args.format)) }
+    };
+    let stop = stopped();
+    tokio::pin!(stop);
+    loop {
+        tokio::select! {
+            biased;
+            result = &mut stop => break result.context("could not wait for a signal")?,
+            Some(request) = waiting.recv() => add(&request)?,
+        }
+    }
+    accepting.abort();
+    while let Ok(request) = waiting.try_recv() {
+        add(&request)?;
+    }
+    print(&counts.render(args.format))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Somebody wants it to end: Ctrl-C, or a supervisor.
+async fn stopped() -> std::io::Result<()> {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let mut terminate = signal(SignalKind::terminate())?;
+        tokio::select! {
+            biased;
+            result = tokio::signal::ctrl_c() => result,
+            _ = terminate.recv() => Ok(()),
+        }
+    }
+    #[cfg(not(unix))]
+    tokio::signal::ctrl_c().await
+}
+
+async fn accept(listener: TcpListener, script: Arc<Script>, lines: mpsc::Sender<sink::Request>) {
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let place = Arc::clone(&room).acquire_owned().await.expect("nobody closes it");
+        // A connection that was lost before it was accepted is its sender's to mourn.
+        let Ok((stream, _)) = listener.accept().await else { continue };
+        let (script, lines) = (Arc::clone(&script), lines.clone());
+        tokio::spawn(async move {
+            let service = service_fn(|request| answer(&script, &lines, request));
+            let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+            drop(place);
+        });
+    }
+}
+
+/// What a sink was asked to do.
+struct Script {
+    fail: Option<Share>,
+    status: u16,
+    slow: Option<Duration>,
+    down: Option<Duration>,
+    manner: Manner,
+    retry_after: Option<Duration>,
+    seed: Seed,
+    started: Instant,
+    requests: AtomicU64,
+}
+
+/// Whether it answers at all.
+#[derive(Clone, Copy)]
+enum Manner {
+    Answers,
+    Hangs,
+}
+
+impl Script {
+    fn new(args: &SinkArgs) -> Self {
+        Self {
+            fail: args.fail,
+            status: args.status,
+            slow: args.slow,
+            down: args.down,
+            manner: if args.hang { Manner::Hangs } else { Manner::Answers },
+            retry_after: args.retry_after,
+            seed: Seed(args.seed),
+            started: Instant::now(),
+            requests: AtomicU64::new(0),
+        }
+    }
+
+    /// The status for the next request.
+    fn next(&self) -> u16 {
+        let number = self.requests.fetch_add(1, Ordering::Relaxed);
+        if self.down.is_some_and(|down| self.started.elapsed() < down) {
+            return 503;
+        }
+        let drawn = self.seed.draw(DeliveryId(u128::from(number)), Attempt::FIRST) as f64 / u64::MAX as f64;
+        // All of them fail at 100 %, whatever is drawn.
+        let fails = self.fail.is_some_and(|share| drawn < share.get() || share.get() >= 1.0);
+        if fails { self.status } else { 200 }
+    }
+}
+
+async fn answer(
+    script: &Script,
+    lines: &mpsc::Sender<sink::Request>,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let (head, body) = request.into_parts();
+    let (status, body) = match Limited::new(body, BODY_BYTES_MAX).collect().await {
+        Ok(body) => (script.next(), body.to_bytes()),
+        Err(_) => (413, Bytes::new()),
+    };
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let number = |name| text_of(&head.headers, name).and_then(|text| text.parse().ok());
+    let request = sink::Request {
+        at: Timestamp::from_millis((Timestamp::EPOCH + since_1970).as_millis()),
+        path: head.uri.to_string(),
+        webhook_id: text_of(&head.headers, "webhook-id"),
+        event_type: event_type(&head.headers, &body),
+        attempt: number("redrive-attempt"),
+        sequence: number("redrive-sequence"),
+        bytes: body.len(),
+        answer: match script.manner {
+            Manner::Answers => Some(status),
+            Manner::Hangs => None,
+        },
+    };
+    // If nobody prints any more, the sink is about to end.
+    let _ = lines.send(request).await;
+    if let Manner::Hangs = script.manner {
+        pending::<()>().await;
+    }
+    if let Some(slow) = script.slow {
+        tokio::time::sleep(slow).await;
+    }
+    Ok(response(script, status))
+}
+
+fn response(script: &Script, status: u16) -> Response<Full<Bytes>> {
+    let status = StatusCode::from_u16(status).expect("statuses from 200 to 599 are taken only");
+    let fails = !status.is_success();
+    // A success says nothing, which a batch too takes for "all of it".
+    let body = if fails { "the sink was asked to fail\n" } else { "" };
+    let mut response = Response::new(Full::new(Bytes::from_static(body.as_bytes())));
+    *response.status_mut() = status;
+    if let Some(wait) = script.retry_after.filter(|_| fails) {
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        response.headers_mut().insert(RETRY_AFTER, seconds.into());
+    }
+    response
+}
+
+/// The type of the event in a request, or how many there are, as far as it can be told.
+fn event_type(headers: &HeaderMap, body: &[u8]) -> Option<String> {
+    if let Some(named) = text_of(headers, "ce-type") {
+        return Some(named);
+    }
+    let content_type = text_of(headers, CONTENT_TYPE.as_str())?;
+    if !content_type.starts_with("application/cloudevents") {
+        return None;
+    }
+    match serde_json::from_slice(body).ok()? {
+        Value::Array(events) => Some(format!("batch of {}", events.len())),
+        event => event["type"].as_str().map(|text| text.replace(char::is_control, " ")),
+    }
+}
+
+/// A header that is plain text.
+fn text_of(headers: &HeaderMap, name: &str) -> Option<String> {
+    headers.get(name)?.to_str().ok().map(str::to_owned)
+}
