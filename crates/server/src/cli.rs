@@ -77,7 +77,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) rules: Option<PathBuf>,
     /// The folder in which everything is kept; made if it is not there
-    #[arg(long, value_name = "DIR", default_value = "redrive-data")]
+    #[arg(long, value_name = "DIR", default_value = DATA_DEFAULT)]
     pub(crate) data: PathBuf,
     /// Where to listen; loopback addresses only
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7373")]

@@ -125,9 +125,17 @@ fn a_server_that_is_not_there_is_tried_again_and_then_told() {
             scope.spawn(move || check(arguments));
         }
     });
-    let run = redrive(&["backup", "copy", "--server", &nowhere]);
+    let folder = Folder::new();
+    let run = folder.run(&["backup", "copy", "--server", &nowhere]);
     assert_eq!(run.code, 3, "{}", run.stderr);
-    assert!(run.stderr.contains("the store in redrive-data was not copied to "), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("there is no store in redrive-data either: System unavailable"),
+        "{}",
+        run.stderr
+    );
+    assert!(!folder.path("redrive-data").exists(), "looking for a store makes none");
+    let refused = folder.run(&["compact"]).refused();
+    assert!(refused.contains("could not open redrive-data"), "{refused}");
 }
 
 #[test]
