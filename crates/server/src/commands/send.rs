@@ -16,7 +16,7 @@ use super::{Refused, print, wait_for};
 use crate::api::shape::Accepted;
 use crate::cli::{Format, SendArgs};
 use crate::client::{Ask, Client, header_value, segment};
-use crate::show::moment::rough;
+use crate::show::moment::show_wait;
 use crate::show::{counted, cut, event, plain, shell_word, style};
 
 /// More data than any server takes.
@@ -56,7 +56,7 @@ pub(super) fn run(args: &SendArgs) -> anyhow::Result<ExitCode> {
 
 fn summary(args: &SendArgs, unrouted: u32, started_at: Instant) -> String {
     let sent = counted(u64::from(args.count), "event");
-    let took = rough(started_at.elapsed());
+    let took = show_wait(started_at.elapsed());
     let unrouted = match unrouted {
         0 => String::new(),
         count => format!(", {count} of them unrouted"),
