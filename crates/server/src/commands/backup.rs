@@ -5,6 +5,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use redrive::store::sqlite::{Options, Sqlite};
+use redrive::store::{Backup, BackupProgress, Store, StoreError};
 
 use super::{Refused, print, wait_for};
 use crate::api::shape::{BackupStep, BackupWanted};
@@ -12,6 +14,8 @@ use crate::cli::BackupArgs;
 use crate::client::{Address, Ask, Break, Client, Trouble};
 use crate::show::{columns, counted, style, thousands};
 
+/// Few enough that the bar moves.
+const PAGES_PER_STEP: u32 = 256;
 /// The widest bar of progress, whatever the terminal.
 const BAR_COLUMNS_MAX: usize = 40;
 /// What stands beside the bar.
@@ -87,8 +91,26 @@ fn broke_off(address: &Address, reason: &str) -> Stopped {
 
 /// Copies a store that no server has open, and tells how many pages it has.
 fn offline_backup(data: &Path, folder: &Path, no_server: Trouble) -> anyhow::Result<u64> {
-    let (data, folder) = (data.display(), folder.display());
-    Err(no_server).context(format!("the store in {data} was not copied to {folder}"))
+    // Opening a store makes one, and a copy of nothing helps nobody.
+    if let Err(StoreError::NotOpened { .. }) = Sqlite::open_reader(data) {
+        return Err(no_server).context(format!("there is no store in {} either", data.display()));
+    }
+    let refuse = |error: StoreError| Refused(error.to_string());
+    let mut store = Sqlite::open(data, Options::default()).map_err(refuse)?;
+    let mut backup = Backup { folder: folder.to_owned(), pages_per_step: PAGES_PER_STEP, state: None };
+    let bar = Bar::new();
+    loop {
+        let BackupProgress { pages, remaining } = store.back_up(&mut backup).map_err(|error| {
+            bar.clear();
+            refuse(error)
+        })?;
+        bar.show(&BackupStep { pages, remaining, error: None });
+        if remaining == 0 {
+            bar.clear();
+            // The store is not closed as after a run: how the last one ended is for the next one to find.
+            return Ok(pages);
+        }
+    }
 }
 
 /// Progress on standard error, where it is a terminal.

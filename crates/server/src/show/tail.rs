@@ -46,13 +46,15 @@ impl Columns {
             details = cut(&details, page.saturating_sub(before).max(DETAIL_COLUMNS_MIN));
         }
         let kind = format!("{}{}", paint(happening.what, kind), " ".repeat(KIND_COLUMNS - kind.len()));
-        let line = format!(
-            "{}  {kind}  {}  {event_type}  {}",
-            style::dim(time),
-            style::bold(service),
-            style::dim(details)
-        );
-        line + "\n"
+        // Blanks before nothing would be blanks at the end of the line.
+        let cells = [style::dim(time), kind, style::bold(service), event_type, style::dim(&details)];
+        let told = match (&details, &happening.event_type, &happening.service) {
+            (details, ..) if !details.is_empty() => 5,
+            (_, Some(_), _) => 4,
+            (_, None, Some(_)) => 3,
+            (_, None, None) => 2,
+        };
+        cells[..told].join("  ") + "\n"
     }
 }
 

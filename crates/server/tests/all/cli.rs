@@ -125,9 +125,17 @@ fn a_server_that_is_not_there_is_tried_again_and_then_told() {
             scope.spawn(move || check(arguments));
         }
     });
-    let run = redrive(&["backup", "copy", "--server", &nowhere]);
+    let folder = Folder::new();
+    let run = folder.run(&["backup", "copy", "--server", &nowhere]);
     assert_eq!(run.code, 3, "{}", run.stderr);
-    assert!(run.stderr.contains("the store in redrive-data was not copied to "), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("there is no store in redrive-data either: System unavailable"),
+        "{}",
+        run.stderr
+    );
+    assert!(!folder.path("redrive-data").exists(), "looking for a store makes none");
+    let refused = folder.run(&["compact"]).refused();
+    assert!(refused.contains("could not open redrive-data"), "{refused}");
 }
 
 #[test]
@@ -399,7 +407,7 @@ fn a_delivery_is_shown_where_no_event_goes_by_that_name() {
       event       order-42                              of /shop
       receipt     9e3779b97f4a7c15
       accepted    2025-10-21T14:30:00Z                  5m ago
-      ended       2025-10-21T14:31:33.5Z                206s ago
+      ended       2025-10-21T14:31:33.5Z                207s ago
       row         billing/orders.*
       webhook-id  msg_3c6ef372fe94f82b0123456789abcdef
       session     customer-7
@@ -591,13 +599,14 @@ fn operators_are_told_what_they_did() {
     let done = || [Reply::new(200, "{}")];
     let rerouted = |seen: u64, routed: u64| [Reply::json(200, &json!({ "seen": seen, "routed": routed }))];
     #[rustfmt::skip]
-    let cases: [([Reply; 1], &[&str], &str); 6] = [
+    let cases: [([Reply; 1], &[&str], &str); 7] = [
         (done(),         &["pause", "billing"],     "✓ billing is paused: what comes for it waits until `redrive resume billing`\n"),
         (done(),         &["resume", "billing"],    "✓ billing goes on\n"),
         (rerouted(0, 0), &["route", "--unrouted"],  "✓ there are no unrouted events\n"),
-        (rerouted(7, 0), &["route", "--unrouted"],  "! of 7 events that nobody wanted, nobody wants any yet; `redrive try TYPE` says which rows come close\n"),
-        (rerouted(7, 7), &["route", "--unrouted"],  "✓ all of 7 events that nobody wanted are on their way now\n"),
-        (rerouted(7, 5), &["route", "--unrouted"],  "✓ 5 of 7 events that nobody wanted are on their way now, 2 stay\n"),
+        (rerouted(7, 0), &["route", "--unrouted"],  "! 7 unrouted events, and still no row wants any; `redrive try TYPE` says which rows come close\n"),
+        (rerouted(1, 1), &["route", "--unrouted"],  "✓ the unrouted event is on its way now\n"),
+        (rerouted(7, 7), &["route", "--unrouted"],  "✓ all 7 unrouted events are on their way now\n"),
+        (rerouted(7, 5), &["route", "--unrouted"],  "✓ 5 of 7 unrouted events are on their way now, 2 stay\n"),
     ];
     for (reply, arguments, expected) in cases {
         let (run, _) = against(reply, arguments);

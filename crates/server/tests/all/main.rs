@@ -9,6 +9,7 @@ mod dapr;
 mod examples;
 mod init;
 mod matrix;
+mod operate;
 mod reference;
 mod rules;
 mod run;
