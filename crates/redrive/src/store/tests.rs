@@ -1,6 +1,7 @@
 //! The contract that every store keeps: one table of scenarios, run against each implementation.
 
 mod bench;
+mod file;
 mod intake;
 mod model;
 mod order;
