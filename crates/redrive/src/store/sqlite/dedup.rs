@@ -287,19 +287,24 @@ impl Dedup {
         Ok(if all { Step::Swept } else { Step::Wrote(0) })
     }
 
-    /// Lets a run go if nothing is left of what it leads to.
-    fn drop_one(&self, connection: &Connection, ids_checked: Seq) -> Result<Option<Step>, Fault> {
+    /// A run of which nothing is left that it leads to.
+    pub(super) fn droppable(&self, connection: &Connection, ids_checked: Seq) -> Result<Option<i64>, Fault> {
         let mut after = Seq::NONE;
         for run in self.runs.iter().take_while(|run| run.upto <= ids_checked) {
             let exists = "SELECT 1 FROM events WHERE seq > ?1 AND seq <= ?2 LIMIT 1";
             if !connection.prepare_cached(exists)?.exists((place(after), place(run.upto)))? {
-                let update = "UPDATE runs SET stage = ?2, filter = NULL WHERE run = ?1";
-                connection.prepare_cached(update)?.execute((run.number, GOING))?;
-                return Ok(Some(Step::Dropped(run.number)));
+                return Ok(Some(run.number));
             }
             after = run.upto;
         }
         Ok(None)
+    }
+
+    fn drop_one(&self, connection: &Connection, ids_checked: Seq) -> Result<Option<Step>, Fault> {
+        let Some(run) = self.droppable(connection, ids_checked)? else { return Ok(None) };
+        let update = "UPDATE runs SET stage = ?2, filter = NULL WHERE run = ?1";
+        connection.prepare_cached(update)?.execute((run, GOING))?;
+        Ok(Some(Step::Dropped(run)))
     }
 
     /// Takes note of a step that is durable.

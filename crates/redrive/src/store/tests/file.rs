@@ -359,6 +359,20 @@ fn sealing_survives_a_crash_at_every_step_and_runs_go_when_their_events_have() {
     assert_eq!(bench.take(&events[..1])[0].seen, Seen::First);
 }
 
+#[test]
+fn a_store_that_nobody_uses_does_not_write() {
+    let (home, mut bench) = file(10);
+    bench.take(&(0..30).map(|n| to("svc", event(&n.to_string()))).collect::<Vec<_>>());
+    let keep = Keep { delivered: Duration::from_secs(10), ids: Duration::from_secs(100) };
+    bench.wait(200);
+    bench.housekeep(&keep);
+    let log = || fs::read(home.path().join("redrive.db-wal")).expect("there is a log");
+    let before = log();
+    bench.wait(200);
+    bench.housekeep(&keep);
+    assert!(before == log(), "there is nothing to do");
+}
+
 fn count(folder: &Path, table: &str) -> u64 {
     let connection = rusqlite::Connection::open(folder.join("redrive.db")).expect("it opens");
     let count: i64 = connection
