@@ -271,6 +271,7 @@ impl Engine {
                     self.arrive(*row, now);
                 }
             }
+            Input::Released(_) if self.sabotaged_by(Sabotage::ForgetsReleased) => {}
             Input::Released(name) => {
                 let place = self.queue(&name);
                 self.queues[place.0].left_on_disk();

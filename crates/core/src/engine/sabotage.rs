@@ -41,12 +41,16 @@ pub(super) enum Sabotage {
     ForgetsHealing,
     /// An outcome is never written.
     LosesOutcome,
+    /// What waited for a rule is not looked for when it is released.
+    ForgetsReleased,
+    /// A line that does not use its turn gives it to nobody.
+    KeepsTurn,
 }
 
 #[cfg(test)]
 impl Sabotage {
     /// All of them.
-    pub(super) const ALL: [Self; 17] = [
+    pub(super) const ALL: [Self; 19] = [
         Self::TakesTwice,
         Self::SettlesEarly,
         Self::ProbesTwice,
@@ -64,6 +68,8 @@ impl Sabotage {
         Self::CountsAbsence,
         Self::ForgetsHealing,
         Self::LosesOutcome,
+        Self::ForgetsReleased,
+        Self::KeepsTurn,
     ];
 
     /// Whether it lets a call through though the breaker is in that state.
