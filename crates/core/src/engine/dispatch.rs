@@ -80,9 +80,6 @@ impl Engine {
     /// Whoever does not use its turn gives it to another who waits for the same dependency: the call whose
     /// end gave them that turn wakes nobody else.
     fn pass_turn_on(&mut self, place: LinePlace) {
-        if self.sabotaged_by(Sabotage::KeepsTurn) {
-            return;
-        }
         let dependency = self.queues[place.queue.0].lines[place.line].dependency;
         if let Some(line) = self.dependencies[dependency.0].waiters.pop_front() {
             self.wake(line);

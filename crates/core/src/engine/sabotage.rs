@@ -43,14 +43,12 @@ pub(super) enum Sabotage {
     LosesOutcome,
     /// What waited for a rule is not looked for when it is released.
     ForgetsReleased,
-    /// A line that does not use its turn gives it to nobody.
-    KeepsTurn,
 }
 
 #[cfg(test)]
 impl Sabotage {
     /// All of them.
-    pub(super) const ALL: [Self; 19] = [
+    pub(super) const ALL: [Self; 18] = [
         Self::TakesTwice,
         Self::SettlesEarly,
         Self::ProbesTwice,
@@ -69,7 +67,6 @@ impl Sabotage {
         Self::ForgetsHealing,
         Self::LosesOutcome,
         Self::ForgetsReleased,
-        Self::KeepsTurn,
     ];
 
     /// Whether it lets a call through though the breaker is in that state.

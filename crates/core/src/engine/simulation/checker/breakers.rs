@@ -109,7 +109,10 @@ impl Breakers {
     }
 
     fn find(&mut self, name: &str) -> Option<&mut Model> {
-        self.models.iter_mut().find(|(place, _)| dependency_name(**place).as_str() == name).map(|(_, model)| model)
+        self.models
+            .iter_mut()
+            .find(|(place, _)| dependency_name(**place).as_str() == name)
+            .map(|(_, model)| model)
     }
 }
 

@@ -38,7 +38,7 @@ impl Checker {
                 let first = delivery.calls.first()?;
                 let wait = self.longest_wait(delivery);
                 let age = self.patience_used(first.started_at, at) + wait;
-                (age <= deadline).then(|| format!("{age:?} at most of a deadline of {deadline:?}"))
+                (age < deadline).then(|| format!("{age:?} at most of a deadline of {deadline:?}"))
             }
             codes::HOLD_EXPIRED | codes::CIRCUIT_BREAKER_OPEN => self.hold_left(delivery, death, at),
             _ => match last {
@@ -99,7 +99,9 @@ impl Checker {
             CallEnd::At(_, Means::RateLimited(asked)) => {
                 policies[call.claim.rate_limited].max.max(asked.unwrap_or_default())
             }
-            CallEnd::At(_, Means::Delivered | Means::Permanent | Means::Fatal) | CallEnd::Running => Duration::ZERO,
+            CallEnd::At(_, Means::Delivered | Means::Permanent | Means::Fatal) | CallEnd::Running => {
+                Duration::ZERO
+            }
             // A start on record whose end is not counts as a failure of our own.
             CallEnd::At(_, Means::Transient | Means::Unknown) | CallEnd::Unknown => {
                 policies[call.claim.transient].max
@@ -138,7 +140,8 @@ impl Checker {
         let may_be_open = |spec: &Arc<Spec>| {
             let claim = spec.claim(&delivery.queue, &delivery.event_type);
             claim.is_some_and(|claim| {
-                spec.dependencies[claim.dependency].breaker.is_some() && self.ailing.contains(&claim.dependency)
+                spec.dependencies[claim.dependency].breaker.is_some()
+                    && self.ailing.contains(&claim.dependency)
             })
         };
         self.books.iter().any(may_be_open)

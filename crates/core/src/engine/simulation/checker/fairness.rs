@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Checker;
 use super::super::books::{Spec, Taker};
+use super::Checker;
 use crate::engine::QueueName;
 use crate::ids::ServiceName;
 use crate::limits;
@@ -60,7 +60,8 @@ impl Checker {
             }
             let since = *self.fairness.waits_since.entry(Arc::clone(queue)).or_insert(now);
             if now.since(since) > PATIENCE {
-                return self.broken("no service starves", format!("{queue} has waited since {since}, now {now}"));
+                return self
+                    .broken("no service starves", format!("{queue} has waited since {since}, now {now}"));
             }
         }
     }
@@ -68,15 +69,18 @@ impl Checker {
     /// Whether nothing but others could keep it from being called: it is not paused, and its dependency is its
     /// own, has no rate to keep and has never failed, so that no breaker and no throttle is at work.
     fn is_calm(&self, taker: &Taker, spec: &Spec) -> bool {
-        let needs = |taker: &Taker, place: usize| taker.claims.iter().any(|(_, claim)| claim.dependency == place);
+        let needs =
+            |taker: &Taker, place: usize| taker.claims.iter().any(|(_, claim)| claim.dependency == place);
         let own = taker.claims[0].1.dependency;
         let shared = spec.takers.iter().any(|other| other.queue != taker.queue && needs(other, own));
         let several = taker.claims.iter().any(|(_, claim)| claim.dependency != own);
         let paced = spec.dependencies[own].per_second.is_some() || self.ailing.contains(&own);
         // A call that began by an earlier book may have taken its room.
-        let crowded = self.in_flight.values().flatten().any(|id| {
-            self.deliveries[id].calls.last().is_some_and(|call| call.claim.dependency == own)
-        });
+        let crowded = self
+            .in_flight
+            .values()
+            .flatten()
+            .any(|id| self.deliveries[id].calls.last().is_some_and(|call| call.claim.dependency == own));
         !shared && !several && !paced && !crowded && !self.paused.contains(&taker.queue.service)
     }
 
