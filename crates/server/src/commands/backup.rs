@@ -45,9 +45,10 @@ impl From<Trouble> for Stopped {
             Trouble::Unreachable { reason: Break::Connect(_) | Break::NotConnected(_), .. } => {
                 Self::NoServer(trouble)
             }
-            Trouble::Unreachable { .. } | Trouble::Refused(_) | Trouble::Unreadable { .. } => {
-                Self::Failed(trouble.into())
-            }
+            Trouble::Unreachable { .. }
+            | Trouble::Refused(_)
+            | Trouble::Unreadable { .. }
+            | Trouble::Unaskable(_) => Self::Failed(trouble.into()),
         }
     }
 }
@@ -118,8 +119,10 @@ impl Bar {
 fn bar(step: &BackupStep, columns: usize) -> String {
     let BackupStep { pages, remaining, .. } = *step;
     let done = pages.saturating_sub(remaining);
-    let filled = (done as usize).saturating_mul(columns).checked_div(pages as usize).unwrap_or(columns);
-    let percent = done.saturating_mul(100).checked_div(pages).unwrap_or(100);
+    // Nothing to copy is all copied.
+    let of_pages = |whole: u64| done.saturating_mul(whole).checked_div(pages).unwrap_or(whole);
+    let filled = usize::try_from(of_pages(columns as u64)).map_or(columns, |filled| filled.min(columns));
+    let percent = of_pages(100);
     let (full, empty) = ("█".repeat(filled), "░".repeat(columns - filled));
     let of = format!("{} of {} pages", thousands(done), thousands(pages));
     format!("{}{} {percent:3} %  {}", style::good(full), style::dim(empty), style::dim(of))

@@ -15,5 +15,5 @@ pub(super) fn run(args: &CompactArgs) -> anyhow::Result<ExitCode> {
 
 /// Compacts a store that no server has open.
 fn offline_compact(data: &Path) -> anyhow::Result<()> {
-    Err(Refused(format!("there is no store in {}", data.display())).into())
+    Err(Refused(format!("{} cannot be compacted: this redrive has no store on disk", data.display())).into())
 }

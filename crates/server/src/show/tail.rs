@@ -114,7 +114,10 @@ fn details(happening: &Happening) -> String {
     }
     parts
         .extend(happening.attempt.filter(|attempt| *attempt > 0).map(|attempt| format!("attempt {attempt}")));
-    parts.extend(happening.status.map(|status| status.to_string()));
+    let status = happening.status.map(|status| status.to_string());
+    // A message that begins with the status tells it well enough.
+    let is_told = |status: &String| happening.message.as_ref().is_some_and(|text| text.starts_with(status));
+    parts.extend(status.filter(|status| !is_told(status)));
     match (&happening.category, &happening.code) {
         (Some(category), Some(code)) => parts.push(plain(&format!("{category} {code}"))),
         (Some(word), None) | (None, Some(word)) => parts.push(plain(word)),

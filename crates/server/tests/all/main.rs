@@ -2,6 +2,7 @@
 
 mod bench;
 mod check;
+mod cli;
 mod client;
 mod completions;
 mod dapr;
@@ -12,9 +13,13 @@ mod reference;
 mod rules;
 mod run;
 mod schema;
+mod scripted;
 mod serve;
 mod server;
 mod sink;
+// Ctrl-C is a signal there, and one process may send it to another.
+#[cfg(unix)]
+mod tail;
 mod target;
 mod tidy;
 mod timeline;
