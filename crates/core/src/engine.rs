@@ -376,7 +376,8 @@ impl Engine {
     /// A rule of the book that guards the dependency by a breaker, for when no delivery has brought one yet.
     fn rule_with_breaker(&self, name: &DependencyName) -> Option<Rule> {
         let sections = self.book.sections();
-        let rules = sections.rows().map(|(service, channel, row)| sections.resolve(service, channel, row).rule);
+        let rules =
+            sections.rows().map(|(service, channel, row)| sections.resolve(service, channel, row).rule);
         rules.into_iter().find(|rule| rule.dependency == *name && rule.breaker.is_some())
     }
 

@@ -131,7 +131,13 @@ impl Engine {
             (LineStatus::AwaitsDependency, Some((cause, until))) => {
                 self.hold(line, index, cause, until, now);
             }
-            (LineStatus::Idle | LineStatus::Runnable | LineStatus::AwaitsDependency | LineStatus::AwaitsShare, _) => {
+            (
+                LineStatus::Idle
+                | LineStatus::Runnable
+                | LineStatus::AwaitsDependency
+                | LineStatus::AwaitsShare,
+                _,
+            ) => {
                 self.make_runnable(line);
             }
         }

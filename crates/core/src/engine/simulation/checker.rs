@@ -226,7 +226,10 @@ impl Checker {
             Outcome::Dead(death) => {
                 if let Some(why_not) = self.death_is_early(delivery, death, at) {
                     let code = &death.code;
-                    self.broken("death only by the rule", format!("{id} died at {at} of {code:?}: {why_not}"));
+                    self.broken(
+                        "death only by the rule",
+                        format!("{id} died at {at} of {code:?}: {why_not}"),
+                    );
                 }
                 self.seen.dead += 1;
                 Ended::Dead
@@ -277,7 +280,8 @@ impl Checker {
         } else if self.away_since.is_some() {
             Some(("nothing starts while the store fails", how))
         } else {
-            self.start_out_of_rule(delivery, attempt, &claim, now).map(|(rule, why)| (rule, how + ", " + &why))
+            self.start_out_of_rule(delivery, attempt, &claim, now)
+                .map(|(rule, why)| (rule, how + ", " + &why))
         };
         if let Some((rule, how)) = problem {
             self.broken(rule, how);
@@ -288,14 +292,8 @@ impl Checker {
         self.seen.repeated += u64::from(repeats);
         self.fresh.remove(&id);
         self.fairness.started(&self.deliveries[&id].queue);
-        let seen = CallSeen {
-            id: call.id,
-            attempt,
-            book: self.book,
-            started_at: now,
-            end: CallEnd::Running,
-            claim,
-        };
+        let seen =
+            CallSeen { id: call.id, attempt, book: self.book, started_at: now, end: CallEnd::Running, claim };
         self.deliveries.get_mut(&id).expect("seen above").calls.push(seen);
         self.check_dependency_room(id, now);
     }
@@ -348,7 +346,10 @@ impl Checker {
             let age = now.since(first.started_at).saturating_sub(self.excused(first.started_at, now));
             let silence = SILENCE_MAX * u32::try_from(self.away.len()).expect("few");
             if age > deadline + silence {
-                return Some(("time within the rule", format!("{age:?} old, with a deadline of {deadline:?}")));
+                return Some((
+                    "time within the rule",
+                    format!("{age:?} old, with a deadline of {deadline:?}"),
+                ));
             }
         }
         let before = delivery.calls.iter().rev().find(|call| call.attempt + 1 == attempt)?;
@@ -468,7 +469,8 @@ impl Checker {
             Command::Pause(service) => self.paused_by_rule(service, now),
             Command::Resume(service) => {
                 self.paused.remove(service);
-                let pauses = self.pauses.iter_mut().filter(|(paused, _, until)| paused == service && until.is_none());
+                let pauses =
+                    self.pauses.iter_mut().filter(|(paused, _, until)| paused == service && until.is_none());
                 pauses.for_each(|(_, _, until)| *until = Some(now));
             }
             Command::Trip(name) => {

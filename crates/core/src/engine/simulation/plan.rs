@@ -179,7 +179,12 @@ fn run_ends(dice: &mut Dice, lasts: Duration) -> Vec<RunEnd> {
         // One right after the other, so that every delivery is a suspect.
         let first = ends[0].at;
         for n in 0..3 {
-            ends.push(RunEnd { at: first + ms(700 * n), down_for: ms(100), step: ClockStep::None, ..ends[0] });
+            ends.push(RunEnd {
+                at: first + ms(700 * n),
+                down_for: ms(100),
+                step: ClockStep::None,
+                ..ends[0]
+            });
         }
     }
     ends.sort_by_key(|end| end.at);

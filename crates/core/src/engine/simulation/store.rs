@@ -11,7 +11,9 @@ use super::checker::Checker;
 use super::plan::Act;
 use crate::breaker::Record;
 use crate::decide::History;
-use crate::engine::{Absences, Command, Death, Fate, Load, Next, Page, QueueName, Settlement, Waiting, Wanted};
+use crate::engine::{
+    Absences, Command, Death, Fate, Load, Next, Page, QueueName, Settlement, Waiting, Wanted,
+};
 use crate::event::Event;
 use crate::idempotency;
 use crate::ids::{DeliveryId, DependencyName, Seq, ServiceName};
@@ -108,7 +110,12 @@ impl Store {
         }
         self.written(now);
         Recovered {
-            queues: self.open.iter().filter(|(_, open)| **open > 0).map(|(name, _)| (**name).clone()).collect(),
+            queues: self
+                .open
+                .iter()
+                .filter(|(_, open)| **open > 0)
+                .map(|(name, _)| (**name).clone())
+                .collect(),
             paused: self.paused.clone(),
             absences: self.absences.clone(),
             breakers: self.breakers.values().cloned().collect(),
@@ -265,7 +272,8 @@ impl Store {
     /// What waited for a rule may start.
     pub(super) fn release(&mut self, queue: &Arc<QueueName>) {
         let parked = self.due.range((Arc::clone(queue), Timestamp::NEVER, Seq::NONE)..);
-        let parked: Vec<Seq> = parked.take_while(|(name, _, _)| name == queue).map(|(_, _, seq)| *seq).collect();
+        let parked: Vec<Seq> =
+            parked.take_while(|(name, _, _)| name == queue).map(|(_, _, seq)| *seq).collect();
         for seq in parked {
             self.put(seq, State::Ready);
         }
@@ -295,7 +303,8 @@ impl Store {
             Wanted::Due { until } => {
                 let ours = self.due.range((Arc::clone(queue), Timestamp::EPOCH, Seq::NONE)..);
                 let ours = ours.take_while(|(name, _, _)| name == queue);
-                next_due_at = ours.clone().map(|(_, at, _)| *at).find(|at| *at > until && *at < Timestamp::NEVER);
+                next_due_at =
+                    ours.clone().map(|(_, at, _)| *at).find(|at| *at > until && *at < Timestamp::NEVER);
                 ours.take_while(|(_, at, _)| *at <= until).map(|(_, _, seq)| *seq).collect()
             }
         };
@@ -345,7 +354,9 @@ impl Store {
     /// What has not ended, in words.
     pub(super) fn show_open(&self) -> Vec<String> {
         let open = self.rows.values().filter(|row| row.state != State::Ended);
-        open.map(|row| format!("{} of {} after {} attempts: {:?}", row.id, row.queue, row.attempts, row.state))
-            .collect()
+        open.map(|row| {
+            format!("{} of {} after {} attempts: {:?}", row.id, row.queue, row.attempts, row.state)
+        })
+        .collect()
     }
 }

@@ -362,7 +362,8 @@ impl World {
     /// A round has reached the disk, or has not.
     fn durable(&mut self) {
         let clock = self.clock();
-        let fault = self.plan.faults.iter().find(|fault| fault.from <= self.now && self.now < fault.until).copied();
+        let fault =
+            self.plan.faults.iter().find(|fault| fault.from <= self.now && self.now < fault.until).copied();
         let told_after = self.dice.span(Duration::ZERO, ms(5));
         let run = self.run.as_mut().expect("a round belongs to a run");
         let told_at = (self.now + told_after).max(run.told_until);
@@ -434,7 +435,9 @@ impl World {
                 self.tell_engine(Input::StoreHealed);
             }
             writer::Answer::Loaded(page) => {
-                self.say(|| format!("{} of {:?} of {}, more: {}", page.rows.len(), page.wanted, page.queue, page.more));
+                self.say(|| {
+                    format!("{} of {:?} of {}, more: {}", page.rows.len(), page.wanted, page.queue, page.more)
+                });
                 self.tell_engine(Input::Loaded(page));
             }
         }
@@ -462,9 +465,22 @@ impl World {
                     let ends_at = self.now + answer.took;
                     run.calls.insert(call.id, answer);
                     self.checker.started(&call, clock);
-                    self.say(|| format!("call {} of {} for {}, attempt {}", call.id.0, row.id, call.queue, row.next_attempt().get()));
+                    self.say(|| {
+                        format!(
+                            "call {} of {} for {}, attempt {}",
+                            call.id.0,
+                            row.id,
+                            call.queue,
+                            row.next_attempt().get()
+                        )
+                    });
                     if self.plan.poison.as_ref() == Some(&row.event) {
-                        return self.crash(RunEnd { at: self.now, manner: Manner::Crash, down_for: ms(300), step: ClockStep::None });
+                        return self.crash(RunEnd {
+                            at: self.now,
+                            manner: Manner::Crash,
+                            down_for: ms(300),
+                            step: ClockStep::None,
+                        });
                     }
                     self.in_run(ends_at, InRun::CallEnds(call.id));
                 }
@@ -500,7 +516,8 @@ impl World {
             self.checker.reads(book);
         }
         let books = &self.plan.books;
-        let older = (0..books.len()).filter(|place| *place != book).map(|place| Arc::clone(&books[place].rules));
+        let older =
+            (0..books.len()).filter(|place| *place != book).map(|place| Arc::clone(&books[place].rules));
         let mut engine = Engine::new(Setup {
             seed: Seed(self.plan.seed),
             book: Arc::clone(&books[book].rules),
@@ -558,7 +575,8 @@ impl World {
         self.crashes += 1;
         self.say(|| format!("crash {}, {:?}", self.crashes, end));
         if self.crashes > CRASHES_MAX {
-            self.checker.broken("a delivery that brings Redrive down does so a few times", format!("{CRASHES_MAX}"));
+            self.checker
+                .broken("a delivery that brings Redrive down does so a few times", format!("{CRASHES_MAX}"));
         }
         self.go_down(end);
     }

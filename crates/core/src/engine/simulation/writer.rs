@@ -81,7 +81,12 @@ impl Writer {
     }
 
     /// The round is durable: settlements first, then what came in, then notes; what was to be read comes last.
-    pub(super) fn finish_round(&mut self, store: &mut Store, now: Timestamp, checker: &mut Checker) -> Vec<Answer> {
+    pub(super) fn finish_round(
+        &mut self,
+        store: &mut Store,
+        now: Timestamp,
+        checker: &mut Checker,
+    ) -> Vec<Answer> {
         let round = std::mem::take(&mut self.round);
         let mut answers = Vec::new();
         store.written(now);

@@ -94,7 +94,9 @@ impl Checker {
             CallEnd::At(_, Means::RateLimited(asked)) => {
                 policies[call.claim.rate_limited].max.max(asked.unwrap_or_default())
             }
-            CallEnd::At(_, Means::Delivered | Means::Permanent | Means::Fatal) | CallEnd::Running => Duration::ZERO,
+            CallEnd::At(_, Means::Delivered | Means::Permanent | Means::Fatal) | CallEnd::Running => {
+                Duration::ZERO
+            }
             // A start on record whose end is not counts as a failure of our own.
             CallEnd::At(_, Means::Transient | Means::Unknown) | CallEnd::Unknown => {
                 policies[call.claim.transient].max
@@ -130,7 +132,8 @@ impl Checker {
         let may_be_open = |spec: &Arc<Spec>| {
             let claim = spec.claim(&delivery.queue, &delivery.event_type);
             claim.is_some_and(|claim| {
-                spec.dependencies[claim.dependency].breaker.is_some() && self.ailing.contains(&claim.dependency)
+                spec.dependencies[claim.dependency].breaker.is_some()
+                    && self.ailing.contains(&claim.dependency)
             })
         };
         self.books.iter().any(may_be_open)

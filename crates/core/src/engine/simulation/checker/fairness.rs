@@ -68,9 +68,11 @@ impl Checker {
         let spec = self.spec();
         for taker in &spec.takers {
             let own: Vec<usize> = taker.claims.iter().map(|(_, claim)| claim.dependency).collect();
-            let shared = spec.takers.iter().filter(|other| other.queue != taker.queue).any(|other| {
-                other.claims.iter().any(|(_, claim)| own.contains(&claim.dependency))
-            });
+            let shared = spec
+                .takers
+                .iter()
+                .filter(|other| other.queue != taker.queue)
+                .any(|other| other.claims.iter().any(|(_, claim)| own.contains(&claim.dependency)));
             // What a breaker has seen holds on after a restart.
             let unsteady = own.iter().any(|place| {
                 let dependency = &spec.dependencies[*place];
