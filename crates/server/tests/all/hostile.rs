@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::run::Folder;
-use crate::server::{Server, serve, until};
+use crate::server::{Server, serve};
 use crate::target::{Say, Target, book};
 
 /// More than this the server never has, however hard anybody tries; it is a build without optimisation.
@@ -29,10 +29,10 @@ fn what_is_no_request_is_refused() {
     let folder = Folder::new();
     let server = Server::run(serve(&folder, &[]));
     let flood: String = (0..3_000).map(|number| format!("x-{number}: y\r\n")).collect();
-    let huge = "h".repeat(100_000);
+    let huge = "h".repeat(300_000);
     let post = "POST /v1/events/a.b HTTP/1.1\r\nhost: t\r\n";
     #[rustfmt::skip]
-    let cases: [(&str, String, u16, &str); 21] = [
+    let cases: [(&str, String, u16, &str); 20] = [
         ("garbage",                 "\x16\x03\x01 not HTTP at all\r\n\r\n".to_owned(),                          400, "BAD_REQUEST"),
         ("half a line",             "POST\r\n\r\n".to_owned(),                                                  400, "BAD_REQUEST"),
         ("another version",         "GET /healthz HTTP/9.9\r\n\r\n".to_owned(),                                 400, "BAD_REQUEST"),
@@ -42,7 +42,6 @@ fn what_is_no_request_is_refused() {
         ("a length below nought",   format!("{post}content-length: -1\r\n\r\n"),                                400, "BAD_REQUEST"),
         ("a huge header",           format!("GET /healthz HTTP/1.1\r\nx: {huge}\r\n\r\n"),                      431, "HEADERS_TOO_LARGE"),
         ("a flood of headers",      format!("GET /healthz HTTP/1.1\r\n{flood}\r\n"),                            431, "HEADERS_TOO_LARGE"),
-        ("a huge path",             format!("GET /{huge} HTTP/1.1\r\nhost: t\r\n\r\n"),                         414, "URI_TOO_LONG"),
         ("chunks of no length",     format!("{post}transfer-encoding: chunked\r\n\r\nzz\r\n{{}}\r\n0\r\n\r\n"), 400, "VALIDATION_ERROR"),
         ("a chunk beyond measure",  format!("{post}transfer-encoding: chunked\r\n\r\nfffffffffffffffff\r\n"),   400, "VALIDATION_ERROR"),
         ("an odd encoding",         format!("{post}transfer-encoding: snail\r\n\r\n"),                          400, "BAD_REQUEST"),
@@ -57,8 +56,12 @@ fn what_is_no_request_is_refused() {
     ];
     for (name, request, status, code) in cases {
         let answer = server.client.ask(&request, "");
-        assert_eq!(answer.error(), (status, code.to_owned()), "{name}: {answer:?}");
+        assert_eq!(answer.status, status, "{name}: {answer:?}");
+        assert_eq!(answer.error(), (status, code.to_owned()), "{name}");
     }
+    // Which of two bounds it meets first depends on how it arrives.
+    let (status, _) = server.client.ask(&format!("GET /{huge} HTTP/1.1\r\nhost: t\r\n\r\n"), "").error();
+    assert!(matches!(status, 414 | 431), "{status}");
     assert_unharmed(&server);
     server.stop().assert_calm();
 }
@@ -100,14 +103,13 @@ fn what_is_no_event_is_refused_by_name() {
         ("no JSON",              "/v1/events", structured.to_owned(), b"{\"id\":".to_vec()),
         ("no text",              "/v1/events", structured.to_owned(), b"{\"id\":\"\xff\"}".to_vec()),
         ("a list for one",       "/v1/events", structured.to_owned(), b"[]".to_vec()),
-        ("JSON without an end",  "/v1/events", structured.to_owned(), deep.clone().into()),
+        ("JSON without an end",  "/v1/events", structured.to_owned(), deep.clone().into_bytes()),
         ("one for a list",       "/v1/events", batch.to_owned(),      whole.to_string().into()),
         ("a bad one in a list",  "/v1/events", batch.to_owned(),      format!("[{whole},7]").into()),
         ("too long a list",      "/v1/events", batch.to_owned(),      many.into()),
         ("binary without an id", "/v1/events", binary.replace("ce-id: a\r\n", ""), b"x".to_vec()),
         ("a header of no text",  "/v1/events", format!("{binary}ce-subject: %ff\r\n"), b"x".to_vec()),
         ("easy and no JSON",     "/v1/events/a.b", String::new(), b"hello".to_vec()),
-        ("easy without an end",  "/v1/events/a.b", String::new(), deep.into()),
         ("an easy type of junk", "/v1/events/a%20b", String::new(), b"{}".to_vec()),
         ("a key too long",       "/v1/events/a.b", format!("idempotency-key: {}\r\n", "k".repeat(600)), b"{}".to_vec()),
         ("a session too long",   "/v1/events/a.b", format!("partitionkey: {}\r\n", "k".repeat(600)), b"{}".to_vec()),
@@ -119,6 +121,10 @@ fn what_is_no_event_is_refused_by_name() {
         assert!(details["field"].is_string() && details["reason"].is_string(), "{name}: {details}");
     }
     assert_eq!(server.status()["events"], 0, "nothing of it was taken");
+    // Data are the consumer's own: however deep, they are kept and shown as they came.
+    let answer = server.post("/v1/events/a.b", "idempotency-key: deep\r\n", &deep);
+    assert_eq!(answer.status, 202, "{answer:?}");
+    server.until("deep", "delivered");
     let taken_over = server.post("/v1/events/a.b", "x-correlation-id: mine-7\r\n", "no");
     assert_eq!(taken_over.header("x-correlation-id"), Some("mine-7"));
     let not_fit = server.post("/v1/events/a.b", "x-correlation-id: two words\r\n", "no");
@@ -262,10 +268,10 @@ fn targets_that_answer_nonsense_are_failures_like_others() {
             Target::start(move |_| script())
         })
         .collect();
-    let mut rules = "version: 1\ndefaults: { breaker: none, timeout: 3s, on_failure: { transient: once, unknown: once } }\nretry_policies: { once: { initial: 10ms, max: 10ms, retries: 1, jitter: none } }\nservices:\n".to_owned();
+    let mut rules = "version: 1\ndefaults: { timeout: 3s, on_failure: { transient: once, unknown: once } }\nretry_policies: { once: { initial: 10ms, max: 10ms, retries: 1, jitter: none } }\nservices:\n".to_owned();
     for (number, target) in targets.iter().enumerate() {
         rules.push_str(&format!(
-            "  s{number}: {{ target: {{ http: \"{}\" }}, events: [\"t{number}\"] }}\n",
+            "  s{number}: {{ target: {{ http: \"{}\" }}, breaker: none, events: [\"t{number}\"] }}\n",
             target.url()
         ));
     }
@@ -279,10 +285,12 @@ fn targets_that_answer_nonsense_are_failures_like_others() {
     for (number, (name, state, _)) in cases.iter().enumerate() {
         for copy in 0..3 {
             let id = format!("o-{number}-{copy}");
-            let delivery = until(name, || {
-                let delivery = server.delivery(&id);
-                matches!(delivery["state"].as_str(), Some("dead" | "delivered")).then_some(delivery)
-            });
+            let mut delivery = serde_json::Value::Null;
+            let started = Instant::now();
+            while !matches!(delivery["state"].as_str(), Some("dead" | "delivered")) {
+                assert!(started.elapsed() < Duration::from_secs(10), "{name}: {delivery}");
+                delivery = server.delivery(&id);
+            }
             assert_eq!(delivery["state"], *state, "{name}: {delivery}");
             if *state == "dead" {
                 let message = delivery["death"]["message"].as_str().expect("a message");
