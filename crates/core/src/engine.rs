@@ -359,9 +359,7 @@ impl Engine {
 
     fn turn_breaker(&mut self, name: &DependencyName, now: Timestamp, turn: Turn) {
         let place = self.dependency(name);
-        if self.dependencies[place.0].breaker_settings.is_none()
-            && let Some(rule) = self.rule_with_breaker(name)
-        {
+        if let Some(rule) = self.rule_with_breaker(name) {
             self.meet_breaker(place, &rule, now);
         }
         let dependency = &mut self.dependencies[place.0];
@@ -373,7 +371,7 @@ impl Engine {
         self.breaker_changed(place, transition, None, now);
     }
 
-    /// A rule of the book that guards the dependency by a breaker, for when no delivery has brought one yet.
+    /// A rule of the book that guards the dependency by a breaker: perhaps no delivery has brought one yet.
     fn rule_with_breaker(&self, name: &DependencyName) -> Option<Rule> {
         let sections = self.book.sections();
         let rules =

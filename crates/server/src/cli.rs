@@ -1,14 +1,18 @@
 //! What can be typed: commands, flags and their help.
 
+mod remote;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use redrive::core::book::pattern::EventPattern;
 use redrive::core::text::{Share, parse_duration, parse_share, parse_size};
 
-use crate::client::Address;
+pub(crate) use remote::{
+    BackupArgs, CompactArgs, Format, PauseArgs, ResumeArgs, RouteArgs, SendArgs, ServerArgs, ShowArgs,
+    StatusArgs, TailArgs, WhyArgs,
+};
 
 /// Delivers events and records one outcome for each, by rules you can read.
 #[derive(Debug, Parser)]
@@ -57,6 +61,9 @@ pub(crate) enum Command {
     Init(InitArgs),
     Schema(SchemaArgs),
     Sink(SinkArgs),
+    Bench(BenchArgs),
+    #[command(hide = true)]
+    BenchRole(BenchRoleArgs),
     Completions(CompletionsArgs),
 }
 
@@ -77,7 +84,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) rules: Option<PathBuf>,
     /// The folder in which everything is kept; made if it is not there
-    #[arg(long, value_name = "DIR", default_value = "redrive-data")]
+    #[arg(long, value_name = "DIR", default_value = DATA_DEFAULT)]
     pub(crate) data: PathBuf,
     /// Where to listen; loopback addresses only
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7373")]
@@ -324,6 +331,95 @@ pub(crate) enum SinkFormat {
     Json,
 }
 
+/// Measures this program on this machine, beside what the machine does without it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Events have a payload of one kibibyte and come over 64 connections from a process of their own; times run
+from when an event should have been sent. The bare handler and the bare relay are this program's own HTTP
+server and client, which store nothing. Where the bare handler costs more than 15 µs of CPU, the machine is
+busy or slow, and a missed budget on speed is marked noisy.
+
+Examples:
+  redrive bench                                   everything, in some minutes
+  redrive bench accept deliver                    two of the scenarios
+  redrive bench --quick --format json             some seconds each, to see that it works
+  redrive bench waiting --full --data /mnt/disk   ten million, on that disk
+
+Exit code: 0 measured, 1 something was lost, repeated or out of order, 2 it could not be measured.")]
+pub(crate) struct BenchArgs {
+    /// What to measure; without it, everything
+    #[arg(value_enum, value_name = "SCENARIO")]
+    pub(crate) scenarios: Vec<BenchScenario>,
+    /// Some seconds each: shows that it works, and little else
+    #[arg(long, conflicts_with = "full")]
+    pub(crate) quick: bool,
+    /// As long and as much as the budgets say: hours
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// How to print what was measured
+    #[arg(long, value_enum, default_value_t = BenchFormat::Text)]
+    pub(crate) format: BenchFormat,
+    /// The folder in which stores are made; its disk is what is measured [default: where you are]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Leaves logs and what is left of the stores in a folder there
+    #[arg(long)]
+    pub(crate) keep: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BenchScenario {
+    /// How fast events become durable
+    Accept,
+    /// From the sender to the target, through the store
+    Deliver,
+    /// One healthy target among nine that hang
+    Hanging,
+    /// One healthy target among nine that take a second each
+    Slow,
+    /// What a backlog costs in memory and at a restart
+    Waiting,
+    /// Whether a full store slows down, and whether what is old makes room
+    Growth,
+    /// Deliveries in order, of one session and of many
+    Sessions,
+    /// A kill under full load, and what is lost or repeated
+    Kill,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BenchFormat {
+    /// A table
+    Text,
+    /// An object
+    Json,
+}
+
+/// The other sides of a measurement; `redrive bench` starts them.
+#[derive(Debug, Args)]
+pub(crate) struct BenchRoleArgs {
+    #[command(subcommand)]
+    pub(crate) role: BenchRole,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchRole {
+    /// Takes events
+    Sink,
+    /// Says that it took them
+    Handler,
+    /// Passes them on
+    Relay {
+        /// To where
+        to: SocketAddr,
+    },
+    /// Sends them
+    Load {
+        /// What to send, as JSON
+        plan: String,
+    },
+}
+
 /// Prints what a shell needs to complete `redrive`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -397,232 +493,5 @@ pub(crate) struct ImportDaprArgs {
     pub(crate) output: Option<PathBuf>,
 }
 
-/// Which server is meant.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct ServerArgs {
-    /// The server's address
-    #[arg(long, env = "REDRIVE_SERVER", value_name = "URL", default_value = "http://127.0.0.1:7373")]
-    pub(crate) server: Address,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// For people
-    Text,
-    /// For programs, as the server tells it
-    Json,
-}
-
-/// Sends an event to a running server.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  redrive send orders.placed
-  redrive send orders.placed '{\"order\": 42}' --id order-42 --session customer-7
-  redrive send orders.placed --file order.json
-  jq .order orders.json | redrive send orders.placed -
-  redrive send note.taken 'buy milk' --content-type text/plain
-
-Exit code: 0 it is safe, 1 refused, 2 wrong use, 3 no server.")]
-pub(crate) struct SendArgs {
-    /// The event's type
-    #[arg(value_name = "TYPE")]
-    pub(crate) event_type: String,
-    /// The data, as JSON; `-` reads them from standard input
-    #[arg(default_value = "{}")]
-    pub(crate) data: String,
-    /// Reads the data from a file; `-` is standard input
-    #[arg(long, value_name = "FILE", conflicts_with = "data")]
-    pub(crate) file: Option<PathBuf>,
-    /// What the data are, if they are no JSON
-    #[arg(long, value_name = "TYPE")]
-    pub(crate) content_type: Option<String>,
-    /// The event's id: a second event with it is the same one; made up if left out
-    #[arg(long)]
-    pub(crate) id: Option<String>,
-    /// The session: events with the same key are delivered in order
-    #[arg(long, value_name = "KEY")]
-    pub(crate) session: Option<String>,
-    /// Where it comes from
-    #[arg(long)]
-    pub(crate) source: Option<String>,
-    /// What it is about
-    #[arg(long)]
-    pub(crate) subject: Option<String>,
-    /// What ties it to other events
-    #[arg(long, value_name = "ID")]
-    pub(crate) correlation_id: Option<String>,
-    /// How many such events, each with an id of its own
-    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "id",
-          value_parser = clap::value_parser!(u32).range(1..=SEND_COUNT_MAX))]
-    pub(crate) count: u32,
-    /// How to print the answer; `json` is one line for each event
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(crate) format: Format,
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
-}
-
-/// More than that is load, and wants a tool that measures it.
-const SEND_COUNT_MAX: i64 = 1_000_000;
-
-/// Shows what happens on a running server, line by line, until Ctrl-C.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  redrive tail
-  redrive tail --service billing --type 'orders.*'
-  redrive tail --format json | jq -r 'select(.what == \"dead\") | .delivery'
-
-Exit code: 0 ended with Ctrl-C, 2 wrong use, 3 no server.")]
-pub(crate) struct TailArgs {
-    /// Only this service and its channels, or only service/channel
-    #[arg(long)]
-    pub(crate) service: Option<String>,
-    /// Only events of this type, or that a pattern such as `orders.*` claims
-    #[arg(long = "type", value_name = "TYPE", value_parser = EventPattern::parse)]
-    pub(crate) event_type: Option<EventPattern>,
-    /// How to print it; `json` is one line for each
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(crate) format: Format,
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
-}
-
-/// Shows an event with its data and its deliveries, or a delivery with its attempts.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  redrive show order-42
-  redrive show 9e3779b97f4a7c15
-  redrive show 3c6ef372
-
-Exit code: 0 shown, 1 nothing goes by that name, 2 wrong use, 3 no server.")]
-pub(crate) struct ShowArgs {
-    /// An event's id or receipt, or a delivery's id or the first digits of it
-    #[arg(value_name = "EVENT|DELIVERY")]
-    pub(crate) key: String,
-    /// How to print it
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(crate) format: Format,
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
-}
-
-/// Tells why a delivery is as it is: every attempt, the rule line as it read then, and the numbers.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  redrive why --last
-  redrive why 3c6ef372
-
-Exit code: 0 told, 1 there is no such delivery, 2 wrong use, 3 no server.")]
-pub(crate) struct WhyArgs {
-    /// The delivery's id, or the first digits of it
-    #[arg(required_unless_present = "last")]
-    pub(crate) delivery: Option<String>,
-    /// The delivery that failed last, or else the latest
-    #[arg(long, conflicts_with = "delivery")]
-    pub(crate) last: bool,
-    /// How to print it
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(crate) format: Format,
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
-}
-
-/// Shows how a running server is: what waits, what is dead, which breakers are open.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  redrive status
-  redrive status --format json --server http://redrive.internal:7373
-
-Exit code: 0 shown, 1 refused, 2 wrong use, 3 no server.")]
-pub(crate) struct StatusArgs {
-    /// How to print it
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(crate) format: Format,
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
-}
-
-/// Lets nothing of a service start until it is resumed; its events are kept in order.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  redrive pause billing
-
-Exit code: 0 paused, 1 no such service, 2 wrong use, 3 no server.")]
-pub(crate) struct PauseArgs {
-    /// The service
-    pub(crate) service: String,
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
-}
-
-/// Lets a paused service go on.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  redrive resume billing
-
-Exit code: 0 resumed, 1 no such service, 2 wrong use, 3 no server.")]
-pub(crate) struct ResumeArgs {
-    /// The service
-    pub(crate) service: String,
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
-}
-
-/// Routes events again, by the rule book as it reads now.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  redrive route --unrouted
-
-Exit code: 0 done, 1 refused, 2 wrong use, 3 no server.")]
-pub(crate) struct RouteArgs {
-    /// Those that nobody wanted when they came
-    #[arg(long, required = true)]
-    pub(crate) unrouted: bool,
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
-}
-
-/// Copies the store into a folder, while the server runs or while it does not.
-///
-/// With a server, the folder is one of the server's machine.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  redrive backup backups/monday
-  redrive backup backups/monday --data /var/lib/redrive
-
-Exit code: 0 copied, 1 refused or failed, 2 wrong use, 3 no server, and no store either.")]
-pub(crate) struct BackupArgs {
-    /// Where to; the folder must hold no store
-    #[arg(value_name = "DIR")]
-    pub(crate) folder: PathBuf,
-    /// The data folder, for when no server runs
-    #[arg(long, value_name = "DIR", default_value = DATA_DEFAULT)]
-    pub(crate) data: PathBuf,
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
-}
-
-/// Gives back the disk space of what was deleted; no server may run on the folder.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  redrive compact --data /var/lib/redrive
-
-Exit code: 0 done, 1 refused or failed, 2 wrong use.")]
-pub(crate) struct CompactArgs {
-    /// The data folder
-    #[arg(long, value_name = "DIR", default_value = DATA_DEFAULT)]
-    pub(crate) data: PathBuf,
-}
-
 /// Where a server keeps its store unless it is told otherwise.
-pub(crate) const DATA_DEFAULT: &str = "redrive-data";
+const DATA_DEFAULT: &str = "redrive-data";

@@ -143,9 +143,10 @@ impl Client {
 
     /// The first answer that is worth reading, or the last one there was.
     async fn head(&mut self, ask: &Ask) -> Result<Head, Trouble> {
+        let request = self.request(ask)?;
         let mut pauses = PAUSES.into_iter();
         loop {
-            let result = self.try_once(ask).await;
+            let result = self.try_once(request.clone()).await;
             let may_heal = match &result {
                 Ok(head) => is_away(head.response.status()),
                 Err(problem) => problem.may_heal(),
@@ -157,7 +158,7 @@ impl Client {
         }
     }
 
-    async fn try_once(&mut self, ask: &Ask) -> Result<Head, Break> {
+    async fn try_once(&mut self, request: Request<Full<Bytes>>) -> Result<Head, Break> {
         let mut sender = match self.connection.take() {
             Some(mut kept) => match kept.ready().await {
                 Ok(()) => kept,
@@ -165,7 +166,6 @@ impl Client {
             },
             None => self.connect().await?,
         };
-        let request = self.request(ask)?;
         let ends_at = Instant::now() + ANSWER_TIMEOUT;
         match timeout_at(ends_at, sender.send_request(request)).await {
             Ok(Ok(response)) => Ok(Head { response, sender, ends_at }),
@@ -174,7 +174,7 @@ impl Client {
         }
     }
 
-    fn request(&self, ask: &Ask) -> Result<Request<Full<Bytes>>, Break> {
+    fn request(&self, ask: &Ask) -> Result<Request<Full<Bytes>>, Trouble> {
         let mut request = Request::builder()
             .method(ask.method.clone())
             .uri(format!("{}{}", self.address.base_path(), ask.path))
@@ -182,7 +182,7 @@ impl Client {
         for (name, value) in &ask.headers {
             request = request.header(*name, value);
         }
-        request.body(Full::new(ask.body.clone())).map_err(Break::Request)
+        Ok(request.body(Full::new(ask.body.clone()))?)
     }
 
     async fn connect(&self) -> Result<Sender, Break> {

@@ -1,6 +1,7 @@
 //! One module for each command; each turns its arguments into output and an exit code.
 
 mod backup;
+mod bench;
 mod check;
 mod compact;
 mod completions;
@@ -60,6 +61,8 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Schema(args) => schema::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Sink(args) => sink::run(&args),
+        Command::Bench(args) => bench::run(&args),
+        Command::BenchRole(args) => bench::role::run(&args),
         Command::Completions(args) => completions::run(&args),
     }
 }

@@ -32,7 +32,7 @@ fn code_of(error: &anyhow::Error) -> u8 {
         Some(client::Trouble::Unreachable { .. }) => 3,
         Some(client::Trouble::Refused(_) | client::Trouble::Unreadable { .. }) => 1,
         None if error.is::<commands::Refused>() => 1,
-        None => 2,
+        Some(client::Trouble::Unaskable(_)) | None => 2,
     }
 }
 

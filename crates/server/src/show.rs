@@ -71,6 +71,19 @@ pub(crate) fn thousands(number: u64) -> String {
     shown
 }
 
+/// A number of bytes as people read it, in units of 1024.
+pub(crate) fn size(bytes: u64) -> String {
+    let mut size = bytes as f64;
+    for unit in ["B", "KiB", "MiB", "GiB"] {
+        if size < 1_024.0 {
+            let digits = usize::from(unit != "B" && size < 100.0);
+            return format!("{size:.digits$} {unit}");
+        }
+        size /= 1_024.0;
+    }
+    format!("{size:.1} TiB")
+}
+
 /// Commands to go on with, and what each is good for; nothing if there are none.
 pub(crate) fn next_steps(steps: &[(String, &str)]) -> String {
     let mut out = String::new();
@@ -138,6 +151,10 @@ mod tests {
         assert_eq!(counted(0, "attempt"), "0 attempts");
         assert_eq!(counted(1_234_567, "event"), "1,234,567 events");
         assert_eq!(counted(123, "event"), "123 events");
+        assert_eq!(size(1_023), "1023 B");
+        assert_eq!(size(1_536), "1.5 KiB");
+        assert_eq!(size(300 << 20), "300 MiB");
+        assert_eq!(size(5 << 40), "5.0 TiB");
         assert_eq!(shell_word("orders.placed"), "orders.placed");
         assert_eq!(shell_word("it's"), r"'it'\''s'");
         assert_eq!(shell_word("503*3"), "'503*3'");

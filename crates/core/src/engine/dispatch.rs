@@ -218,9 +218,11 @@ impl Engine {
             let ready = Ready { waiting: row, ..ready };
             return self.begin_call(place, dependency, ticket, vec![ready], now);
         }
+        // Something has come up. It did not start, and if Redrive goes down now, it was not this one's fault.
         self.dependencies[dependency.0].unused(ticket);
         self.caution.alone = None;
-        self.line_up(place, row, PushAt::Front, now);
+        let settlement = self.settlement_without_attempt(&row, Next::Ready, now);
+        self.settle(place, row, settlement, Stage::NotMade);
     }
 
     fn begin_call(

@@ -30,6 +30,16 @@ pub(super) struct Work {
 }
 
 impl Work {
+    /// Takes over all of another's.
+    pub(super) fn append(&mut self, other: &mut Self) {
+        self.settlements.append(&mut other.settlements);
+        self.loads.append(&mut other.loads);
+        self.notes.append(&mut other.notes);
+        self.submissions.append(&mut other.submissions);
+        self.backups.append(&mut other.backups);
+        self.stop = self.stop.take().or(other.stop.take());
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.settlements.is_empty()
             && self.loads.is_empty()
@@ -64,6 +74,8 @@ pub(super) struct Inbox {
 struct State {
     work: Work,
     closed: bool,
+    /// Whether the writer sleeps; waking one who is awake costs a system call all the same.
+    writer_sleeps: bool,
 }
 
 impl Inbox {
@@ -72,8 +84,17 @@ impl Inbox {
     }
 
     pub(super) fn add(&self, add: impl FnOnce(&mut Work)) {
-        add(&mut self.lock().work);
-        self.filled.notify_one();
+        let mut state = self.lock();
+        add(&mut state.work);
+        self.wake_writer(state);
+    }
+
+    fn wake_writer(&self, mut state: MutexGuard<'_, State>) {
+        let sleeps = std::mem::take(&mut state.writer_sleeps);
+        drop(state);
+        if sleeps {
+            self.filled.notify_one();
+        }
     }
 
     /// Adds events, if there is room and nobody has closed the door.
@@ -86,8 +107,7 @@ impl Inbox {
             return Err(SubmitError::Busy);
         }
         state.work.submissions.push(job);
-        drop(state);
-        self.filled.notify_one();
+        self.wake_writer(state);
         Ok(())
     }
 
@@ -105,8 +125,10 @@ impl Inbox {
     pub(super) fn take(&self, patience: Duration) -> Work {
         let mut state = self.lock();
         if state.work.is_empty() {
+            state.writer_sleeps = true;
             let waited = self.filled.wait_timeout_while(state, patience, |state| state.work.is_empty());
             state = waited.expect("nobody panics while adding to a list").0;
+            state.writer_sleeps = false;
         }
         let mut work = std::mem::take(&mut state.work);
         let mut events = 0;

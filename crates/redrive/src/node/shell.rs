@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::inbox::{Inbox, NoteJob};
+use super::inbox::{Inbox, NoteJob, Work};
 use super::{Message, Snapshot, Stopped, Tidings};
 use crate::clock::{Clock, STEP_MIN, wall_clock};
 use crate::happening::{Happening, What};
@@ -30,6 +30,8 @@ pub(super) struct Shell {
     engine: Engine,
     targets: Targets,
     inbox: Arc<Inbox>,
+    /// What the engine wants written, until all messages at hand are taken in.
+    outbox: Work,
     own: mpsc::Sender<Message>,
     clock: Clock,
     tidings: Tidings,
@@ -60,6 +62,7 @@ impl Shell {
             engine,
             targets,
             inbox,
+            outbox: Work::default(),
             own,
             clock,
             tidings,
@@ -76,6 +79,7 @@ impl Shell {
         let mut taken = Vec::with_capacity(MESSAGES_AT_ONCE);
         let mut look_at_clock = tokio::time::interval(CLOCK_EVERY);
         self.carry_out();
+        self.hand_over();
         loop {
             if self.is_over() {
                 return self.end();
@@ -90,8 +94,12 @@ impl Shell {
                     for message in taken.drain(..) {
                         self.take(message);
                     }
+                    self.hand_over();
                 }
-                () = sleep_until(wake), if wake.is_some() => self.feed(Input::Tick),
+                () = sleep_until(wake), if wake.is_some() => {
+                    self.feed(Input::Tick);
+                    self.hand_over();
+                }
                 _ = look_at_clock.tick() => self.look_at_clock(),
             }
         }
@@ -145,8 +153,8 @@ impl Shell {
         while let Some(effect) = self.engine.next_effect() {
             match effect {
                 Effect::Start(call) => self.start(call),
-                Effect::Settle(settlement) => self.inbox.add(|work| work.settlements.push(settlement)),
-                Effect::Load(load) => self.inbox.add(|work| work.loads.push(load)),
+                Effect::Settle(settlement) => self.outbox.settlements.push(settlement),
+                Effect::Load(load) => self.outbox.loads.push(load),
                 Effect::WakeAt(at) => self.wake_at = Some(at),
                 Effect::Keep(record) => self.note(Note::Breaker(record), None),
                 Effect::Release(queue) => {
@@ -157,8 +165,16 @@ impl Shell {
         }
     }
 
-    fn note(&self, note: Note, then: Option<Input>) {
-        self.inbox.add(|work| work.notes.push(NoteJob { note, then, reply: None }));
+    fn note(&mut self, note: Note, then: Option<Input>) {
+        self.outbox.notes.push(NoteJob { note, then, reply: None });
+    }
+
+    /// Gives the writer all that came together, at once.
+    fn hand_over(&mut self) {
+        if !self.outbox.is_empty() {
+            let outbox = &mut self.outbox;
+            self.inbox.add(|work| work.append(outbox));
+        }
     }
 
     fn tell(&mut self, signal: &Signal) {
@@ -212,6 +228,7 @@ impl Shell {
             self.engine.handle(Input::Ended { call, ending: Ending::Interrupted }, self.clock.now());
         }
         self.carry_out();
+        self.hand_over();
         if let Some(stopping) = self.stopping {
             let _ = stopping.reply.send(Stopped { interrupted });
         }

@@ -60,7 +60,7 @@ impl FromStr for Address {
         if authority.as_str().contains('@') {
             return Err(InvalidAddress::UserInfo);
         }
-        let is_port_sound = authority.port().is_none() == !has_port(authority.as_str());
+        let is_port_sound = authority.port().is_some() == has_port(authority.as_str());
         if authority.host().is_empty() || !is_port_sound || authority.port_u16() == Some(0) {
             return Err(InvalidAddress::NoUrl);
         }
@@ -114,7 +114,7 @@ mod tests {
     fn addresses_are_read_as_people_type_them() {
         use InvalidAddress::{NoUrl, NotHttp, Query, UserInfo};
         #[rustfmt::skip]
-        let cases: [(&str, &str, Result<(&str, u16, &str), InvalidAddress>); 15] = [
+        let cases = [
             ("the usual one",        "http://127.0.0.1:7373",      Ok(("127.0.0.1", 7373, ""))),
             ("a slash at the end",   "http://localhost:7373/",     Ok(("localhost", 7373, ""))),
             ("no port",              "http://redrive.internal",    Ok(("redrive.internal", 80, ""))),

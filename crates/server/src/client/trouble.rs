@@ -25,6 +25,9 @@ pub(crate) enum Trouble {
     /// Something answered that is no such server, or a newer one.
     #[error("{address} answered what this redrive cannot read: {source}")]
     Unreadable { address: Address, source: serde_json::Error },
+    /// No request can say that; the exit code is 2.
+    #[error("this cannot be asked of a server: {0}")]
+    Unaskable(#[from] http::Error),
 }
 
 impl Trouble {
@@ -32,7 +35,7 @@ impl Trouble {
     pub(crate) fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Refused(refusal) => Some(refusal),
-            Self::Unreachable { .. } | Self::Unreadable { .. } => None,
+            Self::Unreachable { .. } | Self::Unreadable { .. } | Self::Unaskable(_) => None,
         }
     }
 }
@@ -60,8 +63,6 @@ pub(crate) enum Break {
     Silent(Duration),
     #[error("a line of the answer has more than {0} bytes")]
     LineTooLong(usize),
-    #[error("this cannot be asked: {0}")]
-    Request(http::Error),
 }
 
 impl Break {
@@ -69,11 +70,7 @@ impl Break {
     pub(crate) const fn may_heal(&self) -> bool {
         match self {
             Self::Connect(_) | Self::NotConnected(_) | Self::Http(_) => true,
-            Self::NoAnswer(_)
-            | Self::BrokeOff(_)
-            | Self::Silent(_)
-            | Self::LineTooLong(_)
-            | Self::Request(_) => false,
+            Self::NoAnswer(_) | Self::BrokeOff(_) | Self::Silent(_) | Self::LineTooLong(_) => false,
         }
     }
 }
@@ -143,7 +140,7 @@ impl fmt::Display for Refusal {
                     line(name, &texts.collect::<Vec<_>>().join(", "))?;
                 }
                 Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => {
-                    line(name, &value.to_string())?
+                    line(name, &value.to_string())?;
                 }
             }
         }

@@ -5,6 +5,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use redrive::store::sqlite::{Options, Sqlite};
+use redrive::store::{Backup, BackupProgress, Store, StoreError};
 
 use super::{Refused, print, wait_for};
 use crate::api::shape::{BackupStep, BackupWanted};
@@ -12,6 +14,8 @@ use crate::cli::BackupArgs;
 use crate::client::{Address, Ask, Break, Client, Trouble};
 use crate::show::{columns, counted, style, thousands};
 
+/// Few enough that the bar moves.
+const PAGES_PER_STEP: u32 = 256;
 /// The widest bar of progress, whatever the terminal.
 const BAR_COLUMNS_MAX: usize = 40;
 /// What stands beside the bar.
@@ -45,9 +49,10 @@ impl From<Trouble> for Stopped {
             Trouble::Unreachable { reason: Break::Connect(_) | Break::NotConnected(_), .. } => {
                 Self::NoServer(trouble)
             }
-            Trouble::Unreachable { .. } | Trouble::Refused(_) | Trouble::Unreadable { .. } => {
-                Self::Failed(trouble.into())
-            }
+            Trouble::Unreachable { .. }
+            | Trouble::Refused(_)
+            | Trouble::Unreadable { .. }
+            | Trouble::Unaskable(_) => Self::Failed(trouble.into()),
         }
     }
 }
@@ -86,8 +91,26 @@ fn broke_off(address: &Address, reason: &str) -> Stopped {
 
 /// Copies a store that no server has open, and tells how many pages it has.
 fn offline_backup(data: &Path, folder: &Path, no_server: Trouble) -> anyhow::Result<u64> {
-    let (data, folder) = (data.display(), folder.display());
-    Err(no_server).context(format!("the store in {data} was not copied to {folder}"))
+    // Opening a store makes one, and a copy of nothing helps nobody.
+    if let Err(StoreError::NotOpened { .. }) = Sqlite::open_reader(data) {
+        return Err(no_server).context(format!("there is no store in {} either", data.display()));
+    }
+    let refuse = |error: StoreError| Refused(error.to_string());
+    let mut store = Sqlite::open(data, Options::default()).map_err(refuse)?;
+    let mut backup = Backup { folder: folder.to_owned(), pages_per_step: PAGES_PER_STEP, state: None };
+    let bar = Bar::new();
+    loop {
+        let BackupProgress { pages, remaining } = store.back_up(&mut backup).map_err(|error| {
+            bar.clear();
+            refuse(error)
+        })?;
+        bar.show(&BackupStep { pages, remaining, error: None });
+        if remaining == 0 {
+            bar.clear();
+            // The store is not closed as after a run: how the last one ended is for the next one to find.
+            return Ok(pages);
+        }
+    }
 }
 
 /// Progress on standard error, where it is a terminal.
@@ -118,8 +141,10 @@ impl Bar {
 fn bar(step: &BackupStep, columns: usize) -> String {
     let BackupStep { pages, remaining, .. } = *step;
     let done = pages.saturating_sub(remaining);
-    let filled = (done as usize).saturating_mul(columns).checked_div(pages as usize).unwrap_or(columns);
-    let percent = done.saturating_mul(100).checked_div(pages).unwrap_or(100);
+    // Nothing to copy is all copied.
+    let of_pages = |whole: u64| done.saturating_mul(whole).checked_div(pages).unwrap_or(whole);
+    let filled = usize::try_from(of_pages(columns as u64)).map_or(columns, |filled| filled.min(columns));
+    let percent = of_pages(100);
     let (full, empty) = ("█".repeat(filled), "░".repeat(columns - filled));
     let of = format!("{} of {} pages", thousands(done), thousands(pages));
     format!("{}{} {percent:3} %  {}", style::good(full), style::dim(empty), style::dim(of))

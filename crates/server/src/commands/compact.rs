@@ -1,19 +1,17 @@
 //! `redrive compact`: gives back the disk space of what was deleted.
 
-use std::path::Path;
 use std::process::ExitCode;
+
+use redrive::store::sqlite::{self, Compacted};
 
 use super::{Refused, print};
 use crate::cli::CompactArgs;
-use crate::show::style;
+use crate::show::{size, style};
 
 pub(super) fn run(args: &CompactArgs) -> anyhow::Result<ExitCode> {
-    offline_compact(&args.data)?;
-    print(&format!("{} {} is compact\n", style::good("✓"), style::bold(args.data.display())))?;
+    let compacted = sqlite::compact(&args.data).map_err(|error| Refused(error.to_string()))?;
+    let Compacted { bytes_before, bytes_after } = compacted;
+    let sizes = format!("{} before, {} now", size(bytes_before), size(bytes_after));
+    print(&format!("{} {}: {sizes}\n", style::good("✓"), style::bold(args.data.display())))?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Compacts a store that no server has open.
-fn offline_compact(data: &Path) -> anyhow::Result<()> {
-    Err(Refused(format!("there is no store in {}", data.display())).into())
 }

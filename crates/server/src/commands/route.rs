@@ -17,25 +17,21 @@ pub(super) fn run(args: &RouteArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn words(Rerouted { seen, routed }: Rerouted) -> String {
-    let events = counted(seen, "event");
+    let events = counted(seen, "unrouted event");
+    let stay = thousands(seen.saturating_sub(routed));
     match (seen, routed) {
         (0, _) => format!("{} there are no unrouted events\n", style::good("✓")),
         (_, 0) => {
             let advice = "`redrive try TYPE` says which rows come close";
-            format!(
-                "{} of {events} that nobody wanted, nobody wants any yet; {advice}\n",
-                style::warning("!")
-            )
+            format!("{} {events}, and still no row wants any; {advice}\n", style::warning("!"))
         }
+        (1, _) => format!("{} the unrouted event is on its way now\n", style::good("✓")),
         (_, routed) if routed == seen => {
-            format!("{} all of {events} that nobody wanted are on their way now\n", style::good("✓"))
+            format!("{} all {events} are on their way now\n", style::good("✓"))
         }
         (_, routed) => {
-            let (routed, rest) = (thousands(routed), thousands(seen.saturating_sub(routed)));
-            format!(
-                "{} {routed} of {events} that nobody wanted are on their way now, {rest} stay\n",
-                style::good("✓")
-            )
+            let routed = thousands(routed);
+            format!("{} {routed} of {events} are on their way now, {stay} stay\n", style::good("✓"))
         }
     }
 }

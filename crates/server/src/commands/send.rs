@@ -3,7 +3,6 @@
 //! Invariant: each event has its id before it is sent, so that one sent twice is still one event.
 
 use std::fs::File;
-use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
@@ -17,7 +16,7 @@ use super::{Refused, print, wait_for};
 use crate::api::shape::Accepted;
 use crate::cli::{Format, SendArgs};
 use crate::client::{Ask, Client, header_value, segment};
-use crate::show::moment::rough;
+use crate::show::moment::show_wait;
 use crate::show::{counted, cut, event, plain, shell_word, style};
 
 /// More data than any server takes.
@@ -57,7 +56,7 @@ pub(super) fn run(args: &SendArgs) -> anyhow::Result<ExitCode> {
 
 fn summary(args: &SendArgs, unrouted: u32, started_at: Instant) -> String {
     let sent = counted(u64::from(args.count), "event");
-    let took = rough(started_at.elapsed());
+    let took = show_wait(started_at.elapsed());
     let unrouted = match unrouted {
         0 => String::new(),
         count => format!(", {count} of them unrouted"),
@@ -122,7 +121,7 @@ fn ask(args: &SendArgs, data: &Bytes) -> Ask {
             .header("ce-type", header_value(&args.event_type))
             .header("ce-source", header_value(args.source.as_deref().unwrap_or(SOURCE_DEFAULT))),
     };
-    let id = args.id.clone().unwrap_or_else(new_id);
+    let id = args.id.clone().unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
     let ask = ask.header("ce-id", header_value(&id));
     let ask = optional(ask, "ce-subject", args.subject.as_deref());
     let ask = optional(ask, "ce-partitionkey", args.session.as_deref());
@@ -134,10 +133,4 @@ fn optional(ask: Ask, name: &'static str, value: Option<&str>) -> Ask {
         Some(value) => ask.header(name, header_value(value)),
         None => ask,
     }
-}
-
-/// An id that nobody has used: 128 bits of what the standard library seeds its maps with.
-fn new_id() -> String {
-    let half = || RandomState::new().hash_one(Instant::now());
-    format!("{:016x}{:016x}", half(), half())
 }

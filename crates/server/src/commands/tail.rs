@@ -13,7 +13,7 @@ use crate::show::tail::Columns;
 use crate::show::{self, style};
 
 /// How long to wait between two tries to find the server again.
-const PAUSE_BETWEEN_TRIES: Duration = Duration::from_secs(2);
+const PAUSE_BETWEEN_TRIES: Duration = Duration::from_secs(1);
 
 pub(super) fn run(args: &TailArgs) -> anyhow::Result<ExitCode> {
     wait_for(async {
@@ -36,7 +36,7 @@ async fn follow(args: &TailArgs) -> anyhow::Result<()> {
     say(&format!("following {address}, times in UTC, Ctrl-C ends it"));
     let mut columns = Columns::new(show::terminal_columns());
     loop {
-        let lost = pass_on(args, &mut lines, &mut columns).await?;
+        let lost = pass_on(args, lines, &mut columns).await?;
         say(&format!("{lost}; waiting for {address} …"));
         lines = found_again(&mut client, &happenings).await?;
         say("connected again; what happened in between is not shown");
@@ -44,7 +44,7 @@ async fn follow(args: &TailArgs) -> anyhow::Result<()> {
 }
 
 /// Prints until the stream ends, and says why it did.
-async fn pass_on(args: &TailArgs, lines: &mut Lines, columns: &mut Columns) -> anyhow::Result<String> {
+async fn pass_on(args: &TailArgs, mut lines: Lines, columns: &mut Columns) -> anyhow::Result<String> {
     loop {
         let line = match lines.next().await {
             Ok(Some(line)) => line,

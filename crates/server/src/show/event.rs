@@ -122,10 +122,10 @@ fn deliveries(deliveries: &[DeliveryShown], now: Timestamp) -> Vec<String> {
 fn state(state: StateShown) -> Cell {
     match state {
         StateShown::Pending => Cell::plain("pending"),
-        StateShown::Retrying => Cell::painted("retrying", |text| style::warning(text)),
-        StateShown::Held => Cell::painted("held", |text| style::warning(text)),
-        StateShown::Delivered => Cell::painted("delivered", |text| style::good(text)),
-        StateShown::Dead => Cell::painted("dead", |text| style::error(text)),
+        StateShown::Retrying => Cell::painted("retrying", style::warning),
+        StateShown::Held => Cell::painted("held", style::warning),
+        StateShown::Delivered => Cell::painted("delivered", style::good),
+        StateShown::Dead => Cell::painted("dead", style::error),
     }
 }
 
@@ -218,12 +218,12 @@ fn attempts(delivery: &DeliveryShown) -> Vec<String> {
         let (number, what) = match &story.end {
             End::Delivered { status } => {
                 let status = status.map_or("taken".to_owned(), |status| status.to_string());
-                (story.attempt.get().to_string(), Cell::painted(status, |text| style::good(text)))
+                (story.attempt.get().to_string(), Cell::painted(status, style::good))
             }
             End::Failed { category, code, status, .. } => {
                 let status = status.map(|status| format!("{status} ")).unwrap_or_default();
                 let what = plain(&format!("{status}{category} {code}"));
-                (story.attempt.get().to_string(), Cell::painted(what, |text| style::warning(text)))
+                (story.attempt.get().to_string(), Cell::painted(what, style::warning))
             }
             End::Held { .. } => (String::new(), Cell::plain("held")),
         };

@@ -20,9 +20,13 @@ pub(crate) fn time_of_day(at: Timestamp) -> String {
     format!("{hour:02}:{minute:02}:{second:02}.{:03}", millis % 1_000)
 }
 
-/// When something comes: `in 12s`, or `now` if it is due.
+/// When something comes: `in 12s`, or `now` if it is due, or nearly.
 pub(crate) fn coming(at: Timestamp, now: Timestamp) -> String {
-    if at <= now { "now".to_owned() } else { format!("in {}", rough(at.since(now))) }
+    if at.since(now) < Duration::from_millis(500) {
+        "now".to_owned()
+    } else {
+        format!("in {}", rough(at.since(now)))
+    }
 }
 
 /// How long ago something was.
@@ -46,12 +50,11 @@ pub(crate) fn show_wait(span: Duration) -> String {
     show_duration(rounded)
 }
 
-/// A duration in its two largest units.
+/// A duration in its two largest units, in whole seconds: clocks of two machines agree no better.
 pub(crate) fn rough(span: Duration) -> String {
-    let seconds = span.as_secs();
+    let seconds = (span + Duration::from_millis(500)).as_secs();
     let unit = match seconds {
-        0..60 => return show_wait(span),
-        60..600 => 1,
+        0..600 => 1,
         600..86_400 => 60,
         _ => 3_600,
     };
@@ -67,8 +70,9 @@ mod tests {
         #[rustfmt::skip]
         let cases = [
             ("nothing",      0,               "0s",    "0s"),
-            ("milliseconds", 352,             "352ms", "352ms"),
-            ("seconds",      2_450,           "2.45s", "2.45s"),
+            ("milliseconds", 352,             "352ms", "0s"),
+            ("seconds",      2_450,           "2.45s", "2s"),
+            ("nearly",       59_770,          "59.77s", "1m"),
             ("minutes",      125_400,         "125s",  "125s"),
             ("an hour",      3_725_000,       "1h2m5s", "1h2m"),
             ("days",         273_725_000,     "3d4h2m5s", "3d4h"),

@@ -52,10 +52,10 @@ fn services(services: &[ServiceStatus], now: Timestamp) -> Table {
         };
         let dead = thousands(service.dead);
         let remark = match (service.removed, service.paused_since) {
-            (true, _) => Cell::painted("not in the rule book any more", |text| style::error(text)),
+            (true, _) => Cell::painted("not in the rule book any more", style::error),
             (false, Some(since)) => {
                 let paused = format!("paused for {}", rough(now.since(since)));
-                Cell::painted(paused, |text| style::warning(text))
+                Cell::painted(paused, style::warning)
             }
             (false, None) => Cell::plain(""),
         };
@@ -63,7 +63,7 @@ fn services(services: &[ServiceStatus], now: Timestamp) -> Table {
             Cell::bold(plain(&name)),
             Cell::plain(thousands(service.waiting)),
             Cell::plain(thousands(service.delivered)),
-            if service.dead > 0 { Cell::painted(dead, |text| style::error(text)) } else { Cell::plain(dead) },
+            if service.dead > 0 { Cell::painted(dead, style::error) } else { Cell::plain(dead) },
             remark,
         ]);
     }
@@ -75,9 +75,9 @@ fn dependencies(dependencies: &[DependencyStatus], now: Timestamp) -> Table {
     table.head(&["DEPENDENCY", "BREAKER", "IN FLIGHT", ""]);
     for dependency in dependencies {
         let paint: fn(String) -> String = match dependency.breaker.as_str() {
-            "closed" => |text| style::good(text),
-            "open" => |text| style::error(text),
-            _ => |text| style::warning(text),
+            "closed" => style::good,
+            "open" => style::error,
+            _ => style::warning,
         };
         let mut remarks = Vec::new();
         if let Some(until) = dependency.open_until {

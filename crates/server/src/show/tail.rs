@@ -46,13 +46,15 @@ impl Columns {
             details = cut(&details, page.saturating_sub(before).max(DETAIL_COLUMNS_MIN));
         }
         let kind = format!("{}{}", paint(happening.what, kind), " ".repeat(KIND_COLUMNS - kind.len()));
-        let line = format!(
-            "{}  {kind}  {}  {event_type}  {}",
-            style::dim(time),
-            style::bold(service),
-            style::dim(details)
-        );
-        line + "\n"
+        // Blanks before nothing would be blanks at the end of the line.
+        let cells = [style::dim(time), kind, style::bold(service), event_type, style::dim(&details)];
+        let told = match (&details, &happening.event_type, &happening.service) {
+            (details, ..) if !details.is_empty() => 5,
+            (_, Some(_), _) => 4,
+            (_, None, Some(_)) => 3,
+            (_, None, None) => 2,
+        };
+        cells[..told].join("  ") + "\n"
     }
 }
 
@@ -114,7 +116,10 @@ fn details(happening: &Happening) -> String {
     }
     parts
         .extend(happening.attempt.filter(|attempt| *attempt > 0).map(|attempt| format!("attempt {attempt}")));
-    parts.extend(happening.status.map(|status| status.to_string()));
+    let status = happening.status.map(|status| status.to_string());
+    // A message that begins with the status tells it well enough.
+    let is_told = |status: &String| happening.message.as_ref().is_some_and(|text| text.starts_with(status));
+    parts.extend(status.filter(|status| !is_told(status)));
     match (&happening.category, &happening.code) {
         (Some(category), Some(code)) => parts.push(plain(&format!("{category} {code}"))),
         (Some(word), None) | (None, Some(word)) => parts.push(plain(word)),

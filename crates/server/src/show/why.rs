@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::StatusCode;
 use redrive::core::category::codes;
 use redrive::core::decide::DeathReason;
+use redrive::core::envelope::Tier;
 use redrive::core::story::{End, Place, Story, Told};
 use redrive::core::time::Timestamp;
 
@@ -69,8 +70,11 @@ fn attempt(out: &mut String, told: &StoryShown, accepted_at: Timestamp) {
                 field(out, "answer", &style::dim(cut(plain(response).trim(), QUOTED_COLUMNS_MAX)));
             }
             let code = style::dim(plain(code.as_str()));
-            field(out, "category", &format!("{} {code}", story::category(*category)));
-            note(out, &classified(story, told.classified_line.as_deref()));
+            let by = style::dim(classified(story));
+            field(out, "category", &format!("{} {code}  {by}", story::category(*category)));
+            if let Some(line) = &told.classified_line {
+                note(out, &quoted(line));
+            }
             field(out, "rule", &rule(story.reaction_at, told.reaction_line.as_deref()));
         }
         End::Held { by } => {
@@ -86,11 +90,10 @@ fn attempt(out: &mut String, told: &StoryShown, accepted_at: Timestamp) {
 }
 
 /// Why the failure is of that category.
-fn classified(story: &Story, line: Option<&str>) -> String {
-    match (story.classified_at, line) {
-        (None, _) => "by the built-in classification".to_owned(),
-        (Some(place), Some(line)) => format!("by `classify`, line {}: {}", place.line, quoted(line)),
-        (Some(place), None) => format!("by `classify`, line {} of the book of that time", place.line),
+fn classified(story: &Story) -> String {
+    match story.classified_at {
+        None => "(by the built-in classification)".to_owned(),
+        Some(place) => format!("(`classify`, line {})", place.line),
     }
 }
 
@@ -208,8 +211,9 @@ fn end(delivery: &DeliveryShown, now: Timestamp) -> String {
     match delivery.state {
         StateShown::Delivered => story::delivered(attempts, &after),
         StateShown::Dead => {
-            let tier = delivery.death.as_ref().map_or("dead", |death| death.tier.as_str());
-            let kept = format!("tier {} of {}", plain(tier), queue_of(delivery));
+            let is_poison = delivery.death.as_ref().is_some_and(|death| death.tier == Tier::Poison.as_str());
+            let letters = if is_poison { "the poison tier" } else { "the dead letters" };
+            let kept = format!("{letters} of {}", queue_of(delivery));
             let line = story::dead(attempts, &after, &kept);
             delivery.death.as_ref().map_or(line.clone(), |death| format!("{line}\n{}", death_line(death)))
         }

@@ -6,7 +6,9 @@ use crate::run::redrive;
 fn every_shell_learns_the_commands() {
     for shell in ["bash", "zsh", "fish"] {
         let script = redrive(&["completions", shell]).printed();
-        for command in ["check", "rules", "timeline", "export", "init", "schema", "completions"] {
+        for command in
+            ["check", "rules", "timeline", "send", "tail", "why", "export", "init", "schema", "completions"]
+        {
             assert!(script.contains(command), "{shell} does not know `{command}`");
         }
     }

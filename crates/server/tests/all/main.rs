@@ -1,6 +1,8 @@
 //! All integration tests of the server in one binary: it links once, and helpers are shared.
 
+mod bench;
 mod check;
+mod cli;
 mod client;
 mod completions;
 mod dapr;
@@ -10,13 +12,18 @@ mod hostile;
 mod init;
 mod kill;
 mod matrix;
+mod operate;
 mod reference;
 mod rules;
 mod run;
 mod schema;
+mod scripted;
 mod serve;
 mod server;
 mod sink;
+// Ctrl-C is a signal there, and one process may send it to another.
+#[cfg(unix)]
+mod tail;
 mod target;
 mod tidy;
 mod timeline;

@@ -207,11 +207,6 @@ impl Spec {
         taker.claims.iter().find(|(wanted, _)| *wanted == event_type).map(|(_, claim)| claim)
     }
 
-    /// Whether it says anything of that taker.
-    pub(super) fn knows(&self, queue: &QueueName) -> bool {
-        self.takers.iter().any(|taker| *taker.queue == *queue)
-    }
-
     fn to_yaml(&self) -> String {
         let mut text = "version: 1\nretry_policies:\n".to_owned();
         for (place, policy) in self.policies.iter().enumerate() {

@@ -396,7 +396,7 @@ impl Checker {
             seen.end = CallEnd::At(now, means);
             self.unwritten.insert(id);
             let dependency = seen.claim.dependency;
-            self.fairness.ended(&delivery.queue, means);
+            self.fairness.ended(&delivery.queue);
             self.breakers.ended(dependency, call, means, now);
             if means.is_failure() {
                 self.ailing.insert(dependency);
@@ -485,7 +485,7 @@ impl Checker {
     /// The book at that place is in force.
     pub(super) fn reads(&mut self, book: usize) {
         self.book = book;
-        self.breakers = Breakers::unsure(&self.books[book]);
+        self.breakers.reread(&self.books[book]);
         self.fairness.disturbed();
     }
 

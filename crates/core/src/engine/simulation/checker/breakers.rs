@@ -1,24 +1,29 @@
 //! Breakers as the checker sees them: from how calls ended, by the simplest of all rules, failures in a row.
 //!
 //! A model is sure only of what every breaker with such settings must have seen. After a crash or a new
-//! book it is unsure until enough successes in a row have closed any breaker there could be.
+//! book it is unsure until enough successes in a row have closed any breaker there could be and nothing
+//! is in flight that began before.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::books::{Breaker, Spec, Trip, dependency_name};
+use super::super::books::{Breaker, Dependency, Spec, Trip, dependency_name};
 use super::super::targets::Means;
 use crate::engine::CallId;
 use crate::time::Timestamp;
 
 #[derive(Debug)]
-pub(super) struct Breakers(BTreeMap<usize, Model>);
+pub(super) struct Breakers {
+    models: BTreeMap<usize, Model>,
+    /// Calls in flight, by dependency.
+    out: BTreeMap<usize, BTreeSet<CallId>>,
+}
 
 #[derive(Debug)]
 struct Model {
     settings: Breaker,
     trip: u32,
     state: State,
-    /// Calls that started since the state last changed.
+    /// Calls in flight that started since the state last changed.
     counted: BTreeSet<CallId>,
 }
 
@@ -30,33 +35,43 @@ enum State {
     HalfOpen { successes: u32 },
 }
 
+/// Whether no call is in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Quiet {
+    Yes,
+    No,
+}
+
 impl Breakers {
     /// Breakers without a past.
     pub(super) fn new(spec: &Spec) -> Self {
-        Self::with(spec, || State::Closed { failures: 0 })
+        let mut breakers = Self { models: BTreeMap::new(), out: BTreeMap::new() };
+        breakers.reread(spec);
+        breakers.models.values_mut().for_each(|model| model.change(State::Closed { failures: 0 }));
+        breakers
     }
 
-    /// Breakers with a past that nobody saw.
-    pub(super) fn unsure(spec: &Spec) -> Self {
-        Self::with(spec, || State::Unsure { successes: 0 })
-    }
-
-    fn with(spec: &Spec, state: fn() -> State) -> Self {
-        let model = |(place, dependency): (usize, &super::super::books::Dependency)| {
+    /// Another book is in force: there may be other breakers.
+    pub(super) fn reread(&mut self, spec: &Spec) {
+        let model = |(place, dependency): (usize, &Dependency)| {
             let settings = dependency.breaker.clone()?;
             let Trip::Consecutive(trip) = settings.trip else { return None };
-            Some((place, Model { settings, trip, state: state(), counted: BTreeSet::new() }))
+            let state = State::Unsure { successes: 0 };
+            Some((place, Model { settings, trip, state, counted: BTreeSet::new() }))
         };
-        Self(spec.dependencies.iter().enumerate().filter_map(model).collect())
+        self.models = spec.dependencies.iter().enumerate().filter_map(model).collect();
     }
 
+    /// Redrive went down.
     pub(super) fn forget(&mut self) {
-        self.0.values_mut().for_each(|model| model.change(State::Unsure { successes: 0 }));
+        self.out.clear();
+        self.models.values_mut().for_each(|model| model.change(State::Unsure { successes: 0 }));
     }
 
     /// A call starts; says what is wrong with that.
     pub(super) fn started(&mut self, dependency: usize, call: CallId, now: Timestamp) -> Option<String> {
-        let model = self.0.get_mut(&dependency)?;
+        self.out.entry(dependency).or_default().insert(call);
+        let model = self.models.get_mut(&dependency)?;
         if let State::Open { until } = model.state {
             if now < until {
                 return Some(format!("called at {now}, though d{dependency} is open until {until}"));
@@ -72,9 +87,12 @@ impl Breakers {
     }
 
     pub(super) fn ended(&mut self, dependency: usize, call: CallId, means: Means, now: Timestamp) {
-        if let Some(model) = self.0.get_mut(&dependency) {
+        let out = self.out.entry(dependency).or_default();
+        out.remove(&call);
+        if let Some(model) = self.models.get_mut(&dependency) {
             let counts = model.counted.remove(&call);
             model.ended(counts.then_some(means), means, now);
+            model.become_sure(if out.is_empty() { Quiet::Yes } else { Quiet::No });
         }
     }
 
@@ -91,7 +109,10 @@ impl Breakers {
     }
 
     fn find(&mut self, name: &str) -> Option<&mut Model> {
-        self.0.iter_mut().find(|(place, _)| dependency_name(**place).as_str() == name).map(|(_, model)| model)
+        self.models
+            .iter_mut()
+            .find(|(place, _)| dependency_name(**place).as_str() == name)
+            .map(|(_, model)| model)
     }
 }
 
@@ -101,22 +122,26 @@ impl Model {
         self.counted.clear();
     }
 
+    /// Whatever the breaker was, so many successes since the last failure have closed it; and if nothing is
+    /// in flight, nothing is counted that began before.
+    fn become_sure(&mut self, quiet: Quiet) {
+        if let State::Unsure { successes } = self.state
+            && successes >= self.settings.close_after
+            && quiet == Quiet::Yes
+        {
+            self.change(State::Closed { failures: 0 });
+        }
+    }
+
     /// A call ended; `counted` is how, if it began in this state.
     fn ended(&mut self, counted: Option<Means>, any: Means, now: Timestamp) {
         let open = State::Open { until: now + self.settings.open };
         match &mut self.state {
-            State::Unsure { successes } => match counted {
-                Some(Means::Delivered) => {
-                    *successes += 1;
-                    if *successes >= self.settings.close_after {
-                        self.change(State::Closed { failures: 0 });
-                    }
-                }
-                Some(_) | None => *successes = 0,
-            },
+            // Only calls that started after the last failure were let through by a breaker that is not open.
+            State::Unsure { .. } if any.is_failure() => self.change(State::Unsure { successes: 0 }),
+            State::Unsure { successes } => *successes += u32::from(counted == Some(Means::Delivered)),
             State::Closed { failures } => {
-                // A success that began before may have reset the count, so here it does.
-                if any == Means::Delivered {
+                if counted == Some(Means::Delivered) {
                     *failures = 0;
                 } else if counted.is_some_and(Means::is_failure) {
                     *failures += 1;

@@ -18,6 +18,10 @@ impl Checker {
     /// Why the delivery should have been given more time; none if its death is in order.
     pub(super) fn death_is_early(&self, delivery: &Delivery, death: &Death, at: Timestamp) -> Option<String> {
         let last = delivery.last_end();
+        // A start on record whose end is not counts as a failure of our own, though perhaps no call was made.
+        if death.failure_code.as_str() == codes::INTERRUPTED && self.crashes.len() >= limits::CRASHES_MAX {
+            return None;
+        }
         match death.code.as_str() {
             codes::MAX_RETRIES_EXCEEDED => self.retries_left(delivery),
             codes::RETRY_WINDOW_EXCEEDED => {
@@ -37,7 +41,6 @@ impl Checker {
                 (age <= deadline).then(|| format!("{age:?} at most of a deadline of {deadline:?}"))
             }
             codes::HOLD_EXPIRED | codes::CIRCUIT_BREAKER_OPEN => self.hold_left(delivery, death, at),
-            codes::INTERRUPTED | codes::INTERNAL_ERROR => None,
             _ => match last {
                 Some((_, _, Means::Permanent | Means::Fatal)) => None,
                 _ => Some(format!("the last answer was {:?}", last.map(|(_, _, means)| means))),
@@ -60,8 +63,10 @@ impl Checker {
             };
             delivery.calls.iter().filter(is_one).count()
         };
+        // Of starts on record there may be more than calls.
+        let recorded = if self.crashes.len() >= limits::CRASHES_MAX { delivery.attempts as usize } else { 0 };
         let unknown = failures(|means| means == Means::Unknown);
-        let all = failures(|means| means != Means::Delivered);
+        let all = failures(|means| means != Means::Delivered).max(recorded);
         let (call, _, means) = delivery.last_end()?;
         let policy = self.policy(call, means)?;
         let by_policy = all > policy.retries as usize;
@@ -120,7 +125,10 @@ impl Checker {
         let excused = self.excused(delivery.accepted_at, at);
         let paused = self.paused_within(delivery, delivery.accepted_at, at);
         let used = at.since(delivery.accepted_at).saturating_sub(excused.max(paused)) + wait;
-        (used < hold_max).then(|| format!("{used:?} at most of a hold of {hold_max:?}"))
+        let since = delivery.accepted_at;
+        (used < hold_max).then(|| {
+            format!("{used:?} at most of a hold of {hold_max:?} since {since}, excused {excused:?}, paused {paused:?}")
+        })
     }
 
     fn paused_within(&self, delivery: &Delivery, from: Timestamp, to: Timestamp) -> Duration {

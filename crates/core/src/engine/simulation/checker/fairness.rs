@@ -4,58 +4,43 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::targets::Means;
+use super::super::books::{Spec, Taker};
 use super::Checker;
 use crate::engine::QueueName;
+use crate::ids::ServiceName;
 use crate::limits;
 use crate::time::Timestamp;
 
 /// A calm service with something to do is called within this time.
 const PATIENCE: Duration = Duration::from_millis(1_500);
 
+/// Who is being called, and who waits for it.
 #[derive(Debug, Default)]
 pub(super) struct Fairness {
-    queues: BTreeMap<Arc<QueueName>, Queue>,
-}
-
-#[derive(Debug, Default)]
-struct Queue {
-    in_flight: u32,
-    /// Something failed since the last disturbance: a breaker or a throttle may be at work.
-    troubled: Trouble,
-    /// Since when it has something to do and is not being called.
-    waits_since: Option<Timestamp>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Trouble {
-    #[default]
-    None,
-    Some,
+    /// Calls in flight.
+    in_flight: BTreeMap<ServiceName, u32>,
+    /// Since when a queue has had something to do while nobody calls its service.
+    waits_since: BTreeMap<Arc<QueueName>, Timestamp>,
 }
 
 impl Fairness {
-    pub(super) fn started(&mut self, queue: &Arc<QueueName>) {
-        let queue = self.queues.entry(Arc::clone(queue)).or_default();
-        queue.in_flight += 1;
-        queue.waits_since = None;
+    pub(super) fn started(&mut self, queue: &QueueName) {
+        *self.in_flight.entry(queue.service.clone()).or_default() += 1;
+        self.waits_since.retain(|waiting, _| waiting.service != queue.service);
     }
 
-    pub(super) fn ended(&mut self, queue: &Arc<QueueName>, means: Means) {
-        let queue = self.queues.entry(Arc::clone(queue)).or_default();
-        queue.in_flight = queue.in_flight.saturating_sub(1);
-        if means.is_failure() {
-            queue.troubled = Trouble::Some;
-        }
+    pub(super) fn ended(&mut self, queue: &QueueName) {
+        let in_flight = self.in_flight.get_mut(&queue.service);
+        *in_flight.expect("it started") -= 1;
     }
 
     /// Something happened that may hold up anybody for a while.
     pub(super) fn disturbed(&mut self) {
-        self.queues.values_mut().for_each(|queue| queue.waits_since = None);
+        self.waits_since.clear();
     }
 
     pub(super) fn went_down(&mut self) {
-        self.queues.clear();
+        *self = Self::default();
     }
 }
 
@@ -67,34 +52,30 @@ impl Checker {
         }
         let spec = self.spec();
         for taker in &spec.takers {
-            let own: Vec<usize> = taker.claims.iter().map(|(_, claim)| claim.dependency).collect();
-            let shared = spec
-                .takers
-                .iter()
-                .filter(|other| other.queue != taker.queue)
-                .any(|other| other.claims.iter().any(|(_, claim)| own.contains(&claim.dependency)));
-            // What a breaker has seen holds on after a restart.
-            let unsteady = own.iter().any(|place| {
-                let dependency = &spec.dependencies[*place];
-                let may_be_open = dependency.breaker.is_some() && self.ailing.contains(place);
-                *place != own[0] || dependency.per_second.is_some() || may_be_open
-            });
-            let is_paused = self.paused.contains(&taker.queue.service);
-            if shared || unsteady || is_paused {
+            let queue = &taker.queue;
+            let is_called = self.fairness.in_flight.get(&queue.service).is_some_and(|count| *count > 0);
+            if is_called || !self.is_calm(taker, &spec) || !self.has_work(queue) {
+                self.fairness.waits_since.remove(queue);
                 continue;
             }
-            let has_work = self.has_work(&taker.queue);
-            let queue = self.fairness.queues.entry(Arc::clone(&taker.queue)).or_default();
-            if queue.in_flight > 0 || queue.troubled == Trouble::Some || !has_work {
-                queue.waits_since = None;
-                continue;
-            }
-            let since = *queue.waits_since.get_or_insert(now);
+            let since = *self.fairness.waits_since.entry(Arc::clone(queue)).or_insert(now);
             if now.since(since) > PATIENCE {
-                let how = format!("{} has waited since {since}, now {now}", taker.queue);
-                return self.broken("no service starves", how);
+                return self
+                    .broken("no service starves", format!("{queue} has waited since {since}, now {now}"));
             }
         }
+    }
+
+    /// Whether nothing but others could keep it from being called: it is not paused, and its dependency is its
+    /// own, has no rate to keep and has never failed, so that no breaker and no throttle is at work.
+    fn is_calm(&self, taker: &Taker, spec: &Spec) -> bool {
+        let needs =
+            |taker: &Taker, place: usize| taker.claims.iter().any(|(_, claim)| claim.dependency == place);
+        let own = taker.claims[0].1.dependency;
+        let shared = spec.takers.iter().any(|other| other.queue != taker.queue && needs(other, own));
+        let several = taker.claims.iter().any(|(_, claim)| claim.dependency != own);
+        let paced = spec.dependencies[own].per_second.is_some() || self.ailing.contains(&own);
+        !shared && !several && !paced && !self.paused.contains(&taker.queue.service)
     }
 
     /// After a few crashes close together deliveries may be started alone, one after the other.

@@ -1,0 +1,102 @@
+//! `redrive bench`: measures this program on this machine, beside what the machine does without it.
+//!
+//! Every process that is measured, and every one that measures, is a child of its own. Figures stand beside
+//! a bare limit of the same run, taken in turns, since machines differ and change while one looks.
+
+mod ask;
+mod book;
+mod latency;
+mod machine;
+mod plan;
+mod process;
+mod report;
+pub(super) mod role;
+mod scenario;
+mod stage;
+mod table;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::ValueEnum;
+
+use self::machine::Machine;
+use self::plan::Length;
+use self::report::{BARE_MICROS_MAX, Bare, Noise, Report, median};
+use self::stage::{Stage, say};
+use super::{Refused, print};
+use crate::cli::{BenchArgs, BenchFormat, BenchScenario};
+
+/// Where the data lie unless somebody says otherwise: on the disk that one stands on, not in memory.
+const DATA_DEFAULT: &str = ".";
+
+pub(super) fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
+    if !Path::new("/proc/self/stat").exists() {
+        let refusal = "CPU time and memory are read from /proc, which this system does not have";
+        return Err(Refused(refusal.to_owned()).into());
+    }
+    let folder = Folder::new(args)?;
+    let length = match (args.quick, args.full) {
+        (true, _) => Length::Quick,
+        (false, true) => Length::Full,
+        (false, false) => Length::Short,
+    };
+    let report = measure(&args.scenarios, length, &folder.path)?;
+    match args.format {
+        BenchFormat::Text => print(&table::text(&report))?,
+        BenchFormat::Json => print(&format!("{:#}\n", report.json()))?,
+    }
+    Ok(if report.breaks_a_promise() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn measure(asked: &[BenchScenario], length: Length, folder: &Path) -> anyhow::Result<Report> {
+    let machine = Machine::look(folder)?;
+    let stage = Stage::new(length.plan(), folder.to_owned())?;
+    say("bare handler");
+    let first = stage.bare_handler()?;
+    let mut rows = Vec::new();
+    // In the order of the help, whatever the order in which they were asked for.
+    for scenario in BenchScenario::value_variants() {
+        if asked.is_empty() || asked.contains(scenario) {
+            rows.extend(scenario::play(*scenario, &stage)?);
+        }
+    }
+    let cpu_micros = median(&stage.bare_micros());
+    let noise = if cpu_micros > BARE_MICROS_MAX { Noise::Noisy } else { Noise::Quiet };
+    let bare = Bare { per_second: first.result.rate(), cpu_micros, noise };
+    Ok(Report { length: length.name(), machine, bare, rows })
+}
+
+/// A folder of this run alone, which goes away with it unless it is to be kept.
+struct Folder {
+    path: PathBuf,
+    after: After,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum After {
+    Removed,
+    Kept,
+}
+
+impl Folder {
+    fn new(args: &BenchArgs) -> anyhow::Result<Self> {
+        let parent = args.data.as_deref().unwrap_or(Path::new(DATA_DEFAULT));
+        let path = parent.join(format!("redrive-bench-{}", std::process::id()));
+        fs::create_dir_all(&path).with_context(|| format!("could not create {}", path.display()))?;
+        let path = path.canonicalize().with_context(|| format!("could not find {}", path.display()))?;
+        Ok(Self { path, after: if args.keep { After::Kept } else { After::Removed } })
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        match self.after {
+            // What cannot be removed is in nobody's way.
+            After::Removed => drop(fs::remove_dir_all(&self.path)),
+            After::Kept => anstream::eprintln!("kept: {}", self.path.display()),
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Asks a process of the bench something over HTTP: one question, one connection, no hurry.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use serde::de::DeserializeOwned;
+
+/// How long an answer may take under full load.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+/// The largest answer.
+const ANSWER_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+pub(super) fn get<T: DeserializeOwned>(address: SocketAddr, path: &str) -> anyhow::Result<T> {
+    let body = ask(address, "GET", path)?;
+    serde_json::from_slice(&body)
+        .with_context(|| format!("http://{address}{path} answered with no JSON of ours"))
+}
+
+pub(super) fn post(address: SocketAddr, path: &str) -> anyhow::Result<()> {
+    ask(address, "POST", path).map(drop)
+}
+
+fn ask(address: SocketAddr, method: &str, path: &str) -> anyhow::Result<Vec<u8>> {
+    let shown = || format!("could not ask http://{address}{path}");
+    let mut stream = TcpStream::connect_timeout(&address, ANSWER_MAX).with_context(shown)?;
+    stream.set_read_timeout(Some(ANSWER_MAX)).with_context(shown)?;
+    let request =
+        format!("{method} {path} HTTP/1.1\r\nhost: bench\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
+    stream.write_all(request.as_bytes()).with_context(shown)?;
+    let mut answer = Vec::new();
+    stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer).with_context(shown)?;
+    let head = answer.windows(4).position(|window| window == b"\r\n\r\n").map(|end| end + 4);
+    let Some(head) = head.filter(|_| answer.starts_with(b"HTTP/1.1 200 ")) else {
+        bail!("http://{address}{path} answered: {}", String::from_utf8_lossy(&answer));
+    };
+    Ok(answer.split_off(head))
+}

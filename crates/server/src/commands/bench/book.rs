@@ -1,0 +1,93 @@
+//! The rule books of the bench: services by number, each with a type of its own and a manner of its target.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use redrive::core::text::show_duration;
+
+/// A service of the book.
+#[derive(Clone, Debug)]
+pub(super) struct Service {
+    pub name: String,
+    /// What it takes.
+    pub event_type: String,
+    pub manner: Manner,
+    pub order: Order,
+}
+
+/// How its target behaves; the sink knows by the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Manner {
+    Takes,
+    Slow,
+    Hangs,
+}
+
+/// Whether its deliveries keep the order of their session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    None,
+    Session,
+}
+
+impl Service {
+    /// A service whose target takes everything.
+    pub(super) fn taking(number: u64, order: Order) -> Self {
+        let (name, event_type) = (format!("s{number}"), format!("bench.s{number}"));
+        Self { name, event_type, manner: Manner::Takes, order }
+    }
+}
+
+/// How long anything is kept and known again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Keep(pub Duration);
+
+/// A book whose targets are all at that sink.
+pub(super) fn text(sink: SocketAddr, services: &[Service], keep: Option<Keep>) -> String {
+    let mut text = "version: 1\n".to_owned();
+    if let Some(Keep(keep)) = keep {
+        let keep = show_duration(keep);
+        text +=
+            &format!("defaults:\n  keep_delivered: {keep}\n  idempotency: {{ by: event-id, ttl: {keep} }}\n");
+    }
+    text += "services:\n";
+    for Service { name, event_type, manner, order } in services {
+        // What hangs goes on doing so for as long as it is watched.
+        let (manner, timeout) = match manner {
+            Manner::Takes => ("take", "10s"),
+            Manner::Slow => ("slow", "10s"),
+            Manner::Hangs => ("hang", "1h"),
+        };
+        let order = match order {
+            Order::None => "none",
+            Order::Session => "session",
+        };
+        text += &format!(
+            "  {name}:\n    target: {{ http: \"http://{sink}/{manner}/{name}\" }}\n    timeout: {timeout}\n    \
+             order: {order}\n    events: [{event_type}]\n"
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_book_can_be_read() {
+        let sink = SocketAddr::from(([127, 0, 0, 1], 9_000));
+        let manners = [Manner::Takes, Manner::Slow, Manner::Hangs];
+        let services = [Order::None, Order::Session].into_iter().flat_map(|order| {
+            manners.map(move |manner| Service {
+                manner,
+                ..Service::taking(manner as u64 * 2 + order as u64, order)
+            })
+        });
+        let services: Vec<_> = services.collect();
+        for keep in [None, Some(Keep(Duration::from_secs(5)))] {
+            let reading = redrive::core::book::read(&text(sink, &services, keep));
+            assert!(reading.book.is_some(), "{:?}", reading.problems);
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! The processes of a measurement: started, asked what they cost, and ended with whoever holds them.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+
+/// What listens must do so by then.
+const START_MAX: Duration = Duration::from_secs(120);
+
+/// The units in which `/proc` counts CPU time: 100 a second on every machine that Rust and Linux share.
+const TICK: Duration = Duration::from_millis(10);
+
+/// A process that listens.
+pub(super) struct Listener {
+    child: Child,
+    pub address: SocketAddr,
+    /// From the start until it said where it listens.
+    pub ready_after: Duration,
+    /// Kept open, so that whatever else it prints does not fail.
+    _out: BufReader<ChildStdout>,
+}
+
+/// What a process has cost so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Usage {
+    pub cpu: Duration,
+    pub memory_bytes: u64,
+    pub memory_bytes_peak: u64,
+}
+
+impl Listener {
+    /// Starts a command whose first line ends with the address where it listens.
+    pub(super) fn start(mut command: Command, log: &Path) -> anyhow::Result<Self> {
+        let errors = File::create(log).with_context(|| format!("could not create {}", log.display()))?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
+        let started = Instant::now();
+        let mut child = command.spawn().context("could not start a process of the bench")?;
+        let out = child.stdout.take().expect("it is piped");
+        let (said, first) = mpsc::sync_channel(1);
+        std::thread::spawn(move || {
+            let mut out = BufReader::new(out);
+            let mut line = String::new();
+            // A process that ends without a word has an empty first line.
+            let _ = out.read_line(&mut line);
+            let _ = said.send((line, started.elapsed(), out));
+        });
+        let said = first.recv_timeout(START_MAX).ok();
+        let parsed = said.and_then(|(line, after, out)| Some((address_in(&line)?, after, out)));
+        let Some((address, ready_after, out)) = parsed else {
+            end(&mut child);
+            bail!("a process of the bench did not start: {}", fs::read_to_string(log).unwrap_or_default());
+        };
+        Ok(Self { child, address, ready_after, _out: out })
+    }
+
+    pub(super) fn usage(&self) -> anyhow::Result<Usage> {
+        usage(self.child.id())
+    }
+
+    /// Ends it as a power cut would.
+    pub(super) fn kill(&mut self) {
+        end(&mut self.child);
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        end(&mut self.child);
+    }
+}
+
+fn end(child: &mut Child) {
+    // It may have ended by itself; either way it is gone after this.
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+fn address_in(line: &str) -> Option<SocketAddr> {
+    let last = line.split_whitespace().last()?;
+    last.strip_prefix("http://").unwrap_or(last).parse().ok()
+}
+
+/// A process that works and then says what came of it.
+pub(super) struct Worker {
+    child: Option<Child>,
+    log: PathBuf,
+}
+
+impl Worker {
+    pub(super) fn start(mut command: Command, log: PathBuf) -> anyhow::Result<Self> {
+        let errors = File::create(&log).with_context(|| format!("could not create {}", log.display()))?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
+        let child = command.spawn().context("could not start a process of the bench")?;
+        Ok(Self { child: Some(child), log })
+    }
+
+    pub(super) fn is_running(&mut self) -> bool {
+        self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+    }
+
+    /// All that it prints, when it has ended well.
+    pub(super) fn finish(mut self) -> anyhow::Result<Vec<u8>> {
+        let mut child = self.child.take().expect("it is taken here and on drop only");
+        // Its standard input would end if this let go of it, and so would the process.
+        let keep_alive = child.stdin.take();
+        let output = child.wait_with_output().context("could not wait for a process of the bench")?;
+        drop(keep_alive);
+        if !output.status.success() || output.stdout.is_empty() {
+            bail!("the load failed: {}", fs::read_to_string(&self.log).unwrap_or_default());
+        }
+        Ok(output.stdout)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            end(child);
+        }
+    }
+}
+
+fn usage(id: u32) -> anyhow::Result<Usage> {
+    let read = |name: &str| {
+        let path = format!("/proc/{id}/{name}");
+        fs::read_to_string(&path).with_context(|| format!("could not read {path}"))
+    };
+    let cpu = cpu_in(&read("stat")?).context("/proc tells no CPU time")?;
+    let status = read("status")?;
+    let memory = |name| kibibytes_in(&status, name).map(|kibibytes| kibibytes * 1_024);
+    Ok(Usage {
+        cpu,
+        memory_bytes: memory("VmRSS:").context("/proc tells no memory")?,
+        memory_bytes_peak: memory("VmHWM:").context("/proc tells no memory")?,
+    })
+}
+
+/// The time spent in the process and for it in the kernel: the 14th and 15th field of `stat`.
+fn cpu_in(stat: &str) -> Option<Duration> {
+    // The second is the name, in brackets, and may hold anything.
+    let fields = stat.get(stat.rfind(')')? + 1..)?;
+    let mut ticks = fields.split_whitespace().skip(11);
+    let mut next = || ticks.next()?.parse::<u32>().ok();
+    Some(TICK * (next()?.checked_add(next()?)?))
+}
+
+/// The number beside a name, as `/proc` writes sizes.
+pub(super) fn kibibytes_in(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim().strip_suffix("kB")?.trim().parse().ok()
+}
+
+/// The bytes of all files in a folder.
+pub(super) fn folder_bytes(folder: &Path) -> u64 {
+    // A file that goes away while it is looked at takes no room.
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let sizes = entries.map(|entry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => folder_bytes(&entry.path()),
+        Ok(metadata) => metadata.len(),
+        Err(_) => 0,
+    });
+    sizes.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_proc_says_is_understood() {
+        let stat = "42 (a (b) c) S 1 42 42 0 -1 4194304 100 0 0 0 150 50 0 0 20 0 3 0 1 2 3";
+        assert_eq!(cpu_in(stat), Some(Duration::from_secs(2)));
+        let status = "Name:\tredrive\nVmHWM:\t   10240 kB\nVmRSS:\t    2048 kB\n";
+        assert_eq!(kibibytes_in(status, "VmRSS:"), Some(2_048));
+        assert_eq!(kibibytes_in(status, "VmSwap:"), None);
+    }
+
+    #[test]
+    fn the_first_line_says_where_it_listens() {
+        let expected = Some(SocketAddr::from(([127, 0, 0, 1], 7_373)));
+        assert_eq!(address_in("redrive serves on http://127.0.0.1:7373\n"), expected);
+        assert_eq!(address_in("listening on 127.0.0.1:7373\n"), expected);
+        assert_eq!(address_in(""), None);
+    }
+}

@@ -1,0 +1,82 @@
+//! `redrive bench`: that it measures what it says, keeps its promises while it does, and cleans up.
+//!
+//! No figure is asserted: what a machine can do is no property of the program.
+
+use serde_json::Value;
+
+use crate::run::{Folder, redrive};
+
+/// Every row of the scenarios below.
+const ROWS: [&str; 19] = [
+    "accept.delivering.rate",
+    "accept.paused.cpu",
+    "accept.paused.full.p99",
+    "accept.paused.p99",
+    "accept.paused.p999",
+    "accept.paused.rate",
+    "accept.refused",
+    "deliver.cpu",
+    "deliver.latency.p50",
+    "deliver.latency.p99",
+    "deliver.lost",
+    "deliver.memory.idle",
+    "deliver.memory.peak",
+    "deliver.rate",
+    "deliver.repeated",
+    "kill.delivering",
+    "kill.lost",
+    "kill.out-of-order",
+    "kill.ready",
+];
+
+#[test]
+fn a_quick_run_measures_everything_and_loses_nothing() {
+    let folder = Folder::new();
+    let run =
+        folder.run(&["bench", "kill", "accept", "deliver", "--quick", "--format", "json", "--data", "."]);
+    let report: Value = serde_json::from_str(&run.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}{}", run.stdout, run.stderr));
+
+    let rows = report["rows"].as_array().expect("a list");
+    let mut keys: Vec<&str> = rows.iter().map(|row| row["key"].as_str().expect("a name")).collect();
+    assert!(keys[0].starts_with("accept."), "scenarios come in the order of the help: {keys:?}");
+    keys.sort_unstable();
+    let mut expected = [ROWS.as_slice(), &["kill.repeated"]].concat();
+    expected.sort_unstable();
+    assert_eq!(keys, expected);
+
+    for row in rows {
+        let measured = row["measured"]["value"].as_f64().expect("a number");
+        assert!(measured.is_finite() && measured >= 0.0, "{row}");
+        if row["nature"] == "promise" {
+            assert_eq!(row["verdict"], "kept", "{row}");
+        } else if row["key"] != "deliver.cpu" && row["key"] != "accept.paused.cpu" {
+            // CPU time is counted in steps that a short run may not reach.
+            assert!(measured > 0.0, "{row}");
+        }
+        if row["budget"].as_str().is_some_and(|budget| budget.starts_with('≥')) {
+            assert!(row["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0), "{row}");
+        }
+    }
+    assert_eq!(report["length"], "quick");
+    assert!(report["machine"]["sync"]["count"].as_u64().is_some_and(|count| count > 0), "{report}");
+    assert!(report["bare_handler"]["per_second"].as_f64().is_some_and(|rate| rate > 0.0), "{report}");
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let left = std::fs::read_dir(folder.path("")).expect("the folder is there").count();
+    assert_eq!(left, 0, "what was made for the run goes with it");
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    for wrong in [["bench", "everything"], ["bench", "--format=xml"]] {
+        assert_eq!(redrive(&wrong).code, 2, "{wrong:?}");
+    }
+    assert_eq!(redrive(&["bench", "--quick", "--full"]).code, 2);
+}
+
+#[test]
+fn its_other_processes_are_nobody_elses_business() {
+    let help = redrive(&["--help"]).printed();
+    assert!(help.contains("  bench "), "{help}");
+    assert!(!help.contains("bench-role"), "{help}");
+}
