@@ -13,7 +13,7 @@ mod writer;
 
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, RwLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
 use std::time::Duration;
 
 use redrive_core::book::RuleBook;
@@ -159,8 +159,13 @@ impl Tidings {
 
 /// Readers, and who waits for one.
 struct Readers {
-    idle: Mutex<Vec<Box<dyn Reader>>>,
+    idle: Mutex<Idle>,
     returned: Condvar,
+}
+
+struct Idle {
+    readers: Vec<Box<dyn Reader>>,
+    is_closed: bool,
 }
 
 /// Why a question was not answered.
@@ -377,6 +382,7 @@ impl Node {
             Ok(()) => answer.await.unwrap_or(Stopped { interrupted: 0 }),
             Err(_) => Stopped { interrupted: 0 },
         };
+        self.shared.readers.close();
         let (reply, answer) = oneshot::channel();
         self.shared.inbox.add(|work| work.stop = Some(reply));
         // The writer answers when the store is closed.
@@ -421,19 +427,38 @@ pub enum RerouteError {
 impl Readers {
     fn new(store: &dyn Store) -> Result<Self, StoreError> {
         let readers: Result<Vec<_>, _> = (0..READERS_MAX).map(|_| store.reader()).collect();
-        Ok(Self { idle: Mutex::new(readers?), returned: Condvar::new() })
+        let idle = Idle { readers: readers?, is_closed: false };
+        Ok(Self { idle: Mutex::new(idle), returned: Condvar::new() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Idle> {
+        self.idle.lock().expect("nobody panics while holding this list")
     }
 
     fn ask<T>(&self, question: impl FnOnce(&dyn Reader) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        let poisoned = "nobody panics while holding this list";
-        let idle = self.idle.lock().expect(poisoned);
-        let mut idle = self.returned.wait_while(idle, |idle| idle.is_empty()).expect(poisoned);
-        let reader = idle.pop().expect("one was waited for");
-        drop(idle);
+        let is_needed = |idle: &mut Idle| idle.readers.is_empty() && !idle.is_closed;
+        let waited = self.returned.wait_while(self.lock(), is_needed);
+        let reader = waited.expect("nobody panics while holding this list").readers.pop();
+        let Some(reader) = reader else {
+            let reason = "the server is shutting down".to_owned();
+            return Err(StoreError::NotOpened { path: PathBuf::new(), reason });
+        };
         let answer = std::panic::catch_unwind(AssertUnwindSafe(|| question(reader.as_ref())));
-        self.idle.lock().expect(poisoned).push(reader);
+        let mut idle = self.lock();
+        if !idle.is_closed {
+            idle.readers.push(reader);
+        }
+        drop(idle);
         self.returned.notify_one();
         answer.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
+    /// Answers no more questions: a store that nobody reads can put its file in order when it closes.
+    fn close(&self) {
+        let closed = Idle { readers: Vec::new(), is_closed: true };
+        let open = std::mem::replace(&mut *self.lock(), closed);
+        self.returned.notify_all();
+        drop(open);
     }
 }
 

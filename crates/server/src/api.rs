@@ -9,6 +9,7 @@ mod error;
 mod events;
 mod listen;
 mod operate;
+mod polite;
 mod queries;
 pub(crate) mod shape;
 mod views;

@@ -2,6 +2,8 @@
 //!
 //! Invariant: a code never changes its meaning, and no message tells what only we should know.
 
+use axum::extract::{FromRequestParts, Path};
+use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use redrive::core::event::refusal::InvalidEvent;
@@ -142,6 +144,20 @@ impl From<RerouteError> for ApiError {
         match error {
             RerouteError::Read(error) => error.into(),
             RerouteError::Write(error) => error.into(),
+        }
+    }
+}
+
+/// The one part of a path that names something.
+pub(super) struct Named(pub String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Named {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        match Path::<String>::from_request_parts(parts, state).await {
+            Ok(Path(name)) => Ok(Self(name)),
+            Err(_) => Err(ApiError::invalid("path", "is not UTF-8 once its escapes are read")),
         }
     }
 }

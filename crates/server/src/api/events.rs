@@ -1,7 +1,7 @@
 //! Takes events in: CloudEvents in three forms, and any JSON under a type.
 
 use axum::body::Body;
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use redrive::core::event::{Event, HeaderList, Incoming, Parsed, parse};
 use redrive::store::{Seen, Taken};
 
 use super::App;
-use super::error::ApiError;
+use super::error::{ApiError, Named};
 use super::shape::{Accepted, AcceptedBatch};
 
 /// `POST /v1/events`.
@@ -31,7 +31,7 @@ pub(super) async fn accept(
 /// `POST /v1/events/{type}`.
 pub(super) async fn accept_easy(
     State(app): State<App>,
-    Path(event_type): Path<String>,
+    Named(event_type): Named,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
     body: Body,
@@ -99,13 +99,26 @@ pub(super) async fn read(app: &App, headers: &HeaderMap, body: Body) -> Result<B
     if stated.is_some_and(|stated| stated > bytes_max as u64) {
         return Err(ApiError::too_large(bytes_max));
     }
-    let collected = tokio::time::timeout(app.limits.body_time, Limited::new(body, bytes_max).collect()).await;
-    match collected {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
+    match tokio::time::timeout(app.limits.body_time, collect(Limited::new(body, bytes_max))).await {
+        Ok(Ok(body)) => Ok(body),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(ApiError::too_large(bytes_max)),
         Ok(Err(_)) => Err(ApiError::invalid("body", "could not be read to its end")),
         Err(_) => Err(ApiError::too_slow()),
     }
+}
+
+/// The pieces in one. They are copied, for each has a whole read buffer behind it: a client that sends byte
+/// by byte would have us keep thousands of bytes for every one.
+async fn collect(mut body: Limited<Body>) -> Result<Bytes, Box<dyn std::error::Error + Send + Sync>> {
+    let mut whole = Vec::new();
+    while let Some(frame) = body.frame().await {
+        if let Some(data) = frame?.data_ref() {
+            whole.extend_from_slice(data);
+        }
+    }
+    // An event may wait in memory for long: it takes what it needs.
+    whole.shrink_to_fit();
+    Ok(whole.into())
 }
 
 /// The headers of a request as the core reads them.

@@ -15,6 +15,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
+use super::polite::Polite;
+
 /// The bounds of the API.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
@@ -115,7 +117,7 @@ async fn serve(stream: TcpStream, router: Router, limits: Limits, mut closing: w
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_time)
         .max_buf_size(HEADER_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(Polite::new(stream)), TowerToHyperService::new(router));
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,

@@ -1,7 +1,7 @@
 //! What an operator may do to a running server.
 
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use redrive::core::ids::ServiceName;
@@ -9,22 +9,19 @@ use redrive::store::BackupProgress;
 use serde_json::json;
 
 use super::App;
-use super::error::ApiError;
+use super::error::{ApiError, Named};
 use super::events;
 use super::queries::lines;
 use super::shape::{BackupStep, BackupWanted, Rerouted};
 
 /// `POST /v1/services/{service}/pause`.
-pub(super) async fn pause(State(app): State<App>, Path(service): Path<String>) -> Result<Response, ApiError> {
+pub(super) async fn pause(State(app): State<App>, Named(service): Named) -> Result<Response, ApiError> {
     app.node.pause(known(&app, &service).await?).await?;
     Ok(events::json(StatusCode::OK, &json!({})))
 }
 
 /// `POST /v1/services/{service}/resume`.
-pub(super) async fn resume(
-    State(app): State<App>,
-    Path(service): Path<String>,
-) -> Result<Response, ApiError> {
+pub(super) async fn resume(State(app): State<App>, Named(service): Named) -> Result<Response, ApiError> {
     app.node.resume(known(&app, &service).await?).await?;
     Ok(events::json(StatusCode::OK, &json!({})))
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -20,9 +20,9 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
 
 use super::App;
-use super::error::ApiError;
+use super::error::{ApiError, Named};
 use super::events;
-use super::shape::{DeliveriesFound, EventsFound};
+use super::shape::{DeliveriesFound, EventsFound, Status};
 use super::views::{Held, delivery_shown, event_shown, status_shown, with_lines};
 
 /// Deliveries in one list, at most and unless asked otherwise.
@@ -30,11 +30,14 @@ const LIST_MAX: usize = 500;
 const LIST_DEFAULT: usize = 50;
 /// Deliveries that may begin with the same digits before it is no use to list them.
 const CANDIDATES_MAX: usize = 20;
+/// How often the figures are looked at until nothing seems stranded, and how long apart.
+const LOOKS_MAX: usize = 10;
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
 /// How often a stream without news says that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// `GET /v1/events/{id}`, by id or receipt.
-pub(super) async fn event(State(app): State<App>, Path(name): Path<String>) -> Result<Response, ApiError> {
+pub(super) async fn event(State(app): State<App>, Named(name): Named) -> Result<Response, ApiError> {
     let mut found = Vec::new();
     if let Some(receipt) = Receipt::parse(&name) {
         found = app.node.read(move |reader| reader.events(&EventKey::Receipt(receipt))).await?;
@@ -53,7 +56,7 @@ pub(super) async fn event(State(app): State<App>, Path(name): Path<String>) -> R
 }
 
 /// `GET /v1/deliveries/{id}`, by its id, its `webhook-id`, or the first digits of it.
-pub(super) async fn delivery(State(app): State<App>, Path(name): Path<String>) -> Result<Response, ApiError> {
+pub(super) async fn delivery(State(app): State<App>, Named(name): Named) -> Result<Response, ApiError> {
     let digits = name.strip_prefix("msg_").unwrap_or(&name).to_owned();
     let Some(prefix) = IdPrefix::parse(&digits) else {
         return Err(ApiError::invalid(
@@ -131,11 +134,28 @@ fn state_of(word: &str) -> Result<StateName, ApiError> {
 }
 
 /// `GET /v1/status`.
+///
+/// The store and the engine are asked one after the other, and what happens in between looks stranded for a
+/// moment. What really is stays so: it is in every look, and a look without it is right.
 pub(super) async fn status(State(app): State<App>) -> Result<Response, ApiError> {
+    let mut status = look(&app).await?;
+    for _ in 1..LOOKS_MAX {
+        if status.stranded == 0 {
+            break;
+        }
+        tokio::time::sleep(LOOK_AGAIN_AFTER).await;
+        let again = look(&app).await?;
+        let stranded = status.stranded.min(again.stranded);
+        status = Status { stranded, ..again };
+    }
+    Ok(events::json(StatusCode::OK, &status))
+}
+
+async fn look(app: &App) -> Result<Status, ApiError> {
     let counts = app.node.read(|reader| reader.counts()).await?;
     let snapshot =
         app.node.snapshot().await.ok_or_else(|| ApiError::unavailable("the server is shutting down"))?;
-    Ok(events::json(StatusCode::OK, &status_shown(&app.node, &snapshot, &counts)))
+    Ok(status_shown(&app.node, &snapshot, &counts))
 }
 
 /// `GET /healthz`.

@@ -1,0 +1,140 @@
+//! Says in our words what the HTTP library says in none.
+//!
+//! What is no request never reaches a handler: the library answers it by itself, with a status and nothing
+//! else. Here such an answer is taken from it on its way out, and one in the form of all our errors goes
+//! instead.
+//!
+//! Invariant: what a handler says passes unchanged; it always has a correlation id, and those have none.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use super::CORRELATION_ID;
+use super::shape::{ErrorBody, ErrorShown};
+
+/// A connection that is polite to everybody.
+pub(super) struct Polite {
+    stream: TcpStream,
+    /// What is left to say in place of the library's words.
+    instead: Bytes,
+}
+
+impl Polite {
+    pub(super) fn new(stream: TcpStream) -> Self {
+        Self { stream, instead: Bytes::new() }
+    }
+
+    fn say_instead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.instead.has_remaining() {
+            let count = ready!(Pin::new(&mut self.stream).poll_write(cx, &self.instead))?;
+            self.instead.advance(count);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Our words for an answer without any; none if somebody has said something.
+fn in_our_words(head: &[u8]) -> Option<Bytes> {
+    let (line, code, message) = match head.get(..13)? {
+        b"HTTP/1.1 400 " => ("400 Bad Request", "BAD_REQUEST", "this is no request that HTTP/1.1 knows"),
+        b"HTTP/1.1 414 " => ("414 URI Too Long", "URI_TOO_LONG", "the path is too long"),
+        b"HTTP/1.1 431 " => (
+            "431 Request Header Fields Too Large",
+            "HEADERS_TOO_LARGE",
+            "the headers are too many or too long",
+        ),
+        _ => return None,
+    };
+    let text = std::str::from_utf8(head).ok()?.to_ascii_lowercase();
+    if text.contains(CORRELATION_ID.as_str()) {
+        return None;
+    }
+    let error =
+        ErrorShown { code: code.to_owned(), message: message.to_owned(), details: serde_json::Map::new() };
+    let body = serde_json::to_string(&ErrorBody { error }).expect("texts are always JSON");
+    let (length, id) = (body.len(), uuid::Uuid::now_v7());
+    let answer = format!(
+        "HTTP/1.1 {line}\r\ncontent-type: application/json\r\n{CORRELATION_ID}: {id}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+    );
+    Some(answer.into())
+}
+
+impl AsyncRead for Polite {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Polite {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if let Some(instead) = in_our_words(bytes) {
+            self.instead = instead;
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if let [head] = slices
+            && let Some(instead) = in_our_words(head)
+        {
+            self.instead = instead;
+            return Poll::Ready(Ok(head.len()));
+        }
+        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.say_instead(cx))?;
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.say_instead(cx))?;
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_nobody_has_worded_is_worded_anew() {
+        let bare =
+            "HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+        let ours = "HTTP/1.1 400 Bad Request\r\nX-Correlation-Id: a\r\ncontent-length: 2\r\n\r\n{}";
+        #[rustfmt::skip]
+        let cases = [
+            ("the library's own",       bare,                                        Some("HEADERS_TOO_LARGE")),
+            ("a handler's refusal",     ours,                                        None),
+            ("a success",               "HTTP/1.1 200 OK\r\n\r\n",                   None),
+            ("a piece of some body",    "HTTP/1.1 400",                              None),
+        ];
+        for (name, head, code) in cases {
+            let worded = in_our_words(head.as_bytes());
+            let has_code = |bytes: &Bytes| {
+                code.is_some_and(|code| bytes.windows(code.len()).any(|w| w == code.as_bytes()))
+            };
+            assert_eq!(worded.as_ref().is_some_and(has_code), code.is_some(), "{name}");
+            assert_eq!(worded.is_some(), code.is_some(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! What is on disk when: an answer follows the disk, and a disk that refuses loses nothing.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Seek, SeekFrom, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::run::Folder;
+use crate::server::{Server, contents, in_folder, serve, until};
+use crate::target::{Gate, Target, book, status};
+
+/// What can be seen in a trace, in the order in which it happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    RequestRead,
+    LogWritten,
+    LogSynced,
+    Answered,
+}
+
+#[test]
+fn the_answer_follows_the_disk() {
+    let folder = Folder::new();
+    let server = Server::run(under_strace(&folder));
+    assert_eq!(server.post("/v1/services/log/pause", "", "").status, 200);
+    for number in 0..5 {
+        server.accept("orders.placed", &format!("traced-{number}"), "");
+    }
+    server.stop().assert_calm();
+    let trace = until("the trace is whole", || {
+        fs::read_to_string(folder.path("trace")).ok().filter(|trace| trace.contains("+++ exited"))
+    });
+    for number in 0..5 {
+        let steps = steps(&trace, &format!("traced-{number}"));
+        let place = |step: Step| steps.iter().position(|one| *one == step);
+        let (written, synced, answered) =
+            (place(Step::LogWritten), place(Step::LogSynced), place(Step::Answered));
+        assert_eq!(steps[0], Step::RequestRead);
+        assert!(written.is_some() && written < synced && synced < answered, "{steps:?}");
+    }
+}
+
+/// The server, with what it reads, writes and waits for on record in `trace`.
+fn under_strace(folder: &Folder) -> Command {
+    let mut command = Command::new("strace");
+    let calls = "trace=fsync,fdatasync,pwrite64,recvfrom,read,sendto,write,writev,sendmsg";
+    // The tracer is no parent of the server (`-D`): signals go where they are meant to.
+    command.args(["-D", "-f", "-y", "-s", "400", "-o", "trace", "-e", calls]);
+    let server = serve(folder, &[]);
+    command.arg(server.get_program()).args(server.get_args());
+    in_folder(command, folder)
+}
+
+/// What happened from the moment that the request with those words came until its answer.
+fn steps(trace: &str, words: &str) -> Vec<Step> {
+    let lines = trace.lines().skip_while(|line| !line.contains(words));
+    let mut syncing: Vec<&str> = Vec::new();
+    let mut steps = vec![Step::RequestRead];
+    for line in lines {
+        let thread = line.split(' ').next().unwrap_or_default();
+        let is_sync = line.contains("sync(") && line.contains("redrive.db-wal");
+        let has_ended = line.ends_with("= 0");
+        if is_sync && !has_ended {
+            syncing.push(thread);
+        } else if is_sync || (line.contains("sync resumed") && syncing.contains(&thread)) {
+            assert!(has_ended, "{line}");
+            steps.push(Step::LogSynced);
+        } else if line.contains("pwrite64(") && line.contains("redrive.db-wal") {
+            steps.push(Step::LogWritten);
+        } else if line.contains("HTTP/1.1 202") {
+            steps.push(Step::Answered);
+            return steps;
+        }
+    }
+    panic!("{words} was never answered: {steps:?}");
+}
+
+#[test]
+fn a_full_disk_refuses_events_and_loses_none() {
+    let gate = Gate::default();
+    let waiting = gate.clone();
+    let target = Target::start(move |call| {
+        if call.event_id() == "o-first" {
+            waiting.pass();
+        }
+        status(200)
+    });
+    let folder = Folder::with("redrive.yaml", &book(&target, &[]));
+    let server = Server::run(on_a_small_disk(&folder));
+    server.accept("orders.placed", "o-first", "");
+    target.until(1);
+    let body = format!("{{\"padding\":\"{}\"}}", "x".repeat(20_000));
+    let post =
+        |id: &str| server.post("/v1/events/orders.placed", &format!("idempotency-key: {id}\r\n"), &body);
+    let mut taken = vec!["o-first".to_owned()];
+    let refused = loop {
+        let id = format!("o-{}", taken.len());
+        let answer = post(&id);
+        if answer.status != 202 {
+            break answer;
+        }
+        taken.push(id);
+        assert!(taken.len() < 10_000, "the disk is never full");
+    };
+    assert_eq!(refused.error(), (503, "SERVICE_UNAVAILABLE".to_owned()));
+    assert!(refused.header("retry-after").is_some(), "{refused:?}");
+    server.err.wait_for("the store takes no writes");
+    // The target takes what it was called with; that cannot be written down yet, and is not forgotten.
+    gate.open();
+    until("the target has answered", || target.calls()[0].answered);
+    assert_eq!(post("o-more").error(), (503, "SERVICE_UNAVAILABLE".to_owned()));
+    assert_eq!(server.get("/healthz").status, 200);
+    for id in &taken {
+        assert_eq!(server.event(id)["event"]["id"], id.as_str(), "what was accepted can be read");
+    }
+
+    let id = server.id().to_string();
+    let healed = Command::new("prlimit").args(["--fsize=unlimited:unlimited", "--pid", &id]).status();
+    assert!(healed.expect("util-linux is everywhere").success());
+    server.err.wait_for("the store takes writes again");
+    until("it takes events again", || matches!(post("o-more").status, 200 | 202).then_some(()));
+    taken.push("o-more".to_owned());
+    for id in &taken {
+        server.until(id, "delivered");
+        let times = target.calls().iter().filter(|call| call.event_id() == id).count();
+        assert_eq!(times, 1, "{id} was called for once");
+    }
+    assert_eq!(server.status()["stranded"], 0);
+    server.stop().assert_calm();
+}
+
+/// The server where no file may grow beyond a bound until somebody lifts it.
+fn on_a_small_disk(folder: &Folder) -> Command {
+    let mut command = Command::new("bash");
+    // A write beyond the bound fails as on a full disk, if the signal that goes with it is ignored.
+    command.args(["-c", "trap '' XFSZ; ulimit -S -f 600; exec \"$0\" \"$@\""]);
+    let server = serve(folder, &["--rules", "redrive.yaml"]);
+    command.arg(server.get_program()).args(server.get_args());
+    in_folder(command, folder)
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_to_is_refused() {
+    let folder = Folder::new();
+    fs::create_dir(folder.path("data")).expect("a folder");
+    fs::set_permissions(folder.path("data"), fs::Permissions::from_mode(0o555)).expect("it is ours");
+    let Err(refused) = Server::try_run(without_privileges(&folder)) else { panic!("it serves") };
+    assert_eq!((refused.code, refused.stdout.as_str()), (Some(1), ""), "{refused:?}");
+    assert!(refused.stderr.contains("could not open data"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("may not write there"), "{}", refused.stderr);
+
+    let folder = Folder::with("data", "a file");
+    let Err(refused) = Server::try_run(serve(&folder, &[])) else { panic!("it serves") };
+    assert!(refused.stderr.contains("could not open data"), "{}", refused.stderr);
+}
+
+/// The server as one whom permissions bind, which root is not.
+fn without_privileges(folder: &Folder) -> Command {
+    let server = serve(folder, &[]);
+    let owner = fs::metadata("/proc/self").expect("Linux has it");
+    if std::os::unix::fs::MetadataExt::uid(&owner) != 0 {
+        return server;
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set", "-dac_override,-dac_read_search"]);
+    command.arg(server.get_program()).args(server.get_args());
+    in_folder(command, folder)
+}
+
+#[test]
+fn a_stop_leaves_everything_in_one_file() {
+    let folder = Folder::new();
+    let server = Server::run(serve(&folder, &[]));
+    server.accept("orders.placed", "o-1", "");
+    server.until("o-1", "delivered");
+    server.stop().assert_calm();
+    let names = |(path, _): &(PathBuf, Vec<u8>)| {
+        path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned()
+    };
+    let files: Vec<String> = contents(&folder.path("data")).iter().map(names).collect();
+    assert_eq!(files, ["lock", "redrive.db"]);
+    let server = Server::run(serve(&folder, &[]));
+    assert_eq!(server.delivery("o-1")["state"], "delivered");
+}
+
+#[test]
+fn a_damaged_file_is_reported_and_left_as_it_is() {
+    type Damage = fn(&mut File);
+    #[rustfmt::skip]
+    let cases: [(&str, &str, Damage); 4] = [
+        ("another file altogether", "is damaged", |file| overwrite(file, 0, &[b'x'; 4096])),
+        ("nonsense in the header",  "is damaged", |file| overwrite(file, 16, &[0xff; 84])),
+        ("half of it",              "is damaged", |file| {
+            let length = file.metadata().expect("it is open").len();
+            file.set_len(length / 2).expect("it is ours");
+        }),
+        ("a later format",          "use a newer redrive", |file| overwrite(file, 60, &[0, 0, 3, 231])),
+    ];
+    for (name, words, damage) in cases {
+        let folder = Folder::new();
+        let server = Server::run(serve(&folder, &[]));
+        for number in 0..200 {
+            server.accept("orders.placed", &format!("o-{number}"), "");
+        }
+        server.stop().assert_calm();
+        let path = folder.path("data").join("redrive.db");
+        damage(&mut OpenOptions::new().read(true).write(true).open(path).expect("it is there"));
+        let before = contents(&folder.path("data"));
+        let Err(refused) = Server::try_run(serve(&folder, &[])) else { panic!("{name}: it serves") };
+        assert_eq!((refused.code, refused.stdout.as_str()), (Some(1), ""), "{name}: {}", refused.stderr);
+        assert!(
+            refused.stderr.contains("redrive.db") && refused.stderr.contains(words),
+            "{name}: {}",
+            refused.stderr
+        );
+        let ours = |(path, bytes): &(PathBuf, Vec<u8>)| {
+            (!path.ends_with("lock")).then(|| (path.clone(), bytes.clone()))
+        };
+        let after = contents(&folder.path("data"));
+        let (before, after): (Vec<_>, Vec<_>) =
+            (before.iter().filter_map(ours).collect(), after.iter().filter_map(ours).collect());
+        assert!(before == after, "{name}: not a byte was changed");
+    }
+}
+
+fn overwrite(file: &mut File, at: u64, bytes: &[u8]) {
+    file.seek(SeekFrom::Start(at)).and_then(|_| file.write_all(bytes)).expect("it is ours");
+}

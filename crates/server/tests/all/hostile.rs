@@ -1,0 +1,303 @@
+//! Clients and targets that mean no good: nonsense, floods, and patience used as a weapon.
+//!
+//! Whatever comes, the answer is an error in the one form that errors have, others are served meanwhile,
+//! nothing panics and memory stays bounded.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::run::Folder;
+use crate::server::{Server, serve};
+use crate::target::{Say, Target, book};
+
+/// More than this the server never has, however hard anybody tries; it is a build without optimisation.
+const MEMORY_KB_MAX: u64 = 150_000;
+
+#[track_caller]
+fn assert_unharmed(server: &Server) {
+    server.assert_calm();
+    let peak = server.memory_peak_kb();
+    assert!(peak < MEMORY_KB_MAX, "it had {peak} kB");
+    assert_eq!(server.get("/healthz").status, 200);
+}
+
+#[test]
+fn what_is_no_request_is_refused() {
+    let folder = Folder::new();
+    let server = Server::run(serve(&folder, &[]));
+    let flood: String = (0..3_000).map(|number| format!("x-{number}: y\r\n")).collect();
+    let huge = "h".repeat(300_000);
+    let post = "POST /v1/events/a.b HTTP/1.1\r\nhost: t\r\n";
+    #[rustfmt::skip]
+    let cases: [(&str, String, u16, &str); 20] = [
+        ("garbage",                 "\x16\x03\x01 not HTTP at all\r\n\r\n".to_owned(),                          400, "BAD_REQUEST"),
+        ("half a line",             "POST\r\n\r\n".to_owned(),                                                  400, "BAD_REQUEST"),
+        ("another version",         "GET /healthz HTTP/9.9\r\n\r\n".to_owned(),                                 400, "BAD_REQUEST"),
+        ("a broken header",         "GET /healthz HTTP/1.1\r\nno colon\r\n\r\n".to_owned(),                     400, "BAD_REQUEST"),
+        ("a zero byte in a header", "GET /healthz HTTP/1.1\r\nhost: a\0b\r\n\r\n".to_owned(),                   400, "BAD_REQUEST"),
+        ("two lengths",             format!("{post}content-length: 2\r\ncontent-length: 3\r\n\r\n{{}}"),        400, "BAD_REQUEST"),
+        ("a length below nought",   format!("{post}content-length: -1\r\n\r\n"),                                400, "BAD_REQUEST"),
+        ("a huge header",           format!("GET /healthz HTTP/1.1\r\nx: {huge}\r\n\r\n"),                      431, "HEADERS_TOO_LARGE"),
+        ("a flood of headers",      format!("GET /healthz HTTP/1.1\r\n{flood}\r\n"),                            431, "HEADERS_TOO_LARGE"),
+        ("chunks of no length",     format!("{post}transfer-encoding: chunked\r\n\r\nzz\r\n{{}}\r\n0\r\n\r\n"), 400, "VALIDATION_ERROR"),
+        ("a chunk beyond measure",  format!("{post}transfer-encoding: chunked\r\n\r\nfffffffffffffffff\r\n"),   400, "VALIDATION_ERROR"),
+        ("an odd encoding",         format!("{post}transfer-encoding: snail\r\n\r\n"),                          400, "BAD_REQUEST"),
+        ("a wrong method",          "DELETE /v1/events HTTP/1.1\r\nhost: t\r\n\r\n".to_owned(),                 405, "METHOD_NOT_ALLOWED"),
+        ("a method of its own",     "BREW /healthz HTTP/1.1\r\nhost: t\r\n\r\n".to_owned(),                     405, "METHOD_NOT_ALLOWED"),
+        ("nowhere",                 "GET /v1/nowhere HTTP/1.1\r\nhost: t\r\n\r\n".to_owned(),                   404, "PATH_NOT_FOUND"),
+        ("up and away",             "GET /v1/../../etc/passwd HTTP/1.1\r\nhost: t\r\n\r\n".to_owned(),          404, "PATH_NOT_FOUND"),
+        ("bytes that are no text",  "GET /v1/events/%ff%fe HTTP/1.1\r\nhost: t\r\n\r\n".to_owned(),             400, "VALIDATION_ERROR"),
+        ("an escape cut short",     "GET /v1/events/%f HTTP/1.1\r\nhost: t\r\n\r\n".to_owned(),                 404, "EVENT_NOT_FOUND"),
+        ("a zero byte escaped",     "GET /v1/deliveries/%00 HTTP/1.1\r\nhost: t\r\n\r\n".to_owned(),            400, "VALIDATION_ERROR"),
+        ("a service of junk",       "POST /v1/services/%0a%2f/pause HTTP/1.1\r\nhost: t\r\ncontent-length: 0\r\n\r\n".to_owned(), 404, "SERVICE_NOT_FOUND"),
+    ];
+    for (name, request, status, code) in cases {
+        let answer = server.client.ask(&request, "");
+        assert_eq!(answer.status, status, "{name}: {answer:?}");
+        assert_eq!(answer.error(), (status, code.to_owned()), "{name}");
+    }
+    // Which of two bounds it meets first depends on how it arrives.
+    let (status, _) = server.client.ask(&format!("GET /{huge} HTTP/1.1\r\nhost: t\r\n\r\n"), "").error();
+    assert!(matches!(status, 414 | 431), "{status}");
+    assert_unharmed(&server);
+    server.stop().assert_calm();
+}
+
+#[test]
+fn what_is_no_event_is_refused_by_name() {
+    let folder = Folder::new();
+    let server = Server::run(serve(&folder, &[]));
+    let structured = "content-type: application/cloudevents+json\r\n";
+    let batch = "content-type: application/cloudevents-batch+json\r\n";
+    let binary = "ce-specversion: 1.0\r\nce-id: a\r\nce-source: /s\r\nce-type: a.b\r\n";
+    let whole = json!({ "specversion": "1.0", "id": "a", "source": "/s", "type": "a.b" });
+    let with = |key: &str, value: serde_json::Value| {
+        let mut event = whole.clone();
+        event[key] = value;
+        event.to_string()
+    };
+    let without = |key: &str| {
+        let mut event = whole.clone();
+        event.as_object_mut().expect("an object").remove(key);
+        event.to_string()
+    };
+    let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    let many = json!(vec![whole.clone(); 1_001]).to_string();
+    #[rustfmt::skip]
+    let cases: Vec<(&str, &str, String, Vec<u8>)> = vec![
+        ("no id",                "/v1/events", structured.to_owned(), without("id").into()),
+        ("no type",              "/v1/events", structured.to_owned(), without("type").into()),
+        ("no source",            "/v1/events", structured.to_owned(), without("source").into()),
+        ("no version",           "/v1/events", structured.to_owned(), without("specversion").into()),
+        ("another version",      "/v1/events", structured.to_owned(), with("specversion", json!("9")).into()),
+        ("an empty id",          "/v1/events", structured.to_owned(), with("id", json!("")).into()),
+        ("an id that is none",   "/v1/events", structured.to_owned(), with("id", json!({})).into()),
+        ("a long id",            "/v1/events", structured.to_owned(), with("id", json!("i".repeat(600))).into()),
+        ("a type of junk",       "/v1/events", structured.to_owned(), with("type", json!("a b\n")).into()),
+        ("a time of nowhere",    "/v1/events", structured.to_owned(), with("time", json!("soon")).into()),
+        ("a name in capitals",   "/v1/events", structured.to_owned(), with("Bad-Name", json!("x")).into()),
+        ("two kinds of data",    "/v1/events", structured.to_owned(), with("data_base64", json!("!")).into()),
+        ("no JSON",              "/v1/events", structured.to_owned(), b"{\"id\":".to_vec()),
+        ("no text",              "/v1/events", structured.to_owned(), b"{\"id\":\"\xff\"}".to_vec()),
+        ("a list for one",       "/v1/events", structured.to_owned(), b"[]".to_vec()),
+        ("JSON without an end",  "/v1/events", structured.to_owned(), deep.clone().into_bytes()),
+        ("one for a list",       "/v1/events", batch.to_owned(),      whole.to_string().into()),
+        ("a bad one in a list",  "/v1/events", batch.to_owned(),      format!("[{whole},7]").into()),
+        ("too long a list",      "/v1/events", batch.to_owned(),      many.into()),
+        ("binary without an id", "/v1/events", binary.replace("ce-id: a\r\n", ""), b"x".to_vec()),
+        ("a header of no text",  "/v1/events", format!("{binary}ce-subject: %ff\r\n"), b"x".to_vec()),
+        ("easy and no JSON",     "/v1/events/a.b", String::new(), b"hello".to_vec()),
+        ("an easy type of junk", "/v1/events/a%20b", String::new(), b"{}".to_vec()),
+        ("a key too long",       "/v1/events/a.b", format!("idempotency-key: {}\r\n", "k".repeat(600)), b"{}".to_vec()),
+        ("a session too long",   "/v1/events/a.b", format!("partitionkey: {}\r\n", "k".repeat(600)), b"{}".to_vec()),
+    ];
+    for (name, path, headers, body) in cases {
+        let answer = server.post(path, &headers, body);
+        assert_eq!(answer.error(), (400, "VALIDATION_ERROR".to_owned()), "{name}: {answer:?}");
+        let details = answer.json()["error"]["details"].clone();
+        assert!(details["field"].is_string() && details["reason"].is_string(), "{name}: {details}");
+    }
+    assert_eq!(server.status()["events"], 0, "nothing of it was taken");
+    // Data are the consumer's own: however deep, they are kept and shown as they came.
+    let answer = server.post("/v1/events/a.b", "idempotency-key: deep\r\n", &deep);
+    assert_eq!(answer.status, 202, "{answer:?}");
+    server.until("deep", "delivered");
+    let taken_over = server.post("/v1/events/a.b", "x-correlation-id: mine-7\r\n", "no");
+    assert_eq!(taken_over.header("x-correlation-id"), Some("mine-7"));
+    let not_fit = server.post("/v1/events/a.b", "x-correlation-id: two words\r\n", "no");
+    assert_ne!(not_fit.header("x-correlation-id"), Some("two words"));
+    assert_unharmed(&server);
+    server.stop().assert_calm();
+}
+
+#[test]
+fn bodies_beyond_measure_are_refused() {
+    const MEGABYTES: usize = 100;
+    let folder = Folder::new();
+    let server = Server::run(serve(&folder, &[]));
+    let megabyte = vec![b'1'; 1 << 20];
+    for round in 0..3 {
+        for kind in ["content-length", "chunked"] {
+            let mut connection = server.client.connect().expect("it listens");
+            let framing = match kind {
+                "chunked" => "transfer-encoding: chunked".to_owned(),
+                _ => format!("content-length: {}", MEGABYTES << 20),
+            };
+            let head = format!("POST /v1/events/a.b HTTP/1.1\r\nhost: t\r\n{framing}\r\n\r\n");
+            connection.send(head.as_bytes()).expect("it reads");
+            for _ in 0..MEGABYTES {
+                let sent = match kind {
+                    "chunked" => connection
+                        .send(b"100000\r\n")
+                        .and_then(|()| connection.send(&megabyte))
+                        .and_then(|()| connection.send(b"\r\n")),
+                    _ => connection.send(&megabyte),
+                };
+                // It has heard enough and hangs up.
+                if sent.is_err() {
+                    break;
+                }
+            }
+            let answer = connection.answer().unwrap_or_else(|error| panic!("{kind}, {round}: {error}"));
+            assert_eq!(answer.error(), (413, "PAYLOAD_TOO_LARGE".to_owned()), "{kind}");
+        }
+    }
+    // The bound itself is no refusal.
+    let body = |length: usize| format!("\"{}\"", "x".repeat(length - 2));
+    assert_eq!(server.post("/v1/events/a.b", "", body(1 << 20)).status, 202);
+    assert_eq!(server.post("/v1/events/a.b", "", body((1 << 20) + 1)).status, 413);
+    assert_unharmed(&server);
+    server.stop().assert_calm();
+}
+
+/// A client that says a byte now and then.
+struct Slow {
+    stream: TcpStream,
+    rest: Vec<u8>,
+    heard: Vec<u8>,
+    is_over: bool,
+}
+
+impl Slow {
+    fn new(server: &Server, at_once: &str, rest: &str) -> Self {
+        let mut stream = TcpStream::connect(&server.client.address).expect("it listens");
+        stream.write_all(at_once.as_bytes()).expect("it reads");
+        stream.set_nonblocking(true).expect("a socket");
+        Self { stream, rest: rest.bytes().rev().collect(), heard: Vec::new(), is_over: false }
+    }
+
+    fn go_on(&mut self) {
+        if let Some(byte) = self.rest.pop() {
+            // A server that has hung up is noticed when reading.
+            let _ = self.stream.write(&[byte]);
+        }
+        let mut buffer = [0; 1024];
+        match self.stream.read(&mut buffer) {
+            Ok(0) => self.is_over = true,
+            Ok(count) => self.heard.extend(&buffer[..count]),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(_) => self.is_over = true,
+        }
+    }
+}
+
+#[test]
+fn clients_that_dawdle_keep_nobody_waiting_and_are_cut_off() {
+    const EACH: usize = 300;
+    let target = Target::willing();
+    let folder = Folder::with("redrive.yaml", &book(&target, &[]));
+    let server = Server::start(&folder);
+    let long = "x".repeat(2_000);
+    let mut slow: Vec<Slow> = (0..EACH)
+        .flat_map(|_| {
+            let head = "POST /v1/events/orders.placed HTTP/1.1\r\nhost: t\r\n";
+            let body = format!("{head}content-length: 5000\r\n\r\n\"");
+            [
+                Slow::new(&server, "POST ", &long),
+                Slow::new(&server, &body, &long),
+                Slow::new(&server, head, &format!("x: {long}")),
+            ]
+        })
+        .collect();
+    let mut number = 0;
+    let mut slowest = Duration::ZERO;
+    let started = Instant::now();
+    while slow.iter().any(|slow| !slow.is_over) {
+        assert!(started.elapsed() < Duration::from_mins(1), "nobody cuts them off");
+        slow.iter_mut().filter(|slow| !slow.is_over).for_each(Slow::go_on);
+        if number < 200 {
+            let asked = Instant::now();
+            server.accept("orders.placed", &format!("o-{number}"), "");
+            slowest = slowest.max(asked.elapsed());
+            number += 1;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(slowest < Duration::from_secs(5), "somebody waited for {slowest:?}");
+    for number in 0..number {
+        server.until(&format!("o-{number}"), "delivered");
+    }
+    let told = slow.iter().filter(|slow| slow.heard.starts_with(b"HTTP/1.1 408")).count();
+    assert_eq!(told, EACH, "who sends a body slowly is told");
+    assert_unharmed(&server);
+    server.stop().assert_calm();
+}
+
+#[test]
+fn targets_that_answer_nonsense_are_failures_like_others() {
+    type Script = fn() -> Say;
+    #[rustfmt::skip]
+    let cases: [(&str, &str, Script); 9] = [
+        ("nothing at all",         "dead",      || Say::Bytes(b"")),
+        ("garbage",                "dead",      || Say::Bytes(b"\xff\xfe\x00 nonsense \r\n\r\n")),
+        ("half an answer",         "dead",      || Say::Bytes(b"HTTP/1.1 200 O")),
+        ("no such status",         "dead",      || Say::Bytes(b"HTTP/1.1 9999 What\r\n\r\n")),
+        ("a head without an end",  "dead",      || Say::Endless(b"HTTP/1.1 200 OK\r\n", b"x-more: and more\r\n")),
+        ("a line without an end",  "dead",      || Say::Endless(b"HTTP/1.1 200 ", b"OKOKOKOKOKOKOKOK")),
+        ("a yes without an end",   "delivered", || Say::Endless(b"HTTP/1.1 200 OK\r\n\r\n", &[b'y'; 4096])),
+        ("a no without an end",    "dead",      || Say::Endless(b"HTTP/1.1 503 No\r\n\r\n", &[b'n'; 4096])),
+        ("a length never kept",    "dead",      || Say::Bytes(b"HTTP/1.1 500 No\r\ncontent-length: 99999999999\r\n\r\nno")),
+    ];
+    let targets: Vec<Target> = cases
+        .iter()
+        .map(|(_, _, script)| {
+            let script = *script;
+            Target::start(move |_| script())
+        })
+        .collect();
+    let mut rules = "version: 1\ndefaults: { timeout: 3s, on_failure: { transient: once, unknown: once } }\nretry_policies: { once: { initial: 10ms, max: 10ms, retries: 1, jitter: none } }\nservices:\n".to_owned();
+    for (number, target) in targets.iter().enumerate() {
+        rules.push_str(&format!(
+            "  s{number}: {{ target: {{ http: \"{}\" }}, breaker: none, events: [\"t{number}\"] }}\n",
+            target.url()
+        ));
+    }
+    let folder = Folder::with("redrive.yaml", &rules);
+    let server = Server::start(&folder);
+    for number in 0..cases.len() {
+        for copy in 0..3 {
+            server.accept(&format!("t{number}"), &format!("o-{number}-{copy}"), "");
+        }
+    }
+    for (number, (name, state, _)) in cases.iter().enumerate() {
+        for copy in 0..3 {
+            let id = format!("o-{number}-{copy}");
+            let mut delivery = serde_json::Value::Null;
+            let started = Instant::now();
+            while !matches!(delivery["state"].as_str(), Some("dead" | "delivered")) {
+                assert!(started.elapsed() < Duration::from_secs(10), "{name}: {delivery}");
+                delivery = server.delivery(&id);
+            }
+            assert_eq!(delivery["state"], *state, "{name}: {delivery}");
+            if *state == "dead" {
+                let message = delivery["death"]["message"].as_str().expect("a message");
+                assert!(!message.is_empty() && message.len() < 2_000, "{name}: {message}");
+            }
+        }
+    }
+    assert_unharmed(&server);
+    server.stop().assert_calm();
+}
