@@ -37,7 +37,7 @@ pub(super) fn is_due(
     let is_past = |at: Option<i64>, span| at.is_some_and(|at| time(at) + span <= now);
     Ok(is_past(ended, keep.delivered)
         || is_past(received, keep.ids)
-        || state.dedup.has_work()
+        || state.dedup.has_work(state.meta.ids_checked)
         || state.dedup.droppable(connection, state.meta.ids_checked)?.is_some()
         || connection.prepare_cached(UNNAMED_BOOKS)?.exists([books_kept()])?)
 }
@@ -54,7 +54,7 @@ pub(super) fn housekeep(
     chores.events_deleted = deleted;
     let more_ids = forget_ids(connection, state, keep, now)?;
     forget_books(connection)?;
-    let step = state.dedup.step(connection, state.meta.last, state.meta.ids_checked)?;
+    let step = state.dedup.step(connection, state.meta.ids_checked)?;
     chores.more = more_ended || more_ids || step.is_some();
     state.save(connection)?;
     Ok((chores, step))

@@ -143,7 +143,7 @@ fn run(
                     let progress = match &copier {
                         // A page that somebody holds is copied by a later step.
                         Ok(copier) => copier.step(pages).map(|_| copier.progress()).map_err(Fault::from),
-                        Err(_) => Err(Fault::Missing("a file to copy to")),
+                        Err(_) => Err(Fault::unreadable("the file to copy to")),
                     };
                     let _ = answer.send(progress);
                 }

@@ -81,13 +81,12 @@ impl Core {
         if let Some(step) = step {
             self.state.dedup.apply(step);
         }
-        Ok(Chores { more: chores.more || self.state.dedup.has_work(), ..chores })
+        Ok(Chores { more: chores.more || self.state.dedup.has_work(self.state.meta.ids_checked), ..chores })
     }
 
     /// Does a step of sealing, for want of anybody who does the chores.
     fn seal(&mut self, on: &Connection) -> Result<(), StoreError> {
-        let step =
-            self.transact(on, |state| state.dedup.step(on, state.meta.last, state.meta.ids_checked))?;
+        let step = self.transact(on, |state| state.dedup.step(on, state.meta.ids_checked))?;
         if let Some(step) = step {
             self.state.dedup.apply(step);
         }

@@ -8,7 +8,8 @@
 //!
 //! Invariants: every event in the store is found through memory or through exactly one sealed run; a run
 //! counts only once its sealing is committed, and until then memory and table `recent` have all of it; a
-//! crash in the midst of sealing repeats nothing and loses nothing.
+//! crash in the midst of sealing repeats nothing and loses nothing. A run goes when nothing is left of its
+//! events; if a few are, such as dead letters, a small one takes its place.
 
 use std::collections::BTreeSet;
 
@@ -20,6 +21,7 @@ use rusqlite::{Connection, OptionalExtension};
 use super::encode::{self, place, seq};
 use super::fault::Fault;
 use super::filter::Filter;
+use super::rows::text;
 
 /// Bits of a hash that hang on the source too.
 const SOURCE_BITS: u32 = 24;
@@ -127,10 +129,12 @@ struct Making {
 
 /// A sealed run.
 #[derive(Debug)]
-struct Run {
+pub(super) struct Run {
     number: i64,
     upto: Seq,
     filter: Filter,
+    /// Whether it was seen, since the store was opened, what is left of its events.
+    weighed: bool,
 }
 
 /// A step of upkeep that was written, and what memory makes of it once it is durable.
@@ -141,6 +145,10 @@ pub(super) enum Step {
     Swept,
     Dropped(i64),
     Gone(i64),
+    /// Too much is left of that run.
+    Weighed(i64),
+    /// Another takes the place of that run.
+    Thinned(i64, Box<Run>),
 }
 
 impl Dedup {
@@ -158,11 +166,11 @@ impl Dedup {
             going: Vec::new(),
         };
         let mut making = None;
-        let mut statement = connection.prepare("SELECT run, upto, stage, filter FROM runs ORDER BY run")?;
+        let mut statement = connection.prepare("SELECT run, upto, stage, filter FROM runs ORDER BY upto")?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             let (run, upto) = (row.get(0)?, seq(row.get(1)?));
-            dedup.last_run = run;
+            dedup.last_run = dedup.last_run.max(run);
             match row.get(2)? {
                 MAKING => {
                     making = Some((run, upto));
@@ -170,8 +178,8 @@ impl Dedup {
                 }
                 SEALED => {
                     let bytes = row.get_ref(3)?.as_blob().map_err(rusqlite::Error::from)?;
-                    let filter = Filter::from_bytes(bytes).ok_or(Fault::Missing("the filter of a run"))?;
-                    dedup.runs.push(Run { number: run, upto, filter });
+                    let filter = Filter::from_bytes(bytes).ok_or(Fault::unreadable("the filter of a run"))?;
+                    dedup.runs.push(Run { number: run, upto, filter, weighed: false });
                 }
                 _ => dedup.going.push(run),
             }
@@ -249,22 +257,22 @@ impl Dedup {
     }
 
     /// Whether there is a step to do at once.
-    pub(super) fn has_work(&self) -> bool {
-        self.making.is_some() || self.recent.len() >= self.run_length || self.sweep || !self.going.is_empty()
+    pub(super) fn has_work(&self, ids_checked: Seq) -> bool {
+        self.making.is_some()
+            || self.recent.len() >= self.run_length
+            || self.sweep
+            || !self.going.is_empty()
+            || self.runs.iter().any(|run| run.upto <= ids_checked && !run.weighed)
     }
 
     /// Does a step of sealing and of dropping, within a transaction. What it returns is for
     /// [`Dedup::apply`], once that is durable.
-    pub(super) fn step(
-        &mut self,
-        connection: &Connection,
-        last: Seq,
-        ids_checked: Seq,
-    ) -> Result<Option<Step>, Fault> {
+    pub(super) fn step(&mut self, connection: &Connection, ids_checked: Seq) -> Result<Option<Step>, Fault> {
         if self.making.is_none() && self.recent.len() >= self.run_length {
             // Nothing is on disk of this yet, so nothing is lost if the transaction is.
             let hashes = std::mem::take(&mut self.recent).into_sorted();
-            self.making = Some(Making { number: self.last_run + 1, upto: last, hashes, written: 0 });
+            let upto = hashes.iter().map(|(_, seq)| *seq).max().unwrap_or(self.sealed_upto);
+            self.making = Some(Making { number: self.last_run + 1, upto, hashes, written: 0 });
         }
         if let Some(making) = &self.making {
             return making.step(connection).map(Some);
@@ -275,7 +283,10 @@ impl Dedup {
         if let Some(run) = self.going.first() {
             return drop_step(connection, *run).map(Some);
         }
-        self.drop_one(connection, ids_checked)
+        match self.drop_one(connection, ids_checked)? {
+            Some(step) => Ok(Some(step)),
+            None => self.weigh_one(connection, ids_checked),
+        }
     }
 
     /// Deletes rows of hashes that a run has sealed.
@@ -307,6 +318,51 @@ impl Dedup {
         Ok(Some(Step::Dropped(run)))
     }
 
+    /// Looks at what is left of a run that has grown old, and puts a small one in its place if it is little.
+    fn weigh_one(&self, connection: &Connection, ids_checked: Seq) -> Result<Option<Step>, Fault> {
+        let index = self.runs.iter().position(|run| run.upto <= ids_checked && !run.weighed);
+        let Some(index) = index else { return Ok(None) };
+        let run = &self.runs[index];
+        let after = index.checked_sub(1).map_or(Seq::NONE, |before| self.runs[before].upto);
+        if run.filter.room() <= HASHES_PER_STEP {
+            return Ok(Some(Step::Weighed(run.number)));
+        }
+        let mut left = self.hashes_between(connection, after, run.upto)?;
+        if left.len() > HASHES_PER_STEP {
+            return Ok(Some(Step::Weighed(run.number)));
+        }
+        left.sort_unstable();
+        let filter = filter_of(&left);
+        let number = self.last_run + 1;
+        let insert = "INSERT INTO runs VALUES (?1, ?2, ?3, ?4)";
+        connection.prepare_cached(insert)?.execute((number, place(run.upto), SEALED, filter.to_bytes()))?;
+        insert_hashes(connection, number, &left)?;
+        let update = "UPDATE runs SET stage = ?2, filter = NULL WHERE run = ?1";
+        connection.prepare_cached(update)?.execute((run.number, GOING))?;
+        let thin = Run { number, upto: run.upto, filter, weighed: true };
+        Ok(Some(Step::Thinned(run.number, Box::new(thin))))
+    }
+
+    /// The hashes of events that are still there, in one stretch of places; of many, one more than fit in a
+    /// step.
+    fn hashes_between(
+        &self,
+        connection: &Connection,
+        after: Seq,
+        upto: Seq,
+    ) -> Result<Vec<(u64, Seq)>, Fault> {
+        let select = "SELECT seq, source, id FROM events WHERE seq > ?1 AND seq <= ?2 ORDER BY seq LIMIT ?3";
+        let limit = i64::try_from(HASHES_PER_STEP + 1).expect("a small number");
+        let mut statement = connection.prepare_cached(select)?;
+        let mut rows = statement.query((place(after), place(upto), limit))?;
+        let mut hashes = Vec::new();
+        while let Some(row) = rows.next()? {
+            let key = DedupKey { source: text(row, 1)?, event_id: text(row, 2)? };
+            hashes.push((self.hash(key), seq(row.get(0)?)));
+        }
+        Ok(hashes)
+    }
+
     /// Takes note of a step that is durable.
     pub(super) fn apply(&mut self, step: Step) {
         match step {
@@ -320,7 +376,7 @@ impl Dedup {
                 let Making { number, upto, .. } =
                     self.making.take().expect("what was sealed was in the making");
                 self.last_run = number;
-                self.runs.push(Run { number, upto, filter });
+                self.runs.push(Run { number, upto, filter, weighed: false });
                 self.sealed_upto = upto;
                 self.sweep = true;
             }
@@ -330,6 +386,17 @@ impl Dedup {
                 self.going.push(run);
             }
             Step::Gone(run) => self.going.retain(|other| *other != run),
+            Step::Weighed(run) => {
+                let weighed = self.runs.iter_mut().filter(|other| other.number == run);
+                weighed.for_each(|run| run.weighed = true);
+            }
+            Step::Thinned(old, thin) => {
+                self.last_run = thin.number;
+                for run in self.runs.iter_mut().filter(|run| run.number == old) {
+                    self.going.push(run.number);
+                    *run = Run { filter: thin.filter.clone(), ..*thin };
+                }
+            }
         }
     }
 }
@@ -342,19 +409,31 @@ impl Making {
         }
         let rest = &self.hashes[self.written..];
         if rest.is_empty() {
-            let mut filter = Filter::with_room_for(self.hashes.len());
-            self.hashes.iter().for_each(|(hash, _)| filter.add(filter_key(*hash)));
+            let filter = filter_of(&self.hashes);
             let update = "UPDATE runs SET stage = ?2, filter = ?3 WHERE run = ?1";
             connection.prepare_cached(update)?.execute((self.number, SEALED, filter.to_bytes()))?;
             return Ok(Step::Sealed(filter));
         }
         let part = &rest[..rest.len().min(HASHES_PER_STEP)];
-        let mut statement = connection.prepare_cached("INSERT INTO dedup VALUES (?1, ?2, ?3)")?;
-        for (hash, seq) in part {
-            statement.execute((self.number, hash.cast_signed(), place(*seq)))?;
-        }
+        insert_hashes(connection, self.number, part)?;
         Ok(Step::Wrote(part.len()))
     }
+}
+
+fn filter_of(hashes: &[(u64, Seq)]) -> Filter {
+    let mut filter = Filter::with_room_for(hashes.len());
+    for (hash, _) in hashes {
+        filter.add(filter_key(*hash));
+    }
+    filter
+}
+
+fn insert_hashes(connection: &Connection, run: i64, hashes: &[(u64, Seq)]) -> Result<(), Fault> {
+    let mut statement = connection.prepare_cached("INSERT INTO dedup VALUES (?1, ?2, ?3)")?;
+    for (hash, seq) in hashes {
+        statement.execute((run, hash.cast_signed(), place(*seq)))?;
+    }
+    Ok(())
 }
 
 /// Deletes a part of a run that is going.

@@ -24,8 +24,10 @@ pub(super) struct Unreadable {
     what: &'static str,
 }
 
-const fn unreadable(what: &'static str) -> Unreadable {
-    Unreadable { what }
+impl Unreadable {
+    pub(super) const fn new(what: &'static str) -> Self {
+        Self { what }
+    }
 }
 
 /// A place as SQLite counts.
@@ -114,9 +116,10 @@ pub(super) struct EventColumns<'a> {
 /// The event that they stand for.
 pub(super) fn event(columns: &EventColumns<'_>) -> Result<Event, Unreadable> {
     let mut event = Event {
-        id: EventId::new(columns.id).map_err(|_| unreadable("the id of an event"))?,
-        source: EventSource::new(columns.source).map_err(|_| unreadable("the source of an event"))?,
-        event_type: EventType::new(columns.event_type).map_err(|_| unreadable("the type of an event"))?,
+        id: EventId::new(columns.id).map_err(|_| Unreadable::new("the id of an event"))?,
+        source: EventSource::new(columns.source).map_err(|_| Unreadable::new("the source of an event"))?,
+        event_type: EventType::new(columns.event_type)
+            .map_err(|_| Unreadable::new("the type of an event"))?,
         subject: None,
         time: None,
         content_type: None,
@@ -128,7 +131,7 @@ pub(super) fn event(columns: &EventColumns<'_>) -> Result<Event, Unreadable> {
     };
     let mut rest = Rest(columns.attributes);
     while let Some(tag) = rest.byte() {
-        take(&mut event, tag, &mut rest).ok_or(unreadable("an attribute of an event"))?;
+        take(&mut event, tag, &mut rest).ok_or(Unreadable::new("an attribute of an event"))?;
     }
     Ok(event)
 }
@@ -218,7 +221,7 @@ pub(super) fn read_story(bytes: &[u8]) -> Result<Story, Unreadable> {
         Some((&JSON, rest)) => serde_json::from_slice(rest).ok(),
         Some(_) | None => None,
     };
-    read.ok_or(unreadable("the story of an attempt"))
+    read.ok_or(Unreadable::new("the story of an attempt"))
 }
 
 fn read_plain(bytes: &[u8]) -> Option<Story> {
@@ -257,8 +260,8 @@ pub(super) fn places(mut places: Vec<Seq>) -> Vec<u8> {
 pub(super) fn read_places(bytes: &[u8]) -> Result<Vec<Seq>, Unreadable> {
     let (mut rest, mut places, mut before) = (Rest(bytes), Vec::new(), 0_u64);
     while !rest.0.is_empty() {
-        let step = rest.number().ok_or(unreadable("a list of places"))?;
-        before = before.checked_add(step).ok_or(unreadable("a list of places"))?;
+        let step = rest.number().ok_or(Unreadable::new("a list of places"))?;
+        before = before.checked_add(step).ok_or(Unreadable::new("a list of places"))?;
         places.push(Seq::new(before));
     }
     Ok(places)
@@ -280,7 +283,7 @@ pub(super) fn hashes(events: &[(u64, Seq)]) -> Vec<u8> {
 pub(super) fn read_hashes(bytes: &[u8], into: &mut Vec<(u64, Seq)>) -> Result<(), Unreadable> {
     let (mut rest, mut before) = (Rest(bytes), 0_u64);
     while !rest.0.is_empty() {
-        let (hash, seq) = read_hash(&mut rest, before).ok_or(unreadable("a list of hashes"))?;
+        let (hash, seq) = read_hash(&mut rest, before).ok_or(Unreadable::new("a list of hashes"))?;
         before = seq;
         into.push((hash, Seq::new(seq)));
     }

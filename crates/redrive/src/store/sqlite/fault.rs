@@ -13,15 +13,17 @@ pub(super) enum Fault {
     /// SQLite says so.
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
-    /// What it gave cannot be read.
+    /// What it gave is not what it should be, or not there.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
-    /// A row that must be there is not.
-    #[error("{0} is missing")]
-    Missing(&'static str),
 }
 
 impl Fault {
+    /// Something stored is not what it should be, or not there.
+    pub(super) const fn unreadable(what: &'static str) -> Self {
+        Self::Unreadable(Unreadable::new(what))
+    }
+
     /// As the owner hears it, when nothing was changed.
     pub(super) fn unchanged(&self, path: &Path) -> StoreError {
         let (path, reason) = (path.to_owned(), self.to_string());
@@ -50,7 +52,7 @@ impl Fault {
     /// Whether waiting cannot help.
     fn is_damage(&self) -> bool {
         match self {
-            Self::Unreadable(_) | Self::Missing(_) => true,
+            Self::Unreadable(_) => true,
             Self::Sqlite(error) => match error.sqlite_error_code() {
                 Some(code) => matches!(code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase),
                 // Not SQLite itself: a column held what it never should.

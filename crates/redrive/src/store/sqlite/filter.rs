@@ -25,6 +25,11 @@ impl Filter {
         Self(vec![[0; BLOCK_WORDS]; blocks])
     }
 
+    /// About how many it has room for.
+    pub(super) const fn room(&self) -> usize {
+        self.0.len() * BLOCK_BITS / BITS_PER_KEY
+    }
+
     pub(super) fn add(&mut self, key: u64) {
         let (block, bits) = self.place(key);
         for (word, bits) in self.0[block].iter_mut().zip(bits) {
@@ -82,6 +87,7 @@ mod tests {
             assert!((0..count).all(|key| filter.may_have(key)), "{count}");
             let strangers = (count..count + 20_000).filter(|key| filter.may_have(*key)).count();
             assert!(count < 100 || strangers < 200, "{count}: {strangers} of 20,000");
+            assert!(filter.room() as u64 >= count && filter.room() as u64 <= count + 50);
             assert_eq!(Filter::from_bytes(&filter.to_bytes()), Some(filter), "{count}");
         }
         assert_eq!(Filter::from_bytes(&[]), None);

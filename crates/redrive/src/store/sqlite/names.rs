@@ -69,7 +69,7 @@ impl Names {
 
     /// The queue that stands in rows as that number.
     pub(super) fn index_of(&self, id: i64) -> Result<QueueIndex, Fault> {
-        self.by_id.get(&id).copied().ok_or(Fault::Missing("the name of a queue"))
+        self.by_id.get(&id).copied().ok_or(Fault::unreadable("the name of a queue"))
     }
 
     pub(super) fn queue(&self, index: QueueIndex) -> &Queue {
@@ -167,7 +167,7 @@ pub(super) fn queues(connection: &Connection) -> Result<Vec<(i64, QueueName, Que
 }
 
 fn queue_name(service: &str, channel: &str) -> Result<QueueName, Fault> {
-    let missing = Fault::Missing("the name of a queue");
+    let missing = Fault::unreadable("the name of a queue");
     let Ok(service) = ServiceName::new(service) else { return Err(missing) };
     let channel = match channel {
         "" => None,

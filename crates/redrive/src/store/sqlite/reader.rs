@@ -249,7 +249,7 @@ impl Look<'_> {
         let mut rows = statement.query([place(at)])?;
         let Some(row) = rows.next()? else { return Ok(None) };
         let event = rows::event(row)?;
-        let queue = self.queues.get(&row.get(7)?).ok_or(Fault::Missing("the name of a queue"))?;
+        let queue = self.queues.get(&row.get(7)?).ok_or(Fault::unreadable("the name of a queue"))?;
         Ok(Some(DeliveryView {
             id: DeliveryId::new(seq(row.get(5)?), row.get::<_, i64>(6)?.cast_unsigned()),
             queue: queue.clone(),
@@ -313,6 +313,6 @@ fn state_of(row: &Row<'_>) -> Result<DeliveryState, Fault> {
         state::BEHIND => DeliveryState::Behind,
         state::DELIVERED => DeliveryState::Delivered { at: written_at },
         state::DEAD => DeliveryState::Dead { at: written_at, death: Box::new(rows::death(row, 16)?) },
-        _ => return Err(Fault::Missing("a known state of a delivery")),
+        _ => return Err(Fault::unreadable("a known state of a delivery")),
     })
 }

@@ -63,20 +63,20 @@ pub(super) fn close(connection: &Connection, state: &mut State, now: Timestamp) 
 /// When Redrive was away.
 pub(super) fn absences(connection: &Connection) -> Result<Absences, Fault> {
     let Some(value) = memo(connection, ABSENCES)? else { return Ok(Absences::new()) };
-    serde_json::from_value(value).map_err(|_| Fault::Missing("the list of absences"))
+    serde_json::from_value(value).map_err(|_| Fault::unreadable("the list of absences"))
 }
 
 fn crashes(connection: &Connection) -> Result<Vec<(Timestamp, Seq)>, Fault> {
     let Some(value) = memo(connection, CRASHES)? else { return Ok(Vec::new()) };
     let told: Vec<(Timestamp, u64)> =
-        serde_json::from_value(value).map_err(|_| Fault::Missing("the list of crashes"))?;
+        serde_json::from_value(value).map_err(|_| Fault::unreadable("the list of crashes"))?;
     Ok(told.into_iter().map(|(at, seq)| (at, Seq::new(seq))).collect())
 }
 
 fn memo(connection: &Connection, name: &str) -> Result<Option<Value>, Fault> {
     let mut statement = connection.prepare_cached("SELECT value FROM memos WHERE name = ?1")?;
     let text: Option<String> = statement.query_row([name], |row| row.get(0)).optional()?;
-    let parse = |text: String| serde_json::from_str(&text).map_err(|_| Fault::Missing("a stored list"));
+    let parse = |text: String| serde_json::from_str(&text).map_err(|_| Fault::unreadable("a stored list"));
     text.map(parse).transpose()
 }
 
@@ -97,7 +97,7 @@ fn paused(connection: &Connection) -> Result<BTreeMap<ServiceName, Timestamp>, F
     let mut paused = BTreeMap::new();
     while let Some(row) = rows.next()? {
         let name = ServiceName::new(super::rows::text(row, 0)?);
-        let name = name.map_err(|_| Fault::Missing("the name of a paused service"))?;
+        let name = name.map_err(|_| Fault::unreadable("the name of a paused service"))?;
         paused.insert(name, time(row.get(1)?));
     }
     Ok(paused)

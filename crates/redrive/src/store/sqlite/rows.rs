@@ -70,7 +70,7 @@ pub(super) fn waiting(
 ) -> Result<Waiting, Fault> {
     let mut statement = connection.prepare_cached(WAITING)?;
     let mut rows = statement.query([place(at)])?;
-    let row = rows.next()?.ok_or(Fault::Missing("a delivery or its event"))?;
+    let row = rows.next()?.ok_or(Fault::unreadable("a delivery or its event"))?;
     let event_seq = seq(row.get(15)?);
     let event = match last_event {
         Some((seq, event)) if *seq == event_seq => Arc::clone(event),
@@ -114,14 +114,14 @@ fn history(value: ValueRef<'_>) -> Result<History, Fault> {
         ValueRef::Null => Ok(History::new()),
         value => {
             let text = value.as_str().map_err(rusqlite::Error::from)?;
-            serde_json::from_str(text).map_err(|_| Fault::Missing("the history of a delivery"))
+            serde_json::from_str(text).map_err(|_| Fault::unreadable("the history of a delivery"))
         }
     }
 }
 
 /// Why a delivery is dead, from six columns beginning with that one.
 pub(super) fn death(row: &Row<'_>, first: usize) -> Result<Death, Fault> {
-    let missing = || Fault::Missing("the reason of a dead letter");
+    let missing = || Fault::unreadable("the reason of a dead letter");
     let tiers = [Tier::Dead, Tier::Poison];
     let tier = text(row, first + 3)?;
     Ok(Death {

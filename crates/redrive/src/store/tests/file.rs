@@ -360,6 +360,40 @@ fn sealing_survives_a_crash_at_every_step_and_runs_go_when_their_events_have() {
 }
 
 #[test]
+fn a_run_of_which_little_is_left_becomes_a_small_one() {
+    let (home, mut bench) = file(10_000);
+    let keep = Keep { delivered: Duration::from_secs(10), ids: Duration::from_secs(100) };
+    let events: Vec<_> = (0..20_000).map(|n| to("svc", event(&n.to_string()))).collect();
+    for part in events.chunks(10_000) {
+        let submissions = part.iter().map(|one| Submission { events: vec![one.clone()] }).collect();
+        let waiting = bench.write(&Batch { submissions, ..Batch::default() }).waiting;
+        let settlements = waiting
+            .iter()
+            .filter(|one| one.id.seq().get() % 1_000 != 0)
+            .map(|one| std::sync::Arc::new(settlement(one.id, 0, Next::Delivered, at(0))));
+        let settlements = settlements.collect();
+        bench.write(&Batch { settlements, ..Batch::default() });
+        bench.housekeep(&keep);
+    }
+    assert_eq!((count(home.path(), "runs"), count(home.path(), "dedup")), (2, 20_000));
+    bench.wait(1_000);
+    bench.housekeep(&keep);
+    assert_eq!((count(home.path(), "runs"), count(home.path(), "dedup")), (2, 40));
+    for _ in 0..2 {
+        let again = bench
+            .take(&events[499..500])
+            .iter()
+            .chain(&bench.take(&events[19_999..]))
+            .copied()
+            .collect::<Vec<_>>();
+        assert!(again.iter().all(|taken| taken.seen == Seen::Again), "{again:?}");
+        let found = bench.reader().events(&EventKey::Id("499".to_owned())).expect("it answers");
+        assert_eq!(found.len(), 1);
+        bench.crash();
+    }
+}
+
+#[test]
 fn a_store_that_nobody_uses_does_not_write() {
     let (home, mut bench) = file(10);
     bench.take(&(0..30).map(|n| to("svc", event(&n.to_string()))).collect::<Vec<_>>());
