@@ -34,11 +34,9 @@ pub(super) struct Queue {
     /// The bytes of their payloads.
     pub known_bytes: usize,
     on_disk: Option<Cursor>,
-    loading_ready: bool,
+    asked: Asked,
     /// One of a page did not fit: there is no use in asking again before something has left.
     cramped: bool,
-    /// Something stayed on disk while a page was on its way.
-    left_meanwhile: bool,
     /// When to look for what is due on disk.
     due_on_disk: Option<Timestamp>,
     loading_due: bool,
@@ -53,6 +51,17 @@ pub(super) enum Presence {
     Here { batch_max: u32 },
     /// Its service or channel is gone: all of it is held.
     Removed,
+}
+
+/// Whether a page of what is ready is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    /// It is not.
+    Nothing,
+    /// It is.
+    Page,
+    /// It is, and something has stayed on disk since it was asked for.
+    OutdatedPage,
 }
 
 /// Where the next page begins.
@@ -113,9 +122,8 @@ impl Queue {
             known: 0,
             known_bytes: 0,
             on_disk: None,
-            loading_ready: false,
+            asked: Asked::Nothing,
             cramped: false,
-            left_meanwhile: false,
             due_on_disk: None,
             loading_due: false,
             timer_at: None,
@@ -134,7 +142,9 @@ impl Queue {
     /// Something that is ready is on disk and not in memory.
     pub(super) fn left_on_disk(&mut self) {
         self.on_disk.get_or_insert(Cursor(Seq::NONE));
-        self.left_meanwhile = true;
+        if self.asked == Asked::Page {
+            self.asked = Asked::OutdatedPage;
+        }
     }
 
     fn has_room(&self, bytes: usize, bounds: &Bounds) -> bool {
@@ -226,21 +236,20 @@ impl Queue {
             self.due_on_disk = None;
             return Some(due);
         }
-        let Cursor(after) = self.on_disk.filter(|_| !self.loading_ready)?;
+        let Cursor(after) = self.on_disk.filter(|_| self.asked == Asked::Nothing)?;
         let ready = load(Wanted::Ready { after });
-        self.loading_ready = true;
-        self.left_meanwhile = false;
+        self.asked = Asked::Page;
         Some(ready)
     }
 
     /// A page of what is ready has come; `taken` of its rows are in memory now, or were before.
     pub(super) fn ready_loaded(&mut self, page: &Page, after: Seq, taken: usize) {
-        self.loading_ready = false;
+        let asked = std::mem::replace(&mut self.asked, Asked::Nothing);
         let is_whole = taken == page.rows.len() && !page.more;
         let last = taken.checked_sub(1).map(|last| page.rows[last].id.seq());
         self.on_disk = if !is_whole {
             Some(Cursor(last.unwrap_or(after)))
-        } else if after == Seq::NONE && !self.left_meanwhile {
+        } else if after == Seq::NONE && asked != Asked::OutdatedPage {
             None
         } else {
             Some(Cursor(Seq::NONE))
@@ -268,7 +277,7 @@ impl Queue {
         self.left_on_disk();
         self.due_on_disk = Some(Timestamp::EPOCH);
         // What was asked for may never come.
-        self.loading_ready = false;
+        self.asked = Asked::Nothing;
         self.loading_due = false;
     }
 
@@ -289,7 +298,8 @@ impl Queue {
 
     /// Whether there may be deliveries on disk that could start and are not in memory.
     pub(super) fn has_more_on_disk(&self) -> bool {
-        self.on_disk.is_some() || self.due_on_disk.is_some() || self.loading_due || self.loading_ready
+        let is_asked = self.loading_due || self.asked != Asked::Nothing;
+        self.on_disk.is_some() || self.due_on_disk.is_some() || is_asked
     }
 }
 
@@ -354,9 +364,10 @@ mod tests {
         }
     }
 
-    fn page(wanted: Wanted, seqs: &[u64], more: bool) -> Page {
+    /// The last page with those rows.
+    fn page(wanted: Wanted, seqs: &[u64]) -> Page {
         let rows = seqs.iter().map(|seq| row(*seq, 1)).collect();
-        Page { queue: queue().name, wanted, rows, more, next_due_at: None }
+        Page { queue: queue().name, wanted, rows, more: false, next_due_at: None }
     }
 
     fn wanted(queue: &mut Queue, now: Timestamp) -> Option<Wanted> {
@@ -366,17 +377,17 @@ mod tests {
     #[test]
     fn a_round_over_what_is_on_disk_ends_when_it_found_all_of_it() {
         let ready = |after| Wanted::Ready { after: Seq::new(after) };
-        let none = |_: &mut Queue| {};
-        let left = |queue: &mut Queue| queue.left_on_disk();
+        let nothing: fn(&mut Queue) = |_| {};
+        let left: fn(&mut Queue) = Queue::left_on_disk;
         #[rustfmt::skip]
-        let cases: [(&str, u64, &[u64], bool, usize, &dyn Fn(&mut Queue), Option<Wanted>); 7] = [
-            ("all of it, from the beginning",      0, &[1, 2], false, 2, &none, None),
-            ("nothing at all",                     0, &[],     false, 0, &none, None),
-            ("the end, but not the beginning",     5, &[6, 7], false, 2, &none, Some(ready(0))),
-            ("there is more",                      0, &[1, 2], true,  2, &none, Some(ready(2))),
-            ("not all of the page fitted",         0, &[1, 2], false, 1, &none, Some(ready(1))),
-            ("nothing of the page fitted",         5, &[6, 7], false, 0, &none, Some(ready(5))),
-            ("something stayed there meanwhile",   0, &[1, 2], false, 2, &left, Some(ready(0))),
+        let cases = [
+            ("all of it, from the beginning",      0, vec![1, 2], false, 2, nothing, None),
+            ("nothing at all",                     0, vec![],     false, 0, nothing, None),
+            ("the end, but not the beginning",     5, vec![6, 7], false, 2, nothing, Some(ready(0))),
+            ("there is more",                      0, vec![1, 2], true,  2, nothing, Some(ready(2))),
+            ("not all of the page fitted",         0, vec![1, 2], false, 1, nothing, Some(ready(1))),
+            ("nothing of the page fitted",         5, vec![6, 7], false, 0, nothing, Some(ready(5))),
+            ("something stayed there meanwhile",   0, vec![1, 2], false, 2, left   , Some(ready(0))),
         ];
         for (name, after, seqs, more, taken, meanwhile, expected) in cases {
             let mut queue = queue();
@@ -384,7 +395,8 @@ mod tests {
             assert_eq!(wanted(&mut queue, at(0)), Some(ready(after)), "{name}");
             assert_eq!(wanted(&mut queue, at(0)), None, "{name}: one page at a time");
             meanwhile(&mut queue);
-            queue.ready_loaded(&page(ready(after), seqs, more), Seq::new(after), taken);
+            let page = Page { more, ..page(ready(after), &seqs) };
+            queue.ready_loaded(&page, Seq::new(after), taken);
             assert_eq!(wanted(&mut queue, at(0)), expected, "{name}");
         }
     }
@@ -407,7 +419,7 @@ mod tests {
         queue.left_on_disk();
         assert!(wanted(&mut queue, at(0)).is_some());
         assert!(!queue.may_take(60, &BOUNDS), "60 and 60 are more than 100 bytes");
-        queue.ready_loaded(&page(Wanted::Ready { after: Seq::NONE }, &[2], false), Seq::NONE, 0);
+        queue.ready_loaded(&page(Wanted::Ready { after: Seq::NONE }, &[2]), Seq::NONE, 0);
         assert_eq!(wanted(&mut queue, at(0)), None);
         queue.take(line, 0);
         assert!(wanted(&mut queue, at(0)).is_some());
@@ -430,7 +442,7 @@ mod tests {
             assert_eq!(queue.next_due_at(at(now)), next_due_at, "{name}");
             assert_eq!(wanted(&mut queue, at(now)), load, "{name}");
         }
-        let found = page(Wanted::Due { until: at(5) }, &[5], true);
+        let found = Page { more: true, ..page(Wanted::Due { until: at(5) }, &[5]) };
         queue.due_loaded(&found, None, at(6));
         assert_eq!(wanted(&mut queue, at(6)), Some(Wanted::Due { until: at(6) }), "there was more");
     }

@@ -215,22 +215,22 @@ fn who_may_not_wait_behind_an_open_breaker_ends_at_once_though_others_wait() {
 #[test]
 fn neither_a_pause_nor_an_absence_uses_up_the_time_that_a_delivery_may_be_held() {
     let trip = || Command::Trip(DependencyName::new("guarded").expect("a name"));
-    let pause = |bench: &mut Bench| {
+    let pause: fn(&mut Bench) -> Vec<String> = |bench| {
         bench.operator(Command::Pause(service("g")));
         bench.pass(secs(100));
         bench.operator(Command::Resume(service("g")))
     };
-    let absence = |bench: &mut Bench| {
+    let absence: fn(&mut Bench) -> Vec<String> = |bench| {
         bench.tell(Input::StoreFailing);
         bench.pass(secs(100));
         bench.tell(Input::StoreHealed)
     };
-    let nothing = |bench: &mut Bench| bench.pass(secs(100));
+    let nothing: fn(&mut Bench) -> Vec<String> = |bench| bench.pass(secs(100));
     #[rustfmt::skip]
-    let cases: [(&str, &dyn Fn(&mut Bench) -> Vec<String>, &[&str]); 3] = [
-        ("time that just passes", &nothing, &["settle 1: dead: CIRCUIT_BREAKER_OPEN"]),
-        ("a pause",               &pause,   &[]),
-        ("an absence",            &absence, &[]),
+    let cases = [
+        ("time that just passes", nothing, vec!["settle 1: dead: CIRCUIT_BREAKER_OPEN"]),
+        ("a pause",               pause,   vec![]),
+        ("an absence",            absence, vec![]),
     ];
     for (name, meanwhile, expected) in cases {
         let mut bench = bench();
