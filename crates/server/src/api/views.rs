@@ -15,6 +15,7 @@ use super::error::ApiError;
 use super::shape::{
     DeathShown, DeliveryShown, DependencyStatus, EventShown, ServiceStatus, StateShown, Status, StoryShown,
 };
+use crate::show::moment::moment;
 
 /// What keeps whole queues from starting, at one moment.
 pub(super) struct Held(BTreeMap<QueueName, String>);
@@ -26,7 +27,9 @@ impl Held {
         let mut held = BTreeMap::new();
         for queue in &snapshot.queues {
             let because = match queue.held {
-                Some(HeldQueue::Paused { since }) => Some(format!("the service is paused since {since}")),
+                Some(HeldQueue::Paused { since }) => {
+                    Some(format!("the service is paused since {}", moment(since)))
+                }
                 Some(HeldQueue::Removed) => {
                     Some("SERVICE_REMOVED: the rule book does not have it any more".to_owned())
                 }
@@ -65,9 +68,11 @@ fn blocked_by(snapshot: &Snapshot, book: &redrive::core::book::RuleBook, name: &
     let dependency = snapshot.dependencies.iter().find(|view| view.name == rule.dependency)?;
     match (dependency.breaker, dependency.held_until) {
         (State::Open { until }, _) => {
-            Some(format!("the breaker of {} is open until {until}", dependency.name))
+            Some(format!("the breaker of {} is open until {}", dependency.name, moment(until)))
         }
-        (_, Some(until)) => Some(format!("{} asked everybody to wait until {until}", dependency.name)),
+        (_, Some(until)) => {
+            Some(format!("{} asked everybody to wait until {}", dependency.name, moment(until)))
+        }
         (State::HalfOpen { .. }, None) => {
             Some(format!("the breaker of {} lets only probes through", dependency.name))
         }
