@@ -28,7 +28,7 @@ use self::world::{Summary, Trace, World};
 use super::sabotage::Sabotage;
 
 /// Seeds that must keep the promise, unless `REDRIVE_SEEDS` asks for more.
-const SEEDS: u64 = 4_000;
+const SEEDS: u64 = 2_500;
 /// Seeds within which a sabotage must be caught.
 const SEEDS_TO_CATCH: u64 = 200;
 const EVENTS_MIN: usize = 300;

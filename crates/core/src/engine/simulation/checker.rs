@@ -81,6 +81,7 @@ pub(super) struct Seen {
 
 #[derive(Debug)]
 struct Delivery {
+    event_id: String,
     queue: Arc<QueueName>,
     event_type: String,
     lane: Option<Lane>,
@@ -184,6 +185,7 @@ impl Checker {
             self.lanes.entry(lane.clone()).or_default().insert((id.seq().get(), id));
         }
         let delivery = Delivery {
+            event_id: event.id.as_str().to_owned(),
             queue: Arc::clone(queue),
             event_type: event.event_type.as_str().to_owned(),
             lane,
@@ -508,14 +510,17 @@ impl Checker {
 
     /// All is healed and nothing happens any more.
     pub(super) fn finished(&mut self, still_open: &[String]) {
+        let is_lost = |delivery: &Delivery| {
+            delivery.ended == Ended::NotYet && self.acknowledged.contains(&delivery.event_id)
+        };
+        let lost = self.deliveries.iter().find(|(_, delivery)| is_lost(delivery));
+        if let Some((id, delivery)) = lost {
+            let how = format!("{id} of {} for {} has no outcome", delivery.event_id, delivery.queue);
+            self.broken("nothing acknowledged is lost", how);
+        }
         if let Some(first) = still_open.first() {
             let how = format!("{} are open, such as {first}", still_open.len());
             self.broken("everything settles after faults heal", how);
-        }
-        let lost = self.deliveries.iter().find(|(_, delivery)| delivery.ended == Ended::NotYet);
-        if let Some((id, delivery)) = lost {
-            let how = format!("{id} for {} has no outcome", delivery.queue);
-            self.broken("nothing acknowledged is lost", how);
         }
     }
 }
