@@ -31,6 +31,8 @@ mod settle;
 mod share;
 #[cfg(test)]
 mod simulation;
+#[cfg(test)]
+mod tests;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -269,6 +271,7 @@ impl Engine {
                     self.arrive(*row, now);
                 }
             }
+            Input::Released(_) if self.sabotaged_by(Sabotage::ForgetsReleased) => {}
             Input::Released(name) => {
                 let place = self.queue(&name);
                 self.queues[place.0].left_on_disk();

@@ -301,3 +301,146 @@ pub(super) enum PushAt {
     /// Before all others: it had its turn and goes back to its place.
     Front,
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::decide::History;
+    use crate::event::Event;
+    use crate::event::attribute::{EventId, EventSource, EventType};
+    use crate::ids::{DeliveryId, ServiceName};
+
+    const BOUNDS: Bounds = Bounds { window: 4, window_bytes: 100, calls: 8 };
+
+    const fn at(second: u64) -> Timestamp {
+        Timestamp::from_millis(second * 1_000)
+    }
+
+    fn queue() -> Queue {
+        let service = ServiceName::new("s").expect("a name");
+        let name = Arc::new(QueueName { service, channel: None });
+        Queue::empty(name, ServicePlace(0), Presence::Here { batch_max: 1 })
+    }
+
+    fn row(seq: u64, bytes: usize) -> Waiting {
+        let event = Event {
+            id: EventId::new("e").expect("an id"),
+            source: EventSource::new("/tests").expect("a source"),
+            event_type: EventType::new("t").expect("a type"),
+            subject: None,
+            time: None,
+            content_type: None,
+            session: None,
+            correlation_id: None,
+            traceparent: None,
+            extensions: BTreeMap::new(),
+            data: Bytes::from(vec![0; bytes]),
+        };
+        Waiting {
+            id: DeliveryId::new(Seq::new(seq), 0),
+            queue: queue().name,
+            event: Arc::new(event),
+            in_session: false,
+            attempts: 0,
+            due_at: None,
+            history: History::new(),
+            book: None,
+            written_at: at(0),
+            start_recorded: false,
+        }
+    }
+
+    fn page(wanted: Wanted, seqs: &[u64], more: bool) -> Page {
+        let rows = seqs.iter().map(|seq| row(*seq, 1)).collect();
+        Page { queue: queue().name, wanted, rows, more, next_due_at: None }
+    }
+
+    fn wanted(queue: &mut Queue, now: Timestamp) -> Option<Wanted> {
+        queue.next_load(&BOUNDS, now).map(|load| load.wanted)
+    }
+
+    #[test]
+    fn a_round_over_what_is_on_disk_ends_when_it_found_all_of_it() {
+        let ready = |after| Wanted::Ready { after: Seq::new(after) };
+        let none = |_: &mut Queue| {};
+        let left = |queue: &mut Queue| queue.left_on_disk();
+        #[rustfmt::skip]
+        let cases: [(&str, u64, &[u64], bool, usize, &dyn Fn(&mut Queue), Option<Wanted>); 7] = [
+            ("all of it, from the beginning",      0, &[1, 2], false, 2, &none, None),
+            ("nothing at all",                     0, &[],     false, 0, &none, None),
+            ("the end, but not the beginning",     5, &[6, 7], false, 2, &none, Some(ready(0))),
+            ("there is more",                      0, &[1, 2], true,  2, &none, Some(ready(2))),
+            ("not all of the page fitted",         0, &[1, 2], false, 1, &none, Some(ready(1))),
+            ("nothing of the page fitted",         5, &[6, 7], false, 0, &none, Some(ready(5))),
+            ("something stayed there meanwhile",   0, &[1, 2], false, 2, &left, Some(ready(0))),
+        ];
+        for (name, after, seqs, more, taken, meanwhile, expected) in cases {
+            let mut queue = queue();
+            queue.on_disk = Some(Cursor(Seq::new(after)));
+            assert_eq!(wanted(&mut queue, at(0)), Some(ready(after)), "{name}");
+            assert_eq!(wanted(&mut queue, at(0)), None, "{name}: one page at a time");
+            meanwhile(&mut queue);
+            queue.ready_loaded(&page(ready(after), seqs, more), Seq::new(after), taken);
+            assert_eq!(wanted(&mut queue, at(0)), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn arrivals_come_through_disk_while_anything_is_there() {
+        let mut queue = queue();
+        assert_eq!(queue.enter(10, &BOUNDS), Entry::Fits);
+        queue.left_on_disk();
+        assert_eq!(queue.enter(10, &BOUNDS), Entry::StaysOnDisk, "others were there before it");
+    }
+
+    #[test]
+    fn a_page_that_did_not_fit_is_not_asked_for_again_before_something_has_left() {
+        let mut queue = queue();
+        let line = queue.line(DependencyPlace(0));
+        let rule = crate::book::read("version: 1\nservices: { s: { target: { log: stdout }, events: [t] } }");
+        let rule = Arc::clone(rule.book.expect("a sound book").rule("s", None, "t").expect("a rule"));
+        queue.push(line, Ready { waiting: row(1, 60), rule, blocked_since: None }, PushAt::Back);
+        queue.left_on_disk();
+        assert!(wanted(&mut queue, at(0)).is_some());
+        assert!(!queue.may_take(60, &BOUNDS), "60 and 60 are more than 100 bytes");
+        queue.ready_loaded(&page(Wanted::Ready { after: Seq::NONE }, &[2], false), Seq::NONE, 0);
+        assert_eq!(wanted(&mut queue, at(0)), None);
+        queue.take(line, 0);
+        assert!(wanted(&mut queue, at(0)).is_some());
+    }
+
+    #[test]
+    fn what_is_due_later_than_memory_has_room_for_is_looked_for_in_time() {
+        let mut queue = queue();
+        for seq in 1..=4 {
+            assert_eq!(queue.put_off(at(10 + seq), row(seq, 1), &BOUNDS), Entry::Fits);
+        }
+        assert_eq!(queue.put_off(at(5), row(5, 1), &BOUNDS), Entry::StaysOnDisk);
+        assert_eq!(queue.put_off(Timestamp::NEVER, row(6, 1), &BOUNDS), Entry::StaysOnDisk);
+        #[rustfmt::skip]
+        let cases = [
+            ("the one on disk comes first", 0,  Some(at(5)),  None),
+            ("its time has come",           5,  Some(at(11)), Some(Wanted::Due { until: at(5) })),
+        ];
+        for (name, now, next_due_at, load) in cases {
+            assert_eq!(queue.next_due_at(at(now)), next_due_at, "{name}");
+            assert_eq!(wanted(&mut queue, at(now)), load, "{name}");
+        }
+        let found = page(Wanted::Due { until: at(5) }, &[5], true);
+        queue.due_loaded(&found, None, at(6));
+        assert_eq!(wanted(&mut queue, at(6)), Some(Wanted::Due { until: at(6) }), "there was more");
+    }
+
+    #[test]
+    fn a_page_has_room_for_all_that_is_known_and_more() {
+        let mut queue = queue();
+        (queue.known, queue.known_bytes) = (3, 70);
+        queue.left_on_disk();
+        let load = queue.next_load(&BOUNDS, at(0)).expect("there is something");
+        assert_eq!((load.rows_max, load.bytes_max), (7, 170));
+    }
+}

@@ -41,12 +41,14 @@ pub(super) enum Sabotage {
     ForgetsHealing,
     /// An outcome is never written.
     LosesOutcome,
+    /// What waited for a rule is not looked for when it is released.
+    ForgetsReleased,
 }
 
 #[cfg(test)]
 impl Sabotage {
     /// All of them.
-    pub(super) const ALL: [Self; 17] = [
+    pub(super) const ALL: [Self; 18] = [
         Self::TakesTwice,
         Self::SettlesEarly,
         Self::ProbesTwice,
@@ -64,6 +66,7 @@ impl Sabotage {
         Self::CountsAbsence,
         Self::ForgetsHealing,
         Self::LosesOutcome,
+        Self::ForgetsReleased,
     ];
 
     /// Whether it lets a call through though the breaker is in that state.

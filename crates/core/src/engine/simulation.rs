@@ -27,7 +27,7 @@ use self::world::{Summary, Trace, World};
 use super::sabotage::Sabotage;
 
 /// Seeds that must keep the promise.
-const SEEDS: u64 = 100;
+const SEEDS: u64 = 2_000;
 /// Seeds within which a sabotage must be caught.
 const SEEDS_TO_CATCH: u64 = 200;
 const EVENTS_MIN: usize = 300;
@@ -123,25 +123,4 @@ fn every_sabotage_is_caught() {
         }
     }
     assert!(missed.is_empty(), "not caught within {SEEDS_TO_CATCH} seeds: {missed:?}");
-}
-
-#[test]
-fn survey() {
-    let mut by_rule: std::collections::BTreeMap<&str, Vec<(u64, String)>> = std::collections::BTreeMap::new();
-    let mut fine = 0;
-    #[expect(clippy::disallowed_methods, reason = "survey")]
-    let n: u64 = std::env::var("N").ok().and_then(|n| n.parse().ok()).unwrap_or(300);
-    for seed in 0..n {
-        match play(seed, None, Trace::Silent) {
-            Ok(_) => fine += 1,
-            Err(v) => by_rule.entry(v.rule).or_default().push((seed, v.how)),
-        }
-    }
-    println!("fine {fine}");
-    for (rule, list) in by_rule {
-        println!("{rule}: {}", list.len());
-        for (seed, how) in list.iter().take(4) {
-            println!("   {seed}: {how}");
-        }
-    }
 }

@@ -106,6 +106,15 @@ impl Sqlite {
         Ok(Box::new(SqliteReader::open(&folder.join(FILE))?))
     }
 
+    /// The writing connection, so that tests can make it fail.
+    #[cfg(test)]
+    pub(super) fn connection(&mut self) -> &mut Connection {
+        match &mut self.writer {
+            Writer::Here(_, connection) => connection,
+            Writer::Copying(_) | Writer::Gone => panic!("the connection is elsewhere"),
+        }
+    }
+
     /// Does something with the writer, wherever it is.
     fn ask<T: Send + 'static>(
         &mut self,

@@ -1,11 +1,17 @@
 //! The contract that every store keeps: one table of scenarios, run against each implementation.
 
 mod bench;
+mod file;
 mod intake;
+mod model;
 mod order;
 mod paging;
 mod recovery;
 mod retention;
+
+use std::path::Path;
+
+use tempfile::TempDir;
 
 use super::Store;
 use super::memory::Memory;
@@ -21,13 +27,34 @@ fn scenarios() -> impl Iterator<Item = Scenario> {
     all.into_iter().flatten().copied()
 }
 
+/// A bench with an empty store in memory.
+fn memory() -> Bench {
+    let disk = Memory::new(7);
+    Bench::new(Box::new(move || Box::new(disk.opened_again())))
+}
+
+/// A bench with an empty store in a folder, which seals so many hashes at a time.
+fn file(run_length: usize) -> (TempDir, Bench) {
+    let folder = folder();
+    let path = folder.path().to_owned();
+    let options = Options { run_length, seed: Some(7), ..Options::default() };
+    let open = move || Box::new(Sqlite::open(&path, options).expect("it opens")) as Box<dyn Store>;
+    (folder, Bench::new(Box::new(open)))
+}
+
+/// A folder of its own; in memory where the system has such, since tests write much and often.
+fn folder() -> TempDir {
+    let in_memory = Path::new("/dev/shm");
+    let folder = if in_memory.is_dir() { tempfile::tempdir_in(in_memory) } else { tempfile::tempdir() };
+    folder.expect("a folder can be made")
+}
+
 #[test]
 fn a_store_in_memory_keeps_the_contract() {
     for (name, scenario) in scenarios() {
         // Shown only when the scenario fails.
         println!("{name}");
-        let disk = Memory::new(7);
-        let mut bench = Bench::new(Box::new(move || Box::new(disk.opened_again())));
+        let mut bench = memory();
         scenario(&mut bench);
         bench.audit();
     }
@@ -39,11 +66,7 @@ fn a_store_in_a_file_keeps_the_contract() {
     for run_length in [Options::default().run_length, 3] {
         for (name, scenario) in scenarios() {
             println!("{name}, {run_length} hashes in memory");
-            let folder = tempfile::tempdir().expect("a folder");
-            let path = folder.path().to_owned();
-            let options = Options { run_length, seed: Some(7), ..Options::default() };
-            let open = move || Box::new(Sqlite::open(&path, options).expect("it opens")) as Box<dyn Store>;
-            let mut bench = Bench::new(Box::new(open));
+            let (_folder, mut bench) = file(run_length);
             scenario(&mut bench);
             bench.audit();
         }

@@ -26,6 +26,9 @@ use crate::time::Timestamp;
 /// Redrive says at least this often that it is alive; an absence may be counted from the last time it did.
 const SILENCE_MAX: Duration = Duration::from_millis(1_500);
 
+/// The end of an absence is on record a little before anybody is told.
+const NOTICED_WITHIN: Duration = Duration::from_millis(25);
+
 /// What was broken, and how it showed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Violation {
@@ -39,10 +42,12 @@ pub(super) struct Checker {
     books: Vec<Arc<Spec>>,
     /// The one in force.
     book: usize,
+    /// A service that comes with a new book has its part at once, whatever others have in flight.
     calls_max: usize,
     deliveries: BTreeMap<DeliveryId, Delivery>,
     /// Those that nobody was ever called for.
     fresh: BTreeSet<DeliveryId>,
+    /// Deliveries that have not ended, in the order of their session.
     lanes: BTreeMap<Lane, BTreeSet<(u64, DeliveryId)>>,
     /// The ids of events that somebody was told are safe.
     acknowledged: BTreeSet<String>,
@@ -130,7 +135,7 @@ impl Checker {
             crashes: Vec::new(),
             fairness: Fairness::default(),
             book: 0,
-            calls_max: (calls_max as usize).max(books[0].takers.len()),
+            calls_max: calls_max as usize + if books.len() > 1 { books[0].takers.len() } else { 0 },
             books,
             deliveries: BTreeMap::new(),
             fresh: BTreeSet::new(),
@@ -236,7 +241,11 @@ impl Checker {
             }
         };
         self.fresh.remove(&id);
-        self.deliveries.get_mut(&id).expect("seen above").ended = ended;
+        let delivery = self.deliveries.get_mut(&id).expect("seen above");
+        delivery.ended = ended;
+        if let Some(lane) = &delivery.lane {
+            self.lanes.get_mut(lane).expect("it stands there").remove(&(id.seq().get(), id));
+        }
     }
 
     /// A target is called.
@@ -318,9 +327,8 @@ impl Checker {
     }
 
     fn open_before(&self, delivery: &Delivery, id: DeliveryId) -> Option<DeliveryId> {
-        let lane = &self.lanes[delivery.lane.as_ref()?];
-        let earlier = lane.iter().take_while(|(_, other)| *other != id).map(|(_, other)| *other);
-        earlier.into_iter().find(|other| self.deliveries[other].ended == Ended::NotYet)
+        let (_, first) = self.lanes[delivery.lane.as_ref()?].first()?;
+        Some(*first).filter(|first| *first != id)
     }
 
     /// Whether the rule allows that attempt now; if not, why not.
@@ -491,7 +499,9 @@ impl Checker {
 
     /// Time that uses up nothing: Redrive was down or could not write.
     fn excused(&self, from: Timestamp, to: Timestamp) -> Duration {
-        let overlap = |(start, end): &(Timestamp, Timestamp)| to.min(*end).since(from.max(*start));
+        let overlap = |(start, end): &(Timestamp, Timestamp)| {
+            to.min(*end).since(from.max(*start)).saturating_sub(NOTICED_WITHIN)
+        };
         let lasting = self.away_since.map_or(Duration::ZERO, |since| to.since(from.max(since)));
         self.away.iter().map(overlap).sum::<Duration>() + lasting
     }

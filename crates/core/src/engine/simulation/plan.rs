@@ -112,8 +112,14 @@ impl Plan {
         }
         let books: Vec<Book> = specs.into_iter().map(Book::of).collect();
         let arrivals = arrivals(&mut dice, lasts);
-        let scripts = books[0].spec.takers.iter().map(|taker| {
-            let script = Script::roll(&mut dice, START, healed_at);
+        // Now and then all hang but one, who must not notice.
+        let spared = dice.chance(15).then(|| dice.place(books[0].spec.takers.len()));
+        let scripts = books[0].spec.takers.iter().enumerate().map(|(place, taker)| {
+            let script = match spared {
+                Some(spared) if spared == place => Script::well(),
+                Some(_) => Script::hanging(&mut dice, START, healed_at),
+                None => Script::roll(&mut dice, START, healed_at),
+            };
             (Arc::clone(&taker.queue), script)
         });
         let scripts = scripts.collect();

@@ -80,6 +80,23 @@ impl Script {
         Self(moods)
     }
 
+    /// It is well all the time.
+    pub(super) const fn well() -> Self {
+        Self(Vec::new())
+    }
+
+    /// It hangs most of the time.
+    pub(super) fn hanging(dice: &mut Dice, start: Timestamp, healed_at: Timestamp) -> Self {
+        let mut moods = Vec::new();
+        let mut until = start;
+        while until < healed_at {
+            let well_until = until + dice.span(Duration::ZERO, Duration::from_secs(2));
+            until = (well_until + dice.span(Duration::from_secs(3), Duration::from_secs(20))).min(healed_at);
+            moods.extend([(well_until.min(healed_at), Mood::Healthy), (until, Mood::Hanging)]);
+        }
+        Self(moods)
+    }
+
     fn trouble(dice: &mut Dice) -> Mood {
         let ask = |dice: &mut Dice| {
             dice.chance(70).then_some(Duration::from_millis(dice.pick(&[200, 1_000, 3_000, 8_000])))

@@ -139,7 +139,7 @@ enum InRun {
 
 const HOUR: Duration = Duration::from_hours(1);
 const ALIVE_EVERY: Duration = Duration::from_secs(1);
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+const LOOK_EVERY: Duration = Duration::from_millis(300);
 const STOPPING_MAX: Duration = Duration::from_secs(1);
 /// By then everything has settled after the last fault.
 const SETTLES_WITHIN: Duration = Duration::from_mins(40);

@@ -21,6 +21,27 @@ use crate::store::{BOOKS_RECOVERED_MAX, Chores, Keep};
 /// How many places one step looks at, at least where there are as many.
 const PLACES_PER_STEP: usize = 256;
 
+/// Whether there is anything to do: a store that nobody uses does not write.
+pub(super) fn is_due(
+    connection: &Connection,
+    state: &State,
+    keep: &Keep,
+    now: Timestamp,
+) -> Result<bool, Fault> {
+    let ended = "SELECT at FROM ending ORDER BY id LIMIT 1";
+    let ended: Option<i64> = connection.prepare_cached(ended)?.query_row([], |row| row.get(0)).optional()?;
+    let received = "SELECT received_at FROM events WHERE seq > ?1 ORDER BY seq LIMIT 1";
+    let after = place(state.meta.ids_checked);
+    let received: Option<i64> =
+        connection.prepare_cached(received)?.query_row([after], |row| row.get(0)).optional()?;
+    let is_past = |at: Option<i64>, span| at.is_some_and(|at| time(at) + span <= now);
+    Ok(is_past(ended, keep.delivered)
+        || is_past(received, keep.ids)
+        || state.dedup.has_work()
+        || state.dedup.droppable(connection, state.meta.ids_checked)?.is_some()
+        || connection.prepare_cached(UNNAMED_BOOKS)?.exists([books_kept()])?)
+}
+
 /// Does a step. What it says of hashes is for [`super::dedup::Dedup::apply`], once the step is durable.
 pub(super) fn housekeep(
     connection: &Connection,
@@ -173,10 +194,16 @@ fn forget_ids(
     Ok(old.len() == PLACES_PER_STEP)
 }
 
+/// Books that no story names and that are not among the latest.
+const UNNAMED_BOOKS: &str = "SELECT hash FROM books WHERE stories = 0 AND hash NOT IN
+    (SELECT hash FROM books WHERE text IS NOT NULL ORDER BY turn DESC LIMIT ?1)";
+
 fn forget_books(connection: &Connection) -> Result<(), Fault> {
-    let delete = "DELETE FROM books WHERE stories = 0 AND hash NOT IN
-        (SELECT hash FROM books WHERE text IS NOT NULL ORDER BY turn DESC LIMIT ?1)";
-    let limit = i64::try_from(BOOKS_RECOVERED_MAX).expect("a small number");
-    connection.prepare_cached(delete)?.execute([limit])?;
+    let delete = format!("DELETE FROM books WHERE hash IN ({UNNAMED_BOOKS})");
+    connection.prepare_cached(&delete)?.execute([books_kept()])?;
     Ok(())
+}
+
+fn books_kept() -> i64 {
+    i64::try_from(BOOKS_RECOVERED_MAX).expect("a small number")
 }

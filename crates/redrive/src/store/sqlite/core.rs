@@ -71,6 +71,12 @@ impl Core {
         keep: &Keep,
         now: Timestamp,
     ) -> Result<Chores, StoreError> {
+        self.check(on)?;
+        let is_due =
+            chores::is_due(on, &self.state, keep, now).map_err(|fault| fault.unchanged(&self.path))?;
+        if !is_due {
+            return Ok(Chores::default());
+        }
         let (chores, step) = self.transact(on, |state| chores::housekeep(on, state, keep, now))?;
         if let Some(step) = step {
             self.state.dedup.apply(step);

@@ -63,7 +63,7 @@ pub(super) struct Dedup {
     seed: u64,
     /// How many hashes make a run.
     run_length: usize,
-    recent: BTreeSet<(u64, Seq)>,
+    recent: Recent,
     /// Those of the transaction under way, which are in `recent` too.
     fresh: Vec<(u64, Seq)>,
     making: Option<Making>,
@@ -75,6 +75,45 @@ pub(super) struct Dedup {
     /// Whether table `recent` may have rows that a run has sealed.
     sweep: bool,
     going: Vec<i64>,
+}
+
+/// Hashes in memory.
+#[derive(Debug, Default)]
+struct Recent {
+    // Strangers choose ids, but not these hashes of them, which are keyed.
+    firsts: hash::Map<u64, Seq>,
+    /// Those whose hash another has already, which hardly ever happens.
+    others: BTreeSet<(u64, Seq)>,
+}
+
+impl Recent {
+    fn len(&self) -> usize {
+        self.firsts.len() + self.others.len()
+    }
+
+    fn add(&mut self, hash: u64, seq: Seq) {
+        let first = *self.firsts.entry(hash).or_insert(seq);
+        if first != seq {
+            self.others.insert((hash, seq));
+        }
+    }
+
+    fn remove(&mut self, hash: u64, seq: Seq) {
+        if !self.others.remove(&(hash, seq)) {
+            self.firsts.remove(&hash);
+        }
+    }
+
+    fn find(&self, hash: u64) -> impl Iterator<Item = Seq> {
+        let others = self.others.range((hash, Seq::NONE)..(hash + 1, Seq::NONE)).map(|(_, seq)| *seq);
+        self.firsts.get(&hash).copied().into_iter().chain(others)
+    }
+
+    fn into_sorted(self) -> Vec<(u64, Seq)> {
+        let mut hashes: Vec<(u64, Seq)> = self.firsts.into_iter().chain(self.others).collect();
+        hashes.sort_unstable();
+        hashes
+    }
 }
 
 /// A run in the making.
@@ -109,7 +148,7 @@ impl Dedup {
         let mut dedup = Self {
             seed,
             run_length,
-            recent: BTreeSet::new(),
+            recent: Recent::default(),
             fresh: Vec::new(),
             making: None,
             runs: Vec::new(),
@@ -147,8 +186,9 @@ impl Dedup {
             dedup.making = Some(Making { number: run, upto, hashes, written });
             hashes = later;
         }
-        // Built at once out of what is sorted, which is much quicker than one by one.
-        dedup.recent = hashes.into_iter().collect();
+        for (hash, seq) in hashes {
+            dedup.recent.add(hash, seq);
+        }
         Ok(dedup)
     }
 
@@ -158,9 +198,7 @@ impl Dedup {
 
     /// Where an event of that hash may be.
     pub(super) fn candidates(&self, connection: &Connection, hash: u64) -> Result<Vec<Seq>, Fault> {
-        let mut found: Vec<Seq> = Vec::new();
-        let wanted = (hash, Seq::NONE)..(hash + 1, Seq::NONE);
-        found.extend(self.recent.range(wanted).map(|(_, seq)| *seq));
+        let mut found: Vec<Seq> = self.recent.find(hash).collect();
         if let Some(making) = &self.making {
             let first = making.hashes.partition_point(|(other, _)| *other < hash);
             let same = making.hashes[first..].iter().take_while(|(other, _)| *other == hash);
@@ -180,7 +218,7 @@ impl Dedup {
 
     /// Remembers an event of the transaction under way.
     pub(super) fn add(&mut self, hash: u64, seq: Seq) {
-        self.recent.insert((hash, seq));
+        self.recent.add(hash, seq);
         self.fresh.push((hash, seq));
     }
 
@@ -200,8 +238,8 @@ impl Dedup {
 
     /// The transaction is gone.
     pub(super) fn roll_back(&mut self) {
-        for hash in self.fresh.drain(..) {
-            self.recent.remove(&hash);
+        for (hash, seq) in self.fresh.drain(..) {
+            self.recent.remove(hash, seq);
         }
     }
 
@@ -225,7 +263,7 @@ impl Dedup {
     ) -> Result<Option<Step>, Fault> {
         if self.making.is_none() && self.recent.len() >= self.run_length {
             // Nothing is on disk of this yet, so nothing is lost if the transaction is.
-            let hashes = std::mem::take(&mut self.recent).into_iter().collect();
+            let hashes = std::mem::take(&mut self.recent).into_sorted();
             self.making = Some(Making { number: self.last_run + 1, upto: last, hashes, written: 0 });
         }
         if let Some(making) = &self.making {
@@ -249,19 +287,24 @@ impl Dedup {
         Ok(if all { Step::Swept } else { Step::Wrote(0) })
     }
 
-    /// Lets a run go if nothing is left of what it leads to.
-    fn drop_one(&self, connection: &Connection, ids_checked: Seq) -> Result<Option<Step>, Fault> {
+    /// A run of which nothing is left that it leads to.
+    pub(super) fn droppable(&self, connection: &Connection, ids_checked: Seq) -> Result<Option<i64>, Fault> {
         let mut after = Seq::NONE;
         for run in self.runs.iter().take_while(|run| run.upto <= ids_checked) {
             let exists = "SELECT 1 FROM events WHERE seq > ?1 AND seq <= ?2 LIMIT 1";
             if !connection.prepare_cached(exists)?.exists((place(after), place(run.upto)))? {
-                let update = "UPDATE runs SET stage = ?2, filter = NULL WHERE run = ?1";
-                connection.prepare_cached(update)?.execute((run.number, GOING))?;
-                return Ok(Some(Step::Dropped(run.number)));
+                return Ok(Some(run.number));
             }
             after = run.upto;
         }
         Ok(None)
+    }
+
+    fn drop_one(&self, connection: &Connection, ids_checked: Seq) -> Result<Option<Step>, Fault> {
+        let Some(run) = self.droppable(connection, ids_checked)? else { return Ok(None) };
+        let update = "UPDATE runs SET stage = ?2, filter = NULL WHERE run = ?1";
+        connection.prepare_cached(update)?.execute((run, GOING))?;
+        Ok(Some(Step::Dropped(run)))
     }
 
     /// Takes note of a step that is durable.

@@ -201,8 +201,9 @@ fn check(connection: &Connection, path: &Path, known: u32) -> Result<u32, StoreE
     Ok(found)
 }
 
-/// Pages of the file; at 4 KiB rows of 1 KiB events fill them well, and it is what disks write.
-const PAGE_BYTES: u32 = 4_096;
+/// Pages of the file: large enough that events of 1 KiB leave little of one empty, small enough that a batch
+/// of one event does not write much more than itself.
+const PAGE_BYTES: u32 = 8_192;
 /// Memory for pages of the writer, in KiB.
 const CACHE_KIB: i32 = 32 * 1024;
 
@@ -230,4 +231,92 @@ fn migrate(connection: &Connection, steps: &[&str]) -> Result<(), rusqlite::Erro
         transaction.commit()?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn made(steps: &[&str]) -> Connection {
+        let connection = Connection::open_in_memory().expect("it opens");
+        migrate(&connection, steps).expect("it migrates");
+        connection
+    }
+
+    fn format(connection: &Connection) -> u32 {
+        connection.pragma_query_value(None, "user_version", |row| row.get(0)).expect("it has one")
+    }
+
+    const OLD: [&str; 1] = ["CREATE TABLE things (id INTEGER PRIMARY KEY); INSERT INTO things VALUES (7)"];
+    const NEW: [&str; 3] = [
+        OLD[0],
+        "ALTER TABLE things ADD COLUMN name TEXT NOT NULL DEFAULT 'x'",
+        "UPDATE things SET name = name || id",
+    ];
+
+    #[test]
+    fn an_older_format_is_brought_up_to_date_step_by_step() {
+        let connection = made(&OLD);
+        assert_eq!(format(&connection), 1);
+        for _ in 0..2 {
+            migrate(&connection, &NEW).expect("it migrates");
+            assert_eq!(format(&connection), 3);
+            let name: String =
+                connection.query_row("SELECT name FROM things", [], |row| row.get(0)).expect("it is there");
+            assert_eq!(name, "x7", "each step once");
+        }
+    }
+
+    #[test]
+    fn a_step_that_fails_leaves_the_file_as_it_was() {
+        let connection = made(&OLD);
+        let steps = [NEW[0], NEW[1], "DROP TABLE things; SELECT * FROM nothing"];
+        migrate(&connection, &steps).expect_err("the last step is none");
+        assert_eq!(format(&connection), 2);
+        let count: u32 =
+            connection.query_row("SELECT count(*) FROM things", [], |row| row.get(0)).expect("it is there");
+        assert_eq!(count, 1);
+    }
+
+    #[test]
+    fn what_is_not_ours_is_refused_and_left_alone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let database = |name: &str, sql: &str| {
+            let path = folder.path().join(name);
+            Connection::open(&path).expect("it opens").execute_batch(sql).expect("it is SQL");
+            path
+        };
+        let garbage = folder.path().join("garbage.db");
+        fs::write(&garbage, "no database ".repeat(1_000)).expect("it is written");
+        let ours = format!("PRAGMA application_id = {APPLICATION_ID};");
+        #[rustfmt::skip]
+        let cases = [
+            (garbage,                                                              "file is not a database"),
+            (database("theirs.db", "CREATE TABLE theirs (id)"),                    "not one of redrive's"),
+            (database("other.db", "PRAGMA application_id = 7"),                    "not one of redrive's"),
+            (database("versioned.db", "PRAGMA user_version = 1"),                  "not one of redrive's"),
+            (database("newer.db", &format!("{ours} PRAGMA user_version = 99")),    "has format 99, and this release knows formats up to 1"),
+        ];
+        for (path, expected) in cases {
+            let before = fs::read(&path).expect("it is there");
+            for error in [open(&path, 1).expect_err("refused"), open_to_read(&path).expect_err("refused")] {
+                assert!(error.to_string().contains(expected), "{}: {error}", path.display());
+                let fits = matches!(error, StoreError::Damaged { .. } | StoreError::TooNew { .. });
+                assert!(fits, "{error:?}");
+            }
+            assert_eq!(fs::read(&path).expect("it is there"), before, "{}", path.display());
+        }
+    }
+
+    #[test]
+    fn an_older_format_is_not_read_beside_its_owner() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("old.db");
+        let sql = format!("PRAGMA application_id = {APPLICATION_ID}; CREATE TABLE old (id)");
+        Connection::open(&path).expect("it opens").execute_batch(&sql).expect("it is SQL");
+        assert!(matches!(open_to_read(&path), Err(StoreError::NotOpened { .. })));
+        assert!(matches!(open_to_read(&folder.path().join("none.db")), Err(StoreError::NotOpened { .. })));
+    }
 }

@@ -1,1 +1,39 @@
-//! What only a store in a file can show: crashes, damage, copies, full disks, and plans of its queries.
+//! The plans of the queries: none goes through all of a table that grows.
+
+use rusqlite::Connection;
+
+use super::{reader, rows, schema, write};
+
+/// How SQLite answers a query: one line a table.
+fn plan(connection: &Connection, sql: &str) -> String {
+    let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).expect("it is SQL");
+    let parameters = vec![1_i64; statement.parameter_count()];
+    let mut lines = statement.query(rusqlite::params_from_iter(parameters)).expect("it explains");
+    let mut plan = Vec::new();
+    while let Some(line) = lines.next().expect("it explains") {
+        plan.push(line.get::<_, String>(3).expect("a text"));
+    }
+    plan.join("; ")
+}
+
+#[test]
+fn no_query_goes_through_a_table_that_grows() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let connection = schema::open(&folder.path().join("plans.db"), 1).expect("it opens");
+    #[rustfmt::skip]
+    let cases = [
+        ("what may start",      rows::READY_PAGE,    "SEARCH deliveries USING INDEX ready (queue=? AND rowid>?)"),
+        ("what is due",         rows::DUE_PAGE,      "SEARCH deliveries USING INDEX due (queue=? AND due_at<?)"),
+        ("when the next is",    rows::NEXT_DUE,      "SEARCH deliveries USING COVERING INDEX due (queue=? AND due_at>?)"),
+        ("a delivery",          rows::WAITING,       "SEARCH d USING INTEGER PRIMARY KEY (rowid=?); SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"),
+        ("the head of a session", write::HEAD_OF_LANE, "SEARCH deliveries USING INDEX lanes (lane=?)"),
+        ("what is parked",      write::RELEASE,      "SEARCH deliveries USING INDEX due (queue=? AND due_at=?)"),
+        ("a list of the ready", reader::LIST_READY,  "SEARCH deliveries USING COVERING INDEX ready (queue=? AND rowid<?)"),
+        ("of the due",          reader::LIST_DUE,    "SEARCH deliveries USING COVERING INDEX due (queue=?); USE TEMP B-TREE FOR ORDER BY"),
+        ("of the dead",         reader::LIST_DEAD,   "SEARCH deliveries USING COVERING INDEX dead (queue=? AND rowid<?)"),
+        ("of the unrouted",     reader::UNROUTED,    "SEARCH events USING COVERING INDEX unrouted (deliveries=? AND rowid>?)"),
+    ];
+    for (name, sql, expected) in cases {
+        assert_eq!(plan(&connection, sql), expected, "{name}");
+    }
+}

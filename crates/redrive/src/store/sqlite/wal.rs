@@ -6,10 +6,10 @@
 //! readers of ours look for a moment only.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, SyncSender};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
@@ -24,6 +24,9 @@ pub struct WalBounds {
     pub restart_at: u64,
 }
 
+/// The longest that the writer waits for the thread.
+const COPY_MAX: Duration = Duration::from_secs(10);
+
 impl WalBounds {
     /// Half a second of heavy writing is copied at a time.
     pub const DEFAULT: Self = Self { copy_from: 16 << 20, restart_at: 64 << 20 };
@@ -36,15 +39,22 @@ pub(super) struct Checkpointer {
     frame_bytes: u64,
     /// When the log could not be started anew at this size, it is tried again at a larger one.
     restart_at: u64,
-    helper: Option<Helper>,
+    helper: Helper,
 }
 
 /// The thread that copies.
 #[derive(Debug)]
 struct Helper {
     work: Option<SyncSender<()>>,
-    busy: Arc<AtomicBool>,
+    busy: Arc<Busy>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// Whether it does so now.
+#[derive(Debug, Default)]
+struct Busy {
+    is_busy: Mutex<bool>,
+    changed: Condvar,
 }
 
 /// How much of the log there is.
@@ -52,6 +62,14 @@ struct Helper {
 struct Frames {
     all: u64,
     copied: u64,
+    others: Others,
+}
+
+/// Whether others kept a checkpoint from doing all of its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Others {
+    Away,
+    InTheWay,
 }
 
 impl Checkpointer {
@@ -59,7 +77,7 @@ impl Checkpointer {
         let page_bytes: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let copier = Connection::open_with_flags(path, flags)?;
-        let helper = Some(Helper::start(copier));
+        let helper = Helper::start(copier);
         let frame_bytes = page_bytes.cast_unsigned();
         Ok(Self { bounds, frame_bytes, restart_at: bounds.restart_at, helper })
     }
@@ -71,23 +89,25 @@ impl Checkpointer {
         if bytes >= self.restart_at {
             return self.restart(connection, bytes);
         }
-        if (frames.all - frames.copied) * self.frame_bytes >= self.bounds.copy_from
-            && let Some(helper) = &self.helper
-        {
-            helper.copy();
+        if (frames.all - frames.copied) * self.frame_bytes >= self.bounds.copy_from {
+            self.helper.copy();
         }
         Ok(())
     }
 
     fn restart(&mut self, connection: &Connection, bytes: u64) -> Result<(), Fault> {
-        let is_busy = self.helper.as_ref().is_some_and(Helper::is_busy);
-        // While the thread is at it, most of the work is being done; but not for ever.
-        if is_busy && bytes < 2 * self.bounds.restart_at {
-            return Ok(());
+        // While the thread is at it, most of the work is being done; but there is an end to patience.
+        if self.helper.is_busy() {
+            if bytes < 2 * self.bounds.restart_at {
+                return Ok(());
+            }
+            self.helper.wait();
         }
         let frames = checkpoint(connection, "PRAGMA wal_checkpoint(RESTART)")?;
-        let is_new = frames.all == frames.copied;
-        self.restart_at = if is_new { self.bounds.restart_at } else { bytes + self.bounds.copy_from };
+        self.restart_at = match frames.others {
+            Others::Away => self.bounds.restart_at,
+            Others::InTheWay => bytes + self.bounds.copy_from,
+        };
         Ok(())
     }
 }
@@ -95,10 +115,10 @@ impl Checkpointer {
 /// Runs a checkpoint; one that others are in the way of is no error, it has just done less.
 fn checkpoint(connection: &Connection, sql: &str) -> Result<Frames, Fault> {
     let read = |row: &rusqlite::Row<'_>| {
-        let (busy, all, copied): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let (busy, all, copied): (bool, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        // Who could not even look says -1.
         let (all, copied) = (all.max(0).cast_unsigned(), copied.max(0).cast_unsigned());
-        // Somebody still reads the old log, though all of it may be copied.
-        Ok(Frames { all, copied: if busy == 0 { copied } else { copied.min(all.saturating_sub(1)) } })
+        Ok(Frames { all, copied, others: if busy { Others::InTheWay } else { Others::Away } })
     };
     Ok(connection.prepare_cached(sql)?.query_row([], read)?)
 }
@@ -106,29 +126,47 @@ fn checkpoint(connection: &Connection, sql: &str) -> Result<Frames, Fault> {
 impl Helper {
     fn start(connection: Connection) -> Self {
         let (work, orders) = mpsc::sync_channel(1);
-        let busy = Arc::new(AtomicBool::new(false));
-        let is_busy = Arc::clone(&busy);
+        let busy = Arc::new(Busy::default());
+        let ours = Arc::clone(&busy);
         let thread = std::thread::spawn(move || {
             while let Ok(()) = orders.recv() {
                 // What fails here is done by the writer, who reports it.
                 let _ = checkpoint(&connection, "PRAGMA wal_checkpoint(PASSIVE)");
-                is_busy.store(false, Ordering::Release);
+                ours.end();
             }
         });
         Self { work: Some(work), busy, thread: Some(thread) }
     }
 
     fn is_busy(&self) -> bool {
-        self.busy.load(Ordering::Acquire)
+        *self.busy.get()
+    }
+
+    /// Waits until the copy under way is done, but not for ever: then the log grows on, and nothing worse.
+    fn wait(&self) {
+        let waited = self.busy.changed.wait_timeout_while(self.busy.get(), COPY_MAX, |busy| *busy);
+        drop(waited);
     }
 
     fn copy(&self) {
+        let mut busy = self.busy.get();
         if let Some(work) = &self.work
-            && !self.busy.swap(true, Ordering::AcqRel)
+            && !*busy
         {
             // There is room for one order, and none is out while nobody is busy.
-            let _ = work.try_send(());
+            *busy = work.try_send(()).is_ok();
         }
+    }
+}
+
+impl Busy {
+    fn get(&self) -> MutexGuard<'_, bool> {
+        self.is_busy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn end(&self) {
+        *self.get() = false;
+        self.changed.notify_all();
     }
 }
 

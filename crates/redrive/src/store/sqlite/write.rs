@@ -29,14 +29,15 @@ const INSERT_EVENT: &str = "INSERT INTO events VALUES (?1, ?2, ?3, NULL, ?4, 1, 
 const INSERT_DELIVERY: &str = "INSERT INTO deliveries VALUES
     (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0, NULL, ?9, 0, NULL, NULL, NULL)";
 pub(super) const HEAD_OF_LANE: &str =
-    "SELECT seq FROM deliveries WHERE lane = ?1 AND state < 3 ORDER BY seq LIMIT 1";
-/// Only what is at the head, and has had just so many attempts, is settled.
-const SETTLE_DELIVERED: &str = "UPDATE deliveries SET state = 3, attempts = ?4, due_at = NULL,
-    written_at = ?5, start_recorded = 0, book = NULL, history = NULL, story = ?6
-    WHERE seq = ?1 AND content = ?2 AND attempts = ?3 AND state < 2 RETURNING queue, lane, bytes";
-const SETTLE_OTHERWISE: &str = "UPDATE deliveries SET state = ?4, attempts = ?5, due_at = ?6,
-    written_at = ?7, start_recorded = ?8, book = ?9, history = ?10, story = ?11
-    WHERE seq = ?1 AND content = ?2 AND attempts = ?3 AND state < 2 RETURNING queue, lane, bytes";
+    "SELECT seq, queue FROM deliveries WHERE lane = ?1 AND state < 3 ORDER BY seq LIMIT 1";
+/// Only what is at the head, and has had just so many attempts, is settled. (An update that returns these
+/// itself would keep them in a table of its own meanwhile, which costs more than looking first.)
+const FIND_HEAD: &str = "SELECT queue, lane, bytes FROM deliveries
+    WHERE seq = ?1 AND content = ?2 AND attempts = ?3 AND state < 2";
+const SETTLE_DELIVERED: &str = "UPDATE deliveries SET state = 3, attempts = ?2, due_at = NULL,
+    written_at = ?3, start_recorded = 0, book = NULL, history = NULL, story = ?4 WHERE seq = ?1";
+const SETTLE_OTHERWISE: &str = "UPDATE deliveries SET state = ?2, attempts = ?3, due_at = ?4,
+    written_at = ?5, start_recorded = ?6, book = ?7, history = ?8, story = ?9 WHERE seq = ?1";
 const INSERT_STORY: &str = "INSERT INTO attempts VALUES
     (?1, (SELECT coalesce(max(n), 0) + 1 FROM attempts WHERE delivery = ?1), ?2)";
 pub(super) const RELEASE: &str =
@@ -73,6 +74,7 @@ struct Work<'a> {
     find_event: CachedStatement<'a>,
     insert_event: CachedStatement<'a>,
     insert_delivery: CachedStatement<'a>,
+    find_head: CachedStatement<'a>,
     settle_delivered: CachedStatement<'a>,
     /// What has ended and may be deleted some day.
     ended: Vec<Seq>,
@@ -112,6 +114,7 @@ impl<'a> Work<'a> {
             find_event: connection.prepare_cached(FIND_EVENT)?,
             insert_event: connection.prepare_cached(INSERT_EVENT)?,
             insert_delivery: connection.prepare_cached(INSERT_DELIVERY)?,
+            find_head: connection.prepare_cached(FIND_HEAD)?,
             settle_delivered: connection.prepare_cached(SETTLE_DELIVERED)?,
             ended: Vec::new(),
             told: BTreeMap::new(),
@@ -119,8 +122,13 @@ impl<'a> Work<'a> {
     }
 
     fn settle(&mut self, settlement: &Settlement) -> Result<Settled, Fault> {
-        let Some((queue, lane, bytes)) = self.update(settlement)? else { return Ok(Settled::Stale) };
-        let seq = settlement.delivery.seq();
+        let Settlement { delivery, attempts_before, .. } = settlement;
+        let seq = delivery.seq();
+        let wanted = (place(seq), delivery.content().cast_signed(), attempts_before);
+        let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+        let found: Option<(i64, Option<i64>, i64)> = self.find_head.query_row(wanted, read).optional()?;
+        let Some((queue, lane, bytes)) = found else { return Ok(Settled::Stale) };
+        self.update(settlement)?;
         if let Some(story) = &settlement.story {
             *self.told.entry(story.book).or_default() += 1;
         }
@@ -128,7 +136,6 @@ impl<'a> Work<'a> {
             self.pause(service, settlement.at)?;
         }
         let queue = self.state.names.index_of(queue)?;
-        let counts = self.state.names.counts(queue);
         match &settlement.next {
             Next::Ready | Next::Due { .. } | Next::Starting => {
                 if let Some(story) = &settlement.story {
@@ -138,11 +145,11 @@ impl<'a> Work<'a> {
                 return Ok(Settled::Written { promoted: None });
             }
             Next::Delivered => {
-                counts.delivered += 1;
+                self.state.names.counts(queue).delivered += 1;
                 self.ended.push(seq);
             }
             Next::Dead(death) => {
-                counts.dead += 1;
+                self.state.names.counts(queue).dead += 1;
                 insert_death(self.connection, seq, death)?;
             }
         }
@@ -153,44 +160,34 @@ impl<'a> Work<'a> {
         Ok(Settled::Written { promoted: promoted.map(Box::new) })
     }
 
-    /// Changes the row, if it is as the settlement says; gives its queue, lane and bytes.
-    fn update(&mut self, settlement: &Settlement) -> Result<Option<(i64, Option<i64>, i64)>, Fault> {
-        let Settlement { delivery, attempts_before, attempts, next, history, book, at, .. } = settlement;
-        let (at_place, content) = (place(delivery.seq()), delivery.content().cast_signed());
+    /// Changes the row of a delivery.
+    fn update(&mut self, settlement: &Settlement) -> Result<(), Fault> {
+        let Settlement { delivery, attempts, next, history, book, at, .. } = settlement;
+        let place = place(delivery.seq());
         let story = || settlement.story.as_deref().map(encode::story);
-        let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
         let (code, due_at, started, last_story) = match next {
             Next::Delivered => {
-                let values = (at_place, content, attempts_before, attempts, nanos(*at), story());
-                return Ok(self.settle_delivered.query_row(values, read).optional()?);
+                self.settle_delivered.execute((place, attempts, nanos(*at), story()))?;
+                return Ok(());
             }
             Next::Ready => (state::READY, None, false, None),
             Next::Starting => (state::READY, None, true, None),
             Next::Due { at } => (state::DUE, Some(nanos(*at)), false, None),
             Next::Dead(_) => (state::DEAD, None, false, story()),
         };
-        let values = (
-            at_place,
-            content,
-            attempts_before,
-            code,
-            attempts,
-            due_at,
-            nanos(*at),
-            started,
-            book.cast_signed(),
-            told_history(history),
-            last_story,
-        );
-        Ok(self.connection.prepare_cached(SETTLE_OTHERWISE)?.query_row(values, read).optional()?)
+        let (history, book) = (told_history(history), book.cast_signed());
+        let values = (place, code, attempts, due_at, nanos(*at), started, book, history, last_story);
+        self.connection.prepare_cached(SETTLE_OTHERWISE)?.execute(values)?;
+        Ok(())
     }
 
     /// Makes the oldest of a session its head.
     fn promote(&mut self, lane: i64) -> Result<Option<Waiting>, Fault> {
         let mut statement = self.connection.prepare_cached(HEAD_OF_LANE)?;
-        let Some(head) = statement.query_row([lane], |row| row.get(0)).optional()? else { return Ok(None) };
-        let update = "UPDATE deliveries SET state = 0 WHERE seq = ?1 RETURNING queue";
-        let queue: i64 = self.connection.prepare_cached(update)?.query_row([head], |row| row.get(0))?;
+        let found: Option<(i64, i64)> =
+            statement.query_row([lane], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+        let Some((head, queue)) = found else { return Ok(None) };
+        self.run("UPDATE deliveries SET state = 0 WHERE seq = ?1", [head.into()])?;
         let queue = self.state.names.index_of(queue)?;
         self.state.names.counts(queue).behind -= 1;
         let name = &self.state.names.queue(queue).name;

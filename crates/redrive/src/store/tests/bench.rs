@@ -33,6 +33,7 @@ pub(super) const BOOK: u64 = 0xfeed_face_cafe_beef;
 pub(super) struct Bench {
     open: Box<dyn Fn() -> Box<dyn Store>>,
     store: Option<Box<dyn Store>>,
+    reader: Option<Box<dyn Reader>>,
     pub(super) now: Timestamp,
 }
 
@@ -164,7 +165,7 @@ pub(super) fn settlement(
 impl Bench {
     /// A bench on which a store is opened and has begun its first run.
     pub(super) fn new(open: Box<dyn Fn() -> Box<dyn Store>>) -> Self {
-        let mut bench = Self { open, store: None, now: at(0) };
+        let mut bench = Self { open, store: None, reader: None, now: at(0) };
         bench.crash();
         bench
     }
@@ -173,8 +174,8 @@ impl Bench {
         &mut **self.store.as_mut().expect("open between verbs")
     }
 
-    pub(super) fn reader(&self) -> Box<dyn Reader> {
-        self.store.as_ref().expect("open between verbs").reader().expect("a reader")
+    pub(super) fn reader(&self) -> &dyn Reader {
+        &**self.reader.as_ref().expect("open between verbs")
     }
 
     pub(super) fn wait(&mut self, seconds: u64) {
@@ -183,12 +184,14 @@ impl Bench {
 
     /// Drops the store as a killed process would, opens it again, and begins a run.
     pub(super) fn crash(&mut self) -> Recovered {
+        drop(self.reader.take());
         drop(self.store.take());
         self.begin()
     }
 
     /// Closes the store as it should be, opens it again after so many seconds, and begins a run.
     pub(super) fn restart(&mut self, seconds: u64) -> Recovered {
+        drop(self.reader.take());
         let store = self.store.take().expect("open between verbs");
         store.close(self.now).expect("it closes");
         self.wait(seconds);
@@ -198,6 +201,7 @@ impl Bench {
     fn begin(&mut self) -> Recovered {
         let mut store = (self.open)();
         let recovered = store.recover(self.now).expect("it recovers");
+        self.reader = Some(store.reader().expect("a reader"));
         self.store = Some(store);
         recovered
     }

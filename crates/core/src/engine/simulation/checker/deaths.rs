@@ -38,7 +38,7 @@ impl Checker {
                 let first = delivery.calls.first()?;
                 let wait = self.longest_wait(delivery);
                 let age = self.patience_used(first.started_at, at) + wait;
-                (age <= deadline).then(|| format!("{age:?} at most of a deadline of {deadline:?}"))
+                (age < deadline).then(|| format!("{age:?} at most of a deadline of {deadline:?}"))
             }
             codes::HOLD_EXPIRED | codes::CIRCUIT_BREAKER_OPEN => self.hold_left(delivery, death, at),
             _ => match last {

@@ -12,7 +12,7 @@ use crate::limits;
 use crate::time::Timestamp;
 
 /// A calm service with something to do is called within this time.
-const PATIENCE: Duration = Duration::from_millis(1_500);
+const PATIENCE: Duration = Duration::from_millis(1_000);
 
 /// Who is being called, and who waits for it.
 #[derive(Debug, Default)]
@@ -75,7 +75,13 @@ impl Checker {
         let shared = spec.takers.iter().any(|other| other.queue != taker.queue && needs(other, own));
         let several = taker.claims.iter().any(|(_, claim)| claim.dependency != own);
         let paced = spec.dependencies[own].per_second.is_some() || self.ailing.contains(&own);
-        !shared && !several && !paced && !self.paused.contains(&taker.queue.service)
+        // A call that began by an earlier book may have taken its room.
+        let crowded = self
+            .in_flight
+            .values()
+            .flatten()
+            .any(|id| self.deliveries[id].calls.last().is_some_and(|call| call.claim.dependency == own));
+        !shared && !several && !paced && !crowded && !self.paused.contains(&taker.queue.service)
     }
 
     /// After a few crashes close together deliveries may be started alone, one after the other.

@@ -76,7 +76,11 @@ async fn answer(tally: &Shared, request: Request<Incoming>) -> Result<Response<F
     let (manner, name) = head.uri.path()[1..].split_once('/').unwrap_or((&head.uri.path()[1..], ""));
     let ok = |body: Vec<u8>| Ok(response(StatusCode::OK, body.into()));
     match manner {
-        "take" | "slow" | "hang" => tally.lock().take(name, &body.to_bytes(), now_ns()),
+        "take" | "slow" | "hang" => {
+            let place =
+                head.headers.get("redrive-sequence").and_then(|place| place.to_str().ok()?.parse().ok());
+            tally.lock().take(name, &body.to_bytes(), place, now_ns());
+        }
         "seen" => {
             let seen = tally.lock().seen();
             return ok(serde_json::to_vec(&seen).expect("texts and numbers are always JSON"));

@@ -1,8 +1,9 @@
 //! What a sink has seen: how many, how late, whether twice, and whether in order.
 //!
-//! Order means the order of the sender: one connection sends the next event only when the last was
-//! accepted, so what it sends in one session must arrive in that order. An event that comes again after a
-//! crash is a repetition and not out of order.
+//! Order is held against two witnesses: the sender, who sends the next event of a connection only when the
+//! last was accepted, so that what it sends in one session must arrive in that order; and the server's own
+//! `redrive-sequence`, which must grow in each session. An event that comes again after a crash is a
+//! repetition and not out of order.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -18,7 +19,9 @@ const NUMBERS_MAX: u64 = 1 << 30;
 pub(super) struct Tally {
     seen: Vec<u64>,
     /// The highest number of each session and lane.
-    highest: HashMap<(u64, u32), u64>,
+    sent: HashMap<(u64, u32), u64>,
+    /// The highest place of each session in the server's order.
+    stored: HashMap<u64, u64>,
     names: BTreeMap<String, Latencies>,
     counts: Counts,
     calls: Calls,
@@ -31,7 +34,7 @@ pub(crate) struct Counts {
     pub distinct: u64,
     /// Events that had come before.
     pub repeated: u64,
-    /// Events that came after a later one of their session and sender.
+    /// Events that came after a later one of their session.
     pub out_of_order: u64,
     /// Requests that were no events of ours.
     pub strange: u64,
@@ -58,8 +61,8 @@ pub(crate) struct Seen {
 }
 
 impl Tally {
-    /// An event came, or something else did.
-    pub(super) fn take(&mut self, name: &str, payload: &[u8], now_ns: u64) {
+    /// An event came, or something else did; the server may say which place it has in its order.
+    pub(super) fn take(&mut self, name: &str, payload: &[u8], place: Option<u64>, now_ns: u64) {
         let Some(message) = Message::read(payload).filter(|message| message.number < NUMBERS_MAX) else {
             self.counts.strange += 1;
             return;
@@ -71,7 +74,7 @@ impl Tally {
             return;
         }
         self.counts.distinct += 1;
-        self.keep_order(&message);
+        self.keep_order(&message, place);
         let micros = now_ns.saturating_sub(message.sent_at_ns) / 1_000;
         match self.names.get_mut(name) {
             Some(latencies) => latencies.add(micros),
@@ -110,13 +113,16 @@ impl Tally {
         is_new
     }
 
-    fn keep_order(&mut self, message: &Message) {
+    fn keep_order(&mut self, message: &Message, place: Option<u64>) {
         let Some(session) = message.session else { return };
-        let highest = self.highest.entry((session, message.lane)).or_insert(message.number);
-        if message.number < *highest {
+        let sent = self.sent.entry((session, message.lane)).or_default();
+        let stored = self.stored.entry(session).or_default();
+        let place = place.unwrap_or(*stored);
+        if message.number < *sent || place < *stored {
             self.counts.out_of_order += 1;
         }
-        *highest = message.number.max(*highest);
+        *sent = message.number.max(*sent);
+        *stored = place.max(*stored);
     }
 }
 
@@ -124,17 +130,17 @@ impl Tally {
 mod tests {
     use super::*;
 
-    /// Number, lane and session.
-    type Arrival = (u64, u32, Option<u64>);
+    /// Number, lane, session and place.
+    type Arrival = (u64, u32, Option<u64>, Option<u64>);
 
     /// How many are distinct, repeated and out of order.
     fn check(name: &str, events: &[Arrival], expected: (u64, u64, u64)) {
         let mut tally = Tally::default();
-        for (number, lane, session) in events {
+        for (number, lane, session, place) in events {
             let mut payload = Vec::new();
             Message { sent_at_ns: 1_000, number: *number, lane: *lane, session: *session }
                 .write(&mut payload);
-            tally.take("s0", &payload, 2_000_000);
+            tally.take("s0", &payload, *place, 2_000_000);
         }
         let Counts { distinct, repeated, out_of_order, .. } = tally.seen().counts;
         assert_eq!((distinct, repeated, out_of_order), expected, "{name}");
@@ -143,13 +149,15 @@ mod tests {
     #[test]
     fn repetitions_and_order_are_told_apart() {
         #[rustfmt::skip]
-        let cases: [(&str, &[Arrival], _); 6] = [
-            ("nothing",                                 &[],                                                (0, 0, 0)),
-            ("numbers may leap",                        &[(0, 0, Some(1)), (900, 0, Some(1))],              (2, 0, 0)),
-            ("a later one came first",                  &[(5, 0, Some(1)), (3, 0, Some(1))],                (2, 0, 1)),
-            ("sessions have no order between them",     &[(5, 0, Some(1)), (3, 0, Some(2))],                (2, 0, 0)),
-            ("senders have none, and nor has no session", &[(5, 0, Some(1)), (3, 1, Some(1)), (9, 0, None), (8, 0, None)], (4, 0, 0)),
-            ("again is not out of order",               &[(3, 0, Some(1)), (5, 0, Some(1)), (3, 0, Some(1))], (2, 1, 0)),
+        let cases: [(&str, &[Arrival], _); 8] = [
+            ("nothing",                              &[],                                                                   (0, 0, 0)),
+            ("numbers may leap",                     &[(0, 0, Some(1), None), (900, 0, Some(1), None)],                     (2, 0, 0)),
+            ("a later one came first",               &[(5, 0, Some(1), None), (3, 0, Some(1), None)],                       (2, 0, 1)),
+            ("the server says so too",               &[(5, 0, Some(1), Some(8)), (3, 0, Some(1), Some(7))],                 (2, 0, 1)),
+            ("only the server says so",              &[(5, 0, Some(1), Some(8)), (6, 1, Some(1), Some(7))],                 (2, 0, 1)),
+            ("sessions have no order between them",  &[(5, 0, Some(1), Some(8)), (3, 0, Some(2), Some(7))],                 (2, 0, 0)),
+            ("nor have senders, nor has no session", &[(5, 0, Some(1), None), (3, 1, Some(1), None), (9, 0, None, None), (8, 0, None, None)], (4, 0, 0)),
+            ("again is not out of order",            &[(3, 0, Some(1), Some(1)), (5, 0, Some(1), Some(2)), (3, 0, Some(1), Some(1))], (2, 1, 0)),
         ];
         for (name, events, expected) in cases {
             check(name, events, expected);
@@ -159,7 +167,7 @@ mod tests {
     #[test]
     fn what_is_not_ours_is_counted_apart() {
         let mut tally = Tally::default();
-        tally.take("s0", b"hello", 1);
+        tally.take("s0", b"hello", None, 1);
         assert_eq!(tally.seen().counts, Counts { strange: 1, ..Counts::default() });
     }
 
@@ -169,7 +177,7 @@ mod tests {
         let mut at = |now_ns: u64, number| {
             let mut payload = Vec::new();
             Message { sent_at_ns: 0, number, lane: 0, session: None }.write(&mut payload);
-            tally.take("s0", &payload, now_ns);
+            tally.take("s0", &payload, None, now_ns);
             let first = tally.seen().counts.first_since_mark_ns;
             if number == 1 {
                 tally.mark();

@@ -1,0 +1,292 @@
+//! The engine step by step: what it asks for after each input. The simulation next door found most of these.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::*;
+use crate::answer::{HeaderPairs, Reply, Seen};
+use crate::book;
+use crate::event::Event;
+use crate::event::attribute::{EventId, EventSource, EventType};
+use crate::idempotency;
+use crate::ids::DeliveryId;
+
+const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+
+const BOOK: &str = r#"
+version: 1
+retry_policies:
+  thrice: { initial: 1s, factor: 1, max: 1s, retries: 3, window: 10s, jitter: none }
+breakers:
+  touchy: { trip: { consecutive: 2 }, open: 10s, probes: 1, close_after: 1 }
+dependencies:
+  narrow: { kind: webhook, breaker: none, in_flight: 1 }
+  guarded: { kind: webhook, breaker: touchy }
+services:
+  a: { target: { http: "http://a.test/" }, depends_on: narrow, retry: thrice, on_failure: { fatal: pause }, events: [t] }
+  b: { target: { http: "http://b.test/" }, depends_on: narrow, retry: thrice, events: [t] }
+  c: { target: { http: "http://c.test/" }, depends_on: narrow, retry: thrice, events: [t] }
+  d: { target: { http: "http://d.test/" }, depends_on: narrow, retry: thrice, events: [t] }
+  g:
+    target: { http: "http://g.test/" }
+    depends_on: guarded
+    retry: thrice
+    hold_max: 30s
+    events: [t, { type: now-or-never, when_open: dead-letter }]
+"#;
+
+/// An engine, the time, and what it asked for last.
+struct Bench {
+    engine: Engine,
+    now: Timestamp,
+    last_seq: u64,
+    rows: BTreeMap<DeliveryId, Waiting>,
+}
+
+fn bench() -> Bench {
+    bench_with_suspects(None)
+}
+
+fn bench_with_suspects(suspects_until: Option<Seq>) -> Bench {
+    let book = book::read(BOOK).book.expect("the book is sound");
+    let engine = Engine::new(Setup {
+        seed: Seed(1),
+        book: Arc::new(book),
+        older_books: Vec::new(),
+        bounds: Bounds { window: 4, window_bytes: 1_000, calls: 64 },
+        now: START,
+        queues: Vec::new(),
+        paused: BTreeMap::new(),
+        absences: Absences::new(),
+        breakers: Vec::new(),
+        suspects_until,
+    });
+    Bench { engine, now: START, last_seq: 0, rows: BTreeMap::new() }
+}
+
+fn service(name: &str) -> ServiceName {
+    ServiceName::new(name).expect("a name")
+}
+
+fn answered(status: u16) -> Ending {
+    let seen = Seen::Http { status, headers: HeaderPairs::default(), body: String::new() };
+    Ending::Reply(Reply { seen, message: format!("target answered {status}"), retry_after: None })
+}
+
+impl Bench {
+    /// Hands it over and says what is asked for in return.
+    fn tell(&mut self, input: Input) -> Vec<String> {
+        self.engine.handle(input, self.now);
+        let mut asked = Vec::new();
+        while let Some(effect) = self.engine.next_effect() {
+            asked.extend(match effect {
+                Effect::Start(call) => {
+                    let row = &call.deliveries[0];
+                    Some(format!("start {} of {}", row.id.seq().get(), call.queue))
+                }
+                Effect::Settle(settlement) => {
+                    let next = match &settlement.next {
+                        Next::Delivered => "delivered".to_owned(),
+                        Next::Ready => "ready".to_owned(),
+                        Next::Due { at } => format!("due in {:?}", at.since(self.now)),
+                        Next::Dead(death) => format!("dead: {}", death.code.as_str()),
+                        Next::Starting => "starting".to_owned(),
+                    };
+                    Some(format!("settle {}: {next}", settlement.delivery.seq().get()))
+                }
+                Effect::Load(_)
+                | Effect::WakeAt(_)
+                | Effect::Keep(_)
+                | Effect::Release(_)
+                | Effect::Signal(_) => None,
+            });
+        }
+        asked
+    }
+
+    fn accept(&mut self, name: &str, event_type: &str) -> Vec<String> {
+        let row = self.row(name, event_type);
+        self.tell(Input::Accepted(vec![row]))
+    }
+
+    fn row(&mut self, name: &str, event_type: &str) -> Waiting {
+        self.last_seq += 1;
+        let event = Event {
+            id: EventId::new(&self.last_seq.to_string()).expect("an id"),
+            source: EventSource::new("/tests").expect("a source"),
+            event_type: EventType::new(event_type).expect("a type"),
+            subject: None,
+            time: None,
+            content_type: None,
+            session: None,
+            correlation_id: None,
+            traceparent: None,
+            extensions: BTreeMap::new(),
+            data: Bytes::new(),
+        };
+        let seq = Seq::new(self.last_seq);
+        let id = idempotency::delivery_id(seq, event.dedup_key(), &service(name), None);
+        let row = Waiting {
+            id,
+            queue: Arc::new(QueueName { service: service(name), channel: None }),
+            event: Arc::new(event),
+            in_session: false,
+            attempts: 0,
+            due_at: None,
+            history: History::new(),
+            book: None,
+            written_at: self.now,
+            start_recorded: false,
+        };
+        self.rows.insert(id, row.clone());
+        row
+    }
+
+    fn end(&mut self, call: u64, status: u16) -> Vec<String> {
+        self.tell(Input::Ended { call: CallId(call), ending: answered(status) })
+    }
+
+    fn settled(&mut self, seq: u64) -> Vec<String> {
+        let delivery = *self.rows.keys().find(|id| id.seq().get() == seq).expect("it was accepted");
+        self.tell(Input::Settled { delivery, fate: Fate::Written, promoted: None })
+    }
+
+    fn operator(&mut self, command: Command) -> Vec<String> {
+        self.tell(Input::Operator(command))
+    }
+
+    fn pass(&mut self, span: Duration) -> Vec<String> {
+        self.now = self.now + span;
+        self.tell(Input::Tick)
+    }
+}
+
+const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+const NOTHING: [&str; 0] = [];
+
+#[test]
+fn a_turn_that_a_paused_line_cannot_use_goes_to_the_next() {
+    let mut bench = bench();
+    assert_eq!(bench.accept("a", "t"), ["start 1 of a"]);
+    for name in ["b", "c", "d"] {
+        assert_eq!(bench.accept(name, "t"), NOTHING, "one call at a time");
+    }
+    bench.operator(Command::Pause(service("b")));
+    bench.operator(Command::Pause(service("c")));
+    assert_eq!(bench.end(1, 200), ["settle 1: delivered", "start 4 of d"]);
+    bench.operator(Command::Resume(service("c")));
+    assert_eq!(bench.end(2, 200), ["settle 4: delivered", "start 3 of c"]);
+}
+
+#[test]
+fn a_breaker_that_no_delivery_has_met_can_be_tripped() {
+    let mut bench = bench();
+    bench.operator(Command::Trip(DependencyName::new("guarded").expect("a name")));
+    assert_eq!(bench.accept("g", "t"), NOTHING);
+    assert_eq!(bench.pass(secs(9)), NOTHING);
+    assert_eq!(bench.pass(secs(1)), ["start 1 of g"]);
+}
+
+#[test]
+fn a_pause_that_is_written_after_a_resume_holds() {
+    let mut bench = bench();
+    bench.accept("a", "t");
+    assert_eq!(bench.end(1, 401), ["settle 1: ready"]);
+    bench.operator(Command::Resume(service("a")));
+    assert_eq!(bench.settled(1), NOTHING);
+    assert_eq!(bench.accept("a", "t"), NOTHING, "paused");
+    assert_eq!(bench.operator(Command::Resume(service("a"))), ["start 1 of a"]);
+}
+
+#[test]
+fn who_may_not_wait_behind_an_open_breaker_ends_at_once_though_others_wait() {
+    let mut bench = bench();
+    bench.operator(Command::Trip(DependencyName::new("guarded").expect("a name")));
+    assert_eq!(bench.accept("g", "t"), NOTHING);
+    assert_eq!(bench.accept("g", "now-or-never"), ["settle 2: dead: CIRCUIT_BREAKER_OPEN"]);
+}
+
+#[test]
+fn neither_a_pause_nor_an_absence_uses_up_the_time_that_a_delivery_may_be_held() {
+    let trip = || Command::Trip(DependencyName::new("guarded").expect("a name"));
+    let pause = |bench: &mut Bench| {
+        bench.operator(Command::Pause(service("g")));
+        bench.pass(secs(100));
+        bench.operator(Command::Resume(service("g")))
+    };
+    let absence = |bench: &mut Bench| {
+        bench.tell(Input::StoreFailing);
+        bench.pass(secs(100));
+        bench.tell(Input::StoreHealed)
+    };
+    let nothing = |bench: &mut Bench| bench.pass(secs(100));
+    #[rustfmt::skip]
+    let cases: [(&str, &dyn Fn(&mut Bench) -> Vec<String>, &[&str]); 3] = [
+        ("time that just passes", &nothing, &["settle 1: dead: CIRCUIT_BREAKER_OPEN"]),
+        ("a pause",               &pause,   &[]),
+        ("an absence",            &absence, &[]),
+    ];
+    for (name, meanwhile, expected) in cases {
+        let mut bench = bench();
+        bench.operator(trip());
+        bench.accept("g", "t");
+        bench.pass(secs(5));
+        // Open all the time, whatever happens in between.
+        bench.operator(trip());
+        bench.engine.dependencies.iter_mut().for_each(|dependency| {
+            let settings = dependency.breaker_settings.clone();
+            if let Some(settings) = settings {
+                dependency.breaker.trip_by_hand(&settings, START + secs(200));
+            }
+        });
+        assert_eq!(meanwhile(&mut bench), expected, "{name}");
+    }
+}
+
+#[test]
+fn a_call_that_ran_while_nothing_could_be_written_uses_up_no_window_by_that() {
+    let mut bench = bench();
+    bench.accept("a", "t");
+    assert_eq!(bench.end(1, 503), ["settle 1: due in 1s"]);
+    bench.settled(1);
+    assert_eq!(bench.pass(secs(1)), ["start 1 of a"]);
+    bench.tell(Input::StoreFailing);
+    bench.pass(secs(60));
+    assert_eq!(bench.end(2, 503), ["settle 1: due in 1s"], "a window of 10 s, of which 1 s has passed");
+}
+
+#[test]
+fn a_suspect_starts_alone_when_its_start_is_on_record() {
+    let mut bench = bench_with_suspects(Some(Seq::new(2)));
+    assert_eq!(bench.accept("g", "t"), ["settle 1: starting"]);
+    assert_eq!(bench.accept("g", "t"), NOTHING);
+    assert_eq!(bench.accept("a", "t"), NOTHING, "not even others start beside it");
+    assert_eq!(bench.settled(1), ["start 1 of g"]);
+    assert_eq!(bench.end(1, 200), ["settle 1: delivered"]);
+    assert_eq!(bench.settled(1), ["settle 2: starting"]);
+    bench.operator(Command::Pause(service("g")));
+    assert_eq!(bench.settled(2), ["settle 2: ready", "start 3 of a"], "something has come up");
+    bench.settled(2);
+    bench.end(2, 200);
+    bench.settled(3);
+    assert_eq!(bench.operator(Command::Resume(service("g"))), ["settle 2: starting"]);
+}
+
+#[test]
+fn a_delivery_that_redrive_went_down_with_counts_as_tried_but_for_the_time_since() {
+    let mut bench = bench();
+    let row = bench.row("g", "t");
+    let (down_from, up_at) = (bench.now, bench.now + secs(60));
+    bench.now = up_at;
+    bench.engine.absences.add(down_from, up_at);
+    assert_eq!(
+        bench.tell(Input::Accepted(vec![Waiting { start_recorded: true, ..row }])),
+        ["settle 1: due in 1s"]
+    );
+}

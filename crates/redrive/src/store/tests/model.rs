@@ -1,0 +1,279 @@
+//! A store in a file against one in memory: whatever is done to both, both say the same.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use redrive_core::breaker::{Breaker, Generation, Record};
+use redrive_core::engine::{Load, Next, Settlement, Wanted};
+use redrive_core::event::Event;
+use redrive_core::event::attribute::{EventSource, SessionKey};
+use redrive_core::ids::{DependencyName, IdPrefix, Seq};
+use redrive_core::time::Timestamp;
+
+use super::bench::{Bench, addressee, at, dead, event, queue, service, settlement, to};
+use super::{file, memory};
+use crate::store::{
+    Batch, EventKey, Filter, Keep, Note, StateName, Submission, Submitted, WaitingBound, WhenFull,
+};
+
+/// Queues of a small world, so that they meet often; the first two keep the order of sessions.
+const QUEUES: [&str; 4] = ["ord", "ord/x", "svc", "svc/y"];
+
+#[derive(Clone, Debug)]
+enum Act {
+    Write { settlements: Vec<Ended>, submissions: Vec<Vec<Sent>>, notes: Vec<Noted> },
+    Load { queue: usize, wanted: Wanting, rows_max: u32, bytes_max: usize },
+    Housekeep,
+    Pass { seconds: u64 },
+    Crash,
+    Restart { seconds: u64 },
+}
+
+#[derive(Clone, Debug)]
+struct Sent {
+    id: u8,
+    source: u8,
+    session: Option<u8>,
+    bytes: usize,
+    to: Vec<usize>,
+    when_full: WhenFull,
+}
+
+/// What is settled: one of all deliveries, as if it had had so many attempts more or less.
+#[derive(Clone, Debug)]
+struct Ended {
+    which: prop::sample::Index,
+    off_by: u32,
+    how: How,
+    pause: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum How {
+    Delivered,
+    Ready,
+    Due { second: u64 },
+    Parked,
+    Dead,
+    Starting,
+}
+
+#[derive(Clone, Debug)]
+enum Noted {
+    Pause(usize),
+    Resume(usize),
+    Breaker { generation: u64 },
+    Absence { seconds: u64 },
+    Alive,
+    Book { hash: u64 },
+    Release(usize),
+    Route { event: u64, to: Vec<usize> },
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Wanting {
+    Ready { after: u64 },
+    Due { second: u64 },
+}
+
+fn any_sent() -> impl Strategy<Value = Sent> {
+    let to = prop::collection::vec(0..QUEUES.len(), 0..3);
+    let when_full = prop_oneof![Just(WhenFull::Refuse), Just(WhenFull::DeadLetter)];
+    (0..20_u8, 0..2_u8, prop::option::of(0..2_u8), 0..40_usize, to, when_full).prop_map(
+        // The same id nearly always means the same content.
+        |(id, source, session, bytes, to, when_full)| {
+            let (session, bytes) = if id < 16 { (session.map(|_| id % 2), 8) } else { (session, bytes) };
+            Sent { id, source, session, bytes, to, when_full }
+        },
+    )
+}
+
+fn any_ended() -> impl Strategy<Value = Ended> {
+    let how = prop_oneof![
+        4 => Just(How::Delivered),
+        1 => Just(How::Ready),
+        2 => (0..50_u64).prop_map(|second| How::Due { second }),
+        1 => Just(How::Parked),
+        1 => Just(How::Dead),
+        1 => Just(How::Starting),
+    ];
+    let off_by = prop_oneof![9 => Just(0_u32), 1 => Just(1_u32)];
+    (any::<prop::sample::Index>(), off_by, how, prop::bool::weighted(0.1))
+        .prop_map(|(which, off_by, how, pause)| Ended { which, off_by, how, pause })
+}
+
+fn any_noted() -> impl Strategy<Value = Noted> {
+    let to = prop::collection::vec(0..QUEUES.len(), 0..3);
+    prop_oneof![
+        (0..QUEUES.len()).prop_map(Noted::Pause),
+        (0..QUEUES.len()).prop_map(Noted::Resume),
+        (0..4_u64).prop_map(|generation| Noted::Breaker { generation }),
+        (0..9_u64).prop_map(|seconds| Noted::Absence { seconds }),
+        Just(Noted::Alive),
+        (0..12_u64).prop_map(|hash| Noted::Book { hash }),
+        (0..QUEUES.len()).prop_map(Noted::Release),
+        (1..30_u64, to).prop_map(|(event, to)| Noted::Route { event, to }),
+    ]
+}
+
+fn any_act() -> impl Strategy<Value = Act> {
+    let wanted = prop_oneof![
+        (0..30_u64).prop_map(|after| Wanting::Ready { after }),
+        (0..60_u64).prop_map(|second| Wanting::Due { second }),
+    ];
+    let submissions = prop::collection::vec(prop::collection::vec(any_sent(), 0..4), 0..4);
+    let settlements = prop::collection::vec(any_ended(), 0..5);
+    let notes = prop::collection::vec(any_noted(), 0..2);
+    prop_oneof![
+        10 => (settlements, submissions, notes)
+            .prop_map(|(settlements, submissions, notes)| Act::Write { settlements, submissions, notes }),
+        3 => (0..QUEUES.len(), wanted, 1..5_u32, 0..60_usize)
+            .prop_map(|(queue, wanted, rows_max, bytes_max)| Act::Load { queue, wanted, rows_max, bytes_max }),
+        2 => Just(Act::Housekeep),
+        2 => (1..30_u64).prop_map(|seconds| Act::Pass { seconds }),
+        1 => Just(Act::Crash),
+        1 => (0..5_u64).prop_map(|seconds| Act::Restart { seconds }),
+    ]
+}
+
+impl Sent {
+    fn submitted(&self) -> Submitted {
+        let event = Event {
+            source: EventSource::new(&format!("/{}", self.source)).expect("a source"),
+            session: self.session.map(|key| SessionKey::new(&key.to_string()).expect("a key")),
+            data: vec![self.id; self.bytes].into(),
+            ..event(&self.id.to_string())
+        };
+        let names: Vec<&str> = self.to.iter().map(|queue| QUEUES[*queue]).collect();
+        let mut submitted = to(&names.join(" "), event);
+        for addressee in &mut submitted.routes {
+            addressee.bound = WaitingBound { deliveries_max: 9, bytes_max: 150, when_full: self.when_full };
+        }
+        submitted
+    }
+}
+
+impl Ended {
+    fn settlement(&self, bench: &Bench) -> Option<Settlement> {
+        let all = bench.all();
+        let view = (!all.is_empty()).then(|| self.which.get(&all))?;
+        let next = match self.how {
+            How::Delivered => Next::Delivered,
+            How::Ready => Next::Ready,
+            How::Due { second } => Next::Due { at: at(second) },
+            How::Parked => Next::Due { at: Timestamp::NEVER },
+            How::Dead => dead(),
+            How::Starting => Next::Starting,
+        };
+        let mut settled = settlement(view.id, view.attempts + self.off_by, next, bench.now);
+        settled.pause = self.pause.then(|| view.queue.service.clone());
+        if let Some(story) = &mut settled.story {
+            story.book = u64::from(view.attempts);
+        }
+        Some(settled)
+    }
+}
+
+impl Noted {
+    fn note(&self, now: Timestamp) -> Note {
+        let service_of = |index: usize| service(QUEUES[index].split('/').next().expect("a part"));
+        match self {
+            Self::Pause(index) => Note::Pause(service_of(*index)),
+            Self::Resume(index) => Note::Resume(service_of(*index)),
+            Self::Breaker { generation } => {
+                let name = DependencyName::new("db").expect("a name");
+                let generation = Generation(*generation);
+                Note::Breaker(Box::new(Record { generation, ..Breaker::new().record(&name, now) }))
+            }
+            Self::Absence { seconds } => Note::Absence { from: now - Duration::from_secs(*seconds) },
+            Self::Alive => Note::Alive,
+            Self::Book { hash } => Note::Book { hash: *hash, text: format!("book {hash}").into() },
+            Self::Release(index) => Note::Release(queue(QUEUES[*index])),
+            Self::Route { event, to } => {
+                let routes = to.iter().map(|index| addressee(QUEUES[*index])).collect();
+                Note::Route { event: Seq::new(*event), routes }
+            }
+        }
+    }
+}
+
+/// Does it, and tells all there is to see of it.
+fn act(bench: &mut Bench, act: &Act) -> String {
+    match act {
+        Act::Write { settlements, submissions, notes } => {
+            let ended = settlements.iter().filter_map(|ended| ended.settlement(bench)).map(Arc::new);
+            let submission =
+                |sent: &Vec<Sent>| Submission { events: sent.iter().map(Sent::submitted).collect() };
+            let batch = Batch {
+                settlements: ended.collect(),
+                submissions: submissions.iter().map(submission).collect(),
+                notes: notes.iter().map(|noted| noted.note(bench.now)).collect(),
+            };
+            format!("{:?}", bench.write(&batch))
+        }
+        Act::Load { queue: index, wanted, rows_max, bytes_max } => {
+            let wanted = match *wanted {
+                Wanting::Ready { after } => Wanted::Ready { after: Seq::new(after) },
+                Wanting::Due { second } => Wanted::Due { until: at(second) },
+            };
+            let queue = queue(QUEUES[*index]);
+            let load = Load { queue, wanted, rows_max: *rows_max, bytes_max: *bytes_max };
+            format!("{:?}", bench.store().load(&load).expect("it loads"))
+        }
+        Act::Housekeep => {
+            let keep = Keep { delivered: Duration::from_secs(20), ids: Duration::from_secs(45) };
+            bench.housekeep(&keep).to_string()
+        }
+        Act::Pass { seconds } => {
+            bench.wait(*seconds);
+            String::new()
+        }
+        Act::Crash => format!("{:?}", bench.crash()),
+        Act::Restart { seconds } => format!("{:?}", bench.restart(*seconds)),
+    }
+}
+
+/// All that a reader can see.
+fn seen(bench: &Bench) -> Vec<String> {
+    let reader = bench.reader();
+    let mut seen = vec![format!("{:?}", reader.counts().expect("it answers"))];
+    for digits in ["0", "8", "c9"] {
+        let prefix = IdPrefix::parse(digits).expect("digits");
+        seen.push(format!("{:?}", reader.deliveries(&prefix, 5).expect("it answers")));
+    }
+    for id in ["3", "17"] {
+        seen.push(format!("{:?}", reader.events(&EventKey::Id(id.to_owned())).expect("it answers")));
+    }
+    let states = [StateName::Ready, StateName::Due, StateName::Behind, StateName::Delivered, StateName::Dead];
+    for state in states {
+        let filter =
+            Filter { state: Some(state), service: Some("ord".to_owned()), before: None, rows_max: 5 };
+        seen.push(format!("{:?}", reader.list(&filter).expect("it answers")));
+    }
+    seen.push(format!("{:?}", bench.all()));
+    seen.push(format!("{:?}", reader.unrouted(Seq::NONE, 9).expect("it answers")));
+    seen.extend((0..12).map(|hash| format!("{:?}", reader.book(hash).expect("it answers"))));
+    seen
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_file_and_memory_never_differ(
+        acts in prop::collection::vec(any_act(), 1..40),
+        run_length in prop_oneof![Just(2_usize), Just(7), Just(1_000)],
+    ) {
+        let (folder, mut in_file) = file(run_length);
+        let mut in_memory = memory();
+        for (number, one) in acts.iter().enumerate() {
+            let (expected, found) = (act(&mut in_memory, one), act(&mut in_file, one));
+            prop_assert_eq!(expected, found, "act {}: {:?}", number, one);
+            prop_assert_eq!(seen(&in_memory), seen(&in_file), "after act {}: {:?}", number, one);
+        }
+        in_memory.audit();
+        in_file.audit();
+        drop(folder);
+    }
+}
