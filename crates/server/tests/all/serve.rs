@@ -4,6 +4,8 @@ mod failures;
 mod lifecycle;
 mod refusals;
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use crate::client::Answer;
@@ -259,7 +261,9 @@ fn happenings_are_told_as_they_happen() {
     }
     assert_eq!(told, ["accepted", "retrying", "delivered"]);
     // One who watches does not hold up the end.
+    let asked = Instant::now();
     server.stop().assert_calm();
+    assert!(asked.elapsed() < Duration::from_secs(4), "it took {:?}", asked.elapsed());
 }
 
 fn text(value: &Value) -> String {
