@@ -11,6 +11,7 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -31,14 +32,35 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    pub(crate) const fn with_body(body_bytes_max: usize) -> Self {
+    pub(crate) fn with_body(body_bytes_max: usize) -> Self {
         Self {
             body_bytes_max,
             body_time: Duration::from_secs(15),
             header_time: Duration::from_secs(15),
-            connections_max: 10_000,
+            connections_max: connections_max(),
         }
     }
+}
+
+/// Connections at once, if the system lets us have as many.
+const CONNECTIONS_MAX: u64 = 10_000;
+/// Files that are left for calls to targets, which are up to 1,024, and for the store.
+const FILES_RESERVED: u64 = 1_024 + 256;
+
+/// As many connections as there are files for: whoever comes must not take the last one, or nothing more
+/// could be delivered.
+fn connections_max() -> usize {
+    let files = files_max();
+    let beside = files.saturating_sub(FILES_RESERVED).max(files / 2);
+    usize::try_from(beside.min(CONNECTIONS_MAX)).expect("a few thousand")
+}
+
+/// How many files this process may have open; it asks for all that it may ask for.
+fn files_max() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, ..limit };
+    let current = if setrlimit(Resource::Nofile, raised).is_ok() { raised.current } else { limit.current };
+    current.unwrap_or(u64::MAX)
 }
 
 /// The bytes that a request's headers may take.
@@ -85,15 +107,22 @@ async fn accept_all(
 ) {
     let room = Arc::new(Semaphore::new(limits.connections_max));
     let mut connections = JoinSet::new();
+    let mut has_failed = false;
     loop {
         let place = Arc::clone(&room).acquire_owned().await.expect("nobody closes the semaphore");
         let stream = tokio::select! {
             biased;
             _ = closing.changed() => break,
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
+                Ok((stream, _)) => {
+                    has_failed = false;
+                    stream
+                }
                 Err(error) => {
-                    tracing::warn!(%error, "could not accept a connection");
+                    // Once is enough until it goes well again.
+                    if !std::mem::replace(&mut has_failed, true) {
+                        tracing::warn!(%error, "could not accept a connection");
+                    }
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 }

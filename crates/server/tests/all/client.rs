@@ -82,11 +82,6 @@ impl Connection {
         self.answer()
     }
 
-    pub(crate) fn get(&mut self, path: &str) -> io::Result<Answer> {
-        self.send(format!("GET {path} HTTP/1.1\r\nhost: test\r\n\r\n").as_bytes())?;
-        self.answer()
-    }
-
     pub(crate) fn stream(&self) -> &TcpStream {
         self.stream.get_ref()
     }

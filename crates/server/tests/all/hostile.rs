@@ -5,13 +5,14 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use crate::run::Folder;
-use crate::server::{Server, serve};
-use crate::target::{Say, Target, book};
+use crate::server::{Server, in_folder, serve};
+use crate::target::{Say, Target, book, status};
 
 /// More than this the server never has, however hard anybody tries; it is a build without optimisation.
 const MEMORY_KB_MAX: u64 = 150_000;
@@ -28,7 +29,7 @@ fn assert_unharmed(server: &Server) {
 fn what_is_no_request_is_refused() {
     let folder = Folder::new();
     let server = Server::run(serve(&folder, &[]));
-    let flood: String = (0..3_000).map(|number| format!("x-{number}: y\r\n")).collect();
+    let flood: String = "x-more: and more\r\n".repeat(3_000);
     let huge = "h".repeat(300_000);
     let post = "POST /v1/events/a.b HTTP/1.1\r\nhost: t\r\n";
     #[rustfmt::skip]
@@ -244,6 +245,34 @@ fn clients_that_dawdle_keep_nobody_waiting_and_are_cut_off() {
     assert_eq!(told, EACH, "who sends a body slowly is told");
     assert_unharmed(&server);
     server.stop().assert_calm();
+}
+
+#[test]
+fn clients_do_not_take_the_last_file_from_calls() {
+    // It hangs up after its first answer, so the second call needs a connection of its own.
+    let target = Target::start(|call| match call.nth {
+        1 => Say::Bytes(b"HTTP/1.1 503 No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"),
+        _ => status(200),
+    });
+    let folder = Folder::with("redrive.yaml", &book(&target, &[]).replace("20ms", "1s"));
+    let mut command = Command::new("bash");
+    command.args(["-c", "ulimit -n 160; exec \"$0\" \"$@\""]);
+    let server = serve(&folder, &["--rules", "redrive.yaml"]);
+    command.arg(server.get_program()).args(server.get_args());
+    let server = Server::run(in_folder(command, &folder));
+    server.accept("orders.placed", "o-1", "");
+    target.until(1);
+    // More than the server may have files; they wait, and the retry goes out all the same.
+    let idle: Vec<TcpStream> =
+        (0..300).map(|_| TcpStream::connect(&server.client.address).expect("it listens")).collect();
+    target.until(2);
+    drop(idle);
+    let delivery = server.until("o-1", "delivered");
+    assert_eq!(delivery["attempts"], 2, "{delivery}");
+    assert_unharmed(&server);
+    let ended = server.stop();
+    ended.assert_calm();
+    assert!(!ended.stderr.contains("could not accept"), "{}", ended.stderr);
 }
 
 #[test]

@@ -208,7 +208,7 @@ struct Seen {
 }
 
 impl Aftermath {
-    /// The calls of each service in the order in which they were made, by delivery if asked.
+    /// The calls of each service in the order in which they were made, each with its `webhook-id`.
     fn calls(&self) -> BTreeMap<String, Vec<(String, Seen)>> {
         let mut calls: BTreeMap<String, Vec<(String, Seen)>> = BTreeMap::new();
         for call in self.target.calls() {
@@ -242,10 +242,10 @@ impl Aftermath {
         assert_eq!(last.len(), 3 * CLIENTS);
     }
 
-    /// Only what was in flight at a kill is called again, as the same attempt; says how many were.
+    /// Only what was in flight at a kill is called again, as the same attempt.
     fn assert_repeats(&self) {
-        let mut repeats = BTreeMap::new();
-        for (service, calls) in self.calls() {
+        let mut repeats = 0;
+        for calls in self.calls().into_values() {
             let mut last: BTreeMap<String, Seen> = BTreeMap::new();
             for (id, seen) in calls {
                 if let Some(delivered_in) = self.seen_delivered.get(&id) {
@@ -257,7 +257,7 @@ impl Aftermath {
                 };
                 if seen.attempt == before.attempt {
                     assert!(seen.round > before.round, "{id}: no kill lies between {before:?} and {seen:?}");
-                    *repeats.entry((service.clone(), before.round)).or_insert(0) += 1;
+                    repeats += 1;
                 } else {
                     assert_eq!(seen.attempt, before.attempt + 1, "{id}: {before:?}, then {seen:?}");
                     let has_failed = !matches!(before.answered, Some(200 | 400));
@@ -265,9 +265,8 @@ impl Aftermath {
                 }
             }
         }
-        for ((service, round), count) in repeats {
-            assert!(count <= IN_FLIGHT, "round {round}: {count} calls of {service} were repeated");
-        }
+        // How many depends on how long the disk takes; but a kill that meets nothing in flight proves little.
+        assert!(repeats > 0, "no kill met a call in flight");
     }
 
     /// Every event that was accepted has one outcome for each service.

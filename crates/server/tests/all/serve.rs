@@ -4,6 +4,8 @@ mod failures;
 mod lifecycle;
 mod refusals;
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use crate::client::Answer;
@@ -197,19 +199,17 @@ fn the_first_digits_of_an_id_will_do_if_they_are_its_own() {
     let ids: Vec<String> =
         listed["deliveries"].as_array().expect("a list").iter().map(|one| text(&one["id"])).collect();
     assert_eq!(ids.len(), 20);
-    // Of 20 ids two begin alike with one digit out of 16.
-    let shared = |length: usize| {
+    // There are 16 digits, so two of 20 ids begin with the same one.
+    let alike = |length: usize| {
         ids.iter().find(|id| ids.iter().filter(|one| one[..length] == id[..length]).count() > 1)
     };
-    let length = (1..32).rev().find(|length| shared(*length).is_some()).expect("20 are more than 16");
-    let prefix = &shared(length).expect("it was found")[..length];
-    let ambiguous = server.get(&format!("/v1/deliveries/{prefix}"));
-    // A single digit may be fewer than an id takes; then it is refused as too short.
-    if length >= 4 {
-        assert_eq!(ambiguous.error(), (409, "AMBIGUOUS_ID".to_owned()));
-    }
-    let own = ids.iter().find(|id| id[..length] == *prefix).expect("it was found");
-    let found = server.get(&format!("/v1/deliveries/{}", &own[..=length.max(8)]));
+    let length = (1..32).rev().find(|length| alike(*length).is_some()).expect("20 are more than 16");
+    let own = alike(length).expect("it was found");
+    let ambiguous = server.get(&format!("/v1/deliveries/{}", &own[..length]));
+    assert_eq!(ambiguous.error(), (409, "AMBIGUOUS_ID".to_owned()));
+    let candidates = &ambiguous.json()["error"]["details"]["candidates"];
+    assert!(candidates.as_array().is_some_and(|list| list.contains(&json!(own))), "{candidates}");
+    let found = server.get(&format!("/v1/deliveries/{}", &own[..=length]));
     assert_eq!(found.json()["id"], own.as_str(), "{found:?}");
     assert_eq!(server.get("/v1/deliveries/ffffffffffff").error(), (404, "DELIVERY_NOT_FOUND".to_owned()));
     assert_eq!(server.get("/v1/deliveries/none").error(), (400, "VALIDATION_ERROR".to_owned()));
@@ -261,7 +261,9 @@ fn happenings_are_told_as_they_happen() {
     }
     assert_eq!(told, ["accepted", "retrying", "delivered"]);
     // One who watches does not hold up the end.
+    let asked = Instant::now();
     server.stop().assert_calm();
+    assert!(asked.elapsed() < Duration::from_secs(4), "it took {:?}", asked.elapsed());
 }
 
 fn text(value: &Value) -> String {

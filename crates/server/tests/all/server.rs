@@ -80,13 +80,11 @@ impl Server {
         let err = Lines::of(child.stderr.take().expect("it is piped"));
         let first = out.wait(|lines| lines.first().cloned());
         let address = first.as_deref().and_then(|line| line.strip_prefix("redrive serves on http://"));
-        match address {
-            Some(address) => Ok(Self { child, client: Client::new(address), out, err }),
-            None => {
-                let status = wait_for(&mut child);
-                Err(Ended { code: status.code(), stdout: out.whole(), stderr: err.whole() })
-            }
+        if let Some(address) = address {
+            return Ok(Self { child, client: Client::new(address), out, err });
         }
+        let status = wait_for(&mut child);
+        Err(Ended { code: status.code(), stdout: out.whole(), stderr: err.whole() })
     }
 
     pub(crate) fn id(&self) -> u32 {

@@ -61,7 +61,7 @@ impl Drop for Target {
 /// A rule book with one service, `orders`, that takes `orders.*` there and retries quickly; `more` are
 /// further lines of the service.
 pub(crate) fn book(target: &Target, more: &[&str]) -> String {
-    let more: String = more.iter().map(|line| format!("    {line}\n")).collect();
+    let more = more.iter().fold(String::new(), |lines, line| lines + "    " + line + "\n");
     format!(
         "version: 1
 retry_policies:
