@@ -55,7 +55,8 @@ impl World {
                 self.books.entry(story.book).and_modify(|book| book.stories -= 1);
             }
         }
-        if kept.received_at + keep.ids <= now {
+        // Ids up to there are not looked at again, even if they are to be kept for longer by now.
+        if kept.received_at + keep.ids <= now || seq <= self.ids_checked {
             self.forget(seq);
         } else {
             let kept = self.events.get_mut(&seq).expect("it was there");

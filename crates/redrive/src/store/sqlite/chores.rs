@@ -121,7 +121,9 @@ impl Over<'_> {
         self.delete_deliveries(&deliveries)?;
         self.state.meta.events -= 1;
         self.state.meta.unrouted -= u64::from(count == 0);
-        let sql = if received_at + self.keep.ids <= self.now {
+        // Ids up to there are not looked at again, even if they are to be kept for longer by now.
+        let is_checked = seq(event) <= self.state.meta.ids_checked;
+        let sql = if is_checked || received_at + self.keep.ids <= self.now {
             "DELETE FROM events WHERE seq = ?1"
         } else {
             "UPDATE events SET whole = 0, attributes = x'', data = x'' WHERE seq = ?1"

@@ -12,6 +12,7 @@ use crate::store::{EventKey, Keep, Note, Refusal, Seen, Taken};
 pub(super) const SCENARIOS: &[Scenario] = &[
     ("what was delivered goes, its id stays for longer", delivered),
     ("ids are forgotten at last", ids_forgotten),
+    ("ids that are kept for longer all at once leave nothing behind", longer_ids),
     ("dead letters and what waits are never deleted", kept),
     ("an event goes when the last of its deliveries is old enough", last_delivery),
     ("unrouted events go like delivered ones", unrouted),
@@ -75,6 +76,19 @@ fn ids_forgotten(bench: &mut Bench) {
     bench.crash();
     let new = bench.take(&[to("svc", event("1"))])[0];
     assert_eq!((new.seen, new.receipt.seq()), (Seen::First, Seq::new(5)), "nor after a crash");
+}
+
+fn longer_ids(bench: &mut Bench) {
+    let taken = bench.take(&[to("svc", event("1")), to("svc", event("2"))]);
+    bench.wait(24 * SECONDS);
+    bench.housekeep(&KEEP);
+    let delivery = bench.ready("svc")[0].id;
+    bench.end(delivery, Next::Delivered);
+    bench.wait(SECONDS);
+    let longer = Keep { ids: 1_000 * HOUR, ..KEEP };
+    assert_eq!(bench.housekeep(&longer), 1);
+    assert!(bench.reader().events(&EventKey::Receipt(taken[0].receipt)).expect("it answers").is_empty());
+    assert_eq!(bench.take(&[to("svc", event("2"))])[0].seen, Seen::Again, "what is kept keeps its id");
 }
 
 fn kept(bench: &mut Bench) {
