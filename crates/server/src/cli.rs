@@ -332,8 +332,8 @@ pub(crate) enum SinkFormat {
 #[command(after_help = "\
 Events have a payload of one kibibyte and come over 64 connections from a process of their own; times run
 from when an event should have been sent. The bare handler and the bare relay are this program's own HTTP
-server and client, which store nothing. Where the bare handler costs more than 15 µs of CPU, the machine is
-busy or slow, and a missed budget on speed is marked noisy.
+server and client, which store nothing. Where the bare handler costs more than 15 µs of CPU, or other
+programs take a tenth of the machine, a missed budget on speed is marked noisy.
 
 Examples:
   redrive bench                                   everything, in some minutes
