@@ -1,5 +1,6 @@
 //! What can be typed: commands, flags and their help.
 
+mod bench;
 mod remote;
 
 use std::net::SocketAddr;
@@ -13,6 +14,8 @@ pub(crate) use remote::{
     BackupArgs, CompactArgs, Format, PauseArgs, ResumeArgs, RouteArgs, SendArgs, ServerArgs, ShowArgs,
     StatusArgs, TailArgs, WhyArgs,
 };
+
+pub(crate) use self::bench::{BenchArgs, BenchFormat, BenchRole, BenchRoleArgs, BenchScenario};
 
 /// Delivers events and records one outcome for each, by rules you can read.
 #[derive(Debug, Parser)]
@@ -329,95 +332,6 @@ pub(crate) enum SinkFormat {
     Text,
     /// An object a line
     Json,
-}
-
-/// Measures this program on this machine, beside what the machine does without it.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Events have a payload of one kibibyte and come over 64 connections from a process of their own; times run
-from when an event should have been sent. The bare handler and the bare relay are this program's own HTTP
-server and client, which store nothing. Where the bare handler costs more than 15 µs of CPU, the machine is
-busy or slow, and a missed budget on speed is marked noisy.
-
-Examples:
-  redrive bench                                   everything, in some minutes
-  redrive bench accept deliver                    two of the scenarios
-  redrive bench --quick --format json             some seconds each, to see that it works
-  redrive bench waiting --full --data /mnt/disk   ten million, on that disk
-
-Exit code: 0 measured, 1 something was lost, repeated or out of order, 2 it could not be measured.")]
-pub(crate) struct BenchArgs {
-    /// What to measure; without it, everything
-    #[arg(value_enum, value_name = "SCENARIO")]
-    pub(crate) scenarios: Vec<BenchScenario>,
-    /// Some seconds each: shows that it works, and little else
-    #[arg(long, conflicts_with = "full")]
-    pub(crate) quick: bool,
-    /// As long and as much as the budgets say: hours
-    #[arg(long)]
-    pub(crate) full: bool,
-    /// How to print what was measured
-    #[arg(long, value_enum, default_value_t = BenchFormat::Text)]
-    pub(crate) format: BenchFormat,
-    /// The folder in which stores are made; its disk is what is measured [default: where you are]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data: Option<PathBuf>,
-    /// Leaves logs and what is left of the stores in a folder there
-    #[arg(long)]
-    pub(crate) keep: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum BenchScenario {
-    /// How fast events become durable
-    Accept,
-    /// From the sender to the target, through the store
-    Deliver,
-    /// One healthy target among nine that hang
-    Hanging,
-    /// One healthy target among nine that take a second each
-    Slow,
-    /// What a backlog costs in memory and at a restart
-    Waiting,
-    /// Whether a full store slows down, and whether what is old makes room
-    Growth,
-    /// Deliveries in order, of one session and of many
-    Sessions,
-    /// A kill under full load, and what is lost or repeated
-    Kill,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum BenchFormat {
-    /// A table
-    Text,
-    /// An object
-    Json,
-}
-
-/// The other sides of a measurement; `redrive bench` starts them.
-#[derive(Debug, Args)]
-pub(crate) struct BenchRoleArgs {
-    #[command(subcommand)]
-    pub(crate) role: BenchRole,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum BenchRole {
-    /// Takes events
-    Sink,
-    /// Says that it took them
-    Handler,
-    /// Passes them on
-    Relay {
-        /// To where
-        to: SocketAddr,
-    },
-    /// Sends them
-    Load {
-        /// What to send, as JSON
-        plan: String,
-    },
 }
 
 /// Prints what a shell needs to complete `redrive`.

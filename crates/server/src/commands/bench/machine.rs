@@ -17,6 +17,9 @@ const SYNCS_TIME_MAX: Duration = Duration::from_secs(2);
 /// What is written before each: a page of a database.
 const PAGE: [u8; 4_096] = [0x5a; 4_096];
 
+/// How long the machine is watched while nothing of ours runs.
+const WATCHED: Duration = Duration::from_millis(500);
+
 /// What figures depend on.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Machine {
@@ -44,6 +47,39 @@ impl Machine {
             build: if cfg!(debug_assertions) { "debug" } else { "release" },
         })
     }
+}
+
+/// The share of the machine's time that others take, while nothing of ours runs.
+pub(super) fn others_busy() -> f64 {
+    let times = || fs::read_to_string("/proc/stat").ok().and_then(|text| times_in(&text));
+    let before = times();
+    std::thread::sleep(WATCHED);
+    match (before, times()) {
+        (Some(before), Some(after)) => {
+            let (busy, all) = (after.busy.saturating_sub(before.busy), after.all.saturating_sub(before.all));
+            busy as f64 / all.max(1) as f64
+        }
+        // Nobody knows, and nobody is accused.
+        _ => 0.0,
+    }
+}
+
+/// The time of all cores since the machine started, in ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Times {
+    busy: u64,
+    all: u64,
+}
+
+/// The first line of `/proc/stat`: user, nice, system, idle, waiting for disks, interrupts of two kinds, and
+/// what a hypervisor gave to others; what follows is counted in the first two already.
+fn times_in(stat: &str) -> Option<Times> {
+    let mut fields = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().map(str::parse::<u64>);
+    let mut next = || fields.next()?.ok();
+    let working = next()? + next()? + next()?;
+    let idle = next()? + next()?;
+    let taken = next()? + next()? + next()?;
+    Some(Times { busy: working + taken, all: working + idle + taken })
 }
 
 fn model_in(cpu: &str) -> Option<&str> {
@@ -94,6 +130,9 @@ mod tests {
     #[test]
     fn what_proc_says_is_understood() {
         assert_eq!(model_in("processor\t: 0\nmodel name\t: A Fast One\n"), Some("A Fast One"));
+        let stat = "cpu  10 20 30 400 500 1 2 3 99 99\ncpu0 1 2 3 4 5 6 7 8 9 10\n";
+        assert_eq!(times_in(stat), Some(Times { busy: 66, all: 966 }));
+        assert_eq!(times_in("intr 1 2"), None);
         let mounts = "a / ext4 rw 0 0\nb /data xfs rw 0 0\nc /data tmpfs rw 0 0\n";
         #[rustfmt::skip]
         let cases = [("/etc", Some("ext4")), ("/data/bench", Some("tmpfs")), ("/database", Some("ext4"))];

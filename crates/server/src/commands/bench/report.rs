@@ -10,6 +10,9 @@ use super::machine::Machine;
 /// A bare handler that costs more CPU than this, in microseconds, runs on a machine that is busy or slow.
 pub(super) const BARE_MICROS_MAX: f64 = 15.0;
 
+/// Nor does a machine have time for us of which others take more than this share.
+pub(super) const OTHERS_BUSY_MAX: f64 = 0.1;
+
 /// What a figure is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -101,6 +104,8 @@ pub(super) struct Bare {
     pub per_second: f64,
     /// CPU for one request; the median over every time it was measured.
     pub cpu_micros: f64,
+    /// The share of the machine that others took before the run or after it, whichever is more.
+    pub others_busy: f64,
     pub noise: Noise,
 }
 

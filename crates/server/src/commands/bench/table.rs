@@ -23,8 +23,9 @@ pub(super) fn text(report: &Report) -> String {
     );
     if bare.noise == Noise::Noisy {
         text += &format!(
-            "{}: the machine is busy or slow, so a missed budget on speed says little\n",
-            style::warning("noisy")
+            "{}: the machine is slow, or busy with something else ({} of it), so a missed budget on speed says little\n",
+            style::warning("noisy"),
+            percent(bare.others_busy),
         );
     }
     text.push('\n');
