@@ -7,6 +7,7 @@
 
 mod error;
 mod events;
+mod fresh;
 mod listen;
 mod operate;
 mod polite;
@@ -65,7 +66,7 @@ async fn correlate(request: Request, next: Next) -> Response {
     let sent = request.headers().get(&CORRELATION_ID).filter(|value| is_fit(value)).cloned();
     let mut response = next.run(request).await;
     let id = sent.unwrap_or_else(|| {
-        HeaderValue::from_str(&uuid::Uuid::now_v7().to_string()).expect("digits, letters and dashes")
+        HeaderValue::from_str(&fresh::fresh_id().to_string()).expect("digits, letters and dashes")
     });
     response.headers_mut().insert(CORRELATION_ID, id);
     response

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_core::answer::{CallPart, Reply, Seen, TransportError};
-use redrive_core::engine::{Call, CallId, Effect, Ending, Engine, Input, Signal};
+use redrive_core::engine::{Call, CallId, Effect, Ending, Engine, Input, Next, Signal};
 use redrive_core::time::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
@@ -181,6 +181,12 @@ impl Shell {
         if let Signal::Stale(delivery) = signal {
             self.stale += 1;
             tracing::warn!(%delivery, "a settlement came too late and changed nothing");
+        }
+        // Most of what happens is that something was delivered, and mostly nobody asks.
+        let is_delivery =
+            matches!(signal, Signal::Settled { settlement, .. } if settlement.next == Next::Delivered);
+        if is_delivery && !self.tidings.is_heard() && !tracing::enabled!(tracing::Level::DEBUG) {
+            return;
         }
         let now = self.clock.now();
         if let Some(happening) = Happening::of(signal, now) {

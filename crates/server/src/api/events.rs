@@ -48,7 +48,7 @@ pub(super) async fn accept_easy(
             .find(|(name, _)| name == "partitionkey")
             .map(|(_, value)| value)
     });
-    let generated_id = EventId::new(&uuid::Uuid::now_v7().to_string()).expect("36 plain characters");
+    let generated_id = EventId::new(&super::fresh::fresh_id().to_string()).expect("36 plain characters");
     let event = parse_easy(Easy {
         event_type: &event_type,
         partition_key: queried.as_deref().or(text("partitionkey")?),

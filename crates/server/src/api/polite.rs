@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::CORRELATION_ID;
+use super::fresh::fresh_id;
 use super::shape::{ErrorBody, ErrorShown};
 
 /// A connection that is polite to everybody.
@@ -57,7 +58,7 @@ fn in_our_words(head: &[u8]) -> Option<Bytes> {
     let error =
         ErrorShown { code: code.to_owned(), message: message.to_owned(), details: serde_json::Map::new() };
     let body = serde_json::to_string(&ErrorBody { error }).expect("texts are always JSON");
-    let (length, id) = (body.len(), uuid::Uuid::now_v7());
+    let (length, id) = (body.len(), fresh_id());
     let answer = format!(
         "HTTP/1.1 {line}\r\ncontent-type: application/json\r\n{CORRELATION_ID}: {id}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
     );
