@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::ServeArgs;
+
 /// Measures this program on this machine, beside what the machine does without it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -19,7 +21,8 @@ Examples:
   redrive bench --quick --format json             some seconds each, to see that it works
   redrive bench waiting --full --data /mnt/disk   ten million, on that disk
 
-Exit code: 0 measured, 1 something was lost, repeated or out of order, 2 it could not be measured.")]
+Exit code: 0 measured, 1 something was lost, repeated or out of order, 2 it could not be measured, 130 it was
+interrupted.")]
 pub(crate) struct BenchArgs {
     /// What to measure; without it, everything
     #[arg(value_enum, value_name = "SCENARIO")]
@@ -78,6 +81,8 @@ pub(crate) struct BenchRoleArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchRole {
+    /// What is measured: `redrive serve`, which ends with whoever started it
+    Serve(ServeArgs),
     /// Takes events
     Sink,
     /// Says that it took them

@@ -21,6 +21,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::ValueEnum;
+use tokio::signal::unix::{SignalKind, signal};
 
 use self::machine::{Machine, others_busy};
 use self::plan::Length;
@@ -31,6 +32,9 @@ use crate::cli::{BenchArgs, BenchFormat, BenchScenario};
 
 /// Where the data lie unless somebody says otherwise: on the disk that one stands on, not in memory.
 const DATA_DEFAULT: &str = ".";
+
+/// What a shell takes for "interrupted".
+const INTERRUPTED: i32 = 130;
 
 pub(super) fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
     if !Path::new("/proc/self/stat").exists() {
@@ -43,25 +47,40 @@ pub(super) fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
         (false, true) => Length::Full,
         (false, false) => Length::Short,
     };
-    let report = measure(&args.scenarios, length, &folder.path)?;
+    clean_up_on_signals(folder.path.clone(), folder.after)?;
+    let (report, failure) = measure(&args.scenarios, length, &folder.path)?;
     match args.format {
         BenchFormat::Text => print(&table::text(&report))?,
         BenchFormat::Json => print(&format!("{:#}\n", report.json()))?,
     }
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
     Ok(if report.breaks_a_promise() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn measure(asked: &[BenchScenario], length: Length, folder: &Path) -> anyhow::Result<Report> {
+/// What was measured, and what kept the rest from it: minutes of work are not thrown away for that.
+fn measure(
+    asked: &[BenchScenario],
+    length: Length,
+    folder: &Path,
+) -> anyhow::Result<(Report, Option<anyhow::Error>)> {
     let machine = Machine::look(folder)?;
     let busy_before = others_busy();
     let stage = Stage::new(length.plan(), folder.to_owned())?;
     say("bare handler");
     let first = stage.bare_handler()?;
-    let mut rows = Vec::new();
+    let (mut rows, mut failure) = (Vec::new(), None);
     // In the order of the help, whatever the order in which they were asked for.
     for scenario in BenchScenario::value_variants() {
         if asked.is_empty() || asked.contains(scenario) {
-            rows.extend(scenario::play(*scenario, &stage)?);
+            match scenario::play(*scenario, &stage) {
+                Ok(played) => rows.extend(played),
+                Err(error) => {
+                    failure = Some(error);
+                    break;
+                }
+            }
         }
     }
     let cpu_micros = median(&stage.bare_micros());
@@ -69,7 +88,31 @@ fn measure(asked: &[BenchScenario], length: Length, folder: &Path) -> anyhow::Re
     let is_noisy = cpu_micros > BARE_MICROS_MAX || others_busy > OTHERS_BUSY_MAX;
     let noise = if is_noisy { Noise::Noisy } else { Noise::Quiet };
     let bare = Bare { per_second: first.result.rate(), cpu_micros, others_busy, noise };
-    Ok(Report { length: length.name(), machine, bare, rows })
+    Ok((Report { length: length.name(), machine, bare, rows }, failure))
+}
+
+/// Ends the run when it is told to, and leaves no gigabytes behind. The other processes end by themselves,
+/// since their standard input does.
+fn clean_up_on_signals(folder: PathBuf, after: After) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.context("could not start")?;
+    let (mut interrupt, mut terminate) = {
+        let _inside = runtime.enter();
+        let on = |kind| signal(kind).context("could not listen for signals");
+        (on(SignalKind::interrupt())?, on(SignalKind::terminate())?)
+    };
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            tokio::select! {
+                biased;
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        });
+        drop(Folder { path: folder, after });
+        std::process::exit(INTERRUPTED);
+    });
+    Ok(())
 }
 
 /// A folder of this run alone, which goes away with it unless it is to be kept.

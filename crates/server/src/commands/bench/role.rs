@@ -22,7 +22,7 @@ use tokio::runtime::Runtime;
 
 use crate::api::{Limits, listen};
 use crate::cli::{BenchRole, BenchRoleArgs};
-use crate::commands::print;
+use crate::commands::{print, serve};
 
 /// The largest body that a bare limit reads; ours take a kibibyte.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
@@ -33,6 +33,7 @@ pub(super) const LISTENS: &str = "listening on ";
 pub(in crate::commands) fn run(args: &BenchRoleArgs) -> anyhow::Result<ExitCode> {
     end_with_parent();
     match &args.role {
+        BenchRole::Serve(args) => serve::run(args),
         BenchRole::Sink => sink::run(),
         BenchRole::Handler => handler::run(),
         BenchRole::Relay { to } => relay::run(*to),
@@ -64,7 +65,7 @@ fn say_where(address: SocketAddr) -> anyhow::Result<()> {
 }
 
 /// Serves routes on the same stack as the API, until the process ends.
-fn serve(router: Router) -> anyhow::Result<ExitCode> {
+fn serve_routes(router: Router) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.context("could not start")?.block_on(async {
         let any: SocketAddr = ([127, 0, 0, 1], 0).into();

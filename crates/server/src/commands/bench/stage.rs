@@ -218,7 +218,7 @@ impl Sink {
 
 fn serve(program: &Path, folder: &Path, listen: SocketAddr) -> anyhow::Result<Listener> {
     let mut command = Command::new(program);
-    command.env("REDRIVE_LOG", "error").args(["serve", "--listen", &listen.to_string()]);
+    command.env("REDRIVE_LOG", "error").args(["bench-role", "serve", "--listen", &listen.to_string()]);
     command.arg("--rules").arg(folder.join("redrive.yaml")).arg("--data").arg(folder.join("data"));
     Listener::start(command, &folder.join("server.log"))
 }

@@ -11,7 +11,7 @@ use axum::routing::post;
 use crate::api::shape::Accepted;
 
 pub(super) fn run() -> anyhow::Result<ExitCode> {
-    super::serve(Router::new().route("/v1/events", post(accept)))
+    super::serve_routes(Router::new().route("/v1/events", post(accept)))
 }
 
 async fn accept(headers: HeaderMap, body: Body) -> Response {

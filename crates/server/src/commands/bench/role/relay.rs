@@ -29,7 +29,7 @@ use crate::commands::bench::book::{self, Order, Service};
 
 pub(super) fn run(to: SocketAddr) -> anyhow::Result<ExitCode> {
     let relay = Relay::new(to)?;
-    super::serve(Router::new().route("/v1/events", post(forward)).with_state(Arc::new(relay)))
+    super::serve_routes(Router::new().route("/v1/events", post(forward)).with_state(Arc::new(relay)))
 }
 
 /// All that a call needs and that stays the same.
