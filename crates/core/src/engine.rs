@@ -10,7 +10,7 @@
 //! How a delivery goes through: it enters the window of its queue (`queue.rs`), in the line of the
 //! dependency it needs. Lines get their turn one after the other, one call at a time, so nobody starves; a
 //! line that may not send waits for a share of the calls (`share.rs`) or for its dependency
-//! (`dependency.rs`) and is woken when that changes. An outcome is ruled on by [`decide`], becomes a
+//! (`dependency.rs`) and is woken when that changes. An outcome is ruled on by [`decide`](crate::decide::decide), becomes a
 //! [`Settlement`] (`settle.rs`), and only when that is durable is the delivery let go of and its session's
 //! next let in.
 //!

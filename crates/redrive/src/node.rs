@@ -1,6 +1,6 @@
 //! A node: the engine, the store and the targets at work, in one process.
 //!
-//! Three kinds of hands: one thread writes ([`writer`]), one task runs the engine ([`shell`]), and every
+//! Three kinds of hands: one thread writes (`writer.rs`), one task runs the engine (`shell.rs`), and every
 //! call is a task of its own. They share nothing but messages. What starts here follows the numbered walk
 //! of `ARCHITECTURE.md`.
 

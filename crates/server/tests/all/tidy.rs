@@ -215,7 +215,8 @@ fn every_rule_book_in_docs_and_examples_is_sound() {
 
 /// Tests stand beside what they test, and the map leaves them out.
 fn is_test(file: &str) -> bool {
-    file.ends_with("tests.rs") || file.contains("/tests/") || file.ends_with("_test.rs")
+    let is_simulation = file.contains("/simulation/") || file.ends_with("/simulation.rs");
+    is_simulation || file.ends_with("tests.rs") || file.contains("/tests/") || file.ends_with("_test.rs")
 }
 
 /// The files in the first column of the table under the heading of a crate.
