@@ -482,7 +482,7 @@ pub struct QueueCounts {
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// Nothing was changed; it may go better later.
-    #[error("could not write to {}: {reason}", path.display())]
+    #[error("could not read or write {}: {reason}", path.display())]
     NotWritten {
         /// Where.
         path: PathBuf,

@@ -19,7 +19,7 @@ use super::write;
 use crate::store::{BOOKS_RECOVERED_MAX, Chores, Keep};
 
 /// How many places one step looks at, at least where there are as many.
-const PLACES_PER_STEP: usize = 256;
+const PLACES_PER_STEP: usize = 512;
 
 /// Whether there is anything to do: a store that nobody uses does not write.
 pub(super) fn is_due(
