@@ -20,7 +20,7 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::encode::{self, place, seq};
 use super::fault::Fault;
-use super::filter::Filter;
+use super::filter::{Filter, Key};
 use super::rows::text;
 
 /// Bits of a hash that hang on the source too.
@@ -212,8 +212,11 @@ impl Dedup {
             let same = making.hashes[first..].iter().take_while(|(other, _)| *other == hash);
             found.extend(same.map(|(_, seq)| *seq));
         }
-        let key = filter_key(hash);
-        for run in self.runs.iter().filter(|run| run.filter.may_have(key)) {
+        if self.runs.is_empty() {
+            return Ok(found);
+        }
+        let key = Key::new(filter_key(hash));
+        for run in self.runs.iter().filter(|run| run.filter.may_have(&key)) {
             let mut statement =
                 connection.prepare_cached("SELECT seq FROM dedup WHERE run = ?1 AND hash = ?2")?;
             let mut rows = statement.query((run.number, hash.cast_signed()))?;

@@ -18,6 +18,27 @@ const BLOCK_BITS: usize = BLOCK_WORDS * 64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Filter(Vec<[u64; BLOCK_WORDS]>);
 
+/// A key as filters look for it; made once, since many are asked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Key {
+    scattered: u64,
+    /// What it sets in its block.
+    bits: [u64; BLOCK_WORDS],
+}
+
+impl Key {
+    pub(super) fn new(key: u64) -> Self {
+        let mut places = hash::stable_64_of(key, 1);
+        let mut bits = [0; BLOCK_WORDS];
+        for _ in 0..BITS_SET {
+            let place = usize::try_from(places % BLOCK_BITS as u64).expect("less than a block");
+            bits[place / 64] |= 1 << (place % 64);
+            places /= BLOCK_BITS as u64;
+        }
+        Self { scattered: hash::stable_64_of(key, 0), bits }
+    }
+}
+
 impl Filter {
     /// An empty one with room for that many.
     pub(super) fn with_room_for(keys: usize) -> Self {
@@ -31,29 +52,21 @@ impl Filter {
     }
 
     pub(super) fn add(&mut self, key: u64) {
-        let (block, bits) = self.place(key);
-        for (word, bits) in self.0[block].iter_mut().zip(bits) {
+        let key = Key::new(key);
+        let block = self.block_of(&key);
+        for (word, bits) in self.0[block].iter_mut().zip(key.bits) {
             *word |= bits;
         }
     }
 
-    pub(super) fn may_have(&self, key: u64) -> bool {
-        let (block, bits) = self.place(key);
-        self.0[block].iter().zip(bits).all(|(word, bits)| word & bits == bits)
+    pub(super) fn may_have(&self, key: &Key) -> bool {
+        self.0[self.block_of(key)].iter().zip(key.bits).all(|(word, bits)| word & bits == bits)
     }
 
-    fn place(&self, key: u64) -> (usize, [u64; BLOCK_WORDS]) {
-        let scattered = hash::stable_64_of(key, 0);
-        // The upper half of a product is the block: as even as the hash, without a division.
-        let block = (u128::from(scattered) * self.0.len() as u128) >> 64;
-        let mut places = hash::stable_64_of(key, 1);
-        let mut bits = [0; BLOCK_WORDS];
-        for _ in 0..BITS_SET {
-            let place = usize::try_from(places % BLOCK_BITS as u64).expect("less than a block");
-            bits[place / 64] |= 1 << (place % 64);
-            places /= BLOCK_BITS as u64;
-        }
-        (usize::try_from(block).expect("less than there are blocks"), bits)
+    /// The upper half of a product is the block: as even as the hash, without a division.
+    fn block_of(&self, key: &Key) -> usize {
+        let block = (u128::from(key.scattered) * self.0.len() as u128) >> 64;
+        usize::try_from(block).expect("less than there are blocks")
     }
 
     /// As it is stored.
@@ -84,8 +97,8 @@ mod tests {
         for count in [0, 1, 100, 20_000_u64] {
             let mut filter = Filter::with_room_for(usize::try_from(count).expect("few"));
             (0..count).for_each(|key| filter.add(key));
-            assert!((0..count).all(|key| filter.may_have(key)), "{count}");
-            let strangers = (count..count + 20_000).filter(|key| filter.may_have(*key)).count();
+            assert!((0..count).all(|key| filter.may_have(&Key::new(key))), "{count}");
+            let strangers = (count..count + 20_000).filter(|key| filter.may_have(&Key::new(*key))).count();
             assert!(count < 100 || strangers < 200, "{count}: {strangers} of 20,000");
             assert!(filter.room() as u64 >= count && filter.room() as u64 <= count + 50);
             assert_eq!(Filter::from_bytes(&filter.to_bytes()), Some(filter), "{count}");
