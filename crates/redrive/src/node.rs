@@ -79,12 +79,24 @@ struct Shared {
 
 /// What the engine's task gets.
 enum Message {
-    Inputs(Vec<Input>),
+    /// What a batch came to: those who wait for it hear it first, which changes nothing for the engine.
+    Batch {
+        answers: Vec<(Waiter, Answer)>,
+        inputs: Vec<Input>,
+    },
     Ended(CallId, Ending),
     Book(Arc<RuleBook>, Targets),
     Look(oneshot::Sender<Snapshot>),
-    Stop { within: Duration, reply: oneshot::Sender<Stopped> },
+    Stop {
+        within: Duration,
+        reply: oneshot::Sender<Stopped>,
+    },
 }
+
+/// What a sender hears.
+type Answer = Result<Vec<Taken>, SubmitError>;
+/// Who waits to hear it.
+type Waiter = oneshot::Sender<Answer>;
 
 /// What can be seen of a node at one moment.
 #[derive(Clone, Debug)]

@@ -18,23 +18,37 @@ mod views;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::Request;
-use axum::http::{HeaderName, HeaderValue};
-use axum::middleware::{Next, from_fn};
-use axum::response::Response;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::routing::{get, post};
 use redrive::node::Node;
 use tokio::sync::watch;
 
 pub(crate) use self::listen::{Limits, listen};
 
-/// What every handler has.
+/// What every handler has; each request gets a clone of its own.
 #[derive(Clone)]
-pub(crate) struct App {
+pub(crate) struct App(Arc<Parts>);
+
+/// What there is of it once.
+pub(crate) struct Parts {
     pub node: Node,
-    pub limits: Arc<Limits>,
+    pub limits: Limits,
     /// Turns true when the server stops, so that endless answers end.
     pub closing: watch::Receiver<bool>,
+}
+
+impl App {
+    pub(crate) fn new(parts: Parts) -> Self {
+        Self(Arc::new(parts))
+    }
+}
+
+impl std::ops::Deref for App {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
 }
 
 const CORRELATION_ID: HeaderName = HeaderName::from_static("x-correlation-id");
@@ -57,19 +71,15 @@ pub(crate) fn router(app: App) -> Router {
         .route("/healthz", get(queries::health))
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::wrong_method)
-        .layer(from_fn(correlate))
         .with_state(app)
 }
 
-/// Gives every answer the id that the client sent, or a new one.
-async fn correlate(request: Request, next: Next) -> Response {
-    let sent = request.headers().get(&CORRELATION_ID).filter(|value| is_fit(value)).cloned();
-    let mut response = next.run(request).await;
-    let id = sent.unwrap_or_else(|| {
+/// The id that the client sent, or a new one.
+fn correlation_id(headers: &HeaderMap) -> HeaderValue {
+    let sent = headers.get(&CORRELATION_ID).filter(|value| is_fit(value)).cloned();
+    sent.unwrap_or_else(|| {
         HeaderValue::from_str(&fresh::fresh_id().to_string()).expect("digits, letters and dashes")
-    });
-    response.headers_mut().insert(CORRELATION_ID, id);
-    response
+    })
 }
 
 fn is_fit(value: &HeaderValue) -> bool {

@@ -113,7 +113,13 @@ impl Shell {
 
     fn take(&mut self, message: Message) {
         match message {
-            Message::Inputs(inputs) => inputs.into_iter().for_each(|input| self.feed(input)),
+            Message::Batch { answers, inputs } => {
+                for (waiter, answer) in answers {
+                    // A client that hung up has its event all the same.
+                    let _ = waiter.send(answer);
+                }
+                inputs.into_iter().for_each(|input| self.feed(input));
+            }
             Message::Ended(call, ending) => {
                 self.calls.remove(&call);
                 self.feed(Input::Ended { call, ending });

@@ -17,7 +17,7 @@ use redrive_core::time::Timestamp;
 use tokio::sync::mpsc;
 
 use super::inbox::{Inbox, NoteJob, SubmitJob, Work};
-use super::{BackupJob, Message, SubmitError, Tidings};
+use super::{Answer, BackupJob, Message, SubmitError, Tidings, Waiter};
 use crate::clock::Clock;
 use crate::happening::{Happening, What};
 use crate::store::{Batch, Keep, Note, Room, Seen, Settled, Store, StoreError, Submission, Taken, Written};
@@ -162,11 +162,8 @@ impl Writer {
                 self.state.written_at = Instant::now();
                 let answers = self.digest(&batch, written, work.notes, &mut inputs, now);
                 self.load(&work.loads, &mut inputs);
-                self.tell_engine(inputs);
-                for (reply, answer) in waiters.into_iter().zip(answers) {
-                    // A client that hung up has its event all the same.
-                    let _ = reply.send(answer);
-                }
+                // Waking them all from here, one by one, would cost more than writing did.
+                self.tell(waiters.into_iter().zip(answers).collect(), inputs);
             }
             Err(error) => {
                 for reply in waiters {
@@ -230,9 +227,19 @@ impl Writer {
     }
 
     fn tell_engine(&self, inputs: Vec<Input>) {
-        if !inputs.is_empty() {
-            // It is gone only when the node is.
-            let _ = self.engine.blocking_send(Message::Inputs(inputs));
+        self.tell(Vec::new(), inputs);
+    }
+
+    fn tell(&self, answers: Vec<(Waiter, Answer)>, inputs: Vec<Input>) {
+        if answers.is_empty() && inputs.is_empty() {
+            return;
+        }
+        let sent = self.engine.blocking_send(Message::Batch { answers, inputs });
+        // The engine has stopped, and the store has not: who waits hears it from here.
+        if let Err(mpsc::error::SendError(Message::Batch { answers, .. })) = sent {
+            for (waiter, answer) in answers {
+                let _ = waiter.send(answer);
+            }
         }
     }
 

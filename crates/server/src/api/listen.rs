@@ -3,20 +3,26 @@
 //! A client that sends its headers slowly is cut off, one that sends its body slowly is answered 408, and
 //! beyond a number of connections new ones wait in the system's queue.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::response::Response;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
+use tower_service::Service;
 
 use super::polite::Polite;
+use super::{CORRELATION_ID, correlation_id};
 
 /// The bounds of the API.
 #[derive(Clone, Copy, Debug)]
@@ -139,6 +145,14 @@ async fn accept_all(
     while connections.join_next().await.is_some() {}
 }
 
+/// Answers one request, under the client's correlation id or one of ours.
+async fn answer(mut router: Router, request: Request<Incoming>) -> Result<Response, Infallible> {
+    let id = correlation_id(request.headers());
+    let mut response = router.call(request).await?;
+    response.headers_mut().insert(CORRELATION_ID, id);
+    Ok(response)
+}
+
 async fn serve(stream: TcpStream, router: Router, limits: Limits, mut closing: watch::Receiver<bool>) {
     // Answers are small and somebody waits for each.
     let _ = stream.set_nodelay(true);
@@ -146,7 +160,10 @@ async fn serve(stream: TcpStream, router: Router, limits: Limits, mut closing: w
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_time)
         .max_buf_size(HEADER_BYTES_MAX)
-        .serve_connection(TokioIo::new(Polite::new(stream)), TowerToHyperService::new(router));
+        .serve_connection(
+            TokioIo::new(Polite::new(stream)),
+            service_fn(|request| answer(router.clone(), request)),
+        );
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,

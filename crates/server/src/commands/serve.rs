@@ -20,7 +20,7 @@ use redrive::target::registry::{BUILT_IN_TARGETS, Targets};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{Refused, read_book};
-use crate::api::{App, Limits, listen, router};
+use crate::api::{App, Limits, Parts, listen, router};
 use crate::cli::ServeArgs;
 use crate::show;
 use crate::show::style;
@@ -134,7 +134,7 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     let mut hands = Hands::new()?;
     let node = Node::start(config).map_err(|error| Refused(error.to_string()))?;
     let limits = Limits::with_body(usize::try_from(args.body_max).unwrap_or(usize::MAX));
-    let routes = |closing| router(App { node: node.clone(), limits: Arc::new(limits), closing });
+    let routes = |closing| router(App::new(Parts { node: node.clone(), limits, closing }));
     let listening = match listen(args.listen, routes, limits).await {
         Ok(listening) => listening,
         Err(error) => {
