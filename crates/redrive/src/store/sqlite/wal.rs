@@ -28,8 +28,9 @@ pub struct WalBounds {
 const COPY_MAX: Duration = Duration::from_secs(10);
 
 impl WalBounds {
-    /// Half a second of heavy writing is copied at a time.
-    pub const DEFAULT: Self = Self { copy_from: 16 << 20, restart_at: 64 << 20 };
+    /// A tenth of a second of heavy writing is copied at a time: the disk is busy with it for so short a
+    /// time that the next commit hardly waits.
+    pub const DEFAULT: Self = Self { copy_from: 4 << 20, restart_at: 64 << 20 };
 }
 
 /// Watches the log.
