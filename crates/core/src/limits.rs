@@ -177,3 +177,6 @@ pub const PAUSES_MAX: usize = 16;
 
 /// Earlier rule books whose counts of retries are understood.
 pub const OLDER_BOOKS_MAX: usize = 8;
+
+/// Deliveries that are loaded at once, beside those that are in memory already: whoever writes waits for it.
+pub const LOAD_ROWS_MAX: u32 = 64;

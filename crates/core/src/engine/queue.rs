@@ -14,6 +14,7 @@ use std::sync::Arc;
 use super::port::{Bounds, Load, Page, QueueName, Waiting, Wanted};
 use super::{DependencyPlace, ServicePlace};
 use crate::ids::Seq;
+use crate::limits;
 use crate::rule::Rule;
 use crate::time::Timestamp;
 
@@ -223,21 +224,23 @@ impl Queue {
 
     /// The next page to load, if memory runs low and there may be more on disk.
     pub(super) fn next_load(&mut self, bounds: &Bounds, now: Timestamp) -> Option<Load> {
-        // A page may hold all that is known already, and still one that is not.
-        let rows_max = bounds.window + self.known;
+        let rows = bounds.window.min(limits::LOAD_ROWS_MAX);
         let bytes_max = bounds.window_bytes + self.known_bytes;
-        let load = |wanted| Load { queue: Arc::clone(&self.name), wanted, rows_max, bytes_max };
+        let load = |wanted, rows_max| Load { queue: Arc::clone(&self.name), wanted, rows_max, bytes_max };
+        // What is known already comes first; a page may hold all of it, and still some that is not.
+        let rows_from_the_first = rows + self.known;
         if self.rows > bounds.window / 2 || self.cramped || self.presence == Presence::Removed {
             return None;
         }
         if !self.loading_due && self.due_on_disk.is_some_and(|at| at <= now) {
-            let due = load(Wanted::Due { until: now });
+            let due = load(Wanted::Due { until: now }, rows_from_the_first);
             self.loading_due = true;
             self.due_on_disk = None;
             return Some(due);
         }
         let Cursor(after) = self.on_disk.filter(|_| self.asked == Asked::Nothing)?;
-        let ready = load(Wanted::Ready { after });
+        let ready =
+            load(Wanted::Ready { after }, if after == Seq::NONE { rows_from_the_first } else { rows });
         self.asked = Asked::Page;
         Some(ready)
     }
