@@ -246,12 +246,15 @@ impl Engine {
             engine.services[place.0].pause(since);
         }
         engine.open_queues();
+        let is_same_book = engine.older_books.back().is_some_and(|book| book.hash() == engine.book.hash());
         for name in setup.queues {
             let place = engine.queue(&Arc::new(name));
             engine.queues[place.0].explore();
-            // The book may be another than when deliveries were put aside for want of a rule.
-            let name = Arc::clone(&engine.queues[place.0].name);
-            engine.effects.push_back(Effect::Release(name));
+            // Deliveries that were put aside for want of a rule may have one by a new book.
+            if !is_same_book {
+                let name = Arc::clone(&engine.queues[place.0].name);
+                engine.effects.push_back(Effect::Release(name));
+            }
             engine.look_for_more(place, now);
         }
         engine.finish(now);
@@ -397,6 +400,9 @@ impl Engine {
 
     fn change_book(&mut self, book: Arc<RuleBook>, now: Timestamp) {
         let older = std::mem::replace(&mut self.book, book);
+        if older.hash() == self.book.hash() {
+            return;
+        }
         self.older_books.push_back(older);
         while self.older_books.len() > limits::OLDER_BOOKS_MAX {
             self.older_books.pop_front();

@@ -24,7 +24,7 @@ use redrive_core::event::Event;
 use redrive_core::ids::{Seed, Seq, ServiceName};
 use redrive_core::limits;
 use redrive_core::time::Timestamp;
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
 
 use self::inbox::{Inbox, NoteJob, SubmitJob};
 use self::routes::Routes;
@@ -32,8 +32,8 @@ use self::writer::{Writer, WriterState};
 use crate::clock::{Clock, wall_clock};
 use crate::happening::{Happening, What};
 use crate::store::{
-    Backup, BackupProgress, Counts, Keep, Note, Reader, Refusal, Store, StoreError, Submission, Submitted,
-    Taken,
+    Backup, BackupProgress, Counts, EventKey, Keep, Note, Reader, Recovered, Refusal, Store, StoreError,
+    Submission, Submitted, Taken,
 };
 use crate::target::registry::Targets;
 
@@ -74,6 +74,8 @@ struct Shared {
     routes: RwLock<Arc<Routes>>,
     keep: Arc<RwLock<Keep>>,
     readers: Readers,
+    /// As many as there are readers.
+    questions: Arc<Semaphore>,
     started_at: Timestamp,
 }
 
@@ -83,6 +85,7 @@ enum Message {
     Batch {
         answers: Vec<(Waiter, Answer)>,
         inputs: Vec<Input>,
+        done: Vec<Doer>,
     },
     Ended(CallId, Ending),
     Book(Arc<RuleBook>, Targets),
@@ -97,6 +100,8 @@ enum Message {
 type Answer = Result<Vec<Taken>, SubmitError>;
 /// Who waits to hear it.
 type Waiter = oneshot::Sender<Answer>;
+/// Who waits until something is done, durably and by the engine.
+type Doer = oneshot::Sender<Result<(), SubmitError>>;
 
 /// What can be seen of a node at one moment.
 #[derive(Clone, Debug)]
@@ -196,25 +201,7 @@ impl Node {
         let (engine_sender, engine_receiver) = mpsc::channel(MESSAGES_MAX);
         let tidings = Tidings(broadcast::channel(HAPPENINGS_MAX).0);
         let keep = Arc::new(RwLock::new(keep(&book)));
-        let older_books = recovered.books.iter().filter_map(|text| redrive_core::book::read(text).book);
-        let suspects_until = suspects(&recovered.crashes, now);
-        if suspects_until.is_some() {
-            tracing::warn!(
-                "redrive went down again and again: what was waiting is started one by one for a while"
-            );
-        }
-        let engine = Engine::new(Setup {
-            seed: Seed(recovered.seed),
-            book: Arc::clone(&book),
-            older_books: older_books.map(Arc::new).collect(),
-            bounds,
-            now,
-            queues: recovered.queues,
-            paused: recovered.paused,
-            absences: recovered.absences,
-            breakers: recovered.breakers,
-            suspects_until,
-        });
+        let engine = engine(recovered, Arc::clone(&book), bounds);
         let readers = Readers::new(store.as_ref())?;
         let note = Note::Book { hash: book.hash(), text: book_text };
         inbox.add(|work| work.notes.push(NoteJob { note, then: None, reply: None }));
@@ -249,8 +236,18 @@ impl Node {
             }
         });
         let routes = RwLock::new(Arc::new(Routes::new(book)));
-        let shared =
-            Shared { clock, inbox, engine: engine_sender, tidings, routes, keep, readers, started_at: now };
+        let questions = Arc::new(Semaphore::new(READERS_MAX));
+        let shared = Shared {
+            clock,
+            inbox,
+            engine: engine_sender,
+            tidings,
+            routes,
+            keep,
+            readers,
+            questions,
+            started_at: now,
+        };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -329,7 +326,10 @@ impl Node {
                 if !addressees.is_empty() {
                     let note = Note::Route { event: view.receipt.seq(), routes: addressees.to_vec() };
                     self.note(note, None).await?;
-                    rerouted.routed += 1;
+                    // The store leaves it as it is if a service that wants it is full.
+                    let key = EventKey::Receipt(view.receipt);
+                    let now = self.read(move |reader| reader.events(&key)).await?;
+                    rerouted.routed += u64::from(now.iter().any(|view| !view.unrouted));
                 }
             }
         }
@@ -363,8 +363,14 @@ impl Node {
         T: Send + 'static,
         F: FnOnce(&dyn Reader) -> Result<T, StoreError> + Send + 'static,
     {
+        // Questions wait here, and not on the threads that names of targets are looked up on.
+        let place = Arc::clone(&self.shared.questions).acquire_owned().await.expect("nobody closes it");
         let shared = Arc::clone(&self.shared);
-        let asked = tokio::task::spawn_blocking(move || shared.readers.ask(question));
+        let asked = tokio::task::spawn_blocking(move || {
+            let answer = shared.readers.ask(question);
+            drop(place);
+            answer
+        });
         asked.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())).map_err(ReadError)
     }
 
@@ -472,6 +478,29 @@ impl Readers {
         self.returned.notify_all();
         drop(open);
     }
+}
+
+/// The engine that goes on with what a store has.
+fn engine(recovered: Recovered, book: Arc<RuleBook>, bounds: Bounds) -> Engine {
+    let older_books = recovered.books.iter().filter_map(|text| redrive_core::book::read(text).book);
+    let suspects_until = suspects(&recovered.crashes, recovered.resumes_at);
+    if suspects_until.is_some() {
+        tracing::warn!(
+            "redrive went down again and again: what was waiting is started one by one for a while"
+        );
+    }
+    Engine::new(Setup {
+        seed: Seed(recovered.seed),
+        book,
+        older_books: older_books.map(Arc::new).collect(),
+        bounds,
+        now: recovered.resumes_at,
+        queues: recovered.queues,
+        paused: recovered.paused,
+        absences: recovered.absences,
+        breakers: recovered.breakers,
+        suspects_until,
+    })
 }
 
 /// The writer and the engine live and die together, and the process with them: half a node would take

@@ -8,6 +8,7 @@
 mod error;
 mod events;
 mod fresh;
+mod guest;
 mod listen;
 mod operate;
 mod polite;

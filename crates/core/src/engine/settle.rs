@@ -24,7 +24,7 @@ impl Engine {
         let (reply, failed) = match ending {
             Ending::Reply(reply) => (reply, None),
             Ending::Partly { reply, failed } => (reply, Some(failed)),
-            Ending::Interrupted => return self.interrupted(in_flight),
+            Ending::Interrupted => return self.interrupted(in_flight, now),
         };
         let InFlight { call, queue, dependency, ticket } = in_flight;
         let answer = reply.as_answer();
@@ -86,13 +86,19 @@ impl Engine {
     }
 
     /// Our own shutdown: it burns nothing, and the next run finds the delivery as it was.
-    fn interrupted(&mut self, in_flight: InFlight) {
+    fn interrupted(&mut self, in_flight: InFlight, now: Timestamp) {
         let InFlight { call, queue, dependency, ticket } = in_flight;
         self.dependencies[dependency.0].unused(ticket);
         for row in &call.deliveries {
             self.shares.give_back(self.queues[queue.0].service.0);
-            self.let_go_of_alone(row);
-            self.forget(queue, row.id.seq());
+            if self.caution.alone == Some(row.id.seq()) {
+                // Its start is on record, and must not look as if Redrive had gone down with it.
+                self.caution.alone = None;
+                let settlement = self.settlement_without_attempt(row, Next::Ready, now);
+                self.settle(queue, row.clone(), settlement, Stage::NotMade);
+            } else {
+                self.forget(queue, row.id.seq());
+            }
         }
         self.queues[queue.0].left_on_disk();
     }

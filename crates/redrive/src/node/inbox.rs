@@ -15,8 +15,13 @@ use crate::store::{Note, Submission, Taken};
 /// Submissions that may wait for the writer.
 pub(super) const SUBMISSIONS_MAX: usize = 4_096;
 
+/// Bytes of their payloads that may.
+const SUBMISSION_BYTES_MAX: usize = 128 * 1024 * 1024;
+
 /// Events that one transaction takes.
 const BATCH_EVENTS_MAX: usize = 1_024;
+/// Bytes of payloads that one transaction takes, but always one submission.
+const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// All that the writer is to do.
 #[derive(Default)]
@@ -63,6 +68,12 @@ pub(super) struct SubmitJob {
     pub reply: oneshot::Sender<Result<Vec<Taken>, SubmitError>>,
 }
 
+impl SubmitJob {
+    fn bytes(&self) -> usize {
+        self.submission.events.iter().map(|submitted| submitted.event.data.len()).sum()
+    }
+}
+
 /// Where it all waits.
 #[derive(Default)]
 pub(super) struct Inbox {
@@ -74,6 +85,10 @@ pub(super) struct Inbox {
 struct State {
     work: Work,
     closed: bool,
+    /// Nobody takes anything out any more.
+    ended: bool,
+    /// Bytes of the payloads that wait.
+    submission_bytes: usize,
     /// Whether the writer sleeps; waking one who is awake costs a system call all the same.
     writer_sleeps: bool,
 }
@@ -85,6 +100,10 @@ impl Inbox {
 
     pub(super) fn add(&self, add: impl FnOnce(&mut Work)) {
         let mut state = self.lock();
+        if state.ended {
+            // Whoever waits for it hears that nobody is there: what it waits with is dropped.
+            return add(&mut Work::default());
+        }
         add(&mut state.work);
         self.wake_writer(state);
     }
@@ -103,12 +122,24 @@ impl Inbox {
         if state.closed {
             return Err(SubmitError::Stopping);
         }
-        if state.work.submissions.len() >= SUBMISSIONS_MAX {
+        let bytes = state.submission_bytes + job.bytes();
+        if state.work.submissions.len() >= SUBMISSIONS_MAX || bytes > SUBMISSION_BYTES_MAX {
             return Err(SubmitError::Busy);
         }
+        state.submission_bytes = bytes;
         state.work.submissions.push(job);
         self.wake_writer(state);
         Ok(())
+    }
+
+    /// The writer has gone: what still waits is dropped, and so hears of it.
+    pub(super) fn end(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        state.ended = true;
+        let left = std::mem::take(&mut state.work);
+        drop(state);
+        drop(left);
     }
 
     /// No more events are taken.
@@ -131,15 +162,17 @@ impl Inbox {
             state.writer_sleeps = false;
         }
         let mut work = std::mem::take(&mut state.work);
-        let mut events = 0;
+        let (mut events, mut bytes) = (0, 0);
         let beyond = work.submissions.iter().position(|job| {
             events += job.submission.events.len();
-            events > BATCH_EVENTS_MAX
+            bytes += job.bytes();
+            events > BATCH_EVENTS_MAX || bytes > BATCH_BYTES_MAX
         });
         // One alone is taken however large it is.
         if let Some(beyond) = beyond {
             state.work.submissions = work.submissions.split_off(beyond.max(1));
         }
+        state.submission_bytes = state.work.submissions.iter().map(SubmitJob::bytes).sum();
         work
     }
 }

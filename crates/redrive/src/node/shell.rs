@@ -113,12 +113,17 @@ impl Shell {
 
     fn take(&mut self, message: Message) {
         match message {
-            Message::Batch { answers, inputs } => {
+            Message::Batch { answers, inputs, done } => {
                 for (waiter, answer) in answers {
                     // A client that hung up has its event all the same.
                     let _ = waiter.send(answer);
                 }
-                inputs.into_iter().for_each(|input| self.feed(input));
+                for input in inputs {
+                    self.feed(input);
+                }
+                for doer in done {
+                    let _ = doer.send(Ok(()));
+                }
             }
             Message::Ended(call, ending) => {
                 self.calls.remove(&call);

@@ -17,7 +17,7 @@ use redrive_core::time::Timestamp;
 use tokio::sync::mpsc;
 
 use super::inbox::{Inbox, NoteJob, SubmitJob, Work};
-use super::{Answer, BackupJob, Message, SubmitError, Tidings, Waiter};
+use super::{Answer, BackupJob, Doer, Message, SubmitError, Tidings, Waiter};
 use crate::clock::Clock;
 use crate::happening::{Happening, What};
 use crate::store::{Batch, Keep, Note, Room, Seen, Settled, Store, StoreError, Submission, Taken, Written};
@@ -33,7 +33,31 @@ const HEAL_EVERY: Duration = Duration::from_millis(200);
 /// How often housekeeping looks whether there is something to do.
 const HOUSEKEEP_EVERY: Duration = Duration::from_secs(1);
 /// Under load, housekeeping gets one small step this often.
-const HOUSEKEEP_AT_LEAST: Duration = Duration::from_millis(50);
+const HOUSEKEEP_AT_LEAST: Duration = Duration::from_millis(20);
+
+/// What a batch came to.
+struct Digest {
+    /// For each submission.
+    answers: Vec<Answer>,
+    /// What the engine hears.
+    inputs: Vec<Input>,
+    /// Who hears that it is done, once the engine has.
+    done: Vec<Doer>,
+}
+
+/// Tells those who wait for their notes that it cannot be; what nobody waits for is kept.
+fn refuse_asked(notes: Vec<NoteJob>, reason: &str) -> Vec<NoteJob> {
+    let mut kept = Vec::new();
+    for NoteJob { note, then, reply } in notes {
+        match reply {
+            Some(reply) => {
+                let _ = reply.send(Err(SubmitError::Failing { reason: reason.to_owned() }));
+            }
+            None => kept.push(NoteJob { note, then, reply: None }),
+        }
+    }
+    kept
+}
 
 /// Owns the store.
 pub(super) struct Writer {
@@ -89,6 +113,7 @@ impl Writer {
             self.look_at_room();
             let stop = if self.state.failing.is_some() { self.bear(work) } else { self.work(work) };
             if let Some(stop) = stop {
+                self.inbox.end();
                 self.finish();
                 // Whoever asked may have given up waiting.
                 let _ = stop.send(());
@@ -150,8 +175,8 @@ impl Writer {
         let notes: Vec<Note> = work.notes.iter().map(|job| job.note.clone()).collect();
         let batch = Batch { settlements: work.settlements, submissions, notes };
         self.state.backups.append(&mut work.backups);
-        let mut inputs = Vec::new();
         if batch.is_empty() {
+            let mut inputs = Vec::new();
             self.load(&work.loads, &mut inputs);
             self.tell_engine(inputs);
             return work.stop;
@@ -160,10 +185,10 @@ impl Writer {
         match self.store.write(&batch, now) {
             Ok(written) => {
                 self.state.written_at = Instant::now();
-                let answers = self.digest(&batch, written, work.notes, &mut inputs, now);
-                self.load(&work.loads, &mut inputs);
+                let mut digest = self.digest(&batch, written, work.notes, now);
+                self.load(&work.loads, &mut digest.inputs);
                 // Waking them all from here, one by one, would cost more than writing did.
-                self.tell(waiters.into_iter().zip(answers).collect(), inputs);
+                self.tell(waiters, digest);
             }
             Err(error) => {
                 for reply in waiters {
@@ -176,14 +201,8 @@ impl Writer {
     }
 
     /// Tells what a batch came to: inputs for the engine, and the answers to those who wait.
-    fn digest(
-        &self,
-        batch: &Batch,
-        written: Written,
-        notes: Vec<NoteJob>,
-        inputs: &mut Vec<Input>,
-        now: Timestamp,
-    ) -> Vec<Result<Vec<Taken>, SubmitError>> {
+    fn digest(&self, batch: &Batch, written: Written, notes: Vec<NoteJob>, now: Timestamp) -> Digest {
+        let (mut inputs, mut done) = (Vec::new(), Vec::new());
         for (settlement, settled) in batch.settlements.iter().zip(written.settled) {
             let (fate, promoted) = match settled {
                 Settled::Written { promoted } => (Fate::Written, promoted),
@@ -196,16 +215,16 @@ impl Writer {
         }
         for job in notes {
             inputs.extend(job.then);
-            if let Some(reply) = job.reply {
-                let _ = reply.send(Ok(()));
-            }
+            done.extend(job.reply);
         }
         if self.tidings.is_heard() {
             for (submission, answer) in batch.submissions.iter().zip(&written.submitted) {
                 self.tell_accepted(submission, answer.as_deref().unwrap_or_default(), now);
             }
         }
-        written.submitted.into_iter().map(|answer| answer.map_err(SubmitError::Refused)).collect()
+        let answers =
+            written.submitted.into_iter().map(|answer| answer.map_err(SubmitError::Refused)).collect();
+        Digest { answers, inputs, done }
     }
 
     fn tell_accepted(&self, submission: &Submission, taken: &[Taken], now: Timestamp) {
@@ -227,18 +246,22 @@ impl Writer {
     }
 
     fn tell_engine(&self, inputs: Vec<Input>) {
-        self.tell(Vec::new(), inputs);
+        self.tell(Vec::new(), Digest { answers: Vec::new(), inputs, done: Vec::new() });
     }
 
-    fn tell(&self, answers: Vec<(Waiter, Answer)>, inputs: Vec<Input>) {
-        if answers.is_empty() && inputs.is_empty() {
+    fn tell(&self, waiters: Vec<Waiter>, Digest { answers, inputs, done }: Digest) {
+        if answers.is_empty() && inputs.is_empty() && done.is_empty() {
             return;
         }
-        let sent = self.engine.blocking_send(Message::Batch { answers, inputs });
+        let answers = waiters.into_iter().zip(answers).collect();
+        let sent = self.engine.blocking_send(Message::Batch { answers, inputs, done });
         // The engine has stopped, and the store has not: who waits hears it from here.
-        if let Err(mpsc::error::SendError(Message::Batch { answers, .. })) = sent {
+        if let Err(mpsc::error::SendError(Message::Batch { answers, done, .. })) = sent {
             for (waiter, answer) in answers {
                 let _ = waiter.send(answer);
+            }
+            for doer in done {
+                let _ = doer.send(Ok(()));
             }
         }
     }
@@ -253,6 +276,7 @@ impl Writer {
         tracing::error!(%error, "the store takes no writes; nothing is lost, and nothing starts meanwhile");
         self.tidings.tell(|| Happening::told(What::StoreFailing, now, error.to_string()));
         let unknown = matches!(error, StoreError::Unknown { .. });
+        let notes = refuse_asked(notes, &error.to_string());
         self.state.failing = Some(Failing { since: now, unknown, settlements, notes });
         self.tell_engine(vec![Input::StoreFailing]);
     }
@@ -266,7 +290,7 @@ impl Writer {
         self.state.backups.append(&mut work.backups);
         let mut failing = self.state.failing.take().expect("it is called while the store fails");
         failing.settlements.append(&mut work.settlements);
-        failing.notes.append(&mut work.notes);
+        failing.notes.append(&mut refuse_asked(work.notes, "the store takes no writes at the moment"));
         // Pages that were asked for are asked for again once it is well: all of the engine looks anew.
         if let Err(error) = self.heal(&mut failing) {
             tracing::debug!(%error, "the store still takes no writes");
@@ -289,10 +313,9 @@ impl Writer {
         self.state.written_at = Instant::now();
         tracing::info!("the store takes writes again");
         self.tidings.tell(|| Happening::new(What::StoreHealed, now));
-        let mut inputs = Vec::new();
-        self.digest(&batch, written, std::mem::take(&mut failing.notes), &mut inputs, now);
-        inputs.push(Input::StoreHealed);
-        self.tell_engine(inputs);
+        let mut digest = self.digest(&batch, written, std::mem::take(&mut failing.notes), now);
+        digest.inputs.push(Input::StoreHealed);
+        self.tell(Vec::new(), digest);
         Ok(())
     }
 
@@ -321,11 +344,19 @@ impl Writer {
 
     fn back_up(&mut self) {
         let Some(job) = self.state.backups.first_mut() else { return };
-        let outcome = self.store.back_up(&mut job.backup);
-        let is_over = !matches!(&outcome, Ok(progress) if progress.remaining > 0);
-        // Nobody may be listening any more; then the copy is given up.
-        let is_heard = job.progress.blocking_send(outcome.map_err(|error| error.to_string())).is_ok();
-        if is_over || !is_heard {
+        let is_over = match job.progress.try_reserve() {
+            Ok(place) => {
+                let outcome = self.store.back_up(&mut job.backup);
+                let is_over = !matches!(&outcome, Ok(progress) if progress.remaining > 0);
+                place.send(outcome.map_err(|error| error.to_string()));
+                is_over
+            }
+            // Whoever watches is slow: the copy waits for them, and nobody else does.
+            Err(mpsc::error::TrySendError::Full(())) => false,
+            // Nobody is listening any more: the copy is given up.
+            Err(mpsc::error::TrySendError::Closed(())) => true,
+        };
+        if is_over {
             self.state.backups.remove(0);
         }
     }

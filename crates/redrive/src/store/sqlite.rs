@@ -39,7 +39,7 @@ use redrive_core::time::Timestamp;
 use rusqlite::Connection;
 
 use self::copy::{Copying, Stepped, Ticket};
-use self::core::Core;
+use self::core::{Core, Identity};
 use self::fault::Fault;
 use self::lock::Lock;
 use self::reader::SqliteReader;
@@ -68,7 +68,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { free_bytes_min: 64 << 20, run_length: 512 * 1024, wal: WalBounds::DEFAULT, seed: None }
+        Self { free_bytes_min: 256 << 20, run_length: 512 * 1024, wal: WalBounds::DEFAULT, seed: None }
     }
 }
 
@@ -78,6 +78,8 @@ pub struct Sqlite {
     folder: PathBuf,
     options: Options,
     writer: Writer,
+    /// Which store it was when it was last known.
+    was: Option<Identity>,
     _lock: Lock,
 }
 
@@ -98,7 +100,7 @@ impl Sqlite {
         fs::create_dir_all(folder).map_err(|source: io::Error| lock::not_opened(folder, &source))?;
         let lock = Lock::take(folder)?;
         let writer = open_writer(folder, &options)?;
-        Ok(Self { folder: folder.to_owned(), options, writer, _lock: lock })
+        Ok(Self { folder: folder.to_owned(), options, writer, was: None, _lock: lock })
     }
 
     /// A reader of a folder's store, beside the process that owns it.
@@ -225,14 +227,31 @@ impl Store for Sqlite {
 
     fn reopen(&mut self) -> Result<(), StoreError> {
         self.end_copy();
+        let path = self.folder.join(FILE);
+        if let Writer::Here(core, _) = &self.writer {
+            self.was = Some(core.identity());
+        }
         // What holds the file must let go of it first.
         self.writer = Writer::Gone;
-        self.writer = open_writer(&self.folder, &self.options)?;
+        // A folder whose disk has gone away must not get a new, empty store in its place.
+        if !path.exists() {
+            return Err(StoreError::NotOpened { path, reason: "it is not there any more".to_owned() });
+        }
+        let writer = open_writer(&self.folder, &self.options)?;
+        if let (Writer::Here(core, _), Some(was)) = (&writer, &self.was)
+            && core.identity() != *was
+        {
+            let reason = "it is another store than the one that was there before".to_owned();
+            return Err(StoreError::Damaged { path, reason });
+        }
+        self.writer = writer;
         Ok(())
     }
 
     fn has_room(&mut self) -> Result<Room, StoreError> {
-        disk::room(&self.folder, self.options.free_bytes_min)
+        // Rows that were deleted leave their pages to new ones, which take no more of the disk.
+        let within = self.ask(|core, connection| core.free_bytes(connection)).unwrap_or(0);
+        disk::room(&self.folder, within, self.options.free_bytes_min)
     }
 
     fn close(mut self: Box<Self>, now: Timestamp) -> Result<(), StoreError> {
@@ -261,7 +280,8 @@ pub fn compact(folder: &Path) -> Result<Compacted, StoreError> {
     let _lock = Lock::take(folder)?;
     let connection = schema::open(&path, 0)?;
     let fail = |fault: rusqlite::Error| Fault::from(fault).unchanged(&path);
-    connection.execute_batch("VACUUM").map_err(fail)?;
+    // The new copy is made beside the file, not in memory: it may be large.
+    connection.execute_batch("PRAGMA temp_store = file; VACUUM").map_err(fail)?;
     connection.pragma_update_and_check(None, "wal_checkpoint", "truncate", |_| Ok(())).map_err(fail)?;
     drop(connection);
     Ok(Compacted { bytes_before, bytes_after: bytes()? })

@@ -29,6 +29,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use redrive_core::answer::{CallPart, Reply, Seen};
 use redrive_core::engine::{Call, Ending};
+use redrive_core::time::Timestamp;
 use tokio::time::{Instant, timeout};
 
 use self::address::{Address, Security};
@@ -38,6 +39,7 @@ use self::failure::Failure;
 use self::limits::{BATCH_ANSWER_MAX, DRAIN_TIME_MAX, Limits, Step, TURN_AROUND_MAX, timed_out};
 use self::sign::Signer;
 use super::Target;
+use crate::clock::wall_clock;
 
 pub use self::address::InvalidAddress;
 pub use self::pool::Pool;
@@ -52,6 +54,8 @@ pub struct HttpTarget {
     signer: Option<Signer>,
     idle_max: usize,
     pool: Arc<Pool>,
+    /// The machine's clock: receivers compare it with theirs, and the node's own goes on when that is set.
+    now: fn() -> Timestamp,
 }
 
 /// How events are posted.
@@ -85,12 +89,20 @@ impl HttpTarget {
             // Reading the system's certificates is not for the first call to wait for.
             pool.tls();
         }
-        Ok(Self { address, form, signer, idle_max: usize::try_from(permits).unwrap_or(usize::MAX), pool })
+        let idle_max = usize::try_from(permits).unwrap_or(usize::MAX);
+        Ok(Self { address, form, signer, idle_max, pool, now: wall_clock })
+    }
+
+    /// The same with another clock.
+    #[cfg(test)]
+    fn at(self, now: fn() -> Timestamp) -> Self {
+        Self { now, ..self }
     }
 
     async fn exchange(&self, call: &Call) -> Result<Ending, Failure> {
         let limits = Limits::of(call);
-        let request = match request::make(&self.address, self.form, self.signer.as_ref(), call) {
+        let (address, signer) = (&self.address, self.signer.as_ref());
+        let request = match request::make(address, self.form, signer, call, (self.now)()) {
             Ok(request) => request,
             Err(misfit) => return Ok(Ending::Reply(internal(misfit.to_string()))),
         };

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -21,6 +21,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tower_service::Service;
 
+use super::guest::refuse_pages;
 use super::polite::Polite;
 use super::{CORRELATION_ID, correlation_id};
 
@@ -148,7 +149,10 @@ async fn accept_all(
 /// Answers one request, under the client's correlation id or one of ours.
 async fn answer(mut router: Router, request: Request<Incoming>) -> Result<Response, Infallible> {
     let id = correlation_id(request.headers());
-    let mut response = router.call(request).await?;
+    let mut response = match refuse_pages(request.headers()) {
+        Ok(()) => router.call(request).await?,
+        Err(refusal) => refusal.into_response(),
+    };
     response.headers_mut().insert(CORRELATION_ID, id);
     Ok(response)
 }

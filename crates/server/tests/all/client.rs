@@ -44,7 +44,7 @@ impl Client {
 
     #[track_caller]
     pub(crate) fn get(&self, path: &str) -> Answer {
-        self.ask(&format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n"), "")
+        self.ask(&format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"), "")
     }
 
     #[track_caller]
@@ -66,7 +66,7 @@ impl Client {
 
 /// The head of a `POST` without its end.
 fn head_of(path: &str, headers: &str, length: usize) -> String {
-    format!("POST {path} HTTP/1.1\r\nhost: test\r\n{headers}content-length: {length}\r\n")
+    format!("POST {path} HTTP/1.1\r\nhost: localhost\r\n{headers}content-length: {length}\r\n")
 }
 
 impl Connection {

@@ -31,7 +31,7 @@ fn what_is_no_request_is_refused() {
     let server = Server::run(serve(&folder, &[]));
     let flood: String = "x-more: and more\r\n".repeat(3_000);
     let huge = "h".repeat(300_000);
-    let post = "POST /v1/events/a.b HTTP/1.1\r\nhost: t\r\n";
+    let post = "POST /v1/events/a.b HTTP/1.1\r\nhost: localhost\r\n";
     #[rustfmt::skip]
     let cases: [(&str, String, u16, &str); 20] = [
         ("garbage",                 "\x16\x03\x01 not HTTP at all\r\n\r\n".to_owned(),                          400, "BAD_REQUEST"),
@@ -46,14 +46,14 @@ fn what_is_no_request_is_refused() {
         ("chunks of no length",     format!("{post}transfer-encoding: chunked\r\n\r\nzz\r\n{{}}\r\n0\r\n\r\n"), 400, "VALIDATION_ERROR"),
         ("a chunk beyond measure",  format!("{post}transfer-encoding: chunked\r\n\r\nfffffffffffffffff\r\n"),   400, "VALIDATION_ERROR"),
         ("an odd encoding",         format!("{post}transfer-encoding: snail\r\n\r\n"),                          400, "BAD_REQUEST"),
-        ("a wrong method",          "DELETE /v1/events HTTP/1.1\r\nhost: t\r\n\r\n".to_owned(),                 405, "METHOD_NOT_ALLOWED"),
-        ("a method of its own",     "BREW /healthz HTTP/1.1\r\nhost: t\r\n\r\n".to_owned(),                     405, "METHOD_NOT_ALLOWED"),
-        ("nowhere",                 "GET /v1/nowhere HTTP/1.1\r\nhost: t\r\n\r\n".to_owned(),                   404, "PATH_NOT_FOUND"),
-        ("up and away",             "GET /v1/../../etc/passwd HTTP/1.1\r\nhost: t\r\n\r\n".to_owned(),          404, "PATH_NOT_FOUND"),
-        ("bytes that are no text",  "GET /v1/events/%ff%fe HTTP/1.1\r\nhost: t\r\n\r\n".to_owned(),             400, "VALIDATION_ERROR"),
-        ("an escape cut short",     "GET /v1/events/%f HTTP/1.1\r\nhost: t\r\n\r\n".to_owned(),                 404, "EVENT_NOT_FOUND"),
-        ("a zero byte escaped",     "GET /v1/deliveries/%00 HTTP/1.1\r\nhost: t\r\n\r\n".to_owned(),            400, "VALIDATION_ERROR"),
-        ("a service of junk",       "POST /v1/services/%0a%2f/pause HTTP/1.1\r\nhost: t\r\ncontent-length: 0\r\n\r\n".to_owned(), 404, "SERVICE_NOT_FOUND"),
+        ("a wrong method",          "DELETE /v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n".to_owned(),                 405, "METHOD_NOT_ALLOWED"),
+        ("a method of its own",     "BREW /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n".to_owned(),                     405, "METHOD_NOT_ALLOWED"),
+        ("nowhere",                 "GET /v1/nowhere HTTP/1.1\r\nhost: localhost\r\n\r\n".to_owned(),                   404, "PATH_NOT_FOUND"),
+        ("up and away",             "GET /v1/../../etc/passwd HTTP/1.1\r\nhost: localhost\r\n\r\n".to_owned(),          404, "PATH_NOT_FOUND"),
+        ("bytes that are no text",  "GET /v1/events/%ff%fe HTTP/1.1\r\nhost: localhost\r\n\r\n".to_owned(),             400, "VALIDATION_ERROR"),
+        ("an escape cut short",     "GET /v1/events/%f HTTP/1.1\r\nhost: localhost\r\n\r\n".to_owned(),                 404, "EVENT_NOT_FOUND"),
+        ("a zero byte escaped",     "GET /v1/deliveries/%00 HTTP/1.1\r\nhost: localhost\r\n\r\n".to_owned(),            400, "VALIDATION_ERROR"),
+        ("a service of junk",       "POST /v1/services/%0a%2f/pause HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n".to_owned(), 404, "SERVICE_NOT_FOUND"),
     ];
     for (name, request, status, code) in cases {
         let answer = server.client.ask(&request, "");
@@ -61,9 +61,33 @@ fn what_is_no_request_is_refused() {
         assert_eq!(answer.error(), (status, code.to_owned()), "{name}");
     }
     // Which of two bounds it meets first depends on how it arrives.
-    let (status, _) = server.client.ask(&format!("GET /{huge} HTTP/1.1\r\nhost: t\r\n\r\n"), "").error();
+    let (status, _) =
+        server.client.ask(&format!("GET /{huge} HTTP/1.1\r\nhost: localhost\r\n\r\n"), "").error();
     assert!(matches!(status, 414 | 431), "{status}");
     assert_unharmed(&server);
+    server.stop().assert_calm();
+}
+
+#[test]
+fn ids_of_nobody_and_pages_from_elsewhere_get_plain_answers() {
+    let folder = Folder::new();
+    let server = Server::run(serve(&folder, &[]));
+    for digits in ["0", "7", "8", "f"] {
+        let id = digits.repeat(32);
+        assert_eq!(server.get(&format!("/v1/deliveries?before={id}")).status, 200, "before {id}");
+        assert_eq!(
+            server.get(&format!("/v1/deliveries/{id}")).error(),
+            (404, "DELIVERY_NOT_FOUND".to_owned())
+        );
+        assert_eq!(
+            server.get(&format!("/v1/events/{}", &id[..16])).error(),
+            (404, "EVENT_NOT_FOUND".to_owned())
+        );
+    }
+    let pause = "/v1/services/log/pause";
+    let from_a_page = server.post(pause, "origin: https://evil.test\r\n", "");
+    assert_eq!(from_a_page.error(), (403, "FORBIDDEN".to_owned()));
+    assert_eq!(server.post(pause, "", "").status, 200);
     server.stop().assert_calm();
 }
 
@@ -147,7 +171,7 @@ fn bodies_beyond_measure_are_refused() {
                 "chunked" => "transfer-encoding: chunked".to_owned(),
                 _ => format!("content-length: {}", MEGABYTES << 20),
             };
-            let head = format!("POST /v1/events/a.b HTTP/1.1\r\nhost: t\r\n{framing}\r\n\r\n");
+            let head = format!("POST /v1/events/a.b HTTP/1.1\r\nhost: localhost\r\n{framing}\r\n\r\n");
             connection.send(head.as_bytes()).expect("it reads");
             for _ in 0..MEGABYTES {
                 let sent = match kind {
@@ -214,7 +238,7 @@ fn clients_that_dawdle_keep_nobody_waiting_and_are_cut_off() {
     let long = "x".repeat(2_000);
     let mut slow: Vec<Slow> = (0..EACH)
         .flat_map(|_| {
-            let head = "POST /v1/events/orders.placed HTTP/1.1\r\nhost: t\r\n";
+            let head = "POST /v1/events/orders.placed HTTP/1.1\r\nhost: localhost\r\n";
             let body = format!("{head}content-length: 5000\r\n\r\n\"");
             [
                 Slow::new(&server, "POST ", &long),

@@ -420,7 +420,7 @@ fn hang_up(client: &Client, number: usize) -> Option<String> {
     let body = format!("{{\"n\":{number}}}");
     let length = body.len();
     let head = format!(
-        "POST /v1/events/orders.placed HTTP/1.1\r\nhost: test\r\nidempotency-key: {id}\r\ncontent-length: {length}\r\n\r\n"
+        "POST /v1/events/orders.placed HTTP/1.1\r\nhost: localhost\r\nidempotency-key: {id}\r\ncontent-length: {length}\r\n\r\n"
     );
     let whole = [head.as_bytes(), body.as_bytes()].concat();
     let way = draw.below(7);

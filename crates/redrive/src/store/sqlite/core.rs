@@ -31,7 +31,23 @@ enum Health {
     Unknown(String),
 }
 
+/// What tells a store from all others: it was drawn when the store was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Identity(u64);
+
 impl Core {
+    pub(super) fn identity(&self) -> Identity {
+        Identity(self.state.meta.seed)
+    }
+
+    /// What is free within the file.
+    pub(super) fn free_bytes(&self, on: &Connection) -> Result<u64, StoreError> {
+        let read = |name| on.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+        let fail = |fault: rusqlite::Error| Fault::from(fault).unchanged(&self.path);
+        let (pages, page_bytes) = (read("freelist_count").map_err(fail)?, read("page_size").map_err(fail)?);
+        Ok(pages.cast_unsigned() * page_bytes.cast_unsigned())
+    }
+
     pub(super) fn open(path: &Path, options: &Options, seed: u64) -> Result<(Self, Connection), StoreError> {
         let connection = schema::open(path, seed)?;
         let fail = |fault: Fault| fault.not_opened(path);

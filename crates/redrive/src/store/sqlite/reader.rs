@@ -178,7 +178,11 @@ impl Look<'_> {
             |name: &QueueName| filter.service.as_ref().is_none_or(|wanted| name.service.as_str() == wanted);
         let queues: Vec<i64> =
             self.queues.iter().filter(|(_, name)| wanted(name)).map(|(id, _)| *id).collect();
-        let before = filter.before.map_or(i64::MAX, place);
+        // Anybody may ask for what comes before any id.
+        let before = filter.before.map_or(i64::MAX, |seq| i64::try_from(seq.get()).unwrap_or(i64::MAX));
+        if queues.is_empty() {
+            return Ok((Vec::new(), None));
+        }
         let rows_max = i64::try_from(filter.rows_max).unwrap_or(i64::MAX);
         let indexed = match filter.state {
             Some(StateName::Ready) => Some(LIST_READY),

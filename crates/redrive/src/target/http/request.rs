@@ -23,6 +23,7 @@ use redrive_core::event::Event;
 use redrive_core::event::attribute::{ExtensionName, ExtensionText, ExtensionValue};
 use redrive_core::hash::stable_128;
 use redrive_core::idempotency::webhook_id;
+use redrive_core::time::Timestamp;
 
 use super::address::Address;
 use super::sign::Signer;
@@ -75,6 +76,7 @@ pub(super) fn make(
     form: Form,
     signer: Option<&Signer>,
     call: &Call,
+    now: Timestamp,
 ) -> Result<Request<Full<Bytes>>, Misfit> {
     let mut headers = HeaderMap::with_capacity(24);
     headers.insert(HOST, address.host.clone());
@@ -100,7 +102,7 @@ pub(super) fn make(
         }
         (form, deliveries) => return Err(Misfit { deliveries: deliveries.len(), form }),
     };
-    let timestamp = call.started_at.as_millis() / 1_000;
+    let timestamp = now.as_millis() / 1_000;
     let signature = signer.map(|signer| signer.sign(&id, timestamp, &body));
     let id = text(id);
     headers.insert(WEBHOOK_ID, id.clone());

@@ -26,8 +26,9 @@ fn ask(address: SocketAddr, method: &str, path: &str) -> anyhow::Result<Vec<u8>>
     let shown = || format!("could not ask http://{address}{path}");
     let mut stream = TcpStream::connect_timeout(&address, ANSWER_MAX).with_context(shown)?;
     stream.set_read_timeout(Some(ANSWER_MAX)).with_context(shown)?;
-    let request =
-        format!("{method} {path} HTTP/1.1\r\nhost: bench\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+    );
     stream.write_all(request.as_bytes()).with_context(shown)?;
     let mut answer = Vec::new();
     stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer).with_context(shown)?;

@@ -4,6 +4,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::hmac;
 
+use redrive_core::time::Timestamp;
+
 use super::server::{Server, answer};
 use super::*;
 
@@ -32,6 +34,7 @@ async fn request_of(form: Form, secrets: Vec<Vec<u8>>, deliveries: Vec<Waiting>)
     let options = HttpOptions { form, secrets, permits: 1 };
     let pool = Arc::new(Pool::new(Roots::Only(Vec::new())));
     let target = HttpTarget::new(&server.url(), options, pool).expect("an address");
+    let target = target.at(|| Timestamp::from_millis(1_761_057_000_999));
     let ending = target.call(call(PATIENT, deliveries)).await;
     assert_eq!(told(&ending, 0), r#"200 "", 200 OK"#);
     server.request()

@@ -296,7 +296,7 @@ impl Lane {
         request.clear();
         write!(
             request,
-            "POST /v1/events HTTP/1.1\r\nhost: redrive\r\ncontent-type: application/json\r\n\
+            "POST /v1/events HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
              content-length: {PAYLOAD_BYTES}\r\nce-specversion: 1.0\r\nce-source: /redrive/bench\r\n\
              ce-type: bench.s{}\r\nce-id: bench-{number:020}\r\n",
             number % types,

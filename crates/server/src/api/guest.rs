@@ -1,0 +1,66 @@
+//! Who may talk to a server that asks nobody for a key: programs of this machine, and no web page.
+//!
+//! A page from anywhere can make a browser send requests to loopback addresses, and a name of its own can
+//! be made to resolve to one. The first tells its `Origin`, the second its `Host`; neither is ours.
+
+use std::net::IpAddr;
+
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, StatusCode, header};
+
+use super::error::ApiError;
+
+/// Refuses what a page from elsewhere has made a browser send.
+pub(super) fn refuse_pages(headers: &HeaderMap) -> Result<(), ApiError> {
+    let host = headers.get(header::HOST).map(|value| value.to_str().unwrap_or_default());
+    let is_ours = host.is_none_or(|host| host.parse().is_ok_and(|host: Authority| is_this_machine(&host)));
+    if !is_ours {
+        return Err(refusal("`host` names another machine"));
+    }
+    match headers.get(header::ORIGIN).map(|value| value.to_str().unwrap_or_default()) {
+        Some(origin) if origin.strip_prefix("http://") != host => {
+            Err(refusal("a page from elsewhere asks for it"))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn is_this_machine(host: &Authority) -> bool {
+    let name = host.host().trim_start_matches('[').trim_end_matches(']');
+    name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+}
+
+fn refusal(why: &str) -> ApiError {
+    let message = format!("{why}: without authentication only programs of this machine are served");
+    ApiError::new(StatusCode::FORBIDDEN, "FORBIDDEN", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_from_elsewhere_are_refused_and_programs_are_not() {
+        #[rustfmt::skip]
+        let cases = [
+            ("curl",                           Some("127.0.0.1:7373"),   None,                            true),
+            ("a name for this machine",        Some("localhost:7373"),   None,                            true),
+            ("another family",                 Some("[::1]:7373"),       None,                            true),
+            ("an old program",                 None,                     None,                            true),
+            ("a page of our own",              Some("127.0.0.1:7373"),   Some("http://127.0.0.1:7373"),   true),
+            ("a page from elsewhere",          Some("127.0.0.1:7373"),   Some("https://evil.test"),       false),
+            ("a page from nowhere",            Some("127.0.0.1:7373"),   Some("null"),                    false),
+            ("another port of this machine",   Some("127.0.0.1:7373"),   Some("http://127.0.0.1:80"),     false),
+            ("a name that resolves to us",     Some("evil.test:7373"),   None,                            false),
+            ("one that looks like us",         Some("127.0.0.1.evil.test"), None,                         false),
+            ("no host at all",                 Some(""),                 None,                            false),
+        ];
+        for (name, host, origin, expected) in cases {
+            let mut headers = HeaderMap::new();
+            for (key, value) in [(header::HOST, host), (header::ORIGIN, origin)] {
+                headers.extend(value.map(|value| (key, value.parse().expect("a header"))));
+            }
+            assert_eq!(refuse_pages(&headers).is_ok(), expected, "{name}");
+        }
+    }
+}
