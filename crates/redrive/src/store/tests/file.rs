@@ -146,6 +146,32 @@ fn a_commit_that_fails_is_told_until_the_file_is_opened_anew() {
 }
 
 #[test]
+fn a_store_that_went_away_gets_no_other_in_its_place() {
+    let (home, stranger) = (folder(), folder());
+    let mut store = open(home.path());
+    write(&mut store, &[to("svc", event("1"))]);
+    drop(open_with(stranger.path(), Options { seed: Some(8), ..Options::default() }));
+    let aside = home.path().join("aside");
+    let names = ["redrive.db", "redrive.db-wal", "redrive.db-shm"];
+    fs::create_dir(&aside).expect("it is made");
+    for name in names {
+        fs::rename(home.path().join(name), aside.join(name)).expect("it was there");
+    }
+    let error = store.reopen().expect_err("nothing is there");
+    assert!(matches!(error, StoreError::NotOpened { .. }), "{error}");
+    assert!(!home.path().join("redrive.db").exists(), "and nothing is made");
+    fs::copy(stranger.path().join("redrive.db"), home.path().join("redrive.db")).expect("it is copied");
+    let error = store.reopen().expect_err("it is another's");
+    assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+    for name in names {
+        fs::rename(aside.join(name), home.path().join(name)).expect("it goes back");
+    }
+    store.reopen().expect("it is the same again");
+    let again = write(&mut store, &[to("svc", event("1"))]);
+    assert_eq!(again.submitted[0].as_ref().expect("taken")[0].seen, Seen::Again);
+}
+
+#[test]
 fn what_cannot_be_opened_says_why() {
     let home = folder();
     let file = home.path().join("file");
