@@ -279,6 +279,24 @@ fn a_suspect_starts_alone_when_its_start_is_on_record() {
 }
 
 #[test]
+fn a_suspect_that_a_stop_cuts_short_does_not_look_like_a_crash() {
+    let mut bench = bench_with_suspects(Some(Seq::new(1)));
+    bench.accept("g", "t");
+    assert_eq!(bench.settled(1), ["start 1 of g"]);
+    assert_eq!(bench.tell(Input::Stop), NOTHING);
+    let ending = Input::Ended { call: CallId(1), ending: Ending::Interrupted };
+    assert_eq!(bench.tell(ending), ["settle 1: ready"], "its start is on record no more");
+}
+
+#[test]
+fn a_book_that_did_not_change_keeps_the_books_that_counts_go_by() {
+    let mut bench = bench();
+    let same = Arc::clone(&bench.engine.book);
+    bench.tell(Input::Book(same));
+    assert!(bench.engine.older_books.is_empty());
+}
+
+#[test]
 fn a_delivery_that_redrive_went_down_with_counts_as_tried_but_for_the_time_since() {
     let mut bench = bench();
     let row = bench.row("g", "t");
