@@ -163,7 +163,11 @@ fn greet(args: &ServeArgs, address: SocketAddr, book: &RuleBook) -> anyhow::Resu
             format!("{} ({services} {})", path.display(), if services == 1 { "service" } else { "services" })
         },
     );
-    let command = format!("curl -d '{{\"hello\":\"world\"}}' http://{address}/v1/events/greeting.sent");
+    // A type that somebody wants, so that the first try shows something.
+    let wanted = book.sections().rows().map(|(_, _, row)| row.pattern.value.as_str()).next();
+    let event_type =
+        wanted.filter(|pattern| *pattern != "*").unwrap_or("greeting.sent").replace('*', "tried");
+    let command = format!("curl -d '{{\"hello\":\"world\"}}' http://{address}/v1/events/{event_type}");
     super::print(&format!(
         "{} on {}\n  rules   {rules}\n  data    {}\n  {}\n\nTry: {command}\n",
         style::bold("redrive serves"),
