@@ -33,7 +33,7 @@ const HEAL_EVERY: Duration = Duration::from_millis(200);
 /// How often housekeeping looks whether there is something to do.
 const HOUSEKEEP_EVERY: Duration = Duration::from_secs(1);
 /// Under load, housekeeping gets one small step this often.
-const HOUSEKEEP_AT_LEAST: Duration = Duration::from_millis(20);
+const HOUSEKEEP_AT_LEAST: Duration = Duration::from_millis(50);
 
 /// What a batch came to.
 struct Digest {

@@ -13,7 +13,9 @@ use super::error::ApiError;
 /// Refuses what a page from elsewhere has made a browser send.
 pub(super) fn refuse_pages(headers: &HeaderMap) -> Result<(), ApiError> {
     let host = headers.get(header::HOST).map(|value| value.to_str().unwrap_or_default());
-    let is_ours = host.is_none_or(|host| host.parse().is_ok_and(|host: Authority| is_this_machine(&host)));
+    let is_ours = host.is_none_or(|host| {
+        is_plainly_this_machine(host) || host.parse().is_ok_and(|host: Authority| is_this_machine(&host))
+    });
     if !is_ours {
         return Err(refusal("`host` names another machine"));
     }
@@ -23,6 +25,12 @@ pub(super) fn refuse_pages(headers: &HeaderMap) -> Result<(), ApiError> {
         }
         Some(_) | None => Ok(()),
     }
+}
+
+/// What nearly everybody sends, told without taking it apart: an address or a name of ours and a port.
+fn is_plainly_this_machine(host: &str) -> bool {
+    let port = host.strip_prefix("127.0.0.1:").or_else(|| host.strip_prefix("localhost:"));
+    port.is_some_and(|port| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 fn is_this_machine(host: &Authority) -> bool {
