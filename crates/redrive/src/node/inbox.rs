@@ -9,11 +9,11 @@ use std::time::Duration;
 use redrive_core::engine::{Input, Load, Settlement};
 use tokio::sync::oneshot;
 
-use super::{BackupJob, SubmitError};
-use crate::store::{Note, Submission, Taken};
+use super::{BackupJob, Doer, SubmitError, Waiter};
+use crate::store::{Note, Submission};
 
 /// Submissions that may wait for the writer.
-pub(super) const SUBMISSIONS_MAX: usize = 4_096;
+const SUBMISSIONS_MAX: usize = 4_096;
 
 /// Bytes of their payloads that may.
 const SUBMISSION_BYTES_MAX: usize = 128 * 1024 * 1024;
@@ -59,13 +59,13 @@ impl Work {
 pub(super) struct NoteJob {
     pub note: Note,
     pub then: Option<Input>,
-    pub reply: Option<oneshot::Sender<Result<(), SubmitError>>>,
+    pub reply: Option<Doer>,
 }
 
 /// Events to take, and who waits for the answer.
 pub(super) struct SubmitJob {
     pub submission: Submission,
-    pub reply: oneshot::Sender<Result<Vec<Taken>, SubmitError>>,
+    pub reply: Waiter,
 }
 
 impl SubmitJob {
