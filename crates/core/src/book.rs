@@ -11,6 +11,7 @@
 mod builtin_book;
 pub mod expression;
 pub mod json_schema;
+mod letter_rule;
 pub mod lint;
 pub mod lower;
 pub mod model;
@@ -39,6 +40,7 @@ use crate::position::Position;
 use crate::rule::Rule;
 
 pub use self::builtin_book::BUILTIN_BOOK;
+pub use self::letter_rule::LetterRule;
 pub use self::serving::WaitingLimits;
 
 /// A rule book that was read without an error.
@@ -82,6 +84,7 @@ struct Rows {
 struct Claim {
     row: Arc<EventRow>,
     rule: Arc<Rule>,
+    letter: Arc<LetterRule>,
 }
 
 /// Reads a book from bytes, which may be anything at all.
@@ -324,12 +327,16 @@ impl Rows {
         let mut exact = Map::default();
         let mut patterns = Vec::new();
         // Rows that say nothing of their own share one rule.
-        let mut plain: Option<Arc<Rule>> = None;
+        let mut plain: Option<(Arc<Rule>, Arc<LetterRule>)> = None;
         for row in rows {
-            let make = || Arc::new(sections.resolve(service, channel, row).rule);
+            let make = || {
+                let resolved = sections.resolve(service, channel, row);
+                let letter = Arc::new(LetterRule::of(&resolved));
+                (Arc::new(resolved.rule), letter)
+            };
             let is_plain = row.depends_on.is_none() && row.layer == model::Layer::default();
-            let rule = if is_plain { Arc::clone(plain.get_or_insert_with(make)) } else { make() };
-            let claim = Claim { row: Arc::clone(row), rule };
+            let (rule, letter) = if is_plain { plain.get_or_insert_with(make).clone() } else { make() };
+            let claim = Claim { row: Arc::clone(row), rule, letter };
             if row.pattern.value.is_exact() {
                 exact.insert(row.pattern.value.as_str().into(), claim);
             } else {

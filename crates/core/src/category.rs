@@ -229,6 +229,8 @@ pub mod codes {
     /// Too much was waiting for the service when the event came, and its rule says to dead-letter then. Of
     /// category `transient`, since a backlog drains by itself and a replay may well find room.
     pub const BACKLOG_FULL: &str = "BACKLOG_FULL";
+    /// Too many wait behind a dead letter that holds their session.
+    pub const SESSION_FULL: &str = "SESSION_FULL";
 }
 
 #[cfg(test)]

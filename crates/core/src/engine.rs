@@ -26,6 +26,7 @@ mod dispatch;
 mod paging;
 mod port;
 mod queue;
+mod replays;
 mod sabotage;
 mod settle;
 mod share;
@@ -42,10 +43,11 @@ use std::time::Duration;
 pub use self::absence::Absences;
 use self::dependency::{Dependency, Ticket};
 pub use self::port::{
-    Bounds, Call, CallId, Command, Death, Effect, Ending, Fate, Input, Load, Next, Page, QueueName,
-    Settlement, Setup, Signal, Waiting, Wanted,
+    Advance, Bounds, Call, CallId, Command, Death, Effect, Ending, Fate, Followers, Input, Load, Next, Page,
+    QueueName, Settlement, Setup, Signal, Waiting, Wanted,
 };
 use self::queue::{Presence, PushAt, Queue, Ready};
+use self::replays::Replays;
 use self::sabotage::Sabotage;
 use self::share::Shares;
 pub use self::view::{DependencyView, HeldQueue, QueueView};
@@ -55,6 +57,7 @@ use crate::decide::History;
 use crate::hash::Map;
 use crate::ids::{ChannelName, DependencyName, Seed, Seq, ServiceName};
 use crate::limits;
+use crate::replay::ReplayId;
 use crate::rule::Rule;
 use crate::time::Timestamp;
 
@@ -86,6 +89,7 @@ pub struct Engine {
     /// With the bytes of each payload.
     known: Map<Seq, usize>,
     caution: Caution,
+    replays: Replays,
     timers: BTreeSet<(Timestamp, Timer)>,
     asked_to_wake_at: Option<Timestamp>,
     effects: VecDeque<Effect>,
@@ -202,6 +206,7 @@ impl Caution {
 enum Timer {
     Queue(QueuePlace),
     Dependency(DependencyPlace),
+    Replay(ReplayId),
 }
 
 impl Engine {
@@ -235,6 +240,7 @@ impl Engine {
                 suspects: setup.suspects_until.map(|last| (last, now + limits::CRASHES_WITHIN)),
                 alone: None,
             },
+            replays: Replays::new(setup.replays),
             timers: BTreeSet::new(),
             asked_to_wake_at: None,
             effects: VecDeque::new(),
@@ -274,6 +280,8 @@ impl Engine {
                     self.arrive(*row, now);
                 }
             }
+            Input::Replay(job) => self.replays.learn(job, now),
+            Input::Advanced { job, sent } => self.replays.advanced(job, sent, now),
             Input::Released(_) if self.sabotaged_by(Sabotage::ForgetsReleased) => {}
             Input::Released(name) => {
                 let place = self.queue(&name);
@@ -308,6 +316,7 @@ impl Engine {
 
     fn finish(&mut self, now: Timestamp) {
         self.dispatch(now);
+        self.go_on_replaying(now);
         let next = self.timers.first().map(|(at, _)| *at);
         if next.is_some() && next != self.asked_to_wake_at {
             self.effects.extend(next.map(Effect::WakeAt));
@@ -331,6 +340,7 @@ impl Engine {
                     self.dependencies[place.0].asks_at = None;
                     self.wake_all(place);
                 }
+                Timer::Replay(id) => self.replays.rang(id),
             }
         }
     }
@@ -389,6 +399,7 @@ impl Engine {
         if let Some(since) = self.store_failing_since.take() {
             self.absences.add(since, now);
         }
+        self.replays.store_healed();
         for place in (0..self.queues.len()).map(QueuePlace) {
             if !self.sabotaged_by(Sabotage::ForgetsHealing) {
                 self.queues[place.0].explore();

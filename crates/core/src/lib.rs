@@ -25,6 +25,8 @@ pub mod limits;
 pub mod name_template;
 pub mod position;
 pub mod rehearse;
+pub mod replay;
+pub mod reprocess;
 pub mod retry_after;
 pub mod rule;
 pub mod story;

@@ -154,6 +154,20 @@ pub const OVERRIDES_MAX: usize = 100;
 /// The part of a failure's message that classification and fingerprints look at, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 4 * 1024;
 
+/// Events that may wait behind a dead letter that holds their session, unless the book says otherwise.
+pub const WAITING_PER_SESSION_DEFAULT: u64 = 10_000;
+
+/// The most letters that one step of a replay sends: whoever writes waits for it.
+pub const REPLAY_STEP_MAX: u32 = 256;
+/// The most letters of one replay that may be on their way at once.
+pub const REPLAY_CONCURRENCY_MAX: u32 = 100_000;
+/// The same, unless the operator says otherwise.
+pub const REPLAY_CONCURRENCY_DEFAULT: u32 = 1_000;
+/// Letters that fail with what they had died of, one after the other, until the rest of a canary stops.
+pub const REPLAY_FAILURES_IN_A_ROW: u32 = 10;
+
+const _: () = assert!(REPLAY_CONCURRENCY_DEFAULT <= REPLAY_CONCURRENCY_MAX);
+const _: () = assert!(WAITING_PER_SESSION_DEFAULT <= WAITING_EVENTS_MAX);
 const _: () = assert!(WAITING_EVENTS_DEFAULT <= WAITING_EVENTS_MAX);
 const _: () = assert!(BATCH_DELIVERIES_DEFAULT as usize <= BATCH_EVENTS_MAX);
 const _: () = assert!(PROBE_LEASE_MIN.as_secs() < HOLD_MAX_DEFAULT.as_secs());

@@ -10,6 +10,13 @@ use crate::ids::{ChannelName, ServiceName};
 /// The name that a service's dead letters go by unless the rule book says otherwise.
 pub const DEFAULT: &str = "_{service}.deadletter[.{channel}]";
 
+/// The name of a queue that no rule book knows.
+#[must_use]
+pub fn default_name(service: &ServiceName, channel: Option<&ChannelName>) -> String {
+    let parts = NameParts { service, channel, queue: None, stage: None, event: None };
+    NameTemplate::default().render(&parts).expect("a service is all that it needs")
+}
+
 /// What may stand between braces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Placeholder {

@@ -104,7 +104,9 @@ impl Stage {
         let addressee = Addressee {
             queue: Arc::new(QueueName { service, channel: None }),
             subscription: "orders: order.*".into(),
-            ordered: kind == Kind::InSessions,
+            order: if kind == Kind::InSessions { Order::Session } else { Order::None },
+            letter_name: "_bench.deadletter".into(),
+            consumer_group: "bench".into(),
             bound: WaitingBound {
                 deliveries_max: u64::MAX,
                 bytes_max: u64::MAX,

@@ -86,6 +86,12 @@ pub enum What {
     DependencyHeld,
     /// Something needs a person.
     Alert,
+    /// A dead letter holds its session, and others wait behind it.
+    SessionHeld,
+    /// A replay has begun.
+    ReplayBegan,
+    /// Somebody has halted a replay, let it go on or ended it, or it has halted or ended itself.
+    ReplayChanged,
     /// A rule book was read.
     BookRead,
     /// A rule book was refused, and the old one stays.

@@ -5,6 +5,7 @@
 //! of `ARCHITECTURE.md`.
 
 mod inbox;
+mod letters;
 mod routes;
 mod shell;
 #[cfg(test)]
@@ -18,19 +19,21 @@ use std::time::Duration;
 
 use redrive_core::book::RuleBook;
 use redrive_core::engine::{
-    Bounds, CallId, Command, DependencyView, Ending, Engine, Input, QueueView, Setup,
+    Bounds, CallId, Command, DependencyView, Ending, Engine, Input, QueueName, QueueView, Setup,
 };
 use redrive_core::event::Event;
-use redrive_core::ids::{Seed, Seq, ServiceName};
+use redrive_core::ids::{ChannelName, Seed, Seq, ServiceName};
 use redrive_core::limits;
 use redrive_core::time::Timestamp;
 use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
 
 use self::inbox::{Inbox, NoteJob, SubmitJob};
+pub use self::letters::{OrderError, Purged, ReplayWish, SelectError};
 use self::routes::Routes;
 use self::writer::{Writer, WriterState};
 use crate::clock::{Clock, wall_clock};
 use crate::happening::{Happening, What};
+use crate::store::letter::Ordered;
 use crate::store::{
     Backup, BackupProgress, Counts, EventKey, Keep, Note, Reader, Recovered, Refusal, Store, StoreError,
     Submission, Submitted, Taken,
@@ -43,6 +46,8 @@ const MESSAGES_MAX: usize = 8_192;
 const HAPPENINGS_MAX: usize = 4_096;
 /// Readers, and so questions answered at once.
 const READERS_MAX: usize = 4;
+/// Dependencies that may wait for their letters to be brought back.
+const REPROCESS_MAX: usize = 64;
 /// Unrouted events looked at in one go.
 const REROUTE_PAGE: usize = 256;
 
@@ -86,6 +91,7 @@ enum Message {
         answers: Vec<(Waiter, Answer)>,
         inputs: Vec<Input>,
         done: Vec<Doer>,
+        ordered: Vec<(Orderer, Result<Ordered, OrderError>)>,
     },
     Ended(CallId, Ending),
     Book(Arc<RuleBook>, Targets),
@@ -100,6 +106,8 @@ enum Message {
 type Answer = Result<Vec<Taken>, SubmitError>;
 /// Who waits to hear it.
 type Waiter = oneshot::Sender<Answer>;
+/// Who waits for what an order came to, once the engine has heard of it.
+type Orderer = oneshot::Sender<Result<Ordered, OrderError>>;
 /// Who waits until something is done, durably and by the engine.
 type Doer = oneshot::Sender<Result<(), SubmitError>>;
 
@@ -218,6 +226,7 @@ impl Node {
             move || crash_together("the writer", std::panic::catch_unwind(AssertUnwindSafe(|| writer.run())));
         let spawned = std::thread::Builder::new().name("redrive-writer".to_owned()).spawn(write);
         spawned.map_err(|error| StoreError::NotOpened { path: PathBuf::new(), reason: error.to_string() })?;
+        let (reprocess, well_again) = mpsc::channel(REPROCESS_MAX);
         let shell = shell::Shell::new(
             engine,
             targets,
@@ -225,6 +234,7 @@ impl Node {
             engine_sender.clone(),
             clock,
             tidings.clone(),
+            reprocess,
         );
         let shell = tokio::spawn(shell.run(engine_receiver));
         tokio::spawn(async move {
@@ -248,7 +258,10 @@ impl Node {
             questions,
             started_at: now,
         };
-        Ok(Self { shared: Arc::new(shared) })
+        let node = Self { shared: Arc::new(shared) };
+        tokio::spawn(letters::bring_back(Arc::downgrade(&node.shared), well_again));
+        tokio::spawn(letters::watch_sessions(Arc::downgrade(&node.shared)));
+        Ok(node)
     }
 
     /// Takes events, all or none; they are durable when this returns.
@@ -296,7 +309,7 @@ impl Node {
     ) -> Result<(), SubmitError> {
         let note = Note::Book { hash: book.hash(), text };
         self.note(note, None).await?;
-        *self.shared.keep.write().expect("nobody panics while copying two durations") = keep(&book);
+        *self.shared.keep.write().expect("nobody panics while swapping") = keep(&book);
         *self.shared.routes.write().expect("nobody panics while swapping") =
             Arc::new(Routes::new(Arc::clone(&book)));
         let sent = self.shared.engine.send(Message::Book(book, targets)).await;
@@ -499,6 +512,7 @@ fn engine(recovered: Recovered, book: Arc<RuleBook>, bounds: Bounds) -> Engine {
         paused: recovered.paused,
         absences: recovered.absences,
         breakers: recovered.breakers,
+        replays: recovered.replays,
         suspects_until,
     })
 }
@@ -515,8 +529,18 @@ fn crash_together(who: &str, outcome: std::thread::Result<()>) {
 }
 
 /// How long things are kept by that book.
-fn keep(book: &RuleBook) -> Keep {
-    Keep { delivered: book.keep_delivered(), ids: book.dedup_ttl_max().max(book.keep_delivered()) }
+fn keep(book: &Arc<RuleBook>) -> Keep {
+    let rules = Arc::clone(book);
+    let letters = move |queue: &QueueName, event_type: &str| {
+        let channel = queue.channel.as_ref().map(ChannelName::as_str);
+        let rule = rules.letter_rule(queue.service.as_str(), channel, event_type);
+        rule.map_or(rules.letter_retention(), |rule| rule.retention)
+    };
+    Keep {
+        delivered: book.keep_delivered(),
+        ids: book.dedup_ttl_max().max(book.keep_delivered()),
+        letters: Arc::new(letters),
+    }
 }
 
 /// The last place that was given before the first of so many crashes in so short a time.

@@ -17,6 +17,7 @@
 
 mod admit;
 mod derive;
+pub mod letter;
 pub mod memory;
 pub mod sqlite;
 #[cfg(test)]
@@ -27,12 +28,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redrive_core::book::model;
 use redrive_core::breaker::Record;
-use redrive_core::engine::{Absences, Death, Load, Page, QueueName, Settlement, Waiting};
+use redrive_core::engine::{Absences, Advance, Death, Load, Page, QueueName, Settlement, Waiting};
 use redrive_core::event::Event;
 use redrive_core::ids::{DeliveryId, IdPrefix, Receipt, Seq, ServiceName};
+use redrive_core::replay::{ReplayId, ReplayJob};
 use redrive_core::story::Story;
 use redrive_core::time::Timestamp;
+
+use self::letter::{
+    AuditRecord, GroupView, HeldSession, KindView, LetterFilter, LetterKey, LetterNumber, LetterPage,
+    LetterQuery, LetterView, Order, OrderRefusal, Ordered, ReplayView, Selection, Survey,
+};
 
 /// The most rule books that a recovery brings back.
 pub const BOOKS_RECOVERED_MAX: usize = 8;
@@ -45,7 +53,8 @@ pub trait Store: Send {
     /// remembers that one began, so that runs which end without [`Store::close`] can be counted.
     fn recover(&mut self, now: Timestamp) -> Result<Recovered, StoreError>;
 
-    /// Makes a batch durable, in one transaction: settlements first, then submissions, then notes.
+    /// Makes a batch durable, in one transaction: settlements first, then submissions, then notes, then
+    /// orders, then steps of replays.
     fn write(&mut self, batch: &Batch, now: Timestamp) -> Result<Written, StoreError>;
 
     /// Finds deliveries at the head of their session, or without one.
@@ -100,6 +109,8 @@ pub struct Recovered {
     pub absences: Absences,
     /// What breakers were last known to be.
     pub breakers: Vec<Record>,
+    /// Replays that are open, or whose letters are on their way.
+    pub replays: Vec<ReplayJob>,
     /// The texts of the latest rule books, the newest last.
     pub books: Vec<String>,
     /// The last place given before each of the latest runs that ended without a word, with when it was
@@ -116,13 +127,21 @@ pub struct Batch {
     pub submissions: Vec<Submission>,
     /// What else is to be remembered.
     pub notes: Vec<Note>,
+    /// What people want done with dead letters.
+    pub orders: Vec<Order>,
+    /// Steps of replays.
+    pub advances: Vec<Advance>,
 }
 
 impl Batch {
     /// Whether there is nothing to write.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.settlements.is_empty() && self.submissions.is_empty() && self.notes.is_empty()
+        self.settlements.is_empty()
+            && self.submissions.is_empty()
+            && self.notes.is_empty()
+            && self.orders.is_empty()
+            && self.advances.is_empty()
     }
 }
 
@@ -149,8 +168,12 @@ pub struct Addressee {
     pub queue: Arc<QueueName>,
     /// The id of the claim.
     pub subscription: Arc<str>,
-    /// Whether deliveries of one session keep their order.
-    pub ordered: bool,
+    /// Whether deliveries of one session keep their order, and whether a dead one holds the rest.
+    pub order: model::Order,
+    /// The dead-letter queue that its letters belong to.
+    pub letter_name: Arc<str>,
+    /// The consumer group that its letters name.
+    pub consumer_group: Arc<str>,
     /// How much may wait for the whole service.
     pub bound: WaitingBound,
 }
@@ -162,6 +185,8 @@ pub struct WaitingBound {
     pub deliveries_max: u64,
     /// Bytes of their payloads.
     pub bytes_max: u64,
+    /// Deliveries behind a dead letter that holds their session; one more is a dead letter too.
+    pub per_session_max: u64,
     /// What happens to one too many.
     pub when_full: WhenFull,
 }
@@ -217,8 +242,13 @@ pub struct Written {
     pub settled: Vec<Settled>,
     /// Of each submission.
     pub submitted: Vec<Result<Vec<Taken>, Refusal>>,
-    /// Deliveries that may start now, of submissions and [`Note::Route`]: those at the head of their
-    /// session, or without one, in the order of the store.
+    /// Of each order.
+    pub ordered: Vec<Result<Ordered, OrderRefusal>>,
+    /// Of each step: the replay as it is now, and how many letters were sent; none if there is no such
+    /// replay any more.
+    pub advanced: Vec<Option<(ReplayJob, u32)>>,
+    /// Deliveries that may start now, of submissions, [`Note::Route`], orders and steps: those at the head
+    /// of their session, or without one, in the order of the store.
     pub waiting: Vec<Waiting>,
 }
 
@@ -274,12 +304,15 @@ pub enum Refusal {
 }
 
 /// How long things are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Keep {
     /// Events all of whose deliveries are delivered, and unrouted ones.
     pub delivered: Duration,
     /// Ids of events; an event that is kept longer keeps its id.
     pub ids: Duration,
+    /// Dead letters of a queue and an event type. One that holds its session, or that an open replay has
+    /// claimed, is kept for longer.
+    pub letters: Arc<dyn Fn(&QueueName, &str) -> Duration + Send + Sync>,
 }
 
 /// What a step of housekeeping did.
@@ -287,6 +320,8 @@ pub struct Keep {
 pub struct Chores {
     /// Events that were deleted.
     pub events_deleted: u64,
+    /// Dead letters that were deleted for their age.
+    pub letters_deleted: u64,
     /// Whether there is more to do at once.
     pub more: bool,
 }
@@ -325,6 +360,37 @@ pub trait Reader: Send {
     fn book(&self, hash: u64) -> Result<Option<String>, StoreError>;
     /// What there is, by queue and state.
     fn counts(&self) -> Result<Counts, StoreError>;
+    /// Dead letters, the latest first.
+    fn letters(&self, query: &LetterQuery) -> Result<LetterPage, StoreError>;
+    /// A dead letter with its event's data and all its attempts.
+    fn letter(&self, key: &LetterKey) -> Result<Option<LetterView>, StoreError>;
+    /// Dead letters with their events' data and all attempts, the oldest first, beyond that one.
+    fn export(
+        &self,
+        selection: &Selection,
+        after: Option<LetterNumber>,
+        rows_max: usize,
+    ) -> Result<LetterPage, StoreError>;
+    /// The kinds of letters that the filter may find, in no order; its parts that single letters differ in
+    /// do not count.
+    fn kinds(&self, filter: &LetterFilter) -> Result<Vec<KindView>, StoreError>;
+    /// Letters by their cause, the most frequent first.
+    fn groups(
+        &self,
+        filter: &LetterFilter,
+        now: Timestamp,
+        rows_max: usize,
+    ) -> Result<Vec<GroupView>, StoreError>;
+    /// What a selection comes to.
+    fn survey(&self, selection: &Selection) -> Result<Survey, StoreError>;
+    /// A replay.
+    fn replay(&self, id: ReplayId) -> Result<Option<ReplayView>, StoreError>;
+    /// Replays, the latest first, before that one.
+    fn replays(&self, before: Option<ReplayId>, rows_max: usize) -> Result<Vec<ReplayView>, StoreError>;
+    /// Sessions that a dead letter holds, those held for longest first.
+    fn held_sessions(&self, rows_max: usize) -> Result<Vec<HeldSession>, StoreError>;
+    /// Acts on record, the latest first, before that one.
+    fn audit(&self, before: Option<u64>, rows_max: usize) -> Result<Vec<AuditRecord>, StoreError>;
 }
 
 /// How an event is asked for.
@@ -393,6 +459,12 @@ pub struct DeliveryView {
     pub attempts: u32,
     /// What it is.
     pub state: DeliveryState,
+    /// The replay that sends it again.
+    pub replaying: Option<ReplayId>,
+    /// How often it has been replayed.
+    pub replays: u32,
+    /// The event whose dead letter this one took the place of.
+    pub supersedes: Option<Receipt>,
     /// Its attempts, the first one first; empty where they were not asked for.
     pub stories: Vec<Story>,
 }
@@ -421,6 +493,27 @@ pub enum DeliveryState {
         /// Why.
         death: Box<Death>,
     },
+    /// A dead letter that was done with by hand.
+    Closed {
+        /// When.
+        at: Timestamp,
+        /// How.
+        how: Closed,
+    },
+}
+
+/// How a dead letter was done with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// Given up.
+    Skipped,
+    /// Deleted; only that it was is known.
+    Purged,
+    /// Sent again with other content.
+    Superseded {
+        /// The event that took its place.
+        by: Receipt,
+    },
 }
 
 impl DeliveryState {
@@ -433,6 +526,7 @@ impl DeliveryState {
             Self::Behind => StateName::Behind,
             Self::Delivered { .. } => StateName::Delivered,
             Self::Dead { .. } => StateName::Dead,
+            Self::Closed { .. } => StateName::Closed,
         }
     }
 }
@@ -450,6 +544,8 @@ pub enum StateName {
     Delivered,
     /// Failed for good.
     Dead,
+    /// Done with by hand.
+    Closed,
 }
 
 /// How much there is of what.
@@ -476,6 +572,8 @@ pub struct QueueCounts {
     pub delivered: u64,
     /// Dead letters.
     pub dead: u64,
+    /// Dead letters that were done with by hand and are still kept.
+    pub closed: u64,
 }
 
 /// Why a store did not do what it was asked.

@@ -438,6 +438,8 @@ pub struct Waiting {
     pub events: Option<At<u64>>,
     /// Bytes of their payloads.
     pub size_bytes: Option<At<u64>>,
+    /// Deliveries behind a dead letter that holds their session.
+    pub per_session: Option<At<u64>>,
     /// What happens to one too many.
     pub when_full: Option<At<WhenFull>>,
 }

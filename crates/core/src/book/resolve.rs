@@ -177,6 +177,10 @@ pub struct ResolvedIdempotency {
 pub struct ResolvedDeadLetter {
     /// The template of the name.
     pub template: Known<NameTemplate>,
+    /// What stands for `{queue}` in it.
+    pub queue: Option<String>,
+    /// What stands for `{stage}` in it.
+    pub stage: Option<String>,
     /// The name, or what the template lacks.
     pub name: Result<String, String>,
     /// The form of a letter in a broker.
@@ -398,6 +402,12 @@ impl Sections {
         })
     }
 
+    /// How long a dead letter is kept, as far as the defaults say.
+    #[must_use]
+    pub fn letter_retention(&self) -> Duration {
+        self.defaults.dead_letter.retention.as_ref().map_or(RETENTION_DEFAULT, |at| at.value)
+    }
+
     /// The longest time for which any row wants ids to be remembered; of a book without rows, what a
     /// row would want that says nothing of its own.
     #[must_use]
@@ -586,6 +596,8 @@ fn dead_letter(
     ResolvedDeadLetter {
         name: template.value.render(&parts).map_err(|missing| missing.to_string()),
         template,
+        queue,
+        stage,
         form: levels.or(|l| &l.dead_letter.form, LetterForm::Envelope),
         retention: levels.or(|l| &l.dead_letter.retention, RETENTION_DEFAULT),
         alert: levels.find(|l| &l.dead_letter.alert),

@@ -19,6 +19,8 @@ pub struct WaitingLimits {
     pub events: u64,
     /// Bytes of their payloads.
     pub size_bytes: u64,
+    /// Events behind a dead letter that holds their session.
+    pub per_session: u64,
     /// What happens to one too many.
     pub when_full: WhenFull,
     /// The same for an event that came in through a webhook, whose sender may not send it again.
@@ -31,6 +33,7 @@ pub(super) struct Serving {
     throttles: Map<DependencyName, ThrottleSettings>,
     keep_delivered: Duration,
     dedup_ttl_max: Duration,
+    letter_retention: Duration,
 }
 
 impl Serving {
@@ -40,6 +43,7 @@ impl Serving {
             throttles: names.map(|name| (name.clone(), sections.throttle(name))).collect(),
             keep_delivered: sections.keep_delivered().value,
             dedup_ttl_max: sections.dedup_ttl_max(),
+            letter_retention: sections.letter_retention(),
         }
     }
 }
@@ -50,6 +54,7 @@ pub(super) fn waiting_limits(sections: &Sections, service: &ServiceEntry) -> Wai
     WaitingLimits {
         events: waiting.events.value,
         size_bytes: waiting.size_bytes.value,
+        per_session: waiting.per_session.value,
         when_full: waiting.when_full.value,
         when_full_of_webhook: waiting.when_full_of_webhook(),
     }
@@ -91,6 +96,12 @@ impl RuleBook {
     #[must_use]
     pub const fn dedup_ttl_max(&self) -> Duration {
         self.serving.dedup_ttl_max
+    }
+
+    /// How long a dead letter is kept of which the book knows no more than its defaults.
+    #[must_use]
+    pub const fn letter_retention(&self) -> Duration {
+        self.serving.letter_retention
     }
 
     /// How calls to a dependency are held back, whether the book declares it or not.
@@ -136,6 +147,7 @@ mod tests {
         let limits = |events, size_bytes, when_full, when_full_of_webhook| WaitingLimits {
             events,
             size_bytes,
+            per_session: 10_000,
             when_full,
             when_full_of_webhook,
         };

@@ -390,6 +390,9 @@ impl Engine {
         let record = dependency.breaker.record(&dependency.name, now);
         let name = dependency.name.clone();
         self.effects.push_back(Effect::Keep(Box::new(record)));
+        if transition.to == Phase::Closed && self.book.reprocesses(&name) {
+            self.effects.push_back(Effect::Reprocess(name.clone()));
+        }
         let signal = Signal::Breaker { dependency: name, transition, by };
         self.effects.push_back(Effect::Signal(Box::new(signal)));
         self.wake_all(place);

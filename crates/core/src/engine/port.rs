@@ -14,6 +14,7 @@ use crate::envelope::Tier;
 use crate::event::Event;
 use crate::fingerprint::Fingerprint;
 use crate::ids::{Attempt, ChannelName, DeliveryId, DependencyName, Seq, ServiceName};
+use crate::replay::{ReplayId, ReplayJob, Replaying, Stop, Wave};
 use crate::rule::Rule;
 use crate::story::Story;
 use crate::time::Timestamp;
@@ -46,8 +47,10 @@ pub struct Waiting {
     pub queue: Arc<QueueName>,
     /// What it delivers.
     pub event: Arc<Event>,
-    /// Whether it has a place in a session; then its number in the store tells the order.
-    pub in_session: bool,
+    /// Its place in the order of its session, if it has one.
+    pub sequence: Option<Seq>,
+    /// It was dead, and a replay sends it again.
+    pub replaying: Option<Replaying>,
     /// How many attempts have ended.
     pub attempts: u32,
     /// When it may start; none is at once.
@@ -98,6 +101,15 @@ pub enum Input {
         fate: Fate,
         /// The next of its session, which waited behind it.
         promoted: Option<Box<Waiting>>,
+    },
+    /// A replay has begun, or an operator has halted it, let it go on or ended it; it is durable already.
+    Replay(ReplayJob),
+    /// What an [`Effect::Advance`] asked for is durable; the letters that it sent came as accepted before.
+    Advanced {
+        /// The replay as it is now.
+        job: ReplayJob,
+        /// How many letters were sent.
+        sent: u32,
     },
     /// What a [`Effect::Release`] asked for is durable.
     Released(Arc<QueueName>),
@@ -169,8 +181,25 @@ pub enum Effect {
     /// Deliveries that wait until [`Timestamp::NEVER`] for a rule may have one now: make them ready,
     /// then answer with [`Input::Released`].
     Release(Arc<QueueName>),
+    /// Bring a replay forward by a step, then answer with [`Input::Advanced`].
+    Advance(Advance),
+    /// A dependency is well again: begin a replay of the letters that the book brings back by itself.
+    Reprocess(DependencyName),
     /// Tell whoever listens.
     Signal(Box<Signal>),
+}
+
+/// A step of a replay: letters are listed while they still are, else sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Advance {
+    /// Which replay.
+    pub replay: ReplayId,
+    /// How many letters had been sent before; if the store says otherwise, this step was taken already.
+    pub sent_before: u64,
+    /// How many to send at most.
+    pub letters_max: u32,
+    /// The wave that they belong to.
+    pub wave: Wave,
 }
 
 /// One call among all that a run of the engine makes.
@@ -215,6 +244,8 @@ pub struct Settlement {
     pub story: Option<Box<Story>>,
     /// The service to pause, in the same transaction.
     pub pause: Option<ServiceName>,
+    /// The replay that stops because of it, in the same transaction.
+    pub stop: Option<Stop>,
     /// When it was decided.
     pub at: Timestamp,
 }
@@ -252,6 +283,21 @@ pub struct Death {
     pub message: String,
     /// What failures of the same cause have in common.
     pub fingerprint: Fingerprint,
+    /// The dead-letter queue that it belongs to, by the rule book's template.
+    pub name: String,
+    /// The consumer group, by default the service.
+    pub consumer_group: String,
+    /// What those behind it in its session do.
+    pub followers: Followers,
+}
+
+/// What those behind a dead letter in its session do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Followers {
+    /// They go on.
+    GoOn,
+    /// They wait until it is replayed, skipped or purged.
+    Wait,
 }
 
 /// What to look for in the store.
@@ -359,6 +405,8 @@ pub struct Setup {
     pub absences: super::Absences,
     /// What breakers were last known to be.
     pub breakers: Vec<Record>,
+    /// Replays that are open, or whose letters are on their way.
+    pub replays: Vec<ReplayJob>,
     /// Redrive went down again and again: what was in the store by then is started alone.
     pub suspects_until: Option<Seq>,
 }

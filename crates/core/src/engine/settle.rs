@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::port::{CallId, Death, Effect, Ending, Fate, Next, Settlement, Signal, Waiting};
+use super::port::{CallId, Death, Effect, Ending, Fate, Followers, Next, Settlement, Signal, Waiting};
 use super::queue::{PushAt, Ready};
 use super::sabotage::Sabotage;
 use super::{Engine, InFlight, QueuePlace, Settling, Stage};
@@ -113,9 +113,10 @@ impl Engine {
         &mut self,
         queue: QueuePlace,
         waiting: Waiting,
-        settlement: Settlement,
+        mut settlement: Settlement,
         stage: Stage,
     ) {
+        self.complete_letter(&waiting, &mut settlement);
         let settlement = Arc::new(settlement);
         if !(self.sabotaged_by(Sabotage::LosesOutcome) && waiting.id.content().is_multiple_of(64)) {
             self.effects.push_back(Effect::Settle(Arc::clone(&settlement)));
@@ -143,6 +144,9 @@ impl Engine {
             self.queues[queue.0].explore();
             self.look_for_more(queue, now);
             return self.effects.push_back(Effect::Signal(Box::new(Signal::Stale(delivery))));
+        }
+        if matches!(settlement.next, Next::Delivered | Next::Dead(_)) {
+            self.replays.settled(&waiting, &settlement);
         }
         let row = Waiting {
             attempts: settlement.attempts,
@@ -222,6 +226,7 @@ impl Engine {
             book,
             story: Some(Box::new(Story::of(&facts, decision))),
             pause: (decision.verdict == Verdict::Pause).then(|| row.queue.service.clone()),
+            stop: None,
             at: now,
         }
     }
@@ -237,6 +242,7 @@ impl Engine {
             book: row.book.unwrap_or_else(|| self.book.hash()),
             story: None,
             pause: None,
+            stop: None,
             at: now,
         }
     }
@@ -387,6 +393,7 @@ fn not_started(code: Code, message: String) -> Failure {
     }
 }
 
+/// What the failure says; what the rule book says of the letter is added when it is settled.
 fn death(row: &Waiting, failure: &Failure, code: Code, tier: Tier) -> Death {
     let service = &row.queue.service;
     Death {
@@ -396,5 +403,8 @@ fn death(row: &Waiting, failure: &Failure, code: Code, tier: Tier) -> Death {
         tier,
         message: failure.message.clone(),
         fingerprint: Fingerprint::of(service, failure.category, &failure.code, &failure.message),
+        name: String::new(),
+        consumer_group: String::new(),
+        followers: Followers::GoOn,
     }
 }

@@ -6,10 +6,11 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use redrive_core::engine::{Input, Load, Settlement};
+use redrive_core::engine::{Advance, Input, Load, Settlement};
 use tokio::sync::oneshot;
 
-use super::{BackupJob, Doer, SubmitError, Waiter};
+use super::{BackupJob, Doer, Orderer, SubmitError, Waiter};
+use crate::store::letter::Order;
 use crate::store::{Note, Submission};
 
 /// Submissions that may wait for the writer.
@@ -29,6 +30,8 @@ pub(super) struct Work {
     pub settlements: Vec<Arc<Settlement>>,
     pub loads: Vec<Load>,
     pub notes: Vec<NoteJob>,
+    pub orders: Vec<OrderJob>,
+    pub advances: Vec<Advance>,
     pub submissions: Vec<SubmitJob>,
     pub backups: Vec<BackupJob>,
     pub stop: Option<oneshot::Sender<()>>,
@@ -40,6 +43,8 @@ impl Work {
         self.settlements.append(&mut other.settlements);
         self.loads.append(&mut other.loads);
         self.notes.append(&mut other.notes);
+        self.orders.append(&mut other.orders);
+        self.advances.append(&mut other.advances);
         self.submissions.append(&mut other.submissions);
         self.backups.append(&mut other.backups);
         self.stop = self.stop.take().or(other.stop.take());
@@ -49,6 +54,8 @@ impl Work {
         self.settlements.is_empty()
             && self.loads.is_empty()
             && self.notes.is_empty()
+            && self.orders.is_empty()
+            && self.advances.is_empty()
             && self.submissions.is_empty()
             && self.backups.is_empty()
             && self.stop.is_none()
@@ -60,6 +67,12 @@ pub(super) struct NoteJob {
     pub note: Note,
     pub then: Option<Input>,
     pub reply: Option<Doer>,
+}
+
+/// What somebody wants done with dead letters, and who waits for the answer.
+pub(super) struct OrderJob {
+    pub order: Order,
+    pub reply: Orderer,
 }
 
 /// Events to take, and who waits for the answer.

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 
 use redrive_core::book::RuleBook;
-use redrive_core::book::model::Order;
 use redrive_core::book::route::Route;
 use redrive_core::engine::QueueName;
+use redrive_core::ids::ChannelName;
 
 use crate::store::{Addressee, WaitingBound, WhenFull};
 
@@ -36,7 +36,7 @@ impl Routes {
         }
         drop(known);
         let routes: Arc<[Addressee]> =
-            self.book.route(event_type).iter().map(|route| self.addressee(route)).collect();
+            self.book.route(event_type).iter().map(|route| self.addressee(route, event_type)).collect();
         let mut known = self.known.write().expect("nobody panics while adding");
         if known.len() < TYPES_MAX {
             known.insert(event_type.into(), Arc::clone(&routes));
@@ -44,27 +44,28 @@ impl Routes {
         routes
     }
 
-    fn addressee(&self, route: &Route<'_>) -> Addressee {
+    fn addressee(&self, route: &Route<'_>, event_type: &str) -> Addressee {
         let service = route.service.name.clone();
         let waiting = self.book.waiting(service.as_str()).expect("the book routes to services that it has");
+        let channel = route.channel.map(|channel| channel.name.clone());
+        let letter =
+            self.book.letter_rule(service.as_str(), channel.as_ref().map(ChannelName::as_str), event_type);
+        let letter = letter.expect("the book routes to rows that it has");
         Addressee {
             subscription: route.subscription().into(),
-            ordered: match route.order() {
-                Order::None => false,
-                Order::Session | Order::SessionStrict => true,
-            },
+            order: route.order(),
+            letter_name: letter.name(event_type).into(),
+            consumer_group: letter.consumer_group.as_str().into(),
             bound: WaitingBound {
                 deliveries_max: waiting.events,
                 bytes_max: waiting.size_bytes,
+                per_session_max: waiting.per_session,
                 when_full: match waiting.when_full {
                     redrive_core::book::model::WhenFull::Refuse => WhenFull::Refuse,
                     redrive_core::book::model::WhenFull::DeadLetter => WhenFull::DeadLetter,
                 },
             },
-            queue: Arc::new(QueueName {
-                service,
-                channel: route.channel.map(|channel| channel.name.clone()),
-            }),
+            queue: Arc::new(QueueName { service, channel }),
         }
     }
 }

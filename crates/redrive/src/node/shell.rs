@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use redrive_core::answer::{CallPart, Reply, Seen, TransportError};
 use redrive_core::engine::{Call, CallId, Effect, Ending, Engine, Input, Next, Signal};
+use redrive_core::ids::DependencyName;
 use redrive_core::time::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
@@ -35,6 +36,8 @@ pub(super) struct Shell {
     own: mpsc::Sender<Message>,
     clock: Clock,
     tidings: Tidings,
+    /// Dependencies that are well again and whose letters the book brings back by itself.
+    reprocess: mpsc::Sender<DependencyName>,
     calls: HashMap<CallId, AbortHandle>,
     wake_at: Option<Timestamp>,
     stale: u64,
@@ -56,6 +59,7 @@ impl Shell {
         own: mpsc::Sender<Message>,
         clock: Clock,
         tidings: Tidings,
+        reprocess: mpsc::Sender<DependencyName>,
     ) -> Self {
         let drift = drift(&clock);
         Self {
@@ -66,6 +70,7 @@ impl Shell {
             own,
             clock,
             tidings,
+            reprocess,
             calls: HashMap::new(),
             wake_at: None,
             stale: 0,
@@ -113,7 +118,7 @@ impl Shell {
 
     fn take(&mut self, message: Message) {
         match message {
-            Message::Batch { answers, inputs, done } => {
+            Message::Batch { answers, inputs, done, ordered } => {
                 for (waiter, answer) in answers {
                     // A client that hung up has its event all the same.
                     let _ = waiter.send(answer);
@@ -123,6 +128,9 @@ impl Shell {
                 }
                 for doer in done {
                     let _ = doer.send(Ok(()));
+                }
+                for (orderer, outcome) in ordered {
+                    let _ = orderer.send(outcome);
                 }
             }
             Message::Ended(call, ending) => {
@@ -170,6 +178,11 @@ impl Shell {
                 Effect::Keep(record) => self.note(Note::Breaker(record), None),
                 Effect::Release(queue) => {
                     self.note(Note::Release(Arc::clone(&queue)), Some(Input::Released(queue)));
+                }
+                Effect::Advance(advance) => self.outbox.advances.push(advance),
+                Effect::Reprocess(dependency) => {
+                    // One that finds no place comes back when its breaker closes the next time.
+                    let _ = self.reprocess.try_send(dependency);
                 }
                 Effect::Signal(signal) => self.tell(&signal),
             }
@@ -359,6 +372,9 @@ fn log(happening: &Happening) {
         }
         What::Paused | What::Alert => tracing::warn!(service, delivery, message, "{what:?}"),
         What::Accepted
+        | What::SessionHeld
+        | What::ReplayBegan
+        | What::ReplayChanged
         | What::Unrouted
         | What::Resumed
         | What::BookRead

@@ -16,10 +16,11 @@ use redrive_core::engine::{Fate, Input, Settlement};
 use redrive_core::time::Timestamp;
 use tokio::sync::mpsc;
 
-use super::inbox::{Inbox, NoteJob, SubmitJob, Work};
-use super::{Answer, BackupJob, Doer, Message, SubmitError, Tidings, Waiter};
+use super::inbox::{Inbox, NoteJob, OrderJob, SubmitJob, Work};
+use super::{Answer, BackupJob, Doer, Message, OrderError, Orderer, SubmitError, Tidings, Waiter};
 use crate::clock::Clock;
 use crate::happening::{Happening, What};
+use crate::store::letter::{Order, Ordered};
 use crate::store::{Batch, Keep, Note, Room, Seen, Settled, Store, StoreError, Submission, Taken, Written};
 
 /// How long the writer sleeps when there is nothing to do.
@@ -43,6 +44,8 @@ struct Digest {
     inputs: Vec<Input>,
     /// Who hears that it is done, once the engine has.
     done: Vec<Doer>,
+    /// Who hears what an order came to, then.
+    ordered: Vec<(Orderer, Result<Ordered, OrderError>)>,
 }
 
 /// Tells those who wait for their notes that it cannot be; what nobody waits for is kept.
@@ -57,6 +60,14 @@ fn refuse_asked(notes: Vec<NoteJob>, reason: &str) -> Vec<NoteJob> {
         }
     }
     kept
+}
+
+/// Tells those who wait for their orders that it cannot be.
+fn refuse_orders(orderers: Vec<Orderer>, reason: &str) {
+    for orderer in orderers {
+        let failing = SubmitError::Failing { reason: reason.to_owned() };
+        let _ = orderer.send(Err(OrderError::NotWritten(failing)));
+    }
 }
 
 /// Owns the store.
@@ -173,7 +184,10 @@ impl Writer {
             work.notes.push(NoteJob { note: Note::Alive, then: None, reply: None });
         }
         let notes: Vec<Note> = work.notes.iter().map(|job| job.note.clone()).collect();
-        let batch = Batch { settlements: work.settlements, submissions, notes };
+        let (orders, orderers): (Vec<Order>, Vec<Orderer>) =
+            work.orders.into_iter().map(|OrderJob { order, reply }| (order, reply)).unzip();
+        let batch =
+            Batch { settlements: work.settlements, submissions, notes, orders, advances: work.advances };
         self.state.backups.append(&mut work.backups);
         if batch.is_empty() {
             let mut inputs = Vec::new();
@@ -185,7 +199,7 @@ impl Writer {
         match self.store.write(&batch, now) {
             Ok(written) => {
                 self.state.written_at = Instant::now();
-                let mut digest = self.digest(&batch, written, work.notes, now);
+                let mut digest = self.digest(&batch, written, work.notes, orderers, now);
                 self.load(&work.loads, &mut digest.inputs);
                 // Waking them all from here, one by one, would cost more than writing did.
                 self.tell(waiters, digest);
@@ -194,6 +208,7 @@ impl Writer {
                 for reply in waiters {
                     let _ = reply.send(Err(SubmitError::Failing { reason: error.to_string() }));
                 }
+                refuse_orders(orderers, &error.to_string());
                 self.fail(&error, batch.settlements, work.notes, now);
             }
         }
@@ -201,7 +216,14 @@ impl Writer {
     }
 
     /// Tells what a batch came to: inputs for the engine, and the answers to those who wait.
-    fn digest(&self, batch: &Batch, written: Written, notes: Vec<NoteJob>, now: Timestamp) -> Digest {
+    fn digest(
+        &self,
+        batch: &Batch,
+        written: Written,
+        notes: Vec<NoteJob>,
+        orderers: Vec<Orderer>,
+        now: Timestamp,
+    ) -> Digest {
         let (mut inputs, mut done) = (Vec::new(), Vec::new());
         for (settlement, settled) in batch.settlements.iter().zip(written.settled) {
             let (fate, promoted) = match settled {
@@ -217,6 +239,15 @@ impl Writer {
             inputs.extend(job.then);
             done.extend(job.reply);
         }
+        for ordered in written.ordered.iter().flatten() {
+            if let Ordered::Replay(view) = ordered {
+                inputs.push(Input::Replay(view.job()));
+            }
+        }
+        inputs
+            .extend(written.advanced.into_iter().flatten().map(|(job, sent)| Input::Advanced { job, sent }));
+        let ordered = written.ordered.into_iter().map(|ordered| ordered.map_err(OrderError::Refused));
+        let ordered = orderers.into_iter().zip(ordered).collect();
         if self.tidings.is_heard() {
             for (submission, answer) in batch.submissions.iter().zip(&written.submitted) {
                 self.tell_accepted(submission, answer.as_deref().unwrap_or_default(), now);
@@ -224,7 +255,7 @@ impl Writer {
         }
         let answers =
             written.submitted.into_iter().map(|answer| answer.map_err(SubmitError::Refused)).collect();
-        Digest { answers, inputs, done }
+        Digest { answers, inputs, done, ordered }
     }
 
     fn tell_accepted(&self, submission: &Submission, taken: &[Taken], now: Timestamp) {
@@ -246,17 +277,21 @@ impl Writer {
     }
 
     fn tell_engine(&self, inputs: Vec<Input>) {
-        self.tell(Vec::new(), Digest { answers: Vec::new(), inputs, done: Vec::new() });
+        let nobody = Digest { answers: Vec::new(), inputs, done: Vec::new(), ordered: Vec::new() };
+        self.tell(Vec::new(), nobody);
     }
 
-    fn tell(&self, waiters: Vec<Waiter>, Digest { answers, inputs, done }: Digest) {
-        if answers.is_empty() && inputs.is_empty() && done.is_empty() {
+    fn tell(&self, waiters: Vec<Waiter>, Digest { answers, inputs, done, ordered }: Digest) {
+        if answers.is_empty() && inputs.is_empty() && done.is_empty() && ordered.is_empty() {
             return;
         }
         let answers = waiters.into_iter().zip(answers).collect();
-        let sent = self.engine.blocking_send(Message::Batch { answers, inputs, done });
+        let sent = self.engine.blocking_send(Message::Batch { answers, inputs, done, ordered });
         // The engine has stopped, and the store has not: who waits hears it from here.
-        if let Err(mpsc::error::SendError(Message::Batch { answers, done, .. })) = sent {
+        if let Err(mpsc::error::SendError(Message::Batch { answers, done, ordered, .. })) = sent {
+            for (orderer, outcome) in ordered {
+                let _ = orderer.send(outcome);
+            }
             for (waiter, answer) in answers {
                 let _ = waiter.send(answer);
             }
@@ -287,6 +322,8 @@ impl Writer {
             let reason = "the store takes no writes at the moment".to_owned();
             let _ = job.reply.send(Err(SubmitError::Failing { reason }));
         }
+        let orderers = work.orders.drain(..).map(|job| job.reply).collect();
+        refuse_orders(orderers, "the store takes no writes at the moment");
         self.state.backups.append(&mut work.backups);
         let mut failing = self.state.failing.take().expect("it is called while the store fails");
         failing.settlements.append(&mut work.settlements);
@@ -308,12 +345,12 @@ impl Writer {
         let now = self.clock.now();
         let mut notes: Vec<Note> = failing.notes.iter().map(|job| job.note.clone()).collect();
         notes.push(Note::Absence { from: failing.since });
-        let batch = Batch { settlements: failing.settlements.clone(), submissions: Vec::new(), notes };
+        let batch = Batch { settlements: failing.settlements.clone(), notes, ..Batch::default() };
         let written = self.store.write(&batch, now)?;
         self.state.written_at = Instant::now();
         tracing::info!("the store takes writes again");
         self.tidings.tell(|| Happening::new(What::StoreHealed, now));
-        let mut digest = self.digest(&batch, written, std::mem::take(&mut failing.notes), now);
+        let mut digest = self.digest(&batch, written, std::mem::take(&mut failing.notes), Vec::new(), now);
         digest.inputs.push(Input::StoreHealed);
         self.tell(Vec::new(), digest);
         Ok(())
@@ -331,7 +368,7 @@ impl Writer {
             return;
         }
         self.state.housekept_at = Instant::now();
-        let keep = *self.keep.read().expect("nobody panics while copying two durations");
+        let keep = self.keep.read().expect("nobody panics while swapping").clone();
         match self.store.housekeep(&keep, self.clock.now()) {
             Ok(chores) => self.state.more_to_keep = chores.more,
             Err(error) => {

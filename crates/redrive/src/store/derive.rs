@@ -3,14 +3,15 @@
 //!
 //! Invariant: hashes are stored, so what goes into them never changes.
 
+use redrive_core::book::model::Order;
 use redrive_core::category::{Category, Code, codes};
-use redrive_core::engine::{Death, QueueName};
+use redrive_core::engine::{Death, Followers, QueueName};
 use redrive_core::envelope::Tier;
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{ContentType, ExtensionValue, SessionKey, Subject};
 use redrive_core::fingerprint::Fingerprint;
 use redrive_core::hash;
-use redrive_core::ids::{ChannelName, ServiceName};
+use redrive_core::ids::ChannelName;
 
 use super::Addressee;
 
@@ -45,7 +46,7 @@ pub(super) fn content_hash(event: &Event) -> u64 {
 /// The session within whose order a delivery keeps its place, if it keeps one: a hash under the store's
 /// own seed. Two sessions that meet in one hash wait for each other, and nothing worse.
 pub(super) fn lane(seed: u64, addressee: &Addressee, event: &Event) -> Option<u64> {
-    let session = event.session.as_ref().filter(|_| addressee.ordered)?;
+    let session = event.session.as_ref().filter(|_| addressee.order != Order::None)?;
     let QueueName { service, channel } = &*addressee.queue;
     let mut parts = Parts::default();
     parts.text(service.as_str());
@@ -55,11 +56,35 @@ pub(super) fn lane(seed: u64, addressee: &Addressee, event: &Event) -> Option<u6
 }
 
 /// Why a delivery is dead that came when too much was waiting.
-pub(super) fn overflow(service: &ServiceName) -> Death {
-    let (category, code) = (Category::Transient, Code::of(codes::BACKLOG_FULL));
-    let message = format!("too much is waiting for {service} already");
-    let fingerprint = Fingerprint::of(service, category, &code, &message);
-    Death { category, failure_code: code.clone(), code, tier: Tier::Dead, message, fingerprint }
+pub(super) fn overflow(to: &Addressee) -> Death {
+    let service = &to.queue.service;
+    undelivered(to, Code::of(codes::BACKLOG_FULL), format!("too much is waiting for {service} already"))
+}
+
+/// Why a delivery is dead that came when too many waited behind a dead letter of its session.
+pub(super) fn session_overflow(to: &Addressee) -> Death {
+    let message = "too many wait behind a dead letter that holds their session".to_owned();
+    undelivered(to, Code::of(codes::SESSION_FULL), message)
+}
+
+/// In a session that a dead letter holds, this one holds those behind it too: its turn would come first.
+fn undelivered(to: &Addressee, code: Code, message: String) -> Death {
+    let category = Category::Transient;
+    let fingerprint = Fingerprint::of(&to.queue.service, category, &code, &message);
+    Death {
+        category,
+        failure_code: code.clone(),
+        code,
+        tier: Tier::Dead,
+        message,
+        fingerprint,
+        name: to.letter_name.to_string(),
+        consumer_group: to.consumer_group.to_string(),
+        followers: match to.order {
+            Order::SessionStrict => Followers::Wait,
+            Order::None | Order::Session => Followers::GoOn,
+        },
+    }
 }
 
 /// Texts in a row, each behind its length: no two lists of texts give the same bytes.

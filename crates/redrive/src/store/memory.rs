@@ -16,9 +16,15 @@ use redrive_core::ids::{IdPrefix, Seq};
 use redrive_core::time::Timestamp;
 
 use self::world::World;
+use redrive_core::replay::ReplayId;
+
 use super::{
     Backup, BackupProgress, Batch, Chores, Counts, DeliveryView, EventKey, EventView, Filter, Keep, Reader,
     Recovered, Room, Store, StoreError, Written,
+};
+use crate::store::letter::{
+    AuditRecord, GroupView, HeldSession, KindView, LetterFilter, LetterKey, LetterNumber, LetterPage,
+    LetterQuery, LetterView, ReplayView, Selection, Survey,
 };
 
 /// A store in memory.
@@ -125,5 +131,55 @@ impl Reader for MemoryReader {
 
     fn counts(&self) -> Result<Counts, StoreError> {
         Ok(locked(&self.world).counts())
+    }
+
+    fn letters(&self, _query: &LetterQuery) -> Result<LetterPage, StoreError> {
+        unimplemented!()
+    }
+
+    fn letter(&self, _key: &LetterKey) -> Result<Option<LetterView>, StoreError> {
+        unimplemented!()
+    }
+
+    fn export(
+        &self,
+        _selection: &Selection,
+        _after: Option<LetterNumber>,
+        _rows_max: usize,
+    ) -> Result<LetterPage, StoreError> {
+        unimplemented!()
+    }
+
+    fn kinds(&self, _filter: &LetterFilter) -> Result<Vec<KindView>, StoreError> {
+        unimplemented!()
+    }
+
+    fn groups(
+        &self,
+        _filter: &LetterFilter,
+        _now: Timestamp,
+        _rows_max: usize,
+    ) -> Result<Vec<GroupView>, StoreError> {
+        unimplemented!()
+    }
+
+    fn survey(&self, _selection: &Selection) -> Result<Survey, StoreError> {
+        unimplemented!()
+    }
+
+    fn replay(&self, _id: ReplayId) -> Result<Option<ReplayView>, StoreError> {
+        unimplemented!()
+    }
+
+    fn replays(&self, _before: Option<ReplayId>, _rows_max: usize) -> Result<Vec<ReplayView>, StoreError> {
+        unimplemented!()
+    }
+
+    fn held_sessions(&self, _rows_max: usize) -> Result<Vec<HeldSession>, StoreError> {
+        unimplemented!()
+    }
+
+    fn audit(&self, _before: Option<u64>, _rows_max: usize) -> Result<Vec<AuditRecord>, StoreError> {
+        unimplemented!()
     }
 }

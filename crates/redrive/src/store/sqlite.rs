@@ -191,7 +191,7 @@ impl Store for Sqlite {
     }
 
     fn housekeep(&mut self, keep: &Keep, now: Timestamp) -> Result<Chores, StoreError> {
-        let keep = *keep;
+        let keep = keep.clone();
         self.ask(move |core, connection| core.housekeep(connection, &keep, now))
     }
 

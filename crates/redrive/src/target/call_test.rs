@@ -48,7 +48,8 @@ pub(crate) fn delivery(seq: u64, headers: &[(&str, &str)], body: &str) -> Waitin
     Waiting {
         id: delivery_id(Seq::new(seq), event.dedup_key(), &queue.service, None),
         queue: Arc::new(queue),
-        in_session: event.session.is_some(),
+        sequence: event.session.as_ref().map(|_| Seq::new(seq)),
+        replaying: None,
         event: Arc::new(event),
         attempts: 0,
         due_at: None,

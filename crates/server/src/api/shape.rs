@@ -120,8 +120,13 @@ pub(crate) enum StateShown {
     Pending,
     Retrying,
     Held,
+    /// A dead letter that a replay sends again.
+    Replaying,
     Delivered,
     Dead,
+    Skipped,
+    Purged,
+    Superseded,
 }
 
 /// A list of deliveries.

@@ -9,7 +9,7 @@ use redrive::core::idempotency::webhook_id;
 use redrive::core::story::Place;
 use redrive::core::time::Timestamp;
 use redrive::node::{Node, Snapshot, stranded};
-use redrive::store::{Counts, DeliveryState, DeliveryView, EventView, QueueCounts};
+use redrive::store::{Closed, Counts, DeliveryState, DeliveryView, EventView, QueueCounts};
 
 use super::error::ApiError;
 use super::shape::{
@@ -91,11 +91,15 @@ pub(super) fn event_shown(view: &EventView, held: &Held) -> EventShown {
 }
 
 pub(super) fn delivery_shown(view: &DeliveryView, held: &Held) -> DeliveryShown {
-    let is_over = matches!(view.state, DeliveryState::Delivered { .. } | DeliveryState::Dead { .. });
+    let is_over = matches!(
+        view.state,
+        DeliveryState::Delivered { .. } | DeliveryState::Dead { .. } | DeliveryState::Closed { .. }
+    );
     let held_because = held.because(view).filter(|_| !is_over);
     let (state, due_at, ended_at) = match &view.state {
         DeliveryState::Delivered { at } => (StateShown::Delivered, None, Some(*at)),
         DeliveryState::Dead { at, .. } => (StateShown::Dead, None, Some(*at)),
+        DeliveryState::Closed { at, how } => (closed(how), None, Some(*at)),
         DeliveryState::Ready | DeliveryState::Behind | DeliveryState::Due { .. }
             if held_because.is_some() =>
         {
@@ -116,7 +120,8 @@ pub(super) fn delivery_shown(view: &DeliveryView, held: &Held) -> DeliveryShown 
         DeliveryState::Ready
         | DeliveryState::Behind
         | DeliveryState::Due { .. }
-        | DeliveryState::Delivered { .. } => None,
+        | DeliveryState::Delivered { .. }
+        | DeliveryState::Closed { .. } => None,
     };
     let shown = |story: &redrive::core::story::Story| StoryShown {
         story: story.clone(),
@@ -145,6 +150,14 @@ pub(super) fn delivery_shown(view: &DeliveryView, held: &Held) -> DeliveryShown 
         written_at: Some(view.written_at),
         attempts: view.attempts,
         stories: view.stories.iter().map(shown).collect(),
+    }
+}
+
+const fn closed(how: &Closed) -> StateShown {
+    match how {
+        Closed::Skipped => StateShown::Skipped,
+        Closed::Purged => StateShown::Purged,
+        Closed::Superseded { .. } => StateShown::Superseded,
     }
 }
 

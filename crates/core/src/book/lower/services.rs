@@ -68,6 +68,7 @@ impl Lowering<'_> {
         Waiting {
             events: count_at(node, "events"),
             size_bytes,
+            per_session: count_at(node, "per_session"),
             when_full: node.get("when_full").and_then(|n| at(n, when_full)),
         }
     }

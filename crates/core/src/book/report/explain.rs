@@ -405,6 +405,13 @@ fn waiting(resolved: &Resolved<'_>) -> Vec<Explained> {
             label: "size".to_owned(),
             ..Explained::new("size_bytes", size, show_size(size), own.size_bytes.origin)
         },
+        Explained::new(
+            "per_session",
+            own.per_session.value,
+            own.per_session.value.to_string(),
+            own.per_session.origin,
+        )
+        .noting("behind a dead letter that holds their session"),
         Explained::word("when_full", when_full(own.when_full.value), own.when_full.origin)
             .noting(apart.unwrap_or_default()),
     ]

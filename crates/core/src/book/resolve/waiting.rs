@@ -11,6 +11,8 @@ pub struct ResolvedWaiting {
     pub events: Known<u64>,
     /// Bytes of their payloads.
     pub size_bytes: Known<u64>,
+    /// Events behind a dead letter that holds their session.
+    pub per_session: Known<u64>,
     /// What happens to one too many.
     pub when_full: Known<WhenFull>,
 }
@@ -37,6 +39,7 @@ pub(super) fn waiting(book: &Sections, service: &ServiceEntry) -> ResolvedWaitin
     ResolvedWaiting {
         events: first_of(own, general, |w| &w.events, limits::WAITING_EVENTS_DEFAULT),
         size_bytes: first_of(own, general, |w| &w.size_bytes, limits::WAITING_BYTES_DEFAULT),
+        per_session: first_of(own, general, |w| &w.per_session, limits::WAITING_PER_SESSION_DEFAULT),
         when_full: first_of(own, general, |w| &w.when_full, WhenFull::Refuse),
     }
 }

@@ -86,6 +86,11 @@ pub(super) static WAITING: Object = Object {
         ),
         key("size", Type::Size, "How much data may wait (default 64GiB)."),
         key(
+            "per_session",
+            Type::Count { min: 1, max: limits::WAITING_EVENTS_MAX },
+            "How many events may wait behind a dead letter that holds their session; one more is a dead letter too (default 10000).",
+        ),
+        key(
             "when_full",
             Type::Word(&["refuse", "dead-letter"]),
             "What happens to one too many: it is refused for all who want it, or is a dead letter of this service (default refuse; dead-letter if it came in through a webhook, whose sender may not send again).",

@@ -328,7 +328,8 @@ impl Store {
             id: row.id,
             queue: Arc::clone(&row.queue),
             event: Arc::clone(&row.event),
-            in_session: row.lane.is_some(),
+            sequence: row.lane.as_ref().map(|_| seq),
+            replaying: None,
             attempts: row.attempts,
             due_at: match row.state {
                 State::Due(at) => Some(at),

@@ -88,6 +88,9 @@ impl World {
             written_at: row.written_at,
             attempts: row.attempts,
             state: row.state.clone(),
+            replaying: None,
+            replays: 0,
+            supersedes: None,
             stories: match stories {
                 Stories::Told => row.stories.clone(),
                 Stories::Left => Vec::new(),

@@ -172,6 +172,7 @@ impl World {
             paused: self.paused.clone(),
             absences: self.absences.clone(),
             breakers: self.breakers.values().cloned().collect(),
+            replays: Vec::new(),
             books: self.newest_books().iter().filter_map(text).collect(),
             crashes: self.crashes.iter().copied().collect(),
         }
@@ -203,7 +204,10 @@ impl World {
         let Some(row) = self.rows.get_mut(&seq) else { return Settled::Stale };
         let at_the_head = match row.state {
             DeliveryState::Ready | DeliveryState::Due { .. } => true,
-            DeliveryState::Behind | DeliveryState::Delivered { .. } | DeliveryState::Dead { .. } => false,
+            DeliveryState::Behind
+            | DeliveryState::Delivered { .. }
+            | DeliveryState::Dead { .. }
+            | DeliveryState::Closed { .. } => false,
         };
         if !at_the_head || row.id != settlement.delivery || row.attempts != settlement.attempts_before {
             return Settled::Stale;
@@ -248,6 +252,7 @@ impl World {
                 self.ending.push_back((now, seq));
             }
             DeliveryState::Dead { .. } => counts.dead += 1,
+            DeliveryState::Closed { .. } => counts.closed += 1,
         }
         counts.waiting -= 1;
         counts.waiting_bytes -= bytes;
@@ -270,7 +275,10 @@ impl World {
         match row.state {
             DeliveryState::Ready => self.ready.remove(&(Arc::clone(&row.queue), seq)),
             DeliveryState::Due { at } => self.due.remove(&(Arc::clone(&row.queue), at, seq)),
-            DeliveryState::Behind | DeliveryState::Delivered { .. } | DeliveryState::Dead { .. } => false,
+            DeliveryState::Behind
+            | DeliveryState::Delivered { .. }
+            | DeliveryState::Dead { .. }
+            | DeliveryState::Closed { .. } => false,
         };
     }
 
@@ -279,7 +287,10 @@ impl World {
         match row.state {
             DeliveryState::Ready => self.ready.insert((Arc::clone(&row.queue), seq)),
             DeliveryState::Due { at } => self.due.insert((Arc::clone(&row.queue), at, seq)),
-            DeliveryState::Behind | DeliveryState::Delivered { .. } | DeliveryState::Dead { .. } => false,
+            DeliveryState::Behind
+            | DeliveryState::Delivered { .. }
+            | DeliveryState::Dead { .. }
+            | DeliveryState::Closed { .. } => false,
         };
     }
 
@@ -336,7 +347,7 @@ impl World {
         let state = match fit {
             Fit::Overflows => {
                 counts.dead += 1;
-                DeliveryState::Dead { at: now, death: Box::new(derive::overflow(service)) }
+                DeliveryState::Dead { at: now, death: Box::new(derive::overflow(to)) }
             }
             Fit::Waits => {
                 counts.waiting += 1;
@@ -455,14 +466,16 @@ impl World {
             id: row.id,
             queue: Arc::clone(&row.queue),
             event: Arc::clone(&self.events[&row.event].event),
-            in_session: row.lane.is_some(),
+            sequence: row.lane.map(|_| seq),
+            replaying: None,
             attempts: row.attempts,
             due_at: match row.state {
                 DeliveryState::Due { at } => Some(at),
                 DeliveryState::Ready
                 | DeliveryState::Behind
                 | DeliveryState::Delivered { .. }
-                | DeliveryState::Dead { .. } => None,
+                | DeliveryState::Dead { .. }
+                | DeliveryState::Closed { .. } => None,
             },
             history: row.history.clone(),
             book: row.book,

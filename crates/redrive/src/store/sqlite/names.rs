@@ -85,7 +85,7 @@ impl Names {
         if let Some(index) = self.by_name.get(name) {
             return Ok(*index);
         }
-        let insert = "INSERT INTO queues VALUES (NULL, ?1, ?2, 0, 0, 0, 0, 0)";
+        let insert = "INSERT INTO queues VALUES (NULL, ?1, ?2, 0, 0, 0, 0, 0, 0)";
         let channel = name.channel.as_ref().map_or("", ChannelName::as_str);
         let id = connection.prepare_cached(insert)?.insert([name.service.as_str(), channel])?;
         let name = Arc::clone(name);
@@ -131,14 +131,14 @@ impl Names {
     /// Writes the counters that have changed.
     pub(super) fn save(&mut self, connection: &Connection) -> Result<(), Fault> {
         let update =
-            "UPDATE queues SET waiting = ?2, waiting_bytes = ?3, behind = ?4, delivered = ?5, dead = ?6
+            "UPDATE queues SET waiting = ?2, waiting_bytes = ?3, behind = ?4, delivered = ?5, dead = ?6, closed = ?7
             WHERE id = ?1";
         for queue in self.queues.iter_mut().filter(|queue| queue.changed) {
-            let QueueCounts { waiting, waiting_bytes, behind, delivered, dead } = queue.counts;
-            let counts = [waiting, waiting_bytes, behind, delivered, dead].map(u64::cast_signed);
-            let [waiting, waiting_bytes, behind, delivered, dead] = counts;
+            let QueueCounts { waiting, waiting_bytes, behind, delivered, dead, closed } = queue.counts;
+            let counts = [waiting, waiting_bytes, behind, delivered, dead, closed].map(u64::cast_signed);
+            let [waiting, waiting_bytes, behind, delivered, dead, closed] = counts;
             let mut statement = connection.prepare_cached(update)?;
-            statement.execute((queue.id, waiting, waiting_bytes, behind, delivered, dead))?;
+            statement.execute((queue.id, waiting, waiting_bytes, behind, delivered, dead, closed))?;
             queue.changed = false;
         }
         Ok(())
@@ -147,7 +147,8 @@ impl Names {
 
 /// Every queue with its number and its counters, as the file has them.
 pub(super) fn queues(connection: &Connection) -> Result<Vec<(i64, QueueName, QueueCounts)>, Fault> {
-    let select = "SELECT id, service, channel, waiting, waiting_bytes, behind, delivered, dead FROM queues";
+    let select =
+        "SELECT id, service, channel, waiting, waiting_bytes, behind, delivered, dead, closed FROM queues";
     let mut statement = connection.prepare_cached(select)?;
     let mut rows = statement.query([])?;
     let mut queues = Vec::new();
@@ -160,6 +161,7 @@ pub(super) fn queues(connection: &Connection) -> Result<Vec<(i64, QueueName, Que
             behind: count(5)?,
             delivered: count(6)?,
             dead: count(7)?,
+            closed: count(8)?,
         };
         queues.push((row.get(0)?, name, counts));
     }

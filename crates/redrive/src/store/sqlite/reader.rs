@@ -9,7 +9,9 @@ use redrive_core::engine::QueueName;
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{CorrelationId, SessionKey};
 use redrive_core::ids::{DeliveryId, IdPrefix, Receipt, Seq};
+use redrive_core::replay::ReplayId;
 use redrive_core::story::Story;
+use redrive_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::encode::{self, place, seq, time};
@@ -17,6 +19,10 @@ use super::fault::Fault;
 use super::schema::{self, state};
 use super::state::Meta;
 use super::{dedup, names, rows};
+use crate::store::letter::{
+    AuditRecord, GroupView, HeldSession, KindView, LetterFilter, LetterKey, LetterNumber, LetterPage,
+    LetterQuery, LetterView, ReplayView, Selection, Survey,
+};
 use crate::store::{
     Counts, DeliveryState, DeliveryView, EventKey, EventView, Filter, Reader, StateName, StoreError,
 };
@@ -108,6 +114,56 @@ impl Reader for SqliteReader {
             Ok(Counts { queues: queues.collect(), unrouted: meta.unrouted, events: meta.events })
         })
     }
+
+    fn letters(&self, _query: &LetterQuery) -> Result<LetterPage, StoreError> {
+        unimplemented!()
+    }
+
+    fn letter(&self, _key: &LetterKey) -> Result<Option<LetterView>, StoreError> {
+        unimplemented!()
+    }
+
+    fn export(
+        &self,
+        _selection: &Selection,
+        _after: Option<LetterNumber>,
+        _rows_max: usize,
+    ) -> Result<LetterPage, StoreError> {
+        unimplemented!()
+    }
+
+    fn kinds(&self, _filter: &LetterFilter) -> Result<Vec<KindView>, StoreError> {
+        unimplemented!()
+    }
+
+    fn groups(
+        &self,
+        _filter: &LetterFilter,
+        _now: Timestamp,
+        _rows_max: usize,
+    ) -> Result<Vec<GroupView>, StoreError> {
+        unimplemented!()
+    }
+
+    fn survey(&self, _selection: &Selection) -> Result<Survey, StoreError> {
+        unimplemented!()
+    }
+
+    fn replay(&self, _id: ReplayId) -> Result<Option<ReplayView>, StoreError> {
+        unimplemented!()
+    }
+
+    fn replays(&self, _before: Option<ReplayId>, _rows_max: usize) -> Result<Vec<ReplayView>, StoreError> {
+        unimplemented!()
+    }
+
+    fn held_sessions(&self, _rows_max: usize) -> Result<Vec<HeldSession>, StoreError> {
+        unimplemented!()
+    }
+
+    fn audit(&self, _before: Option<u64>, _rows_max: usize) -> Result<Vec<AuditRecord>, StoreError> {
+        unimplemented!()
+    }
 }
 
 /// The names of queues, by their number.
@@ -188,7 +244,7 @@ impl Look<'_> {
             Some(StateName::Ready) => Some(LIST_READY),
             Some(StateName::Due) => Some(LIST_DUE),
             Some(StateName::Dead) => Some(LIST_DEAD),
-            Some(StateName::Behind | StateName::Delivered) | None => None,
+            Some(StateName::Behind | StateName::Delivered | StateName::Closed) | None => None,
         };
         let (mut places, next) = match indexed {
             Some(select) => {
@@ -268,6 +324,9 @@ impl Look<'_> {
             written_at: time(row.get(11)?),
             attempts: row.get(12)?,
             state: state_of(row)?,
+            replaying: None,
+            replays: 0,
+            supersedes: None,
             stories: match stories {
                 Stories::Told => self.stories(at, row)?,
                 Stories::Left => Vec::new(),
@@ -306,6 +365,7 @@ const fn code(state: StateName) -> i64 {
         StateName::Behind => state::BEHIND,
         StateName::Delivered => state::DELIVERED,
         StateName::Dead => state::DEAD,
+        StateName::Closed => unimplemented!(),
     }
 }
 

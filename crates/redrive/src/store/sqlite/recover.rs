@@ -48,6 +48,7 @@ pub(super) fn recover(
         paused: paused(connection)?,
         absences,
         breakers: breakers(connection, now)?,
+        replays: Vec::new(),
         books: books(connection)?,
         crashes,
     })

@@ -25,7 +25,7 @@ pub(super) const DUE_PAGE: &str = "SELECT seq, bytes FROM deliveries
 pub(super) const NEXT_DUE: &str =
     "SELECT due_at FROM deliveries WHERE queue = ?1 AND state = 1 AND due_at > ?2 ORDER BY due_at LIMIT 1";
 pub(super) const WAITING: &str = "SELECT e.id, e.source, e.type, e.attributes, e.data,
-        d.seq, d.content, d.lane IS NOT NULL, d.attempts, d.state, d.due_at, d.written_at, d.start_recorded,
+        d.seq, d.content, CASE WHEN d.lane IS NULL THEN NULL ELSE coalesce(d.turn, d.seq) END, d.attempts, d.state, d.due_at, d.written_at, d.start_recorded,
         d.book, d.history, d.event
     FROM deliveries d CROSS JOIN events e ON e.seq = d.event WHERE d.seq = ?1";
 
@@ -82,7 +82,8 @@ pub(super) fn waiting(
         id: DeliveryId::new(seq(row.get(5)?), row.get::<_, i64>(6)?.cast_unsigned()),
         queue: Arc::clone(queue),
         event,
-        in_session: row.get(7)?,
+        sequence: row.get::<_, Option<i64>>(7)?.map(seq),
+        replaying: None,
         attempts: row.get(8)?,
         due_at: row.get::<_, Option<i64>>(10)?.map(time).filter(|_| is_due),
         written_at: time(row.get(11)?),
@@ -131,5 +132,8 @@ pub(super) fn death(row: &Row<'_>, first: usize) -> Result<Death, Fault> {
         tier: tiers.into_iter().find(|known| known.as_str() == tier).ok_or_else(missing)?,
         message: row.get(first + 4)?,
         fingerprint: Fingerprint(row.get::<_, i64>(first + 5)?.cast_unsigned()),
+        name: String::new(),
+        consumer_group: String::new(),
+        followers: redrive_core::engine::Followers::GoOn,
     })
 }

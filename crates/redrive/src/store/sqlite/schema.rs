@@ -14,18 +14,23 @@ use crate::store::StoreError;
 const APPLICATION_ID: i32 = 0x5244_5256;
 
 /// The steps from an empty file to today's tables; a file's format is how many of them it has seen.
-const STEPS: [&str; 1] = [FIRST];
+const STEPS: [&str; 2] = [FIRST, LETTERS];
 /// Today's format.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 const _: () = assert!(STEPS.len() == FORMAT as usize);
 
 /// What a delivery is, in column `state`; queries and indexes name these numbers.
 pub(super) mod state {
+    /// Dead, and holds its session: it keeps its place in the lane, unlike other dead ones.
+    pub(in super::super) const HOLDING: i64 = -1;
     pub(in super::super) const READY: i64 = 0;
     pub(in super::super) const DUE: i64 = 1;
     pub(in super::super) const BEHIND: i64 = 2;
     pub(in super::super) const DELIVERED: i64 = 3;
     pub(in super::super) const DEAD: i64 = 4;
+    pub(in super::super) const SKIPPED: i64 = 5;
+    pub(in super::super) const SUPERSEDED: i64 = 6;
+    pub(in super::super) const PURGED: i64 = 7;
 }
 
 /// Keys on the hot path only grow, so that every write goes to the end of a table or an index; the one
@@ -149,6 +154,135 @@ CREATE TABLE dedup (
     seq  INTEGER NOT NULL,
     PRIMARY KEY (run, hash, seq)
 ) STRICT, WITHOUT ROWID;
+";
+
+/// Dead letters as rows of their own, with all that they are looked for by; replays; what is on record.
+const LETTERS: &str = "
+ALTER TABLE queues ADD COLUMN closed INTEGER NOT NULL DEFAULT 0;
+
+-- The replay that sends it again.
+ALTER TABLE deliveries ADD COLUMN replay INTEGER;
+-- How often it has been replayed; null is never.
+ALTER TABLE deliveries ADD COLUMN replays INTEGER;
+-- Its place in the order of its session, if that is not its own.
+ALTER TABLE deliveries ADD COLUMN turn INTEGER;
+-- The event that took its place if it is superseded, else the event whose letter it took the place of.
+ALTER TABLE deliveries ADD COLUMN linked INTEGER;
+
+DROP INDEX lanes;
+CREATE INDEX lanes ON deliveries (lane, coalesce(turn, seq)) WHERE lane IS NOT NULL AND state < 3;
+CREATE INDEX holding ON deliveries (queue) WHERE state = -1;
+
+-- Letters that agree in all that is counted.
+CREATE TABLE kinds (
+    id             INTEGER PRIMARY KEY,
+    fingerprint    INTEGER NOT NULL,
+    queue          INTEGER NOT NULL,
+    subscription   INTEGER NOT NULL,
+    event_type     TEXT NOT NULL,
+    category       TEXT NOT NULL,
+    code           TEXT NOT NULL,
+    failure_code   TEXT NOT NULL,
+    tier           TEXT NOT NULL,
+    name           TEXT NOT NULL,
+    consumer_group TEXT NOT NULL,
+    count          INTEGER NOT NULL,
+    first_at       INTEGER NOT NULL,
+    last_at        INTEGER NOT NULL,
+    UNIQUE (fingerprint, queue, subscription, event_type, category, code, failure_code, tier, name, consumer_group)
+) STRICT;
+
+CREATE TABLE letters (
+    -- When it died, in nanoseconds, or a little more: no two are alike.
+    number      INTEGER PRIMARY KEY,
+    delivery    INTEGER NOT NULL UNIQUE,
+    kind        INTEGER NOT NULL,
+    died_at     INTEGER NOT NULL,
+    -- Hashes under the store's seed, null for none.
+    session     INTEGER,
+    correlation INTEGER,
+    -- The replay that wants to send it; means something only while that is open.
+    claim       INTEGER,
+    message     TEXT NOT NULL
+) STRICT;
+CREATE INDEX letters_of_kind ON letters (kind);
+CREATE INDEX letters_of_session ON letters (session) WHERE session IS NOT NULL;
+CREATE INDEX letters_of_correlation ON letters (correlation) WHERE correlation IS NOT NULL;
+
+-- Deaths in spans of five minutes.
+CREATE TABLE trend (
+    kind   INTEGER NOT NULL,
+    span   INTEGER NOT NULL,
+    deaths INTEGER NOT NULL,
+    PRIMARY KEY (kind, span)
+) STRICT, WITHOUT ROWID;
+
+-- Sessions that a dead letter holds, even while it is replayed.
+CREATE TABLE held (
+    lane   INTEGER PRIMARY KEY,
+    letter INTEGER NOT NULL,
+    since  INTEGER NOT NULL,
+    behind INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE replays (
+    id                INTEGER PRIMARY KEY,
+    -- 0 gathering, 1 running, 2 paused, 3 stopped, 4 cancelled, 5 done.
+    state             INTEGER NOT NULL,
+    what              TEXT NOT NULL,
+    note              TEXT,
+    -- As JSON: which letters, how fast, who began it, where they go, and why it stopped.
+    selection         TEXT NOT NULL,
+    pace              TEXT NOT NULL,
+    origin            TEXT NOT NULL,
+    target            TEXT,
+    stop              TEXT,
+    -- 0 none, 1 first, 2 second, 3 rest.
+    wave              INTEGER NOT NULL,
+    total             INTEGER NOT NULL,
+    sent              INTEGER NOT NULL,
+    delivered         INTEGER NOT NULL,
+    failed            INTEGER NOT NULL,
+    left_alone        INTEGER NOT NULL,
+    claimed_by_others INTEGER NOT NULL,
+    created_at        INTEGER NOT NULL,
+    changed_at        INTEGER NOT NULL,
+    -- The number of the last letter that was looked at while gathering.
+    gathered          INTEGER NOT NULL,
+    -- No letter of a smaller place waits to be sent.
+    first_waiting     INTEGER NOT NULL
+) STRICT;
+CREATE INDEX open_replays ON replays (state) WHERE state < 4;
+
+CREATE TABLE replay_letters (
+    replay      INTEGER NOT NULL,
+    delivery    INTEGER NOT NULL,
+    lane        INTEGER,
+    fingerprint INTEGER NOT NULL,
+    -- 0 waits, 1 sent, 2 delivered, 3 failed, 4 left alone.
+    state       INTEGER NOT NULL,
+    PRIMARY KEY (replay, delivery)
+) STRICT, WITHOUT ROWID;
+-- Sessions of which a letter is on its way (0), or has failed (1): the rest of them waits, or is left alone.
+CREATE TABLE replay_lanes (
+    replay INTEGER NOT NULL,
+    lane   INTEGER NOT NULL,
+    failed INTEGER NOT NULL,
+    PRIMARY KEY (replay, lane)
+) STRICT, WITHOUT ROWID;
+
+-- Letters from elsewhere, by what they were known as there.
+CREATE TABLE imported (key TEXT PRIMARY KEY, delivery INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE INDEX imported_deliveries ON imported (delivery);
+
+CREATE TABLE audit (
+    number  INTEGER PRIMARY KEY,
+    at      INTEGER NOT NULL,
+    act     TEXT NOT NULL,
+    what    TEXT NOT NULL,
+    letters INTEGER NOT NULL,
+    note    TEXT
+) STRICT;
 ";
 
 /// Opens the file to write, creates what is missing, and brings an older format up to date.
@@ -297,7 +431,7 @@ mod tests {
             (database("theirs.db", "CREATE TABLE theirs (id)"),                    "not one of redrive's"),
             (database("other.db", "PRAGMA application_id = 7"),                    "not one of redrive's"),
             (database("versioned.db", "PRAGMA user_version = 1"),                  "not one of redrive's"),
-            (database("newer.db", &format!("{ours} PRAGMA user_version = 99")),    "has format 99, and this release knows formats up to 1"),
+            (database("newer.db", &format!("{ours} PRAGMA user_version = 99")),    "has format 99, and this release knows formats up to 2"),
         ];
         for (path, expected) in cases {
             let before = fs::read(&path).expect("it is there");

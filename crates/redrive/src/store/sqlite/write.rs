@@ -27,7 +27,7 @@ use crate::store::{Addressee, Batch, Note, Refusal, Settled, Submission, Submitt
 const FIND_EVENT: &str = "SELECT id, source, content, deliveries FROM events WHERE seq = ?1";
 const INSERT_EVENT: &str = "INSERT INTO events VALUES (?1, ?2, ?3, NULL, ?4, 1, ?5, ?6, ?7, ?8, ?9)";
 const INSERT_DELIVERY: &str = "INSERT INTO deliveries VALUES
-    (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0, NULL, ?9, 0, NULL, NULL, NULL)";
+    (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0, NULL, ?9, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL)";
 pub(super) const HEAD_OF_LANE: &str =
     "SELECT seq, queue FROM deliveries WHERE lane = ?1 AND state < 3 ORDER BY seq LIMIT 1";
 /// Only what is at the head, and has had just so many attempts, is settled. (An update that returns these
@@ -260,7 +260,7 @@ impl<'a> Work<'a> {
         let code = match (fit, lane) {
             (Fit::Overflows, _) => {
                 counts.dead += 1;
-                insert_death(self.connection, seq, &derive::overflow(service))?;
+                insert_death(self.connection, seq, &derive::overflow(to))?;
                 state::DEAD
             }
             (Fit::Waits, lane) => {
@@ -291,7 +291,8 @@ impl<'a> Work<'a> {
             id,
             queue: Arc::clone(&to.queue),
             event: Arc::clone(event),
-            in_session: lane.is_some(),
+            sequence: lane.map(|_| seq),
+            replaying: None,
             attempts: 0,
             due_at: None,
             history: History::new(),

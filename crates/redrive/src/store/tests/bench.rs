@@ -78,7 +78,9 @@ pub(super) fn addressee(name: &str) -> Addressee {
     Addressee {
         queue: queue(name),
         subscription: format!("{name} wants it").into(),
-        ordered: name.starts_with(ORDERED),
+        order: if name.starts_with(ORDERED) { Order::Session } else { Order::None },
+        letter_name: format!("_{name}.deadletter").into(),
+        consumer_group: name.into(),
         bound: ROOMY,
     }
 }
@@ -99,7 +101,17 @@ pub(super) fn death() -> Death {
     let failure_code = Code::of(codes::BAD_GATEWAY);
     let message = "502 from the shop".to_owned();
     let fingerprint = Fingerprint::of(&service("svc"), Category::Transient, &failure_code, &message);
-    Death { category: Category::Transient, code, failure_code, tier: Tier::Poison, message, fingerprint }
+    Death {
+        category: Category::Transient,
+        code,
+        failure_code,
+        tier: Tier::Poison,
+        message,
+        fingerprint,
+        name: "_q.deadletter".to_owned(),
+        consumer_group: "q".to_owned(),
+        followers: Followers::GoOn,
+    }
 }
 
 pub(super) fn dead() -> Next {

@@ -124,8 +124,8 @@ pub(super) fn make(
 /// Adds what a call says that carries one delivery, and returns its id.
 fn one(headers: &mut HeaderMap, delivery: &Waiting) -> String {
     headers.insert(REDRIVE_ATTEMPT, delivery.next_attempt().get().into());
-    if delivery.in_session {
-        headers.insert(REDRIVE_SEQUENCE, delivery.id.seq().get().into());
+    if let Some(sequence) = delivery.sequence {
+        headers.insert(REDRIVE_SEQUENCE, sequence.get().into());
     }
     let Event { traceparent, correlation_id, .. } = &*delivery.event;
     let traceparent = traceparent.as_ref().map(|text| (TRACEPARENT, text.as_str()));
@@ -170,9 +170,9 @@ fn told_apart(delivery: &Waiting) -> Event {
     set("webhookid", short(&webhook_id(delivery.id)));
     let attempt = i32::try_from(delivery.next_attempt().get()).unwrap_or(i32::MAX);
     set("redriveattempt", ExtensionValue::Integer(attempt));
-    if delivery.in_session {
+    if let Some(sequence) = delivery.sequence {
         // CloudEvents has whole numbers of 32 bits only, and stores may take more events than that.
-        set("redrivesequence", short(&delivery.id.seq().get().to_string()));
+        set("redrivesequence", short(&sequence.get().to_string()));
     }
     event
 }

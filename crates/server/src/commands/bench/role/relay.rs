@@ -67,7 +67,8 @@ impl Relay {
         let waiting = Waiting {
             id: delivery_id(Seq::new(number), event.dedup_key(), &self.queue.service, None),
             queue: Arc::clone(&self.queue),
-            in_session: false,
+            sequence: None,
+            replaying: None,
             event: Arc::new(event),
             attempts: 0,
             due_at: None,

@@ -1,0 +1,122 @@
+//! What holds for the dead letters of a row: their name, how long they are kept, and who brings them back.
+
+use std::time::Duration;
+
+use super::RuleBook;
+use super::model::{Order, Reprocess};
+use super::resolve::Resolved;
+use crate::category::Category;
+use crate::ids::{ChannelName, DependencyName, ServiceName};
+use crate::name_template::{NameParts, NameTemplate};
+
+/// What holds for the dead letters of one row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LetterRule {
+    service: ServiceName,
+    channel: Option<ChannelName>,
+    template: NameTemplate,
+    queue: Option<String>,
+    stage: Option<String>,
+    /// The consumer group, by default the service.
+    pub consumer_group: String,
+    /// For how long a letter is kept.
+    pub retention: Duration,
+    /// Who brings them back.
+    pub reprocess: Reprocess,
+    /// With [`Reprocess::Filtered`], which.
+    pub categories: Vec<Category>,
+    /// How often a letter is brought back by itself.
+    pub reprocess_max: u32,
+    /// Whether deliveries of one session keep their order, and whether a dead one holds the rest.
+    pub order: Order,
+}
+
+impl LetterRule {
+    pub(super) fn of(resolved: &Resolved<'_>) -> Self {
+        let letter = &resolved.dead_letter;
+        Self {
+            service: resolved.service.name.clone(),
+            channel: resolved.channel.map(|channel| channel.name.clone()),
+            template: letter.template.value.clone(),
+            queue: letter.queue.clone(),
+            stage: letter.stage.clone(),
+            consumer_group: resolved.consumer_group.value.clone(),
+            retention: letter.retention.value,
+            reprocess: letter.reprocess.value,
+            categories: letter.categories.clone(),
+            reprocess_max: letter.reprocess_max.value,
+            order: resolved.order.value,
+        }
+    }
+
+    /// The name of the queue that a letter of that event type goes to; a template that lacks a part stands
+    /// for itself.
+    #[must_use]
+    pub fn name(&self, event_type: &str) -> String {
+        let parts = NameParts {
+            service: &self.service,
+            channel: self.channel.as_ref(),
+            queue: self.queue.as_deref(),
+            stage: self.stage.as_deref(),
+            event: Some(event_type),
+        };
+        self.template.render(&parts).unwrap_or_else(|_| self.template.to_string())
+    }
+
+    /// Whether a letter that died of that category is brought back by itself.
+    #[must_use]
+    pub fn comes_back(&self, category: Category) -> bool {
+        match self.reprocess {
+            Reprocess::Manual => false,
+            Reprocess::Automatic => true,
+            Reprocess::Filtered => self.categories.contains(&category),
+        }
+    }
+}
+
+impl RuleBook {
+    /// What holds for dead letters of that event type; none if they do not want it.
+    #[must_use]
+    pub fn letter_rule(&self, service: &str, channel: Option<&str>, event_type: &str) -> Option<&LetterRule> {
+        Some(&self.claim(service, channel, event_type)?.letter)
+    }
+
+    /// Whether any letter is brought back by itself when that dependency is well again.
+    #[must_use]
+    pub fn reprocesses(&self, dependency: &DependencyName) -> bool {
+        self.services.values().any(|service| {
+            let rows = std::iter::once(&service.own).chain(service.channels.values());
+            rows.flat_map(super::Rows::claims).any(|claim| {
+                claim.rule.dependency == *dependency && claim.letter.reprocess != Reprocess::Manual
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::book::read;
+
+    #[test]
+    fn a_letter_is_named_after_its_own_event() {
+        let name = |template: &str, more: &str| {
+            let letter = format!("dead_letter: {{ name: \"{template}\"{more} }}");
+            let text = format!(
+                "version: 1\nservices: {{ s: {{ target: {{ log: stdout }}, events: [\"a.*\"], {letter} }} }}\n"
+            );
+            let reading = read(&text);
+            let book = reading.book.unwrap_or_else(|| panic!("{:#?}", reading.problems));
+            book.letter_rule("s", None, "a.b").expect("it is wanted").name("a.b")
+        };
+        #[rustfmt::skip]
+        let cases = [
+            ("_{service}.deadletter[.{channel}]", "",                               "_s.deadletter"),
+            ("{queue}-dlq-{stage}",               ", queue: orders, stage: prod",   "orders-dlq-prod"),
+            ("{queue}:dlq",                       ", queue: orders",                "orders:dlq"),
+            ("{service}/{event}",                 "",                               "s/a.b"),
+        ];
+        for (template, more, expected) in cases {
+            assert_eq!(name(template, more), expected, "{template}");
+        }
+    }
+}

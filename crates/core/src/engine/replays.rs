@@ -1,0 +1,296 @@
+//! Brings replays forward: how many letters may be sent now, and when a replay halts itself.
+//!
+//! A step is asked of the store, which sends letters and counts them in one transaction; the letters come
+//! back as deliveries like any other. Only one step of a replay is under way at a time, and each names how
+//! many letters had been sent before it, so that a step whose answer was lost is not taken twice.
+//!
+//! A canary sends one letter, then ten, then the rest, each wave only when all of the one before has
+//! arrived. A letter that fails in the first two waves stops it. In the rest it stops when what the letters
+//! had died of comes back [`limits::REPLAY_FAILURES_IN_A_ROW`] times with nothing arriving in between. It
+//! goes on when an operator says so, with one letter again.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::port::{Advance, Death, Effect, Followers, Next, Settlement, Waiting};
+use super::{Engine, Running, Timer};
+use crate::book::model::Order;
+use crate::book::{LetterRule, RuleBook};
+use crate::envelope::Tier;
+use crate::ids::ChannelName;
+use crate::limits;
+use crate::name_template;
+use crate::replay::{Manner, Origin, ReplayId, ReplayJob, ReplayState, Replaying, Stop, Wave};
+use crate::story::Told;
+use crate::time::Timestamp;
+
+/// A rate is kept over this long: less often than that nobody is asked for a few letters.
+const PACE_SPAN: Duration = Duration::from_millis(20);
+/// What was not sent in time may be made up for, but no more than this.
+const BURST_SPAN: Duration = Duration::from_millis(200);
+
+/// Replays that are open, or whose letters are on their way.
+#[derive(Debug, Default)]
+pub(super) struct Replays(BTreeMap<ReplayId, Replay>);
+
+#[derive(Debug)]
+struct Replay {
+    job: ReplayJob,
+    step: Step,
+    /// When the next letter may be sent, by the rate.
+    next_at: Timestamp,
+    timer_at: Option<Timestamp>,
+    /// Letters that failed with what they had died of since the last one that arrived.
+    same_in_a_row: u32,
+}
+
+/// Whether a step is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// It is not.
+    None,
+    /// It is.
+    Asked,
+    /// The last one found only letters that wait for others of their session.
+    Blocked,
+}
+
+/// What a replay wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wish {
+    Nothing,
+    Step(Advance),
+    WakeAt(Timestamp),
+}
+
+impl Replays {
+    pub(super) fn new(jobs: Vec<ReplayJob>) -> Self {
+        let mut replays = Self::default();
+        for job in jobs {
+            replays.learn(job, Timestamp::EPOCH);
+        }
+        replays
+    }
+
+    /// A replay has begun, or people have changed it.
+    pub(super) fn learn(&mut self, job: ReplayJob, now: Timestamp) {
+        let replay = self.0.entry(job.id).or_insert_with(|| Replay {
+            job: job.clone(),
+            step: Step::None,
+            next_at: now,
+            timer_at: None,
+            same_in_a_row: 0,
+        });
+        if replay.job.state != job.state {
+            replay.same_in_a_row = 0;
+            replay.next_at = replay.next_at.max(now);
+        }
+        replay.job = job;
+        if replay.step == Step::Blocked {
+            replay.step = Step::None;
+        }
+        self.drop_ended();
+    }
+
+    /// A step is durable.
+    pub(super) fn advanced(&mut self, job: ReplayJob, sent: u32, now: Timestamp) {
+        let Some(replay) = self.0.get_mut(&job.id) else { return };
+        let before = &replay.job;
+        let has_moved = sent > 0 || before.state != job.state || before.tally.left != job.tally.left;
+        let may_go_on = has_moved || job.state == ReplayState::Gathering;
+        replay.step = if may_go_on { Step::None } else { Step::Blocked };
+        replay.job = job;
+        if let Some(rate) = replay.job.pace.rate {
+            let owed = Duration::from_secs_f64(f64::from(sent) / rate.as_per_second());
+            replay.next_at = replay.next_at.max(now - BURST_SPAN) + owed;
+        }
+        self.drop_ended();
+    }
+
+    /// A letter has arrived, or has failed again.
+    pub(super) fn settled(&mut self, row: &Waiting, settlement: &Settlement) {
+        let Some(Replaying { replay, fingerprint, .. }) = row.replaying else { return };
+        let Some(replay) = self.0.get_mut(&replay) else { return };
+        match &settlement.next {
+            Next::Delivered => {
+                replay.job.tally.delivered += 1;
+                replay.same_in_a_row = 0;
+            }
+            Next::Dead(death) => {
+                replay.job.tally.failed += 1;
+                replay.same_in_a_row += u32::from(death.fingerprint == fingerprint);
+            }
+            Next::Ready | Next::Due { .. } | Next::Starting => return,
+        }
+        if settlement.stop.is_some() && replay.job.state == ReplayState::Running {
+            replay.job.state = ReplayState::Stopped;
+        }
+        if replay.job.state == ReplayState::Running && replay.job.tally.is_complete() {
+            replay.job.state = ReplayState::Done;
+        }
+        if replay.step == Step::Blocked {
+            replay.step = Step::None;
+        }
+        self.drop_ended();
+    }
+
+    /// Steps that were asked for may never be answered; one that was taken all the same says so.
+    pub(super) fn store_healed(&mut self) {
+        for replay in self.0.values_mut() {
+            replay.step = Step::None;
+        }
+    }
+
+    pub(super) fn rang(&mut self, id: ReplayId) {
+        if let Some(replay) = self.0.get_mut(&id) {
+            replay.timer_at = None;
+        }
+    }
+
+    fn drop_ended(&mut self) {
+        self.0.retain(|_, replay| replay.job.state.is_open() || replay.job.tally.in_flight() > 0);
+    }
+
+    /// Where a letter that fails again is kept, and whether its replay stops.
+    fn judge(&self, row: &Waiting, death: &Death) -> Option<(Tier, Option<Stop>)> {
+        let Replaying { replay: id, fingerprint, times } = row.replaying?;
+        let Some(replay) = self.0.get(&id) else { return Some((Tier::Poison, None)) };
+        let tier = match replay.job.origin {
+            Origin::Automatic { times_max } if times < times_max => death.tier,
+            Origin::Automatic { .. } | Origin::Operator => Tier::Poison,
+        };
+        let in_a_row = replay.same_in_a_row + u32::from(death.fingerprint == fingerprint);
+        let stops = replay.job.pace.manner == Manner::Canary
+            && replay.job.state == ReplayState::Running
+            && match replay.job.wave {
+                Wave::None | Wave::First | Wave::Second => true,
+                Wave::Rest => in_a_row >= limits::REPLAY_FAILURES_IN_A_ROW,
+            };
+        let stop = Stop { replay: id, fingerprint: death.fingerprint, delivery: row.id };
+        Some((tier, stops.then_some(stop)))
+    }
+}
+
+impl Replay {
+    fn wish(&self, now: Timestamp) -> Wish {
+        if self.step != Step::None {
+            return Wish::Nothing;
+        }
+        let step = |wave, letters_max| {
+            let sent_before = self.job.tally.sent;
+            Wish::Step(Advance { replay: self.job.id, sent_before, letters_max, wave })
+        };
+        match self.job.state {
+            ReplayState::Gathering => return step(self.job.wave, 0),
+            ReplayState::Running => {}
+            ReplayState::Paused | ReplayState::Stopped | ReplayState::Cancelled | ReplayState::Done => {
+                return Wish::Nothing;
+            }
+        }
+        let in_flight = self.job.tally.in_flight();
+        let (wave, room) = match (self.job.pace.manner, self.job.wave) {
+            (Manner::Canary, wave @ (Wave::None | Wave::First | Wave::Second)) => {
+                if in_flight > 0 {
+                    return Wish::Nothing;
+                }
+                let next = wave.next();
+                (next, next.letters_max().unwrap_or(self.job.pace.concurrency))
+            }
+            (Manner::Canary | Manner::Straight, _) => (Wave::Rest, self.room(in_flight)),
+        };
+        if room == 0 {
+            return Wish::Nothing;
+        }
+        match self.allowed(now) {
+            Ok(allowed) => step(wave, room.min(allowed).min(limits::REPLAY_STEP_MAX)),
+            Err(at) => Wish::WakeAt(at),
+        }
+    }
+
+    /// Letters that may be sent beside those on their way; none until a good part has arrived, since every
+    /// step costs a look.
+    fn room(&self, in_flight: u64) -> u32 {
+        let concurrency = self.job.pace.concurrency;
+        let room = concurrency.saturating_sub(u32::try_from(in_flight).unwrap_or(u32::MAX));
+        let worth_it = (concurrency / 4).clamp(1, limits::REPLAY_STEP_MAX);
+        if room >= worth_it { room } else { 0 }
+    }
+
+    /// How many letters the rate allows now, or when it allows some.
+    fn allowed(&self, now: Timestamp) -> Result<u32, Timestamp> {
+        let Some(rate) = self.job.pace.rate else { return Ok(u32::MAX) };
+        if now < self.next_at {
+            return Err(self.next_at);
+        }
+        let per_second = rate.as_per_second();
+        let saved = now.since(self.next_at.max(now - BURST_SPAN));
+        let letters = 1.0 + saved.as_secs_f64() * per_second;
+        // A quick replay does not ask for one letter at a time.
+        if per_second * PACE_SPAN.as_secs_f64() > letters {
+            let missing = PACE_SPAN.as_secs_f64() - letters / per_second;
+            return Err(now + Duration::from_secs_f64(missing.max(0.001)));
+        }
+        Ok(letters as u32)
+    }
+}
+
+impl Engine {
+    /// Asks for the next steps.
+    pub(super) fn go_on_replaying(&mut self, now: Timestamp) {
+        if self.replays.0.is_empty() || self.store_failing_since.is_some() || self.running != Running::Yes {
+            return;
+        }
+        for (id, replay) in &mut self.replays.0 {
+            let wish = replay.wish(now);
+            let wake_at = match wish {
+                Wish::Step(advance) => {
+                    replay.step = Step::Asked;
+                    self.effects.push_back(Effect::Advance(advance));
+                    None
+                }
+                Wish::WakeAt(at) => Some(at),
+                Wish::Nothing => None,
+            };
+            if wake_at != replay.timer_at {
+                if let Some(set) = replay.timer_at {
+                    self.timers.remove(&(set, Timer::Replay(*id)));
+                }
+                replay.timer_at = wake_at;
+                self.timers.extend(wake_at.map(|at| (at, Timer::Replay(*id))));
+            }
+        }
+    }
+
+    /// Adds to a death what the rule book says of its letter, and what a replay makes of it.
+    pub(super) fn complete_letter(&self, row: &Waiting, settlement: &mut Settlement) {
+        let Next::Dead(death) = &mut settlement.next else { return };
+        let books = std::iter::once(&self.book).chain(self.older_books.iter().rev());
+        match books.into_iter().find_map(|book| letter_rule(book, row)) {
+            Some(rule) => {
+                death.name = rule.name(row.event.event_type.as_str());
+                death.consumer_group.clone_from(&rule.consumer_group);
+                if rule.order == Order::SessionStrict && row.sequence.is_some() {
+                    death.followers = Followers::Wait;
+                }
+            }
+            None => {
+                death.name = name_template::default_name(&row.queue.service, row.queue.channel.as_ref());
+                death.consumer_group = row.queue.service.to_string();
+            }
+        }
+        if let Some((tier, stop)) = self.replays.judge(row, death) {
+            death.tier = tier;
+            settlement.stop = stop;
+            if let Some(story) = &mut settlement.story
+                && let Told::Dead { tier: told, .. } = &mut story.verdict
+            {
+                *told = tier;
+            }
+        }
+    }
+}
+
+fn letter_rule<'a>(book: &'a RuleBook, row: &Waiting) -> Option<&'a LetterRule> {
+    let channel = row.queue.channel.as_ref().map(ChannelName::as_str);
+    book.letter_rule(row.queue.service.as_str(), channel, row.event.event_type.as_str())
+}

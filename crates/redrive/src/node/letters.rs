@@ -1,0 +1,358 @@
+//! What people and the rule book do with dead letters: replay, skip, purge, edit, import.
+//!
+//! Commands, API and page all come through here; each act is one [`Order`] of the store, refused as a whole
+//! or durable when it is answered.
+//!
+//! Invariant: no letter is sent where the rule book has nobody who wants it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use redrive_core::book::RuleBook;
+use redrive_core::book::model;
+use redrive_core::engine::QueueName;
+use redrive_core::event::Event;
+use redrive_core::ids::{ChannelName, DeliveryId, DependencyName, Receipt};
+use redrive_core::replay::{Manner, Origin, Pace, ReplayId};
+use redrive_core::time::Timestamp;
+use redrive_core::{limits, reprocess};
+use tokio::sync::{mpsc, oneshot};
+
+use super::inbox::OrderJob;
+use super::{Node, ReadError, Shared, SubmitError};
+use crate::happening::{Happening, What};
+use crate::store::letter::{
+    Edit, HeldSession, ImportedLetter, LetterFilter, NewReplay, Order, OrderRefusal, Ordered, Poison, Purge,
+    Redirect, ReplayAct, ReplayView, Selection, Survey,
+};
+
+/// Letters that one step of a purge looks at: whoever writes waits for it.
+const PURGE_STEP: usize = 500;
+/// How often held sessions are looked at.
+const WATCH_EVERY: Duration = Duration::from_secs(10);
+/// A session that is still held is told of again after this long.
+const ALERT_AGAIN_AFTER: Duration = Duration::from_hours(1);
+/// Sessions that are told of one by one.
+const SESSIONS_TOLD_MAX: usize = 1_000;
+
+/// A replay that somebody wants.
+#[derive(Clone, Debug)]
+pub struct ReplayWish {
+    /// Which letters.
+    pub selection: Selection,
+    /// The filter in words.
+    pub what: String,
+    /// How fast.
+    pub pace: Pace,
+    /// Where they go, if not where they came from.
+    pub to: Option<QueueName>,
+    /// Why.
+    pub note: Option<String>,
+}
+
+/// What a purge came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Purged {
+    /// Letters deleted.
+    pub deleted: u64,
+    /// Letters left alone since a replay has claimed them.
+    pub claimed: u64,
+}
+
+/// Why an order was not carried out; nothing has changed.
+#[derive(Debug, thiserror::Error)]
+pub enum OrderError {
+    /// The store says no.
+    #[error(transparent)]
+    Refused(#[from] OrderRefusal),
+    /// The rule book says no.
+    #[error(transparent)]
+    Unwanted(#[from] SelectError),
+    /// It could not be written.
+    #[error(transparent)]
+    NotWritten(#[from] SubmitError),
+    /// What it depends on could not be read.
+    #[error(transparent)]
+    NotRead(#[from] ReadError),
+}
+
+/// Why letters cannot go where they would.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SelectError {
+    /// The rule book does not have the service or channel.
+    #[error(
+        "the rule book has no service `{queue}`: {letters} letters would have nowhere to go; send them elsewhere with `--to SERVICE`, or bring the service back"
+    )]
+    NoService {
+        /// Which.
+        queue: QueueName,
+        /// How many letters.
+        letters: u64,
+    },
+    /// The service does not want such events.
+    #[error(
+        "`{queue}` does not want events of type `{event_type}`: {letters} letters would wait for ever; add a row to the rule book, or leave them out with a filter"
+    )]
+    NoRow {
+        /// Who.
+        queue: QueueName,
+        /// Of which type.
+        event_type: String,
+        /// How many letters.
+        letters: u64,
+    },
+    /// Poison needs a word of why.
+    #[error("poison letters have failed a replay before: say with a note why they should go again")]
+    NoNote,
+}
+
+impl Node {
+    /// What a replay would come to, and whether it could begin.
+    pub async fn survey(&self, selection: Selection) -> Result<Survey, ReadError> {
+        self.read(move |reader| reader.survey(&selection)).await
+    }
+
+    /// Whether letters could go where they would.
+    pub fn check_wanted(&self, survey: &Survey, to: Option<&QueueName>) -> Result<(), SelectError> {
+        let book = self.book();
+        for ((queue, event_type), letters) in &survey.by_type {
+            let (queue, letters) = (to.unwrap_or(queue), *letters);
+            let channel = queue.channel.as_ref().map(ChannelName::as_str);
+            if book.batch_max(queue.service.as_str(), channel).is_none() {
+                return Err(SelectError::NoService { queue: queue.clone(), letters });
+            }
+            if book.rule(queue.service.as_str(), channel, event_type).is_none() {
+                let event_type = event_type.clone();
+                return Err(SelectError::NoRow { queue: queue.clone(), event_type, letters });
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins a replay.
+    pub async fn replay(&self, wish: ReplayWish) -> Result<ReplayView, OrderError> {
+        let ReplayWish { selection, what, pace, to, note } = wish;
+        if selection.poison == Poison::Included && note.is_none() {
+            return Err(SelectError::NoNote.into());
+        }
+        let survey = self.survey(selection.clone()).await?;
+        self.check_wanted(&survey, to.as_ref())?;
+        let to = to.map(|queue| {
+            let order = order_of(&self.book(), &queue);
+            Arc::new(Redirect { queue: Arc::new(queue), order })
+        });
+        let new = NewReplay { selection, what, pace, origin: Origin::Operator, to, note };
+        self.begin(new).await
+    }
+
+    async fn begin(&self, new: NewReplay) -> Result<ReplayView, OrderError> {
+        match self.order(Order::Replay(Box::new(new))).await? {
+            Ordered::Replay(view) => {
+                self.tell_replay(What::ReplayBegan, &view);
+                Ok(*view)
+            }
+            other => unreachable!("a replay was ordered, not {other:?}"),
+        }
+    }
+
+    /// Halts a replay, lets it go on, or ends it.
+    pub async fn change_replay(&self, replay: ReplayId, act: ReplayAct) -> Result<ReplayView, OrderError> {
+        match self.order(Order::Change { replay, act }).await? {
+            Ordered::Replay(view) => {
+                self.tell_replay(What::ReplayChanged, &view);
+                Ok(*view)
+            }
+            other => unreachable!("a change of a replay was ordered, not {other:?}"),
+        }
+    }
+
+    fn tell_replay(&self, what: What, view: &ReplayView) {
+        let now = self.now();
+        let message = format!("replay {} is {}: {}", view.id, view.state, view.what);
+        tracing::info!(replay = view.id.0, state = view.state.as_str(), "replay");
+        self.shared.tidings.tell(|| Happening::told(what, now, message));
+    }
+
+    /// Gives up a letter; says how many waited behind it.
+    pub async fn skip(&self, letter: DeliveryId, note: Option<String>) -> Result<u64, OrderError> {
+        match self.order(Order::Skip { letter, note }).await? {
+            Ordered::Released { behind } => Ok(behind),
+            other => unreachable!("a skip was ordered, not {other:?}"),
+        }
+    }
+
+    /// Deletes letters, step by step; each step is told.
+    pub async fn purge(
+        &self,
+        selection: Selection,
+        what: String,
+        note: Option<String>,
+        mut told: impl FnMut(Purged),
+    ) -> Result<Purged, OrderError> {
+        let mut purged = Purged::default();
+        let mut after = None;
+        loop {
+            let step = Purge {
+                selection: selection.clone(),
+                what: what.clone(),
+                rows_max: PURGE_STEP,
+                after,
+                note: note.clone(),
+            };
+            let Ordered::Purged { deleted, claimed, next } = self.order(Order::Purge(Box::new(step))).await?
+            else {
+                unreachable!("a purge was ordered")
+            };
+            purged.deleted += deleted;
+            purged.claimed += claimed;
+            told(purged);
+            after = next;
+            if after.is_none() {
+                return Ok(purged);
+            }
+        }
+    }
+
+    /// Sends a letter again with other content, as an event of its own.
+    pub async fn edit(
+        &self,
+        letter: DeliveryId,
+        event: Event,
+        note: Option<String>,
+    ) -> Result<(Receipt, DeliveryId), OrderError> {
+        let edit = Edit { letter, event: Arc::new(event), note };
+        match self.order(Order::Edit(Box::new(edit))).await? {
+            Ordered::Edited { receipt, delivery } => Ok((receipt, delivery)),
+            other => unreachable!("an edit was ordered, not {other:?}"),
+        }
+    }
+
+    /// Takes letters from elsewhere; says how many were new and how many there already.
+    pub async fn import(&self, letters: Vec<ImportedLetter>) -> Result<(u64, u64), OrderError> {
+        match self.order(Order::Import(letters)).await? {
+            Ordered::Imported { new, known } => Ok((new, known)),
+            other => unreachable!("an import was ordered, not {other:?}"),
+        }
+    }
+
+    async fn order(&self, order: Order) -> Result<Ordered, OrderError> {
+        let (reply, answer) = oneshot::channel();
+        self.shared.inbox.add(|work| work.orders.push(OrderJob { order, reply }));
+        answer.await.unwrap_or(Err(OrderError::NotWritten(SubmitError::Stopping)))
+    }
+
+    /// Replays what the book brings back by itself, now that the dependency is well.
+    async fn reprocess(&self, dependency: &DependencyName) -> Result<(), OrderError> {
+        let kinds = self.read(|reader| reader.kinds(&LetterFilter::default())).await?;
+        let book = self.book();
+        // Letters of one limit go together: a replay has one.
+        let mut by_limit: BTreeMap<u32, BTreeSet<_>> = BTreeMap::new();
+        for kind in kinds.into_iter().filter(|kind| kind.count > 0) {
+            let subject = reprocess::Subject {
+                queue: &kind.queue,
+                event_type: &kind.event_type,
+                category: kind.category,
+                tier: kind.tier,
+            };
+            if let Some(times_max) = reprocess::times_max(&book, dependency, &subject) {
+                by_limit.entry(times_max).or_default().insert(kind.id);
+            }
+        }
+        for (times_max, kinds) in by_limit {
+            let filter = LetterFilter {
+                kinds: Some(kinds),
+                replays_below: Some(times_max),
+                ..LetterFilter::default()
+            };
+            let selection = Selection { filter, letters: None, poison: Poison::Left, died_until: self.now() };
+            let pace =
+                Pace { rate: None, concurrency: limits::REPLAY_CONCURRENCY_DEFAULT, manner: Manner::Canary };
+            let new = NewReplay {
+                selection,
+                what: format!("letters that the book brings back, since {dependency} is well again"),
+                pace,
+                origin: Origin::Automatic { times_max },
+                to: None,
+                note: None,
+            };
+            match self.begin(new).await {
+                Ok(_) | Err(OrderError::Refused(OrderRefusal::NothingMatches { .. })) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells of sessions that a dead letter holds, and lets go those that the book does not hold any more.
+    async fn look_at_sessions(&self, told: &mut BTreeMap<DeliveryId, Timestamp>) -> Result<(), OrderError> {
+        let held = self.read(|reader| reader.held_sessions(SESSIONS_TOLD_MAX)).await?;
+        let (book, now) = (self.book(), self.now());
+        let letters: BTreeSet<DeliveryId> = held.iter().map(|session| session.letter).collect();
+        told.retain(|letter, _| letters.contains(letter));
+        for session in held {
+            if is_let_go(&book, &session) {
+                match self.order(Order::LetGo { letter: session.letter }).await {
+                    Ok(_) => {}
+                    // It is being replayed, or somebody was quicker: its session goes on by itself.
+                    Err(OrderError::Refused(_)) => {}
+                    Err(error) => return Err(error),
+                }
+                continue;
+            }
+            let is_news = told.get(&session.letter).is_none_or(|at| now.since(*at) >= ALERT_AGAIN_AFTER);
+            if is_news {
+                told.insert(session.letter, now);
+                self.tell_held(&session, now);
+            }
+        }
+        Ok(())
+    }
+
+    fn tell_held(&self, session: &HeldSession, now: Timestamp) {
+        let HeldSession { queue, session: key, letter, event_type, since, behind } = session;
+        tracing::warn!(service = %queue, session = key, %letter, behind, %since, "a dead letter holds its session");
+        let message = format!("{behind} wait behind this dead letter; replay, edit, skip or purge it");
+        self.shared.tidings.tell(|| Happening {
+            service: Some(queue.to_string()),
+            delivery: Some(letter.to_string()),
+            event_type: Some(event_type.clone()),
+            session: Some(key.clone()),
+            ..Happening::told(What::SessionHeld, now, message)
+        });
+    }
+}
+
+/// Whether the book has the service, and its dead letters hold nobody any more.
+fn is_let_go(book: &RuleBook, session: &HeldSession) -> bool {
+    book.service(session.queue.service.as_str()).is_some()
+        && order_of(book, &session.queue) != model::Order::SessionStrict
+}
+
+fn order_of(book: &RuleBook, queue: &QueueName) -> model::Order {
+    book.service(queue.service.as_str())
+        .and_then(|service| service.order.as_ref())
+        .map_or(model::Order::None, |at| at.value)
+}
+
+/// Brings letters back whenever a dependency is well again, for as long as the node lives.
+pub(super) async fn bring_back(node: Weak<Shared>, mut well_again: mpsc::Receiver<DependencyName>) {
+    while let Some(dependency) = well_again.recv().await {
+        let Some(shared) = node.upgrade() else { return };
+        if let Err(error) = (Node { shared }).reprocess(&dependency).await {
+            tracing::warn!(%dependency, %error, "letters could not be brought back");
+        }
+    }
+}
+
+/// Looks at held sessions now and then, for as long as the node lives.
+pub(super) async fn watch_sessions(node: Weak<Shared>) {
+    let mut told = BTreeMap::new();
+    loop {
+        let Some(shared) = node.upgrade() else { return };
+        if let Err(error) = (Node { shared }).look_at_sessions(&mut told).await {
+            tracing::debug!(%error, "held sessions could not be looked at");
+        }
+        tokio::time::sleep(WATCH_EVERY).await;
+    }
+}
