@@ -55,6 +55,11 @@ pub(super) fn lane(seed: u64, addressee: &Addressee, event: &Event) -> Option<u6
     Some(hash::stable_64(&parts.0, seed))
 }
 
+/// What a letter is looked for by in place of a text, such as a session's key, under the store's own seed.
+pub(super) fn text_hash(seed: u64, text: &str) -> i64 {
+    hash::stable_64(text.as_bytes(), seed).cast_signed()
+}
+
 /// Why a delivery is dead that came when too much was waiting.
 pub(super) fn overflow(to: &Addressee) -> Death {
     let service = &to.queue.service;

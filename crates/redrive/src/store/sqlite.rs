@@ -21,6 +21,7 @@ mod lock;
 mod names;
 mod reader;
 mod recover;
+mod replay_codec;
 mod rows;
 mod schema;
 mod state;
