@@ -47,9 +47,9 @@ enum Stories {
 
 const DELIVERY: &str = "SELECT e.id, e.source, e.type, e.attributes, x'',
         d.seq, d.content, d.queue, s.name, d.event, e.received_at, d.written_at, d.attempts, d.state, d.due_at,
-        d.story, c.category, c.code, c.failure_code, c.tier, c.message, c.fingerprint
+        d.story, c.category, c.code, c.failure_code, c.tier, l.message, c.fingerprint
     FROM deliveries d CROSS JOIN events e ON e.seq = d.event
-    LEFT JOIN subscriptions s ON s.id = d.subscription LEFT JOIN deaths c ON c.delivery = d.seq
+    LEFT JOIN subscriptions s ON s.id = d.subscription LEFT JOIN letters l ON l.delivery = d.seq LEFT JOIN kinds c ON c.id = l.kind
     WHERE d.seq = ?1";
 const EVENT: &str = "SELECT id, source, type, attributes, data, received_at,
     coalesce(first_delivery, seq + 1), deliveries FROM events WHERE seq = ?1";
@@ -376,7 +376,9 @@ fn state_of(row: &Row<'_>) -> Result<DeliveryState, Fault> {
         state::DUE => DeliveryState::Due { at: time(row.get(14)?) },
         state::BEHIND => DeliveryState::Behind,
         state::DELIVERED => DeliveryState::Delivered { at: written_at },
-        state::DEAD => DeliveryState::Dead { at: written_at, death: Box::new(rows::death(row, 16)?) },
+        state::DEAD | state::HOLDING => {
+            DeliveryState::Dead { at: written_at, death: Box::new(rows::death(row, 16)?) }
+        }
         _ => return Err(Fault::unreadable("a known state of a delivery")),
     })
 }
