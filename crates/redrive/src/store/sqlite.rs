@@ -17,13 +17,18 @@ mod disk;
 mod encode;
 mod fault;
 mod filter;
+mod held;
+mod letters;
 mod lock;
 mod names;
+mod notes;
 mod reader;
 mod recover;
+mod replay;
 mod replay_codec;
 mod rows;
 mod schema;
+mod settle;
 mod state;
 #[cfg(test)]
 mod tests;

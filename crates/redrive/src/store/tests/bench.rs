@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use redrive_core::book::model::Order;
 use redrive_core::category::{Category, Code, codes};
 use redrive_core::decide::History;
-use redrive_core::engine::{Death, Load, Next, Page, QueueName, Settlement, Waiting, Wanted};
+use redrive_core::engine::{Death, Followers, Load, Next, Page, QueueName, Settlement, Waiting, Wanted};
 use redrive_core::envelope::Tier;
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{ContentType, EventId, EventSource, EventType, SessionKey};
@@ -24,8 +26,12 @@ use crate::store::{
 /// Services whose names begin so keep the order of sessions.
 const ORDERED: &str = "ord";
 /// No bound that a scenario would meet by accident.
-pub(super) const ROOMY: WaitingBound =
-    WaitingBound { deliveries_max: 1_000_000, bytes_max: 1 << 40, when_full: WhenFull::Refuse };
+pub(super) const ROOMY: WaitingBound = WaitingBound {
+    deliveries_max: 1_000_000,
+    bytes_max: 1 << 40,
+    per_session_max: 1_000_000,
+    when_full: WhenFull::Refuse,
+};
 /// The book that stories name, unless a scenario says otherwise.
 pub(super) const BOOK: u64 = 0xfeed_face_cafe_beef;
 
@@ -134,6 +140,11 @@ pub(super) fn story(attempt: u32, end: End, verdict: Told) -> Story {
     }
 }
 
+/// Keeps delivered events and ids for so long, and dead letters for longer than any scenario lasts.
+pub(super) fn keep(delivered: Duration, ids: Duration) -> Keep {
+    Keep { delivered, ids, letters: Arc::new(|_, _| Duration::from_hours(1_000_000)) }
+}
+
 /// What an attempt at a delivery came to.
 pub(super) fn settlement(
     delivery: DeliveryId,
@@ -170,6 +181,7 @@ pub(super) fn settlement(
         book: BOOK,
         story: story.map(Box::new),
         pause: None,
+        stop: None,
         at: now,
     }
 }
@@ -191,7 +203,7 @@ impl Bench {
     }
 
     pub(super) fn wait(&mut self, seconds: u64) {
-        self.now = self.now + std::time::Duration::from_secs(seconds);
+        self.now = self.now + Duration::from_secs(seconds);
     }
 
     /// Drops the store as a killed process would, opens it again, and begins a run.
@@ -317,6 +329,7 @@ impl Bench {
             match view.state {
                 DeliveryState::Delivered { .. } => counts.delivered += 1,
                 DeliveryState::Dead { .. } => counts.dead += 1,
+                DeliveryState::Closed { .. } => counts.closed += 1,
                 DeliveryState::Ready | DeliveryState::Due { .. } | DeliveryState::Behind => {
                     let events = reader.events(&EventKey::Receipt(view.receipt)).expect("it answers");
                     counts.waiting += 1;

@@ -32,8 +32,8 @@ pub(super) enum Depth {
     All,
 }
 
-/// A dead one has a letter; `held` names it only while it holds its session, and a claim counts only while
-/// its replay is open. Data that are not asked for are not read either.
+/// A dead one has a letter; `held` names the one whose turn it is, and a claim counts only while its replay is
+/// open. Data that are not asked for are not read either.
 pub(super) const DELIVERY: &str =
     "SELECT e.id, e.source, e.type, e.attributes, CASE WHEN ?2 THEN e.data ELSE x'' END,
         d.seq, d.content, d.queue, s.name, d.event, e.received_at, d.written_at, d.attempts, d.state, d.due_at,
@@ -73,7 +73,7 @@ impl Look<'_> {
             died_at: time(row.get(20)?),
             replays: delivery.replays,
             claimed_by: replay_id(row, 29)?,
-            holds: row.get::<_, Option<i64>>(30)?.map(i64::cast_unsigned),
+            holds: holds(row)?,
             imported_as: row.get(31)?,
             event: Arc::new(event),
             delivery,
@@ -119,6 +119,12 @@ impl Look<'_> {
         stories.extend(last.map(encode::read_story).transpose()?);
         Ok(stories)
     }
+}
+
+/// How many wait behind it; nobody as long as another one before it holds the session.
+fn holds(row: &Row<'_>) -> Result<Option<u64>, Fault> {
+    let behind = row.get::<_, Option<i64>>(30)?.unwrap_or_default().cast_unsigned();
+    Ok((row.get::<_, i64>(13)? == state::HOLDING).then_some(behind))
 }
 
 fn replay_id(row: &Row<'_>, column: usize) -> Result<Option<ReplayId>, Fault> {

@@ -2,8 +2,10 @@
 //!
 //! As far as a filter names what kinds differ in, their counters answer; within a time, the letters of those
 //! kinds are counted that lie on its borders. Only a filter that asks for more goes through letters, in several
-//! looks. A trend is always that of whole kinds.
+//! looks. A trend is always that of whole kinds, letters that have
+//! left since included.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 
@@ -14,13 +16,13 @@ use redrive_core::time::Timestamp;
 use super::delivery::Depth;
 use super::find::{self, Search, Way};
 use super::kinds::Kind;
+use super::survey::STEPS_PER_LOOK;
 use super::{Look, SqliteReader};
 use crate::store::StoreError;
-use crate::store::letter::{GroupView, LetterFilter, LetterView, TREND_POINTS, TREND_SPAN};
+use crate::store::letter::{GroupView, LetterFilter, LetterView, TREND_POINTS};
 use crate::store::sqlite::encode::time;
 use crate::store::sqlite::fault::Fault;
-
-use super::survey::STEPS_PER_LOOK;
+use crate::store::sqlite::letters;
 
 /// With more kinds on the borders of a time, going through its letters takes less time.
 const KINDS_COUNTED_MAX: usize = 4_096;
@@ -191,9 +193,7 @@ impl Look<'_> {
             Ok(())
         })?;
         let mut causes: Vec<(Fingerprint, Share)> = by_cause.into_iter().collect();
-        let rank = |(cause, share): &(Fingerprint, Share)| {
-            (std::cmp::Reverse((share.letters, share.last_at)), *cause)
-        };
+        let rank = |(cause, share): &(Fingerprint, Share)| (Reverse(share.letters), *cause);
         if causes.len() > rows_max && rows_max > 0 {
             causes.select_nth_unstable_by_key(rows_max - 1, rank);
         }
@@ -220,17 +220,13 @@ impl Look<'_> {
         let (mut poison, mut trend) = (0, Trend::until(now));
         let mut kinds: Vec<(i64, i64)> = Vec::new();
         self.each_kind(filter, |kind| {
+            let Some(share) = shares.of(kind)? else { return Ok(()) };
             let (id, last_at) = (kind.id()?, kind.last_at()?);
-            if last_at >= trend.begins_at() {
-                self.add_trend(id, &mut trend)?;
-            }
-            if let Some(share) = shares.of(kind)? {
-                kinds.push((last_at, id));
-                *queues.entry(self.queue(kind.queue()?)?.clone()).or_default() += share.letters;
-                *event_types.entry(kind.event_type()?.to_owned()).or_default() += share.letters;
-                poison += if kind.is_poison()? { share.letters } else { 0 };
-            }
-            Ok(())
+            kinds.push((last_at, id));
+            *queues.entry(self.queue(kind.queue()?)?.clone()).or_default() += share.letters;
+            *event_types.entry(kind.event_type()?.to_owned()).or_default() += share.letters;
+            poison += if kind.is_poison()? { share.letters } else { 0 };
+            self.add_trend(id, &mut trend)
         })?;
         let latest = match share.latest {
             Some(latest) => Some(latest),
@@ -297,7 +293,7 @@ struct Trend {
 
 impl Trend {
     fn until(now: Timestamp) -> Self {
-        let last = span(now);
+        let last = letters::span(now);
         let points = i64::try_from(TREND_POINTS).expect("a few hundred");
         Self { before: last - points, points: vec![0; TREND_POINTS] }
     }
@@ -305,18 +301,4 @@ impl Trend {
     fn last(&self) -> i64 {
         self.before + i64::try_from(self.points.len()).expect("a few hundred")
     }
-
-    /// When the first span begins, in nanoseconds.
-    fn begins_at(&self) -> i64 {
-        (self.before + 1).saturating_mul(span_nanos())
-    }
-}
-
-fn span_nanos() -> i64 {
-    i64::try_from(TREND_SPAN.as_nanos()).expect("minutes")
-}
-
-/// The number of the span that a time is in.
-fn span(at: Timestamp) -> i64 {
-    i64::try_from(u128::from(at.as_nanos()) / TREND_SPAN.as_nanos()).expect("fewer than nanoseconds")
 }

@@ -36,7 +36,7 @@ impl Look<'_> {
         })?;
         let next = if found.len() > *rows_max {
             found.truncate(*rows_max);
-            found.last().map(|letter| letter.number).or(before.map(number)).or(Some(i64::MAX))
+            found.last().map(|letter| letter.number)
         } else {
             end
         };
@@ -115,20 +115,23 @@ pub(super) fn export(
         return export_named(reader, &search, ids, after, whole);
     }
     while !whole.is_full() {
-        let end = reader.ask(|look| {
+        after = reader.ask(|look| {
             let (mut found, room) = (Vec::new(), whole.room());
             let end = search.part(look, after, STEPS_PER_LOOK, &mut |letter| {
                 found.push(letter);
-                Ok(if found.len() < room { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+                // One more than there is room for shows that this is not the end.
+                Ok(if found.len() > room { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
             })?;
+            let is_more = found.len() > room;
+            found.truncate(room);
+            let end = if is_more { found.last().map(|letter| letter.number) } else { end };
             Ok(whole.add(look, &found)?.or(end))
         })?;
-        after = end;
+        whole.page.next = after.map(|number| LetterNumber(number.cast_unsigned()));
         if after.is_none() {
             break;
         }
     }
-    whole.page.next = after.map(|number| LetterNumber(number.cast_unsigned()));
     Ok(whole.page)
 }
 

@@ -120,6 +120,7 @@ fn replay(row: &Row<'_>) -> Result<ReplayView, Fault> {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Held {
     since: i64,
+    lane: i64,
     letter: i64,
     behind: i64,
 }
@@ -135,8 +136,9 @@ pub(super) fn held_sessions(reader: &SqliteReader, rows_max: usize) -> Result<Ve
             let mut statement = look.connection.prepare_cached(HELD)?;
             let mut rows = statement.query((from, HELD_PER_LOOK))?;
             while let Some(row) = rows.next()? {
-                (seen, after) = (seen + 1, Some(row.get(0)?));
-                oldest.push(Held { letter: row.get(1)?, since: row.get(2)?, behind: row.get(3)? });
+                let (lane, letter) = (row.get(0)?, row.get(1)?);
+                (seen, after) = (seen + 1, Some(lane));
+                oldest.push(Held { since: row.get(2)?, lane, letter, behind: row.get(3)? });
                 if oldest.len() > rows_max {
                     oldest.pop();
                 }

@@ -22,10 +22,13 @@ pub(super) const STEPS_PER_LOOK: u32 = 50_000;
 /// Sessions that are told apart; more are not counted.
 const SESSIONS_MAX: usize = 2_000_000;
 /// Letters that hold their session, read in one look.
-const HELD_PER_LOOK: i64 = 50_000;
+const HOLDING_PER_LOOK: i64 = 50_000;
 
-/// The letters that hold their sessions, beyond a place.
-pub(super) const HELD: &str = "SELECT lane, letter FROM held WHERE lane > ?1 ORDER BY lane LIMIT ?2";
+/// The letters of a queue that hold their sessions, beyond a place.
+pub(super) const HOLDING: &str =
+    "SELECT seq FROM deliveries WHERE queue = ?1 AND state = -1 AND seq > ?2 ORDER BY seq LIMIT ?3";
+/// Whether a delivery keeps its place in a session.
+const IN_ORDER: &str = "SELECT 1 FROM deliveries WHERE seq = ?1 AND lane IS NOT NULL";
 /// The replays that are open.
 pub(super) const OPEN_REPLAYS: &str = "SELECT id FROM replays WHERE state < 4";
 
@@ -62,7 +65,7 @@ pub(super) fn survey(reader: &SqliteReader, selection: &Selection) -> Result<Sur
             reader.ask(|look| {
                 for id in ids {
                     if let Some(found) = search.finds(look, *id)? {
-                        count.add(&found);
+                        count.add(look, &found)?;
                     }
                 }
                 Ok(())
@@ -74,7 +77,7 @@ pub(super) fn survey(reader: &SqliteReader, selection: &Selection) -> Result<Sur
     loop {
         after = reader.ask(|look| {
             search.part(look, after, STEPS_PER_LOOK, &mut |found| {
-                count.add(&found);
+                count.add(look, &found)?;
                 Ok(ControlFlow::Continue(()))
             })
         })?;
@@ -84,25 +87,28 @@ pub(super) fn survey(reader: &SqliteReader, selection: &Selection) -> Result<Sur
     }
 }
 
-/// The letters that hold their sessions.
+/// The letters that hold their sessions, or will when their turn comes.
 fn holding(reader: &SqliteReader) -> Result<Set<i64>, StoreError> {
+    let queues: Vec<i64> = reader.ask(|look| Ok(look.queues.keys().copied().collect()))?;
     let mut holding = Set::default();
-    let mut after = i64::MIN;
-    loop {
-        let before = holding.len();
-        reader.ask(|look| {
-            let mut statement = look.connection.prepare_cached(HELD)?;
-            let mut rows = statement.query((after, HELD_PER_LOOK))?;
-            while let Some(row) = rows.next()? {
-                after = row.get(0)?;
-                holding.insert(row.get::<_, i64>(1)?);
-            }
-            Ok(())
-        })?;
-        if holding.len() == before || holding.len() >= SESSIONS_MAX {
-            return Ok(holding);
+    for queue in queues {
+        let mut after = Some(0);
+        while let Some(from) = after {
+            let mut seen = 0;
+            reader.ask(|look| {
+                let mut statement = look.connection.prepare_cached(HOLDING)?;
+                let mut rows = statement.query((queue, from, HOLDING_PER_LOOK))?;
+                while let Some(row) = rows.next()? {
+                    let place = row.get(0)?;
+                    holding.insert(place);
+                    (seen, after) = (seen + 1, Some(place));
+                }
+                Ok(())
+            })?;
+            after = after.filter(|_| seen == HOLDING_PER_LOOK);
         }
     }
+    Ok(holding)
 }
 
 impl<'a> Count<'a> {
@@ -125,25 +131,29 @@ impl<'a> Count<'a> {
         })
     }
 
-    fn add(&mut self, letter: &Found) {
+    fn add(&mut self, look: &Look<'_>, letter: &Found) -> Result<(), Fault> {
         // A kind that was not there at the start is of letters that died since.
-        let Some(kind) = self.kinds.get_mut(&letter.kind) else { return };
+        let Some(kind) = self.kinds.get_mut(&letter.kind) else { return Ok(()) };
         if self.selection.poison == Poison::Left && kind.view.tier == Tier::Poison {
             self.survey.poison_left += 1;
-            return;
+            return Ok(());
         }
         if let Some(replay) = letter.claim.filter(|replay| self.open.contains(replay)) {
             *self.survey.claimed.entry(ReplayId(replay.cast_unsigned())).or_default() += 1;
-            return;
+            return Ok(());
         }
         self.survey.letters += 1;
         kind.letters += 1;
-        if let Some(session) = letter.session
-            && self.sessions.len() < SESSIONS_MAX
-        {
-            self.sessions.insert((kind.queue, session));
-        }
         self.survey.holding += u64::from(self.holding.contains(&letter.delivery));
+        // A delivery is asked only where no other of its session was found to keep the order.
+        if let Some(session) = letter.session.map(|session| (kind.queue, session))
+            && self.sessions.len() < SESSIONS_MAX
+            && !self.sessions.contains(&session)
+            && look.connection.prepare_cached(IN_ORDER)?.exists([letter.delivery])?
+        {
+            self.sessions.insert(session);
+        }
+        Ok(())
     }
 
     fn finish(self) -> Survey {
