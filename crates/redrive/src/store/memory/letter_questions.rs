@@ -1,10 +1,12 @@
 //! What a store in memory answers about dead letters, replays and what is on record.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use redrive_core::engine::QueueName;
 use redrive_core::envelope::Tier;
 use redrive_core::event::Event;
 use redrive_core::event::attribute::SessionKey;
@@ -12,7 +14,7 @@ use redrive_core::fingerprint::Fingerprint;
 use redrive_core::replay::ReplayId;
 use redrive_core::time::Timestamp;
 
-use super::letters::{Choice, Kind, span_of};
+use super::letters::{Choice, Kind, KindKey, span_of};
 use super::questions::Stories;
 use super::world::World;
 use crate::store::DeliveryState;
@@ -87,33 +89,58 @@ impl World {
         }
     }
 
-    /// Kinds that have letters, and that the filter may find letters of.
-    fn kinds_found(&self, filter: &LetterFilter) -> impl Iterator<Item = (KindId, &Kind)> {
+    pub(super) fn kinds(&self, filter: &LetterFilter) -> Vec<KindView> {
         let found = self.kinds.iter().filter(|(id, kind)| kind.count > 0 && self.kind_matches(filter, **id));
-        found.map(|(id, kind)| (*id, kind))
+        found.map(|(id, kind)| self.kind_view(*id, kind)).collect()
     }
 
-    pub(super) fn kinds(&self, filter: &LetterFilter) -> Vec<KindView> {
-        self.kinds_found(filter).map(|(id, kind)| kind.view(id)).collect()
+    fn kind_view(&self, id: KindId, kind: &Kind) -> KindView {
+        let letters = self.letters.values().filter(|letter| letter.kind == id);
+        let deaths: BTreeSet<Timestamp> = letters.map(|letter| letter.died_at).collect();
+        let KindKey { fingerprint, queue, subscription, event_type, category, .. } = kind.key.clone();
+        let KindKey { code, failure_code, tier, name, .. } = kind.key.clone();
+        KindView {
+            id,
+            queue,
+            subscription,
+            event_type,
+            category,
+            code,
+            failure_code,
+            tier,
+            fingerprint,
+            name,
+            count: kind.count,
+            first_at: *deaths.first().expect("a kind that is shown has letters"),
+            last_at: *deaths.last().expect("a kind that is shown has letters"),
+        }
     }
 
     pub(super) fn groups(&self, filter: &LetterFilter, now: Timestamp, rows_max: usize) -> Vec<GroupView> {
-        let mut causes: BTreeMap<Fingerprint, BTreeMap<KindId, &Kind>> = BTreeMap::new();
-        for (id, kind) in self.kinds_found(filter) {
-            causes.entry(kind.key.fingerprint).or_default().insert(id, kind);
+        let mut causes: BTreeMap<Fingerprint, Vec<LetterNumber>> = BTreeMap::new();
+        for (number, letter) in self.letters.iter().filter(|(number, _)| self.matches(filter, **number)) {
+            causes.entry(self.kinds[&letter.kind].key.fingerprint).or_default().push(*number);
         }
-        let mut groups: Vec<GroupView> = causes.into_values().map(|kinds| self.group(&kinds, now)).collect();
-        groups.sort_by_key(|group| (std::cmp::Reverse(group.count), group.fingerprint));
+        let groups = causes.iter().map(|(cause, letters)| self.group(*cause, letters, filter, now));
+        let mut groups: Vec<GroupView> = groups.collect();
+        groups.sort_by_key(|group| (Reverse((group.count, group.last_at)), group.fingerprint));
         groups.truncate(rows_max);
         groups
     }
 
-    fn group(&self, kinds: &BTreeMap<KindId, &Kind>, now: Timestamp) -> GroupView {
-        let latest = self.letters.iter().rev().find(|(_, letter)| kinds.contains_key(&letter.kind));
-        let sample = self.letter_view(*latest.expect("kinds have letters").0, Stories::Left);
+    /// All about a cause; its trend is that of whole kinds.
+    fn group(
+        &self,
+        fingerprint: Fingerprint,
+        letters: &[LetterNumber],
+        filter: &LetterFilter,
+        now: Timestamp,
+    ) -> GroupView {
+        let latest = letters.last().expect("a cause was found by its letters");
+        let sample = self.letter_view(*latest, Stories::Left);
         let mut group = GroupView {
-            fingerprint: sample.death.fingerprint,
-            count: 0,
+            fingerprint,
+            count: letters.len() as u64,
             poison: 0,
             first_at: sample.died_at,
             last_at: sample.died_at,
@@ -124,16 +151,21 @@ impl World {
             event_types: BTreeMap::new(),
             trend: vec![0; TREND_POINTS],
         };
+        for letter in letters.iter().map(|number| &self.letters[number]) {
+            let key = &self.kinds[&letter.kind].key;
+            group.poison += u64::from(key.tier == Tier::Poison);
+            group.first_at = group.first_at.min(letter.died_at);
+            group.last_at = group.last_at.max(letter.died_at);
+            *group.queues.entry(key.queue.clone()).or_default() += 1;
+            *group.event_types.entry(key.event_type.clone()).or_default() += 1;
+        }
         let oldest = (span_of(now) + 1).saturating_sub(TREND_POINTS as u64);
-        for kind in kinds.values() {
-            group.count += kind.count;
-            group.poison += if kind.key.tier == Tier::Poison { kind.count } else { 0 };
-            group.first_at = group.first_at.min(kind.first_at);
-            group.last_at = group.last_at.max(kind.last_at);
-            *group.queues.entry(kind.key.queue.clone()).or_default() += kind.count;
-            *group.event_types.entry(kind.key.event_type.clone()).or_default() += kind.count;
-            for (point, deaths) in (oldest..).zip(&mut group.trend) {
-                *deaths += kind.trend.get(&point).copied().unwrap_or_default();
+        let of_cause = |(id, kind): &(&KindId, &Kind)| {
+            kind.key.fingerprint == fingerprint && self.kind_matches(filter, **id)
+        };
+        for (_, kind) in self.kinds.iter().filter(of_cause) {
+            for (span, deaths) in (oldest..).zip(&mut group.trend) {
+                *deaths += kind.trend.get(&span).copied().unwrap_or_default();
             }
         }
         group
@@ -141,7 +173,7 @@ impl World {
 
     pub(super) fn survey(&self, selection: &Selection) -> Survey {
         let mut survey = Survey::default();
-        let mut sessions: BTreeSet<u64> = BTreeSet::new();
+        let mut sessions: BTreeSet<(&QueueName, &SessionKey)> = BTreeSet::new();
         for (number, letter) in &self.letters {
             match self.choice(selection, *number) {
                 Choice::Not => continue,
@@ -160,7 +192,8 @@ impl World {
             survey.letters += 1;
             *survey.by_cause.entry((key.fingerprint, key.queue.clone())).or_default() += 1;
             *survey.by_type.entry((key.queue.clone(), key.event_type.clone())).or_default() += 1;
-            sessions.extend(row.lane);
+            let session = self.events[&row.event].event.session.as_ref();
+            sessions.extend(row.lane.and(session).map(|session| (&key.queue, session)));
             survey.holding += u64::from(row.holds());
         }
         survey.sessions = sessions.len() as u64;
@@ -179,7 +212,7 @@ impl World {
 
     pub(super) fn held_sessions(&self, rows_max: usize) -> Vec<HeldSession> {
         let mut held: Vec<_> = self.held.iter().collect();
-        held.sort_by_key(|(lane, held)| (held.since, lane.cast_signed()));
+        held.sort_by_key(|(_, held)| (held.since, held.letter));
         let shown = held.into_iter().take(rows_max).map(|(lane, held)| {
             let row = &self.rows[&held.letter];
             let event = &self.events[&row.event].event;
@@ -199,25 +232,5 @@ impl World {
         let before = before.map_or(Bound::Unbounded, Bound::Excluded);
         let earlier = self.audit.range((Bound::Unbounded, before)).rev();
         earlier.take(rows_max).map(|(_, record)| record.clone()).collect()
-    }
-}
-
-impl Kind {
-    fn view(&self, id: KindId) -> KindView {
-        KindView {
-            id,
-            queue: self.key.queue.clone(),
-            subscription: self.key.subscription.clone(),
-            event_type: self.key.event_type.clone(),
-            category: self.key.category,
-            code: self.key.code.clone(),
-            failure_code: self.key.failure_code.clone(),
-            tier: self.key.tier,
-            fingerprint: self.key.fingerprint,
-            name: self.key.name.clone(),
-            count: self.count,
-            first_at: self.first_at,
-            last_at: self.last_at,
-        }
     }
 }

@@ -36,9 +36,7 @@ pub(super) struct Letter {
 pub(super) struct Kind {
     pub(super) key: KindKey,
     pub(super) count: u64,
-    pub(super) first_at: Timestamp,
-    pub(super) last_at: Timestamp,
-    /// Deaths by span.
+    /// Deaths by span, of letters that have left too.
     pub(super) trend: BTreeMap<u64, u64>,
 }
 
@@ -79,11 +77,7 @@ pub(super) fn span_of(at: Timestamp) -> u64 {
 impl World {
     /// Makes a delivery a letter.
     pub(super) fn bury(&mut self, seq: Seq, death: &Death, at: Timestamp) {
-        // The first free number: that of its death, nearly always.
-        let mut number = LetterNumber(at.as_nanos());
-        while self.letters.contains_key(&number) {
-            number.0 += 1;
-        }
+        let number = LetterNumber(at.as_nanos().max(self.last_letter.0 + 1));
         self.bury_as(number, seq, death, at);
     }
 
@@ -93,8 +87,12 @@ impl World {
         let first = LetterNumber(Timestamp::from_millis(millis).as_nanos());
         let end = LetterNumber((Timestamp::from_millis(millis) + NUMBER_SPAN).as_nanos());
         let latest = self.letters.range(first..end).next_back();
-        let number = latest.map_or(at.as_nanos(), |(latest, _)| latest.0 + 1);
-        self.bury_as(LetterNumber(number), seq, death, at);
+        let after_latest = latest.map_or(0, |(latest, _)| latest.0 + 1);
+        let mut number = LetterNumber(at.as_nanos().max(after_latest));
+        while self.letters.contains_key(&number) {
+            number.0 += 1;
+        }
+        self.bury_as(number, seq, death, at);
     }
 
     fn bury_as(&mut self, number: LetterNumber, seq: Seq, death: &Death, at: Timestamp) {
@@ -119,6 +117,7 @@ impl World {
         let letter = Letter { delivery: seq, kind, died_at: at, claim: None };
         assert!(self.letters.insert(number, letter).is_none(), "no two letters have one number");
         self.numbers.insert(seq, number);
+        self.last_letter = self.last_letter.max(number);
         self.change(seq, DeliveryState::Dead { at, death });
     }
 
@@ -126,14 +125,12 @@ impl World {
         let known = self.kinds.iter().find(|(_, kind)| kind.key == key).map(|(id, _)| *id);
         let id = known.unwrap_or_else(|| {
             let last = self.kinds.last_key_value().map_or(0, |(id, _)| id.0);
-            let kind = Kind { key, count: 0, first_at: at, last_at: at, trend: BTreeMap::new() };
+            let kind = Kind { key, count: 0, trend: BTreeMap::new() };
             self.kinds.insert(KindId(last + 1), kind);
             KindId(last + 1)
         });
         let kind = self.kinds.get_mut(&id).expect("it is there by now");
         kind.count += 1;
-        kind.first_at = kind.first_at.min(at);
-        kind.last_at = kind.last_at.max(at);
         *kind.trend.entry(span_of(at)).or_default() += 1;
         id
     }

@@ -37,6 +37,8 @@ pub(super) struct World {
     /// Sessions that a dead letter holds, even while it is replayed.
     pub(super) held: BTreeMap<u64, Held>,
     pub(super) letters: BTreeMap<LetterNumber, Letter>,
+    /// The largest number of a letter in this run.
+    pub(super) last_letter: LetterNumber,
     /// Which letter a delivery is.
     pub(super) numbers: BTreeMap<Seq, LetterNumber>,
     pub(super) kinds: BTreeMap<KindId, Kind>,
@@ -195,6 +197,7 @@ impl World {
             lanes: BTreeMap::new(),
             held: BTreeMap::new(),
             letters: BTreeMap::new(),
+            last_letter: LetterNumber(0),
             numbers: BTreeMap::new(),
             kinds: BTreeMap::new(),
             replays: BTreeMap::new(),
@@ -226,6 +229,7 @@ impl World {
             self.absences.add(last_alive_at, now);
         }
         self.last_alive_at = Some(now);
+        self.last_letter = self.letters.last_key_value().map_or(LetterNumber(0), |(number, _)| *number);
         self.breakers.retain(|_, record| !record.is_expired(now));
         let waiting = self.counts.queues.iter().filter(|(_, counts)| counts.waiting > 0);
         let text = |hash: &u64| self.books[hash].text.as_deref().map(str::to_owned);
