@@ -1,7 +1,7 @@
 //! Writes dead letters: the letter itself, that there is one more or less of its kind, and the trend.
 //!
-//! Invariants: a kind counts the letters of it that are there; a letter's number is when it died, or so
-//! little more that no two are alike.
+//! Invariants: a kind's count, and when its first and its latest letter died, are those of the letters that
+//! are there; a letter that dies gets a larger number than all that died before.
 
 use redrive_core::engine::{Death, QueueName};
 use redrive_core::event::Event;
@@ -20,13 +20,19 @@ use crate::store::letter::TREND_SPAN;
 
 const COUNT_KIND: &str = "INSERT INTO kinds VALUES (NULL, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 1, ?11, ?11)
     ON CONFLICT (fingerprint, queue, subscription, event_type, category, code, failure_code, tier, name, consumer_group)
-    DO UPDATE SET count = count + 1, first_at = min(first_at, excluded.first_at), last_at = max(last_at, excluded.last_at)
+    DO UPDATE SET first_at = CASE count WHEN 0 THEN excluded.first_at ELSE min(first_at, excluded.first_at) END,
+        last_at = CASE count WHEN 0 THEN excluded.last_at ELSE max(last_at, excluded.last_at) END,
+        count = count + 1
     RETURNING id";
 const INSERT_LETTER: &str = "INSERT INTO letters VALUES (?1, ?2, ?3, ?4, ?5, ?6, NULL, ?7)";
 const COUNT_DEATH: &str =
     "INSERT INTO trend VALUES (?1, ?2, 1) ON CONFLICT (kind, span) DO UPDATE SET deaths = deaths + 1";
 const DELETE_LETTER: &str = "DELETE FROM letters WHERE number = ?1 RETURNING kind";
-const UNCOUNT_KIND: &str = "UPDATE kinds SET count = count - 1 WHERE id = ?1";
+/// What is left decides when the first and the latest died; of none, it does not matter.
+pub(super) const UNCOUNT_KIND: &str = "UPDATE kinds SET count = count - 1,
+    first_at = coalesce((SELECT died_at FROM letters WHERE kind = ?1 ORDER BY number LIMIT 1), first_at),
+    last_at = coalesce((SELECT died_at FROM letters WHERE kind = ?1 ORDER BY number DESC LIMIT 1), last_at)
+    WHERE id = ?1";
 pub(super) const LATEST_BETWEEN: &str = "SELECT max(number) FROM letters WHERE number >= ?1 AND number < ?2";
 
 /// A delivery that dies, with all that its letter is looked for by.
@@ -66,30 +72,16 @@ impl<'a> Grave<'a> {
     }
 }
 
-/// The last number given, so that letters that die together need not look for one each.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct LastNumber {
-    died_at: i64,
-    number: i64,
+/// The number of a letter that dies now: the time, or a little more.
+fn next_number(last: &mut i64, died_at: Timestamp) -> i64 {
+    *last = nanos(died_at).max(*last + 1);
+    *last
 }
 
-impl LastNumber {
-    /// The first number from when it died on that no letter has.
-    fn next(&mut self, connection: &Connection, died_at: Timestamp) -> Result<i64, Fault> {
-        let died_at = nanos(died_at);
-        let first = if self.died_at == died_at { self.number + 1 } else { died_at };
-        let number = first_free(connection, first)?;
-        *self = Self { died_at, number };
-        Ok(number)
-    }
-}
-
-fn first_free(connection: &Connection, mut number: i64) -> Result<i64, Fault> {
-    let mut taken = connection.prepare_cached("SELECT 1 FROM letters WHERE number = ?1")?;
-    while taken.exists([number])? {
-        number += 1;
-    }
-    Ok(number)
+/// The number of the latest letter.
+pub(super) fn last_number(connection: &Connection) -> Result<i64, Fault> {
+    let select = "SELECT coalesce(max(number), 0) FROM letters";
+    Ok(connection.prepare_cached(select)?.query_row([], |row| row.get(0))?)
 }
 
 /// Writes a letter.
@@ -126,7 +118,7 @@ pub(super) fn span(at: Timestamp) -> i64 {
 impl Work<'_> {
     /// Writes the letter of a delivery that dies.
     pub(super) fn bury(&mut self, grave: &Grave<'_>) -> Result<(), Fault> {
-        let number = self.state.last_letter.next(self.connection, grave.died_at)?;
+        let number = next_number(&mut self.state.last_letter, grave.died_at);
         insert(self.connection, number, grave)
     }
 
@@ -137,7 +129,12 @@ impl Work<'_> {
         let mut latest = self.connection.prepare_cached(LATEST_BETWEEN)?;
         let latest: Option<i64> =
             latest.query_row([millisecond, millisecond + 1_000_000], |row| row.get(0))?;
-        let number = first_free(self.connection, latest.map_or(died_at, |latest| latest + 1))?;
+        let mut number = latest.map_or(died_at, |latest| died_at.max(latest + 1));
+        let mut taken = self.connection.prepare_cached("SELECT 1 FROM letters WHERE number = ?1")?;
+        while taken.exists([number])? {
+            number += 1;
+        }
+        self.state.last_letter = self.state.last_letter.max(number);
         insert(self.connection, number, grave)
     }
 
@@ -162,14 +159,14 @@ pub(super) fn carry_over(connection: &Connection) -> Result<(), Fault> {
         WHERE d.state = 4 ORDER BY d.written_at, d.seq";
     let mut statement = connection.prepare(select)?;
     let mut rows = statement.query([])?;
-    let mut last = LastNumber::default();
+    let mut last = 0;
     while let Some(row) = rows.next()? {
         let body = Body { delivery: row.get(5)?, queue: row.get(6)?, subscription: row.get(7)? };
         let queue = queues.iter().find(|(id, _, _)| *id == body.queue);
         let (_, QueueName { service, channel }, _) = queue.ok_or(Fault::unreadable("the name of a queue"))?;
         let death = old_death(row, service, channel.as_ref())?;
         let (event, died_at) = (rows::event(row)?, time(row.get(8)?));
-        let number = last.next(connection, died_at)?;
+        let number = next_number(&mut last, died_at);
         insert(connection, number, &Grave::new(seed, body, &event, &death, died_at))?;
     }
     drop(rows);

@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use super::dedup::Dedup;
 use super::encode::{nanos, place, seq, time};
 use super::fault::Fault;
-use super::letters::LastNumber;
+use super::letters;
 use super::names::Names;
 
 /// All of it.
@@ -17,7 +17,8 @@ pub(super) struct State {
     pub(super) meta: Meta,
     pub(super) names: Names,
     pub(super) dedup: Dedup,
-    pub(super) last_letter: LastNumber,
+    /// The largest number that a letter has been given.
+    pub(super) last_letter: i64,
 }
 
 /// The numbers that are written with every batch.
@@ -43,7 +44,8 @@ impl State {
     pub(super) fn load(connection: &Connection, run_length: usize) -> Result<Self, Fault> {
         let meta = Meta::load(connection)?;
         let dedup = Dedup::load(connection, meta.seed, run_length)?;
-        Ok(Self { meta, names: Names::load(connection)?, dedup, last_letter: LastNumber::default() })
+        let last_letter = letters::last_number(connection)?;
+        Ok(Self { meta, names: Names::load(connection)?, dedup, last_letter })
     }
 
     /// Writes what has changed, at the end of a transaction.
@@ -58,7 +60,7 @@ impl State {
         self.dedup.roll_back();
         self.meta = Meta::load(connection)?;
         self.names = Names::load(connection)?;
-        self.last_letter = LastNumber::default();
+        self.last_letter = letters::last_number(connection)?;
         Ok(())
     }
 }
