@@ -31,6 +31,7 @@ mod recover;
 mod replay;
 mod replay_codec;
 mod replay_send;
+mod retention;
 mod rows;
 mod schema;
 mod select;
