@@ -1,0 +1,1 @@
+//! Questions about letters, asked of rows that were written by hand.
