@@ -317,6 +317,10 @@ impl World {
             replay.letters.insert(seq, ReplayLetter { state: next, ..letter });
             if next == LetterState::LeftAlone {
                 replay.tally.left += 1;
+                // Others may have it.
+                if let Some(letter) = number.filter(|_| is_ours).and_then(|n| self.letters.get_mut(&n)) {
+                    letter.claim = None;
+                }
                 continue;
             }
             replay.tally.sent += 1;
