@@ -82,9 +82,26 @@ pub(crate) struct DeliveryShown {
     pub written_at: Option<Timestamp>,
     /// How many attempts have ended.
     pub attempts: u32,
+    /// How often it was replayed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub replays: u32,
+    /// The replay that sends it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<u64>,
+    /// The receipt of the event whose dead letter was edited to make this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub supersedes: Option<String>,
+    /// The receipt of the event that took its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub superseded_by: Option<String>,
     /// The attempts, the first one first; only where one delivery is asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stories: Vec<StoryShown>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// An attempt, with the line of the book as it read then.

@@ -105,6 +105,10 @@ pub(super) fn delivery_shown(view: &DeliveryView, held: &Held) -> DeliveryShown 
         {
             (StateShown::Held, None, None)
         }
+        DeliveryState::Due { at } if view.replaying.is_some() => (StateShown::Replaying, Some(*at), None),
+        DeliveryState::Ready | DeliveryState::Behind if view.replaying.is_some() => {
+            (StateShown::Replaying, None, None)
+        }
         DeliveryState::Due { at } => (StateShown::Retrying, Some(*at), None),
         DeliveryState::Ready | DeliveryState::Behind => (StateShown::Pending, None, None),
     };
@@ -149,6 +153,18 @@ pub(super) fn delivery_shown(view: &DeliveryView, held: &Held) -> DeliveryShown 
         accepted_at: view.accepted_at,
         written_at: Some(view.written_at),
         attempts: view.attempts,
+        replays: view.replays,
+        replay: view.replaying.map(|replay| replay.0),
+        supersedes: view.supersedes.map(|receipt| receipt.to_string()),
+        superseded_by: match &view.state {
+            DeliveryState::Closed { how: Closed::Superseded { by }, .. } => Some(by.to_string()),
+            DeliveryState::Closed { how: Closed::Skipped | Closed::Purged, .. }
+            | DeliveryState::Ready
+            | DeliveryState::Behind
+            | DeliveryState::Due { .. }
+            | DeliveryState::Delivered { .. }
+            | DeliveryState::Dead { .. } => None,
+        },
         stories: view.stories.iter().map(shown).collect(),
     }
 }
