@@ -14,6 +14,7 @@ mod kill;
 mod matrix;
 mod operate;
 mod reference;
+mod replay;
 mod rules;
 mod run;
 mod schema;
