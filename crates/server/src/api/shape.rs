@@ -1,5 +1,7 @@
 //! The JSON of the API: what the server answers and what our own commands read, in one place.
 
+pub(crate) mod letters;
+
 use redrive::core::story::Story;
 use redrive::core::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -192,6 +194,18 @@ pub(crate) struct Status {
     pub unrouted: u64,
     /// In the store and unknown to the engine; always 0.
     pub stranded: u64,
+    /// Dead letters that have failed a replay, or do not parse.
+    #[serde(default)]
+    pub poison: u64,
+    /// Sessions that a dead letter holds.
+    #[serde(default)]
+    pub held_sessions: u64,
+    /// Deliveries that wait behind those.
+    #[serde(default)]
+    pub held_deliveries: u64,
+    /// Replays that are not over.
+    #[serde(default)]
+    pub replays: Vec<letters::ReplayShown>,
 }
 
 /// How a queue is.

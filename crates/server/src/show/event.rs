@@ -81,7 +81,7 @@ fn attributes(shown: &EventShown) -> Vec<String> {
 }
 
 /// The data as people read them, as much as fits on a screen.
-fn data(event: &Value) -> String {
+pub(crate) fn data(event: &Value) -> String {
     let text = match (event.get("data"), event["data_base64"].as_str()) {
         (Some(Value::String(text)), _) => text.clone(),
         (Some(data), _) => serde_json::to_string_pretty(data).expect("what was read as JSON can be written"),

@@ -245,6 +245,13 @@ pub(crate) fn closing(delivery: &DeliveryShown) -> String {
     }
 }
 
+fn death_line(death: &DeathShown) -> String {
+    let DeathShown { category, code, failure_code, message, fingerprint, tier: _ } = death;
+    let own = if failure_code == code { String::new() } else { format!(", last failure {failure_code}") };
+    let line = format!("  {category} {code}{own}: {message}  (failure group {fingerprint})");
+    style::dim(plain(&line))
+}
+
 /// What a delivery that has not ended waits for.
 pub(crate) fn outlook(delivery: &DeliveryShown, now: Timestamp) -> String {
     if let Some(because) = &delivery.held_because {
