@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::port::{Advance, Death, Effect, Followers, Next, Settlement, Waiting};
+use super::port::{Advance, Death, Effect, Followers, Next, Settlement, Signal, Waiting};
 use super::{Engine, Running, Timer};
 use crate::book::model::Order;
 use crate::book::{LetterRule, RuleBook};
@@ -55,6 +55,9 @@ enum Step {
     Blocked,
 }
 
+/// A replay that has halted or ended itself, and where it stands now.
+pub(super) type Halt = (ReplayId, ReplayState);
+
 /// What a replay wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wish {
@@ -92,9 +95,9 @@ impl Replays {
         self.drop_ended();
     }
 
-    /// A step is durable.
-    pub(super) fn advanced(&mut self, job: ReplayJob, sent: u32, now: Timestamp) {
-        let Some(replay) = self.0.get_mut(&job.id) else { return };
+    /// A step is durable; says where the replay stands now if it has ended.
+    pub(super) fn advanced(&mut self, job: ReplayJob, sent: u32, now: Timestamp) -> Option<Halt> {
+        let replay = self.0.get_mut(&job.id)?;
         let before = &replay.job;
         let has_moved = sent > 0 || before.state != job.state || before.tally.left != job.tally.left;
         let may_go_on = has_moved || job.state == ReplayState::Gathering;
@@ -104,13 +107,16 @@ impl Replays {
             let owed = Duration::from_secs_f64(f64::from(sent) / rate.as_per_second());
             replay.next_at = replay.next_at.max(now - BURST_SPAN) + owed;
         }
+        let halt = (replay.job.state == ReplayState::Done).then_some((replay.job.id, ReplayState::Done));
         self.drop_ended();
+        halt
     }
 
-    /// A letter has arrived, or has failed again.
-    pub(super) fn settled(&mut self, row: &Waiting, settlement: &Settlement) {
-        let Some(Replaying { replay, fingerprint, .. }) = row.replaying else { return };
-        let Some(replay) = self.0.get_mut(&replay) else { return };
+    /// A letter has arrived, or has failed again; says where its replay stands now if that has halted or
+    /// ended it.
+    pub(super) fn settled(&mut self, row: &Waiting, settlement: &Settlement) -> Option<Halt> {
+        let Replaying { replay, fingerprint, .. } = row.replaying?;
+        let replay = self.0.get_mut(&replay)?;
         match &settlement.next {
             Next::Delivered => {
                 replay.job.tally.delivered += 1;
@@ -120,10 +126,11 @@ impl Replays {
                 replay.job.tally.failed += 1;
                 replay.same_in_a_row += u32::from(death.fingerprint == fingerprint);
             }
-            Next::Ready | Next::Due { .. } | Next::Starting => return,
+            Next::Ready | Next::Due { .. } | Next::Starting => return None,
         }
-        if settlement.stop.is_some() && replay.job.state == ReplayState::Running {
-            replay.job.state = ReplayState::Stopped;
+        let before = replay.job.state;
+        if settlement.stop.is_some() && before == ReplayState::Running {
+            replay.job.state = replay.job.origin.state_when_stopped();
         }
         if replay.job.state == ReplayState::Running && replay.job.tally.is_complete() {
             replay.job.state = ReplayState::Done;
@@ -131,7 +138,9 @@ impl Replays {
         if replay.step == Step::Blocked {
             replay.step = Step::None;
         }
+        let halt = (replay.job.state != before).then_some((replay.job.id, replay.job.state));
         self.drop_ended();
+        halt
     }
 
     /// Steps that were asked for may never be answered; one that was taken all the same says so.
@@ -259,6 +268,11 @@ impl Engine {
                 self.timers.extend(wake_at.map(|at| (at, Timer::Replay(*id))));
             }
         }
+    }
+
+    pub(super) fn tell_replay(&mut self, halt: Option<Halt>) {
+        let signal = halt.map(|(replay, state)| Signal::Replay { replay, state });
+        self.effects.extend(signal.map(|signal| Effect::Signal(Box::new(signal))));
     }
 
     /// Adds to a death what the rule book says of its letter, and what a replay makes of it.
