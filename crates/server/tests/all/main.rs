@@ -6,6 +6,7 @@ mod cli;
 mod client;
 mod completions;
 mod dapr;
+mod dlq;
 mod durable;
 mod examples;
 mod hostile;
