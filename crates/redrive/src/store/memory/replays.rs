@@ -385,7 +385,7 @@ impl World {
             if let Some(stop) = settlement.stop.filter(|stop| stop.replay == id)
                 && replay.state == ReplayState::Running
             {
-                replay.state = ReplayState::Stopped;
+                replay.state = replay.origin.state_when_stopped();
                 replay.stop = Some(stop);
             }
             replay.end_if_complete();

@@ -30,7 +30,7 @@ const GATHERED: &str =
     gathered = ?5, changed_at = ?6 WHERE id = ?1";
 const CHANGE: &str = "UPDATE replays SET state = ?2, changed_at = ?3, wave = ?4,
     stop = CASE WHEN ?5 THEN NULL ELSE stop END WHERE id = ?1";
-const STOP: &str = "UPDATE replays SET state = 3, stop = ?2, changed_at = ?3 WHERE id = ?1 AND state = 1";
+const STOP: &str = "UPDATE replays SET state = ?4, stop = ?2, changed_at = ?3 WHERE id = ?1 AND state = 1";
 const COUNT_DELIVERED: &str = "UPDATE replays SET delivered = delivered + 1, changed_at = ?2 WHERE id = ?1";
 const COUNT_FAILED: &str = "UPDATE replays SET failed = failed + 1, changed_at = ?2 WHERE id = ?1";
 /// Every letter is answered for.
@@ -282,7 +282,11 @@ impl Work<'_> {
 
     /// A replay has halted itself.
     pub(super) fn stop(&self, stop: &Stop) -> Result<(), Fault> {
-        let values = (stop.replay.0.cast_signed(), codec::stop(stop), nanos(self.now));
+        let id = stop.replay.0.cast_signed();
+        let select = "SELECT origin FROM replays WHERE id = ?1";
+        let origin: String = self.connection.prepare_cached(select)?.query_row([id], |row| row.get(0))?;
+        let state = codec::state(codec::read_origin(&origin)?.state_when_stopped());
+        let values = (id, codec::stop(stop), nanos(self.now), state);
         self.connection.prepare_cached(STOP)?.execute(values)?;
         Ok(())
     }
