@@ -46,8 +46,13 @@ pub(super) fn content_hash(event: &Event) -> u64 {
 /// The session within whose order a delivery keeps its place, if it keeps one: a hash under the store's
 /// own seed. Two sessions that meet in one hash wait for each other, and nothing worse.
 pub(super) fn lane(seed: u64, addressee: &Addressee, event: &Event) -> Option<u64> {
-    let session = event.session.as_ref().filter(|_| addressee.order != Order::None)?;
-    let QueueName { service, channel } = &*addressee.queue;
+    lane_in(seed, &addressee.queue, addressee.order, event)
+}
+
+/// The same for a delivery to that queue, whoever claimed the event.
+pub(super) fn lane_in(seed: u64, queue: &QueueName, order: Order, event: &Event) -> Option<u64> {
+    let session = event.session.as_ref().filter(|_| order != Order::None)?;
+    let QueueName { service, channel } = queue;
     let mut parts = Parts::default();
     parts.text(service.as_str());
     parts.maybe(channel.as_ref().map(ChannelName::as_str));

@@ -1,7 +1,7 @@
 //! Writes dead letters: the letter itself, that there is one more or less of its kind, and the trend.
 //!
 //! Invariants: a kind's count, and when its first and its latest letter died, are those of the letters that
-//! are there; numbers of letters that die here only grow.
+//! are there; a letter that dies gets a larger number than all that died before.
 
 use redrive_core::engine::{Death, QueueName};
 use redrive_core::event::Event;

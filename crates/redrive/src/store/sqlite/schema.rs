@@ -301,6 +301,7 @@ CREATE TABLE audit (
     letters INTEGER NOT NULL,
     note    TEXT
 ) STRICT;
+CREATE INDEX audit_retention ON audit (what, at) WHERE act = 'retention';
 ";
 
 /// Opens the file to write, creates what is missing, and brings an older format up to date.

@@ -124,8 +124,10 @@ impl Work<'_> {
         let place = place(delivery.seq());
         let story = settlement.story.as_deref().map(encode::story);
         let (history, book) = (told_history(history), book.cast_signed());
-        let holds = found.lane.filter(|_| death.followers == Followers::Wait);
-        let code = if holds.is_some() { state::HOLDING } else { state::DEAD };
+        let code = match (death.followers, found.lane) {
+            (Followers::Wait, Some(_)) => state::HOLDING,
+            (Followers::Wait, None) | (Followers::GoOn, _) => state::DEAD,
+        };
         let values = (place, code, attempts, nanos(*at), book, history, story);
         self.connection.prepare_cached(SETTLE_DEAD)?.execute(values)?;
         let queue = self.state.names.index_of(found.queue)?;
@@ -141,28 +143,22 @@ impl Work<'_> {
             let event = rows::event(row)?;
             self.bury(&Grave::new(self.state.meta.seed, body, &event, death, *at))?;
         }
-        if let Some(stop) = stop {
-            self.stop(stop)?;
-        }
         if let Some(replay) = found.replay {
+            if let Some(stop) = stop.filter(|stop| stop.replay.0.cast_signed() == replay) {
+                self.stop(&stop)?;
+            }
             self.came_of(replay, place, found.lane, Came::Failed)?;
         }
-        match holds {
-            Some(lane) => {
-                self.hold(lane, place, *at)?;
-                Ok(None)
-            }
-            None => self.go_on(found),
-        }
+        self.go_on(found)
     }
 
-    /// The next of the session, now that this one has ended.
+    /// The next of the session, now that this one has ended, or holds it.
     fn go_on(&mut self, ended: &Found) -> Result<Option<Waiting>, Fault> {
-        match (ended.lane, ended.replay.or(ended.linked)) {
-            (Some(lane), None) => self.promote(lane),
-            // It may have held the session while it was on its way.
-            (Some(lane), Some(_)) => self.release(lane),
-            (None, _) => Ok(None),
+        match ended.lane {
+            // It was never dead, nor is it there in place of a dead letter, so nothing holds its session.
+            Some(lane) if ended.replay.or(ended.linked).is_none() => self.promote(lane),
+            Some(lane) => self.move_on(lane),
+            None => Ok(None),
         }
     }
 }

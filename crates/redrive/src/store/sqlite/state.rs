@@ -10,6 +10,7 @@ use super::encode::{nanos, place, seq, time};
 use super::fault::Fault;
 use super::letters;
 use super::names::Names;
+use super::retention::Round;
 
 /// All of it.
 #[derive(Debug)]
@@ -17,8 +18,10 @@ pub(super) struct State {
     pub(super) meta: Meta,
     pub(super) names: Names,
     pub(super) dedup: Dedup,
-    /// The largest number that a letter has.
+    /// The largest number that a letter has been given.
     pub(super) last_letter: i64,
+    /// How far the look for old letters has come.
+    pub(super) round: Round,
 }
 
 /// The numbers that are written with every batch.
@@ -45,7 +48,7 @@ impl State {
         let meta = Meta::load(connection)?;
         let dedup = Dedup::load(connection, meta.seed, run_length)?;
         let last_letter = letters::last_number(connection)?;
-        Ok(Self { meta, names: Names::load(connection)?, dedup, last_letter })
+        Ok(Self { meta, names: Names::load(connection)?, dedup, last_letter, round: Round::default() })
     }
 
     /// Writes what has changed, at the end of a transaction.

@@ -47,6 +47,12 @@ pub(super) fn write(
     for note in &batch.notes {
         work.note(note, &mut written.waiting)?;
     }
+    for order in &batch.orders {
+        written.ordered.push(work.order(order, &mut written.waiting)?);
+    }
+    for advance in &batch.advances {
+        written.advanced.push(work.advance(advance, &mut written.waiting)?);
+    }
     work.finish()?;
     Ok(written)
 }
@@ -131,21 +137,9 @@ impl<'a> Work<'a> {
                 }
             };
             taken.push(new.taken());
-            self.state.meta.last = new.seq;
-            self.state.meta.events += 1;
             let hash = self.state.dedup.hash(event.dedup_key());
             self.state.dedup.add(hash, new.seq);
-            self.insert_event.execute((
-                place(new.seq),
-                nanos(self.now),
-                new.content.cast_signed(),
-                new.taken().deliveries,
-                event.id.as_str(),
-                event.source.as_str(),
-                event.event_type.as_str(),
-                encode::attributes(event),
-                &event.data[..],
-            ))?;
+            self.keep_event(new.seq, new.content, new.taken().deliveries, event)?;
             if routes.is_empty() {
                 self.state.meta.unrouted += 1;
                 self.ended.push(new.seq);
@@ -155,6 +149,30 @@ impl<'a> Work<'a> {
             }
         }
         Ok(Ok(taken))
+    }
+
+    /// Writes an event at the next place.
+    pub(super) fn keep_event(
+        &mut self,
+        seq: Seq,
+        content: u64,
+        deliveries: u32,
+        event: &Event,
+    ) -> Result<(), Fault> {
+        self.state.meta.last = seq;
+        self.state.meta.events += 1;
+        self.insert_event.execute((
+            place(seq),
+            nanos(self.now),
+            content.cast_signed(),
+            deliveries,
+            event.id.as_str(),
+            event.source.as_str(),
+            event.event_type.as_str(),
+            encode::attributes(event),
+            &event.data[..],
+        ))?;
+        Ok(())
     }
 
     /// Adds a delivery at the next place; says what may start now.
@@ -242,7 +260,7 @@ impl<'a> Work<'a> {
             (Followers::Wait, Some(lane)) => {
                 // Behind others it holds nobody yet: its turn comes.
                 if head.is_none() {
-                    self.hold(lane, place(seq), self.now)?;
+                    self.hold(lane, place(seq))?;
                 }
                 Ok((state::HOLDING, Some(death)))
             }

@@ -17,14 +17,16 @@ use redrive_core::ids::{Attempt, ChannelName, DeliveryId, Seq, ServiceName};
 use redrive_core::story::{End, Story, Told};
 use redrive_core::time::Timestamp;
 
+use super::checks;
 use crate::store::{
     Addressee, Batch, Counts, DeliveryState, DeliveryView, EventKey, Filter, Keep, Note, QueueCounts, Reader,
-    Recovered, Refusal, Settled, StateName, Store, Submission, Submitted, Taken, WaitingBound, WhenFull,
-    Written,
+    Recovered, Refusal, Settled, Store, Submission, Submitted, Taken, WaitingBound, WhenFull, Written,
 };
 
 /// Services whose names begin so keep the order of sessions.
 const ORDERED: &str = "ord";
+/// And of these, a dead one holds those behind it.
+const STRICT: &str = "strict";
 /// No bound that a scenario would meet by accident.
 pub(super) const ROOMY: WaitingBound = WaitingBound {
     deliveries_max: 1_000_000,
@@ -80,11 +82,20 @@ pub(super) fn in_session(id: &str, session: &str) -> Event {
     Event { session: Some(SessionKey::new(session).expect("a key")), ..event(id) }
 }
 
+/// Whether a service of that name keeps the order of sessions.
+pub(super) fn order_of(name: &str) -> Order {
+    match name {
+        name if name.starts_with(ORDERED) => Order::Session,
+        name if name.starts_with(STRICT) => Order::SessionStrict,
+        _ => Order::None,
+    }
+}
+
 pub(super) fn addressee(name: &str) -> Addressee {
     Addressee {
         queue: queue(name),
         subscription: format!("{name} wants it").into(),
-        order: if name.starts_with(ORDERED) { Order::Session } else { Order::None },
+        order: order_of(name),
         letter_name: format!("_{name}.deadletter").into(),
         consumer_group: name.into(),
         bound: ROOMY,
@@ -319,11 +330,10 @@ impl Bench {
         panic!("chores never end");
     }
 
-    /// What must hold at any time: counters equal a scan, and each session has one head, its oldest.
+    /// What must hold at any time: counters equal a scan, each session goes on or is held, letters add up.
     pub(super) fn audit(&self) {
         let (reader, all) = (self.reader(), self.all());
         let mut scanned = Counts::default();
-        let mut sessions: BTreeMap<(QueueName, String), Vec<StateName>> = BTreeMap::new();
         for view in &all {
             let counts = scanned.queues.entry(view.queue.clone()).or_default();
             match view.state {
@@ -335,12 +345,6 @@ impl Bench {
                     counts.waiting += 1;
                     counts.behind += u64::from(view.state == DeliveryState::Behind);
                     counts.waiting_bytes += events[0].event.data.len() as u64;
-                    if let Some(session) = &view.session
-                        && view.queue.service.as_str().starts_with(ORDERED)
-                    {
-                        let lane = (view.queue.clone(), session.clone());
-                        sessions.entry(lane).or_default().push(view.state.name());
-                    }
                 }
             }
         }
@@ -350,11 +354,9 @@ impl Bench {
         assert_eq!(nonzero, scanned.queues, "counters equal a scan");
         let unrouted = reader.unrouted(Seq::NONE, 1_000_000).expect("it answers").len() as u64;
         assert_eq!(counts.unrouted, unrouted, "and so for unrouted events");
-        for (lane, states) in sessions {
-            let (head, rest) = states.split_first().expect("one at least");
-            assert_ne!(*head, StateName::Behind, "{lane:?} has a head");
-            assert!(rest.iter().all(|state| *state == StateName::Behind), "{lane:?} has one head: {rest:?}");
-        }
+        checks::sessions_go_on(self, &all);
+        checks::letters_add_up(self, &all);
+        checks::replays_add_up(self, &all);
     }
 }
 
