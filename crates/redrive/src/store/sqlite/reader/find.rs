@@ -18,7 +18,7 @@ use redrive_core::time::Timestamp;
 use rusqlite::{CachedStatement, Row};
 
 use super::Look;
-use super::kinds::KindSieve;
+use super::kinds::{AskedKinds, Detail, takes_all};
 use crate::store::derive;
 use crate::store::letter::LetterFilter;
 use crate::store::sqlite::encode::nanos;
@@ -93,6 +93,9 @@ pub(super) struct Found {
 
 const COLUMNS: &str =
     "SELECT number, delivery, kind, died_at, session, claim, correlation, message FROM letters";
+/// Where no text is looked for, messages are left where they are.
+const COLUMNS_WITHOUT_TEXT: &str =
+    "SELECT number, delivery, kind, died_at, session, claim, correlation FROM letters";
 pub(super) const BY_NUMBER: &str = "SELECT number, delivery, kind, died_at, session, claim, correlation, message FROM letters WHERE number = ?1";
 pub(super) const BY_DELIVERY: &str = "SELECT number, delivery, kind, died_at, session, claim, correlation, message FROM letters WHERE delivery = ?1";
 /// What tells more about a letter.
@@ -103,6 +106,11 @@ pub(super) const OPEN: &str =
 /// All letters within a range of numbers.
 pub(super) fn all(way: Way) -> String {
     format!("{COLUMNS} WHERE number >= ?1 AND number < ?2 {}", way.order())
+}
+
+/// The same without their messages.
+pub(super) fn all_without_text(way: Way) -> String {
+    format!("{COLUMNS_WITHOUT_TEXT} WHERE number >= ?1 AND number < ?2 {}", way.order())
 }
 
 /// Those of a session.
@@ -129,6 +137,42 @@ enum Source {
     Kinds(Vec<i64>),
 }
 
+/// The kinds that fit.
+enum Kinds<'a> {
+    All,
+    Known(Set<i64>),
+    /// They are asked for when a letter of them is met.
+    Asked(AskedKinds<'a>),
+}
+
+impl Kinds<'_> {
+    /// Those of the filter; and the same as a list, if their letters are better merged than met.
+    fn known(look: &Look<'_>, filter: &LetterFilter, way: Way) -> Result<(Self, Option<Vec<i64>>), Fault> {
+        let (mut kinds, mut letters) = (Vec::new(), 0_u64);
+        look.each_kind(filter, Detail::Counters, |kind| {
+            letters += kind.count()?;
+            kinds.push(kind.id()?);
+            Ok(())
+        })?;
+        let is_rare = letters.saturating_mul(RARE) < look.letters && kinds.len() <= KINDS_MERGED_MAX;
+        let merges = match way {
+            Way::Back => is_rare || kinds.len() <= KINDS_FEW,
+            // Who goes this way wants all of them.
+            Way::Forth => is_rare,
+        };
+        let set = kinds.iter().copied().collect();
+        Ok((Self::Known(set), merges.then_some(kinds)))
+    }
+
+    fn contain(&self, look: &Look<'_>, kind: i64) -> Result<bool, Fault> {
+        match self {
+            Self::All => Ok(true),
+            Self::Known(kinds) => Ok(kinds.contains(&kind)),
+            Self::Asked(kinds) => kinds.contain(look, kind),
+        }
+    }
+}
+
 /// The numbers that letters have which died within the filter's time.
 pub(super) fn numbers(filter: &LetterFilter) -> Range<i64> {
     filter.from.map_or(0, nanos)..filter.until.map_or(i64::MAX, nanos)
@@ -149,8 +193,7 @@ pub(super) struct Search<'a> {
     correlation: Option<i64>,
     /// The text that is looked for, in small letters.
     text: Option<String>,
-    /// The kinds that fit; none is all of them.
-    kinds: Option<Set<i64>>,
+    kinds: Kinds<'a>,
     source: Source,
 }
 
@@ -165,34 +208,40 @@ impl<'a> Search<'a> {
         let hash = |text: &String| derive::text_hash(seed, text);
         let (session, correlation) =
             (filter.session.as_ref().map(hash), filter.correlation_id.as_ref().map(hash));
-        let mut kinds = Vec::new();
-        let mut letters = 0;
-        let takes_all = KindSieve::takes_all(filter);
-        if !takes_all {
-            look.each_kind(filter, |kind| {
-                let count = kind.count()?;
-                letters += count;
-                if count > 0 {
-                    kinds.push(kind.id()?);
-                }
-                Ok(())
-            })?;
-        }
-        let is_rare = letters.saturating_mul(RARE) < look.letters;
-        let merges = match way {
-            Way::Back => kinds.len() <= KINDS_FEW || is_rare && kinds.len() <= KINDS_MERGED_MAX,
-            // Who goes this way wants all of them.
-            Way::Forth => is_rare && kinds.len() <= KINDS_MERGED_MAX,
-        };
-        let set = (!takes_all).then(|| kinds.iter().copied().collect());
-        let source = match (session, correlation) {
-            (Some(session), _) => Source::Session(session),
-            (None, Some(correlation)) => Source::Correlation(correlation),
-            (None, None) if !takes_all && merges => Source::Kinds(kinds),
-            (None, None) => Source::All,
+        let (kinds, merged) =
+            if takes_all(filter) { (Kinds::All, None) } else { Kinds::known(look, filter, way)? };
+        let source = match (session, correlation, merged) {
+            (Some(session), _, _) => Source::Session(session),
+            (None, Some(correlation), _) => Source::Correlation(correlation),
+            (None, None, Some(merged)) => Source::Kinds(merged),
+            (None, None, None) => Source::All,
         };
         let text = filter.text.as_ref().map(|text| text.to_lowercase());
-        Ok(Self { filter, way, numbers, session, correlation, text, kinds: set, source })
+        Ok(Self { filter, way, numbers, session, correlation, text, kinds, source })
+    }
+
+    /// One that goes through the latest letters as they are, without knowing what kinds there are: where kinds
+    /// are many, and what is wanted is not rare, that is quicker. None where something better is at hand.
+    pub(super) fn at_random(
+        look: &Look<'_>,
+        filter: &'a LetterFilter,
+        numbers: Range<i64>,
+    ) -> Result<Option<Self>, Fault> {
+        let LetterFilter { session, correlation_id, fingerprint, kinds, .. } = filter;
+        let is_named = session.is_some() || correlation_id.is_some();
+        if is_named || fingerprint.is_some() || kinds.is_some() || takes_all(filter) {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            filter,
+            way: Way::Back,
+            numbers,
+            session: None,
+            correlation: None,
+            text: filter.text.as_ref().map(|text| text.to_lowercase()),
+            kinds: Kinds::Asked(AskedKinds::new(look, filter)?),
+            source: Source::All,
+        }))
     }
 
     /// Shows the next letters that fit, until told to stop or for so many steps; says after which number to go
@@ -210,7 +259,10 @@ impl<'a> Search<'a> {
         }
         let mut steps = Steps { left: steps_max };
         match &self.source {
-            Source::All => self.walk(look, &all(self.way), &[numbers.start, numbers.end], &mut steps, show),
+            Source::All => {
+                let sql = if self.text.is_some() { all(self.way) } else { all_without_text(self.way) };
+                self.walk(look, &sql, &[numbers.start, numbers.end], &mut steps, show)
+            }
             Source::Session(key) => {
                 let keys = [numbers.start, numbers.end, *key];
                 self.walk(look, &of_session(self.way), &keys, &mut steps, show)
@@ -283,7 +335,7 @@ impl<'a> Search<'a> {
 
     /// Whether a letter fits, the cheapest questions first.
     fn fits(&self, look: &Look<'_>, row: &Row<'_>, found: &Found, steps: &mut Steps) -> Result<bool, Fault> {
-        if self.kinds.as_ref().is_some_and(|kinds| !kinds.contains(&found.kind))
+        if !self.kinds.contain(look, found.kind)?
             || self.session.is_some() && found.session != self.session
             || self.correlation.is_some() && row.get::<_, Option<i64>>(6)? != self.correlation
         {
