@@ -17,7 +17,7 @@ use super::write::Work;
 use crate::store::REPLAY_WALK_MAX;
 use crate::store::letter::Redirect;
 
-pub(super) const LETTERS: &str = "SELECT delivery, lane FROM replay_letters
+pub(super) const LETTERS: &str = "SELECT delivery, lane FROM replay_letters INDEXED BY replay_waiting
     WHERE replay = ?1 AND state = 0 AND delivery >= ?2 ORDER BY delivery LIMIT ?3";
 pub(super) const CORPSE: &str =
     "SELECT l.number, l.claim, d.queue, d.lane, d.bytes, coalesce(d.turn, d.seq), d.story

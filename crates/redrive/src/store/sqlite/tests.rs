@@ -1,6 +1,7 @@
 //! The plans of the queries: none goes through all of a table that grows.
 
 mod format;
+mod plans;
 
 use rusqlite::Connection;
 
