@@ -134,6 +134,9 @@ impl Work<'_> {
         };
         let Some(corpse) = corpse.filter(|_| lane_state != LaneState::Failed) else {
             step.left_alone += 1;
+            // Others may have it.
+            let free = "UPDATE letters SET claim = NULL WHERE delivery = ?1 AND claim = ?2";
+            self.connection.prepare_cached(free)?.execute([delivery, replay])?;
             return self.mark(replay, delivery, 4);
         };
         // The one that holds a session goes whoever else of it is on its way: that one waits for it.
