@@ -18,7 +18,7 @@ use redrive_core::time::Timestamp;
 use rusqlite::{CachedStatement, Row};
 
 use super::Look;
-use super::kinds::KindSieve;
+use super::kinds::{AskedKinds, Detail, takes_all};
 use crate::store::derive;
 use crate::store::letter::LetterFilter;
 use crate::store::sqlite::encode::nanos;
@@ -129,6 +129,42 @@ enum Source {
     Kinds(Vec<i64>),
 }
 
+/// The kinds that fit.
+enum Kinds<'a> {
+    All,
+    Known(Set<i64>),
+    /// They are asked for when a letter of them is met.
+    Asked(AskedKinds<'a>),
+}
+
+impl Kinds<'_> {
+    /// Those of the filter; and the same as a list, if their letters are better merged than met.
+    fn known(look: &Look<'_>, filter: &LetterFilter, way: Way) -> Result<(Self, Option<Vec<i64>>), Fault> {
+        let (mut kinds, mut letters) = (Vec::new(), 0_u64);
+        look.each_kind(filter, Detail::Counters, |kind| {
+            letters += kind.count()?;
+            kinds.push(kind.id()?);
+            Ok(())
+        })?;
+        let is_rare = letters.saturating_mul(RARE) < look.letters && kinds.len() <= KINDS_MERGED_MAX;
+        let merges = match way {
+            Way::Back => is_rare || kinds.len() <= KINDS_FEW,
+            // Who goes this way wants all of them.
+            Way::Forth => is_rare,
+        };
+        let set = kinds.iter().copied().collect();
+        Ok((Self::Known(set), merges.then_some(kinds)))
+    }
+
+    fn contain(&self, look: &Look<'_>, kind: i64) -> Result<bool, Fault> {
+        match self {
+            Self::All => Ok(true),
+            Self::Known(kinds) => Ok(kinds.contains(&kind)),
+            Self::Asked(kinds) => kinds.contain(look, kind),
+        }
+    }
+}
+
 /// The numbers that letters have which died within the filter's time.
 pub(super) fn numbers(filter: &LetterFilter) -> Range<i64> {
     filter.from.map_or(0, nanos)..filter.until.map_or(i64::MAX, nanos)
@@ -149,8 +185,7 @@ pub(super) struct Search<'a> {
     correlation: Option<i64>,
     /// The text that is looked for, in small letters.
     text: Option<String>,
-    /// The kinds that fit; none is all of them.
-    kinds: Option<Set<i64>>,
+    kinds: Kinds<'a>,
     source: Source,
 }
 
@@ -165,34 +200,40 @@ impl<'a> Search<'a> {
         let hash = |text: &String| derive::text_hash(seed, text);
         let (session, correlation) =
             (filter.session.as_ref().map(hash), filter.correlation_id.as_ref().map(hash));
-        let mut kinds = Vec::new();
-        let mut letters = 0;
-        let takes_all = KindSieve::takes_all(filter);
-        if !takes_all {
-            look.each_kind(filter, |kind| {
-                let count = kind.count()?;
-                letters += count;
-                if count > 0 {
-                    kinds.push(kind.id()?);
-                }
-                Ok(())
-            })?;
-        }
-        let is_rare = letters.saturating_mul(RARE) < look.letters;
-        let merges = match way {
-            Way::Back => kinds.len() <= KINDS_FEW || is_rare && kinds.len() <= KINDS_MERGED_MAX,
-            // Who goes this way wants all of them.
-            Way::Forth => is_rare && kinds.len() <= KINDS_MERGED_MAX,
-        };
-        let set = (!takes_all).then(|| kinds.iter().copied().collect());
-        let source = match (session, correlation) {
-            (Some(session), _) => Source::Session(session),
-            (None, Some(correlation)) => Source::Correlation(correlation),
-            (None, None) if !takes_all && merges => Source::Kinds(kinds),
-            (None, None) => Source::All,
+        let (kinds, merged) =
+            if takes_all(filter) { (Kinds::All, None) } else { Kinds::known(look, filter, way)? };
+        let source = match (session, correlation, merged) {
+            (Some(session), _, _) => Source::Session(session),
+            (None, Some(correlation), _) => Source::Correlation(correlation),
+            (None, None, Some(merged)) => Source::Kinds(merged),
+            (None, None, None) => Source::All,
         };
         let text = filter.text.as_ref().map(|text| text.to_lowercase());
-        Ok(Self { filter, way, numbers, session, correlation, text, kinds: set, source })
+        Ok(Self { filter, way, numbers, session, correlation, text, kinds, source })
+    }
+
+    /// One that goes through the latest letters as they are, without knowing what kinds there are: where kinds
+    /// are many, and what is wanted is not rare, that is quicker. None where something better is at hand.
+    pub(super) fn at_random(
+        look: &Look<'_>,
+        filter: &'a LetterFilter,
+        numbers: Range<i64>,
+    ) -> Result<Option<Self>, Fault> {
+        let LetterFilter { session, correlation_id, fingerprint, kinds, .. } = filter;
+        let is_named = session.is_some() || correlation_id.is_some();
+        if is_named || fingerprint.is_some() || kinds.is_some() || takes_all(filter) {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            filter,
+            way: Way::Back,
+            numbers,
+            session: None,
+            correlation: None,
+            text: filter.text.as_ref().map(|text| text.to_lowercase()),
+            kinds: Kinds::Asked(AskedKinds::new(look, filter)?),
+            source: Source::All,
+        }))
     }
 
     /// Shows the next letters that fit, until told to stop or for so many steps; says after which number to go
@@ -283,7 +324,7 @@ impl<'a> Search<'a> {
 
     /// Whether a letter fits, the cheapest questions first.
     fn fits(&self, look: &Look<'_>, row: &Row<'_>, found: &Found, steps: &mut Steps) -> Result<bool, Fault> {
-        if self.kinds.as_ref().is_some_and(|kinds| !kinds.contains(&found.kind))
+        if !self.kinds.contain(look, found.kind)?
             || self.session.is_some() && found.session != self.session
             || self.correlation.is_some() && row.get::<_, Option<i64>>(6)? != self.correlation
         {

@@ -15,7 +15,7 @@ use redrive_core::time::Timestamp;
 
 use super::delivery::Depth;
 use super::find::{self, Search, Way};
-use super::kinds::Kind;
+use super::kinds::{Detail, Kind};
 use super::survey::STEPS_PER_LOOK;
 use super::{Look, SqliteReader};
 use crate::store::StoreError;
@@ -129,9 +129,9 @@ fn count(reader: &SqliteReader, filter: &LetterFilter) -> Result<Shares, StoreEr
     let mut shares = Map::default();
     let mut on_border: Vec<(i64, u64)> = Vec::new();
     reader.ask(|look| {
-        look.each_kind(filter, |kind| {
+        look.each_kind(filter, Detail::Counters, |kind| {
             let (id, whole) = (kind.id()?, Share::whole(kind)?);
-            if whole.letters == 0 || whole.last_at < numbers.start || whole.first_at >= numbers.end {
+            if whole.last_at + NUMBERS_LATE < numbers.start || whole.first_at >= numbers.end {
                 return Ok(());
             }
             if whole.first_at >= numbers.start && whole.last_at + NUMBERS_LATE < numbers.end {
@@ -185,7 +185,7 @@ impl Look<'_> {
         rows_max: usize,
     ) -> Result<Vec<GroupView>, Fault> {
         let mut by_cause: Map<Fingerprint, Share> = Map::default();
-        self.each_kind(filter, |kind| {
+        self.each_kind(filter, Detail::Counters, |kind| {
             if let Some(share) = shares.of(kind)? {
                 let cause = kind.fingerprint()?;
                 by_cause.entry(cause).and_modify(|known| known.merge(share)).or_insert(share);
@@ -219,7 +219,7 @@ impl Look<'_> {
         let (mut queues, mut event_types) = (BTreeMap::new(), BTreeMap::new());
         let (mut poison, mut trend) = (0, Trend::until(now));
         let mut kinds: Vec<(i64, i64)> = Vec::new();
-        self.each_kind(filter, |kind| {
+        self.each_kind(filter, Detail::All, |kind| {
             let Some(share) = shares.of(kind)? else { return Ok(()) };
             let (id, last_at) = (kind.id()?, kind.last_at()?);
             kinds.push((last_at, id));

@@ -17,6 +17,8 @@ use crate::store::sqlite::fault::Fault;
 
 /// Steps of one look: about 20 ms of a slow machine.
 pub(super) const STEPS_PER_LOOK: u32 = 10_000;
+/// Steps after which it pays to look which kinds there are.
+const STEPS_AT_RANDOM: u32 = 1_000;
 /// Letters that are given out whole in one look.
 const WHOLE_PER_LOOK: usize = 256;
 /// Letters that are looked up by their ids in one look.
@@ -24,27 +26,50 @@ pub(super) const NAMED_PER_LOOK: usize = 2_000;
 /// Bytes of data after which a page of whole letters ends.
 const WHOLE_BYTES_MAX: usize = 8 << 20;
 
+/// The lines of a page in the making.
+struct Lines {
+    found: Vec<Found>,
+    rows_max: usize,
+}
+
+impl Lines {
+    /// One more than asked for shows that the page does not end the list.
+    fn are_full(&self) -> bool {
+        self.found.len() > self.rows_max
+    }
+
+    fn add(&mut self, letter: Found) -> ControlFlow<()> {
+        self.found.push(letter);
+        if self.are_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    fn shown(mut self, look: &Look<'_>, end: Option<i64>) -> Result<LetterPage, Fault> {
+        let is_full = self.are_full();
+        self.found.truncate(self.rows_max);
+        let next = if is_full { self.found.last().map(|letter| letter.number) } else { end };
+        let mut letters = Vec::with_capacity(self.found.len());
+        for letter in self.found {
+            letters.extend(look.letter_at(letter.delivery, Depth::Line)?);
+        }
+        Ok(LetterPage { letters, next: next.map(|number| LetterNumber(number.cast_unsigned())) })
+    }
+}
+
 impl Look<'_> {
     pub(super) fn letters(&self, query: &LetterQuery) -> Result<LetterPage, Fault> {
         let LetterQuery { filter, before, rows_max } = query;
-        let search = Search::new(self, filter, Way::Back, find::numbers(filter))?;
-        let mut found = Vec::new();
-        let end = search.part(self, before.map(number), STEPS_PER_LOOK, &mut |letter| {
-            found.push(letter);
-            // One more than asked for shows that this is not the end.
-            Ok(if found.len() > *rows_max { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-        })?;
-        let next = if found.len() > *rows_max {
-            found.truncate(*rows_max);
-            found.last().map(|letter| letter.number)
-        } else {
-            end
-        };
-        let mut letters = Vec::with_capacity(found.len());
-        for letter in found {
-            letters.extend(self.letter_at(letter.delivery, Depth::Line)?);
+        let numbers = find::numbers(filter);
+        let mut lines = Lines { found: Vec::new(), rows_max: *rows_max };
+        let mut end = before.map(number);
+        if let Some(search) = Search::at_random(self, filter, numbers.clone())? {
+            end = search.part(self, end, STEPS_AT_RANDOM, &mut |letter| Ok(lines.add(letter)))?;
+            if end.is_none() || lines.are_full() {
+                return lines.shown(self, end);
+            }
         }
-        Ok(LetterPage { letters, next: next.map(|number| LetterNumber(number.cast_unsigned())) })
+        let search = Search::new(self, filter, Way::Back, numbers)?;
+        end = search.part(self, end, STEPS_PER_LOOK, &mut |letter| Ok(lines.add(letter)))?;
+        lines.shown(self, end)
     }
 
     pub(super) fn letter(&self, key: &LetterKey) -> Result<Option<LetterView>, Fault> {
