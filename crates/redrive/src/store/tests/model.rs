@@ -329,7 +329,12 @@ proptest! {
         for (number, one) in acts.iter().enumerate() {
             let (expected, found) = (act(&mut in_memory, one), act(&mut in_file, one));
             prop_assert_eq!(expected, found, "act {}: {:?}", number, one);
-            prop_assert_eq!(seen(&in_memory), seen(&in_file), "after act {}: {:?}", number, one);
+            let (expected, found) = (seen(&in_memory), seen(&in_file));
+            // One by one, since what differs is easily lost among all there is to see.
+            for (expected, found) in expected.iter().zip(&found) {
+                prop_assert_eq!(expected, found, "after act {}: {:?}", number, one);
+            }
+            prop_assert_eq!(expected.len(), found.len(), "after act {}: {:?}", number, one);
             in_memory.audit();
         }
         in_file.audit();
