@@ -123,7 +123,7 @@ impl World {
         }
         let groups = causes.iter().map(|(cause, letters)| self.group(*cause, letters, now));
         let mut groups: Vec<GroupView> = groups.collect();
-        groups.sort_by_key(|group| (Reverse((group.count, group.last_at)), group.fingerprint));
+        groups.sort_by_key(|group| (Reverse(group.count), group.fingerprint));
         groups.truncate(rows_max);
         groups
     }
