@@ -204,7 +204,7 @@ impl World {
 
     pub(super) fn held_sessions(&self, rows_max: usize) -> Vec<HeldSession> {
         let mut held: Vec<_> = self.held.iter().collect();
-        held.sort_by_key(|(_, held)| (held.since, held.letter));
+        held.sort_by_key(|(lane, held)| (held.since, lane.cast_signed()));
         let shown = held.into_iter().take(rows_max).map(|(lane, held)| {
             let row = &self.rows[&held.letter];
             let event = &self.events[&row.event].event;
