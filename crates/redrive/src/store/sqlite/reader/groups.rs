@@ -239,12 +239,12 @@ impl Look<'_> {
     ) -> Result<Option<GroupView>, Fault> {
         let (mut queues, mut event_types) = (BTreeMap::new(), BTreeMap::new());
         let (mut poison, mut trend) = (0, Trend::until(now));
-        let mut kinds: Vec<(i64, i64)> = Vec::new();
+        let mut kinds: Vec<(i64, Share)> = Vec::new();
         let mut whole: Option<Share> = None;
         self.each_kind(filter, Detail::All, |kind| {
             let Some(share) = shares.of(kind)? else { return Ok(()) };
-            let (id, last_at) = (kind.id()?, kind.last_at()?);
-            kinds.push((last_at, id));
+            let id = kind.id()?;
+            kinds.push((id, share));
             whole = Some(whole.map_or(share, |known| known.and(share)));
             *queues.entry(self.queue(kind.queue()?)?.clone()).or_default() += share.letters;
             *event_types.entry(kind.event_type()?.to_owned()).or_default() += share.letters;
@@ -252,11 +252,7 @@ impl Look<'_> {
             self.add_trend(id, &mut trend)
         })?;
         let Some(share) = whole else { return Ok(None) };
-        let latest = match share.latest {
-            Some(latest) => Some(latest),
-            None => self.latest(kinds)?,
-        };
-        let Some(sample) = latest.map_or(Ok(None), |number| self.letter_of(number))? else {
+        let Some(sample) = self.latest(kinds)?.map_or(Ok(None), |number| self.letter_of(number))? else {
             return Ok(None);
         };
         Ok(Some(GroupView {
@@ -274,16 +270,20 @@ impl Look<'_> {
         }))
     }
 
-    /// The latest letter of these kinds, each with when the last of it died.
-    fn latest(&self, mut kinds: Vec<(i64, i64)>) -> Result<Option<i64>, Fault> {
-        kinds.sort_unstable_by(|one, other| other.cmp(one));
+    /// The latest letter of these kinds, each with what was found of it.
+    fn latest(&self, mut kinds: Vec<(i64, Share)>) -> Result<Option<i64>, Fault> {
+        kinds.sort_unstable_by_key(|(id, share)| Reverse((share.last_at, *id)));
         let mut statement = self.connection.prepare_cached(LATEST)?;
         let mut latest: Option<i64> = None;
-        for (last_at, id) in kinds.into_iter().take(SAMPLED_MAX) {
-            if latest.is_some_and(|number| number > last_at + NUMBERS_LATE) {
+        for (id, share) in kinds.into_iter().take(SAMPLED_MAX) {
+            if latest.is_some_and(|number| number > share.last_at + NUMBERS_LATE) {
                 break;
             }
-            latest = latest.max(statement.query_row([id], |row| row.get(0))?);
+            let of_kind = match share.latest {
+                Some(number) => Some(number),
+                None => statement.query_row([id], |row| row.get(0))?,
+            };
+            latest = latest.max(of_kind);
         }
         Ok(latest)
     }
