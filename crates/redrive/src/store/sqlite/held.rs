@@ -120,12 +120,12 @@ impl Work<'_> {
     /// The same for any session, whatever of it may start and whatever holds it.
     pub(super) fn move_on(&mut self, lane: i64) -> Result<Option<Waiting>, Fault> {
         let head = self.head_of_lane(lane)?;
-        let mut held = self.held(lane)?;
-        if let Some(holder) = held
-            && !self.is_open(lane, holder.letter)?
+        let mut holder = self.held(lane)?;
+        if let Some(held) = holder
+            && !self.is_open(lane, held.letter)?
         {
             self.forget_held(lane)?;
-            held = None;
+            holder = None;
         }
         let Some(head) = head else { return Ok(None) };
         if self.has_head(lane)? {
@@ -135,7 +135,7 @@ impl Work<'_> {
             self.hold(lane, head.delivery)?;
             return Ok(None);
         }
-        if held.is_some() {
+        if holder.is_some() {
             self.forget_held(lane)?;
         }
         self.make_ready(head).map(Some)

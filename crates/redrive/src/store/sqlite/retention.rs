@@ -249,12 +249,11 @@ impl Work<'_> {
         let mut statement = self.connection.prepare_cached(SAME_HOUR)?;
         let found: Option<i64> =
             statement.query_row((queue, begun, begun + hour), |row| row.get(0)).optional()?;
-        match found {
-            Some(number) => self.add_to_record(number, letters).map(|_| ()),
-            None => {
-                let act = Act { act: "retention", what: queue, letters, note: None };
-                self.record(&act).map(|_| ())
-            }
+        if let Some(number) = found {
+            self.add_to_record(number, letters)?;
+        } else {
+            self.record(&Act { verb: "retention", what: queue, letters, note: None })?;
         }
+        Ok(())
     }
 }

@@ -247,9 +247,9 @@ impl<'a> Work<'a> {
         let death = match (fit, lane, head) {
             (Fit::Waits, None, _) | (Fit::Waits, Some(_), None) => return Ok((state::READY, None)),
             (Fit::Waits, Some(lane), Some(head)) => {
-                let held = if head.may_be_held { self.held(lane)? } else { None };
-                if held.is_none_or(|held| held.behind < to.bound.per_session_max) {
-                    if held.is_some() {
+                let holder = if head.may_be_held { self.held(lane)? } else { None };
+                if holder.is_none_or(|held| held.behind < to.bound.per_session_max) {
+                    if holder.is_some() {
                         self.wait_behind(lane)?;
                     }
                     return Ok((state::BEHIND, None));
