@@ -13,7 +13,7 @@ use redrive_core::time::Timestamp;
 use super::letters::{Letter, span_of};
 use super::replays::Replay;
 use super::world::World;
-use crate::store::letter::{AuditRecord, KindId, LetterNumber, TREND_POINTS};
+use crate::store::letter::{AuditRecord, LetterNumber, TREND_POINTS};
 use crate::store::{AUDIT_RECORDS_MAX, BOOKS_RECOVERED_MAX, Chores, DeliveryState, Keep, REPLAYS_KEPT_MAX};
 
 /// How many places one step looks at.
@@ -121,13 +121,10 @@ impl World {
         let is_free =
             |letter: &Letter| !self.rows[&letter.delivery].holds() && self.claimed_by(letter).is_none();
         let old = self.letters.iter().filter(|(_, letter)| is_old(letter) && is_free(letter));
-        let mut old: Vec<(KindId, LetterNumber)> =
-            old.map(|(number, letter)| (letter.kind, *number)).collect();
-        // Kind by kind, the oldest first.
-        old.sort_unstable();
+        let mut old: Vec<LetterNumber> = old.map(|(number, _)| *number).take(LETTERS_PER_STEP + 1).collect();
         let more = old.len() > LETTERS_PER_STEP;
         old.truncate(LETTERS_PER_STEP);
-        for (_, number) in &old {
+        for number in &old {
             let queue = Arc::clone(&self.rows[&self.letters[number].delivery].queue);
             let promoted = self.purge_letter(*number, now);
             assert!(promoted.is_none(), "a letter that holds nobody lets nobody go on");
