@@ -82,16 +82,19 @@ impl Ledger for Work<'_> {
     fn find(&mut self, event: &Event) -> Result<Option<Earlier>, Fault> {
         let key = event.dedup_key();
         let hash = self.state.dedup.hash(key);
+        let mut first: Option<Earlier> = None;
         for at in self.state.dedup.candidates(self.connection, hash)? {
             let mut rows = self.find_event.query([place(at)])?;
             // A run remembers events until all of them are gone.
             let Some(row) = rows.next()? else { continue };
-            if rows::text(row, 0)? == key.event_id && rows::text(row, 1)? == key.source {
+            // Letters from elsewhere may bring an event of the same id once more: the first one counts.
+            let is_first = first.is_none_or(|first| at < first.seq);
+            if is_first && rows::text(row, 0)? == key.event_id && rows::text(row, 1)? == key.source {
                 let content = row.get::<_, i64>(2)?.cast_unsigned();
-                return Ok(Some(Earlier { seq: at, content, deliveries: row.get(3)? }));
+                first = Some(Earlier { seq: at, content, deliveries: row.get(3)? });
             }
         }
-        Ok(None)
+        Ok(first)
     }
 
     fn waiting(&self, service: &ServiceName) -> Backlog {
