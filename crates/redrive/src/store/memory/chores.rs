@@ -13,7 +13,7 @@ use redrive_core::time::Timestamp;
 use super::letters::{Letter, span_of};
 use super::replays::Replay;
 use super::world::World;
-use crate::store::letter::{AuditRecord, KindId, LetterNumber, TREND_POINTS};
+use crate::store::letter::{AuditRecord, LetterNumber, TREND_POINTS};
 use crate::store::{AUDIT_RECORDS_MAX, BOOKS_RECOVERED_MAX, Chores, DeliveryState, Keep, REPLAYS_KEPT_MAX};
 
 /// How many places one step looks at.
@@ -105,9 +105,10 @@ impl World {
 
     fn forget(&mut self, seq: Seq) {
         let kept = self.events.remove(&seq).expect("only what is known is forgotten");
-        // An imported event may have the id of one that was here before.
         let id = (kept.event.source.clone(), kept.event.id.clone());
-        if self.ids.get(&id) == Some(&seq) {
+        let places = self.ids.get_mut(&id).expect("an event that is kept is known by its id");
+        places.remove(&seq);
+        if places.is_empty() {
             self.ids.remove(&id);
         }
     }
@@ -121,13 +122,10 @@ impl World {
         let is_free =
             |letter: &Letter| !self.rows[&letter.delivery].holds() && self.claimed_by(letter).is_none();
         let old = self.letters.iter().filter(|(_, letter)| is_old(letter) && is_free(letter));
-        let mut old: Vec<(KindId, LetterNumber)> =
-            old.map(|(number, letter)| (letter.kind, *number)).collect();
-        // Kind by kind, the oldest first.
-        old.sort_unstable();
+        let mut old: Vec<LetterNumber> = old.map(|(number, _)| *number).take(LETTERS_PER_STEP + 1).collect();
         let more = old.len() > LETTERS_PER_STEP;
         old.truncate(LETTERS_PER_STEP);
-        for (_, number) in &old {
+        for number in &old {
             let queue = Arc::clone(&self.rows[&self.letters[number].delivery].queue);
             let promoted = self.purge_letter(*number, now);
             assert!(promoted.is_none(), "a letter that holds nobody lets nobody go on");

@@ -1,9 +1,8 @@
 //! What a store in memory answers to a reader.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use redrive_core::event::attribute::{CorrelationId, EventId, EventSource, SessionKey};
+use redrive_core::event::attribute::{CorrelationId, SessionKey};
 use redrive_core::ids::{IdPrefix, Receipt, Seq};
 
 use super::world::{Kept, Row, World};
@@ -24,11 +23,9 @@ impl World {
                 self.events.get(&seq).map(|kept| self.event_view(seq, kept)).into_iter().collect()
             }
             EventKey::Id(id) => {
-                // An imported event whose id was taken is not known by it.
-                let has_it = |(_, event_id): &(EventSource, EventId)| event_id.as_str() == id;
-                let found = self.ids.iter().filter(|(key, _)| has_it(key)).map(|(_, seq)| *seq);
-                let found: BTreeSet<Seq> = found.collect();
-                found.into_iter().map(|seq| self.event_view(seq, &self.events[&seq])).collect()
+                let has_it = |(_, kept): &(&Seq, &Kept)| kept.event.id.as_str() == id;
+                let found = self.events.iter().filter(has_it);
+                found.map(|(seq, kept)| self.event_view(*seq, kept)).collect()
             }
         }
     }

@@ -132,12 +132,9 @@ impl Work<'_> {
             Some(lane) => self.lane_state(step, replay, lane)?,
             None => LaneState::Free,
         };
-        let Some(corpse) = corpse.filter(|_| lane_state != LaneState::Failed) else {
-            step.left_alone += 1;
-            // Others may have it.
-            let free = "UPDATE letters SET claim = NULL WHERE delivery = ?1 AND claim = ?2";
-            self.connection.prepare_cached(free)?.execute([delivery, replay])?;
-            return self.mark(replay, delivery, 4);
+        let corpse = match corpse {
+            Some(corpse) if lane_state != LaneState::Failed => corpse,
+            left => return self.leave_alone(replay, delivery, step, left.as_ref()),
         };
         // The one that holds a session goes whoever else of it is on its way: that one waits for it.
         if lane_state == LaneState::Busy && self.held_by(corpse.lane, delivery)?.is_none() {
@@ -152,6 +149,22 @@ impl Work<'_> {
         }
         self.mark(replay, delivery, 1)?;
         self.send(replay, stored.target.as_ref(), delivery, (corpse, lane), waiting)
+    }
+
+    /// A letter stays as it is, and free for others.
+    fn leave_alone(
+        &self,
+        replay: i64,
+        delivery: i64,
+        step: &mut Step,
+        corpse: Option<&Corpse>,
+    ) -> Result<(), Fault> {
+        step.left_alone += 1;
+        if let Some(corpse) = corpse {
+            let free = "UPDATE letters SET claim = NULL WHERE number = ?1";
+            self.connection.prepare_cached(free)?.execute([corpse.number])?;
+        }
+        self.mark(replay, delivery, 4)
     }
 
     fn lane_state(&self, step: &mut Step, replay: i64, lane: i64) -> Result<LaneState, Fault> {

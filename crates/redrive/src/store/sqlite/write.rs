@@ -53,6 +53,8 @@ pub(super) fn write(
     for advance in &batch.advances {
         written.advanced.push(work.advance(advance, &mut written.waiting)?);
     }
+    // Every batch is a sign of life; chores are none.
+    work.state.meta.alive_at = work.state.meta.alive_at.max(Some(now));
     work.finish()?;
     Ok(written)
 }
@@ -278,7 +280,6 @@ impl<'a> Work<'a> {
             statement.execute((nanos(now), encode::places(ended)))?;
         }
         count_stories(connection, &told)?;
-        state.meta.alive_at = state.meta.alive_at.max(Some(now));
         state.save(connection)
     }
 }
