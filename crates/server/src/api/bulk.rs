@@ -104,7 +104,7 @@ pub(super) async fn purge(
 
 /// Deletes in a task of its own: whoever asked may go away, and it still ends as it was ordered.
 fn purging(
-    node: Node,
+    owner: Node,
     selection: Selection,
     what: String,
     note: Option<String>,
@@ -124,7 +124,7 @@ fn purging(
                 let _ = sender.try_send(Ok(shown(purged)));
             }
         };
-        let end = node.purge(selection, what, note, progress).await;
+        let end = owner.purge(selection, what, note, progress).await;
         let end = end.map(|purged| PurgeShown { done: true, ..shown(purged) });
         // Nobody waits for it any more, perhaps.
         let _ = sender.send(end).await;

@@ -247,6 +247,8 @@ fn a_pile_moves_from_one_server_to_another() {
     assert_eq!(to.server.status()["services"].as_array().map(Vec::len), Some(2));
     let refused = to.run(&["dlq", "replay", "--all"]).refused();
     assert!(refused.contains("SERVICE_GONE") && refused.contains("--to SERVICE"), "{refused}");
+    let edited = to.run(&["dlq", "edit", "x-1", "--data", "{}"]).refused();
+    assert!(edited.contains("SERVICE_GONE"), "an edited event would wait for ever: {edited}");
     to.mended.store(true, Ordering::SeqCst);
     to.run(&["dlq", "replay", "x-1", "--to", "orders"]).printed();
     assert_eq!(String::from_utf8_lossy(&to.target.calls()[0].body), r#"{"n":1}"#);
