@@ -10,6 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use redrive_core::book::RuleBook;
 use redrive_core::book::model::Order;
+use redrive_core::book::route::Route;
 use redrive_core::category::{Category, Code, codes};
 use redrive_core::engine::{Death, Followers, QueueName};
 use redrive_core::envelope::{AttemptRecord, Envelope, LetterId, RedisLetter, Tier};
@@ -283,13 +284,13 @@ impl Foreign {
         let QueueName { service, channel } = &self.queue;
         let event_type = self.event.event_type.as_str();
         let rule = book.letter_rule(service.as_str(), channel.as_ref().map(ChannelName::as_str), event_type);
-        let claimed = |route: &redrive_core::book::route::Route<'_>| {
+        let claimed = |route: &Route<'_>| {
             route.service.name == *service && route.channel.map(|channel| &channel.name) == channel.as_ref()
         };
         let subscription = self.subscription.clone().unwrap_or_else(|| {
             let routes = book.route(event_type);
             let route = routes.iter().find(|route| claimed(route));
-            route.map_or_else(|| format!("{}/{event_type}", self.queue), |route| route.subscription())
+            route.map_or_else(|| format!("{}/{event_type}", self.queue), Route::subscription)
         });
         // Nothing of ours dies later than now, whatever another machine's clock says.
         let died_at = self.died_at.unwrap_or(now).min(now);

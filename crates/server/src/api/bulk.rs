@@ -34,7 +34,7 @@ const PROBLEMS_MAX: usize = 20;
 /// A long purge tells this often how far it is.
 const PURGE_TOLD_EVERY: Duration = Duration::from_millis(500);
 
-/// `POST /v1/dead-letters/purge`: a line of JSON when it is done, and before that one now and then.
+/// `POST /v1/dead-letters/purge`: what came of it; one that takes long tells a line now and then.
 pub(super) async fn purge(
     State(app): State<App>,
     headers: HeaderMap,
@@ -73,6 +73,10 @@ pub(super) async fn purge(
     let mut steps = purging(app.node.clone(), selection, what, note);
     // Whether it could begin is known before anything is answered.
     let first = match steps.recv().await {
+        Some(Ok(first)) if first.done => {
+            let line = serde_json::to_string(&first).expect("numbers are always JSON") + "\n";
+            return Ok(([(header::CONTENT_TYPE, "application/json")], line).into_response());
+        }
         Some(Ok(first)) => first,
         Some(Err(error)) => return Err(error.into()),
         None => return Err(ApiError::unavailable("the server is shutting down")),
@@ -100,7 +104,7 @@ pub(super) async fn purge(
 
 /// Deletes in a task of its own: whoever asked may go away, and it still ends as it was ordered.
 fn purging(
-    node: Node,
+    owner: Node,
     selection: Selection,
     what: String,
     note: Option<String>,
@@ -120,7 +124,7 @@ fn purging(
                 let _ = sender.try_send(Ok(shown(purged)));
             }
         };
-        let end = node.purge(selection, what, note, progress).await;
+        let end = owner.purge(selection, what, note, progress).await;
         let end = end.map(|purged| PurgeShown { done: true, ..shown(purged) });
         // Nobody waits for it any more, perhaps.
         let _ = sender.send(end).await;

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use redrive::core::event::Event;
 use redrive::core::event::attribute::{ContentType, EventId};
 use redrive::core::{hash, limits};
-use redrive::store::letter::{LetterQuery, LetterView};
+use redrive::store::letter::{LetterQuery, LetterView, Survey};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -131,6 +131,7 @@ pub(super) async fn edit(
         .map_err(|error| ApiError::invalid("body", format!("is not {{\"data\": …}}: {error}")))?;
     let letter = named(&app, &name).await?;
     let event = edited(&letter.event, &wanted)?;
+    check_wanted(&app, &letter)?;
     let event_id = event.id.to_string();
     let supersedes = letter.delivery.id;
     let (receipt, delivery) = app.node.edit(supersedes, event, wanted.note).await?;
@@ -141,6 +142,13 @@ pub(super) async fn edit(
         supersedes: supersedes.to_string(),
     };
     Ok(events::json(StatusCode::OK, &edited))
+}
+
+/// An event is not sent where nobody would take it.
+fn check_wanted(app: &App, letter: &LetterView) -> Result<(), ApiError> {
+    let to = (letter.delivery.queue.clone(), letter.delivery.event_type.clone());
+    let survey = Survey { letters: 1, by_type: [(to, 1)].into(), ..Survey::default() };
+    app.node.check_wanted(&survey, None).map_err(|error| refusal::unwanted(&error))
 }
 
 /// The old event with other data and an id of its own.
@@ -209,8 +217,9 @@ mod tests {
     #[test]
     fn an_edit_changes_the_data_and_nothing_else() {
         let (json, text) = (Some("application/json"), Some("text/plain"));
+        type Case<'a> = (&'a str, Option<&'a str>, &'a str, Result<&'a [u8], &'a str>);
         #[rustfmt::skip]
-        let cases: [(&str, Option<&str>, &str, Result<&[u8], &str>); 9] = [
+        let cases: [Case<'_>; 9] = [
             ("JSON, byte for byte",      json, r#"{"data":{"n": 1e400}}"#,                          Ok(b"{\"n\": 1e400}")),
             ("of an unknown type",       None, r#"{"data":"x"}"#,                                   Ok(b"\"x\"")),
             ("a text",                   text, r#"{"data":"x"}"#,                                   Ok(b"x")),
@@ -237,7 +246,7 @@ mod tests {
                     assert_eq!(back, old, "{name}");
                 }
                 (Err(error), Err(words)) => {
-                    assert!(format!("{error:?}").contains(words), "{name}: {error:?}")
+                    assert!(format!("{error:?}").contains(words), "{name}: {error:?}");
                 }
                 (seen, _) => panic!("{name}: {seen:?}"),
             }

@@ -54,11 +54,8 @@ fn refused(refusal: &OrderRefusal) -> ApiError {
         }
         OrderRefusal::NothingMatches { poison: 0, .. } => not_found(message),
         OrderRefusal::NothingMatches { poison, .. } => {
-            let letters = counted(*poison, "poison letter");
-            let message = format!(
-                "only {letters} match, which have failed a replay before or do not parse: include poison \
-                 (`--include-poison`, `include_poison`) and say in a note why they should go again"
-            );
+            let message = "only poison matches, which has failed a replay before or does not parse: include it \
+                           with `--include-poison` (`include_poison`) and a note on why it should go again";
             conflict("ONLY_POISON", message).with("poison", *poison)
         }
         OrderRefusal::NoSuchReplay(id) => {
@@ -74,7 +71,7 @@ fn refused(refusal: &OrderRefusal) -> ApiError {
     }
 }
 
-fn unwanted(error: &SelectError) -> ApiError {
+pub(super) fn unwanted(error: &SelectError) -> ApiError {
     let message = error.to_string();
     match error {
         SelectError::NoService { queue, letters } => {

@@ -120,21 +120,6 @@ pub(super) fn delivery_shown(view: &DeliveryView, held: &Held) -> DeliveryShown 
         DeliveryState::Due { at } => (StateShown::Retrying, Some(*at), None),
         DeliveryState::Ready | DeliveryState::Behind => (StateShown::Pending, None, None),
     };
-    let death = match &view.state {
-        DeliveryState::Dead { death, .. } => Some(DeathShown {
-            category: death.category.to_string(),
-            code: death.code.to_string(),
-            failure_code: death.failure_code.to_string(),
-            tier: death.tier.to_string(),
-            message: death.message.clone(),
-            fingerprint: death.fingerprint.to_string(),
-        }),
-        DeliveryState::Ready
-        | DeliveryState::Behind
-        | DeliveryState::Due { .. }
-        | DeliveryState::Delivered { .. }
-        | DeliveryState::Closed { .. } => None,
-    };
     let shown = |story: &redrive::core::story::Story| StoryShown {
         story: story.clone(),
         reaction_line: None,
@@ -151,7 +136,7 @@ pub(super) fn delivery_shown(view: &DeliveryView, held: &Held) -> DeliveryShown 
         due_at,
         behind: view.state == DeliveryState::Behind,
         ended_at,
-        death,
+        death: death_of(&view.state),
         event_id: view.event_id.clone(),
         event_source: view.event_source.clone(),
         event_type: view.event_type.clone(),
@@ -174,6 +159,24 @@ pub(super) fn delivery_shown(view: &DeliveryView, held: &Held) -> DeliveryShown 
             | DeliveryState::Dead { .. } => None,
         },
         stories: view.stories.iter().map(shown).collect(),
+    }
+}
+
+fn death_of(state: &DeliveryState) -> Option<DeathShown> {
+    match state {
+        DeliveryState::Dead { death, .. } => Some(DeathShown {
+            category: death.category.to_string(),
+            code: death.code.to_string(),
+            failure_code: death.failure_code.to_string(),
+            tier: death.tier.to_string(),
+            message: death.message.clone(),
+            fingerprint: death.fingerprint.to_string(),
+        }),
+        DeliveryState::Ready
+        | DeliveryState::Behind
+        | DeliveryState::Due { .. }
+        | DeliveryState::Delivered { .. }
+        | DeliveryState::Closed { .. } => None,
     }
 }
 

@@ -204,6 +204,7 @@ Examples:
   redrive dlq replay --tier poison --include-poison --note 'the field is there again'
 
 Exit code: 0 all delivered, or --detach or Ctrl-C, 1 refused, stopped, or some failed again, 2 wrong use, 3 no server.")]
+#[expect(clippy::struct_excessive_bools, reason = "flags as they are typed")]
 pub(crate) struct DlqReplayArgs {
     /// Letters by their ids, or the first digits of them
     #[arg(value_name = "LETTER")]

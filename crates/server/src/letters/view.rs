@@ -16,8 +16,8 @@ use serde_json::Value;
 
 use super::filter::cursor;
 use crate::api::shape::letters::{
-    CauseShown, ClaimShown, Form, GroupShown, HeldSessionShown, LetterShown, LettersFound, QueueCount,
-    ReplayShown, StopShown, SurveyShown, Trend, TypeCount,
+    CauseShown, ClaimShown, Form, GroupShown, HeldSessionShown, LetterShown, LettersFound, OriginShown,
+    QueueCount, ReplayShown, StopShown, SurveyShown, Trend, TypeCount,
 };
 
 /// Causes of a survey that are told with a message.
@@ -110,9 +110,9 @@ pub(crate) fn replay(view: &ReplayView) -> ReplayShown {
         concurrency: view.pace.concurrency,
         canary: view.pace.manner == Manner::Canary,
         wave: (view.pace.manner == Manner::Canary && view.wave != Wave::None).then_some(view.wave),
-        automatic: match view.origin {
-            Origin::Operator => false,
-            Origin::Automatic { .. } => true,
+        origin: match view.origin {
+            Origin::Operator => OriginShown::Operator,
+            Origin::Automatic { .. } => OriginShown::Automatic,
         },
         total: tally.total,
         sent: tally.sent,

@@ -11,7 +11,7 @@ use super::event::short_id;
 use super::moment::{ago, rough, show_wait};
 use super::table::{Cell, Side, Table};
 use super::{counted, cut, next_steps, plain, style, thousands};
-use crate::api::shape::letters::{QueueCount, ReplayShown, SurveyShown};
+use crate::api::shape::letters::{OriginShown, QueueCount, ReplayShown, SurveyShown};
 
 /// The widest bar of progress, whatever the terminal, and what stands beside it.
 const BAR_COLUMNS_MAX: usize = 30;
@@ -115,7 +115,7 @@ fn pace(replay: &ReplayShown) -> String {
             Some(Wave::Rest) => "canary: all the rest".to_owned(),
         });
     }
-    if replay.automatic {
+    if replay.origin == OriginShown::Automatic {
         words.push("begun by the rule book".to_owned());
     }
     words.join(", ")
@@ -161,7 +161,8 @@ pub(crate) fn ending(replay: &ReplayShown) -> String {
     }
     let rest = replay.waiting + replay.in_flight;
     if rest > 0 {
-        parts.push(format!("{} to go", thousands(rest)));
+        let word = if replay.state == ReplayState::Cancelled { "not sent" } else { "to go" };
+        parts.push(format!("{} {word}", thousands(rest)));
     }
     let counts = parts.join(", ");
     let mut out = match replay.state {
@@ -254,12 +255,12 @@ pub(crate) fn survey(survey: &SurveyShown) -> String {
         let _ = writeln!(out, "  takes about {} at that rate", show_wait(span));
     }
     for claim in &survey.claimed {
-        let letters = counted(claim.count, "letter");
-        let _ = writeln!(out, "  {} {letters} more belong to replay {}", style::warning("!"), claim.replay);
+        let count = thousands(claim.count);
+        let _ = writeln!(out, "  {} {count} more belong to replay {}", style::warning("!"), claim.replay);
     }
     if survey.poison_left > 0 {
-        let letters = counted(survey.poison_left, "poison letter");
-        let _ = writeln!(out, "  {letters} more stay where they are: --include-poison sends them too");
+        let count = thousands(survey.poison_left);
+        let _ = writeln!(out, "  {count} more are poison and stay: --include-poison sends them too");
     }
     if survey.holding > 0 {
         let _ = writeln!(out, "  {} of them hold their session", thousands(survey.holding));

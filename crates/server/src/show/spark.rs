@@ -11,8 +11,8 @@ pub(crate) fn spark(counts: &[u64]) -> String {
     let step = |count: &u64| match count {
         0 => NOTHING,
         count => {
-            let height = (count - 1).saturating_mul(STEPS.len() as u64) / most.max(1);
-            STEPS[usize::try_from(height).map_or(STEPS.len() - 1, |height| height.min(STEPS.len() - 1))]
+            let height = (u128::from(*count) * STEPS.len() as u128).div_ceil(u128::from(most));
+            STEPS[usize::try_from(height).expect("no count is above the most") - 1]
         }
     };
     counts.iter().map(step).collect()
@@ -35,10 +35,10 @@ mod tests {
         let cases: [(&str, &[u64], &str); 6] = [
             ("nothing",       &[],                            ""),
             ("all quiet",     &[0, 0, 0],                     "···"),
-            ("one",           &[0, 1, 0],                     "·▁·"),
+            ("one",           &[0, 1, 0],                     "·█·"),
             ("a burst",       &[0, 1, 100, 3],                "·▁█▁"),
             ("growing",       &[1, 2, 3, 4, 5, 6, 7, 8],      "▁▂▃▄▅▆▇█"),
-            ("more than many", &[u64::MAX, 1],                "▁▁"),
+            ("more than many", &[u64::MAX, 1],                "█▁"),
         ];
         for (name, counts, expected) in cases {
             assert_eq!(spark(counts), expected, "{name}");

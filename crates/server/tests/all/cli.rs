@@ -485,6 +485,8 @@ fn a_dead_letter_tells_its_whole_story() {
       transient MAX_RETRIES_EXCEEDED, last failure NETWORK_TIMEOUT: no answer in time  (failure group 00c0ffee)
 
     Next:
+      redrive dlq replay 3c6ef372
+          sends it again, once the cause is mended
       redrive show 9e3779b97f4a7c15
           shows the event and who else gets it
       redrive rules billing/email orders.placed
@@ -589,6 +591,8 @@ fn the_state_of_a_server_fits_on_a_page() {
           lets it go on
       redrive route --unrouted
           delivers what the rule book wants by now
+      redrive dlq groups
+          shows the causes of the dead letters
       redrive why --last
           tells the story of the latest failure
     ");

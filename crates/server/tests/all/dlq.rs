@@ -38,7 +38,7 @@ fn letter(more: &Value) -> Value {
 fn replay(more: &Value) -> Value {
     let replay = json!({
         "id": 3, "state": "running", "what": "service billing", "rate": 20.0, "concurrency": 1000, "canary": true,
-        "wave": "second", "automatic": false, "total": 5000, "sent": 11, "delivered": 9, "failed": 0, "left": 0,
+        "wave": "second", "origin": "operator", "total": 5000, "sent": 11, "delivered": 9, "failed": 0, "left": 0,
         "in_flight": 2, "waiting": 4989, "claimed_by_others": 0, "created_at": "2025-10-21T14:34:00Z",
         "changed_at": "2025-10-21T14:34:50Z",
     });
@@ -82,11 +82,21 @@ fn letters_are_listed_with_what_matters() {
         &["dlq", "list", "--service", "billing", "--from", "2h", "--limit", "2"],
     );
     assert_eq!(run.code, 0);
-    assert_snapshot!(run.stdout, @"");
+    assert_snapshot!(run.stdout, @r"
+    LETTER    DIED    SERVICE        TYPE           CODE           ATTEMPTS  MESSAGE
+    3c6ef372  5m ago  billing/email  orders.placed  UNPROCESSABLE         1  order 42 has no field `total`
+    3c6ef372  5m ago  billing        orders.placed  UNPROCESSABLE         1  [poison, replay 3, holds 1,200] it [2J hurts
+
+    Next:
+      redrive dlq show 3c6ef372
+          shows a letter with its attempts and its data
+      redrive dlq groups
+          shows the causes that they have in common
+    ");
     assert_eq!(run.stderr, "there are more: --before 18708f\n");
     assert_eq!(first_line(&requests[0]), "GET /v1/dead-letters?service=billing&from=2h&limit=2 HTTP/1.1");
     let (run, _) = against([Reply::json(200, &json!({ "dead_letters": [] }))], &["dlq", "list"]);
-    assert_snapshot!(run.printed(), @"");
+    assert_snapshot!(run.printed(), @"✓ no dead letter matches");
     // A page may be short and still not be the last.
     let pages = [
         json!({ "dead_letters": [], "next": "b" }),
@@ -120,11 +130,26 @@ fn ten_thousand_letters_read_as_their_causes() {
     });
     let found = json!({ "groups": [group(&json!({})), group(&few)] });
     let (run, requests) = against([Reply::json(200, &found)], &["dlq", "groups"]);
-    assert_snapshot!(run.printed(), @"");
+    assert_snapshot!(run.printed(), @r"
+    FAILURE GROUP     COUNT  LAST SEEN  SERVICE           CODE             LAST 24 HOURS             MESSAGE
+    00c0ffee00c0ffee  9,998  1m ago     billing/email +1  UNPROCESSABLE    ▁·······▁··············█  order 42 has no field `total`
+    0000000000000bad      2  1m ago     search            NETWORK_TIMEOUT  ▁·······▁··············█  [1 poison] no answer in time
+
+    10,000 dead letters of 2 causes
+
+    Next:
+      redrive dlq show 3c6ef372
+          shows a letter of the first cause
+      redrive dlq replay --fingerprint 00c0ffee00c0ffee --canary
+          sends its letters again: one, then ten, then the rest
+    ");
     assert_eq!(first_line(&requests[0]), "GET /v1/failure-groups? HTTP/1.1");
     let young = json!({ "groups": [group(&json!({ "first_seen": "2025-10-21T14:30:00Z" }))] });
     let (run, _) = against([Reply::json(200, &young)], &["dlq", "groups"]);
-    assert_snapshot!(run.printed().lines().take(2).collect::<Vec<_>>().join("\n"), @"");
+    assert_snapshot!(run.printed().lines().take(2).collect::<Vec<_>>().join("\n"), @r"
+    FAILURE GROUP     COUNT  LAST SEEN  SERVICE           CODE           LAST HOUR     MESSAGE
+    00c0ffee00c0ffee  9,998  1m ago     billing/email +1  UNPROCESSABLE  ··········▄█  order 42 has no field `total`
+    ");
     let (run, _) = against([Reply::json(200, &found)], &["dlq", "groups", "--format", "json"]);
     assert_eq!(serde_json::from_str::<Value>(&run.printed()).expect("a list"), found["groups"]);
 }
@@ -151,14 +176,64 @@ fn envelope() -> Value {
 #[test]
 fn a_letter_is_shown_with_its_attempts_and_its_data() {
     let (run, requests) = against([Reply::json(200, &envelope())], &["dlq", "show", "3c6e"]);
-    assert_snapshot!(run.printed(), @"");
+    assert_snapshot!(run.printed(), @r#"
+    orders.placed → billing/email  letter 3c6ef372fe94f82b0123456789abcdef
+      tier            dead                  5m ago
+      died            2025-10-21T14:30:00Z
+      category        permanent
+      failure group   00c0ffee00c0ffee
+      event           order-42
+      session         customer-7
+      row             billing/orders.*
+      consumer group  billing
+
+    attempts
+      NO  FAILED AT             STATUS  CODE             MESSAGE
+       1  2025-10-21T14:29:59Z          NETWORK_TIMEOUT  no answer in time
+       2  2025-10-21T14:30:00Z  422     UNPROCESSABLE    order 42 has no field `total`
+
+    data
+      {
+        "order": 42
+      }
+
+    Next:
+      redrive dlq replay 3c6ef372
+          sends it again, once the cause is mended
+      redrive dlq edit 3c6ef372
+          sends it with other content
+      redrive why 3c6ef372
+          tells its whole story, with the lines of the rule book
+    "#);
     assert_eq!(first_line(&requests[0]), "GET /v1/dead-letters/3c6e?form=envelope HTTP/1.1");
     let (run, _) = against([Reply::json(200, &envelope())], &["dlq", "show", "3c6e", "--format", "json"]);
     assert_eq!(serde_json::from_str::<Value>(&run.printed()).expect("JSON"), envelope());
     let poison =
         with(envelope(), &json!({ "tier": "poison", "dlqId": "old 7", "replays": 1, "retryAttempts": [] }));
     let (run, _) = against([Reply::json(200, &poison)], &["dlq", "show", "old 7"]);
-    assert_snapshot!(run.printed(), @"");
+    assert_snapshot!(run.printed(), @r#"
+    orders.placed → billing/email  letter old 7
+      tier            poison                5m ago
+      died            2025-10-21T14:30:00Z
+      category        permanent
+      failure group   00c0ffee00c0ffee
+      event           order-42
+      session         customer-7
+      row             billing/orders.*
+      consumer group  billing
+      replayed        1 time
+
+    data
+      {
+        "order": 42
+      }
+
+    Next:
+      redrive dlq replay 'old 7' --include-poison --note 'why it should go through now'
+          sends it again, once the cause is mended
+      redrive dlq edit 'old 7'
+          sends it with other content
+    "#);
 }
 
 #[test]
@@ -176,7 +251,18 @@ fn what_a_replay_would_come_to_is_told_first() {
     let arguments = ["dlq", "replay", "--service", "billing", "--dry-run", "--rate", "20/s"];
     let (run, requests) = against([Reply::json(200, &survey)], &arguments);
     assert_eq!((run.code, run.stderr.as_str()), (1, ""), "it could not begin");
-    assert_snapshot!(run.stdout, @"");
+    assert_snapshot!(run.stdout, @r"
+    5,000 dead letters would be sent again, of 250 sessions
+      FAILURE GROUP     COUNT  SERVICE        MESSAGE
+      00c0ffee00c0ffee  4,990  billing/email  order 42 has no field `total`
+      0000000000000bad     10  billing
+      to billing/email (4,990), billing (10)
+      takes about 250s at that rate
+      ! 7 more belong to replay 2
+      3 more are poison and stay: --include-poison sends them too
+      2 of them hold their session
+    ✗ it could not begin: the rule book has no service `billing`
+    ");
     assert!(requests[0].ends_with(r#"{"service":"billing","dry_run":true,"rate":20.0}"#), "{requests:?}");
 }
 
@@ -206,9 +292,26 @@ fn a_replay_is_watched_until_it_is_over() {
         assert_eq!(first_line(&requests[1]), "GET /v1/replays/3/progress?until=halt HTTP/1.1");
         run.stdout
     };
-    assert_snapshot!(run(&done, 0), @"");
-    assert_snapshot!(run(&partly, 1), @"");
-    assert_snapshot!(run(&stopped, 1), @"");
+    assert_snapshot!(run(&done, 0), @"✓ replay 3 is done: 5,000 delivered");
+    assert_snapshot!(run(&partly, 1), @r"
+    ! replay 3 is done: 3 delivered, 1 failed again, 6 left alone
+
+    Next:
+      redrive dlq list --tier poison
+          shows the letters that failed again
+    ");
+    assert_snapshot!(run(&stopped, 1), @r"
+    ✗ replay 3 has stopped by itself: the failure came back (failure group 00c0ffee00c0ffee)
+      0 delivered, 1 failed again, 4,999 to go
+
+    Next:
+      redrive why 3c6ef372
+          tells why the letter failed again
+      redrive replays 3 resume
+          lets it go on, once the cause is mended
+      redrive replays 3 cancel
+          ends it; what was not sent stays dead
+    ");
     // A server that went away in between is found again.
     let replies =
         [Reply::json(201, &replay(&json!({}))), stream(&[replay(&json!({}))]), stream(&[replay(&done)])];
@@ -217,7 +320,24 @@ fn a_replay_is_watched_until_it_is_over() {
     assert_eq!(run.stderr, "— the server has gone away; the replay goes on when it is back\n");
     let (run, requests) =
         against([Reply::json(201, &replay(&json!({})))], &["dlq", "replay", "3c6e", "--detach"]);
-    assert_snapshot!(run.printed(), @"");
+    assert_snapshot!(run.printed(), @r"
+    replay 3  service billing
+      state         running                                   10s ago
+      began         2025-10-21T14:34:00Z                      1m ago
+      pace          at most 20/s, 1,000 at once, canary: ten
+      letters       5,000
+      delivered     9
+      failed again  0
+      left alone    0
+      on their way  2
+      to be sent    4,989
+
+    Next:
+      redrive replays 3 --watch
+          shows how it goes on
+      redrive replays 3 pause
+          lets it send nothing more for now
+    ");
     assert!(requests[0].ends_with(r#"{"letters":["3c6e"]}"#), "{requests:?}");
     let taken =
         refusal("REPLAY_CONFLICT", "letter 3c6e belongs to replay 2: cancel that one first, or wait for it");
@@ -233,35 +353,64 @@ fn replays_are_listed_and_told_what_to_do() {
         replay(&json!({ "id": 2, "state": "stopped", "failed": 1, "what": "letter 3c6ef372", "stop": stop })),
     ] });
     let (run, _) = against([Reply::json(200, &found)], &["replays"]);
-    assert_snapshot!(run.printed(), @"");
+    assert_snapshot!(run.printed(), @r"
+    NO  STATE    LETTERS  DELIVERED  FAILED  LEFT  BEGAN   WHAT
+     3  running    5,000          9       0     0  1m ago  service billing
+     2  stopped    5,000          9       1     0  1m ago  letter 3c6ef372
+    ");
     let (run, requests) = against(
         [Reply::json(200, &replay(&json!({ "state": "paused", "to": "mail" })))],
         &["replays", "3", "pause"],
     );
-    assert_snapshot!(run.printed(), @"");
+    assert_snapshot!(run.printed(), @r"
+    replay 3  service billing
+      state         paused                                    10s ago
+      began         2025-10-21T14:34:00Z                      1m ago
+      pace          at most 20/s, 1,000 at once, canary: ten
+      goes to       mail                                      instead of where the letters came from
+      letters       5,000
+      delivered     9
+      failed again  0
+      left alone    0
+      on their way  2
+      to be sent    4,989
+
+    Next:
+      redrive replays 3 resume
+          lets it go on, once the cause is mended
+      redrive replays 3 cancel
+          ends it; what was not sent stays dead
+    ");
     assert_eq!(first_line(&requests[0]), "POST /v1/replays/3/pause HTTP/1.1");
     let gone = refusal("REPLAY_STATE", "replay 3 was cancelled and cannot go on; start a new one");
     let (run, _) = against([Reply::json(409, &gone)], &["replays", "3", "resume"]);
-    assert_snapshot!(run.refused(), @"");
+    assert_snapshot!(run.refused(), @"error: replay 3 was cancelled and cannot go on; start a new one  (REPLAY_STATE, 409)");
     let (run, _) =
         against([stream(&[replay(&json!({ "state": "cancelled" }))])], &["replays", "3", "--watch"]);
     assert_eq!(run.code, 1);
-    assert_snapshot!(run.stdout, @"");
+    assert_snapshot!(run.stdout, @"! replay 3 was cancelled: 9 delivered, 4,991 not sent");
 }
 
 #[test]
 fn nothing_is_deleted_before_somebody_says_so() {
     let dry = json!({ "deleted": 12, "claimed": 3, "dry_run": true, "holding": 1, "done": true });
     let (run, requests) = against([Reply::json(200, &dry)], &["dlq", "purge", "--older-than", "7d"]);
-    assert_snapshot!(run.refused(), @"");
+    assert_snapshot!(run.refused(), @"error: 12 dead letters would be deleted for good, and nobody can be asked here; add --yes: nothing was deleted");
     assert!(requests[0].ends_with(r#"{"dry_run":true,"older_than":"7d"}"#), "{requests:?}");
     let (run, _) = against([Reply::json(200, &dry)], &["dlq", "purge", "--service", "billing", "--dry-run"]);
-    assert_snapshot!(run.printed(), @"");
+    assert_snapshot!(run.printed(), @r"
+    12 dead letters would be deleted
+      1 session that they hold would go on without them
+      3 letters of open replays would stay
+    ");
     let steps = "{\"deleted\":500,\"claimed\":0,\"dry_run\":false,\"done\":false}\n\
                  {\"deleted\":612,\"claimed\":3,\"dry_run\":false,\"done\":true}\n";
     let arguments = ["dlq", "purge", "--service", "billing", "--yes", "--note", "test data"];
     let (run, requests) = against([Reply::new(200, steps)], &arguments);
-    assert_snapshot!(run.printed(), @"");
+    assert_snapshot!(run.printed(), @r"
+    ✓ 612 dead letters deleted
+      3 letters of open replays stay: cancel the replay first
+    ");
     assert!(requests[0].ends_with(r#"{"service":"billing","note":"test data"}"#), "{requests:?}");
     let (run, _) = against([Reply::new(200, &steps[..60])], &arguments);
     assert!(run.refused().contains("the purge may be incomplete"));
@@ -276,7 +425,13 @@ fn a_letter_is_edited_skipped_and_never_sent_unchanged() {
     let arguments =
         ["dlq", "edit", "3c6e", "--data", r#"{"order": 42.0, "total": 1e400}"#, "--note", "a typo"];
     let (run, requests) = against(replies(), &arguments);
-    assert_snapshot!(run.printed(), @"");
+    assert_snapshot!(run.printed(), @r"
+    ✓ letter 3c6ef372 is superseded: the event order-42#edit-00000000000000ff takes its place
+
+    Next:
+      redrive show 9e3779b97f4a7c15
+          shows what becomes of it
+    ");
     assert_eq!(first_line(&requests[1]), "POST /v1/dead-letters/3c6e/edit HTTP/1.1");
     assert!(
         requests[1].ends_with(r#"{"note":"a typo","data":{"order": 42.0, "total": 1e400}}"#),
@@ -287,7 +442,7 @@ fn a_letter_is_edited_skipped_and_never_sent_unchanged() {
     let skipped = json!({ "id": DELIVERY, "released": 2 });
     let (run, requests) =
         against([Reply::json(200, &skipped)], &["dlq", "skip", "3c6e", "--note", "too late"]);
-    assert_snapshot!(run.printed(), @"");
+    assert_snapshot!(run.printed(), @"✓ letter 3c6ef372 is skipped: 2 deliveries behind it go on");
     assert!(requests[0].ends_with(r#"{"note":"too late"}"#), "{requests:?}");
 }
 
@@ -322,14 +477,24 @@ fn an_editor_opens_the_data() {
 fn a_file_is_checked_before_anything_is_sent() {
     let bad = "{\"service\":\"a\",\"type\":\"b.c\"}\n\nnot JSON\n{\"service\":\"a b\",\"type\":\"c.d\"}\n";
     let folder = Folder::with("bad.jsonl", bad);
-    assert_snapshot!(folder.run(&["dlq", "import", "bad.jsonl", "--server", &nowhere()]).refused(), @"");
+    assert_snapshot!(folder.run(&["dlq", "import", "bad.jsonl", "--server", &nowhere()]).refused(), @r"
+    error: 2 lines are no dead letters: nothing was imported
+      line 3 is no JSON: expected ident at line 1 column 2
+      line 4 has a service that is no name: a name has no ' ': letters from a to z, digits, `-`, `_`, `.` and `:` are fine
+    ");
     let lines: String =
         (0..1_500).map(|n| format!("{{\"service\":\"a\",\"type\":\"b.c\",\"data\":{n}}}\n")).collect();
     folder.write("good.jsonl", lines);
     let part = |imported: u32, known: u32| Reply::json(200, &json!({ "imported": imported, "known": known }));
     let server = Scripted::new([part(999, 1), part(400, 100)]);
     let run = folder.run(&["dlq", "import", "good.jsonl", "--server", server.url()]);
-    assert_snapshot!(run.printed(), @"");
+    assert_snapshot!(run.printed(), @r"
+    ✓ 1,399 dead letters imported, 101 were there already
+
+    Next:
+      redrive dlq groups
+          shows the causes that they have in common
+    ");
     let sent: Vec<usize> =
         server.requests().iter().map(|request| request.matches("\"service\"").count()).collect();
     assert_eq!(sent, [1_000, 500]);
@@ -354,7 +519,11 @@ fn what_was_done_is_on_record() {
     };
     let audit = json!({ "audit": [record(2, "purge", Some("test data")), record(1, "replay", None)] });
     let (run, _) = against([Reply::json(200, &audit)], &["audit"]);
-    assert_snapshot!(run.printed(), @"");
+    assert_snapshot!(run.printed(), @r"
+    AT                            ACT     LETTERS  WHAT             NOTE
+    2025-10-21T14:30:00Z  5m ago  purge     1,200  service billing  test data
+    2025-10-21T14:30:00Z  5m ago  replay    1,200  service billing
+    ");
     let (run, _) = against([Reply::json(200, &audit)], &["audit", "--format", "json"]);
     assert_eq!(serde_json::from_str::<Value>(&run.printed()).expect("a list"), audit["audit"]);
 }

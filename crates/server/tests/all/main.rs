@@ -12,6 +12,7 @@ mod examples;
 mod hostile;
 mod init;
 mod kill;
+mod letters;
 mod matrix;
 mod operate;
 mod reference;

@@ -72,7 +72,7 @@ fn what_the_book_states_is_not_cut() {
 
 #[test]
 fn a_rule_is_shown_with_the_origin_of_each_value() {
-    insta::assert_snapshot!(rules(&["billing", "orders.placed"]).printed(), @r#"
+    insta::assert_snapshot!(rules(&["billing", "orders.placed"]).printed(), @r"
     billing ← orders.placed  row on line 24
 
     Delivery
@@ -121,6 +121,7 @@ fn a_rule_is_shown_with_the_origin_of_each_value() {
     Waiting
       events          20000000                (built in)              at most, for the whole service
       size            64GiB                   (built in)
+      per session     10000                   (built in)              behind a dead letter that holds their session
       when full       refuse                  (built in)              dead-letter if it came in through a webhook
 
     Idempotency
@@ -139,7 +140,7 @@ fn a_rule_is_shown_with_the_origin_of_each_value() {
 
     Alerts
       retry_rate > 20% over 5m  warning  (the service, line 22)
-    "#);
+    ");
 }
 
 #[test]

@@ -155,8 +155,8 @@ pub(crate) struct ReplayShown {
     /// How far the canary has come.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wave: Option<Wave>,
-    /// The rule book began it, and no person.
-    pub automatic: bool,
+    /// Who began it.
+    pub origin: OriginShown,
     pub total: u64,
     pub sent: u64,
     pub delivered: u64,
@@ -174,6 +174,16 @@ pub(crate) struct ReplayShown {
     /// Why it has stopped by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<StopShown>,
+}
+
+/// Who began a replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum OriginShown {
+    /// A person.
+    Operator,
+    /// The rule book, when a dependency was well again.
+    Automatic,
 }
 
 /// What made a replay stop.

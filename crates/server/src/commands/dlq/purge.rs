@@ -88,7 +88,7 @@ fn would_be(dry: &PurgeShown) -> String {
         out.push_str(&format!("  {sessions} that they hold would go on without them\n"));
     }
     if dry.claimed > 0 {
-        out.push_str(&format!("  {} of open replays would stay\n", counted(dry.claimed, "more")));
+        out.push_str(&format!("  {} of open replays would stay\n", counted(dry.claimed, "letter")));
     }
     out
 }

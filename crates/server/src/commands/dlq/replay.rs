@@ -101,7 +101,7 @@ async fn follow(client: &mut Client, id: u64, progress: &mut Progress) -> anyhow
     let ask = Ask::get(format!("/v1/replays/{id}/progress?until=halt"));
     let mut lines = client.lines(&ask).await?;
     loop {
-        if let Some(last) = until_silent(&mut lines, progress).await {
+        if let Some(last) = until_silent(lines, progress).await {
             return Ok(last);
         }
         progress.say("the server has gone away; the replay goes on when it is back");
@@ -110,7 +110,7 @@ async fn follow(client: &mut Client, id: u64, progress: &mut Progress) -> anyhow
 }
 
 /// The last state of a replay that is over; none if the stream broke off before.
-async fn until_silent(lines: &mut Lines, progress: &mut Progress) -> Option<ReplayShown> {
+async fn until_silent(mut lines: Lines, progress: &mut Progress) -> Option<ReplayShown> {
     let mut last: Option<ReplayShown> = None;
     while let Ok(Some(line)) = lines.next().await {
         let Some(json) = line.strip_prefix("data:") else { continue };
