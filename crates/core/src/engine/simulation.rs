@@ -11,6 +11,7 @@
 mod books;
 mod checker;
 mod dice;
+mod orders;
 mod plan;
 mod store;
 mod targets;
