@@ -112,7 +112,8 @@ struct Delivery {
     by: Option<ReplayId>,
     /// How often replays have sent it.
     times: u32,
-    deaths: u32,
+    /// When it died last.
+    died_at: Timestamp,
     /// It has failed a replay for good.
     is_poison: bool,
 }
@@ -239,7 +240,7 @@ impl Checker {
             calls: Vec::new(),
             by: None,
             times: 0,
-            deaths: 0,
+            died_at: Timestamp::EPOCH,
             is_poison: false,
         };
         self.deliveries.insert(id, delivery);
@@ -298,7 +299,7 @@ impl Checker {
         let holds = death.is_some_and(|death| self.holds_its_session(id, death.followers));
         let delivery = self.deliveries.get_mut(&id).expect("seen above");
         delivery.ended = ended;
-        delivery.deaths += u32::from(ended == Ended::Dead);
+        delivery.died_at = at;
         if let Some(lane) = delivery.lane.as_ref().filter(|_| !holds) {
             self.sessions.leave(lane, delivery.turn, id);
         }

@@ -15,12 +15,12 @@ pub(in super::super) enum Closing {
 
 impl Checker {
     /// One too many behind a dead letter: it died when it came, and keeps its place.
-    pub(in super::super) fn overflowed(&mut self, id: DeliveryId) {
+    pub(in super::super) fn overflowed(&mut self, id: DeliveryId, now: Timestamp) {
         self.fresh.remove(&id);
         self.seen.dead += 1;
         let delivery = self.deliveries.get_mut(&id).expect("it was accepted right before");
         delivery.ended = Ended::Dead;
-        delivery.deaths += 1;
+        delivery.died_at = now;
     }
 
     /// Somebody's wish to be done with it is durable.

@@ -26,8 +26,9 @@ pub(super) struct ReplaySeen {
     poison: Poison,
     state: ReplayState,
     listed: Listed,
-    /// What was dead and could be chosen when it began, with how often it had died.
-    frozen: BTreeMap<DeliveryId, u32>,
+    /// It may choose what had died by then.
+    began_at: Timestamp,
+    choice: Choice,
     letters: BTreeMap<DeliveryId, Stage>,
     failed: BTreeSet<Lane>,
     /// Counts how often it has begun, or begun anew.
@@ -101,23 +102,16 @@ impl ReplaySeen {
 }
 
 impl Checker {
-    /// A replay is about to be written down, with what is dead at that moment.
-    pub(in super::super) fn replay_begins(&mut self, id: ReplayId, new: &NewReplay) {
-        let is_chosen = |(_, delivery): &(&DeliveryId, &Delivery)| {
-            let is_meant = match &new.choice {
-                Choice::Service(service) => delivery.queue.service == *service,
-                Choice::Book { times_max, .. } => delivery.times < *times_max,
-            };
-            is_meant && delivery.ended == Ended::Dead && Self::may_go_again(delivery, new.poison)
-        };
-        let frozen = self.deliveries.iter().filter(is_chosen).map(|(id, seen)| (*id, seen.deaths)).collect();
+    /// A replay is about to be written down.
+    pub(in super::super) fn replay_begins(&mut self, id: ReplayId, new: &NewReplay, now: Timestamp) {
         let replay = ReplaySeen {
             pace: new.pace,
             origin: new.origin,
             poison: new.poison,
             state: ReplayState::Gathering,
             listed: Listed::InPart,
-            frozen,
+            began_at: now,
+            choice: new.choice.clone(),
             letters: BTreeMap::new(),
             failed: BTreeSet::new(),
             round: 0,
@@ -140,11 +134,15 @@ impl Checker {
             let how = format!("{letter} is claimed by {id}, though it belongs to {other}");
             self.broken("a letter belongs to one replay", how);
         }
-        let deaths = self.deliveries[&letter].deaths;
+        let delivery = &self.deliveries[&letter];
         let replay = self.replays.get_mut(&id).expect("it began");
-        let is_known = replay.frozen.get(&letter) == Some(&deaths);
+        let is_meant = match &replay.choice {
+            Choice::Service(service) => delivery.queue.service == *service,
+            Choice::Book { times_max, .. } => delivery.times < *times_max,
+        };
+        let is_dead = delivery.ended == Ended::Dead && delivery.died_at <= replay.began_at;
         replay.letters.insert(letter, Stage::Waiting);
-        if !is_known || self.deliveries[&letter].ended != Ended::Dead {
+        if !is_meant || !is_dead {
             let how = format!("{id} has chosen {letter}, which was not among its letters when it began");
             self.broken("a replay is frozen when it begins", how);
         }
@@ -190,6 +188,27 @@ impl Checker {
             return self.broken("only a canary stops by itself", format!("{id} has"));
         }
         replay.state = ReplayState::Stopped;
+    }
+
+    /// Every letter is answered for.
+    pub(in super::super) fn replay_done(&mut self, id: ReplayId) {
+        let replay = &self.replays[&id];
+        let is_due = |(letter, stage): &(&DeliveryId, &Stage)| match stage {
+            Stage::Waiting => !self.is_left(replay, **letter),
+            Stage::Sent { .. } => true,
+            Stage::Over => false,
+        };
+        if let Some((letter, stage)) = replay.letters.iter().find(is_due) {
+            let how = format!("{id} is done, though {letter} is {stage:?}");
+            self.broken("a replay leaves nobody out", how);
+        }
+        self.replays.get_mut(&id).expect("it began").state = ReplayState::Done;
+    }
+
+    /// Whether the letter stays as it is, since one of its session has failed.
+    fn is_left(&self, replay: &ReplaySeen, letter: DeliveryId) -> bool {
+        let lane = self.deliveries[&letter].lane.as_ref();
+        lane.is_some_and(|lane| replay.failed.contains(lane))
     }
 
     /// Letters are deliveries again, and that is durable.
@@ -284,17 +303,7 @@ impl Checker {
     /// A replay that should go on and does not.
     pub(super) fn stuck_replay(&self) -> Option<String> {
         let is_stuck = |replay: &ReplaySeen| {
-            let waits = replay.letters.values().any(|stage| *stage == Stage::Waiting);
-            let may_wait = |letter: &DeliveryId| {
-                let lane = self.deliveries[letter].lane.as_ref();
-                lane.is_some_and(|lane| replay.failed.contains(lane))
-            };
-            let all_left = replay
-                .letters
-                .iter()
-                .all(|(letter, stage)| *stage != Stage::Waiting || may_wait(letter));
-            (replay.state == ReplayState::Gathering || replay.sends() && waits && !all_left)
-                && replay.in_flight() == 0
+            replay.state == ReplayState::Gathering || replay.sends() && replay.in_flight() == 0
         };
         let stuck = self.replays.iter().find(|(_, replay)| is_stuck(replay));
         stuck.map(|(id, replay)| format!("{id} of {:?} is {}", replay.origin, replay.state))

@@ -126,7 +126,7 @@ impl Store {
             consumer_group: String::new(),
             followers: Followers::Wait,
         };
-        checker.overflowed(row.id);
+        checker.overflowed(row.id, now);
         self.write_letter(seq, &death, now);
         self.put(seq, State::Holding);
     }

@@ -68,9 +68,10 @@ impl Replay {
         }
     }
 
-    fn end_if_complete(&mut self) {
+    fn end_if_complete(&mut self, checker: &mut Checker) {
         if self.job.state == ReplayState::Running && self.job.tally.is_complete() {
             self.job.state = ReplayState::Done;
+            checker.replay_done(self.job.id);
         }
     }
 }
@@ -113,7 +114,7 @@ impl Store {
             failed: BTreeSet::new(),
         };
         self.replays.insert(id, replay);
-        checker.replay_begins(id, new);
+        checker.replay_begins(id, new, now);
         self.gather(id, checker);
         let replay = &self.replays[&id];
         if replay.listing == Listing::Done && replay.letters.is_empty() {
@@ -218,7 +219,7 @@ impl Store {
         let heads = sent.iter().filter(|seq| self.rows[seq].state == State::Ready);
         may_start.extend(heads.map(|seq| self.waiting(*seq)));
         let replay = self.replays.get_mut(&id).expect("seen above");
-        replay.end_if_complete();
+        replay.end_if_complete(checker);
         Some((replay.job.clone(), u32::try_from(sent.len()).expect("a few")))
     }
 
@@ -312,6 +313,6 @@ impl Store {
             replay.job.state = ReplayState::Stopped;
             checker.replay_stopped(id);
         }
-        replay.end_if_complete();
+        replay.end_if_complete(checker);
     }
 }
