@@ -246,10 +246,15 @@ impl Replay {
             Some(Sabotage::IgnoresConcurrency) => {
                 replay.job.pace.concurrency = limits::REPLAY_CONCURRENCY_DEFAULT;
             }
-            Some(Sabotage::RepeatsSteps | Sabotage::ForgetsReplays) => replay.tally = Trust::Known,
+            Some(Sabotage::ForgetsReplays) => replay.tally = Trust::Known,
             Some(_) | None => {}
         }
-        replay.wish(now)
+        match replay.wish(now) {
+            Wish::Step(advance) if sabotage == Some(Sabotage::RepeatsSteps) => {
+                Wish::Step(Advance { letters_max: advance.letters_max.max(1), ..advance })
+            }
+            wish @ (Wish::Nothing | Wish::Step(_) | Wish::WakeAt(_)) => wish,
+        }
     }
 
     /// Letters that may be sent beside those on their way; none until a good part has arrived, since every

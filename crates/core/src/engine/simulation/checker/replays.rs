@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::super::books::{Reprocess, Taker};
 use super::super::orders::{Choice, NewReplay, Poison, ReplayAct};
 use super::super::store::Lane;
-use super::{Checker, Delivery, Ended};
+use super::{CallEnd, Checker, Delivery, Ended};
 use crate::engine::Death;
 use crate::envelope::Tier;
 use crate::ids::DeliveryId;
@@ -29,6 +30,8 @@ pub(super) struct ReplaySeen {
     /// It may choose what had died by then.
     began_at: Timestamp,
     choice: Choice,
+    /// What was dead then, was meant, and belonged to nobody.
+    free: BTreeMap<DeliveryId, Timestamp>,
     letters: BTreeMap<DeliveryId, Stage>,
     failed: BTreeSet<Lane>,
     /// Counts how often it has begun, or begun anew.
@@ -104,6 +107,14 @@ impl ReplaySeen {
 impl Checker {
     /// A replay is about to be written down.
     pub(in super::super) fn replay_begins(&mut self, id: ReplayId, new: &NewReplay, now: Timestamp) {
+        let is_free = |(id, delivery): &(&DeliveryId, &Delivery)| {
+            let is_meant = matches!(&new.choice, Choice::Service(name) if *name == delivery.queue.service);
+            is_meant
+                && delivery.ended == Ended::Dead
+                && Self::may_go_again(delivery, new.poison)
+                && self.claimed_by(**id).is_none()
+        };
+        let free = self.deliveries.iter().filter(is_free).map(|(id, seen)| (*id, seen.died_at)).collect();
         let replay = ReplaySeen {
             pace: new.pace,
             origin: new.origin,
@@ -112,6 +123,7 @@ impl Checker {
             listed: Listed::InPart,
             began_at: now,
             choice: new.choice.clone(),
+            free,
             letters: BTreeMap::new(),
             failed: BTreeSet::new(),
             round: 0,
@@ -138,7 +150,11 @@ impl Checker {
         let replay = self.replays.get_mut(&id).expect("it began");
         let is_meant = match &replay.choice {
             Choice::Service(service) => delivery.queue.service == *service,
-            Choice::Book { times_max, .. } => delivery.times < *times_max,
+            Choice::Book { times_max, .. } => {
+                let ours = |taker: &&Taker| taker.queue == delivery.queue;
+                let mut takers = self.books.iter().flat_map(|book| &book.takers).filter(ours);
+                delivery.times < *times_max && takers.any(|taker| taker.reprocess != Reprocess::Manual)
+            }
         };
         let is_dead = delivery.ended == Ended::Dead && delivery.died_at <= replay.began_at;
         replay.letters.insert(letter, Stage::Waiting);
@@ -148,8 +164,19 @@ impl Checker {
         }
     }
 
-    /// All its letters are listed.
+    /// All its letters are listed: those that belonged to nobody when it began, unless somebody else has
+    /// taken care of them since.
     pub(in super::super) fn replay_gathered(&mut self, id: ReplayId) {
+        let replay = &self.replays[&id];
+        let is_forgotten = |(letter, died_at): &(&DeliveryId, &Timestamp)| {
+            let delivery = &self.deliveries[*letter];
+            let waits = |replay: &ReplaySeen| replay.letters.get(*letter) == Some(&Stage::Waiting);
+            let is_chosen = self.replays.values().any(waits);
+            delivery.ended == Ended::Dead && delivery.died_at == **died_at && !is_chosen
+        };
+        if let Some((letter, _)) = replay.free.iter().find(is_forgotten) {
+            self.broken("a replay leaves nobody out", format!("{id} has not chosen {letter}"));
+        }
         let replay = self.replays.get_mut(&id).expect("it began");
         replay.listed = Listed::Whole;
         replay.state = ReplayState::Running;
@@ -247,6 +274,8 @@ impl Checker {
             Some(("a replay sends each letter once", "it is not among those that wait".to_owned()))
         } else if delivery.ended != Ended::Dead {
             Some(("one outcome per delivery", format!("it is {:?}", delivery.ended)))
+        } else if delivery.calls.iter().any(|call| call.end == CallEnd::Running) {
+            Some(("never two calls of one delivery at a time", "a call of it runs".to_owned()))
         } else if !Self::may_go_again(delivery, replay.poison) {
             Some(("poison needs a word", "it has failed a replay".to_owned()))
         } else if has_failed {
@@ -271,6 +300,7 @@ impl Checker {
     /// A letter on its way has ended again.
     pub(super) fn letter_ended(&mut self, letter: DeliveryId, death: Option<&Death>) {
         let delivery = self.deliveries.get_mut(&letter).expect("it has ended");
+        delivery.is_poison |= death.is_some_and(|death| death.tier == Tier::Poison);
         let Some(id) = delivery.by.take() else { return };
         let replay = self.replays.get_mut(&id).expect("it has sent this one");
         let stage = replay.letters.insert(letter, Stage::Over);

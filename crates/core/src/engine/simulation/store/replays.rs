@@ -106,7 +106,7 @@ impl Store {
             job,
             choice: new.choice.clone(),
             poison: new.poison,
-            until: now.as_nanos(),
+            until: now.as_nanos().max(self.last_letter),
             looked_at: 0,
             listing: Listing::GoesOn,
             letters: BTreeMap::new(),
