@@ -281,7 +281,7 @@ impl Engine {
                 }
             }
             Input::Replay(job) => self.replays.learn(job, now),
-            Input::Advanced { job, sent } => self.replays.advanced(job, sent, now),
+            Input::Advanced { job, sent } => self.replays.advanced(job, sent),
             Input::Released(_) if self.sabotaged_by(Sabotage::ForgetsReleased) => {}
             Input::Released(name) => {
                 let place = self.queue(&name);

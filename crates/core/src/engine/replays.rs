@@ -10,6 +10,9 @@
 //! had died of comes back [`limits::REPLAY_FAILURES_IN_A_ROW`] times with nothing arriving in between. It
 //! goes on when an operator says so, with one letter again.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -109,7 +112,7 @@ impl Replays {
     }
 
     /// A step is durable.
-    pub(super) fn advanced(&mut self, job: ReplayJob, sent: u32, now: Timestamp) {
+    pub(super) fn advanced(&mut self, job: ReplayJob, sent: u32) {
         let Some(replay) = self.0.get_mut(&job.id) else { return };
         let before = &replay.job;
         let has_moved = sent > 0 || before.state != job.state || before.tally != job.tally;
@@ -121,7 +124,7 @@ impl Replays {
         replay.job = job;
         if let Some(rate) = replay.job.pace.rate {
             let owed = Duration::from_secs_f64(sent as f64 / rate.as_per_second());
-            replay.next_at = replay.next_at.max(now - BURST_SPAN) + owed;
+            replay.next_at = replay.next_at + owed;
         }
         self.drop_ended();
     }
@@ -233,6 +236,12 @@ impl Replay {
         }
     }
 
+    /// A step is under way. What could be made up for is settled by now, however long the step takes.
+    fn asked(&mut self, now: Timestamp) {
+        self.step = Step::Asked;
+        self.next_at = self.next_at.max(now - BURST_SPAN);
+    }
+
     /// What it wants if it is broken in that way.
     #[cfg(test)]
     fn wish_under(&self, sabotage: Option<Sabotage>, now: Timestamp) -> Wish {
@@ -280,6 +289,11 @@ impl Replay {
             let missing = PACE_SPAN.as_secs_f64() - letters / per_second;
             return Err(now + Duration::from_secs_f64(missing.max(0.001)));
         }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "at least 1, and where it is more than fits, the most that fits is meant"
+        )]
         Ok(letters as u32)
     }
 }
@@ -297,7 +311,7 @@ impl Engine {
             let wish = replay.wish_under(self.sabotage, now);
             let wake_at = match wish {
                 Wish::Step(advance) => {
-                    replay.step = Step::Asked;
+                    replay.asked(now);
                     self.effects.push_back(Effect::Advance(advance));
                     None
                 }
@@ -319,18 +333,15 @@ impl Engine {
         let Next::Dead(death) = &mut settlement.next else { return };
         let lets_go = self.sabotaged_by(Sabotage::LetsFollowersGo);
         let books = std::iter::once(&self.book).chain(self.older_books.iter().rev());
-        match books.into_iter().find_map(|book| letter_rule(book, row)) {
-            Some(rule) => {
-                death.name = rule.name(row.event.event_type.as_str());
-                death.consumer_group.clone_from(&rule.consumer_group);
-                if rule.order == Order::SessionStrict && row.sequence.is_some() && !lets_go {
-                    death.followers = Followers::Wait;
-                }
+        if let Some(rule) = books.into_iter().find_map(|book| letter_rule(book, row)) {
+            death.name = rule.name(row.event.event_type.as_str());
+            death.consumer_group.clone_from(&rule.consumer_group);
+            if rule.order == Order::SessionStrict && row.sequence.is_some() && !lets_go {
+                death.followers = Followers::Wait;
             }
-            None => {
-                death.name = name_template::default_name(&row.queue.service, row.queue.channel.as_ref());
-                death.consumer_group = row.queue.service.to_string();
-            }
+        } else {
+            death.name = name_template::default_name(&row.queue.service, row.queue.channel.as_ref());
+            death.consumer_group = row.queue.service.to_string();
         }
         if let Some((tier, stop)) = self.replays.judge(row, death) {
             let tier = if self.sabotaged_by(Sabotage::KeepsTier) { death.tier } else { tier };

@@ -423,7 +423,8 @@ impl Checker {
             return Some(("attempts within the rule", format!("{retries_max} retries are allowed")));
         }
         // A first attempt that was cut short by a crash is not remembered: the last one of that number is.
-        let first = delivery.calls.iter().rev().find(|call| call.attempt == first).filter(|_| attempt > first);
+        let first =
+            delivery.calls.iter().rev().find(|call| call.attempt == first).filter(|_| attempt > first);
         if let (Some(deadline), Some(first)) = (claim.deadline, first) {
             let age = now.since(first.started_at).saturating_sub(self.excused(first.started_at, now));
             let silence = SILENCE_MAX * u32::try_from(self.away.len()).expect("few");
@@ -561,6 +562,8 @@ impl Checker {
                 self.ailing.extend((0..self.spec().dependencies.len()).find(is_meant));
                 self.breakers.tripped(name.as_str(), now);
             }
+            // A delivery that starts alone has its permit a while before its call begins.
+            Command::Reset(name) if self.is_cautious(now) => self.breakers.reset_in_between(name.as_str()),
             Command::Reset(name) => self.breakers.reset(name.as_str()),
         }
     }

@@ -201,9 +201,9 @@ impl Store {
         for addressee in to {
             let Addressee { queue, lane } = addressee;
             let lane = lane.clone().map(|session| (Arc::clone(queue), session));
-            let full = lane.as_ref().is_some_and(|lane| {
-                self.held.contains_key(lane) && self.behind(lane) >= self.behind_max
-            });
+            let full = lane
+                .as_ref()
+                .is_some_and(|lane| self.held.contains_key(lane) && self.behind(lane) >= self.behind_max);
             let seq = self.insert(event, queue, lane, None, now);
             places.push(seq);
             checker.accepted(self.rows[&seq].id, queue, event, self.rows[&seq].lane.clone(), now);
@@ -330,9 +330,8 @@ impl Store {
         if !members.remove(&(row.turn, seq)) {
             return None;
         }
-        let has_head = members.iter().any(|(_, member)| {
-            matches!(self.rows[member].state, State::Ready | State::Due(_))
-        });
+        let has_head =
+            members.iter().any(|(_, member)| matches!(self.rows[member].state, State::Ready | State::Due(_)));
         if has_head || self.held.get(&lane).is_some_and(|holder| *holder != seq) {
             return None;
         }

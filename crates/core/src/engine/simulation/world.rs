@@ -6,23 +6,23 @@
 //! steps while Redrive runs changes nothing, and one that stepped while it was down is met at the next
 //! start: an hour ahead looks like an hour's absence, an hour back like none at all.
 
+mod operators;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::checker::{Checker, Seen, Violation};
 use super::dice::Dice;
-use super::orders::{Choice, NewReplay, Order, Ordered, Poison, Purge};
-use super::plan::{Act, ClockStep, FirstCommit, LetterAct, Manner, Plan, RunEnd};
+use super::orders::{Order, Ordered};
+use super::plan::{Act, ClockStep, FirstCommit, Manner, Plan, RunEnd};
 use super::store::{Addressee, Store};
 use super::targets;
 use super::writer::{self, Request, Submission, Writer};
 use crate::engine::sabotage::Sabotage;
 use crate::engine::{CallId, Effect, Ending, Engine, Fate, Input, Setup};
-use crate::event::Event;
-use crate::event::attribute::EventId;
-use crate::ids::{DependencyName, Seed};
-use crate::replay::{self, Origin, Pace, ReplayId};
+use crate::ids::Seed;
+use crate::replay::ReplayId;
 use crate::time::Timestamp;
 
 /// What one seed came to.
@@ -388,58 +388,6 @@ impl World {
         }
     }
 
-    /// What somebody who sees the letters and replays that there are orders; none if there are none.
-    fn order(&mut self, act: LetterAct) -> Option<Order> {
-        let any = |pick: u64, length: usize| {
-            usize::try_from(pick.checked_rem(length as u64)?).ok()
-        };
-        Some(match act {
-            LetterAct::Replay { service, pace, poison } => {
-                let choice = Choice::Service(service);
-                Order::Replay(Box::new(NewReplay { choice, pace, origin: Origin::Operator, poison }))
-            }
-            LetterAct::Change { pick, act } => {
-                // Mostly one of the last few: those are open.
-                let ids = self.store.replay_ids();
-                let latest = &ids[ids.len().saturating_sub(3)..];
-                Order::Change(latest[any(pick, latest.len())?], act)
-            }
-            LetterAct::Skip { pick } => {
-                let letters: Vec<_> = self.store.letters().collect();
-                Order::Skip(letters[any(pick, letters.len())?].0)
-            }
-            LetterAct::Edit { pick } => {
-                let letters: Vec<_> = self.store.letters().collect();
-                let (letter, event) = letters[any(pick, letters.len())?];
-                self.edits += 1;
-                let id = EventId::new(&format!("edited{}", self.edits)).expect("an id");
-                Order::Edit(letter, Arc::new(Event { id, ..(**event).clone() }))
-            }
-            LetterAct::Purge { service } => {
-                Order::Purge(Purge { service, after: 0, until: self.store.last_letter() })
-            }
-        })
-    }
-
-    /// A dependency is well again: letters come back as the book says.
-    fn reprocess(&mut self, dependency: &DependencyName) {
-        let Some(run) = &mut self.run else { return };
-        if run.disk != Disk::Well || run.ending.is_some() {
-            return;
-        }
-        let rules = &self.plan.books[run.book].rules;
-        for times_max in self.store.limits(rules, dependency) {
-            let (rules, dependency) = (Arc::clone(rules), dependency.clone());
-            let new = NewReplay {
-                choice: Choice::Book { rules, dependency, times_max },
-                pace: Pace { rate: None, concurrency: 4, manner: replay::Manner::Canary },
-                origin: Origin::Automatic { times_max },
-                poison: Poison::Left,
-            };
-            run.writer.ask(Request::Order(Order::Replay(Box::new(new))));
-        }
-    }
-
     /// Sends what waits to disk, if nothing is on its way there.
     fn write(&mut self) {
         let Some(run) = &mut self.run else { return };
@@ -544,20 +492,6 @@ impl World {
                 });
                 self.tell_engine(Input::Loaded(page));
             }
-        }
-    }
-
-    fn ordered(&mut self, ordered: Ordered) {
-        self.say(|| format!("{ordered:?}"));
-        match ordered {
-            Ordered::Replay(job) => {
-                if let Some(run) = &mut self.run {
-                    run.last_replay = run.last_replay.max(job.id);
-                }
-                self.tell_engine(Input::Replay(job));
-            }
-            Ordered::Purging(purge) => self.ask(Request::Order(Order::Purge(purge))),
-            Ordered::Done | Ordered::Refused => {}
         }
     }
 

@@ -48,7 +48,9 @@ pub(super) struct Submission {
 pub(super) enum Answer {
     Settled(Arc<Settlement>, Fate, Option<Box<Waiting>>),
     Accepted(Vec<Waiting>),
-    Taken { client: usize },
+    Taken {
+        client: usize,
+    },
     Done(Act),
     Released(Arc<QueueName>),
     Ordered(Ordered),
@@ -115,8 +117,11 @@ impl Writer {
         let (mut notes, mut loads) = (Vec::new(), Vec::new());
         for request in &round {
             match request {
-                Request::Settle(_) | Request::Submit(_) | Request::Alive => {}
-                Request::Order(_) | Request::Advance(_) => {}
+                Request::Settle(_)
+                | Request::Submit(_)
+                | Request::Alive
+                | Request::Order(_)
+                | Request::Advance(_) => {}
                 Request::Load(load) => loads.push(load.clone()),
                 Request::Act(act) => {
                     store.act(act, now);
@@ -170,9 +175,12 @@ impl Writer {
         for request in std::mem::take(&mut self.round).into_iter().rev() {
             match request {
                 Request::Submit(submission) => refused.push(submission.client),
-                Request::Load(_) | Request::Alive | Request::Absence { .. } => {}
-                // Whoever gave the order is told that it could not be, though perhaps it was.
-                Request::Order(_) | Request::Advance(_) => {}
+                // Whoever gave an order is told that it could not be, though perhaps it was.
+                Request::Load(_)
+                | Request::Alive
+                | Request::Absence { .. }
+                | Request::Order(_)
+                | Request::Advance(_) => {}
                 Request::Settle(_) | Request::Act(_) | Request::Keep(_) | Request::Release(_) => {
                     self.waiting.push_front(request);
                 }
@@ -189,8 +197,11 @@ impl Writer {
                 refused.push(submission.client);
                 false
             }
-            Request::Load(_) | Request::Alive | Request::Absence { .. } => false,
-            Request::Order(_) | Request::Advance(_) => false,
+            Request::Load(_)
+            | Request::Alive
+            | Request::Absence { .. }
+            | Request::Order(_)
+            | Request::Advance(_) => false,
             Request::Settle(_) | Request::Act(_) | Request::Keep(_) | Request::Release(_) => true,
         });
         refused

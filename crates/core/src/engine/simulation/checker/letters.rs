@@ -51,7 +51,13 @@ impl Checker {
     }
 
     /// Another event takes its place, and that is durable.
-    pub(in super::super) fn edited(&mut self, old: DeliveryId, new: DeliveryId, event: &Event, now: Timestamp) {
+    pub(in super::super) fn edited(
+        &mut self,
+        old: DeliveryId,
+        new: DeliveryId,
+        event: &Event,
+        now: Timestamp,
+    ) {
         self.end_letter(old, Ended::Superseded);
         let Delivery { queue, lane, turn, .. } = &self.deliveries[&old];
         let (queue, lane, turn) = (std::sync::Arc::clone(queue), lane.clone(), *turn);

@@ -98,7 +98,7 @@ impl ReplaySeen {
             let span = now.since(*at) + STEP_TAKES_MAX + BURST_SPAN;
             (all - index) as f64 > span.as_secs_f64() * rate + 2.0
         };
-        let index = self.sent_at.iter().enumerate().position(|sent| too_many(sent))?;
+        let index = self.sent_at.iter().enumerate().position(too_many)?;
         let how = format!("{} since {}, now {now}, at {rate}/s", all - index, self.sent_at[index]);
         Some(("a replay keeps its rate", how))
     }

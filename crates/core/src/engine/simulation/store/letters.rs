@@ -215,11 +215,7 @@ impl Store {
 
     /// How often the book brings back letters that are there, now that the dependency is well again: a
     /// replay has one limit.
-    pub(in super::super) fn limits(
-        &self,
-        rules: &RuleBook,
-        dependency: &DependencyName,
-    ) -> BTreeSet<u32> {
+    pub(in super::super) fn limits(&self, rules: &RuleBook, dependency: &DependencyName) -> BTreeSet<u32> {
         let limit = |seq: &Seq| {
             let row = &self.rows[seq];
             let letter = row.letter.as_ref().expect("it is among the letters");

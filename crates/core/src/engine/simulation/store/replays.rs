@@ -203,8 +203,7 @@ impl Store {
             ReplayState::Cancelled | ReplayState::Done => false,
         };
         let job = &self.replays[&id].job;
-        let is_next =
-            advance.sent_before == job.tally.sent || self.sabotage == Some(Sabotage::RepeatsSteps);
+        let is_next = advance.sent_before == job.tally.sent || self.sabotage == Some(Sabotage::RepeatsSteps);
         let is_its_wave = advance.wave == job.wave
             || advance.wave == job.wave.next()
             || self.sabotage == Some(Sabotage::SkipsWaves);
@@ -272,8 +271,7 @@ impl Store {
         let letter = self.remove_letter(seq);
         let row = self.rows.get_mut(&seq).expect("it was a letter");
         row.replays += 1;
-        row.replaying =
-            Some(Replaying { replay: id, fingerprint: letter.fingerprint, times: row.replays });
+        row.replaying = Some(Replaying { replay: id, fingerprint: letter.fingerprint, times: row.replays });
         row.history = History::new();
         row.book = None;
         row.start_recorded = false;
