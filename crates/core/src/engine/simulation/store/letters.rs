@@ -113,7 +113,7 @@ impl Store {
     /// Too many wait behind a dead letter: this one dies at once, in its place.
     pub(super) fn overflow(&mut self, seq: Seq, now: Timestamp, checker: &mut Checker) {
         let row = &self.rows[&seq];
-        let (category, code) = (Category::Transient, Code::of(codes::BACKLOG_FULL));
+        let (category, code) = (Category::Transient, Code::of(codes::SESSION_FULL));
         let message = "too many wait behind a dead letter".to_owned();
         let death = Death {
             category,
