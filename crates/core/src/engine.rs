@@ -281,7 +281,10 @@ impl Engine {
                 }
             }
             Input::Replay(job) => self.replays.learn(job, now),
-            Input::Advanced { job, sent } => self.replays.advanced(job, sent),
+            Input::Advanced { job, sent } => {
+                let ended = self.replays.advanced(job, sent);
+                self.tell_replay(ended);
+            }
             Input::Released(_) if self.sabotaged_by(Sabotage::ForgetsReleased) => {}
             Input::Released(name) => {
                 let place = self.queue(&name);

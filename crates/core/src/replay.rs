@@ -145,6 +145,18 @@ pub enum Origin {
     },
 }
 
+impl Origin {
+    /// Where a replay stands that has stopped by itself. One that nobody began waits for nobody: its letters
+    /// are free, and come back with the next.
+    #[must_use]
+    pub const fn state_when_stopped(self) -> ReplayState {
+        match self {
+            Self::Operator => ReplayState::Stopped,
+            Self::Automatic { .. } => ReplayState::Cancelled,
+        }
+    }
+}
+
 /// What became of the letters of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {

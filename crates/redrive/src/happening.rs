@@ -148,6 +148,9 @@ impl Happening {
                 let message = format!("the breaker of {dependency}, after {} failures", transition.failures);
                 Some(Self::told(what, transition.at, message))
             }
+            Signal::Replay { replay, state } => {
+                Some(Self::told(What::ReplayChanged, now, format!("replay {replay} is {state}")))
+            }
             Signal::DependencyHeld { dependency, until } => Some(Self {
                 due_at: Some(*until),
                 ..Self::told(What::DependencyHeld, now, format!("{dependency} asks everybody to wait"))

@@ -46,6 +46,14 @@ use self::letter::{
 pub const BOOKS_RECOVERED_MAX: usize = 8;
 /// The most crashes that are remembered.
 pub const CRASHES_MAX: usize = 8;
+/// Letters that are looked at in one step while a replay is listing those it will send.
+const REPLAY_GATHER_MAX: usize = 2_000;
+/// Letters of a replay that are looked at in one step that sends some of them.
+const REPLAY_WALK_MAX: usize = 1_000;
+/// Replays that are remembered.
+const REPLAYS_KEPT_MAX: usize = 1_000;
+/// Acts that stay on record.
+const AUDIT_RECORDS_MAX: usize = 100_000;
 
 /// Keeps events and deliveries. One thread owns it; everyone else asks that thread, or a [`Reader`].
 pub trait Store: Send {

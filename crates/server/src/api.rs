@@ -5,14 +5,18 @@
 //! - every answer has an `X-Correlation-Id`, and every error the one form of [`error`];
 //! - nothing a client sends or leaves unsent takes more than a bounded amount of memory or time.
 
+pub(crate) mod bulk;
 mod error;
 mod events;
 mod fresh;
 mod guest;
+mod letters;
 mod listen;
 mod operate;
 mod polite;
 mod queries;
+mod refusal;
+mod replays;
 pub(crate) mod shape;
 mod views;
 
@@ -69,6 +73,20 @@ pub(crate) fn router(app: App) -> Router {
         .route("/v1/services/{service}/resume", post(operate::resume))
         .route("/v1/unrouted/route", post(operate::route_unrouted))
         .route("/v1/backup", post(operate::back_up))
+        .route("/v1/dead-letters", get(letters::list))
+        .route("/v1/dead-letters/export", get(bulk::export))
+        .route("/v1/dead-letters/import", post(bulk::import))
+        .route("/v1/dead-letters/purge", post(bulk::purge))
+        .route("/v1/dead-letters/{id}", get(letters::one))
+        .route("/v1/dead-letters/{id}/skip", post(letters::skip))
+        .route("/v1/dead-letters/{id}/edit", post(letters::edit))
+        .route("/v1/failure-groups", get(letters::groups))
+        .route("/v1/held-sessions", get(letters::held_sessions))
+        .route("/v1/audit", get(letters::audit))
+        .route("/v1/replays", get(replays::list).post(replays::begin))
+        .route("/v1/replays/{id}", get(replays::one))
+        .route("/v1/replays/{id}/progress", get(replays::progress))
+        .route("/v1/replays/{id}/{act}", post(replays::change))
         .route("/healthz", get(queries::health))
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::wrong_method)

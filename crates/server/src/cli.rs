@@ -1,6 +1,7 @@
 //! What can be typed: commands, flags and their help.
 
 mod bench;
+mod dlq;
 mod remote;
 
 use std::net::SocketAddr;
@@ -16,6 +17,10 @@ pub(crate) use remote::{
 };
 
 pub(crate) use self::bench::{BenchArgs, BenchFormat, BenchRole, BenchRoleArgs, BenchScenario};
+pub(crate) use self::dlq::{
+    AuditArgs, Dlq, DlqArgs, DlqEditArgs, DlqExportArgs, DlqGroupsArgs, DlqImportArgs, DlqListArgs,
+    DlqPurgeArgs, DlqReplayArgs, DlqShowArgs, DlqSkipArgs, FilterArgs, FromArgs, LetterForm, ReplaysArgs,
+};
 
 /// Delivers events and records one outcome for each, by rules you can read.
 #[derive(Debug, Parser)]
@@ -35,7 +40,10 @@ With a server running (`redrive serve`):
   redrive send orders.placed '{\"id\": 42}'
                                    an event
   redrive tail                     what happens to it
-  redrive why --last               why it failed"
+  redrive why --last               why it failed
+  redrive dlq groups               the causes of all dead letters
+  redrive dlq replay --canary --service billing
+                                   sends them again, carefully"
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -54,6 +62,9 @@ pub(crate) enum Command {
     Show(ShowArgs),
     Why(WhyArgs),
     Status(StatusArgs),
+    Dlq(DlqArgs),
+    Replays(ReplaysArgs),
+    Audit(AuditArgs),
     Pause(PauseArgs),
     Resume(ResumeArgs),
     Route(RouteArgs),

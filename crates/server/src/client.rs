@@ -34,8 +34,8 @@ const PAUSES: [Duration; 3] =
     [Duration::from_millis(200), Duration::from_millis(400), Duration::from_millis(800)];
 /// The largest answer that is read.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// The longest line of a stream.
-const LINE_BYTES_MAX: usize = 1 << 20;
+/// The longest line of a stream: a dead letter holds all that its event does.
+const LINE_BYTES_MAX: usize = 64 << 20;
 
 /// What is asked of a server.
 #[derive(Clone, Debug)]

@@ -1,15 +1,18 @@
 //! One module for each command; each turns its arguments into output and an exit code.
 
+mod audit;
 mod backup;
 mod bench;
 mod check;
 mod compact;
 mod completions;
+mod dlq;
 mod export_dapr;
 mod export_matrix;
 mod import_dapr;
 mod init;
 mod pause;
+mod replays;
 mod route;
 mod rules;
 mod schema;
@@ -45,6 +48,9 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Show(args) => show_key::run(&args),
         Command::Why(args) => why::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Dlq(args) => dlq::run(&args),
+        Command::Replays(args) => replays::run(&args),
+        Command::Audit(args) => audit::run(&args),
         Command::Pause(args) => pause::pause(&args),
         Command::Resume(args) => pause::resume(&args),
         Command::Route(args) => route::run(&args),

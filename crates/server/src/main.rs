@@ -6,6 +6,7 @@ mod api;
 mod cli;
 mod client;
 mod commands;
+mod letters;
 mod show;
 
 use std::process::ExitCode;

@@ -1,11 +1,16 @@
 //! How things look in a terminal: colour only there, and the same text everywhere else.
 
+pub(crate) mod audit;
 pub(crate) mod event;
+pub(crate) mod letter;
+pub(crate) mod letters;
 pub(crate) mod moment;
 pub(crate) mod problem;
 pub(crate) mod remarks;
+pub(crate) mod replay;
 pub(crate) mod rule;
 pub(crate) mod sink;
+pub(crate) mod spark;
 pub(crate) mod status;
 pub(crate) mod story;
 pub(crate) mod style;

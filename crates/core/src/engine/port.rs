@@ -14,7 +14,7 @@ use crate::envelope::Tier;
 use crate::event::Event;
 use crate::fingerprint::Fingerprint;
 use crate::ids::{Attempt, ChannelName, DeliveryId, DependencyName, Seq, ServiceName};
-use crate::replay::{ReplayId, ReplayJob, Replaying, Stop, Wave};
+use crate::replay::{ReplayId, ReplayJob, ReplayState, Replaying, Stop, Wave};
 use crate::rule::Rule;
 use crate::story::Story;
 use crate::time::Timestamp;
@@ -364,6 +364,13 @@ pub enum Signal {
         transition: Transition,
         /// The delivery whose attempt did it, if one did.
         by: Option<DeliveryId>,
+    },
+    /// A replay has halted or ended itself.
+    Replay {
+        /// Which.
+        replay: ReplayId,
+        /// Where it stands now.
+        state: ReplayState,
     },
     /// A dependency asked everybody to wait.
     DependencyHeld {

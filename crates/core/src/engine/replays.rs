@@ -16,7 +16,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::port::{Advance, Death, Effect, Followers, Next, Settlement, Waiting};
+use super::port::{Advance, Death, Effect, Followers, Next, Settlement, Signal, Waiting};
 use super::sabotage::Sabotage;
 use super::{Engine, Running, Timer};
 use crate::book::model::Order;
@@ -73,6 +73,9 @@ enum Step {
     Blocked,
 }
 
+/// A replay that has halted or ended itself, and where it stands now.
+pub(super) type Halt = (ReplayId, ReplayState);
+
 /// What a replay wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wish {
@@ -111,9 +114,10 @@ impl Replays {
         self.drop_ended();
     }
 
-    /// A step is durable.
-    pub(super) fn advanced(&mut self, job: ReplayJob, sent: u32) {
-        let Some(replay) = self.0.get_mut(&job.id) else { return };
+    /// A step is durable; says where the replay stands now if it has halted or
+    /// ended itself.
+    pub(super) fn advanced(&mut self, job: ReplayJob, sent: u32) -> Option<Halt> {
+        let replay = self.0.get_mut(&job.id)?;
         let before = &replay.job;
         let has_moved = sent > 0 || before.state != job.state || before.tally != job.tally;
         let was_doubtful = std::mem::replace(&mut replay.tally, Trust::Known) == Trust::Doubtful;
@@ -121,18 +125,23 @@ impl Replays {
         replay.step = if may_go_on { Step::None } else { Step::Blocked };
         // What an earlier step has sent, whose answer was lost, counts too.
         let sent = job.tally.sent.saturating_sub(before.tally.sent).max(u64::from(sent));
+        // A person who pauses or ends it is told by another way.
+        let by_itself = job.state == ReplayState::Done || job.state == job.origin.state_when_stopped();
+        let halt = (by_itself && before.state != job.state).then_some((job.id, job.state));
         replay.job = job;
         if let Some(rate) = replay.job.pace.rate {
             let owed = Duration::from_secs_f64(sent as f64 / rate.as_per_second());
             replay.next_at = replay.next_at + owed;
         }
         self.drop_ended();
+        halt
     }
 
-    /// A letter has arrived, or has failed again.
-    pub(super) fn settled(&mut self, row: &Waiting, settlement: &Settlement) {
-        let Some(Replaying { replay, fingerprint, .. }) = row.replaying else { return };
-        let Some(replay) = self.0.get_mut(&replay) else { return };
+    /// A letter has arrived, or has failed again; says where its replay stands now if that has halted or
+    /// ended it.
+    pub(super) fn settled(&mut self, row: &Waiting, settlement: &Settlement) -> Option<Halt> {
+        let Replaying { replay, fingerprint, .. } = row.replaying?;
+        let replay = self.0.get_mut(&replay)?;
         // What the store says next of a doubtful one has this in it.
         let counts = u64::from(replay.tally == Trust::Known);
         match &settlement.next {
@@ -144,10 +153,11 @@ impl Replays {
                 replay.job.tally.failed += counts;
                 replay.same_in_a_row += u32::from(death.fingerprint == fingerprint);
             }
-            Next::Ready | Next::Due { .. } | Next::Starting => return,
+            Next::Ready | Next::Due { .. } | Next::Starting => return None,
         }
-        if settlement.stop.is_some() && replay.job.state == ReplayState::Running {
-            replay.job.state = ReplayState::Stopped;
+        let before = replay.job.state;
+        if settlement.stop.is_some() && before == ReplayState::Running {
+            replay.job.state = replay.job.origin.state_when_stopped();
         }
         if replay.job.state == ReplayState::Running && replay.job.tally.is_complete() {
             replay.job.state = ReplayState::Done;
@@ -155,7 +165,9 @@ impl Replays {
         if replay.step == Step::Blocked {
             replay.step = Step::None;
         }
+        let halt = (replay.job.state != before).then_some((replay.job.id, replay.job.state));
         self.drop_ended();
+        halt
     }
 
     /// Steps that were asked for may never be answered, though they were taken; and letters may have been
@@ -326,6 +338,11 @@ impl Engine {
                 self.timers.extend(wake_at.map(|at| (at, Timer::Replay(*id))));
             }
         }
+    }
+
+    pub(super) fn tell_replay(&mut self, halt: Option<Halt>) {
+        let signal = halt.map(|(replay, state)| Signal::Replay { replay, state });
+        self.effects.extend(signal.map(|signal| Effect::Signal(Box::new(signal))));
     }
 
     /// Adds to a death what the rule book says of its letter, and what a replay makes of it.

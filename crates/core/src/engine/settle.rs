@@ -146,7 +146,8 @@ impl Engine {
             return self.effects.push_back(Effect::Signal(Box::new(Signal::Stale(delivery))));
         }
         if matches!(settlement.next, Next::Delivered | Next::Dead(_)) {
-            self.replays.settled(&waiting, &settlement);
+            let ended = self.replays.settled(&waiting, &settlement);
+            self.tell_replay(ended);
         }
         let row = Waiting {
             attempts: settlement.attempts,

@@ -46,13 +46,23 @@ pub(super) fn content_hash(event: &Event) -> u64 {
 /// The session within whose order a delivery keeps its place, if it keeps one: a hash under the store's
 /// own seed. Two sessions that meet in one hash wait for each other, and nothing worse.
 pub(super) fn lane(seed: u64, addressee: &Addressee, event: &Event) -> Option<u64> {
-    let session = event.session.as_ref().filter(|_| addressee.order != Order::None)?;
-    let QueueName { service, channel } = &*addressee.queue;
+    lane_in(seed, &addressee.queue, addressee.order, event)
+}
+
+/// The same for a delivery to that queue, whoever claimed the event.
+pub(super) fn lane_in(seed: u64, queue: &QueueName, order: Order, event: &Event) -> Option<u64> {
+    let session = event.session.as_ref().filter(|_| order != Order::None)?;
+    let QueueName { service, channel } = queue;
     let mut parts = Parts::default();
     parts.text(service.as_str());
     parts.maybe(channel.as_ref().map(ChannelName::as_str));
     parts.text(session.as_str());
     Some(hash::stable_64(&parts.0, seed))
+}
+
+/// What a letter is looked for by in place of a text, such as a session's key, under the store's own seed.
+pub(super) fn text_hash(seed: u64, text: &str) -> i64 {
+    hash::stable_64(text.as_bytes(), seed).cast_signed()
 }
 
 /// Why a delivery is dead that came when too much was waiting.

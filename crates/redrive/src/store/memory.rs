@@ -5,7 +5,12 @@
 //! second hand on the same store, as if a folder were opened again after its owner had gone.
 
 mod chores;
+mod deliveries;
+mod letter_questions;
+mod letters;
+mod orders;
 mod questions;
+mod replays;
 mod world;
 
 use std::path::PathBuf;
@@ -13,11 +18,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redrive_core::engine::{Load, Page};
 use redrive_core::ids::{IdPrefix, Seq};
+use redrive_core::replay::ReplayId;
 use redrive_core::time::Timestamp;
 
 use self::world::World;
-use redrive_core::replay::ReplayId;
-
 use super::{
     Backup, BackupProgress, Batch, Chores, Counts, DeliveryView, EventKey, EventView, Filter, Keep, Reader,
     Recovered, Room, Store, StoreError, Written,
@@ -133,53 +137,53 @@ impl Reader for MemoryReader {
         Ok(locked(&self.world).counts())
     }
 
-    fn letters(&self, _query: &LetterQuery) -> Result<LetterPage, StoreError> {
-        unimplemented!()
+    fn letters(&self, query: &LetterQuery) -> Result<LetterPage, StoreError> {
+        Ok(locked(&self.world).letters(query))
     }
 
-    fn letter(&self, _key: &LetterKey) -> Result<Option<LetterView>, StoreError> {
-        unimplemented!()
+    fn letter(&self, key: &LetterKey) -> Result<Option<LetterView>, StoreError> {
+        Ok(locked(&self.world).letter(key))
     }
 
     fn export(
         &self,
-        _selection: &Selection,
-        _after: Option<LetterNumber>,
-        _rows_max: usize,
+        selection: &Selection,
+        after: Option<LetterNumber>,
+        rows_max: usize,
     ) -> Result<LetterPage, StoreError> {
-        unimplemented!()
+        Ok(locked(&self.world).export(selection, after, rows_max))
     }
 
-    fn kinds(&self, _filter: &LetterFilter) -> Result<Vec<KindView>, StoreError> {
-        unimplemented!()
+    fn kinds(&self, filter: &LetterFilter) -> Result<Vec<KindView>, StoreError> {
+        Ok(locked(&self.world).kinds(filter))
     }
 
     fn groups(
         &self,
-        _filter: &LetterFilter,
-        _now: Timestamp,
-        _rows_max: usize,
+        filter: &LetterFilter,
+        now: Timestamp,
+        rows_max: usize,
     ) -> Result<Vec<GroupView>, StoreError> {
-        unimplemented!()
+        Ok(locked(&self.world).groups(filter, now, rows_max))
     }
 
-    fn survey(&self, _selection: &Selection) -> Result<Survey, StoreError> {
-        unimplemented!()
+    fn survey(&self, selection: &Selection) -> Result<Survey, StoreError> {
+        Ok(locked(&self.world).survey(selection))
     }
 
-    fn replay(&self, _id: ReplayId) -> Result<Option<ReplayView>, StoreError> {
-        unimplemented!()
+    fn replay(&self, id: ReplayId) -> Result<Option<ReplayView>, StoreError> {
+        Ok(locked(&self.world).replay(id))
     }
 
-    fn replays(&self, _before: Option<ReplayId>, _rows_max: usize) -> Result<Vec<ReplayView>, StoreError> {
-        unimplemented!()
+    fn replays(&self, before: Option<ReplayId>, rows_max: usize) -> Result<Vec<ReplayView>, StoreError> {
+        Ok(locked(&self.world).replays(before, rows_max))
     }
 
-    fn held_sessions(&self, _rows_max: usize) -> Result<Vec<HeldSession>, StoreError> {
-        unimplemented!()
+    fn held_sessions(&self, rows_max: usize) -> Result<Vec<HeldSession>, StoreError> {
+        Ok(locked(&self.world).held_sessions(rows_max))
     }
 
-    fn audit(&self, _before: Option<u64>, _rows_max: usize) -> Result<Vec<AuditRecord>, StoreError> {
-        unimplemented!()
+    fn audit(&self, before: Option<u64>, rows_max: usize) -> Result<Vec<AuditRecord>, StoreError> {
+        Ok(locked(&self.world).audit(before, rows_max))
     }
 }

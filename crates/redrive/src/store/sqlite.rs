@@ -9,6 +9,7 @@
 //! know and does nothing more until it is opened anew; a file that is damaged, newer or not ours is never
 //! changed.
 
+mod audit;
 mod chores;
 mod copy;
 mod core;
@@ -17,12 +18,24 @@ mod disk;
 mod encode;
 mod fault;
 mod filter;
+mod held;
+mod imports;
+mod letters;
 mod lock;
 mod names;
+mod notes;
+mod orders;
+mod purge;
 mod reader;
 mod recover;
+mod replay;
+mod replay_codec;
+mod replay_send;
+mod retention;
 mod rows;
 mod schema;
+mod select;
+mod settle;
 mod state;
 #[cfg(test)]
 mod tests;

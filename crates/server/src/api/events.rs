@@ -93,7 +93,16 @@ pub(super) fn json(status: StatusCode, value: &impl serde::Serialize) -> Respons
 
 /// The whole body, if it is not too large and comes in time.
 pub(super) async fn read(app: &App, headers: &HeaderMap, body: Body) -> Result<Bytes, ApiError> {
-    let bytes_max = app.limits.body_bytes_max;
+    read_up_to(app, headers, body, app.limits.body_bytes_max).await
+}
+
+/// The same, where more may come than an event has.
+pub(super) async fn read_up_to(
+    app: &App,
+    headers: &HeaderMap,
+    body: Body,
+    bytes_max: usize,
+) -> Result<Bytes, ApiError> {
     let stated =
         headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if stated.is_some_and(|stated| stated > bytes_max as u64) {

@@ -23,7 +23,7 @@ use super::App;
 use super::error::{ApiError, Named};
 use super::events;
 use super::shape::{DeliveriesFound, EventsFound, Status};
-use super::views::{Held, delivery_shown, event_shown, status_shown, with_lines};
+use super::views::{Held, delivery_shown, event_shown, status_shown, with_letters, with_lines};
 
 /// Deliveries in one list, at most and unless asked otherwise.
 const LIST_MAX: usize = 500;
@@ -148,7 +148,7 @@ pub(super) async fn status(State(app): State<App>) -> Result<Response, ApiError>
         let stranded = status.stranded.min(again.stranded);
         status = Status { stranded, ..again };
     }
-    Ok(events::json(StatusCode::OK, &status))
+    Ok(events::json(StatusCode::OK, &with_letters(&app.node, status).await?))
 }
 
 async fn look(app: &App) -> Result<Status, ApiError> {

@@ -1,5 +1,7 @@
 //! The JSON of the API: what the server answers and what our own commands read, in one place.
 
+pub(crate) mod letters;
+
 use redrive::core::story::Story;
 use redrive::core::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -82,9 +84,26 @@ pub(crate) struct DeliveryShown {
     pub written_at: Option<Timestamp>,
     /// How many attempts have ended.
     pub attempts: u32,
+    /// How often it was replayed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub replays: u32,
+    /// The replay that sends it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<u64>,
+    /// The receipt of the event whose dead letter was edited to make this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub supersedes: Option<String>,
+    /// The receipt of the event that took its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub superseded_by: Option<String>,
     /// The attempts, the first one first; only where one delivery is asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stories: Vec<StoryShown>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// An attempt, with the line of the book as it read then.
@@ -175,6 +194,18 @@ pub(crate) struct Status {
     pub unrouted: u64,
     /// In the store and unknown to the engine; always 0.
     pub stranded: u64,
+    /// Dead letters that have failed a replay, or do not parse.
+    #[serde(default)]
+    pub poison: u64,
+    /// Sessions that a dead letter holds.
+    #[serde(default)]
+    pub held_sessions: u64,
+    /// Deliveries that wait behind those.
+    #[serde(default)]
+    pub held_deliveries: u64,
+    /// Replays that are not over.
+    #[serde(default)]
+    pub replays: Vec<letters::ReplayShown>,
 }
 
 /// How a queue is.

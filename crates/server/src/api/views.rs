@@ -5,17 +5,25 @@ use std::collections::btree_map::Entry;
 
 use redrive::core::breaker::State;
 use redrive::core::engine::{HeldQueue, QueueName};
+use redrive::core::envelope::Tier;
 use redrive::core::idempotency::webhook_id;
 use redrive::core::story::Place;
 use redrive::core::time::Timestamp;
 use redrive::node::{Node, Snapshot, stranded};
+use redrive::store::letter::LetterFilter;
 use redrive::store::{Closed, Counts, DeliveryState, DeliveryView, EventView, QueueCounts};
 
 use super::error::ApiError;
 use super::shape::{
     DeathShown, DeliveryShown, DependencyStatus, EventShown, ServiceStatus, StateShown, Status, StoryShown,
 };
+use crate::letters::view;
 use crate::show::moment::moment;
+
+/// Replays among which open ones are looked for, the latest first.
+const REPLAYS_MAX: usize = 100;
+/// Held sessions that are counted.
+const SESSIONS_MAX: usize = 10_000;
 
 /// What keeps whole queues from starting, at one moment.
 pub(super) struct Held(BTreeMap<QueueName, String>);
@@ -105,6 +113,10 @@ pub(super) fn delivery_shown(view: &DeliveryView, held: &Held) -> DeliveryShown 
         {
             (StateShown::Held, None, None)
         }
+        DeliveryState::Due { at } if view.replaying.is_some() => (StateShown::Replaying, Some(*at), None),
+        DeliveryState::Ready | DeliveryState::Behind if view.replaying.is_some() => {
+            (StateShown::Replaying, None, None)
+        }
         DeliveryState::Due { at } => (StateShown::Retrying, Some(*at), None),
         DeliveryState::Ready | DeliveryState::Behind => (StateShown::Pending, None, None),
     };
@@ -149,6 +161,18 @@ pub(super) fn delivery_shown(view: &DeliveryView, held: &Held) -> DeliveryShown 
         accepted_at: view.accepted_at,
         written_at: Some(view.written_at),
         attempts: view.attempts,
+        replays: view.replays,
+        replay: view.replaying.map(|replay| replay.0),
+        supersedes: view.supersedes.map(|receipt| receipt.to_string()),
+        superseded_by: match &view.state {
+            DeliveryState::Closed { how: Closed::Superseded { by }, .. } => Some(by.to_string()),
+            DeliveryState::Closed { how: Closed::Skipped | Closed::Purged, .. }
+            | DeliveryState::Ready
+            | DeliveryState::Behind
+            | DeliveryState::Due { .. }
+            | DeliveryState::Delivered { .. }
+            | DeliveryState::Dead { .. } => None,
+        },
         stories: view.stories.iter().map(shown).collect(),
     }
 }
@@ -228,5 +252,27 @@ pub(super) fn status_shown(node: &Node, snapshot: &Snapshot, counts: &Counts) ->
         events: counts.events,
         unrouted: counts.unrouted,
         stranded: stranded(snapshot, counts),
+        poison: 0,
+        held_sessions: 0,
+        held_deliveries: 0,
+        replays: Vec::new(),
     }
+}
+
+/// Adds what dead letters are up to.
+pub(super) async fn with_letters(node: &Node, status: Status) -> Result<Status, ApiError> {
+    let (kinds, held, replays) = node
+        .read(|reader| {
+            let poison = LetterFilter { tier: Some(Tier::Poison), ..LetterFilter::default() };
+            let replays = reader.replays(None, REPLAYS_MAX)?;
+            Ok((reader.kinds(&poison)?, reader.held_sessions(SESSIONS_MAX)?, replays))
+        })
+        .await?;
+    Ok(Status {
+        poison: kinds.iter().filter(|kind| kind.tier == Tier::Poison).map(|kind| kind.count).sum(),
+        held_sessions: held.len() as u64,
+        held_deliveries: held.iter().map(|session| session.behind).sum(),
+        replays: replays.iter().filter(|replay| replay.state.is_open()).map(view::replay).collect(),
+        ..status
+    })
 }

@@ -60,6 +60,8 @@ pub(crate) enum BenchScenario {
     Growth,
     /// Deliveries in order, of one session and of many
     Sessions,
+    /// Dead letters, found and sent again in order
+    Replay,
     /// A kill under full load, and what is lost or repeated
     Kill,
 }

@@ -9,8 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use redrive::core::book::BUILTIN_BOOK;
-use redrive::core::book::model::Order;
-use redrive::core::book::problem::{Problem, Severity};
+use redrive::core::book::problem::Problem;
 use redrive::core::book::{BuiltIn, RuleBook};
 use redrive::core::engine::Bounds;
 use redrive::node::{Config, Node};
@@ -84,18 +83,7 @@ fn built_in_book() -> RuleBook {
 }
 
 fn refuse_what_is_not_built_in(book: &RuleBook, path: &Path, text: &str) -> anyhow::Result<()> {
-    let mut problems = book.needs_beyond(&BuiltIn { targets: BUILT_IN_TARGETS, sources: &[] });
-    for service in &book.sections().services {
-        if let Some(order) = service.order.as_ref().filter(|order| order.value == Order::SessionStrict) {
-            problems.push(Problem {
-                severity: Severity::Error,
-                code: "not-built-in",
-                span: order.span,
-                message: "`order: session-strict` is not built into this program yet".to_owned(),
-                help: "use `order: session`, under which a dead letter does not hold its session".to_owned(),
-            });
-        }
-    }
+    let problems = book.needs_beyond(&BuiltIn { targets: BUILT_IN_TARGETS, sources: &[] });
     show_and_refuse(&problems, path, text)
 }
 

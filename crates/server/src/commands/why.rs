@@ -48,7 +48,12 @@ async fn last(client: &mut Client) -> anyhow::Result<String> {
 /// Whether an attempt of it has failed, as far as a list tells.
 const fn has_failed(delivery: &DeliveryShown) -> bool {
     match delivery.state {
-        StateShown::Retrying | StateShown::Dead => true,
+        StateShown::Retrying
+        | StateShown::Dead
+        | StateShown::Replaying
+        | StateShown::Skipped
+        | StateShown::Purged
+        | StateShown::Superseded => true,
         StateShown::Pending | StateShown::Held => delivery.attempts > 0,
         StateShown::Delivered => delivery.attempts > 1,
     }

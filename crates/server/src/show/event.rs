@@ -81,7 +81,7 @@ fn attributes(shown: &EventShown) -> Vec<String> {
 }
 
 /// The data as people read them, as much as fits on a screen.
-fn data(event: &Value) -> String {
+pub(crate) fn data(event: &Value) -> String {
     let text = match (event.get("data"), event["data_base64"].as_str()) {
         (Some(Value::String(text)), _) => text.clone(),
         (Some(data), _) => serde_json::to_string_pretty(data).expect("what was read as JSON can be written"),
@@ -124,8 +124,12 @@ fn state(state: StateShown) -> Cell {
         StateShown::Pending => Cell::plain("pending"),
         StateShown::Retrying => Cell::painted("retrying", style::warning),
         StateShown::Held => Cell::painted("held", style::warning),
+        StateShown::Replaying => Cell::painted("replaying", style::warning),
         StateShown::Delivered => Cell::painted("delivered", style::good),
         StateShown::Dead => Cell::painted("dead", style::error),
+        StateShown::Skipped => Cell::plain("skipped"),
+        StateShown::Purged => Cell::plain("purged"),
+        StateShown::Superseded => Cell::plain("superseded"),
     }
 }
 
@@ -138,12 +142,15 @@ fn remark(delivery: &DeliveryShown, now: Timestamp) -> String {
             let death = delivery.death.as_ref();
             death.map_or_else(String::new, |death| plain(&format!("{}: {}", death.code, death.message)))
         }
-        StateShown::Pending | StateShown::Retrying | StateShown::Held => match delivery.due_at {
-            Some(at) if delivery.held_because.is_none() && !delivery.behind && at < Timestamp::NEVER => {
-                format!("the next starts {}", coming(at, now))
+        StateShown::Skipped | StateShown::Purged | StateShown::Superseded => why::closing(delivery),
+        StateShown::Pending | StateShown::Retrying | StateShown::Held | StateShown::Replaying => {
+            match delivery.due_at {
+                Some(at) if delivery.held_because.is_none() && !delivery.behind && at < Timestamp::NEVER => {
+                    format!("the next starts {}", coming(at, now))
+                }
+                Some(_) | None => outlook(delivery, now),
             }
-            Some(_) | None => outlook(delivery, now),
-        },
+        }
     }
 }
 
@@ -157,8 +164,10 @@ fn steps(shown: &EventShown) -> Vec<(String, &'static str)> {
         StateShown::Dead => 0,
         StateShown::Retrying => 1,
         StateShown::Held => 2,
-        StateShown::Pending => 3,
-        StateShown::Delivered => 4,
+        StateShown::Replaying => 3,
+        StateShown::Pending => 4,
+        StateShown::Skipped | StateShown::Purged | StateShown::Superseded => 5,
+        StateShown::Delivered => 6,
     };
     let delivery = shown.deliveries.iter().min_by_key(worst);
     delivery.map(|delivery| (why::command(delivery), "tells its story")).into_iter().collect()
@@ -202,6 +211,12 @@ fn facts(delivery: &DeliveryShown, now: Timestamp) -> Vec<String> {
     }
     row("row", Cell::plain(plain(&delivery.subscription)), String::new());
     row("webhook-id", Cell::plain(plain(&delivery.webhook_id)), String::new());
+    if delivery.replays > 0 {
+        row("replayed", Cell::plain(counted(u64::from(delivery.replays), "time")), String::new());
+    }
+    if let Some(receipt) = &delivery.supersedes {
+        row("instead of", Cell::plain(plain(receipt)), "the event whose dead letter was edited".to_owned());
+    }
     if let Some(session) = &delivery.session {
         row("session", Cell::plain(plain(session)), String::new());
     }

@@ -28,6 +28,9 @@ pub(crate) fn page(status: &Status, address: &Address, now: Timestamp) -> String
         let word = "in the store and unknown to the engine: report it, and restart the server";
         let _ = writeln!(out, "{} {} stranded, {word}", style::error("✗"), thousands(status.stranded));
     }
+    for line in letters(status) {
+        let _ = writeln!(out, "{line}");
+    }
     if !status.services.is_empty() {
         out.push_str(&block(services(&status.services, now)));
     }
@@ -36,6 +39,29 @@ pub(crate) fn page(status: &Status, address: &Address, now: Timestamp) -> String
     }
     out.push_str(&next_steps(&steps(status)));
     out
+}
+
+/// What dead letters are up to, a line each.
+fn letters(status: &Status) -> Vec<String> {
+    let mut lines = Vec::new();
+    if status.poison > 0 {
+        let letters = counted(status.poison, "poison letter");
+        lines.push(format!("{} {letters}: replays leave them alone", style::warning("!")));
+    }
+    if status.held_sessions > 0 {
+        let sessions = counted(status.held_sessions, "session");
+        let (verb, behind) = if status.held_sessions == 1 { ("is", "it") } else { ("are", "them") };
+        let waiting = counted(status.held_deliveries, "delivery").replace("deliverys", "deliveries");
+        let wait = if status.held_deliveries == 1 { "waits" } else { "wait" };
+        lines.push(format!(
+            "{} {sessions} {verb} held by a dead letter: {waiting} {wait} behind {behind}",
+            style::error("✗")
+        ));
+    }
+    for replay in &status.replays {
+        lines.push(format!("{} {}", style::info("↻"), super::replay::line(replay)));
+    }
+    lines
 }
 
 fn block(table: Table) -> String {
@@ -105,6 +131,7 @@ fn steps(status: &Status) -> Vec<(String, &'static str)> {
         steps.push(("redrive route --unrouted".to_owned(), "delivers what the rule book wants by now"));
     }
     if status.services.iter().any(|service| service.dead > 0) {
+        steps.push(("redrive dlq groups".to_owned(), "shows the causes of the dead letters"));
         steps.push(("redrive why --last".to_owned(), "tells the story of the latest failure"));
     }
     steps

@@ -81,6 +81,9 @@ const fn word(what: What) -> &'static str {
         What::BreakerClosed => "breaker-closed",
         What::DependencyHeld => "dependency-held",
         What::Alert => "alert",
+        What::SessionHeld => "session-held",
+        What::ReplayBegan => "replay-began",
+        What::ReplayChanged => "replay-changed",
         What::BookRead => "book-read",
         What::BookRefused => "book-refused",
         What::StoreFailing => "store-failing",
@@ -99,11 +102,12 @@ fn paint(what: What, text: &str) -> String {
         | What::Paused
         | What::BreakerProbing
         | What::DependencyHeld
+        | What::SessionHeld
         | What::ClockStepped => style::warning(text),
         What::Dead | What::BreakerOpened | What::Alert | What::BookRefused | What::StoreFailing => {
             style::error(text)
         }
-        What::BookRead => style::bold(text),
+        What::BookRead | What::ReplayBegan | What::ReplayChanged => style::bold(text),
     }
 }
 

@@ -217,9 +217,31 @@ fn end(delivery: &DeliveryShown, now: Timestamp) -> String {
             let line = story::dead(attempts, &after, &kept);
             delivery.death.as_ref().map_or(line.clone(), |death| format!("{line}\n{}", death_line(death)))
         }
-        StateShown::Pending | StateShown::Retrying | StateShown::Held => {
+        StateShown::Skipped | StateShown::Purged | StateShown::Superseded => {
+            format!("{} {}", style::warning("–"), closing(delivery))
+        }
+        StateShown::Pending | StateShown::Retrying | StateShown::Held | StateShown::Replaying => {
             story::waiting(attempts, &outlook(delivery, now))
         }
+    }
+}
+
+/// How a dead letter was done with by hand.
+pub(crate) fn closing(delivery: &DeliveryShown) -> String {
+    let at = delivery.ended_at.map(|at| format!(" at {}", moment(at))).unwrap_or_default();
+    match delivery.state {
+        StateShown::Superseded => {
+            let by = delivery.superseded_by.as_deref().map(|receipt| format!(" {}", plain(receipt)));
+            format!("edited{at}: the event{} was sent in its place", by.unwrap_or_default())
+        }
+        StateShown::Purged => format!("purged{at}: its story and its data are gone"),
+        StateShown::Skipped => format!("skipped{at}: given up by hand"),
+        StateShown::Pending
+        | StateShown::Retrying
+        | StateShown::Held
+        | StateShown::Replaying
+        | StateShown::Delivered
+        | StateShown::Dead => String::new(),
     }
 }
 
@@ -256,8 +278,19 @@ fn steps(delivery: &DeliveryShown) -> Vec<(String, &'static str)> {
     let event =
         (format!("redrive show {}", shell_word(&delivery.receipt)), "shows the event and who else gets it");
     match delivery.state {
-        StateShown::Delivered => vec![event],
+        StateShown::Delivered | StateShown::Skipped | StateShown::Purged => vec![event],
+        StateShown::Superseded => {
+            let by = delivery.superseded_by.as_deref().map(|receipt| {
+                (format!("redrive show {}", shell_word(receipt)), "shows what became of the edited event")
+            });
+            by.into_iter().chain([event]).collect()
+        }
         StateShown::Pending => vec![event, watch],
+        StateShown::Replaying => {
+            let replay =
+                delivery.replay.map_or("redrive replays".to_owned(), |id| format!("redrive replays {id}"));
+            vec![watch, (replay, "shows how its replay goes on")]
+        }
         StateShown::Retrying => {
             let pause = format!("redrive pause {service}");
             vec![watch, (pause, "lets nothing of the service start until it is resumed")]
@@ -268,6 +301,7 @@ fn steps(delivery: &DeliveryShown) -> Vec<(String, &'static str)> {
         ],
         StateShown::Dead => {
             let mut steps = vec![
+                (replay_command(delivery), "sends it again, once the cause is mended"),
                 event,
                 (format!("redrive rules {queue} {event_type}"), "shows what the rule book says now"),
             ];
@@ -279,6 +313,13 @@ fn steps(delivery: &DeliveryShown) -> Vec<(String, &'static str)> {
             steps
         }
     }
+}
+
+/// The command that sends a dead letter again.
+fn replay_command(delivery: &DeliveryShown) -> String {
+    let is_poison = delivery.death.as_ref().is_some_and(|death| death.tier == Tier::Poison.as_str());
+    let poison = if is_poison { " --include-poison --note 'why it should go through now'" } else { "" };
+    format!("redrive dlq replay {}{poison}", short_id(&delivery.id))
 }
 
 /// What the target answered, as `redrive try` reads it; none if it cannot be told so.

@@ -1,18 +1,30 @@
-//! How a store in memory forgets: what was delivered, then its id, then books that no story names.
+//! How a store in memory forgets: old letters, what was delivered or done with, then its id, then books that
+//! no story names, and what is known of old replays.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use redrive_core::event::Event;
 use redrive_core::ids::Seq;
 use redrive_core::time::Timestamp;
 
+use super::letters::{Letter, span_of};
+use super::replays::Replay;
 use super::world::World;
-use crate::store::{BOOKS_RECOVERED_MAX, Chores, DeliveryState, Keep};
+use crate::store::letter::{AuditRecord, LetterNumber, TREND_POINTS};
+use crate::store::{AUDIT_RECORDS_MAX, BOOKS_RECOVERED_MAX, Chores, DeliveryState, Keep, REPLAYS_KEPT_MAX};
 
 /// How many places one step looks at.
 const PLACES_PER_STEP: usize = 256;
+/// How many letters one step deletes.
+const LETTERS_PER_STEP: usize = 512;
+/// What became of each letter of a replay is remembered for this long after its end.
+const LETTERS_OF_REPLAYS_KEPT: Duration = Duration::from_hours(1);
+const HOUR_MILLIS: u64 = 3_600_000;
+/// The word on record for what was deleted for its age.
+const RETENTION: &str = "retention";
 
 impl World {
     pub(super) fn housekeep(&mut self, keep: &Keep, now: Timestamp) -> Chores {
@@ -27,8 +39,13 @@ impl World {
         }
         self.forget_ids(keep, now);
         self.forget_books();
+        let (letters_deleted, more_letters) = self.purge_old(keep, now);
+        chores.letters_deleted = letters_deleted;
+        self.forget_kinds(now);
+        self.forget_replays(now);
         let more = |at: Option<Timestamp>, span| at.is_some_and(|at| at + span <= now);
-        chores.more = more(self.ending.front().map(|(at, _)| *at), keep.delivered)
+        chores.more = more_letters
+            || more(self.ending.front().map(|(at, _)| *at), keep.delivered)
             || more(self.first_unchecked().map(|(_, received_at)| received_at), keep.ids);
         chores
     }
@@ -36,10 +53,10 @@ impl World {
     /// Deletes the event of that place if nothing about it is of use any more.
     fn delete_if_over(&mut self, place: Seq, keep: &Keep, now: Timestamp) -> bool {
         let seq = self.rows.get(&place).map_or(place, |row| row.event);
-        let Some(kept) = self.events.get(&seq).filter(|kept| kept.whole) else { return false };
+        let Some(kept) = self.events.get(&seq).filter(|kept| kept.whole).cloned() else { return false };
         let over = |place: Seq| match &self.rows[&place] {
             row if row.written_at + keep.delivered > now => false,
-            row => matches!(row.state, DeliveryState::Delivered { .. }),
+            row => matches!(row.state, DeliveryState::Delivered { .. } | DeliveryState::Closed { .. }),
         };
         if !kept.deliveries().all(over) {
             return false;
@@ -49,8 +66,9 @@ impl World {
         }
         self.counts.events -= 1;
         for place in kept.deliveries() {
+            self.unlist(place);
             let row = self.rows.remove(&place).expect("an event that is kept whole has its deliveries");
-            self.counts.queues.get_mut(&*row.queue).expect("counted when it was accepted").delivered -= 1;
+            self.imported.retain(|_, imported| *imported != place);
             for story in &row.stories {
                 self.books.entry(story.book).and_modify(|book| book.stories -= 1);
             }
@@ -87,7 +105,80 @@ impl World {
 
     fn forget(&mut self, seq: Seq) {
         let kept = self.events.remove(&seq).expect("only what is known is forgotten");
-        self.ids.remove(&(kept.event.source.clone(), kept.event.id.clone()));
+        // An imported event may have the id of one that was here before.
+        let id = (kept.event.source.clone(), kept.event.id.clone());
+        if self.ids.get(&id) == Some(&seq) {
+            self.ids.remove(&id);
+        }
+    }
+
+    /// Deletes letters that are too old; says how many, and whether there are more.
+    fn purge_old(&mut self, keep: &Keep, now: Timestamp) -> (u64, bool) {
+        let is_old = |letter: &Letter| {
+            let key = &self.kinds[&letter.kind].key;
+            letter.died_at + (keep.letters)(&key.queue, &key.event_type) <= now
+        };
+        let is_free =
+            |letter: &Letter| !self.rows[&letter.delivery].holds() && self.claimed_by(letter).is_none();
+        let old = self.letters.iter().filter(|(_, letter)| is_old(letter) && is_free(letter));
+        let mut old: Vec<LetterNumber> = old.map(|(number, _)| *number).take(LETTERS_PER_STEP + 1).collect();
+        let more = old.len() > LETTERS_PER_STEP;
+        old.truncate(LETTERS_PER_STEP);
+        for number in &old {
+            let queue = Arc::clone(&self.rows[&self.letters[number].delivery].queue);
+            let promoted = self.purge_letter(*number, now);
+            assert!(promoted.is_none(), "a letter that holds nobody lets nobody go on");
+            self.record_retention(queue.to_string(), now);
+        }
+        (old.len() as u64, more)
+    }
+
+    /// Counts a letter that was deleted for its age, by the hour.
+    fn record_retention(&mut self, queue: String, now: Timestamp) {
+        let hour = |at: Timestamp| at.as_millis() / HOUR_MILLIS;
+        let same = |record: &&mut AuditRecord| {
+            record.act == RETENTION && record.what == queue && hour(record.at) == hour(now)
+        };
+        match self.audit.values_mut().rev().find(same) {
+            Some(record) => record.letters += 1,
+            None => {
+                self.record(RETENTION, queue, 1, None, now);
+            }
+        }
+    }
+
+    /// Forgets trends that nobody is shown any more, and kinds of which nothing is left.
+    fn forget_kinds(&mut self, now: Timestamp) {
+        let first_shown = (span_of(now) + 1).saturating_sub(TREND_POINTS as u64);
+        for kind in self.kinds.values_mut() {
+            kind.trend.retain(|span, _| *span >= first_shown);
+        }
+        self.kinds.retain(|_, kind| kind.count > 0 || !kind.trend.is_empty());
+    }
+
+    /// Forgets the letters of replays that are long over, the oldest replays and the oldest acts on record.
+    fn forget_replays(&mut self, now: Timestamp) {
+        let is_over = |replay: &Replay| !replay.state.is_open() && replay.tally.in_flight() == 0;
+        for replay in self.replays.values_mut() {
+            if is_over(replay) && replay.changed_at + LETTERS_OF_REPLAYS_KEPT <= now {
+                replay.letters.clear();
+                replay.lanes.clear();
+            }
+        }
+        let too_many = self.replays.len().saturating_sub(REPLAYS_KEPT_MAX);
+        let oldest = self.replays.iter().filter(|(_, replay)| is_over(replay)).take(too_many);
+        for id in oldest.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.replays.remove(&id);
+        }
+        while self.audit.len() > AUDIT_RECORDS_MAX {
+            self.audit.pop_first();
+        }
+    }
+
+    /// Deletes the data of an event whose deliveries are all purged; the rest goes when its time has come.
+    pub(super) fn empty_event(&mut self, seq: Seq) {
+        let kept = self.events.get_mut(&seq).expect("its deliveries are there");
+        kept.event = Arc::new(Event { data: Bytes::new(), ..(*kept.event).clone() });
     }
 
     fn forget_books(&mut self) {

@@ -10,7 +10,7 @@ use crate::store::{Counts, DeliveryView, EventKey, EventView, Filter};
 
 /// Whether attempts are told.
 #[derive(Clone, Copy)]
-enum Stories {
+pub(super) enum Stories {
     Told,
     Left,
 }
@@ -71,7 +71,7 @@ impl World {
         }
     }
 
-    fn delivery_view(&self, row: &Row, stories: Stories) -> DeliveryView {
+    pub(super) fn delivery_view(&self, row: &Row, stories: Stories) -> DeliveryView {
         let kept = &self.events[&row.event];
         let event = &kept.event;
         DeliveryView {
@@ -88,9 +88,9 @@ impl World {
             written_at: row.written_at,
             attempts: row.attempts,
             state: row.state.clone(),
-            replaying: None,
-            replays: 0,
-            supersedes: None,
+            replaying: row.replaying.map(|replaying| replaying.replay),
+            replays: row.replays,
+            supersedes: row.linked.filter(|_| !row.is_superseded()).map(Receipt::of),
             stories: match stories {
                 Stories::Told => row.stories.clone(),
                 Stories::Left => Vec::new(),

@@ -6,34 +6,46 @@ use std::sync::Arc;
 
 use redrive_core::breaker::Record;
 use redrive_core::decide::History;
-use redrive_core::engine::{Absences, Load, Next, Page, QueueName, Settlement, Waiting, Wanted};
+use redrive_core::engine::{Absences, Followers, Load, Page, QueueName, Waiting, Wanted};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{EventId, EventSource};
-use redrive_core::idempotency;
 use redrive_core::ids::{DeliveryId, DependencyName, Seq, ServiceName};
+use redrive_core::replay::{ReplayId, Replaying};
 use redrive_core::story::Story;
 use redrive_core::time::Timestamp;
 
-use crate::store::admit::{self, Admitted, Backlog, Earlier, Fit, Ledger};
-use crate::store::{
-    Addressee, Batch, CRASHES_MAX, Counts, DeliveryState, Note, Recovered, Refusal, Settled, Submission,
-    Taken, Written, derive,
-};
+use super::letters::{Kind, Letter};
+use super::replays::Replay;
+use crate::store::admit::{self, Backlog, Earlier, Fit, Ledger};
+use crate::store::letter::{AuditRecord, KindId, LetterNumber};
+use crate::store::{Addressee, Batch, CRASHES_MAX, Closed, Counts, DeliveryState, Note, Recovered, Written};
 
 #[derive(Clone, Debug)]
 pub(super) struct World {
-    seed: u64,
+    pub(super) seed: u64,
     /// The last place given.
     pub(super) last: Seq,
     pub(super) events: BTreeMap<Seq, Kept>,
     pub(super) ids: BTreeMap<(EventSource, EventId), Seq>,
     pub(super) rows: BTreeMap<Seq, Row>,
     /// Those at the head of their session, or with none, that may start.
-    ready: BTreeSet<(Arc<QueueName>, Seq)>,
+    pub(super) ready: BTreeSet<(Arc<QueueName>, Seq)>,
     /// Those that wait for their time.
-    due: BTreeSet<(Arc<QueueName>, Timestamp, Seq)>,
-    /// Of each session, those that have not ended; the first is its head.
-    lanes: BTreeMap<u64, BTreeSet<Seq>>,
+    pub(super) due: BTreeSet<(Arc<QueueName>, Timestamp, Seq)>,
+    /// Of each session, those that have not ended or that hold it, by their turn.
+    pub(super) lanes: BTreeMap<u64, BTreeSet<(Seq, Seq)>>,
+    /// Sessions that a dead letter holds, even while it is replayed.
+    pub(super) held: BTreeMap<u64, Held>,
+    pub(super) letters: BTreeMap<LetterNumber, Letter>,
+    /// The largest number of a letter in this run.
+    pub(super) last_letter: LetterNumber,
+    /// Which letter a delivery is.
+    pub(super) numbers: BTreeMap<Seq, LetterNumber>,
+    pub(super) kinds: BTreeMap<KindId, Kind>,
+    pub(super) replays: BTreeMap<ReplayId, Replay>,
+    /// Letters from elsewhere, by what they were known as there.
+    pub(super) imported: BTreeMap<String, Seq>,
+    pub(super) audit: BTreeMap<u64, AuditRecord>,
     pub(super) counts: Counts,
     /// Deliveries that were delivered and events that nobody wanted, with when: what may be deleted later.
     pub(super) ending: VecDeque<(Timestamp, Seq)>,
@@ -42,7 +54,7 @@ pub(super) struct World {
     pub(super) books: BTreeMap<u64, Book>,
     /// How many books have come.
     books_turn: u64,
-    paused: BTreeMap<ServiceName, Timestamp>,
+    pub(super) paused: BTreeMap<ServiceName, Timestamp>,
     absences: Absences,
     breakers: BTreeMap<DependencyName, Record>,
     crashes: VecDeque<(Timestamp, Seq)>,
@@ -56,8 +68,8 @@ pub(super) struct World {
 pub(super) struct Kept {
     pub(super) event: Arc<Event>,
     pub(super) received_at: Timestamp,
-    content: u64,
-    first_delivery: Seq,
+    pub(super) content: u64,
+    pub(super) first_delivery: Seq,
     pub(super) delivery_count: u32,
     /// Whether more of it is kept than its id.
     pub(super) whole: bool,
@@ -70,14 +82,29 @@ pub(super) struct Row {
     pub(super) event: Seq,
     pub(super) queue: Arc<QueueName>,
     pub(super) subscription: Arc<str>,
-    lane: Option<u64>,
+    pub(super) lane: Option<u64>,
     pub(super) state: DeliveryState,
     pub(super) attempts: u32,
-    history: History,
-    book: Option<u64>,
+    pub(super) history: History,
+    pub(super) book: Option<u64>,
     pub(super) written_at: Timestamp,
-    start_recorded: bool,
+    pub(super) start_recorded: bool,
     pub(super) stories: Vec<Story>,
+    /// Its place in the order of its session, if that is not its own.
+    pub(super) turn: Option<Seq>,
+    /// The replay that sends it again.
+    pub(super) replaying: Option<Replaying>,
+    /// How often it has been replayed.
+    pub(super) replays: u32,
+    /// The event that took its place if it is superseded, else the event whose letter it took the place of.
+    pub(super) linked: Option<Seq>,
+}
+
+/// A session that a dead letter holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    pub(super) letter: Seq,
+    pub(super) since: Timestamp,
 }
 
 /// A rule book.
@@ -101,6 +128,38 @@ impl Kept {
     /// Whether nobody has wanted it so far.
     pub(super) fn is_unrouted(&self) -> bool {
         self.whole && self.delivery_count == 0
+    }
+}
+
+impl Row {
+    /// Its place in the order of its session.
+    pub(super) fn turn(&self) -> Seq {
+        self.turn.unwrap_or(self.id.seq())
+    }
+
+    /// Whether it may start, now or when its time has come.
+    pub(super) fn is_head(&self) -> bool {
+        matches!(self.state, DeliveryState::Ready | DeliveryState::Due { .. })
+    }
+
+    /// Whether it is dead and those behind it in its session wait for it.
+    pub(super) fn holds(&self) -> bool {
+        matches!(&self.state, DeliveryState::Dead { death, .. } if death.followers == Followers::Wait)
+    }
+
+    /// Whether another took its place.
+    pub(super) fn is_superseded(&self) -> bool {
+        matches!(self.state, DeliveryState::Closed { how: Closed::Superseded { .. }, .. })
+    }
+
+    /// Its session, if it has a place in it still.
+    pub(super) fn open_lane(&self) -> Option<u64> {
+        let is_open = match self.state {
+            DeliveryState::Ready | DeliveryState::Due { .. } | DeliveryState::Behind => true,
+            DeliveryState::Dead { .. } => self.holds(),
+            DeliveryState::Delivered { .. } | DeliveryState::Closed { .. } => false,
+        };
+        self.lane.filter(|_| is_open)
     }
 }
 
@@ -136,6 +195,14 @@ impl World {
             ready: BTreeSet::new(),
             due: BTreeSet::new(),
             lanes: BTreeMap::new(),
+            held: BTreeMap::new(),
+            letters: BTreeMap::new(),
+            last_letter: LetterNumber(0),
+            numbers: BTreeMap::new(),
+            kinds: BTreeMap::new(),
+            replays: BTreeMap::new(),
+            imported: BTreeMap::new(),
+            audit: BTreeMap::new(),
             counts: Counts::default(),
             ending: VecDeque::new(),
             ids_checked: Seq::NONE,
@@ -162,6 +229,7 @@ impl World {
             self.absences.add(last_alive_at, now);
         }
         self.last_alive_at = Some(now);
+        self.last_letter = self.letters.last_key_value().map_or(LetterNumber(0), |(number, _)| *number);
         self.breakers.retain(|_, record| !record.is_expired(now));
         let waiting = self.counts.queues.iter().filter(|(_, counts)| counts.waiting > 0);
         let text = |hash: &u64| self.books[hash].text.as_deref().map(str::to_owned);
@@ -172,7 +240,7 @@ impl World {
             paused: self.paused.clone(),
             absences: self.absences.clone(),
             breakers: self.breakers.values().cloned().collect(),
-            replays: Vec::new(),
+            replays: self.unfinished_replays(),
             books: self.newest_books().iter().filter_map(text).collect(),
             crashes: self.crashes.iter().copied().collect(),
         }
@@ -195,190 +263,16 @@ impl World {
         for note in &batch.notes {
             self.note(note, now, &mut written.waiting);
         }
+        for order in &batch.orders {
+            let ordered = self.order(order, now, &mut written.waiting);
+            written.ordered.push(ordered);
+        }
+        for advance in &batch.advances {
+            let advanced = self.advance(advance, now, &mut written.waiting);
+            written.advanced.push(advanced);
+        }
         self.last_alive_at = self.last_alive_at.max(Some(now));
         written
-    }
-
-    fn settle(&mut self, settlement: &Settlement, now: Timestamp) -> Settled {
-        let seq = settlement.delivery.seq();
-        let Some(row) = self.rows.get_mut(&seq) else { return Settled::Stale };
-        let at_the_head = match row.state {
-            DeliveryState::Ready | DeliveryState::Due { .. } => true,
-            DeliveryState::Behind
-            | DeliveryState::Delivered { .. }
-            | DeliveryState::Dead { .. }
-            | DeliveryState::Closed { .. } => false,
-        };
-        if !at_the_head || row.id != settlement.delivery || row.attempts != settlement.attempts_before {
-            return Settled::Stale;
-        }
-        row.attempts = settlement.attempts;
-        row.history = settlement.history.clone();
-        row.book = Some(settlement.book);
-        row.written_at = settlement.at;
-        row.start_recorded = settlement.next == Next::Starting;
-        if let Some(story) = &settlement.story {
-            row.stories.push((**story).clone());
-            self.books.entry(story.book).or_default().stories += 1;
-        }
-        if let Some(service) = &settlement.pause {
-            self.paused.entry(service.clone()).or_insert(settlement.at);
-        }
-        let at = settlement.at;
-        let next = match &settlement.next {
-            Next::Ready | Next::Starting => DeliveryState::Ready,
-            Next::Due { at } => DeliveryState::Due { at: *at },
-            Next::Delivered => DeliveryState::Delivered { at },
-            Next::Dead(death) => DeliveryState::Dead { at, death: death.clone() },
-        };
-        let promoted = self.change(seq, next, now);
-        Settled::Written { promoted: promoted.map(|seq| Box::new(self.waiting_at(seq))) }
-    }
-
-    /// Gives a delivery at the head another state; says who comes next if its session is free now.
-    fn change(&mut self, seq: Seq, next: DeliveryState, now: Timestamp) -> Option<Seq> {
-        self.unlist(seq);
-        let row = self.rows.get_mut(&seq).expect("whoever changes it has seen it");
-        row.state = next;
-        let bytes = self.events[&row.event].event.data.len() as u64;
-        let counts = self.counts.queues.get_mut(&*row.queue).expect("counted when it was accepted");
-        match row.state {
-            DeliveryState::Ready | DeliveryState::Due { .. } | DeliveryState::Behind => {
-                self.list_again(seq);
-                return None;
-            }
-            DeliveryState::Delivered { .. } => {
-                counts.delivered += 1;
-                self.ending.push_back((now, seq));
-            }
-            DeliveryState::Dead { .. } => counts.dead += 1,
-            DeliveryState::Closed { .. } => counts.closed += 1,
-        }
-        counts.waiting -= 1;
-        counts.waiting_bytes -= bytes;
-        let lane = row.lane?;
-        let members = self.lanes.get_mut(&lane).expect("it was the head of it");
-        members.remove(&seq);
-        let Some(head) = members.first().copied() else {
-            self.lanes.remove(&lane);
-            return None;
-        };
-        let row = self.rows.get_mut(&head).expect("a lane holds rows");
-        row.state = DeliveryState::Ready;
-        self.counts.queues.get_mut(&*row.queue).expect("counted when it was accepted").behind -= 1;
-        self.list_again(head);
-        Some(head)
-    }
-
-    fn unlist(&mut self, seq: Seq) {
-        let row = &self.rows[&seq];
-        match row.state {
-            DeliveryState::Ready => self.ready.remove(&(Arc::clone(&row.queue), seq)),
-            DeliveryState::Due { at } => self.due.remove(&(Arc::clone(&row.queue), at, seq)),
-            DeliveryState::Behind
-            | DeliveryState::Delivered { .. }
-            | DeliveryState::Dead { .. }
-            | DeliveryState::Closed { .. } => false,
-        };
-    }
-
-    fn list_again(&mut self, seq: Seq) {
-        let row = &self.rows[&seq];
-        match row.state {
-            DeliveryState::Ready => self.ready.insert((Arc::clone(&row.queue), seq)),
-            DeliveryState::Due { at } => self.due.insert((Arc::clone(&row.queue), at, seq)),
-            DeliveryState::Behind
-            | DeliveryState::Delivered { .. }
-            | DeliveryState::Dead { .. }
-            | DeliveryState::Closed { .. } => false,
-        };
-    }
-
-    fn submit(
-        &mut self,
-        submission: &Submission,
-        now: Timestamp,
-        waiting: &mut Vec<Waiting>,
-    ) -> Result<Vec<Taken>, Refusal> {
-        let Ok(admitted) = admit::admit(self, submission, self.last);
-        let mut taken = Vec::with_capacity(submission.events.len());
-        for (submitted, admitted) in submission.events.iter().zip(admitted?) {
-            let new = match admitted {
-                Admitted::Known(known) => {
-                    taken.push(known);
-                    continue;
-                }
-                Admitted::New(new) => new,
-            };
-            taken.push(new.taken());
-            let event = &submitted.event;
-            self.last = new.seq;
-            self.ids.insert((event.source.clone(), event.id.clone()), new.seq);
-            self.counts.events += 1;
-            let kept = Kept {
-                event: Arc::clone(event),
-                received_at: now,
-                content: new.content,
-                first_delivery: new.seq.next(),
-                delivery_count: new.taken().deliveries,
-                whole: true,
-            };
-            self.events.insert(new.seq, kept);
-            if submitted.routes.is_empty() {
-                self.counts.unrouted += 1;
-                self.ending.push_back((now, new.seq));
-            }
-            for (addressee, fit) in submitted.routes.iter().zip(new.fits) {
-                waiting.extend(self.add_delivery(new.seq, addressee, fit, now));
-            }
-        }
-        Ok(taken)
-    }
-
-    /// Adds a delivery at the next place; says what may start now.
-    fn add_delivery(&mut self, event: Seq, to: &Addressee, fit: Fit, now: Timestamp) -> Option<Waiting> {
-        let seq = self.last.next();
-        self.last = seq;
-        let content = &self.events[&event].event;
-        let QueueName { service, channel } = &*to.queue;
-        let id = idempotency::delivery_id(seq, content.dedup_key(), service, channel.as_ref());
-        let lane = derive::lane(self.seed, to, content);
-        let counts = self.counts.queues.entry((*to.queue).clone()).or_default();
-        let state = match fit {
-            Fit::Overflows => {
-                counts.dead += 1;
-                DeliveryState::Dead { at: now, death: Box::new(derive::overflow(to)) }
-            }
-            Fit::Waits => {
-                counts.waiting += 1;
-                counts.waiting_bytes += content.data.len() as u64;
-                let is_head = lane.is_none_or(|lane| {
-                    let members = self.lanes.entry(lane).or_default();
-                    members.insert(seq);
-                    members.len() == 1
-                });
-                counts.behind += u64::from(!is_head);
-                if is_head { DeliveryState::Ready } else { DeliveryState::Behind }
-            }
-        };
-        let may_start = state == DeliveryState::Ready;
-        let row = Row {
-            id,
-            event,
-            queue: Arc::clone(&to.queue),
-            subscription: Arc::clone(&to.subscription),
-            lane,
-            state,
-            attempts: 0,
-            history: History::new(),
-            book: None,
-            written_at: now,
-            start_recorded: false,
-            stories: Vec::new(),
-        };
-        self.rows.insert(seq, row);
-        self.list_again(seq);
-        may_start.then(|| self.waiting_at(seq))
     }
 
     fn note(&mut self, note: &Note, now: Timestamp, waiting: &mut Vec<Waiting>) {
@@ -408,7 +302,7 @@ impl World {
                 let parked = self.due.range(parked..).take_while(|(name, _, _)| name == queue);
                 let places: Vec<Seq> = parked.map(|(_, _, seq)| *seq).collect();
                 for seq in places {
-                    self.change(seq, DeliveryState::Ready, now);
+                    self.change(seq, DeliveryState::Ready);
                 }
             }
             Note::Route { event, routes } => self.route(*event, routes, now, waiting),
@@ -460,14 +354,14 @@ impl World {
         Page { queue: Arc::clone(queue), wanted: *wanted, rows, more, next_due_at }
     }
 
-    fn waiting_at(&self, seq: Seq) -> Waiting {
+    pub(super) fn waiting_at(&self, seq: Seq) -> Waiting {
         let row = &self.rows[&seq];
         Waiting {
             id: row.id,
             queue: Arc::clone(&row.queue),
             event: Arc::clone(&self.events[&row.event].event),
-            sequence: row.lane.map(|_| seq),
-            replaying: None,
+            sequence: row.lane.map(|_| row.turn()),
+            replaying: row.replaying,
             attempts: row.attempts,
             due_at: match row.state {
                 DeliveryState::Due { at } => Some(at),

@@ -1,5 +1,5 @@
-//! Housekeeping in small steps, each within a transaction: seals hashes, deletes what was delivered, forgets
-//! ids, and drops books that nobody names.
+//! Housekeeping in small steps, each within a transaction: seals hashes, deletes what was delivered or done
+//! with, forgets old letters and ids, and drops books that nobody names.
 //!
 //! Nothing here searches: what ended was noted when it did, in the order in which it did, and ids are held
 //! against their age in the order of their places, each once.
@@ -13,6 +13,7 @@ use rusqlite::{Connection, OptionalExtension};
 use super::dedup::Step;
 use super::encode::{self, place, seq, time};
 use super::fault::Fault;
+use super::retention::{self, Old};
 use super::schema::state;
 use super::state::State;
 use super::write;
@@ -47,6 +48,7 @@ pub(super) fn housekeep(
     connection: &Connection,
     state: &mut State,
     keep: &Keep,
+    old: &Old,
     now: Timestamp,
 ) -> Result<(Chores, Option<Step>), Fault> {
     let mut chores = Chores::default();
@@ -54,8 +56,9 @@ pub(super) fn housekeep(
     chores.events_deleted = deleted;
     let more_ids = forget_ids(connection, state, keep, now)?;
     forget_books(connection)?;
+    chores.letters_deleted = retention::forget(connection, state, old, now)?;
     let step = state.dedup.step(connection, state.meta.ids_checked)?;
-    chores.more = more_ended || more_ids || step.is_some();
+    chores.more = more_ended || more_ids || old.may_be_more() || step.is_some();
     state.save(connection)?;
     Ok((chores, step))
 }
@@ -115,7 +118,7 @@ impl Over<'_> {
         let found: Option<(Timestamp, i64, i64)> = statement.query_row([event], read).optional()?;
         let Some((received_at, first, count)) = found else { return Ok(false) };
         let deliveries = first..first + count;
-        if !self.all_delivered(&deliveries)? {
+        if !self.all_over(&deliveries)? {
             return Ok(false);
         }
         self.delete_deliveries(&deliveries)?;
@@ -132,13 +135,15 @@ impl Over<'_> {
         Ok(true)
     }
 
-    fn all_delivered(&self, places: &std::ops::Range<i64>) -> Result<bool, Fault> {
+    fn all_over(&self, places: &std::ops::Range<i64>) -> Result<bool, Fault> {
         let select = "SELECT state, written_at FROM deliveries WHERE seq >= ?1 AND seq < ?2";
         let mut statement = self.connection.prepare_cached(select)?;
         let mut rows = statement.query((places.start, places.end))?;
         while let Some(row) = rows.next()? {
             let over = time(row.get(1)?) + self.keep.delivered <= self.now;
-            if row.get::<_, i64>(0)? != state::DELIVERED || !over {
+            let has_ended =
+                matches!(row.get(0)?, state::DELIVERED | state::SKIPPED | state::SUPERSEDED | state::PURGED);
+            if !has_ended || !over {
                 return Ok(false);
             }
         }
@@ -147,12 +152,18 @@ impl Over<'_> {
 
     fn delete_deliveries(&mut self, places: &std::ops::Range<i64>) -> Result<(), Fault> {
         let bounds = (places.start, places.end);
-        let delete = "DELETE FROM deliveries WHERE seq >= ?1 AND seq < ?2 RETURNING queue, story";
+        let delete = "DELETE FROM deliveries WHERE seq >= ?1 AND seq < ?2 RETURNING queue, story, state,
+            replays IS NOT NULL";
         let mut statement = self.connection.prepare_cached(delete)?;
         let mut rows = statement.query(bounds)?;
+        let mut was_dead = false;
         while let Some(row) = rows.next()? {
             let queue = self.state.names.index_of(row.get(0)?)?;
-            self.state.names.counts(queue).delivered -= 1;
+            let counts = self.state.names.counts(queue);
+            let is_closed = row.get::<_, i64>(2)? != state::DELIVERED;
+            counts.delivered -= u64::from(!is_closed);
+            counts.closed -= u64::from(is_closed);
+            was_dead |= is_closed || row.get(3)?;
             if let Some(story) = row.get_ref(1)?.as_blob_or_null().map_err(rusqlite::Error::from)? {
                 *self.told.entry(encode::read_story(story)?.book).or_default() -= 1;
             }
@@ -163,6 +174,11 @@ impl Over<'_> {
         while let Some(row) = rows.next()? {
             let story = row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?;
             *self.told.entry(encode::read_story(story)?.book).or_default() -= 1;
+        }
+        // Only a letter can have come from elsewhere.
+        if was_dead {
+            let delete = "DELETE FROM imported WHERE delivery >= ?1 AND delivery < ?2";
+            self.connection.prepare_cached(delete)?.execute(bounds)?;
         }
         Ok(())
     }

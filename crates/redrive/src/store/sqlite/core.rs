@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use super::fault::Fault;
 use super::state::State;
 use super::wal::Checkpointer;
-use super::{Options, chores, recover, rows, schema, write};
+use super::{Options, chores, recover, retention, rows, schema, write};
 use crate::store::{Batch, Chores, Keep, Recovered, StoreError, Written};
 
 /// All that belongs to the writing connection but itself: while a copy is made, somebody else looks at that.
@@ -88,12 +88,12 @@ impl Core {
         now: Timestamp,
     ) -> Result<Chores, StoreError> {
         self.check(on)?;
-        let is_due =
-            chores::is_due(on, &self.state, keep, now).map_err(|fault| fault.unchanged(&self.path))?;
-        if !is_due {
+        let fail = |fault: Fault| fault.unchanged(&self.path);
+        let old = retention::look(on, &mut self.state, keep, now).map_err(fail)?;
+        if old.is_empty() && !chores::is_due(on, &self.state, keep, now).map_err(fail)? {
             return Ok(Chores::default());
         }
-        let (chores, step) = self.transact(on, |state| chores::housekeep(on, state, keep, now))?;
+        let (chores, step) = self.transact(on, |state| chores::housekeep(on, state, keep, &old, now))?;
         if let Some(step) = step {
             self.state.dedup.apply(step);
         }

@@ -1,20 +1,29 @@
 //! Answers questions from a connection of its own, which can only read. Each answer but a long list is of one
 //! moment; no look at the file lasts for long, since the log cannot start anew meanwhile.
 
+mod delivery;
+mod find;
+mod groups;
+mod kinds;
+mod letters;
+mod replays;
+mod survey;
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use redrive_core::engine::QueueName;
 use redrive_core::event::Event;
-use redrive_core::event::attribute::{CorrelationId, SessionKey};
-use redrive_core::ids::{DeliveryId, IdPrefix, Receipt, Seq};
+use redrive_core::ids::{IdPrefix, Receipt, Seq};
 use redrive_core::replay::ReplayId;
-use redrive_core::story::Story;
 use redrive_core::time::Timestamp;
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::{Connection, OptionalExtension};
 
-use super::encode::{self, place, seq, time};
+use self::delivery::Depth;
+use super::encode::{place, seq, time};
 use super::fault::Fault;
 use super::schema::{self, state};
 use super::state::Meta;
@@ -23,9 +32,7 @@ use crate::store::letter::{
     AuditRecord, GroupView, HeldSession, KindView, LetterFilter, LetterKey, LetterNumber, LetterPage,
     LetterQuery, LetterView, ReplayView, Selection, Survey,
 };
-use crate::store::{
-    Counts, DeliveryState, DeliveryView, EventKey, EventView, Filter, Reader, StateName, StoreError,
-};
+use crate::store::{Counts, DeliveryView, EventKey, EventView, Filter, Reader, StateName, StoreError};
 
 /// Places looked at for one short prefix; what is older is found by one digit more.
 const PLACES_MAX: usize = 100_000;
@@ -38,19 +45,6 @@ pub(super) struct SqliteReader {
     path: PathBuf,
 }
 
-/// Whether attempts are told.
-#[derive(Clone, Copy)]
-enum Stories {
-    Told,
-    Left,
-}
-
-const DELIVERY: &str = "SELECT e.id, e.source, e.type, e.attributes, x'',
-        d.seq, d.content, d.queue, s.name, d.event, e.received_at, d.written_at, d.attempts, d.state, d.due_at,
-        d.story, c.category, c.code, c.failure_code, c.tier, c.message, c.fingerprint
-    FROM deliveries d CROSS JOIN events e ON e.seq = d.event
-    LEFT JOIN subscriptions s ON s.id = d.subscription LEFT JOIN deaths c ON c.delivery = d.seq
-    WHERE d.seq = ?1";
 const EVENT: &str = "SELECT id, source, type, attributes, data, received_at,
     coalesce(first_delivery, seq + 1), deliveries FROM events WHERE seq = ?1";
 
@@ -63,8 +57,7 @@ impl SqliteReader {
     fn ask<T>(&self, question: impl FnOnce(&Look<'_>) -> Result<T, Fault>) -> Result<T, StoreError> {
         let answer = || {
             let transaction = self.connection.unchecked_transaction()?;
-            let look = Look { connection: &transaction, queues: queue_names(&transaction)? };
-            question(&look)
+            question(&Look::new(&transaction)?)
         };
         answer().map_err(|fault| fault.unchanged(&self.path))
     }
@@ -115,69 +108,80 @@ impl Reader for SqliteReader {
         })
     }
 
-    fn letters(&self, _query: &LetterQuery) -> Result<LetterPage, StoreError> {
-        unimplemented!()
+    fn letters(&self, query: &LetterQuery) -> Result<LetterPage, StoreError> {
+        self.ask(|look| look.letters(query))
     }
 
-    fn letter(&self, _key: &LetterKey) -> Result<Option<LetterView>, StoreError> {
-        unimplemented!()
+    fn letter(&self, key: &LetterKey) -> Result<Option<LetterView>, StoreError> {
+        self.ask(|look| look.letter(key))
     }
 
     fn export(
         &self,
-        _selection: &Selection,
-        _after: Option<LetterNumber>,
-        _rows_max: usize,
+        selection: &Selection,
+        after: Option<LetterNumber>,
+        rows_max: usize,
     ) -> Result<LetterPage, StoreError> {
-        unimplemented!()
+        letters::export(self, selection, after, rows_max)
     }
 
-    fn kinds(&self, _filter: &LetterFilter) -> Result<Vec<KindView>, StoreError> {
-        unimplemented!()
+    fn kinds(&self, filter: &LetterFilter) -> Result<Vec<KindView>, StoreError> {
+        self.ask(|look| look.kinds(filter))
     }
 
     fn groups(
         &self,
-        _filter: &LetterFilter,
-        _now: Timestamp,
-        _rows_max: usize,
+        filter: &LetterFilter,
+        now: Timestamp,
+        rows_max: usize,
     ) -> Result<Vec<GroupView>, StoreError> {
-        unimplemented!()
+        groups::groups(self, filter, now, rows_max)
     }
 
-    fn survey(&self, _selection: &Selection) -> Result<Survey, StoreError> {
-        unimplemented!()
+    fn survey(&self, selection: &Selection) -> Result<Survey, StoreError> {
+        survey::survey(self, selection)
     }
 
-    fn replay(&self, _id: ReplayId) -> Result<Option<ReplayView>, StoreError> {
-        unimplemented!()
+    fn replay(&self, id: ReplayId) -> Result<Option<ReplayView>, StoreError> {
+        self.ask(|look| look.replay(id))
     }
 
-    fn replays(&self, _before: Option<ReplayId>, _rows_max: usize) -> Result<Vec<ReplayView>, StoreError> {
-        unimplemented!()
+    fn replays(&self, before: Option<ReplayId>, rows_max: usize) -> Result<Vec<ReplayView>, StoreError> {
+        self.ask(|look| look.replays(before, rows_max))
     }
 
-    fn held_sessions(&self, _rows_max: usize) -> Result<Vec<HeldSession>, StoreError> {
-        unimplemented!()
+    fn held_sessions(&self, rows_max: usize) -> Result<Vec<HeldSession>, StoreError> {
+        replays::held_sessions(self, rows_max)
     }
 
-    fn audit(&self, _before: Option<u64>, _rows_max: usize) -> Result<Vec<AuditRecord>, StoreError> {
-        unimplemented!()
+    fn audit(&self, before: Option<u64>, rows_max: usize) -> Result<Vec<AuditRecord>, StoreError> {
+        self.ask(|look| look.audit(before, rows_max))
     }
-}
-
-/// The names of queues, by their number.
-fn queue_names(connection: &Connection) -> Result<BTreeMap<i64, QueueName>, Fault> {
-    Ok(names::queues(connection)?.into_iter().map(|(id, name, _)| (id, name)).collect())
 }
 
 /// One look at the file.
 struct Look<'a> {
     connection: &'a Connection,
+    /// The names of queues, by their number.
     queues: BTreeMap<i64, QueueName>,
+    /// How many dead letters there are.
+    letters: u64,
 }
 
-impl Look<'_> {
+impl<'a> Look<'a> {
+    fn new(connection: &'a Connection) -> Result<Self, Fault> {
+        let mut look = Self { connection, queues: BTreeMap::new(), letters: 0 };
+        for (id, name, counts) in names::queues(connection)? {
+            look.queues.insert(id, name);
+            look.letters += counts.dead;
+        }
+        Ok(look)
+    }
+
+    fn queue(&self, id: i64) -> Result<&QueueName, Fault> {
+        self.queues.get(&id).ok_or(Fault::unreadable("the name of a queue"))
+    }
+
     fn events(&self, key: &EventKey) -> Result<Vec<EventView>, Fault> {
         match key {
             EventKey::Receipt(receipt) => Ok(self.event(receipt.seq())?.into_iter().collect()),
@@ -203,7 +207,7 @@ impl Look<'_> {
         let (first, count): (i64, i64) = (row.get(6)?, row.get(7)?);
         let mut deliveries = Vec::new();
         for place in first..first + count {
-            deliveries.extend(self.delivery(seq(place), Stories::Left)?);
+            deliveries.extend(self.delivery(seq(place), Depth::Line)?);
         }
         Ok(Some(EventView {
             receipt: Receipt::of(at),
@@ -223,7 +227,7 @@ impl Look<'_> {
             if found.len() == rows_max {
                 break;
             }
-            found.extend(self.delivery(at, Stories::Told)?);
+            found.extend(self.delivery(at, Depth::Stories)?);
         }
         Ok(found)
     }
@@ -240,29 +244,30 @@ impl Look<'_> {
             return Ok((Vec::new(), None));
         }
         let rows_max = i64::try_from(filter.rows_max).unwrap_or(i64::MAX);
-        let indexed = match filter.state {
-            Some(StateName::Ready) => Some(LIST_READY),
-            Some(StateName::Due) => Some(LIST_DUE),
-            Some(StateName::Dead) => Some(LIST_DEAD),
+        let indexed: Option<&[&str]> = match filter.state {
+            Some(StateName::Ready) => Some(&[LIST_READY]),
+            Some(StateName::Due) => Some(&[LIST_DUE]),
+            Some(StateName::Dead) => Some(&[LIST_DEAD, LIST_HOLDING]),
             Some(StateName::Behind | StateName::Delivered | StateName::Closed) | None => None,
         };
         let (mut places, next) = match indexed {
-            Some(select) => {
+            Some(selects) => {
                 let mut places = Vec::new();
-                for queue in queues {
+                let pairs = queues.iter().flat_map(|queue| selects.iter().map(move |select| (queue, select)));
+                for (queue, select) in pairs {
                     let mut statement = self.connection.prepare_cached(select)?;
                     let found = statement.query_map((queue, before, rows_max), |row| row.get::<_, i64>(0))?;
                     places.extend(found.collect::<Result<Vec<_>, _>>()?);
                 }
                 (places, None)
             }
-            None => self.scan(&queues, filter.state.map(code), before, rows_max)?,
+            None => self.scan(&queues, filter.state.map(codes), before, rows_max)?,
         };
         places.sort_unstable_by(|one, other| other.cmp(one));
         places.truncate(filter.rows_max);
         let mut views = Vec::with_capacity(places.len());
         for place in places {
-            views.extend(self.delivery(seq(place), Stories::Left)?);
+            views.extend(self.delivery(seq(place), Depth::Line)?);
         }
         Ok((views, next.map(seq)))
     }
@@ -271,7 +276,7 @@ impl Look<'_> {
     fn scan(
         &self,
         queues: &[i64],
-        state: Option<i64>,
+        states: Option<&[i64]>,
         before: i64,
         rows_max: i64,
     ) -> Result<(Vec<i64>, Option<i64>), Fault> {
@@ -282,7 +287,8 @@ impl Look<'_> {
         while let Some(row) = rows.next()? {
             seen += 1;
             last = row.get(0)?;
-            let fits = queues.contains(&row.get(1)?) && state.is_none_or(|state| row.get(2) == Ok(state));
+            let state = row.get(2)?;
+            let fits = queues.contains(&row.get(1)?) && states.is_none_or(|states| states.contains(&state));
             if fits {
                 places.push(last);
             }
@@ -303,50 +309,6 @@ impl Look<'_> {
         }
         Ok(views)
     }
-
-    fn delivery(&self, at: Seq, stories: Stories) -> Result<Option<DeliveryView>, Fault> {
-        let mut statement = self.connection.prepare_cached(DELIVERY)?;
-        let mut rows = statement.query([place(at)])?;
-        let Some(row) = rows.next()? else { return Ok(None) };
-        let event = rows::event(row)?;
-        let queue = self.queues.get(&row.get(7)?).ok_or(Fault::unreadable("the name of a queue"))?;
-        Ok(Some(DeliveryView {
-            id: DeliveryId::new(seq(row.get(5)?), row.get::<_, i64>(6)?.cast_unsigned()),
-            queue: queue.clone(),
-            subscription: row.get(8)?,
-            receipt: Receipt::of(seq(row.get(9)?)),
-            event_id: event.id.to_string(),
-            event_source: event.source.to_string(),
-            event_type: event.event_type.to_string(),
-            session: event.session.as_ref().map(SessionKey::to_string),
-            correlation_id: event.correlation_id.as_ref().map(CorrelationId::to_string),
-            accepted_at: time(row.get(10)?),
-            written_at: time(row.get(11)?),
-            attempts: row.get(12)?,
-            state: state_of(row)?,
-            replaying: None,
-            replays: 0,
-            supersedes: None,
-            stories: match stories {
-                Stories::Told => self.stories(at, row)?,
-                Stories::Left => Vec::new(),
-            },
-        }))
-    }
-
-    fn stories(&self, at: Seq, delivery: &Row<'_>) -> Result<Vec<Story>, Fault> {
-        let select = "SELECT story FROM attempts WHERE delivery = ?1 ORDER BY n";
-        let mut statement = self.connection.prepare_cached(select)?;
-        let mut rows = statement.query([place(at)])?;
-        let mut stories = Vec::new();
-        while let Some(row) = rows.next()? {
-            let bytes = row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?;
-            stories.push(encode::read_story(bytes)?);
-        }
-        let last = delivery.get_ref(15)?.as_blob_or_null().map_err(rusqlite::Error::from)?;
-        stories.extend(last.map(encode::read_story).transpose()?);
-        Ok(stories)
-    }
 }
 
 pub(super) const LIST_READY: &str =
@@ -358,25 +320,17 @@ pub(super) const LIST_DEAD: &str =
 pub(super) const UNROUTED: &str =
     "SELECT seq FROM events WHERE deliveries = 0 AND whole = 1 AND seq > ?1 ORDER BY seq LIMIT ?2";
 
-const fn code(state: StateName) -> i64 {
-    match state {
-        StateName::Ready => state::READY,
-        StateName::Due => state::DUE,
-        StateName::Behind => state::BEHIND,
-        StateName::Delivered => state::DELIVERED,
-        StateName::Dead => state::DEAD,
-        StateName::Closed => unimplemented!(),
-    }
-}
+pub(super) const LIST_HOLDING: &str =
+    "SELECT seq FROM deliveries WHERE queue = ?1 AND state = -1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3";
 
-fn state_of(row: &Row<'_>) -> Result<DeliveryState, Fault> {
-    let written_at = time(row.get(11)?);
-    Ok(match row.get::<_, i64>(13)? {
-        state::READY => DeliveryState::Ready,
-        state::DUE => DeliveryState::Due { at: time(row.get(14)?) },
-        state::BEHIND => DeliveryState::Behind,
-        state::DELIVERED => DeliveryState::Delivered { at: written_at },
-        state::DEAD => DeliveryState::Dead { at: written_at, death: Box::new(rows::death(row, 16)?) },
-        _ => return Err(Fault::unreadable("a known state of a delivery")),
-    })
+/// The numbers that stand for a state.
+const fn codes(state: StateName) -> &'static [i64] {
+    match state {
+        StateName::Ready => &[state::READY],
+        StateName::Due => &[state::DUE],
+        StateName::Behind => &[state::BEHIND],
+        StateName::Delivered => &[state::DELIVERED],
+        StateName::Dead => &[state::DEAD, state::HOLDING],
+        StateName::Closed => &[state::SKIPPED, state::SUPERSEDED, state::PURGED],
+    }
 }

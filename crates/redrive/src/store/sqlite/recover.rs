@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::encode::time;
 use super::fault::Fault;
+use super::replay;
 use super::state::State;
 use crate::store::{BOOKS_RECOVERED_MAX, CRASHES_MAX, Recovered};
 
@@ -48,7 +49,7 @@ pub(super) fn recover(
         paused: paused(connection)?,
         absences,
         breakers: breakers(connection, now)?,
-        replays: Vec::new(),
+        replays: replay::unfinished(connection)?,
         books: books(connection)?,
         crashes,
     })

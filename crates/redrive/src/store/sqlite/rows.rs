@@ -9,6 +9,7 @@ use redrive_core::envelope::Tier;
 use redrive_core::event::Event;
 use redrive_core::fingerprint::Fingerprint;
 use redrive_core::ids::{DeliveryId, Seq};
+use redrive_core::replay::{ReplayId, Replaying};
 use redrive_core::time::Timestamp;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
@@ -26,7 +27,7 @@ pub(super) const NEXT_DUE: &str =
     "SELECT due_at FROM deliveries WHERE queue = ?1 AND state = 1 AND due_at > ?2 ORDER BY due_at LIMIT 1";
 pub(super) const WAITING: &str = "SELECT e.id, e.source, e.type, e.attributes, e.data,
         d.seq, d.content, CASE WHEN d.lane IS NULL THEN NULL ELSE coalesce(d.turn, d.seq) END, d.attempts, d.state, d.due_at, d.written_at, d.start_recorded,
-        d.book, d.history, d.event
+        d.book, d.history, d.event, d.replay, d.replays
     FROM deliveries d CROSS JOIN events e ON e.seq = d.event WHERE d.seq = ?1";
 
 /// What a [`Load`] finds.
@@ -83,7 +84,7 @@ pub(super) fn waiting(
         queue: Arc::clone(queue),
         event,
         sequence: row.get::<_, Option<i64>>(7)?.map(seq),
-        replaying: None,
+        replaying: replaying(connection, at, row.get(16)?, row.get(17)?)?,
         attempts: row.get(8)?,
         due_at: row.get::<_, Option<i64>>(10)?.map(time).filter(|_| is_due),
         written_at: time(row.get(11)?),
@@ -91,6 +92,24 @@ pub(super) fn waiting(
         book: row.get::<_, Option<i64>>(13)?.map(i64::cast_unsigned),
         history: history(row.get_ref(14)?)?,
     })
+}
+
+/// What is known of the replay that sends a delivery again, if one does.
+fn replaying(
+    connection: &Connection,
+    at: Seq,
+    replay: Option<i64>,
+    replays: Option<u32>,
+) -> Result<Option<Replaying>, Fault> {
+    let Some(replay) = replay else { return Ok(None) };
+    let select = "SELECT fingerprint FROM replay_letters WHERE replay = ?1 AND delivery = ?2";
+    let mut statement = connection.prepare_cached(select)?;
+    let fingerprint: i64 = statement.query_row((replay, place(at)), |row| row.get(0))?;
+    Ok(Some(Replaying {
+        replay: ReplayId(replay.cast_unsigned()),
+        fingerprint: Fingerprint(fingerprint.cast_unsigned()),
+        times: replays.unwrap_or_default(),
+    }))
 }
 
 /// The event in the first five columns.
@@ -120,16 +139,20 @@ fn history(value: ValueRef<'_>) -> Result<History, Fault> {
     }
 }
 
+/// The tier of that name.
+pub(super) fn tier(name: &str) -> Result<Tier, Fault> {
+    let known = [Tier::Dead, Tier::Poison].into_iter().find(|known| known.as_str() == name);
+    known.ok_or(Fault::unreadable("the tier of a letter"))
+}
+
 /// Why a delivery is dead, from six columns beginning with that one.
 pub(super) fn death(row: &Row<'_>, first: usize) -> Result<Death, Fault> {
     let missing = || Fault::unreadable("the reason of a dead letter");
-    let tiers = [Tier::Dead, Tier::Poison];
-    let tier = text(row, first + 3)?;
     Ok(Death {
         category: Category::from_word(text(row, first)?).ok_or_else(missing)?,
         code: Code::reported(text(row, first + 1)?),
         failure_code: Code::reported(text(row, first + 2)?),
-        tier: tiers.into_iter().find(|known| known.as_str() == tier).ok_or_else(missing)?,
+        tier: tier(text(row, first + 3)?)?,
         message: row.get(first + 4)?,
         fingerprint: Fingerprint(row.get::<_, i64>(first + 5)?.cast_unsigned()),
         name: String::new(),

@@ -8,16 +8,31 @@ use std::path::Path;
 use rusqlite::{Connection, OpenFlags};
 
 use super::fault::Fault;
+use super::letters;
 use crate::store::StoreError;
 
 /// Marks a file as ours: `RDRV` in ASCII.
 const APPLICATION_ID: i32 = 0x5244_5256;
 
 /// The steps from an empty file to today's tables; a file's format is how many of them it has seen.
-const STEPS: [&str; 2] = [FIRST, LETTERS];
+const STEPS: [Step; 2] = [Step::of(FIRST), Step { sql: LETTERS, carry: letters::carry_over }];
 /// Today's format.
 const FORMAT: u32 = 2;
 const _: () = assert!(STEPS.len() == FORMAT as usize);
+
+/// A step from one format to the next.
+#[derive(Clone, Copy)]
+struct Step {
+    sql: &'static str,
+    /// What SQL alone cannot bring over.
+    carry: fn(&Connection) -> Result<(), Fault>,
+}
+
+impl Step {
+    const fn of(sql: &'static str) -> Self {
+        Self { sql, carry: |_| Ok(()) }
+    }
+}
 
 /// What a delivery is, in column `state`; queries and indexes name these numbers.
 pub(super) mod state {
@@ -247,10 +262,12 @@ CREATE TABLE replays (
     claimed_by_others INTEGER NOT NULL,
     created_at        INTEGER NOT NULL,
     changed_at        INTEGER NOT NULL,
-    -- The number of the last letter that was looked at while gathering.
+    -- The number of the last letter that was looked at while gathering; the largest number when all were.
     gathered          INTEGER NOT NULL,
     -- No letter of a smaller place waits to be sent.
-    first_waiting     INTEGER NOT NULL
+    first_waiting     INTEGER NOT NULL,
+    -- The record that counts its letters.
+    audit             INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX open_replays ON replays (state) WHERE state < 4;
 
@@ -263,6 +280,7 @@ CREATE TABLE replay_letters (
     state       INTEGER NOT NULL,
     PRIMARY KEY (replay, delivery)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX replay_waiting ON replay_letters (replay, delivery) WHERE state = 0;
 -- Sessions of which a letter is on its way (0), or has failed (1): the rest of them waits, or is left alone.
 CREATE TABLE replay_lanes (
     replay INTEGER NOT NULL,
@@ -283,6 +301,7 @@ CREATE TABLE audit (
     letters INTEGER NOT NULL,
     note    TEXT
 ) STRICT;
+CREATE INDEX audit_retention ON audit (what, at) WHERE act = 'retention';
 ";
 
 /// Opens the file to write, creates what is missing, and brings an older format up to date.
@@ -295,7 +314,7 @@ pub(super) fn open(path: &Path, seed: u64) -> Result<Connection, StoreError> {
     let connection = Connection::open_with_flags(path, flags).map_err(fail)?;
     check(&connection, path, FORMAT)?;
     configure(&connection).map_err(fail)?;
-    migrate(&connection, &STEPS).map_err(fail)?;
+    migrate(&connection, &STEPS).map_err(|fault| fault.not_opened(path))?;
     let first = "INSERT OR IGNORE INTO meta VALUES (1, ?1, 0, 0, 0, 0, NULL, 0, 0)";
     connection.execute(first, [seed.cast_signed()]).map_err(fail)?;
     Ok(connection)
@@ -355,11 +374,12 @@ fn configure(connection: &Connection) -> Result<(), rusqlite::Error> {
 }
 
 /// Takes the steps that the file has not seen, each in a transaction of its own.
-fn migrate(connection: &Connection, steps: &[&str]) -> Result<(), rusqlite::Error> {
+fn migrate(connection: &Connection, steps: &[Step]) -> Result<(), Fault> {
     let seen: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     for (number, step) in (1_u32..).zip(steps).skip_while(|(number, _)| *number <= seen) {
         let transaction = connection.unchecked_transaction()?;
-        transaction.execute_batch(step)?;
+        transaction.execute_batch(step.sql)?;
+        (step.carry)(&transaction)?;
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", number)?;
         transaction.commit()?;
@@ -373,7 +393,7 @@ mod tests {
 
     use super::*;
 
-    fn made(steps: &[&str]) -> Connection {
+    fn made(steps: &[Step]) -> Connection {
         let connection = Connection::open_in_memory().expect("it opens");
         migrate(&connection, steps).expect("it migrates");
         connection
@@ -383,11 +403,12 @@ mod tests {
         connection.pragma_query_value(None, "user_version", |row| row.get(0)).expect("it has one")
     }
 
-    const OLD: [&str; 1] = ["CREATE TABLE things (id INTEGER PRIMARY KEY); INSERT INTO things VALUES (7)"];
-    const NEW: [&str; 3] = [
+    const OLD: [Step; 1] =
+        [Step::of("CREATE TABLE things (id INTEGER PRIMARY KEY); INSERT INTO things VALUES (7)")];
+    const NEW: [Step; 3] = [
         OLD[0],
-        "ALTER TABLE things ADD COLUMN name TEXT NOT NULL DEFAULT 'x'",
-        "UPDATE things SET name = name || id",
+        Step::of("ALTER TABLE things ADD COLUMN name TEXT NOT NULL DEFAULT 'x'"),
+        Step::of("UPDATE things SET name = name || id"),
     ];
 
     #[test]
@@ -406,7 +427,7 @@ mod tests {
     #[test]
     fn a_step_that_fails_leaves_the_file_as_it_was() {
         let connection = made(&OLD);
-        let steps = [NEW[0], NEW[1], "DROP TABLE things; SELECT * FROM nothing"];
+        let steps = [NEW[0], NEW[1], Step::of("DROP TABLE things; SELECT * FROM nothing")];
         migrate(&connection, &steps).expect_err("the last step is none");
         assert_eq!(format(&connection), 2);
         let count: u32 =

@@ -8,7 +8,9 @@ use rusqlite::Connection;
 use super::dedup::Dedup;
 use super::encode::{nanos, place, seq, time};
 use super::fault::Fault;
+use super::letters;
 use super::names::Names;
+use super::retention::Round;
 
 /// All of it.
 #[derive(Debug)]
@@ -16,6 +18,10 @@ pub(super) struct State {
     pub(super) meta: Meta,
     pub(super) names: Names,
     pub(super) dedup: Dedup,
+    /// The largest number that a letter has been given.
+    pub(super) last_letter: i64,
+    /// How far the look for old letters has come.
+    pub(super) round: Round,
 }
 
 /// The numbers that are written with every batch.
@@ -41,7 +47,8 @@ impl State {
     pub(super) fn load(connection: &Connection, run_length: usize) -> Result<Self, Fault> {
         let meta = Meta::load(connection)?;
         let dedup = Dedup::load(connection, meta.seed, run_length)?;
-        Ok(Self { meta, names: Names::load(connection)?, dedup })
+        let last_letter = letters::last_number(connection)?;
+        Ok(Self { meta, names: Names::load(connection)?, dedup, last_letter, round: Round::default() })
     }
 
     /// Writes what has changed, at the end of a transaction.
@@ -56,6 +63,7 @@ impl State {
         self.dedup.roll_back();
         self.meta = Meta::load(connection)?;
         self.names = Names::load(connection)?;
+        self.last_letter = letters::last_number(connection)?;
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use rusqlite::Connection;
 
-use super::{reader, rows, schema, write};
+use super::{held, notes, reader, rows, schema};
 
 /// How SQLite answers a query: one line a table.
 fn plan(connection: &Connection, sql: &str) -> String {
@@ -26,8 +26,8 @@ fn no_query_goes_through_a_table_that_grows() {
         ("what is due",         rows::DUE_PAGE,      "SEARCH deliveries USING INDEX due (queue=? AND due_at<?)"),
         ("when the next is",    rows::NEXT_DUE,      "SEARCH deliveries USING COVERING INDEX due (queue=? AND due_at>?)"),
         ("a delivery",          rows::WAITING,       "SEARCH d USING INTEGER PRIMARY KEY (rowid=?); SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"),
-        ("the head of a session", write::HEAD_OF_LANE, "SEARCH deliveries USING INDEX lanes (lane=?)"),
-        ("what is parked",      write::RELEASE,      "SEARCH deliveries USING INDEX due (queue=? AND due_at=?)"),
+        ("the head of a session", held::HEAD_OF_LANE, "SEARCH deliveries USING INDEX lanes (lane=?)"),
+        ("what is parked",      notes::RELEASE,      "SEARCH deliveries USING INDEX due (queue=? AND due_at=?)"),
         ("a list of the ready", reader::LIST_READY,  "SEARCH deliveries USING COVERING INDEX ready (queue=? AND rowid<?)"),
         ("of the due",          reader::LIST_DUE,    "SEARCH deliveries USING COVERING INDEX due (queue=?); USE TEMP B-TREE FOR ORDER BY"),
         ("of the dead",         reader::LIST_DEAD,   "SEARCH deliveries USING COVERING INDEX dead (queue=? AND rowid<?)"),

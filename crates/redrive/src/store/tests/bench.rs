@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use redrive_core::book::model::Order;
 use redrive_core::category::{Category, Code, codes};
 use redrive_core::decide::History;
-use redrive_core::engine::{Death, Load, Next, Page, QueueName, Settlement, Waiting, Wanted};
+use redrive_core::engine::{Death, Followers, Load, Next, Page, QueueName, Settlement, Waiting, Wanted};
 use redrive_core::envelope::Tier;
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{ContentType, EventId, EventSource, EventType, SessionKey};
@@ -15,17 +17,23 @@ use redrive_core::ids::{Attempt, ChannelName, DeliveryId, Seq, ServiceName};
 use redrive_core::story::{End, Story, Told};
 use redrive_core::time::Timestamp;
 
+use super::checks;
 use crate::store::{
     Addressee, Batch, Counts, DeliveryState, DeliveryView, EventKey, Filter, Keep, Note, QueueCounts, Reader,
-    Recovered, Refusal, Settled, StateName, Store, Submission, Submitted, Taken, WaitingBound, WhenFull,
-    Written,
+    Recovered, Refusal, Settled, Store, Submission, Submitted, Taken, WaitingBound, WhenFull, Written,
 };
 
 /// Services whose names begin so keep the order of sessions.
 const ORDERED: &str = "ord";
+/// And of these, a dead one holds those behind it.
+const STRICT: &str = "strict";
 /// No bound that a scenario would meet by accident.
-pub(super) const ROOMY: WaitingBound =
-    WaitingBound { deliveries_max: 1_000_000, bytes_max: 1 << 40, when_full: WhenFull::Refuse };
+pub(super) const ROOMY: WaitingBound = WaitingBound {
+    deliveries_max: 1_000_000,
+    bytes_max: 1 << 40,
+    per_session_max: 1_000_000,
+    when_full: WhenFull::Refuse,
+};
 /// The book that stories name, unless a scenario says otherwise.
 pub(super) const BOOK: u64 = 0xfeed_face_cafe_beef;
 
@@ -74,11 +82,20 @@ pub(super) fn in_session(id: &str, session: &str) -> Event {
     Event { session: Some(SessionKey::new(session).expect("a key")), ..event(id) }
 }
 
+/// Whether a service of that name keeps the order of sessions.
+pub(super) fn order_of(name: &str) -> Order {
+    match name {
+        name if name.starts_with(ORDERED) => Order::Session,
+        name if name.starts_with(STRICT) => Order::SessionStrict,
+        _ => Order::None,
+    }
+}
+
 pub(super) fn addressee(name: &str) -> Addressee {
     Addressee {
         queue: queue(name),
         subscription: format!("{name} wants it").into(),
-        order: if name.starts_with(ORDERED) { Order::Session } else { Order::None },
+        order: order_of(name),
         letter_name: format!("_{name}.deadletter").into(),
         consumer_group: name.into(),
         bound: ROOMY,
@@ -134,6 +151,11 @@ pub(super) fn story(attempt: u32, end: End, verdict: Told) -> Story {
     }
 }
 
+/// Keeps delivered events and ids for so long, and dead letters for longer than any scenario lasts.
+pub(super) fn keep(delivered: Duration, ids: Duration) -> Keep {
+    Keep { delivered, ids, letters: Arc::new(|_, _| Duration::from_hours(1_000_000)) }
+}
+
 /// What an attempt at a delivery came to.
 pub(super) fn settlement(
     delivery: DeliveryId,
@@ -170,6 +192,7 @@ pub(super) fn settlement(
         book: BOOK,
         story: story.map(Box::new),
         pause: None,
+        stop: None,
         at: now,
     }
 }
@@ -191,7 +214,7 @@ impl Bench {
     }
 
     pub(super) fn wait(&mut self, seconds: u64) {
-        self.now = self.now + std::time::Duration::from_secs(seconds);
+        self.now = self.now + Duration::from_secs(seconds);
     }
 
     /// Drops the store as a killed process would, opens it again, and begins a run.
@@ -307,27 +330,21 @@ impl Bench {
         panic!("chores never end");
     }
 
-    /// What must hold at any time: counters equal a scan, and each session has one head, its oldest.
+    /// What must hold at any time: counters equal a scan, each session goes on or is held, letters add up.
     pub(super) fn audit(&self) {
         let (reader, all) = (self.reader(), self.all());
         let mut scanned = Counts::default();
-        let mut sessions: BTreeMap<(QueueName, String), Vec<StateName>> = BTreeMap::new();
         for view in &all {
             let counts = scanned.queues.entry(view.queue.clone()).or_default();
             match view.state {
                 DeliveryState::Delivered { .. } => counts.delivered += 1,
                 DeliveryState::Dead { .. } => counts.dead += 1,
+                DeliveryState::Closed { .. } => counts.closed += 1,
                 DeliveryState::Ready | DeliveryState::Due { .. } | DeliveryState::Behind => {
                     let events = reader.events(&EventKey::Receipt(view.receipt)).expect("it answers");
                     counts.waiting += 1;
                     counts.behind += u64::from(view.state == DeliveryState::Behind);
                     counts.waiting_bytes += events[0].event.data.len() as u64;
-                    if let Some(session) = &view.session
-                        && view.queue.service.as_str().starts_with(ORDERED)
-                    {
-                        let lane = (view.queue.clone(), session.clone());
-                        sessions.entry(lane).or_default().push(view.state.name());
-                    }
                 }
             }
         }
@@ -337,11 +354,9 @@ impl Bench {
         assert_eq!(nonzero, scanned.queues, "counters equal a scan");
         let unrouted = reader.unrouted(Seq::NONE, 1_000_000).expect("it answers").len() as u64;
         assert_eq!(counts.unrouted, unrouted, "and so for unrouted events");
-        for (lane, states) in sessions {
-            let (head, rest) = states.split_first().expect("one at least");
-            assert_ne!(*head, StateName::Behind, "{lane:?} has a head");
-            assert!(rest.iter().all(|state| *state == StateName::Behind), "{lane:?} has one head: {rest:?}");
-        }
+        checks::sessions_go_on(self, &all);
+        checks::letters_add_up(self, &all);
+        checks::replays_add_up(self, &all);
     }
 }
 

@@ -219,7 +219,7 @@ fn room_in_the_same_batch(bench: &mut Bench) {
     let batch = Batch {
         settlements: vec![Arc::new(delivered)],
         submissions: vec![sent("2"), sent("3")],
-        notes: Vec::new(),
+        ..Batch::default()
     };
     let written = bench.write(&batch);
     assert!(written.submitted[0].is_ok());
@@ -242,7 +242,7 @@ fn unrouted(bench: &mut Bench) {
     let routes = vec![addressee("ord"), addressee("a")];
     let waiting = bench.note(Note::Route { event, routes: routes.clone() });
     assert_eq!(ids(&waiting), ["3", "3"]);
-    assert_eq!((waiting[0].in_session, waiting[1].in_session), (true, false));
+    assert_eq!((waiting[0].sequence.is_some(), waiting[1].sequence.is_some()), (true, false));
     assert_eq!(shown(bench, Seq::NONE), ["1"]);
     assert!(bench.note(Note::Route { event, routes: routes.clone() }).is_empty(), "only once");
     let known = taken[1].receipt.seq();

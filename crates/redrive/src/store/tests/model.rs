@@ -11,11 +11,9 @@ use redrive_core::event::attribute::{EventSource, SessionKey};
 use redrive_core::ids::{DependencyName, IdPrefix, Seq};
 use redrive_core::time::Timestamp;
 
-use super::bench::{Bench, addressee, at, dead, event, queue, service, settlement, to};
+use super::bench::{Bench, addressee, at, dead, event, keep, queue, service, settlement, to};
 use super::{file, memory};
-use crate::store::{
-    Batch, EventKey, Filter, Keep, Note, StateName, Submission, Submitted, WaitingBound, WhenFull,
-};
+use crate::store::{Batch, EventKey, Filter, Note, StateName, Submission, Submitted, WaitingBound, WhenFull};
 
 /// Queues of a small world, so that they meet often; the first two keep the order of sessions.
 const QUEUES: [&str; 4] = ["ord", "ord/x", "svc", "svc/y"];
@@ -148,7 +146,12 @@ impl Sent {
         let names: Vec<&str> = self.to.iter().map(|queue| QUEUES[*queue]).collect();
         let mut submitted = to(&names.join(" "), event);
         for addressee in &mut submitted.routes {
-            addressee.bound = WaitingBound { deliveries_max: 9, bytes_max: 150, when_full: self.when_full };
+            addressee.bound = WaitingBound {
+                deliveries_max: 9,
+                bytes_max: 150,
+                per_session_max: 2,
+                when_full: self.when_full,
+            };
         }
         submitted
     }
@@ -209,6 +212,7 @@ fn act(bench: &mut Bench, act: &Act) -> String {
                 settlements: ended.collect(),
                 submissions: submissions.iter().map(submission).collect(),
                 notes: notes.iter().map(|noted| noted.note(bench.now)).collect(),
+                ..Batch::default()
             };
             format!("{:?}", bench.write(&batch))
         }
@@ -222,7 +226,7 @@ fn act(bench: &mut Bench, act: &Act) -> String {
             format!("{:?}", bench.store().load(&load).expect("it loads"))
         }
         Act::Housekeep => {
-            let keep = Keep { delivered: Duration::from_secs(20), ids: Duration::from_secs(45) };
+            let keep = keep(Duration::from_secs(20), Duration::from_secs(45));
             bench.housekeep(&keep).to_string()
         }
         Act::Pass { seconds } => {

@@ -24,7 +24,7 @@ fn end_all(bench: &mut Bench, first: Waiting, next: &dyn Fn(usize) -> Next) -> V
     let mut order = Vec::new();
     let mut head = Some(first);
     while let Some(waiting) = head {
-        assert!(waiting.in_session && waiting.due_at.is_none());
+        assert!(waiting.sequence.is_some() && waiting.due_at.is_none());
         order.push(waiting.event.id.to_string());
         head = bench.end(waiting.id, next(order.len()));
         bench.audit();
@@ -72,7 +72,7 @@ fn lanes_apart(bench: &mut Bench) {
 fn no_lane(bench: &mut Bench) {
     for id in ["1", "2"] {
         let waiting = bench.accept(to("svc", in_session(id, "s")));
-        assert_eq!((ids(&waiting), waiting[0].in_session), (vec![id], false));
+        assert_eq!((ids(&waiting), waiting[0].sequence), (vec![id], None));
     }
     assert_eq!(bench.accept(to("ord", event("3"))).len(), 1);
     assert_eq!(bench.accept(to("ord", event("4"))).len(), 1);

@@ -6,7 +6,7 @@ use redrive_core::engine::Next;
 use redrive_core::ids::Seq;
 
 use super::Scenario;
-use super::bench::{BOOK, Bench, addressee, at, dead, event, in_session, to};
+use super::bench::{BOOK, Bench, addressee, at, dead, event, in_session, keep, to};
 use crate::store::{EventKey, Keep, Note, Refusal, Seen, Taken};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
@@ -22,8 +22,11 @@ pub(super) const SCENARIOS: &[Scenario] = &[
 ];
 
 const HOUR: Duration = Duration::from_secs(3_600);
-const KEEP: Keep = Keep { delivered: HOUR, ids: Duration::from_secs(24 * 3_600) };
 const SECONDS: u64 = 3_600;
+
+fn a_day() -> Keep {
+    keep(HOUR, 24 * HOUR)
+}
 
 fn deliver(bench: &mut Bench, name: &str, id: &str) -> Taken {
     let taken = bench.take(&[to(name, event(id))])[0];
@@ -35,9 +38,9 @@ fn deliver(bench: &mut Bench, name: &str, id: &str) -> Taken {
 fn delivered(bench: &mut Bench) {
     let taken = deliver(bench, "svc", "1");
     bench.wait(SECONDS - 1);
-    assert_eq!(bench.housekeep(&KEEP), 0, "not yet");
+    assert_eq!(bench.housekeep(&a_day()), 0, "not yet");
     bench.wait(1);
-    assert_eq!(bench.housekeep(&KEEP), 1);
+    assert_eq!(bench.housekeep(&a_day()), 1);
     bench.audit();
     assert_eq!((bench.counts().events, bench.all().len()), (0, 0));
     let views = bench.reader().events(&EventKey::Receipt(taken.receipt)).expect("it answers");
@@ -51,18 +54,18 @@ fn delivered(bench: &mut Bench) {
     assert_eq!(bench.submit(&[to("svc", other)]), Err(refusal));
     bench.crash();
     assert_eq!(bench.submit(&[to("svc", event("1"))]), Ok(vec![again]));
-    assert_eq!(bench.housekeep(&KEEP), 0, "once is enough");
+    assert_eq!(bench.housekeep(&a_day()), 0, "once is enough");
 }
 
 fn ids_forgotten(bench: &mut Bench) {
     let taken = deliver(bench, "svc", "1");
     bench.wait(SECONDS);
-    bench.housekeep(&KEEP);
+    bench.housekeep(&a_day());
     bench.wait(23 * SECONDS - 1);
-    bench.housekeep(&KEEP);
+    bench.housekeep(&a_day());
     assert_eq!(bench.take(&[to("svc", event("1"))])[0].seen, Seen::Again);
     bench.wait(1);
-    bench.housekeep(&KEEP);
+    bench.housekeep(&a_day());
     assert!(bench.reader().events(&EventKey::Receipt(taken.receipt)).expect("it answers").is_empty());
     assert!(bench.reader().events(&EventKey::Id("1".to_owned())).expect("it answers").is_empty());
     let new = bench.take(&[to("svc", event("1"))])[0];
@@ -71,7 +74,7 @@ fn ids_forgotten(bench: &mut Bench) {
     let delivery = bench.ready("svc")[0].id;
     bench.end(delivery, Next::Delivered);
     bench.wait(24 * SECONDS);
-    assert_eq!(bench.housekeep(&KEEP), 1);
+    assert_eq!(bench.housekeep(&a_day()), 1);
     assert!(bench.reader().events(&EventKey::Receipt(new.receipt)).expect("it answers").is_empty());
     bench.crash();
     let new = bench.take(&[to("svc", event("1"))])[0];
@@ -81,11 +84,11 @@ fn ids_forgotten(bench: &mut Bench) {
 fn longer_ids(bench: &mut Bench) {
     let taken = bench.take(&[to("svc", event("1")), to("svc", event("2"))]);
     bench.wait(24 * SECONDS);
-    bench.housekeep(&KEEP);
+    bench.housekeep(&a_day());
     let delivery = bench.ready("svc")[0].id;
     bench.end(delivery, Next::Delivered);
     bench.wait(SECONDS);
-    let longer = Keep { ids: 1_000 * HOUR, ..KEEP };
+    let longer = Keep { ids: 1_000 * HOUR, ..a_day() };
     assert_eq!(bench.housekeep(&longer), 1);
     assert!(bench.reader().events(&EventKey::Receipt(taken[0].receipt)).expect("it answers").is_empty());
     assert_eq!(bench.take(&[to("svc", event("2"))])[0].seen, Seen::Again, "what is kept keeps its id");
@@ -108,14 +111,14 @@ fn kept(bench: &mut Bench) {
     bench.end(find("mixed"), Next::Delivered);
     bench.end(find("both"), Next::Delivered);
     bench.wait(1_000 * SECONDS);
-    assert_eq!(bench.housekeep(&KEEP), 1, "only the one that was delivered to all who want it");
+    assert_eq!(bench.housekeep(&a_day()), 1, "only the one that was delivered to all who want it");
     bench.audit();
     assert_eq!(bench.all().len(), 8);
     assert_eq!(bench.take(&[to("svc", event("dead"))])[0].seen, Seen::Again, "it keeps its id");
     let rest = bench.ready("svc/x")[0].id;
     bench.end(rest, dead());
     bench.wait(1_000 * SECONDS);
-    assert_eq!(bench.housekeep(&KEEP), 0);
+    assert_eq!(bench.housekeep(&a_day()), 0);
 }
 
 fn last_delivery(bench: &mut Bench) {
@@ -125,18 +128,18 @@ fn last_delivery(bench: &mut Bench) {
     bench.wait(SECONDS / 2);
     bench.end(b, Next::Delivered);
     bench.wait(SECONDS / 2);
-    assert_eq!(bench.housekeep(&KEEP), 0);
+    assert_eq!(bench.housekeep(&a_day()), 0);
     bench.wait(SECONDS / 2);
-    assert_eq!(bench.housekeep(&KEEP), 1);
+    assert_eq!(bench.housekeep(&a_day()), 1);
     assert!(bench.all().is_empty());
 }
 
 fn unrouted(bench: &mut Bench) {
     let taken = bench.take(&[to("", event("1"))])[0];
     bench.wait(SECONDS - 1);
-    assert_eq!(bench.housekeep(&KEEP), 0);
+    assert_eq!(bench.housekeep(&a_day()), 0);
     bench.wait(1);
-    assert_eq!(bench.housekeep(&KEEP), 1);
+    assert_eq!(bench.housekeep(&a_day()), 1);
     assert_eq!(bench.counts(), crate::store::Counts::default());
     assert!(bench.reader().unrouted(Seq::NONE, 9).expect("it answers").is_empty());
     let routes = vec![addressee("a")];
@@ -149,12 +152,12 @@ fn routed(bench: &mut Bench) {
     bench.wait(SECONDS / 2);
     bench.note(Note::Route { event: taken.receipt.seq(), routes: vec![addressee("a")] });
     bench.wait(SECONDS);
-    assert_eq!(bench.housekeep(&KEEP), 0, "it waits");
+    assert_eq!(bench.housekeep(&a_day()), 0, "it waits");
     let delivery = bench.ready("a")[0].id;
     bench.end(delivery, Next::Delivered);
-    assert_eq!(bench.housekeep(&KEEP), 0);
+    assert_eq!(bench.housekeep(&a_day()), 0);
     bench.wait(SECONDS);
-    assert_eq!(bench.housekeep(&KEEP), 1);
+    assert_eq!(bench.housekeep(&a_day()), 1);
 }
 
 fn many(bench: &mut Bench) {
@@ -169,12 +172,12 @@ fn many(bench: &mut Bench) {
     bench.write(&crate::store::Batch { settlements, ..Default::default() });
     bench.wait(SECONDS);
     let now = bench.now;
-    let chores = bench.store().housekeep(&KEEP, now).expect("it can");
+    let chores = bench.store().housekeep(&a_day(), now).expect("it can");
     assert!(chores.more && chores.events_deleted > 0, "{chores:?}");
-    assert_eq!(chores.events_deleted + bench.housekeep(&KEEP), 1_000);
+    assert_eq!(chores.events_deleted + bench.housekeep(&a_day()), 1_000);
     bench.audit();
     bench.wait(24 * SECONDS);
-    bench.housekeep(&KEEP);
+    bench.housekeep(&a_day());
     assert_eq!(bench.take(&[to("svc", event("7"))])[0].seen, Seen::First);
     assert_eq!(bench.take(&[to("svc", event("1400"))])[0].seen, Seen::Again);
 }
@@ -185,11 +188,11 @@ fn books(bench: &mut Bench) {
     for hash in 0..20 {
         bench.note(Note::Book { hash, text: "another".into() });
     }
-    bench.housekeep(&KEEP);
+    bench.housekeep(&a_day());
     assert_eq!(bench.reader().book(BOOK).expect("it answers").as_deref(), Some("the book"));
     assert_eq!(bench.reader().book(3).expect("it answers"), None, "nobody names it any more");
     assert!(bench.reader().book(15).expect("it answers").is_some(), "the latest stay");
     bench.wait(SECONDS);
-    bench.housekeep(&KEEP);
+    bench.housekeep(&a_day());
     assert_eq!(bench.reader().book(BOOK).expect("it answers"), None);
 }

@@ -21,6 +21,8 @@ pub(super) enum Manner {
     Takes,
     Slow,
     Hangs,
+    /// It refuses everything for good until the sink is mended.
+    Breaks,
 }
 
 /// Whether its deliveries keep the order of their session.
@@ -57,6 +59,7 @@ pub(super) fn text(sink: SocketAddr, services: &[Service], keep: Option<Keep>) -
             Manner::Takes => ("take", "10s"),
             Manner::Slow => ("slow", "10s"),
             Manner::Hangs => ("hang", "1h"),
+            Manner::Breaks => ("break", "10s"),
         };
         let order = match order {
             Order::None => "none",
@@ -77,7 +80,7 @@ mod tests {
     #[test]
     fn every_book_can_be_read() {
         let sink = SocketAddr::from(([127, 0, 0, 1], 9_000));
-        let manners = [Manner::Takes, Manner::Slow, Manner::Hangs];
+        let manners = [Manner::Takes, Manner::Slow, Manner::Hangs, Manner::Breaks];
         let services = [Order::None, Order::Session].into_iter().flat_map(|order| {
             manners.map(move |manner| Service {
                 manner,

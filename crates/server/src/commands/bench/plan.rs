@@ -37,6 +37,8 @@ pub(super) struct Plan {
     pub retention: Duration,
     /// Events of one session; many have ten times as many.
     pub session_events: u64,
+    /// Dead letters that are replayed, for each measurement.
+    pub letters: &'static [u64],
     /// Times that the server is killed, and how long events are sent before and after.
     pub kills: u32,
     pub kill_after: Duration,
@@ -67,6 +69,7 @@ impl Length {
                 retained_for: Duration::from_secs(6),
                 retention: Duration::from_secs(1),
                 session_events: 500,
+                letters: &[2_000],
                 kills: 1,
                 kill_after: Duration::from_millis(700),
             },
@@ -84,6 +87,7 @@ impl Length {
                 retained_for: Duration::from_secs(60),
                 retention: Duration::from_secs(10),
                 session_events: 5_000,
+                letters: &[100_000, 1_000_000],
                 kills: 3,
                 kill_after: Duration::from_secs(2),
             },
@@ -101,6 +105,7 @@ impl Length {
                 retained_for: Duration::from_mins(30),
                 retention: Duration::from_mins(5),
                 session_events: 50_000,
+                letters: &[100_000, 1_000_000],
                 kills: 10,
                 kill_after: Duration::from_secs(5),
             },

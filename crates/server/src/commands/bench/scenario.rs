@@ -5,6 +5,7 @@ mod deliver;
 mod growth;
 mod kill;
 mod neighbours;
+mod replay;
 mod sessions;
 mod waiting;
 
@@ -22,6 +23,7 @@ pub(super) fn play(scenario: BenchScenario, stage: &Stage) -> anyhow::Result<Vec
         BenchScenario::Waiting => waiting::play(stage),
         BenchScenario::Growth => growth::play(stage),
         BenchScenario::Sessions => sessions::play(stage),
+        BenchScenario::Replay => replay::play(stage),
         BenchScenario::Kill => kill::play(stage),
     }
 }

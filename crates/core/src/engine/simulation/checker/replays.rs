@@ -112,7 +112,7 @@ impl Checker {
             is_meant
                 && delivery.ended == Ended::Dead
                 && Self::may_go_again(delivery, new.poison)
-                && self.claimed_by(**id).is_none()
+                && !self.replays.values().any(|replay| replay.letters.get(*id) == Some(&Stage::Waiting))
         };
         let free = self.deliveries.iter().filter(is_free).map(|(id, seen)| (*id, seen.died_at)).collect();
         let replay = ReplaySeen {
@@ -182,10 +182,11 @@ impl Checker {
         replay.state = ReplayState::Running;
     }
 
-    /// The open replay that has the letter and has not sent it.
+    /// The open replay that has the letter and may still send it.
     pub(super) fn claimed_by(&self, letter: DeliveryId) -> Option<ReplayId> {
         let has = |replay: &ReplaySeen| {
-            replay.state.is_open() && replay.letters.get(&letter) == Some(&Stage::Waiting)
+            let waits = replay.letters.get(&letter) == Some(&Stage::Waiting);
+            replay.state.is_open() && waits && !self.is_left(replay, letter)
         };
         self.replays.iter().find(|(_, replay)| has(replay)).map(|(id, _)| *id)
     }
@@ -214,7 +215,7 @@ impl Checker {
         if replay.pace.manner == Manner::Straight {
             return self.broken("only a canary stops by itself", format!("{id} has"));
         }
-        replay.state = ReplayState::Stopped;
+        replay.state = replay.origin.state_when_stopped();
     }
 
     /// Every letter is answered for.
@@ -318,7 +319,7 @@ impl Checker {
             && replay.pace.manner == Manner::Canary
             && replay.state == ReplayState::Running
         {
-            replay.state = ReplayState::Stopped;
+            replay.state = replay.origin.state_when_stopped();
         }
         if is_poison && death.tier != Tier::Poison {
             self.broken("what fails a replay is poison", format!("{letter} is {:?}", death.tier));

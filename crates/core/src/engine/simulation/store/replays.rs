@@ -248,6 +248,11 @@ impl Store {
                 Fit::Never => {
                     replay.letters.insert(key, Stage::LeftAlone);
                     replay.job.tally.left += 1;
+                    // Others may have it.
+                    let letter = self.rows.get_mut(&seq).and_then(|row| row.letter.as_mut());
+                    if let Some(letter) = letter.filter(|letter| letter.claim == Some(id)) {
+                        letter.claim = None;
+                    }
                 }
             }
         }
@@ -308,7 +313,7 @@ impl Store {
             replay.busy.remove(lane);
         }
         if settlement.stop.is_some_and(|stop| stop.replay == id) && replay.job.state == ReplayState::Running {
-            replay.job.state = ReplayState::Stopped;
+            replay.job.state = replay.job.origin.state_when_stopped();
             checker.replay_stopped(id);
         }
         replay.end_if_complete(checker);

@@ -1,11 +1,13 @@
 //! The sink of the bench: takes events as quickly as it can, or slowly, or never, and says what it saw.
 //!
-//! `/take/NAME` answers at once, `/slow/NAME` after a second and `/hang/NAME` never. `/seen` tells what came,
-//! and `/mark` makes the next event the first.
+//! `/take/NAME` answers at once, `/slow/NAME` after a second and `/hang/NAME` never; `/break/NAME` refuses
+//! for good until somebody posts to `/mend`, and then takes. `/seen` tells what came, and `/mark` makes the
+//! next event the first.
 
 use std::convert::Infallible;
 use std::future::pending;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
@@ -44,11 +46,22 @@ pub(super) fn run() -> anyhow::Result<ExitCode> {
 }
 
 #[derive(Clone, Default)]
-struct Shared(Arc<Mutex<Tally>>);
+struct Shared {
+    tally: Arc<Mutex<Tally>>,
+    mended: Arc<AtomicBool>,
+}
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Tally> {
-        self.0.lock().expect("nothing panics while it holds the tally")
+        self.tally.lock().expect("nothing panics while it holds the tally")
+    }
+
+    fn mend(&self) {
+        self.mended.store(true, Ordering::SeqCst);
+    }
+
+    fn is_mended(&self) -> bool {
+        self.mended.load(Ordering::SeqCst)
     }
 }
 
@@ -76,7 +89,11 @@ async fn answer(tally: &Shared, request: Request<Incoming>) -> Result<Response<F
     let (manner, name) = head.uri.path()[1..].split_once('/').unwrap_or((&head.uri.path()[1..], ""));
     let ok = |body: Vec<u8>| Ok(response(StatusCode::OK, body.into()));
     match manner {
-        "take" | "slow" | "hang" => {
+        "break" if !tally.is_mended() => {
+            let why = Bytes::from_static(b"the last deploy does not know the field `total`");
+            return Ok(response(StatusCode::UNPROCESSABLE_ENTITY, why));
+        }
+        "take" | "slow" | "hang" | "break" => {
             let place =
                 head.headers.get("redrive-sequence").and_then(|place| place.to_str().ok()?.parse().ok());
             tally.lock().take(name, &body.to_bytes(), place, now_ns());
@@ -84,6 +101,10 @@ async fn answer(tally: &Shared, request: Request<Incoming>) -> Result<Response<F
         "seen" => {
             let seen = tally.lock().seen();
             return ok(serde_json::to_vec(&seen).expect("texts and numbers are always JSON"));
+        }
+        "mend" => {
+            tally.mend();
+            return ok(Vec::new());
         }
         "mark" => {
             tally.lock().mark();

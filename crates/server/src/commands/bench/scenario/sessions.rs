@@ -7,7 +7,7 @@ use crate::commands::bench::role::sink::{Counts, now_ns};
 use crate::commands::bench::stage::{Stage, closed, say};
 
 /// What many sessions are.
-const MANY: u64 = 1_000;
+pub(super) const MANY: u64 = 1_000;
 /// How many times more events many sessions have: one session waits for each of its settlements.
 const TIMES: u64 = 10;
 
@@ -33,7 +33,7 @@ pub(super) fn play(stage: &Stage) -> anyhow::Result<Vec<Row>> {
 }
 
 /// Fills a paused service, lets it go, and waits until all is delivered.
-fn drain(stage: &Stage, sessions: u64, events: u64) -> anyhow::Result<(Counts, u64, f64)> {
+pub(super) fn drain(stage: &Stage, sessions: u64, events: u64) -> anyhow::Result<(Counts, u64, f64)> {
     let service = Service::taking(0, Order::Session);
     let sink = stage.sink()?;
     let server = stage.server(&sink, std::slice::from_ref(&service))?;

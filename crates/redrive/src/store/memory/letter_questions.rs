@@ -1,0 +1,236 @@
+//! What a store in memory answers about dead letters, replays and what is on record.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use redrive_core::engine::QueueName;
+use redrive_core::envelope::Tier;
+use redrive_core::event::Event;
+use redrive_core::event::attribute::SessionKey;
+use redrive_core::fingerprint::Fingerprint;
+use redrive_core::replay::ReplayId;
+use redrive_core::time::Timestamp;
+
+use super::letters::{Choice, Kind, KindKey, span_of};
+use super::questions::Stories;
+use super::world::World;
+use crate::store::DeliveryState;
+use crate::store::letter::{
+    AuditRecord, GroupView, HeldSession, KindId, KindView, LetterFilter, LetterKey, LetterNumber, LetterPage,
+    LetterQuery, LetterView, ReplayView, Selection, Survey, TREND_POINTS,
+};
+
+impl World {
+    pub(super) fn letters(&self, query: &LetterQuery) -> LetterPage {
+        let LetterQuery { filter, before, rows_max } = query;
+        let before = before.map_or(Bound::Unbounded, Bound::Excluded);
+        let earlier = self.letters.range((Bound::Unbounded, before)).rev().map(|(number, _)| *number);
+        let mut found = earlier.filter(|number| self.matches(filter, *number));
+        let numbers: Vec<LetterNumber> = found.by_ref().take(*rows_max).collect();
+        let next = found.next().and(numbers.last().copied());
+        let view = |number: &LetterNumber| self.letter_view(*number, Stories::Left);
+        LetterPage { letters: numbers.iter().map(view).collect(), next }
+    }
+
+    pub(super) fn letter(&self, key: &LetterKey) -> Option<LetterView> {
+        let number = match key {
+            LetterKey::Delivery(id) => self.find_letter(*id).ok()?,
+            LetterKey::Imported(key) => self.letter_number(*self.imported.get(key)?)?,
+        };
+        Some(self.letter_view(number, Stories::Told))
+    }
+
+    pub(super) fn export(
+        &self,
+        selection: &Selection,
+        after: Option<LetterNumber>,
+        rows_max: usize,
+    ) -> LetterPage {
+        let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let later = self.letters.range((after, Bound::Unbounded)).map(|(number, _)| *number);
+        let mut found = later.filter(|number| match self.choice(selection, *number) {
+            Choice::Chosen | Choice::Claimed(_) => true,
+            Choice::Not | Choice::Poison => false,
+        });
+        let numbers: Vec<LetterNumber> = found.by_ref().take(rows_max).collect();
+        let next = found.next().and(numbers.last().copied());
+        let view = |number: &LetterNumber| self.letter_view(*number, Stories::Told);
+        LetterPage { letters: numbers.iter().map(view).collect(), next }
+    }
+
+    fn letter_view(&self, number: LetterNumber, stories: Stories) -> LetterView {
+        let letter = &self.letters[&number];
+        let row = &self.rows[&letter.delivery];
+        let DeliveryState::Dead { death, .. } = &row.state else {
+            unreachable!("a letter's delivery is dead")
+        };
+        let event = &self.events[&row.event].event;
+        let holds = row.lane.filter(|_| row.holds());
+        let imported = self.imported.iter().find(|(_, seq)| **seq == letter.delivery);
+        LetterView {
+            number,
+            delivery: self.delivery_view(row, stories),
+            death: (**death).clone(),
+            died_at: letter.died_at,
+            replays: row.replays,
+            claimed_by: self.claimed_by(letter),
+            holds: holds.map(|lane| match self.held.get(&lane) {
+                Some(held) if held.letter == letter.delivery => self.behind(lane),
+                Some(_) | None => 0,
+            }),
+            imported_as: imported.map(|(key, _)| key.clone()),
+            event: match stories {
+                Stories::Told => Arc::clone(event),
+                Stories::Left => Arc::new(Event { data: Bytes::new(), ..(**event).clone() }),
+            },
+        }
+    }
+
+    pub(super) fn kinds(&self, filter: &LetterFilter) -> Vec<KindView> {
+        let found = self.kinds.iter().filter(|(id, kind)| kind.count > 0 && self.kind_matches(filter, **id));
+        found.map(|(id, kind)| self.kind_view(*id, kind)).collect()
+    }
+
+    fn kind_view(&self, id: KindId, kind: &Kind) -> KindView {
+        let letters = self.letters.values().filter(|letter| letter.kind == id);
+        let deaths: BTreeSet<Timestamp> = letters.map(|letter| letter.died_at).collect();
+        let KindKey { fingerprint, queue, subscription, event_type, category, .. } = kind.key.clone();
+        let KindKey { code, failure_code, tier, name, .. } = kind.key.clone();
+        KindView {
+            id,
+            queue,
+            subscription,
+            event_type,
+            category,
+            code,
+            failure_code,
+            tier,
+            fingerprint,
+            name,
+            count: kind.count,
+            first_at: *deaths.first().expect("a kind that is shown has letters"),
+            last_at: *deaths.last().expect("a kind that is shown has letters"),
+        }
+    }
+
+    pub(super) fn groups(&self, filter: &LetterFilter, now: Timestamp, rows_max: usize) -> Vec<GroupView> {
+        let mut causes: BTreeMap<Fingerprint, Vec<LetterNumber>> = BTreeMap::new();
+        for (number, letter) in self.letters.iter().filter(|(number, _)| self.matches(filter, **number)) {
+            causes.entry(self.kinds[&letter.kind].key.fingerprint).or_default().push(*number);
+        }
+        let groups = causes.iter().map(|(cause, letters)| self.group(*cause, letters, filter, now));
+        let mut groups: Vec<GroupView> = groups.collect();
+        groups.sort_by_key(|group| (Reverse((group.count, group.last_at)), group.fingerprint));
+        groups.truncate(rows_max);
+        groups
+    }
+
+    /// All about a cause; its trend is that of whole kinds.
+    fn group(
+        &self,
+        fingerprint: Fingerprint,
+        letters: &[LetterNumber],
+        filter: &LetterFilter,
+        now: Timestamp,
+    ) -> GroupView {
+        let latest = letters.last().expect("a cause was found by its letters");
+        let sample = self.letter_view(*latest, Stories::Left);
+        let mut group = GroupView {
+            fingerprint,
+            count: letters.len() as u64,
+            poison: 0,
+            first_at: sample.died_at,
+            last_at: sample.died_at,
+            category: sample.death.category,
+            code: sample.death.failure_code.clone(),
+            sample,
+            queues: BTreeMap::new(),
+            event_types: BTreeMap::new(),
+            trend: vec![0; TREND_POINTS],
+        };
+        for letter in letters.iter().map(|number| &self.letters[number]) {
+            let key = &self.kinds[&letter.kind].key;
+            group.poison += u64::from(key.tier == Tier::Poison);
+            group.first_at = group.first_at.min(letter.died_at);
+            group.last_at = group.last_at.max(letter.died_at);
+            *group.queues.entry(key.queue.clone()).or_default() += 1;
+            *group.event_types.entry(key.event_type.clone()).or_default() += 1;
+        }
+        let oldest = (span_of(now) + 1).saturating_sub(TREND_POINTS as u64);
+        let of_cause = |(id, kind): &(&KindId, &Kind)| {
+            kind.key.fingerprint == fingerprint && self.kind_matches(filter, **id)
+        };
+        for (_, kind) in self.kinds.iter().filter(of_cause) {
+            for (span, deaths) in (oldest..).zip(&mut group.trend) {
+                *deaths += kind.trend.get(&span).copied().unwrap_or_default();
+            }
+        }
+        group
+    }
+
+    pub(super) fn survey(&self, selection: &Selection) -> Survey {
+        let mut survey = Survey::default();
+        let mut sessions: BTreeSet<(&QueueName, &SessionKey)> = BTreeSet::new();
+        for (number, letter) in &self.letters {
+            match self.choice(selection, *number) {
+                Choice::Not => continue,
+                Choice::Poison => {
+                    survey.poison_left += 1;
+                    continue;
+                }
+                Choice::Claimed(by) => {
+                    *survey.claimed.entry(by).or_default() += 1;
+                    continue;
+                }
+                Choice::Chosen => {}
+            }
+            let row = &self.rows[&letter.delivery];
+            let key = &self.kinds[&letter.kind].key;
+            survey.letters += 1;
+            *survey.by_cause.entry((key.fingerprint, key.queue.clone())).or_default() += 1;
+            *survey.by_type.entry((key.queue.clone(), key.event_type.clone())).or_default() += 1;
+            let session = self.events[&row.event].event.session.as_ref();
+            sessions.extend(row.lane.and(session).map(|session| (&key.queue, session)));
+            survey.holding += u64::from(row.holds());
+        }
+        survey.sessions = sessions.len() as u64;
+        survey
+    }
+
+    pub(super) fn replay(&self, id: ReplayId) -> Option<ReplayView> {
+        self.replays.get(&id).map(|replay| replay.view(id))
+    }
+
+    pub(super) fn replays(&self, before: Option<ReplayId>, rows_max: usize) -> Vec<ReplayView> {
+        let before = before.map_or(Bound::Unbounded, Bound::Excluded);
+        let earlier = self.replays.range((Bound::Unbounded, before)).rev();
+        earlier.take(rows_max).map(|(id, replay)| replay.view(*id)).collect()
+    }
+
+    pub(super) fn held_sessions(&self, rows_max: usize) -> Vec<HeldSession> {
+        let mut held: Vec<_> = self.held.iter().collect();
+        held.sort_by_key(|(_, held)| (held.since, held.letter));
+        let shown = held.into_iter().take(rows_max).map(|(lane, held)| {
+            let row = &self.rows[&held.letter];
+            let event = &self.events[&row.event].event;
+            HeldSession {
+                queue: (*row.queue).clone(),
+                session: event.session.as_ref().map(SessionKey::to_string).unwrap_or_default(),
+                letter: row.id,
+                event_type: event.event_type.to_string(),
+                since: held.since,
+                behind: self.behind(*lane),
+            }
+        });
+        shown.collect()
+    }
+
+    pub(super) fn audit(&self, before: Option<u64>, rows_max: usize) -> Vec<AuditRecord> {
+        let before = before.map_or(Bound::Unbounded, Bound::Excluded);
+        let earlier = self.audit.range((Bound::Unbounded, before)).rev();
+        earlier.take(rows_max).map(|(_, record)| record.clone()).collect()
+    }
+}

@@ -1,0 +1,217 @@
+//! What people do with dead letters in a store in memory: skip, let go, purge, edit, import; and the record
+//! of it.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use redrive_core::engine::{Death, Followers, Waiting};
+use redrive_core::ids::{DeliveryId, Receipt, Seq};
+use redrive_core::time::Timestamp;
+
+use super::letters::Choice;
+use super::world::{Held, Kept, World};
+use crate::store::admit::Ledger;
+use crate::store::letter::{
+    AuditRecord, Edit, ImportedLetter, LetterNumber, Order, OrderRefusal, Ordered, Purge, PurgeCursor,
+};
+use crate::store::{Closed, DeliveryState, derive};
+
+impl World {
+    pub(super) fn order(
+        &mut self,
+        order: &Order,
+        now: Timestamp,
+        waiting: &mut Vec<Waiting>,
+    ) -> Result<Ordered, OrderRefusal> {
+        match order {
+            Order::Replay(new) => Ok(Ordered::Replay(Box::new(self.begin_replay(new, now)?))),
+            Order::Change { replay, act } => {
+                Ok(Ordered::Replay(Box::new(self.change_replay(*replay, *act, now)?)))
+            }
+            Order::Skip { letter, note } => self.skip(*letter, note.clone(), now, waiting),
+            Order::LetGo { letter } => self.let_go(*letter, now, waiting),
+            Order::Purge(purge) => Ok(self.purge(purge, now, waiting)),
+            Order::Edit(edit) => self.edit(edit, now, waiting),
+            Order::Import(letters) => Ok(self.import(letters, now)),
+        }
+    }
+
+    /// Puts an act on record; gives the record's number.
+    pub(super) fn record(
+        &mut self,
+        act: &str,
+        what: String,
+        letters: u64,
+        note: Option<String>,
+        now: Timestamp,
+    ) -> u64 {
+        let number = self.audit.last_key_value().map_or(0, |(number, _)| *number) + 1;
+        self.audit.insert(number, AuditRecord { number, at: now, act: act.to_owned(), what, letters, note });
+        number
+    }
+
+    fn skip(
+        &mut self,
+        letter: DeliveryId,
+        note: Option<String>,
+        now: Timestamp,
+        waiting: &mut Vec<Waiting>,
+    ) -> Result<Ordered, OrderRefusal> {
+        let number = self.free_letter(letter)?;
+        let behind = self.held_by(letter.seq()).map_or(0, |lane| self.behind(lane));
+        let promoted = self.close_letter(number, Closed::Skipped, now);
+        waiting.extend(promoted.map(|seq| self.waiting_at(seq)));
+        self.record("skip", letter.to_string(), 1, note, now);
+        Ok(Ordered::Released { behind })
+    }
+
+    fn let_go(
+        &mut self,
+        letter: DeliveryId,
+        now: Timestamp,
+        waiting: &mut Vec<Waiting>,
+    ) -> Result<Ordered, OrderRefusal> {
+        let seq = letter.seq();
+        let row = self.rows.get(&seq).filter(|row| row.id == letter);
+        let row = row.ok_or(OrderRefusal::NoSuchLetter(letter))?;
+        let DeliveryState::Dead { at, death } = &row.state else {
+            return Err(OrderRefusal::HoldsNothing(letter));
+        };
+        let lane = self.held_by(seq).ok_or(OrderRefusal::HoldsNothing(letter))?;
+        let behind = self.behind(lane);
+        let death = Box::new(Death { followers: Followers::GoOn, ..(**death).clone() });
+        self.change(seq, DeliveryState::Dead { at: *at, death });
+        waiting.extend(self.move_on(lane, now).map(|seq| self.waiting_at(seq)));
+        self.record("let-go", letter.to_string(), 1, None, now);
+        Ok(Ordered::Released { behind })
+    }
+
+    fn purge(&mut self, purge: &Purge, now: Timestamp, waiting: &mut Vec<Waiting>) -> Ordered {
+        let Purge { selection, what, rows_max, after, note } = purge;
+        let beyond = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.number));
+        let until = Bound::Included(LetterNumber(selection.died_until.as_nanos()));
+        let rest = self.letters.range((beyond, until)).map(|(number, _)| *number);
+        let mut looked_at: Vec<LetterNumber> = rest.take(rows_max + 1).collect();
+        let is_all = looked_at.len() <= *rows_max;
+        looked_at.truncate(*rows_max);
+        let (mut deleted, mut claimed) = (0, 0);
+        for number in &looked_at {
+            match self.choice(selection, *number) {
+                Choice::Not | Choice::Poison => {}
+                Choice::Claimed(_) => claimed += 1,
+                Choice::Chosen => {
+                    deleted += 1;
+                    let promoted = self.purge_letter(*number, now);
+                    waiting.extend(promoted.map(|seq| self.waiting_at(seq)));
+                }
+            }
+        }
+        let mut audit = after.map_or(0, |after| after.audit);
+        match self.audit.get_mut(&audit) {
+            Some(record) => record.letters += deleted,
+            None if deleted > 0 => audit = self.record("purge", what.clone(), deleted, note.clone(), now),
+            None => {}
+        }
+        let last = looked_at.last().filter(|_| !is_all);
+        Ordered::Purged { deleted, claimed, next: last.map(|number| PurgeCursor { number: *number, audit }) }
+    }
+
+    fn edit(
+        &mut self,
+        edit: &Edit,
+        now: Timestamp,
+        waiting: &mut Vec<Waiting>,
+    ) -> Result<Ordered, OrderRefusal> {
+        let Edit { letter, event, note } = edit;
+        let number = self.free_letter(*letter)?;
+        let Ok(earlier) = self.find(event);
+        if let Some(earlier) = earlier {
+            return Err(OrderRefusal::EventExists(Receipt::of(earlier.seq)));
+        }
+        let old = letter.seq();
+        let held = self.held_by(old);
+        let event_seq = self.last.next();
+        self.ids.insert((event.source.clone(), event.id.clone()), event_seq);
+        self.keep(event_seq, Kept::of_one(event, event_seq, now));
+        let before = &self.rows[&old];
+        let (lane, turn, old_event) = (before.lane, before.turn(), before.event);
+        let mut row = self.new_row(event_seq, &before.queue, &before.subscription, now);
+        row.lane = lane;
+        row.turn = lane.map(|_| turn);
+        row.linked = Some(old_event);
+        let (id, new) = (row.id, row.id.seq());
+        // The old one gives up its place first, then the new one takes it, and only then the session goes on.
+        self.unbury(number);
+        let closed =
+            DeliveryState::Closed { at: now, how: Closed::Superseded { by: Receipt::of(event_seq) } };
+        self.change(old, closed);
+        self.ending.push_back((now, old));
+        let before = self.rows.get_mut(&old).expect("it was there");
+        before.written_at = now;
+        before.linked = Some(event_seq);
+        row.state = self.state_in(lane, turn);
+        self.add_row(row);
+        if let Some(lane) = held {
+            let since = self.held[&lane].since;
+            self.held.insert(lane, Held { letter: new, since });
+        }
+        waiting.extend(self.rows[&new].is_head().then(|| self.waiting_at(new)));
+        self.record("edit", letter.to_string(), 1, note.clone(), now);
+        Ok(Ordered::Edited { receipt: Receipt::of(event_seq), delivery: id })
+    }
+
+    fn import(&mut self, letters: &[ImportedLetter], now: Timestamp) -> Ordered {
+        let (mut new, mut known) = (0, 0);
+        for letter in letters {
+            let own = DeliveryId::parse(&letter.key);
+            let is_own = own.is_some_and(|id| self.rows.get(&id.seq()).is_some_and(|row| row.id == id));
+            if is_own || self.imported.contains_key(&letter.key) {
+                known += 1;
+                continue;
+            }
+            new += 1;
+            self.import_one(letter, now);
+        }
+        if new > 0 {
+            self.record("import", "letters from elsewhere".to_owned(), new, None, now);
+        }
+        Ordered::Imported { new, known }
+    }
+
+    fn import_one(&mut self, letter: &ImportedLetter, now: Timestamp) {
+        let ImportedLetter { key, queue, subscription, order, event, death, .. } = letter;
+        let event_seq = self.last.next();
+        // An event of that id may be here already; who sends it again meets that one.
+        self.ids.entry((event.source.clone(), event.id.clone())).or_insert(event_seq);
+        self.keep(event_seq, Kept::of_one(event, event_seq, now));
+        let mut row = self.new_row(event_seq, queue, subscription, now);
+        row.lane = derive::lane_in(self.seed, queue, *order, event);
+        row.attempts = letter.attempts;
+        row.replays = letter.replays;
+        row.stories.clone_from(&letter.stories);
+        row.written_at = letter.died_at;
+        row.state = DeliveryState::Behind;
+        for story in &letter.stories {
+            self.books.entry(story.book).or_default().stories += 1;
+        }
+        let seq = row.id.seq();
+        self.add_row(row);
+        let death = Death { followers: Followers::GoOn, ..death.clone() };
+        self.bury_imported(seq, &death, letter.died_at);
+        self.imported.insert(key.clone(), seq);
+    }
+}
+
+impl Kept {
+    /// An event with one delivery, which has the next place.
+    fn of_one(event: &Arc<redrive_core::event::Event>, seq: Seq, now: Timestamp) -> Self {
+        Self {
+            event: Arc::clone(event),
+            received_at: now,
+            content: derive::content_hash(event),
+            first_delivery: seq.next(),
+            delivery_count: 1,
+            whole: true,
+        }
+    }
+}

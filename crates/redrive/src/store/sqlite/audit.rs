@@ -1,0 +1,43 @@
+//! The record of what was done with letters: who asks later finds what, how many and why.
+
+use rusqlite::{Connection, OptionalExtension};
+
+use super::encode::nanos;
+use super::fault::Fault;
+use super::write::Work;
+use crate::store::AUDIT_RECORDS_MAX;
+
+const INSERT: &str = "INSERT INTO audit VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+
+/// An act to put on record.
+pub(super) struct Act<'a> {
+    pub(super) act: &'static str,
+    pub(super) what: &'a str,
+    pub(super) letters: u64,
+    pub(super) note: Option<&'a str>,
+}
+
+impl Work<'_> {
+    /// Puts an act on record; gives the record's number. The oldest goes when there are too many.
+    pub(super) fn record(&self, act: &Act<'_>) -> Result<i64, Fault> {
+        let number = last(self.connection)? + 1;
+        let Act { act, what, letters, note } = act;
+        let values = (number, nanos(self.now), act, what, letters.cast_signed(), note);
+        self.connection.prepare_cached(INSERT)?.execute(values)?;
+        let oldest = number - i64::try_from(AUDIT_RECORDS_MAX).expect("a small number");
+        self.connection.prepare_cached("DELETE FROM audit WHERE number <= ?1")?.execute([oldest])?;
+        Ok(number)
+    }
+
+    /// Adds letters to an act on record; says whether it is still there.
+    pub(super) fn add_to_record(&self, number: i64, letters: u64) -> Result<bool, Fault> {
+        let update = "UPDATE audit SET letters = letters + ?2 WHERE number = ?1";
+        Ok(self.connection.prepare_cached(update)?.execute((number, letters.cast_signed()))? == 1)
+    }
+}
+
+fn last(connection: &Connection) -> Result<i64, Fault> {
+    let select = "SELECT number FROM audit ORDER BY number DESC LIMIT 1";
+    let last = connection.prepare_cached(select)?.query_row([], |row| row.get(0)).optional()?;
+    Ok(last.unwrap_or_default())
+}

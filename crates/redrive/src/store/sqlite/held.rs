@@ -1,0 +1,164 @@
+//! The order of sessions: who is next, and which session a dead letter holds.
+//!
+//! Invariants: of a session with anything in it, exactly one delivery may start, or none may, and the first
+//! is a dead letter that holds the rest. That letter has a row in `held` from when its turn comes until the
+//! next goes on, even while it is replayed or another event takes its place. A session without a dead letter
+//! costs no look at that table.
+
+use redrive_core::engine::Waiting;
+use rusqlite::OptionalExtension;
+
+use super::encode::{nanos, seq};
+use super::fault::Fault;
+use super::rows;
+use super::schema::state;
+use super::write::Work;
+
+pub(super) const HEAD_OF_LANE: &str =
+    "SELECT seq, queue, state, state = -1 OR replay IS NOT NULL OR linked IS NOT NULL
+    FROM deliveries WHERE lane = ?1 AND state < 3 ORDER BY coalesce(turn, seq) LIMIT 1";
+pub(super) const COUNT_BEHIND: &str =
+    "SELECT count(*) FROM deliveries WHERE lane = ?1 AND state < 3 AND state = 2";
+pub(super) const HAS_HEAD: &str =
+    "SELECT 1 FROM deliveries WHERE lane = ?1 AND state < 3 AND state IN (0, 1) LIMIT 1";
+pub(super) const HAS_EARLIER: &str =
+    "SELECT 1 FROM deliveries WHERE lane = ?1 AND state < 3 AND coalesce(turn, seq) < ?2 LIMIT 1";
+
+/// The first of a session in its order.
+#[derive(Clone, Copy)]
+pub(super) struct Head {
+    pub(super) delivery: i64,
+    pub(super) queue: i64,
+    pub(super) state: i64,
+    /// Whether its session may have a row in `held`: then it is dead, replayed, or there in place of another.
+    pub(super) may_be_held: bool,
+}
+
+/// A session that a letter holds.
+#[derive(Clone, Copy)]
+pub(super) struct Held {
+    pub(super) letter: i64,
+    pub(super) behind: u64,
+}
+
+impl Work<'_> {
+    pub(super) fn head_of_lane(&self, lane: i64) -> Result<Option<Head>, Fault> {
+        let mut statement = self.connection.prepare_cached(HEAD_OF_LANE)?;
+        let read = |row: &rusqlite::Row<'_>| {
+            Ok(Head {
+                delivery: row.get(0)?,
+                queue: row.get(1)?,
+                state: row.get(2)?,
+                may_be_held: row.get(3)?,
+            })
+        };
+        Ok(statement.query_row([lane], read).optional()?)
+    }
+
+    /// What a delivery is that comes into its session in that turn: it waits for one that may start, and for
+    /// those before it.
+    pub(super) fn state_in(&self, lane: Option<i64>, turn: i64) -> Result<i64, Fault> {
+        let Some(lane) = lane else { return Ok(state::READY) };
+        let waits = self.connection.prepare_cached(HAS_EARLIER)?.exists([lane, turn])?
+            || self.connection.prepare_cached(HAS_HEAD)?.exists([lane])?;
+        Ok(if waits { state::BEHIND } else { state::READY })
+    }
+
+    pub(super) fn held(&self, lane: i64) -> Result<Option<Held>, Fault> {
+        let select = "SELECT letter, behind FROM held WHERE lane = ?1";
+        let read = |row: &rusqlite::Row<'_>| {
+            Ok(Held { letter: row.get(0)?, behind: row.get::<_, i64>(1)?.cast_unsigned() })
+        };
+        Ok(self.connection.prepare_cached(select)?.query_row([lane], read).optional()?)
+    }
+
+    /// What holds a session, if it is that delivery.
+    pub(super) fn held_by(&self, lane: Option<i64>, delivery: i64) -> Result<Option<(i64, Held)>, Fault> {
+        let Some(lane) = lane else { return Ok(None) };
+        Ok(self.held(lane)?.filter(|held| held.letter == delivery).map(|held| (lane, held)))
+    }
+
+    /// A letter holds its session from now on, or goes on to hold it.
+    pub(super) fn hold(&self, lane: i64, letter: i64) -> Result<(), Fault> {
+        let since = nanos(self.now);
+        match self.held(lane)? {
+            Some(held) if held.letter == letter => {}
+            Some(_) => {
+                let update = "UPDATE held SET letter = ?2, since = ?3 WHERE lane = ?1";
+                self.connection.prepare_cached(update)?.execute((lane, letter, since))?;
+            }
+            None => {
+                let insert = format!("INSERT INTO held VALUES (?1, ?2, ?3, ({COUNT_BEHIND}))");
+                self.connection.prepare_cached(&insert)?.execute((lane, letter, since))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One more waits behind whatever holds the session.
+    pub(super) fn wait_behind(&self, lane: i64) -> Result<(), Fault> {
+        let update = "UPDATE held SET behind = behind + 1 WHERE lane = ?1";
+        self.connection.prepare_cached(update)?.execute([lane])?;
+        Ok(())
+    }
+
+    /// Makes the first of a session that nothing holds, and of which nothing may start, its head; if that is
+    /// dead, it holds the session.
+    pub(super) fn promote(&mut self, lane: i64) -> Result<Option<Waiting>, Fault> {
+        let Some(head) = self.head_of_lane(lane)? else { return Ok(None) };
+        if head.state == state::HOLDING {
+            self.hold(lane, head.delivery)?;
+            return Ok(None);
+        }
+        assert!(head.state == state::BEHIND, "whatever might start has just ended");
+        self.make_ready(head).map(Some)
+    }
+
+    /// The same for any session, whatever of it may start and whatever holds it.
+    pub(super) fn move_on(&mut self, lane: i64) -> Result<Option<Waiting>, Fault> {
+        let head = self.head_of_lane(lane)?;
+        let mut held = self.held(lane)?;
+        if let Some(holder) = held
+            && !self.is_open(lane, holder.letter)?
+        {
+            self.forget_held(lane)?;
+            held = None;
+        }
+        let Some(head) = head else { return Ok(None) };
+        if self.connection.prepare_cached(HAS_HEAD)?.exists([lane])? {
+            return Ok(None);
+        }
+        if head.state == state::HOLDING {
+            self.hold(lane, head.delivery)?;
+            return Ok(None);
+        }
+        if held.is_some() {
+            self.forget_held(lane)?;
+        }
+        self.make_ready(head).map(Some)
+    }
+
+    fn is_open(&self, lane: i64, delivery: i64) -> Result<bool, Fault> {
+        let select = "SELECT 1 FROM deliveries WHERE seq = ?1 AND lane = ?2 AND state < 3";
+        Ok(self.connection.prepare_cached(select)?.exists([delivery, lane])?)
+    }
+
+    fn forget_held(&self, lane: i64) -> Result<(), Fault> {
+        self.connection.prepare_cached("DELETE FROM held WHERE lane = ?1")?.execute([lane])?;
+        Ok(())
+    }
+
+    fn make_ready(&mut self, head: Head) -> Result<Waiting, Fault> {
+        let update = "UPDATE deliveries SET state = 0 WHERE seq = ?1";
+        self.connection.prepare_cached(update)?.execute([head.delivery])?;
+        let queue = self.state.names.index_of(head.queue)?;
+        self.state.names.counts(queue).behind -= 1;
+        self.waiting(head.queue, head.delivery)
+    }
+
+    /// A delivery that may start, as the engine knows it.
+    pub(super) fn waiting(&self, queue: i64, delivery: i64) -> Result<Waiting, Fault> {
+        let name = &self.state.names.queue(self.state.names.index_of(queue)?).name;
+        rows::waiting(self.connection, name, seq(delivery), &mut None)
+    }
+}

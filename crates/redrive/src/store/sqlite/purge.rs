@@ -1,0 +1,77 @@
+//! Deletes letters: what they were is gone, and only that they were there is known until their time has come.
+
+use redrive_core::engine::Waiting;
+
+use super::audit::Act;
+use super::encode;
+use super::fault::Fault;
+use super::schema::state;
+use super::select::{Finder, Letter};
+use super::write::Work;
+use crate::store::letter::{LetterNumber, Ordered, Purge, PurgeCursor};
+
+/// Whether every delivery of an event is purged.
+pub(super) const ALL_PURGED: &str = "SELECT NOT EXISTS (SELECT 1 FROM events e CROSS JOIN deliveries d
+        ON d.seq >= coalesce(e.first_delivery, e.seq + 1)
+        AND d.seq < coalesce(e.first_delivery, e.seq + 1) + e.deliveries
+    WHERE e.seq = ?1 AND d.state <> 7)";
+
+impl Work<'_> {
+    /// Does a step of a purge.
+    pub(super) fn purge(&mut self, purge: &Purge, waiting: &mut Vec<Waiting>) -> Result<Ordered, Fault> {
+        let Purge { selection, what, rows_max, after, note } = purge;
+        let beyond = after.map_or(i64::MIN, |after| after.number.0.cast_signed());
+        let looked = Finder::new(self.connection, self.state, selection)?.look(beyond, *rows_max)?;
+        let open = self.open_replays()?;
+        let (mut deleted, mut claimed) = (0, 0);
+        for (letter, _) in looked.found {
+            if letter.claim.is_some_and(|claim| open.contains(&claim)) {
+                claimed += 1;
+                continue;
+            }
+            deleted += 1;
+            waiting.extend(self.purge_letter(&letter)?);
+        }
+        let mut audit = after.map_or(0, |after| after.audit.cast_signed());
+        if deleted > 0 && !self.add_to_record(audit, deleted)? {
+            audit = self.record(&Act { act: "purge", what, letters: deleted, note: note.as_deref() })?;
+        }
+        let next = looked.upto.map(|number| PurgeCursor {
+            number: LetterNumber(number.cast_unsigned()),
+            audit: audit.cast_unsigned(),
+        });
+        Ok(Ordered::Purged { deleted, claimed, next })
+    }
+
+    /// Deletes a letter and its stories; those that it held go on.
+    pub(super) fn purge_letter(&mut self, letter: &Letter) -> Result<Option<Waiting>, Fault> {
+        self.forget_stories(letter.delivery)?;
+        let promoted = self.close(letter, state::PURGED)?;
+        let event = "SELECT event FROM deliveries WHERE seq = ?1";
+        let event: i64 =
+            self.connection.prepare_cached(event)?.query_row([letter.delivery], |row| row.get(0))?;
+        let all: bool = self.connection.prepare_cached(ALL_PURGED)?.query_row([event], |row| row.get(0))?;
+        if all {
+            self.connection
+                .prepare_cached("UPDATE events SET data = x'' WHERE seq = ?1")?
+                .execute([event])?;
+        }
+        Ok(promoted)
+    }
+
+    fn forget_stories(&mut self, delivery: i64) -> Result<(), Fault> {
+        let last = "SELECT story FROM deliveries WHERE seq = ?1 AND story IS NOT NULL";
+        let delete = "DELETE FROM attempts WHERE delivery = ?1 RETURNING story";
+        for sql in [last, delete] {
+            let mut statement = self.connection.prepare_cached(sql)?;
+            let mut rows = statement.query([delivery])?;
+            while let Some(row) = rows.next()? {
+                let story = row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?;
+                *self.told.entry(encode::read_story(story)?.book).or_default() -= 1;
+            }
+        }
+        let update = "UPDATE deliveries SET story = NULL, history = NULL, book = NULL WHERE seq = ?1";
+        self.connection.prepare_cached(update)?.execute([delivery])?;
+        Ok(())
+    }
+}

@@ -1,0 +1,182 @@
+//! Reads a delivery with all that is shown of it, and the letter that it is if it is dead.
+
+use std::sync::Arc;
+
+use redrive_core::category::{Category, Code};
+use redrive_core::engine::{Death, Followers};
+use redrive_core::envelope::Tier;
+use redrive_core::event::Event;
+use redrive_core::event::attribute::{CorrelationId, SessionKey};
+use redrive_core::fingerprint::Fingerprint;
+use redrive_core::ids::{DeliveryId, Receipt, Seq};
+use redrive_core::replay::ReplayId;
+use redrive_core::story::Story;
+use rusqlite::Row;
+
+use super::Look;
+use crate::store::letter::{LetterNumber, LetterView};
+use crate::store::sqlite::encode::{self, place, seq, time};
+use crate::store::sqlite::fault::Fault;
+use crate::store::sqlite::rows::{self, text};
+use crate::store::sqlite::schema::state;
+use crate::store::{Closed, DeliveryState, DeliveryView};
+
+/// How much of a delivery is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Depth {
+    /// What a list shows.
+    Line,
+    /// Its attempts too.
+    Stories,
+    /// Its attempts, and its event's data.
+    All,
+}
+
+/// A dead one has a letter; `held` names the one whose turn it is, and a claim counts only while its replay is
+/// open. Data that are not asked for are not read either.
+pub(super) const DELIVERY: &str =
+    "SELECT e.id, e.source, e.type, e.attributes, CASE WHEN ?2 THEN e.data ELSE x'' END,
+        d.seq, d.content, d.queue, s.name, d.event, e.received_at, d.written_at, d.attempts, d.state, d.due_at,
+        d.story, d.replay, d.replays, d.linked,
+        l.number, l.died_at, l.message, k.category, k.code, k.failure_code, k.tier, k.fingerprint, k.name,
+        k.consumer_group, r.id, h.behind, i.key
+    FROM deliveries d CROSS JOIN events e ON e.seq = d.event
+    LEFT JOIN subscriptions s ON s.id = d.subscription
+    LEFT JOIN letters l ON l.delivery = d.seq LEFT JOIN kinds k ON k.id = l.kind
+    LEFT JOIN replays r ON r.id = l.claim AND r.state < 4
+    LEFT JOIN held h ON h.lane = d.lane AND h.letter = d.seq
+    LEFT JOIN imported i ON i.delivery = d.seq
+    WHERE d.seq = ?1";
+const STORIES: &str = "SELECT story FROM attempts WHERE delivery = ?1 ORDER BY n";
+
+impl Look<'_> {
+    /// The delivery at that place.
+    pub(super) fn delivery(&self, at: Seq, depth: Depth) -> Result<Option<DeliveryView>, Fault> {
+        let mut statement = self.connection.prepare_cached(DELIVERY)?;
+        let mut rows = statement.query((place(at), depth == Depth::All))?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        let event = rows::event(row)?;
+        self.view(row, &event, depth).map(Some)
+    }
+
+    /// The dead letter at that place, if there is one.
+    pub(super) fn letter_at(&self, at: i64, depth: Depth) -> Result<Option<LetterView>, Fault> {
+        let mut statement = self.connection.prepare_cached(DELIVERY)?;
+        let mut rows = statement.query((at, depth == Depth::All))?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        let Some(number) = row.get::<_, Option<i64>>(19)? else { return Ok(None) };
+        let event = rows::event(row)?;
+        let delivery = self.view(row, &event, depth)?;
+        Ok(Some(LetterView {
+            number: LetterNumber(number.cast_unsigned()),
+            death: death(row)?,
+            died_at: time(row.get(20)?),
+            replays: delivery.replays,
+            claimed_by: replay_id(row, 29)?,
+            holds: holds(row)?,
+            imported_as: row.get(31)?,
+            event: Arc::new(event),
+            delivery,
+        }))
+    }
+
+    fn view(&self, row: &Row<'_>, event: &Event, depth: Depth) -> Result<DeliveryView, Fault> {
+        let is_superseded = row.get::<_, i64>(13)? == state::SUPERSEDED;
+        let linked = row.get::<_, Option<i64>>(18)?.map(|event| Receipt::of(seq(event)));
+        Ok(DeliveryView {
+            id: DeliveryId::new(seq(row.get(5)?), row.get::<_, i64>(6)?.cast_unsigned()),
+            queue: self.queue(row.get(7)?)?.clone(),
+            subscription: row.get(8)?,
+            receipt: Receipt::of(seq(row.get(9)?)),
+            event_id: event.id.to_string(),
+            event_source: event.source.to_string(),
+            event_type: event.event_type.to_string(),
+            session: event.session.as_ref().map(SessionKey::to_string),
+            correlation_id: event.correlation_id.as_ref().map(CorrelationId::to_string),
+            accepted_at: time(row.get(10)?),
+            written_at: time(row.get(11)?),
+            attempts: row.get(12)?,
+            state: state_of(row)?,
+            replaying: replay_id(row, 16)?,
+            replays: row.get::<_, Option<u32>>(17)?.unwrap_or_default(),
+            supersedes: linked.filter(|_| !is_superseded),
+            stories: match depth {
+                Depth::Stories | Depth::All => self.stories(row)?,
+                Depth::Line => Vec::new(),
+            },
+        })
+    }
+
+    fn stories(&self, delivery: &Row<'_>) -> Result<Vec<Story>, Fault> {
+        let mut statement = self.connection.prepare_cached(STORIES)?;
+        let mut rows = statement.query([delivery.get::<_, i64>(5)?])?;
+        let mut stories = Vec::new();
+        while let Some(row) = rows.next()? {
+            let bytes = row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?;
+            stories.push(encode::read_story(bytes)?);
+        }
+        let last = delivery.get_ref(15)?.as_blob_or_null().map_err(rusqlite::Error::from)?;
+        stories.extend(last.map(encode::read_story).transpose()?);
+        Ok(stories)
+    }
+}
+
+/// How many wait behind it; nobody as long as another one before it holds the session.
+fn holds(row: &Row<'_>) -> Result<Option<u64>, Fault> {
+    let behind = row.get::<_, Option<i64>>(30)?.unwrap_or_default().cast_unsigned();
+    Ok((row.get::<_, i64>(13)? == state::HOLDING).then_some(behind))
+}
+
+fn replay_id(row: &Row<'_>, column: usize) -> Result<Option<ReplayId>, Fault> {
+    Ok(row.get::<_, Option<i64>>(column)?.map(|id| ReplayId(id.cast_unsigned())))
+}
+
+fn state_of(row: &Row<'_>) -> Result<DeliveryState, Fault> {
+    let written_at = time(row.get(11)?);
+    let closed = |how| DeliveryState::Closed { at: written_at, how };
+    Ok(match row.get::<_, i64>(13)? {
+        state::READY => DeliveryState::Ready,
+        state::DUE => DeliveryState::Due { at: time(row.get(14)?) },
+        state::BEHIND => DeliveryState::Behind,
+        state::DELIVERED => DeliveryState::Delivered { at: written_at },
+        state::DEAD | state::HOLDING => {
+            let died_at = row.get::<_, Option<i64>>(20)?.ok_or(Fault::unreadable("a dead letter"))?;
+            DeliveryState::Dead { at: time(died_at), death: Box::new(death(row)?) }
+        }
+        state::SKIPPED => closed(Closed::Skipped),
+        state::PURGED => closed(Closed::Purged),
+        state::SUPERSEDED => {
+            let by = row.get::<_, Option<i64>>(18)?.ok_or(Fault::unreadable("what took a letter's place"))?;
+            closed(Closed::Superseded { by: Receipt::of(seq(by)) })
+        }
+        _ => return Err(Fault::unreadable("a known state of a delivery")),
+    })
+}
+
+fn death(row: &Row<'_>) -> Result<Death, Fault> {
+    Ok(Death {
+        message: row.get(21)?,
+        category: category(text(row, 22)?)?,
+        code: Code::reported(text(row, 23)?),
+        failure_code: Code::reported(text(row, 24)?),
+        tier: tier(text(row, 25)?)?,
+        fingerprint: Fingerprint(row.get::<_, i64>(26)?.cast_unsigned()),
+        name: row.get(27)?,
+        consumer_group: row.get(28)?,
+        followers: match row.get::<_, i64>(13)? {
+            state::HOLDING => Followers::Wait,
+            _ => Followers::GoOn,
+        },
+    })
+}
+
+/// The category of that word.
+pub(super) fn category(word: &str) -> Result<Category, Fault> {
+    Category::from_word(word).ok_or(Fault::unreadable("the category of a dead letter"))
+}
+
+/// The tier of that word.
+pub(super) fn tier(word: &str) -> Result<Tier, Fault> {
+    let known = [Tier::Dead, Tier::Poison].into_iter().find(|tier| tier.as_str() == word);
+    known.ok_or(Fault::unreadable("the tier of a dead letter"))
+}

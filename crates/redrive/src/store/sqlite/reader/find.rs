@@ -1,0 +1,477 @@
+//! Finds letters in the order of their numbers, a bounded part at a time.
+//!
+//! Letters of a session or a correlation id have an index of their own. Otherwise the kinds that fit are known
+//! beforehand: if they are few, or their letters rare, the letters of each are merged through the index of
+//! kinds; if not, going through all letters meets enough that fit.
+//!
+//! Invariants: no letter is found twice, whatever dies or leaves between two parts; a part is bounded by what
+//! it looks at, not by what it finds, so that one look at the file never lasts for long.
+
+use std::collections::{BinaryHeap, VecDeque};
+use std::ops::{ControlFlow, Range};
+
+use redrive_core::event::Event;
+use redrive_core::event::attribute::{CorrelationId, SessionKey, Subject};
+use redrive_core::hash::Set;
+use redrive_core::ids::DeliveryId;
+use redrive_core::time::Timestamp;
+use rusqlite::{CachedStatement, Row};
+
+use super::Look;
+use super::kinds::{AskedKinds, Detail, takes_all};
+use crate::store::derive;
+use crate::store::letter::LetterFilter;
+use crate::store::sqlite::encode::nanos;
+use crate::store::sqlite::fault::Fault;
+use crate::store::sqlite::rows;
+use crate::store::sqlite::state::Meta;
+
+/// So few kinds are merged, however many letters they have.
+const KINDS_FEW: usize = 64;
+/// More kinds are never merged: to find where each begins takes longer than to go through a part.
+const KINDS_MERGED_MAX: usize = 4_096;
+/// Letters are rare if only one of so many fits.
+const RARE: u64 = 16;
+/// Numbers of one kind that are read ahead.
+const READ_AHEAD: i64 = 16;
+
+/// What it costs to look at a letter, in steps through a table.
+mod cost {
+    pub(super) const WALKED: u32 = 1;
+    pub(super) const MERGED: u32 = 3;
+    pub(super) const OPENED: u32 = 6;
+    /// The bytes of data that are gone through in one step.
+    pub(super) const BYTES_PER_STEP: usize = 512;
+}
+
+/// Which way to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The latest first.
+    Back,
+    /// The oldest first.
+    Forth,
+}
+
+impl Way {
+    const fn order(self) -> &'static str {
+        match self {
+            Self::Back => "ORDER BY number DESC",
+            Self::Forth => "ORDER BY number",
+        }
+    }
+
+    /// The larger, the sooner.
+    const fn rank(self, number: i64) -> i64 {
+        match self {
+            Self::Back => number,
+            Self::Forth => -number,
+        }
+    }
+
+    /// What is left of the numbers once that one was seen.
+    fn rest(self, numbers: &Range<i64>, seen: i64) -> Range<i64> {
+        match self {
+            Self::Back => numbers.start..numbers.end.min(seen),
+            Self::Forth => numbers.start.max(seen.saturating_add(1))..numbers.end,
+        }
+    }
+}
+
+/// A letter, as it stands in its row.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    pub(super) number: i64,
+    pub(super) delivery: i64,
+    pub(super) kind: i64,
+    pub(super) died_at: i64,
+    /// Its session's hash.
+    pub(super) session: Option<i64>,
+    /// The replay that wants to send it, open or not.
+    pub(super) claim: Option<i64>,
+}
+
+const COLUMNS: &str =
+    "SELECT number, delivery, kind, died_at, session, claim, correlation, message FROM letters";
+pub(super) const BY_NUMBER: &str = "SELECT number, delivery, kind, died_at, session, claim, correlation, message FROM letters WHERE number = ?1";
+pub(super) const BY_DELIVERY: &str = "SELECT number, delivery, kind, died_at, session, claim, correlation, message FROM letters WHERE delivery = ?1";
+/// What tells more about a letter.
+pub(super) const OPEN: &str =
+    "SELECT e.id, e.source, e.type, e.attributes, x'', CASE WHEN ?2 THEN e.data END, d.replays
+    FROM deliveries d CROSS JOIN events e ON e.seq = d.event WHERE d.seq = ?1";
+
+/// All letters within a range of numbers.
+pub(super) fn all(way: Way) -> String {
+    format!("{COLUMNS} WHERE number >= ?1 AND number < ?2 {}", way.order())
+}
+
+/// Those of a session.
+pub(super) fn of_session(way: Way) -> String {
+    format!("{COLUMNS} WHERE session = ?3 AND number >= ?1 AND number < ?2 {}", way.order())
+}
+
+/// Those with a correlation id.
+pub(super) fn of_correlation(way: Way) -> String {
+    format!("{COLUMNS} WHERE correlation = ?3 AND number >= ?1 AND number < ?2 {}", way.order())
+}
+
+/// The numbers of those of a kind.
+pub(super) fn of_kind(way: Way) -> String {
+    let order = way.order();
+    format!("SELECT number FROM letters WHERE kind = ?3 AND number >= ?1 AND number < ?2 {order} LIMIT ?4")
+}
+
+/// Where candidates come from.
+enum Source {
+    All,
+    Session(i64),
+    Correlation(i64),
+    Kinds(Vec<i64>),
+}
+
+/// The kinds that fit.
+enum Kinds<'a> {
+    All,
+    Known(Set<i64>),
+    /// They are asked for when a letter of them is met.
+    Asked(AskedKinds<'a>),
+}
+
+impl Kinds<'_> {
+    /// Those of the filter; and the same as a list, if their letters are better merged than met.
+    fn known(look: &Look<'_>, filter: &LetterFilter, way: Way) -> Result<(Self, Option<Vec<i64>>), Fault> {
+        let (mut kinds, mut letters) = (Vec::new(), 0_u64);
+        look.each_kind(filter, Detail::Counters, |kind| {
+            letters += kind.count()?;
+            kinds.push(kind.id()?);
+            Ok(())
+        })?;
+        let is_rare = letters.saturating_mul(RARE) < look.letters && kinds.len() <= KINDS_MERGED_MAX;
+        let merges = match way {
+            Way::Back => is_rare || kinds.len() <= KINDS_FEW,
+            // Who goes this way wants all of them.
+            Way::Forth => is_rare,
+        };
+        let set = kinds.iter().copied().collect();
+        Ok((Self::Known(set), merges.then_some(kinds)))
+    }
+
+    fn contain(&self, look: &Look<'_>, kind: i64) -> Result<bool, Fault> {
+        match self {
+            Self::All => Ok(true),
+            Self::Known(kinds) => Ok(kinds.contains(&kind)),
+            Self::Asked(kinds) => kinds.contain(look, kind),
+        }
+    }
+}
+
+/// The numbers that letters have which died within the filter's time.
+pub(super) fn numbers(filter: &LetterFilter) -> Range<i64> {
+    filter.from.map_or(0, nanos)..filter.until.map_or(i64::MAX, nanos)
+}
+
+/// Those of them that have died by then.
+pub(super) fn numbers_until(filter: &LetterFilter, died_until: Timestamp) -> Range<i64> {
+    let Range { start, end } = numbers(filter);
+    start..end.min(nanos(died_until).saturating_add(1))
+}
+
+/// A filter, made ready to look at letters.
+pub(super) struct Search<'a> {
+    filter: &'a LetterFilter,
+    way: Way,
+    numbers: Range<i64>,
+    session: Option<i64>,
+    correlation: Option<i64>,
+    /// The text that is looked for, in small letters.
+    text: Option<String>,
+    kinds: Kinds<'a>,
+    source: Source,
+}
+
+impl<'a> Search<'a> {
+    pub(super) fn new(
+        look: &Look<'_>,
+        filter: &'a LetterFilter,
+        way: Way,
+        numbers: Range<i64>,
+    ) -> Result<Self, Fault> {
+        let seed = Meta::load(look.connection)?.seed;
+        let hash = |text: &String| derive::text_hash(seed, text);
+        let (session, correlation) =
+            (filter.session.as_ref().map(hash), filter.correlation_id.as_ref().map(hash));
+        let (kinds, merged) =
+            if takes_all(filter) { (Kinds::All, None) } else { Kinds::known(look, filter, way)? };
+        let source = match (session, correlation, merged) {
+            (Some(session), _, _) => Source::Session(session),
+            (None, Some(correlation), _) => Source::Correlation(correlation),
+            (None, None, Some(merged)) => Source::Kinds(merged),
+            (None, None, None) => Source::All,
+        };
+        let text = filter.text.as_ref().map(|text| text.to_lowercase());
+        Ok(Self { filter, way, numbers, session, correlation, text, kinds, source })
+    }
+
+    /// One that goes through the latest letters as they are, without knowing what kinds there are: where kinds
+    /// are many, and what is wanted is not rare, that is quicker. None where something better is at hand.
+    pub(super) fn at_random(
+        look: &Look<'_>,
+        filter: &'a LetterFilter,
+        numbers: Range<i64>,
+    ) -> Result<Option<Self>, Fault> {
+        let LetterFilter { session, correlation_id, fingerprint, kinds, .. } = filter;
+        let is_named = session.is_some() || correlation_id.is_some();
+        if is_named || fingerprint.is_some() || kinds.is_some() || takes_all(filter) {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            filter,
+            way: Way::Back,
+            numbers,
+            session: None,
+            correlation: None,
+            text: filter.text.as_ref().map(|text| text.to_lowercase()),
+            kinds: Kinds::Asked(AskedKinds::new(look, filter)?),
+            source: Source::All,
+        }))
+    }
+
+    /// Shows the next letters that fit, until told to stop or for so many steps; says after which number to go
+    /// on, or none at the end.
+    pub(super) fn part(
+        &self,
+        look: &Look<'_>,
+        after: Option<i64>,
+        steps_max: u32,
+        show: &mut dyn FnMut(Found) -> Result<ControlFlow<()>, Fault>,
+    ) -> Result<Option<i64>, Fault> {
+        let numbers = after.map_or(self.numbers.clone(), |seen| self.way.rest(&self.numbers, seen));
+        if numbers.is_empty() {
+            return Ok(None);
+        }
+        let mut steps = Steps { left: steps_max };
+        match &self.source {
+            Source::All => self.walk(look, &all(self.way), &[numbers.start, numbers.end], &mut steps, show),
+            Source::Session(key) => {
+                let keys = [numbers.start, numbers.end, *key];
+                self.walk(look, &of_session(self.way), &keys, &mut steps, show)
+            }
+            Source::Correlation(key) => {
+                let keys = [numbers.start, numbers.end, *key];
+                self.walk(look, &of_correlation(self.way), &keys, &mut steps, show)
+            }
+            Source::Kinds(kinds) => self.merge(look, kinds, &numbers, &mut steps, show),
+        }
+    }
+
+    /// The letter that is that delivery, if it fits.
+    pub(super) fn finds(&self, look: &Look<'_>, id: DeliveryId) -> Result<Option<Found>, Fault> {
+        let Ok(place) = i64::try_from(id.seq().get()) else { return Ok(None) };
+        let same = "SELECT 1 FROM deliveries WHERE seq = ?1 AND content = ?2";
+        if !look.connection.prepare_cached(same)?.exists((place, id.content().cast_signed()))? {
+            return Ok(None);
+        }
+        let mut statement = look.connection.prepare_cached(BY_DELIVERY)?;
+        let mut rows = statement.query([place])?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        let found = read(row)?;
+        let is_in_time = self.numbers.contains(&found.number);
+        let fits = is_in_time && self.fits(look, row, &found, &mut Steps { left: u32::MAX })?;
+        Ok(fits.then_some(found))
+    }
+
+    fn walk(
+        &self,
+        look: &Look<'_>,
+        sql: &str,
+        keys: &[i64],
+        steps: &mut Steps,
+        show: &mut dyn FnMut(Found) -> Result<ControlFlow<()>, Fault>,
+    ) -> Result<Option<i64>, Fault> {
+        let mut statement = look.connection.prepare_cached(sql)?;
+        let mut rows = statement.query(rusqlite::params_from_iter(keys))?;
+        while let Some(row) = rows.next()? {
+            let found = read(row)?;
+            steps.take(cost::WALKED);
+            if self.fits(look, row, &found, steps)? && show(found)?.is_break() || steps.are_over() {
+                return Ok(Some(found.number));
+            }
+        }
+        Ok(None)
+    }
+
+    fn merge(
+        &self,
+        look: &Look<'_>,
+        kinds: &[i64],
+        numbers: &Range<i64>,
+        steps: &mut Steps,
+        show: &mut dyn FnMut(Found) -> Result<ControlFlow<()>, Fault>,
+    ) -> Result<Option<i64>, Fault> {
+        let mut by_number = look.connection.prepare_cached(BY_NUMBER)?;
+        let mut merge = Merge::new(look, kinds, self.way, numbers)?;
+        while let Some(number) = merge.next()? {
+            let mut rows = by_number.query([number])?;
+            let row = rows.next()?.ok_or(Fault::unreadable("a dead letter"))?;
+            let found = read(row)?;
+            steps.take(cost::MERGED);
+            if self.fits(look, row, &found, steps)? && show(found)?.is_break() || steps.are_over() {
+                return Ok(Some(number));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a letter fits, the cheapest questions first.
+    fn fits(&self, look: &Look<'_>, row: &Row<'_>, found: &Found, steps: &mut Steps) -> Result<bool, Fault> {
+        if !self.kinds.contain(look, found.kind)?
+            || self.session.is_some() && found.session != self.session
+            || self.correlation.is_some() && row.get::<_, Option<i64>>(6)? != self.correlation
+        {
+            return Ok(false);
+        }
+        let LetterFilter { session, correlation_id, replays_below, .. } = self.filter;
+        // Texts that the message has need not be looked for in the data.
+        let text = self.text.as_ref().filter(|text| rows::text(row, 7).is_ok_and(|found| !has(found, text)));
+        if session.is_none() && correlation_id.is_none() && replays_below.is_none() && text.is_none() {
+            return Ok(true);
+        }
+        steps.take(cost::OPENED);
+        let mut statement = look.connection.prepare_cached(OPEN)?;
+        let mut rows = statement.query((found.delivery, text.is_some()))?;
+        let row = rows.next()?.ok_or(Fault::unreadable("the delivery of a dead letter"))?;
+        let event = rows::event(row)?;
+        let replays: u32 = row.get::<_, Option<u32>>(6)?.unwrap_or_default();
+        if session.as_deref().is_some_and(|key| event.session.as_ref().map(SessionKey::as_str) != Some(key))
+            || correlation_id
+                .as_deref()
+                .is_some_and(|id| event.correlation_id.as_ref().map(CorrelationId::as_str) != Some(id))
+            || replays_below.is_some_and(|below| replays >= below)
+        {
+            return Ok(false);
+        }
+        let Some(text) = text else { return Ok(true) };
+        let data = row.get_ref(5)?.as_blob_or_null().map_err(rusqlite::Error::from)?.unwrap_or_default();
+        steps.take(u32::try_from(data.len() / cost::BYTES_PER_STEP).unwrap_or(u32::MAX));
+        Ok(is_in_event(&event, data, text))
+    }
+}
+
+fn is_in_event(event: &Event, data: &[u8], text: &str) -> bool {
+    has(event.id.as_str(), text)
+        || event.subject.as_ref().map(Subject::as_str).is_some_and(|subject| has(subject, text))
+        || has(&String::from_utf8_lossy(data), text)
+}
+
+/// Whether a text has another one in it, which is in small letters, whatever its own case.
+fn has(found: &str, text: &str) -> bool {
+    // Nearly all texts are plain, and then there is a quick way.
+    if found.is_ascii() {
+        found.to_ascii_lowercase().contains(text)
+    } else {
+        found.to_lowercase().contains(text)
+    }
+}
+
+fn read(row: &Row<'_>) -> Result<Found, Fault> {
+    Ok(Found {
+        number: row.get(0)?,
+        delivery: row.get(1)?,
+        kind: row.get(2)?,
+        died_at: row.get(3)?,
+        session: row.get(4)?,
+        claim: row.get(5)?,
+    })
+}
+
+/// How much may still be looked at.
+struct Steps {
+    left: u32,
+}
+
+impl Steps {
+    const fn take(&mut self, steps: u32) {
+        self.left = self.left.saturating_sub(steps);
+    }
+
+    const fn are_over(&self) -> bool {
+        self.left == 0
+    }
+}
+
+/// The letters of several kinds, as one row of numbers.
+struct Merge<'a> {
+    of_kind: CachedStatement<'a>,
+    way: Way,
+    numbers: Range<i64>,
+    ahead: Vec<Ahead>,
+    /// The next number of each kind, by its rank, with where the kind is in `ahead`.
+    next: BinaryHeap<(i64, usize)>,
+}
+
+/// What was read of a kind beforehand.
+struct Ahead {
+    kind: i64,
+    numbers: VecDeque<i64>,
+}
+
+impl<'a> Merge<'a> {
+    fn new(look: &Look<'a>, kinds: &[i64], way: Way, numbers: &Range<i64>) -> Result<Self, Fault> {
+        let ahead = kinds.iter().map(|kind| Ahead { kind: *kind, numbers: VecDeque::new() }).collect();
+        let of_kind = look.connection.prepare_cached(&of_kind(way))?;
+        let mut merge = Self { of_kind, way, numbers: numbers.clone(), ahead, next: BinaryHeap::new() };
+        for index in 0..kinds.len() {
+            // Most kinds of many are not looked at further.
+            merge.read_ahead(index, &numbers.clone(), 1)?;
+            merge.offer(index);
+        }
+        Ok(merge)
+    }
+
+    fn next(&mut self) -> Result<Option<i64>, Fault> {
+        let Some((rank, index)) = self.next.pop() else { return Ok(None) };
+        let number = self.way.rank(rank);
+        if self.ahead[index].numbers.is_empty() {
+            let rest = self.way.rest(&self.numbers, number);
+            self.read_ahead(index, &rest, READ_AHEAD)?;
+        }
+        self.offer(index);
+        Ok(Some(number))
+    }
+
+    fn read_ahead(&mut self, index: usize, numbers: &Range<i64>, count: i64) -> Result<(), Fault> {
+        let ahead = &mut self.ahead[index];
+        let mut rows = self.of_kind.query((numbers.start, numbers.end, ahead.kind, count))?;
+        while let Some(row) = rows.next()? {
+            ahead.numbers.push_back(row.get(0)?);
+        }
+        Ok(())
+    }
+
+    fn offer(&mut self, index: usize) {
+        if let Some(number) = self.ahead[index].numbers.pop_front() {
+            self.next.push((self.way.rank(number), index));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_found_whatever_the_case() {
+        #[rustfmt::skip]
+        let cases = [
+            ("the same",            "card declined", "card declined", true),
+            ("in capitals",         "CARD DECLINED", "declined",      true),
+            ("not there",           "card declined", "expired",       false),
+            ("not plain",           "KARTE ÜBERZOGEN", "überzogen",   true),
+            ("plain in not plain",  "Überzogen: KARTE", "karte",      true),
+            ("nothing in nothing",  "",              "",              true),
+        ];
+        for (name, found, text, expected) in cases {
+            assert_eq!(has(found, text), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! Shows letters by their cause.
+//!
+//! As far as a filter names what kinds differ in, their counters answer; within a time, the letters of those
+//! kinds are counted that lie on its borders. Only a filter that asks for more goes through letters, in several
+//! looks. A trend is always that of whole kinds, letters that have
+//! left since included.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::ops::{ControlFlow, Range};
+
+use redrive_core::fingerprint::Fingerprint;
+use redrive_core::hash::Map;
+use redrive_core::time::Timestamp;
+
+use super::delivery::Depth;
+use super::find::{self, Search, Way};
+use super::kinds::{Detail, Kind};
+use super::survey::STEPS_PER_LOOK;
+use super::{Look, SqliteReader};
+use crate::store::StoreError;
+use crate::store::letter::{GroupView, LetterFilter, LetterView, TREND_POINTS};
+use crate::store::sqlite::encode::time;
+use crate::store::sqlite::fault::Fault;
+use crate::store::sqlite::letters;
+
+/// With more kinds on the borders of a time, going through its letters takes less time.
+const KINDS_COUNTED_MAX: usize = 4_096;
+/// Letters that are counted in one look.
+const COUNTED_PER_LOOK: u64 = 500_000;
+/// Kinds of one cause that are looked at for its latest letter.
+const SAMPLED_MAX: usize = 64;
+/// A number is at most so many nanoseconds after the death that it stands for, however many died at once.
+const NUMBERS_LATE: i64 = 1_000_000;
+
+/// How many letters of a kind there are within a time, and the first and the last of them.
+pub(super) const COUNT: &str = "SELECT count(*), min(number), max(number) FROM letters
+    WHERE kind = ?1 AND number >= ?2 AND number < ?3";
+/// The latest letter of a kind.
+pub(super) const LATEST: &str = "SELECT max(number) FROM letters WHERE kind = ?1";
+/// The deaths of a kind.
+pub(super) const TREND: &str = "SELECT span, deaths FROM trend WHERE kind = ?1 AND span > ?2 AND span <= ?3";
+
+/// What a filter finds of a kind.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    letters: u64,
+    first_at: i64,
+    last_at: i64,
+    /// The number of the latest; none if only the kind's counters were asked.
+    latest: Option<i64>,
+}
+
+impl Share {
+    fn whole(kind: Kind<'_, '_>) -> Result<Self, Fault> {
+        let (first_at, last_at) = (kind.first_at()?, kind.last_at()?);
+        Ok(Self { letters: kind.count()?, first_at, last_at, latest: None })
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.letters += other.letters;
+        self.first_at = self.first_at.min(other.first_at);
+        self.last_at = self.last_at.max(other.last_at);
+        self.latest = self.latest.max(other.latest);
+    }
+}
+
+/// What a filter finds, by kind.
+enum Shares {
+    /// All letters of each kind.
+    Whole,
+    /// So many of each; none of those that are not there.
+    Part(Map<i64, Share>),
+}
+
+impl Shares {
+    fn of(&self, kind: Kind<'_, '_>) -> Result<Option<Share>, Fault> {
+        let share = match self {
+            Self::Whole => Some(Share::whole(kind)?),
+            Self::Part(shares) => shares.get(&kind.id()?).copied(),
+        };
+        Ok(share.filter(|share| share.letters > 0))
+    }
+}
+
+pub(super) fn groups(
+    reader: &SqliteReader,
+    filter: &LetterFilter,
+    now: Timestamp,
+    rows_max: usize,
+) -> Result<Vec<GroupView>, StoreError> {
+    let LetterFilter { session, correlation_id, text, replays_below, from, until, .. } = filter;
+    let by_letter =
+        session.is_some() || correlation_id.is_some() || text.is_some() || replays_below.is_some();
+    let shares = if by_letter {
+        walk(reader, filter)?
+    } else if from.is_some() || until.is_some() {
+        count(reader, filter)?
+    } else {
+        Shares::Whole
+    };
+    reader.ask(|look| look.groups(filter, &shares, now, rows_max))
+}
+
+/// Goes through letters.
+fn walk(reader: &SqliteReader, filter: &LetterFilter) -> Result<Shares, StoreError> {
+    let search = reader.ask(|look| Search::new(look, filter, Way::Forth, find::numbers(filter)))?;
+    let mut shares: Map<i64, Share> = Map::default();
+    let mut after = None;
+    loop {
+        after = reader.ask(|look| {
+            search.part(look, after, STEPS_PER_LOOK, &mut |found| {
+                let (first_at, last_at) = (found.died_at, found.died_at);
+                let share = Share { letters: 1, first_at, last_at, latest: Some(found.number) };
+                shares.entry(found.kind).and_modify(|known| known.merge(share)).or_insert(share);
+                Ok(ControlFlow::Continue(()))
+            })
+        })?;
+        if after.is_none() {
+            return Ok(Shares::Part(shares));
+        }
+    }
+}
+
+/// Counts the letters of each kind within the filter's time; kinds that lie within it altogether are counted
+/// already.
+fn count(reader: &SqliteReader, filter: &LetterFilter) -> Result<Shares, StoreError> {
+    let numbers = find::numbers(filter);
+    let mut shares = Map::default();
+    let mut on_border: Vec<(i64, u64)> = Vec::new();
+    reader.ask(|look| {
+        look.each_kind(filter, Detail::Counters, |kind| {
+            let (id, whole) = (kind.id()?, Share::whole(kind)?);
+            if whole.last_at + NUMBERS_LATE < numbers.start || whole.first_at >= numbers.end {
+                return Ok(());
+            }
+            if whole.first_at >= numbers.start && whole.last_at + NUMBERS_LATE < numbers.end {
+                shares.insert(id, whole);
+            } else {
+                on_border.push((id, whole.letters));
+            }
+            Ok(())
+        })
+    })?;
+    if on_border.len() > KINDS_COUNTED_MAX {
+        return walk(reader, filter);
+    }
+    let mut rest = on_border.into_iter().peekable();
+    while rest.peek().is_some() {
+        reader.ask(|look| {
+            let mut counted = 0;
+            while counted < COUNTED_PER_LOOK
+                && let Some((id, letters)) = rest.next()
+            {
+                counted += letters;
+                shares.extend(look.share(id, &numbers)?.map(|share| (id, share)));
+            }
+            Ok(())
+        })?;
+    }
+    Ok(Shares::Part(shares))
+}
+
+impl Look<'_> {
+    fn share(&self, kind: i64, numbers: &Range<i64>) -> Result<Option<Share>, Fault> {
+        let mut statement = self.connection.prepare_cached(COUNT)?;
+        let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+        let (letters, first, last): (i64, Option<i64>, Option<i64>) =
+            statement.query_row((kind, numbers.start, numbers.end), read)?;
+        let (Some(first), Some(last)) = (first, last) else { return Ok(None) };
+        let mut died_at = self.connection.prepare_cached("SELECT died_at FROM letters WHERE number = ?1")?;
+        Ok(Some(Share {
+            letters: letters.cast_unsigned(),
+            first_at: died_at.query_row([first], |row| row.get(0))?,
+            last_at: died_at.query_row([last], |row| row.get(0))?,
+            latest: Some(last),
+        }))
+    }
+
+    fn groups(
+        &self,
+        filter: &LetterFilter,
+        shares: &Shares,
+        now: Timestamp,
+        rows_max: usize,
+    ) -> Result<Vec<GroupView>, Fault> {
+        let mut by_cause: Map<Fingerprint, Share> = Map::default();
+        self.each_kind(filter, Detail::Counters, |kind| {
+            if let Some(share) = shares.of(kind)? {
+                let cause = kind.fingerprint()?;
+                by_cause.entry(cause).and_modify(|known| known.merge(share)).or_insert(share);
+            }
+            Ok(())
+        })?;
+        let mut causes: Vec<(Fingerprint, Share)> = by_cause.into_iter().collect();
+        let rank = |(cause, share): &(Fingerprint, Share)| (Reverse(share.letters), *cause);
+        if causes.len() > rows_max && rows_max > 0 {
+            causes.select_nth_unstable_by_key(rows_max - 1, rank);
+        }
+        causes.truncate(rows_max);
+        causes.sort_unstable_by_key(rank);
+        let mut groups = Vec::with_capacity(causes.len());
+        for (cause, share) in causes {
+            let filter = LetterFilter { fingerprint: Some(cause), ..filter.clone() };
+            groups.extend(self.group(&filter, cause, share, shares, now)?);
+        }
+        Ok(groups)
+    }
+
+    /// All about a cause; none if the latest of its letters cannot be found.
+    fn group(
+        &self,
+        filter: &LetterFilter,
+        fingerprint: Fingerprint,
+        share: Share,
+        shares: &Shares,
+        now: Timestamp,
+    ) -> Result<Option<GroupView>, Fault> {
+        let (mut queues, mut event_types) = (BTreeMap::new(), BTreeMap::new());
+        let (mut poison, mut trend) = (0, Trend::until(now));
+        let mut kinds: Vec<(i64, i64)> = Vec::new();
+        self.each_kind(filter, Detail::All, |kind| {
+            let Some(share) = shares.of(kind)? else { return Ok(()) };
+            let (id, last_at) = (kind.id()?, kind.last_at()?);
+            kinds.push((last_at, id));
+            *queues.entry(self.queue(kind.queue()?)?.clone()).or_default() += share.letters;
+            *event_types.entry(kind.event_type()?.to_owned()).or_default() += share.letters;
+            poison += if kind.is_poison()? { share.letters } else { 0 };
+            self.add_trend(id, &mut trend)
+        })?;
+        let latest = match share.latest {
+            Some(latest) => Some(latest),
+            None => self.latest(kinds)?,
+        };
+        let Some(sample) = latest.map_or(Ok(None), |number| self.letter_of(number))? else {
+            return Ok(None);
+        };
+        Ok(Some(GroupView {
+            fingerprint,
+            count: share.letters,
+            poison,
+            first_at: time(share.first_at),
+            last_at: time(share.last_at),
+            category: sample.death.category,
+            code: sample.death.failure_code.clone(),
+            sample,
+            queues,
+            event_types,
+            trend: trend.points,
+        }))
+    }
+
+    /// The latest letter of these kinds, each with when the last of it died.
+    fn latest(&self, mut kinds: Vec<(i64, i64)>) -> Result<Option<i64>, Fault> {
+        kinds.sort_unstable_by(|one, other| other.cmp(one));
+        let mut statement = self.connection.prepare_cached(LATEST)?;
+        let mut latest: Option<i64> = None;
+        for (last_at, id) in kinds.into_iter().take(SAMPLED_MAX) {
+            if latest.is_some_and(|number| number > last_at + NUMBERS_LATE) {
+                break;
+            }
+            latest = latest.max(statement.query_row([id], |row| row.get(0))?);
+        }
+        Ok(latest)
+    }
+
+    fn letter_of(&self, number: i64) -> Result<Option<LetterView>, Fault> {
+        let mut statement = self.connection.prepare_cached(find::BY_NUMBER)?;
+        let mut rows = statement.query([number])?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        self.letter_at(row.get(1)?, Depth::Line)
+    }
+
+    fn add_trend(&self, kind: i64, trend: &mut Trend) -> Result<(), Fault> {
+        let mut statement = self.connection.prepare_cached(TREND)?;
+        let mut rows = statement.query((kind, trend.before, trend.last()))?;
+        while let Some(row) = rows.next()? {
+            let index = usize::try_from(row.get::<_, i64>(0)? - trend.before - 1);
+            let point = index.ok().and_then(|index| trend.points.get_mut(index));
+            let point = point.expect("only spans of the trend were asked for");
+            *point += row.get::<_, i64>(1)?.cast_unsigned();
+        }
+        Ok(())
+    }
+}
+
+/// Deaths by span, up to now.
+struct Trend {
+    /// The span before the first.
+    before: i64,
+    points: Vec<u64>,
+}
+
+impl Trend {
+    fn until(now: Timestamp) -> Self {
+        let last = letters::span(now);
+        let points = i64::try_from(TREND_POINTS).expect("a few hundred");
+        Self { before: last - points, points: vec![0; TREND_POINTS] }
+    }
+
+    fn last(&self) -> i64 {
+        self.before + i64::try_from(self.points.len()).expect("a few hundred")
+    }
+}

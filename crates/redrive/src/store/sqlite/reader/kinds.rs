@@ -1,0 +1,266 @@
+//! Reads kinds: which of them a filter may find letters of.
+//!
+//! Kinds are few as a rule, but nothing keeps them from being many: what SQL can sift it does, and no more
+//! columns are read than are asked for.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use redrive_core::book::pattern::EventPattern;
+use redrive_core::category::Code;
+use redrive_core::engine::QueueName;
+use redrive_core::envelope::Tier;
+use redrive_core::fingerprint::Fingerprint;
+use redrive_core::hash::Map;
+use redrive_core::ids::ChannelName;
+use rusqlite::types::Value;
+use rusqlite::{OptionalExtension, Row};
+
+use super::Look;
+use super::delivery::{category, tier};
+use crate::store::letter::{KindId, KindView, LetterFilter};
+use crate::store::sqlite::encode::time;
+use crate::store::sqlite::fault::Fault;
+use crate::store::sqlite::rows::text;
+
+/// How much of a kind is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Detail {
+    /// What is counted.
+    Counters,
+    /// All of it.
+    All,
+}
+
+/// Which kinds a filter may find letters of, as SQL says it; of all kinds, most are passed over there.
+pub(super) struct KindQuery<'a> {
+    pub(super) sql: String,
+    values: Vec<Value>,
+    /// What SQL cannot say.
+    pattern: Option<&'a EventPattern>,
+}
+
+impl<'a> KindQuery<'a> {
+    /// The query; none if no kind can fit.
+    pub(super) fn new(
+        look: &Look<'_>,
+        filter: &'a LetterFilter,
+        detail: Detail,
+    ) -> Result<Option<Self>, Fault> {
+        let pattern = filter.event_type.as_ref().filter(|pattern| !pattern.is_exact());
+        let columns = match (detail, pattern) {
+            (Detail::Counters, None) => "id, fingerprint, count, first_at, last_at",
+            (Detail::Counters, Some(_)) => "id, fingerprint, count, first_at, last_at, event_type",
+            (Detail::All, _) => {
+                "id, fingerprint, count, first_at, last_at, event_type, queue, subscription, category, code,
+                failure_code, tier, name"
+            }
+        };
+        let sql = format!("SELECT {columns} FROM kinds WHERE count > 0");
+        let mut query = Self { sql, values: Vec::new(), pattern };
+        if filter.service.is_some() || filter.channel.is_some() {
+            let queues = look.queues_of(filter);
+            if queues.is_empty() {
+                return Ok(None);
+            }
+            query.sql.push_str(&format!(" AND queue IN ({})", queues.join(", ")));
+        }
+        if let Some(name) = &filter.subscription {
+            let Some(id) = look.subscription(name)? else { return Ok(None) };
+            query.and("subscription = ?", id);
+        }
+        if let Some(fingerprint) = filter.fingerprint {
+            query.and("fingerprint = ?", fingerprint.0.cast_signed());
+        }
+        if let Some(pattern) = filter.event_type.as_ref().filter(|pattern| pattern.is_exact()) {
+            query.and("event_type = ?", pattern.as_str().to_owned());
+        }
+        if let Some(category) = filter.category {
+            query.and("category = ?", category.as_str().to_owned());
+        }
+        if let Some(code) = &filter.code {
+            query.and("? IN (code, failure_code)", code.clone());
+        }
+        if let Some(tier) = filter.tier {
+            query.and("tier = ?", tier.as_str().to_owned());
+        }
+        Ok(Some(query))
+    }
+
+    fn and(&mut self, condition: &str, value: impl Into<Value>) {
+        self.sql.push_str(" AND ");
+        self.sql.push_str(condition);
+        self.values.push(value.into());
+    }
+
+    /// Only that one of them.
+    pub(super) fn only(&self, id: i64) -> Self {
+        let mut query = Self { sql: self.sql.clone(), values: self.values.clone(), pattern: self.pattern };
+        query.and("id = ?", id);
+        query
+    }
+
+    fn each(
+        &self,
+        look: &Look<'_>,
+        show: &mut dyn FnMut(Kind<'_, '_>) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let mut statement = look.connection.prepare_cached(&self.sql)?;
+        let mut rows = statement.query(rusqlite::params_from_iter(&self.values))?;
+        while let Some(row) = rows.next()? {
+            let kind = Kind(row);
+            let fits = |pattern: &EventPattern| kind.event_type().map(|found| pattern.matches(found));
+            if self.pattern.map_or(Ok(true), fits)? {
+                show(kind)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether letters of any kind may fit.
+pub(super) fn takes_all(filter: &LetterFilter) -> bool {
+    let LetterFilter { service, channel, subscription, category, code, .. } = filter;
+    let LetterFilter { fingerprint, event_type, tier, kinds, .. } = filter;
+    [service, channel, subscription, code].into_iter().all(Option::is_none)
+        && (category.is_none() && fingerprint.is_none())
+        && (event_type.is_none() && tier.is_none() && kinds.is_none())
+}
+
+/// Kinds that are asked one by one whether they fit, each once.
+pub(super) struct AskedKinds<'a> {
+    query: Option<KindQuery<'a>>,
+    known: RefCell<Map<i64, bool>>,
+}
+
+impl<'a> AskedKinds<'a> {
+    pub(super) fn new(look: &Look<'_>, filter: &'a LetterFilter) -> Result<Self, Fault> {
+        let query = KindQuery::new(look, filter, Detail::Counters)?;
+        Ok(Self { query, known: RefCell::default() })
+    }
+
+    pub(super) fn contain(&self, look: &Look<'_>, id: i64) -> Result<bool, Fault> {
+        if let Some(known) = self.known.borrow().get(&id) {
+            return Ok(*known);
+        }
+        let mut fits = false;
+        if let Some(query) = &self.query {
+            query.only(id).each(look, &mut |_| {
+                fits = true;
+                Ok(())
+            })?;
+        }
+        self.known.borrow_mut().insert(id, fits);
+        Ok(fits)
+    }
+}
+
+/// A kind that is being looked at.
+#[derive(Clone, Copy)]
+pub(super) struct Kind<'a, 'b>(&'a Row<'b>);
+
+impl<'a> Kind<'a, '_> {
+    pub(super) fn event_type(self) -> Result<&'a str, Fault> {
+        text(self.0, 5)
+    }
+
+    fn number(self, column: usize) -> Result<i64, Fault> {
+        Ok(self.0.get(column)?)
+    }
+
+    pub(super) fn id(self) -> Result<i64, Fault> {
+        self.number(0)
+    }
+
+    pub(super) fn queue(self) -> Result<i64, Fault> {
+        self.number(6)
+    }
+
+    pub(super) fn fingerprint(self) -> Result<Fingerprint, Fault> {
+        Ok(Fingerprint(self.number(1)?.cast_unsigned()))
+    }
+
+    pub(super) fn count(self) -> Result<u64, Fault> {
+        Ok(self.number(2)?.cast_unsigned())
+    }
+
+    pub(super) fn first_at(self) -> Result<i64, Fault> {
+        self.number(3)
+    }
+
+    pub(super) fn last_at(self) -> Result<i64, Fault> {
+        self.number(4)
+    }
+
+    pub(super) fn is_poison(self) -> Result<bool, Fault> {
+        Ok(text(self.0, 11)? == Tier::Poison.as_str())
+    }
+
+    pub(super) fn view(self, look: &Look<'_>, subscriptions: &Subscriptions) -> Result<KindView, Fault> {
+        let subscription = subscriptions.0.get(&self.number(7)?);
+        Ok(KindView {
+            id: KindId(self.id()?.cast_unsigned()),
+            queue: look.queue(self.queue()?)?.clone(),
+            subscription: subscription.ok_or(Fault::unreadable("the name of a subscription"))?.clone(),
+            event_type: self.event_type()?.to_owned(),
+            category: category(text(self.0, 8)?)?,
+            code: Code::reported(text(self.0, 9)?),
+            failure_code: Code::reported(text(self.0, 10)?),
+            tier: tier(text(self.0, 11)?)?,
+            fingerprint: self.fingerprint()?,
+            name: self.0.get(12)?,
+            count: self.count()?,
+            first_at: time(self.first_at()?),
+            last_at: time(self.last_at()?),
+        })
+    }
+}
+
+/// The names of subscriptions, by their number.
+pub(super) struct Subscriptions(BTreeMap<i64, String>);
+
+impl Look<'_> {
+    /// Shows each kind that has letters and that the filter may find some of.
+    pub(super) fn each_kind(
+        &self,
+        filter: &LetterFilter,
+        detail: Detail,
+        mut show: impl FnMut(Kind<'_, '_>) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let Some(query) = KindQuery::new(self, filter, detail)? else { return Ok(()) };
+        let Some(kinds) = &filter.kinds else { return query.each(self, &mut show) };
+        kinds.iter().try_for_each(|id| query.only(id.0.cast_signed()).each(self, &mut show))
+    }
+
+    /// The numbers of the queues that a filter means.
+    fn queues_of(&self, filter: &LetterFilter) -> Vec<String> {
+        let fits = |name: &QueueName| {
+            let channel = name.channel.as_ref().map(ChannelName::as_str);
+            filter.service.as_ref().is_none_or(|wanted| name.service.as_str() == wanted)
+                && filter.channel.as_ref().is_none_or(|wanted| channel == Some(wanted))
+        };
+        self.queues.iter().filter(|(_, name)| fits(name)).map(|(id, _)| id.to_string()).collect()
+    }
+
+    /// The kinds that the filter may find.
+    pub(super) fn kinds(&self, filter: &LetterFilter) -> Result<Vec<KindView>, Fault> {
+        let subscriptions = self.subscriptions()?;
+        let mut kinds = Vec::new();
+        self.each_kind(filter, Detail::All, |kind| {
+            kinds.push(kind.view(self, &subscriptions)?);
+            Ok(())
+        })?;
+        Ok(kinds)
+    }
+
+    pub(super) fn subscriptions(&self) -> Result<Subscriptions, Fault> {
+        let mut statement = self.connection.prepare_cached("SELECT id, name FROM subscriptions")?;
+        let names = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(Subscriptions(names.collect::<Result<_, _>>()?))
+    }
+
+    fn subscription(&self, name: &str) -> Result<Option<i64>, Fault> {
+        let mut statement = self.connection.prepare_cached("SELECT id FROM subscriptions WHERE name = ?1")?;
+        Ok(statement.query_row([name], |row| row.get(0)).optional()?)
+    }
+}

@@ -1,0 +1,204 @@
+//! Lists letters, shows one, and gives them out whole.
+
+use std::ops::ControlFlow;
+
+use redrive_core::envelope::Tier;
+use redrive_core::ids::DeliveryId;
+use rusqlite::OptionalExtension;
+
+use super::delivery::Depth;
+use super::find::{self, Found, Search, Way};
+use super::{Look, SqliteReader};
+use crate::store::StoreError;
+use crate::store::letter::{
+    LetterFilter, LetterKey, LetterNumber, LetterPage, LetterQuery, LetterView, Poison, Selection,
+};
+use crate::store::sqlite::fault::Fault;
+
+/// Steps of one look: about 20 ms of a slow machine.
+pub(super) const STEPS_PER_LOOK: u32 = 10_000;
+/// Steps after which it pays to look which kinds there are.
+const STEPS_AT_RANDOM: u32 = 1_000;
+/// Letters that are given out whole in one look.
+const WHOLE_PER_LOOK: usize = 256;
+/// Letters that are looked up by their ids in one look.
+pub(super) const NAMED_PER_LOOK: usize = 2_000;
+/// Bytes of data after which a page of whole letters ends.
+const WHOLE_BYTES_MAX: usize = 8 << 20;
+
+/// The lines of a page in the making.
+struct Lines {
+    found: Vec<Found>,
+    rows_max: usize,
+}
+
+impl Lines {
+    /// One more than asked for shows that the page does not end the list.
+    fn are_full(&self) -> bool {
+        self.found.len() > self.rows_max
+    }
+
+    fn add(&mut self, letter: Found) -> ControlFlow<()> {
+        self.found.push(letter);
+        if self.are_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    fn shown(mut self, look: &Look<'_>, end: Option<i64>) -> Result<LetterPage, Fault> {
+        let is_full = self.are_full();
+        self.found.truncate(self.rows_max);
+        let next = if is_full { self.found.last().map(|letter| letter.number) } else { end };
+        let mut letters = Vec::with_capacity(self.found.len());
+        for letter in self.found {
+            letters.extend(look.letter_at(letter.delivery, Depth::Line)?);
+        }
+        Ok(LetterPage { letters, next: next.map(|number| LetterNumber(number.cast_unsigned())) })
+    }
+}
+
+impl Look<'_> {
+    pub(super) fn letters(&self, query: &LetterQuery) -> Result<LetterPage, Fault> {
+        let LetterQuery { filter, before, rows_max } = query;
+        let numbers = find::numbers(filter);
+        let mut lines = Lines { found: Vec::new(), rows_max: *rows_max };
+        let mut end = before.map(number);
+        if let Some(search) = Search::at_random(self, filter, numbers.clone())? {
+            end = search.part(self, end, STEPS_AT_RANDOM, &mut |letter| Ok(lines.add(letter)))?;
+            if end.is_none() || lines.are_full() {
+                return lines.shown(self, end);
+            }
+        }
+        let search = Search::new(self, filter, Way::Back, numbers)?;
+        end = search.part(self, end, STEPS_PER_LOOK, &mut |letter| Ok(lines.add(letter)))?;
+        lines.shown(self, end)
+    }
+
+    pub(super) fn letter(&self, key: &LetterKey) -> Result<Option<LetterView>, Fault> {
+        match key {
+            LetterKey::Delivery(id) => {
+                let Ok(at) = i64::try_from(id.seq().get()) else { return Ok(None) };
+                Ok(self.letter_at(at, Depth::All)?.filter(|letter| letter.delivery.id == *id))
+            }
+            LetterKey::Imported(key) => {
+                let select = "SELECT delivery FROM imported WHERE key = ?1";
+                let mut statement = self.connection.prepare_cached(select)?;
+                let at: Option<i64> = statement.query_row([key], |row| row.get(0)).optional()?;
+                at.map_or(Ok(None), |at| self.letter_at(at, Depth::All))
+            }
+        }
+    }
+}
+
+/// A number as SQLite counts; none is larger than the largest.
+fn number(number: LetterNumber) -> i64 {
+    i64::try_from(number.0).unwrap_or(i64::MAX)
+}
+
+/// A page of whole letters in the making.
+struct Whole {
+    page: LetterPage,
+    rows_max: usize,
+    bytes: usize,
+}
+
+impl Whole {
+    fn is_full(&self) -> bool {
+        self.page.letters.len() >= self.rows_max || self.bytes >= WHOLE_BYTES_MAX
+    }
+
+    /// How many may be added in one look.
+    fn room(&self) -> usize {
+        WHOLE_PER_LOOK.min(self.rows_max - self.page.letters.len())
+    }
+
+    /// Adds letters until it is full; gives the number of the last one if it was not the last of them.
+    fn add(&mut self, look: &Look<'_>, found: &[Found]) -> Result<Option<i64>, Fault> {
+        for (index, letter) in found.iter().enumerate() {
+            let whole = look.letter_at(letter.delivery, Depth::All)?;
+            self.bytes += whole.as_ref().map_or(0, |letter| letter.event.data.len());
+            self.page.letters.extend(whole);
+            if self.is_full() && index + 1 < found.len() {
+                return Ok(Some(letter.number));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Gives letters out whole, in several looks; a letter that leaves between two of them is left out.
+pub(super) fn export(
+    reader: &SqliteReader,
+    selection: &Selection,
+    after: Option<LetterNumber>,
+    rows_max: usize,
+) -> Result<LetterPage, StoreError> {
+    let mut whole = Whole { page: LetterPage::default(), rows_max, bytes: 0 };
+    let Some(filter) = without_poison(selection) else { return Ok(whole.page) };
+    let numbers = find::numbers_until(&filter, selection.died_until);
+    let search = reader.ask(|look| Search::new(look, &filter, Way::Forth, numbers))?;
+    let mut after = after.map(number);
+    if let Some(ids) = &selection.letters {
+        return export_named(reader, &search, ids, after, whole);
+    }
+    while !whole.is_full() {
+        after = reader.ask(|look| {
+            let (mut found, room) = (Vec::new(), whole.room());
+            let end = search.part(look, after, STEPS_PER_LOOK, &mut |letter| {
+                found.push(letter);
+                // One more than there is room for shows that this is not the end.
+                Ok(if found.len() > room { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            })?;
+            let is_more = found.len() > room;
+            found.truncate(room);
+            let end = if is_more { found.last().map(|letter| letter.number) } else { end };
+            Ok(whole.add(look, &found)?.or(end))
+        })?;
+        whole.page.next = after.map(|number| LetterNumber(number.cast_unsigned()));
+        if after.is_none() {
+            break;
+        }
+    }
+    Ok(whole.page)
+}
+
+/// Gives those of the named letters out that fit.
+fn export_named(
+    reader: &SqliteReader,
+    search: &Search<'_>,
+    ids: &[DeliveryId],
+    after: Option<i64>,
+    mut whole: Whole,
+) -> Result<LetterPage, StoreError> {
+    let mut found: Vec<Found> = Vec::new();
+    for ids in ids.chunks(NAMED_PER_LOOK) {
+        reader.ask(|look| {
+            for id in ids {
+                found.extend(search.finds(look, *id)?);
+            }
+            Ok(())
+        })?;
+    }
+    found.retain(|letter| after.is_none_or(|after| letter.number > after));
+    found.sort_unstable_by_key(|letter| letter.number);
+    found.dedup_by_key(|letter| letter.number);
+    let mut rest = &found[..];
+    while let Some(last) = rest.get(..whole.room().min(rest.len())).and_then(<[Found]>::last) {
+        let end = reader.ask(|look| whole.add(look, &rest[..whole.room().min(rest.len())]))?;
+        let end = end.unwrap_or(last.number);
+        rest = &rest[rest.partition_point(|letter| letter.number <= end)..];
+        if whole.is_full() {
+            whole.page.next = (!rest.is_empty()).then_some(LetterNumber(end.cast_unsigned()));
+            break;
+        }
+    }
+    Ok(whole.page)
+}
+
+/// The filter that leaves poison out where it is not meant; none if nothing is left.
+fn without_poison(selection: &Selection) -> Option<LetterFilter> {
+    let filter = selection.filter.clone();
+    match (selection.poison, filter.tier) {
+        (Poison::Included, _) | (Poison::Left, Some(Tier::Dead)) => Some(filter),
+        (Poison::Left, None) => Some(LetterFilter { tier: Some(Tier::Dead), ..filter }),
+        (Poison::Left, Some(Tier::Poison)) => None,
+    }
+}

@@ -1,0 +1,169 @@
+//! Counts what a selection comes to, in several looks.
+//!
+//! Letters that die meanwhile are beyond the selection; one that leaves meanwhile may be counted or not.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+
+use redrive_core::engine::QueueName;
+use redrive_core::envelope::Tier;
+use redrive_core::hash::{Map, Set};
+use redrive_core::replay::ReplayId;
+
+use super::find::{self, Found, Search, Way};
+use super::letters::NAMED_PER_LOOK;
+use super::{Look, SqliteReader};
+use crate::store::StoreError;
+use crate::store::letter::{KindView, Poison, Selection, Survey};
+use crate::store::sqlite::fault::Fault;
+
+/// Steps of one look: more than a list takes, since nobody waits for a part of a survey.
+pub(super) const STEPS_PER_LOOK: u32 = 50_000;
+/// Sessions that are told apart; more are not counted.
+const SESSIONS_MAX: usize = 2_000_000;
+/// Letters that hold their session, read in one look.
+const HOLDING_PER_LOOK: i64 = 50_000;
+
+/// The letters of a queue that hold their sessions, beyond a place.
+pub(super) const HOLDING: &str =
+    "SELECT seq FROM deliveries WHERE queue = ?1 AND state = -1 AND seq > ?2 ORDER BY seq LIMIT ?3";
+/// Whether a delivery keeps its place in a session.
+const IN_ORDER: &str = "SELECT 1 FROM deliveries WHERE seq = ?1 AND lane IS NOT NULL";
+/// The replays that are open.
+pub(super) const OPEN_REPLAYS: &str = "SELECT id FROM replays WHERE state < 4";
+
+/// What is counted, before it has names.
+struct Count<'a> {
+    selection: &'a Selection,
+    kinds: Map<i64, Counted>,
+    open: BTreeSet<i64>,
+    holding: Set<i64>,
+    /// By the number of the queue and the hash of the session.
+    sessions: Set<(i64, i64)>,
+    survey: Survey,
+}
+
+/// The letters of a kind.
+struct Counted {
+    view: KindView,
+    queue: i64,
+    letters: u64,
+}
+
+pub(super) fn survey(reader: &SqliteReader, selection: &Selection) -> Result<Survey, StoreError> {
+    let filter = &selection.filter;
+    let numbers = find::numbers_until(filter, selection.died_until);
+    let (search, mut count) = reader.ask(|look| {
+        let search = Search::new(look, filter, Way::Forth, numbers)?;
+        Ok((search, Count::new(look, selection)?))
+    })?;
+    count.holding = holding(reader)?;
+    if let Some(ids) = &selection.letters {
+        let ids: BTreeSet<_> = ids.iter().copied().collect();
+        let ids: Vec<_> = ids.into_iter().collect();
+        for ids in ids.chunks(NAMED_PER_LOOK) {
+            reader.ask(|look| {
+                for id in ids {
+                    if let Some(found) = search.finds(look, *id)? {
+                        count.add(look, &found)?;
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        return Ok(count.finish());
+    }
+    let mut after = None;
+    loop {
+        after = reader.ask(|look| {
+            search.part(look, after, STEPS_PER_LOOK, &mut |found| {
+                count.add(look, &found)?;
+                Ok(ControlFlow::Continue(()))
+            })
+        })?;
+        if after.is_none() {
+            return Ok(count.finish());
+        }
+    }
+}
+
+/// The letters that hold their sessions, or will when their turn comes.
+fn holding(reader: &SqliteReader) -> Result<Set<i64>, StoreError> {
+    let queues: Vec<i64> = reader.ask(|look| Ok(look.queues.keys().copied().collect()))?;
+    let mut holding = Set::default();
+    for queue in queues {
+        let mut after = Some(0);
+        while let Some(from) = after {
+            let mut seen = 0;
+            reader.ask(|look| {
+                let mut statement = look.connection.prepare_cached(HOLDING)?;
+                let mut rows = statement.query((queue, from, HOLDING_PER_LOOK))?;
+                while let Some(row) = rows.next()? {
+                    let place = row.get(0)?;
+                    holding.insert(place);
+                    (seen, after) = (seen + 1, Some(place));
+                }
+                Ok(())
+            })?;
+            after = after.filter(|_| seen == HOLDING_PER_LOOK);
+        }
+    }
+    Ok(holding)
+}
+
+impl<'a> Count<'a> {
+    fn new(look: &Look<'_>, selection: &'a Selection) -> Result<Self, Fault> {
+        let numbers: BTreeMap<&QueueName, i64> = look.queues.iter().map(|(id, name)| (name, *id)).collect();
+        let mut kinds = Map::default();
+        for view in look.kinds(&selection.filter)? {
+            let queue = numbers[&view.queue];
+            kinds.insert(view.id.0.cast_signed(), Counted { view, queue, letters: 0 });
+        }
+        let mut statement = look.connection.prepare_cached(OPEN_REPLAYS)?;
+        let open = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+        Ok(Self {
+            selection,
+            kinds,
+            open,
+            holding: Set::default(),
+            sessions: Set::default(),
+            survey: Survey::default(),
+        })
+    }
+
+    fn add(&mut self, look: &Look<'_>, letter: &Found) -> Result<(), Fault> {
+        // A kind that was not there at the start is of letters that died since.
+        let Some(kind) = self.kinds.get_mut(&letter.kind) else { return Ok(()) };
+        if self.selection.poison == Poison::Left && kind.view.tier == Tier::Poison {
+            self.survey.poison_left += 1;
+            return Ok(());
+        }
+        if let Some(replay) = letter.claim.filter(|replay| self.open.contains(replay)) {
+            *self.survey.claimed.entry(ReplayId(replay.cast_unsigned())).or_default() += 1;
+            return Ok(());
+        }
+        self.survey.letters += 1;
+        kind.letters += 1;
+        self.survey.holding += u64::from(self.holding.contains(&letter.delivery));
+        // A delivery is asked only where no other of its session was found to keep the order.
+        if let Some(session) = letter.session.map(|session| (kind.queue, session))
+            && self.sessions.len() < SESSIONS_MAX
+            && !self.sessions.contains(&session)
+            && look.connection.prepare_cached(IN_ORDER)?.exists([letter.delivery])?
+        {
+            self.sessions.insert(session);
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Survey {
+        let Self { kinds, sessions, mut survey, .. } = self;
+        for Counted { view, letters, .. } in kinds.into_values().filter(|kind| kind.letters > 0) {
+            let KindView { queue, event_type, fingerprint, .. } = view;
+            *survey.by_cause.entry((fingerprint, queue.clone())).or_default() += letters;
+            *survey.by_type.entry((queue, event_type)).or_default() += letters;
+        }
+        survey.sessions = sessions.len() as u64;
+        survey
+    }
+}

@@ -1,0 +1,333 @@
+//! Replays as rows: which letters they claim, where they stand, what became of their letters, and what people
+//! do to them.
+//!
+//! Invariants: what a replay counts is written in the transaction that claims, sends or settles the letter;
+//! a letter belongs to one open replay at most.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use redrive_core::replay::{Manner, ReplayId, ReplayJob, ReplayState, Stop, Tally, Wave};
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use super::audit::Act;
+use super::encode::{nanos, time};
+use super::fault::Fault;
+use super::rows::{self, text};
+use super::select::{Finder, Letter};
+use super::settle::Came;
+use super::write::Work;
+use super::{replay_codec as codec, select};
+use crate::store::letter::{NewReplay, OrderRefusal, Redirect, ReplayAct, ReplayView};
+use crate::store::{REPLAY_GATHER_MAX, derive};
+
+const VIEW: &str = "SELECT id, state, what, pace, origin, target, note, wave, total, sent, delivered, failed,
+    left_alone, claimed_by_others, created_at, changed_at, stop FROM replays";
+const INSERT: &str = "INSERT INTO replays VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, NULL, ?9, ?10, 0, 0, 0, 0,
+    ?11, ?12, ?12, ?13, 0, ?14)";
+const INSERT_LETTER: &str = "INSERT INTO replay_letters VALUES (?1, ?2, ?3, ?4, 0)";
+const GATHERED: &str =
+    "UPDATE replays SET state = ?2, total = total + ?3, claimed_by_others = claimed_by_others + ?4,
+    gathered = ?5, changed_at = ?6 WHERE id = ?1";
+const CHANGE: &str = "UPDATE replays SET state = ?2, changed_at = ?3, wave = ?4,
+    stop = CASE WHEN ?5 THEN NULL ELSE stop END WHERE id = ?1";
+const STOP: &str = "UPDATE replays SET state = ?4, stop = ?2, changed_at = ?3 WHERE id = ?1 AND state = 1";
+const COUNT_DELIVERED: &str = "UPDATE replays SET delivered = delivered + 1, changed_at = ?2 WHERE id = ?1";
+const COUNT_FAILED: &str = "UPDATE replays SET failed = failed + 1, changed_at = ?2 WHERE id = ?1";
+/// Every letter is answered for.
+const END: &str = "UPDATE replays SET state = 5
+    WHERE id = ?1 AND state = 1 AND total = sent + left_alone AND sent = delivered + failed";
+/// All letters of the selection have been looked at.
+const ALL_GATHERED: i64 = i64::MAX;
+
+/// What a step of listing has found.
+#[derive(Debug, Default)]
+struct Gathered {
+    letters: u64,
+    /// Letters that belong to other replays.
+    claimed: BTreeMap<ReplayId, u64>,
+    poison: u64,
+    /// In column `gathered`.
+    upto: i64,
+}
+
+/// A replay as the next step needs it, beside what is shown.
+pub(super) struct Stored {
+    pub(super) view: ReplayView,
+    pub(super) target: Option<Redirect>,
+    pub(super) first_waiting: i64,
+    selection: String,
+    gathered: i64,
+    audit: i64,
+}
+
+/// Replays that are open, or whose letters are on their way.
+pub(super) fn unfinished(connection: &Connection) -> Result<Vec<ReplayJob>, Fault> {
+    let select = format!("{VIEW} WHERE state < 4 OR sent > delivered + failed ORDER BY id");
+    let mut statement = connection.prepare(&select)?;
+    let mut rows = statement.query([])?;
+    let mut jobs = Vec::new();
+    while let Some(row) = rows.next()? {
+        jobs.push(view(row)?.job());
+    }
+    Ok(jobs)
+}
+
+fn view(row: &Row<'_>) -> Result<ReplayView, Fault> {
+    let count = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
+    let target = row.get::<_, Option<String>>(5)?;
+    let stop = row.get::<_, Option<String>>(16)?;
+    Ok(ReplayView {
+        id: ReplayId(count(0)?),
+        state: codec::read_state(row.get(1)?)?,
+        what: row.get(2)?,
+        pace: codec::read_pace(text(row, 3)?)?,
+        origin: codec::read_origin(text(row, 4)?)?,
+        to: target.map(|text| codec::read_target(&text).map(|to| (*to.queue).clone())).transpose()?,
+        note: row.get(6)?,
+        wave: codec::read_wave(row.get(7)?)?,
+        tally: Tally {
+            total: count(8)?,
+            sent: count(9)?,
+            delivered: count(10)?,
+            failed: count(11)?,
+            left: count(12)?,
+        },
+        claimed_by_others: count(13)?,
+        created_at: time(row.get(14)?),
+        changed_at: time(row.get(15)?),
+        stop: codec::read_stop(stop.as_deref())?,
+    })
+}
+
+impl Work<'_> {
+    pub(super) fn stored(&self, replay: ReplayId) -> Result<Option<Stored>, Fault> {
+        let Ok(id) = i64::try_from(replay.0) else { return Ok(None) };
+        let mut statement = self.connection.prepare_cached(&format!("{VIEW} WHERE id = ?1"))?;
+        let mut rows = statement.query([id])?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        let view = view(row)?;
+        let select = "SELECT target, selection, gathered, first_waiting, audit FROM replays WHERE id = ?1";
+        let mut statement = self.connection.prepare_cached(select)?;
+        let mut rows = statement.query([id])?;
+        let row = rows.next()?.ok_or(Fault::unreadable("a replay"))?;
+        let target: Option<String> = row.get(0)?;
+        Ok(Some(Stored {
+            view,
+            target: target.map(|text| codec::read_target(&text)).transpose()?,
+            selection: row.get(1)?,
+            gathered: row.get(2)?,
+            first_waiting: row.get(3)?,
+            audit: row.get(4)?,
+        }))
+    }
+
+    fn shown(&self, replay: i64) -> Result<ReplayView, Fault> {
+        let stored = self.stored(ReplayId(replay.cast_unsigned()))?;
+        Ok(stored.ok_or(Fault::unreadable("a replay"))?.view)
+    }
+
+    /// Replays that claim the letters that they have not sent.
+    pub(super) fn open_replays(&self) -> Result<BTreeSet<i64>, Fault> {
+        let select = "SELECT id FROM replays WHERE state < 4";
+        let mut statement = self.connection.prepare_cached(select)?;
+        let ids = statement.query_map([], |row| row.get(0))?;
+        Ok(ids.collect::<Result<_, _>>()?)
+    }
+
+    /// Begins a replay: claims the first letters of it.
+    pub(super) fn begin_replay(
+        &mut self,
+        new: &NewReplay,
+    ) -> Result<Result<ReplayView, OrderRefusal>, Fault> {
+        let NewReplay { selection, what, pace, origin, to, note } = new;
+        for letter in selection.letters.iter().flatten() {
+            if let Err(refusal) = self.free_letter(*letter)? {
+                return Ok(Err(refusal));
+            }
+        }
+        let last = "SELECT id FROM replays ORDER BY id DESC LIMIT 1";
+        let last: Option<i64> =
+            self.connection.prepare_cached(last)?.query_row([], |row| row.get(0)).optional()?;
+        let id = last.unwrap_or_default() + 1;
+        let finder = Finder::new(self.connection, self.state, selection)?;
+        let gathered = self.gather(id, finder, to.as_deref(), i64::MIN)?;
+        if gathered.letters == 0 && gathered.upto == ALL_GATHERED {
+            let Gathered { claimed, poison, .. } = gathered;
+            return Ok(Err(OrderRefusal::NothingMatches { claimed, poison }));
+        }
+        let wave = match pace.manner {
+            Manner::Straight => Wave::Rest,
+            Manner::Canary => Wave::None,
+        };
+        let letters = gathered.letters;
+        let audit = self.record(&Act { act: "replay", what, letters, note: note.as_deref() })?;
+        self.connection.prepare_cached(INSERT)?.execute((
+            id,
+            codec::state(gathered.next_state()),
+            what,
+            note,
+            codec::selection(selection),
+            codec::pace(pace),
+            codec::origin(origin),
+            to.as_deref().map(codec::target),
+            codec::wave(wave),
+            letters.cast_signed(),
+            gathered.claimed_sum(),
+            nanos(self.now),
+            gathered.upto,
+            audit,
+        ))?;
+        self.shown(id).map(Ok)
+    }
+
+    /// Claims some more letters of a replay.
+    pub(super) fn gather_more(&mut self, stored: &Stored) -> Result<(), Fault> {
+        let id = stored.view.id.0.cast_signed();
+        let selection = codec::read_selection(&stored.selection)?;
+        let finder = Finder::new(self.connection, self.state, &selection)?;
+        let gathered = self.gather(id, finder, stored.target.as_ref(), stored.gathered)?;
+        let state = codec::state(gathered.next_state());
+        let letters = gathered.letters.cast_signed();
+        let values = (id, state, letters, gathered.claimed_sum(), gathered.upto, nanos(self.now));
+        self.connection.prepare_cached(GATHERED)?.execute(values)?;
+        self.add_to_record(stored.audit, gathered.letters)?;
+        Ok(())
+    }
+
+    /// Looks at some letters beyond a number, and claims those that are meant and free.
+    fn gather(
+        &self,
+        replay: i64,
+        mut finder: Finder<'_>,
+        to: Option<&Redirect>,
+        after: i64,
+    ) -> Result<Gathered, Fault> {
+        let looked = finder.look(after, REPLAY_GATHER_MAX)?;
+        let open = self.open_replays()?;
+        let upto = looked.upto.unwrap_or(ALL_GATHERED);
+        let mut gathered = Gathered { poison: looked.poison, upto, ..Gathered::default() };
+        for (letter, facts) in looked.found {
+            if let Some(other) = letter.claim.filter(|claim| open.contains(claim)) {
+                *gathered.claimed.entry(ReplayId(other.cast_unsigned())).or_default() += 1;
+                continue;
+            }
+            let lane = self.lane_at(letter.delivery, to)?;
+            let claim = "UPDATE letters SET claim = ?2 WHERE number = ?1";
+            self.connection.prepare_cached(claim)?.execute([letter.number, replay])?;
+            let values = (replay, letter.delivery, lane, facts.fingerprint);
+            self.connection.prepare_cached(INSERT_LETTER)?.execute(values)?;
+            gathered.letters += 1;
+        }
+        Ok(gathered)
+    }
+
+    /// The session that a letter goes in, perhaps elsewhere.
+    pub(super) fn lane_at(&self, delivery: i64, to: Option<&Redirect>) -> Result<Option<i64>, Fault> {
+        let select = "SELECT e.id, e.source, e.type, e.attributes, x'', d.lane
+            FROM deliveries d CROSS JOIN events e ON e.seq = d.event WHERE d.seq = ?1";
+        let mut statement = self.connection.prepare_cached(select)?;
+        let mut rows = statement.query([delivery])?;
+        let row = rows.next()?.ok_or(Fault::unreadable("the delivery of a letter"))?;
+        match to {
+            None => Ok(row.get(5)?),
+            Some(Redirect { queue, order }) => {
+                let lane = derive::lane_in(self.state.meta.seed, queue, *order, &rows::event(row)?);
+                Ok(lane.map(u64::cast_signed))
+            }
+        }
+    }
+
+    /// The letter of that id, if no open replay has claimed it.
+    pub(super) fn free_letter(
+        &self,
+        id: redrive_core::ids::DeliveryId,
+    ) -> Result<Result<Letter, OrderRefusal>, Fault> {
+        let Some(letter) = select::find(self.connection, id)? else {
+            return Ok(Err(OrderRefusal::NoSuchLetter(id)));
+        };
+        let open = self.open_replays()?;
+        Ok(match letter.claim.filter(|claim| open.contains(claim)) {
+            Some(claim) => Err(OrderRefusal::Claimed { letter: id, replay: ReplayId(claim.cast_unsigned()) }),
+            None => Ok(letter),
+        })
+    }
+
+    pub(super) fn change_replay(
+        &self,
+        replay: ReplayId,
+        act: ReplayAct,
+    ) -> Result<Result<ReplayView, OrderRefusal>, Fault> {
+        let Some(Stored { view, gathered, .. }) = self.stored(replay)? else {
+            return Ok(Err(OrderRefusal::NoSuchReplay(replay)));
+        };
+        let goes_on = if gathered == ALL_GATHERED { ReplayState::Running } else { ReplayState::Gathering };
+        let (word, next) = match (act, view.state) {
+            (ReplayAct::Pause, ReplayState::Gathering | ReplayState::Running) => {
+                ("replay-pause", ReplayState::Paused)
+            }
+            (ReplayAct::Resume, ReplayState::Paused | ReplayState::Stopped) => ("replay-resume", goes_on),
+            (ReplayAct::Cancel, state) if state.is_open() => ("replay-cancel", ReplayState::Cancelled),
+            (ReplayAct::Pause | ReplayAct::Resume | ReplayAct::Cancel, state) => {
+                return Ok(Err(OrderRefusal::NotPossible { replay, state }));
+            }
+        };
+        let resumes = act == ReplayAct::Resume;
+        let wave = if resumes && view.pace.manner == Manner::Canary { Wave::None } else { view.wave };
+        let id = replay.0.cast_signed();
+        let values = (id, codec::state(next), nanos(self.now), codec::wave(wave), resumes);
+        self.connection.prepare_cached(CHANGE)?.execute(values)?;
+        self.record(&Act { act: word, what: &view.what, letters: view.tally.total, note: None })?;
+        self.shown(id).map(Ok)
+    }
+
+    /// A replay has halted itself.
+    pub(super) fn stop(&self, stop: &Stop) -> Result<(), Fault> {
+        let id = stop.replay.0.cast_signed();
+        let select = "SELECT origin FROM replays WHERE id = ?1";
+        let origin: String = self.connection.prepare_cached(select)?.query_row([id], |row| row.get(0))?;
+        let state = codec::state(codec::read_origin(&origin)?.state_when_stopped());
+        let values = (id, codec::stop(stop), nanos(self.now), state);
+        self.connection.prepare_cached(STOP)?.execute(values)?;
+        Ok(())
+    }
+
+    /// A letter of a replay has arrived, or has failed again.
+    pub(super) fn came_of(
+        &self,
+        replay: i64,
+        delivery: i64,
+        lane: Option<i64>,
+        came: Came,
+    ) -> Result<(), Fault> {
+        let (count, letter, of_lane) = match came {
+            Came::Delivered => (
+                COUNT_DELIVERED,
+                2,
+                "DELETE FROM replay_lanes WHERE replay = ?1 AND lane = ?2 AND failed = 0",
+            ),
+            Came::Failed => (COUNT_FAILED, 3, "INSERT OR REPLACE INTO replay_lanes VALUES (?1, ?2, 1)"),
+        };
+        self.connection.prepare_cached(count)?.execute((replay, nanos(self.now)))?;
+        let update = "UPDATE replay_letters SET state = ?3 WHERE replay = ?1 AND delivery = ?2";
+        self.connection.prepare_cached(update)?.execute((replay, delivery, letter))?;
+        if let Some(lane) = lane {
+            self.connection.prepare_cached(of_lane)?.execute((replay, lane))?;
+        }
+        self.end_if_complete(replay)
+    }
+
+    pub(super) fn end_if_complete(&self, replay: i64) -> Result<(), Fault> {
+        self.connection.prepare_cached(END)?.execute([replay])?;
+        Ok(())
+    }
+}
+
+impl Gathered {
+    fn next_state(&self) -> ReplayState {
+        if self.upto == ALL_GATHERED { ReplayState::Running } else { ReplayState::Gathering }
+    }
+
+    fn claimed_sum(&self) -> i64 {
+        self.claimed.values().sum::<u64>().cast_signed()
+    }
+}

@@ -1,0 +1,320 @@
+//! How a replay stands in its row: what is counted as numbers, and the rest as JSON.
+//!
+//! Invariants: what was written reads back as the same; a form once written is read for ever, so the structs
+//! here are apart from the types that they stand for, and a new member of one must have a default.
+
+use std::sync::Arc;
+
+use redrive_core::book::model::Order;
+use redrive_core::book::pattern::EventPattern;
+use redrive_core::category::Category;
+use redrive_core::engine::QueueName;
+use redrive_core::envelope::Tier;
+use redrive_core::fingerprint::Fingerprint;
+use redrive_core::ids::{ChannelName, DeliveryId, ServiceName};
+use redrive_core::replay::{Manner, Origin, Pace, ReplayId, ReplayState, Stop, Wave};
+use redrive_core::text::Rate;
+use redrive_core::time::Timestamp;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::fault::Fault;
+use crate::store::letter::{KindId, LetterFilter, Poison, Redirect, Selection};
+
+/// Where a replay stands, as column `state` has it; those below 4 are open.
+pub(super) const fn state(state: ReplayState) -> i64 {
+    match state {
+        ReplayState::Gathering => 0,
+        ReplayState::Running => 1,
+        ReplayState::Paused => 2,
+        ReplayState::Stopped => 3,
+        ReplayState::Cancelled => 4,
+        ReplayState::Done => 5,
+    }
+}
+
+pub(super) fn read_state(number: i64) -> Result<ReplayState, Fault> {
+    match number {
+        0 => Ok(ReplayState::Gathering),
+        1 => Ok(ReplayState::Running),
+        2 => Ok(ReplayState::Paused),
+        3 => Ok(ReplayState::Stopped),
+        4 => Ok(ReplayState::Cancelled),
+        5 => Ok(ReplayState::Done),
+        _ => Err(Fault::unreadable("where a replay stands")),
+    }
+}
+
+/// How far a canary has come, as column `wave` has it.
+pub(super) const fn wave(wave: Wave) -> i64 {
+    match wave {
+        Wave::None => 0,
+        Wave::First => 1,
+        Wave::Second => 2,
+        Wave::Rest => 3,
+    }
+}
+
+pub(super) fn read_wave(number: i64) -> Result<Wave, Fault> {
+    match number {
+        0 => Ok(Wave::None),
+        1 => Ok(Wave::First),
+        2 => Ok(Wave::Second),
+        3 => Ok(Wave::Rest),
+        _ => Err(Fault::unreadable("the wave of a replay")),
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredPace {
+    rate: Option<f64>,
+    concurrency: u32,
+    manner: Manner,
+}
+
+pub(super) fn pace(pace: &Pace) -> String {
+    let Pace { rate, concurrency, manner } = *pace;
+    json(&StoredPace { rate: rate.map(Rate::as_per_second), concurrency, manner })
+}
+
+pub(super) fn read_pace(text: &str) -> Result<Pace, Fault> {
+    let unreadable = || Fault::unreadable("the pace of a replay");
+    let StoredPace { rate, concurrency, manner } = read(text).ok_or_else(unreadable)?;
+    let rate = rate.map(|rate| Rate::per_second(rate).ok_or_else(unreadable)).transpose()?;
+    Ok(Pace { rate, concurrency, manner })
+}
+
+pub(super) fn origin(origin: &Origin) -> String {
+    json(origin)
+}
+
+pub(super) fn read_origin(text: &str) -> Result<Origin, Fault> {
+    read(text).ok_or(Fault::unreadable("who began a replay"))
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredTarget {
+    service: String,
+    channel: Option<String>,
+    order: StoredOrder,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum StoredOrder {
+    None,
+    Session,
+    SessionStrict,
+}
+
+pub(super) fn target(target: &Redirect) -> String {
+    let Redirect { queue, order } = target;
+    json(&StoredTarget {
+        service: queue.service.to_string(),
+        channel: queue.channel.as_ref().map(ChannelName::to_string),
+        order: match order {
+            Order::None => StoredOrder::None,
+            Order::Session => StoredOrder::Session,
+            Order::SessionStrict => StoredOrder::SessionStrict,
+        },
+    })
+}
+
+pub(super) fn read_target(text: &str) -> Result<Redirect, Fault> {
+    let unreadable = || Fault::unreadable("where the letters of a replay go");
+    let StoredTarget { service, channel, order } = read(text).ok_or_else(unreadable)?;
+    let service = ServiceName::new(&service).map_err(|_| unreadable())?;
+    let channel = channel.map(|name| ChannelName::new(&name).map_err(|_| unreadable())).transpose()?;
+    let order = match order {
+        StoredOrder::None => Order::None,
+        StoredOrder::Session => Order::Session,
+        StoredOrder::SessionStrict => Order::SessionStrict,
+    };
+    Ok(Redirect { queue: Arc::new(QueueName { service, channel }), order })
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredStop {
+    replay: ReplayId,
+    fingerprint: Fingerprint,
+    delivery: String,
+}
+
+pub(super) fn stop(stop: &Stop) -> String {
+    let Stop { replay, fingerprint, delivery } = *stop;
+    json(&StoredStop { replay, fingerprint, delivery: delivery.to_string() })
+}
+
+/// Why it stopped; an empty column says that it has not.
+pub(super) fn read_stop(text: Option<&str>) -> Result<Option<Stop>, Fault> {
+    let unreadable = || Fault::unreadable("why a replay stopped");
+    let Some(text) = text else { return Ok(None) };
+    let StoredStop { replay, fingerprint, delivery } = read(text).ok_or_else(unreadable)?;
+    let delivery = DeliveryId::parse(&delivery).ok_or_else(unreadable)?;
+    Ok(Some(Stop { replay, fingerprint, delivery }))
+}
+
+/// A selection; times are in nanoseconds, so that none is rounded.
+#[derive(Serialize, Deserialize)]
+struct StoredSelection {
+    filter: StoredFilter,
+    letters: Option<Vec<String>>,
+    poison: Poison,
+    died_until: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredFilter {
+    service: Option<String>,
+    channel: Option<String>,
+    subscription: Option<String>,
+    category: Option<Category>,
+    code: Option<String>,
+    fingerprint: Option<Fingerprint>,
+    event_type: Option<String>,
+    session: Option<String>,
+    correlation_id: Option<String>,
+    tier: Option<Tier>,
+    from: Option<u64>,
+    until: Option<u64>,
+    text: Option<String>,
+    kinds: Option<Vec<u64>>,
+    replays_below: Option<u32>,
+}
+
+pub(super) fn selection(selection: &Selection) -> String {
+    let Selection { filter, letters, poison, died_until } = selection;
+    json(&StoredSelection {
+        filter: stored_filter(filter),
+        letters: letters.as_ref().map(|letters| letters.iter().map(DeliveryId::to_string).collect()),
+        poison: *poison,
+        died_until: died_until.as_nanos(),
+    })
+}
+
+fn stored_filter(filter: &LetterFilter) -> StoredFilter {
+    let filter = filter.clone();
+    StoredFilter {
+        service: filter.service,
+        channel: filter.channel,
+        subscription: filter.subscription,
+        category: filter.category,
+        code: filter.code,
+        fingerprint: filter.fingerprint,
+        event_type: filter.event_type.map(|pattern| pattern.to_string()),
+        session: filter.session,
+        correlation_id: filter.correlation_id,
+        tier: filter.tier,
+        from: filter.from.map(Timestamp::as_nanos),
+        until: filter.until.map(Timestamp::as_nanos),
+        text: filter.text,
+        kinds: filter.kinds.map(|kinds| kinds.into_iter().map(|KindId(id)| id).collect()),
+        replays_below: filter.replays_below,
+    }
+}
+
+pub(super) fn read_selection(text: &str) -> Result<Selection, Fault> {
+    let unreadable = || Fault::unreadable("which letters a replay sends");
+    let StoredSelection { filter, letters, poison, died_until } = read(text).ok_or_else(unreadable)?;
+    let parse = |letter: String| DeliveryId::parse(&letter).ok_or_else(unreadable);
+    let letters = letters.map(|letters| letters.into_iter().map(parse).collect()).transpose()?;
+    let event_type = filter.event_type.map(|text| EventPattern::parse(&text).map_err(|_| unreadable()));
+    let filter = LetterFilter {
+        service: filter.service,
+        channel: filter.channel,
+        subscription: filter.subscription,
+        category: filter.category,
+        code: filter.code,
+        fingerprint: filter.fingerprint,
+        event_type: event_type.transpose()?,
+        session: filter.session,
+        correlation_id: filter.correlation_id,
+        tier: filter.tier,
+        from: filter.from.map(Timestamp::from_nanos),
+        until: filter.until.map(Timestamp::from_nanos),
+        text: filter.text,
+        kinds: filter.kinds.map(|kinds| kinds.into_iter().map(KindId).collect()),
+        replays_below: filter.replays_below,
+    };
+    Ok(Selection { filter, letters, poison, died_until: Timestamp::from_nanos(died_until) })
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("names and numbers are JSON")
+}
+
+fn read<T: DeserializeOwned>(text: &str) -> Option<T> {
+    serde_json::from_str(text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use redrive_core::ids::Seq;
+
+    use super::*;
+
+    #[test]
+    fn what_was_written_reads_back() {
+        let delivery = DeliveryId::new(Seq::new(7), 0xfeed);
+        let paces = [
+            Pace { rate: None, concurrency: 1, manner: Manner::Straight },
+            Pace { rate: Rate::per_second(0.1), concurrency: 1_000, manner: Manner::Canary },
+        ];
+        for written in paces {
+            assert_eq!(read_pace(&pace(&written)).expect("a pace"), written);
+        }
+        for written in [Origin::Operator, Origin::Automatic { times_max: 3 }] {
+            assert_eq!(read_origin(&origin(&written)).expect("an origin"), written);
+        }
+        let queue = QueueName {
+            service: ServiceName::new("billing").expect("a name"),
+            channel: Some(ChannelName::new("mail").expect("a name")),
+        };
+        for order in [Order::None, Order::Session, Order::SessionStrict] {
+            let written = Redirect { queue: Arc::new(queue.clone()), order };
+            assert_eq!(read_target(&target(&written)).expect("a target"), written);
+        }
+        let written = Stop { replay: ReplayId(3), fingerprint: Fingerprint(u64::MAX), delivery };
+        assert_eq!(read_stop(Some(&stop(&written))).expect("a reason"), Some(written));
+        assert_eq!(read_stop(None).expect("no reason"), None);
+    }
+
+    #[test]
+    fn a_selection_reads_back_to_the_nanosecond() {
+        let at = Timestamp::from_nanos(1_700_000_000_123_456_789);
+        let filter = LetterFilter {
+            service: Some("billing".to_owned()),
+            channel: Some("mail".to_owned()),
+            subscription: Some("billing".to_owned()),
+            category: Some(Category::Transient),
+            code: Some("HTTP_503".to_owned()),
+            fingerprint: Some(Fingerprint(9)),
+            event_type: Some(EventPattern::parse("order.*").expect("a pattern")),
+            session: Some("s".to_owned()),
+            correlation_id: Some("c".to_owned()),
+            tier: Some(Tier::Poison),
+            from: Some(at),
+            until: Some(Timestamp::NEVER),
+            text: Some("refused".to_owned()),
+            kinds: Some([KindId(1), KindId(2)].into()),
+            replays_below: Some(3),
+        };
+        let letters = Some(vec![DeliveryId::new(Seq::new(1), 2)]);
+        for (filter, letters) in [(filter, letters), (LetterFilter::default(), None)] {
+            let written = Selection { filter, letters, poison: Poison::Included, died_until: at };
+            assert_eq!(read_selection(&selection(&written)).expect("a selection"), written);
+        }
+    }
+
+    #[test]
+    fn states_and_waves_read_back() {
+        for number in 0..=5 {
+            let found = read_state(number).expect("a state");
+            assert_eq!((state(found), found.is_open()), (number, number < 4));
+        }
+        for number in 0..=3 {
+            assert_eq!(wave(read_wave(number).expect("a wave")), number);
+        }
+        assert!(read_state(6).is_err() && read_wave(4).is_err());
+    }
+}

@@ -1,0 +1,260 @@
+//! Forgets letters that are too old, and what is known of kinds, trends and replays that are long over.
+//!
+//! Kinds are looked at one after the other, a few at a time, and of each its oldest letters; a round goes on
+//! where the last step ended. What is to go is found before a transaction is begun, so that a store with
+//! nothing to forget does not write.
+
+use std::time::Duration;
+
+use redrive_core::time::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use super::audit::Act;
+use super::encode::{nanos, time};
+use super::fault::Fault;
+use super::letters;
+use super::select::Letter;
+use super::state::State;
+use super::write::Work;
+use crate::store::letter::TREND_POINTS;
+use crate::store::{Keep, REPLAYS_KEPT_MAX};
+
+/// How many kinds one step looks at.
+const KINDS_PER_STEP: usize = 256;
+/// How many letters one step deletes.
+const LETTERS_PER_STEP: usize = 512;
+/// How many letters one step looks at, those that stay included.
+const LETTERS_LOOKED_AT_MAX: usize = 2_048;
+/// What became of each letter of a replay is remembered for this long after its end.
+const LETTERS_OF_REPLAYS_KEPT: Duration = Duration::from_hours(1);
+/// How many of these one step deletes.
+const REPLAY_ROWS_PER_STEP: i64 = 2_048;
+/// How often replays are looked at, unless there is more to do.
+const REPLAYS_EVERY: Duration = Duration::from_mins(1);
+const HOUR: Duration = Duration::from_hours(1);
+
+pub(super) const KINDS: &str = "SELECT id, queue, event_type FROM kinds WHERE id >= ?1 ORDER BY id LIMIT ?2";
+pub(super) const OLDEST: &str = "SELECT l.number, l.delivery, l.kind, l.claim, l.died_at, d.state = -1,
+        EXISTS (SELECT 1 FROM replays r WHERE r.id = l.claim AND r.state < 4)
+    FROM letters l CROSS JOIN deliveries d ON d.seq = l.delivery
+    WHERE l.kind = ?1 AND l.number > ?2 ORDER BY l.number LIMIT ?3";
+pub(super) const TIRED: &str = "SELECT EXISTS (SELECT 1 FROM trend WHERE kind = ?1 AND span < ?2)
+    OR NOT EXISTS (SELECT 1 FROM trend WHERE kind = ?1 AND span >= ?2)
+        AND NOT EXISTS (SELECT 1 FROM letters WHERE kind = ?1)";
+const FORGET_KIND: &str = "DELETE FROM kinds WHERE id = ?1 AND count = 0
+    AND NOT EXISTS (SELECT 1 FROM trend WHERE kind = ?1)";
+const ENDED_REPLAY: &str = "SELECT id FROM replays r
+    WHERE state >= 4 AND sent = delivered + failed AND changed_at <= ?1
+        AND (EXISTS (SELECT 1 FROM replay_letters WHERE replay = r.id)
+            OR EXISTS (SELECT 1 FROM replay_lanes WHERE replay = r.id)) LIMIT 1";
+const OLDEST_REPLAYS: &str = "SELECT id FROM replays WHERE state >= 4 AND sent = delivered + failed
+    ORDER BY id LIMIT max((SELECT count(*) FROM replays) - ?1, 0)";
+pub(super) const SAME_HOUR: &str = "SELECT number FROM audit
+    WHERE act = 'retention' AND what = ?1 AND at >= ?2 AND at < ?3 ORDER BY at DESC LIMIT 1";
+
+/// Where the round through all kinds stands.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Round {
+    kind: i64,
+    /// Letters of that kind up to here have been looked at.
+    after: i64,
+    replays_at: Option<Timestamp>,
+}
+
+/// What is to be forgotten in one step.
+#[derive(Debug, Default)]
+pub(super) struct Old {
+    letters: Vec<Letter>,
+    /// Kinds with old points of their trend, or of which nothing is left.
+    kinds: Vec<i64>,
+    /// A replay whose letters are of no interest any more.
+    ended_replay: Option<i64>,
+    /// Replays beyond those that are kept.
+    replays: Vec<i64>,
+}
+
+impl Old {
+    pub(super) fn is_empty(&self) -> bool {
+        let Self { letters, kinds, ended_replay, replays } = self;
+        letters.is_empty() && kinds.is_empty() && ended_replay.is_none() && replays.is_empty()
+    }
+
+    /// Whether the next step may find as much again.
+    pub(super) fn may_be_more(&self) -> bool {
+        !self.letters.is_empty() || self.ended_replay.is_some()
+    }
+}
+
+/// Finds what is to be forgotten next.
+pub(super) fn look(
+    connection: &Connection,
+    state: &mut State,
+    keep: &Keep,
+    now: Timestamp,
+) -> Result<Old, Fault> {
+    let mut old = Old::default();
+    look_at_kinds(connection, state, keep, now, &mut old)?;
+    let is_time = state.round.replays_at.is_none_or(|at| now.since(at) >= REPLAYS_EVERY || now < at);
+    if is_time {
+        let before = nanos(now - LETTERS_OF_REPLAYS_KEPT);
+        let mut statement = connection.prepare_cached(ENDED_REPLAY)?;
+        old.ended_replay = statement.query_row([before], |row| row.get(0)).optional()?;
+        let mut statement = connection.prepare_cached(OLDEST_REPLAYS)?;
+        let kept = i64::try_from(REPLAYS_KEPT_MAX).expect("a small number");
+        let found = statement.query_map([kept], |row| row.get(0))?;
+        old.replays = found.collect::<Result<_, _>>()?;
+        state.round.replays_at = old.ended_replay.is_none().then_some(now);
+    }
+    Ok(old)
+}
+
+fn look_at_kinds(
+    connection: &Connection,
+    state: &mut State,
+    keep: &Keep,
+    now: Timestamp,
+    old: &mut Old,
+) -> Result<(), Fault> {
+    let limit = i64::try_from(KINDS_PER_STEP).expect("a small number");
+    let first_shown = first_shown(now);
+    let mut kinds = connection.prepare_cached(KINDS)?;
+    let mut rows = kinds.query((state.round.kind, limit))?;
+    let (mut seen, mut looked_at) = (0, 0);
+    while let Some(row) = rows.next()? {
+        seen += 1;
+        let kind: i64 = row.get(0)?;
+        let after = if kind == state.round.kind { state.round.after } else { i64::MIN };
+        state.round.kind = kind;
+        let queue = state.names.index_of(row.get(1)?)?;
+        let kept = (keep.letters)(&state.names.queue(queue).name, super::rows::text(row, 2)?);
+        if connection.prepare_cached(TIRED)?.query_row((kind, first_shown), |row| row.get(0))? {
+            old.kinds.push(kind);
+        }
+        let stopped_at = look_at_letters(connection, (kind, after), now, kept, &mut looked_at, old)?;
+        if let Some(number) = stopped_at {
+            state.round.after = number;
+            return Ok(());
+        }
+        state.round = Round { kind: kind + 1, after: i64::MIN, ..state.round };
+    }
+    if seen < KINDS_PER_STEP {
+        state.round = Round { kind: 0, after: i64::MIN, ..state.round };
+    }
+    Ok(())
+}
+
+/// Finds old letters of a kind; says where it stopped because a step does no more.
+fn look_at_letters(
+    connection: &Connection,
+    (kind, after): (i64, i64),
+    now: Timestamp,
+    kept: Duration,
+    looked_at: &mut usize,
+    old: &mut Old,
+) -> Result<Option<i64>, Fault> {
+    let limit = i64::try_from(LETTERS_LOOKED_AT_MAX).expect("a small number");
+    let mut statement = connection.prepare_cached(OLDEST)?;
+    let mut rows = statement.query((kind, after, limit))?;
+    while let Some(row) = rows.next()? {
+        if time(row.get(4)?) + kept > now {
+            return Ok(None);
+        }
+        let (is_holding, is_claimed): (bool, bool) = (row.get(5)?, row.get(6)?);
+        let letter = letter(row)?;
+        *looked_at += 1;
+        if !is_holding && !is_claimed {
+            old.letters.push(letter);
+        }
+        if old.letters.len() == LETTERS_PER_STEP || *looked_at == LETTERS_LOOKED_AT_MAX {
+            return Ok(Some(letter.number));
+        }
+    }
+    Ok(None)
+}
+
+fn letter(row: &Row<'_>) -> Result<Letter, rusqlite::Error> {
+    Ok(Letter { number: row.get(0)?, delivery: row.get(1)?, kind: row.get(2)?, claim: row.get(3)? })
+}
+
+/// The oldest span of a trend that is shown.
+fn first_shown(now: Timestamp) -> i64 {
+    letters::span(now) + 1 - i64::try_from(TREND_POINTS).expect("a small number")
+}
+
+/// Forgets it, within a transaction; says how many letters went.
+pub(super) fn forget(
+    connection: &Connection,
+    state: &mut State,
+    old: &Old,
+    now: Timestamp,
+) -> Result<u64, Fault> {
+    if !old.letters.is_empty() {
+        forget_letters(connection, state, old, now)?;
+    }
+    for kind in &old.kinds {
+        let trend = "DELETE FROM trend WHERE kind = ?1 AND span < ?2";
+        connection.prepare_cached(trend)?.execute((kind, first_shown(now)))?;
+        connection.prepare_cached(FORGET_KIND)?.execute([kind])?;
+    }
+    if let Some(replay) = old.ended_replay {
+        for (table, key) in [("replay_letters", "delivery"), ("replay_lanes", "lane")] {
+            let delete = format!(
+                "DELETE FROM {table} WHERE replay = ?1 AND {key} IN
+                    (SELECT {key} FROM {table} WHERE replay = ?1 LIMIT ?2)"
+            );
+            connection.prepare_cached(&delete)?.execute((replay, REPLAY_ROWS_PER_STEP))?;
+        }
+    }
+    for replay in &old.replays {
+        let delete = "DELETE FROM replays WHERE id = ?1
+            AND NOT EXISTS (SELECT 1 FROM replay_letters WHERE replay = ?1)
+            AND NOT EXISTS (SELECT 1 FROM replay_lanes WHERE replay = ?1)";
+        connection.prepare_cached(delete)?.execute([replay])?;
+    }
+    Ok(old.letters.len() as u64)
+}
+
+fn forget_letters(
+    connection: &Connection,
+    state: &mut State,
+    old: &Old,
+    now: Timestamp,
+) -> Result<(), Fault> {
+    let mut letters = old.letters.clone();
+    letters.sort_unstable_by_key(|letter| letter.number);
+    let mut work = Work::new(connection, state, now)?;
+    let mut by_queue: Vec<(String, u64)> = Vec::new();
+    for letter in &letters {
+        let queue = "SELECT queue FROM deliveries WHERE seq = ?1";
+        let queue = connection.prepare_cached(queue)?.query_row([letter.delivery], |row| row.get(0))?;
+        let queue = work.state.names.queue(work.state.names.index_of(queue)?).name.to_string();
+        match by_queue.iter_mut().find(|(name, _)| *name == queue) {
+            Some((_, count)) => *count += 1,
+            None => by_queue.push((queue, 1)),
+        }
+        let promoted = work.purge_letter(letter)?;
+        assert!(promoted.is_none(), "a letter that holds nobody lets nobody go on");
+    }
+    for (queue, letters) in &by_queue {
+        work.record_retention(queue, *letters)?;
+    }
+    work.finish()
+}
+
+impl Work<'_> {
+    /// Puts on record how many letters of a queue went for their age: one record an hour.
+    fn record_retention(&self, queue: &str, letters: u64) -> Result<(), Fault> {
+        let hour = i64::try_from(HOUR.as_nanos()).expect("a short time");
+        let begun = nanos(self.now) / hour * hour;
+        let mut statement = self.connection.prepare_cached(SAME_HOUR)?;
+        let found: Option<i64> =
+            statement.query_row((queue, begun, begun + hour), |row| row.get(0)).optional()?;
+        match found {
+            Some(number) => self.add_to_record(number, letters).map(|_| ()),
+            None => {
+                let act = Act { act: "retention", what: queue, letters, note: None };
+                self.record(&act).map(|_| ())
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Settles deliveries: what an attempt came to, what becomes of those behind it, and what its replay counts.
+
+use redrive_core::decide::History;
+use redrive_core::engine::{Death, Followers, Next, Settlement, Waiting};
+use redrive_core::ids::Seq;
+use rusqlite::OptionalExtension;
+
+use super::encode::{self, nanos, place};
+use super::fault::Fault;
+use super::letters::{Body, Grave};
+use super::rows;
+use super::schema::state;
+use super::write::Work;
+use crate::store::Settled;
+
+/// Only what is at the head, and has had just so many attempts, is settled. (An update that returns these
+/// itself would keep them in a table of its own meanwhile, which costs more than looking first.)
+pub(super) const FIND_HEAD: &str = "SELECT queue, lane, bytes, replay, linked FROM deliveries
+    WHERE seq = ?1 AND content = ?2 AND attempts = ?3 AND state >= 0 AND state < 2";
+pub(super) const SETTLE_DELIVERED: &str = "UPDATE deliveries SET state = 3, attempts = ?2, due_at = NULL,
+    written_at = ?3, start_recorded = 0, book = NULL, history = NULL, story = ?4, replay = NULL WHERE seq = ?1";
+const SETTLE_DEAD: &str = "UPDATE deliveries SET state = ?2, attempts = ?3, due_at = NULL, written_at = ?4,
+    start_recorded = 0, book = ?5, history = ?6, story = ?7, replay = NULL WHERE seq = ?1";
+const SETTLE_OTHERWISE: &str = "UPDATE deliveries SET state = ?2, attempts = ?3, due_at = ?4,
+    written_at = ?5, start_recorded = ?6, book = ?7, history = ?8, story = NULL WHERE seq = ?1";
+const INSERT_STORY: &str = "INSERT INTO attempts VALUES
+    (?1, (SELECT coalesce(max(n), 0) + 1 FROM attempts WHERE delivery = ?1), ?2)";
+pub(super) const DYING: &str = "SELECT e.id, e.source, e.type, e.attributes, x'', d.subscription
+    FROM deliveries d CROSS JOIN events e ON e.seq = d.event WHERE d.seq = ?1";
+
+/// A delivery that is settled.
+struct Found {
+    queue: i64,
+    lane: Option<i64>,
+    bytes: i64,
+    replay: Option<i64>,
+    /// It is there in the place of another, or another in its.
+    linked: Option<i64>,
+}
+
+/// What a replay's letter came to.
+#[derive(Clone, Copy)]
+pub(super) enum Came {
+    Delivered,
+    Failed,
+}
+
+impl Work<'_> {
+    pub(super) fn settle(&mut self, settlement: &Settlement) -> Result<Settled, Fault> {
+        let Settlement { delivery, attempts_before, .. } = settlement;
+        let seq = delivery.seq();
+        let wanted = (place(seq), delivery.content().cast_signed(), attempts_before);
+        let read = |row: &rusqlite::Row<'_>| {
+            let (queue, lane, bytes) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            Ok(Found { queue, lane, bytes, replay: row.get(3)?, linked: row.get(4)? })
+        };
+        let Some(found) = self.find_head.query_row(wanted, read).optional()? else {
+            return Ok(Settled::Stale);
+        };
+        if let Some(story) = &settlement.story {
+            *self.told.entry(story.book).or_default() += 1;
+        }
+        if let Some(service) = &settlement.pause {
+            self.pause(service, settlement.at)?;
+        }
+        let promoted = match &settlement.next {
+            Next::Ready => self.stays(settlement, (state::READY, None), 0)?,
+            Next::Starting => self.stays(settlement, (state::READY, None), 1)?,
+            Next::Due { at } => self.stays(settlement, (state::DUE, Some(nanos(*at))), 0)?,
+            Next::Delivered => self.delivered(settlement, &found)?,
+            Next::Dead(death) => self.died(settlement, death, &found)?,
+        };
+        Ok(Settled::Written { promoted: promoted.map(Box::new) })
+    }
+
+    /// It stays in its place.
+    fn stays(
+        &self,
+        settlement: &Settlement,
+        (code, due_at): (i64, Option<i64>),
+        starts: u32,
+    ) -> Result<Option<Waiting>, Fault> {
+        let Settlement { delivery, attempts, history, book, at, .. } = settlement;
+        let place = place(delivery.seq());
+        let (history, book) = (told_history(history), book.cast_signed());
+        let values = (place, code, attempts, due_at, nanos(*at), starts, book, history);
+        self.connection.prepare_cached(SETTLE_OTHERWISE)?.execute(values)?;
+        if let Some(story) = &settlement.story {
+            self.tell(delivery.seq(), &encode::story(story))?;
+        }
+        Ok(None)
+    }
+
+    /// Adds to what is told of a delivery.
+    pub(super) fn tell(&self, delivery: Seq, story: &[u8]) -> Result<(), Fault> {
+        self.connection.prepare_cached(INSERT_STORY)?.execute((place(delivery), story))?;
+        Ok(())
+    }
+
+    fn delivered(&mut self, settlement: &Settlement, found: &Found) -> Result<Option<Waiting>, Fault> {
+        let Settlement { delivery, attempts, at, .. } = settlement;
+        let place = place(delivery.seq());
+        let story = settlement.story.as_deref().map(encode::story);
+        self.settle_delivered.execute((place, attempts, nanos(*at), story))?;
+        let queue = self.state.names.index_of(found.queue)?;
+        let counts = self.state.names.counts(queue);
+        counts.delivered += 1;
+        counts.waiting -= 1;
+        counts.waiting_bytes -= found.bytes.cast_unsigned();
+        self.ended.push(delivery.seq());
+        if let Some(replay) = found.replay {
+            self.came_of(replay, place, found.lane, Came::Delivered)?;
+        }
+        self.go_on(found)
+    }
+
+    fn died(
+        &mut self,
+        settlement: &Settlement,
+        death: &Death,
+        found: &Found,
+    ) -> Result<Option<Waiting>, Fault> {
+        let Settlement { delivery, attempts, history, book, at, stop, .. } = settlement;
+        let place = place(delivery.seq());
+        let story = settlement.story.as_deref().map(encode::story);
+        let (history, book) = (told_history(history), book.cast_signed());
+        let code = match (death.followers, found.lane) {
+            (Followers::Wait, Some(_)) => state::HOLDING,
+            (Followers::Wait, None) | (Followers::GoOn, _) => state::DEAD,
+        };
+        let values = (place, code, attempts, nanos(*at), book, history, story);
+        self.connection.prepare_cached(SETTLE_DEAD)?.execute(values)?;
+        let queue = self.state.names.index_of(found.queue)?;
+        let counts = self.state.names.counts(queue);
+        counts.dead += 1;
+        counts.waiting -= 1;
+        counts.waiting_bytes -= found.bytes.cast_unsigned();
+        {
+            let mut statement = self.connection.prepare_cached(DYING)?;
+            let mut rows = statement.query([place])?;
+            let row = rows.next()?.ok_or(Fault::unreadable("the event of a delivery"))?;
+            let body = Body { delivery: place, queue: found.queue, subscription: row.get(5)? };
+            let event = rows::event(row)?;
+            self.bury(&Grave::new(self.state.meta.seed, body, &event, death, *at))?;
+        }
+        if let Some(replay) = found.replay {
+            if let Some(stop) = stop.filter(|stop| stop.replay.0.cast_signed() == replay) {
+                self.stop(&stop)?;
+            }
+            self.came_of(replay, place, found.lane, Came::Failed)?;
+        }
+        self.go_on(found)
+    }
+
+    /// The next of the session, now that this one has ended, or holds it.
+    fn go_on(&mut self, ended: &Found) -> Result<Option<Waiting>, Fault> {
+        match ended.lane {
+            // It was never dead, nor is it there in place of a dead letter, so nothing holds its session.
+            Some(lane) if ended.replay.or(ended.linked).is_none() => self.promote(lane),
+            Some(lane) => self.move_on(lane),
+            None => Ok(None),
+        }
+    }
+}
+
+/// None for a delivery that has been through nothing.
+fn told_history(history: &History) -> Option<String> {
+    let text = || serde_json::to_string(history).expect("a history has nothing that JSON has not");
+    (*history != History::new()).then(text)
+}

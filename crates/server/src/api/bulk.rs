@@ -1,0 +1,236 @@
+//! Many dead letters at once: deleted, taken from elsewhere, written out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http_body_util::StreamBody;
+use redrive::core::text::parse_duration;
+use redrive::letter::import;
+use redrive::node::Node;
+use redrive::node::{OrderError, Purged};
+use redrive::store::letter::{LetterNumber, Selection};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::App;
+use super::error::ApiError;
+use super::events;
+use super::queries::lines;
+use super::shape::letters::{Form, Imported, PurgeShown};
+use crate::letters::fields::{Fields, WrongField};
+use crate::letters::{EXPORT_PAGE, everything, filter, view};
+
+/// Letters that one request may bring.
+pub(crate) const IMPORT_LINES_MAX: usize = 1_000;
+/// The largest body of an import, if events may not be larger.
+const IMPORT_BYTES_MAX: usize = 16 << 20;
+/// Problems of an import that are told; whoever mends these tries again.
+const PROBLEMS_MAX: usize = 20;
+/// A long purge tells this often how far it is.
+const PURGE_TOLD_EVERY: Duration = Duration::from_millis(500);
+
+/// `POST /v1/dead-letters/purge`: a line of JSON when it is done, and before that one now and then.
+pub(super) async fn purge(
+    State(app): State<App>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let body = events::read(&app, &headers, body).await?;
+    let mut fields = Fields::of_body(&body)?;
+    let now = app.node.now();
+    let mut filter = filter::take(&mut fields, now)?;
+    if let Some(age) = fields.read("older_than", parse_duration)? {
+        let until = now - age;
+        filter.until = Some(filter.until.map_or(until, |given| given.min(until)));
+    }
+    let is_dry = fields.is_set("dry_run")?;
+    let is_all = fields.is_set("all")?;
+    let note = fields.text("note")?;
+    fields.finish()?;
+    if filter::is_empty(&filter) && !is_all {
+        let reason = "says nothing: name what to delete, or say `\"all\": true` if you mean all of it";
+        return Err(ApiError::invalid("filter", reason));
+    }
+    let what = filter::describe(&filter);
+    let selection = everything(filter, now);
+    if is_dry {
+        let survey = app.node.survey(selection).await?;
+        let shown = PurgeShown {
+            deleted: survey.letters,
+            claimed: survey.claimed.values().sum(),
+            dry_run: true,
+            holding: Some(survey.holding),
+            done: true,
+            error: None,
+        };
+        return Ok(events::json(StatusCode::OK, &shown));
+    }
+    let mut steps = purging(app.node.clone(), selection, what, note);
+    // Whether it could begin is known before anything is answered.
+    let first = match steps.recv().await {
+        Some(Ok(first)) => first,
+        Some(Err(error)) => return Err(error.into()),
+        None => return Err(ApiError::unavailable("the server is shutting down")),
+    };
+    let stream = lines(
+        (Some(first), steps),
+        |(first, steps)| {
+            Box::pin(async move {
+                match first.take() {
+                    Some(first) => Some(Ok(first)),
+                    None => steps.recv().await,
+                }
+            })
+        },
+        |step: &Result<PurgeShown, OrderError>| {
+            let shown = match step {
+                Ok(shown) => shown.clone(),
+                Err(error) => PurgeShown { error: Some(error.to_string()), ..PurgeShown::default() },
+            };
+            serde_json::to_string(&shown).expect("numbers and texts are always JSON")
+        },
+    );
+    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], stream).into_response())
+}
+
+/// Deletes in a task of its own: whoever asked may go away, and it still ends as it was ordered.
+fn purging(
+    node: Node,
+    selection: Selection,
+    what: String,
+    note: Option<String>,
+) -> mpsc::Receiver<Result<PurgeShown, OrderError>> {
+    let (sender, receiver) = mpsc::channel(1);
+    let shown = |purged: Purged| PurgeShown {
+        deleted: purged.deleted,
+        claimed: purged.claimed,
+        ..PurgeShown::default()
+    };
+    tokio::spawn(async move {
+        let mut told_at = Instant::now();
+        let progress = |purged: Purged| {
+            if told_at.elapsed() >= PURGE_TOLD_EVERY {
+                told_at = Instant::now();
+                // Whoever reads slowly misses some.
+                let _ = sender.try_send(Ok(shown(purged)));
+            }
+        };
+        let end = node.purge(selection, what, note, progress).await;
+        let end = end.map(|purged| PurgeShown { done: true, ..shown(purged) });
+        // Nobody waits for it any more, perhaps.
+        let _ = sender.send(end).await;
+    });
+    receiver
+}
+
+/// `POST /v1/dead-letters/import`.
+pub(super) async fn import(
+    State(app): State<App>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let bytes_max = app.limits.body_bytes_max.max(IMPORT_BYTES_MAX);
+    let body = events::read_up_to(&app, &headers, body, bytes_max).await?;
+    let text = std::str::from_utf8(&body).map_err(|_| ApiError::invalid("body", "is not UTF-8"))?;
+    let mut letters = Vec::new();
+    let mut problems = Vec::new();
+    for (place, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        match import::read(line) {
+            Ok(_) if letters.len() == IMPORT_LINES_MAX => {
+                let reason = format!("has more than {IMPORT_LINES_MAX} letters: send them in parts");
+                return Err(ApiError::invalid("body", reason));
+            }
+            Ok(letter) => letters.push(letter),
+            Err(problem) => problems.push(format!("line {} {problem}", place + 1)),
+        }
+    }
+    if !problems.is_empty() {
+        let message = match problems.len() {
+            1 => format!("{}: nothing was imported", problems[0]),
+            count => format!("{count} lines are no dead letters: nothing was imported"),
+        };
+        problems.truncate(PROBLEMS_MAX);
+        let error = ApiError::new(StatusCode::BAD_REQUEST, "VALIDATION_ERROR", message);
+        return Err(error.with("field", "body").with("problems", problems));
+    }
+    let (book, now) = (app.node.book(), app.node.now());
+    let letters = letters.into_iter().map(|letter| letter.into_letter(&book, now)).collect();
+    let (imported, known) = app.node.import(letters).await?;
+    Ok(events::json(StatusCode::OK, &Imported { imported, known }))
+}
+
+/// `GET /v1/dead-letters/export`: a letter a line, the oldest first.
+pub(super) async fn export(State(app): State<App>, RawQuery(query): RawQuery) -> Result<Response, ApiError> {
+    let mut fields = Fields::of_query(query.as_deref())?;
+    let now = app.node.now();
+    let filter = filter::take(&mut fields, now)?;
+    let form = fields.read("form", Form::parse)?.unwrap_or(Form::Envelope);
+    fields.finish()?;
+    let export = Export {
+        node: app.node.clone(),
+        selection: Arc::new(everything(filter, now)),
+        form,
+        after: None,
+        is_over: false,
+    };
+    let stream = futures_util::stream::unfold(export, |mut export| async move {
+        match export.page().await {
+            Ok(None) => None,
+            Ok(Some(text)) => Some((Ok(hyper::body::Frame::data(Bytes::from(text))), export)),
+            Err(error) => {
+                export.is_over = true;
+                // The answer breaks off, so that nobody takes a part for the whole.
+                Some((Err(error), export))
+            }
+        }
+    });
+    let body = Body::new(StreamBody::new(stream));
+    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response())
+}
+
+/// An export in the making.
+struct Export {
+    node: Node,
+    selection: Arc<Selection>,
+    form: Form,
+    after: Option<LetterNumber>,
+    is_over: bool,
+}
+
+impl Export {
+    /// The next lines; none at the end.
+    async fn page(&mut self) -> Result<Option<String>, std::io::Error> {
+        while !self.is_over {
+            let (selection, after) = (Arc::clone(&self.selection), self.after);
+            let page = self.node.read(move |reader| reader.export(&selection, after, EXPORT_PAGE)).await;
+            let page = page.map_err(|error| {
+                tracing::error!(%error, "an export breaks off");
+                std::io::Error::other("the store could not be read")
+            })?;
+            self.after = page.next;
+            self.is_over = page.next.is_none();
+            if !page.letters.is_empty() {
+                let lines =
+                    page.letters.iter().map(|letter| format!("{}\n", view::written(letter, self.form)));
+                return Ok(Some(lines.collect()));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// A name of a service or a channel, as people type it.
+pub(super) fn queue(
+    fields: &mut Fields,
+    name: &str,
+) -> Result<Option<redrive::core::engine::QueueName>, WrongField> {
+    fields
+        .text(name)?
+        .map(|text| import::queue(&text).map_err(|problem| WrongField::new(name, problem)))
+        .transpose()
+}

@@ -1,0 +1,246 @@
+//! Dead letters one by one: lists, envelopes, and what may be done to a single one.
+
+use axum::body::Body;
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use redrive::core::event::Event;
+use redrive::core::event::attribute::{ContentType, EventId};
+use redrive::core::{hash, limits};
+use redrive::store::letter::{LetterQuery, LetterView};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::App;
+use super::error::{ApiError, Named};
+use super::shape::letters::{AuditFound, Edited, Form, GroupsFound, HeldSessionsFound, Skipped};
+use super::{events, fresh, refusal};
+use crate::letters::fields::Fields;
+use crate::letters::find::{self, Found};
+use crate::letters::{GROUPS_MAX, LIST_DEFAULT, LIST_MAX, filter, view};
+
+/// Sessions in one answer, those held for longest first.
+const SESSIONS_MAX: usize = 1_000;
+
+/// How many rows are wanted.
+pub(super) fn limit(fields: &mut Fields) -> Result<usize, ApiError> {
+    let limit = fields.number("limit")?.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    Ok(limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_MAX))
+}
+
+/// `GET /v1/dead-letters`.
+pub(super) async fn list(State(app): State<App>, RawQuery(query): RawQuery) -> Result<Response, ApiError> {
+    let mut fields = Fields::of_query(query.as_deref())?;
+    let filter = filter::take(&mut fields, app.node.now())?;
+    let before = fields.read("before", filter::read_cursor)?;
+    let rows_max = limit(&mut fields)?;
+    fields.finish()?;
+    let query = LetterQuery { filter, before, rows_max };
+    let page = app.node.read(move |reader| reader.letters(&query)).await?;
+    Ok(events::json(StatusCode::OK, &view::letters(&page)))
+}
+
+/// `GET /v1/failure-groups`.
+pub(super) async fn groups(State(app): State<App>, RawQuery(query): RawQuery) -> Result<Response, ApiError> {
+    let mut fields = Fields::of_query(query.as_deref())?;
+    let now = app.node.now();
+    let filter = filter::take(&mut fields, now)?;
+    fields.finish()?;
+    let groups = app.node.read(move |reader| reader.groups(&filter, now, GROUPS_MAX)).await?;
+    Ok(events::json(StatusCode::OK, &GroupsFound { groups: groups.iter().map(view::group).collect() }))
+}
+
+/// `GET /v1/held-sessions`.
+pub(super) async fn held_sessions(State(app): State<App>) -> Result<Response, ApiError> {
+    let held = app.node.read(|reader| reader.held_sessions(SESSIONS_MAX)).await?;
+    let held_sessions = held.iter().map(view::held_session).collect();
+    Ok(events::json(StatusCode::OK, &HeldSessionsFound { held_sessions }))
+}
+
+/// `GET /v1/audit`.
+pub(super) async fn audit(State(app): State<App>, RawQuery(query): RawQuery) -> Result<Response, ApiError> {
+    let mut fields = Fields::of_query(query.as_deref())?;
+    let before = fields.number("before")?;
+    let rows_max = limit(&mut fields)?;
+    fields.finish()?;
+    let audit = app.node.read(move |reader| reader.audit(before, rows_max)).await?;
+    let next = audit.last().filter(|_| audit.len() == rows_max).map(|record| record.number.to_string());
+    Ok(events::json(StatusCode::OK, &AuditFound { audit, next }))
+}
+
+/// The letter that goes by that name, with its data and its story.
+pub(super) async fn named(app: &App, name: &str) -> Result<LetterView, ApiError> {
+    let asked = name.to_owned();
+    match app.node.read(move |reader| find::letter(reader, &asked)).await? {
+        Found::Letter(view) => Ok(*view),
+        other => Err(refusal::missing(other, name)),
+    }
+}
+
+/// `GET /v1/dead-letters/{id}`.
+pub(super) async fn one(
+    State(app): State<App>,
+    Named(name): Named,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ApiError> {
+    let mut fields = Fields::of_query(query.as_deref())?;
+    let form = fields.read("form", Form::parse)?.unwrap_or(Form::Envelope);
+    fields.finish()?;
+    let letter = named(&app, &name).await?;
+    Ok(events::json(StatusCode::OK, &view::written(&letter, form)))
+}
+
+/// `POST /v1/dead-letters/{id}/skip`.
+pub(super) async fn skip(
+    State(app): State<App>,
+    Named(name): Named,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let body = events::read(&app, &headers, body).await?;
+    let mut fields = Fields::of_body(&body)?;
+    let note = fields.text("note")?;
+    fields.finish()?;
+    let letter = named(&app, &name).await?;
+    let released = app.node.skip(letter.delivery.id, note).await?;
+    Ok(events::json(StatusCode::OK, &Skipped { id: letter.delivery.id.to_string(), released }))
+}
+
+/// What a letter is changed into.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EditWanted {
+    data: Option<Box<RawValue>>,
+    data_base64: Option<String>,
+    content_type: Option<String>,
+    note: Option<String>,
+}
+
+/// `POST /v1/dead-letters/{id}/edit`.
+pub(super) async fn edit(
+    State(app): State<App>,
+    Named(name): Named,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let body = events::read(&app, &headers, body).await?;
+    let wanted: EditWanted = serde_json::from_slice(&body)
+        .map_err(|error| ApiError::invalid("body", format!("is not {{\"data\": …}}: {error}")))?;
+    let letter = named(&app, &name).await?;
+    let event = edited(&letter.event, &wanted)?;
+    let event_id = event.id.to_string();
+    let supersedes = letter.delivery.id;
+    let (receipt, delivery) = app.node.edit(supersedes, event, wanted.note).await?;
+    let edited = Edited {
+        event_id,
+        receipt: receipt.to_string(),
+        delivery: delivery.to_string(),
+        supersedes: supersedes.to_string(),
+    };
+    Ok(events::json(StatusCode::OK, &edited))
+}
+
+/// The old event with other data and an id of its own.
+fn edited(old: &Event, wanted: &EditWanted) -> Result<Event, ApiError> {
+    let content_type = match &wanted.content_type {
+        None => old.content_type.clone(),
+        Some(text) => Some(
+            ContentType::new(text).map_err(|reason| ApiError::invalid("content_type", reason.to_string()))?,
+        ),
+    };
+    let data = match (&wanted.data, &wanted.data_base64) {
+        (Some(data), None) => json_data(data, content_type.as_ref())?,
+        (None, Some(text)) => STANDARD
+            .decode(text)
+            .map(Bytes::from)
+            .map_err(|error| ApiError::invalid("data_base64", format!("is no base64: {error}")))?,
+        (None, None) => return Err(ApiError::invalid("data", "is missing: say what the event should carry")),
+        (Some(_), Some(_)) => {
+            return Err(ApiError::invalid("data_base64", "stands beside `data`: one will do"));
+        }
+    };
+    if data == old.data && content_type == old.content_type {
+        return Err(ApiError::invalid("data", "are what they were: replay the letter instead"));
+    }
+    let fresh = hash::stable_64(fresh::fresh_id().as_bytes(), 0);
+    let suffix = format!("#edit-{fresh:016x}");
+    let room = limits::EVENT_ID_BYTES_MAX - suffix.len();
+    let old_id = old.id.as_str();
+    let id = format!("{}{suffix}", &old_id[..old_id.floor_char_boundary(room)]);
+    let id = EventId::new(&id).expect("an id that was taken, digits and letters, and short enough");
+    Ok(Event { id, content_type, data, ..old.clone() })
+}
+
+/// JSON as it stands; a text for data that are no JSON.
+fn json_data(data: &RawValue, content_type: Option<&ContentType>) -> Result<Bytes, ApiError> {
+    if content_type.is_none_or(ContentType::is_json) {
+        return Ok(Bytes::from(data.get().to_owned()));
+    }
+    let text: Result<String, _> = serde_json::from_str(data.get());
+    text.map(Bytes::from).map_err(|_| {
+        ApiError::invalid("data", "must be a text, since the event's data are no JSON: or use `data_base64`")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use redrive::core::event::easy::{Easy, parse_easy};
+
+    use super::*;
+
+    fn event(content_type: Option<&str>) -> Event {
+        let id = EventId::new("order-42").expect("an id");
+        let body = Bytes::from_static(b"{\"n\":1}");
+        let easy = Easy {
+            event_type: "orders.placed",
+            partition_key: Some("s"),
+            idempotency_key: None,
+            generated_id: &id,
+            headers: &Vec::new(),
+            body: &body,
+        };
+        let event = parse_easy(easy).expect("an event");
+        Event { content_type: content_type.map(|text| ContentType::new(text).expect("a type")), ..event }
+    }
+
+    #[test]
+    fn an_edit_changes_the_data_and_nothing_else() {
+        let (json, text) = (Some("application/json"), Some("text/plain"));
+        #[rustfmt::skip]
+        let cases: [(&str, Option<&str>, &str, Result<&[u8], &str>); 9] = [
+            ("JSON, byte for byte",      json, r#"{"data":{"n": 1e400}}"#,                          Ok(b"{\"n\": 1e400}")),
+            ("of an unknown type",       None, r#"{"data":"x"}"#,                                   Ok(b"\"x\"")),
+            ("a text",                   text, r#"{"data":"x"}"#,                                   Ok(b"x")),
+            ("JSON for a text",          text, r#"{"data":{}}"#,                                    Err("`data` must be a text")),
+            ("another type",             text, r#"{"data":{},"content_type":"application/json"}"#,  Ok(b"{}")),
+            ("bytes",                    text, r#"{"data_base64":"AP8="}"#,                         Ok(&[0, 255])),
+            ("no bytes",                 json, r#"{"data_base64":"?"}"#,                            Err("`data_base64` is no base64")),
+            ("nothing",                  json, r#"{"note":"x"}"#,                                   Err("`data` is missing")),
+            ("the same",                 json, r#"{"data":{"n":1}}"#,                               Err("`data` are what they were")),
+        ];
+        for (name, content_type, body, expected) in cases {
+            let wanted: EditWanted = serde_json::from_str(body).expect(name);
+            let old = event(content_type);
+            match (edited(&old, &wanted), expected) {
+                (Ok(new), Ok(data)) => {
+                    assert_eq!(&new.data[..], data, "{name}");
+                    assert!(new.id.as_str().starts_with("order-42#edit-"), "{name}");
+                    let back = Event {
+                        id: old.id.clone(),
+                        content_type: old.content_type.clone(),
+                        data: old.data.clone(),
+                        ..new
+                    };
+                    assert_eq!(back, old, "{name}");
+                }
+                (Err(error), Err(words)) => {
+                    assert!(format!("{error:?}").contains(words), "{name}: {error:?}")
+                }
+                (seen, _) => panic!("{name}: {seen:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What is said when dead letters cannot be dealt with as somebody wants.
+
+use axum::http::StatusCode;
+use redrive::core::replay::{ReplayId, ReplayState};
+use redrive::node::{OrderError, SelectError};
+use redrive::store::letter::{OrderRefusal, ReplayAct};
+
+use super::error::ApiError;
+use crate::letters::fields::WrongField;
+use crate::letters::find::{Found, not_dead};
+use crate::show::counted;
+
+impl From<WrongField> for ApiError {
+    fn from(WrongField { field, reason }: WrongField) -> Self {
+        Self::invalid(&field, reason)
+    }
+}
+
+impl From<OrderError> for ApiError {
+    fn from(error: OrderError) -> Self {
+        match error {
+            OrderError::Refused(refusal) => refused(&refusal),
+            OrderError::Unwanted(error) => unwanted(&error),
+            OrderError::NotWritten(error) => error.into(),
+            OrderError::NotRead(error) => error.into(),
+        }
+    }
+}
+
+fn not_found(message: impl Into<String>) -> ApiError {
+    ApiError::new(StatusCode::NOT_FOUND, "DEAD_LETTER_NOT_FOUND", message)
+}
+
+fn conflict(code: &'static str, message: impl Into<String>) -> ApiError {
+    ApiError::new(StatusCode::CONFLICT, code, message)
+}
+
+fn refused(refusal: &OrderRefusal) -> ApiError {
+    let message = refusal.to_string();
+    match refusal {
+        OrderRefusal::NoSuchLetter(id) => not_found(message).with("letter", id.to_string()),
+        OrderRefusal::Claimed { letter, replay } => {
+            conflict("REPLAY_CONFLICT", message).with("letter", letter.to_string()).with("replay", replay.0)
+        }
+        OrderRefusal::NothingMatches { claimed, poison } if !claimed.is_empty() => {
+            let replays: Vec<u64> = claimed.keys().map(|replay| replay.0).collect();
+            let letters = counted(claimed.values().sum(), "dead letter");
+            let whose: Vec<String> = claimed.keys().map(ReplayId::to_string).collect();
+            let message = format!(
+                "{letters} match, and all of them belong to replay {}: cancel it first, or wait for it",
+                whose.join(" and ")
+            );
+            conflict("REPLAY_CONFLICT", message).with("replays", replays).with("poison", *poison)
+        }
+        OrderRefusal::NothingMatches { poison: 0, .. } => not_found(message),
+        OrderRefusal::NothingMatches { poison, .. } => {
+            let letters = counted(*poison, "poison letter");
+            let message = format!(
+                "only {letters} match, which have failed a replay before or do not parse: include poison \
+                 (`--include-poison`, `include_poison`) and say in a note why they should go again"
+            );
+            conflict("ONLY_POISON", message).with("poison", *poison)
+        }
+        OrderRefusal::NoSuchReplay(id) => {
+            ApiError::new(StatusCode::NOT_FOUND, "REPLAY_NOT_FOUND", message).with("replay", id.0)
+        }
+        OrderRefusal::NotPossible { replay, state } => {
+            conflict("REPLAY_STATE", message).with("replay", replay.0).with("state", state.as_str())
+        }
+        OrderRefusal::HoldsNothing(_) => conflict("CONFLICT", message),
+        OrderRefusal::EventExists(first) => {
+            conflict("CONFLICT", message).with("first_receipt", first.to_string())
+        }
+    }
+}
+
+fn unwanted(error: &SelectError) -> ApiError {
+    let message = error.to_string();
+    match error {
+        SelectError::NoService { queue, letters } => {
+            conflict("SERVICE_GONE", message).with("service", queue.to_string()).with("letters", *letters)
+        }
+        SelectError::NoRow { queue, event_type, letters } => conflict("EVENT_NOT_WANTED", message)
+            .with("service", queue.to_string())
+            .with("type", event_type.as_str())
+            .with("letters", *letters),
+        SelectError::NoNote => ApiError::new(StatusCode::BAD_REQUEST, "VALIDATION_ERROR", message)
+            .with("field", "note")
+            .with("reason", "is needed where poison is included"),
+    }
+}
+
+/// Why a replay cannot be changed so.
+pub(super) fn unchanged(error: OrderError, act: ReplayAct) -> ApiError {
+    let OrderError::Refused(OrderRefusal::NotPossible { replay, state }) = error else { return error.into() };
+    let message = match (state, act) {
+        (ReplayState::Cancelled, ReplayAct::Cancel) => format!("replay {replay} was cancelled already"),
+        (ReplayState::Cancelled, _) => {
+            format!("replay {replay} was cancelled and cannot go on; start a new one")
+        }
+        (ReplayState::Done, _) => format!("replay {replay} is done: every letter of it is answered for"),
+        (ReplayState::Paused, ReplayAct::Pause) => format!("replay {replay} is paused already"),
+        (ReplayState::Stopped, ReplayAct::Pause) => {
+            format!("replay {replay} has stopped by itself already; resume or cancel it")
+        }
+        (ReplayState::Gathering | ReplayState::Running, ReplayAct::Resume) => {
+            format!("replay {replay} is {state} already")
+        }
+        (
+            ReplayState::Gathering | ReplayState::Running | ReplayState::Paused | ReplayState::Stopped,
+            ReplayAct::Pause | ReplayAct::Resume | ReplayAct::Cancel,
+        ) => format!("replay {replay} is {state}"),
+    };
+    conflict("REPLAY_STATE", message).with("replay", replay.0).with("state", state.as_str())
+}
+
+/// Why there is no letter of that name.
+pub(super) fn missing(found: Found, name: &str) -> ApiError {
+    match found {
+        Found::NotDead { id, state } => not_found(not_dead(id, state)),
+        Found::Several(candidates) => {
+            let message = format!("{} dead letters begin with `{name}`: type more digits", candidates.len());
+            conflict("AMBIGUOUS_ID", message).with("candidates", candidates)
+        }
+        Found::Letter(_) | Found::Nothing => {
+            not_found(format!("there is no dead letter with the id `{name}`, and none whose id begins so"))
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! Replays: begun, looked at, halted and ended.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http_body_util::StreamBody;
+use redrive::core::ids::DeliveryId;
+use redrive::core::limits;
+use redrive::core::replay::{Manner, Pace, ReplayId, ReplayState};
+use redrive::core::text::{Rate, parse_rate};
+use redrive::node::Node;
+use redrive::node::ReplayWish;
+use redrive::store::letter::{Poison, ReplayAct, ReplayView, Selection};
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::error::{ApiError, Named};
+use super::shape::letters::{ReplayShown, ReplaysFound};
+use super::{App, bulk, events, letters, refusal};
+use crate::letters::fields::{Fields, WrongField};
+use crate::letters::{filter, view};
+use crate::show::counted;
+
+/// Letters that may be named one by one.
+const NAMED_MAX: usize = 1_000;
+/// Named letters that the record of a replay lists.
+const NAMED_SHOWN_MAX: usize = 3;
+/// How often a replay is looked at for those who watch it.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How often a stream without news says that it is alive.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// `POST /v1/replays`.
+pub(super) async fn begin(
+    State(app): State<App>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let body = events::read(&app, &headers, body).await?;
+    let mut fields = Fields::of_body(&body)?;
+    let names = fields.texts("letters")?;
+    let now = app.node.now();
+    let filter = filter::take(&mut fields, now)?;
+    let is_all = fields.is_set("all")?;
+    let poison = if fields.is_set("include_poison")? { Poison::Included } else { Poison::Left };
+    let pace = pace(&mut fields)?;
+    let to = bulk::queue(&mut fields, "to")?;
+    let note = fields.text("note")?;
+    let is_dry = fields.is_set("dry_run")?;
+    fields.finish()?;
+    if names.is_none() && filter::is_empty(&filter) && !is_all {
+        let reason = "says nothing: name letters or a filter, or say `\"all\": true` if you mean all of them";
+        return Err(ApiError::invalid("filter", reason));
+    }
+    let letters = match &names {
+        Some(names) => Some(resolve(&app, names).await?),
+        None => None,
+    };
+    let what = match &letters {
+        Some(ids) if filter::is_empty(&filter) => describe(ids),
+        Some(ids) => format!("{} of {}", filter::describe(&filter), describe(ids)),
+        None => filter::describe(&filter),
+    };
+    let selection = Selection { filter, letters, poison, died_until: now };
+    if is_dry {
+        let survey = app.node.survey(selection).await?;
+        let refused = app.node.check_wanted(&survey, to.as_ref()).err();
+        let counted = survey.clone();
+        let messages = app.node.read(move |reader| view::messages(reader, &counted)).await?;
+        let mut shown = view::survey(&survey, &messages, pace.rate, to.as_ref());
+        shown.refused_because = refused.map(|error| error.to_string());
+        return Ok(events::json(StatusCode::OK, &shown));
+    }
+    let replay = app.node.replay(ReplayWish { selection, what, pace, to, note }).await?;
+    Ok(events::json(StatusCode::CREATED, &view::replay(&replay)))
+}
+
+fn pace(fields: &mut Fields) -> Result<Pace, WrongField> {
+    let wrong = || WrongField::new("rate", "must be a number for each second, or a text such as `20/s`");
+    let rate = match fields.value("rate") {
+        None => None,
+        Some(Value::Number(number)) => Some(number.as_f64().and_then(Rate::per_second).ok_or_else(wrong)?),
+        Some(Value::String(text)) => Some(parse_rate(&text).map_err(|_| wrong())?),
+        Some(_) => return Err(wrong()),
+    };
+    let concurrency = match fields.number("concurrency")? {
+        None => limits::REPLAY_CONCURRENCY_DEFAULT,
+        Some(count) => {
+            let fits = u32::try_from(count)
+                .ok()
+                .filter(|count| (1..=limits::REPLAY_CONCURRENCY_MAX).contains(count));
+            fits.ok_or_else(|| {
+                let reason = format!("must be a number from 1 to {}", limits::REPLAY_CONCURRENCY_MAX);
+                WrongField::new("concurrency", reason)
+            })?
+        }
+    };
+    let manner = if fields.is_set("canary")? { Manner::Canary } else { Manner::Straight };
+    Ok(Pace { rate, concurrency, manner })
+}
+
+/// The letters that go by those names.
+async fn resolve(app: &App, names: &[String]) -> Result<Vec<DeliveryId>, ApiError> {
+    if names.is_empty() || names.len() > NAMED_MAX {
+        return Err(ApiError::invalid("letters", format!("must name 1 to {NAMED_MAX} letters")));
+    }
+    let mut ids = Vec::new();
+    for name in names {
+        let id = letters::named(app, name).await?.delivery.id;
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    Ok(ids)
+}
+
+fn describe(ids: &[DeliveryId]) -> String {
+    let shown: Vec<String> = ids.iter().take(NAMED_SHOWN_MAX).map(ToString::to_string).collect();
+    match ids.len() {
+        1 => format!("letter {}", shown[0]),
+        count if count <= NAMED_SHOWN_MAX => format!("letters {}", shown.join(", ")),
+        count => format!("{}, {} among them", counted(count as u64, "letter"), shown[0]),
+    }
+}
+
+/// `GET /v1/replays`.
+pub(super) async fn list(State(app): State<App>, RawQuery(query): RawQuery) -> Result<Response, ApiError> {
+    let mut fields = Fields::of_query(query.as_deref())?;
+    let before = fields.number("before")?.map(ReplayId);
+    let rows_max = letters::limit(&mut fields)?;
+    fields.finish()?;
+    let found = app.node.read(move |reader| reader.replays(before, rows_max)).await?;
+    let next = found.last().filter(|_| found.len() == rows_max).map(|last| last.id.to_string());
+    Ok(events::json(
+        StatusCode::OK,
+        &ReplaysFound { replays: found.iter().map(view::replay).collect(), next },
+    ))
+}
+
+fn id_of(name: &str) -> Result<ReplayId, ApiError> {
+    name.parse().map(ReplayId).map_err(|_| ApiError::invalid("id", "is no replay: they are numbered from 1"))
+}
+
+async fn look(node: &Node, id: ReplayId) -> Result<ReplayView, ApiError> {
+    node.read(move |reader| reader.replay(id)).await?.ok_or_else(|| {
+        let message = format!("there is no replay {id}");
+        ApiError::new(StatusCode::NOT_FOUND, "REPLAY_NOT_FOUND", message)
+    })
+}
+
+/// `GET /v1/replays/{id}`.
+pub(super) async fn one(State(app): State<App>, Named(name): Named) -> Result<Response, ApiError> {
+    let replay = look(&app.node, id_of(&name)?).await?;
+    Ok(events::json(StatusCode::OK, &view::replay(&replay)))
+}
+
+/// `POST /v1/replays/{id}/{act}`.
+pub(super) async fn change(
+    State(app): State<App>,
+    path: Result<Path<(String, String)>, PathRejection>,
+) -> Result<Response, ApiError> {
+    let Path((name, act)) =
+        path.map_err(|_| ApiError::invalid("path", "is not UTF-8 once its escapes are read"))?;
+    let act = match act.as_str() {
+        "pause" => ReplayAct::Pause,
+        "resume" => ReplayAct::Resume,
+        "cancel" => ReplayAct::Cancel,
+        _ => {
+            let message = format!("a replay can be paused, resumed and cancelled: there is no `{act}`");
+            return Err(ApiError::new(StatusCode::NOT_FOUND, "PATH_NOT_FOUND", message));
+        }
+    };
+    let changed = app.node.change_replay(id_of(&name)?, act).await;
+    let replay = changed.map_err(|error| refusal::unchanged(error, act))?;
+    Ok(events::json(StatusCode::OK, &view::replay(&replay)))
+}
+
+/// Until when a replay is watched.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Watch {
+    /// Until it is done or cancelled.
+    End,
+    /// Until it sends nothing more by itself.
+    Halt,
+}
+
+impl Watch {
+    fn parse(word: &str) -> Result<Self, &'static str> {
+        match word {
+            "end" => Ok(Self::End),
+            "halt" => Ok(Self::Halt),
+            _ => Err("it is neither end nor halt"),
+        }
+    }
+
+    fn is_over(self, state: ReplayState) -> bool {
+        match state {
+            ReplayState::Gathering | ReplayState::Running => false,
+            ReplayState::Paused | ReplayState::Stopped => self == Self::Halt,
+            ReplayState::Cancelled | ReplayState::Done => true,
+        }
+    }
+}
+
+/// `GET /v1/replays/{id}/progress`: server-sent events.
+pub(super) async fn progress(
+    State(app): State<App>,
+    Named(name): Named,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ApiError> {
+    let mut fields = Fields::of_query(query.as_deref())?;
+    let until = fields.read("until", Watch::parse)?.unwrap_or(Watch::End);
+    fields.finish()?;
+    let id = id_of(&name)?;
+    look(&app.node, id).await?;
+    let watching = Watching {
+        node: app.node.clone(),
+        closing: app.closing.clone(),
+        id,
+        until,
+        last: None,
+        told_at: Instant::now(),
+        is_over: false,
+    };
+    let stream = futures_util::stream::unfold(watching, |mut watching| async move {
+        let text = watching.next().await?;
+        let frame = hyper::body::Frame::data(Bytes::from(text));
+        Some((Ok::<_, std::convert::Infallible>(frame), watching))
+    });
+    let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")];
+    Ok((headers, Body::new(StreamBody::new(stream))).into_response())
+}
+
+/// Somebody who watches a replay.
+struct Watching {
+    node: Node,
+    closing: watch::Receiver<bool>,
+    id: ReplayId,
+    until: Watch,
+    last: Option<ReplayShown>,
+    told_at: Instant,
+    is_over: bool,
+}
+
+impl Watching {
+    /// The next thing to say; none when it is over.
+    async fn next(&mut self) -> Option<String> {
+        if self.is_over {
+            return None;
+        }
+        loop {
+            // A store that cannot be read ends the stream; whoever cares asks again.
+            let shown = view::replay(&look(&self.node, self.id).await.ok()?);
+            if self.last.as_ref() != Some(&shown) {
+                self.is_over = self.until.is_over(shown.state);
+                let json = serde_json::to_string(&shown).expect("numbers and texts are always JSON");
+                self.last = Some(shown);
+                self.told_at = Instant::now();
+                return Some(format!("data: {json}\n\n"));
+            }
+            if self.told_at.elapsed() >= KEEP_ALIVE {
+                self.told_at = Instant::now();
+                return Some(": nothing new\n\n".to_owned());
+            }
+            tokio::select! {
+                biased;
+                _ = self.closing.changed() => return None,
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
+        }
+    }
+}

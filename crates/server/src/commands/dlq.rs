@@ -1,0 +1,47 @@
+//! `redrive dlq`: dead letters, from a server or straight from a data folder.
+
+mod edit;
+mod import;
+mod look;
+mod purge;
+mod replay;
+mod skip;
+
+use std::process::ExitCode;
+
+use crate::api::shape::letters::Form;
+use crate::cli::{Dlq, DlqArgs, LetterForm};
+
+pub(super) use replay::watch;
+
+pub(super) fn run(args: &DlqArgs) -> anyhow::Result<ExitCode> {
+    match &args.what {
+        Dlq::List(args) => look::list(args),
+        Dlq::Groups(args) => look::groups(args),
+        Dlq::Show(args) => look::show(args),
+        Dlq::Export(args) => look::export(args),
+        Dlq::Replay(args) => replay::run(args),
+        Dlq::Purge(args) => purge::run(args),
+        Dlq::Edit(args) => edit::run(args),
+        Dlq::Skip(args) => skip::run(args),
+        Dlq::Import(args) => import::run(args),
+    }
+}
+
+impl From<LetterForm> for Form {
+    fn from(form: LetterForm) -> Self {
+        match form {
+            LetterForm::Envelope => Self::Envelope,
+            LetterForm::Redis => Self::Redis,
+        }
+    }
+}
+
+/// The part of an address behind the question mark.
+fn query<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    for (name, value) in pairs {
+        query.append_pair(name, &value);
+    }
+    query.finish()
+}

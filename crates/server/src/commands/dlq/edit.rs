@@ -1,0 +1,179 @@
+//! `redrive dlq edit`: a dead letter is sent with other data, typed, from a file, or from an editor.
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::Context;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use redrive::core::envelope::Envelope;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::api::shape::letters::Edited;
+use crate::cli::{DlqEditArgs, Format};
+use crate::client::{Ask, Client, segment};
+use crate::commands::{Refused, print, print_json, wait_for};
+use crate::show::event::short_id;
+use crate::show::{next_steps, plain, style};
+
+/// More data than any server takes.
+const DATA_BYTES_MAX: u64 = 256 << 20;
+
+pub(super) fn run(args: &DlqEditArgs) -> anyhow::Result<ExitCode> {
+    wait_for(async {
+        let mut client = Client::new(args.server.server.clone());
+        let path = format!("/v1/dead-letters/{}", segment(&args.letter));
+        let letter: Envelope = client.json(&Ask::get(path.clone())).await?;
+        let old = Payload::of(&letter.original_message)?;
+        let new = new_data(args, &old)?;
+        let body = body(args, &old, &new)?;
+        let ask = Ask::post(format!("{path}/edit"), "application/json", body);
+        let edited: Edited = client.json(&ask).await?;
+        match args.format {
+            Format::Json => print_json(&edited)?,
+            Format::Text => print(&ending(&edited))?,
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// What a letter carries.
+struct Payload {
+    /// As people edit it.
+    text: Vec<u8>,
+    is_json: bool,
+}
+
+impl Payload {
+    fn of(event: &Value) -> anyhow::Result<Self> {
+        let content_type = event["datacontenttype"].as_str();
+        let is_json = content_type.is_none_or(|text| text.contains("json"));
+        let text = match (event.get("data"), event["data_base64"].as_str()) {
+            (Some(Value::String(text)), _) if !is_json => text.clone().into_bytes(),
+            (Some(data), _) => (serde_json::to_string_pretty(data)? + "\n").into_bytes(),
+            (None, Some(base64)) => STANDARD.decode(base64).context("the server sent what is no base64")?,
+            (None, None) => Vec::new(),
+        };
+        Ok(Self { text, is_json })
+    }
+}
+
+/// The new data, from wherever they are.
+fn new_data(args: &DlqEditArgs, old: &Payload) -> anyhow::Result<Vec<u8>> {
+    match (&args.data, &args.file) {
+        (Some(data), _) => Ok(data.clone().into_bytes()),
+        (None, Some(path)) if path.as_os_str() == "-" => bounded(std::io::stdin().lock()),
+        (None, Some(path)) => {
+            let file =
+                std::fs::File::open(path).with_context(|| format!("could not open {}", path.display()))?;
+            bounded(file)
+        }
+        (None, None) => {
+            let new = in_editor(old)?;
+            if new == old.text {
+                return Err(Refused("nothing was changed: the letter stays as it is".to_owned()).into());
+            }
+            Ok(new)
+        }
+    }
+}
+
+fn bounded(from: impl Read) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take(DATA_BYTES_MAX).read_to_end(&mut bytes).context("could not read the data")?;
+    Ok(bytes)
+}
+
+/// Lets a person change the data in an editor of their own.
+fn in_editor(old: &Payload) -> anyhow::Result<Vec<u8>> {
+    let editor = ["VISUAL", "EDITOR"].into_iter().filter_map(|name| std::env::var(name).ok());
+    let Some(editor) = editor.into_iter().find(|editor| !editor.trim().is_empty()) else {
+        let text = "no editor is known: set $EDITOR, or give the new data with --data or --file";
+        return Err(Refused(text.to_owned()).into());
+    };
+    let draft = Draft::new(old)?;
+    // An editor may be a command with arguments, which a shell takes apart.
+    let status = Command::new("sh")
+        .args(["-c", &format!("{editor} \"$1\""), "redrive"])
+        .arg(&draft.path)
+        .status()
+        .with_context(|| format!("could not start {editor}"))?;
+    if !status.success() {
+        return Err(Refused(format!("the editor ended with {status}: nothing was sent")).into());
+    }
+    std::fs::read(&draft.path).with_context(|| format!("could not read {}", draft.path.display()))
+}
+
+/// A file that only we can read, and that goes away again.
+struct Draft {
+    path: PathBuf,
+}
+
+impl Draft {
+    fn new(old: &Payload) -> anyhow::Result<Self> {
+        let ending = if old.is_json { "json" } else { "txt" };
+        let name = format!("redrive-letter-{}.{ending}", uuid::Uuid::now_v7());
+        let path = std::env::temp_dir().join(name);
+        let shown = path.display().to_string();
+        let mut file = create_private(&path).with_context(|| format!("could not create {shown}"))?;
+        let draft = Self { path };
+        file.write_all(&old.text).with_context(|| format!("could not write {shown}"))?;
+        Ok(draft)
+    }
+}
+
+#[cfg(unix)]
+fn create_private(path: &Path) -> std::io::Result<std::fs::File> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+#[cfg(not(unix))]
+fn create_private(path: &Path) -> std::io::Result<std::fs::File> {
+    std::fs::OpenOptions::new().write(true).create_new(true).open(path)
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // An editor may have moved it away; then there is nothing to remove.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// The request: JSON as it was typed, anything else as base64.
+fn body(args: &DlqEditArgs, old: &Payload, new: &[u8]) -> anyhow::Result<Vec<u8>> {
+    let is_json = args.content_type.as_deref().map_or(old.is_json, |text| text.contains("json"));
+    let mut body = json!({});
+    if let Some(content_type) = &args.content_type {
+        body["content_type"] = json!(content_type);
+    }
+    if let Some(note) = &args.note {
+        body["note"] = json!(note);
+    }
+    if !is_json {
+        body["data_base64"] = json!(STANDARD.encode(new));
+        return Ok(serde_json::to_vec(&body)?);
+    }
+    let raw: Box<RawValue> = serde_json::from_slice(new).map_err(|error| {
+        let shown = plain(String::from_utf8_lossy(new).lines().next().unwrap_or_default());
+        Refused(format!("the new data are no JSON: {error}\n  they begin: {shown}\n  say what they are with --content-type"))
+    })?;
+    let mut text = body.to_string();
+    text.truncate(text.len() - 1);
+    let comma = if text.len() > 1 { "," } else { "" };
+    Ok(format!("{text}{comma}\"data\":{}}}", raw.get()).into_bytes())
+}
+
+fn ending(edited: &Edited) -> String {
+    let mut out = format!(
+        "{} letter {} is superseded: the event {} takes its place\n",
+        style::good("✓"),
+        style::bold(short_id(&edited.supersedes)),
+        style::bold(plain(&edited.event_id))
+    );
+    let show = format!("redrive show {}", plain(&edited.receipt));
+    out.push_str(&next_steps(&[(show, "shows what becomes of it")]));
+    out
+}

@@ -1,0 +1,61 @@
+//! The one letter that goes by a name: its id, the first digits of it, or the id that it had elsewhere.
+
+use redrive::core::ids::{DeliveryId, IdPrefix};
+use redrive::store::letter::{LetterKey, LetterView};
+use redrive::store::{DeliveryState, Reader, StateName, StoreError};
+
+/// Letters that may begin with the same digits before it is no use to list them.
+const CANDIDATES_MAX: usize = 20;
+
+/// What goes by a name.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// A letter, with its data and its story.
+    Letter(Box<LetterView>),
+    /// Deliveries begin so, and this one at least is not dead.
+    NotDead { id: DeliveryId, state: StateName },
+    /// Several letters begin so.
+    Several(Vec<String>),
+    /// Nothing.
+    Nothing,
+}
+
+/// Finds a letter.
+pub(crate) fn letter(reader: &dyn Reader, name: &str) -> Result<Found, StoreError> {
+    if let Some(view) = reader.letter(&LetterKey::Imported(name.to_owned()))? {
+        return Ok(Found::Letter(Box::new(view)));
+    }
+    let digits = name.strip_prefix("msg_").unwrap_or(name).to_lowercase();
+    if let Some(id) = DeliveryId::parse(&digits)
+        && let Some(view) = reader.letter(&LetterKey::Delivery(id))?
+    {
+        return Ok(Found::Letter(Box::new(view)));
+    }
+    let Some(prefix) = IdPrefix::parse(&digits) else { return Ok(Found::Nothing) };
+    let mut found = reader.deliveries(&prefix, CANDIDATES_MAX)?;
+    found.retain(|view| view.id.to_string().starts_with(&digits));
+    let is_dead = |state: &DeliveryState| matches!(state, DeliveryState::Dead { .. });
+    let dead: Vec<DeliveryId> =
+        found.iter().filter(|view| is_dead(&view.state)).map(|view| view.id).collect();
+    match (dead.as_slice(), found.first()) {
+        ([], None) => Ok(Found::Nothing),
+        ([], Some(other)) => Ok(Found::NotDead { id: other.id, state: other.state.name() }),
+        ([id], _) => match reader.letter(&LetterKey::Delivery(*id))? {
+            Some(view) => Ok(Found::Letter(Box::new(view))),
+            // Somebody was quicker.
+            None => Ok(Found::Nothing),
+        },
+        (several, _) => Ok(Found::Several(several.iter().map(ToString::to_string).collect())),
+    }
+}
+
+/// Why there is no such letter, in words.
+pub(crate) fn not_dead(id: DeliveryId, state: StateName) -> String {
+    let word = match state {
+        StateName::Delivered => "is delivered",
+        StateName::Closed => "was done with by hand",
+        StateName::Ready | StateName::Due | StateName::Behind => "is still on its way",
+        StateName::Dead => "is dead",
+    };
+    format!("the delivery {id} {word}: it is no dead letter")
+}

@@ -1,0 +1,203 @@
+//! From what the store knows of letters and replays to what is shown.
+
+use std::collections::BTreeMap;
+
+use redrive::core::engine::QueueName;
+use redrive::core::envelope::RedisLetter;
+use redrive::core::fingerprint::Fingerprint;
+use redrive::core::replay::{Manner, Origin, Wave};
+use redrive::core::text::Rate;
+use redrive::letter::envelope;
+use redrive::store::letter::{
+    GroupView, HeldSession, LetterFilter, LetterPage, LetterQuery, LetterView, ReplayView, Survey, TREND_SPAN,
+};
+use redrive::store::{Reader, StoreError};
+use serde_json::Value;
+
+use super::filter::cursor;
+use crate::api::shape::letters::{
+    CauseShown, ClaimShown, Form, GroupShown, HeldSessionShown, LetterShown, LettersFound, QueueCount,
+    ReplayShown, StopShown, SurveyShown, Trend, TypeCount,
+};
+
+/// Causes of a survey that are told with a message.
+const MESSAGES_MAX: usize = 20;
+
+fn service_of(queue: &QueueName) -> (String, Option<String>) {
+    (queue.service.to_string(), queue.channel.as_ref().map(ToString::to_string))
+}
+
+pub(crate) fn letter(view: &LetterView) -> LetterShown {
+    let LetterView { delivery, death, .. } = view;
+    let (service, channel) = service_of(&delivery.queue);
+    LetterShown {
+        id: delivery.id.to_string(),
+        service,
+        channel,
+        subscription: delivery.subscription.clone(),
+        name: death.name.clone(),
+        event_id: delivery.event_id.clone(),
+        event_type: delivery.event_type.clone(),
+        event_source: delivery.event_source.clone(),
+        session: delivery.session.clone(),
+        correlation_id: delivery.correlation_id.clone(),
+        category: death.category.to_string(),
+        failure_category: death.category.envelope_word().to_owned(),
+        code: death.code.to_string(),
+        failure_code: death.failure_code.to_string(),
+        message: death.message.clone(),
+        tier: death.tier.to_string(),
+        fingerprint: death.fingerprint.to_string(),
+        attempts: delivery.attempts,
+        replays: view.replays,
+        died_at: view.died_at,
+        accepted_at: delivery.accepted_at,
+        claimed_by: view.claimed_by.map(|replay| replay.0),
+        holds: view.holds,
+        imported_as: view.imported_as.clone(),
+    }
+}
+
+pub(crate) fn letters(page: &LetterPage) -> LettersFound {
+    LettersFound { dead_letters: page.letters.iter().map(letter).collect(), next: page.next.map(cursor) }
+}
+
+/// A letter for other systems.
+pub(crate) fn written(view: &LetterView, form: Form) -> Value {
+    let envelope = envelope(view);
+    match form {
+        Form::Envelope => serde_json::to_value(envelope),
+        Form::Redis => serde_json::to_value(RedisLetter::from(&envelope)),
+    }
+    .expect("texts, numbers and JSON are JSON")
+}
+
+pub(crate) fn group(view: &GroupView) -> GroupShown {
+    GroupShown {
+        fingerprint: view.fingerprint.to_string(),
+        count: view.count,
+        poison: view.poison,
+        first_seen: view.first_at,
+        last_seen: view.last_at,
+        category: view.category.to_string(),
+        code: view.code.to_string(),
+        message: view.sample.death.message.clone(),
+        sample: view.sample.delivery.id.to_string(),
+        services: view.queues.iter().map(|(queue, count)| queue_count(queue, *count)).collect(),
+        event_types: view
+            .event_types
+            .iter()
+            .map(|(event_type, count)| TypeCount { event_type: event_type.clone(), count: *count })
+            .collect(),
+        trend: Trend { span_seconds: TREND_SPAN.as_secs(), counts: view.trend.clone() },
+    }
+}
+
+fn queue_count(queue: &QueueName, count: u64) -> QueueCount {
+    let (service, channel) = service_of(queue);
+    QueueCount { service, channel, count }
+}
+
+pub(crate) fn replay(view: &ReplayView) -> ReplayShown {
+    let tally = view.tally;
+    ReplayShown {
+        id: view.id.0,
+        state: view.state,
+        what: view.what.clone(),
+        to: view.to.as_ref().map(ToString::to_string),
+        note: view.note.clone(),
+        rate: view.pace.rate.map(Rate::as_per_second),
+        concurrency: view.pace.concurrency,
+        canary: view.pace.manner == Manner::Canary,
+        wave: (view.pace.manner == Manner::Canary && view.wave != Wave::None).then_some(view.wave),
+        automatic: match view.origin {
+            Origin::Operator => false,
+            Origin::Automatic { .. } => true,
+        },
+        total: tally.total,
+        sent: tally.sent,
+        delivered: tally.delivered,
+        failed: tally.failed,
+        left: tally.left,
+        in_flight: tally.in_flight(),
+        waiting: tally.waiting(),
+        claimed_by_others: view.claimed_by_others,
+        created_at: view.created_at,
+        changed_at: view.changed_at,
+        stop: view.stop.map(|stop| StopShown {
+            fingerprint: stop.fingerprint.to_string(),
+            delivery: stop.delivery.to_string(),
+        }),
+    }
+}
+
+pub(crate) fn held_session(held: &HeldSession) -> HeldSessionShown {
+    let (service, channel) = service_of(&held.queue);
+    HeldSessionShown {
+        service,
+        channel,
+        session: held.session.clone(),
+        letter: held.letter.to_string(),
+        event_type: held.event_type.clone(),
+        since: held.since,
+        behind: held.behind,
+    }
+}
+
+/// What a replay would come to.
+pub(crate) fn survey(
+    survey: &Survey,
+    messages: &BTreeMap<Fingerprint, String>,
+    rate: Option<Rate>,
+    to: Option<&QueueName>,
+) -> SurveyShown {
+    let mut by_cause: Vec<CauseShown> = survey
+        .by_cause
+        .iter()
+        .map(|((fingerprint, queue), count)| {
+            let QueueCount { service, channel, count } = queue_count(queue, *count);
+            let message = messages.get(fingerprint).cloned();
+            CauseShown { fingerprint: fingerprint.to_string(), service, channel, count, message }
+        })
+        .collect();
+    by_cause.sort_by_key(|cause| std::cmp::Reverse(cause.count));
+    let mut targets: BTreeMap<&QueueName, u64> = BTreeMap::new();
+    for ((queue, _), count) in &survey.by_type {
+        *targets.entry(to.unwrap_or(queue)).or_default() += count;
+    }
+    SurveyShown {
+        letters: survey.letters,
+        sessions: survey.sessions,
+        by_cause,
+        by_target: targets.into_iter().map(|(queue, count)| queue_count(queue, count)).collect(),
+        estimated_seconds: rate.map(|rate| survey.letters as f64 / rate.as_per_second()),
+        claimed: survey
+            .claimed
+            .iter()
+            .map(|(id, count)| ClaimShown { replay: id.0, count: *count })
+            .collect(),
+        poison_left: survey.poison_left,
+        holding: survey.holding,
+        refused_because: None,
+    }
+}
+
+/// A message for each of the most frequent causes, so that people see what they are.
+pub(crate) fn messages(
+    reader: &dyn Reader,
+    survey: &Survey,
+) -> Result<BTreeMap<Fingerprint, String>, StoreError> {
+    let mut causes: BTreeMap<Fingerprint, u64> = BTreeMap::new();
+    for ((fingerprint, _), count) in &survey.by_cause {
+        *causes.entry(*fingerprint).or_default() += count;
+    }
+    let mut causes: Vec<(Fingerprint, u64)> = causes.into_iter().collect();
+    causes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let mut messages = BTreeMap::new();
+    for (fingerprint, _) in causes.into_iter().take(MESSAGES_MAX) {
+        let filter = LetterFilter { fingerprint: Some(fingerprint), ..LetterFilter::default() };
+        let page = reader.letters(&LetterQuery { filter, before: None, rows_max: 1 })?;
+        messages.extend(page.letters.first().map(|view| (fingerprint, view.death.message.clone())));
+    }
+    Ok(messages)
+}

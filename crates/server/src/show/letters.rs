@@ -1,0 +1,141 @@
+//! Dead letters under each other, and the causes that they have in common.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use redrive::core::time::Timestamp;
+
+use super::event::short_id;
+use super::moment::ago;
+use super::spark::{spark, sums};
+use super::table::{Cell, Side, Table};
+use super::{counted, cut, next_steps, plain, style, thousands};
+use crate::api::shape::letters::{GroupShown, LetterShown, QueueCount};
+
+/// A message has at least this much room, whatever the terminal, and where there is none.
+const MESSAGE_COLUMNS_MIN: usize = 24;
+const MESSAGE_COLUMNS_DEFAULT: usize = 60;
+/// Longer names are cut.
+const NAME_COLUMNS_MAX: usize = 32;
+/// What a trend shows: a day by the hour, or an hour by five minutes.
+const HOURS: usize = 24;
+const HOUR: Duration = Duration::from_hours(1);
+
+/// The service, or service/channel.
+fn queue_name(service: &str, channel: Option<&str>) -> String {
+    let name = channel.map_or_else(|| service.to_owned(), |channel| format!("{service}/{channel}"));
+    cut(&plain(&name), NAME_COLUMNS_MAX)
+}
+
+/// A list, the latest first.
+pub(crate) fn list(letters: &[LetterShown], now: Timestamp, columns: Option<usize>) -> String {
+    if letters.is_empty() {
+        return format!("{} no dead letter matches\n", style::good("✓"));
+    }
+    let mut table =
+        Table::new(&[Side::Left, Side::Left, Side::Left, Side::Left, Side::Left, Side::Right, Side::Left]);
+    table.head(&["LETTER", "DIED", "SERVICE", "TYPE", "CODE", "ATTEMPTS", "MESSAGE"]);
+    let room = |letter: &LetterShown| {
+        let before = [8, 8, letter.service.len(), letter.event_type.len(), letter.failure_code.len(), 8];
+        message_room(columns, before.into_iter().sum::<usize>() + 6 * 2)
+    };
+    let room = letters.iter().map(room).min().unwrap_or(MESSAGE_COLUMNS_DEFAULT);
+    for letter in letters {
+        let message = cut(&format!("{}{}", marks(letter), plain(&letter.message)), room);
+        table.push(vec![
+            Cell::bold(short_id(&letter.id)),
+            Cell::dim(ago(letter.died_at, now)),
+            Cell::plain(queue_name(&letter.service, letter.channel.as_deref())),
+            Cell::plain(cut(&plain(&letter.event_type), NAME_COLUMNS_MAX)),
+            Cell::painted(cut(&plain(&letter.failure_code), NAME_COLUMNS_MAX), style::warning),
+            Cell::plain(letter.attempts.to_string()),
+            Cell::plain(message),
+        ]);
+    }
+    let mut out = lines(table);
+    let first = short_id(&letters[0].id);
+    out.push_str(&next_steps(&[
+        (format!("redrive dlq show {first}"), "shows a letter with its attempts and its data"),
+        ("redrive dlq groups".to_owned(), "shows the causes that they have in common"),
+    ]));
+    out
+}
+
+/// What is unusual about a letter, before its message.
+fn marks(letter: &LetterShown) -> String {
+    let mut marks = Vec::new();
+    if letter.tier == "poison" {
+        marks.push("poison".to_owned());
+    }
+    marks.extend(letter.claimed_by.map(|replay| format!("replay {replay}")));
+    marks.extend(letter.holds.map(|behind| format!("holds {}", thousands(behind))));
+    if marks.is_empty() { String::new() } else { format!("[{}] ", marks.join(", ")) }
+}
+
+fn message_room(columns: Option<usize>, before: usize) -> usize {
+    columns.map_or(MESSAGE_COLUMNS_DEFAULT, |columns| columns.saturating_sub(before).max(MESSAGE_COLUMNS_MIN))
+}
+
+fn lines(table: Table) -> String {
+    table.lines().into_iter().map(|line| line + "\n").collect()
+}
+
+/// The causes, the most frequent first.
+pub(crate) fn groups(groups: &[GroupShown], now: Timestamp, columns: Option<usize>) -> String {
+    if groups.is_empty() {
+        return format!("{} there are no dead letters\n", style::good("✓"));
+    }
+    let is_young = groups.iter().all(|group| now.since(group.first_seen) < HOUR);
+    let trend = |group: &GroupShown| {
+        let per_hour = usize::try_from(HOUR.as_secs() / group.trend.span_seconds.max(1)).unwrap_or(1).max(1);
+        let counts = if is_young { group.trend.counts.clone() } else { sums(&group.trend.counts, per_hour) };
+        let shown = if is_young { per_hour } else { HOURS };
+        spark(&counts[counts.len().saturating_sub(shown)..])
+    };
+    let title = if is_young { "LAST HOUR" } else { "LAST 24 HOURS" };
+    let mut table =
+        Table::new(&[Side::Left, Side::Right, Side::Left, Side::Left, Side::Left, Side::Left, Side::Left]);
+    table.head(&["FAILURE GROUP", "COUNT", "LAST SEEN", "SERVICE", "CODE", title, "MESSAGE"]);
+    for group in groups {
+        let poison = match group.poison {
+            0 => String::new(),
+            count if count == group.count => "[poison] ".to_owned(),
+            count => format!("[{} poison] ", thousands(count)),
+        };
+        let services = services(&group.services);
+        let before = 16 + 8 + 9 + services.len() + group.code.len() + HOURS + 6 * 2;
+        let message = cut(&format!("{poison}{}", plain(&group.message)), message_room(columns, before));
+        table.push(vec![
+            Cell::bold(plain(&group.fingerprint)),
+            Cell::painted(thousands(group.count), style::error),
+            Cell::dim(ago(group.last_seen, now)),
+            Cell::plain(services),
+            Cell::painted(cut(&plain(&group.code), NAME_COLUMNS_MAX), style::warning),
+            Cell::plain(trend(group)),
+            Cell::plain(message),
+        ]);
+    }
+    let mut out = lines(table);
+    let all: u64 = groups.iter().map(|group| group.count).sum();
+    let summary = format!("{} of {}", counted(all, "dead letter"), counted(groups.len() as u64, "cause"));
+    let _ = writeln!(out, "\n{}", style::dim(summary));
+    let fingerprint = plain(&groups[0].fingerprint);
+    out.push_str(&next_steps(&[
+        (format!("redrive dlq show {}", short_id(&groups[0].sample)), "shows a letter of the first cause"),
+        (
+            format!("redrive dlq replay --fingerprint {fingerprint} --canary"),
+            "sends its letters again: one, then ten, then the rest",
+        ),
+    ]));
+    out
+}
+
+fn services(services: &[QueueCount]) -> String {
+    match services {
+        [] => String::new(),
+        [one] => queue_name(&one.service, one.channel.as_deref()),
+        [first, rest @ ..] => {
+            format!("{} +{}", queue_name(&first.service, first.channel.as_deref()), rest.len())
+        }
+    }
+}

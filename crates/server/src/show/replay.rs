@@ -1,0 +1,279 @@
+//! Replays: what one would come to, how far one is, and how it ended.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use redrive::core::replay::{ReplayState, Wave};
+use redrive::core::text::Rate;
+use redrive::core::time::Timestamp;
+
+use super::event::short_id;
+use super::moment::{ago, rough, show_wait};
+use super::table::{Cell, Side, Table};
+use super::{counted, cut, next_steps, plain, style, thousands};
+use crate::api::shape::letters::{QueueCount, ReplayShown, SurveyShown};
+
+/// The widest bar of progress, whatever the terminal, and what stands beside it.
+const BAR_COLUMNS_MAX: usize = 30;
+const BAR_TEXT_COLUMNS: usize = 70;
+/// Longer words on what is replayed are cut.
+const WHAT_COLUMNS_MAX: usize = 70;
+/// Causes that a survey lists.
+const CAUSES_MAX: usize = 10;
+
+/// Letters that are answered for.
+const fn done(replay: &ReplayShown) -> u64 {
+    replay.delivered + replay.failed + replay.left
+}
+
+/// One line on a replay.
+pub(crate) fn line(replay: &ReplayShown) -> String {
+    let ReplayShown { id, state, total, .. } = replay;
+    let what = cut(&plain(&replay.what), WHAT_COLUMNS_MAX);
+    format!("replay {id} is {state}, {} of {}: {what}", thousands(done(replay)), counted(*total, "letter"))
+}
+
+fn state(state: ReplayState) -> Cell {
+    match state {
+        ReplayState::Gathering | ReplayState::Running => Cell::painted(state.as_str(), style::info),
+        ReplayState::Paused => Cell::painted("paused", style::warning),
+        ReplayState::Stopped => Cell::painted("stopped", style::error),
+        ReplayState::Cancelled => Cell::plain("cancelled"),
+        ReplayState::Done => Cell::painted("done", style::good),
+    }
+}
+
+/// Replays under each other, the latest first.
+pub(crate) fn list(replays: &[ReplayShown], now: Timestamp) -> String {
+    if replays.is_empty() {
+        return "nothing was replayed yet\n".to_owned();
+    }
+    let right = Side::Right;
+    let mut table = Table::new(&[right, Side::Left, right, right, right, right, Side::Left, Side::Left]);
+    table.head(&["NO", "STATE", "LETTERS", "DELIVERED", "FAILED", "LEFT", "BEGAN", "WHAT"]);
+    for replay in replays {
+        let failed = thousands(replay.failed);
+        table.push(vec![
+            Cell::bold(replay.id.to_string()),
+            state(replay.state),
+            Cell::plain(thousands(replay.total)),
+            Cell::plain(thousands(replay.delivered)),
+            if replay.failed > 0 { Cell::painted(failed, style::error) } else { Cell::plain(failed) },
+            Cell::plain(thousands(replay.left)),
+            Cell::dim(ago(replay.created_at, now)),
+            Cell::plain(cut(&plain(&replay.what), WHAT_COLUMNS_MAX)),
+        ]);
+    }
+    table.lines().into_iter().map(|line| line + "\n").collect()
+}
+
+/// A replay with all there is to say.
+pub(crate) fn page(replay: &ReplayShown, now: Timestamp) -> String {
+    let title = style::bold(format!("replay {}", replay.id));
+    let mut out = format!("{title}  {}\n", plain(&replay.what));
+    let mut table = Table::new(&[Side::Left; 3]);
+    let mut row = |name: &str, value: Cell, remark: String| {
+        table.push(vec![Cell::dim(format!("  {name}")), value, Cell::dim(remark)]);
+    };
+    row("state", state(replay.state), ago(replay.changed_at, now));
+    row("began", Cell::plain(super::moment::moment(replay.created_at)), ago(replay.created_at, now));
+    row("pace", Cell::plain(pace(replay)), String::new());
+    if let Some(to) = &replay.to {
+        row("goes to", Cell::plain(plain(to)), "instead of where the letters came from".to_owned());
+    }
+    if let Some(note) = &replay.note {
+        row("note", Cell::plain(plain(note)), String::new());
+    }
+    row("letters", Cell::plain(thousands(replay.total)), String::new());
+    row("delivered", Cell::plain(thousands(replay.delivered)), String::new());
+    row("failed again", Cell::plain(thousands(replay.failed)), String::new());
+    let left = "one before them in their session failed, or they are no longer dead";
+    row(
+        "left alone",
+        Cell::plain(thousands(replay.left)),
+        if replay.left > 0 { left } else { "" }.to_owned(),
+    );
+    row("on their way", Cell::plain(thousands(replay.in_flight)), String::new());
+    row("to be sent", Cell::plain(thousands(replay.waiting)), String::new());
+    for line in table.lines() {
+        let _ = writeln!(out, "{line}");
+    }
+    out.push_str(&next_steps(&steps(replay)));
+    out
+}
+
+fn pace(replay: &ReplayShown) -> String {
+    let rate = replay.rate.and_then(Rate::per_second);
+    let mut words =
+        vec![rate.map_or("as fast as deliveries go".to_owned(), |rate| format!("at most {rate}"))];
+    words.push(format!("{} at once", thousands(u64::from(replay.concurrency))));
+    if replay.canary {
+        words.push(match replay.wave {
+            None | Some(Wave::None) => "canary: nothing sent yet".to_owned(),
+            Some(Wave::First) => "canary: the first one".to_owned(),
+            Some(Wave::Second) => "canary: ten".to_owned(),
+            Some(Wave::Rest) => "canary: all the rest".to_owned(),
+        });
+    }
+    if replay.automatic {
+        words.push("begun by the rule book".to_owned());
+    }
+    words.join(", ")
+}
+
+fn steps(replay: &ReplayShown) -> Vec<(String, &'static str)> {
+    let id = replay.id;
+    match replay.state {
+        ReplayState::Gathering | ReplayState::Running => vec![
+            (format!("redrive replays {id} --watch"), "shows how it goes on"),
+            (format!("redrive replays {id} pause"), "lets it send nothing more for now"),
+        ],
+        ReplayState::Paused => resume_or_cancel(id),
+        ReplayState::Stopped => {
+            let why = replay.stop.as_ref().map(|stop| {
+                (format!("redrive why {}", short_id(&stop.delivery)), "tells why the letter failed again")
+            });
+            why.into_iter().chain(resume_or_cancel(id)).collect()
+        }
+        ReplayState::Done if replay.failed > 0 => {
+            vec![("redrive dlq list --tier poison".to_owned(), "shows the letters that failed again")]
+        }
+        ReplayState::Cancelled | ReplayState::Done => Vec::new(),
+    }
+}
+
+fn resume_or_cancel(id: u64) -> Vec<(String, &'static str)> {
+    vec![
+        (format!("redrive replays {id} resume"), "lets it go on, once the cause is mended"),
+        (format!("redrive replays {id} cancel"), "ends it; what was not sent stays dead"),
+    ]
+}
+
+/// How a replay stands when nobody watches it any more.
+pub(crate) fn ending(replay: &ReplayShown) -> String {
+    let ReplayShown { id, delivered, failed, left, .. } = replay;
+    let mut parts = vec![format!("{} delivered", thousands(*delivered))];
+    if *failed > 0 {
+        parts.push(format!("{} failed again", thousands(*failed)));
+    }
+    if *left > 0 {
+        parts.push(format!("{} left alone", thousands(*left)));
+    }
+    let rest = replay.waiting + replay.in_flight;
+    if rest > 0 {
+        parts.push(format!("{} to go", thousands(rest)));
+    }
+    let counts = parts.join(", ");
+    let mut out = match replay.state {
+        ReplayState::Done if *failed == 0 && *left == 0 => {
+            format!("{} replay {id} is done: {counts}\n", style::good("✓"))
+        }
+        ReplayState::Done => format!("{} replay {id} is done: {counts}\n", style::warning("!")),
+        ReplayState::Stopped => {
+            let cause = replay.stop.as_ref().map(|stop| plain(&stop.fingerprint)).unwrap_or_default();
+            format!(
+                "{} replay {id} has stopped by itself: the failure came back (failure group {cause})\n  {counts}\n",
+                style::error("✗")
+            )
+        }
+        ReplayState::Paused => format!("{} replay {id} is paused: {counts}\n", style::warning("!")),
+        ReplayState::Cancelled => format!("{} replay {id} was cancelled: {counts}\n", style::warning("!")),
+        ReplayState::Gathering | ReplayState::Running => {
+            format!("replay {id} is {}: {counts}\n", replay.state)
+        }
+    };
+    out.push_str(&next_steps(&steps(replay)));
+    out
+}
+
+/// How far a replay is: a line that is written over and over.
+pub(crate) fn progress(replay: &ReplayShown, per_second: Option<f64>, columns: usize) -> String {
+    let columns = columns.saturating_sub(BAR_TEXT_COLUMNS).min(BAR_COLUMNS_MAX);
+    let (done, total) = (done(replay), replay.total);
+    // Nothing to send is all sent.
+    let share = |whole: u64| done.saturating_mul(whole).checked_div(total).unwrap_or(whole).min(whole);
+    let filled = usize::try_from(share(columns as u64)).unwrap_or(columns);
+    let bar = format!("{}{}", style::good("█".repeat(filled)), style::dim("░".repeat(columns - filled)));
+    format!("{bar} {:3} %  {}", share(100), style::dim(progress_words(replay, per_second)))
+}
+
+/// The same for those who read lines.
+pub(crate) fn progress_words(replay: &ReplayShown, per_second: Option<f64>) -> String {
+    let rest = replay.total.saturating_sub(done(replay));
+    let mut words = vec![
+        format!("{} delivered", thousands(replay.delivered)),
+        format!("{} failed", thousands(replay.failed)),
+        format!("{} left", thousands(rest)),
+    ];
+    if replay.state == ReplayState::Gathering {
+        words.push("listing its letters".to_owned());
+    }
+    if let Some(rate) = per_second.filter(|rate| *rate > 0.0) {
+        words.push(if rate < 10.0 { format!("{rate:.1}/s") } else { format!("{rate:.0}/s") });
+        let to_go = Duration::try_from_secs_f64(rest as f64 / rate).unwrap_or(Duration::MAX);
+        if rest > 0 && to_go < Duration::from_hours(24 * 365) {
+            words.push(format!("{} to go", rough(to_go)));
+        }
+    }
+    words.join(", ")
+}
+
+/// What a replay would come to.
+pub(crate) fn survey(survey: &SurveyShown) -> String {
+    let mut out = format!(
+        "{} would be sent again, of {}\n",
+        style::bold(counted(survey.letters, "dead letter")),
+        counted(survey.sessions, "session")
+    );
+    if !survey.by_cause.is_empty() {
+        let mut table = Table::new(&[Side::Left, Side::Right, Side::Left, Side::Left]);
+        table.head(&["  FAILURE GROUP", "COUNT", "SERVICE", "MESSAGE"]);
+        for cause in survey.by_cause.iter().take(CAUSES_MAX) {
+            let message = cause.message.as_deref().map(plain).unwrap_or_default();
+            table.push(vec![
+                Cell::plain(format!("  {}", plain(&cause.fingerprint))),
+                Cell::plain(thousands(cause.count)),
+                Cell::bold(plain(&queue(&cause.service, cause.channel.as_deref()))),
+                Cell::plain(cut(&message, WHAT_COLUMNS_MAX)),
+            ]);
+        }
+        for line in table.lines() {
+            let _ = writeln!(out, "{line}");
+        }
+        if survey.by_cause.len() > CAUSES_MAX {
+            let more = counted((survey.by_cause.len() - CAUSES_MAX) as u64, "more cause");
+            let _ = writeln!(out, "  {}", style::dim(format!("… and {more}")));
+        }
+    }
+    let targets: Vec<String> = survey.by_target.iter().map(target).collect();
+    if !targets.is_empty() {
+        let _ = writeln!(out, "  to {}", targets.join(", "));
+    }
+    if let Some(seconds) = survey.estimated_seconds {
+        let span = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+        let _ = writeln!(out, "  takes about {} at that rate", show_wait(span));
+    }
+    for claim in &survey.claimed {
+        let letters = counted(claim.count, "letter");
+        let _ = writeln!(out, "  {} {letters} more belong to replay {}", style::warning("!"), claim.replay);
+    }
+    if survey.poison_left > 0 {
+        let letters = counted(survey.poison_left, "poison letter");
+        let _ = writeln!(out, "  {letters} more stay where they are: --include-poison sends them too");
+    }
+    if survey.holding > 0 {
+        let _ = writeln!(out, "  {} of them hold their session", thousands(survey.holding));
+    }
+    if let Some(because) = &survey.refused_because {
+        let _ = writeln!(out, "{} it could not begin: {}", style::error("✗"), plain(because));
+    }
+    out
+}
+
+fn queue(service: &str, channel: Option<&str>) -> String {
+    channel.map_or_else(|| service.to_owned(), |channel| format!("{service}/{channel}"))
+}
+
+fn target(target: &QueueCount) -> String {
+    plain(&format!("{} ({})", queue(&target.service, target.channel.as_deref()), thousands(target.count)))
+}
