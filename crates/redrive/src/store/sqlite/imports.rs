@@ -10,7 +10,6 @@ use super::fault::Fault;
 use super::letters::{Body, Grave};
 use super::schema::state;
 use super::write::Work;
-use crate::store::admit::Ledger;
 use crate::store::derive;
 use crate::store::letter::{ImportedLetter, Ordered};
 
@@ -50,10 +49,8 @@ impl Work<'_> {
         let ImportedLetter { key, queue: name, subscription, order, event, died_at, .. } = letter;
         let event_seq = self.state.meta.last.next();
         // An event of that id may be here already; who sends it again meets that one.
-        if self.find(event)?.is_none() {
-            let hash = self.state.dedup.hash(event.dedup_key());
-            self.state.dedup.add(hash, event_seq);
-        }
+        let hash = self.state.dedup.hash(event.dedup_key());
+        self.state.dedup.add(hash, event_seq);
         self.keep_event(event_seq, derive::content_hash(event), 1, event)?;
         let seq = event_seq.next();
         self.state.meta.last = seq;

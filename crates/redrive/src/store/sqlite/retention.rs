@@ -220,9 +220,11 @@ fn forget_letters(
     old: &Old,
     now: Timestamp,
 ) -> Result<(), Fault> {
+    let mut letters = old.letters.clone();
+    letters.sort_unstable_by_key(|letter| letter.number);
     let mut work = Work::new(connection, state, now)?;
     let mut by_queue: Vec<(String, u64)> = Vec::new();
-    for letter in &old.letters {
+    for letter in &letters {
         let queue = "SELECT queue FROM deliveries WHERE seq = ?1";
         let queue = connection.prepare_cached(queue)?.query_row([letter.delivery], |row| row.get(0))?;
         let queue = work.state.names.queue(work.state.names.index_of(queue)?).name.to_string();

@@ -424,19 +424,16 @@ fn changes(bench: &mut Bench) {
         bench.wait(1);
         let before = (bench.replay_now(replay), bench.acts());
         let changed = bench.change(replay, act);
-        match expected {
-            Some(next) => {
-                let view = changed.expect("it is possible");
-                assert_eq!((view.state, view.changed_at), (next, bench.now), "{act:?} of {state}");
-                assert_eq!(bench.acts().len(), before.1.len() + 1, "{act:?} of {state} is on record");
-                if act == Resume {
-                    assert_eq!((view.wave, view.stop), (Wave::None, None), "it begins with one again");
-                }
+        if let Some(next) = expected {
+            let view = changed.expect("it is possible");
+            assert_eq!((view.state, view.changed_at), (next, bench.now), "{act:?} of {state}");
+            assert_eq!(bench.acts().len(), before.1.len() + 1, "{act:?} of {state} is on record");
+            if act == Resume {
+                assert_eq!((view.wave, view.stop), (Wave::None, None), "it begins with one again");
             }
-            None => {
-                assert_eq!(changed, Err(OrderRefusal::NotPossible { replay, state }), "{act:?} of {state}");
-                assert_eq!((bench.replay_now(replay), bench.acts()), before);
-            }
+        } else {
+            assert_eq!(changed, Err(OrderRefusal::NotPossible { replay, state }), "{act:?} of {state}");
+            assert_eq!((bench.replay_now(replay), bench.acts()), before);
         }
         let is_running = bench.replay_now(replay).state == Running;
         assert_eq!(bench.step(replay, 1).len(), usize::from(is_running), "only a running one sends");

@@ -69,9 +69,9 @@ fn find(bench: &Bench, id: &str) -> DeliveryId {
     all.iter().find(|view| view.event_id == id).expect("it is there").id
 }
 
-fn released(answer: (Result<Ordered, OrderRefusal>, Vec<Waiting>)) -> (u64, Vec<String>) {
-    let Ok(Ordered::Released { behind }) = answer.0 else { panic!("{answer:?}") };
-    (behind, ids(&answer.1).into_iter().map(str::to_owned).collect())
+fn released((answer, waiting): (Result<Ordered, OrderRefusal>, Vec<Waiting>)) -> (u64, Vec<String>) {
+    let Ok(Ordered::Released { behind }) = answer else { panic!("{answer:?}") };
+    (behind, waiting.into_iter().map(|one| one.event.id.to_string()).collect())
 }
 
 fn skip(letter: DeliveryId) -> Order {
@@ -409,16 +409,16 @@ fn older_comes_back(bench: &mut Bench) {
     let older = bench.settled("strict", in_session("older", "s"), fails("boom"));
     let letter = held(bench, &["1"]);
     let replay = bench.replay(straight(everything())).id;
-    let mut order = Vec::new();
+    let mut sent = Vec::new();
     for _ in 0..10 {
         bench.step(replay, 10);
         bench.audit();
         let Some(head) = bench.ready("strict").pop() else { continue };
-        order.push(head.event.id.to_string());
+        sent.push(head.event.id.to_string());
         bench.end(head.id, Next::Delivered);
         bench.audit();
     }
-    assert_eq!(order, ["older", "head", "1"], "{older} before {letter}");
+    assert_eq!(sent, ["older", "head", "1"], "{older} before {letter}");
     assert_eq!(bench.replay_now(replay).state, ReplayState::Done);
 }
 

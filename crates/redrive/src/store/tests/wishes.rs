@@ -146,7 +146,7 @@ fn dead(bench: &Bench) -> Vec<DeliveryView> {
 }
 
 /// One of the dead, if there are any; else one of all.
-fn one_of(bench: &Bench, which: &Index) -> Option<DeliveryView> {
+fn one_of(bench: &Bench, which: Index) -> Option<DeliveryView> {
     let (dead, all) = (dead(bench), bench.all());
     let some = if dead.is_empty() { all } else { dead };
     (!some.is_empty()).then(|| which.get(&some).clone())
@@ -198,8 +198,8 @@ impl Wish {
                 Order::Replay(Box::new(NewReplay { to, ..new }))
             }
             Self::Change { replay, act } => Order::Change { replay: ReplayId(*replay), act: *act },
-            Self::Skip(which) => Order::Skip { letter: one_of(bench, which)?.id, note: None },
-            Self::LetGo(which) => Order::LetGo { letter: one_of(bench, which)?.id },
+            Self::Skip(which) => Order::Skip { letter: one_of(bench, *which)?.id, note: None },
+            Self::LetGo(which) => Order::LetGo { letter: one_of(bench, *which)?.id },
             Self::Purge(choice) => Order::Purge(Box::new(Purge {
                 selection: choice.selection(bench),
                 what: "some".to_owned(),
@@ -208,7 +208,7 @@ impl Wish {
                 note: None,
             })),
             Self::Edit { letter, id } => {
-                let old = one_of(bench, letter)?;
+                let old = one_of(bench, *letter)?;
                 let session = old.session.as_deref().and_then(|key| SessionKey::new(key).ok());
                 let source = EventSource::new("/0").expect("a source");
                 let event = Arc::new(Event { session, source, ..event(&id.to_string()) });
