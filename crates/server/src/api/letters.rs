@@ -214,10 +214,12 @@ mod tests {
         Event { content_type: content_type.map(|text| ContentType::new(text).expect("a type")), ..event }
     }
 
+    /// A name, the content type before, what is wanted, and the data then or the words of a refusal.
+    type Case<'a> = (&'a str, Option<&'a str>, &'a str, Result<&'a [u8], &'a str>);
+
     #[test]
     fn an_edit_changes_the_data_and_nothing_else() {
         let (json, text) = (Some("application/json"), Some("text/plain"));
-        type Case<'a> = (&'a str, Option<&'a str>, &'a str, Result<&'a [u8], &'a str>);
         #[rustfmt::skip]
         let cases: [Case<'_>; 9] = [
             ("JSON, byte for byte",      json, r#"{"data":{"n": 1e400}}"#,                          Ok(b"{\"n\": 1e400}")),
