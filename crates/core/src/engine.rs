@@ -282,7 +282,7 @@ impl Engine {
             }
             Input::Replay(job) => self.replays.learn(job, now),
             Input::Advanced { job, sent } => {
-                let ended = self.replays.advanced(job, sent, now);
+                let ended = self.replays.advanced(job, sent);
                 self.tell_replay(ended);
             }
             Input::Released(_) if self.sabotaged_by(Sabotage::ForgetsReleased) => {}

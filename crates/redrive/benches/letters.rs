@@ -47,10 +47,12 @@ fn main() {
     }
 }
 
+/// What is asked for, and the filter of each question.
+type Ask<'a> = (&'static str, Box<dyn Fn(u64) -> LetterFilter + 'a>);
+
 fn lists(reader: &dyn Reader, kinds: u64) {
     let filter = LetterFilter::default;
     let text = |text: &str| Some(text.to_owned());
-    type Ask<'a> = (&'static str, Box<dyn Fn(u64) -> LetterFilter + 'a>);
     let asks: Vec<Ask<'_>> = vec![
         ("letters", Box::new(|_| filter())),
         ("  of a service", Box::new(|n| LetterFilter { service: Some(service(n)), ..filter() })),
@@ -106,7 +108,6 @@ fn lists(reader: &dyn Reader, kinds: u64) {
 fn groups(reader: &dyn Reader, kinds: u64) {
     let filter = LetterFilter::default;
     let now = Timestamp::from_nanos(died_at(LETTERS));
-    type Ask<'a> = (&'static str, Box<dyn Fn(u64) -> LetterFilter + 'a>);
     let asks: Vec<Ask<'_>> = vec![
         ("groups", Box::new(|_| filter())),
         ("  of a service", Box::new(|n| LetterFilter { service: Some(service(n)), ..filter() })),

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
+use redrive::core::book::model::Order;
 use redrive::core::decide::History;
 use redrive::core::engine::{Next, QueueName, Settlement, Waiting};
 use redrive::core::event::Event;
@@ -110,6 +111,7 @@ impl Stage {
             bound: WaitingBound {
                 deliveries_max: u64::MAX,
                 bytes_max: u64::MAX,
+                per_session_max: u64::MAX,
                 when_full: WhenFull::Refuse,
             },
         };
@@ -129,7 +131,7 @@ impl Stage {
             let routes = vec![self.addressee.clone()];
             Submission { events: vec![Submitted { event: Arc::new(event(self.sent, self.kind)), routes }] }
         });
-        Batch { submissions: submissions.collect(), settlements, notes: Vec::new() }
+        Batch { submissions: submissions.collect(), settlements, ..Batch::default() }
     }
 
     fn write(&mut self, batch: &Batch) {
@@ -190,6 +192,7 @@ fn delivered(waiting: &Waiting) -> Arc<Settlement> {
         book,
         story: Some(Box::new(story)),
         pause: None,
+        stop: None,
         at: started_at,
     })
 }

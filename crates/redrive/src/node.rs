@@ -258,10 +258,10 @@ impl Node {
             questions,
             started_at: now,
         };
-        let node = Self { shared: Arc::new(shared) };
-        tokio::spawn(letters::bring_back(Arc::downgrade(&node.shared), well_again));
-        tokio::spawn(letters::watch_sessions(Arc::downgrade(&node.shared)));
-        Ok(node)
+        let shared = Arc::new(shared);
+        tokio::spawn(letters::bring_back(Arc::downgrade(&shared), well_again));
+        tokio::spawn(letters::watch_sessions(Arc::downgrade(&shared)));
+        Ok(Self { shared })
     }
 
     /// Takes events, all or none; they are durable when this returns.

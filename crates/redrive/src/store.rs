@@ -311,6 +311,9 @@ pub enum Refusal {
     },
 }
 
+/// How long a dead letter of a queue and an event type is kept.
+pub type Retention = dyn Fn(&QueueName, &str) -> Duration + Send + Sync;
+
 /// How long things are kept.
 #[derive(Clone)]
 pub struct Keep {
@@ -320,7 +323,7 @@ pub struct Keep {
     pub ids: Duration,
     /// Dead letters of a queue and an event type. One that holds its session, or that an open replay has
     /// claimed, is kept for longer.
-    pub letters: Arc<dyn Fn(&QueueName, &str) -> Duration + Send + Sync>,
+    pub letters: Arc<Retention>,
 }
 
 /// What a step of housekeeping did.

@@ -345,6 +345,7 @@ pub struct Page {
 
 /// A fact for whoever listens: logs, alerts, the page, `redrive tail`.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "most are of the largest, and all are boxed")]
 pub enum Signal {
     /// A settlement is durable.
     Settled {

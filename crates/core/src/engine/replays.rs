@@ -2,17 +2,22 @@
 //!
 //! A step is asked of the store, which sends letters and counts them in one transaction; the letters come
 //! back as deliveries like any other. Only one step of a replay is under way at a time, and each names how
-//! many letters had been sent before it, so that a step whose answer was lost is not taken twice.
+//! many letters had been sent before it, so that a step whose answer was lost is not taken twice. After the
+//! store was away nobody knows what it has written: each replay is asked for as it is before anything else.
 //!
-//! A canary sends one letter, then ten, then the rest, each wave only when all of the one before has
-//! arrived. A letter that fails in the first two waves stops it. In the rest it stops when what the letters
+//! A canary sends one letter, then ten, or as many as may be on their way at once if that is fewer, then the
+//! rest, each wave only when all of the one before has arrived. A letter that fails in the first two waves stops it. In the rest it stops when what the letters
 //! had died of comes back [`limits::REPLAY_FAILURES_IN_A_ROW`] times with nothing arriving in between. It
 //! goes on when an operator says so, with one letter again.
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::port::{Advance, Death, Effect, Followers, Next, Settlement, Signal, Waiting};
+use super::sabotage::Sabotage;
 use super::{Engine, Running, Timer};
 use crate::book::model::Order;
 use crate::book::{LetterRule, RuleBook};
@@ -33,7 +38,7 @@ const BURST_SPAN: Duration = Duration::from_millis(200);
 #[derive(Debug, Default)]
 pub(super) struct Replays(BTreeMap<ReplayId, Replay>);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Replay {
     job: ReplayJob,
     step: Step,
@@ -42,7 +47,20 @@ struct Replay {
     timer_at: Option<Timestamp>,
     /// Letters that failed with what they had died of since the last one that arrived.
     same_in_a_row: u32,
+    tally: Trust,
 }
+
+/// Whether the tally is what the store has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trust {
+    /// It is.
+    Known,
+    /// The store may have written what nobody heard of: what it says next replaces the tally.
+    Doubtful,
+}
+
+/// No replay has sent so many letters: a step that says so is answered with the replay as it is.
+const NEVER_SENT: u64 = u64::MAX;
 
 /// Whether a step is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +101,7 @@ impl Replays {
             next_at: now,
             timer_at: None,
             same_in_a_row: 0,
+            tally: Trust::Known,
         });
         if replay.job.state != job.state {
             replay.same_in_a_row = 0;
@@ -95,19 +114,25 @@ impl Replays {
         self.drop_ended();
     }
 
-    /// A step is durable; says where the replay stands now if it has ended.
-    pub(super) fn advanced(&mut self, job: ReplayJob, sent: u32, now: Timestamp) -> Option<Halt> {
+    /// A step is durable; says where the replay stands now if it has halted or
+    /// ended itself.
+    pub(super) fn advanced(&mut self, job: ReplayJob, sent: u32) -> Option<Halt> {
         let replay = self.0.get_mut(&job.id)?;
         let before = &replay.job;
-        let has_moved = sent > 0 || before.state != job.state || before.tally.left != job.tally.left;
-        let may_go_on = has_moved || job.state == ReplayState::Gathering;
+        let has_moved = sent > 0 || before.state != job.state || before.tally != job.tally;
+        let was_doubtful = std::mem::replace(&mut replay.tally, Trust::Known) == Trust::Doubtful;
+        let may_go_on = has_moved || was_doubtful || job.state == ReplayState::Gathering;
         replay.step = if may_go_on { Step::None } else { Step::Blocked };
+        // What an earlier step has sent, whose answer was lost, counts too.
+        let sent = job.tally.sent.saturating_sub(before.tally.sent).max(u64::from(sent));
+        // A person who pauses or ends it is told by another way.
+        let by_itself = job.state == ReplayState::Done || job.state == job.origin.state_when_stopped();
+        let halt = (by_itself && before.state != job.state).then_some((job.id, job.state));
         replay.job = job;
         if let Some(rate) = replay.job.pace.rate {
-            let owed = Duration::from_secs_f64(f64::from(sent) / rate.as_per_second());
-            replay.next_at = replay.next_at.max(now - BURST_SPAN) + owed;
+            let owed = Duration::from_secs_f64(sent as f64 / rate.as_per_second());
+            replay.next_at = replay.next_at + owed;
         }
-        let halt = (replay.job.state == ReplayState::Done).then_some((replay.job.id, ReplayState::Done));
         self.drop_ended();
         halt
     }
@@ -117,13 +142,15 @@ impl Replays {
     pub(super) fn settled(&mut self, row: &Waiting, settlement: &Settlement) -> Option<Halt> {
         let Replaying { replay, fingerprint, .. } = row.replaying?;
         let replay = self.0.get_mut(&replay)?;
+        // What the store says next of a doubtful one has this in it.
+        let counts = u64::from(replay.tally == Trust::Known);
         match &settlement.next {
             Next::Delivered => {
-                replay.job.tally.delivered += 1;
+                replay.job.tally.delivered += counts;
                 replay.same_in_a_row = 0;
             }
             Next::Dead(death) => {
-                replay.job.tally.failed += 1;
+                replay.job.tally.failed += counts;
                 replay.same_in_a_row += u32::from(death.fingerprint == fingerprint);
             }
             Next::Ready | Next::Due { .. } | Next::Starting => return None,
@@ -143,10 +170,12 @@ impl Replays {
         halt
     }
 
-    /// Steps that were asked for may never be answered; one that was taken all the same says so.
+    /// Steps that were asked for may never be answered, though they were taken; and letters may have been
+    /// settled that the engine was not told of.
     pub(super) fn store_healed(&mut self) {
         for replay in self.0.values_mut() {
             replay.step = Step::None;
+            replay.tally = Trust::Doubtful;
         }
     }
 
@@ -185,12 +214,15 @@ impl Replay {
         if self.step != Step::None {
             return Wish::Nothing;
         }
+        let (replay, wave) = (self.job.id, self.job.wave);
+        if self.tally == Trust::Doubtful {
+            return Wish::Step(Advance { replay, sent_before: NEVER_SENT, letters_max: 0, wave });
+        }
         let step = |wave, letters_max| {
-            let sent_before = self.job.tally.sent;
-            Wish::Step(Advance { replay: self.job.id, sent_before, letters_max, wave })
+            Wish::Step(Advance { replay, sent_before: self.job.tally.sent, letters_max, wave })
         };
         match self.job.state {
-            ReplayState::Gathering => return step(self.job.wave, 0),
+            ReplayState::Gathering => return step(wave, 0),
             ReplayState::Running => {}
             ReplayState::Paused | ReplayState::Stopped | ReplayState::Cancelled | ReplayState::Done => {
                 return Wish::Nothing;
@@ -202,8 +234,8 @@ impl Replay {
                 if in_flight > 0 {
                     return Wish::Nothing;
                 }
-                let next = wave.next();
-                (next, next.letters_max().unwrap_or(self.job.pace.concurrency))
+                let (next, concurrency) = (wave.next(), self.job.pace.concurrency);
+                (next, next.letters_max().map_or(concurrency, |letters| letters.min(concurrency)))
             }
             (Manner::Canary | Manner::Straight, _) => (Wave::Rest, self.room(in_flight)),
         };
@@ -213,6 +245,36 @@ impl Replay {
         match self.allowed(now) {
             Ok(allowed) => step(wave, room.min(allowed).min(limits::REPLAY_STEP_MAX)),
             Err(at) => Wish::WakeAt(at),
+        }
+    }
+
+    /// A step is under way. What could be made up for is settled by now, however long the step takes.
+    fn asked(&mut self, now: Timestamp) {
+        self.step = Step::Asked;
+        self.next_at = self.next_at.max(now - BURST_SPAN);
+    }
+
+    /// What it wants if it is broken in that way.
+    #[cfg(test)]
+    fn wish_under(&self, sabotage: Option<Sabotage>, now: Timestamp) -> Wish {
+        let mut replay = self.clone();
+        match sabotage {
+            Some(Sabotage::ReplaysThroughPause) if replay.job.state.is_open() => {
+                replay.job.state = ReplayState::Running;
+            }
+            Some(Sabotage::SkipsWaves) => replay.job.pace.manner = Manner::Straight,
+            Some(Sabotage::IgnoresRate) => replay.job.pace.rate = None,
+            Some(Sabotage::IgnoresConcurrency) => {
+                replay.job.pace.concurrency = limits::REPLAY_CONCURRENCY_DEFAULT;
+            }
+            Some(Sabotage::ForgetsReplays) => replay.tally = Trust::Known,
+            Some(_) | None => {}
+        }
+        match replay.wish(now) {
+            Wish::Step(advance) if sabotage == Some(Sabotage::RepeatsSteps) => {
+                Wish::Step(Advance { letters_max: advance.letters_max.max(1), ..advance })
+            }
+            wish @ (Wish::Nothing | Wish::Step(_) | Wish::WakeAt(_)) => wish,
         }
     }
 
@@ -239,6 +301,11 @@ impl Replay {
             let missing = PACE_SPAN.as_secs_f64() - letters / per_second;
             return Err(now + Duration::from_secs_f64(missing.max(0.001)));
         }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "at least 1, and where it is more than fits, the most that fits is meant"
+        )]
         Ok(letters as u32)
     }
 }
@@ -250,10 +317,13 @@ impl Engine {
             return;
         }
         for (id, replay) in &mut self.replays.0 {
+            #[cfg(not(test))]
             let wish = replay.wish(now);
+            #[cfg(test)]
+            let wish = replay.wish_under(self.sabotage, now);
             let wake_at = match wish {
                 Wish::Step(advance) => {
-                    replay.step = Step::Asked;
+                    replay.asked(now);
                     self.effects.push_back(Effect::Advance(advance));
                     None
                 }
@@ -278,23 +348,22 @@ impl Engine {
     /// Adds to a death what the rule book says of its letter, and what a replay makes of it.
     pub(super) fn complete_letter(&self, row: &Waiting, settlement: &mut Settlement) {
         let Next::Dead(death) = &mut settlement.next else { return };
+        let lets_go = self.sabotaged_by(Sabotage::LetsFollowersGo);
         let books = std::iter::once(&self.book).chain(self.older_books.iter().rev());
-        match books.into_iter().find_map(|book| letter_rule(book, row)) {
-            Some(rule) => {
-                death.name = rule.name(row.event.event_type.as_str());
-                death.consumer_group.clone_from(&rule.consumer_group);
-                if rule.order == Order::SessionStrict && row.sequence.is_some() {
-                    death.followers = Followers::Wait;
-                }
+        if let Some(rule) = books.into_iter().find_map(|book| letter_rule(book, row)) {
+            death.name = rule.name(row.event.event_type.as_str());
+            death.consumer_group.clone_from(&rule.consumer_group);
+            if rule.order == Order::SessionStrict && row.sequence.is_some() && !lets_go {
+                death.followers = Followers::Wait;
             }
-            None => {
-                death.name = name_template::default_name(&row.queue.service, row.queue.channel.as_ref());
-                death.consumer_group = row.queue.service.to_string();
-            }
+        } else {
+            death.name = name_template::default_name(&row.queue.service, row.queue.channel.as_ref());
+            death.consumer_group = row.queue.service.to_string();
         }
         if let Some((tier, stop)) = self.replays.judge(row, death) {
+            let tier = if self.sabotaged_by(Sabotage::KeepsTier) { death.tier } else { tier };
             death.tier = tier;
-            settlement.stop = stop;
+            settlement.stop = stop.filter(|_| !self.sabotaged_by(Sabotage::NeverStopsCanary));
             if let Some(story) = &mut settlement.story
                 && let Told::Dead { tier: told, .. } = &mut story.verdict
             {

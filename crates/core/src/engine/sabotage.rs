@@ -1,5 +1,5 @@
-//! Ways to break the engine on purpose. Only its tests can ask for one: a checker that does not notice
-//! them proves nothing.
+//! Ways to break the engine on purpose, or the simulated store where the logic lives there. Only tests can
+//! ask for one: a checker that does not notice them proves nothing.
 
 use super::Engine;
 
@@ -43,12 +43,40 @@ pub(super) enum Sabotage {
     LosesOutcome,
     /// What waited for a rule is not looked for when it is released.
     ForgetsReleased,
+    /// A replay that is halted goes on; the store lets it.
+    ReplaysThroughPause,
+    /// A canary goes on though its letters fail.
+    NeverStopsCanary,
+    /// A canary begins with the rest.
+    SkipsWaves,
+    /// A replay goes as fast as it can.
+    IgnoresRate,
+    /// A replay has any number of letters on their way.
+    IgnoresConcurrency,
+    /// A letter that fails a replay is no poison.
+    KeepsTier,
+    /// A step whose answer was lost is taken again; the store lets it.
+    RepeatsSteps,
+    /// What a replay came to while the store was away is not looked up.
+    ForgetsReplays,
+    /// A dead letter that should hold its session does not.
+    LetsFollowersGo,
+    /// The store has a letter start beside the head of its session.
+    OvertakesHead,
+    /// The store sends letters of a session after one of them has failed.
+    GoesOnInFailedSession,
+    /// The store forgets who waited behind a letter that is purged.
+    ForgetsToPromote,
+    /// The store has an edited letter wait behind its followers.
+    EditsGoLast,
+    /// The store gives a letter to two replays.
+    IgnoresClaims,
 }
 
 #[cfg(test)]
 impl Sabotage {
     /// All of them.
-    pub(super) const ALL: [Self; 18] = [
+    pub(super) const ALL: [Self; 32] = [
         Self::TakesTwice,
         Self::SettlesEarly,
         Self::ProbesTwice,
@@ -67,6 +95,20 @@ impl Sabotage {
         Self::ForgetsHealing,
         Self::LosesOutcome,
         Self::ForgetsReleased,
+        Self::ReplaysThroughPause,
+        Self::NeverStopsCanary,
+        Self::SkipsWaves,
+        Self::IgnoresRate,
+        Self::IgnoresConcurrency,
+        Self::KeepsTier,
+        Self::RepeatsSteps,
+        Self::ForgetsReplays,
+        Self::LetsFollowersGo,
+        Self::OvertakesHead,
+        Self::GoesOnInFailedSession,
+        Self::ForgetsToPromote,
+        Self::EditsGoLast,
+        Self::IgnoresClaims,
     ];
 
     /// Whether it lets a call through though the breaker is in that state.

@@ -11,6 +11,7 @@
 mod books;
 mod checker;
 mod dice;
+mod orders;
 mod plan;
 mod store;
 mod targets;
@@ -112,7 +113,7 @@ fn any_seed_keeps_the_promise() {
     }
     let sum = |of: fn(&Summary) -> u64| summaries.iter().map(of).sum::<u64>();
     announce(&format!(
-        "{} seeds keep the promise: {} events, {} crashes, {} calls, {} of them repeated, {} delivered, {} dead",
+        "{} seeds keep the promise: {} events, {} crashes, {} calls, {} of them repeated, {} delivered, {} dead, {} letters skipped, purged or edited, {} sent by {} replays, of which {} stopped",
         summaries.len(),
         sum(|summary| summary.events as u64),
         sum(|summary| u64::from(summary.crashes)),
@@ -120,6 +121,10 @@ fn any_seed_keeps_the_promise() {
         sum(|summary| summary.seen.repeated),
         sum(|summary| summary.seen.delivered),
         sum(|summary| summary.seen.dead),
+        sum(|summary| summary.seen.closed),
+        sum(|summary| summary.seen.sent),
+        sum(|summary| summary.seen.replays),
+        sum(|summary| summary.seen.stopped),
     ));
 }
 

@@ -62,6 +62,7 @@ fn bench_with_suspects(suspects_until: Option<Seq>) -> Bench {
         paused: BTreeMap::new(),
         absences: Absences::new(),
         breakers: Vec::new(),
+        replays: Vec::new(),
         suspects_until,
     });
     Bench { engine, now: START, last_seq: 0, rows: BTreeMap::new() }
@@ -101,6 +102,8 @@ impl Bench {
                 | Effect::WakeAt(_)
                 | Effect::Keep(_)
                 | Effect::Release(_)
+                | Effect::Advance(_)
+                | Effect::Reprocess(_)
                 | Effect::Signal(_) => None,
             });
         }

@@ -293,9 +293,8 @@ impl Node {
         for session in held {
             if is_let_go(&book, &session) {
                 match self.order(Order::LetGo { letter: session.letter }).await {
-                    Ok(_) => {}
-                    // It is being replayed, or somebody was quicker: its session goes on by itself.
-                    Err(OrderError::Refused(_)) => {}
+                    // One that is refused is being replayed, or somebody was quicker: it goes on by itself.
+                    Ok(_) | Err(OrderError::Refused(_)) => {}
                     Err(error) => return Err(error),
                 }
                 continue;

@@ -14,6 +14,7 @@ mod recovery;
 mod replays;
 mod retention;
 mod strict;
+mod wishes;
 
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;

@@ -36,6 +36,8 @@ pub(super) struct Spec {
 pub(super) struct Taker {
     pub queue: Arc<QueueName>,
     pub order: Order,
+    pub reprocess: Reprocess,
+    pub reprocess_max: u32,
     pub claims: Vec<(&'static str, Arc<Claim>)>,
 }
 
@@ -44,6 +46,17 @@ pub(super) struct Taker {
 pub(super) enum Order {
     None,
     Session,
+    /// A dead one holds those behind it.
+    Strict,
+}
+
+/// Who brings dead letters back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reprocess {
+    Manual,
+    Automatic,
+    /// Those that failed in a passing way.
+    Filtered,
 }
 
 /// The rule of a taker for one type.
@@ -153,11 +166,12 @@ impl Spec {
         let services = dice.count(2, 5) as usize;
         let mut takers = Vec::new();
         for service in 0..services {
-            let order = if dice.chance(55) { Order::Session } else { Order::None };
-            takers.push(taker(service, None, order));
-            if dice.chance(25) {
-                takers.push(taker(service, Some("c"), order));
-            }
+            let own = taker(dice, service);
+            let channel = Some(ChannelName::new("c").expect("a name")).filter(|_| dice.chance(25));
+            let queue = QueueName { service: own.queue.service.clone(), channel };
+            let of_channel = Taker { queue: Arc::new(queue), ..own.clone() };
+            takers.push(own);
+            takers.extend(of_channel.queue.channel.is_some().then_some(of_channel));
         }
         for event_type in TYPES {
             let wanted_by = dice.place(takers.len());
@@ -181,6 +195,11 @@ impl Spec {
         let some_remain = takers.iter().any(|taker| taker.queue.service != gone);
         if some_remain && dice.chance(60) {
             takers.retain(|taker| taker.queue.service != gone);
+        }
+        // Now and then dead letters hold nobody any more.
+        if dice.chance(25) {
+            let strict = takers.iter_mut().filter(|taker| taker.order == Order::Strict);
+            strict.for_each(|taker| taker.order = Order::Session);
         }
         for (place, taker) in takers.iter_mut().enumerate() {
             if taker.claims.len() > 1 && dice.chance(30) {
@@ -255,9 +274,17 @@ impl Spec {
                 let order = match taker.order {
                     Order::None => "none",
                     Order::Session => "session",
+                    Order::Strict => "session-strict",
                 };
+                let reprocess = match taker.reprocess {
+                    Reprocess::Manual => "manual",
+                    Reprocess::Automatic => "automatic",
+                    Reprocess::Filtered => "filtered, reprocess_categories: [transient, unknown]",
+                };
+                let times = taker.reprocess_max;
                 text += &format!("  {name}:\n    target: {{ http: \"http://{name}.example.test/\" }}\n");
                 text += &format!("    order: {order}\n");
+                text += &format!("    dead_letter: {{ reprocess: {reprocess}, reprocess_max: {times} }}\n");
                 service = Some(name);
             }
             let rows: String =
@@ -297,10 +324,20 @@ pub(super) fn dependency_name(place: usize) -> DependencyName {
     DependencyName::new(&format!("d{place}")).expect("a name")
 }
 
-fn taker(service: usize, channel: Option<&str>, order: Order) -> Taker {
+fn taker(dice: &mut Dice, service: usize) -> Taker {
     let service = ServiceName::new(&format!("s{service}")).expect("a name");
-    let channel = channel.map(|name| ChannelName::new(name).expect("a name"));
-    Taker { queue: Arc::new(QueueName { service, channel }), order, claims: Vec::new() }
+    let queue = Arc::new(QueueName { service, channel: None });
+    let order = match dice.below(20) {
+        0..6 => Order::Session,
+        6..13 => Order::Strict,
+        _ => Order::None,
+    };
+    let reprocess = match dice.below(10) {
+        0 | 1 => Reprocess::Automatic,
+        2 => Reprocess::Filtered,
+        _ => Reprocess::Manual,
+    };
+    Taker { queue, order, reprocess, reprocess_max: dice.count(1, 3), claims: Vec::new() }
 }
 
 fn claim(dice: &mut Dice, dependencies: usize, taker: usize) -> Claim {

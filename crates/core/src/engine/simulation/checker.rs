@@ -8,6 +8,9 @@
 mod breakers;
 mod deaths;
 mod fairness;
+mod letters;
+mod replays;
+mod sessions;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,12 +18,16 @@ use std::time::Duration;
 
 use self::breakers::Breakers;
 use self::fairness::Fairness;
-use super::books::{Book, Claim, OnFatal, Policy, Spec, dependency_name};
+pub(super) use self::letters::Closing;
+use self::replays::ReplaySeen;
+use self::sessions::Sessions;
+use super::books::{Book, Claim, OnFatal, Order, Policy, Spec, dependency_name};
 use super::store::{Lane, Outcome};
 use super::targets::Means;
-use crate::engine::{Call, CallId, Command, QueueName};
+use crate::engine::{Call, CallId, Command, Followers, QueueName, Waiting};
 use crate::event::Event;
 use crate::ids::{DeliveryId, ServiceName};
+use crate::replay::ReplayId;
 use crate::time::Timestamp;
 
 /// Redrive says at least this often that it is alive; an absence may be counted from the last time it did.
@@ -47,8 +54,8 @@ pub(super) struct Checker {
     deliveries: BTreeMap<DeliveryId, Delivery>,
     /// Those that nobody was ever called for.
     fresh: BTreeSet<DeliveryId>,
-    /// Deliveries that have not ended, in the order of their session.
-    lanes: BTreeMap<Lane, BTreeSet<(u64, DeliveryId)>>,
+    sessions: Sessions,
+    replays: BTreeMap<ReplayId, ReplaySeen>,
     /// The ids of events that somebody was told are safe.
     acknowledged: BTreeSet<String>,
     in_flight: BTreeMap<CallId, Vec<DeliveryId>>,
@@ -77,6 +84,12 @@ pub(super) struct Seen {
     pub repeated: u64,
     pub delivered: u64,
     pub dead: u64,
+    pub replays: u64,
+    pub stopped: u64,
+    /// Letters that replays have sent.
+    pub sent: u64,
+    /// Letters that were skipped, purged or superseded.
+    pub closed: u64,
 }
 
 #[derive(Debug)]
@@ -85,10 +98,24 @@ struct Delivery {
     queue: Arc<QueueName>,
     event_type: String,
     lane: Option<Lane>,
+    /// Its place in the order of its session.
+    turn: u64,
+    /// When it was accepted, or came back.
     accepted_at: Timestamp,
     attempts: u32,
+    /// How many attempts it had when it last came back.
+    attempts_before: u32,
     ended: Ended,
+    /// Since it came back last.
     calls: Vec<CallSeen>,
+    /// The replay that has sent it.
+    by: Option<ReplayId>,
+    /// How often replays have sent it.
+    times: u32,
+    /// When it died last.
+    died_at: Timestamp,
+    /// It has failed a replay for good.
+    is_poison: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +123,9 @@ enum Ended {
     NotYet,
     Delivered,
     Dead,
+    Skipped,
+    Purged,
+    Superseded,
 }
 
 /// One call of one delivery.
@@ -140,7 +170,8 @@ impl Checker {
             books,
             deliveries: BTreeMap::new(),
             fresh: BTreeSet::new(),
-            lanes: BTreeMap::new(),
+            sessions: Sessions::default(),
+            replays: BTreeMap::new(),
             acknowledged: BTreeSet::new(),
             in_flight: BTreeMap::new(),
             unwritten: BTreeSet::new(),
@@ -181,18 +212,36 @@ impl Checker {
         lane: Option<Lane>,
         now: Timestamp,
     ) {
+        let turn = id.seq().get();
         if let Some(lane) = &lane {
-            self.lanes.entry(lane.clone()).or_default().insert((id.seq().get(), id));
+            self.sessions.join(lane, turn, id);
         }
+        self.add(id, queue, event, (lane, turn), now);
+    }
+
+    fn add(
+        &mut self,
+        id: DeliveryId,
+        queue: &Arc<QueueName>,
+        event: &Event,
+        (lane, turn): (Option<Lane>, u64),
+        now: Timestamp,
+    ) {
         let delivery = Delivery {
             event_id: event.id.as_str().to_owned(),
             queue: Arc::clone(queue),
             event_type: event.event_type.as_str().to_owned(),
             lane,
+            turn,
             accepted_at: now,
             attempts: 0,
+            attempts_before: 0,
             ended: Ended::NotYet,
             calls: Vec::new(),
+            by: None,
+            times: 0,
+            died_at: Timestamp::EPOCH,
+            is_poison: false,
         };
         self.deliveries.insert(id, delivery);
         self.fresh.insert(id);
@@ -243,10 +292,29 @@ impl Checker {
             }
         };
         self.fresh.remove(&id);
+        let death = match outcome {
+            Outcome::Delivered => None,
+            Outcome::Dead(death) => Some(death),
+        };
+        let holds = death.is_some_and(|death| self.holds_its_session(id, death.followers));
         let delivery = self.deliveries.get_mut(&id).expect("seen above");
         delivery.ended = ended;
-        if let Some(lane) = &delivery.lane {
-            self.lanes.get_mut(lane).expect("it stands there").remove(&(id.seq().get(), id));
+        delivery.died_at = at;
+        if let Some(lane) = delivery.lane.as_ref().filter(|_| !holds) {
+            self.sessions.leave(lane, delivery.turn, id);
+        }
+        self.letter_ended(id, death);
+    }
+
+    /// Whether those behind a dead letter wait: where books differ, by what was written down.
+    fn holds_its_session(&self, id: DeliveryId, followers: Followers) -> bool {
+        let queue = &self.deliveries[&id].queue;
+        let orders = self.books.iter().flat_map(|book| &book.takers).filter(|taker| taker.queue == *queue);
+        let mut orders: Vec<Order> = orders.map(|taker| taker.order).collect();
+        orders.dedup();
+        match orders[..] {
+            [order] => order == Order::Strict,
+            _ => followers == Followers::Wait,
         }
     }
 
@@ -254,7 +322,7 @@ impl Checker {
     pub(super) fn started(&mut self, call: &Call, now: Timestamp) {
         for row in &call.deliveries {
             self.seen.calls += 1;
-            self.check_start(row.id, row.next_attempt().get(), call, now);
+            self.check_start(row, call, now);
         }
         let ids = call.deliveries.iter().map(|row| row.id).collect();
         self.in_flight.insert(call.id, ids);
@@ -265,7 +333,8 @@ impl Checker {
         }
     }
 
-    fn check_start(&mut self, id: DeliveryId, attempt: u32, call: &Call, now: Timestamp) {
+    fn check_start(&mut self, row: &Waiting, call: &Call, now: Timestamp) {
+        let (id, attempt) = (row.id, row.next_attempt().get());
         let spec = self.spec();
         let Some(delivery) = self.deliveries.get(&id) else {
             return self.broken("only what is durable starts", format!("{id} started"));
@@ -284,6 +353,9 @@ impl Checker {
         } else if attempt != delivery.attempts + 1 {
             let ended = delivery.attempts;
             Some(("only what was in flight is repeated", format!("{how}, though {ended} have ended")))
+        } else if row.replaying.map(|replaying| replaying.replay) != delivery.by {
+            let (told, by) = (row.replaying, delivery.by);
+            Some(("a call tells of its replay", format!("{how}: {told:?}, and it was sent by {by:?}")))
         } else if let Some(earlier) = self.open_before(delivery, id) {
             Some(("order within a session", format!("{how}, though {earlier} has not ended")))
         } else if self.paused.contains(service) {
@@ -329,8 +401,7 @@ impl Checker {
     }
 
     fn open_before(&self, delivery: &Delivery, id: DeliveryId) -> Option<DeliveryId> {
-        let (_, first) = self.lanes[delivery.lane.as_ref()?].first()?;
-        Some(*first).filter(|first| *first != id)
+        self.sessions.head(delivery.lane.as_ref()?).filter(|head| *head != id)
     }
 
     /// Whether the rule allows that attempt now; if not, why not.
@@ -347,11 +418,13 @@ impl Checker {
         };
         let pauses = delivery.calls.iter().filter(pauses).count();
         let retries_max = self.retries_max(delivery);
-        if attempt as usize > 1 + retries_max as usize + pauses {
+        let first = delivery.attempts_before + 1;
+        if (attempt - first) as usize > retries_max as usize + pauses {
             return Some(("attempts within the rule", format!("{retries_max} retries are allowed")));
         }
         // A first attempt that was cut short by a crash is not remembered: the last one of that number is.
-        let first = delivery.calls.iter().rev().find(|call| call.attempt == 1).filter(|_| attempt > 1);
+        let first =
+            delivery.calls.iter().rev().find(|call| call.attempt == first).filter(|_| attempt > first);
         if let (Some(deadline), Some(first)) = (claim.deadline, first) {
             let age = now.since(first.started_at).saturating_sub(self.excused(first.started_at, now));
             let silence = SILENCE_MAX * u32::try_from(self.away.len()).expect("few");
@@ -447,6 +520,7 @@ impl Checker {
         // A pause that was over before is not remembered: it may use up windows.
         self.pauses.retain(|(_, _, until)| until.is_none());
         self.store_is_back(now);
+        self.replays_came_up();
         self.crashes.push(now);
     }
 
@@ -488,6 +562,8 @@ impl Checker {
                 self.ailing.extend((0..self.spec().dependencies.len()).find(is_meant));
                 self.breakers.tripped(name.as_str(), now);
             }
+            // A delivery that starts alone has its permit a while before its call begins.
+            Command::Reset(name) if self.is_cautious(now) => self.breakers.reset_in_between(name.as_str()),
             Command::Reset(name) => self.breakers.reset(name.as_str()),
         }
     }
@@ -510,13 +586,23 @@ impl Checker {
 
     /// All is healed and nothing happens any more.
     pub(super) fn finished(&mut self, still_open: &[String]) {
+        // What waits behind a dead letter waits for people, who can see that.
+        let is_held = |delivery: &Delivery| {
+            let head = delivery.lane.as_ref().and_then(|lane| self.sessions.head(lane));
+            head.is_some_and(|head| self.deliveries[&head].ended == Ended::Dead)
+        };
         let is_lost = |delivery: &Delivery| {
-            delivery.ended == Ended::NotYet && self.acknowledged.contains(&delivery.event_id)
+            delivery.ended == Ended::NotYet
+                && self.acknowledged.contains(&delivery.event_id)
+                && !is_held(delivery)
         };
         let lost = self.deliveries.iter().find(|(_, delivery)| is_lost(delivery));
         if let Some((id, delivery)) = lost {
             let how = format!("{id} of {} for {} has no outcome", delivery.event_id, delivery.queue);
             self.broken("nothing acknowledged is lost", how);
+        }
+        if let Some(how) = self.stuck_replay() {
+            self.broken("every replay goes on", how);
         }
         if let Some(first) = still_open.first() {
             let how = format!("{} are open, such as {first}", still_open.len());

@@ -8,11 +8,14 @@ use bytes::Bytes;
 
 use super::books::{Book, Spec, TYPES, dependency_name};
 use super::dice::Dice;
+use super::orders::{Poison, ReplayAct};
 use super::targets::Script;
 use crate::engine::{Bounds, Command, QueueName};
 use crate::event::Event;
 use crate::event::attribute::{EventId, EventSource, EventType, SessionKey};
 use crate::ids::ServiceName;
+use crate::replay::{self, Pace};
+use crate::text::Rate;
 use crate::time::Timestamp;
 
 /// The plan of one seed.
@@ -29,6 +32,8 @@ pub(super) struct Plan {
     pub acts: Vec<(Timestamp, Act)>,
     /// Redrive goes down whenever a delivery of this event starts.
     pub poison: Option<Arc<Event>>,
+    /// The most that may wait behind a dead letter that holds its session.
+    pub behind_max: usize,
     /// From then on nothing goes wrong any more.
     pub healed_at: Timestamp,
 }
@@ -78,6 +83,17 @@ pub(super) enum Act {
     Tell(Command),
     /// The book at that place holds from now on.
     Read(usize),
+    Letters(LetterAct),
+}
+
+/// What people do with dead letters; which of them, or which replay, they see when the time has come.
+#[derive(Clone, Debug)]
+pub(super) enum LetterAct {
+    Replay { service: ServiceName, pace: Pace, poison: Poison },
+    Change { pick: u64, act: ReplayAct },
+    Skip { pick: u64 },
+    Edit { pick: u64 },
+    Purge { service: ServiceName },
 }
 
 const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
@@ -128,6 +144,7 @@ impl Plan {
             seed,
             bounds,
             acts: acts(&mut dice, &books, lasts),
+            behind_max: dice.pick(&[2, 6, 1_000]),
             faults: faults(&mut dice, lasts),
             ends: run_ends(&mut dice, lasts),
             books,
@@ -252,6 +269,44 @@ fn acts(dice: &mut Dice, books: &[Book], lasts: Duration) -> Vec<(Timestamp, Act
         }
         acts.extend(services.iter().map(|service| (at, Act::Tell(Command::Resume(service.clone())))));
     }
+    acts.extend(letter_acts(dice, &services, lasts));
     acts.sort_by_key(|(at, _)| *at);
     acts
+}
+
+/// While things go wrong, and for a while after that, when letters have a chance.
+fn letter_acts(dice: &mut Dice, services: &[ServiceName], lasts: Duration) -> Vec<(Timestamp, Act)> {
+    let mut acts = Vec::new();
+    let until = lasts + secs(20);
+    for _ in 0..dice.count(3, 12) {
+        let at = START + dice.span(lasts / 8, until);
+        let service = services[dice.place(services.len())].clone();
+        let poison = if dice.chance(25) { Poison::Included } else { Poison::Left };
+        acts.push((at, LetterAct::Replay { service, pace: pace(dice), poison }));
+    }
+    for _ in 0..dice.count(2, 10) {
+        let act = dice.pick(&[ReplayAct::Pause, ReplayAct::Resume, ReplayAct::Resume, ReplayAct::Cancel]);
+        let pick = dice.below(u64::MAX);
+        acts.push((START + dice.span(lasts / 8, until), LetterAct::Change { pick, act }));
+    }
+    for _ in 0..dice.count(0, 8) {
+        let pick = dice.below(u64::MAX);
+        let service = services[dice.place(services.len())].clone();
+        let act = match dice.below(8) {
+            0..3 => LetterAct::Skip { pick },
+            3..7 => LetterAct::Edit { pick },
+            _ => LetterAct::Purge { service },
+        };
+        acts.push((START + dice.span(lasts / 8, until), act));
+    }
+    acts.into_iter().map(|(at, act)| (at, Act::Letters(act))).collect()
+}
+
+fn pace(dice: &mut Dice) -> Pace {
+    let rate = dice.chance(40).then(|| dice.pick(&[1.0, 5.0, 20.0, 300.0]));
+    Pace {
+        rate: rate.map(|rate| Rate::per_second(rate).expect("more than nothing")),
+        concurrency: dice.count(1, 4),
+        manner: if dice.chance(50) { replay::Manner::Canary } else { replay::Manner::Straight },
+    }
 }

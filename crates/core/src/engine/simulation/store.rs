@@ -2,22 +2,30 @@
 //! still with the writer is not.
 //!
 //! It keeps the contract of the real ones: batches whole or not at all, settlements only on the number of
-//! attempts that they were made for, one head for each session.
+//! attempts that they were made for, one head for each session. Dead letters stay as rows, with what people
+//! do with them in `letters.rs` and how replays go on in `replays.rs`.
+
+mod letters;
+mod replays;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use self::letters::Letter;
+use self::replays::Replay;
 use super::checker::Checker;
 use super::plan::Act;
 use crate::breaker::Record;
 use crate::decide::History;
+use crate::engine::sabotage::Sabotage;
 use crate::engine::{
-    Absences, Command, Death, Fate, Load, Next, Page, QueueName, Settlement, Waiting, Wanted,
+    Absences, Command, Death, Fate, Followers, Load, Next, Page, QueueName, Settlement, Waiting, Wanted,
 };
 use crate::event::Event;
 use crate::idempotency;
 use crate::ids::{DeliveryId, DependencyName, Seq, ServiceName};
 use crate::limits;
+use crate::replay::{ReplayId, ReplayJob, Replaying};
 use crate::time::Timestamp;
 
 /// All that is durable.
@@ -29,8 +37,18 @@ pub(super) struct Store {
     rows: BTreeMap<Seq, Row>,
     ready: BTreeSet<(Arc<QueueName>, Seq)>,
     due: BTreeSet<(Arc<QueueName>, Timestamp, Seq)>,
-    lanes: BTreeMap<Lane, BTreeSet<Seq>>,
+    /// Deliveries that have not ended, and dead letters that keep their place, in order.
+    lanes: BTreeMap<Lane, BTreeSet<(Seq, Seq)>>,
+    /// Sessions that a dead letter holds, also while it is being replayed.
+    held: BTreeMap<Lane, Seq>,
     open: BTreeMap<Arc<QueueName>, u64>,
+    /// Dead letters by their number, which grows with the time of death.
+    letters: BTreeMap<u64, Seq>,
+    replays: BTreeMap<ReplayId, Replay>,
+    last_letter: u64,
+    /// The most that may wait behind a dead letter that holds its session.
+    behind_max: usize,
+    sabotage: Option<Sabotage>,
     pub paused: BTreeMap<ServiceName, Timestamp>,
     /// The place of the book that was read last.
     pub book: usize,
@@ -58,20 +76,38 @@ struct Row {
     queue: Arc<QueueName>,
     event: Arc<Event>,
     lane: Option<Lane>,
+    /// Its place in the order of its session: its own, or that of the letter that it was made of.
+    turn: Seq,
     state: State,
     attempts: u32,
     history: History,
     book: Option<u64>,
     written_at: Timestamp,
     start_recorded: bool,
+    replaying: Option<Replaying>,
+    replays: u32,
+    letter: Option<Letter>,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Ready,
     Due(Timestamp),
     Behind,
+    /// Dead, and it keeps its place in its session.
+    Holding,
+    Dead,
+    /// Delivered, skipped, purged or superseded.
     Ended,
+}
+
+impl State {
+    const fn is_open(self) -> bool {
+        match self {
+            Self::Ready | Self::Due(_) | Self::Behind => true,
+            Self::Holding | Self::Dead | Self::Ended => false,
+        }
+    }
 }
 
 /// One who wants an event.
@@ -95,10 +131,16 @@ pub(super) struct Recovered {
     pub paused: BTreeMap<ServiceName, Timestamp>,
     pub absences: Absences,
     pub breakers: Vec<Record>,
+    pub replays: Vec<ReplayJob>,
     pub suspects_until: Option<Seq>,
 }
 
 impl Store {
+    /// An empty one.
+    pub(super) fn new(behind_max: usize, sabotage: Option<Sabotage>) -> Self {
+        Self { behind_max, sabotage, ..Self::default() }
+    }
+
     /// Begins a run, and counts the one before as crashed if it did not end.
     pub(super) fn recover(&mut self, now: Timestamp) -> Recovered {
         if self.running == Running::Yes {
@@ -119,6 +161,7 @@ impl Store {
             paused: self.paused.clone(),
             absences: self.absences.clone(),
             breakers: self.breakers.values().cloned().collect(),
+            replays: self.replays_to_go_on_with(),
             suspects_until: self.suspects(now),
         }
     }
@@ -156,39 +199,75 @@ impl Store {
         self.last += 1;
         let mut places = Vec::new();
         for addressee in to {
-            self.last += 1;
-            let seq = Seq::new(self.last);
-            let QueueName { service, channel } = &*addressee.queue;
-            let id = idempotency::delivery_id(seq, event.dedup_key(), service, channel.as_ref());
-            let lane = addressee.lane.clone().map(|session| (Arc::clone(&addressee.queue), session));
-            let is_head = lane.as_ref().is_none_or(|lane| {
-                let members = self.lanes.entry(lane.clone()).or_default();
-                members.insert(seq);
-                members.len() == 1
-            });
-            checker.accepted(id, &addressee.queue, event, lane.clone(), now);
-            let row = Row {
-                id,
-                queue: Arc::clone(&addressee.queue),
-                event: Arc::clone(event),
-                lane,
-                state: State::Behind,
-                attempts: 0,
-                history: History::new(),
-                book: None,
-                written_at: now,
-                start_recorded: false,
-            };
-            self.rows.insert(seq, row);
-            *self.open.entry(Arc::clone(&addressee.queue)).or_default() += 1;
-            if is_head {
-                self.put(seq, State::Ready);
-                may_start.push(self.waiting(seq));
-            }
+            let Addressee { queue, lane } = addressee;
+            let lane = lane.clone().map(|session| (Arc::clone(queue), session));
+            let full = lane
+                .as_ref()
+                .is_some_and(|lane| self.held.contains_key(lane) && self.behind(lane) >= self.behind_max);
+            let seq = self.insert(event, queue, lane, None, now);
             places.push(seq);
+            checker.accepted(self.rows[&seq].id, queue, event, self.rows[&seq].lane.clone(), now);
+            if full {
+                self.overflow(seq, now, checker);
+            }
+            may_start.extend(self.line_up(seq));
         }
         self.events.insert(event.id.as_str().to_owned(), places);
         may_start
+    }
+
+    /// Makes a delivery, which stands nowhere yet.
+    fn insert(
+        &mut self,
+        event: &Arc<Event>,
+        queue: &Arc<QueueName>,
+        lane: Option<Lane>,
+        turn: Option<Seq>,
+        now: Timestamp,
+    ) -> Seq {
+        self.last += 1;
+        let seq = Seq::new(self.last);
+        let QueueName { service, channel } = &**queue;
+        let id = idempotency::delivery_id(seq, event.dedup_key(), service, channel.as_ref());
+        let row = Row {
+            id,
+            queue: Arc::clone(queue),
+            event: Arc::clone(event),
+            lane,
+            turn: turn.unwrap_or(seq),
+            state: State::Ended,
+            attempts: 0,
+            history: History::new(),
+            book: None,
+            written_at: now,
+            start_recorded: false,
+            replaying: None,
+            replays: 0,
+            letter: None,
+        };
+        self.rows.insert(seq, row);
+        self.put(seq, State::Behind);
+        seq
+    }
+
+    /// Takes its place in its session, and may start if nobody is before it there; a dead one holds it.
+    fn line_up(&mut self, seq: Seq) -> Option<Waiting> {
+        let row = &self.rows[&seq];
+        let is_dead = row.state == State::Holding;
+        if let Some(lane) = row.lane.clone() {
+            let members = self.lanes.entry(lane.clone()).or_default();
+            members.insert((row.turn, seq));
+            if members.len() > 1 {
+                return None;
+            }
+            if is_dead {
+                self.held.insert(lane, seq);
+            }
+        }
+        (!is_dead).then(|| {
+            self.put(seq, State::Ready);
+            self.waiting(seq)
+        })
     }
 
     /// Writes what became of a delivery; hands back who comes next in its session.
@@ -199,7 +278,7 @@ impl Store {
     ) -> (Fate, Option<Box<Waiting>>) {
         let seq = settlement.delivery.seq();
         let Some(row) = self.rows.get_mut(&seq) else { return (Fate::Stale, None) };
-        let has_ended = matches!(row.state, State::Behind | State::Ended);
+        let has_ended = !matches!(row.state, State::Ready | State::Due(_));
         if has_ended || row.id != settlement.delivery || row.attempts != settlement.attempts_before {
             return (Fate::Stale, None);
         }
@@ -212,31 +291,72 @@ impl Store {
             self.paused.entry(service.clone()).or_insert(settlement.at);
         }
         checker.settled(settlement.delivery, settlement.attempts);
-        let outcome = match &settlement.next {
+        match &settlement.next {
             Next::Ready | Next::Starting => {
                 self.put(seq, State::Ready);
-                return (Fate::Written, None);
+                (Fate::Written, None)
             }
             Next::Due { at } => {
                 self.put(seq, State::Due(*at));
-                return (Fate::Written, None);
+                (Fate::Written, None)
             }
-            Next::Delivered => Outcome::Delivered,
-            Next::Dead(death) => Outcome::Dead(death),
-        };
-        checker.ended_for_good(settlement.delivery, outcome, settlement.at);
-        self.put(seq, State::Ended);
-        (Fate::Written, self.promote_after(seq).map(Box::new))
+            Next::Delivered => {
+                checker.ended_for_good(settlement.delivery, Outcome::Delivered, settlement.at);
+                self.settle_replay(seq, settlement, checker);
+                self.put(seq, State::Ended);
+                (Fate::Written, self.leave(seq).map(Box::new))
+            }
+            Next::Dead(death) => {
+                checker.ended_for_good(settlement.delivery, Outcome::Dead(death), settlement.at);
+                self.settle_replay(seq, settlement, checker);
+                self.write_letter(seq, death, settlement.at);
+                let row = &self.rows[&seq];
+                if let (Followers::Wait, Some(lane)) = (death.followers, row.lane.clone()) {
+                    self.put(seq, State::Holding);
+                    self.held.insert(lane, seq);
+                    return (Fate::Written, None);
+                }
+                self.put(seq, State::Dead);
+                (Fate::Written, self.leave(seq).map(Box::new))
+            }
+        }
     }
 
-    fn promote_after(&mut self, seq: Seq) -> Option<Waiting> {
+    /// It stands in its session no more: if it stood at the head, hands back who does now.
+    fn leave(&mut self, seq: Seq) -> Option<Waiting> {
         let row = &self.rows[&seq];
-        *self.open.get_mut(&row.queue).expect("counted when it was accepted") -= 1;
-        let members = self.lanes.get_mut(row.lane.as_ref()?).expect("it was the head of it");
-        members.remove(&seq);
-        let head = *members.first()?;
-        self.put(head, State::Ready);
-        Some(self.waiting(head))
+        let lane = row.lane.clone()?;
+        let members = self.lanes.get_mut(&lane)?;
+        if !members.remove(&(row.turn, seq)) {
+            return None;
+        }
+        let has_head =
+            members.iter().any(|(_, member)| matches!(self.rows[member].state, State::Ready | State::Due(_)));
+        if has_head || self.held.get(&lane).is_some_and(|holder| *holder != seq) {
+            return None;
+        }
+        let first = members.first().map(|(_, first)| *first);
+        match first.map(|first| (first, self.rows[&first].state)) {
+            Some((holder, State::Holding)) => {
+                self.held.insert(lane, holder);
+                None
+            }
+            Some((head, _)) => {
+                self.held.remove(&lane);
+                self.put(head, State::Ready);
+                Some(self.waiting(head))
+            }
+            None => {
+                self.held.remove(&lane);
+                None
+            }
+        }
+    }
+
+    /// How many wait behind whoever holds the session.
+    fn behind(&self, lane: &Lane) -> usize {
+        let members = self.lanes.get(lane).into_iter().flatten();
+        members.filter(|(_, seq)| self.rows[seq].state == State::Behind).count()
     }
 
     fn put(&mut self, seq: Seq, state: State) {
@@ -245,13 +365,19 @@ impl Store {
         match row.state {
             State::Ready => self.ready.remove(&(queue(), seq)),
             State::Due(at) => self.due.remove(&(queue(), at, seq)),
-            State::Behind | State::Ended => false,
+            State::Behind | State::Holding | State::Dead | State::Ended => false,
         };
         match state {
             State::Ready => self.ready.insert((queue(), seq)),
             State::Due(at) => self.due.insert((queue(), at, seq)),
-            State::Behind | State::Ended => false,
+            State::Behind | State::Holding | State::Dead | State::Ended => false,
         };
+        let open = self.open.entry(queue()).or_default();
+        match (row.state.is_open(), state.is_open()) {
+            (false, true) => *open += 1,
+            (true, false) => *open -= 1,
+            (true, true) | (false, false) => {}
+        }
         row.state = state;
     }
 
@@ -266,6 +392,7 @@ impl Store {
             }
             Act::Tell(Command::Trip(_) | Command::Reset(_)) => {}
             Act::Read(book) => self.book = *book,
+            Act::Letters(_) => unreachable!("it has become an order"),
         }
     }
 
@@ -328,12 +455,12 @@ impl Store {
             id: row.id,
             queue: Arc::clone(&row.queue),
             event: Arc::clone(&row.event),
-            sequence: row.lane.as_ref().map(|_| seq),
-            replaying: None,
+            sequence: row.lane.as_ref().map(|_| row.turn),
+            replaying: row.replaying,
             attempts: row.attempts,
             due_at: match row.state {
                 State::Due(at) => Some(at),
-                State::Ready | State::Behind | State::Ended => None,
+                State::Ready | State::Behind | State::Holding | State::Dead | State::Ended => None,
             },
             history: row.history.clone(),
             book: row.book,
@@ -347,17 +474,27 @@ impl Store {
         self.events.get(event_id).map(Vec::len)
     }
 
-    /// How many deliveries have not ended.
-    pub(super) fn open_deliveries(&self) -> u64 {
-        self.open.values().sum()
+    /// Whether nothing moves any more but by people: what has not ended waits behind a dead letter, and no
+    /// replay has anything to do.
+    pub(super) fn is_settled(&self) -> bool {
+        let open: u64 = self.open.values().sum();
+        let held = self.held.iter().filter(|(_, seq)| self.rows[seq].state == State::Holding);
+        let behind: usize = held.map(|(lane, _)| self.behind(lane)).sum();
+        open == behind as u64 && self.replays.values().all(|replay| !replay.is_unfinished())
     }
 
-    /// What has not ended, in words.
+    /// What has not ended and should have, in words.
     pub(super) fn show_open(&self) -> Vec<String> {
-        let open = self.rows.values().filter(|row| row.state != State::Ended);
-        open.map(|row| {
+        let is_held = |row: &Row| {
+            let holder = row.lane.as_ref().and_then(|lane| self.held.get(lane));
+            row.state == State::Behind
+                && holder.is_some_and(|holder| self.rows[holder].state == State::Holding)
+        };
+        let open = self.rows.values().filter(|row| row.state.is_open() && !is_held(row));
+        let open = open.map(|row| {
             format!("{} of {} after {} attempts: {:?}", row.id, row.queue, row.attempts, row.state)
-        })
-        .collect()
+        });
+        let replays = self.replays.values().filter(|replay| replay.is_unfinished());
+        open.chain(replays.map(|replay| format!("{:?}", replay.job))).collect()
     }
 }

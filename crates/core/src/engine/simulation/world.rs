@@ -6,12 +6,15 @@
 //! steps while Redrive runs changes nothing, and one that stepped while it was down is met at the next
 //! start: an hour ahead looks like an hour's absence, an hour back like none at all.
 
+mod operators;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::checker::{Checker, Seen, Violation};
 use super::dice::Dice;
+use super::orders::{Order, Ordered};
 use super::plan::{Act, ClockStep, FirstCommit, Manner, Plan, RunEnd};
 use super::store::{Addressee, Store};
 use super::targets;
@@ -19,6 +22,7 @@ use super::writer::{self, Request, Submission, Writer};
 use crate::engine::sabotage::Sabotage;
 use crate::engine::{CallId, Effect, Ending, Engine, Fate, Input, Setup};
 use crate::ids::Seed;
+use crate::replay::ReplayId;
 use crate::time::Timestamp;
 
 /// What one seed came to.
@@ -54,6 +58,10 @@ pub(super) struct World {
     crashes: u32,
     ends: VecDeque<RunEnd>,
     clients: Vec<Client>,
+    /// What people still mean to do with dead letters.
+    letter_acts_left: usize,
+    /// How many letters were edited.
+    edits: u64,
     checker: Checker,
 }
 
@@ -95,6 +103,8 @@ struct Run {
     book: usize,
     wake_at: Option<Timestamp>,
     calls: BTreeMap<CallId, targets::Answer>,
+    /// The last replay that the engine was told of.
+    last_replay: ReplayId,
     /// Answers of the writer on their way to the engine are not told before this.
     told_until: Timestamp,
     ending: Option<RunEnd>,
@@ -128,6 +138,8 @@ enum Happening {
 #[derive(Debug)]
 enum InRun {
     Alive,
+    /// Somebody looks whether a session is held that the book does not hold any more.
+    Watch,
     Tick(Timestamp),
     CallEnds(CallId),
     Durable,
@@ -140,6 +152,7 @@ enum InRun {
 const HOUR: Duration = Duration::from_hours(1);
 const ALIVE_EVERY: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(300);
+const WATCH_EVERY: Duration = Duration::from_secs(2);
 const STOPPING_MAX: Duration = Duration::from_secs(1);
 /// By then everything has settled after the last fault.
 const SETTLES_WITHIN: Duration = Duration::from_mins(40);
@@ -162,7 +175,9 @@ impl World {
             planned: 0,
             clock: Clock { started_at: now, said: now },
             wall: Wall::default(),
-            store: Store::default(),
+            store: Store::new(plan.behind_max, sabotage),
+            letter_acts_left: plan.acts.iter().filter(|(_, act)| matches!(act, Act::Letters(_))).count(),
+            edits: 0,
             run: None,
             runs: 0,
             crashes: 0,
@@ -218,7 +233,9 @@ impl World {
         self.now > self.plan.healed_at
             && self.run.is_some()
             && self.ends.is_empty()
-            && self.store.open_deliveries() == 0
+            && self.letter_acts_left == 0
+            && self.store.is_settled()
+            && self.run.as_ref().is_some_and(|run| run.writer.is_idle())
             && self.clients.iter().all(|client| *client == Client::Acknowledged)
     }
 
@@ -273,6 +290,16 @@ impl World {
                     run.writer.ask(Request::Alive);
                 }
                 self.in_run(self.now + ALIVE_EVERY, InRun::Alive);
+                self.write();
+            }
+            InRun::Watch => {
+                let rules = &self.plan.books[run.book].rules;
+                if run.disk == Disk::Well && run.ending.is_none() {
+                    for letter in self.store.held_for_nothing(rules) {
+                        run.writer.ask(Request::Order(Order::LetGo(letter)));
+                    }
+                }
+                self.in_run(self.now + WATCH_EVERY, InRun::Watch);
                 self.write();
             }
             InRun::Tick(at) => {
@@ -339,12 +366,25 @@ impl World {
 
     /// Somebody wants something; while Redrive cannot listen, they try again.
     fn act(&mut self, act: Act) {
-        match &mut self.run {
-            Some(run) if run.disk == Disk::Well && run.ending.is_none() => {
-                run.writer.ask(Request::Act(act));
-                self.write();
+        let listens = self.run.as_ref().is_some_and(|run| run.disk == Disk::Well && run.ending.is_none());
+        if !listens {
+            return self.later(self.now + ms(500), Happening::Act(act));
+        }
+        let request = match act {
+            Act::Letters(act) => {
+                self.letter_acts_left -= 1;
+                let Some(order) = self.order(act) else { return };
+                Request::Order(order)
             }
-            Some(_) | None => self.later(self.now + ms(500), Happening::Act(act)),
+            act @ (Act::Tell(_) | Act::Read(_)) => Request::Act(act),
+        };
+        self.ask(request);
+    }
+
+    fn ask(&mut self, request: Request) {
+        if let Some(run) = &mut self.run {
+            run.writer.ask(request);
+            self.write();
         }
     }
 
@@ -426,11 +466,23 @@ impl World {
                 self.tell_engine(Input::Book(rules));
             }
             writer::Answer::Released(queue) => self.tell_engine(Input::Released(queue)),
-            writer::Answer::Healed => {
+            writer::Answer::Done(Act::Letters(_)) => unreachable!("it has become an order"),
+            writer::Answer::Ordered(ordered) => self.ordered(ordered),
+            writer::Answer::Advanced(job, sent) => {
+                self.say(|| format!("{sent} letters sent by {job:?}"));
+                self.tell_engine(Input::Advanced { job, sent });
+            }
+            writer::Answer::Healed(replays) => {
                 self.say(|| "the store is back".to_owned());
                 self.checker.store_is_back(clock);
                 if let Some(run) = &mut self.run {
                     run.disk = Disk::Well;
+                }
+                // One that began unheard is told of now.
+                for job in replays {
+                    if self.run.as_ref().is_some_and(|run| run.last_replay < job.id) {
+                        self.ordered(Ordered::Replay(job));
+                    }
                 }
                 self.tell_engine(Input::StoreHealed);
             }
@@ -488,6 +540,8 @@ impl World {
                 Effect::Load(load) => run.writer.ask(Request::Load(load)),
                 Effect::Keep(record) => run.writer.ask(Request::Keep(record)),
                 Effect::Release(queue) => run.writer.ask(Request::Release(queue)),
+                Effect::Advance(advance) => run.writer.ask(Request::Advance(advance)),
+                Effect::Reprocess(dependency) => self.reprocess(&dependency),
                 Effect::WakeAt(at) => {
                     run.wake_at = Some(at);
                     let true_time = self.clock.when_it_says(at);
@@ -511,6 +565,7 @@ impl World {
         let recovered = self.store.recover(said);
         self.say(|| format!("run {} begins: {recovered:?}", self.runs));
         self.checker.came_up(said, recovered.paused.keys());
+        let last_replay = recovered.replays.iter().map(|job| job.id).max().unwrap_or(ReplayId(0));
         let book = self.store.book;
         if self.runs > 1 {
             self.checker.reads(book);
@@ -528,6 +583,7 @@ impl World {
             paused: recovered.paused,
             absences: recovered.absences,
             breakers: recovered.breakers,
+            replays: recovered.replays,
             suspects_until: recovered.suspects_until,
         });
         if let Some(way) = self.sabotage {
@@ -541,10 +597,12 @@ impl World {
             book,
             wake_at: None,
             calls: BTreeMap::new(),
+            last_replay,
             told_until: self.now,
             ending: None,
         });
         self.in_run(self.now, InRun::Alive);
+        self.in_run(self.now + WATCH_EVERY, InRun::Watch);
         self.carry_out();
     }
 

@@ -8,11 +8,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::checker::Checker;
+use super::orders::{Order, Ordered};
 use super::plan::Act;
 use super::store::{Addressee, Store};
 use crate::breaker::Record;
-use crate::engine::{Fate, Load, Page, QueueName, Settlement, Waiting};
+use crate::engine::{Advance, Fate, Load, Page, QueueName, Settlement, Waiting};
 use crate::event::Event;
+use crate::replay::ReplayJob;
 use crate::time::Timestamp;
 
 /// The most requests that go to disk together.
@@ -28,6 +30,8 @@ pub(super) enum Request {
     Release(Arc<QueueName>),
     Absence { from: Timestamp },
     Alive,
+    Order(Order),
+    Advance(Advance),
     Load(Load),
 }
 
@@ -44,10 +48,15 @@ pub(super) struct Submission {
 pub(super) enum Answer {
     Settled(Arc<Settlement>, Fate, Option<Box<Waiting>>),
     Accepted(Vec<Waiting>),
-    Taken { client: usize },
+    Taken {
+        client: usize,
+    },
     Done(Act),
     Released(Arc<QueueName>),
-    Healed,
+    Ordered(Ordered),
+    Advanced(ReplayJob, u32),
+    /// With the replays that are open, or whose letters are on their way.
+    Healed(Vec<ReplayJob>),
     Loaded(Page),
 }
 
@@ -80,7 +89,8 @@ impl Writer {
         self.round = self.waiting.drain(..count).collect();
     }
 
-    /// The round is durable: settlements first, then what came in, then notes; what was to be read comes last.
+    /// The round is durable: settlements first, then what came in, notes, orders and steps of replays; what
+    /// was to be read comes last.
     pub(super) fn finish_round(
         &mut self,
         store: &mut Store,
@@ -104,28 +114,46 @@ impl Writer {
                 taken.push(Answer::Taken { client: *client });
             }
         }
-        answers.push(Answer::Accepted(may_start));
-        answers.extend(taken);
-        let mut loads = Vec::new();
-        for request in round {
+        let (mut notes, mut loads) = (Vec::new(), Vec::new());
+        for request in &round {
             match request {
-                Request::Settle(_) | Request::Submit(_) | Request::Alive => {}
-                Request::Load(load) => loads.push(load),
+                Request::Settle(_)
+                | Request::Submit(_)
+                | Request::Alive
+                | Request::Order(_)
+                | Request::Advance(_) => {}
+                Request::Load(load) => loads.push(load.clone()),
                 Request::Act(act) => {
-                    store.act(&act, now);
-                    answers.push(Answer::Done(act));
+                    store.act(act, now);
+                    notes.push(Answer::Done(act.clone()));
                 }
-                Request::Keep(record) => store.keep(&record, now),
+                Request::Keep(record) => store.keep(record, now),
                 Request::Release(queue) => {
-                    store.release(&queue);
-                    answers.push(Answer::Released(queue));
+                    store.release(queue);
+                    notes.push(Answer::Released(Arc::clone(queue)));
                 }
                 Request::Absence { from } => {
-                    store.was_away(from, now);
-                    answers.push(Answer::Healed);
+                    store.was_away(*from, now);
+                    notes.push(Answer::Healed(store.replays_to_go_on_with()));
                 }
             }
         }
+        let mut letters = Vec::new();
+        for request in &round {
+            if let Request::Order(order) = request {
+                letters.push(Answer::Ordered(store.order(order, now, &mut may_start, checker)));
+            }
+        }
+        for request in &round {
+            if let Request::Advance(advance) = request {
+                let advanced = store.advance(advance, now, &mut may_start, checker);
+                letters.extend(advanced.map(|(job, sent)| Answer::Advanced(job, sent)));
+            }
+        }
+        answers.push(Answer::Accepted(may_start));
+        answers.extend(taken);
+        answers.extend(notes);
+        answers.extend(letters);
         answers.extend(loads.iter().map(|load| Answer::Loaded(store.load(load))));
         answers
     }
@@ -140,13 +168,19 @@ impl Writer {
         self.round = round;
     }
 
-    /// The round has failed: what came in is refused, what is in hand is kept, and nobody waits for pages.
+    /// The round has failed: what came in is refused, what is in hand is kept, and nobody waits for pages or
+    /// steps.
     pub(super) fn fail_round(&mut self) -> Vec<usize> {
         let mut refused = Vec::new();
         for request in std::mem::take(&mut self.round).into_iter().rev() {
             match request {
                 Request::Submit(submission) => refused.push(submission.client),
-                Request::Load(_) | Request::Alive | Request::Absence { .. } => {}
+                // Whoever gave an order is told that it could not be, though perhaps it was.
+                Request::Load(_)
+                | Request::Alive
+                | Request::Absence { .. }
+                | Request::Order(_)
+                | Request::Advance(_) => {}
                 Request::Settle(_) | Request::Act(_) | Request::Keep(_) | Request::Release(_) => {
                     self.waiting.push_front(request);
                 }
@@ -163,7 +197,11 @@ impl Writer {
                 refused.push(submission.client);
                 false
             }
-            Request::Load(_) | Request::Alive | Request::Absence { .. } => false,
+            Request::Load(_)
+            | Request::Alive
+            | Request::Absence { .. }
+            | Request::Order(_)
+            | Request::Advance(_) => false,
             Request::Settle(_) | Request::Act(_) | Request::Keep(_) | Request::Release(_) => true,
         });
         refused

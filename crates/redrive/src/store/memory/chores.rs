@@ -105,9 +105,10 @@ impl World {
 
     fn forget(&mut self, seq: Seq) {
         let kept = self.events.remove(&seq).expect("only what is known is forgotten");
-        // An imported event may have the id of one that was here before.
         let id = (kept.event.source.clone(), kept.event.id.clone());
-        if self.ids.get(&id) == Some(&seq) {
+        let places = self.ids.get_mut(&id).expect("an event that is kept is known by its id");
+        places.remove(&seq);
+        if places.is_empty() {
             self.ids.remove(&id);
         }
     }

@@ -205,7 +205,6 @@ impl World {
 
     fn add_event(&mut self, submitted: &Submitted, new: &New, now: Timestamp, waiting: &mut Vec<Waiting>) {
         let Submitted { event, routes } = submitted;
-        self.ids.insert((event.source.clone(), event.id.clone()), new.seq);
         let kept = Kept {
             event: Arc::clone(event),
             received_at: now,
@@ -229,6 +228,8 @@ impl World {
         assert_eq!(seq, self.last.next(), "places are given without gaps");
         self.last = seq;
         self.counts.events += 1;
+        let id = (kept.event.source.clone(), kept.event.id.clone());
+        self.ids.entry(id).or_default().insert(seq);
         self.events.insert(seq, kept);
     }
 

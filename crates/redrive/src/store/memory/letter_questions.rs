@@ -121,21 +121,15 @@ impl World {
         for (number, letter) in self.letters.iter().filter(|(number, _)| self.matches(filter, **number)) {
             causes.entry(self.kinds[&letter.kind].key.fingerprint).or_default().push(*number);
         }
-        let groups = causes.iter().map(|(cause, letters)| self.group(*cause, letters, filter, now));
+        let groups = causes.iter().map(|(cause, letters)| self.group(*cause, letters, now));
         let mut groups: Vec<GroupView> = groups.collect();
-        groups.sort_by_key(|group| (Reverse((group.count, group.last_at)), group.fingerprint));
+        groups.sort_by_key(|group| (Reverse(group.count), group.fingerprint));
         groups.truncate(rows_max);
         groups
     }
 
-    /// All about a cause; its trend is that of whole kinds.
-    fn group(
-        &self,
-        fingerprint: Fingerprint,
-        letters: &[LetterNumber],
-        filter: &LetterFilter,
-        now: Timestamp,
-    ) -> GroupView {
+    /// All about a cause; its trend is that of the whole kinds that its letters are of.
+    fn group(&self, fingerprint: Fingerprint, letters: &[LetterNumber], now: Timestamp) -> GroupView {
         let latest = letters.last().expect("a cause was found by its letters");
         let sample = self.letter_view(*latest, Stories::Left);
         let mut group = GroupView {
@@ -160,10 +154,8 @@ impl World {
             *group.event_types.entry(key.event_type.clone()).or_default() += 1;
         }
         let oldest = (span_of(now) + 1).saturating_sub(TREND_POINTS as u64);
-        let of_cause = |(id, kind): &(&KindId, &Kind)| {
-            kind.key.fingerprint == fingerprint && self.kind_matches(filter, **id)
-        };
-        for (_, kind) in self.kinds.iter().filter(of_cause) {
+        let kinds: BTreeSet<KindId> = letters.iter().map(|number| self.letters[number].kind).collect();
+        for kind in kinds.iter().map(|id| &self.kinds[id]) {
             for (span, deaths) in (oldest..).zip(&mut group.trend) {
                 *deaths += kind.trend.get(&span).copied().unwrap_or_default();
             }
@@ -212,7 +204,7 @@ impl World {
 
     pub(super) fn held_sessions(&self, rows_max: usize) -> Vec<HeldSession> {
         let mut held: Vec<_> = self.held.iter().collect();
-        held.sort_by_key(|(_, held)| (held.since, held.letter));
+        held.sort_by_key(|(lane, held)| (held.since, lane.cast_signed()));
         let shown = held.into_iter().take(rows_max).map(|(lane, held)| {
             let row = &self.rows[&held.letter];
             let event = &self.events[&row.event].event;

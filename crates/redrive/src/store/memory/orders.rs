@@ -131,7 +131,6 @@ impl World {
         let old = letter.seq();
         let held = self.held_by(old);
         let event_seq = self.last.next();
-        self.ids.insert((event.source.clone(), event.id.clone()), event_seq);
         self.keep(event_seq, Kept::of_one(event, event_seq, now));
         let before = &self.rows[&old];
         let (lane, turn, old_event) = (before.lane, before.turn(), before.event);
@@ -182,7 +181,6 @@ impl World {
         let ImportedLetter { key, queue, subscription, order, event, death, .. } = letter;
         let event_seq = self.last.next();
         // An event of that id may be here already; who sends it again meets that one.
-        self.ids.entry((event.source.clone(), event.id.clone())).or_insert(event_seq);
         self.keep(event_seq, Kept::of_one(event, event_seq, now));
         let mut row = self.new_row(event_seq, queue, subscription, now);
         row.lane = derive::lane_in(self.seed, queue, *order, event);

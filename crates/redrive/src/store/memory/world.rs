@@ -26,7 +26,7 @@ pub(super) struct World {
     /// The last place given.
     pub(super) last: Seq,
     pub(super) events: BTreeMap<Seq, Kept>,
-    pub(super) ids: BTreeMap<(EventSource, EventId), Seq>,
+    pub(super) ids: BTreeMap<(EventSource, EventId), BTreeSet<Seq>>,
     pub(super) rows: BTreeMap<Seq, Row>,
     /// Those at the head of their session, or with none, that may start.
     pub(super) ready: BTreeSet<(Arc<QueueName>, Seq)>,
@@ -167,7 +167,9 @@ impl Ledger for World {
     type Error = Infallible;
 
     fn find(&mut self, event: &Event) -> Result<Option<Earlier>, Infallible> {
-        let seq = self.ids.get(&(event.source.clone(), event.id.clone()));
+        let places = self.ids.get(&(event.source.clone(), event.id.clone()));
+        // Letters from elsewhere may bring an event of the same id once more: the first one counts.
+        let seq = places.and_then(BTreeSet::first);
         Ok(seq.map(|seq| {
             let kept = &self.events[seq];
             Earlier { seq: *seq, content: kept.content, deliveries: kept.delivery_count }

@@ -11,7 +11,7 @@ const INSERT: &str = "INSERT INTO audit VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 
 /// An act to put on record.
 pub(super) struct Act<'a> {
-    pub(super) act: &'static str,
+    pub(super) verb: &'static str,
     pub(super) what: &'a str,
     pub(super) letters: u64,
     pub(super) note: Option<&'a str>,
@@ -21,8 +21,8 @@ impl Work<'_> {
     /// Puts an act on record; gives the record's number. The oldest goes when there are too many.
     pub(super) fn record(&self, act: &Act<'_>) -> Result<i64, Fault> {
         let number = last(self.connection)? + 1;
-        let Act { act, what, letters, note } = act;
-        let values = (number, nanos(self.now), act, what, letters.cast_signed(), note);
+        let Act { verb, what, letters, note } = act;
+        let values = (number, nanos(self.now), verb, what, letters.cast_signed(), note);
         self.connection.prepare_cached(INSERT)?.execute(values)?;
         let oldest = number - i64::try_from(AUDIT_RECORDS_MAX).expect("a small number");
         self.connection.prepare_cached("DELETE FROM audit WHERE number <= ?1")?.execute([oldest])?;

@@ -19,8 +19,11 @@ pub(super) const HEAD_OF_LANE: &str =
     FROM deliveries WHERE lane = ?1 AND state < 3 ORDER BY coalesce(turn, seq) LIMIT 1";
 pub(super) const COUNT_BEHIND: &str =
     "SELECT count(*) FROM deliveries WHERE lane = ?1 AND state < 3 AND state = 2";
-pub(super) const HAS_HEAD: &str =
-    "SELECT 1 FROM deliveries WHERE lane = ?1 AND state < 3 AND state IN (0, 1) LIMIT 1";
+/// Whether the first of a session that is neither dead nor has come back may start. Whoever waits behind
+/// without having been dead waits for a head, so that none is further back.
+pub(super) const HAS_HEAD: &str = "SELECT state < 2 FROM deliveries WHERE lane = ?1 AND state < 3
+    AND (state IN (0, 1) OR state = 2 AND replay IS NULL AND linked IS NULL)
+    ORDER BY coalesce(turn, seq) LIMIT 1";
 pub(super) const HAS_EARLIER: &str =
     "SELECT 1 FROM deliveries WHERE lane = ?1 AND state < 3 AND coalesce(turn, seq) < ?2 LIMIT 1";
 
@@ -59,8 +62,8 @@ impl Work<'_> {
     /// those before it.
     pub(super) fn state_in(&self, lane: Option<i64>, turn: i64) -> Result<i64, Fault> {
         let Some(lane) = lane else { return Ok(state::READY) };
-        let waits = self.connection.prepare_cached(HAS_EARLIER)?.exists([lane, turn])?
-            || self.connection.prepare_cached(HAS_HEAD)?.exists([lane])?;
+        let waits =
+            self.connection.prepare_cached(HAS_EARLIER)?.exists([lane, turn])? || self.has_head(lane)?;
         Ok(if waits { state::BEHIND } else { state::READY })
     }
 
@@ -117,25 +120,30 @@ impl Work<'_> {
     /// The same for any session, whatever of it may start and whatever holds it.
     pub(super) fn move_on(&mut self, lane: i64) -> Result<Option<Waiting>, Fault> {
         let head = self.head_of_lane(lane)?;
-        let mut held = self.held(lane)?;
-        if let Some(holder) = held
-            && !self.is_open(lane, holder.letter)?
+        let mut holder = self.held(lane)?;
+        if let Some(held) = holder
+            && !self.is_open(lane, held.letter)?
         {
             self.forget_held(lane)?;
-            held = None;
+            holder = None;
         }
         let Some(head) = head else { return Ok(None) };
-        if self.connection.prepare_cached(HAS_HEAD)?.exists([lane])? {
+        if self.has_head(lane)? {
             return Ok(None);
         }
         if head.state == state::HOLDING {
             self.hold(lane, head.delivery)?;
             return Ok(None);
         }
-        if held.is_some() {
+        if holder.is_some() {
             self.forget_held(lane)?;
         }
         self.make_ready(head).map(Some)
+    }
+
+    fn has_head(&self, lane: i64) -> Result<bool, Fault> {
+        let mut statement = self.connection.prepare_cached(HAS_HEAD)?;
+        Ok(statement.query_row([lane], |row| row.get(0)).optional()?.unwrap_or(false))
     }
 
     fn is_open(&self, lane: i64, delivery: i64) -> Result<bool, Fault> {

@@ -30,7 +30,7 @@ impl Work<'_> {
         }
         if new > 0 {
             let what = "letters from elsewhere";
-            self.record(&Act { act: "import", what, letters: new, note: None })?;
+            self.record(&Act { verb: "import", what, letters: new, note: None })?;
         }
         Ok(Ordered::Imported { new, known })
     }

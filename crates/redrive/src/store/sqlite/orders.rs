@@ -62,7 +62,7 @@ impl Work<'_> {
         let lane = self.place_of(letter.delivery)?.lane;
         let behind = self.held_by(lane, letter.delivery)?.map_or(0, |(_, held)| held.behind);
         waiting.extend(self.close(&letter, state::SKIPPED)?);
-        self.record(&Act { act: "skip", what: &id.to_string(), letters: 1, note })?;
+        self.record(&Act { verb: "skip", what: &id.to_string(), letters: 1, note })?;
         Ok(Ok(Ordered::Released { behind }))
     }
 
@@ -130,7 +130,7 @@ impl Work<'_> {
         let update = "UPDATE deliveries SET state = ?2 WHERE seq = ?1";
         self.connection.prepare_cached(update)?.execute([letter.delivery, state::DEAD])?;
         waiting.extend(self.move_on(lane)?);
-        self.record(&Act { act: "let-go", what: &id.to_string(), letters: 1, note: None })?;
+        self.record(&Act { verb: "let-go", what: &id.to_string(), letters: 1, note: None })?;
         Ok(Ok(Ordered::Released { behind: held.behind }))
     }
 
@@ -165,7 +165,7 @@ impl Work<'_> {
             waiting.push(self.waiting(before.queue, place(new))?);
         }
         let what = edit.letter.to_string();
-        self.record(&Act { act: "edit", what: &what, letters: 1, note: edit.note.as_deref() })?;
+        self.record(&Act { verb: "edit", what: &what, letters: 1, note: edit.note.as_deref() })?;
         Ok(Ok(Ordered::Edited { receipt: Receipt::of(event_seq), delivery: id }))
     }
 

@@ -34,7 +34,7 @@ impl Work<'_> {
         }
         let mut audit = after.map_or(0, |after| after.audit.cast_signed());
         if deleted > 0 && !self.add_to_record(audit, deleted)? {
-            audit = self.record(&Act { act: "purge", what, letters: deleted, note: note.as_deref() })?;
+            audit = self.record(&Act { verb: "purge", what, letters: deleted, note: note.as_deref() })?;
         }
         let next = looked.upto.map(|number| PurgeCursor {
             number: LetterNumber(number.cast_unsigned()),

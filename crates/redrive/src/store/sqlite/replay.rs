@@ -160,7 +160,7 @@ impl Work<'_> {
             Manner::Canary => Wave::None,
         };
         let letters = gathered.letters;
-        let audit = self.record(&Act { act: "replay", what, letters, note: note.as_deref() })?;
+        let audit = self.record(&Act { verb: "replay", what, letters, note: note.as_deref() })?;
         self.connection.prepare_cached(INSERT)?.execute((
             id,
             codec::state(gathered.next_state()),
@@ -168,7 +168,7 @@ impl Work<'_> {
             note,
             codec::selection(selection),
             codec::pace(pace),
-            codec::origin(origin),
+            codec::origin(*origin),
             to.as_deref().map(codec::target),
             codec::wave(wave),
             letters.cast_signed(),
@@ -276,7 +276,7 @@ impl Work<'_> {
         let id = replay.0.cast_signed();
         let values = (id, codec::state(next), nanos(self.now), codec::wave(wave), resumes);
         self.connection.prepare_cached(CHANGE)?.execute(values)?;
-        self.record(&Act { act: word, what: &view.what, letters: view.tally.total, note: None })?;
+        self.record(&Act { verb: word, what: &view.what, letters: view.tally.total, note: None })?;
         self.shown(id).map(Ok)
     }
 

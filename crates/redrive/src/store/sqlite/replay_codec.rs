@@ -84,8 +84,8 @@ pub(super) fn read_pace(text: &str) -> Result<Pace, Fault> {
     Ok(Pace { rate, concurrency, manner })
 }
 
-pub(super) fn origin(origin: &Origin) -> String {
-    json(origin)
+pub(super) fn origin(origin: Origin) -> String {
+    json(&origin)
 }
 
 pub(super) fn read_origin(text: &str) -> Result<Origin, Fault> {
@@ -264,7 +264,7 @@ mod tests {
             assert_eq!(read_pace(&pace(&written)).expect("a pace"), written);
         }
         for written in [Origin::Operator, Origin::Automatic { times_max: 3 }] {
-            assert_eq!(read_origin(&origin(&written)).expect("an origin"), written);
+            assert_eq!(read_origin(&origin(written)).expect("an origin"), written);
         }
         let queue = QueueName {
             service: ServiceName::new("billing").expect("a name"),

@@ -17,7 +17,7 @@ use super::write::Work;
 use crate::store::REPLAY_WALK_MAX;
 use crate::store::letter::Redirect;
 
-pub(super) const LETTERS: &str = "SELECT delivery, lane FROM replay_letters
+pub(super) const LETTERS: &str = "SELECT delivery, lane FROM replay_letters INDEXED BY replay_waiting
     WHERE replay = ?1 AND state = 0 AND delivery >= ?2 ORDER BY delivery LIMIT ?3";
 pub(super) const CORPSE: &str =
     "SELECT l.number, l.claim, d.queue, d.lane, d.bytes, coalesce(d.turn, d.seq), d.story
@@ -132,9 +132,9 @@ impl Work<'_> {
             Some(lane) => self.lane_state(step, replay, lane)?,
             None => LaneState::Free,
         };
-        let Some(corpse) = corpse.filter(|_| lane_state != LaneState::Failed) else {
-            step.left_alone += 1;
-            return self.mark(replay, delivery, 4);
+        let corpse = match corpse {
+            Some(corpse) if lane_state != LaneState::Failed => corpse,
+            left => return self.leave_alone(replay, delivery, step, left.as_ref()),
         };
         // The one that holds a session goes whoever else of it is on its way: that one waits for it.
         if lane_state == LaneState::Busy && self.held_by(corpse.lane, delivery)?.is_none() {
@@ -149,6 +149,22 @@ impl Work<'_> {
         }
         self.mark(replay, delivery, 1)?;
         self.send(replay, stored.target.as_ref(), delivery, (corpse, lane), waiting)
+    }
+
+    /// A letter stays as it is, and free for others.
+    fn leave_alone(
+        &self,
+        replay: i64,
+        delivery: i64,
+        step: &mut Step,
+        corpse: Option<&Corpse>,
+    ) -> Result<(), Fault> {
+        step.left_alone += 1;
+        if let Some(corpse) = corpse {
+            let free = "UPDATE letters SET claim = NULL WHERE number = ?1";
+            self.connection.prepare_cached(free)?.execute([corpse.number])?;
+        }
+        self.mark(replay, delivery, 4)
     }
 
     fn lane_state(&self, step: &mut Step, replay: i64, lane: i64) -> Result<LaneState, Fault> {

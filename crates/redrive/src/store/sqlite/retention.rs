@@ -220,11 +220,9 @@ fn forget_letters(
     old: &Old,
     now: Timestamp,
 ) -> Result<(), Fault> {
-    let mut letters = old.letters.clone();
-    letters.sort_unstable_by_key(|letter| letter.number);
     let mut work = Work::new(connection, state, now)?;
     let mut by_queue: Vec<(String, u64)> = Vec::new();
-    for letter in &letters {
+    for letter in &old.letters {
         let queue = "SELECT queue FROM deliveries WHERE seq = ?1";
         let queue = connection.prepare_cached(queue)?.query_row([letter.delivery], |row| row.get(0))?;
         let queue = work.state.names.queue(work.state.names.index_of(queue)?).name.to_string();
@@ -249,12 +247,11 @@ impl Work<'_> {
         let mut statement = self.connection.prepare_cached(SAME_HOUR)?;
         let found: Option<i64> =
             statement.query_row((queue, begun, begun + hour), |row| row.get(0)).optional()?;
-        match found {
-            Some(number) => self.add_to_record(number, letters).map(|_| ()),
-            None => {
-                let act = Act { act: "retention", what: queue, letters, note: None };
-                self.record(&act).map(|_| ())
-            }
+        if let Some(number) = found {
+            self.add_to_record(number, letters)?;
+        } else {
+            self.record(&Act { verb: "retention", what: queue, letters, note: None })?;
         }
+        Ok(())
     }
 }

@@ -73,8 +73,8 @@ pub(super) struct Finder<'a> {
     selection: &'a Selection,
     /// None is any.
     queues: Option<BTreeSet<i64>>,
-    /// Some of none if there never was one of that name.
-    subscription: Option<Option<i64>>,
+    /// The same; empty if there never was one of that name.
+    subscriptions: Option<BTreeSet<i64>>,
     source: Source,
     /// Kinds that were looked at; none for those that do not fit.
     kinds: BTreeMap<i64, Option<KindFacts>>,
@@ -107,7 +107,10 @@ impl<'a> Finder<'a> {
                         && filter.channel.as_ref().is_none_or(|wanted| channel == Some(wanted.as_str()))
                 })
             }),
-            subscription: filter.subscription.as_ref().map(|name| state.names.find_subscription(name)),
+            subscriptions: filter
+                .subscription
+                .as_ref()
+                .map(|name| state.names.find_subscription(name).into_iter().collect()),
             source: Source::All,
             kinds: BTreeMap::new(),
         };
@@ -253,7 +256,7 @@ impl<'a> Finder<'a> {
         let (queue, subscription): (i64, i64) = (row.get(1)?, row.get(2)?);
         let its_category = text(row, 4)?;
         let fits = self.queues.as_ref().is_none_or(|queues| queues.contains(&queue))
-            && self.subscription.is_none_or(|wanted| wanted == Some(subscription))
+            && self.subscriptions.as_ref().is_none_or(|wanted| wanted.contains(&subscription))
             && category.is_none_or(|category| category.as_str() == its_category)
             && code.as_ref().is_none_or(|code| code == its_code || code == its_failure)
             && fingerprint.is_none_or(|cause| cause.0.cast_signed() == its_fingerprint)

@@ -1,5 +1,8 @@
 //! The plans of the queries: none goes through all of a table that grows.
 
+mod format;
+mod plans;
+
 use rusqlite::Connection;
 
 use super::{held, notes, reader, rows, schema};

@@ -53,6 +53,8 @@ pub(super) fn write(
     for advance in &batch.advances {
         written.advanced.push(work.advance(advance, &mut written.waiting)?);
     }
+    // Every batch is a sign of life; chores are none.
+    work.state.meta.alive_at = work.state.meta.alive_at.max(Some(now));
     work.finish()?;
     Ok(written)
 }
@@ -80,16 +82,19 @@ impl Ledger for Work<'_> {
     fn find(&mut self, event: &Event) -> Result<Option<Earlier>, Fault> {
         let key = event.dedup_key();
         let hash = self.state.dedup.hash(key);
+        let mut first: Option<Earlier> = None;
         for at in self.state.dedup.candidates(self.connection, hash)? {
             let mut rows = self.find_event.query([place(at)])?;
             // A run remembers events until all of them are gone.
             let Some(row) = rows.next()? else { continue };
-            if rows::text(row, 0)? == key.event_id && rows::text(row, 1)? == key.source {
+            // Letters from elsewhere may bring an event of the same id once more: the first one counts.
+            let is_first = first.is_none_or(|first| at < first.seq);
+            if is_first && rows::text(row, 0)? == key.event_id && rows::text(row, 1)? == key.source {
                 let content = row.get::<_, i64>(2)?.cast_unsigned();
-                return Ok(Some(Earlier { seq: at, content, deliveries: row.get(3)? }));
+                first = Some(Earlier { seq: at, content, deliveries: row.get(3)? });
             }
         }
-        Ok(None)
+        Ok(first)
     }
 
     fn waiting(&self, service: &ServiceName) -> Backlog {
@@ -244,9 +249,9 @@ impl<'a> Work<'a> {
         let death = match (fit, lane, head) {
             (Fit::Waits, None, _) | (Fit::Waits, Some(_), None) => return Ok((state::READY, None)),
             (Fit::Waits, Some(lane), Some(head)) => {
-                let held = if head.may_be_held { self.held(lane)? } else { None };
-                if held.is_none_or(|held| held.behind < to.bound.per_session_max) {
-                    if held.is_some() {
+                let holder = if head.may_be_held { self.held(lane)? } else { None };
+                if holder.is_none_or(|held| held.behind < to.bound.per_session_max) {
+                    if holder.is_some() {
                         self.wait_behind(lane)?;
                     }
                     return Ok((state::BEHIND, None));
@@ -275,7 +280,6 @@ impl<'a> Work<'a> {
             statement.execute((nanos(now), encode::places(ended)))?;
         }
         count_stories(connection, &told)?;
-        state.meta.alive_at = state.meta.alive_at.max(Some(now));
         state.save(connection)
     }
 }

@@ -5,27 +5,49 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use redrive_core::breaker::{Breaker, Generation, Record};
-use redrive_core::engine::{Load, Next, Settlement, Wanted};
+use redrive_core::engine::{Death, Followers, Load, Next, QueueName, Settlement, Wanted};
+use redrive_core::envelope::Tier;
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{EventSource, SessionKey};
 use redrive_core::ids::{DependencyName, IdPrefix, Seq};
+use redrive_core::replay::Stop;
 use redrive_core::time::Timestamp;
 
-use super::bench::{Bench, addressee, at, dead, event, keep, queue, service, settlement, to};
+use super::bench::{Bench, addressee, at, event, keep, queue, service, settlement, to};
+use super::desk::death_of;
+use super::wishes::{self, Step, Wish, any_step, any_wish};
 use super::{file, memory};
-use crate::store::{Batch, EventKey, Filter, Note, StateName, Submission, Submitted, WaitingBound, WhenFull};
+use crate::store::{
+    Batch, DeliveryState, EventKey, Filter, Keep, Note, StateName, Submission, Submitted, WaitingBound,
+    WhenFull,
+};
 
-/// Queues of a small world, so that they meet often; the first two keep the order of sessions.
-const QUEUES: [&str; 4] = ["ord", "ord/x", "svc", "svc/y"];
+/// Queues of a small world, so that they meet often; all but two keep the order of sessions.
+pub(super) const QUEUES: [&str; 5] = ["ord", "ord/x", "svc", "svc/y", "strict"];
 
 #[derive(Clone, Debug)]
 enum Act {
-    Write { settlements: Vec<Ended>, submissions: Vec<Vec<Sent>>, notes: Vec<Noted> },
-    Load { queue: usize, wanted: Wanting, rows_max: u32, bytes_max: usize },
+    Write {
+        settlements: Vec<Ended>,
+        submissions: Vec<Vec<Sent>>,
+        notes: Vec<Noted>,
+        wishes: Vec<Wish>,
+        steps: Vec<Step>,
+    },
+    Load {
+        queue: usize,
+        wanted: Wanting,
+        rows_max: u32,
+        bytes_max: usize,
+    },
     Housekeep,
-    Pass { seconds: u64 },
+    Pass {
+        seconds: u64,
+    },
     Crash,
-    Restart { seconds: u64 },
+    Restart {
+        seconds: u64,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -45,6 +67,7 @@ struct Ended {
     off_by: u32,
     how: How,
     pause: bool,
+    stop: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +76,7 @@ enum How {
     Ready,
     Due { second: u64 },
     Parked,
-    Dead,
+    Dead { cause: u8, tier: Tier, followers: Followers },
     Starting,
 }
 
@@ -93,12 +116,21 @@ fn any_ended() -> impl Strategy<Value = Ended> {
         1 => Just(How::Ready),
         2 => (0..50_u64).prop_map(|second| How::Due { second }),
         1 => Just(How::Parked),
-        1 => Just(How::Dead),
+        6 => (0..2_u8, any_tier(), any_followers())
+            .prop_map(|(cause, tier, followers)| How::Dead { cause, tier, followers }),
         1 => Just(How::Starting),
     ];
     let off_by = prop_oneof![9 => Just(0_u32), 1 => Just(1_u32)];
-    (any::<prop::sample::Index>(), off_by, how, prop::bool::weighted(0.1))
-        .prop_map(|(which, off_by, how, pause)| Ended { which, off_by, how, pause })
+    (any::<prop::sample::Index>(), off_by, how, prop::bool::weighted(0.1), prop::bool::weighted(0.2))
+        .prop_map(|(which, off_by, how, pause, stop)| Ended { which, off_by, how, pause, stop })
+}
+
+fn any_tier() -> impl Strategy<Value = Tier> {
+    prop_oneof![3 => Just(Tier::Dead), 1 => Just(Tier::Poison)]
+}
+
+fn any_followers() -> impl Strategy<Value = Followers> {
+    prop_oneof![1 => Just(Followers::GoOn), 2 => Just(Followers::Wait)]
 }
 
 fn any_noted() -> impl Strategy<Value = Noted> {
@@ -123,13 +155,18 @@ fn any_act() -> impl Strategy<Value = Act> {
     let submissions = prop::collection::vec(prop::collection::vec(any_sent(), 0..4), 0..4);
     let settlements = prop::collection::vec(any_ended(), 0..5);
     let notes = prop::collection::vec(any_noted(), 0..2);
+    let wishes = prop::collection::vec(any_wish(), 0..3);
+    let steps = prop::collection::vec(any_step(), 0..3);
     prop_oneof![
-        10 => (settlements, submissions, notes)
-            .prop_map(|(settlements, submissions, notes)| Act::Write { settlements, submissions, notes }),
+        10 => (settlements, submissions, notes, wishes, steps).prop_map(
+            |(settlements, submissions, notes, wishes, steps)| {
+                Act::Write { settlements, submissions, notes, wishes, steps }
+            },
+        ),
         3 => (0..QUEUES.len(), wanted, 1..5_u32, 0..60_usize)
             .prop_map(|(queue, wanted, rows_max, bytes_max)| Act::Load { queue, wanted, rows_max, bytes_max }),
         2 => Just(Act::Housekeep),
-        2 => (1..30_u64).prop_map(|seconds| Act::Pass { seconds }),
+        2 => prop_oneof![9 => 1..30_u64, 1 => Just(90_000)].prop_map(|seconds| Act::Pass { seconds }),
         1 => Just(Act::Crash),
         1 => (0..5_u64).prop_map(|seconds| Act::Restart { seconds }),
     ]
@@ -159,18 +196,28 @@ impl Sent {
 
 impl Ended {
     fn settlement(&self, bench: &Bench) -> Option<Settlement> {
-        let all = bench.all();
+        let mut all = bench.all();
+        // What has ended is settled now and then, to see that it is not.
+        if self.off_by == 0 {
+            all.retain(|view| matches!(view.state, DeliveryState::Ready | DeliveryState::Due { .. }));
+        }
         let view = (!all.is_empty()).then(|| self.which.get(&all))?;
         let next = match self.how {
             How::Delivered => Next::Delivered,
             How::Ready => Next::Ready,
             How::Due { second } => Next::Due { at: at(second) },
             How::Parked => Next::Due { at: Timestamp::NEVER },
-            How::Dead => dead(),
+            How::Dead { cause, tier, followers } => {
+                let death = death_of(if cause == 0 { "boom" } else { "bang" });
+                Next::Dead(Box::new(Death { tier, followers, ..death }))
+            }
             How::Starting => Next::Starting,
         };
         let mut settled = settlement(view.id, view.attempts + self.off_by, next, bench.now);
         settled.pause = self.pause.then(|| view.queue.service.clone());
+        if let (Next::Dead(death), Some(replay), true) = (&settled.next, view.replaying, self.stop) {
+            settled.stop = Some(Stop { replay, fingerprint: death.fingerprint, delivery: view.id });
+        }
         if let Some(story) = &mut settled.story {
             story.book = u64::from(view.attempts);
         }
@@ -204,7 +251,7 @@ impl Noted {
 /// Does it, and tells all there is to see of it.
 fn act(bench: &mut Bench, act: &Act) -> String {
     match act {
-        Act::Write { settlements, submissions, notes } => {
+        Act::Write { settlements, submissions, notes, wishes, steps } => {
             let ended = settlements.iter().filter_map(|ended| ended.settlement(bench)).map(Arc::new);
             let submission =
                 |sent: &Vec<Sent>| Submission { events: sent.iter().map(Sent::submitted).collect() };
@@ -212,7 +259,8 @@ fn act(bench: &mut Bench, act: &Act) -> String {
                 settlements: ended.collect(),
                 submissions: submissions.iter().map(submission).collect(),
                 notes: notes.iter().map(|noted| noted.note(bench.now)).collect(),
-                ..Batch::default()
+                orders: wishes.iter().filter_map(|wish| wish.order(bench)).collect(),
+                advances: steps.iter().map(|step| step.advance(bench)).collect(),
             };
             format!("{:?}", bench.write(&batch))
         }
@@ -227,6 +275,7 @@ fn act(bench: &mut Bench, act: &Act) -> String {
         }
         Act::Housekeep => {
             let keep = keep(Duration::from_secs(20), Duration::from_secs(45));
+            let keep = Keep { letters: Arc::new(letters_kept), ..keep };
             bench.housekeep(&keep).to_string()
         }
         Act::Pass { seconds } => {
@@ -249,8 +298,8 @@ fn seen(bench: &Bench) -> Vec<String> {
     for id in ["3", "17"] {
         seen.push(format!("{:?}", reader.events(&EventKey::Id(id.to_owned())).expect("it answers")));
     }
-    let states = [StateName::Ready, StateName::Due, StateName::Behind, StateName::Delivered, StateName::Dead];
-    for state in states {
+    let states = [StateName::Ready, StateName::Due, StateName::Behind, StateName::Delivered];
+    for state in states.into_iter().chain([StateName::Dead, StateName::Closed]) {
         let filter =
             Filter { state: Some(state), service: Some("ord".to_owned()), before: None, rows_max: 5 };
         seen.push(format!("{:?}", reader.list(&filter).expect("it answers")));
@@ -258,7 +307,13 @@ fn seen(bench: &Bench) -> Vec<String> {
     seen.push(format!("{:?}", bench.all()));
     seen.push(format!("{:?}", reader.unrouted(Seq::NONE, 9).expect("it answers")));
     seen.extend((0..12).map(|hash| format!("{:?}", reader.book(hash).expect("it answers"))));
+    seen.extend(wishes::seen(bench));
     seen
+}
+
+/// For how long letters are kept.
+fn letters_kept(queue: &QueueName, _: &str) -> Duration {
+    Duration::from_secs(if queue.channel.is_some() { 60 } else { 25 })
 }
 
 proptest! {
@@ -274,9 +329,14 @@ proptest! {
         for (number, one) in acts.iter().enumerate() {
             let (expected, found) = (act(&mut in_memory, one), act(&mut in_file, one));
             prop_assert_eq!(expected, found, "act {}: {:?}", number, one);
-            prop_assert_eq!(seen(&in_memory), seen(&in_file), "after act {}: {:?}", number, one);
+            let (expected, found) = (seen(&in_memory), seen(&in_file));
+            // One by one, since what differs is easily lost among all there is to see.
+            for (expected, found) in expected.iter().zip(&found) {
+                prop_assert_eq!(expected, found, "after act {}: {:?}", number, one);
+            }
+            prop_assert_eq!(expected.len(), found.len(), "after act {}: {:?}", number, one);
+            in_memory.audit();
         }
-        in_memory.audit();
         in_file.audit();
         drop(folder);
     }

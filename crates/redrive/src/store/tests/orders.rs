@@ -324,8 +324,13 @@ fn import_known_event(bench: &mut Bench) {
         ..foreign("b", event("1"), at(0))
     };
     assert_eq!(imported(bench, &[theirs]), (1, 0));
+    let letter = bench.reader().letter(&LetterKey::Imported("theirs-1".to_owned())).expect("it answers");
+    let letter = letter.expect("it is there");
+    assert_eq!((letter.event.data.len(), letter.delivery.event_id.as_str()), (5, "1"));
+    let events = bench.reader().events(&EventKey::Receipt(letter.delivery.receipt)).expect("it answers");
+    assert_eq!(events[0].event, letter.event, "it is found by its receipt");
     let events = bench.reader().events(&EventKey::Id("1".to_owned())).expect("it answers");
-    assert_eq!(events.iter().map(|view| view.event.data.len()).collect::<Vec<_>>(), [1, 5]);
+    assert_eq!(events.iter().map(|view| view.event.data.len()).collect::<Vec<_>>(), [1, 5], "and by its id");
     assert_eq!(bench.submit(&[to("a", event("1"))]), Ok(vec![Taken { seen: Seen::Again, ..taken }]));
     bench.audit();
     // The first one keeps its id when the imported one has gone.

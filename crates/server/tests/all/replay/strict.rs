@@ -57,7 +57,7 @@ fn a_dead_head_holds_its_session_until_something_is_done() {
     };
     let purged: Deed = |server, _, _| {
         let answer = post(server, "/v1/dead-letters/purge", &json!({ "session": "a" }));
-        assert_eq!((answer.status, &answer.json()["deleted"]), (200, &json!(1)), "{answer:?}");
+        assert!(answer.status == 200 && answer.body.contains("\"deleted\":1"), "{answer:?}");
     };
     let edited: Deed = |server, letter, _| {
         let edit = json!({ "data": { "mended": true }, "note": "a typo" });

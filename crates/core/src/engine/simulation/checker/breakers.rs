@@ -108,6 +108,14 @@ impl Breakers {
         }
     }
 
+    /// Somebody has closed it while a call had its permit already and had not begun: whether that one counts
+    /// cannot be seen.
+    pub(super) fn reset_in_between(&mut self, name: &str) {
+        if let Some(model) = self.find(name) {
+            model.change(State::Unsure { successes: 0 });
+        }
+    }
+
     fn find(&mut self, name: &str) -> Option<&mut Model> {
         self.models
             .iter_mut()

@@ -64,7 +64,8 @@ impl Checker {
             delivery.calls.iter().filter(is_one).count()
         };
         // Of starts on record there may be more than calls.
-        let recorded = if self.crashes.len() >= limits::CRASHES_MAX { delivery.attempts as usize } else { 0 };
+        let attempts = (delivery.attempts - delivery.attempts_before) as usize;
+        let recorded = if self.crashes.len() >= limits::CRASHES_MAX { attempts } else { 0 };
         let unknown = failures(|means| means == Means::Unknown);
         let all = failures(|means| means != Means::Delivered).max(recorded);
         let (call, _, means) = delivery.last_end()?;

@@ -85,7 +85,7 @@ impl Checker {
     }
 
     /// After a few crashes close together deliveries may be started alone, one after the other.
-    fn is_cautious(&self, now: Timestamp) -> bool {
+    pub(super) fn is_cautious(&self, now: Timestamp) -> bool {
         let third_last = self.crashes.iter().rev().nth(limits::CRASHES_MAX - 1);
         third_last.is_some_and(|at| now.since(*at) < limits::CRASHES_WITHIN * 3)
     }

@@ -93,6 +93,9 @@ pub(super) struct Found {
 
 const COLUMNS: &str =
     "SELECT number, delivery, kind, died_at, session, claim, correlation, message FROM letters";
+/// Where no text is looked for, messages are left where they are.
+const COLUMNS_WITHOUT_TEXT: &str =
+    "SELECT number, delivery, kind, died_at, session, claim, correlation FROM letters";
 pub(super) const BY_NUMBER: &str = "SELECT number, delivery, kind, died_at, session, claim, correlation, message FROM letters WHERE number = ?1";
 pub(super) const BY_DELIVERY: &str = "SELECT number, delivery, kind, died_at, session, claim, correlation, message FROM letters WHERE delivery = ?1";
 /// What tells more about a letter.
@@ -103,6 +106,11 @@ pub(super) const OPEN: &str =
 /// All letters within a range of numbers.
 pub(super) fn all(way: Way) -> String {
     format!("{COLUMNS} WHERE number >= ?1 AND number < ?2 {}", way.order())
+}
+
+/// The same without their messages.
+pub(super) fn all_without_text(way: Way) -> String {
+    format!("{COLUMNS_WITHOUT_TEXT} WHERE number >= ?1 AND number < ?2 {}", way.order())
 }
 
 /// Those of a session.
@@ -251,7 +259,10 @@ impl<'a> Search<'a> {
         }
         let mut steps = Steps { left: steps_max };
         match &self.source {
-            Source::All => self.walk(look, &all(self.way), &[numbers.start, numbers.end], &mut steps, show),
+            Source::All => {
+                let sql = if self.text.is_some() { all(self.way) } else { all_without_text(self.way) };
+                self.walk(look, &sql, &[numbers.start, numbers.end], &mut steps, show)
+            }
             Source::Session(key) => {
                 let keys = [numbers.start, numbers.end, *key];
                 self.walk(look, &of_session(self.way), &keys, &mut steps, show)

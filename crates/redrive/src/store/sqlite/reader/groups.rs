@@ -19,7 +19,7 @@ use super::kinds::{Detail, Kind};
 use super::survey::STEPS_PER_LOOK;
 use super::{Look, SqliteReader};
 use crate::store::StoreError;
-use crate::store::letter::{GroupView, LetterFilter, LetterView, TREND_POINTS};
+use crate::store::letter::{GroupView, KindId, LetterFilter, LetterView, TREND_POINTS};
 use crate::store::sqlite::encode::time;
 use crate::store::sqlite::fault::Fault;
 use crate::store::sqlite::letters;
@@ -57,11 +57,13 @@ impl Share {
         Ok(Self { letters: kind.count()?, first_at, last_at, latest: None })
     }
 
-    fn merge(&mut self, other: Self) {
-        self.letters += other.letters;
-        self.first_at = self.first_at.min(other.first_at);
-        self.last_at = self.last_at.max(other.last_at);
-        self.latest = self.latest.max(other.latest);
+    fn and(self, other: Self) -> Self {
+        Self {
+            letters: self.letters + other.letters,
+            first_at: self.first_at.min(other.first_at),
+            last_at: self.last_at.max(other.last_at),
+            latest: self.latest.max(other.latest),
+        }
     }
 }
 
@@ -112,7 +114,7 @@ fn walk(reader: &SqliteReader, filter: &LetterFilter) -> Result<Shares, StoreErr
             search.part(look, after, STEPS_PER_LOOK, &mut |found| {
                 let (first_at, last_at) = (found.died_at, found.died_at);
                 let share = Share { letters: 1, first_at, last_at, latest: Some(found.number) };
-                shares.entry(found.kind).and_modify(|known| known.merge(share)).or_insert(share);
+                shares.entry(found.kind).and_modify(|known| *known = known.and(share)).or_insert(share);
                 Ok(ControlFlow::Continue(()))
             })
         })?;
@@ -184,27 +186,47 @@ impl Look<'_> {
         now: Timestamp,
         rows_max: usize,
     ) -> Result<Vec<GroupView>, Fault> {
-        let mut by_cause: Map<Fingerprint, Share> = Map::default();
-        self.each_kind(filter, Detail::Counters, |kind| {
-            if let Some(share) = shares.of(kind)? {
-                let cause = kind.fingerprint()?;
-                by_cause.entry(cause).and_modify(|known| known.merge(share)).or_insert(share);
-            }
-            Ok(())
-        })?;
-        let mut causes: Vec<(Fingerprint, Share)> = by_cause.into_iter().collect();
-        let rank = |(cause, share): &(Fingerprint, Share)| (Reverse(share.letters), *cause);
+        let mut causes: Vec<(Fingerprint, u64)> =
+            self.letters_by_cause(filter, shares)?.into_iter().collect();
+        let rank = |(cause, letters): &(Fingerprint, u64)| (Reverse(*letters), *cause);
         if causes.len() > rows_max && rows_max > 0 {
             causes.select_nth_unstable_by_key(rows_max - 1, rank);
         }
         causes.truncate(rows_max);
         causes.sort_unstable_by_key(rank);
         let mut groups = Vec::with_capacity(causes.len());
-        for (cause, share) in causes {
+        for (cause, _) in causes {
             let filter = LetterFilter { fingerprint: Some(cause), ..filter.clone() };
-            groups.extend(self.group(&filter, cause, share, shares, now)?);
+            groups.extend(self.group(&filter, cause, shares, now)?);
         }
         Ok(groups)
+    }
+
+    fn letters_by_cause(
+        &self,
+        filter: &LetterFilter,
+        shares: &Shares,
+    ) -> Result<Map<Fingerprint, u64>, Fault> {
+        let mut by_cause: Map<Fingerprint, u64> = Map::default();
+        match shares {
+            Shares::Whole => self.each_kind(filter, Detail::Cause, |kind| {
+                *by_cause.entry(kind.fingerprint()?).or_default() += kind.count()?;
+                Ok(())
+            })?,
+            Shares::Part(parts) => {
+                // What was found is known to fit; so few are quicker asked one by one.
+                let kinds = || parts.keys().map(|id| KindId(id.cast_unsigned())).collect();
+                let found = LetterFilter { kinds: Some(kinds()), ..LetterFilter::default() };
+                let filter = if parts.len() <= KINDS_COUNTED_MAX { &found } else { filter };
+                self.each_kind(filter, Detail::Counters, |kind| {
+                    if let Some(share) = shares.of(kind)? {
+                        *by_cause.entry(kind.fingerprint()?).or_default() += share.letters;
+                    }
+                    Ok(())
+                })?;
+            }
+        }
+        Ok(by_cause)
     }
 
     /// All about a cause; none if the latest of its letters cannot be found.
@@ -212,27 +234,25 @@ impl Look<'_> {
         &self,
         filter: &LetterFilter,
         fingerprint: Fingerprint,
-        share: Share,
         shares: &Shares,
         now: Timestamp,
     ) -> Result<Option<GroupView>, Fault> {
         let (mut queues, mut event_types) = (BTreeMap::new(), BTreeMap::new());
         let (mut poison, mut trend) = (0, Trend::until(now));
-        let mut kinds: Vec<(i64, i64)> = Vec::new();
+        let mut kinds: Vec<(i64, Share)> = Vec::new();
+        let mut whole: Option<Share> = None;
         self.each_kind(filter, Detail::All, |kind| {
             let Some(share) = shares.of(kind)? else { return Ok(()) };
-            let (id, last_at) = (kind.id()?, kind.last_at()?);
-            kinds.push((last_at, id));
+            let id = kind.id()?;
+            kinds.push((id, share));
+            whole = Some(whole.map_or(share, |known| known.and(share)));
             *queues.entry(self.queue(kind.queue()?)?.clone()).or_default() += share.letters;
             *event_types.entry(kind.event_type()?.to_owned()).or_default() += share.letters;
             poison += if kind.is_poison()? { share.letters } else { 0 };
             self.add_trend(id, &mut trend)
         })?;
-        let latest = match share.latest {
-            Some(latest) => Some(latest),
-            None => self.latest(kinds)?,
-        };
-        let Some(sample) = latest.map_or(Ok(None), |number| self.letter_of(number))? else {
+        let Some(share) = whole else { return Ok(None) };
+        let Some(sample) = self.latest(kinds)?.map_or(Ok(None), |number| self.letter_of(number))? else {
             return Ok(None);
         };
         Ok(Some(GroupView {
@@ -250,16 +270,20 @@ impl Look<'_> {
         }))
     }
 
-    /// The latest letter of these kinds, each with when the last of it died.
-    fn latest(&self, mut kinds: Vec<(i64, i64)>) -> Result<Option<i64>, Fault> {
-        kinds.sort_unstable_by(|one, other| other.cmp(one));
+    /// The latest letter of these kinds, each with what was found of it.
+    fn latest(&self, mut kinds: Vec<(i64, Share)>) -> Result<Option<i64>, Fault> {
+        kinds.sort_unstable_by_key(|(id, share)| Reverse((share.last_at, *id)));
         let mut statement = self.connection.prepare_cached(LATEST)?;
         let mut latest: Option<i64> = None;
-        for (last_at, id) in kinds.into_iter().take(SAMPLED_MAX) {
-            if latest.is_some_and(|number| number > last_at + NUMBERS_LATE) {
+        for (id, share) in kinds.into_iter().take(SAMPLED_MAX) {
+            if latest.is_some_and(|number| number > share.last_at + NUMBERS_LATE) {
                 break;
             }
-            latest = latest.max(statement.query_row([id], |row| row.get(0))?);
+            let of_kind = match share.latest {
+                Some(number) => Some(number),
+                None => statement.query_row([id], |row| row.get(0))?,
+            };
+            latest = latest.max(of_kind);
         }
         Ok(latest)
     }

@@ -26,6 +26,8 @@ use crate::store::sqlite::rows::text;
 /// How much of a kind is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Detail {
+    /// Its cause and how many letters it has.
+    Cause,
     /// What is counted.
     Counters,
     /// All of it.
@@ -49,8 +51,11 @@ impl<'a> KindQuery<'a> {
     ) -> Result<Option<Self>, Fault> {
         let pattern = filter.event_type.as_ref().filter(|pattern| !pattern.is_exact());
         let columns = match (detail, pattern) {
+            (Detail::Cause, None) => "0, fingerprint, count",
+            (Detail::Cause | Detail::Counters, Some(_)) => {
+                "id, fingerprint, count, first_at, last_at, event_type"
+            }
             (Detail::Counters, None) => "id, fingerprint, count, first_at, last_at",
-            (Detail::Counters, Some(_)) => "id, fingerprint, count, first_at, last_at, event_type",
             (Detail::All, _) => {
                 "id, fingerprint, count, first_at, last_at, event_type, queue, subscription, category, code,
                 failure_code, tier, name"
@@ -228,8 +233,33 @@ impl Look<'_> {
         mut show: impl FnMut(Kind<'_, '_>) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         let Some(query) = KindQuery::new(self, filter, detail)? else { return Ok(()) };
-        let Some(kinds) = &filter.kinds else { return query.each(self, &mut show) };
-        kinds.iter().try_for_each(|id| query.only(id.0.cast_signed()).each(self, &mut show))
+        match (&filter.kinds, filter.fingerprint) {
+            (None, _) => query.each(self, &mut show),
+            (Some(kinds), None) => {
+                kinds.iter().try_for_each(|id| query.only(id.0.cast_signed()).each(self, &mut show))
+            }
+            // A cause has few kinds, and a list of them may be long.
+            (Some(kinds), Some(_)) => query.each(self, &mut |kind| {
+                if kinds.contains(&KindId(kind.id()?.cast_unsigned())) { show(kind) } else { Ok(()) }
+            }),
+        }
+    }
+
+    /// A kind by its number.
+    pub(super) fn kind<T>(
+        &self,
+        id: i64,
+        read: impl FnOnce(Kind<'_, '_>) -> Result<T, Fault>,
+    ) -> Result<Option<T>, Fault> {
+        let any = LetterFilter::default();
+        let query = KindQuery::new(self, &any, Detail::All)?;
+        let Some(query) = query.map(|query| query.only(id)) else { return Ok(None) };
+        let (mut read, mut found) = (Some(read), None);
+        query.each(self, &mut |kind| {
+            found = read.take().map(|read| read(kind)).transpose()?;
+            Ok(())
+        })?;
+        Ok(found)
     }
 
     /// The numbers of the queues that a filter means.

@@ -18,7 +18,7 @@ use crate::store::sqlite::fault::Fault;
 /// Steps of one look: about 20 ms of a slow machine.
 pub(super) const STEPS_PER_LOOK: u32 = 10_000;
 /// Steps after which it pays to look which kinds there are.
-const STEPS_AT_RANDOM: u32 = 1_000;
+const STEPS_AT_RANDOM: u32 = 2_000;
 /// Letters that are given out whole in one look.
 const WHOLE_PER_LOOK: usize = 256;
 /// Letters that are looked up by their ids in one look.

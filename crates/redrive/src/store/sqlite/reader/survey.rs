@@ -2,19 +2,21 @@
 //!
 //! Letters that die meanwhile are beyond the selection; one that leaves meanwhile may be counted or not.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use redrive_core::engine::QueueName;
-use redrive_core::envelope::Tier;
+use redrive_core::fingerprint::Fingerprint;
 use redrive_core::hash::{Map, Set};
 use redrive_core::replay::ReplayId;
 
 use super::find::{self, Found, Search, Way};
+use super::kinds::Kind;
 use super::letters::NAMED_PER_LOOK;
 use super::{Look, SqliteReader};
 use crate::store::StoreError;
-use crate::store::letter::{KindView, Poison, Selection, Survey};
+use crate::store::letter::{Poison, Selection, Survey};
 use crate::store::sqlite::fault::Fault;
 
 /// Steps of one look: more than a list takes, since nobody waits for a part of a survey.
@@ -35,6 +37,7 @@ pub(super) const OPEN_REPLAYS: &str = "SELECT id FROM replays WHERE state < 4";
 /// What is counted, before it has names.
 struct Count<'a> {
     selection: &'a Selection,
+    /// The kinds that were met.
     kinds: Map<i64, Counted>,
     open: BTreeSet<i64>,
     holding: Set<i64>,
@@ -45,13 +48,29 @@ struct Count<'a> {
 
 /// The letters of a kind.
 struct Counted {
-    view: KindView,
+    fingerprint: Fingerprint,
     queue: i64,
+    event_type: String,
+    is_poison: bool,
     letters: u64,
+}
+
+impl Counted {
+    fn none(kind: Kind<'_, '_>) -> Result<Self, Fault> {
+        Ok(Self {
+            fingerprint: kind.fingerprint()?,
+            queue: kind.queue()?,
+            event_type: kind.event_type()?.to_owned(),
+            is_poison: kind.is_poison()?,
+            letters: 0,
+        })
+    }
 }
 
 pub(super) fn survey(reader: &SqliteReader, selection: &Selection) -> Result<Survey, StoreError> {
     let filter = &selection.filter;
+    // Giving names may take a while, and needs no look at the file.
+    let queues = |look: &Look<'_>| Ok(look.queues.clone());
     let numbers = find::numbers_until(filter, selection.died_until);
     let (search, mut count) = reader.ask(|look| {
         let search = Search::new(look, filter, Way::Forth, numbers)?;
@@ -71,7 +90,7 @@ pub(super) fn survey(reader: &SqliteReader, selection: &Selection) -> Result<Sur
                 Ok(())
             })?;
         }
-        return Ok(count.finish());
+        return Ok(count.finish(&reader.ask(queues)?));
     }
     let mut after = None;
     loop {
@@ -82,7 +101,7 @@ pub(super) fn survey(reader: &SqliteReader, selection: &Selection) -> Result<Sur
             })
         })?;
         if after.is_none() {
-            return Ok(count.finish());
+            return Ok(count.finish(&reader.ask(queues)?));
         }
     }
 }
@@ -113,17 +132,11 @@ fn holding(reader: &SqliteReader) -> Result<Set<i64>, StoreError> {
 
 impl<'a> Count<'a> {
     fn new(look: &Look<'_>, selection: &'a Selection) -> Result<Self, Fault> {
-        let numbers: BTreeMap<&QueueName, i64> = look.queues.iter().map(|(id, name)| (name, *id)).collect();
-        let mut kinds = Map::default();
-        for view in look.kinds(&selection.filter)? {
-            let queue = numbers[&view.queue];
-            kinds.insert(view.id.0.cast_signed(), Counted { view, queue, letters: 0 });
-        }
         let mut statement = look.connection.prepare_cached(OPEN_REPLAYS)?;
         let open = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
         Ok(Self {
             selection,
-            kinds,
+            kinds: Map::default(),
             open,
             holding: Set::default(),
             sessions: Set::default(),
@@ -132,9 +145,14 @@ impl<'a> Count<'a> {
     }
 
     fn add(&mut self, look: &Look<'_>, letter: &Found) -> Result<(), Fault> {
-        // A kind that was not there at the start is of letters that died since.
-        let Some(kind) = self.kinds.get_mut(&letter.kind) else { return Ok(()) };
-        if self.selection.poison == Poison::Left && kind.view.tier == Tier::Poison {
+        let kind = match self.kinds.entry(letter.kind) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let kind = look.kind(letter.kind, Counted::none)?;
+                new.insert(kind.ok_or(Fault::unreadable("the kind of a dead letter"))?)
+            }
+        };
+        if self.selection.poison == Poison::Left && kind.is_poison {
             self.survey.poison_left += 1;
             return Ok(());
         }
@@ -156,12 +174,13 @@ impl<'a> Count<'a> {
         Ok(())
     }
 
-    fn finish(self) -> Survey {
+    /// Gives names to what was counted.
+    fn finish(self, queues: &BTreeMap<i64, QueueName>) -> Survey {
         let Self { kinds, sessions, mut survey, .. } = self;
-        for Counted { view, letters, .. } in kinds.into_values().filter(|kind| kind.letters > 0) {
-            let KindView { queue, event_type, fingerprint, .. } = view;
+        for Counted { fingerprint, queue, event_type, letters, .. } in kinds.into_values() {
+            let Some(queue) = queues.get(&queue).filter(|_| letters > 0) else { continue };
             *survey.by_cause.entry((fingerprint, queue.clone())).or_default() += letters;
-            *survey.by_type.entry((queue, event_type)).or_default() += letters;
+            *survey.by_type.entry((queue.clone(), event_type)).or_default() += letters;
         }
         survey.sessions = sessions.len() as u64;
         survey

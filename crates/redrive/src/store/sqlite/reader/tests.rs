@@ -68,7 +68,7 @@ mod of {
     }
 
     pub(super) fn session(n: u64) -> Option<String> {
-        (n % 3 > 0).then(|| format!("session-{}", n % 20))
+        (!n.is_multiple_of(3)).then(|| format!("session-{}", n % 20))
     }
 
     pub(super) fn correlation(n: u64) -> Option<String> {

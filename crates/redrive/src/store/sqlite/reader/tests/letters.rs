@@ -15,10 +15,6 @@ use crate::store::{Closed, DeliveryState, Filter, Reader, StateName};
 
 type Case = (&'static str, LetterFilter, fn(u64) -> bool);
 
-fn text(text: &str) -> Option<String> {
-    Some(text.to_owned())
-}
-
 fn any() -> LetterFilter {
     LetterFilter::default()
 }
@@ -28,33 +24,33 @@ fn cases() -> Vec<Case> {
     let pattern = |text| Some(EventPattern::parse(text).expect("a pattern"));
     vec![
         ("all",                   any(),                                                                   |_| true),
-        ("a service, many kinds", LetterFilter { service: text("service-1"), ..any() },                    |n| n % 2 == 1),
-        ("nobody's",              LetterFilter { service: text("service-3"), ..any() },                    |_| false),
-        ("a channel",             LetterFilter { channel: text("mail"), ..any() },                         |_| false),
-        ("a claim",               LetterFilter { subscription: text("claim-0"), ..any() },                 |n| n % 2 == 0),
-        ("no such claim",         LetterFilter { subscription: text("claim-9"), ..any() },                 |_| false),
+        ("a service, many kinds", LetterFilter { service: Some("service-1".into()), ..any() },                    |n| n % 2 == 1),
+        ("nobody's",              LetterFilter { service: Some("service-3".into()), ..any() },                    |_| false),
+        ("a channel",             LetterFilter { channel: Some("mail".into()), ..any() },                         |_| false),
+        ("a claim",               LetterFilter { subscription: Some("claim-0".into()), ..any() },                 |n| n % 2 == 0),
+        ("no such claim",         LetterFilter { subscription: Some("claim-9".into()), ..any() },                 |_| false),
         ("a category",            LetterFilter { category: Some(of::category(0)), ..any() },               |n| of::category(n) == of::category(0)),
-        ("a reason",              LetterFilter { code: text("EXHAUSTED"), ..any() },                       |_| true),
-        ("a failure's code",      LetterFilter { code: text("HTTP_502"), ..any() },                        |n| of::code(n) == "HTTP_502"),
+        ("a reason",              LetterFilter { code: Some("EXHAUSTED".into()), ..any() },                       |_| true),
+        ("a failure's code",      LetterFilter { code: Some("HTTP_502".into()), ..any() },                        |n| of::code(n) == "HTTP_502"),
         ("a cause, few kinds",    LetterFilter { fingerprint: Some(of::cause(7)), ..any() },               |n| of::cause(n) == of::cause(7)),
-        ("a cause of another",    LetterFilter { fingerprint: Some(of::cause(7)), service: text("service-0"), ..any() }, |n| of::kind(n) == 6),
+        ("a cause of another",    LetterFilter { fingerprint: Some(of::cause(7)), service: Some("service-0".into()), ..any() }, |n| of::kind(n) == 6),
         ("a type, rare",          LetterFilter { event_type: pattern("order.rare"), ..any() },             |n| of::kind(n) < 5),
         ("types",                 LetterFilter { event_type: pattern("order.*"), ..any() },                |_| true),
-        ("a session",             LetterFilter { session: text("session-4"), ..any() },                    |n| of::session(n).is_some_and(|key| key == "session-4")),
-        ("no such session",       LetterFilter { session: text("session-x"), ..any() },                    |_| false),
-        ("a correlation",         LetterFilter { correlation_id: text("correlation-8"), ..any() },         |n| of::correlation(n).is_some_and(|id| id == "correlation-8")),
-        ("both",                  LetterFilter { session: text("session-4"), correlation_id: text("correlation-4"), ..any() },
+        ("a session",             LetterFilter { session: Some("session-4".into()), ..any() },                    |n| of::session(n).is_some_and(|key| key == "session-4")),
+        ("no such session",       LetterFilter { session: Some("session-x".into()), ..any() },                    |_| false),
+        ("a correlation",         LetterFilter { correlation_id: Some("correlation-8".into()), ..any() },         |n| of::correlation(n).is_some_and(|id| id == "correlation-8")),
+        ("both",                  LetterFilter { session: Some("session-4".into()), correlation_id: Some("correlation-4".into()), ..any() },
             |n| of::session(n).is_some_and(|key| key == "session-4") && of::correlation(n).is_some_and(|id| id == "correlation-4")),
         ("poison",                LetterFilter { tier: Some(Tier::Poison), ..any() },                      |n| of::tier(n) == "poison"),
         ("from then on",          LetterFilter { from: Some(of::died_at(500)), ..any() },                  |n| n >= 500),
         ("until then",            LetterFilter { until: Some(of::died_at(30)), ..any() },                  |n| n < 30),
-        ("a service in a time",   LetterFilter { service: text("service-1"), from: Some(of::died_at(99)), until: Some(of::died_at(411)), ..any() },
+        ("a service in a time",   LetterFilter { service: Some("service-1".into()), from: Some(of::died_at(99)), until: Some(of::died_at(411)), ..any() },
             |n| n % 2 == 1 && (99..411).contains(&n)),
-        ("a text of the message", LetterFilter { text: text("CALL 59"), ..any() },                         |n| n == 59 || (590..600).contains(&n)),
-        ("of the id",             LetterFilter { text: text("Evt-31"), ..any() },                          |n| n == 31 || (310..320).contains(&n)),
-        ("of the subject",        LetterFilter { text: text("subject 3"), ..any() },                       |n| n % 9 == 3),
-        ("of the data",           LetterFilter { text: text("GRÖSSE\":\"17\""), ..any() },                 |_| false),
-        ("of the data, in any case", LetterFilter { text: text("größe\":\"17\""), ..any() },               |n| n % 30 == 17),
+        ("a text of the message", LetterFilter { text: Some("CALL 59".into()), ..any() },                         |n| n == 59 || (590..600).contains(&n)),
+        ("of the id",             LetterFilter { text: Some("Evt-31".into()), ..any() },                          |n| n == 31 || (310..320).contains(&n)),
+        ("of the subject",        LetterFilter { text: Some("subject 3".into()), ..any() },                       |n| n % 9 == 3),
+        ("of the data",           LetterFilter { text: Some("GRÖSSE\":\"17\"".into()), ..any() },                 |_| false),
+        ("of the data, in any case", LetterFilter { text: Some("größe\":\"17\"".into()), ..any() },               |n| n % 30 == 17),
         ("never replayed",        LetterFilter { replays_below: Some(1), ..any() },                        |n| of::replays(n) == 0),
         ("two kinds",             LetterFilter { kinds: Some([KindId(3), KindId(8), KindId(9_999)].into()), ..any() }, |n| [2, 7].contains(&of::kind(n))),
         ("no kinds",              LetterFilter { kinds: Some(BTreeSet::new()), ..any() },                  |_| false),
@@ -178,7 +174,7 @@ fn letters_that_are_named_are_chosen_only_if_they_fit() {
     let letters = Some(vec![of::delivery(9), of::delivery(3), of::delivery(9), of::delivery(20), stranger]);
     let named =
         |filter, poison| Selection { filter, letters: letters.clone(), poison, died_until: Timestamp::NEVER };
-    let odd = LetterFilter { service: text("service-1"), ..any() };
+    let odd = LetterFilter { service: Some("service-1".into()), ..any() };
     for (name, selection, expected) in [
         ("all of them", named(any(), Poison::Included), vec![3, 9, 20]),
         ("without poison", named(any(), Poison::Left), vec![3, 9]),
@@ -243,8 +239,11 @@ fn kinds_are_those_that_have_letters() {
     table.run("UPDATE kinds SET count = 0 WHERE id = 4");
     let kinds = table.reader.kinds(&any()).expect("it answers");
     assert_eq!(kinds.len() as u64, KINDS - 1);
-    let filter =
-        LetterFilter { session: text("session-x"), kinds: Some([KindId(4), KindId(5)].into()), ..any() };
+    let filter = LetterFilter {
+        session: Some("session-x".into()),
+        kinds: Some([KindId(4), KindId(5)].into()),
+        ..any()
+    };
     let kinds = table.reader.kinds(&filter).expect("it answers");
     let [kind] = &kinds[..] else { panic!("{kinds:?}") };
     assert_eq!((kind.id, &kind.queue, kind.subscription.as_str()), (KindId(5), &of::queue(4), "claim-0"));

@@ -1,0 +1,112 @@
+//! A store that an older release wrote opens, and shows what it showed.
+
+use std::path::Path;
+use std::time::Duration;
+
+use redrive_core::engine::{Advance, Load, Wanted};
+use redrive_core::ids::{IdPrefix, Seq};
+use redrive_core::replay::{Manner, Origin, Pace, Wave};
+use redrive_core::time::Timestamp;
+use rusqlite::Connection;
+
+use crate::store::letter::{
+    LetterFilter, LetterQuery, LetterView, NewReplay, Order, Ordered, Poison, Selection,
+};
+use crate::store::sqlite::{Options, Sqlite};
+use crate::store::{Batch, DeliveryState, Filter, Reader, StateName, Store};
+
+const FORMAT_1: &str = include_str!("../../tests/fixtures/format-1.sql");
+
+/// A day after the store was left.
+const NOW: Timestamp = Timestamp::from_millis((1_700_000_005 + 86_400) * 1_000);
+
+fn opened(folder: &Path) -> Sqlite {
+    let connection = Connection::open(folder.join("redrive.db")).expect("it opens");
+    connection.execute_batch(FORMAT_1).expect("it is SQL");
+    drop(connection);
+    let mut store = Sqlite::open(folder, Options::default()).expect("an older format is brought up to date");
+    store.recover(NOW).expect("it recovers");
+    store
+}
+
+fn letters(reader: &dyn Reader, filter: LetterFilter) -> Vec<LetterView> {
+    reader.letters(&LetterQuery { filter, before: None, rows_max: 10 }).expect("it answers").letters
+}
+
+fn ids(letters: &[LetterView]) -> Vec<&str> {
+    letters.iter().map(|letter| letter.delivery.event_id.as_str()).collect()
+}
+
+#[test]
+fn the_first_format_shows_its_dead_letters() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = opened(folder.path());
+    let reader = store.reader().expect("it has readers");
+    let found = letters(&*reader, LetterFilter::default());
+    assert_eq!(ids(&found), ["first", "dead"], "the latest first");
+    let names: Vec<_> = found.iter().map(|letter| letter.death.name.as_str()).collect();
+    assert_eq!(names, ["_ord.deadletter", "_svc.deadletter.mail"], "by the default template");
+    assert_eq!(found[1].death.consumer_group, "svc");
+    assert_eq!(found[1].death.message, "502 from the shop");
+    assert_eq!(found[1].died_at, Timestamp::from_millis(1_700_000_002_000));
+    let session = LetterFilter { session: Some("s".to_owned()), ..LetterFilter::default() };
+    assert_eq!(ids(&letters(&*reader, session)), ["first"]);
+    let trip = LetterFilter { correlation_id: Some("trip-1".to_owned()), ..LetterFilter::default() };
+    assert_eq!(ids(&letters(&*reader, trip)), ["dead"]);
+    let groups = reader.groups(&LetterFilter::default(), NOW, 10).expect("it answers");
+    assert_eq!(groups.iter().map(|group| group.count).collect::<Vec<_>>(), [2]);
+    let counts = reader.counts().expect("it answers");
+    let dead: u64 = counts.queues.values().map(|queue| queue.dead).sum();
+    assert_eq!((counts.events, counts.unrouted, dead), (7, 1, 2));
+}
+
+#[test]
+fn deliveries_of_the_first_format_go_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut store = opened(folder.path());
+    let reader = store.reader().expect("it has readers");
+    let list = |state| {
+        let filter = Filter { state: Some(state), rows_max: 10, ..Filter::default() };
+        let found = reader.list(&filter).expect("it answers");
+        found.into_iter().map(|view| view.event_id).collect::<Vec<_>>()
+    };
+    assert_eq!(list(StateName::Delivered), ["delivered"]);
+    assert_eq!(list(StateName::Ready), ["second"]);
+    assert_eq!(list(StateName::Behind), ["third"]);
+    assert_eq!(list(StateName::Due), ["due"]);
+    let queue = letters(&*reader, LetterFilter::default())[0].delivery.queue.clone();
+    let load =
+        Load { queue: queue.into(), wanted: Wanted::Ready { after: Seq::NONE }, rows_max: 9, bytes_max: 999 };
+    assert_eq!(store.load(&load).expect("it loads").rows.len(), 1);
+}
+
+#[test]
+fn a_letter_of_the_first_format_can_be_replayed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut store = opened(folder.path());
+    let filter = LetterFilter { service: Some("svc".to_owned()), ..LetterFilter::default() };
+    let selection = Selection { filter, letters: None, poison: Poison::Included, died_until: NOW };
+    let pace = Pace { rate: None, concurrency: 10, manner: Manner::Straight };
+    let new = NewReplay {
+        selection,
+        what: "all of svc".to_owned(),
+        pace,
+        origin: Origin::Operator,
+        to: None,
+        note: None,
+    };
+    let batch = Batch { orders: vec![Order::Replay(Box::new(new))], ..Batch::default() };
+    let written = store.write(&batch, NOW).expect("it is written");
+    let Ok(Ordered::Replay(view)) = &written.ordered[0] else { panic!("{:?}", written.ordered) };
+    assert_eq!(view.tally.total, 1);
+    let advance = Advance { replay: view.id, sent_before: 0, letters_max: 9, wave: Wave::Rest };
+    let batch = Batch { advances: vec![advance], ..Batch::default() };
+    let written = store.write(&batch, NOW + Duration::from_secs(1)).expect("it is written");
+    assert_eq!(written.waiting.len(), 1);
+    let waiting = &written.waiting[0];
+    assert_eq!((waiting.event.id.as_str(), waiting.attempts), ("dead", 2));
+    let reader = store.reader().expect("it has readers");
+    let prefix = IdPrefix::parse(&waiting.id.to_string()).expect("an id");
+    let view = &reader.deliveries(&prefix, 1).expect("it answers")[0];
+    assert_eq!((view.state.clone(), view.stories.len()), (DeliveryState::Ready, 2), "all is told");
+}

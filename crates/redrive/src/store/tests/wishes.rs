@@ -1,0 +1,270 @@
+//! What people may wish for in a small world, and all that they can see of dead letters there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+use redrive_core::book::pattern::EventPattern;
+use redrive_core::category::codes;
+use redrive_core::engine::Advance;
+use redrive_core::envelope::Tier;
+use redrive_core::event::Event;
+use redrive_core::event::attribute::{EventSource, SessionKey};
+use redrive_core::ids::DeliveryId;
+use redrive_core::replay::{ReplayId, Wave};
+use redrive_core::story::{End, Told};
+use redrive_core::time::Timestamp;
+
+use super::bench::{Bench, event, order_of, queue, story};
+use super::desk::{canary, death_of, everything, foreign, straight};
+use super::model::QUEUES;
+use crate::store::letter::{
+    Edit, ImportedLetter, KindId, LetterFilter, LetterKey, NewReplay, Order, Poison, Purge, Redirect,
+    ReplayAct, Selection,
+};
+use crate::store::{DeliveryState, DeliveryView};
+
+#[derive(Clone, Debug)]
+pub(super) enum Wish {
+    Replay { choice: Choice, canary: bool, to: Option<usize> },
+    Change { replay: u64, act: ReplayAct },
+    Skip(Index),
+    LetGo(Index),
+    Purge(Choice),
+    Edit { letter: Index, id: u8 },
+    Import(Vec<Theirs>),
+}
+
+/// Which letters are meant.
+#[derive(Clone, Debug)]
+pub(super) struct Choice {
+    filter: LetterFilter,
+    named: Option<Vec<Index>>,
+    poison: Poison,
+    /// Only those that died so many seconds ago or earlier.
+    age: Option<u64>,
+}
+
+/// A letter from elsewhere.
+#[derive(Clone, Debug)]
+pub(super) struct Theirs {
+    key: u8,
+    id: u8,
+    session: Option<u8>,
+    queue: usize,
+    age: u64,
+    stories: u32,
+    replays: u32,
+}
+
+/// A step of a replay, as if so many letters more had been sent.
+#[derive(Clone, Debug)]
+pub(super) struct Step {
+    replay: u64,
+    off_by: u64,
+    letters_max: u32,
+    wave: Wave,
+}
+
+fn any_filter() -> impl Strategy<Value = LetterFilter> {
+    let none = LetterFilter::default;
+    let text = |text: &str| Some(text.to_owned());
+    let fingerprint = Some(death_of("boom").fingerprint);
+    let event_type = EventPattern::parse("order.*").ok();
+    prop_oneof![
+        4 => Just(none()),
+        1 => Just(LetterFilter { service: text("ord"), ..none() }),
+        1 => Just(LetterFilter { service: text("strict"), event_type, ..none() }),
+        1 => Just(LetterFilter { channel: text("x"), ..none() }),
+        1 => Just(LetterFilter { tier: Some(Tier::Poison), ..none() }),
+        1 => Just(LetterFilter { fingerprint, ..none() }),
+        1 => Just(LetterFilter { code: text(codes::BACKLOG_FULL), ..none() }),
+        1 => Just(LetterFilter { session: text("1"), ..none() }),
+        1 => Just(LetterFilter { text: text("BANG"), ..none() }),
+        1 => Just(LetterFilter { replays_below: Some(1), ..none() }),
+        1 => Just(LetterFilter { kinds: Some([KindId(1), KindId(3)].into()), ..none() }),
+    ]
+}
+
+fn any_choice() -> impl Strategy<Value = Choice> {
+    let named = prop::option::weighted(0.3, prop::collection::vec(any::<Index>(), 0..4));
+    let poison = prop_oneof![Just(Poison::Left), Just(Poison::Included)];
+    let age = prop::option::weighted(0.4, 0..20_u64);
+    (any_filter(), named, poison, age).prop_map(|(filter, named, poison, age)| Choice {
+        filter,
+        named,
+        poison,
+        age,
+    })
+}
+
+fn any_theirs() -> impl Strategy<Value = Theirs> {
+    let session = prop::option::of(0..2_u8);
+    (0..6_u8, 0..25_u8, session, 0..QUEUES.len(), 0..60_u64, 0..3_u32, 0..2_u32).prop_map(
+        |(key, id, session, queue, age, stories, replays)| Theirs {
+            key,
+            id,
+            session,
+            queue,
+            age,
+            stories,
+            replays,
+        },
+    )
+}
+
+pub(super) fn any_wish() -> impl Strategy<Value = Wish> {
+    let act =
+        prop_oneof![1 => Just(ReplayAct::Pause), 3 => Just(ReplayAct::Resume), 1 => Just(ReplayAct::Cancel)];
+    prop_oneof![
+        6 => (any_choice(), any::<bool>(), prop::option::weighted(0.2, 0..QUEUES.len()))
+            .prop_map(|(choice, canary, to)| Wish::Replay { choice, canary, to }),
+        3 => (1..6_u64, act).prop_map(|(replay, act)| Wish::Change { replay, act }),
+        2 => any::<Index>().prop_map(Wish::Skip),
+        1 => any::<Index>().prop_map(Wish::LetGo),
+        1 => any_choice().prop_map(Wish::Purge),
+        2 => (any::<Index>(), 0..40_u8).prop_map(|(letter, id)| Wish::Edit { letter, id }),
+        1 => prop::collection::vec(any_theirs(), 0..4).prop_map(Wish::Import),
+    ]
+}
+
+pub(super) fn any_step() -> impl Strategy<Value = Step> {
+    let off_by = prop_oneof![9 => Just(0_u64), 1 => Just(1_u64)];
+    let wave = prop_oneof![Just(Wave::First), Just(Wave::Second), Just(Wave::Rest)];
+    (1..6_u64, off_by, 0..5_u32, wave).prop_map(|(replay, off_by, letters_max, wave)| Step {
+        replay,
+        off_by,
+        letters_max,
+        wave,
+    })
+}
+
+fn dead(bench: &Bench) -> Vec<DeliveryView> {
+    let is_dead = |view: &DeliveryView| matches!(view.state, DeliveryState::Dead { .. });
+    bench.all().into_iter().filter(is_dead).collect()
+}
+
+/// One of the dead, if there are any; else one of all.
+fn one_of(bench: &Bench, which: &Index) -> Option<DeliveryView> {
+    let (dead, all) = (dead(bench), bench.all());
+    let some = if dead.is_empty() { all } else { dead };
+    (!some.is_empty()).then(|| which.get(&some).clone())
+}
+
+impl Choice {
+    fn selection(&self, bench: &Bench) -> Selection {
+        let Self { filter, named, poison, age } = self;
+        let died_until = age.map(|seconds| bench.now - Duration::from_secs(seconds));
+        let dead: Vec<DeliveryId> = dead(bench).iter().map(|view| view.id).collect();
+        let letters = named.as_ref().filter(|_| !dead.is_empty());
+        Selection {
+            filter: filter.clone(),
+            letters: letters.map(|named| named.iter().map(|index| *index.get(&dead)).collect()),
+            poison: *poison,
+            died_until: died_until.unwrap_or(everything().died_until),
+        }
+    }
+}
+
+impl Theirs {
+    fn letter(&self, now: Timestamp) -> ImportedLetter {
+        let name = QUEUES[self.queue];
+        let sent = Event {
+            source: EventSource::new("/0").expect("a source"),
+            session: self.session.map(|key| SessionKey::new(&key.to_string()).expect("a key")),
+            ..event(&self.id.to_string())
+        };
+        let failed = |attempt| story(attempt, End::Delivered { status: None }, Told::Delivered);
+        ImportedLetter {
+            key: self.key.to_string(),
+            attempts: self.stories,
+            stories: (1..=self.stories).map(failed).collect(),
+            replays: self.replays,
+            ..foreign(name, sent, now - Duration::from_secs(self.age))
+        }
+    }
+}
+
+impl Wish {
+    pub(super) fn order(&self, bench: &Bench) -> Option<Order> {
+        Some(match self {
+            Self::Replay { choice, canary: is_canary, to } => {
+                let new = if *is_canary { canary } else { straight }(choice.selection(bench));
+                let to = to.map(|index| {
+                    let name = QUEUES[index];
+                    Arc::new(Redirect { queue: queue(name), order: order_of(name) })
+                });
+                Order::Replay(Box::new(NewReplay { to, ..new }))
+            }
+            Self::Change { replay, act } => Order::Change { replay: ReplayId(*replay), act: *act },
+            Self::Skip(which) => Order::Skip { letter: one_of(bench, which)?.id, note: None },
+            Self::LetGo(which) => Order::LetGo { letter: one_of(bench, which)?.id },
+            Self::Purge(choice) => Order::Purge(Box::new(Purge {
+                selection: choice.selection(bench),
+                what: "some".to_owned(),
+                rows_max: 1_000,
+                after: None,
+                note: None,
+            })),
+            Self::Edit { letter, id } => {
+                let old = one_of(bench, letter)?;
+                let session = old.session.as_deref().and_then(|key| SessionKey::new(key).ok());
+                let source = EventSource::new("/0").expect("a source");
+                let event = Arc::new(Event { session, source, ..event(&id.to_string()) });
+                Order::Edit(Box::new(Edit { letter: old.id, event, note: None }))
+            }
+            Self::Import(letters) => {
+                Order::Import(letters.iter().map(|theirs| theirs.letter(bench.now)).collect())
+            }
+        })
+    }
+}
+
+impl Step {
+    pub(super) fn advance(&self, bench: &Bench) -> Advance {
+        let replay = ReplayId(self.replay);
+        let now = bench.reader().replay(replay).expect("it answers");
+        let sent_before = now.map_or(0, |view| view.tally.sent) + self.off_by;
+        Advance { replay, sent_before, letters_max: self.letters_max, wave: self.wave }
+    }
+}
+
+/// All that a reader can see of letters, replays and what is on record.
+pub(super) fn seen(bench: &Bench) -> Vec<String> {
+    let (reader, now) = (bench.reader(), bench.now);
+    let none = LetterFilter::default;
+    let text = |text: &str| Some(text.to_owned());
+    let filters = [
+        none(),
+        LetterFilter { service: text("strict"), ..none() },
+        LetterFilter { tier: Some(Tier::Poison), ..none() },
+        LetterFilter { session: text("0"), ..none() },
+        LetterFilter { from: Some(now - Duration::from_secs(30)), until: Some(now), ..none() },
+        LetterFilter { text: text("boom"), service: text("ord"), ..none() },
+    ];
+    let mut seen = Vec::new();
+    for filter in filters {
+        seen.push(format!("letters {:?}", bench.letters(&filter)));
+        seen.push(format!("groups {:?}", reader.groups(&filter, now, 3).expect("it answers")));
+        let mut kinds = reader.kinds(&filter).expect("it answers");
+        kinds.sort_by_key(|kind| kind.id);
+        seen.push(format!("kinds {kinds:?}"));
+        let selection = Selection { filter, ..everything() };
+        seen.push(format!("survey {:?}", reader.survey(&selection).expect("it answers")));
+        seen.push(format!("export {:?}", bench.export(&selection)));
+    }
+    for view in bench.all() {
+        let letter = reader.letter(&LetterKey::Delivery(view.id)).expect("it answers");
+        seen.push(format!("letter {letter:?}"));
+        seen.push(format!("delivery {:?}", bench.view(view.id.seq())));
+    }
+    for key in 0..3 {
+        let letter = reader.letter(&LetterKey::Imported(key.to_string())).expect("it answers");
+        seen.push(format!("theirs {letter:?}"));
+    }
+    seen.push(format!("replays {:?}", reader.replays(None, 50).expect("it answers")));
+    seen.push(format!("held {:?}", reader.held_sessions(50).expect("it answers")));
+    seen.push(format!("audit {:?}", reader.audit(None, 500).expect("it answers")));
+    seen
+}
