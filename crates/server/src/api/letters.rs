@@ -24,6 +24,8 @@ use crate::letters::{GROUPS_MAX, LIST_DEFAULT, LIST_MAX, filter, view};
 
 /// Sessions in one answer, those held for longest first.
 const SESSIONS_MAX: usize = 1_000;
+/// What an edit may say beside the data.
+const EDIT_BYTES_BESIDE: usize = 64 << 10;
 
 /// How many rows are wanted.
 pub(super) fn limit(fields: &mut Fields) -> Result<usize, ApiError> {
@@ -126,11 +128,16 @@ pub(super) async fn edit(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let body = events::read(&app, &headers, body).await?;
+    // Data of the largest size take more as base64, or with every quote escaped.
+    let bytes_max = app.limits.body_bytes_max.saturating_mul(2).saturating_add(EDIT_BYTES_BESIDE);
+    let body = events::read_up_to(&app, &headers, body, bytes_max).await?;
     let wanted: EditWanted = serde_json::from_slice(&body)
         .map_err(|error| ApiError::invalid("body", format!("is not {{\"data\": …}}: {error}")))?;
     let letter = named(&app, &name).await?;
     let event = edited(&letter.event, &wanted)?;
+    if event.data.len() > app.limits.body_bytes_max {
+        return Err(ApiError::too_large(app.limits.body_bytes_max));
+    }
     check_wanted(&app, &letter)?;
     let event_id = event.id.to_string();
     let supersedes = letter.delivery.id;
@@ -214,10 +221,12 @@ mod tests {
         Event { content_type: content_type.map(|text| ContentType::new(text).expect("a type")), ..event }
     }
 
+    /// A name, the content type before, what is wanted, and the data then or the words of a refusal.
+    type Case<'a> = (&'a str, Option<&'a str>, &'a str, Result<&'a [u8], &'a str>);
+
     #[test]
     fn an_edit_changes_the_data_and_nothing_else() {
         let (json, text) = (Some("application/json"), Some("text/plain"));
-        type Case<'a> = (&'a str, Option<&'a str>, &'a str, Result<&'a [u8], &'a str>);
         #[rustfmt::skip]
         let cases: [Case<'_>; 9] = [
             ("JSON, byte for byte",      json, r#"{"data":{"n": 1e400}}"#,                          Ok(b"{\"n\": 1e400}")),

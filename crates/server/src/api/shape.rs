@@ -58,6 +58,9 @@ pub(crate) struct DeliveryShown {
     /// Why it is held, in words; none unless it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_because: Option<String>,
+    /// The dead letter that holds its session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_by: Option<String>,
     /// When the next attempt is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due_at: Option<Timestamp>,

@@ -7,6 +7,7 @@ use redrive::core::breaker::State;
 use redrive::core::engine::{HeldQueue, QueueName};
 use redrive::core::envelope::Tier;
 use redrive::core::idempotency::webhook_id;
+use redrive::core::ids::DeliveryId;
 use redrive::core::story::Place;
 use redrive::core::time::Timestamp;
 use redrive::node::{Node, Snapshot, stranded};
@@ -26,11 +27,18 @@ const REPLAYS_MAX: usize = 100;
 const SESSIONS_MAX: usize = 10_000;
 
 /// What keeps whole queues from starting, at one moment.
-pub(super) struct Held(BTreeMap<QueueName, String>);
+pub(super) struct Held {
+    queues: BTreeMap<QueueName, String>,
+    /// The letters that hold sessions.
+    sessions: BTreeMap<(QueueName, String), DeliveryId>,
+}
 
 impl Held {
     pub(super) async fn of(node: &Node) -> Self {
-        let Some(snapshot) = node.snapshot().await else { return Self(BTreeMap::new()) };
+        // What cannot be read is not told; whoever asks for the rest need not do without it.
+        let held = node.read(|reader| reader.held_sessions(SESSIONS_MAX)).await.unwrap_or_default();
+        let sessions = held.into_iter().map(|held| ((held.queue, held.session), held.letter)).collect();
+        let Some(snapshot) = node.snapshot().await else { return Self { queues: BTreeMap::new(), sessions } };
         let book = node.book();
         let mut held = BTreeMap::new();
         for queue in &snapshot.queues {
@@ -52,7 +60,13 @@ impl Held {
                 held.entry(name).or_insert(because);
             }
         }
-        Self(held)
+        Self { queues: held, sessions }
+    }
+
+    /// The letter behind which a delivery waits.
+    fn letter_before(&self, view: &DeliveryView) -> Option<DeliveryId> {
+        let session = view.session.clone().filter(|_| view.state == DeliveryState::Behind)?;
+        self.sessions.get(&(view.queue.clone(), session)).copied()
     }
 
     fn because(&self, view: &DeliveryView) -> Option<String> {
@@ -60,7 +74,12 @@ impl Held {
         if parked {
             return Some("RULE_REMOVED: no rule of the book wants this event any more".to_owned());
         }
-        self.0.get(&view.queue).cloned()
+        if let Some(letter) = self.letter_before(view) {
+            return Some(format!(
+                "the dead letter {letter} holds its session, until it is replayed, edited, skipped or purged"
+            ));
+        }
+        self.queues.get(&view.queue).cloned()
     }
 }
 
@@ -133,6 +152,7 @@ pub(super) fn delivery_shown(view: &DeliveryView, held: &Held) -> DeliveryShown 
         subscription: view.subscription.clone(),
         state,
         held_because,
+        held_by: held.letter_before(view).map(|letter| letter.to_string()),
         due_at,
         behind: view.state == DeliveryState::Behind,
         ended_at,

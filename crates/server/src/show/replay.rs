@@ -8,7 +8,7 @@ use redrive::core::text::Rate;
 use redrive::core::time::Timestamp;
 
 use super::event::short_id;
-use super::moment::{ago, rough, show_wait};
+use super::moment::{ago, rough};
 use super::table::{Cell, Side, Table};
 use super::{counted, cut, next_steps, plain, style, thousands};
 use crate::api::shape::letters::{OriginShown, QueueCount, ReplayShown, SurveyShown};
@@ -252,7 +252,7 @@ pub(crate) fn survey(survey: &SurveyShown) -> String {
     }
     if let Some(seconds) = survey.estimated_seconds {
         let span = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
-        let _ = writeln!(out, "  takes about {} at that rate", show_wait(span));
+        let _ = writeln!(out, "  takes about {} at that rate", rough(span));
     }
     for claim in &survey.claimed {
         let count = thousands(claim.count);

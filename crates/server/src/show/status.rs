@@ -46,7 +46,7 @@ fn letters(status: &Status) -> Vec<String> {
     let mut lines = Vec::new();
     if status.poison > 0 {
         let letters = counted(status.poison, "poison letter");
-        lines.push(format!("{} {letters}: replays leave them alone", style::warning("!")));
+        lines.push(format!("{} {letters}, left alone by replays", style::warning("!")));
     }
     if status.held_sessions > 0 {
         let sessions = counted(status.held_sessions, "session");

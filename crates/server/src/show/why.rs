@@ -295,6 +295,14 @@ fn steps(delivery: &DeliveryShown) -> Vec<(String, &'static str)> {
             let pause = format!("redrive pause {service}");
             vec![watch, (pause, "lets nothing of the service start until it is resumed")]
         }
+        StateShown::Held if delivery.held_by.is_some() => {
+            let letter = delivery.held_by.as_deref().map(short_id).unwrap_or_default();
+            vec![
+                (format!("redrive why {letter}"), "tells why the one before it is dead"),
+                (format!("redrive dlq replay {letter}"), "sends that one again, and then this one"),
+                (format!("redrive dlq skip {letter}"), "gives that one up, so that this one goes on"),
+            ]
+        }
         StateShown::Held => vec![
             ("redrive status".to_owned(), "shows which breakers are open and who is paused"),
             (format!("redrive resume {service}"), "lets the service go on, if it is paused"),

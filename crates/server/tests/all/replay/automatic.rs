@@ -63,7 +63,7 @@ fn letters_come_back_when_the_dependency_does() {
         server.until(&format!("e{number}"), "delivered");
     }
     let job = until_state(&server, 1, "done");
-    assert_eq!((&job["delivered"], &job["automatic"]), (&json!(3), &json!(true)), "{job}");
+    assert_eq!((&job["delivered"], &job["origin"]), (&json!(3), &json!("automatic")), "{job}");
 }
 
 #[test]
