@@ -198,7 +198,9 @@ pub struct Advance {
     pub sent_before: u64,
     /// How many to send at most.
     pub letters_max: u32,
-    /// The wave that they belong to.
+    /// The wave that they belong to. It must be the one that the replay has come to, or the next: an operator
+    /// may have let it begin anew since this step was asked for. The replay has come to it when something of
+    /// it was sent.
     pub wave: Wave,
 }
 

@@ -13,6 +13,7 @@ use crate::event::Event;
 use crate::event::attribute::{EventId, EventSource, EventType};
 use crate::idempotency;
 use crate::ids::DeliveryId;
+use crate::replay;
 
 const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
@@ -25,11 +26,19 @@ breakers:
 dependencies:
   narrow: { kind: webhook, breaker: none, in_flight: 1 }
   guarded: { kind: webhook, breaker: touchy }
+  returning: { kind: webhook, breaker: touchy }
 services:
   a: { target: { http: "http://a.test/" }, depends_on: narrow, retry: thrice, on_failure: { fatal: pause }, events: [t] }
   b: { target: { http: "http://b.test/" }, depends_on: narrow, retry: thrice, events: [t] }
   c: { target: { http: "http://c.test/" }, depends_on: narrow, retry: thrice, events: [t] }
   d: { target: { http: "http://d.test/" }, depends_on: narrow, retry: thrice, events: [t] }
+  o: { target: { http: "http://o.test/" }, retry: thrice, order: session-strict, events: [t] }
+  r:
+    target: { http: "http://r.test/" }
+    depends_on: returning
+    retry: thrice
+    dead_letter: { reprocess: automatic }
+    events: [t]
   g:
     target: { http: "http://g.test/" }
     depends_on: guarded
@@ -93,17 +102,23 @@ impl Bench {
                         Next::Delivered => "delivered".to_owned(),
                         Next::Ready => "ready".to_owned(),
                         Next::Due { at } => format!("due in {:?}", at.since(self.now)),
-                        Next::Dead(death) => format!("dead: {}", death.code.as_str()),
+                        Next::Dead(death) => match death.followers {
+                            Followers::GoOn => format!("dead: {}", death.code.as_str()),
+                            Followers::Wait => format!("dead: {}, and others wait", death.code.as_str()),
+                        },
                         Next::Starting => "starting".to_owned(),
                     };
                     Some(format!("settle {}: {next}", settlement.delivery.seq().get()))
                 }
+                Effect::Advance(advance) => {
+                    let Advance { replay, letters_max, wave, .. } = advance;
+                    Some(format!("{letters_max} more of {wave:?} of replay {replay}"))
+                }
+                Effect::Reprocess(dependency) => Some(format!("{dependency} is well again")),
                 Effect::Load(_)
                 | Effect::WakeAt(_)
                 | Effect::Keep(_)
                 | Effect::Release(_)
-                | Effect::Advance(_)
-                | Effect::Reprocess(_)
                 | Effect::Signal(_) => None,
             });
         }
@@ -311,4 +326,53 @@ fn a_delivery_that_redrive_went_down_with_counts_as_tried_but_for_the_time_since
         bench.tell(Input::Accepted(vec![Waiting { start_recorded: true, ..row }])),
         ["settle 1: due in 1s"]
     );
+}
+
+#[test]
+fn letters_come_back_when_the_breaker_of_their_dependency_closes() {
+    let names = ["returning", "guarded"];
+    let closes = |name: &str| {
+        let mut bench = bench();
+        let name = DependencyName::new(name).expect("a name");
+        bench.operator(Command::Trip(name.clone()));
+        bench.operator(Command::Reset(name))
+    };
+    assert_eq!(names.map(closes), [vec!["returning is well again".to_owned()], vec![]]);
+}
+
+#[test]
+fn a_dead_letter_of_a_strict_session_has_the_others_wait() {
+    #[rustfmt::skip]
+    let cases = [
+        ("it has a session",       "o", Some(Seq::new(1)), "settle 1: dead: UNPROCESSABLE, and others wait"),
+        ("it has none",            "o", None,              "settle 1: dead: UNPROCESSABLE"),
+        ("its service lets go on", "b", Some(Seq::new(1)), "settle 1: dead: UNPROCESSABLE"),
+    ];
+    for (name, service, sequence, expected) in cases {
+        let mut bench = bench();
+        let row = Waiting { sequence, ..bench.row(service, "t") };
+        bench.tell(Input::Accepted(vec![row]));
+        assert_eq!(bench.end(1, 422), [expected], "{name}");
+    }
+}
+
+#[test]
+fn a_replay_asks_for_nothing_while_the_store_fails_or_redrive_stops() {
+    let pace = replay::Pace { rate: None, concurrency: 4, manner: replay::Manner::Straight };
+    let tally = replay::Tally { total: 9, ..replay::Tally::default() };
+    let job = replay::ReplayJob {
+        id: ReplayId(1),
+        state: replay::ReplayState::Running,
+        pace,
+        origin: replay::Origin::Operator,
+        wave: replay::Wave::Rest,
+        tally,
+    };
+    let mut bench = bench();
+    bench.tell(Input::StoreFailing);
+    assert_eq!(bench.tell(Input::Replay(job.clone())), NOTHING);
+    assert_eq!(bench.tell(Input::StoreHealed), ["0 more of Rest of replay 1"], "only how it is");
+    assert_eq!(bench.tell(Input::Advanced { job: job.clone(), sent: 0 }), ["4 more of Rest of replay 1"]);
+    bench.tell(Input::Stop);
+    assert_eq!(bench.tell(Input::Advanced { job, sent: 4 }), NOTHING);
 }
