@@ -227,6 +227,15 @@ pub struct Call {
     pub started_at: Timestamp,
 }
 
+impl Advance {
+    /// Whether the store may send letters for it: it has not been taken already, and nobody has begun the
+    /// canary anew since it was asked for.
+    #[must_use]
+    pub fn fits(&self, job: &ReplayJob) -> bool {
+        self.sent_before == job.tally.sent && (self.wave == job.wave || self.wave == job.wave.next())
+    }
+}
+
 /// What became of a delivery, to be written in one transaction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settlement {

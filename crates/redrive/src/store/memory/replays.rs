@@ -261,17 +261,19 @@ impl World {
         now: Timestamp,
         waiting: &mut Vec<Waiting>,
     ) -> Option<(ReplayJob, u32)> {
-        let Advance { replay: id, sent_before, letters_max, wave } = *advance;
+        let Advance { replay: id, letters_max, wave, .. } = *advance;
         let replay = self.replays.get(&id)?;
         let sent = match replay.state {
             ReplayState::Gathering => {
                 self.gather(id, now);
                 0
             }
-            ReplayState::Running if replay.tally.sent == sent_before => {
+            ReplayState::Running if advance.fits(&replay.view(id).job()) => {
                 let sent = self.send_some(id, letters_max, now, waiting);
                 let replay = self.replays.get_mut(&id).expect("it was there");
-                replay.wave = wave;
+                if sent > 0 {
+                    replay.wave = wave;
+                }
                 replay.changed_at = now;
                 sent
             }
@@ -295,8 +297,11 @@ impl World {
         waiting: &mut Vec<Waiting>,
     ) -> u32 {
         let waits = |(_, letter): &(&Seq, &ReplayLetter)| letter.state == LetterState::Waits;
-        let rest = self.replays[&id].letters.iter().filter(waits).take(REPLAY_WALK_MAX);
-        let rest: Vec<(Seq, ReplayLetter)> = rest.map(|(seq, letter)| (*seq, *letter)).collect();
+        let rest = self.replays[&id].letters.iter().filter(waits);
+        let mut rest: Vec<(Seq, ReplayLetter)> = rest.map(|(seq, letter)| (*seq, *letter)).collect();
+        // What took the place of another has that one's turn.
+        rest.sort_by_key(|(seq, _)| self.rows[seq].turn());
+        rest.truncate(REPLAY_WALK_MAX);
         let mut sent = 0;
         for (seq, letter) in rest {
             if sent == letters_max {

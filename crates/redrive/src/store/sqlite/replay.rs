@@ -24,7 +24,8 @@ const VIEW: &str = "SELECT id, state, what, pace, origin, target, note, wave, to
     left_alone, claimed_by_others, created_at, changed_at, stop FROM replays";
 const INSERT: &str = "INSERT INTO replays VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, NULL, ?9, ?10, 0, 0, 0, 0,
     ?11, ?12, ?12, ?13, 0, ?14)";
-const INSERT_LETTER: &str = "INSERT INTO replay_letters VALUES (?1, ?2, ?3, ?4, 0)";
+const INSERT_LETTER: &str = "INSERT INTO replay_letters VALUES
+    (?1, ?2, ?3, ?4, 0, (SELECT coalesce(turn, seq) FROM deliveries WHERE seq = ?2))";
 const GATHERED: &str =
     "UPDATE replays SET state = ?2, total = total + ?3, claimed_by_others = claimed_by_others + ?4,
     gathered = ?5, changed_at = ?6 WHERE id = ?1";

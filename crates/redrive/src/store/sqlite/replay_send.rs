@@ -17,16 +17,17 @@ use super::write::Work;
 use crate::store::REPLAY_WALK_MAX;
 use crate::store::letter::Redirect;
 
-pub(super) const LETTERS: &str = "SELECT delivery, lane FROM replay_letters INDEXED BY replay_waiting
-    WHERE replay = ?1 AND state = 0 AND delivery >= ?2 ORDER BY delivery LIMIT ?3";
+pub(super) const LETTERS: &str = "SELECT delivery, lane, turn FROM replay_letters INDEXED BY replay_waiting
+    WHERE replay = ?1 AND state = 0 AND turn >= ?2 ORDER BY turn LIMIT ?3";
 pub(super) const CORPSE: &str =
     "SELECT l.number, l.claim, d.queue, d.lane, d.bytes, coalesce(d.turn, d.seq), d.story
     FROM letters l CROSS JOIN deliveries d ON d.seq = l.delivery WHERE l.delivery = ?1";
 const SEND: &str = "UPDATE deliveries SET queue = ?2, lane = ?3, state = ?4, due_at = NULL, written_at = ?5,
     start_recorded = 0, book = NULL, history = NULL, story = NULL, replay = ?6, replays = coalesce(replays, 0) + 1
     WHERE seq = ?1";
-const STEPPED: &str = "UPDATE replays SET sent = sent + ?2, left_alone = left_alone + ?3, wave = ?4,
-    first_waiting = ?5, changed_at = ?6 WHERE id = ?1";
+/// A wave has begun when something of it was sent.
+const STEPPED: &str = "UPDATE replays SET sent = sent + ?2, left_alone = left_alone + ?3,
+    wave = CASE WHEN ?2 > 0 THEN ?4 ELSE wave END, first_waiting = ?5, changed_at = ?6 WHERE id = ?1";
 
 /// What is known of a session that a replay sends letters of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +37,14 @@ enum LaneState {
     Busy,
     /// One has failed: the rest of it stays dead.
     Failed,
+}
+
+/// A letter on the list of a replay.
+#[derive(Clone, Copy)]
+struct Listed {
+    delivery: i64,
+    lane: Option<i64>,
+    turn: i64,
 }
 
 /// A dead letter's delivery.
@@ -54,7 +63,7 @@ struct Corpse {
 struct Step {
     sent: u32,
     left_alone: u32,
-    /// The first letter that still waits.
+    /// The turn of the first letter that still waits.
     first_waiting: Option<i64>,
     lanes: BTreeMap<i64, LaneState>,
 }
@@ -72,7 +81,7 @@ impl Work<'_> {
                 self.gather_more(&stored)?;
                 0
             }
-            ReplayState::Running if stored.view.tally.sent == advance.sent_before => {
+            ReplayState::Running if advance.fits(&stored.view.job()) => {
                 self.send_some(&stored, advance, waiting)?
             }
             ReplayState::Running
@@ -92,21 +101,22 @@ impl Work<'_> {
         waiting: &mut Vec<Waiting>,
     ) -> Result<u32, Fault> {
         let replay = advance.replay.0.cast_signed();
-        let letters: Vec<(i64, Option<i64>)> = {
+        let letters: Vec<Listed> = {
             let limit = i64::try_from(REPLAY_WALK_MAX).expect("a small number");
             let mut statement = self.connection.prepare_cached(LETTERS)?;
-            let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+            let read =
+                |row: &Row<'_>| Ok(Listed { delivery: row.get(0)?, lane: row.get(1)?, turn: row.get(2)? });
             let found = statement.query_map((replay, stored.first_waiting, limit), read)?;
             found.collect::<Result<_, _>>()?
         };
-        let beyond = letters.last().map_or(stored.first_waiting, |(delivery, _)| delivery + 1);
+        let beyond = letters.last().map_or(stored.first_waiting, |last| last.turn + 1);
         let mut step = Step::default();
-        for (delivery, lane) in letters {
+        for letter in letters {
             if step.sent == advance.letters_max {
-                step.first_waiting.get_or_insert(delivery);
+                step.first_waiting.get_or_insert(letter.turn);
                 break;
             }
-            self.send_or_pass(stored, &mut step, (delivery, lane), waiting)?;
+            self.send_or_pass(stored, &mut step, letter, waiting)?;
         }
         self.connection.prepare_cached(STEPPED)?.execute((
             replay,
@@ -123,7 +133,7 @@ impl Work<'_> {
         &mut self,
         stored: &Stored,
         step: &mut Step,
-        (delivery, lane): (i64, Option<i64>),
+        Listed { delivery, lane, turn }: Listed,
         waiting: &mut Vec<Waiting>,
     ) -> Result<(), Fault> {
         let replay = stored.view.id.0.cast_signed();
@@ -138,7 +148,7 @@ impl Work<'_> {
         };
         // The one that holds a session goes whoever else of it is on its way: that one waits for it.
         if lane_state == LaneState::Busy && self.held_by(corpse.lane, delivery)?.is_none() {
-            step.first_waiting.get_or_insert(delivery);
+            step.first_waiting.get_or_insert(turn);
             return Ok(());
         }
         step.sent += 1;

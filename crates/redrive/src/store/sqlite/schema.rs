@@ -264,7 +264,7 @@ CREATE TABLE replays (
     changed_at        INTEGER NOT NULL,
     -- The number of the last letter that was looked at while gathering; the largest number when all were.
     gathered          INTEGER NOT NULL,
-    -- No letter of a smaller place waits to be sent.
+    -- No letter of an earlier turn waits to be sent.
     first_waiting     INTEGER NOT NULL,
     -- The record that counts its letters.
     audit             INTEGER NOT NULL
@@ -278,9 +278,11 @@ CREATE TABLE replay_letters (
     fingerprint INTEGER NOT NULL,
     -- 0 waits, 1 sent, 2 delivered, 3 failed, 4 left alone.
     state       INTEGER NOT NULL,
+    -- Its place in the order of its session; what took the place of another has that one's.
+    turn        INTEGER NOT NULL,
     PRIMARY KEY (replay, delivery)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX replay_waiting ON replay_letters (replay, delivery) WHERE state = 0;
+CREATE INDEX replay_waiting ON replay_letters (replay, turn) WHERE state = 0;
 -- Sessions of which a letter is on its way (0), or has failed (1): the rest of them waits, or is left alone.
 CREATE TABLE replay_lanes (
     replay INTEGER NOT NULL,
