@@ -362,7 +362,7 @@ const CACHE_KIB: i32 = 32 * 1024;
 
 fn configure(connection: &Connection) -> Result<(), rusqlite::Error> {
     connection.busy_timeout(super::BUSY_MAX)?;
-    connection.set_prepared_statement_cache_capacity(64);
+    connection.set_prepared_statement_cache_capacity(128);
     // Only a new file takes this.
     connection.pragma_update(None, "page_size", PAGE_BYTES)?;
     connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;

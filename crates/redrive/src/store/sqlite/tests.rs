@@ -2,6 +2,7 @@
 
 mod format;
 mod plans;
+mod select;
 
 use rusqlite::Connection;
 
