@@ -144,7 +144,7 @@ impl Work<'_> {
         }
         match holder {
             // It holds the session while it is on its way too, and is not behind itself.
-            Some(held) if held.letter == head.delivery => self.wait_no_more(lane)?,
+            Some(known) if known.letter == head.delivery => self.wait_no_more(lane)?,
             Some(_) => self.forget_held(lane)?,
             None => {}
         }
