@@ -105,6 +105,13 @@ impl Work<'_> {
         Ok(())
     }
 
+    /// One fewer does.
+    fn wait_no_more(&self, lane: i64) -> Result<(), Fault> {
+        let update = "UPDATE held SET behind = behind - 1 WHERE lane = ?1";
+        self.connection.prepare_cached(update)?.execute([lane])?;
+        Ok(())
+    }
+
     /// Makes the first of a session that nothing holds, and of which nothing may start, its head; if that is
     /// dead, it holds the session.
     pub(super) fn promote(&mut self, lane: i64) -> Result<Option<Waiting>, Fault> {
@@ -135,8 +142,11 @@ impl Work<'_> {
             self.hold(lane, head.delivery)?;
             return Ok(None);
         }
-        if holder.is_some() {
-            self.forget_held(lane)?;
+        match holder {
+            // It holds the session while it is on its way too, and is not behind itself.
+            Some(known) if known.letter == head.delivery => self.wait_no_more(lane)?,
+            Some(_) => self.forget_held(lane)?,
+            None => {}
         }
         self.make_ready(head).map(Some)
     }

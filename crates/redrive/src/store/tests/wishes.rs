@@ -28,7 +28,7 @@ use crate::store::{DeliveryState, DeliveryView};
 #[derive(Clone, Debug)]
 pub(super) enum Wish {
     Replay { choice: Choice, canary: bool, to: Option<usize> },
-    Change { replay: u64, act: ReplayAct },
+    Change { replay: Index, act: ReplayAct },
     Skip(Index),
     LetGo(Index),
     Purge(Choice),
@@ -61,7 +61,7 @@ pub(super) struct Theirs {
 /// A step of a replay, as if so many letters more had been sent.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
-    replay: u64,
+    replay: Index,
     off_by: u64,
     letters_max: u32,
     wave: Wave,
@@ -120,7 +120,7 @@ pub(super) fn any_wish() -> impl Strategy<Value = Wish> {
     prop_oneof![
         6 => (any_choice(), any::<bool>(), prop::option::weighted(0.2, 0..QUEUES.len()))
             .prop_map(|(choice, canary, to)| Wish::Replay { choice, canary, to }),
-        3 => (1..6_u64, act).prop_map(|(replay, act)| Wish::Change { replay, act }),
+        3 => (any::<Index>(), act).prop_map(|(replay, act)| Wish::Change { replay, act }),
         2 => any::<Index>().prop_map(Wish::Skip),
         1 => any::<Index>().prop_map(Wish::LetGo),
         1 => any_choice().prop_map(Wish::Purge),
@@ -132,7 +132,7 @@ pub(super) fn any_wish() -> impl Strategy<Value = Wish> {
 pub(super) fn any_step() -> impl Strategy<Value = Step> {
     let off_by = prop_oneof![9 => Just(0_u64), 1 => Just(1_u64)];
     let wave = prop_oneof![Just(Wave::First), Just(Wave::Second), Just(Wave::Rest)];
-    (1..6_u64, off_by, 0..5_u32, wave).prop_map(|(replay, off_by, letters_max, wave)| Step {
+    (any::<Index>(), off_by, 0..5_u32, wave).prop_map(|(replay, off_by, letters_max, wave)| Step {
         replay,
         off_by,
         letters_max,
@@ -150,6 +150,12 @@ fn one_of(bench: &Bench, which: Index) -> Option<DeliveryView> {
     let (dead, all) = (dead(bench), bench.all());
     let some = if dead.is_empty() { all } else { dead };
     (!some.is_empty()).then(|| which.get(&some).clone())
+}
+
+/// One of all replays; none that is known if there are none.
+fn replay_of(bench: &Bench, which: Index) -> ReplayId {
+    let replays = bench.reader().replays(None, 50).expect("it answers");
+    if replays.is_empty() { ReplayId(1) } else { which.get(&replays).id }
 }
 
 impl Choice {
@@ -197,7 +203,7 @@ impl Wish {
                 });
                 Order::Replay(Box::new(NewReplay { to, ..new }))
             }
-            Self::Change { replay, act } => Order::Change { replay: ReplayId(*replay), act: *act },
+            Self::Change { replay, act } => Order::Change { replay: replay_of(bench, *replay), act: *act },
             Self::Skip(which) => Order::Skip { letter: one_of(bench, *which)?.id, note: None },
             Self::LetGo(which) => Order::LetGo { letter: one_of(bench, *which)?.id },
             Self::Purge(choice) => Order::Purge(Box::new(Purge {
@@ -223,7 +229,7 @@ impl Wish {
 
 impl Step {
     pub(super) fn advance(&self, bench: &Bench) -> Advance {
-        let replay = ReplayId(self.replay);
+        let replay = replay_of(bench, self.replay);
         let now = bench.reader().replay(replay).expect("it answers");
         let sent_before = now.map_or(0, |view| view.tally.sent) + self.off_by;
         Advance { replay, sent_before, letters_max: self.letters_max, wave: self.wave }
