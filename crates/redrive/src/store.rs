@@ -51,7 +51,7 @@ const REPLAY_GATHER_MAX: usize = 2_000;
 /// Letters of a replay that are looked at in one step that sends some of them.
 const REPLAY_WALK_MAX: usize = 1_000;
 /// Replays that are remembered.
-const REPLAYS_KEPT_MAX: usize = 1_000;
+pub(crate) const REPLAYS_KEPT_MAX: usize = 1_000;
 /// Acts that stay on record.
 const AUDIT_RECORDS_MAX: usize = 100_000;
 

@@ -21,7 +21,9 @@ use super::{Answer, BackupJob, Doer, Message, OrderError, Orderer, SubmitError, 
 use crate::clock::Clock;
 use crate::happening::{Happening, What};
 use crate::store::letter::{Order, Ordered};
-use crate::store::{Batch, Keep, Note, Room, Seen, Settled, Store, StoreError, Submission, Taken, Written};
+use crate::store::{
+    Batch, Keep, Note, REPLAYS_KEPT_MAX, Room, Seen, Settled, Store, StoreError, Submission, Taken, Written,
+};
 
 /// How long the writer sleeps when there is nothing to do.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -351,6 +353,10 @@ impl Writer {
         tracing::info!("the store takes writes again");
         self.tidings.tell(|| Happening::new(What::StoreHealed, now));
         let mut digest = self.digest(&batch, written, std::mem::take(&mut failing.notes), Vec::new(), now);
+        // A replay may have begun in a batch that nobody heard of.
+        let replays = self.store.reader()?.replays(None, REPLAYS_KEPT_MAX)?;
+        let alive = replays.iter().filter(|view| view.state.is_open() || view.tally.in_flight() > 0);
+        digest.inputs.extend(alive.map(|view| Input::Replay(view.job())));
         digest.inputs.push(Input::StoreHealed);
         self.tell(Vec::new(), digest);
         Ok(())

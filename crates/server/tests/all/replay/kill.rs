@@ -58,9 +58,9 @@ fn a_replay_survives_kills() {
     // Deliveries that the server said were delivered, by the round in which it said so.
     let mut recorded: BTreeMap<String, usize> = BTreeMap::new();
     for round in 1..=KILLS {
-        let delivered = |job: &Value| job["delivered"].as_u64().expect("a number") as usize;
+        let delivered = |job: &Value| job["delivered"].as_u64().expect("a number");
         until("it has gone on", || {
-            (delivered(&replay(&server, id)) >= round * LETTERS / (KILLS + 2)).then_some(())
+            (delivered(&replay(&server, id)) >= (round * LETTERS / (KILLS + 2)) as u64).then_some(())
         });
         for delivery in server.get("/v1/deliveries?state=delivered&limit=500").json()["deliveries"]
             .as_array()

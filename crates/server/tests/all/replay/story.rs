@@ -28,6 +28,16 @@ fn cause<'a>(groups: &'a [Value], event_type: &str) -> &'a Value {
     groups.iter().find(has_type).unwrap_or_else(|| panic!("a group of {event_type}: {groups:?}"))
 }
 
+fn assert_each_once_and_in_order(target: &Target) {
+    let calls = target.calls();
+    let delivered: Vec<&Call> = calls.iter().filter(|call| call.answered == Some(200)).collect();
+    let distinct: BTreeSet<&str> = delivered.iter().map(|call| call.webhook_id()).collect();
+    assert_eq!((delivered.len(), distinct.len()), (LETTERS / 2, LETTERS / 2), "each once");
+    for (session, calls) in by_session(delivered) {
+        assert!(calls.is_sorted_by_key(|call| sequence(call)), "{session} is in order");
+    }
+}
+
 #[test]
 fn a_bad_deploy_is_seen_mended_and_replayed() {
     let mended = Arc::new(AtomicBool::new(false));
@@ -96,13 +106,7 @@ fn a_bad_deploy_is_seen_mended_and_replayed() {
     ]);
     assert_eq!(rest.code, 0, "{rest:?}");
 
-    let calls = target.calls();
-    let delivered: Vec<&Call> = calls.iter().filter(|call| call.answered == Some(200)).collect();
-    let distinct: BTreeSet<&str> = delivered.iter().map(|call| call.webhook_id()).collect();
-    assert_eq!((delivered.len(), distinct.len()), (LETTERS / 2, LETTERS / 2), "each once");
-    for (session, calls) in by_session(delivered) {
-        assert!(calls.is_sorted_by_key(|call| sequence(call)), "{session} is in order");
-    }
+    assert_each_once_and_in_order(&target);
     assert_eq!(dead(&server), (LETTERS / 2) as u64);
 
     // The other cause is not mended, and its canary finds out with one letter.
