@@ -166,7 +166,8 @@ impl Bench {
     /// Sends at most so many letters of a replay; gives those that may start.
     pub(super) fn step(&mut self, replay: ReplayId, letters_max: u32) -> Vec<Waiting> {
         let sent_before = self.replay_now(replay).tally.sent;
-        let advance = Advance { replay, sent_before, letters_max, wave: Wave::Rest };
+        let wave = self.replay_now(replay).wave.next();
+        let advance = Advance { replay, sent_before, letters_max, wave };
         self.advance(advance).expect("it is there").2
     }
 
