@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::fault::Fault;
@@ -329,6 +330,7 @@ pub(super) fn open_to_read(path: &Path) -> Result<Connection, StoreError> {
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_EXRESCODE;
     let connection = Connection::open_with_flags(path, flags).map_err(fail)?;
     connection.busy_timeout(super::BUSY_MAX).map_err(fail)?;
+    plan_once(&connection).map_err(fail)?;
     let version = check(&connection, path, FORMAT)?;
     if version < FORMAT {
         let reason = format!("it has format {version}; a redrive that serves it brings it up to date");
@@ -362,8 +364,15 @@ const PAGE_BYTES: u32 = 8_192;
 /// Memory for pages of the writer, in KiB.
 const CACHE_KIB: i32 = 32 * 1024;
 
+/// A plan must not depend on what was bound when it was made: one that does is made anew for every use, which
+/// costs more than the use itself.
+fn plan_once(connection: &Connection) -> Result<(), rusqlite::Error> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
+}
+
 fn configure(connection: &Connection) -> Result<(), rusqlite::Error> {
     connection.busy_timeout(super::BUSY_MAX)?;
+    plan_once(connection)?;
     connection.set_prepared_statement_cache_capacity(128);
     // Only a new file takes this.
     connection.pragma_update(None, "page_size", PAGE_BYTES)?;

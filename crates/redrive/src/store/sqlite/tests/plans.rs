@@ -1,7 +1,8 @@
 //! The plans of what is asked while letters are changed.
 
 use super::plan;
-use crate::store::sqlite::{held, letters, purge, replay_send, retention, schema, select, settle};
+use crate::store::sqlite::{held, letters, purge, replay_send, retention, rows, schema, select, settle};
+use rusqlite::StatementStatus;
 
 #[test]
 fn no_change_goes_through_a_table_that_grows() {
@@ -32,5 +33,34 @@ fn no_change_goes_through_a_table_that_grows() {
     ];
     for (name, sql, expected) in cases {
         assert_eq!(plan(&connection, sql), expected, "{name}");
+    }
+}
+
+/// A statement whose plan depends on what is bound is made anew whenever it comes from the cache.
+#[test]
+fn no_statement_is_planned_anew_for_each_use() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("uses.db");
+    let writes = schema::open(&path, 1).expect("it opens");
+    let reads = schema::open_to_read(&path).expect("it opens");
+    let statements = [rows::WAITING, rows::READY_PAGE, rows::DUE_PAGE, held::HEAD_OF_LANE, held::HAS_HEAD];
+    let more =
+        [settle::FIND_HEAD, settle::DYING, letters::UNCOUNT_KIND, replay_send::CORPSE, select::OF_KIND];
+    for (connection, statement) in [&writes, &reads].into_iter().flat_map(|connection| {
+        statements.into_iter().chain(more).map(move |statement| (connection, statement))
+    }) {
+        if connection.is_readonly("main").expect("it is open") && statement == letters::UNCOUNT_KIND {
+            continue;
+        }
+        for used in 0..3 {
+            let mut cached = connection.prepare_cached(statement).expect("it is SQL");
+            for parameter in 1..=cached.parameter_count() {
+                cached.raw_bind_parameter(parameter, used).expect("it has that many");
+            }
+            let mut rows = cached.raw_query();
+            while rows.next().expect("it runs").is_some() {}
+            drop(rows);
+            assert_eq!(cached.get_status(StatementStatus::RePrepare), 0, "{statement}");
+        }
     }
 }
