@@ -231,6 +231,8 @@ pub mod codes {
     pub const BACKLOG_FULL: &str = "BACKLOG_FULL";
     /// Too many wait behind a dead letter that holds their session.
     pub const SESSION_FULL: &str = "SESSION_FULL";
+    /// The rule book has nobody who wants such an event any more.
+    pub const RULE_REMOVED: &str = "RULE_REMOVED";
 }
 
 #[cfg(test)]

@@ -163,7 +163,7 @@ pub const REPLAY_STEP_MAX: u32 = 256;
 pub const REPLAY_CONCURRENCY_MAX: u32 = 100_000;
 /// The same, unless the operator says otherwise.
 pub const REPLAY_CONCURRENCY_DEFAULT: u32 = 1_000;
-/// Letters that fail with what they had died of, one after the other, until the rest of a canary stops.
+/// Letters that fail one after the other until the rest of a canary stops.
 pub const REPLAY_FAILURES_IN_A_ROW: u32 = 10;
 
 const _: () = assert!(REPLAY_CONCURRENCY_DEFAULT <= REPLAY_CONCURRENCY_MAX);

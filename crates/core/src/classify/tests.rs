@@ -154,6 +154,7 @@ fn every_code_means_the_same_whoever_says_it() {
         codes::HOLD_EXPIRED,
         codes::BACKLOG_FULL,
         codes::SESSION_FULL,
+        codes::RULE_REMOVED,
     ];
     let all = all_codes();
     assert!(all.len() > 40 && all.contains(&codes::GONE), "{all:?}");

@@ -106,6 +106,9 @@ impl Engine {
     /// Puts it into the line of the dependency that its rule names; without a rule it is put aside.
     pub(super) fn line_up(&mut self, place: QueuePlace, row: Waiting, at: PushAt, now: Timestamp) {
         let Some(rule) = self.rule(&row).map(Arc::clone) else {
+            if row.replaying.is_some() {
+                return self.bury_unwanted(place, row, now);
+            }
             if self.queues[place.0].presence == Presence::Removed {
                 // All of the queue is held, so it does not matter in which line it waits.
                 return self.hold_removed(place, &row);

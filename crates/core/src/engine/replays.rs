@@ -6,8 +6,8 @@
 //! store was away nobody knows what it has written: each replay is asked for as it is before anything else.
 //!
 //! A canary sends one letter, then ten, or as many as may be on their way at once if that is fewer, then the
-//! rest, each wave only when all of the one before has arrived. A letter that fails in the first two waves stops it. In the rest it stops when what the letters
-//! had died of comes back [`limits::REPLAY_FAILURES_IN_A_ROW`] times with nothing arriving in between. It
+//! rest, each wave only when all of the one before has arrived. A letter that fails in the first two waves
+//! stops it; in the rest [`limits::REPLAY_FAILURES_IN_A_ROW`] do, if nothing arrives in between. It
 //! goes on when an operator says so, with one letter again.
 
 #[cfg(test)]
@@ -21,6 +21,7 @@ use super::sabotage::Sabotage;
 use super::{Engine, Running, Timer};
 use crate::book::model::Order;
 use crate::book::{LetterRule, RuleBook};
+use crate::category::codes;
 use crate::envelope::Tier;
 use crate::ids::ChannelName;
 use crate::limits;
@@ -45,8 +46,8 @@ struct Replay {
     /// When the next letter may be sent, by the rate.
     next_at: Timestamp,
     timer_at: Option<Timestamp>,
-    /// Letters that failed with what they had died of since the last one that arrived.
-    same_in_a_row: u32,
+    /// Letters that failed since the last one that arrived.
+    failed_in_a_row: u32,
     tally: Trust,
 }
 
@@ -100,11 +101,11 @@ impl Replays {
             step: Step::None,
             next_at: now,
             timer_at: None,
-            same_in_a_row: 0,
+            failed_in_a_row: 0,
             tally: Trust::Known,
         });
         if replay.job.state != job.state {
-            replay.same_in_a_row = 0;
+            replay.failed_in_a_row = 0;
             replay.next_at = replay.next_at.max(now);
         }
         replay.job = job;
@@ -140,18 +141,18 @@ impl Replays {
     /// A letter has arrived, or has failed again; says where its replay stands now if that has halted or
     /// ended it.
     pub(super) fn settled(&mut self, row: &Waiting, settlement: &Settlement) -> Option<Halt> {
-        let Replaying { replay, fingerprint, .. } = row.replaying?;
+        let Replaying { replay, .. } = row.replaying?;
         let replay = self.0.get_mut(&replay)?;
         // What the store says next of a doubtful one has this in it.
         let counts = u64::from(replay.tally == Trust::Known);
         match &settlement.next {
             Next::Delivered => {
                 replay.job.tally.delivered += counts;
-                replay.same_in_a_row = 0;
+                replay.failed_in_a_row = 0;
             }
-            Next::Dead(death) => {
+            Next::Dead(_) => {
                 replay.job.tally.failed += counts;
-                replay.same_in_a_row += u32::from(death.fingerprint == fingerprint);
+                replay.failed_in_a_row += 1;
             }
             Next::Ready | Next::Due { .. } | Next::Starting => return None,
         }
@@ -190,21 +191,31 @@ impl Replays {
     }
 
     /// Where a letter that fails again is kept, and whether its replay stops.
-    fn judge(&self, row: &Waiting, death: &Death) -> Option<(Tier, Option<Stop>)> {
-        let Replaying { replay: id, fingerprint, times } = row.replaying?;
+    fn judge(&self, row: &Waiting, death: &Death, rule: Option<&LetterRule>) -> Option<(Tier, Option<Stop>)> {
+        let Replaying { replay: id, times, .. } = row.replaying?;
+        let stop = Stop { replay: id, fingerprint: death.fingerprint, delivery: row.id };
         let Some(replay) = self.0.get(&id) else { return Some((Tier::Poison, None)) };
+        if death.code.as_str() == codes::RULE_REMOVED {
+            // It was not tried, and the others would fare no better. One that was replayed before may be
+            // poison already.
+            let may_be_poison = replay.job.origin == Origin::Operator && times > 1;
+            return Some((if may_be_poison { Tier::Poison } else { Tier::Dead }, Some(stop)));
+        }
         let tier = match replay.job.origin {
-            Origin::Automatic { times_max } if times < times_max => death.tier,
+            // Letters of several rules come back together, each as often as its own allows.
+            Origin::Automatic { times_max }
+                if times < rule.map_or(times_max, |rule| rule.reprocess_max.min(times_max)) =>
+            {
+                death.tier
+            }
             Origin::Automatic { .. } | Origin::Operator => Tier::Poison,
         };
-        let in_a_row = replay.same_in_a_row + u32::from(death.fingerprint == fingerprint);
         let stops = replay.job.pace.manner == Manner::Canary
             && replay.job.state == ReplayState::Running
             && match replay.job.wave {
                 Wave::None | Wave::First | Wave::Second => true,
-                Wave::Rest => in_a_row >= limits::REPLAY_FAILURES_IN_A_ROW,
+                Wave::Rest => replay.failed_in_a_row + 1 >= limits::REPLAY_FAILURES_IN_A_ROW,
             };
-        let stop = Stop { replay: id, fingerprint: death.fingerprint, delivery: row.id };
         Some((tier, stops.then_some(stop)))
     }
 }
@@ -350,7 +361,8 @@ impl Engine {
         let Next::Dead(death) = &mut settlement.next else { return };
         let lets_go = self.sabotaged_by(Sabotage::LetsFollowersGo);
         let books = std::iter::once(&self.book).chain(self.older_books.iter().rev());
-        if let Some(rule) = books.into_iter().find_map(|book| letter_rule(book, row)) {
+        let rule = books.into_iter().find_map(|book| letter_rule(book, row));
+        if let Some(rule) = rule {
             death.name = rule.name(row.event.event_type.as_str());
             death.consumer_group.clone_from(&rule.consumer_group);
             if rule.order == Order::SessionStrict && row.sequence.is_some() && !lets_go {
@@ -360,7 +372,7 @@ impl Engine {
             death.name = name_template::default_name(&row.queue.service, row.queue.channel.as_ref());
             death.consumer_group = row.queue.service.to_string();
         }
-        if let Some((tier, stop)) = self.replays.judge(row, death) {
+        if let Some((tier, stop)) = self.replays.judge(row, death, rule) {
             let tier = if self.sabotaged_by(Sabotage::KeepsTier) { death.tier } else { tier };
             death.tier = tier;
             settlement.stop = stop.filter(|_| !self.sabotaged_by(Sabotage::NeverStopsCanary));

@@ -312,6 +312,21 @@ impl Engine {
         self.settle(queue, row, settlement, Stage::NotMade);
     }
 
+    /// No rule wants a letter that is replayed: it is a letter again, where people find it.
+    pub(super) fn bury_unwanted(&mut self, queue: QueuePlace, row: Waiting, now: Timestamp) {
+        let code = Code::of(codes::RULE_REMOVED);
+        let failure = Failure {
+            category: Category::Fatal,
+            ..not_started(code.clone(), "the rule book has nobody who wants it any more".to_owned())
+        };
+        let verdict = Told::Dead { code: code.clone(), tier: Tier::Dead };
+        let story = self.told_without_attempt(&row, HeldBy::RuleRemoved, verdict, now);
+        let next = Next::Dead(Box::new(death(&row, &failure, code, Tier::Dead)));
+        let settlement =
+            Settlement { story: Some(story), ..self.settlement_without_attempt(&row, next, now) };
+        self.settle(queue, row, settlement, Stage::NotMade);
+    }
+
     /// No rule wants it any more: it waits for a book that does.
     pub(super) fn put_aside(&mut self, queue: QueuePlace, row: Waiting, now: Timestamp) {
         let until = Timestamp::NEVER;

@@ -40,6 +40,12 @@ impl Checker {
                 let age = self.patience_used(first.started_at, at) + wait;
                 (age < deadline).then(|| format!("{age:?} at most of a deadline of {deadline:?}"))
             }
+            // Only a letter that is replayed dies of it; anything else waits for a book that wants it.
+            codes::RULE_REMOVED => {
+                let lacks = |spec: &Arc<Spec>| spec.claim(&delivery.queue, &delivery.event_type).is_none();
+                let may = delivery.times > 0 && self.books.iter().any(lacks);
+                (!may).then(|| "its rule is there".to_owned())
+            }
             codes::HOLD_EXPIRED | codes::CIRCUIT_BREAKER_OPEN => self.hold_left(delivery, death, at),
             _ => match last {
                 Some((_, _, Means::Permanent | Means::Fatal)) => None,

@@ -8,7 +8,8 @@ use super::super::books::{Reprocess, Taker};
 use super::super::orders::{Choice, NewReplay, Poison, ReplayAct};
 use super::super::store::Lane;
 use super::{CallEnd, Checker, Delivery, Ended};
-use crate::engine::Death;
+use crate::category::codes;
+use crate::engine::{Death, Next};
 use crate::envelope::Tier;
 use crate::ids::DeliveryId;
 use crate::replay::{Manner, Origin, Pace, ReplayId, ReplayState};
@@ -208,11 +209,12 @@ impl Checker {
         };
     }
 
-    /// It has halted itself.
-    pub(in super::super) fn replay_stopped(&mut self, id: ReplayId) {
+    /// It has halted itself because of what one of its letters came to.
+    pub(in super::super) fn replay_stopped(&mut self, id: ReplayId, because: &Next) {
         let replay = self.replays.get_mut(&id).expect("it began");
         self.seen.stopped += 1;
-        if replay.pace.manner == Manner::Straight {
+        let is_unwanted = matches!(because, Next::Dead(death) if death.code.as_str() == codes::RULE_REMOVED);
+        if replay.pace.manner == Manner::Straight && !is_unwanted {
             return self.broken("only a canary stops by itself", format!("{id} has"));
         }
         replay.state = replay.origin.state_when_stopped();
@@ -307,6 +309,13 @@ impl Checker {
         let stage = replay.letters.insert(letter, Stage::Over);
         let Some(death) = death else { return };
         replay.failed.extend(delivery.lane.clone());
+        if death.code.as_str() == codes::RULE_REMOVED {
+            // Nobody has tried it, and nothing more of the replay is tried.
+            if replay.state == ReplayState::Running {
+                replay.state = replay.origin.state_when_stopped();
+            }
+            return;
+        }
         let is_poison = match replay.origin {
             Origin::Operator => true,
             Origin::Automatic { times_max } => delivery.times >= times_max,

@@ -314,7 +314,7 @@ impl Store {
         }
         if settlement.stop.is_some_and(|stop| stop.replay == id) && replay.job.state == ReplayState::Running {
             replay.job.state = replay.job.origin.state_when_stopped();
-            checker.replay_stopped(id);
+            checker.replay_stopped(id, &settlement.next);
         }
         replay.end_if_complete(checker);
     }
