@@ -19,6 +19,10 @@ const SUBMISSIONS_MAX: usize = 4_096;
 /// Bytes of their payloads that may.
 const SUBMISSION_BYTES_MAX: usize = 128 * 1024 * 1024;
 
+/// Orders that may wait for the writer, and the bytes of payloads that they may carry.
+const ORDERS_MAX: usize = 256;
+const ORDER_BYTES_MAX: usize = 64 * 1024 * 1024;
+
 /// Events that one transaction takes.
 const BATCH_EVENTS_MAX: usize = 1_024;
 /// Bytes of payloads that one transaction takes, but always one submission.
@@ -145,6 +149,23 @@ impl Inbox {
         Ok(())
     }
 
+    /// Adds an order, if there is room.
+    pub(super) fn order(&self, job: OrderJob) -> Result<(), SubmitError> {
+        let mut state = self.lock();
+        if state.ended {
+            return Err(SubmitError::Stopping);
+        }
+        let waiting: usize = state.work.orders.iter().map(|job| job.order.bytes()).sum();
+        let is_full = state.work.orders.len() >= ORDERS_MAX
+            || waiting > 0 && waiting + job.order.bytes() > ORDER_BYTES_MAX;
+        if is_full {
+            return Err(SubmitError::Busy);
+        }
+        state.work.orders.push(job);
+        self.wake_writer(state);
+        Ok(())
+    }
+
     /// The writer has gone: what still waits is dropped, and so hears of it.
     pub(super) fn end(&self) {
         let mut state = self.lock();
@@ -164,8 +185,8 @@ impl Inbox {
         self.lock().work.is_empty()
     }
 
-    /// Everything there is, as soon as there is something or that time has passed; of the submissions
-    /// only as many as go into one transaction.
+    /// Everything there is, as soon as there is something or that time has passed; of the submissions and
+    /// the orders only as many as go into one transaction.
     pub(super) fn take(&self, patience: Duration) -> Work {
         let mut state = self.lock();
         if state.work.is_empty() {
@@ -184,6 +205,11 @@ impl Inbox {
         // One alone is taken however large it is.
         if let Some(beyond) = beyond {
             state.work.submissions = work.submissions.split_off(beyond.max(1));
+        }
+        // Of orders that are much work, one at a time: whoever writes waits for them.
+        let mut large = work.orders.iter().enumerate().filter(|(_, job)| job.order.is_large());
+        if let Some((second, _)) = large.nth(1) {
+            state.work.orders = work.orders.split_off(second);
         }
         state.submission_bytes = state.work.submissions.iter().map(SubmitJob::bytes).sum();
         work

@@ -60,7 +60,8 @@ pub struct Purged {
     pub claimed: u64,
 }
 
-/// Why an order was not carried out; nothing has changed.
+/// Why an order was not carried out. Nothing has changed, unless the store itself does not know whether it
+/// wrote: then it says so.
 #[derive(Debug, thiserror::Error)]
 pub enum OrderError {
     /// The store says no.
@@ -82,7 +83,8 @@ pub enum OrderError {
 pub enum SelectError {
     /// The rule book does not have the service or channel.
     #[error(
-        "the rule book has no service `{queue}`: {letters} letters would have nowhere to go; send them elsewhere with `--to SERVICE`, or bring the service back"
+        "the rule book has no service `{queue}`: {} would have nowhere to go; send them elsewhere with `--to SERVICE`, or bring the service back",
+        many(*letters)
     )]
     NoService {
         /// Which.
@@ -92,7 +94,8 @@ pub enum SelectError {
     },
     /// The service does not want such events.
     #[error(
-        "`{queue}` does not want events of type `{event_type}`: {letters} letters would wait for ever; add a row to the rule book, or leave them out with a filter"
+        "`{queue}` does not want events of type `{event_type}`: {} would wait for ever; add a row to the rule book, or leave them out with a filter",
+        many(*letters)
     )]
     NoRow {
         /// Who.
@@ -137,6 +140,11 @@ impl Node {
             return Err(SelectError::NoNote.into());
         }
         let survey = self.survey(selection.clone()).await?;
+        // A letter that is named and not to be had is told of by name.
+        if survey.letters == 0 && selection.letters.is_none() {
+            let Survey { claimed, poison_left, .. } = survey;
+            return Err(OrderRefusal::NothingMatches { claimed, poison: poison_left }.into());
+        }
         self.check_wanted(&survey, to.as_ref())?;
         let to = to.map(|queue| {
             let order = order_of(&self.book(), &queue);
@@ -238,7 +246,7 @@ impl Node {
 
     async fn order(&self, order: Order) -> Result<Ordered, OrderError> {
         let (reply, answer) = oneshot::channel();
-        self.shared.inbox.add(|work| work.orders.push(OrderJob { order, reply }));
+        self.shared.inbox.order(OrderJob { order, reply })?;
         answer.await.unwrap_or(Err(OrderError::NotWritten(SubmitError::Stopping)))
     }
 
@@ -246,8 +254,8 @@ impl Node {
     async fn reprocess(&self, dependency: &DependencyName) -> Result<(), OrderError> {
         let kinds = self.read(|reader| reader.kinds(&LetterFilter::default())).await?;
         let book = self.book();
-        // Letters of one limit go together: a replay has one.
-        let mut by_limit: BTreeMap<u32, BTreeSet<_>> = BTreeMap::new();
+        // One replay for all of them, or letters of one session could overtake each other.
+        let (mut chosen, mut times_max) = (BTreeSet::new(), 0);
         for kind in kinds.into_iter().filter(|kind| kind.count > 0) {
             let subject = reprocess::Subject {
                 queue: &kind.queue,
@@ -255,33 +263,30 @@ impl Node {
                 category: kind.category,
                 tier: kind.tier,
             };
-            if let Some(times_max) = reprocess::times_max(&book, dependency, &subject) {
-                by_limit.entry(times_max).or_default().insert(kind.id);
+            if let Some(times) = reprocess::times_max(&book, dependency, &subject) {
+                chosen.insert(kind.id);
+                times_max = times_max.max(times);
             }
         }
-        for (times_max, kinds) in by_limit {
-            let filter = LetterFilter {
-                kinds: Some(kinds),
-                replays_below: Some(times_max),
-                ..LetterFilter::default()
-            };
-            let selection = Selection { filter, letters: None, poison: Poison::Left, died_until: self.now() };
-            let pace =
-                Pace { rate: None, concurrency: limits::REPLAY_CONCURRENCY_DEFAULT, manner: Manner::Canary };
-            let new = NewReplay {
-                selection,
-                what: format!("letters that the book brings back, since {dependency} is well again"),
-                pace,
-                origin: Origin::Automatic { times_max },
-                to: None,
-                note: None,
-            };
-            match self.begin(new).await {
-                Ok(_) | Err(OrderError::Refused(OrderRefusal::NothingMatches { .. })) => {}
-                Err(error) => return Err(error),
-            }
+        if chosen.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let filter =
+            LetterFilter { kinds: Some(chosen), replays_below: Some(times_max), ..LetterFilter::default() };
+        let pace =
+            Pace { rate: None, concurrency: limits::REPLAY_CONCURRENCY_DEFAULT, manner: Manner::Canary };
+        let new = NewReplay {
+            selection: Selection { filter, letters: None, poison: Poison::Left, died_until: self.now() },
+            what: format!("letters that the book brings back, since {dependency} is well again"),
+            pace,
+            origin: Origin::Automatic { times_max },
+            to: None,
+            note: None,
+        };
+        match self.begin(new).await {
+            Ok(_) | Err(OrderError::Refused(OrderRefusal::NothingMatches { .. })) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Tells of sessions that a dead letter holds, and lets go those that the book does not hold any more.
@@ -320,6 +325,10 @@ impl Node {
             ..Happening::told(What::SessionHeld, now, message)
         });
     }
+}
+
+fn many(letters: u64) -> String {
+    if letters == 1 { "1 letter".to_owned() } else { format!("{letters} letters") }
 }
 
 /// Whether the book has the service, and its dead letters hold nobody any more.

@@ -179,6 +179,13 @@ impl Writer {
             for job in work.submissions.drain(..) {
                 let _ = job.reply.send(Err(SubmitError::NoRoom { free_bytes, needed_bytes }));
             }
+            let (adding, others): (Vec<_>, Vec<_>) =
+                work.orders.into_iter().partition(|job| job.order.adds_events());
+            work.orders = others;
+            for job in adding {
+                let no_room = SubmitError::NoRoom { free_bytes, needed_bytes };
+                let _ = job.reply.send(Err(OrderError::NotWritten(no_room)));
+            }
         }
         let (submissions, waiters): (Vec<Submission>, Vec<_>) =
             work.submissions.into_iter().map(|SubmitJob { submission, reply }| (submission, reply)).unzip();
@@ -348,13 +355,13 @@ impl Writer {
         let mut notes: Vec<Note> = failing.notes.iter().map(|job| job.note.clone()).collect();
         notes.push(Note::Absence { from: failing.since });
         let batch = Batch { settlements: failing.settlements.clone(), notes, ..Batch::default() };
+        // A replay may have begun in a batch that nobody heard of.
+        let replays = self.store.reader()?.replays(None, REPLAYS_KEPT_MAX)?;
         let written = self.store.write(&batch, now)?;
         self.state.written_at = Instant::now();
         tracing::info!("the store takes writes again");
         self.tidings.tell(|| Happening::new(What::StoreHealed, now));
         let mut digest = self.digest(&batch, written, std::mem::take(&mut failing.notes), Vec::new(), now);
-        // A replay may have begun in a batch that nobody heard of.
-        let replays = self.store.reader()?.replays(None, REPLAYS_KEPT_MAX)?;
         let alive = replays.iter().filter(|view| view.state.is_open() || view.tally.in_flight() > 0);
         digest.inputs.extend(alive.map(|view| Input::Replay(view.job())));
         digest.inputs.push(Input::StoreHealed);

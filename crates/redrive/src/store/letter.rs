@@ -255,6 +255,44 @@ pub enum Order {
     Import(Vec<ImportedLetter>),
 }
 
+impl Order {
+    /// Whether it writes events, which takes room.
+    #[must_use]
+    pub const fn adds_events(&self) -> bool {
+        match self {
+            Self::Import(_) | Self::Edit(_) => true,
+            Self::Replay(_)
+            | Self::Change { .. }
+            | Self::Skip { .. }
+            | Self::LetGo { .. }
+            | Self::Purge(_) => false,
+        }
+    }
+
+    /// Whether it is work enough for a transaction of its own.
+    #[must_use]
+    pub const fn is_large(&self) -> bool {
+        match self {
+            Self::Import(_) | Self::Replay(_) | Self::Purge(_) | Self::LetGo { .. } => true,
+            Self::Edit(_) | Self::Change { .. } | Self::Skip { .. } => false,
+        }
+    }
+
+    /// The bytes of the payloads that it carries.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Import(letters) => letters.iter().map(|letter| letter.event.data.len()).sum(),
+            Self::Edit(edit) => edit.event.data.len(),
+            Self::Replay(_)
+            | Self::Change { .. }
+            | Self::Skip { .. }
+            | Self::LetGo { .. }
+            | Self::Purge(_) => 0,
+        }
+    }
+}
+
 /// A replay to begin.
 #[derive(Clone, Debug)]
 pub struct NewReplay {
