@@ -17,6 +17,11 @@ impl Engine {
         }
         let place = self.queue(&row.queue);
         let bounds = self.bounds;
+        if row.replaying.is_some() && self.rule(&row).is_none() {
+            // A queue whose service is gone looks at nothing on disk: this is the time to say so.
+            self.learn(place, row.id.seq(), row.bytes());
+            return self.bury_unwanted(place, row, now);
+        }
         if let Some(due_at) = row.due_at.filter(|due_at| *due_at > now) {
             self.wait_for(place, due_at, row, now);
         } else if self.queues[place.0].enter(row.bytes(), &bounds) == Entry::Fits {

@@ -3,6 +3,7 @@
 
 mod automatic;
 mod kill;
+mod odd;
 mod story;
 mod strict;
 

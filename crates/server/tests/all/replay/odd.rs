@@ -1,0 +1,70 @@
+//! What may get in the way of a replay: a rule book that changes, another operator, a filter that finds
+//! nothing.
+
+use serde_json::json;
+
+use super::{accept_all, begin, dead, letters, post, until_state};
+use crate::run::Folder;
+use crate::server::{Server, until};
+use crate::target::{Target, book};
+
+/// More than one step of gathering looks at.
+const LETTERS: usize = 3_000;
+
+fn server_with_letters(target: &Target, count: usize) -> (Folder, Server) {
+    let folder = Folder::with("redrive.yaml", &book(target, &[]));
+    let server = Server::start(&folder);
+    let events: Vec<_> = (0..count)
+        .map(|number| ("orders.placed".to_owned(), format!("e{number}"), format!("s{number}")))
+        .collect();
+    accept_all(&server, &events);
+    until("all of them are dead", || (dead(&server) == count as u64).then_some(()));
+    (folder, server)
+}
+
+#[test]
+fn a_second_operator_is_told_whose_the_letters_are() {
+    let target = Target::saying(&[400]);
+    let (_folder, server) = server_with_letters(&target, LETTERS);
+    begin(&server, &json!({ "service": "orders", "rate": 1 }));
+    until("all of them are claimed", || (super::replay(&server, 1)["total"] == LETTERS as u64).then_some(()));
+    let answer = post(&server, "/v1/replays", &json!({ "service": "orders" }));
+    assert_eq!(answer.error(), (409, "REPLAY_CONFLICT".to_owned()), "{answer:?}");
+    let purge = post(&server, "/v1/dead-letters/purge", &json!({ "service": "orders", "tier": "dead" }));
+    assert!(purge.body.contains("\"deleted\":0"), "letters of an open replay stay: {purge:?}");
+    let answer = post(&server, "/v1/replays", &json!({ "service": "nobody" }));
+    assert_eq!(answer.status, 404, "a filter that finds nothing: {answer:?}");
+    assert_eq!(server.get("/v1/replays").json()["replays"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn a_service_that_goes_away_halts_its_replay_and_keeps_its_letters() {
+    let target = Target::saying(&[400]);
+    let (folder, server) = server_with_letters(&target, 20);
+    let id = begin(&server, &json!({ "service": "orders", "rate": 1 }));
+    assert_eq!(post(&server, &format!("/v1/replays/{id}/pause"), &json!({})).status, 200);
+    until("what was sent has ended", || {
+        let job = super::replay(&server, id);
+        (job["in_flight"] == 0).then_some(())
+    });
+    let calls = target.count();
+    folder.write("redrive.yaml", book(&target, &[]).replace("  orders:", "  others:"));
+    until("the service is gone", || {
+        let status = server.status();
+        let gone = status["services"].as_array()?.iter().find(|service| service["service"] == "orders")?;
+        (gone["removed"] == true).then_some(())
+    });
+    let answer = post(&server, "/v1/replays", &json!({ "service": "orders" }));
+    assert_eq!(answer.status, 409, "{answer:?}");
+    assert_eq!(post(&server, &format!("/v1/replays/{id}/resume"), &json!({})).status, 200);
+    until_state(&server, id, "stopped");
+    assert_eq!(letters(&server, "code=RULE_REMOVED&limit=100").len(), 1, "one was enough to find out");
+    assert_eq!((dead(&server), target.count()), (20, calls), "nothing was sent, and nothing is lost");
+    assert_eq!(post(&server, &format!("/v1/replays/{id}/cancel"), &json!({})).status, 200);
+    let elsewhere = begin(
+        &server,
+        &json!({ "service": "orders", "to": "others", "include_poison": true, "note": "they moved" }),
+    );
+    until_state(&server, elsewhere, "done");
+    assert_eq!(target.count(), calls + 20, "`to` sends them elsewhere");
+}
