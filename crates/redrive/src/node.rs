@@ -209,6 +209,7 @@ impl Node {
         let (engine_sender, engine_receiver) = mpsc::channel(MESSAGES_MAX);
         let tidings = Tidings(broadcast::channel(HAPPENINGS_MAX).0);
         let keep = Arc::new(RwLock::new(keep(&book)));
+        let owed = recovered.owed.clone();
         let engine = engine(recovered, Arc::clone(&book), bounds);
         let readers = Readers::new(store.as_ref())?;
         let note = Note::Book { hash: book.hash(), text: book_text };
@@ -227,6 +228,10 @@ impl Node {
         let spawned = std::thread::Builder::new().name("redrive-writer".to_owned()).spawn(write);
         spawned.map_err(|error| StoreError::NotOpened { path: PathBuf::new(), reason: error.to_string() })?;
         let (reprocess, well_again) = mpsc::channel(REPROCESS_MAX);
+        for dependency in owed {
+            // One that finds no place is still owed when the next run begins.
+            let _ = reprocess.try_send(dependency);
+        }
         let shell = shell::Shell::new(
             engine,
             targets,

@@ -23,7 +23,7 @@ pub mod sqlite;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ use redrive_core::book::model;
 use redrive_core::breaker::Record;
 use redrive_core::engine::{Absences, Advance, Death, Load, Page, QueueName, Settlement, Waiting};
 use redrive_core::event::Event;
-use redrive_core::ids::{DeliveryId, IdPrefix, Receipt, Seq, ServiceName};
+use redrive_core::ids::{DeliveryId, DependencyName, IdPrefix, Receipt, Seq, ServiceName};
 use redrive_core::replay::{ReplayId, ReplayJob};
 use redrive_core::story::Story;
 use redrive_core::time::Timestamp;
@@ -119,6 +119,8 @@ pub struct Recovered {
     pub breakers: Vec<Record>,
     /// Replays that are open, or whose letters are on their way.
     pub replays: Vec<ReplayJob>,
+    /// Dependencies that are well again and whose letters nobody has begun to bring back.
+    pub owed: BTreeSet<DependencyName>,
     /// The texts of the latest rule books, the newest last.
     pub books: Vec<String>,
     /// The last place given before each of the latest runs that ended without a word, with when it was
@@ -233,6 +235,10 @@ pub enum Note {
     },
     /// Deliveries of the queue that wait until [`Timestamp::NEVER`] may start at once.
     Release(Arc<QueueName>),
+    /// A dependency is well again: letters are to be brought back, and nobody has begun to.
+    Owe(DependencyName),
+    /// Somebody has, or there is nothing to bring back.
+    Paid(DependencyName),
     /// An unrouted event has found who wants it; a no-op if it is not unrouted any more, or if there is no
     /// room for it with one of them: it is safe where it is, and can be routed when there is.
     Route {

@@ -22,6 +22,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::inbox::OrderJob;
 use super::{Node, ReadError, Shared, SubmitError};
 use crate::happening::{Happening, What};
+use crate::store::Note;
 use crate::store::letter::{
     Edit, HeldSession, ImportedLetter, LetterFilter, NewReplay, Order, OrderRefusal, Ordered, Poison, Purge,
     Redirect, ReplayAct, ReplayView, Selection, Survey,
@@ -29,6 +30,8 @@ use crate::store::letter::{
 
 /// Letters that one step of a purge looks at: whoever writes waits for it.
 const PURGE_STEP: usize = 500;
+/// How long to wait before letters are brought back that could not be.
+const BRING_BACK_AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// How often held sessions are looked at.
 const WATCH_EVERY: Duration = Duration::from_secs(10);
 /// A session that is still held is told of again after this long.
@@ -269,7 +272,7 @@ impl Node {
             }
         }
         if chosen.is_empty() {
-            return Ok(());
+            return self.pay(dependency).await;
         }
         let filter =
             LetterFilter { kinds: Some(chosen), replays_below: Some(times_max), ..LetterFilter::default() };
@@ -284,9 +287,16 @@ impl Node {
             note: None,
         };
         match self.begin(new).await {
-            Ok(_) | Err(OrderError::Refused(OrderRefusal::NothingMatches { .. })) => Ok(()),
+            Ok(_) | Err(OrderError::Refused(OrderRefusal::NothingMatches { .. })) => {
+                self.pay(dependency).await
+            }
             Err(error) => Err(error),
         }
+    }
+
+    /// Nothing is owed any more to those whose dependency is well again.
+    async fn pay(&self, dependency: &DependencyName) -> Result<(), OrderError> {
+        Ok(self.note(Note::Paid(dependency.clone()), None).await?)
     }
 
     /// Tells of sessions that a dead letter holds, and lets go those that the book does not hold any more.
@@ -346,9 +356,11 @@ fn order_of(book: &RuleBook, queue: &QueueName) -> model::Order {
 /// Brings letters back whenever a dependency is well again, for as long as the node lives.
 pub(super) async fn bring_back(node: Weak<Shared>, mut well_again: mpsc::Receiver<DependencyName>) {
     while let Some(dependency) = well_again.recv().await {
-        let Some(shared) = node.upgrade() else { return };
-        if let Err(error) = (Node { shared }).reprocess(&dependency).await {
-            tracing::warn!(%dependency, %error, "letters could not be brought back");
+        loop {
+            let Some(shared) = node.upgrade() else { return };
+            let Err(error) = (Node { shared }).reprocess(&dependency).await else { break };
+            tracing::warn!(%dependency, %error, "letters could not be brought back; it is tried again");
+            tokio::time::sleep(BRING_BACK_AGAIN_AFTER).await;
         }
     }
 }

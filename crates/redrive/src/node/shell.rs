@@ -181,7 +181,8 @@ impl Shell {
                 }
                 Effect::Advance(advance) => self.outbox.advances.push(advance),
                 Effect::Reprocess(dependency) => {
-                    // One that finds no place comes back when its breaker closes the next time.
+                    self.note(Note::Owe(dependency.clone()), None);
+                    // One that finds no place comes back with the next run, or the next time.
                     let _ = self.reprocess.try_send(dependency);
                 }
                 Effect::Signal(signal) => self.tell(&signal),

@@ -57,6 +57,7 @@ pub(super) struct World {
     pub(super) paused: BTreeMap<ServiceName, Timestamp>,
     absences: Absences,
     breakers: BTreeMap<DependencyName, Record>,
+    owed: BTreeSet<DependencyName>,
     crashes: VecDeque<(Timestamp, Seq)>,
     /// Whether a run has begun that has not been closed.
     running: bool,
@@ -213,6 +214,7 @@ impl World {
             paused: BTreeMap::new(),
             absences: Absences::new(),
             breakers: BTreeMap::new(),
+            owed: BTreeSet::new(),
             crashes: VecDeque::new(),
             running: false,
             last_alive_at: None,
@@ -243,6 +245,7 @@ impl World {
             absences: self.absences.clone(),
             breakers: self.breakers.values().cloned().collect(),
             replays: self.unfinished_replays(),
+            owed: self.owed.clone(),
             books: self.newest_books().iter().filter_map(text).collect(),
             crashes: self.crashes.iter().copied().collect(),
         }
@@ -298,6 +301,12 @@ impl World {
                 let book = self.books.entry(*hash).or_default();
                 book.text = Some(Arc::clone(text));
                 book.turn = self.books_turn;
+            }
+            Note::Owe(dependency) => {
+                self.owed.insert(dependency.clone());
+            }
+            Note::Paid(dependency) => {
+                self.owed.remove(dependency);
             }
             Note::Release(queue) => {
                 let parked = (Arc::clone(queue), Timestamp::NEVER, Seq::NONE);

@@ -45,6 +45,16 @@ impl Work<'_> {
                 Some(queue) => self.run(RELEASE, [queue.id.into(), nanos(Timestamp::NEVER).into()]),
                 None => Ok(()),
             },
+            Note::Owe(dependency) => {
+                let mut owed = recover::owed(self.connection)?;
+                owed.insert(dependency.clone());
+                recover::set_owed(self.connection, &owed)
+            }
+            Note::Paid(dependency) => {
+                let mut owed = recover::owed(self.connection)?;
+                owed.remove(dependency);
+                recover::set_owed(self.connection, &owed)
+            }
             Note::Route { event, routes } => self.route(*event, routes, waiting),
         }
     }

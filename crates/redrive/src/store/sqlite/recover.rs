@@ -1,10 +1,10 @@
 //! The beginning and the end of a run: what there is to go on with, and whether the last one ended well.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use redrive_core::breaker::Record;
 use redrive_core::engine::Absences;
-use redrive_core::ids::{Seq, ServiceName};
+use redrive_core::ids::{DependencyName, Seq, ServiceName};
 use redrive_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension};
 use serde_json::Value;
@@ -18,6 +18,7 @@ use crate::store::{BOOKS_RECOVERED_MAX, CRASHES_MAX, Recovered};
 /// Names of lists in table `memos`.
 const ABSENCES: &str = "absences";
 const CRASHES: &str = "crashes";
+const OWED: &str = "owed";
 
 /// Begins a run, within a transaction.
 pub(super) fn recover(
@@ -50,6 +51,7 @@ pub(super) fn recover(
         absences,
         breakers: breakers(connection, now)?,
         replays: replay::unfinished(connection)?,
+        owed: owed(connection)?,
         books: books(connection)?,
         crashes,
     })
@@ -73,6 +75,19 @@ fn crashes(connection: &Connection) -> Result<Vec<(Timestamp, Seq)>, Fault> {
     let told: Vec<(Timestamp, u64)> =
         serde_json::from_value(value).map_err(|_| Fault::unreadable("the list of crashes"))?;
     Ok(told.into_iter().map(|(at, seq)| (at, Seq::new(seq))).collect())
+}
+
+/// Dependencies whose letters are to be brought back.
+pub(super) fn owed(connection: &Connection) -> Result<BTreeSet<DependencyName>, Fault> {
+    let Some(value) = memo(connection, OWED)? else { return Ok(BTreeSet::new()) };
+    let unreadable = || Fault::unreadable("the list of letters to bring back");
+    let names: Vec<String> = serde_json::from_value(value).map_err(|_| unreadable())?;
+    names.iter().map(|name| DependencyName::new(name).map_err(|_| unreadable())).collect()
+}
+
+pub(super) fn set_owed(connection: &Connection, owed: &BTreeSet<DependencyName>) -> Result<(), Fault> {
+    let names: Vec<&str> = owed.iter().map(DependencyName::as_str).collect();
+    set_memo(connection, OWED, &serde_json::to_string(&names).expect("a list of names is JSON"))
 }
 
 fn memo(connection: &Connection, name: &str) -> Result<Option<Value>, Fault> {

@@ -17,6 +17,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     ("time away is known, however the run ended", absences),
     ("pauses last until they are resumed", pauses),
     ("breakers are what they last were", breakers),
+    ("letters that are to be brought back stay so until somebody begins", owed),
     ("the latest books come back in order", books),
     ("a store's seed is its own and stays", seed),
     ("a clock that was set back does not take a store along", clock_set_back),
@@ -29,6 +30,17 @@ fn queues(bench: &mut Bench) {
     bench.end(c, dead());
     let queues = bench.crash().queues;
     assert_eq!(queues.iter().map(ToString::to_string).collect::<Vec<_>>(), ["a", "a/x"]);
+}
+
+fn owed(bench: &mut Bench) {
+    let name = |text| DependencyName::new(text).expect("a name");
+    for text in ["mail", "shop", "mail"] {
+        bench.note(Note::Owe(name(text)));
+    }
+    assert_eq!(bench.crash().owed, [name("mail"), name("shop")].into());
+    bench.note(Note::Paid(name("mail")));
+    bench.note(Note::Paid(name("nobody")));
+    assert_eq!(bench.restart(1).owed, [name("shop")].into());
 }
 
 fn crashes(bench: &mut Bench) {
