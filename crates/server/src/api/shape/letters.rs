@@ -273,6 +273,9 @@ pub(crate) struct PurgeShown {
     /// Of a dry run: sessions that would go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holding: Option<u64>,
+    /// Of a dry run: the moment that it looked at. A purge that says it leaves alone what died since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub died_until: Option<Timestamp>,
     /// Whether that is all; a long purge tells how far it is.
     pub done: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
