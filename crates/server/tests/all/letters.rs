@@ -229,6 +229,13 @@ fn a_letter_is_mended_and_another_given_up() {
     stage.server.until(receipt, "delivered");
     let call = stage.target.calls().pop().expect("it was called");
     assert_eq!(String::from_utf8_lossy(&call.body), r#"{"id":"a","total":12.0}"#, "byte for byte");
+    // An edit whose answer was lost is asked for again, and answered like the first time.
+    let path = format!("/v1/dead-letters/{}/edit", stage.id_of("a"));
+    let again = stage.post(&path, &json!({ "data": { "id": "a", "total": 12.0 } }));
+    assert_eq!((again.status, again.json()), (200, edited.clone()));
+    let other = stage.post(&path, &json!({ "data": { "id": "a", "total": 13 } }));
+    assert_eq!(other.status, 404, "another edit comes too late");
+    assert!(other.json().to_string().contains("was sent with other data"), "{}", other.json());
     let old = stage.server.until("a", "superseded");
     assert_eq!(old["superseded_by"], receipt, "{old}");
     assert!(stage.run(&["why", &stage.id_of("a")]).printed().contains("was sent in its place"));

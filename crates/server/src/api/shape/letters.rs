@@ -217,7 +217,7 @@ pub(crate) struct SurveyShown {
     pub claimed: Vec<ClaimShown>,
     /// Letters that match but for being poison.
     pub poison_left: u64,
-    /// Letters that hold their session.
+    /// Sessions that they hold.
     pub holding: u64,
     /// Why it could not begin, if it could not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
