@@ -127,7 +127,12 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
 
 /// Prints JSON for programs.
 pub(crate) fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
-    print(&(serde_json::to_string_pretty(value)? + "\n"))
+    print(&json_text(value)?)
+}
+
+/// The same, as text.
+pub(crate) fn json_text(value: &impl serde::Serialize) -> anyhow::Result<String> {
+    Ok(serde_json::to_string_pretty(value)? + "\n")
 }
 
 /// Runs what waits for a server; one thread is enough for that.

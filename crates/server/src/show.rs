@@ -60,7 +60,12 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
 
 /// A number and its word: `1 attempt`, `2,000 attempts`.
 pub(crate) fn counted(number: u64, word: &str) -> String {
-    format!("{} {word}{}", thousands(number), if number == 1 { "" } else { "s" })
+    let number_shown = thousands(number);
+    match word.strip_suffix("ry") {
+        _ if number == 1 => format!("{number_shown} {word}"),
+        Some(stem) => format!("{number_shown} {stem}ries"),
+        None => format!("{number_shown} {word}s"),
+    }
 }
 
 /// A number as people read it.

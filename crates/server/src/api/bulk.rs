@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body_util::StreamBody;
 use redrive::core::text::parse_duration;
+use redrive::core::time::Timestamp;
 use redrive::letter::import;
 use redrive::node::Node;
 use redrive::node::{OrderError, Purged};
@@ -42,10 +43,12 @@ pub(super) async fn purge(
 ) -> Result<Response, ApiError> {
     let body = events::read(&app, &headers, body).await?;
     let mut fields = Fields::of_body(&body)?;
-    let now = app.node.now();
-    let mut filter = filter::take(&mut fields, now)?;
+    // What was counted in a dry run is what is deleted: ages are those of that moment too.
+    let looked_at = fields.read("died_until", str::parse::<Timestamp>)?;
+    let moment = looked_at.map_or(app.node.now(), |at| at.min(app.node.now()));
+    let mut filter = filter::take(&mut fields, moment)?;
     if let Some(age) = fields.read("older_than", parse_duration)? {
-        let until = now - age;
+        let until = moment - age;
         filter.until = Some(filter.until.map_or(until, |given| given.min(until)));
     }
     let is_dry = fields.is_set("dry_run")?;
@@ -57,7 +60,7 @@ pub(super) async fn purge(
         return Err(ApiError::invalid("filter", reason));
     }
     let what = filter::describe(&filter);
-    let selection = everything(filter, now);
+    let selection = everything(filter, moment);
     if is_dry {
         let survey = app.node.survey(selection).await?;
         let shown = PurgeShown {
@@ -65,6 +68,7 @@ pub(super) async fn purge(
             claimed: survey.claimed.values().sum(),
             dry_run: true,
             holding: Some(survey.holding),
+            died_until: Some(moment),
             done: true,
             error: None,
         };

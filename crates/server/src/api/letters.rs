@@ -9,15 +9,18 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use redrive::core::event::Event;
 use redrive::core::event::attribute::{ContentType, EventId};
+use redrive::core::ids::{DeliveryId, IdPrefix, Receipt};
 use redrive::core::{hash, limits};
-use redrive::store::letter::{LetterQuery, LetterView, Survey};
+use redrive::node::OrderError;
+use redrive::store::letter::{LetterQuery, LetterView, OrderRefusal, Survey};
+use redrive::store::{Closed, DeliveryState, EventKey};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::App;
 use super::error::{ApiError, Named};
 use super::shape::letters::{AuditFound, Edited, Form, GroupsFound, HeldSessionsFound, Skipped};
-use super::{events, fresh, refusal};
+use super::{events, refusal};
 use crate::letters::fields::Fields;
 use crate::letters::find::{self, Found};
 use crate::letters::{GROUPS_MAX, LIST_DEFAULT, LIST_MAX, filter, view};
@@ -133,22 +136,68 @@ pub(super) async fn edit(
     let body = events::read_up_to(&app, &headers, body, bytes_max).await?;
     let wanted: EditWanted = serde_json::from_slice(&body)
         .map_err(|error| ApiError::invalid("body", format!("is not {{\"data\": …}}: {error}")))?;
-    let letter = named(&app, &name).await?;
-    let event = edited(&letter.event, &wanted)?;
+    let asked = name.clone();
+    let letter = match app.node.read(move |reader| find::letter(reader, &asked)).await? {
+        Found::Letter(letter) => *letter,
+        Found::NotDead { id, state: state @ DeliveryState::Closed { .. } } => {
+            let before = edited_before(&app, id, &wanted).await?;
+            return before.ok_or_else(|| refusal::missing(Found::NotDead { id, state }, &name));
+        }
+        other => return Err(refusal::missing(other, &name)),
+    };
+    let supersedes = letter.delivery.id;
+    let event = edited(supersedes, &letter.event, &wanted)?;
     if event.data.len() > app.limits.body_bytes_max {
         return Err(ApiError::too_large(app.limits.body_bytes_max));
     }
     check_wanted(&app, &letter)?;
     let event_id = event.id.to_string();
-    let supersedes = letter.delivery.id;
-    let (receipt, delivery) = app.node.edit(supersedes, event, wanted.note).await?;
+    match app.node.edit(supersedes, event, wanted.note.clone()).await {
+        Ok((receipt, delivery)) => Ok(answer(event_id, receipt, delivery, supersedes)),
+        Err(error @ OrderError::Refused(OrderRefusal::NoSuchLetter(_))) => {
+            // Somebody was quicker, perhaps with the very same edit.
+            edited_before(&app, supersedes, &wanted).await?.ok_or_else(|| error.into())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn answer(event_id: String, receipt: Receipt, delivery: DeliveryId, supersedes: DeliveryId) -> Response {
     let edited = Edited {
         event_id,
         receipt: receipt.to_string(),
         delivery: delivery.to_string(),
         supersedes: supersedes.to_string(),
     };
-    Ok(events::json(StatusCode::OK, &edited))
+    events::json(StatusCode::OK, &edited)
+}
+
+/// The answer to an edit that was carried out already: whoever did not get it asks again. None if the letter
+/// was done with in another way, or with other data.
+async fn edited_before(
+    app: &App,
+    letter: DeliveryId,
+    wanted: &EditWanted,
+) -> Result<Option<Response>, ApiError> {
+    let found = app
+        .node
+        .read(move |reader| {
+            let Some(prefix) = IdPrefix::parse(&letter.to_string()) else { return Ok(None) };
+            let deliveries = reader.deliveries(&prefix, 1)?;
+            let Some(old) = deliveries.into_iter().find(|view| view.id == letter) else { return Ok(None) };
+            let DeliveryState::Closed { how: Closed::Superseded { by }, .. } = old.state else {
+                return Ok(None);
+            };
+            let old = reader.events(&EventKey::Receipt(old.receipt))?.pop();
+            let new = reader.events(&EventKey::Receipt(by))?.pop();
+            Ok(old.zip(new))
+        })
+        .await?;
+    let Some((old, new)) = found else { return Ok(None) };
+    let (content_type, data) = new_data(&old.event, wanted)?;
+    let is_same = new.event.id == edited_id(letter, &old.event.id, content_type.as_ref(), &data);
+    let delivery = new.deliveries.first().filter(|_| is_same);
+    Ok(delivery.map(|delivery| answer(new.event.id.to_string(), new.receipt, delivery.id, letter)))
 }
 
 /// An event is not sent where nobody would take it.
@@ -159,7 +208,32 @@ fn check_wanted(app: &App, letter: &LetterView) -> Result<(), ApiError> {
 }
 
 /// The old event with other data and an id of its own.
-fn edited(old: &Event, wanted: &EditWanted) -> Result<Event, ApiError> {
+fn edited(letter: DeliveryId, old: &Event, wanted: &EditWanted) -> Result<Event, ApiError> {
+    let (content_type, data) = new_data(old, wanted)?;
+    if data == old.data && content_type == old.content_type {
+        return Err(ApiError::invalid("data", "are what they were: replay the letter instead"));
+    }
+    let id = edited_id(letter, &old.id, content_type.as_ref(), &data);
+    Ok(Event { id, content_type, data, ..old.clone() })
+}
+
+/// The same for the same edit of the same letter, so that one which comes again is known.
+fn edited_id(letter: DeliveryId, old: &EventId, content_type: Option<&ContentType>, data: &[u8]) -> EventId {
+    let content_type = content_type.map_or("", ContentType::as_str);
+    let mut whole = letter.0.to_be_bytes().to_vec();
+    whole.extend(content_type.as_bytes());
+    // Content types are text: no other two parts read the same.
+    whole.push(0);
+    whole.extend(data);
+    let suffix = format!("#edit-{:016x}", hash::stable_64(&whole, 0));
+    let room = limits::EVENT_ID_BYTES_MAX - suffix.len();
+    let old = old.as_str();
+    let id = format!("{}{suffix}", &old[..old.floor_char_boundary(room)]);
+    EventId::new(&id).expect("an id that was taken, digits and letters, and short enough")
+}
+
+/// What the new event carries.
+fn new_data(old: &Event, wanted: &EditWanted) -> Result<(Option<ContentType>, Bytes), ApiError> {
     let content_type = match &wanted.content_type {
         None => old.content_type.clone(),
         Some(text) => Some(
@@ -177,16 +251,7 @@ fn edited(old: &Event, wanted: &EditWanted) -> Result<Event, ApiError> {
             return Err(ApiError::invalid("data_base64", "stands beside `data`: one will do"));
         }
     };
-    if data == old.data && content_type == old.content_type {
-        return Err(ApiError::invalid("data", "are what they were: replay the letter instead"));
-    }
-    let fresh = hash::stable_64(fresh::fresh_id().as_bytes(), 0);
-    let suffix = format!("#edit-{fresh:016x}");
-    let room = limits::EVENT_ID_BYTES_MAX - suffix.len();
-    let old_id = old.id.as_str();
-    let id = format!("{}{suffix}", &old_id[..old_id.floor_char_boundary(room)]);
-    let id = EventId::new(&id).expect("an id that was taken, digits and letters, and short enough");
-    Ok(Event { id, content_type, data, ..old.clone() })
+    Ok((content_type, data))
 }
 
 /// JSON as it stands; a text for data that are no JSON.
@@ -242,7 +307,7 @@ mod tests {
         for (name, content_type, body, expected) in cases {
             let wanted: EditWanted = serde_json::from_str(body).expect(name);
             let old = event(content_type);
-            match (edited(&old, &wanted), expected) {
+            match (edited(DeliveryId(7), &old, &wanted), expected) {
                 (Ok(new), Ok(data)) => {
                     assert_eq!(&new.data[..], data, "{name}");
                     assert!(new.id.as_str().starts_with("order-42#edit-"), "{name}");
@@ -259,6 +324,28 @@ mod tests {
                 }
                 (seen, _) => panic!("{name}: {seen:?}"),
             }
+        }
+    }
+    #[test]
+    fn an_edit_is_known_by_the_letter_and_what_it_becomes() {
+        let old = event(Some("application/json"));
+        let id = |letter: u128, body: &str| {
+            let wanted: EditWanted = serde_json::from_str(body).expect(body);
+            edited(DeliveryId(letter), &old, &wanted).expect(body).id
+        };
+        let first = id(7, r#"{"data":{"n":2}}"#);
+        #[rustfmt::skip]
+        let cases = [
+            ("the same",              7, r#"{"data":{"n":2}}"#,                              true),
+            ("with another note",     7, r#"{"data":{"n":2},"note":"again"}"#,               true),
+            ("the type said aloud",   7, r#"{"data":{"n":2},"content_type":"application/json"}"#, true),
+            ("as base64",             7, r#"{"data_base64":"eyJuIjoyfQ=="}"#,                true),
+            ("of another letter",     8, r#"{"data":{"n":2}}"#,                              false),
+            ("other data",            7, r#"{"data":{"n":3}}"#,                              false),
+            ("of another type",       7, r#"{"data":{"n":2},"content_type":"application/x+json"}"#, false),
+        ];
+        for (name, letter, body, is_same) in cases {
+            assert_eq!(id(letter, body) == first, is_same, "{name}");
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What is said when dead letters cannot be dealt with as somebody wants.
 
+use std::collections::BTreeMap;
+
 use axum::http::StatusCode;
 use redrive::core::replay::{ReplayId, ReplayState};
 use redrive::node::{OrderError, SelectError};
@@ -44,13 +46,7 @@ fn refused(refusal: &OrderRefusal) -> ApiError {
         }
         OrderRefusal::NothingMatches { claimed, poison } if !claimed.is_empty() => {
             let replays: Vec<u64> = claimed.keys().map(|replay| replay.0).collect();
-            let letters = counted(claimed.values().sum(), "dead letter");
-            let whose: Vec<String> = claimed.keys().map(ReplayId::to_string).collect();
-            let message = format!(
-                "{letters} match, and all of them belong to replay {}: cancel it first, or wait for it",
-                whose.join(" and ")
-            );
-            conflict("REPLAY_CONFLICT", message).with("replays", replays).with("poison", *poison)
+            conflict("REPLAY_CONFLICT", all_claimed(claimed)).with("replays", replays).with("poison", *poison)
         }
         OrderRefusal::NothingMatches { poison: 0, .. } => not_found(message),
         OrderRefusal::NothingMatches { poison, .. } => {
@@ -67,6 +63,20 @@ fn refused(refusal: &OrderRefusal) -> ApiError {
         OrderRefusal::HoldsNothing(_) => conflict("CONFLICT", message),
         OrderRefusal::EventExists(first) => {
             conflict("CONFLICT", message).with("first_receipt", first.to_string())
+        }
+    }
+}
+
+fn all_claimed(claimed: &BTreeMap<ReplayId, u64>) -> String {
+    let letters = match claimed.values().sum() {
+        1 => "1 dead letter matches, and it belongs to".to_owned(),
+        count => format!("{} match, and all of them belong to", counted(count, "dead letter")),
+    };
+    let whose: Vec<String> = claimed.keys().map(ReplayId::to_string).collect();
+    match whose.as_slice() {
+        [one] => format!("{letters} replay {one}: cancel it first, or wait for it"),
+        several => {
+            format!("{letters} the replays {}: cancel them first, or wait for them", several.join(", "))
         }
     }
 }
@@ -114,13 +124,32 @@ pub(super) fn unchanged(error: OrderError, act: ReplayAct) -> ApiError {
 /// Why there is no letter of that name.
 pub(super) fn missing(found: Found, name: &str) -> ApiError {
     match found {
-        Found::NotDead { id, state } => not_found(not_dead(id, state)),
+        Found::NotDead { id, state } => not_found(not_dead(id, &state)),
         Found::Several(candidates) => {
             let message = format!("{} dead letters begin with `{name}`: type more digits", candidates.len());
             conflict("AMBIGUOUS_ID", message).with("candidates", candidates)
         }
         Found::Letter(_) | Found::Nothing => {
             not_found(format!("there is no dead letter with the id `{name}`, and none whose id begins so"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_of_other_replays_are_told_in_words_that_agree() {
+        #[rustfmt::skip]
+        let cases: [(&[(u64, u64)], &str); 3] = [
+            (&[(1, 1)],         "1 dead letter matches, and it belongs to replay 1: cancel it first, or wait for it"),
+            (&[(1, 2000)],      "2,000 dead letters match, and all of them belong to replay 1: cancel it first, or wait for it"),
+            (&[(1, 2), (4, 1)], "3 dead letters match, and all of them belong to the replays 1, 4: cancel them first, or wait for them"),
+        ];
+        for (claimed, expected) in cases {
+            let claimed = claimed.iter().map(|(replay, count)| (ReplayId(*replay), *count)).collect();
+            assert_eq!(all_claimed(&claimed), expected);
         }
     }
 }

@@ -206,6 +206,9 @@ pub(crate) struct Status {
     /// Deliveries that wait behind those.
     #[serde(default)]
     pub held_deliveries: u64,
+    /// Whether there may be more held sessions, and more behind them, than were counted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub held_at_least: bool,
     /// Replays that are not over.
     #[serde(default)]
     pub replays: Vec<letters::ReplayShown>,

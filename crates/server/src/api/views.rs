@@ -8,10 +8,11 @@ use redrive::core::engine::{HeldQueue, QueueName};
 use redrive::core::envelope::Tier;
 use redrive::core::idempotency::webhook_id;
 use redrive::core::ids::DeliveryId;
+use redrive::core::replay::ReplayId;
 use redrive::core::story::Place;
 use redrive::core::time::Timestamp;
 use redrive::node::{Node, Snapshot, stranded};
-use redrive::store::letter::LetterFilter;
+use redrive::store::letter::{LetterFilter, ReplayView};
 use redrive::store::{Closed, Counts, DeliveryState, DeliveryView, EventView, QueueCounts};
 
 use super::error::ApiError;
@@ -21,9 +22,9 @@ use super::shape::{
 use crate::letters::view;
 use crate::show::moment::moment;
 
-/// Replays among which open ones are looked for, the latest first.
-const REPLAYS_MAX: usize = 100;
-/// Held sessions that are counted.
+/// Replays that are read at once to find the open ones.
+const REPLAYS_PAGE: usize = 500;
+/// Held sessions that are counted; whether there are more is told.
 const SESSIONS_MAX: usize = 10_000;
 
 /// What keeps whole queues from starting, at one moment.
@@ -278,6 +279,7 @@ pub(super) fn status_shown(node: &Node, snapshot: &Snapshot, counts: &Counts) ->
         poison: 0,
         held_sessions: 0,
         held_deliveries: 0,
+        held_at_least: false,
         replays: Vec::new(),
     }
 }
@@ -287,7 +289,7 @@ pub(super) async fn with_letters(node: &Node, status: Status) -> Result<Status, 
     let (kinds, held, replays) = node
         .read(|reader| {
             let poison = LetterFilter { tier: Some(Tier::Poison), ..LetterFilter::default() };
-            let replays = reader.replays(None, REPLAYS_MAX)?;
+            let replays = open_replays(|before| reader.replays(before, REPLAYS_PAGE))?;
             Ok((reader.kinds(&poison)?, reader.held_sessions(SESSIONS_MAX)?, replays))
         })
         .await?;
@@ -295,7 +297,67 @@ pub(super) async fn with_letters(node: &Node, status: Status) -> Result<Status, 
         poison: kinds.iter().filter(|kind| kind.tier == Tier::Poison).map(|kind| kind.count).sum(),
         held_sessions: held.len() as u64,
         held_deliveries: held.iter().map(|session| session.behind).sum(),
-        replays: replays.iter().filter(|replay| replay.state.is_open()).map(view::replay).collect(),
+        held_at_least: held.len() == SESSIONS_MAX,
+        replays: replays.iter().map(view::replay).collect(),
         ..status
     })
+}
+
+/// All replays that are not over, the latest first; the store keeps only so many of the others.
+fn open_replays<E>(
+    page: impl Fn(Option<ReplayId>) -> Result<Vec<ReplayView>, E>,
+) -> Result<Vec<ReplayView>, E> {
+    let mut open = Vec::new();
+    let mut before = None;
+    loop {
+        let found = page(before)?;
+        before = found.last().map(|last| last.id).filter(|_| found.len() == REPLAYS_PAGE);
+        open.extend(found.into_iter().filter(|replay| replay.state.is_open()));
+        if before.is_none() {
+            return Ok(open);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use redrive::core::replay::{Manner, Origin, Pace, ReplayState, Tally, Wave};
+
+    use super::*;
+
+    #[test]
+    fn an_open_replay_is_found_however_many_came_after_it() {
+        let replay = |id: u64, state| ReplayView {
+            id: ReplayId(id),
+            state,
+            what: "all dead letters".to_owned(),
+            pace: Pace { rate: None, concurrency: 1, manner: Manner::Straight },
+            origin: Origin::Operator,
+            to: None,
+            note: None,
+            wave: Wave::First,
+            tally: Tally::default(),
+            claimed_by_others: 0,
+            created_at: Timestamp::EPOCH,
+            changed_at: Timestamp::EPOCH,
+            stop: None,
+        };
+        let page = REPLAYS_PAGE as u64;
+        for count in [0, 1, 2, page - 1, page, page + 1, 2 * page, 2 * page + 2] {
+            let all: Vec<ReplayView> = (1..=count)
+                .map(|id| replay(id, if id <= 2 { ReplayState::Paused } else { ReplayState::Done }))
+                .collect();
+            let latest_first = |before: Option<ReplayId>| {
+                let earlier =
+                    all.iter().rev().filter(|replay| before.is_none_or(|before| replay.id < before));
+                Ok::<_, Infallible>(earlier.take(REPLAYS_PAGE).cloned().collect())
+            };
+            let found = open_replays(latest_first).expect("it can be read");
+            let ids: Vec<u64> = found.iter().map(|replay| replay.id.0).collect();
+            let expected: Vec<u64> = (1..=count.min(2)).rev().collect();
+            assert_eq!(ids, expected, "of {count}");
+        }
+    }
 }

@@ -177,6 +177,7 @@ async fn answer(
         event_type: event_type(&head.headers, &body),
         attempt: number("redrive-attempt"),
         sequence: number("redrive-sequence"),
+        replay: number("redrive-replay"),
         bytes: body.len(),
         answer: match script.manner {
             Manner::Answers => Some(status),

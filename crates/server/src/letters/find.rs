@@ -2,7 +2,7 @@
 
 use redrive::core::ids::{DeliveryId, IdPrefix};
 use redrive::store::letter::{LetterKey, LetterView};
-use redrive::store::{DeliveryState, Reader, StateName, StoreError};
+use redrive::store::{Closed, DeliveryState, Reader, StoreError};
 
 /// Letters that may begin with the same digits before it is no use to list them.
 const CANDIDATES_MAX: usize = 20;
@@ -13,7 +13,7 @@ pub(crate) enum Found {
     /// A letter, with its data and its story.
     Letter(Box<LetterView>),
     /// Deliveries begin so, and this one at least is not dead.
-    NotDead { id: DeliveryId, state: StateName },
+    NotDead { id: DeliveryId, state: DeliveryState },
     /// Several letters begin so.
     Several(Vec<String>),
     /// Nothing.
@@ -39,7 +39,7 @@ pub(crate) fn letter(reader: &dyn Reader, name: &str) -> Result<Found, StoreErro
         found.iter().filter(|view| is_dead(&view.state)).map(|view| view.id).collect();
     match (dead.as_slice(), found.first()) {
         ([], None) => Ok(Found::Nothing),
-        ([], Some(other)) => Ok(Found::NotDead { id: other.id, state: other.state.name() }),
+        ([], Some(other)) => Ok(Found::NotDead { id: other.id, state: other.state.clone() }),
         ([id], _) => match reader.letter(&LetterKey::Delivery(*id))? {
             Some(view) => Ok(Found::Letter(Box::new(view))),
             // Somebody was quicker.
@@ -50,12 +50,16 @@ pub(crate) fn letter(reader: &dyn Reader, name: &str) -> Result<Found, StoreErro
 }
 
 /// Why there is no such letter, in words.
-pub(crate) fn not_dead(id: DeliveryId, state: StateName) -> String {
+pub(crate) fn not_dead(id: DeliveryId, state: &DeliveryState) -> String {
     let word = match state {
-        StateName::Delivered => "is delivered",
-        StateName::Closed => "was done with by hand",
-        StateName::Ready | StateName::Due | StateName::Behind => "is still on its way",
-        StateName::Dead => "is dead",
+        DeliveryState::Delivered { .. } => "is delivered",
+        DeliveryState::Closed { how: Closed::Skipped, .. } => "was skipped",
+        DeliveryState::Closed { how: Closed::Purged, .. } => "was purged",
+        DeliveryState::Closed { how: Closed::Superseded { by }, .. } => {
+            return format!("the delivery {id} was sent with other data, as the event with the receipt {by}");
+        }
+        DeliveryState::Ready | DeliveryState::Due { .. } | DeliveryState::Behind => "is still on its way",
+        DeliveryState::Dead { .. } => "is dead",
     };
     format!("the delivery {id} {word}: it is no dead letter")
 }

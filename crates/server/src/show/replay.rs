@@ -221,11 +221,15 @@ pub(crate) fn progress_words(replay: &ReplayShown, per_second: Option<f64>) -> S
 
 /// What a replay would come to.
 pub(crate) fn survey(survey: &SurveyShown) -> String {
-    let mut out = format!(
-        "{} would be sent again, of {}\n",
-        style::bold(counted(survey.letters, "dead letter")),
-        counted(survey.sessions, "session")
-    );
+    let letters = match survey.letters {
+        0 => "no dead letter".to_owned(),
+        count => counted(count, "dead letter"),
+    };
+    let sessions = match survey.sessions {
+        0 => String::new(),
+        count => format!(", of {}", counted(count, "session")),
+    };
+    let mut out = format!("{} would be sent again{sessions}\n", style::bold(letters));
     if !survey.by_cause.is_empty() {
         let mut table = Table::new(&[Side::Left, Side::Right, Side::Left, Side::Left]);
         table.head(&["  FAILURE GROUP", "COUNT", "SERVICE", "MESSAGE"]);
@@ -254,19 +258,31 @@ pub(crate) fn survey(survey: &SurveyShown) -> String {
         let span = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
         let _ = writeln!(out, "  takes about {} at that rate", rough(span));
     }
-    for claim in &survey.claimed {
-        let count = thousands(claim.count);
-        let _ = writeln!(out, "  {} {count} more belong to replay {}", style::warning("!"), claim.replay);
-    }
-    if survey.poison_left > 0 {
-        let count = thousands(survey.poison_left);
-        let _ = writeln!(out, "  {count} more are poison and stay: --include-poison sends them too");
-    }
+    out.push_str(&left_out(survey));
     if survey.holding > 0 {
-        let _ = writeln!(out, "  {} of them hold their session", thousands(survey.holding));
+        let they_hold = if survey.letters == 1 { "it holds" } else { "they hold" };
+        let _ = writeln!(out, "  {they_hold} {}", counted(survey.holding, "session"));
     }
     if let Some(because) = &survey.refused_because {
         let _ = writeln!(out, "{} it could not begin: {}", style::error("✗"), plain(because));
+    }
+    out
+}
+
+/// Letters that match and would not be sent.
+fn left_out(survey: &SurveyShown) -> String {
+    let mut out = String::new();
+    let more = if survey.letters > 0 { " more" } else { "" };
+    for claim in &survey.claimed {
+        let belong = if claim.count == 1 { "belongs" } else { "belong" };
+        let count = thousands(claim.count);
+        let _ = writeln!(out, "  {} {count}{more} {belong} to replay {}", style::warning("!"), claim.replay);
+    }
+    let (are, them) =
+        if survey.poison_left == 1 { ("is poison and stays", "it") } else { ("are poison and stay", "them") };
+    if survey.poison_left > 0 {
+        let count = thousands(survey.poison_left);
+        let _ = writeln!(out, "  {count}{more} {are}: --include-poison sends {them} too");
     }
     out
 }

@@ -21,6 +21,8 @@ pub(crate) struct Request {
     pub(crate) event_type: Option<String>,
     pub(crate) attempt: Option<u64>,
     pub(crate) sequence: Option<u64>,
+    /// How often it was replayed, if it is a dead letter that comes again.
+    pub(crate) replay: Option<u64>,
     pub(crate) bytes: usize,
     /// The status it is answered with; none if it never is.
     pub(crate) answer: Option<u16>,
@@ -79,16 +81,16 @@ pub(crate) fn listening(address: &str, format: SinkFormat) -> String {
 
 /// One request as one line.
 pub(crate) fn line(request: &Request, format: SinkFormat) -> String {
-    let Request { at, path, webhook_id, event_type, attempt, sequence, bytes, answer } = request;
+    let Request { at, path, webhook_id, event_type, attempt, sequence, replay, bytes, answer } = request;
     if format == SinkFormat::Json {
         let object = json!({
             "at": at, "path": path, "webhook_id": webhook_id, "type": event_type, "attempt": attempt,
-            "sequence": sequence, "bytes": bytes, "status": answer,
+            "sequence": sequence, "replay": replay, "bytes": bytes, "status": answer,
         });
         return format!("{object}\n");
     }
     let short = |id: &String| id.chars().take(ID_SHOWN_MAX).collect::<String>();
-    let numbers = [("attempt", attempt), ("sequence", sequence)];
+    let numbers = [("attempt", attempt), ("sequence", sequence), ("replay", replay)];
     let numbers = numbers.into_iter().filter_map(|(name, number)| Some(format!("{name} {}", (*number)?)));
     let words = [webhook_id.as_ref().map(short), event_type.clone()].into_iter().flatten().chain(numbers);
     let words: Vec<String> = [path.clone()].into_iter().chain(words).collect();

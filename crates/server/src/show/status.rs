@@ -10,6 +10,9 @@ use super::{counted, next_steps, plain, shell_word, style, thousands};
 use crate::api::shape::{DependencyStatus, ServiceStatus, Status};
 use crate::client::Address;
 
+/// Replays that have a line of their own.
+const REPLAYS_SHOWN_MAX: usize = 10;
+
 /// The whole page.
 pub(crate) fn page(status: &Status, address: &Address, now: Timestamp) -> String {
     let mut out = format!(
@@ -49,19 +52,35 @@ fn letters(status: &Status) -> Vec<String> {
         lines.push(format!("{} {letters}, left alone by replays", style::warning("!")));
     }
     if status.held_sessions > 0 {
-        let sessions = counted(status.held_sessions, "session");
-        let (verb, behind) = if status.held_sessions == 1 { ("is", "it") } else { ("are", "them") };
-        let waiting = counted(status.held_deliveries, "delivery").replace("deliverys", "deliveries");
-        let wait = if status.held_deliveries == 1 { "waits" } else { "wait" };
-        lines.push(format!(
-            "{} {sessions} {verb} held by a dead letter: {waiting} {wait} behind {behind}",
-            style::error("✗")
-        ));
+        lines.push(format!("{} {}", style::error("✗"), held(status)));
     }
-    for replay in &status.replays {
+    for replay in status.replays.iter().take(REPLAYS_SHOWN_MAX) {
         lines.push(format!("{} {}", style::info("↻"), super::replay::line(replay)));
     }
+    if let Some(more) = status.replays.len().checked_sub(REPLAYS_SHOWN_MAX).filter(|more| *more > 0) {
+        let more = counted(more as u64, "more open replay");
+        lines.push(format!("{} {more}: `redrive replays` shows them", style::info("↻")));
+    }
     lines
+}
+
+/// How many sessions are held, and how many deliveries with them.
+fn held(status: &Status) -> String {
+    let or_more = if status.held_at_least { " or more" } else { "" };
+    let sessions = counted(status.held_sessions, "session");
+    let held = match status.held_sessions {
+        1 => "is held by a dead letter",
+        _ => "are held by dead letters",
+    };
+    let waiting = match status.held_deliveries {
+        0 => return format!("{sessions}{or_more} {held}: nothing waits there yet"),
+        1 => "1 delivery waits".to_owned(),
+        count => format!("{}{or_more} wait", counted(count, "delivery")),
+    };
+    format!(
+        "{sessions}{or_more} {held}: {waiting} behind {}",
+        if status.held_sessions == 1 { "it" } else { "them" }
+    )
 }
 
 fn block(table: Table) -> String {

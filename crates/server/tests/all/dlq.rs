@@ -262,10 +262,25 @@ fn what_a_replay_would_come_to_is_told_first() {
       takes about 250s at that rate
       ! 7 more belong to replay 2
       3 more are poison and stay: --include-poison sends them too
-      2 of them hold their session
+      they hold 2 sessions
     ✗ it could not begin: the rule book has no service `billing`
     ");
     assert!(requests[0].ends_with(r#"{"service":"billing","dry_run":true,"rate":20.0}"#), "{requests:?}");
+    let survey = |letters: u64, count: u64| {
+        json!({
+            "letters": letters, "sessions": letters, "estimated_seconds": null, "poison_left": count, "holding": letters,
+            "by_cause": [], "by_target": [], "claimed": [{ "replay": 2, "count": count }],
+        })
+    };
+    #[rustfmt::skip]
+    let cases = [
+        ("one",       1, 1, "1 dead letter would be sent again, of 1 session\n  ! 1 more belongs to replay 2\n  1 more is poison and stays: --include-poison sends it too\n  it holds 1 session\n"),
+        ("none",      0, 2, "no dead letter would be sent again\n  ! 2 belong to replay 2\n  2 are poison and stay: --include-poison sends them too\n"),
+    ];
+    for (name, letters, count, expected) in cases {
+        let (run, _) = against([Reply::json(200, &survey(letters, count))], &arguments);
+        assert_eq!(run.printed(), expected, "{name}");
+    }
 }
 
 fn stream(states: &[Value]) -> Reply {

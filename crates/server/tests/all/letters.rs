@@ -184,7 +184,36 @@ fn what_cannot_be_done_is_said_clearly() {
     assert!(skipped.contains("belongs to replay 1"), "{skipped}");
     assert!(stage.run(&["replays", "1", "pause"]).refused().contains("replay 1 is paused already"));
     let purged = stage.run(&["dlq", "purge", "--all", "--yes"]).printed();
-    assert!(purged.contains("of open replays stay: cancel the replay first"), "{purged}");
+    assert!(purged.contains(": cancel the replay first"), "{purged}");
+    stage.server.stop().assert_calm();
+}
+
+#[test]
+fn a_purge_leaves_what_died_after_somebody_looked() {
+    let stage = Stage::new(&[]);
+    stage.die(&[("orders.placed", "a"), ("orders.placed", "b")]);
+    let purge = "/v1/dead-letters/purge";
+    let dry = stage.post(purge, &json!({ "service": "orders", "dry_run": true })).json();
+    assert_eq!(dry["deleted"], 2, "{dry}");
+    let looked_at = dry["died_until"].as_str().expect("the moment that it looked at").to_owned();
+    stage.die(&[("orders.placed", "c")]);
+    // A span is one before that moment too, however long somebody thought about it.
+    let wish = |more: &Value| {
+        let mut wish = json!({ "service": "orders", "died_until": looked_at });
+        wish.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        wish
+    };
+    let young = stage.post(purge, &wish(&json!({ "older_than": "1h" }))).json();
+    assert_eq!(young["deleted"], 0, "{young}");
+    let purged = stage.post(purge, &wish(&json!({}))).json();
+    assert_eq!((&purged["deleted"], &purged["died_until"]), (&json!(2), &json!(null)), "{purged}");
+    assert_eq!(ids(&stage.json(&["dlq", "list"])), ["c"]);
+    let wrong = stage.post(purge, &json!({ "all": true, "died_until": "1h" }));
+    assert_eq!(wrong.status, 400);
+    assert!(wrong.json().to_string().contains("`died_until` is not right"));
+    let late = json!({ "all": true, "dry_run": true, "died_until": "2500-01-01T00:00:00Z" });
+    let late = stage.post(purge, &late).json();
+    assert_ne!(late["died_until"], "2500-01-01T00:00:00Z", "nobody has looked at that yet: {late}");
     stage.server.stop().assert_calm();
 }
 
@@ -200,6 +229,13 @@ fn a_letter_is_mended_and_another_given_up() {
     stage.server.until(receipt, "delivered");
     let call = stage.target.calls().pop().expect("it was called");
     assert_eq!(String::from_utf8_lossy(&call.body), r#"{"id":"a","total":12.0}"#, "byte for byte");
+    // An edit whose answer was lost is asked for again, and answered like the first time.
+    let path = format!("/v1/dead-letters/{}/edit", stage.id_of("a"));
+    let again = stage.post(&path, &json!({ "data": { "id": "a", "total": 12.0 } }));
+    assert_eq!((again.status, again.json()), (200, edited.clone()));
+    let other = stage.post(&path, &json!({ "data": { "id": "a", "total": 13 } }));
+    assert_eq!(other.status, 404, "another edit comes too late");
+    assert!(other.json().to_string().contains("was sent with other data"), "{}", other.json());
     let old = stage.server.until("a", "superseded");
     assert_eq!(old["superseded_by"], receipt, "{old}");
     assert!(stage.run(&["why", &stage.id_of("a")]).printed().contains("was sent in its place"));

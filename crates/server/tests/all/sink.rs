@@ -93,10 +93,13 @@ fn status_of(answer: &str) -> u16 {
 fn every_request_is_a_line() {
     let mut sink = Sink::start(&[]);
     let first = "ce-type: orders.placed\r\nwebhook-id: msg_c92690de482a21ca\r\nredrive-attempt: 2\r\nredrive-sequence: 7\r\n";
+    let replayed =
+        "ce-type: orders.placed\r\nredrive-attempt: 4\r\nredrive-sequence: 7\r\nredrive-replay: 1\r\n";
     let structured = "content-type: application/cloudevents+json\r\nredrive-attempt: 1\r\n";
     #[rustfmt::skip]
     let cases = [
         (first,                                                     "{}",                   "/hooks?a=b msg_c92690de orders.placed attempt 2 sequence 7 → 200"),
+        (replayed,                                                  "{}",                   "/hooks?a=b orders.placed attempt 4 sequence 7 replay 1 → 200"),
         (structured,                                                r#"{"type":"a.b"}"#,    "/hooks?a=b a.b attempt 1 → 200"),
         ("content-type: application/cloudevents-batch+json\r\n",    "[{},{}]",              "/hooks?a=b batch of 2 → 200"),
         ("content-type: text/plain\r\n",                            "hello",                "/hooks?a=b → 200"),
@@ -108,7 +111,7 @@ fn every_request_is_a_line() {
         assert_eq!(rest, expected);
         assert_eq!(time.len(), "14:30:00.250".len(), "{time}");
     }
-    assert_eq!(sink.stop(), "4 requests: 4 × 200; 1 of them later attempts\n");
+    assert_eq!(sink.stop(), "5 requests: 5 × 200; 2 of them later attempts\n");
 }
 
 #[test]
@@ -122,7 +125,7 @@ fn machines_get_objects() {
         line,
         json!({
             "at": null, "path": "/hooks?a=b", "webhook_id": "msg_1", "type": "a.b", "attempt": 3,
-            "sequence": null, "bytes": 2, "status": 500,
+            "sequence": null, "replay": null, "bytes": 2, "status": 500,
         })
     );
     let last: Value = serde_json::from_str(&sink.stop()).expect("an object");

@@ -6,13 +6,19 @@
 //! | `webhook-timestamp` | when this attempt started, in seconds since 1970 |
 //! | `webhook-signature` | `v1,…` for each secret, if the target has any |
 //! | `redrive-attempt` | the number of the attempt, from 1 |
-//! | `redrive-sequence` | in a session: a number that grows from delivery to delivery |
+//! | `redrive-sequence` | in a session: the place in its order |
+//! | `redrive-replay` | of a dead letter that is sent again: how often it was, this time included |
 //! | `traceparent`, `x-correlation-id` | what the event says |
 //!
-//! In a batch, which others share, each event says the first, the fifth and the sixth for itself, as the
-//! attributes `webhookid`, `redriveattempt` and `redrivesequence`. The headers then speak of the batch: its
-//! id is a hash of those of its deliveries in their order, so that the same batch has the same id, and its
-//! attempt is the highest in it, so that 1 means that nothing in it has been tried before.
+//! Places grow from delivery to delivery, but a letter that is replayed keeps its own, and an edited one is
+//! sent in the old one's: it may come after others with a higher one. Only the id tells a repetition.
+//!
+//! In a batch, which others share, each event says the id, the attempt, the place and the replays for itself,
+//! as the attributes `webhookid`, `redriveattempt`, `redrivesequence` and `redrivereplay`. The headers then
+//! speak of the batch: its id is a hash of those of its deliveries in their order, so that the same batch has
+//! the same id, and its attempt is the highest in it, so that 1 means that nothing in it has been tried
+//! before. In the structured form a replayed event has `redrivereplay` too, so that it is still known for one
+//! where events are stored and handed on without their headers.
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, USER_AGENT};
@@ -35,6 +41,7 @@ const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 const REDRIVE_ATTEMPT: HeaderName = HeaderName::from_static("redrive-attempt");
 const REDRIVE_SEQUENCE: HeaderName = HeaderName::from_static("redrive-sequence");
+const REDRIVE_REPLAY: HeaderName = HeaderName::from_static("redrive-replay");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const X_CORRELATION_ID: HeaderName = HeaderName::from_static("x-correlation-id");
 
@@ -94,7 +101,7 @@ pub(super) fn make(
         }
         (Form::Structured, [delivery]) => {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/cloudevents+json"));
-            (one(&mut headers, delivery), delivery.event.to_structured().into())
+            (one(&mut headers, delivery), structured(delivery))
         }
         (Form::Batch, deliveries @ [_, ..]) => {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/cloudevents-batch+json"));
@@ -127,6 +134,9 @@ fn one(headers: &mut HeaderMap, delivery: &Waiting) -> String {
     if let Some(sequence) = delivery.sequence {
         headers.insert(REDRIVE_SEQUENCE, sequence.get().into());
     }
+    if let Some(replaying) = delivery.replaying {
+        headers.insert(REDRIVE_REPLAY, replaying.times.into());
+    }
     let Event { traceparent, correlation_id, .. } = &*delivery.event;
     let traceparent = traceparent.as_ref().map(|text| (TRACEPARENT, text.as_str()));
     let correlation_id = correlation_id.as_ref().map(|text| (X_CORRELATION_ID, text.as_str()));
@@ -147,6 +157,14 @@ fn several(headers: &mut HeaderMap, deliveries: &[Waiting]) -> String {
     format!("batch_{:032x}", stable_128(&ids))
 }
 
+/// The event alone; a replayed one says so.
+fn structured(delivery: &Waiting) -> Bytes {
+    let Some(replaying) = delivery.replaying else { return delivery.event.to_structured().into() };
+    let mut event = Event::clone(&delivery.event);
+    set(&mut event, "redrivereplay", whole(replaying.times));
+    event.to_structured().into()
+}
+
 fn list(deliveries: &[Waiting]) -> Bytes {
     let mut body = vec![b'['];
     for (place, delivery) in deliveries.iter().enumerate() {
@@ -162,19 +180,26 @@ fn list(deliveries: &[Waiting]) -> Bytes {
 /// The event with what would stand in headers if it were alone; the data are not copied.
 fn told_apart(delivery: &Waiting) -> Event {
     let mut event = Event::clone(&delivery.event);
-    let mut set = |name, value| {
-        event.extensions.insert(ExtensionName::new(name).expect("letters only"), value);
-    };
     let short =
         |text: &str| ExtensionValue::Text(ExtensionText::new(text).expect("a few letters and digits"));
-    set("webhookid", short(&webhook_id(delivery.id)));
-    let attempt = i32::try_from(delivery.next_attempt().get()).unwrap_or(i32::MAX);
-    set("redriveattempt", ExtensionValue::Integer(attempt));
+    set(&mut event, "webhookid", short(&webhook_id(delivery.id)));
+    set(&mut event, "redriveattempt", whole(delivery.next_attempt().get()));
     if let Some(sequence) = delivery.sequence {
         // CloudEvents has whole numbers of 32 bits only, and stores may take more events than that.
-        set("redrivesequence", short(&sequence.get().to_string()));
+        set(&mut event, "redrivesequence", short(&sequence.get().to_string()));
+    }
+    if let Some(replaying) = delivery.replaying {
+        set(&mut event, "redrivereplay", whole(replaying.times));
     }
     event
+}
+
+fn set(event: &mut Event, name: &str, value: ExtensionValue) {
+    event.extensions.insert(ExtensionName::new(name).expect("letters only"), value);
+}
+
+fn whole(number: u32) -> ExtensionValue {
+    ExtensionValue::Integer(i32::try_from(number).unwrap_or(i32::MAX))
 }
 
 fn text(value: String) -> HeaderValue {

@@ -217,7 +217,7 @@ pub(crate) struct SurveyShown {
     pub claimed: Vec<ClaimShown>,
     /// Letters that match but for being poison.
     pub poison_left: u64,
-    /// Letters that hold their session.
+    /// Sessions that they hold.
     pub holding: u64,
     /// Why it could not begin, if it could not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -273,6 +273,9 @@ pub(crate) struct PurgeShown {
     /// Of a dry run: sessions that would go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holding: Option<u64>,
+    /// Of a dry run: the moment that it looked at. A purge that says it leaves alone what died since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub died_until: Option<Timestamp>,
     /// Whether that is all; a long purge tells how far it is.
     pub done: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]

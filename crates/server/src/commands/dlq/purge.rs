@@ -4,44 +4,47 @@ use std::io::{BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 
 use redrive::core::text::show_duration;
+use redrive::core::time::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::api::shape::letters::PurgeShown;
 use crate::cli::{DlqPurgeArgs, Format};
 use crate::client::{Ask, Client, Trouble};
-use crate::commands::{Refused, print, print_json, wait_for};
+use crate::commands::{Refused, json_text, print, wait_for};
 use crate::show::{counted, style};
 
 pub(super) fn run(args: &DlqPurgeArgs) -> anyhow::Result<ExitCode> {
-    wait_for(async {
-        let mut client = Client::new(args.server.server.clone());
-        if args.dry_run || !args.yes {
-            let dry: PurgeShown =
-                client.json(&ask(&Map::from_iter([("dry_run".to_owned(), json!(true))]), args)).await?;
-            if args.dry_run {
-                match args.format {
-                    Format::Json => print_json(&dry)?,
-                    Format::Text => print(&would_be(&dry))?,
-                }
-                return Ok(ExitCode::SUCCESS);
-            }
-            if dry.deleted == 0 {
-                print(&would_be(&dry))?;
-                return Ok(ExitCode::SUCCESS);
-            }
-            confirm(&dry)?;
-        }
-        let purged = purge(&mut client, args).await?;
-        match args.format {
-            Format::Json => print_json(&purged)?,
-            Format::Text => print(&ending(&purged))?,
-        }
-        Ok(ExitCode::SUCCESS)
-    })
+    let out = wait_for(carry_out(args, confirm))?;
+    print(&out)?;
+    Ok(ExitCode::SUCCESS)
 }
 
-fn ask(more: &Map<String, Value>, args: &DlqPurgeArgs) -> Ask {
-    let mut wish = more.clone();
+/// What is to be printed; nothing is deleted unless `confirm` says so or nobody has to be asked.
+async fn carry_out(
+    args: &DlqPurgeArgs,
+    confirm: impl FnOnce(&PurgeShown) -> anyhow::Result<()>,
+) -> anyhow::Result<String> {
+    let mut client = Client::new(args.server.server.clone());
+    let shown = |purge: &PurgeShown, words: fn(&PurgeShown) -> String| match args.format {
+        Format::Json => json_text(purge),
+        Format::Text => Ok(words(purge)),
+    };
+    let mut looked_at = None;
+    if args.dry_run || !args.yes {
+        let dry: PurgeShown = client.json(&ask(Some(("dry_run", json!(true))), args)).await?;
+        if args.dry_run || dry.deleted == 0 {
+            return shown(&dry, would_be);
+        }
+        confirm(&dry)?;
+        looked_at = dry.died_until;
+    }
+    let purged = purge(&mut client, args, looked_at).await?;
+    shown(&purged, ending)
+}
+
+fn ask(more: Option<(&str, Value)>, args: &DlqPurgeArgs) -> Ask {
+    let mut wish: Map<String, Value> =
+        more.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     wish.extend(args.filter.pairs().into_iter().map(|(name, value)| (name.to_owned(), json!(value))));
     wish.extend(args.older_than.map(|age| ("older_than".to_owned(), json!(show_duration(age)))));
     wish.extend(args.note.as_ref().map(|note| ("note".to_owned(), json!(note))));
@@ -52,10 +55,15 @@ fn ask(more: &Map<String, Value>, args: &DlqPurgeArgs) -> Ask {
     Ask::post("/v1/dead-letters/purge", "application/json", body)
 }
 
-/// Goes on until the server says that it is done.
-async fn purge(client: &mut Client, args: &DlqPurgeArgs) -> anyhow::Result<PurgeShown> {
+/// Goes on until the server says that it is done; what died after the moment that was looked at stays.
+async fn purge(
+    client: &mut Client,
+    args: &DlqPurgeArgs,
+    looked_at: Option<Timestamp>,
+) -> anyhow::Result<PurgeShown> {
     let address = client.address().clone();
-    let mut lines = client.lines(&ask(&Map::new(), args)).await?;
+    let died_until = looked_at.map(|at| ("died_until", json!(at)));
+    let mut lines = client.lines(&ask(died_until, args)).await?;
     let is_terminal = std::io::stderr().is_terminal();
     loop {
         let line = lines.next().await;
@@ -82,22 +90,36 @@ async fn purge(client: &mut Client, args: &DlqPurgeArgs) -> anyhow::Result<Purge
 }
 
 fn would_be(dry: &PurgeShown) -> String {
-    let mut out = format!("{} would be deleted\n", counted(dry.deleted, "dead letter"));
-    if let Some(holding) = dry.holding.filter(|holding| *holding > 0) {
-        let sessions = counted(holding, "session");
-        out.push_str(&format!("  {sessions} that they hold would go on without them\n"));
+    let mut out = match dry.deleted {
+        0 => "no dead letter would be deleted\n".to_owned(),
+        count => format!("{} would be deleted\n", counted(count, "dead letter")),
+    };
+    match (dry.deleted, dry.holding.unwrap_or_default()) {
+        (_, 0) => {}
+        (1, _) => out.push_str("  the session that it holds would go on without it\n"),
+        (_, holding) => {
+            let sessions = counted(holding, "session");
+            out.push_str(&format!("  {sessions} that they hold would go on without them\n"));
+        }
     }
     if dry.claimed > 0 {
-        out.push_str(&format!("  {} of open replays would stay\n", counted(dry.claimed, "letter")));
+        out.push_str(&format!("  {} would stay\n", of_replays(dry.claimed)));
     }
     out
+}
+
+fn of_replays(claimed: u64) -> String {
+    match claimed {
+        1 => "1 letter of an open replay".to_owned(),
+        count => format!("{} of open replays", counted(count, "letter")),
+    }
 }
 
 fn ending(purged: &PurgeShown) -> String {
     let mut out = format!("{} {} deleted\n", style::good("✓"), counted(purged.deleted, "dead letter"));
     if purged.claimed > 0 {
-        let letters = counted(purged.claimed, "letter");
-        out.push_str(&format!("  {letters} of open replays stay: cancel the replay first\n"));
+        let stay = if purged.claimed == 1 { "stays" } else { "stay" };
+        out.push_str(&format!("  {} {stay}: cancel the replay first\n", of_replays(purged.claimed)));
     }
     out
 }
@@ -111,12 +133,90 @@ fn confirm(dry: &PurgeShown) -> anyhow::Result<()> {
     if !std::io::stdin().is_terminal() {
         return Err(stay("nobody can be asked here; add --yes").into());
     }
-    let question = format!("{}Delete them for good? [y/N] ", would_be(dry));
+    let them = if dry.deleted == 1 { "it" } else { "them" };
+    let question = format!("{}Delete {them} for good? [y/N] ", would_be(dry));
     write!(anstream::stderr().lock(), "{question}")?;
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer)?;
     match answer.trim().to_lowercase().as_str() {
         "y" | "yes" => Ok(()),
         _ => Err(stay("you did not say yes").into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufReader, Read};
+    use std::net::TcpListener;
+
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::cli::{Cli, Command, Dlq};
+
+    const DRY: &str = r#"{"deleted":2,"claimed":0,"dry_run":true,"died_until":"2026-01-31T12:00:00.123456789Z","done":true}"#;
+    const DONE: &str = "{\"deleted\":2,\"claimed\":0,\"dry_run\":false,\"done\":true}\n";
+
+    /// Answers each request in turn, and tells what they said.
+    fn answer(listener: &TcpListener, answers: &[&str]) -> Vec<Value> {
+        let mut bodies = Vec::new();
+        for answer in answers {
+            let (mut stream, _) = listener.accept().expect("a connection comes");
+            let mut reader = BufReader::new(stream.try_clone().expect("a socket has two ends"));
+            let mut length = 0;
+            loop {
+                let mut line = String::new();
+                reader.read_line(&mut line).expect("a line comes");
+                if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
+                    length = value.trim().parse().expect("a number");
+                }
+                if line.trim().is_empty() {
+                    break;
+                }
+            }
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body).expect("a body comes");
+            bodies.push(serde_json::from_slice(&body).expect("JSON"));
+            let head =
+                format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", answer.len());
+            stream.write_all((head + answer).as_bytes()).expect("somebody reads it");
+        }
+        bodies
+    }
+
+    #[test]
+    fn what_is_deleted_is_what_somebody_said_yes_to() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port can be had");
+        let address = format!("http://{}", listener.local_addr().expect("it is bound"));
+        let typed = ["redrive", "dlq", "purge", "--older-than", "7d", "--server", &address];
+        let Command::Dlq(dlq) = Cli::try_parse_from(typed).expect("a command").command else {
+            panic!("a purge")
+        };
+        let Dlq::Purge(args) = dlq.what else { panic!("a purge") };
+        let server = std::thread::spawn(move || answer(&listener, &[DRY, DONE]));
+        let out = wait_for(carry_out(&args, |dry| {
+            assert_eq!(dry.deleted, 2);
+            Ok(())
+        }));
+        assert!(out.expect("it goes well").contains("2 dead letters deleted"));
+        let asked = server.join().expect("it ends");
+        let died_until = "2026-01-31T12:00:00.123456789Z";
+        assert_eq!(asked[0], json!({ "dry_run": true, "older_than": "7d" }));
+        assert_eq!(asked[1], json!({ "died_until": died_until, "older_than": "7d" }), "to the last digit");
+    }
+
+    #[test]
+    fn what_would_go_is_told_in_words_that_agree() {
+        #[rustfmt::skip]
+        let cases = [
+            ("nothing",       0, 0, 0, "no dead letter would be deleted\n"),
+            ("one",           1, 1, 1, "1 dead letter would be deleted\n  the session that it holds would go on without it\n  1 letter of an open replay would stay\n"),
+            ("one of a few",  2, 1, 0, "2 dead letters would be deleted\n  1 session that they hold would go on without them\n"),
+            ("many",       2000, 2, 3, "2,000 dead letters would be deleted\n  2 sessions that they hold would go on without them\n  3 letters of open replays would stay\n"),
+        ];
+        for (name, deleted, holding, claimed, expected) in cases {
+            let dry = PurgeShown { deleted, holding: Some(holding), claimed, ..PurgeShown::default() };
+            assert_eq!(would_be(&dry), expected, "{name}");
+        }
     }
 }

@@ -24,9 +24,7 @@ pub(super) fn run(args: &DlqSkipArgs) -> anyhow::Result<ExitCode> {
         let released = match skipped.released {
             0 => String::new(),
             1 => ": the one behind it goes on".to_owned(),
-            count => {
-                format!(": {} behind it go on", counted(count, "delivery").replace("deliverys", "deliveries"))
-            }
+            count => format!(": {} behind it go on", counted(count, "delivery")),
         };
         print(&format!("{} letter {id} is skipped{released}\n", style::good("✓")))?;
         Ok(ExitCode::SUCCESS)

@@ -4,6 +4,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::hmac;
 
+use redrive_core::fingerprint::Fingerprint;
+use redrive_core::replay::{ReplayId, Replaying};
 use redrive_core::time::Timestamp;
 
 use super::server::{Server, answer};
@@ -133,6 +135,26 @@ async fn the_batch_form() {
 
     [{"specversion":"1.0","id":"e-1","source":"web","type":"orders.placed","redriveattempt":1,"webhookid":"msg_c92690de482a21ca70271acd7ba3f844","datacontenttype":"application/json","data":{"total":12}},{"specversion":"1.0","id":"e-1","source":"/shop/München","type":"orders.placed","subject":"order 7","partitionkey":"customer-7","correlationid":"c-1","traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01","time":"2025-10-21T14:29:59Z","redriveattempt":3,"redrivesequence":"8","tenant":"blue","webhookid":"msg_1507ca5fd3b3dd8fc9150c690a275b3a","datacontenttype":"application/json; charset=utf-8","data":{ "total": 12 }}]
     "#);
+}
+
+#[tokio::test]
+async fn a_replayed_letter_says_so_in_every_form() {
+    let replaying = Replaying { replay: ReplayId(3), fingerprint: Fingerprint(1), times: 2 };
+    let replayed = || Waiting { replaying: Some(replaying), ..full(7) };
+    let (header, attribute) = ("\nredrive-replay: 2\n", "\"redrivereplay\":2");
+    #[rustfmt::skip]
+    let cases = [
+        ("a header",                        Form::Binary,     vec![replayed()],                 1, 0),
+        ("a header and an attribute",       Form::Structured, vec![replayed()],                 1, 1),
+        ("an attribute of that event only", Form::Batch,      vec![replayed(), order(8, "e")],  0, 1),
+        ("nothing of what was not",         Form::Binary,     vec![full(7)],                    0, 0),
+        ("nor in the body",                 Form::Structured, vec![full(7)],                    0, 0),
+    ];
+    for (name, form, deliveries, headers, attributes) in cases {
+        let request = request_of(form, Vec::new(), deliveries).await;
+        let seen = (request.matches(header).count(), request.matches(attribute).count());
+        assert_eq!(seen, (headers, attributes), "{name}: {request}");
+    }
 }
 
 #[tokio::test]
