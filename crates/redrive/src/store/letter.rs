@@ -219,9 +219,12 @@ pub struct Survey {
     pub claimed: BTreeMap<ReplayId, u64>,
     /// Letters that match but for being poison.
     pub poison_left: u64,
-    /// Letters that hold their session.
+    /// Sessions that one of them holds.
     pub holding: u64,
 }
+
+/// The most letters of a session that are let go in one order.
+pub(super) const LET_GO_MAX: usize = 500;
 
 /// What an operator wants done with dead letters; each is one transaction.
 #[derive(Clone, Debug)]
@@ -242,7 +245,8 @@ pub enum Order {
         /// Why.
         note: Option<String>,
     },
-    /// Let those behind a dead letter go on, since the rule book does not hold them any more; the letter stays.
+    /// Let those behind a dead letter go on, since the rule book does not hold them any more; the letter stays,
+    /// and so do those that would hold the session next, some hundreds at a time.
     LetGo {
         /// The letter.
         letter: DeliveryId,
@@ -395,9 +399,9 @@ pub struct ImportedLetter {
 pub enum Ordered {
     /// The replay as it is now.
     Replay(Box<ReplayView>),
-    /// The letter is skipped, or lets go; so many waited behind it.
+    /// The letter is skipped, or lets go, and those behind it go on.
     Released {
-        /// Those behind it.
+        /// So many; none if the next of the session holds it too.
         behind: u64,
     },
     /// A step of a purge.

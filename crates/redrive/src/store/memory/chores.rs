@@ -117,7 +117,9 @@ impl World {
     fn purge_old(&mut self, keep: &Keep, now: Timestamp) -> (u64, bool) {
         let is_old = |letter: &Letter| {
             let key = &self.kinds[&letter.kind].key;
-            letter.died_at + (keep.letters)(&key.queue, &key.event_type) <= now
+            // A letter from elsewhere has been here only since its event came.
+            let since = letter.died_at.max(self.events[&self.rows[&letter.delivery].event].received_at);
+            since + (keep.letters)(&key.queue, &key.event_type) <= now
         };
         let is_free =
             |letter: &Letter| !self.rows[&letter.delivery].holds() && self.claimed_by(letter).is_none();

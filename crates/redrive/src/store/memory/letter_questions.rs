@@ -186,7 +186,7 @@ impl World {
             *survey.by_type.entry((key.queue.clone(), key.event_type.clone())).or_default() += 1;
             let session = self.events[&row.event].event.session.as_ref();
             sessions.extend(row.lane.and(session).map(|session| (&key.queue, session)));
-            survey.holding += u64::from(row.holds());
+            survey.holding += u64::from(self.held_by(letter.delivery).is_some());
         }
         survey.sessions = sessions.len() as u64;
         survey

@@ -9,10 +9,11 @@ use redrive_core::ids::{DeliveryId, Receipt, Seq};
 use redrive_core::time::Timestamp;
 
 use super::letters::Choice;
-use super::world::{Held, Kept, World};
+use super::world::{Held, Kept, Row, World};
 use crate::store::admit::Ledger;
 use crate::store::letter::{
-    AuditRecord, Edit, ImportedLetter, LetterNumber, Order, OrderRefusal, Ordered, Purge, PurgeCursor,
+    AuditRecord, Edit, ImportedLetter, LET_GO_MAX, LetterNumber, Order, OrderRefusal, Ordered, Purge,
+    PurgeCursor,
 };
 use crate::store::{Closed, DeliveryState, derive};
 
@@ -58,11 +59,16 @@ impl World {
         waiting: &mut Vec<Waiting>,
     ) -> Result<Ordered, OrderRefusal> {
         let number = self.free_letter(letter)?;
-        let behind = self.held_by(letter.seq()).map_or(0, |lane| self.behind(lane));
+        let held = self.held_by(letter.seq()).map(|lane| (lane, self.behind(lane)));
         let promoted = self.close_letter(number, Closed::Skipped, now);
         waiting.extend(promoted.map(|seq| self.waiting_at(seq)));
         self.record("skip", letter.to_string(), 1, note, now);
-        Ok(Ordered::Released { behind })
+        Ok(Ordered::Released { behind: held.map_or(0, |(lane, behind)| self.released(lane, behind)) })
+    }
+
+    /// How many go on now that a letter holds its session no more; none if the next of it does.
+    fn released(&self, lane: u64, behind: u64) -> u64 {
+        if self.held.contains_key(&lane) { 0 } else { behind }
     }
 
     fn let_go(
@@ -74,16 +80,23 @@ impl World {
         let seq = letter.seq();
         let row = self.rows.get(&seq).filter(|row| row.id == letter);
         let row = row.ok_or(OrderRefusal::NoSuchLetter(letter))?;
-        let DeliveryState::Dead { at, death } = &row.state else {
-            return Err(OrderRefusal::HoldsNothing(letter));
-        };
-        let lane = self.held_by(seq).ok_or(OrderRefusal::HoldsNothing(letter))?;
+        let turn = row.turn();
+        let lane = self.held_by(seq).filter(|_| row.holds());
+        let lane = lane.ok_or(OrderRefusal::HoldsNothing(letter))?;
         let behind = self.behind(lane);
-        let death = Box::new(Death { followers: Followers::GoOn, ..(**death).clone() });
-        self.change(seq, DeliveryState::Dead { at: *at, death });
+        let from = self.lane(lane).filter(|(its_turn, _)| *its_turn >= turn).map(|(_, seq)| seq);
+        let holding = from.take_while(|seq| self.rows[seq].holds());
+        let holding: Vec<Seq> = holding.take(LET_GO_MAX).collect();
+        for seq in &holding {
+            let DeliveryState::Dead { at, death } = &self.rows[seq].state else {
+                unreachable!("only a dead letter holds its session")
+            };
+            let death = Box::new(Death { followers: Followers::GoOn, ..(**death).clone() });
+            self.change(*seq, DeliveryState::Dead { at: *at, death });
+        }
         waiting.extend(self.move_on(lane, now).map(|seq| self.waiting_at(seq)));
-        self.record("let-go", letter.to_string(), 1, None, now);
-        Ok(Ordered::Released { behind })
+        self.record("let-go", letter.to_string(), holding.len() as u64, None, now);
+        Ok(Ordered::Released { behind: self.released(lane, behind) })
     }
 
     fn purge(&mut self, purge: &Purge, now: Timestamp, waiting: &mut Vec<Waiting>) -> Ordered {
@@ -162,9 +175,7 @@ impl World {
     fn import(&mut self, letters: &[ImportedLetter], now: Timestamp) -> Ordered {
         let (mut new, mut known) = (0, 0);
         for letter in letters {
-            let own = DeliveryId::parse(&letter.key);
-            let is_own = own.is_some_and(|id| self.rows.get(&id.seq()).is_some_and(|row| row.id == id));
-            if is_own || self.imported.contains_key(&letter.key) {
+            if self.is_known(&letter.key) {
                 known += 1;
                 continue;
             }
@@ -175,6 +186,15 @@ impl World {
             self.record("import", "letters from elsewhere".to_owned(), new, None, now);
         }
         Ordered::Imported { new, known }
+    }
+
+    /// Whether it came before, or is one of our own that came back; what was purged is not known any more.
+    fn is_known(&self, key: &str) -> bool {
+        let is_there = |row: &Row| !matches!(row.state, DeliveryState::Closed { how: Closed::Purged, .. });
+        let own = DeliveryId::parse(key);
+        let own = own.and_then(|id| self.rows.get(&id.seq()).filter(|row| row.id == id));
+        let imported = self.imported.get(key).and_then(|seq| self.rows.get(seq));
+        own.is_some_and(is_there) || imported.is_some_and(is_there)
     }
 
     fn import_one(&mut self, letter: &ImportedLetter, now: Timestamp) {

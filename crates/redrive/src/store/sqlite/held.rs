@@ -13,6 +13,7 @@ use super::fault::Fault;
 use super::rows;
 use super::schema::state;
 use super::write::Work;
+use crate::store::letter::LET_GO_MAX;
 
 pub(super) const HEAD_OF_LANE: &str =
     "SELECT seq, queue, state, state = -1 OR replay IS NOT NULL OR linked IS NOT NULL
@@ -26,6 +27,9 @@ pub(super) const HAS_HEAD: &str = "SELECT state < 2 FROM deliveries WHERE lane =
     ORDER BY coalesce(turn, seq) LIMIT 1";
 pub(super) const HAS_EARLIER: &str =
     "SELECT 1 FROM deliveries WHERE lane = ?1 AND state < 3 AND coalesce(turn, seq) < ?2 LIMIT 1";
+
+pub(super) const FROM_TURN: &str = "SELECT seq, state FROM deliveries
+    WHERE lane = ?1 AND state < 3 AND coalesce(turn, seq) >= ?2 ORDER BY coalesce(turn, seq) LIMIT ?3";
 
 /// The first of a session in its order.
 #[derive(Clone, Copy)]
@@ -65,6 +69,21 @@ impl Work<'_> {
         let waits =
             self.connection.prepare_cached(HAS_EARLIER)?.exists([lane, turn])? || self.has_head(lane)?;
         Ok(if waits { state::BEHIND } else { state::READY })
+    }
+
+    /// The letters of a session that hold it one after the other, from that turn on.
+    pub(super) fn holding_from(&self, lane: i64, turn: i64) -> Result<Vec<i64>, Fault> {
+        let limit = i64::try_from(LET_GO_MAX).expect("a small number");
+        let mut statement = self.connection.prepare_cached(FROM_TURN)?;
+        let mut rows = statement.query([lane, turn, limit])?;
+        let mut letters = Vec::new();
+        while let Some(row) = rows.next()? {
+            if row.get::<_, i64>(1)? != state::HOLDING {
+                break;
+            }
+            letters.push(row.get(0)?);
+        }
+        Ok(letters)
     }
 
     pub(super) fn held(&self, lane: i64) -> Result<Option<Held>, Fault> {

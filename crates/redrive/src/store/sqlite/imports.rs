@@ -16,6 +16,9 @@ use crate::store::letter::{ImportedLetter, Ordered};
 const INSERT: &str = "INSERT INTO deliveries VALUES
     (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, NULL, ?10, 0, NULL, NULL, ?11, NULL, ?12, NULL, NULL)";
 
+pub(super) const KNOWN: &str = "SELECT 1 FROM imported i CROSS JOIN deliveries d ON d.seq = i.delivery
+    WHERE i.key = ?1 AND d.state <> 7";
+
 impl Work<'_> {
     pub(super) fn import(&mut self, letters: &[ImportedLetter]) -> Result<Ordered, Fault> {
         let (mut new, mut known) = (0, 0);
@@ -34,13 +37,13 @@ impl Work<'_> {
         Ok(Ordered::Imported { new, known })
     }
 
-    /// Whether it came before, or is one of our own that came back.
+    /// Whether it came before, or is one of our own that came back; what was purged is not known any more.
     fn is_known(&self, key: &str) -> Result<bool, Fault> {
-        if self.connection.prepare_cached("SELECT 1 FROM imported WHERE key = ?1")?.exists([key])? {
+        if self.connection.prepare_cached(KNOWN)?.exists([key])? {
             return Ok(true);
         }
         let Some(id) = DeliveryId::parse(key) else { return Ok(false) };
-        let own = "SELECT 1 FROM deliveries WHERE seq = ?1 AND content = ?2";
+        let own = "SELECT 1 FROM deliveries WHERE seq = ?1 AND content = ?2 AND state <> 7";
         let own_key = (id.seq().get().cast_signed(), id.content().cast_signed());
         Ok(self.connection.prepare_cached(own)?.exists(own_key)?)
     }
@@ -88,7 +91,7 @@ impl Work<'_> {
         let death = Death { followers: Followers::GoOn, ..letter.death.clone() };
         let body = Body { delivery: place(seq), queue, subscription };
         self.bury_in_the_past(&Grave::new(self.state.meta.seed, body, event, &death, *died_at))?;
-        let insert = "INSERT INTO imported VALUES (?1, ?2)";
+        let insert = "INSERT OR REPLACE INTO imported VALUES (?1, ?2)";
         self.connection.prepare_cached(insert)?.execute((key, place(seq)))?;
         Ok(())
     }

@@ -8,6 +8,7 @@ use rusqlite::Row;
 use super::audit::Act;
 use super::encode::{nanos, place, seq};
 use super::fault::Fault;
+use super::held::Held;
 use super::schema::state;
 use super::select::{self, Letter};
 use super::write::Work;
@@ -60,8 +61,9 @@ impl Work<'_> {
             Err(refusal) => return Ok(Err(refusal)),
         };
         let lane = self.place_of(letter.delivery)?.lane;
-        let behind = self.held_by(lane, letter.delivery)?.map_or(0, |(_, held)| held.behind);
+        let held = self.held_by(lane, letter.delivery)?;
         waiting.extend(self.close(&letter, state::SKIPPED)?);
+        let behind = held.map_or(Ok(0), |(lane, held)| self.released(lane, held))?;
         self.record(&Act { verb: "skip", what: &id.to_string(), letters: 1, note })?;
         Ok(Ok(Ordered::Released { behind }))
     }
@@ -123,15 +125,24 @@ impl Work<'_> {
                 if is_known { OrderRefusal::HoldsNothing(id) } else { OrderRefusal::NoSuchLetter(id) };
             return Ok(Err(refusal));
         };
-        let lane = self.place_of(letter.delivery)?.lane;
+        let Place { lane, turn, .. } = self.place_of(letter.delivery)?;
         let Some((lane, held)) = self.held_by(lane, letter.delivery)? else {
             return Ok(Err(OrderRefusal::HoldsNothing(id)));
         };
-        let update = "UPDATE deliveries SET state = ?2 WHERE seq = ?1";
-        self.connection.prepare_cached(update)?.execute([letter.delivery, state::DEAD])?;
+        let letters = self.holding_from(lane, turn)?;
+        for letter in &letters {
+            let update = "UPDATE deliveries SET state = ?2 WHERE seq = ?1";
+            self.connection.prepare_cached(update)?.execute([*letter, state::DEAD])?;
+        }
         waiting.extend(self.move_on(lane)?);
-        self.record(&Act { verb: "let-go", what: &id.to_string(), letters: 1, note: None })?;
-        Ok(Ok(Ordered::Released { behind: held.behind }))
+        let letters = letters.len() as u64;
+        self.record(&Act { verb: "let-go", what: &id.to_string(), letters, note: None })?;
+        Ok(Ok(Ordered::Released { behind: self.released(lane, held)? }))
+    }
+
+    /// How many go on now that a letter holds its session no more; none if the next of it does.
+    fn released(&self, lane: i64, before: Held) -> Result<u64, Fault> {
+        Ok(if self.held(lane)?.is_some() { 0 } else { before.behind })
     }
 
     fn edit(

@@ -34,8 +34,10 @@ const REPLAYS_EVERY: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);
 
 pub(super) const KINDS: &str = "SELECT id, queue, event_type FROM kinds WHERE id >= ?1 ORDER BY id LIMIT ?2";
+/// A letter from elsewhere has been here only since its event came.
 pub(super) const OLDEST: &str = "SELECT l.number, l.delivery, l.kind, l.claim, l.died_at, d.state = -1,
-        EXISTS (SELECT 1 FROM replays r WHERE r.id = l.claim AND r.state < 4)
+        EXISTS (SELECT 1 FROM replays r WHERE r.id = l.claim AND r.state < 4),
+        (SELECT received_at FROM events e WHERE e.seq = d.event)
     FROM letters l CROSS JOIN deliveries d ON d.seq = l.delivery
     WHERE l.kind = ?1 AND l.number > ?2 ORDER BY l.number LIMIT ?3";
 pub(super) const TIRED: &str = "SELECT EXISTS (SELECT 1 FROM trend WHERE kind = ?1 AND span < ?2)
@@ -160,9 +162,10 @@ fn look_at_letters(
             return Ok(None);
         }
         let (is_holding, is_claimed): (bool, bool) = (row.get(5)?, row.get(6)?);
+        let is_new = time(row.get(7)?) + kept > now;
         let letter = letter(row)?;
         *looked_at += 1;
-        if !is_holding && !is_claimed {
+        if !is_holding && !is_claimed && !is_new {
             old.letters.push(letter);
         }
         if old.letters.len() == LETTERS_PER_STEP || *looked_at == LETTERS_LOOKED_AT_MAX {

@@ -8,7 +8,7 @@ use redrive_core::envelope::Tier;
 use redrive_core::event::Event;
 use redrive_core::fingerprint::Fingerprint;
 use redrive_core::ids::DeliveryId;
-use redrive_core::replay::{Manner, Origin, Pace, ReplayId, ReplayJob, Wave};
+use redrive_core::replay::{Manner, Origin, Pace, ReplayId, ReplayJob};
 use redrive_core::time::Timestamp;
 
 use super::bench::{Bench, at, service, to};

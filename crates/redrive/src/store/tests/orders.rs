@@ -29,6 +29,8 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     ("imported letters are letters", import),
     ("importing twice changes nothing", import_twice),
     ("an imported letter keeps its place among the others", import_numbers),
+    ("an imported letter is kept for as long as one that died here", import_kept),
+    ("an imported letter that was purged may come again", import_again),
     ("an imported event stands beside one of the same id", import_known_event),
     ("an imported letter holds nobody", import_strict),
     ("old letters are purged, by queue and type", retention),
@@ -315,6 +317,50 @@ fn import_numbers(bench: &mut Bench) {
     assert_eq!(events_of(&bench.letters(&then)), ["b", "a"]);
     let ids: Vec<_> = letters.iter().filter(|letter| letter.imported_as.is_some()).collect();
     assert_eq!(ids.len(), 4);
+}
+
+fn import_kept(bench: &mut Bench) {
+    bench.wait(10 * 3_600);
+    let theirs = [foreign("svc", event("1"), at(10)), foreign("svc", event("2"), at(20))];
+    assert_eq!(imported(bench, &theirs), (2, 0));
+    bench.settled("svc", event("here"), fails("it broke there"));
+    let keep = letters_for(HOUR);
+    assert_eq!(bench.letters_deleted(&keep), 0, "they have just come");
+    bench.wait(1_800);
+    assert_eq!(imported(bench, &[foreign("svc", event("3"), at(15))]), (1, 0));
+    bench.wait(1_799);
+    assert_eq!(bench.letters_deleted(&keep), 0, "not yet");
+    bench.wait(1);
+    assert_eq!(bench.letters_deleted(&keep), 3, "those that came later are passed over");
+    assert_eq!(events_of(&bench.letters(&LetterFilter::default())), ["3"]);
+    assert_eq!(imported(bench, &theirs[..1]), (1, 0), "what is gone may come again");
+    assert_eq!(bench.letters_deleted(&keep), 0, "and stays as long again");
+    bench.wait(3_600);
+    assert_eq!(bench.letters_deleted(&keep), 2);
+}
+
+fn import_again(bench: &mut Bench) {
+    let letters = [foreign("svc", event("1"), at(0)), foreign("svc", event("2"), at(0))];
+    assert_eq!(imported(bench, &letters), (2, 0));
+    let key = LetterKey::Imported("theirs-1".to_owned());
+    let shown = |bench: &Bench| bench.reader().letter(&key).expect("it answers");
+    let first = shown(bench).expect("it is there").delivery.id;
+    assert_eq!(bench.purge(&named(&[first]), 9), (1, 0));
+    assert!(shown(bench).is_none());
+    assert_eq!(imported(bench, &letters), (1, 1));
+    bench.audit();
+    let second = shown(bench).expect("it is there again");
+    assert!(second.delivery.id != first && second.event.data == "1");
+    assert_eq!(imported(bench, &letters), (0, 2), "once");
+    // What is left of the first one goes, and the key stays with the second.
+    bench.wait(3_600);
+    bench.housekeep(&keep(HOUR, HOUR));
+    assert_eq!(imported(bench, &letters), (0, 2));
+    let own = bench.settled("svc", event("own"), fails("boom"));
+    assert_eq!(bench.purge(&named(&[own]), 9), (1, 0));
+    let ours = ImportedLetter { key: own.to_string(), ..foreign("svc", event("own"), at(0)) };
+    assert_eq!(imported(bench, &[ours.clone()]), (1, 0), "our own may come back too");
+    assert_eq!(imported(bench, &[ours]), (0, 1));
 }
 
 fn import_known_event(bench: &mut Bench) {

@@ -12,7 +12,8 @@ use super::Scenario;
 use super::bench::{Bench, ROOMY, at, bounded, event, ids, in_session, queue, to};
 use super::desk::{events_of, everything, fails, holds, named, straight};
 use crate::store::letter::{
-    Edit, HeldSession, LetterFilter, LetterKey, NewReplay, Order, OrderRefusal, Ordered, Redirect, Selection,
+    Edit, HeldSession, LET_GO_MAX, LetterFilter, LetterKey, NewReplay, Order, OrderRefusal, Ordered,
+    Redirect, Selection,
 };
 use crate::store::{Closed, DeliveryState, EventKey, Note, StateName, Submitted, WaitingBound, WhenFull};
 
@@ -28,6 +29,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     ("a skipped letter releases those behind it", skipped),
     ("a skipped letter in the middle releases nobody", skipped_in_the_middle),
     ("a letter that is let go stays, and those behind it go on", let_go),
+    ("all that hold a session one after the other are let go together", let_go_together),
     ("a purged letter releases those behind it", purged),
     ("an edited letter takes the place of the old one", edited),
     ("an edited letter in the middle waits for its turn", edited_in_the_middle),
@@ -135,7 +137,7 @@ fn crowd(bench: &mut Bench) {
     let three = find(bench, "3");
     let now_held = bench.reader().held_sessions(9).expect("it answers");
     assert_eq!((now_held[0].letter, now_held[0].behind, now_held[0].since), (three, 2, bench.now));
-    assert_eq!(released(bench.order_and_see(skip(three))), (2, vec![]), "and then the one after it");
+    assert_eq!(released(bench.order_and_see(skip(three))), (0, vec![]), "and then the one after it");
     let four = find(bench, "4");
     assert_eq!(released(bench.order_and_see(skip(four))), (2, vec!["5".to_owned()]));
 }
@@ -152,7 +154,7 @@ fn overflow(bench: &mut Bench) {
     bench.audit();
     assert_eq!(held_now(bench), [(first, 1)]);
     let second = find(bench, "2");
-    assert_eq!(released(bench.order_and_see(skip(first))), (1, vec![]));
+    assert_eq!(released(bench.order_and_see(skip(first))), (0, vec![]), "nobody goes on");
     assert_eq!(held_now(bench), [(second, 1)]);
     assert_eq!(released(bench.order_and_see(skip(second))), (1, vec!["3".to_owned()]));
     // Behind one that is tried it waits for its turn to hold.
@@ -290,6 +292,25 @@ fn let_go(bench: &mut Bench) {
     let replay = bench.replay(straight(named(&[letter]))).id;
     assert_eq!(ids(&bench.step(replay, 1)), ["head"]);
     assert!(bench.end(letter, Next::Delivered).is_none());
+    assert_eq!(held_now(bench), [(middle, 0)]);
+}
+
+fn let_go_together(bench: &mut Bench) {
+    let letter = held(bench, &[]);
+    let more: Vec<_> = (0..LET_GO_MAX).map(|id| crowded(&id.to_string(), 0)).collect();
+    bench.take(&more);
+    bench.take(&[strict("live"), crowded("middle", 0)]);
+    let last = find(bench, &(LET_GO_MAX - 1).to_string());
+    let answer = bench.order_and_see(Order::LetGo { letter });
+    assert_eq!(released(answer), (0, vec![]), "one is left, which holds");
+    assert_eq!(held_now(bench), [(last, 1)]);
+    let answer = bench.order_and_see(Order::LetGo { letter: last });
+    assert_eq!(released(answer), (1, vec!["live".to_owned()]));
+    assert!(held_now(bench).is_empty());
+    assert_eq!(bench.acts(), [("let-go".to_owned(), LET_GO_MAX as u64), ("let-go".to_owned(), 1)]);
+    bench.audit();
+    let (live, middle) = (find(bench, "live"), find(bench, "middle"));
+    assert!(bench.end(live, Next::Delivered).is_none(), "those further back hold in their turn");
     assert_eq!(held_now(bench), [(middle, 0)]);
 }
 

@@ -14,7 +14,7 @@ use redrive_core::replay::ReplayId;
 use super::find::{self, Found, Search, Way};
 use super::kinds::Kind;
 use super::letters::NAMED_PER_LOOK;
-use super::{Look, SqliteReader};
+use super::{Look, SqliteReader, replays};
 use crate::store::StoreError;
 use crate::store::letter::{Poison, Selection, Survey};
 use crate::store::sqlite::fault::Fault;
@@ -23,12 +23,9 @@ use crate::store::sqlite::fault::Fault;
 pub(super) const STEPS_PER_LOOK: u32 = 50_000;
 /// Sessions that are told apart; more are not counted.
 const SESSIONS_MAX: usize = 2_000_000;
-/// Letters that hold their session, read in one look.
-const HOLDING_PER_LOOK: i64 = 50_000;
+/// Sessions that are held, read in one look.
+const HELD_PER_LOOK: i64 = 50_000;
 
-/// The letters of a queue that hold their sessions, beyond a place.
-pub(super) const HOLDING: &str =
-    "SELECT seq FROM deliveries WHERE queue = ?1 AND state = -1 AND seq > ?2 ORDER BY seq LIMIT ?3";
 /// Whether a delivery keeps its place in a session.
 const IN_ORDER: &str = "SELECT 1 FROM deliveries WHERE seq = ?1 AND lane IS NOT NULL";
 /// The replays that are open.
@@ -106,26 +103,22 @@ pub(super) fn survey(reader: &SqliteReader, selection: &Selection) -> Result<Sur
     }
 }
 
-/// The letters that hold their sessions, or will when their turn comes.
+/// The letters that hold their sessions now; each holds one.
 fn holding(reader: &SqliteReader) -> Result<Set<i64>, StoreError> {
-    let queues: Vec<i64> = reader.ask(|look| Ok(look.queues.keys().copied().collect()))?;
     let mut holding = Set::default();
-    for queue in queues {
-        let mut after = Some(0);
-        while let Some(from) = after {
-            let mut seen = 0;
-            reader.ask(|look| {
-                let mut statement = look.connection.prepare_cached(HOLDING)?;
-                let mut rows = statement.query((queue, from, HOLDING_PER_LOOK))?;
-                while let Some(row) = rows.next()? {
-                    let place = row.get(0)?;
-                    holding.insert(place);
-                    (seen, after) = (seen + 1, Some(place));
-                }
-                Ok(())
-            })?;
-            after = after.filter(|_| seen == HOLDING_PER_LOOK);
-        }
+    let mut after = Some(i64::MIN);
+    while let Some(from) = after {
+        let mut seen = 0;
+        reader.ask(|look| {
+            let mut statement = look.connection.prepare_cached(replays::HELD)?;
+            let mut rows = statement.query((from, HELD_PER_LOOK))?;
+            while let Some(row) = rows.next()? {
+                holding.insert(row.get(1)?);
+                (seen, after) = (seen + 1, Some(row.get(0)?));
+            }
+            Ok(())
+        })?;
+        after = after.filter(|_| seen == HELD_PER_LOOK);
     }
     Ok(holding)
 }

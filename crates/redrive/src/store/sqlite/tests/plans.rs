@@ -1,7 +1,9 @@
 //! The plans of what is asked while letters are changed.
 
 use super::plan;
-use crate::store::sqlite::{held, letters, purge, replay_send, retention, rows, schema, select, settle};
+use crate::store::sqlite::{
+    held, imports, letters, purge, replay_send, retention, rows, schema, select, settle,
+};
 use rusqlite::StatementStatus;
 
 #[test]
@@ -12,6 +14,7 @@ fn no_change_goes_through_a_table_that_grows() {
     let cases = [
         ("whether anything may start", held::HAS_HEAD,     "SEARCH deliveries USING INDEX lanes (lane=?)"),
         ("whether others come first",  held::HAS_EARLIER,  "SEARCH deliveries USING INDEX lanes (lane=? AND <expr><?)"),
+        ("who comes after",            held::FROM_TURN,    "SEARCH deliveries USING INDEX lanes (lane=? AND <expr>>?)"),
         ("how many wait behind",       held::COUNT_BEHIND, "SEARCH deliveries USING INDEX lanes (lane=?)"),
         ("what is to be settled",      settle::FIND_HEAD,  "SEARCH deliveries USING INTEGER PRIMARY KEY (rowid=?)"),
         ("what dies",                  settle::DYING,      "SEARCH d USING INTEGER PRIMARY KEY (rowid=?); SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"),
@@ -27,7 +30,8 @@ fn no_change_goes_through_a_table_that_grows() {
         ("one that it sends",          replay_send::CORPSE, "SEARCH l USING INDEX sqlite_autoindex_letters_1 (delivery=?); SEARCH d USING INTEGER PRIMARY KEY (rowid=?)"),
         ("whether all is purged",      purge::ALL_PURGED,  "SCAN CONSTANT ROW; SCALAR SUBQUERY 1; SEARCH e USING INTEGER PRIMARY KEY (rowid=?); SEARCH d USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
         ("some kinds",                 retention::KINDS,   "SEARCH kinds USING INTEGER PRIMARY KEY (rowid>?)"),
-        ("the oldest of a kind",       retention::OLDEST,  "SEARCH l USING INDEX letters_of_kind (kind=? AND rowid>?); SEARCH d USING INTEGER PRIMARY KEY (rowid=?); CORRELATED SCALAR SUBQUERY 1; SEARCH r USING INTEGER PRIMARY KEY (rowid=?)"),
+        ("the oldest of a kind",       retention::OLDEST,  "SEARCH l USING INDEX letters_of_kind (kind=? AND rowid>?); SEARCH d USING INTEGER PRIMARY KEY (rowid=?); CORRELATED SCALAR SUBQUERY 1; SEARCH r USING INTEGER PRIMARY KEY (rowid=?); CORRELATED SCALAR SUBQUERY 2; SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"),
+        ("whether a letter was imported", imports::KNOWN, "SEARCH i USING PRIMARY KEY (key=?); SEARCH d USING INTEGER PRIMARY KEY (rowid=?)"),
         ("whether a kind is over",     retention::TIRED,   "SCAN CONSTANT ROW; SCALAR SUBQUERY 1; SEARCH trend USING PRIMARY KEY (kind=? AND span<?); SCALAR SUBQUERY 2; SEARCH trend USING PRIMARY KEY (kind=? AND span>?); SCALAR SUBQUERY 3; SEARCH letters USING COVERING INDEX letters_of_kind (kind=?)"),
         ("the record of an hour",      retention::SAME_HOUR, "SEARCH audit USING COVERING INDEX audit_retention (what=? AND at>? AND at<?)"),
     ];
