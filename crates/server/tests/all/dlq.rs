@@ -465,6 +465,12 @@ fn a_letter_is_edited_skipped_and_never_sent_unchanged() {
         requests[1].ends_with(r#"{"note":"a typo","data":{"order": 42.0, "total": 1e400}}"#),
         "{requests:?}"
     );
+    // A letter from elsewhere is edited by the id under which a repetition is known.
+    let own = format!("content-location: /v1/dead-letters/{DELIVERY}");
+    let replies_of_own = [Reply::json(200, &envelope()).header(&own), Reply::json(200, &edited)];
+    let (_, requests) = against(replies_of_own, &["dlq", "edit", "legacy-2", "--data", "{}"]);
+    assert_eq!(first_line(&requests[0]), "GET /v1/dead-letters/legacy-2 HTTP/1.1");
+    assert_eq!(first_line(&requests[1]), format!("POST /v1/dead-letters/{DELIVERY}/edit HTTP/1.1"));
     let (run, _) = against(replies(), &["dlq", "edit", "3c6e", "--data", "{"]);
     assert!(run.refused().contains("the new data are no JSON"));
     let skipped = json!({ "id": DELIVERY, "released": 2 });

@@ -125,6 +125,8 @@ fn a_letter_is_an_envelope_in_two_forms() {
     assert_eq!(envelope["originalMessage"]["data"], json!({ "id": "a" }));
     assert_eq!(envelope["retryAttempts"][0]["httpStatus"], 422, "{envelope}");
     assert_eq!(envelope["failureCategory"], "permanent");
+    let answer = stage.server.get(&format!("/v1/dead-letters/{}", &id[..6]));
+    assert_eq!(answer.header("content-location"), Some(&*format!("/v1/dead-letters/{id}")));
     assert_eq!(stage.json(&["dlq", "show", &id, "--data", "data"]), envelope);
     let redis = stage.json(&["dlq", "show", &id, "--form", "redis"]);
     assert_eq!(redis["error_context"]["service"], "orders", "{redis}");
