@@ -89,7 +89,7 @@ Examples:
   redrive serve --rules redrive.yaml              delivers by the rules of a book
   curl -d '{\"total\":12}' http://127.0.0.1:7373/v1/events/orders.placed
 
-The rule book is read again when its file changes, and on SIGHUP; one that is wrong is refused, and the
+The rule book is read again when its file changes, and on SIGHUP; one that is wrong is refused, and the \
 old one stays. SIGTERM and Ctrl-C stop it gently.
 
 Exit code: 0 stopped, 1 refused to start, 2 a file cannot be read.")]
@@ -294,7 +294,7 @@ pub(crate) struct SchemaArgs {}
 /// Takes events like a service would, and fails, dawdles or hangs as you ask; for trying things out.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Prints a line for each request and, when it is stopped (Ctrl-C), the counts. What it fails is drawn from
+Prints a line for each request and, when it is stopped (Ctrl-C), the counts. What it fails is drawn from \
 the seed, so that the same requests in the same order meet the same answers.
 
 Examples:

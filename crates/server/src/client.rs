@@ -9,7 +9,7 @@ mod trouble;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{DATE, HOST};
+use http::header::{CONTENT_LOCATION, DATE, HOST};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
@@ -68,6 +68,8 @@ impl Ask {
 pub(crate) struct Answer {
     /// When it was given, by the server's own clock if it told.
     pub(crate) at: Timestamp,
+    /// The address that it is known by, if the server told a better one than was asked for.
+    location: Option<String>,
     body: Bytes,
 }
 
@@ -107,9 +109,22 @@ impl Client {
         ask: &Ask,
     ) -> Result<(T, Timestamp), Trouble> {
         let answer = self.ask(ask).await?;
-        let shape = serde_json::from_slice(&answer.body)
-            .map_err(|source| Trouble::Unreadable { address: self.address.clone(), source })?;
-        Ok((shape, answer.at))
+        Ok((self.read(&answer)?, answer.at))
+    }
+
+    /// The same, with the last part of the address that it is known by.
+    pub(crate) async fn named_json<T: DeserializeOwned>(
+        &mut self,
+        ask: &Ask,
+    ) -> Result<(T, Option<String>), Trouble> {
+        let answer = self.ask(ask).await?;
+        let name = answer.location.as_deref().and_then(|location| location.rsplit('/').next());
+        Ok((self.read(&answer)?, name.map(ToOwned::to_owned)))
+    }
+
+    fn read<T: DeserializeOwned>(&self, answer: &Answer) -> Result<T, Trouble> {
+        serde_json::from_slice(&answer.body)
+            .map_err(|source| Trouble::Unreadable { address: self.address.clone(), source })
     }
 
     /// Asks, and reads the whole answer.
@@ -126,7 +141,8 @@ impl Client {
         if !parts.status.is_success() {
             return Err(Refusal::read(parts.status, &parts.headers, &body).into());
         }
-        Ok(Answer { at: told_at(&parts.headers), body })
+        let location = parts.headers.get(CONTENT_LOCATION).and_then(|value| value.to_str().ok());
+        Ok(Answer { at: told_at(&parts.headers), location: location.map(ToOwned::to_owned), body })
     }
 
     /// Asks for an answer that comes line by line for as long as it takes.

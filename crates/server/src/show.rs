@@ -161,6 +161,11 @@ mod tests {
         assert_eq!(counted(0, "attempt"), "0 attempts");
         assert_eq!(counted(1_234_567, "event"), "1,234,567 events");
         assert_eq!(counted(123, "event"), "123 events");
+        assert_eq!(
+            (counted(1, "delivery"), counted(2, "delivery")),
+            ("1 delivery".into(), "2 deliveries".into())
+        );
+        assert_eq!(counted(2, "replay"), "2 replays");
         assert_eq!(size(1_023), "1023 B");
         assert_eq!(size(1_536), "1.5 KiB");
         assert_eq!(size(300 << 20), "300 MiB");

@@ -56,7 +56,7 @@ pub(super) async fn purge(
     let note = fields.text("note")?;
     fields.finish()?;
     if filter::is_empty(&filter) && !is_all {
-        let reason = "says nothing: name what to delete, or say `\"all\": true` if you mean all of it";
+        let reason = "says nothing: name a filter, or say `--all` (`\"all\": true`) if you mean all of them";
         return Err(ApiError::invalid("filter", reason));
     }
     let what = filter::describe(&filter);

@@ -2,7 +2,8 @@
 
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::header::CONTENT_LOCATION;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -95,7 +96,11 @@ pub(super) async fn one(
     let form = fields.read("form", Form::parse)?.unwrap_or(Form::Envelope);
     fields.finish()?;
     let letter = named(&app, &name).await?;
-    Ok(events::json(StatusCode::OK, &view::written(&letter, form)))
+    let mut response = events::json(StatusCode::OK, &view::written(&letter, form));
+    // Of the names that it goes by, this one is still known once it is a letter no more.
+    let own = HeaderValue::try_from(format!("/v1/dead-letters/{}", letter.delivery.id));
+    response.headers_mut().insert(CONTENT_LOCATION, own.expect("an id is digits"));
+    Ok(response)
 }
 
 /// `POST /v1/dead-letters/{id}/skip`.

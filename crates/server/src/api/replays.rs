@@ -55,7 +55,7 @@ pub(super) async fn begin(
     let is_dry = fields.is_set("dry_run")?;
     fields.finish()?;
     if names.is_none() && filter::is_empty(&filter) && !is_all {
-        let reason = "says nothing: name letters or a filter, or say `\"all\": true` if you mean all of them";
+        let reason = "says nothing: name letters or a filter, or say `--all` (`\"all\": true`) if you mean all of them";
         return Err(ApiError::invalid("filter", reason));
     }
     let letters = match &names {

@@ -10,9 +10,9 @@ use super::ServeArgs;
 /// Measures this program on this machine, beside what the machine does without it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Events have a payload of one kibibyte and come over 64 connections from a process of their own; times run
-from when an event should have been sent. The bare handler and the bare relay are this program's own HTTP
-server and client, which store nothing. Where the bare handler costs more than 15 µs of CPU, or other
+Events have a payload of one kibibyte and come over 64 connections from a process of their own; times run \
+from when an event should have been sent. The bare handler and the bare relay are this program's own HTTP \
+server and client, which store nothing. Where the bare handler costs more than 15 µs of CPU, or other \
 programs take a tenth of the machine, a missed budget on speed is marked noisy.
 
 Examples:
@@ -21,7 +21,7 @@ Examples:
   redrive bench --quick --format json             some seconds each, to see that it works
   redrive bench waiting --full --data /mnt/disk   ten million, on that disk
 
-Exit code: 0 measured, 1 something was lost, repeated or out of order, 2 it could not be measured, 130 it was
+Exit code: 0 measured, 1 something was lost, repeated or out of order, 2 it could not be measured, 130 it was \
 interrupted.")]
 pub(crate) struct BenchArgs {
     /// What to measure; without it, everything

@@ -45,7 +45,7 @@ pub(crate) struct FilterArgs {
     /// Of this channel
     #[arg(long)]
     pub(crate) channel: Option<String>,
-    /// Of the subscription with this id
+    /// Of the row of the rule book with this id, as `redrive dlq show` tells it
     #[arg(long, value_name = "ID")]
     pub(crate) subscription: Option<String>,
     /// That failed in this way: transient, rate-limited, permanent, invalid, fatal, unknown or internal
@@ -192,8 +192,8 @@ pub(crate) enum LetterForm {
 /// Sends dead letters again, with fresh retries, and shows how it goes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The letters are chosen when it begins; those that die later are left alone. Letters of one session go in
-order. One that fails again is poison, and the rest of its session stays dead. Ctrl-C ends the watching,
+The letters are chosen when it begins; those that die later are left alone. Letters of one session go in \
+order. One that fails again is poison, and the rest of its session stays dead. Ctrl-C ends the watching, \
 not the replay.
 
 Examples:
@@ -206,7 +206,7 @@ Examples:
 Exit code: 0 all delivered, or --detach or Ctrl-C, 1 refused, stopped, or some failed again, 2 wrong use, 3 no server.")]
 #[expect(clippy::struct_excessive_bools, reason = "flags as they are typed")]
 pub(crate) struct DlqReplayArgs {
-    /// Letters by their ids, or the first digits of them
+    /// Letters by their ids, the first digits of them, or the ids that they had elsewhere
     #[arg(value_name = "LETTER")]
     pub(crate) letters: Vec<String>,
     #[command(flatten)]
@@ -292,7 +292,7 @@ Examples:
 
 Exit code: 0 sent, 1 refused, or nothing was changed, 2 wrong use, 3 no server.")]
 pub(crate) struct DlqEditArgs {
-    /// The letter's id, or the first digits of it
+    /// The letter's id, the first digits of it, or the id that it had elsewhere
     #[arg(value_name = "LETTER")]
     pub(crate) letter: String,
     /// The new data
@@ -322,7 +322,7 @@ Examples:
 
 Exit code: 0 skipped, 1 refused, 2 wrong use, 3 no server.")]
 pub(crate) struct DlqSkipArgs {
-    /// The letter's id, or the first digits of it
+    /// The letter's id, the first digits of it, or the id that it had elsewhere
     #[arg(value_name = "LETTER")]
     pub(crate) letter: String,
     /// Why, for the record
@@ -336,8 +336,8 @@ pub(crate) struct DlqSkipArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Lines are our envelopes, letters of Redis streams, or plain ones such as
-  {\"service\": \"billing\", \"type\": \"orders.placed\", \"data\": {\"order\": 42}, \"error\": \"no such customer\"}
-docs/dead-letters.md has all that such a line may say. The whole file is checked first; importing it twice
+  {\"service\": \"billing\", \"type\": \"orders.placed\", \"data\": {\"order\": 42}}
+docs/dead-letters.md has all that such a line may say. The whole file is checked first; importing it twice \
 changes nothing.
 
 Examples:

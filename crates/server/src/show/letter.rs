@@ -45,8 +45,8 @@ fn facts(envelope: &Envelope, now: Timestamp) -> Vec<String> {
         Tier::Dead => Cell::painted("dead", style::error),
         Tier::Poison => Cell::painted("poison", style::error),
     };
-    row("tier", tier, ago(envelope.routed_to_dlq_at, now));
-    row("died", Cell::plain(moment(envelope.routed_to_dlq_at)), String::new());
+    row("tier", tier, String::new());
+    row("died", Cell::plain(moment(envelope.routed_to_dlq_at)), ago(envelope.routed_to_dlq_at, now));
     row("category", Cell::plain(envelope.category.to_string()), String::new());
     if let Some(fingerprint) = envelope.fingerprint {
         row("failure group", Cell::plain(fingerprint.to_string()), String::new());

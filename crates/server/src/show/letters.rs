@@ -68,7 +68,10 @@ fn marks(letter: &LetterShown) -> String {
         marks.push("poison".to_owned());
     }
     marks.extend(letter.claimed_by.map(|replay| format!("replay {replay}")));
-    marks.extend(letter.holds.map(|behind| format!("holds {}", thousands(behind))));
+    marks.extend(letter.holds.map(|behind| match behind {
+        0 => "holds its session".to_owned(),
+        behind => format!("holds {}", thousands(behind)),
+    }));
     if marks.is_empty() { String::new() } else { format!("[{}] ", marks.join(", ")) }
 }
 

@@ -50,7 +50,7 @@ pub(crate) fn list(replays: &[ReplayShown], now: Timestamp) -> String {
     }
     let right = Side::Right;
     let mut table = Table::new(&[right, Side::Left, right, right, right, right, Side::Left, Side::Left]);
-    table.head(&["NO", "STATE", "LETTERS", "DELIVERED", "FAILED", "LEFT", "BEGAN", "WHAT"]);
+    table.head(&["NO", "STATE", "LETTERS", "DELIVERED", "FAILED", "LEFT ALONE", "BEGAN", "WHAT"]);
     for replay in replays {
         let failed = thousands(replay.failed);
         table.push(vec![
@@ -76,6 +76,10 @@ pub(crate) fn page(replay: &ReplayShown, now: Timestamp) -> String {
         table.push(vec![Cell::dim(format!("  {name}")), value, Cell::dim(remark)]);
     };
     row("state", state(replay.state), ago(replay.changed_at, now));
+    if let Some(stop) = replay.stop.as_ref().filter(|_| replay.state == ReplayState::Stopped) {
+        let cause = format!("the failure came back (failure group {})", plain(&stop.fingerprint));
+        row("because", Cell::plain(cause), String::new());
+    }
     row("began", Cell::plain(super::moment::moment(replay.created_at)), ago(replay.created_at, now));
     row("pace", Cell::plain(pace(replay)), String::new());
     if let Some(to) = &replay.to {
@@ -94,7 +98,8 @@ pub(crate) fn page(replay: &ReplayShown, now: Timestamp) -> String {
         if replay.left > 0 { left } else { "" }.to_owned(),
     );
     row("on their way", Cell::plain(thousands(replay.in_flight)), String::new());
-    row("to be sent", Cell::plain(thousands(replay.waiting)), String::new());
+    let waiting = if replay.state == ReplayState::Cancelled { "not sent" } else { "to be sent" };
+    row(waiting, Cell::plain(thousands(replay.waiting)), String::new());
     for line in table.lines() {
         let _ = writeln!(out, "{line}");
     }
@@ -128,12 +133,12 @@ fn steps(replay: &ReplayShown) -> Vec<(String, &'static str)> {
             (format!("redrive replays {id} --watch"), "shows how it goes on"),
             (format!("redrive replays {id} pause"), "lets it send nothing more for now"),
         ],
-        ReplayState::Paused => resume_or_cancel(id),
+        ReplayState::Paused => resume_or_cancel(id, "lets it go on"),
         ReplayState::Stopped => {
             let why = replay.stop.as_ref().map(|stop| {
                 (format!("redrive why {}", short_id(&stop.delivery)), "tells why the letter failed again")
             });
-            why.into_iter().chain(resume_or_cancel(id)).collect()
+            why.into_iter().chain(resume_or_cancel(id, "lets it go on, once the cause is mended")).collect()
         }
         ReplayState::Done if replay.failed > 0 => {
             vec![("redrive dlq list --tier poison".to_owned(), "shows the letters that failed again")]
@@ -142,9 +147,9 @@ fn steps(replay: &ReplayShown) -> Vec<(String, &'static str)> {
     }
 }
 
-fn resume_or_cancel(id: u64) -> Vec<(String, &'static str)> {
+fn resume_or_cancel(id: u64, resumed: &'static str) -> Vec<(String, &'static str)> {
     vec![
-        (format!("redrive replays {id} resume"), "lets it go on, once the cause is mended"),
+        (format!("redrive replays {id} resume"), resumed),
         (format!("redrive replays {id} cancel"), "ends it; what was not sent stays dead"),
     ]
 }
@@ -159,11 +164,20 @@ pub(crate) fn ending(replay: &ReplayShown) -> String {
     if *left > 0 {
         parts.push(format!("{} left alone", thousands(*left)));
     }
-    let rest = replay.waiting + replay.in_flight;
-    if rest > 0 {
-        let word = if replay.state == ReplayState::Cancelled { "not sent" } else { "to go" };
-        parts.push(format!("{} {word}", thousands(rest)));
-    }
+    // What was sent before the end still arrives or fails; the rest stays as it is.
+    let rest = match replay.state {
+        ReplayState::Cancelled => [(replay.waiting, "not sent"), (replay.in_flight, "on their way")],
+        ReplayState::Gathering
+        | ReplayState::Running
+        | ReplayState::Paused
+        | ReplayState::Stopped
+        | ReplayState::Done => [(replay.waiting + replay.in_flight, "to go"), (0, "")],
+    };
+    parts.extend(
+        rest.into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, word)| format!("{} {word}", thousands(count))),
+    );
     let counts = parts.join(", ");
     let mut out = match replay.state {
         ReplayState::Done if *failed == 0 && *left == 0 => {
@@ -204,7 +218,7 @@ pub(crate) fn progress_words(replay: &ReplayShown, per_second: Option<f64>) -> S
     let mut words = vec![
         format!("{} delivered", thousands(replay.delivered)),
         format!("{} failed", thousands(replay.failed)),
-        format!("{} left", thousands(rest)),
+        format!("{} to go", thousands(rest)),
     ];
     if replay.state == ReplayState::Gathering {
         words.push("listing its letters".to_owned());
@@ -213,7 +227,7 @@ pub(crate) fn progress_words(replay: &ReplayShown, per_second: Option<f64>) -> S
         words.push(if rate < 10.0 { format!("{rate:.1}/s") } else { format!("{rate:.0}/s") });
         let to_go = Duration::try_from_secs_f64(rest as f64 / rate).unwrap_or(Duration::MAX);
         if rest > 0 && to_go < Duration::from_hours(24 * 365) {
-            words.push(format!("{} to go", rough(to_go)));
+            words.push(format!("about {}", rough(to_go)));
         }
     }
     words.join(", ")

@@ -180,8 +180,8 @@ fn a_letter_is_shown_with_its_attempts_and_its_data() {
     let (run, requests) = against([Reply::json(200, &envelope())], &["dlq", "show", "3c6e"]);
     assert_snapshot!(run.printed(), @r#"
     orders.placed → billing/email  letter 3c6ef372fe94f82b0123456789abcdef
-      tier            dead                  5m ago
-      died            2025-10-21T14:30:00Z
+      tier            dead
+      died            2025-10-21T14:30:00Z  5m ago
       category        permanent
       failure group   00c0ffee00c0ffee
       event           order-42
@@ -215,8 +215,8 @@ fn a_letter_is_shown_with_its_attempts_and_its_data() {
     let (run, _) = against([Reply::json(200, &poison)], &["dlq", "show", "old 7"]);
     assert_snapshot!(run.printed(), @r#"
     orders.placed → billing/email  letter old 7
-      tier            poison                5m ago
-      died            2025-10-21T14:30:00Z
+      tier            poison
+      died            2025-10-21T14:30:00Z  5m ago
       category        permanent
       failure group   00c0ffee00c0ffee
       event           order-42
@@ -371,9 +371,9 @@ fn replays_are_listed_and_told_what_to_do() {
     ] });
     let (run, _) = against([Reply::json(200, &found)], &["replays"]);
     assert_snapshot!(run.printed(), @r"
-    NO  STATE    LETTERS  DELIVERED  FAILED  LEFT  BEGAN   WHAT
-     3  running    5,000          9       0     0  1m ago  service billing
-     2  stopped    5,000          9       1     0  1m ago  letter 3c6ef372
+    NO  STATE    LETTERS  DELIVERED  FAILED  LEFT ALONE  BEGAN   WHAT
+     3  running    5,000          9       0           0  1m ago  service billing
+     2  stopped    5,000          9       1           0  1m ago  letter 3c6ef372
     ");
     let (run, requests) = against(
         [Reply::json(200, &replay(&json!({ "state": "paused", "to": "mail" })))],
@@ -394,7 +394,7 @@ fn replays_are_listed_and_told_what_to_do() {
 
     Next:
       redrive replays 3 resume
-          lets it go on, once the cause is mended
+          lets it go on
       redrive replays 3 cancel
           ends it; what was not sent stays dead
     ");
@@ -405,14 +405,25 @@ fn replays_are_listed_and_told_what_to_do() {
     let (run, _) =
         against([stream(&[replay(&json!({ "state": "cancelled" }))])], &["replays", "3", "--watch"]);
     assert_eq!(run.code, 1);
-    assert_snapshot!(run.stdout, @"! replay 3 was cancelled: 9 delivered, 4,991 not sent");
+    assert_snapshot!(run.stdout, @"! replay 3 was cancelled: 9 delivered, 4,989 not sent, 2 on their way");
+    let stop = json!({ "fingerprint": "00c0ffee00c0ffee", "delivery": DELIVERY });
+    #[rustfmt::skip]
+    let cases = [
+        ("why it stopped",   json!({ "state": "stopped", "stop": stop }),  "  because       the failure came back (failure group 00c0ffee00c0ffee)\n"),
+        ("what stays dead",  json!({ "state": "cancelled" }),              "  not sent      4,989\n"),
+    ];
+    for (name, more, expected) in cases {
+        let (run, _) = against([Reply::json(200, &replay(&more))], &["replays", "3"]);
+        let page = run.printed();
+        assert!(page.contains(expected), "{name}: {page}");
+    }
 }
 
 #[test]
 fn nothing_is_deleted_before_somebody_says_so() {
     let dry = json!({ "deleted": 12, "claimed": 3, "dry_run": true, "holding": 1, "done": true });
     let (run, requests) = against([Reply::json(200, &dry)], &["dlq", "purge", "--older-than", "7d"]);
-    assert_snapshot!(run.refused(), @"error: 12 dead letters would be deleted for good, and nobody can be asked here; add --yes: nothing was deleted");
+    assert_snapshot!(run.refused(), @"error: nothing was deleted: it would be 12 dead letters, and nobody can be asked here; add --yes");
     assert!(requests[0].ends_with(r#"{"dry_run":true,"older_than":"7d"}"#), "{requests:?}");
     let (run, _) = against([Reply::json(200, &dry)], &["dlq", "purge", "--service", "billing", "--dry-run"]);
     assert_snapshot!(run.printed(), @r"
@@ -454,6 +465,12 @@ fn a_letter_is_edited_skipped_and_never_sent_unchanged() {
         requests[1].ends_with(r#"{"note":"a typo","data":{"order": 42.0, "total": 1e400}}"#),
         "{requests:?}"
     );
+    // A letter from elsewhere is edited by the id under which a repetition is known.
+    let own = format!("content-location: /v1/dead-letters/{DELIVERY}");
+    let replies_of_own = [Reply::json(200, &envelope()).header(&own), Reply::json(200, &edited)];
+    let (_, requests) = against(replies_of_own, &["dlq", "edit", "legacy-2", "--data", "{}"]);
+    assert_eq!(first_line(&requests[0]), "GET /v1/dead-letters/legacy-2 HTTP/1.1");
+    assert_eq!(first_line(&requests[1]), format!("POST /v1/dead-letters/{DELIVERY}/edit HTTP/1.1"));
     let (run, _) = against(replies(), &["dlq", "edit", "3c6e", "--data", "{"]);
     assert!(run.refused().contains("the new data are no JSON"));
     let skipped = json!({ "id": DELIVERY, "released": 2 });

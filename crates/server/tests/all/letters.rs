@@ -125,6 +125,8 @@ fn a_letter_is_an_envelope_in_two_forms() {
     assert_eq!(envelope["originalMessage"]["data"], json!({ "id": "a" }));
     assert_eq!(envelope["retryAttempts"][0]["httpStatus"], 422, "{envelope}");
     assert_eq!(envelope["failureCategory"], "permanent");
+    let answer = stage.server.get(&format!("/v1/dead-letters/{}", &id[..6]));
+    assert_eq!(answer.header("content-location"), Some(&*format!("/v1/dead-letters/{id}")));
     assert_eq!(stage.json(&["dlq", "show", &id, "--data", "data"]), envelope);
     let redis = stage.json(&["dlq", "show", &id, "--form", "redis"]);
     assert_eq!(redis["error_context"]["service"], "orders", "{redis}");
@@ -257,6 +259,32 @@ fn a_letter_is_mended_and_another_given_up() {
         audit.as_array().expect("a list").iter().filter_map(|record| record["act"].as_str()).collect();
     assert_eq!(acts, ["purge", "skip", "edit"], "{audit}");
     assert_eq!(audit[1]["note"], "too late");
+    stage.server.stop().assert_calm();
+}
+
+#[test]
+fn a_target_is_told_that_a_letter_comes_again_out_of_turn() {
+    let stage = Stage::new(&["order: session"]);
+    for id in ["a", "b"] {
+        stage.server.accept("orders.placed", id, "s");
+        stage.server.until(id, "dead");
+    }
+    stage.mended.store(true, Ordering::SeqCst);
+    stage.server.accept("orders.placed", "c", "s");
+    stage.server.until("c", "delivered");
+    stage.run(&["dlq", "replay", &stage.id_of("a")]).printed();
+    stage.run(&["dlq", "edit", &stage.id_of("b"), "--data", "{}"]).printed();
+    let calls = stage.target.until(5);
+    let told = |call: &Call| {
+        let place: u64 = call.header("redrive-sequence").parse().expect("a call of a session has its place");
+        (place, call.header("redrive-replay").to_owned(), call.webhook_id().to_owned())
+    };
+    let [a, b, c, again, edited] = [0, 1, 2, 3, 4].map(|place| told(&calls[place]));
+    assert!(a.0 < b.0 && b.0 < c.0, "places grow: {a:?}, {b:?}, {c:?}");
+    assert_eq!(again, (a.0, "1".to_owned(), a.2), "its own place and id, and that it is a replay");
+    assert_eq!((edited.0, edited.1.as_str()), (b.0, ""), "the old one's place");
+    assert_ne!(edited.2, b.2, "an edited letter is no repetition");
+    assert!(calls[4].event_id().starts_with("b#edit-"));
     stage.server.stop().assert_calm();
 }
 

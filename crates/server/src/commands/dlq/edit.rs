@@ -24,11 +24,13 @@ const DATA_BYTES_MAX: u64 = 256 << 20;
 pub(super) fn run(args: &DlqEditArgs) -> anyhow::Result<ExitCode> {
     wait_for(async {
         let mut client = Client::new(args.server.server.clone());
-        let path = format!("/v1/dead-letters/{}", segment(&args.letter));
-        let letter: Envelope = client.json(&Ask::get(path.clone())).await?;
+        let path = |name: &str| format!("/v1/dead-letters/{}", segment(name));
+        let (letter, id): (Envelope, _) = client.named_json(&Ask::get(path(&args.letter))).await?;
         let old = Payload::of(&letter.original_message)?;
         let new = new_data(args, &old)?;
         let body = body(args, &old, &new)?;
+        // By the id that a repetition is known by: the answer may get lost.
+        let path = path(id.as_deref().unwrap_or(&args.letter));
         let ask = Ask::post(format!("{path}/edit"), "application/json", body);
         let edited: Edited = client.json(&ask).await?;
         match args.format {

@@ -116,7 +116,10 @@ fn of_replays(claimed: u64) -> String {
 }
 
 fn ending(purged: &PurgeShown) -> String {
-    let mut out = format!("{} {} deleted\n", style::good("✓"), counted(purged.deleted, "dead letter"));
+    let mut out = match purged.deleted {
+        0 => format!("{} no dead letter was deleted\n", style::warning("!")),
+        count => format!("{} {} deleted\n", style::good("✓"), counted(count, "dead letter")),
+    };
     if purged.claimed > 0 {
         let stay = if purged.claimed == 1 { "stays" } else { "stay" };
         out.push_str(&format!("  {} {stay}: cancel the replay first\n", of_replays(purged.claimed)));
@@ -128,7 +131,7 @@ fn ending(purged: &PurgeShown) -> String {
 fn confirm(dry: &PurgeShown) -> anyhow::Result<()> {
     let stay = |why: &str| {
         let letters = counted(dry.deleted, "dead letter");
-        Refused(format!("{letters} would be deleted for good, and {why}: nothing was deleted"))
+        Refused(format!("nothing was deleted: it would be {letters}, and {why}"))
     };
     if !std::io::stdin().is_terminal() {
         return Err(stay("nobody can be asked here; add --yes").into());
