@@ -2,7 +2,7 @@
 
 use super::plan;
 use crate::store::sqlite::{
-    held, imports, letters, purge, replay_send, retention, rows, schema, select, settle,
+    held, imports, letters, purge, replay, replay_send, retention, rows, schema, select, settle,
 };
 use rusqlite::StatementStatus;
 
@@ -26,7 +26,8 @@ fn no_change_goes_through_a_table_that_grows() {
         ("of a correlation id",        select::OF_CORRELATION, "SEARCH letters USING INDEX letters_of_correlation (correlation=? AND rowid>? AND rowid<?)"),
         ("of a delivery",              select::OF_DELIVERY, "SEARCH d USING INTEGER PRIMARY KEY (rowid=?); SEARCH l USING INDEX sqlite_autoindex_letters_1 (delivery=?)"),
         ("a letter's event",           select::EVENT_OF,   "SEARCH l USING INTEGER PRIMARY KEY (rowid=?); SEARCH d USING INTEGER PRIMARY KEY (rowid=?); SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"),
-        ("what a replay may send",     replay_send::LETTERS, "SEARCH replay_letters USING INDEX replay_waiting (replay=? AND turn>?)"),
+        ("what a replay may send",     replay_send::NEXT,  "SEARCH replay_letters USING INDEX replay_next (replay=?)"),
+        ("who is next of a session",   replay::FIRST_OF_LANE, "SEARCH replay_letters USING INDEX replay_sessions (replay=? AND lane=?)"),
         ("one that it sends",          replay_send::CORPSE, "SEARCH l USING INDEX sqlite_autoindex_letters_1 (delivery=?); SEARCH d USING INTEGER PRIMARY KEY (rowid=?)"),
         ("whether all is purged",      purge::ALL_PURGED,  "SCAN CONSTANT ROW; SCALAR SUBQUERY 1; SEARCH e USING INTEGER PRIMARY KEY (rowid=?); SEARCH d USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
         ("some kinds",                 retention::KINDS,   "SEARCH kinds USING INTEGER PRIMARY KEY (rowid>?)"),
