@@ -186,7 +186,8 @@ ALTER TABLE deliveries ADD COLUMN turn INTEGER;
 ALTER TABLE deliveries ADD COLUMN linked INTEGER;
 
 DROP INDEX lanes;
-CREATE INDEX lanes ON deliveries (lane, coalesce(turn, seq)) WHERE lane IS NOT NULL AND state < 3;
+-- With the state, so that those behind are counted without a look at each.
+CREATE INDEX lanes ON deliveries (lane, coalesce(turn, seq), state) WHERE lane IS NOT NULL AND state < 3;
 CREATE INDEX holding ON deliveries (queue) WHERE state = -1;
 
 -- Letters that agree in all that is counted.
