@@ -180,8 +180,15 @@ impl World {
         let until = Bound::Included(LetterNumber(selection.died_until.as_nanos()));
         let rest = self.letters.range((after, until)).map(|(number, _)| *number);
         let mut looked_at: Vec<LetterNumber> = rest.take(REPLAY_GATHER_MAX + 1).collect();
-        let is_all = looked_at.len() <= REPLAY_GATHER_MAX;
-        looked_at.truncate(REPLAY_GATHER_MAX);
+        let mut bytes = 0;
+        let enough = looked_at.iter().position(|number| {
+            let is_enough = bytes >= STEP_BYTES_MAX;
+            bytes += self.bytes_looked_through(&selection, *number);
+            is_enough
+        });
+        let count = enough.unwrap_or(REPLAY_GATHER_MAX).min(REPLAY_GATHER_MAX);
+        let is_all = looked_at.len() <= count;
+        looked_at.truncate(count);
         let mut passed = Passed::default();
         let mut claimed = BTreeMap::new();
         for number in &looked_at {

@@ -16,7 +16,7 @@ use super::desk::{
     canary, death_of, events_of, everything, fails, foreign, found_by, named, poison, straight,
 };
 use crate::store::letter::{
-    LetterFilter, NewReplay, Order, OrderRefusal, Poison, Redirect, ReplayAct, Selection,
+    LetterFilter, NewReplay, Order, OrderRefusal, Ordered, Poison, Purge, Redirect, ReplayAct, Selection,
 };
 use crate::store::{Batch, REPLAY_GATHER_MAX, REPLAY_WALK_MAX, Settled, StateName, Submission};
 
@@ -28,6 +28,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     ("poison is left alone unless it is meant", poison_left),
     ("a replay that finds nothing is none", nothing),
     ("many letters are listed in several steps", gathering),
+    ("a text is looked for in a few megabytes at a time", gathering_text),
     ("a gathering replay that is halted goes on gathering", gathering_halted),
     ("a letter that is sent is a delivery with fresh tries and its old story", fresh),
     ("a step that was taken already does nothing", taken_already),
@@ -208,6 +209,34 @@ fn gathering(bench: &mut Bench) {
     assert_eq!(bench.now_at(late).state.name(), StateName::Dead);
     assert_eq!(bench.step(replay.id, 256).len(), 256);
     assert_eq!(bench.counts().queues[&*queue("svc")].waiting, 256);
+}
+
+fn gathering_text(bench: &mut Bench) {
+    for id in ["1", "2", "3"] {
+        bench.wait(1);
+        let data = vec![b'x'; 3 * 1024 * 1024].into();
+        bench.settled("svc", Event { data, ..event(id) }, fails("boom"));
+    }
+    bench.wait(1);
+    bench.settled("svc", event("found"), fails("boom"));
+    let filter = LetterFilter { text: Some("found".to_owned()), ..LetterFilter::default() };
+    let replay = bench.replay(straight(found_by(filter.clone())));
+    assert_eq!((replay.state, replay.tally.total), (ReplayState::Gathering, 0), "two are enough at once");
+    bench.step(replay.id, 10);
+    let replay = bench.replay_now(replay.id);
+    assert_eq!((replay.state, replay.tally.total), (ReplayState::Running, 1));
+    bench.change(replay.id, ReplayAct::Cancel).expect("it is open");
+    let step = |after| Purge {
+        selection: found_by(filter.clone()),
+        what: "some".to_owned(),
+        rows_max: 100,
+        after,
+        note: None,
+    };
+    let answer = bench.order(Order::Purge(Box::new(step(None))));
+    let Ok(Ordered::Purged { deleted: 0, next: next @ Some(_), .. }) = answer else { panic!("{answer:?}") };
+    let answer = bench.order(Order::Purge(Box::new(step(next))));
+    assert!(matches!(answer, Ok(Ordered::Purged { deleted: 1, next: None, .. })), "{answer:?}");
 }
 
 fn gathering_halted(bench: &mut Bench) {
