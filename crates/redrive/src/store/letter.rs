@@ -226,6 +226,9 @@ pub struct Survey {
 /// The most letters of a session that are let go in one order.
 pub(super) const LET_GO_MAX: usize = 500;
 
+/// A step that hands over, or looks through, so many bytes of events ends there.
+pub(super) const STEP_BYTES_MAX: usize = 4 * 1024 * 1024;
+
 /// What an operator wants done with dead letters; each is one transaction.
 #[derive(Clone, Debug)]
 pub enum Order {

@@ -252,6 +252,12 @@ impl World {
             && kinds.as_ref().is_none_or(|kinds| kinds.contains(&id))
     }
 
+    /// The bytes of data that a text is looked for in.
+    pub(super) fn bytes_looked_through(&self, selection: &Selection, number: LetterNumber) -> usize {
+        let row = &self.rows[&self.letters[&number].delivery];
+        selection.filter.text.as_ref().map_or(0, |_| self.events[&row.event].event.data.len())
+    }
+
     fn has_text(&self, row: &Row, wanted: &str) -> bool {
         let event = &self.events[&row.event].event;
         let DeliveryState::Dead { death, .. } = &row.state else {

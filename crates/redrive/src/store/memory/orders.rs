@@ -1,6 +1,7 @@
 //! What people do with dead letters in a store in memory: skip, let go, purge, edit, import; and the record
 //! of it.
 
+use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use super::world::{Held, Kept, Row, World};
 use crate::store::admit::Ledger;
 use crate::store::letter::{
     AuditRecord, Edit, ImportedLetter, LET_GO_MAX, LetterNumber, Order, OrderRefusal, Ordered, Purge,
-    PurgeCursor,
+    PurgeCursor, STEP_BYTES_MAX,
 };
 use crate::store::{Closed, DeliveryState, derive};
 
@@ -104,18 +105,20 @@ impl World {
         let beyond = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.number));
         let until = Bound::Included(LetterNumber(selection.died_until.as_nanos()));
         let rest = self.letters.range((beyond, until)).map(|(number, _)| *number);
-        let mut looked_at: Vec<LetterNumber> = rest.take(rows_max + 1).collect();
-        let is_all = looked_at.len() <= *rows_max;
-        looked_at.truncate(*rows_max);
-        let (mut deleted, mut claimed) = (0, 0);
-        for number in &looked_at {
-            match self.choice(selection, *number) {
+        let mut rest: VecDeque<LetterNumber> = rest.take(rows_max + 1).collect();
+        let (mut deleted, mut claimed, mut bytes, mut last) = (0, 0, 0, None);
+        for _ in 0..*rows_max {
+            let Some(number) = rest.pop_front_if(|_| bytes < STEP_BYTES_MAX) else { break };
+            last = Some(number);
+            bytes += self.bytes_looked_through(selection, number);
+            match self.choice(selection, number) {
                 Choice::Not | Choice::Poison => {}
                 Choice::Claimed(_) => claimed += 1,
                 Choice::Chosen => {
                     deleted += 1;
-                    let promoted = self.purge_letter(*number, now);
-                    waiting.extend(promoted.map(|seq| self.waiting_at(seq)));
+                    let promoted = self.purge_letter(number, now).map(|seq| self.waiting_at(seq));
+                    bytes += promoted.as_ref().map_or(0, Waiting::bytes);
+                    waiting.extend(promoted);
                 }
             }
         }
@@ -125,8 +128,8 @@ impl World {
             None if deleted > 0 => audit = self.record("purge", what.clone(), deleted, note.clone(), now),
             None => {}
         }
-        let last = looked_at.last().filter(|_| !is_all);
-        Ordered::Purged { deleted, claimed, next: last.map(|number| PurgeCursor { number: *number, audit }) }
+        let last = last.filter(|_| !rest.is_empty());
+        Ordered::Purged { deleted, claimed, next: last.map(|number| PurgeCursor { number, audit }) }
     }
 
     fn edit(

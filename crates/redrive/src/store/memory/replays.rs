@@ -19,7 +19,7 @@ use redrive_core::time::Timestamp;
 use super::letters::Choice;
 use super::world::World;
 use crate::store::letter::{
-    LetterNumber, NewReplay, OrderRefusal, Redirect, ReplayAct, ReplayView, Selection,
+    LetterNumber, NewReplay, OrderRefusal, Redirect, ReplayAct, ReplayView, STEP_BYTES_MAX, Selection,
 };
 use crate::store::{REPLAY_GATHER_MAX, REPLAY_WALK_MAX, derive};
 
@@ -180,8 +180,15 @@ impl World {
         let until = Bound::Included(LetterNumber(selection.died_until.as_nanos()));
         let rest = self.letters.range((after, until)).map(|(number, _)| *number);
         let mut looked_at: Vec<LetterNumber> = rest.take(REPLAY_GATHER_MAX + 1).collect();
-        let is_all = looked_at.len() <= REPLAY_GATHER_MAX;
-        looked_at.truncate(REPLAY_GATHER_MAX);
+        let mut bytes = 0;
+        let enough = looked_at.iter().position(|number| {
+            let is_enough = bytes >= STEP_BYTES_MAX;
+            bytes += self.bytes_looked_through(&selection, *number);
+            is_enough
+        });
+        let count = enough.unwrap_or(REPLAY_GATHER_MAX).min(REPLAY_GATHER_MAX);
+        let is_all = looked_at.len() <= count;
+        looked_at.truncate(count);
         let mut passed = Passed::default();
         let mut claimed = BTreeMap::new();
         for number in &looked_at {
@@ -301,23 +308,19 @@ impl World {
         let mut rest: Vec<(Seq, ReplayLetter)> = rest.map(|(seq, letter)| (*seq, *letter)).collect();
         // What took the place of another has that one's turn.
         rest.sort_by_key(|(seq, _)| self.rows[seq].turn());
-        rest.truncate(REPLAY_WALK_MAX);
-        let mut sent = 0;
+        let (mut sent, mut walked, mut bytes) = (0, 0, 0);
         for (seq, letter) in rest {
-            if sent == letters_max {
+            if sent == letters_max || walked == REPLAY_WALK_MAX || bytes >= STEP_BYTES_MAX {
                 break;
             }
+            let lane = letter.lane.and_then(|lane| self.replays[&id].lanes.get(&lane).copied());
+            if lane == Some(LaneState::Busy) {
+                continue;
+            }
+            walked += 1;
             let number = self.letter_number(seq);
             let is_ours = number.is_some_and(|number| self.letters[&number].claim == Some(id));
-            let lane = letter.lane.and_then(|lane| self.replays[&id].lanes.get(&lane).copied());
-            // The one that holds a session goes whoever else of it is on its way: that one waits for it.
-            let is_holder = self.held_by(seq).is_some();
-            let next = match lane {
-                _ if !is_ours => LetterState::LeftAlone,
-                Some(LaneState::Failed) => LetterState::LeftAlone,
-                Some(LaneState::Busy) if !is_holder => continue,
-                Some(LaneState::Busy) | None => LetterState::Sent,
-            };
+            let next = if is_ours && lane.is_none() { LetterState::Sent } else { LetterState::LeftAlone };
             let replay = self.replays.get_mut(&id).expect("it was there");
             replay.letters.insert(seq, ReplayLetter { state: next, ..letter });
             if next == LetterState::LeftAlone {
@@ -332,8 +335,10 @@ impl World {
             replay.lanes.extend(letter.lane.map(|lane| (lane, LaneState::Busy)));
             sent += 1;
             let number = number.expect("it is ours");
+            let before = waiting.len();
             waiting.extend(self.send(id, number, letter.fingerprint, now).map(|seq| self.waiting_at(seq)));
             waiting.extend(self.rows[&seq].is_head().then(|| self.waiting_at(seq)));
+            bytes += waiting[before..].iter().map(Waiting::bytes).sum::<usize>();
         }
         sent
     }

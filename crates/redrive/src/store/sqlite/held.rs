@@ -18,13 +18,15 @@ use crate::store::letter::LET_GO_MAX;
 pub(super) const HEAD_OF_LANE: &str =
     "SELECT seq, queue, state, state = -1 OR replay IS NOT NULL OR linked IS NOT NULL
     FROM deliveries WHERE lane = ?1 AND state < 3 ORDER BY coalesce(turn, seq) LIMIT 1";
-pub(super) const COUNT_BEHIND: &str =
-    "SELECT count(*) FROM deliveries WHERE lane = ?1 AND state < 3 AND state = 2";
-/// Whether the first of a session that is neither dead nor has come back may start. Whoever waits behind
-/// without having been dead waits for a head, so that none is further back.
-pub(super) const HAS_HEAD: &str = "SELECT state < 2 FROM deliveries WHERE lane = ?1 AND state < 3
-    AND (state IN (0, 1) OR state = 2 AND replay IS NULL AND linked IS NULL)
-    ORDER BY coalesce(turn, seq) LIMIT 1";
+/// Of a session that is longer than that, no more are counted when a letter begins to hold it.
+const COUNTED_MAX: u32 = 100_000;
+pub(super) const COUNT_BEHIND: &str = "SELECT coalesce(sum(state = 2), 0) FROM
+    (SELECT state FROM deliveries WHERE lane = ?1 AND state < 3 ORDER BY coalesce(turn, seq) LIMIT ?2)";
+/// Whether the first of a session that has not come back may start. One that may start was the first of its
+/// session when it began to, and only what came back, by a replay or in the place of another, has got before
+/// it since, and waits: so none is further back, however many are.
+pub(super) const HAS_HEAD: &str = "SELECT state IN (0, 1) FROM deliveries WHERE lane = ?1 AND state < 3
+    AND (state <> 2 OR replay IS NULL AND linked IS NULL) ORDER BY coalesce(turn, seq) LIMIT 1";
 pub(super) const HAS_EARLIER: &str =
     "SELECT 1 FROM deliveries WHERE lane = ?1 AND state < 3 AND coalesce(turn, seq) < ?2 LIMIT 1";
 
@@ -110,8 +112,10 @@ impl Work<'_> {
                 self.connection.prepare_cached(update)?.execute((lane, letter, since))?;
             }
             None => {
-                let insert = format!("INSERT INTO held VALUES (?1, ?2, ?3, ({COUNT_BEHIND}))");
-                self.connection.prepare_cached(&insert)?.execute((lane, letter, since))?;
+                let mut count = self.connection.prepare_cached(COUNT_BEHIND)?;
+                let behind: i64 = count.query_row((lane, COUNTED_MAX), |row| row.get(0))?;
+                let insert = "INSERT INTO held VALUES (?1, ?2, ?3, ?4)";
+                self.connection.prepare_cached(insert)?.execute((lane, letter, since, behind))?;
             }
         }
         Ok(())
@@ -126,7 +130,7 @@ impl Work<'_> {
 
     /// One fewer does.
     fn wait_no_more(&self, lane: i64) -> Result<(), Fault> {
-        let update = "UPDATE held SET behind = behind - 1 WHERE lane = ?1";
+        let update = "UPDATE held SET behind = max(behind - 1, 0) WHERE lane = ?1";
         self.connection.prepare_cached(update)?.execute([lane])?;
         Ok(())
     }
@@ -145,19 +149,19 @@ impl Work<'_> {
 
     /// The same for any session, whatever of it may start and whatever holds it.
     pub(super) fn move_on(&mut self, lane: i64) -> Result<Option<Waiting>, Fault> {
+        let holder = self.held(lane)?;
         let head = self.head_of_lane(lane)?;
-        let mut holder = self.held(lane)?;
-        if let Some(held) = holder
-            && !self.is_open(lane, held.letter)?
-        {
-            self.forget_held(lane)?;
-            holder = None;
-        }
-        let Some(head) = head else { return Ok(None) };
-        if self.has_head(lane)? {
+        let has_head = head.is_some() && self.has_head(lane)?;
+        let Some(head) = head.filter(|_| !has_head) else {
+            if let Some(held) = holder
+                && !self.is_open(lane, held.letter)?
+            {
+                self.forget_held(lane)?;
+            }
             return Ok(None);
-        }
+        };
         if head.state == state::HOLDING {
+            // Those behind are the same, whichever letter they wait for.
             self.hold(lane, head.delivery)?;
             return Ok(None);
         }

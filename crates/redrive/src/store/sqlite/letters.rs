@@ -35,6 +35,16 @@ pub(super) const UNCOUNT_KIND: &str = "UPDATE kinds SET count = count - 1,
     WHERE id = ?1";
 pub(super) const LATEST_BETWEEN: &str = "SELECT max(number) FROM letters WHERE number >= ?1 AND number < ?2";
 
+/// The dead letters of the first format as they died: sorted by no more than their places, since they may be
+/// many and their texts long.
+pub(super) const OLD_LETTERS: &str = "SELECT d.written_at, d.seq FROM deaths c
+    CROSS JOIN deliveries d ON d.seq = c.delivery WHERE d.state = 4 ORDER BY d.written_at, d.seq";
+pub(super) const OLD_LETTER: &str =
+    "SELECT e.id, e.source, e.type, e.attributes, x'', d.seq, d.queue, d.subscription, d.written_at,
+        c.category, c.code, c.failure_code, c.tier, c.message, c.fingerprint
+    FROM deliveries d CROSS JOIN deaths c ON c.delivery = d.seq CROSS JOIN events e ON e.seq = d.event
+    WHERE d.seq = ?1";
+
 /// A delivery that dies, with all that its letter is looked for by.
 pub(super) struct Grave<'a> {
     pub(super) delivery: i64,
@@ -152,15 +162,13 @@ pub(super) fn carry_over(connection: &Connection) -> Result<(), Fault> {
     let seed: Option<i64> = connection.query_row("SELECT seed FROM meta", [], |row| row.get(0)).optional()?;
     let seed = seed.unwrap_or_default().cast_unsigned();
     let queues = names::queues(connection)?;
-    let select =
-        "SELECT e.id, e.source, e.type, e.attributes, x'', d.seq, d.queue, d.subscription, d.written_at,
-            c.category, c.code, c.failure_code, c.tier, c.message, c.fingerprint
-        FROM deaths c JOIN deliveries d ON d.seq = c.delivery JOIN events e ON e.seq = d.event
-        WHERE d.state = 4 ORDER BY d.written_at, d.seq";
-    let mut statement = connection.prepare(select)?;
-    let mut rows = statement.query([])?;
+    let mut in_order = connection.prepare(OLD_LETTERS)?;
+    let mut letters = in_order.query([])?;
     let mut last = 0;
-    while let Some(row) = rows.next()? {
+    while let Some(letter) = letters.next()? {
+        let mut statement = connection.prepare_cached(OLD_LETTER)?;
+        let mut rows = statement.query([letter.get::<_, i64>(1)?])?;
+        let row = rows.next()?.ok_or(Fault::unreadable("a dead letter of the first format"))?;
         let body = Body { delivery: row.get(5)?, queue: row.get(6)?, subscription: row.get(7)? };
         let queue = queues.iter().find(|(id, _, _)| *id == body.queue);
         let (_, QueueName { service, channel }, _) = queue.ok_or(Fault::unreadable("the name of a queue"))?;
@@ -169,8 +177,8 @@ pub(super) fn carry_over(connection: &Connection) -> Result<(), Fault> {
         let number = next_number(&mut last, died_at);
         insert(connection, number, &Grave::new(seed, body, &event, &death, died_at))?;
     }
-    drop(rows);
-    drop(statement);
+    drop(letters);
+    drop(in_order);
     Ok(connection.execute_batch("DROP TABLE deaths")?)
 }
 

@@ -8,7 +8,7 @@ use super::fault::Fault;
 use super::schema::state;
 use super::select::{Finder, Letter};
 use super::write::Work;
-use crate::store::letter::{LetterNumber, Ordered, Purge, PurgeCursor};
+use crate::store::letter::{LetterNumber, Ordered, Purge, PurgeCursor, STEP_BYTES_MAX};
 
 /// Whether every delivery of an event is purged.
 pub(super) const ALL_PURGED: &str = "SELECT NOT EXISTS (SELECT 1 FROM events e CROSS JOIN deliveries d
@@ -24,19 +24,27 @@ impl Work<'_> {
         let looked = Finder::new(self.connection, self.state, selection)?.look(beyond, *rows_max)?;
         let open = self.open_replays()?;
         let (mut deleted, mut claimed) = (0, 0);
-        for (letter, _) in looked.found {
+        let (mut upto, mut bytes) = (looked.upto, 0);
+        let mut found = looked.found.into_iter().peekable();
+        while let Some((letter, _)) = found.next() {
             if letter.claim.is_some_and(|claim| open.contains(&claim)) {
                 claimed += 1;
                 continue;
             }
             deleted += 1;
-            waiting.extend(self.purge_letter(&letter)?);
+            let promoted = self.purge_letter(&letter)?;
+            bytes += promoted.as_ref().map_or(0, Waiting::bytes);
+            waiting.extend(promoted);
+            if bytes >= STEP_BYTES_MAX && found.peek().is_some() {
+                upto = Some(letter.number);
+                break;
+            }
         }
         let mut audit = after.map_or(0, |after| after.audit.cast_signed());
         if deleted > 0 && !self.add_to_record(audit, deleted)? {
             audit = self.record(&Act { verb: "purge", what, letters: deleted, note: note.as_deref() })?;
         }
-        let next = looked.upto.map(|number| PurgeCursor {
+        let next = upto.map(|number| PurgeCursor {
             number: LetterNumber(number.cast_unsigned()),
             audit: audit.cast_unsigned(),
         });

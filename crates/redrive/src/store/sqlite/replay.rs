@@ -23,9 +23,11 @@ use crate::store::{REPLAY_GATHER_MAX, derive};
 const VIEW: &str = "SELECT id, state, what, pace, origin, target, note, wave, total, sent, delivered, failed,
     left_alone, claimed_by_others, created_at, changed_at, stop FROM replays";
 const INSERT: &str = "INSERT INTO replays VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, NULL, ?9, ?10, 0, 0, 0, 0,
-    ?11, ?12, ?12, ?13, 0, ?14)";
-const INSERT_LETTER: &str = "INSERT INTO replay_letters VALUES
-    (?1, ?2, ?3, ?4, 0, (SELECT coalesce(turn, seq) FROM deliveries WHERE seq = ?2))";
+    ?11, ?12, ?12, ?13, ?14)";
+const INSERT_LETTER: &str = "INSERT INTO replay_letters VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+/// The first letter of a session that has not been sent.
+pub(super) const FIRST_OF_LANE: &str = "SELECT delivery, turn FROM replay_letters INDEXED BY replay_sessions
+    WHERE replay = ?1 AND lane = ?2 AND lane IS NOT NULL AND state IN (0, 5) ORDER BY turn LIMIT 1";
 const GATHERED: &str =
     "UPDATE replays SET state = ?2, total = total + ?3, claimed_by_others = claimed_by_others + ?4,
     gathered = ?5, changed_at = ?6 WHERE id = ?1";
@@ -39,6 +41,18 @@ const END: &str = "UPDATE replays SET state = 5
     WHERE id = ?1 AND state = 1 AND total = sent + left_alone AND sent = delivered + failed";
 /// All letters of the selection have been looked at.
 const ALL_GATHERED: i64 = i64::MAX;
+
+/// What became of a letter of a replay, in column `state`.
+pub(super) mod letter_state {
+    /// It may be sent.
+    pub(in super::super) const NEXT: i64 = 0;
+    pub(in super::super) const SENT: i64 = 1;
+    pub(in super::super) const DELIVERED: i64 = 2;
+    pub(in super::super) const FAILED: i64 = 3;
+    pub(in super::super) const LEFT_ALONE: i64 = 4;
+    /// Others of its session come first.
+    pub(in super::super) const WAITS: i64 = 5;
+}
 
 /// What a step of listing has found.
 #[derive(Debug, Default)]
@@ -55,7 +69,6 @@ struct Gathered {
 pub(super) struct Stored {
     pub(super) view: ReplayView,
     pub(super) target: Option<Redirect>,
-    pub(super) first_waiting: i64,
     selection: String,
     gathered: i64,
     audit: i64,
@@ -107,7 +120,7 @@ impl Work<'_> {
         let mut rows = statement.query([id])?;
         let Some(row) = rows.next()? else { return Ok(None) };
         let view = view(row)?;
-        let select = "SELECT target, selection, gathered, first_waiting, audit FROM replays WHERE id = ?1";
+        let select = "SELECT target, selection, gathered, audit FROM replays WHERE id = ?1";
         let mut statement = self.connection.prepare_cached(select)?;
         let mut rows = statement.query([id])?;
         let row = rows.next()?.ok_or(Fault::unreadable("a replay"))?;
@@ -117,8 +130,7 @@ impl Work<'_> {
             target: target.map(|text| codec::read_target(&text)).transpose()?,
             selection: row.get(1)?,
             gathered: row.get(2)?,
-            first_waiting: row.get(3)?,
-            audit: row.get(4)?,
+            audit: row.get(3)?,
         }))
     }
 
@@ -212,30 +224,67 @@ impl Work<'_> {
                 *gathered.claimed.entry(ReplayId(other.cast_unsigned())).or_default() += 1;
                 continue;
             }
-            let lane = self.lane_at(letter.delivery, to)?;
+            let (lane, turn) = self.lane_at(letter.delivery, to)?;
             let claim = "UPDATE letters SET claim = ?2 WHERE number = ?1";
             self.connection.prepare_cached(claim)?.execute([letter.number, replay])?;
-            let values = (replay, letter.delivery, lane, facts.fingerprint);
+            let state = self.state_in_replay(replay, lane, turn)?;
+            let values = (replay, letter.delivery, lane, facts.fingerprint, state, turn);
             self.connection.prepare_cached(INSERT_LETTER)?.execute(values)?;
             gathered.letters += 1;
         }
         Ok(gathered)
     }
 
-    /// The session that a letter goes in, perhaps elsewhere.
-    pub(super) fn lane_at(&self, delivery: i64, to: Option<&Redirect>) -> Result<Option<i64>, Fault> {
-        let select = "SELECT e.id, e.source, e.type, e.attributes, x'', d.lane
+    /// What a letter is that is listed in that turn: of a session the first one goes, whenever it was found.
+    fn state_in_replay(&self, replay: i64, lane: Option<i64>, turn: i64) -> Result<i64, Fault> {
+        let Some(lane) = lane else { return Ok(letter_state::NEXT) };
+        match self.first_of_lane(replay, lane)? {
+            Some((_, first)) if first < turn => Ok(letter_state::WAITS),
+            Some((delivery, _)) => {
+                self.mark(replay, delivery, letter_state::WAITS)?;
+                Ok(letter_state::NEXT)
+            }
+            None => Ok(letter_state::NEXT),
+        }
+    }
+
+    /// The first letter of a session that has not been sent, and its turn.
+    fn first_of_lane(&self, replay: i64, lane: i64) -> Result<Option<(i64, i64)>, Fault> {
+        let mut statement = self.connection.prepare_cached(FIRST_OF_LANE)?;
+        Ok(statement.query_row([replay, lane], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
+    }
+
+    /// Says what became of a letter.
+    pub(super) fn mark(&self, replay: i64, delivery: i64, letter: i64) -> Result<(), Fault> {
+        let update = "UPDATE replay_letters SET state = ?3 WHERE replay = ?1 AND delivery = ?2";
+        self.connection.prepare_cached(update)?.execute([replay, delivery, letter])?;
+        Ok(())
+    }
+
+    /// The next letter of a session comes to its turn, to be sent or left alone.
+    pub(super) fn next_of_lane(&self, replay: i64, lane: Option<i64>) -> Result<(), Fault> {
+        let Some(lane) = lane else { return Ok(()) };
+        match self.first_of_lane(replay, lane)? {
+            Some((delivery, _)) => self.mark(replay, delivery, letter_state::NEXT),
+            None => Ok(()),
+        }
+    }
+
+    /// The session that a letter goes in, perhaps elsewhere, and its turn there.
+    fn lane_at(&self, delivery: i64, to: Option<&Redirect>) -> Result<(Option<i64>, i64), Fault> {
+        let select = "SELECT e.id, e.source, e.type, e.attributes, x'', d.lane, coalesce(d.turn, d.seq)
             FROM deliveries d CROSS JOIN events e ON e.seq = d.event WHERE d.seq = ?1";
         let mut statement = self.connection.prepare_cached(select)?;
         let mut rows = statement.query([delivery])?;
         let row = rows.next()?.ok_or(Fault::unreadable("the delivery of a letter"))?;
-        match to {
-            None => Ok(row.get(5)?),
+        let lane = match to {
+            None => row.get(5)?,
             Some(Redirect { queue, order }) => {
                 let lane = derive::lane_in(self.state.meta.seed, queue, *order, &rows::event(row)?);
-                Ok(lane.map(u64::cast_signed))
+                lane.map(u64::cast_signed)
             }
-        }
+        };
+        Ok((lane, row.get(6)?))
     }
 
     /// The letter of that id, if no open replay has claimed it.
@@ -300,20 +349,17 @@ impl Work<'_> {
         lane: Option<i64>,
         came: Came,
     ) -> Result<(), Fault> {
-        let (count, letter, of_lane) = match came {
-            Came::Delivered => (
-                COUNT_DELIVERED,
-                2,
-                "DELETE FROM replay_lanes WHERE replay = ?1 AND lane = ?2 AND failed = 0",
-            ),
-            Came::Failed => (COUNT_FAILED, 3, "INSERT OR REPLACE INTO replay_lanes VALUES (?1, ?2, 1)"),
+        let (count, letter) = match came {
+            Came::Delivered => (COUNT_DELIVERED, letter_state::DELIVERED),
+            Came::Failed => {
+                let insert = "INSERT OR IGNORE INTO replay_lanes SELECT ?1, ?2 WHERE ?2 IS NOT NULL";
+                self.connection.prepare_cached(insert)?.execute((replay, lane))?;
+                (COUNT_FAILED, letter_state::FAILED)
+            }
         };
         self.connection.prepare_cached(count)?.execute((replay, nanos(self.now)))?;
-        let update = "UPDATE replay_letters SET state = ?3 WHERE replay = ?1 AND delivery = ?2";
-        self.connection.prepare_cached(update)?.execute((replay, delivery, letter))?;
-        if let Some(lane) = lane {
-            self.connection.prepare_cached(of_lane)?.execute((replay, lane))?;
-        }
+        self.mark(replay, delivery, letter)?;
+        self.next_of_lane(replay, lane)?;
         self.end_if_complete(replay)
     }
 

@@ -1,8 +1,8 @@
 //! A step of a replay: its letters become deliveries again, the oldest first, one of each session at a time.
 //!
-//! Invariant: a step that was taken already, by how many letters had been sent before it, changes nothing.
-
-use std::collections::BTreeMap;
+//! Invariants: a step that was taken already, by how many letters had been sent before it, changes nothing; a
+//! letter that waits for another of its session is not looked at until that one has been answered for, so that
+//! a step takes as long as what it sends and leaves alone, however long sessions are.
 
 use redrive_core::engine::{Advance, Waiting};
 use redrive_core::replay::{ReplayJob, ReplayState};
@@ -10,15 +10,15 @@ use rusqlite::{OptionalExtension, Row};
 
 use super::encode::{nanos, seq};
 use super::fault::Fault;
-use super::replay::Stored;
+use super::replay::{Stored, letter_state};
 use super::replay_codec as codec;
 use super::schema::state;
 use super::write::Work;
 use crate::store::REPLAY_WALK_MAX;
-use crate::store::letter::Redirect;
+use crate::store::letter::{Redirect, STEP_BYTES_MAX};
 
-pub(super) const LETTERS: &str = "SELECT delivery, lane, turn FROM replay_letters INDEXED BY replay_waiting
-    WHERE replay = ?1 AND state = 0 AND turn >= ?2 ORDER BY turn LIMIT ?3";
+pub(super) const NEXT: &str = "SELECT delivery, lane FROM replay_letters INDEXED BY replay_next
+    WHERE replay = ?1 AND state = 0 ORDER BY turn LIMIT 1";
 pub(super) const CORPSE: &str =
     "SELECT l.number, l.claim, d.queue, d.lane, d.bytes, coalesce(d.turn, d.seq), d.story
     FROM letters l CROSS JOIN deliveries d ON d.seq = l.delivery WHERE l.delivery = ?1";
@@ -27,25 +27,7 @@ const SEND: &str = "UPDATE deliveries SET queue = ?2, lane = ?3, state = ?4, due
     WHERE seq = ?1";
 /// A wave has begun when something of it was sent.
 const STEPPED: &str = "UPDATE replays SET sent = sent + ?2, left_alone = left_alone + ?3,
-    wave = CASE WHEN ?2 > 0 THEN ?4 ELSE wave END, first_waiting = ?5, changed_at = ?6 WHERE id = ?1";
-
-/// What is known of a session that a replay sends letters of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LaneState {
-    Free,
-    /// A letter of it is on its way.
-    Busy,
-    /// One has failed: the rest of it stays dead.
-    Failed,
-}
-
-/// A letter on the list of a replay.
-#[derive(Clone, Copy)]
-struct Listed {
-    delivery: i64,
-    lane: Option<i64>,
-    turn: i64,
-}
+    wave = CASE WHEN ?2 > 0 THEN ?4 ELSE wave END, changed_at = ?5 WHERE id = ?1";
 
 /// A dead letter's delivery.
 struct Corpse {
@@ -63,9 +45,6 @@ struct Corpse {
 struct Step {
     sent: u32,
     left_alone: u32,
-    /// The turn of the first letter that still waits.
-    first_waiting: Option<i64>,
-    lanes: BTreeMap<i64, LaneState>,
 }
 
 impl Work<'_> {
@@ -101,102 +80,58 @@ impl Work<'_> {
         waiting: &mut Vec<Waiting>,
     ) -> Result<u32, Fault> {
         let replay = advance.replay.0.cast_signed();
-        let letters: Vec<Listed> = {
-            let limit = i64::try_from(REPLAY_WALK_MAX).expect("a small number");
-            let mut statement = self.connection.prepare_cached(LETTERS)?;
-            let read =
-                |row: &Row<'_>| Ok(Listed { delivery: row.get(0)?, lane: row.get(1)?, turn: row.get(2)? });
-            let found = statement.query_map((replay, stored.first_waiting, limit), read)?;
-            found.collect::<Result<_, _>>()?
-        };
-        let beyond = letters.last().map_or(stored.first_waiting, |last| last.turn + 1);
         let mut step = Step::default();
-        for letter in letters {
-            if step.sent == advance.letters_max {
-                step.first_waiting.get_or_insert(letter.turn);
+        let mut bytes = 0;
+        for _ in 0..REPLAY_WALK_MAX {
+            if step.sent == advance.letters_max || bytes >= STEP_BYTES_MAX {
                 break;
             }
-            self.send_or_pass(stored, &mut step, letter, waiting)?;
+            let mut statement = self.connection.prepare_cached(NEXT)?;
+            let next = statement.query_row([replay], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+            let Some((delivery, lane)) = next else { break };
+            let before = waiting.len();
+            self.send_or_leave(stored, &mut step, (delivery, lane), waiting)?;
+            bytes += waiting[before..].iter().map(Waiting::bytes).sum::<usize>();
         }
         self.connection.prepare_cached(STEPPED)?.execute((
             replay,
             step.sent,
             step.left_alone,
             codec::wave(advance.wave),
-            step.first_waiting.unwrap_or(beyond),
             nanos(self.now),
         ))?;
         Ok(step.sent)
     }
 
-    fn send_or_pass(
+    fn send_or_leave(
         &mut self,
         stored: &Stored,
         step: &mut Step,
-        Listed { delivery, lane, turn }: Listed,
+        (delivery, lane): (i64, Option<i64>),
         waiting: &mut Vec<Waiting>,
     ) -> Result<(), Fault> {
         let replay = stored.view.id.0.cast_signed();
-        let corpse = self.corpse(delivery)?.filter(|corpse| corpse.claim == Some(replay));
-        let lane_state = match lane {
-            Some(lane) => self.lane_state(step, replay, lane)?,
-            None => LaneState::Free,
+        let failed = "SELECT 1 FROM replay_lanes WHERE replay = ?1 AND lane = ?2";
+        let corpse = if self.connection.prepare_cached(failed)?.exists((replay, lane))? {
+            None
+        } else {
+            self.corpse(delivery)?.filter(|corpse| corpse.claim == Some(replay))
         };
-        let corpse = match corpse {
-            Some(corpse) if lane_state != LaneState::Failed => corpse,
-            left => return self.leave_alone(replay, delivery, step, left.as_ref()),
+        let Some(corpse) = corpse else {
+            step.left_alone += 1;
+            return self.leave_alone(replay, delivery, lane);
         };
-        // The one that holds a session goes whoever else of it is on its way: that one waits for it.
-        if lane_state == LaneState::Busy && self.held_by(corpse.lane, delivery)?.is_none() {
-            step.first_waiting.get_or_insert(turn);
-            return Ok(());
-        }
         step.sent += 1;
-        if let Some(lane) = lane {
-            step.lanes.insert(lane, LaneState::Busy);
-            let busy = "INSERT OR REPLACE INTO replay_lanes VALUES (?1, ?2, 0)";
-            self.connection.prepare_cached(busy)?.execute([replay, lane])?;
-        }
-        self.mark(replay, delivery, 1)?;
+        self.mark(replay, delivery, letter_state::SENT)?;
         self.send(replay, stored.target.as_ref(), delivery, (corpse, lane), waiting)
     }
 
     /// A letter stays as it is, and free for others.
-    fn leave_alone(
-        &self,
-        replay: i64,
-        delivery: i64,
-        step: &mut Step,
-        corpse: Option<&Corpse>,
-    ) -> Result<(), Fault> {
-        step.left_alone += 1;
-        if let Some(corpse) = corpse {
-            let free = "UPDATE letters SET claim = NULL WHERE number = ?1";
-            self.connection.prepare_cached(free)?.execute([corpse.number])?;
-        }
-        self.mark(replay, delivery, 4)
-    }
-
-    fn lane_state(&self, step: &mut Step, replay: i64, lane: i64) -> Result<LaneState, Fault> {
-        if let Some(known) = step.lanes.get(&lane) {
-            return Ok(*known);
-        }
-        let select = "SELECT failed FROM replay_lanes WHERE replay = ?1 AND lane = ?2";
-        let mut statement = self.connection.prepare_cached(select)?;
-        let failed: Option<bool> = statement.query_row([replay, lane], |row| row.get(0)).optional()?;
-        let found = match failed {
-            None => LaneState::Free,
-            Some(false) => LaneState::Busy,
-            Some(true) => LaneState::Failed,
-        };
-        step.lanes.insert(lane, found);
-        Ok(found)
-    }
-
-    fn mark(&self, replay: i64, delivery: i64, letter: i64) -> Result<(), Fault> {
-        let update = "UPDATE replay_letters SET state = ?3 WHERE replay = ?1 AND delivery = ?2";
-        self.connection.prepare_cached(update)?.execute([replay, delivery, letter])?;
-        Ok(())
+    fn leave_alone(&self, replay: i64, delivery: i64, lane: Option<i64>) -> Result<(), Fault> {
+        let free = "UPDATE letters SET claim = NULL WHERE delivery = ?1 AND claim = ?2";
+        self.connection.prepare_cached(free)?.execute([delivery, replay])?;
+        self.mark(replay, delivery, letter_state::LEFT_ALONE)?;
+        self.next_of_lane(replay, lane)
     }
 
     fn corpse(&self, delivery: i64) -> Result<Option<Corpse>, Fault> {

@@ -186,7 +186,8 @@ ALTER TABLE deliveries ADD COLUMN turn INTEGER;
 ALTER TABLE deliveries ADD COLUMN linked INTEGER;
 
 DROP INDEX lanes;
-CREATE INDEX lanes ON deliveries (lane, coalesce(turn, seq)) WHERE lane IS NOT NULL AND state < 3;
+-- With the state, so that those behind are counted without a look at each.
+CREATE INDEX lanes ON deliveries (lane, coalesce(turn, seq), state) WHERE lane IS NOT NULL AND state < 3;
 CREATE INDEX holding ON deliveries (queue) WHERE state = -1;
 
 -- Letters that agree in all that is counted.
@@ -265,8 +266,6 @@ CREATE TABLE replays (
     changed_at        INTEGER NOT NULL,
     -- The number of the last letter that was looked at while gathering; the largest number when all were.
     gathered          INTEGER NOT NULL,
-    -- No letter of an earlier turn waits to be sent.
-    first_waiting     INTEGER NOT NULL,
     -- The record that counts its letters.
     audit             INTEGER NOT NULL
 ) STRICT;
@@ -277,18 +276,20 @@ CREATE TABLE replay_letters (
     delivery    INTEGER NOT NULL,
     lane        INTEGER,
     fingerprint INTEGER NOT NULL,
-    -- 0 waits, 1 sent, 2 delivered, 3 failed, 4 left alone.
+    -- 0 may be sent, 1 sent, 2 delivered, 3 failed, 4 left alone, 5 waits for those of its session before it.
     state       INTEGER NOT NULL,
     -- Its place in the order of its session; what took the place of another has that one's.
     turn        INTEGER NOT NULL,
     PRIMARY KEY (replay, delivery)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX replay_waiting ON replay_letters (replay, turn) WHERE state = 0;
--- Sessions of which a letter is on its way (0), or has failed (1): the rest of them waits, or is left alone.
+-- Of a session no more than one may be sent, and none while one of it is on its way: whatever is found here
+-- goes, or is left alone, and is never looked at again.
+CREATE INDEX replay_next ON replay_letters (replay, turn) WHERE state = 0;
+CREATE INDEX replay_sessions ON replay_letters (replay, lane, turn) WHERE lane IS NOT NULL AND state IN (0, 5);
+-- Sessions of which a letter has failed: the rest of them is left alone.
 CREATE TABLE replay_lanes (
     replay INTEGER NOT NULL,
     lane   INTEGER NOT NULL,
-    failed INTEGER NOT NULL,
     PRIMARY KEY (replay, lane)
 ) STRICT, WITHOUT ROWID;
 

@@ -17,7 +17,7 @@ use super::fault::Fault;
 use super::rows::{self, text};
 use super::state::State;
 use crate::store::derive;
-use crate::store::letter::{KindId, LetterFilter, Poison, Selection};
+use crate::store::letter::{KindId, LetterFilter, Poison, STEP_BYTES_MAX, Selection};
 
 /// With more kinds than this, all letters are looked at.
 const KINDS_MAX: usize = 64;
@@ -146,9 +146,11 @@ impl<'a> Finder<'a> {
         Ok(Some(kinds))
     }
 
-    /// The letters beyond that number; as many as that are looked at.
+    /// The letters beyond that number; no more than that are looked at, and fewer where a text is looked for
+    /// in much data.
     pub(super) fn look(&mut self, after: i64, rows_max: usize) -> Result<Looked, Fault> {
         let filter = &self.selection.filter;
+        let mut before = after;
         let after = filter.from.map_or(after, |from| after.max(nanos(from) - 1));
         let died_until = nanos(self.selection.died_until);
         let upto = filter.until.map_or(died_until, |until| died_until.min(nanos(until) - 1));
@@ -158,9 +160,15 @@ impl<'a> Finder<'a> {
         letters.truncate(rows_max);
         let last = letters.last().map(|letter| letter.number);
         let mut looked = Looked { upto: last.filter(|_| has_more), ..Looked::default() };
+        let mut bytes = 0;
         for letter in letters {
+            if bytes >= STEP_BYTES_MAX {
+                looked.upto = Some(before);
+                break;
+            }
+            before = letter.number;
             let Some(facts) = self.facts(letter.kind)? else { continue };
-            if !self.letter_fits(&letter)? {
+            if !self.letter_fits(&letter, &mut bytes)? {
                 continue;
             }
             if facts.tier == Tier::Poison && self.selection.poison == Poison::Left {
@@ -266,8 +274,8 @@ impl<'a> Finder<'a> {
         Ok(fits.then_some(KindFacts { fingerprint: its_fingerprint, tier: its_tier }))
     }
 
-    /// Whether a letter fits in what letters of one kind differ in.
-    fn letter_fits(&self, letter: &Letter) -> Result<bool, Fault> {
+    /// Whether a letter fits in what letters of one kind differ in; adds to the bytes that were looked through.
+    fn letter_fits(&self, letter: &Letter, bytes: &mut usize) -> Result<bool, Fault> {
         let LetterFilter { session, correlation_id, text: wanted, replays_below, .. } =
             &self.selection.filter;
         let any = session.is_none() && correlation_id.is_none() && wanted.is_none();
@@ -278,6 +286,7 @@ impl<'a> Finder<'a> {
         let mut rows = statement.query((letter.number, wanted.is_some()))?;
         let row = rows.next()?.ok_or(Fault::unreadable("the event of a letter"))?;
         let event = rows::event(row)?;
+        *bytes += event.data.len();
         let its_session = event.session.as_ref().map(SessionKey::as_str);
         let its_correlation = event.correlation_id.as_ref().map(CorrelationId::as_str);
         let replays: u32 = row.get(6)?;

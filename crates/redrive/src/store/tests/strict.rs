@@ -5,6 +5,7 @@ use std::sync::Arc;
 use redrive_core::book::model;
 use redrive_core::category::codes;
 use redrive_core::engine::{Next, Waiting};
+use redrive_core::event::Event;
 use redrive_core::ids::DeliveryId;
 use redrive_core::replay::ReplayState;
 
@@ -31,6 +32,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     ("a letter that is let go stays, and those behind it go on", let_go),
     ("all that hold a session one after the other are let go together", let_go_together),
     ("a purged letter releases those behind it", purged),
+    ("a purge lets a few megabytes go on at a time", purged_in_steps),
     ("an edited letter takes the place of the old one", edited),
     ("an edited letter in the middle waits for its turn", edited_in_the_middle),
     ("a letter that is sent elsewhere releases those behind it", sent_elsewhere),
@@ -326,6 +328,26 @@ fn purged(bench: &mut Bench) {
     assert_eq!(ids(&waiting), ["1"]);
     assert!(held_now(bench).is_empty());
     assert_eq!(bench.now_at(letter).state.name(), StateName::Closed);
+}
+
+fn purged_in_steps(bench: &mut Bench) {
+    for key in ["a", "b", "c"] {
+        bench.wait(1);
+        bench.settled("strict", in_session(key, key), holds("boom"));
+        let data = vec![b'x'; 3 * 1024 * 1024].into();
+        bench.take(&[to("strict", Event { data, ..in_session(&format!("behind {key}"), key) })]);
+    }
+    let mut after = None;
+    for expected in [&["behind a", "behind b"][..], &["behind c"]] {
+        let (selection, what) = (everything(), "all".to_owned());
+        let step = crate::store::letter::Purge { selection, what, rows_max: 10, after, note: None };
+        let (answer, waiting) = bench.order_and_see(Order::Purge(Box::new(step)));
+        let Ok(Ordered::Purged { deleted, next, .. }) = answer else { panic!("{answer:?}") };
+        assert_eq!((deleted, ids(&waiting)), (expected.len() as u64, expected.to_vec()));
+        after = next;
+    }
+    assert_eq!(after, None);
+    assert_eq!(bench.acts(), [("purge".to_owned(), 3)]);
 }
 
 fn edit(bench: &mut Bench, letter: DeliveryId, id: &str) -> (DeliveryId, Vec<Waiting>) {

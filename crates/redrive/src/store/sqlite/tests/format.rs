@@ -12,7 +12,7 @@ use rusqlite::Connection;
 use crate::store::letter::{
     LetterFilter, LetterQuery, LetterView, NewReplay, Order, Ordered, Poison, Selection,
 };
-use crate::store::sqlite::{Options, Sqlite};
+use crate::store::sqlite::{Options, Sqlite, letters};
 use crate::store::{Batch, DeliveryState, Filter, Reader, StateName, Store};
 
 const FORMAT_1: &str = include_str!("../../tests/fixtures/format-1.sql");
@@ -29,7 +29,7 @@ fn opened(folder: &Path) -> Sqlite {
     store
 }
 
-fn letters(reader: &dyn Reader, filter: LetterFilter) -> Vec<LetterView> {
+fn shown(reader: &dyn Reader, filter: LetterFilter) -> Vec<LetterView> {
     reader.letters(&LetterQuery { filter, before: None, rows_max: 10 }).expect("it answers").letters
 }
 
@@ -42,7 +42,7 @@ fn the_first_format_shows_its_dead_letters() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = opened(folder.path());
     let reader = store.reader().expect("it has readers");
-    let found = letters(&*reader, LetterFilter::default());
+    let found = shown(&*reader, LetterFilter::default());
     assert_eq!(ids(&found), ["first", "dead"], "the latest first");
     let names: Vec<_> = found.iter().map(|letter| letter.death.name.as_str()).collect();
     assert_eq!(names, ["_ord.deadletter", "_svc.deadletter.mail"], "by the default template");
@@ -50,14 +50,30 @@ fn the_first_format_shows_its_dead_letters() {
     assert_eq!(found[1].death.message, "502 from the shop");
     assert_eq!(found[1].died_at, Timestamp::from_millis(1_700_000_002_000));
     let session = LetterFilter { session: Some("s".to_owned()), ..LetterFilter::default() };
-    assert_eq!(ids(&letters(&*reader, session)), ["first"]);
+    assert_eq!(ids(&shown(&*reader, session)), ["first"]);
     let trip = LetterFilter { correlation_id: Some("trip-1".to_owned()), ..LetterFilter::default() };
-    assert_eq!(ids(&letters(&*reader, trip)), ["dead"]);
+    assert_eq!(ids(&shown(&*reader, trip)), ["dead"]);
     let groups = reader.groups(&LetterFilter::default(), NOW, 10).expect("it answers");
     assert_eq!(groups.iter().map(|group| group.count).collect::<Vec<_>>(), [2]);
     let counts = reader.counts().expect("it answers");
     let dead: u64 = counts.queues.values().map(|queue| queue.dead).sum();
     assert_eq!((counts.events, counts.unrouted, dead), (7, 1, 2));
+}
+
+#[test]
+fn letters_are_carried_over_one_by_one() {
+    let connection = Connection::open_in_memory().expect("it opens");
+    connection.execute_batch(FORMAT_1).expect("it is SQL");
+    #[rustfmt::skip]
+    let cases = [
+        (letters::OLD_LETTERS, "SCAN c; SEARCH d USING INTEGER PRIMARY KEY (rowid=?); USE TEMP B-TREE FOR ORDER BY"),
+        (letters::OLD_LETTER,  "SEARCH d USING INTEGER PRIMARY KEY (rowid=?); SEARCH c USING INTEGER PRIMARY KEY (rowid=?); SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"),
+    ];
+    for (sql, expected) in cases {
+        assert_eq!(super::plan(&connection, sql), expected);
+    }
+    let sorted = connection.prepare(letters::OLD_LETTERS).expect("it is SQL");
+    assert!(sorted.column_names().eq(["written_at", "seq"]), "what is sorted is kept in memory");
 }
 
 #[test]
@@ -74,7 +90,7 @@ fn deliveries_of_the_first_format_go_on() {
     assert_eq!(list(StateName::Ready), ["second"]);
     assert_eq!(list(StateName::Behind), ["third"]);
     assert_eq!(list(StateName::Due), ["due"]);
-    let queue = letters(&*reader, LetterFilter::default())[0].delivery.queue.clone();
+    let queue = shown(&*reader, LetterFilter::default())[0].delivery.queue.clone();
     let load =
         Load { queue: queue.into(), wanted: Wanted::Ready { after: Seq::NONE }, rows_max: 9, bytes_max: 999 };
     assert_eq!(store.load(&load).expect("it loads").rows.len(), 1);

@@ -2,7 +2,7 @@
 
 use super::plan;
 use crate::store::sqlite::{
-    held, imports, letters, purge, replay_send, retention, rows, schema, select, settle,
+    held, imports, letters, purge, replay, replay_send, retention, rows, schema, select, settle,
 };
 use rusqlite::StatementStatus;
 
@@ -13,9 +13,9 @@ fn no_change_goes_through_a_table_that_grows() {
     #[rustfmt::skip]
     let cases = [
         ("whether anything may start", held::HAS_HEAD,     "SEARCH deliveries USING INDEX lanes (lane=?)"),
-        ("whether others come first",  held::HAS_EARLIER,  "SEARCH deliveries USING INDEX lanes (lane=? AND <expr><?)"),
-        ("who comes after",            held::FROM_TURN,    "SEARCH deliveries USING INDEX lanes (lane=? AND <expr>>?)"),
-        ("how many wait behind",       held::COUNT_BEHIND, "SEARCH deliveries USING INDEX lanes (lane=?)"),
+        ("whether others come first",  held::HAS_EARLIER,  "SEARCH deliveries USING COVERING INDEX lanes (lane=? AND <expr><?)"),
+        ("who comes after",            held::FROM_TURN,    "SEARCH deliveries USING COVERING INDEX lanes (lane=? AND <expr>>?)"),
+        ("how many wait behind",       held::COUNT_BEHIND, "CO-ROUTINE (subquery-1); SEARCH deliveries USING COVERING INDEX lanes (lane=?); SCAN (subquery-1)"),
         ("what is to be settled",      settle::FIND_HEAD,  "SEARCH deliveries USING INTEGER PRIMARY KEY (rowid=?)"),
         ("what dies",                  settle::DYING,      "SEARCH d USING INTEGER PRIMARY KEY (rowid=?); SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"),
         ("one letter less",            letters::UNCOUNT_KIND, "SEARCH kinds USING INTEGER PRIMARY KEY (rowid=?); SCALAR SUBQUERY 1; SEARCH letters USING INDEX letters_of_kind (kind=?); SCALAR SUBQUERY 2; SEARCH letters USING INDEX letters_of_kind (kind=?)"),
@@ -26,7 +26,8 @@ fn no_change_goes_through_a_table_that_grows() {
         ("of a correlation id",        select::OF_CORRELATION, "SEARCH letters USING INDEX letters_of_correlation (correlation=? AND rowid>? AND rowid<?)"),
         ("of a delivery",              select::OF_DELIVERY, "SEARCH d USING INTEGER PRIMARY KEY (rowid=?); SEARCH l USING INDEX sqlite_autoindex_letters_1 (delivery=?)"),
         ("a letter's event",           select::EVENT_OF,   "SEARCH l USING INTEGER PRIMARY KEY (rowid=?); SEARCH d USING INTEGER PRIMARY KEY (rowid=?); SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"),
-        ("what a replay may send",     replay_send::LETTERS, "SEARCH replay_letters USING INDEX replay_waiting (replay=? AND turn>?)"),
+        ("what a replay may send",     replay_send::NEXT,  "SEARCH replay_letters USING INDEX replay_next (replay=?)"),
+        ("who is next of a session",   replay::FIRST_OF_LANE, "SEARCH replay_letters USING INDEX replay_sessions (replay=? AND lane=?)"),
         ("one that it sends",          replay_send::CORPSE, "SEARCH l USING INDEX sqlite_autoindex_letters_1 (delivery=?); SEARCH d USING INTEGER PRIMARY KEY (rowid=?)"),
         ("whether all is purged",      purge::ALL_PURGED,  "SCAN CONSTANT ROW; SCALAR SUBQUERY 1; SEARCH e USING INTEGER PRIMARY KEY (rowid=?); SEARCH d USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
         ("some kinds",                 retention::KINDS,   "SEARCH kinds USING INTEGER PRIMARY KEY (rowid>?)"),
@@ -37,6 +38,36 @@ fn no_change_goes_through_a_table_that_grows() {
     ];
     for (name, sql, expected) in cases {
         assert_eq!(plan(&connection, sql), expected, "{name}");
+    }
+}
+
+/// Whatever is asked of a session is asked for each letter of it, so it must not hang on how many there are.
+#[test]
+fn a_long_session_is_asked_as_quickly_as_a_short_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let connection = schema::open(&folder.path().join("lanes.db"), 1).expect("it opens");
+    let fill = |lane: i64, count: i64, state: i64| {
+        let insert = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?2)
+            INSERT INTO deliveries SELECT ?1 * 1000000 + i, 1, 1, 1, 1, 1, ?1, ?3, 0, NULL, 1, 0, NULL, NULL, NULL,
+                NULL, NULL, NULL, NULL FROM n";
+        connection.execute(insert, (lane, count, state)).expect("it is SQL");
+    };
+    let steps = |sql: &str, lane: i64| {
+        let mut statement = connection.prepare(sql).expect("it is SQL");
+        let more = [2_000_000, 10];
+        let values = [&[lane], &more[..statement.parameter_count() - 1]].concat();
+        let mut rows = statement.query(rusqlite::params_from_iter(values)).expect("it runs");
+        while rows.next().expect("it runs").is_some() {}
+        drop(rows);
+        statement.get_status(StatementStatus::VmStep)
+    };
+    for state in [-1, 2] {
+        let (short, long) = (20 + state, 30 + state);
+        fill(short, 20, state);
+        fill(long, 5_000, state);
+        for sql in [held::HEAD_OF_LANE, held::HAS_HEAD, held::HAS_EARLIER, held::FROM_TURN] {
+            assert_eq!(steps(sql, short), steps(sql, long), "state {state}: {sql}");
+        }
     }
 }
 

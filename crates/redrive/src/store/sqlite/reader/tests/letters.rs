@@ -131,8 +131,8 @@ fn a_survey_counts_what_a_selection_comes_to() {
     let table = Table::new();
     // An open replay has claimed two letters, and one that is over has claimed a third.
     table.run(
-        "INSERT INTO replays VALUES (1, 2, 'w', NULL, '', '', '', NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1);
-        INSERT INTO replays VALUES (2, 5, 'w', NULL, '', '', '', NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2);
+        "INSERT INTO replays VALUES (1, 2, 'w', NULL, '', '', '', NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1);
+        INSERT INTO replays VALUES (2, 5, 'w', NULL, '', '', '', NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2);
         UPDATE letters SET claim = 1 WHERE delivery IN (4, 6);
         UPDATE letters SET claim = 2 WHERE delivery = 8;
         UPDATE deliveries SET state = -1 WHERE seq IN (10, 12);
@@ -257,8 +257,8 @@ fn a_letter_is_shown_whole_by_its_id_here_or_elsewhere() {
         "INSERT INTO imported VALUES ('theirs', 16);
         UPDATE deliveries SET state = -1, lane = 5 WHERE seq IN (16, 18);
         INSERT INTO held VALUES (5, 16, 1, 4);
-        INSERT INTO replays VALUES (1, 2, 'w', NULL, '', '', '', NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1);
-        INSERT INTO replays VALUES (2, 4, 'w', NULL, '', '', '', NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1);
+        INSERT INTO replays VALUES (1, 2, 'w', NULL, '', '', '', NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1);
+        INSERT INTO replays VALUES (2, 4, 'w', NULL, '', '', '', NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1);
         UPDATE letters SET claim = 1 WHERE delivery = 16;
         UPDATE letters SET claim = 2 WHERE delivery = 18;",
     );
@@ -331,9 +331,9 @@ fn replays_and_records_are_listed_from_the_latest() {
         r#"INSERT INTO replays VALUES (1, 3, 'one', 'why', '', '{"rate":2.0,"concurrency":5,"manner":"canary"}',
             '"operator"', '{"service":"mail","channel":null,"order":"none"}',
             '{"replay":1,"fingerprint":"00000000000000ff","delivery":"00000000000000000000000000000001"}',
-            2, 10, 6, 3, 2, 1, 4, 100, 200, 0, 0, 1);
+            2, 10, 6, 3, 2, 1, 4, 100, 200, 0, 1);
         INSERT INTO replays VALUES (2, 1, 'two', NULL, '', '{"rate":null,"concurrency":5,"manner":"straight"}',
-            '{"automatic":{"times_max":3}}', NULL, NULL, 3, 0, 0, 0, 0, 0, 0, 100, 200, 0, 0, 1);
+            '{"automatic":{"times_max":3}}', NULL, NULL, 3, 0, 0, 0, 0, 0, 0, 100, 200, 0, 1);
         INSERT INTO audit VALUES (1, 5, 'purge', 'all', 7, 'why'), (2, 6, 'skip', 'one', 1, NULL);"#,
     );
     let ids = |before, rows_max| -> Vec<u64> {
