@@ -38,8 +38,9 @@ use redrive_core::story::Story;
 use redrive_core::time::Timestamp;
 
 use self::letter::{
-    AuditRecord, GroupView, HeldSession, KindView, LetterFilter, LetterKey, LetterNumber, LetterPage,
-    LetterQuery, LetterView, Order, OrderRefusal, Ordered, ReplayView, Selection, Survey,
+    AuditRecord, GroupView, HeldCursor, HeldPage, HeldSession, KindView, LetterFilter, LetterKey,
+    LetterNumber, LetterPage, LetterQuery, LetterView, Order, OrderRefusal, Ordered, ReplayView, Selection,
+    Survey,
 };
 
 /// The most rule books that a recovery brings back.
@@ -406,6 +407,8 @@ pub trait Reader: Send {
     fn replays(&self, before: Option<ReplayId>, rows_max: usize) -> Result<Vec<ReplayView>, StoreError>;
     /// Sessions that a dead letter holds, those held for longest first.
     fn held_sessions(&self, rows_max: usize) -> Result<Vec<HeldSession>, StoreError>;
+    /// The same page by page, in the order of the store: all of them, however many there are.
+    fn held_page(&self, after: Option<HeldCursor>, rows_max: usize) -> Result<HeldPage, StoreError>;
     /// Acts on record, the latest first, before that one.
     fn audit(&self, before: Option<u64>, rows_max: usize) -> Result<Vec<AuditRecord>, StoreError>;
 }

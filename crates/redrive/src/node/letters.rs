@@ -36,7 +36,9 @@ const BRING_BACK_AGAIN_AFTER: Duration = Duration::from_secs(5);
 const WATCH_EVERY: Duration = Duration::from_secs(10);
 /// A session that is still held is told of again after this long.
 const ALERT_AGAIN_AFTER: Duration = Duration::from_hours(1);
-/// Sessions that are told of one by one.
+/// Held sessions that are read at once.
+const SESSIONS_PER_LOOK: usize = 500;
+/// Sessions that are told of in one look.
 const SESSIONS_TOLD_MAX: usize = 1_000;
 
 /// A replay that somebody wants.
@@ -301,26 +303,41 @@ impl Node {
 
     /// Tells of sessions that a dead letter holds, and lets go those that the book does not hold any more.
     async fn look_at_sessions(&self, told: &mut BTreeMap<DeliveryId, Timestamp>) -> Result<(), OrderError> {
-        let held = self.read(|reader| reader.held_sessions(SESSIONS_TOLD_MAX)).await?;
         let (book, now) = (self.book(), self.now());
-        let letters: BTreeSet<DeliveryId> = held.iter().map(|session| session.letter).collect();
-        told.retain(|letter, _| letters.contains(letter));
-        for session in held {
-            if is_let_go(&book, &session) {
-                match self.order(Order::LetGo { letter: session.letter }).await {
-                    // One that is refused is being replayed, or somebody was quicker: it goes on by itself.
-                    Ok(_) | Err(OrderError::Refused(_)) => {}
-                    Err(error) => return Err(error),
+        let (mut seen, mut news) = (BTreeSet::new(), 0);
+        let mut after = None;
+        loop {
+            let page = self.read(move |reader| reader.held_page(after, SESSIONS_PER_LOOK)).await?;
+            for session in page.sessions {
+                if is_let_go(&book, &session) {
+                    self.let_go(session.letter).await?;
+                    continue;
                 }
-                continue;
+                seen.insert(session.letter);
+                let is_news = told.get(&session.letter).is_none_or(|at| now.since(*at) >= ALERT_AGAIN_AFTER);
+                // Those that are too many for one look are told of in the next.
+                if is_news && news < SESSIONS_TOLD_MAX {
+                    news += 1;
+                    told.insert(session.letter, now);
+                    self.tell_held(&session, now);
+                }
             }
-            let is_news = told.get(&session.letter).is_none_or(|at| now.since(*at) >= ALERT_AGAIN_AFTER);
-            if is_news {
-                told.insert(session.letter, now);
-                self.tell_held(&session, now);
+            after = page.next;
+            if after.is_none() {
+                told.retain(|letter, _| seen.contains(letter));
+                return Ok(());
             }
         }
-        Ok(())
+    }
+
+    /// Lets those behind a letter go on. More letters than one order frees may hold the session one after
+    /// the other: the next look finds them.
+    async fn let_go(&self, letter: DeliveryId) -> Result<(), OrderError> {
+        match self.order(Order::LetGo { letter }).await {
+            // One that is refused is being replayed, or somebody was quicker: it goes on by itself.
+            Ok(_) | Err(OrderError::Refused(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     fn tell_held(&self, session: &HeldSession, now: Timestamp) {

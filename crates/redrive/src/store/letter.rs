@@ -536,6 +536,19 @@ pub struct HeldSession {
     pub behind: u64,
 }
 
+/// A page of held sessions, in the order of the store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeldPage {
+    /// The sessions.
+    pub sessions: Vec<HeldSession>,
+    /// To go on with; none at the end.
+    pub next: Option<HeldCursor>,
+}
+
+/// Where a page of held sessions ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldCursor(pub(super) i64);
+
 /// One act on record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditRecord {

@@ -27,8 +27,8 @@ use super::{
     Recovered, Room, Store, StoreError, Written,
 };
 use crate::store::letter::{
-    AuditRecord, GroupView, HeldSession, KindView, LetterFilter, LetterKey, LetterNumber, LetterPage,
-    LetterQuery, LetterView, ReplayView, Selection, Survey,
+    AuditRecord, GroupView, HeldCursor, HeldPage, HeldSession, KindView, LetterFilter, LetterKey,
+    LetterNumber, LetterPage, LetterQuery, LetterView, ReplayView, Selection, Survey,
 };
 
 /// A store in memory.
@@ -181,6 +181,10 @@ impl Reader for MemoryReader {
 
     fn held_sessions(&self, rows_max: usize) -> Result<Vec<HeldSession>, StoreError> {
         Ok(locked(&self.world).held_sessions(rows_max))
+    }
+
+    fn held_page(&self, after: Option<HeldCursor>, rows_max: usize) -> Result<HeldPage, StoreError> {
+        Ok(locked(&self.world).held_page(after, rows_max))
     }
 
     fn audit(&self, before: Option<u64>, rows_max: usize) -> Result<Vec<AuditRecord>, StoreError> {

@@ -16,11 +16,11 @@ use redrive_core::time::Timestamp;
 
 use super::letters::{Choice, Kind, KindKey, span_of};
 use super::questions::Stories;
-use super::world::World;
+use super::world::{Held, World};
 use crate::store::DeliveryState;
 use crate::store::letter::{
-    AuditRecord, GroupView, HeldSession, KindId, KindView, LetterFilter, LetterKey, LetterNumber, LetterPage,
-    LetterQuery, LetterView, ReplayView, Selection, Survey, TREND_POINTS,
+    AuditRecord, GroupView, HeldCursor, HeldPage, HeldSession, KindId, KindView, LetterFilter, LetterKey,
+    LetterNumber, LetterPage, LetterQuery, LetterView, ReplayView, Selection, Survey, TREND_POINTS,
 };
 
 impl World {
@@ -205,19 +205,30 @@ impl World {
     pub(super) fn held_sessions(&self, rows_max: usize) -> Vec<HeldSession> {
         let mut held: Vec<_> = self.held.iter().collect();
         held.sort_by_key(|(lane, held)| (held.since, lane.cast_signed()));
-        let shown = held.into_iter().take(rows_max).map(|(lane, held)| {
-            let row = &self.rows[&held.letter];
-            let event = &self.events[&row.event].event;
-            HeldSession {
-                queue: (*row.queue).clone(),
-                session: event.session.as_ref().map(SessionKey::to_string).unwrap_or_default(),
-                letter: row.id,
-                event_type: event.event_type.to_string(),
-                since: held.since,
-                behind: self.behind(*lane),
-            }
-        });
-        shown.collect()
+        held.into_iter().take(rows_max).map(|(lane, held)| self.held_session(*lane, held)).collect()
+    }
+
+    pub(super) fn held_page(&self, after: Option<HeldCursor>, rows_max: usize) -> HeldPage {
+        let mut held: Vec<_> = self.held.iter().map(|(lane, held)| (lane.cast_signed(), held)).collect();
+        held.sort_by_key(|(lane, _)| *lane);
+        held.retain(|(lane, _)| after.is_none_or(|HeldCursor(after)| *lane > after));
+        held.truncate(rows_max);
+        let next = held.last().filter(|_| held.len() == rows_max).map(|(lane, _)| HeldCursor(*lane));
+        let shown = held.into_iter().map(|(lane, held)| self.held_session(lane.cast_unsigned(), held));
+        HeldPage { sessions: shown.collect(), next }
+    }
+
+    fn held_session(&self, lane: u64, held: &Held) -> HeldSession {
+        let row = &self.rows[&held.letter];
+        let event = &self.events[&row.event].event;
+        HeldSession {
+            queue: (*row.queue).clone(),
+            session: event.session.as_ref().map(SessionKey::to_string).unwrap_or_default(),
+            letter: row.id,
+            event_type: event.event_type.to_string(),
+            since: held.since,
+            behind: self.behind(lane),
+        }
     }
 
     pub(super) fn audit(&self, before: Option<u64>, rows_max: usize) -> Vec<AuditRecord> {

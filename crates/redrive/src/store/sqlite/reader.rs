@@ -29,8 +29,8 @@ use super::schema::{self, state};
 use super::state::Meta;
 use super::{dedup, names, rows};
 use crate::store::letter::{
-    AuditRecord, GroupView, HeldSession, KindView, LetterFilter, LetterKey, LetterNumber, LetterPage,
-    LetterQuery, LetterView, ReplayView, Selection, Survey,
+    AuditRecord, GroupView, HeldCursor, HeldPage, HeldSession, KindView, LetterFilter, LetterKey,
+    LetterNumber, LetterPage, LetterQuery, LetterView, ReplayView, Selection, Survey,
 };
 use crate::store::{Counts, DeliveryView, EventKey, EventView, Filter, Reader, StateName, StoreError};
 
@@ -152,6 +152,10 @@ impl Reader for SqliteReader {
 
     fn held_sessions(&self, rows_max: usize) -> Result<Vec<HeldSession>, StoreError> {
         replays::held_sessions(self, rows_max)
+    }
+
+    fn held_page(&self, after: Option<HeldCursor>, rows_max: usize) -> Result<HeldPage, StoreError> {
+        replays::held_page(self, after, rows_max)
     }
 
     fn audit(&self, before: Option<u64>, rows_max: usize) -> Result<Vec<AuditRecord>, StoreError> {

@@ -87,6 +87,19 @@ pub(super) fn letters_add_up(bench: &Bench, all: &[DeliveryView]) {
         reader.survey(&selection).expect("it answers");
     assert_eq!(free + claimed.values().sum::<u64>(), letters.len() as u64, "so do surveys");
     let held = reader.held_sessions(1_000_000).expect("it answers");
+    let (mut paged, mut after) = (Vec::new(), None);
+    loop {
+        let page = reader.held_page(after, 2).expect("it answers");
+        paged.extend(page.sessions);
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    paged.sort_by_key(|session| (session.since, session.letter));
+    let mut sorted = held.clone();
+    sorted.sort_by_key(|session| (session.since, session.letter));
+    assert_eq!(paged, sorted, "pages have each of them once");
     let held: BTreeSet<DeliveryId> = held.iter().map(|session| session.letter).collect();
     let is_holder = |letter: &&LetterView| held.contains(&letter.delivery.id) && letter.claimed_by.is_none();
     assert_eq!((poison_left, holding), (0, letters.iter().filter(is_holder).count() as u64), "and sessions");

@@ -9,7 +9,7 @@ use rusqlite::Row;
 
 use super::{Look, SqliteReader};
 use crate::store::StoreError;
-use crate::store::letter::{AuditRecord, HeldSession, ReplayView};
+use crate::store::letter::{AuditRecord, HeldCursor, HeldPage, HeldSession, ReplayView};
 use crate::store::sqlite::encode::{seq, time};
 use crate::store::sqlite::fault::Fault;
 use crate::store::sqlite::replay_codec;
@@ -158,4 +158,25 @@ pub(super) fn held_sessions(reader: &SqliteReader, rows_max: usize) -> Result<Ve
         })?;
     }
     Ok(sessions)
+}
+
+pub(super) fn held_page(
+    reader: &SqliteReader,
+    after: Option<HeldCursor>,
+    rows_max: usize,
+) -> Result<HeldPage, StoreError> {
+    reader.ask(|look| {
+        let mut statement = look.connection.prepare_cached(HELD)?;
+        let from = after.map_or(i64::MIN, |HeldCursor(lane)| lane);
+        let mut rows = statement.query((from, limit(rows_max)))?;
+        let (mut page, mut seen) = (HeldPage::default(), 0);
+        while let Some(row) = rows.next()? {
+            let held =
+                Held { lane: row.get(0)?, letter: row.get(1)?, since: row.get(2)?, behind: row.get(3)? };
+            seen += 1;
+            page.next = (seen == rows_max).then_some(HeldCursor(held.lane));
+            page.sessions.extend(look.held_session(&held)?);
+        }
+        Ok(page)
+    })
 }
