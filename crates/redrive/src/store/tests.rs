@@ -11,6 +11,7 @@ mod order;
 mod orders;
 mod paging;
 mod recovery;
+mod replay_steps;
 mod replays;
 mod retention;
 mod strict;
@@ -30,7 +31,7 @@ use bench::Bench;
 type Scenario = (&'static str, fn(&mut Bench));
 
 fn scenarios() -> impl Iterator<Item = Scenario> {
-    let all: [&[Scenario]; 9] = [
+    let all: [&[Scenario]; 10] = [
         intake::SCENARIOS,
         order::SCENARIOS,
         paging::SCENARIOS,
@@ -38,6 +39,7 @@ fn scenarios() -> impl Iterator<Item = Scenario> {
         retention::SCENARIOS,
         letters::SCENARIOS,
         replays::SCENARIOS,
+        replay_steps::SCENARIOS,
         strict::SCENARIOS,
         orders::SCENARIOS,
     ];

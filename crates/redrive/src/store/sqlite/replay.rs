@@ -20,7 +20,9 @@ use super::{replay_codec as codec, select};
 use crate::store::letter::{NewReplay, OrderRefusal, Redirect, ReplayAct, ReplayView};
 use crate::store::{REPLAY_GATHER_MAX, derive};
 
-const VIEW: &str = "SELECT id, state, what, pace, origin, target, note, wave, total, sent, delivered, failed,
+/// The columns that [`view`] reads.
+pub(super) const VIEW: &str =
+    "SELECT id, state, what, pace, origin, target, note, wave, total, sent, delivered, failed,
     left_alone, claimed_by_others, created_at, changed_at, stop FROM replays";
 const INSERT: &str = "INSERT INTO replays VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, NULL, ?9, ?10, 0, 0, 0, 0,
     ?11, ?12, ?12, ?13, ?14)";
@@ -86,7 +88,8 @@ pub(super) fn unfinished(connection: &Connection) -> Result<Vec<ReplayJob>, Faul
     Ok(jobs)
 }
 
-fn view(row: &Row<'_>) -> Result<ReplayView, Fault> {
+/// A replay as it is shown, from a row of [`VIEW`].
+pub(super) fn view(row: &Row<'_>) -> Result<ReplayView, Fault> {
     let count = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
     let target = row.get::<_, Option<String>>(5)?;
     let stop = row.get::<_, Option<String>>(16)?;

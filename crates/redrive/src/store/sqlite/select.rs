@@ -6,6 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
+use redrive_core::engine::QueueName;
 use redrive_core::envelope::Tier;
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{CorrelationId, SessionKey, Subject};
@@ -100,13 +101,7 @@ impl<'a> Finder<'a> {
         let mut finder = Self {
             connection,
             selection,
-            queues: is_queue.then(|| {
-                state.names.queue_ids(|name| {
-                    let channel = name.channel.as_ref().map(ChannelName::as_str);
-                    filter.service.as_ref().is_none_or(|wanted| name.service.as_str() == wanted)
-                        && filter.channel.as_ref().is_none_or(|wanted| channel == Some(wanted.as_str()))
-                })
-            }),
+            queues: is_queue.then(|| state.names.queue_ids(|name| queue_fits(filter, name))),
             subscriptions: filter
                 .subscription
                 .as_ref()
@@ -287,14 +282,12 @@ impl<'a> Finder<'a> {
         let row = rows.next()?.ok_or(Fault::unreadable("the event of a letter"))?;
         let event = rows::event(row)?;
         *bytes += event.data.len();
-        let its_session = event.session.as_ref().map(SessionKey::as_str);
-        let its_correlation = event.correlation_id.as_ref().map(CorrelationId::as_str);
-        let replays: u32 = row.get(6)?;
-        let message = text(row, 5)?;
-        Ok(session.as_ref().is_none_or(|wanted| its_session == Some(wanted))
-            && correlation_id.as_ref().is_none_or(|wanted| its_correlation == Some(wanted))
-            && replays_below.is_none_or(|times| replays < times)
-            && wanted.as_ref().is_none_or(|wanted| has_text(&event, message, &wanted.to_lowercase())))
+        let (message, replays) = (text(row, 5)?, row.get(6)?);
+        let is_there = |wanted: &String| {
+            let wanted = wanted.to_lowercase();
+            has(message, &wanted) || is_in_event(&event, &event.data, &wanted)
+        };
+        Ok(event_fits(&self.selection.filter, &event, replays) && wanted.as_ref().is_none_or(is_there))
     }
 }
 
@@ -313,9 +306,57 @@ fn read_letter(row: &Row<'_>) -> Result<Letter, rusqlite::Error> {
     Ok(Letter { number: row.get(0)?, delivery: row.get(1)?, kind: row.get(2)?, claim: row.get(3)? })
 }
 
-fn has_text(event: &Event, message: &str, wanted: &str) -> bool {
-    let subject = event.subject.as_ref().map_or("", Subject::as_str);
-    let data = String::from_utf8_lossy(&event.data);
-    let texts = [message, event.id.as_str(), subject, &data];
-    texts.iter().any(|text| text.to_lowercase().contains(wanted))
+/// Whether a filter means letters of that queue.
+pub(super) fn queue_fits(filter: &LetterFilter, name: &QueueName) -> bool {
+    let channel = name.channel.as_ref().map(ChannelName::as_str);
+    filter.service.as_ref().is_none_or(|wanted| name.service.as_str() == wanted)
+        && filter.channel.as_ref().is_none_or(|wanted| channel == Some(wanted))
+}
+
+/// Whether a filter means the letter of that event in what letters of one kind differ in, but for its text.
+pub(super) fn event_fits(filter: &LetterFilter, event: &Event, replays: u32) -> bool {
+    let LetterFilter { session, correlation_id, replays_below, .. } = filter;
+    let its_session = event.session.as_ref().map(SessionKey::as_str);
+    let its_correlation = event.correlation_id.as_ref().map(CorrelationId::as_str);
+    session.as_ref().is_none_or(|wanted| its_session == Some(wanted))
+        && correlation_id.as_ref().is_none_or(|wanted| its_correlation == Some(wanted))
+        && replays_below.is_none_or(|times| replays < times)
+}
+
+/// Whether a text is in an event with those data; it is in small letters.
+pub(super) fn is_in_event(event: &Event, data: &[u8], text: &str) -> bool {
+    has(event.id.as_str(), text)
+        || event.subject.as_ref().map(Subject::as_str).is_some_and(|subject| has(subject, text))
+        || has(&String::from_utf8_lossy(data), text)
+}
+
+/// Whether a text has another one in it, which is in small letters, whatever its own case.
+pub(super) fn has(found: &str, text: &str) -> bool {
+    // Nearly all texts are plain, and then there is a quick way.
+    if found.is_ascii() {
+        found.to_ascii_lowercase().contains(text)
+    } else {
+        found.to_lowercase().contains(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_found_whatever_the_case() {
+        #[rustfmt::skip]
+        let cases = [
+            ("the same",            "card declined", "card declined", true),
+            ("in capitals",         "CARD DECLINED", "declined",      true),
+            ("not there",           "card declined", "expired",       false),
+            ("not plain",           "KARTE ÜBERZOGEN", "überzogen",   true),
+            ("plain in not plain",  "Überzogen: KARTE", "karte",      true),
+            ("nothing in nothing",  "",              "",              true),
+        ];
+        for (name, found, text, expected) in cases {
+            assert_eq!(has(found, text), expected, "{name}");
+        }
+    }
 }

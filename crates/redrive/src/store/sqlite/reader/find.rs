@@ -10,8 +10,6 @@
 use std::collections::{BinaryHeap, VecDeque};
 use std::ops::{ControlFlow, Range};
 
-use redrive_core::event::Event;
-use redrive_core::event::attribute::{CorrelationId, SessionKey, Subject};
 use redrive_core::hash::Set;
 use redrive_core::ids::DeliveryId;
 use redrive_core::time::Timestamp;
@@ -24,6 +22,7 @@ use crate::store::letter::LetterFilter;
 use crate::store::sqlite::encode::nanos;
 use crate::store::sqlite::fault::Fault;
 use crate::store::sqlite::rows;
+use crate::store::sqlite::select::{event_fits, has, is_in_event};
 use crate::store::sqlite::state::Meta;
 
 /// So few kinds are merged, however many letters they have.
@@ -353,34 +352,13 @@ impl<'a> Search<'a> {
         let row = rows.next()?.ok_or(Fault::unreadable("the delivery of a dead letter"))?;
         let event = rows::event(row)?;
         let replays: u32 = row.get::<_, Option<u32>>(6)?.unwrap_or_default();
-        if session.as_deref().is_some_and(|key| event.session.as_ref().map(SessionKey::as_str) != Some(key))
-            || correlation_id
-                .as_deref()
-                .is_some_and(|id| event.correlation_id.as_ref().map(CorrelationId::as_str) != Some(id))
-            || replays_below.is_some_and(|below| replays >= below)
-        {
+        if !event_fits(self.filter, &event, replays) {
             return Ok(false);
         }
         let Some(text) = text else { return Ok(true) };
         let data = row.get_ref(5)?.as_blob_or_null().map_err(rusqlite::Error::from)?.unwrap_or_default();
         steps.take(u32::try_from(data.len() / cost::BYTES_PER_STEP).unwrap_or(u32::MAX));
         Ok(is_in_event(&event, data, text))
-    }
-}
-
-fn is_in_event(event: &Event, data: &[u8], text: &str) -> bool {
-    has(event.id.as_str(), text)
-        || event.subject.as_ref().map(Subject::as_str).is_some_and(|subject| has(subject, text))
-        || has(&String::from_utf8_lossy(data), text)
-}
-
-/// Whether a text has another one in it, which is in small letters, whatever its own case.
-fn has(found: &str, text: &str) -> bool {
-    // Nearly all texts are plain, and then there is a quick way.
-    if found.is_ascii() {
-        found.to_ascii_lowercase().contains(text)
-    } else {
-        found.to_lowercase().contains(text)
     }
 }
 
@@ -462,27 +440,6 @@ impl<'a> Merge<'a> {
     fn offer(&mut self, index: usize) {
         if let Some(number) = self.ahead[index].numbers.pop_front() {
             self.next.push((self.way.rank(number), index));
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_text_is_found_whatever_the_case() {
-        #[rustfmt::skip]
-        let cases = [
-            ("the same",            "card declined", "card declined", true),
-            ("in capitals",         "CARD DECLINED", "declined",      true),
-            ("not there",           "card declined", "expired",       false),
-            ("not plain",           "KARTE ÜBERZOGEN", "überzogen",   true),
-            ("plain in not plain",  "Überzogen: KARTE", "karte",      true),
-            ("nothing in nothing",  "",              "",              true),
-        ];
-        for (name, found, text, expected) in cases {
-            assert_eq!(has(found, text), expected, "{name}");
         }
     }
 }

@@ -8,11 +8,9 @@ use std::collections::BTreeMap;
 
 use redrive_core::book::pattern::EventPattern;
 use redrive_core::category::Code;
-use redrive_core::engine::QueueName;
 use redrive_core::envelope::Tier;
 use redrive_core::fingerprint::Fingerprint;
 use redrive_core::hash::Map;
-use redrive_core::ids::ChannelName;
 use rusqlite::types::Value;
 use rusqlite::{OptionalExtension, Row};
 
@@ -22,6 +20,7 @@ use crate::store::letter::{KindId, KindView, LetterFilter};
 use crate::store::sqlite::encode::time;
 use crate::store::sqlite::fault::Fault;
 use crate::store::sqlite::rows::text;
+use crate::store::sqlite::select::queue_fits;
 
 /// How much of a kind is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -264,12 +263,11 @@ impl Look<'_> {
 
     /// The numbers of the queues that a filter means.
     fn queues_of(&self, filter: &LetterFilter) -> Vec<String> {
-        let fits = |name: &QueueName| {
-            let channel = name.channel.as_ref().map(ChannelName::as_str);
-            filter.service.as_ref().is_none_or(|wanted| name.service.as_str() == wanted)
-                && filter.channel.as_ref().is_none_or(|wanted| channel == Some(wanted))
-        };
-        self.queues.iter().filter(|(_, name)| fits(name)).map(|(id, _)| id.to_string()).collect()
+        self.queues
+            .iter()
+            .filter(|(_, name)| queue_fits(filter, name))
+            .map(|(id, _)| id.to_string())
+            .collect()
     }
 
     /// The kinds that the filter may find.

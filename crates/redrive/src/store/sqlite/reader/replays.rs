@@ -4,26 +4,21 @@ use std::collections::BinaryHeap;
 
 use redrive_core::event::attribute::SessionKey;
 use redrive_core::ids::DeliveryId;
-use redrive_core::replay::{ReplayId, Tally};
-use rusqlite::Row;
+use redrive_core::replay::ReplayId;
 
 use super::{Look, SqliteReader};
 use crate::store::StoreError;
 use crate::store::letter::{AuditRecord, HeldCursor, HeldPage, HeldSession, ReplayView};
 use crate::store::sqlite::encode::{seq, time};
 use crate::store::sqlite::fault::Fault;
-use crate::store::sqlite::replay_codec;
-use crate::store::sqlite::rows::{self, text};
+use crate::store::sqlite::replay::{VIEW, view};
+use crate::store::sqlite::rows;
 
 /// Held sessions that are read in one look.
 const HELD_PER_LOOK: i64 = 50_000;
 /// Held sessions that are shown in one look.
 const SHOWN_PER_LOOK: usize = 1_000;
 
-pub(super) const REPLAYS: &str =
-    "SELECT id, state, what, note, pace, origin, target, stop, wave, total, sent,
-        delivered, failed, left_alone, claimed_by_others, created_at, changed_at
-    FROM replays WHERE id < ?1 ORDER BY id DESC LIMIT ?2";
 pub(super) const AUDIT: &str =
     "SELECT number, at, act, what, letters, note FROM audit WHERE number < ?1 ORDER BY number DESC LIMIT ?2";
 pub(super) const HELD: &str =
@@ -44,11 +39,11 @@ impl Look<'_> {
         rows_max: usize,
     ) -> Result<Vec<ReplayView>, Fault> {
         let before = before.map_or(i64::MAX, |id| i64::try_from(id.0).unwrap_or(i64::MAX));
-        let mut statement = self.connection.prepare_cached(REPLAYS)?;
+        let mut statement = self.connection.prepare_cached(&replays_before())?;
         let mut rows = statement.query((before, limit(rows_max)))?;
         let mut replays = Vec::new();
         while let Some(row) = rows.next()? {
-            replays.push(replay(row)?);
+            replays.push(view(row)?);
         }
         Ok(replays)
     }
@@ -89,31 +84,9 @@ fn limit(rows_max: usize) -> i64 {
     i64::try_from(rows_max).unwrap_or(i64::MAX)
 }
 
-fn replay(row: &Row<'_>) -> Result<ReplayView, Fault> {
-    let count = |column| Ok::<u64, rusqlite::Error>(row.get::<_, i64>(column)?.cast_unsigned());
-    let maybe = |column| row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from);
-    let target = maybe(6)?.map(replay_codec::read_target).transpose()?;
-    Ok(ReplayView {
-        id: ReplayId(count(0)?),
-        state: replay_codec::read_state(row.get(1)?)?,
-        what: row.get(2)?,
-        note: row.get(3)?,
-        pace: replay_codec::read_pace(text(row, 4)?)?,
-        origin: replay_codec::read_origin(text(row, 5)?)?,
-        to: target.map(|target| (*target.queue).clone()),
-        stop: replay_codec::read_stop(maybe(7)?)?,
-        wave: replay_codec::read_wave(row.get(8)?)?,
-        tally: Tally {
-            total: count(9)?,
-            sent: count(10)?,
-            delivered: count(11)?,
-            failed: count(12)?,
-            left: count(13)?,
-        },
-        claimed_by_others: count(14)?,
-        created_at: time(row.get(15)?),
-        changed_at: time(row.get(16)?),
-    })
+/// Replays before one, the latest first.
+pub(super) fn replays_before() -> String {
+    format!("{VIEW} WHERE id < ?1 ORDER BY id DESC LIMIT ?2")
 }
 
 /// A row of held sessions; those held for longer come first.

@@ -57,7 +57,7 @@ fn no_question_goes_through_all_letters() {
     }
     #[rustfmt::skip]
     let cases = [
-        ("replays",          replays::REPLAYS, "SEARCH replays USING INTEGER PRIMARY KEY (rowid<?)"),
+        ("replays",          &*replays::replays_before(), "SEARCH replays USING INTEGER PRIMARY KEY (rowid<?)"),
         ("what is on record", replays::AUDIT,  "SEARCH audit USING INTEGER PRIMARY KEY (rowid<?)"),
         ("held sessions",    replays::HELD,    "SEARCH held USING INTEGER PRIMARY KEY (rowid>?)"),
         ("who holds one",    replays::HOLDER,  "SEARCH d USING INTEGER PRIMARY KEY (rowid=?); SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"),
