@@ -57,12 +57,22 @@ pub(super) fn play(stage: &Stage) -> anyhow::Result<Vec<Row>> {
         let first_time = (*letters).min(FIRST_TIME_MAX);
         say(format!("replay: {first_time} deliveries of {MANY} sessions, the first time"));
         let (_, _, beside) = sessions::drain(stage, MANY, first_time)?;
-        let measured = measure(stage, *letters)?;
+        let measured = measure(stage, *letters, MANY)?;
         lost += measured.lost;
         out_of_order += measured.counts.out_of_order;
         repeated += measured.counts.repeated;
         rows.extend(rows_of(*letters, beside, &measured));
     }
+    let letters = stage.plan.session_events;
+    say(format!("replay: {letters} deliveries of one session, the first time"));
+    let (_, _, beside) = sessions::drain(stage, 1, letters)?;
+    let one = measure(stage, letters, 1)?;
+    lost += one.lost;
+    out_of_order += one.counts.out_of_order;
+    repeated += one.counts.repeated;
+    let what = format!("{letters} letters of one session");
+    let rate = Row::new("replay.one-session.rate", what, Quantity::per_second(one.per_second));
+    rows.push(rate.beside("the first time", Quantity::per_second(beside)));
     rows.push(Row::new("replay.out-of-order", "out of order", Quantity::count(out_of_order)).never());
     rows.push(Row::new("replay.lost", "lost", Quantity::count(lost)).never());
     rows.push(Row::new("replay.repeated", "delivered twice", Quantity::count(repeated)).never());
@@ -90,13 +100,13 @@ fn rows_of(letters: u64, beside: f64, measured: &Measured) -> Vec<Row> {
     ]
 }
 
-fn measure(stage: &Stage, letters: u64) -> anyhow::Result<Measured> {
+fn measure(stage: &Stage, letters: u64, sessions: u64) -> anyhow::Result<Measured> {
     let service = Service { manner: Manner::Breaks, ..Service::taking(0, Order::Session) };
     let sink = stage.sink()?;
     let server = stage.server(&sink, std::slice::from_ref(&service))?;
     say(format!("replay: {letters} dead letters"));
     let until = Until::Count(letters);
-    let plan = LoadPlan { sessions: Sessions::Count(MANY), ..closed(server.address(), until) };
+    let plan = LoadPlan { sessions: Sessions::Count(sessions), ..closed(server.address(), until) };
     let accepted = stage.load(&plan)?.accepted;
     wait_for_dead(&server, accepted)?;
     let list_p99 = p99(&server, &LISTS)?;
