@@ -94,7 +94,7 @@ pub enum ReplayState {
     Running,
     /// A person has halted it.
     Paused,
-    /// It has halted itself: the failure came back.
+    /// It has halted itself: letters failed again.
     Stopped,
     /// A person has ended it; what was on its way then still arrives.
     Cancelled,
@@ -197,7 +197,7 @@ impl Tally {
 pub struct Stop {
     /// Which.
     pub replay: ReplayId,
-    /// What came back.
+    /// What the letter failed of.
     pub fingerprint: Fingerprint,
     /// With which letter.
     pub delivery: DeliveryId,
@@ -225,8 +225,6 @@ pub struct ReplayJob {
 pub struct Replaying {
     /// By which replay.
     pub replay: ReplayId,
-    /// What it had died of.
-    pub fingerprint: Fingerprint,
     /// How often it has been replayed, this time included.
     pub times: u32,
 }

@@ -192,7 +192,7 @@ impl Replays {
 
     /// Where a letter that fails again is kept, and whether its replay stops.
     fn judge(&self, row: &Waiting, death: &Death, rule: Option<&LetterRule>) -> Option<(Tier, Option<Stop>)> {
-        let Replaying { replay: id, times, .. } = row.replaying?;
+        let Replaying { replay: id, times } = row.replaying?;
         let stop = Stop { replay: id, fingerprint: death.fingerprint, delivery: row.id };
         let Some(replay) = self.0.get(&id) else { return Some((Tier::Poison, None)) };
         if death.code.as_str() == codes::RULE_REMOVED {

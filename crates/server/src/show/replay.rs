@@ -77,7 +77,7 @@ pub(crate) fn page(replay: &ReplayShown, now: Timestamp) -> String {
     };
     row("state", state(replay.state), ago(replay.changed_at, now));
     if let Some(stop) = replay.stop.as_ref().filter(|_| replay.state == ReplayState::Stopped) {
-        let cause = format!("the failure came back (failure group {})", plain(&stop.fingerprint));
+        let cause = format!("a letter failed again (failure group {})", plain(&stop.fingerprint));
         row("because", Cell::plain(cause), String::new());
     }
     row("began", Cell::plain(super::moment::moment(replay.created_at)), ago(replay.created_at, now));
@@ -187,7 +187,7 @@ pub(crate) fn ending(replay: &ReplayShown) -> String {
         ReplayState::Stopped => {
             let cause = replay.stop.as_ref().map(|stop| plain(&stop.fingerprint)).unwrap_or_default();
             format!(
-                "{} replay {id} has stopped by itself: the failure came back (failure group {cause})\n  {counts}\n",
+                "{} replay {id} has stopped by itself: a letter failed again (failure group {cause})\n  {counts}\n",
                 style::error("✗")
             )
         }

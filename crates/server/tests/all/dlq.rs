@@ -318,7 +318,7 @@ fn a_replay_is_watched_until_it_is_over() {
           shows the letters that failed again
     ");
     assert_snapshot!(run(&stopped, 1), @r"
-    ✗ replay 3 has stopped by itself: the failure came back (failure group 00c0ffee00c0ffee)
+    ✗ replay 3 has stopped by itself: a letter failed again (failure group 00c0ffee00c0ffee)
       0 delivered, 1 failed again, 4,999 to go
 
     Next:
@@ -409,7 +409,7 @@ fn replays_are_listed_and_told_what_to_do() {
     let stop = json!({ "fingerprint": "00c0ffee00c0ffee", "delivery": DELIVERY });
     #[rustfmt::skip]
     let cases = [
-        ("why it stopped",   json!({ "state": "stopped", "stop": stop }),  "  because       the failure came back (failure group 00c0ffee00c0ffee)\n"),
+        ("why it stopped",   json!({ "state": "stopped", "stop": stop }),  "  because       a letter failed again (failure group 00c0ffee00c0ffee)\n"),
         ("what stays dead",  json!({ "state": "cancelled" }),              "  not sent      4,989\n"),
     ];
     for (name, more, expected) in cases {

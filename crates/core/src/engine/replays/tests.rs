@@ -100,7 +100,7 @@ fn row(times: u32) -> Waiting {
         queue: Arc::new(QueueName { service: ServiceName::new("s").expect("a name"), channel: None }),
         event: Arc::new(event),
         sequence: None,
-        replaying: Some(Replaying { replay: ID, fingerprint: fingerprint("the old one"), times }),
+        replaying: Some(Replaying { replay: ID, times }),
         attempts: 1,
         due_at: None,
         history: History::new(),

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use redrive_core::decide::History;
 use redrive_core::engine::{Advance, Next, Settlement, Waiting};
-use redrive_core::fingerprint::Fingerprint;
 use redrive_core::ids::Seq;
 use redrive_core::replay::{
     Manner, Origin, Pace, ReplayId, ReplayJob, ReplayState, Replaying, Stop, Tally, Wave,
@@ -60,7 +59,6 @@ pub(super) struct ReplayLetter {
     /// The session in which it will go.
     lane: Option<u64>,
     /// What it had died of.
-    fingerprint: Fingerprint,
     state: LetterState,
 }
 
@@ -199,10 +197,9 @@ impl World {
                 Choice::Chosen => {
                     let letter = self.letters.get_mut(number).expect("it was there");
                     letter.claim = Some(id);
-                    let (delivery, kind) = (letter.delivery, letter.kind);
+                    let delivery = letter.delivery;
                     let lane = self.lane_at(delivery, to.as_deref());
-                    let fingerprint = self.kinds[&kind].key.fingerprint;
-                    claimed.insert(delivery, ReplayLetter { lane, fingerprint, state: LetterState::Waits });
+                    claimed.insert(delivery, ReplayLetter { lane, state: LetterState::Waits });
                 }
             }
         }
@@ -336,7 +333,7 @@ impl World {
             sent += 1;
             let number = number.expect("it is ours");
             let before = waiting.len();
-            waiting.extend(self.send(id, number, letter.fingerprint, now).map(|seq| self.waiting_at(seq)));
+            waiting.extend(self.send(id, number, now).map(|seq| self.waiting_at(seq)));
             waiting.extend(self.rows[&seq].is_head().then(|| self.waiting_at(seq)));
             bytes += waiting[before..].iter().map(Waiting::bytes).sum::<usize>();
         }
@@ -344,13 +341,7 @@ impl World {
     }
 
     /// Makes a letter a delivery again; says who else may start, since it has left a session that it held.
-    fn send(
-        &mut self,
-        id: ReplayId,
-        number: LetterNumber,
-        fingerprint: Fingerprint,
-        now: Timestamp,
-    ) -> Option<Seq> {
+    fn send(&mut self, id: ReplayId, number: LetterNumber, now: Timestamp) -> Option<Seq> {
         let seq = self.unbury(number);
         self.unlist(seq);
         let to = self.replays[&id].to.clone();
@@ -365,7 +356,7 @@ impl World {
         row.start_recorded = false;
         row.written_at = now;
         row.replays += 1;
-        row.replaying = Some(Replaying { replay: id, fingerprint, times: row.replays });
+        row.replaying = Some(Replaying { replay: id, times: row.replays });
         if let Some(to) = to {
             row.queue = Arc::clone(&to.queue);
         }

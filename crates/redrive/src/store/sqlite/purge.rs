@@ -26,7 +26,7 @@ impl Work<'_> {
         let (mut deleted, mut claimed) = (0, 0);
         let (mut upto, mut bytes) = (looked.upto, 0);
         let mut found = looked.found.into_iter().peekable();
-        while let Some((letter, _)) = found.next() {
+        while let Some(letter) = found.next() {
             if letter.claim.is_some_and(|claim| open.contains(&claim)) {
                 claimed += 1;
                 continue;

@@ -26,7 +26,7 @@ pub(super) const VIEW: &str =
     left_alone, claimed_by_others, created_at, changed_at, stop FROM replays";
 const INSERT: &str = "INSERT INTO replays VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, NULL, ?9, ?10, 0, 0, 0, 0,
     ?11, ?12, ?12, ?13, ?14)";
-const INSERT_LETTER: &str = "INSERT INTO replay_letters VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+const INSERT_LETTER: &str = "INSERT INTO replay_letters VALUES (?1, ?2, ?3, ?4, ?5)";
 /// The first letter of a session that has not been sent.
 pub(super) const FIRST_OF_LANE: &str = "SELECT delivery, turn FROM replay_letters INDEXED BY replay_sessions
     WHERE replay = ?1 AND lane = ?2 AND lane IS NOT NULL AND state IN (0, 5) ORDER BY turn LIMIT 1";
@@ -222,7 +222,7 @@ impl Work<'_> {
         let open = self.open_replays()?;
         let upto = looked.upto.unwrap_or(ALL_GATHERED);
         let mut gathered = Gathered { poison: looked.poison, upto, ..Gathered::default() };
-        for (letter, facts) in looked.found {
+        for letter in looked.found {
             if let Some(other) = letter.claim.filter(|claim| open.contains(claim)) {
                 *gathered.claimed.entry(ReplayId(other.cast_unsigned())).or_default() += 1;
                 continue;
@@ -231,7 +231,7 @@ impl Work<'_> {
             let claim = "UPDATE letters SET claim = ?2 WHERE number = ?1";
             self.connection.prepare_cached(claim)?.execute([letter.number, replay])?;
             let state = self.state_in_replay(replay, lane, turn)?;
-            let values = (replay, letter.delivery, lane, facts.fingerprint, state, turn);
+            let values = (replay, letter.delivery, lane, state, turn);
             self.connection.prepare_cached(INSERT_LETTER)?.execute(values)?;
             gathered.letters += 1;
         }

@@ -84,7 +84,7 @@ pub(super) fn waiting(
         queue: Arc::clone(queue),
         event,
         sequence: row.get::<_, Option<i64>>(7)?.map(seq),
-        replaying: replaying(connection, at, row.get(16)?, row.get(17)?)?,
+        replaying: replaying(row.get(16)?, row.get(17)?),
         attempts: row.get(8)?,
         due_at: row.get::<_, Option<i64>>(10)?.map(time).filter(|_| is_due),
         written_at: time(row.get(11)?),
@@ -95,21 +95,8 @@ pub(super) fn waiting(
 }
 
 /// What is known of the replay that sends a delivery again, if one does.
-fn replaying(
-    connection: &Connection,
-    at: Seq,
-    replay: Option<i64>,
-    replays: Option<u32>,
-) -> Result<Option<Replaying>, Fault> {
-    let Some(replay) = replay else { return Ok(None) };
-    let select = "SELECT fingerprint FROM replay_letters WHERE replay = ?1 AND delivery = ?2";
-    let mut statement = connection.prepare_cached(select)?;
-    let fingerprint: i64 = statement.query_row((replay, place(at)), |row| row.get(0))?;
-    Ok(Some(Replaying {
-        replay: ReplayId(replay.cast_unsigned()),
-        fingerprint: Fingerprint(fingerprint.cast_unsigned()),
-        times: replays.unwrap_or_default(),
-    }))
+fn replaying(replay: Option<i64>, replays: Option<u32>) -> Option<Replaying> {
+    replay.map(|id| Replaying { replay: ReplayId(id.cast_unsigned()), times: replays.unwrap_or_default() })
 }
 
 /// The event in the first five columns.

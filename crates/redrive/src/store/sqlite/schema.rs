@@ -275,7 +275,6 @@ CREATE TABLE replay_letters (
     replay      INTEGER NOT NULL,
     delivery    INTEGER NOT NULL,
     lane        INTEGER,
-    fingerprint INTEGER NOT NULL,
     -- 0 may be sent, 1 sent, 2 delivered, 3 failed, 4 left alone, 5 waits for those of its session before it.
     state       INTEGER NOT NULL,
     -- Its place in the order of its session; what took the place of another has that one's.

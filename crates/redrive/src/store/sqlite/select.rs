@@ -50,18 +50,11 @@ pub(super) struct Letter {
     pub(super) claim: Option<i64>,
 }
 
-/// What letters of a kind that fits have in common.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct KindFacts {
-    pub(super) fingerprint: i64,
-    tier: Tier,
-}
-
 /// What a step has found.
 #[derive(Debug, Default)]
 pub(super) struct Looked {
-    /// Letters that are meant, with what their kind says.
-    pub(super) found: Vec<(Letter, KindFacts)>,
+    /// Letters that are meant.
+    pub(super) found: Vec<Letter>,
     /// Letters that would be, were they not poison.
     pub(super) poison: u64,
     /// The last one that was looked at; none if there are no more.
@@ -77,8 +70,8 @@ pub(super) struct Finder<'a> {
     /// The same; empty if there never was one of that name.
     subscriptions: Option<BTreeSet<i64>>,
     source: Source,
-    /// Kinds that were looked at; none for those that do not fit.
-    kinds: BTreeMap<i64, Option<KindFacts>>,
+    /// The tiers of kinds that were looked at; none for those that do not fit.
+    kinds: BTreeMap<i64, Option<Tier>>,
 }
 
 enum Source {
@@ -162,14 +155,14 @@ impl<'a> Finder<'a> {
                 break;
             }
             before = letter.number;
-            let Some(facts) = self.facts(letter.kind)? else { continue };
+            let Some(tier) = self.tier(letter.kind)? else { continue };
             if !self.letter_fits(&letter, &mut bytes)? {
                 continue;
             }
-            if facts.tier == Tier::Poison && self.selection.poison == Poison::Left {
+            if tier == Tier::Poison && self.selection.poison == Poison::Left {
                 looked.poison += 1;
             } else {
-                looked.found.push((letter, facts));
+                looked.found.push(letter);
             }
         }
         Ok(looked)
@@ -234,8 +227,8 @@ impl<'a> Finder<'a> {
         Ok(letters)
     }
 
-    /// What a kind says of its letters, if it fits.
-    fn facts(&mut self, kind: i64) -> Result<Option<KindFacts>, Fault> {
+    /// The tier of a kind's letters, if it fits.
+    fn tier(&mut self, kind: i64) -> Result<Option<Tier>, Fault> {
         if let Some(known) = self.kinds.get(&kind) {
             return Ok(*known);
         }
@@ -243,12 +236,12 @@ impl<'a> Finder<'a> {
         let mut statement = self.connection.prepare_cached(&select)?;
         let mut rows = statement.query([kind])?;
         let row = rows.next()?.ok_or(Fault::unreadable("the kind of a letter"))?;
-        let facts = self.kind_fits(row)?;
-        self.kinds.insert(kind, facts);
-        Ok(facts)
+        let tier = self.kind_fits(row)?;
+        self.kinds.insert(kind, tier);
+        Ok(tier)
     }
 
-    fn kind_fits(&self, row: &Row<'_>) -> Result<Option<KindFacts>, Fault> {
+    fn kind_fits(&self, row: &Row<'_>) -> Result<Option<Tier>, Fault> {
         let LetterFilter { category, code, fingerprint, event_type, tier, kinds, .. } =
             &self.selection.filter;
         let its_fingerprint: i64 = row.get(8)?;
@@ -266,7 +259,7 @@ impl<'a> Finder<'a> {
             && event_type.as_ref().is_none_or(|pattern| pattern.matches(its_type))
             && tier.is_none_or(|tier| tier == its_tier)
             && kinds.as_ref().is_none_or(|kinds| kinds.contains(&id));
-        Ok(fits.then_some(KindFacts { fingerprint: its_fingerprint, tier: its_tier }))
+        Ok(fits.then_some(its_tier))
     }
 
     /// Whether a letter fits in what letters of one kind differ in; adds to the bytes that were looked through.

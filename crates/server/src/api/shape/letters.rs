@@ -189,7 +189,7 @@ pub(crate) enum OriginShown {
 /// What made a replay stop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StopShown {
-    /// The failure that came back.
+    /// What the letter failed of.
     pub fingerprint: String,
     /// With which letter.
     pub delivery: String,

@@ -1,12 +1,15 @@
 //! What may get in the way of a replay: a rule book that changes, another operator, a filter that finds
 //! nothing.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use serde_json::json;
 
 use super::{accept_all, begin, dead, letters, post, until_state};
 use crate::run::Folder;
 use crate::server::{Server, until};
-use crate::target::{Target, book};
+use crate::target::{Call, Target, book, status};
 
 /// More than one step of gathering looks at.
 const LETTERS: usize = 3_000;
@@ -35,6 +38,30 @@ fn a_second_operator_is_told_whose_the_letters_are() {
     let answer = post(&server, "/v1/replays", &json!({ "service": "nobody" }));
     assert_eq!(answer.status, 404, "a filter that finds nothing: {answer:?}");
     assert_eq!(server.get("/v1/replays").json()["replays"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn live_events_do_not_wait_for_a_slow_replay_of_their_session() {
+    let mended = Arc::new(AtomicBool::new(false));
+    let is_mended = Arc::clone(&mended);
+    let target =
+        Target::start(move |_: &Call| status(if is_mended.load(Ordering::SeqCst) { 200 } else { 400 }));
+    let folder = Folder::with("redrive.yaml", &book(&target, &["order: session"]));
+    let server = Server::start(&folder);
+    let events: Vec<_> =
+        (0..30).map(|number| ("orders.placed".to_owned(), format!("e{number}"), "s".to_owned())).collect();
+    accept_all(&server, &events);
+    until("all of them are dead", || (dead(&server) == 30).then_some(()));
+    mended.store(true, Ordering::SeqCst);
+    // At this rate the replay takes longer than any test waits.
+    let id = begin(&server, &json!({ "service": "orders", "rate": 0.5 }));
+    for number in 0..5 {
+        let live = format!("live{number}");
+        server.accept("orders.placed", &live, "s");
+        server.until(&live, "delivered");
+    }
+    let job = super::replay(&server, id);
+    assert!(job["state"] == "running" && job["waiting"].as_u64() > Some(10), "it is still at it: {job}");
 }
 
 #[test]

@@ -28,7 +28,6 @@ pub(super) struct Letter {
     pub number: u64,
     pub category: Category,
     pub tier: Tier,
-    pub fingerprint: Fingerprint,
     pub claim: Option<ReplayId>,
 }
 
@@ -99,15 +98,13 @@ impl Store {
             number: self.last_letter,
             category: death.category,
             tier: death.tier,
-            fingerprint: death.fingerprint,
             claim: None,
         });
     }
 
-    pub(super) fn remove_letter(&mut self, seq: Seq) -> Letter {
+    pub(super) fn remove_letter(&mut self, seq: Seq) {
         let letter = self.rows.get_mut(&seq).expect("seen before").letter.take().expect("it is dead");
         self.letters.remove(&letter.number);
-        letter
     }
 
     /// Too many wait behind a dead letter: this one dies at once, in its place.

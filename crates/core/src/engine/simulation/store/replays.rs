@@ -273,10 +273,10 @@ impl Store {
 
     /// A letter is a delivery again, with a fresh history.
     fn send(&mut self, id: ReplayId, seq: Seq, now: Timestamp) {
-        let letter = self.remove_letter(seq);
+        self.remove_letter(seq);
         let row = self.rows.get_mut(&seq).expect("it was a letter");
         row.replays += 1;
-        row.replaying = Some(Replaying { replay: id, fingerprint: letter.fingerprint, times: row.replays });
+        row.replaying = Some(Replaying { replay: id, times: row.replays });
         row.history = History::new();
         row.book = None;
         row.start_recorded = false;

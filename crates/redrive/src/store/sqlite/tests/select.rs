@@ -42,7 +42,7 @@ fn found(connection: &Connection, state: &State, selection: &Selection, rows_max
     loop {
         let mut finder = Finder::new(connection, state, selection).expect("it is readable");
         let looked = finder.look(after, rows_max).expect("it is readable");
-        numbers.extend(looked.found.iter().map(|(letter, _)| letter.number));
+        numbers.extend(looked.found.iter().map(|letter| letter.number));
         poison += looked.poison;
         match looked.upto {
             Some(upto) => after = upto,

@@ -4,7 +4,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::hmac;
 
-use redrive_core::fingerprint::Fingerprint;
 use redrive_core::replay::{ReplayId, Replaying};
 use redrive_core::time::Timestamp;
 
@@ -139,7 +138,7 @@ async fn the_batch_form() {
 
 #[tokio::test]
 async fn a_replayed_letter_says_so_in_every_form() {
-    let replaying = Replaying { replay: ReplayId(3), fingerprint: Fingerprint(1), times: 2 };
+    let replaying = Replaying { replay: ReplayId(3), times: 2 };
     let replayed = || Waiting { replaying: Some(replaying), ..full(7) };
     let (header, attribute) = ("\nredrive-replay: 2\n", "\"redrivereplay\":2");
     #[rustfmt::skip]
