@@ -4,6 +4,7 @@
 //! goes out. Nothing in this crate reads a clock, draws a random number, opens a file or waits, so
 //! the live engine, the simulator and the tests all run the same code and get the same answers.
 
+pub mod access;
 pub mod answer;
 pub mod backoff;
 pub mod book;

@@ -100,6 +100,8 @@ pub enum What {
     StoreFailing,
     /// It does again.
     StoreHealed,
+    /// Somebody came to a door with a bad signature or a bad key.
+    Security,
     /// The machine's clock was set.
     ClockStepped,
 }

@@ -2,14 +2,65 @@
 //!
 //! Invariant: a value is in nobody's error and nobody's log; only names and places are.
 
+use std::fmt;
 use std::fs::File;
 use std::io::Read;
+use std::sync::{Arc, RwLock};
 
 use redrive_core::book::RuleBook;
 use redrive_core::book::model::SecretFrom;
+use zeroize::Zeroizing;
 
 /// The largest file that is read as a secret.
 const SECRET_BYTES_MAX: usize = 64 * 1024;
+
+/// The values of a secret, the newest first: while one is changed, there are two.
+pub struct SecretValues(Vec<Zeroizing<Vec<u8>>>);
+
+impl SecretValues {
+    /// The values, the newest first.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.iter().map(|value| value.as_slice())
+    }
+}
+
+/// How many there are, and nothing of what they are.
+impl fmt::Debug for SecretValues {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} secret values", self.0.len())
+    }
+}
+
+/// The secrets of the rule book that holds; clones are the same.
+#[derive(Clone)]
+pub struct Secrets {
+    book: Arc<RwLock<Arc<RuleBook>>>,
+}
+
+impl Secrets {
+    /// The secrets of a book.
+    #[must_use]
+    pub fn new(book: &Arc<RuleBook>) -> Self {
+        Self { book: Arc::new(RwLock::new(Arc::clone(book))) }
+    }
+
+    /// Another book holds from now on; what was fetched from the same place stays.
+    pub fn change(&self, book: &Arc<RuleBook>) {
+        *self.book.write().expect("nobody panics while swapping") = Arc::clone(book);
+    }
+
+    /// The values of the secret of that name; at once, whenever anything usable is known.
+    pub async fn get(&self, name: &str) -> Result<Arc<SecretValues>, SecretError> {
+        let book = Arc::clone(&self.book.read().expect("nobody panics while swapping"));
+        let values = read(&book, name)?;
+        Ok(Arc::new(SecretValues(values.into_iter().map(Zeroizing::new).collect())))
+    }
+
+    /// The same after what was known did not fit: fetched anew, unless that was done a moment ago.
+    pub async fn renewed(&self, name: &str) -> Result<Arc<SecretValues>, SecretError> {
+        self.get(name).await
+    }
+}
 
 /// Why a secret has no value.
 #[derive(Debug, thiserror::Error)]

@@ -17,6 +17,7 @@
 
 mod admit;
 mod derive;
+pub mod door;
 pub mod letter;
 pub mod memory;
 pub mod sqlite;
@@ -37,6 +38,7 @@ use redrive_core::replay::{ReplayId, ReplayJob};
 use redrive_core::story::Story;
 use redrive_core::time::Timestamp;
 
+use self::door::{Deed, KeyRecord, RefusedBody};
 use self::letter::{
     AuditRecord, GroupView, HeldCursor, HeldPage, HeldSession, KindView, LetterFilter, LetterKey,
     LetterNumber, LetterPage, LetterQuery, LetterView, Order, OrderRefusal, Ordered, ReplayView, Selection,
@@ -240,6 +242,19 @@ pub enum Note {
     Owe(DependencyName),
     /// Somebody has, or there is nothing to bring back.
     Paid(DependencyName),
+    /// A key is made, changed or revoked: it replaces the one with its id.
+    Key(Box<KeyRecord>),
+    /// A body was refused, and is kept for a while; the oldest go when there are too many.
+    Refused(Box<RefusedBody>),
+    /// Something that must be known after a restart, under a name of its own.
+    Memo {
+        /// Its name, such as `schedule:nightly`.
+        name: String,
+        /// What is to be known; none forgets it.
+        value: Option<String>,
+    },
+    /// Something was done.
+    Deed(Box<Deed>),
     /// An unrouted event has found who wants it; a no-op if it is not unrouted any more, or if there is no
     /// room for it with one of them: it is safe where it is, and can be routed when there is.
     Route {
@@ -409,6 +424,17 @@ pub trait Reader: Send {
     fn held_sessions(&self, rows_max: usize) -> Result<Vec<HeldSession>, StoreError>;
     /// The same page by page, in the order of the store: all of them, however many there are.
     fn held_page(&self, after: Option<HeldCursor>, rows_max: usize) -> Result<HeldPage, StoreError>;
+    /// Every key, revoked ones included, the oldest first.
+    fn keys(&self) -> Result<Vec<KeyRecord>, StoreError>;
+    /// Refused bodies without their bytes, the latest first, before that one.
+    fn refused(&self, before: Option<u64>, rows_max: usize) -> Result<Vec<RefusedBody>, StoreError>;
+    /// A refused body.
+    fn refused_body(&self, number: u64) -> Result<Option<RefusedBody>, StoreError>;
+    /// What a [`Note::Memo`] of that name said last.
+    fn memo(&self, name: &str) -> Result<Option<String>, StoreError>;
+    /// Accepted events with their data and without their deliveries, in the order in which they were
+    /// accepted, beyond that place; of those whose data are deleted, nothing.
+    fn accepted(&self, after: Seq, rows_max: usize, bytes_max: usize) -> Result<Vec<EventView>, StoreError>;
     /// Acts on record, the latest first, before that one.
     fn audit(&self, before: Option<u64>, rows_max: usize) -> Result<Vec<AuditRecord>, StoreError>;
 }

@@ -38,6 +38,8 @@ pub fn lower(book: &Node, problems: &mut Problems) -> Sections {
         dependencies: lowering.dependencies(section("dependencies")),
         secrets: Lowering::secrets(section("secrets")),
         sources: lowering.sources(section("sources")),
+        access: book.get("access").map(Lowering::access).unwrap_or_default(),
+        archive: book.get("archive").and_then(Lowering::archive),
         services: lowering.services(section("services")),
         alerts: book.get("alerts").map(Lowering::alerts).unwrap_or_default(),
         receivers: Lowering::receivers(section("receivers")),

@@ -18,8 +18,9 @@ use crate::rule::{FailureMatch, GrowingTimeout, Override, WhenOpen};
 use crate::text::Rate;
 
 pub use edge::{
-    Alert, AlertSeverity, ProcessLimits, Receiver, ReceiverKind, Secret, SecretFrom, Source, SourceKind,
-    Target, TargetKind,
+    Access, Alert, AlertSeverity, Algorithm, Archive, Encoding, Hmac, Jwt, JwtKeys, Missed, Network,
+    ProcessLimits, Receiver, ReceiverKind, Schedule, Scheme, Secret, SecretFrom, Source, SourceKind, Target,
+    TargetKind, Webhook,
 };
 
 /// A value and where it stands.
@@ -54,6 +55,10 @@ pub struct Sections {
     pub secrets: BTreeMap<String, At<Secret>>,
     /// Where events come from.
     pub sources: BTreeMap<String, At<Source>>,
+    /// Who may do what.
+    pub access: Access,
+    /// Where raw payloads are kept for audit.
+    pub archive: Option<Archive>,
     /// Who gets which events, in the order of the book.
     pub services: Vec<ServiceEntry>,
     /// What people are told.

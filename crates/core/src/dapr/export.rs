@@ -19,8 +19,8 @@ use crate::answer::{Answer, What};
 use crate::backoff::Backoff;
 use crate::book::RuleBook;
 use crate::book::model::{
-    At, ChannelEntry, DaprTarget, DependencyEntry, EventRow, Layer, ProcessLimits, ReactionName, Sections,
-    ServiceEntry, Target, TargetKind, Waiting,
+    At, ChannelEntry, DaprTarget, DependencyEntry, EventRow, Layer, Network, ProcessLimits, ReactionName,
+    Sections, ServiceEntry, Target, TargetKind, Waiting,
 };
 use crate::book::pattern::EventPattern;
 use crate::book::problem::Span;
@@ -242,6 +242,7 @@ fn probe(entry: &DependencyEntry) -> ServiceEntry {
         format: None,
         batch_max: None,
         secret: None,
+        network: Network::default(),
         process: ProcessLimits::default(),
     };
     ServiceEntry {

@@ -382,6 +382,7 @@ fn log(happening: &Happening) {
         | What::BookRefused
         | What::StoreFailing
         | What::StoreHealed
+        | What::Security
         | What::ClockStepped => {}
     }
 }

@@ -26,6 +26,7 @@ use super::{
     Backup, BackupProgress, Batch, Chores, Counts, DeliveryView, EventKey, EventView, Filter, Keep, Reader,
     Recovered, Room, Store, StoreError, Written,
 };
+use crate::store::door::{KeyRecord, RefusedBody};
 use crate::store::letter::{
     AuditRecord, GroupView, HeldCursor, HeldPage, HeldSession, KindView, LetterFilter, LetterKey,
     LetterNumber, LetterPage, LetterQuery, LetterView, ReplayView, Selection, Survey,
@@ -185,6 +186,31 @@ impl Reader for MemoryReader {
 
     fn held_page(&self, after: Option<HeldCursor>, rows_max: usize) -> Result<HeldPage, StoreError> {
         Ok(locked(&self.world).held_page(after, rows_max))
+    }
+
+    fn keys(&self) -> Result<Vec<KeyRecord>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    fn refused(&self, _before: Option<u64>, _rows_max: usize) -> Result<Vec<RefusedBody>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    fn refused_body(&self, _number: u64) -> Result<Option<RefusedBody>, StoreError> {
+        Ok(None)
+    }
+
+    fn memo(&self, _name: &str) -> Result<Option<String>, StoreError> {
+        Ok(None)
+    }
+
+    fn accepted(
+        &self,
+        _after: Seq,
+        _rows_max: usize,
+        _bytes_max: usize,
+    ) -> Result<Vec<EventView>, StoreError> {
+        Ok(Vec::new())
     }
 
     fn audit(&self, before: Option<u64>, rows_max: usize) -> Result<Vec<AuditRecord>, StoreError> {

@@ -88,6 +88,7 @@ const fn word(what: What) -> &'static str {
         What::BookRefused => "book-refused",
         What::StoreFailing => "store-failing",
         What::StoreHealed => "store-healed",
+        What::Security => "security",
         What::ClockStepped => "clock-stepped",
     }
 }
@@ -103,6 +104,7 @@ fn paint(what: What, text: &str) -> String {
         | What::BreakerProbing
         | What::DependencyHeld
         | What::SessionHeld
+        | What::Security
         | What::ClockStepped => style::warning(text),
         What::Dead | What::BreakerOpened | What::Alert | What::BookRefused | What::StoreFailing => {
             style::error(text)

@@ -11,7 +11,7 @@ use std::time::Duration;
 use redrive::core::book::lint::check;
 use redrive::core::book::model::{
     AlertSeverity, ConsumerPattern, DaprTarget, DependencyEntry, Direction, IdempotencyBy, LetterForm, Order,
-    ReactionName, ReceiverKind, SecretFrom, SourceKind, TimeoutParts,
+    ReactionName, ReceiverKind, SecretFrom, SourceKind, TimeoutParts, Webhook,
 };
 use redrive::core::book::problem::Severity;
 use redrive::core::book::resolve::Resolved;
@@ -375,7 +375,9 @@ fn what_is_known_of_the_queue_and_its_consumers_is_stated() {
 fn webhooks_are_verified_ordered_and_bounded() {
     let book = book("queue-keeper");
     let sections = book.sections();
-    let SourceKind::Webhook { scheme, secret, body_max } = &sections.sources["github"].value.kind else {
+    let SourceKind::Webhook(Webhook { scheme, secret, body_max, .. }) =
+        &sections.sources["github"].value.kind
+    else {
         panic!("events come by webhook")
     };
     assert_eq!((scheme.as_str(), *body_max), ("github", Some(25 << 20)));

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::addresses::{authority, host};
 use super::{Findings, Lint, Run};
 use crate::book::model::{
-    ReactionName, ReceiverKind, Secret, SecretFrom, Sections, SourceKind, Target, TargetKind,
+    JwtKeys, ReactionName, ReceiverKind, Secret, SecretFrom, Sections, SourceKind, Target, TargetKind,
 };
 use crate::book::problem::{Severity, Span, nearest};
 use crate::book::schema::Named;
@@ -281,10 +281,15 @@ fn used_by_edges<'a>(book: &'a Sections, used: &mut NamesUsed<'a>) {
     for source in book.sources.values().map(|at| &at.value) {
         let named = source.depends_on.iter().chain(&source.facts.uses);
         used.extend(named.map(|at| (Named::Dependency, at.value.as_str().into())));
-        if let SourceKind::Webhook { secret, .. } = &source.kind {
-            used.insert((Named::Secret, secret.as_str().into()));
+        if let SourceKind::Webhook(webhook) = &source.kind {
+            used.insert((Named::Secret, webhook.secret.as_str().into()));
         }
     }
+    if let Some(JwtKeys::Secret(secret)) = book.access.jwt.as_ref().map(|jwt| &jwt.keys) {
+        used.insert((Named::Secret, secret.as_str().into()));
+    }
+    let breaker = book.archive.as_ref().and_then(|archive| archive.breaker.as_ref());
+    used.extend(breaker.map(|at| (Named::Breaker, at.value.as_str().into())));
 }
 
 fn targets(book: &Sections) -> impl Iterator<Item = &Target> {

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::layer::{depends_on, facts};
-use super::{Lowering, at, count_at, duration_at, excluded, text_of, texts};
+use super::{Lowering, at, count_at, duration_at, duration_of, excluded, name_at, text_of, texts};
 use crate::book::expression::{Condition, Hours};
 use crate::book::model::{
-    Alert, AlertSeverity, At, ProcessLimits, Receiver, ReceiverKind, Secret, SecretFrom, Source, SourceKind,
-    Target, TargetKind,
+    Access, Alert, AlertSeverity, Algorithm, Archive, At, Encoding, Hmac, Jwt, JwtKeys, Missed, Network,
+    ProcessLimits, Receiver, ReceiverKind, Schedule, Scheme, Secret, SecretFrom, Source, SourceKind, Target,
+    TargetKind, Webhook,
 };
 use crate::book::pattern::EventPattern;
 use crate::book::source_template::SourceTemplate;
@@ -32,7 +33,7 @@ impl Lowering<'_> {
             );
         }
         if !matches!(kind, TargetKind::Http(_)) {
-            excluded(node, &["format", "secret"], "it belongs to `http`", self.problems);
+            excluded(node, &["format", "secret", "network"], "it belongs to `http`", self.problems);
         }
         let format = text_of(node, "format");
         if format.as_deref() != Some("batch") {
@@ -48,6 +49,10 @@ impl Lowering<'_> {
             format,
             batch_max: count_at(node, "batch_max"),
             secret: text_of(node, "secret"),
+            network: match text_of(node, "network").as_deref() {
+                Some("private") => Network::Private,
+                _ => Network::Public,
+            },
             process: ProcessLimits {
                 time_limit: duration_at(node, "time_limit"),
                 spawn_limit: duration_at(node, "spawn_limit"),
@@ -69,11 +74,13 @@ impl Lowering<'_> {
                 event_type: text_of(node, "type"),
                 subject: text_of(node, "subject"),
                 session: text_of(node, "session"),
+                id: text_of(node, "id"),
                 depends_on: depends_on(node),
                 facts: node.get("facts").map(facts).unwrap_or_default(),
             };
             self.check_event_type(node, &source.kind);
-            let needs_type = matches!(source.kind, SourceKind::Schedule { .. } | SourceKind::Webhook { .. });
+            self.check_webhook(node);
+            let needs_type = matches!(source.kind, SourceKind::Schedule(_) | SourceKind::Webhook(_));
             if needs_type && source.event_type.is_none() {
                 let help = "add `type:`, such as `type: report.daily`";
                 self.problems.error(
@@ -102,7 +109,7 @@ impl Lowering<'_> {
                     (!pattern.is_exact()).then(|| format!("`{text}` is a pattern, and an event has one type"))
                 },
             ),
-            None if matches!(kind, SourceKind::Schedule { .. }) => {
+            None if matches!(kind, SourceKind::Schedule(_)) => {
                 Some("a schedule has no headers and no data to fill in".to_owned())
             }
             None if !template.texts().all(fits) => Some(format!("`{template}` makes no event type")),
@@ -116,6 +123,50 @@ impl Lowering<'_> {
                 "such as report.daily or \"github.{data.action}\"",
             );
         }
+    }
+
+    /// Reports keys of a webhook that its scheme has no use for, and data of a schedule that are no JSON.
+    fn check_webhook(&mut self, node: &Node) {
+        if let Some(webhook) = node.get("webhook") {
+            let scheme = text_of(webhook, "scheme").unwrap_or_default();
+            if scheme != "hmac" {
+                let keys = ["header", "algorithm", "encoding", "prefix"];
+                excluded(webhook, &keys, "it belongs to `scheme: hmac`", self.problems);
+            }
+            if matches!(scheme.as_str(), "hmac" | "github") {
+                excluded(webhook, &["tolerance"], "this scheme signs no time", self.problems);
+            }
+        }
+        let Some(data) = node.get("schedule").and_then(|schedule| schedule.get("data")) else { return };
+        let text = data.text().unwrap_or_default();
+        if let Err(error) = serde_json::from_str::<serde_json::Value>(text) {
+            let message = format!("the data are no JSON: {error}");
+            self.problems.error("bad-data", data.span, message, "such as data: '{\"report\": \"daily\"}'");
+        }
+    }
+
+    pub(super) fn access(node: &Node) -> Access {
+        let jwt = node.get("jwt").and_then(|node| {
+            let keys = text_of(node, "jwks")
+                .map(JwtKeys::Jwks)
+                .or_else(|| text_of(node, "secret").map(JwtKeys::Secret))?;
+            Some(Jwt {
+                keys,
+                issuer: text_of(node, "issuer")?,
+                audience: text_of(node, "audience")?,
+                role_claim: text_of(node, "role_claim").unwrap_or_else(|| "role".to_owned()),
+            })
+        });
+        Access { rate: rate_of(node), jwt }
+    }
+
+    pub(super) fn archive(node: &Node) -> Option<Archive> {
+        Some(Archive {
+            folder: text_of(node, "folder")?,
+            timeout: duration_of(node, "timeout"),
+            breaker: name_at(node, "breaker"),
+            retention: duration_of(node, "retention"),
+        })
     }
 
     pub(super) fn secrets(section: &[(Node, Node)]) -> BTreeMap<String, At<Secret>> {
@@ -170,17 +221,27 @@ fn source_kind(node: &Node) -> Option<SourceKind> {
     let inner = |key| node.get(key);
     if let Some(webhook) = inner("webhook") {
         let body_max = webhook.get("body_max").and_then(|n| at(n, |text| text::parse_size(text).ok()));
-        return Some(SourceKind::Webhook {
-            scheme: text_of(webhook, "scheme")?,
+        return Some(SourceKind::Webhook(Webhook {
+            scheme: scheme(webhook)?,
             secret: text_of(webhook, "secret")?,
             body_max: body_max.map(|at| at.value),
-        });
+            rate: rate_of(webhook),
+            tolerance: duration_of(webhook, "tolerance"),
+        }));
     }
     if let Some(schedule) = inner("schedule") {
-        return Some(SourceKind::Schedule {
+        let missed = match text_of(schedule, "missed").as_deref() {
+            Some("none") => Missed::None,
+            Some("all") => Missed::All,
+            _ => Missed::One,
+        };
+        return Some(SourceKind::Schedule(Schedule {
             cron: text_of(schedule, "cron")?,
             zone: text_of(schedule, "zone"),
-        });
+            missed,
+            missed_within: duration_of(schedule, "missed_within"),
+            data: text_of(schedule, "data"),
+        }));
     }
     if let Some(kafka) = inner("kafka") {
         return Some(SourceKind::Kafka {
@@ -201,6 +262,35 @@ fn source_kind(node: &Node) -> Option<SourceKind> {
     }
     let bus = inner("service-bus")?;
     Some(SourceKind::ServiceBus { namespace: text_of(bus, "namespace")?, queue: text_of(bus, "queue")? })
+}
+
+fn scheme(webhook: &Node) -> Option<Scheme> {
+    Some(match text_of(webhook, "scheme")?.as_str() {
+        "github" => Scheme::Github,
+        "standard-webhooks" => Scheme::StandardWebhooks,
+        "stripe" => Scheme::Stripe,
+        "slack" => Scheme::Slack,
+        "hmac" => Scheme::Hmac(Hmac {
+            header: text_of(webhook, "header")
+                .unwrap_or_else(|| "x-signature".to_owned())
+                .to_ascii_lowercase(),
+            algorithm: match text_of(webhook, "algorithm").as_deref() {
+                Some("sha1") => Algorithm::Sha1,
+                Some("sha512") => Algorithm::Sha512,
+                _ => Algorithm::Sha256,
+            },
+            encoding: match text_of(webhook, "encoding").as_deref() {
+                Some("base64") => Encoding::Base64,
+                _ => Encoding::Hex,
+            },
+            prefix: text_of(webhook, "prefix").unwrap_or_default(),
+        }),
+        _ => return None,
+    })
+}
+
+fn rate_of(node: &Node) -> Option<text::Rate> {
+    text::parse_rate(node.get("rate")?.text()?).ok()
 }
 
 fn alert(node: &Node) -> Option<Alert> {

@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::{At, Facts};
 use crate::book::expression::{Condition, Hours};
 use crate::book::problem::Span;
-use crate::ids::DependencyName;
+use crate::ids::{BreakerName, DependencyName};
+use crate::text::Rate;
 
 /// Where a service is reached.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +21,8 @@ pub struct Target {
     pub batch_max: Option<At<u32>>,
     /// The secret that HTTP calls are signed with.
     pub secret: Option<String>,
+    /// What its name may resolve to.
+    pub network: Network,
     /// Limits of a program.
     pub process: ProcessLimits,
 }
@@ -30,6 +33,16 @@ impl Target {
     pub fn takes_batches(&self) -> bool {
         self.format.as_deref() == Some("batch")
     }
+}
+
+/// What the name of a target may resolve to; an address that the book states is trusted as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Network {
+    /// Addresses of the public internet only.
+    #[default]
+    Public,
+    /// Also those of this machine, of private networks and of their metadata services.
+    Private,
 }
 
 /// The kinds of target and what each needs to be reached.
@@ -97,6 +110,8 @@ pub struct Source {
     pub subject: Option<String>,
     /// A template for the session.
     pub session: Option<String>,
+    /// A template for the event's id.
+    pub id: Option<String>,
     /// The dependency behind it.
     pub depends_on: Option<At<DependencyName>>,
     /// What is known of it.
@@ -107,21 +122,9 @@ pub struct Source {
 #[derive(Clone, Debug, PartialEq)]
 pub enum SourceKind {
     /// A signed webhook endpoint.
-    Webhook {
-        /// How calls are signed.
-        scheme: String,
-        /// The secret.
-        secret: String,
-        /// The largest body.
-        body_max: Option<u64>,
-    },
+    Webhook(Webhook),
     /// A clock.
-    Schedule {
-        /// When.
-        cron: String,
-        /// Where.
-        zone: Option<String>,
-    },
+    Schedule(Schedule),
     /// Kafka topics.
     Kafka {
         /// Addresses.
@@ -159,14 +162,164 @@ impl SourceKind {
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
-            Self::Webhook { .. } => "webhook",
-            Self::Schedule { .. } => "schedule",
+            Self::Webhook(_) => "webhook",
+            Self::Schedule(_) => "schedule",
             Self::Kafka { .. } => "kafka",
             Self::RedisStream { .. } => "redis-stream",
             Self::Sqs { .. } => "sqs",
             Self::ServiceBus { .. } => "service-bus",
         }
     }
+}
+
+/// A signed webhook endpoint.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Webhook {
+    /// How calls are signed.
+    pub scheme: Scheme,
+    /// The name of the secret.
+    pub secret: String,
+    /// The largest body.
+    pub body_max: Option<u64>,
+    /// How many calls are taken.
+    pub rate: Option<Rate>,
+    /// How far the time that is signed may be from ours.
+    pub tolerance: Option<Duration>,
+}
+
+/// How the calls of a webhook are signed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// `X-Hub-Signature-256` over the body.
+    Github,
+    /// `webhook-signature` over id, time and body.
+    StandardWebhooks,
+    /// `Stripe-Signature` over time and body.
+    Stripe,
+    /// `X-Slack-Signature` over version, time and body.
+    Slack,
+    /// A header of one's own over the body.
+    Hmac(Hmac),
+}
+
+impl Scheme {
+    /// Its name in the book.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Github => "github",
+            Self::StandardWebhooks => "standard-webhooks",
+            Self::Stripe => "stripe",
+            Self::Slack => "slack",
+            Self::Hmac(_) => "hmac",
+        }
+    }
+}
+
+/// A signature over the body in a header of one's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hmac {
+    /// The header, in lower case.
+    pub header: String,
+    /// The hash.
+    pub algorithm: Algorithm,
+    /// How it is written.
+    pub encoding: Encoding,
+    /// What stands before it.
+    pub prefix: String,
+}
+
+/// The hash of a signature.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Algorithm {
+    /// SHA-256.
+    #[default]
+    Sha256,
+    /// SHA-1, which some old senders know only.
+    Sha1,
+    /// SHA-512.
+    Sha512,
+}
+
+/// How a signature is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Encoding {
+    /// Two digits a byte.
+    #[default]
+    Hex,
+    /// Four characters for three bytes.
+    Base64,
+}
+
+/// Emits an event at times.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Schedule {
+    /// When.
+    pub cron: String,
+    /// Where.
+    pub zone: Option<String>,
+    /// What becomes of fires that were missed.
+    pub missed: Missed,
+    /// How long ago a missed fire may be.
+    pub missed_within: Option<Duration>,
+    /// The data of its events, as JSON.
+    pub data: Option<String>,
+}
+
+/// What becomes of fires that were missed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Missed {
+    /// The latest is caught up.
+    #[default]
+    One,
+    /// They are lost.
+    None,
+    /// All are caught up.
+    All,
+}
+
+/// Who may do what, beside those who have a key.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Access {
+    /// How many requests one caller may make.
+    pub rate: Option<Rate>,
+    /// Whose bearer tokens are believed.
+    pub jwt: Option<Jwt>,
+}
+
+/// Whose bearer tokens are believed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Jwt {
+    /// What their signatures are checked with.
+    pub keys: JwtKeys,
+    /// Who must have issued them.
+    pub issuer: String,
+    /// Whom they must be meant for.
+    pub audience: String,
+    /// The claim that names the role.
+    pub role_claim: String,
+}
+
+/// What the signatures of tokens are checked with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JwtKeys {
+    /// Keys that the issuer publishes at an address.
+    Jwks(String),
+    /// A secret of the book.
+    Secret(String),
+}
+
+/// Where raw payloads are kept for audit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Archive {
+    /// The folder.
+    pub folder: String,
+    /// How long one write may take.
+    pub timeout: Option<Duration>,
+    /// When to stop trying for a while.
+    pub breaker: Option<At<BreakerName>>,
+    /// For how long days are kept.
+    pub retention: Option<Duration>,
 }
 
 /// Where a secret comes from.

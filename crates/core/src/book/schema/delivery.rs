@@ -1,7 +1,7 @@
 //! The keys of the book itself, of services, channels and events, and of the rule that they share.
 
 use super::dependency::{BREAKER, DEPENDENCY, POLICY, THROTTLE, TIMEOUT};
-use super::edge::{ALERT, RECEIVER, SECRET, SOURCE, TARGET};
+use super::edge::{ACCESS, ALERT, ARCHIVE, RECEIVER, SECRET, SOURCE, TARGET};
 use super::{Field, Named, Need, Object, Role, Type, fact, key, required};
 use crate::limits;
 
@@ -27,6 +27,8 @@ pub static BOOK: Object = Object {
         key("dependencies", Type::MapOf(&Type::Object(&DEPENDENCY)), "The things that fail."),
         key("secrets", Type::MapOf(&Type::Object(&SECRET)), "Where secrets come from."),
         key("sources", Type::MapOf(&Type::Object(&SOURCE)), "Where events come from."),
+        key("access", Type::Object(&ACCESS), "Who may do what."),
+        key("archive", Type::Object(&ARCHIVE), "Where raw payloads are kept for audit."),
         key("services", Type::MapOf(&Type::Object(&SERVICE)), "Who gets which events, and by which rules."),
         key("alerts", Type::ListOf(&Type::Object(&ALERT)), "What people are told, and when."),
         key("receivers", Type::MapOf(&Type::Object(&RECEIVER)), "Who is told."),

@@ -34,6 +34,11 @@ pub(super) static TARGET: Object = Object {
         ),
         key("secret", Type::Name(Named::Secret), "With `http`: signs each call by Standard Webhooks."),
         key(
+            "network",
+            Type::Word(&["public", "private"]),
+            "With `http`: `private` lets the name resolve to addresses of this machine and of private networks (default public); an address written as such needs no leave.",
+        ),
+        key(
             "time_limit",
             Type::Duration,
             "With `exec`: how long a run may take (default 30m); a `timeout` of the row wins, one of the defaults does not apply.",
@@ -72,6 +77,11 @@ pub(super) static SOURCE: Object = Object {
         ),
         key("subject", Type::SourceTemplate, "A template for the subject."),
         key(
+            "id",
+            Type::SourceTemplate,
+            "A template for the event's id, by which one that is sent again is known (default: what the scheme has).",
+        ),
+        key(
             "session",
             Type::SourceTemplate,
             "A template for the session key; with a missing part there is no session.",
@@ -103,8 +113,30 @@ pub(super) static WEBHOOK: Object = Object {
             Type::Word(&["github", "standard-webhooks", "stripe", "slack", "hmac"]),
             "How calls are signed.",
         ),
-        required("secret", Type::Name(Named::Secret), "The secret they are signed with."),
-        key("body_max", Type::Size, "The largest body taken (default 1MiB)."),
+        required(
+            "secret",
+            Type::Name(Named::Secret),
+            "The secret they are signed with; of two, either is good.",
+        ),
+        key("body_max", Type::Size, "The largest body taken (default 1MiB, for `github` 25MiB)."),
+        key("rate", Type::Rate, "How many calls are taken (default: as many as come)."),
+        key(
+            "tolerance",
+            Type::Duration,
+            "How far the time that is signed may be from ours (default 5m); not with `github` and `hmac`.",
+        ),
+        key("header", Type::Text, "With `hmac`: the header that holds the signature (default x-signature)."),
+        key(
+            "algorithm",
+            Type::Word(&["sha256", "sha1", "sha512"]),
+            "With `hmac`: the hash (default sha256).",
+        ),
+        key(
+            "encoding",
+            Type::Word(&["hex", "base64"]),
+            "With `hmac`: how the signature is written (default hex).",
+        ),
+        key("prefix", Type::Text, "With `hmac`: what stands before the signature, such as `sha256=`."),
     ],
     includes: &[],
     one_of: &[],
@@ -117,6 +149,21 @@ pub(super) static SCHEDULE: Object = Object {
     fields: &[
         required("cron", Type::Cron, "When: five fields of cron."),
         key("zone", Type::Zone, "In which time zone (default UTC)."),
+        key(
+            "missed",
+            Type::Word(&["one", "none", "all"]),
+            "What becomes of fires that were missed while Redrive was down: the latest, none, or all (default one).",
+        ),
+        key(
+            "missed_within",
+            Type::Duration,
+            "How long ago a missed fire may be to be caught up (default 24h).",
+        ),
+        key(
+            "data",
+            Type::Text,
+            "The event's data, as JSON in quotes (default: the schedule and the fire time).",
+        ),
     ],
     includes: &[],
     one_of: &[],
@@ -187,6 +234,59 @@ pub(super) static SECRET: Object = Object {
     ],
     includes: &[],
     one_of: &["env", "file", "command", "key-vault"],
+};
+
+/// Who may do what.
+pub(super) static ACCESS: Object = Object {
+    name: "access",
+    about: "Who may do what, beside those with a key of `redrive keys create`.",
+    fields: &[
+        key("rate", Type::Rate, "How many requests one caller may make (default: as many as come)."),
+        key("jwt", Type::Object(&JWT), "Bearer tokens of an issuer."),
+    ],
+    includes: &[],
+    one_of: &[],
+};
+
+/// Bearer tokens.
+pub(super) static JWT: Object = Object {
+    name: "a token issuer",
+    about: "Whose bearer tokens (JWT) are believed.",
+    fields: &[
+        key("jwks", Type::Url, "Where the issuer's keys are: RS256 and ES256."),
+        key("secret", Type::Name(Named::Secret), "What tokens are signed with: HS256."),
+        required("issuer", Type::Text, "Who must have issued a token (`iss`)."),
+        required("audience", Type::Text, "Whom a token must be meant for (`aud`)."),
+        key(
+            "role_claim",
+            Type::Text,
+            "The claim that names the role, or several: viewer, operator, admin, ingest (default role).",
+        ),
+    ],
+    includes: &[],
+    one_of: &["jwks", "secret"],
+};
+
+/// Where raw payloads are kept for audit.
+pub(super) static ARCHIVE: Object = Object {
+    name: "an archive",
+    about: "Where every payload is kept as it came, for audit; events never wait for it.",
+    fields: &[
+        required("folder", Type::Text, "A folder; each day has one of its own."),
+        key(
+            "timeout",
+            Type::Duration,
+            "How long one write may take (default 5s); it is tried once more with twice the time.",
+        ),
+        key(
+            "breaker",
+            Type::Name(Named::Breaker),
+            "When to stop trying for a while (default: that of the kind blob).",
+        ),
+        key("retention", Type::Duration, "For how long days are kept (default: for ever)."),
+    ],
+    includes: &[],
+    one_of: &[],
 };
 
 /// An alert.

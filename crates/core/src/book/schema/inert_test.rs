@@ -198,6 +198,11 @@ fn beside(object: &Object, key: &str) -> Vec<(&'static str, Value)> {
         ("a target", "time_limit" | "spawn_limit" | "on_timeout" | "output") => {
             vec![("exec", json!(["true"]))]
         }
+        ("a webhook source", "tolerance") => vec![("scheme", json!("slack"))],
+        ("a webhook source", "header" | "algorithm" | "encoding" | "prefix") => {
+            vec![("scheme", json!("hmac"))]
+        }
+        ("a schedule", "data") => Vec::new(),
         ("a target", "batch_max") => vec![("format", json!("batch"))],
         _ => Vec::new(),
     }

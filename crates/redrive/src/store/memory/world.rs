@@ -316,6 +316,7 @@ impl World {
                     self.change(seq, DeliveryState::Ready);
                 }
             }
+            Note::Key(_) | Note::Refused(_) | Note::Memo { .. } | Note::Deed(_) => {}
             Note::Route { event, routes } => self.route(*event, routes, now, waiting),
         }
     }

@@ -55,6 +55,7 @@ impl Work<'_> {
                 owed.remove(dependency);
                 recover::set_owed(self.connection, &owed)
             }
+            Note::Key(_) | Note::Refused(_) | Note::Memo { .. } | Note::Deed(_) => Ok(()),
             Note::Route { event, routes } => self.route(*event, routes, waiting),
         }
     }

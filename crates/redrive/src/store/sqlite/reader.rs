@@ -28,6 +28,7 @@ use super::fault::Fault;
 use super::schema::{self, state};
 use super::state::Meta;
 use super::{dedup, names, rows};
+use crate::store::door::{KeyRecord, RefusedBody};
 use crate::store::letter::{
     AuditRecord, GroupView, HeldCursor, HeldPage, HeldSession, KindView, LetterFilter, LetterKey,
     LetterNumber, LetterPage, LetterQuery, LetterView, ReplayView, Selection, Survey,
@@ -156,6 +157,31 @@ impl Reader for SqliteReader {
 
     fn held_page(&self, after: Option<HeldCursor>, rows_max: usize) -> Result<HeldPage, StoreError> {
         replays::held_page(self, after, rows_max)
+    }
+
+    fn keys(&self) -> Result<Vec<KeyRecord>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    fn refused(&self, _before: Option<u64>, _rows_max: usize) -> Result<Vec<RefusedBody>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    fn refused_body(&self, _number: u64) -> Result<Option<RefusedBody>, StoreError> {
+        Ok(None)
+    }
+
+    fn memo(&self, _name: &str) -> Result<Option<String>, StoreError> {
+        Ok(None)
+    }
+
+    fn accepted(
+        &self,
+        _after: Seq,
+        _rows_max: usize,
+        _bytes_max: usize,
+    ) -> Result<Vec<EventView>, StoreError> {
+        Ok(Vec::new())
     }
 
     fn audit(&self, before: Option<u64>, rows_max: usize) -> Result<Vec<AuditRecord>, StoreError> {

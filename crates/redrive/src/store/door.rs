@@ -1,0 +1,106 @@
+//! What a store keeps for the doors: keys, bodies that were refused, and what was done by whom.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use redrive_core::access::{Role, Scope};
+use redrive_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// Keys that there may be, revoked ones included.
+pub const KEYS_MAX: usize = 10_000;
+/// Refused bodies that are kept; the oldest goes when there are more.
+pub const REFUSED_MAX: usize = 1_000;
+/// Bytes that refused bodies may take together; the oldest goes when there are more.
+pub const REFUSED_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// How much of one refused body is kept.
+pub const REFUSED_BODY_BYTES_MAX: usize = 1024 * 1024;
+
+/// A key that somebody may come in with; the key itself is known to its owner only.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KeyRecord {
+    /// What it is called by: the first part of the key, which is no secret.
+    pub id: String,
+    /// Whose it is, in words.
+    pub name: String,
+    /// The SHA-256 of the whole key, which is long and random: no slower hash would add anything.
+    pub hash: [u8; 32],
+    /// What its owner is trusted with.
+    pub role: Role,
+    /// What its owner is bound to.
+    pub scope: Scope,
+    /// How many requests a second its owner may make, if it is not what the book says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_second: Option<f64>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it ends by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    /// Since when it is not good any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked_at: Option<Timestamp>,
+}
+
+/// A body that came in by a door, with a good signature, and was no event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedBody {
+    /// Its number; later ones have larger ones. The store gives it.
+    pub number: u64,
+    /// When it came. The store fills it in.
+    pub at: Timestamp,
+    /// By which source.
+    pub source: String,
+    /// What was wrong with it.
+    pub reason: String,
+    /// Its headers, without those that could hold a secret.
+    pub headers: Vec<(String, String)>,
+    /// Its beginning, at most [`REFUSED_BODY_BYTES_MAX`]; empty in lists.
+    pub body: Bytes,
+    /// How large it was.
+    pub body_bytes: u64,
+}
+
+/// Who did something.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct By(Option<Arc<str>>);
+
+impl By {
+    /// Nobody who is known by name: the server asks nobody for a key, or the rule book did it.
+    #[must_use]
+    pub const fn nobody() -> Self {
+        Self(None)
+    }
+
+    /// Somebody, such as `key rk_3f (deploy)` or `alice@example.test`.
+    #[must_use]
+    pub fn somebody(name: &str) -> Self {
+        Self(Some(name.into()))
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.0.as_deref()
+    }
+}
+
+impl fmt::Display for By {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name().unwrap_or("nobody known"))
+    }
+}
+
+/// An act to put on record that is none of the store's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deed {
+    /// What was done, for machines: `pause`, `resume`, `route`, `backup`, `key-create`, `key-revoke` …
+    pub act: &'static str,
+    /// On what, in words.
+    pub what: String,
+    /// By whom.
+    pub by: By,
+    /// Why, if somebody said so.
+    pub note: Option<String>,
+}
