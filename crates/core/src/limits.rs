@@ -137,6 +137,9 @@ pub const EMBEDDED_DEPTH_MAX: usize = 100;
 /// The most sources in a rule book: lints hold each against every row.
 pub const SOURCES_MAX: usize = 200;
 
+/// The deepest path that a template of a source may follow into the data: each step reads what is below again.
+pub const DATA_PATH_WORDS_MAX: usize = 16;
+
 /// The most problems of one severity reported for a rule book; the rest are counted.
 pub const PROBLEMS_MAX: usize = 100;
 

@@ -4,6 +4,7 @@
 
 pub mod clock;
 pub mod happening;
+pub mod hook;
 pub mod letter;
 pub mod load;
 pub mod node;

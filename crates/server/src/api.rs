@@ -10,6 +10,7 @@ mod error;
 mod events;
 mod fresh;
 mod guest;
+pub(crate) mod hooks;
 mod letters;
 mod listen;
 mod operate;
@@ -38,6 +39,7 @@ pub(crate) struct App(Arc<Parts>);
 pub(crate) struct Parts {
     pub node: Node,
     pub limits: Limits,
+    pub hooks: hooks::Door,
     /// Turns true when the server stops, so that endless answers end.
     pub closing: watch::Receiver<bool>,
 }
@@ -65,6 +67,9 @@ pub(crate) fn router(app: App) -> Router {
     Router::new()
         .route("/v1/events", post(events::accept))
         .route("/v1/events/{name}", post(events::accept_easy).get(queries::event))
+        .route("/v1/hooks/{source}", post(hooks::take))
+        .route("/v1/hooks/refused", get(hooks::list).post(hooks::take_of_refused))
+        .route("/v1/hooks/refused/{number}", get(hooks::one))
         .route("/v1/deliveries", get(queries::list))
         .route("/v1/deliveries/{id}", get(queries::delivery))
         .route("/v1/status", get(queries::status))

@@ -2,6 +2,7 @@
 
 mod bench;
 mod dlq;
+mod hooks;
 mod remote;
 
 use std::net::SocketAddr;
@@ -21,6 +22,7 @@ pub(crate) use self::dlq::{
     AuditArgs, Dlq, DlqArgs, DlqEditArgs, DlqExportArgs, DlqGroupsArgs, DlqImportArgs, DlqListArgs,
     DlqPurgeArgs, DlqReplayArgs, DlqShowArgs, DlqSkipArgs, FilterArgs, FromArgs, LetterForm, ReplaysArgs,
 };
+pub(crate) use self::hooks::{HooksArgs, HooksCommand, HooksRefusedArgs, HooksShowArgs, HooksSignArgs};
 
 /// Delivers events and records one outcome for each, by rules you can read.
 #[derive(Debug, Parser)]
@@ -65,6 +67,7 @@ pub(crate) enum Command {
     Dlq(DlqArgs),
     Replays(ReplaysArgs),
     Audit(AuditArgs),
+    Hooks(HooksArgs),
     Pause(PauseArgs),
     Resume(ResumeArgs),
     Route(RouteArgs),

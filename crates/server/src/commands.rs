@@ -9,6 +9,7 @@ mod completions;
 mod dlq;
 mod export_dapr;
 mod export_matrix;
+mod hooks;
 mod import_dapr;
 mod init;
 mod pause;
@@ -51,6 +52,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Dlq(args) => dlq::run(&args),
         Command::Replays(args) => replays::run(&args),
         Command::Audit(args) => audit::run(&args),
+        Command::Hooks(args) => hooks::run(&args),
         Command::Pause(args) => pause::pause(&args),
         Command::Resume(args) => pause::resume(&args),
         Command::Route(args) => route::run(&args),

@@ -153,7 +153,8 @@ async fn answer(mut router: Router, request: Request<Incoming>) -> Result<Respon
         Ok(()) => router.call(request).await?,
         Err(refusal) => refusal.into_response(),
     };
-    response.headers_mut().insert(CORRELATION_ID, id);
+    // A handler that logs has told its own already.
+    response.headers_mut().entry(CORRELATION_ID).or_insert(id);
     Ok(response)
 }
 

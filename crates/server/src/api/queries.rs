@@ -148,6 +148,7 @@ pub(super) async fn status(State(app): State<App>) -> Result<Response, ApiError>
         let stranded = status.stranded.min(again.stranded);
         status = Status { stranded, ..again };
     }
+    let status = Status { sources: app.hooks.status(), ..status };
     Ok(events::json(StatusCode::OK, &with_letters(&app.node, status).await?))
 }
 

@@ -1,5 +1,6 @@
 //! The JSON of the API: what the server answers and what our own commands read, in one place.
 
+pub(crate) mod hooks;
 pub(crate) mod letters;
 
 use redrive::core::story::Story;
@@ -212,6 +213,9 @@ pub(crate) struct Status {
     /// Replays that are not over.
     #[serde(default)]
     pub replays: Vec<letters::ReplayShown>,
+    /// How the calls of sources were answered.
+    #[serde(default)]
+    pub sources: Vec<hooks::SourceStatus>,
 }
 
 /// How a queue is.

@@ -281,6 +281,7 @@ pub(super) fn status_shown(node: &Node, snapshot: &Snapshot, counts: &Counts) ->
         held_deliveries: 0,
         held_at_least: false,
         replays: Vec::new(),
+        sources: Vec::new(),
     }
 }
 

@@ -13,12 +13,13 @@ use redrive::core::book::problem::Problem;
 use redrive::core::book::{BuiltIn, RuleBook};
 use redrive::core::engine::Bounds;
 use redrive::node::{Config, Node};
-use redrive::secret;
+use redrive::secret::{self, Secrets};
 use redrive::store::sqlite::{Options, Sqlite};
 use redrive::target::registry::{BUILT_IN_TARGETS, Targets};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{Refused, read_book};
+use crate::api::hooks::Door;
 use crate::api::{App, Limits, Parts, listen, router};
 use crate::cli::ServeArgs;
 use crate::show;
@@ -31,6 +32,9 @@ const REQUESTS_END_WITHIN: Duration = Duration::from_secs(5);
 
 /// What the book is called that nobody wrote.
 const BUILT_IN: &str = "the built-in book";
+
+/// The kinds of source that are served.
+const BUILT_IN_SOURCES: &[&str] = &["webhook"];
 
 /// The bounds of the engine: a window for each queue, and calls over all services.
 const BOUNDS: Bounds = Bounds { window: 512, window_bytes: 4 * 1024 * 1024, calls: 1_024 };
@@ -83,7 +87,7 @@ fn built_in_book() -> RuleBook {
 }
 
 fn refuse_what_is_not_built_in(book: &RuleBook, path: &Path, text: &str) -> anyhow::Result<()> {
-    let problems = book.needs_beyond(&BuiltIn { targets: BUILT_IN_TARGETS, sources: &[] });
+    let problems = book.needs_beyond(&BuiltIn { targets: BUILT_IN_TARGETS, sources: BUILT_IN_SOURCES });
     show_and_refuse(&problems, path, text)
 }
 
@@ -122,7 +126,10 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     let mut hands = Hands::new()?;
     let node = Node::start(config).map_err(|error| Refused(error.to_string()))?;
     let limits = Limits::with_body(usize::try_from(args.body_max).unwrap_or(usize::MAX));
-    let routes = |closing| router(App::new(Parts { node: node.clone(), limits, closing }));
+    let secrets = Secrets::new(&opened.book);
+    let hooks = Door::new(&opened.book, secrets.clone());
+    let parts = |closing| Parts { node: node.clone(), limits, hooks: hooks.clone(), closing };
+    let routes = |closing| router(App::new(parts(closing)));
     let listening = match listen(args.listen, routes, limits).await {
         Ok(listening) => listening,
         Err(error) => {
@@ -131,7 +138,14 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
         }
     };
     greet(args, listening.address, &opened.book)?;
-    let mut serving = Serving { path: args.rules.clone(), stamp: opened.stamp, targets, node: node.clone() };
+    let mut serving = Serving {
+        path: args.rules.clone(),
+        stamp: opened.stamp,
+        targets,
+        secrets,
+        hooks,
+        node: node.clone(),
+    };
     serving.until_stopped(&mut hands).await;
     anstream::eprintln!("{}", style::dim("stopping: no more events are taken, calls may end"));
     listening.close(REQUESTS_END_WITHIN).await;
@@ -187,6 +201,8 @@ struct Serving {
     path: Option<PathBuf>,
     stamp: Stamp,
     targets: Targets,
+    secrets: Secrets,
+    hooks: Door,
     node: Node,
 }
 
@@ -251,8 +267,12 @@ impl Serving {
 
     async fn change(&mut self, opened: Opened, targets: Targets) {
         self.targets = targets.clone();
-        if let Err(error) = self.node.change_book(opened.book, opened.text, targets).await {
-            tracing::error!(%error, "the rule book could not be changed");
+        self.secrets.change(&opened.book);
+        let book = Arc::clone(&opened.book);
+        match self.node.change_book(opened.book, opened.text, targets).await {
+            // What comes in by a new source is routed by the book that has it.
+            Ok(()) => self.hooks.change(&book),
+            Err(error) => tracing::error!(%error, "the rule book could not be changed"),
         }
     }
 }

@@ -40,6 +40,9 @@ pub(crate) fn page(status: &Status, address: &Address, now: Timestamp) -> String
     if !status.dependencies.is_empty() {
         out.push_str(&block(dependencies(&status.dependencies, now)));
     }
+    if !status.sources.is_empty() {
+        out.push_str(&block(super::source::table(&status.sources)));
+    }
     out.push_str(&next_steps(&steps(status)));
     out
 }
@@ -152,6 +155,9 @@ fn steps(status: &Status) -> Vec<(String, &'static str)> {
     if status.services.iter().any(|service| service.dead > 0) {
         steps.push(("redrive dlq groups".to_owned(), "shows the causes of the dead letters"));
         steps.push(("redrive why --last".to_owned(), "tells the story of the latest failure"));
+    }
+    if status.sources.iter().any(|source| source.malformed + source.conflicts > 0) {
+        steps.push(("redrive hooks refused".to_owned(), "shows webhooks that could not be taken"));
     }
     steps
 }
