@@ -3,6 +3,7 @@
 mod behaviour;
 mod connections;
 mod forms;
+mod guard;
 mod secure;
 mod server;
 
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_core::answer::{Reply, Seen};
+use redrive_core::book::model::Network;
 use redrive_core::engine::{Ending, Waiting};
 use redrive_core::text::show_duration;
 
@@ -25,8 +27,11 @@ fn target(address: &str, form: Form) -> HttpTarget {
 }
 
 fn target_of(address: &str, form: Form, pool: &Arc<Pool>) -> HttpTarget {
-    let options = HttpOptions { form, secrets: Vec::new(), permits: 64 };
-    HttpTarget::new(address, options, Arc::clone(pool)).expect("an address")
+    HttpTarget::new(address, options(form, Vec::new(), 64), Arc::clone(pool)).expect("an address")
+}
+
+fn options(form: Form, secrets: Vec<Vec<u8>>, permits: u32) -> HttpOptions {
+    HttpOptions { form, secrets, permits, network: Network::Public, place: "service shop, line 4".to_owned() }
 }
 
 /// Posts one small event, with limits that nothing here reaches.
