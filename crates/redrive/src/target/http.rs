@@ -18,7 +18,6 @@ mod pool;
 mod request;
 mod resolve;
 mod sign;
-mod tls;
 
 use std::fmt;
 use std::future::Future;
@@ -48,7 +47,6 @@ pub use self::address::InvalidAddress;
 pub use self::pool::Pool;
 pub use self::request::Form;
 pub use self::sign::InvalidSecret;
-pub use self::tls::Roots;
 
 /// Posts events to one address.
 pub struct HttpTarget {

@@ -13,8 +13,9 @@ use redrive_core::engine::QueueName;
 use redrive_core::limits::IN_FLIGHT_DEFAULT;
 
 use super::Target;
-use super::http::{Form, HttpOptions, HttpTarget, Pool, Roots};
+use super::http::{Form, HttpOptions, HttpTarget, Pool};
 use super::log::LogTarget;
+use crate::tls::Roots;
 
 /// The kinds of target that this program can serve.
 pub const BUILT_IN_TARGETS: &[&str] = &["http", "log"];

@@ -453,7 +453,7 @@ fn looks_public(authority: &str) -> bool {
         Ok(IpAddr::V6(ip)) => {
             !(ip.is_loopback() || ip.is_unique_local() || ip.is_unicast_link_local() || ip.is_unspecified())
         }
-        Err(_) => !is_inner_name(host) && !host.ends_with(".test"),
+        Err(_) => !is_inner_name(host) && host.rsplit('.').next() != Some("test"),
     }
 }
 

@@ -9,7 +9,7 @@ use redrive_core::answer::{CallPart, Reply, Seen, TransportError};
 
 use super::address::Origin;
 use super::guard::Refused;
-use super::tls;
+use crate::tls;
 
 /// A call without an answer.
 #[derive(Debug)]

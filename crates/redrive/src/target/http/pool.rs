@@ -14,7 +14,7 @@ use super::address::Origin;
 use super::connect::Sender;
 use super::limits::{IDLE_MAX, IDLE_TIME_MAX};
 use super::resolve::Resolver;
-use super::tls::{Roots, client_config};
+use crate::tls::{Roots, client_config};
 
 /// The connections of all HTTP targets, and whom they trust.
 #[derive(Debug)]

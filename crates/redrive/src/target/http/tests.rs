@@ -15,9 +15,10 @@ use redrive_core::book::model::Network;
 use redrive_core::engine::{Ending, Waiting};
 use redrive_core::text::show_duration;
 
-use super::{Form, HttpOptions, HttpTarget, Pool, Roots};
+use super::{Form, HttpOptions, HttpTarget, Pool};
 use crate::target::Target;
 use crate::target::call_test::{call, delivery, order};
+use crate::tls::Roots;
 
 /// Long enough for any machine; nothing here waits for it.
 const PATIENT: &str = "{ connect: 30s, tls: 30s, headers: 30s, whole: 60s }";
