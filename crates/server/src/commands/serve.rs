@@ -1,7 +1,8 @@
 //! `redrive serve`: takes events in and delivers them, until it is told to stop.
 
+mod tls;
+
 use std::io::IsTerminal;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -18,8 +19,9 @@ use redrive::store::sqlite::{Options, Sqlite};
 use redrive::target::registry::{BUILT_IN_TARGETS, Targets};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use self::tls::Watched;
 use super::{Refused, read_book};
-use crate::api::{App, Limits, Parts, listen, router};
+use crate::api::{App, Limits, Parts, listen_behind, router};
 use crate::cli::ServeArgs;
 use crate::show;
 use crate::show::style;
@@ -110,7 +112,10 @@ fn targets(opened: &Opened, path: &Path, previous: Option<&Targets>) -> anyhow::
 
 async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     let path = args.rules.clone().unwrap_or_else(|| PathBuf::from(BUILT_IN));
-    let targets = targets(&opened, &path, None)?;
+    let certificate = Watched::open(args)?;
+    let door = Watched::door(certificate.as_ref());
+    let connections = Targets::none(Arc::new(tls::pool(args)?));
+    let targets = targets(&opened, &path, Some(&connections))?;
     let store = Sqlite::open(&args.data, Options::default()).map_err(|error| Refused(error.to_string()))?;
     let config = Config {
         book: Arc::clone(&opened.book),
@@ -123,15 +128,16 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     let node = Node::start(config).map_err(|error| Refused(error.to_string()))?;
     let limits = Limits::with_body(usize::try_from(args.body_max).unwrap_or(usize::MAX));
     let routes = |closing| router(App::new(Parts { node: node.clone(), limits, closing }));
-    let listening = match listen(args.listen, routes, limits).await {
+    let listening = match listen_behind(door.clone(), args.listen, routes, limits).await {
         Ok(listening) => listening,
         Err(error) => {
             node.stop(Duration::ZERO).await;
             return Err(Refused(format!("could not listen on {}: {error}", args.listen)).into());
         }
     };
-    greet(args, listening.address, &opened.book)?;
-    let mut serving = Serving { path: args.rules.clone(), stamp: opened.stamp, targets, node: node.clone() };
+    greet(args, &format!("{}{}", door.scheme().prefix(), listening.address), &opened.book)?;
+    let (path, node_too) = (args.rules.clone(), node.clone());
+    let mut serving = Serving { path, stamp: opened.stamp, certificate, targets, node: node_too };
     serving.until_stopped(&mut hands).await;
     anstream::eprintln!("{}", style::dim("stopping: no more events are taken, calls may end"));
     listening.close(REQUESTS_END_WITHIN).await;
@@ -143,7 +149,7 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn greet(args: &ServeArgs, address: SocketAddr, book: &RuleBook) -> anyhow::Result<()> {
+fn greet(args: &ServeArgs, address: &str, book: &RuleBook) -> anyhow::Result<()> {
     let services = book.sections().services.len();
     let rules = args.rules.as_ref().map_or_else(
         || "the built-in book, which logs every event (write your own with `redrive init`)".to_owned(),
@@ -155,11 +161,11 @@ fn greet(args: &ServeArgs, address: SocketAddr, book: &RuleBook) -> anyhow::Resu
     let wanted = book.sections().rows().map(|(_, _, row)| row.pattern.value.as_str()).next();
     let event_type =
         wanted.filter(|pattern| *pattern != "*").unwrap_or("greeting.sent").replace('*', "tried");
-    let command = format!("curl -d '{{\"hello\":\"world\"}}' http://{address}/v1/events/{event_type}");
+    let command = format!("curl -d '{{\"hello\":\"world\"}}' {address}/v1/events/{event_type}");
     super::print(&format!(
         "{} on {}\n  rules   {rules}\n  data    {}\n  {}\n\nTry: {command}\n",
         style::bold("redrive serves"),
-        style::bold(format!("http://{address}")),
+        style::bold(address),
         args.data.display(),
         style::dim("open to everyone on this machine; stop with Ctrl-C"),
     ))
@@ -186,6 +192,8 @@ impl Hands {
 struct Serving {
     path: Option<PathBuf>,
     stamp: Stamp,
+    /// Who we are, if callers are shown a certificate.
+    certificate: Option<Watched>,
     targets: Targets,
     node: Node,
 }
@@ -198,8 +206,12 @@ impl Serving {
                 biased;
                 _ = hands.terminate.recv() => return,
                 _ = hands.interrupt.recv() => return,
-                _ = hands.hang_up.recv() => true,
+                _ = hands.hang_up.recv() => {
+                    self.certificate.iter_mut().for_each(Watched::reload);
+                    true
+                }
                 _ = watch.tick() => {
+                    self.certificate.iter_mut().for_each(Watched::look);
                     let now = self.path.as_deref().and_then(stamp);
                     // A file that is being replaced may be missing for a moment.
                     now.is_some() && now != self.stamp
