@@ -11,5 +11,6 @@ pub mod node;
 pub mod secret;
 pub mod store;
 pub mod target;
+pub mod tls;
 
 pub use redrive_core as core;

@@ -6,6 +6,7 @@
 //! - nothing a client sends or leaves unsent takes more than a bounded amount of memory or time.
 
 pub(crate) mod bulk;
+pub(crate) mod door;
 mod error;
 mod events;
 mod fresh;
@@ -29,7 +30,7 @@ use axum::routing::{get, post};
 use redrive::node::Node;
 use tokio::sync::watch;
 
-pub(crate) use self::listen::{Limits, listen};
+pub(crate) use self::listen::{Limits, listen, listen_behind};
 
 /// What every handler has; each request gets a clone of its own.
 #[derive(Clone)]

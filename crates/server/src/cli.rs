@@ -90,10 +90,11 @@ pub(crate) enum Command {
 Examples:
   redrive serve                                   prints every event that comes in
   redrive serve --rules redrive.yaml              delivers by the rules of a book
+  redrive serve --tls-cert cert.pem --tls-key key.pem
   curl -d '{\"total\":12}' http://127.0.0.1:7373/v1/events/orders.placed
 
-The rule book is read again when its file changes, and on SIGHUP; one that is wrong is refused, and the \
-old one stays. SIGTERM and Ctrl-C stop it gently.
+The rule book and the certificate are read again when their files change, and on SIGHUP; what is wrong is \
+refused, and the old one stays. SIGTERM and Ctrl-C stop it gently.
 
 Exit code: 0 stopped, 1 refused to start, 2 a file cannot be read.")]
 pub(crate) struct ServeArgs {
@@ -112,6 +113,15 @@ pub(crate) struct ServeArgs {
     /// How long calls may go on after it was told to stop
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     pub(crate) drain: Duration,
+    /// Speaks TLS under this certificate: PEM, ours first, then those that lead to a root
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The private key of the certificate: PEM, not encrypted
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Trusts targets whose certificates these sign, and no others: PEM; without it, whom the system trusts
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_roots: Option<PathBuf>,
 }
 
 /// Finds what is wrong with a rule book, and what will hurt later.

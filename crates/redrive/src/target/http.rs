@@ -12,11 +12,12 @@ mod answer;
 mod batch;
 mod connect;
 mod failure;
+mod guard;
 mod limits;
 mod pool;
 mod request;
+mod resolve;
 mod sign;
-mod tls;
 
 use std::fmt;
 use std::future::Future;
@@ -28,6 +29,7 @@ use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use redrive_core::answer::{CallPart, Reply, Seen};
+use redrive_core::book::model::Network;
 use redrive_core::engine::{Call, Ending};
 use redrive_core::time::Timestamp;
 use tokio::time::{Instant, timeout};
@@ -45,7 +47,6 @@ pub use self::address::InvalidAddress;
 pub use self::pool::Pool;
 pub use self::request::Form;
 pub use self::sign::InvalidSecret;
-pub use self::tls::Roots;
 
 /// Posts events to one address.
 pub struct HttpTarget {
@@ -53,6 +54,7 @@ pub struct HttpTarget {
     form: Form,
     signer: Option<Signer>,
     idle_max: usize,
+    place: String,
     pool: Arc<Pool>,
     /// The machine's clock: receivers compare it with theirs, and the node's own goes on when that is set.
     now: fn() -> Timestamp,
@@ -66,6 +68,11 @@ pub struct HttpOptions {
     pub secrets: Vec<Vec<u8>>,
     /// How many calls the dependency takes at once: so many connections are kept.
     pub permits: u32,
+    /// What the name in the address may resolve to.
+    pub network: Network,
+    /// Whose target it is and where it stands, such as `service billing, line 6`: what is for the book to
+    /// mend says so.
+    pub place: String,
 }
 
 /// Why a target cannot be used.
@@ -82,15 +89,15 @@ pub enum InvalidTarget {
 impl HttpTarget {
     /// A target that shares its connections with all others of the pool.
     pub fn new(address: &str, options: HttpOptions, pool: Arc<Pool>) -> Result<Self, InvalidTarget> {
-        let HttpOptions { form, secrets, permits } = options;
-        let address = Address::parse(address)?;
+        let HttpOptions { form, secrets, permits, network, place } = options;
+        let address = Address::parse(address, network)?;
         let signer = if secrets.is_empty() { None } else { Some(Signer::new(&secrets)?) };
         if address.origin.security == Security::Tls {
             // Reading the system's certificates is not for the first call to wait for.
             pool.tls();
         }
         let idle_max = usize::try_from(permits).unwrap_or(usize::MAX);
-        Ok(Self { address, form, signer, idle_max, pool, now: wall_clock })
+        Ok(Self { address, form, signer, idle_max, place, pool, now: wall_clock })
     }
 
     /// The same with another clock.
@@ -147,7 +154,8 @@ impl HttpTarget {
                 Err(Unanswered::NotSent(request)) => *request,
             },
         };
-        let fresh = connect::connect(origin, &self.pool, limits).await?;
+        let fresh = connect::connect(origin, &self.pool, limits).await;
+        let fresh = fresh.map_err(|failure| failure.at(&self.place))?;
         self.send_by(fresh, request, limits).await.map_err(|unanswered| match unanswered {
             Unanswered::Failed(failure) => failure,
             Unanswered::NotSent(_) => Failure::closed_early(origin),

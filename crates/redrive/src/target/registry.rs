@@ -13,8 +13,9 @@ use redrive_core::engine::QueueName;
 use redrive_core::limits::IN_FLIGHT_DEFAULT;
 
 use super::Target;
-use super::http::{Form, HttpOptions, HttpTarget, Pool, Roots};
+use super::http::{Form, HttpOptions, HttpTarget, Pool};
 use super::log::LogTarget;
+use crate::tls::Roots;
 
 /// The kinds of target that this program can serve.
 pub const BUILT_IN_TARGETS: &[&str] = &["http", "log"];
@@ -59,6 +60,12 @@ impl Targets {
         if problems.is_empty() { Ok(targets) } else { Err(problems) }
     }
 
+    /// None yet, over those connections: the targets of a first book are made after these.
+    #[must_use]
+    pub fn none(pool: Arc<Pool>) -> Self {
+        Self { by_queue: BTreeMap::new(), pool, log: None }
+    }
+
     /// The same target for every queue of a book, whatever the book says.
     #[cfg(test)]
     pub(crate) fn all_to(book: &RuleBook, target: &Arc<dyn Target>) -> Self {
@@ -91,6 +98,8 @@ impl Targets {
                     form: target.format.as_deref().and_then(Form::from_word).unwrap_or_default(),
                     secrets: secrets_of(target, secrets)?,
                     permits: permits(book, service, channel),
+                    network: target.network,
+                    place: place(service, channel, target),
                 };
                 let made = HttpTarget::new(address, options, Arc::clone(&self.pool));
                 let made = made.map_err(|error| problem(target, "bad-target", error.to_string()))?;
@@ -127,6 +136,15 @@ fn permits(book: &RuleBook, service: &ServiceEntry, channel: Option<&ChannelEntr
     let rows = channel.map_or(&service.rows, |channel| &channel.rows);
     let permits = rows.iter().map(|row| book.sections().resolve(service, channel, row).in_flight.value);
     permits.max().unwrap_or(IN_FLIGHT_DEFAULT)
+}
+
+/// Whose target it is, and where the book says so.
+fn place(service: &ServiceEntry, channel: Option<&ChannelEntry>, target: &model::Target) -> String {
+    let (service, line) = (&service.name, target.span.position.line);
+    match channel {
+        Some(channel) => format!("service {service}, channel {}, line {line}", channel.name),
+        None => format!("service {service}, line {line}"),
+    }
 }
 
 fn problem(target: &model::Target, code: &'static str, message: String) -> Problem {

@@ -8,10 +8,11 @@ use std::net::IpAddr;
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, StatusCode, header};
 
+use super::door::Scheme;
 use super::error::ApiError;
 
 /// Refuses what a page from elsewhere has made a browser send.
-pub(super) fn refuse_pages(headers: &HeaderMap) -> Result<(), ApiError> {
+pub(super) fn refuse_pages(headers: &HeaderMap, scheme: Scheme) -> Result<(), ApiError> {
     let host = headers.get(header::HOST).map(|value| value.to_str().unwrap_or_default());
     let is_ours = host.is_none_or(|host| {
         is_plainly_this_machine(host) || host.parse().is_ok_and(|host: Authority| is_this_machine(&host))
@@ -20,7 +21,7 @@ pub(super) fn refuse_pages(headers: &HeaderMap) -> Result<(), ApiError> {
         return Err(refusal("`host` names another machine"));
     }
     match headers.get(header::ORIGIN).map(|value| value.to_str().unwrap_or_default()) {
-        Some(origin) if origin.strip_prefix("http://") != host => {
+        Some(origin) if origin.strip_prefix(scheme.prefix()) != host => {
             Err(refusal("a page from elsewhere asks for it"))
         }
         Some(_) | None => Ok(()),
@@ -68,7 +69,17 @@ mod tests {
             for (key, value) in [(header::HOST, host), (header::ORIGIN, origin)] {
                 headers.extend(value.map(|value| (key, value.parse().expect("a header"))));
             }
-            assert_eq!(refuse_pages(&headers).is_ok(), expected, "{name}");
+            assert_eq!(refuse_pages(&headers, Scheme::Http).is_ok(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn behind_tls_a_page_of_our_own_came_by_tls_too() {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, "127.0.0.1:7373".parse().expect("a header"));
+        for (origin, expected) in [("https://127.0.0.1:7373", true), ("http://127.0.0.1:7373", false)] {
+            headers.insert(header::ORIGIN, origin.parse().expect("a header"));
+            assert_eq!(refuse_pages(&headers, Scheme::Https).is_ok(), expected, "{origin}");
         }
     }
 }

@@ -16,11 +16,13 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tower_service::Service;
 
+use super::door::{Door, Entered, Scheme};
 use super::guest::refuse_pages;
 use super::polite::Polite;
 use super::{CORRELATION_ID, correlation_id};
@@ -34,6 +36,8 @@ pub(crate) struct Limits {
     pub body_time: Duration,
     /// How long headers may take to come, and how long a connection may idle between requests.
     pub header_time: Duration,
+    /// How long a TLS handshake may take.
+    pub handshake_time: Duration,
     /// Connections at once.
     pub connections_max: usize,
 }
@@ -44,6 +48,7 @@ impl Limits {
             body_bytes_max,
             body_time: Duration::from_secs(15),
             header_time: Duration::from_secs(15),
+            handshake_time: Duration::from_secs(10),
             connections_max: connections_max(),
         }
     }
@@ -92,8 +97,18 @@ impl Listening {
     }
 }
 
-/// Serves the API at that address; the router is made with what turns true when the door closes.
+/// Serves the API at that address in the clear.
 pub(crate) async fn listen(
+    address: SocketAddr,
+    router: impl FnOnce(watch::Receiver<bool>) -> Router,
+    limits: Limits,
+) -> std::io::Result<Listening> {
+    listen_behind(Door::Plain, address, router, limits).await
+}
+
+/// Serves the API at that address; the router is made with what turns true when the door closes.
+pub(crate) async fn listen_behind(
+    door: Door,
     address: SocketAddr,
     router: impl FnOnce(watch::Receiver<bool>) -> Router,
     limits: Limits,
@@ -102,12 +117,13 @@ pub(crate) async fn listen(
     let address = listener.local_addr()?;
     let (close, closing) = watch::channel(false);
     let router = router(closing.clone());
-    let task = tokio::spawn(accept_all(listener, router, limits, closing));
+    let task = tokio::spawn(accept_all(listener, door, router, limits, closing));
     Ok(Listening { address, close, task })
 }
 
 async fn accept_all(
     listener: TcpListener,
+    door: Door,
     router: Router,
     limits: Limits,
     mut closing: watch::Receiver<bool>,
@@ -136,9 +152,9 @@ async fn accept_all(
             },
             Some(_) = connections.join_next() => continue,
         };
-        let (router, closing) = (router.clone(), closing.clone());
+        let (door, router, closing) = (door.clone(), router.clone(), closing.clone());
         connections.spawn(async move {
-            serve(stream, router, limits, closing).await;
+            serve(stream, &door, router, limits, closing).await;
             drop(place);
         });
     }
@@ -147,9 +163,13 @@ async fn accept_all(
 }
 
 /// Answers one request, under the client's correlation id or one of ours.
-async fn answer(mut router: Router, request: Request<Incoming>) -> Result<Response, Infallible> {
+async fn answer(
+    mut router: Router,
+    request: Request<Incoming>,
+    scheme: Scheme,
+) -> Result<Response, Infallible> {
     let id = correlation_id(request.headers());
-    let mut response = match refuse_pages(request.headers()) {
+    let mut response = match refuse_pages(request.headers(), scheme) {
         Ok(()) => router.call(request).await?,
         Err(refusal) => refusal.into_response(),
     };
@@ -158,16 +178,42 @@ async fn answer(mut router: Router, request: Request<Incoming>) -> Result<Respon
     Ok(response)
 }
 
-async fn serve(stream: TcpStream, router: Router, limits: Limits, mut closing: watch::Receiver<bool>) {
+async fn serve(
+    stream: TcpStream,
+    door: &Door,
+    router: Router,
+    limits: Limits,
+    mut closing: watch::Receiver<bool>,
+) {
     // Answers are small and somebody waits for each.
     let _ = stream.set_nodelay(true);
+    let entered = tokio::select! {
+        biased;
+        entered = door.enter(stream, limits.handshake_time) => entered,
+        // Whoever has not come in by then stays outside.
+        _ = closing.changed() => return,
+    };
+    match entered {
+        Some(Entered::Plain(stream)) => speak(stream, door.scheme(), router, limits, closing).await,
+        Some(Entered::Tls(stream)) => speak(stream, door.scheme(), router, limits, closing).await,
+        None => {}
+    }
+}
+
+async fn speak<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    scheme: Scheme,
+    router: Router,
+    limits: Limits,
+    mut closing: watch::Receiver<bool>,
+) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_time)
         .max_buf_size(HEADER_BYTES_MAX)
         .serve_connection(
             TokioIo::new(Polite::new(stream)),
-            service_fn(|request| answer(router.clone(), request)),
+            service_fn(|request| answer(router.clone(), request, scheme)),
         );
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {

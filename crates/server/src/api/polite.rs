@@ -12,21 +12,20 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
 use super::CORRELATION_ID;
 use super::fresh::fresh_id;
 use super::shape::{ErrorBody, ErrorShown};
 
 /// A connection that is polite to everybody.
-pub(super) struct Polite {
-    stream: TcpStream,
+pub(super) struct Polite<S> {
+    stream: S,
     /// What is left to say in place of the library's words.
     instead: Bytes,
 }
 
-impl Polite {
-    pub(super) fn new(stream: TcpStream) -> Self {
+impl<S: AsyncWrite + Unpin> Polite<S> {
+    pub(super) fn new(stream: S) -> Self {
         Self { stream, instead: Bytes::new() }
     }
 
@@ -55,6 +54,11 @@ fn in_our_words(head: &[u8]) -> Option<Bytes> {
     if text.contains(CORRELATION_ID.as_str()) {
         return None;
     }
+    Some(worded(line, code, message))
+}
+
+/// A whole answer, after which the connection ends.
+pub(super) fn worded(line: &str, code: &str, message: &str) -> Bytes {
     let error =
         ErrorShown { code: code.to_owned(), message: message.to_owned(), details: serde_json::Map::new() };
     let body = serde_json::to_string(&ErrorBody { error }).expect("texts are always JSON");
@@ -62,10 +66,10 @@ fn in_our_words(head: &[u8]) -> Option<Bytes> {
     let answer = format!(
         "HTTP/1.1 {line}\r\ncontent-type: application/json\r\n{CORRELATION_ID}: {id}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
     );
-    Some(answer.into())
+    answer.into()
 }
 
-impl AsyncRead for Polite {
+impl<S: AsyncRead + Unpin> AsyncRead for Polite<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -75,7 +79,7 @@ impl AsyncRead for Polite {
     }
 }
 
-impl AsyncWrite for Polite {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Polite<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         if let Some(instead) = in_our_words(bytes) {
             self.instead = instead;

@@ -1,7 +1,8 @@
 //! `redrive serve`: takes events in and delivers them, until it is told to stop.
 
+mod tls;
+
 use std::io::IsTerminal;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -18,9 +19,10 @@ use redrive::store::sqlite::{Options, Sqlite};
 use redrive::target::registry::{BUILT_IN_TARGETS, Targets};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use self::tls::Watched;
 use super::{Refused, read_book};
 use crate::api::hooks::Door;
-use crate::api::{App, Limits, Parts, listen, router};
+use crate::api::{App, Limits, Parts, listen_behind, router};
 use crate::cli::ServeArgs;
 use crate::show;
 use crate::show::style;
@@ -114,7 +116,10 @@ fn targets(opened: &Opened, path: &Path, previous: Option<&Targets>) -> anyhow::
 
 async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     let path = args.rules.clone().unwrap_or_else(|| PathBuf::from(BUILT_IN));
-    let targets = targets(&opened, &path, None)?;
+    let certificate = Watched::open(args)?;
+    let door = Watched::door(certificate.as_ref());
+    let connections = Targets::none(Arc::new(tls::pool(args)?));
+    let targets = targets(&opened, &path, Some(&connections))?;
     let store = Sqlite::open(&args.data, Options::default()).map_err(|error| Refused(error.to_string()))?;
     let config = Config {
         book: Arc::clone(&opened.book),
@@ -130,17 +135,18 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     let hooks = Door::new(&opened.book, secrets.clone());
     let parts = |closing| Parts { node: node.clone(), limits, hooks: hooks.clone(), closing };
     let routes = |closing| router(App::new(parts(closing)));
-    let listening = match listen(args.listen, routes, limits).await {
+    let listening = match listen_behind(door.clone(), args.listen, routes, limits).await {
         Ok(listening) => listening,
         Err(error) => {
             node.stop(Duration::ZERO).await;
             return Err(Refused(format!("could not listen on {}: {error}", args.listen)).into());
         }
     };
-    greet(args, listening.address, &opened.book)?;
+    greet(args, &format!("{}{}", door.scheme().prefix(), listening.address), &opened.book)?;
     let mut serving = Serving {
         path: args.rules.clone(),
         stamp: opened.stamp,
+        certificate,
         targets,
         secrets,
         hooks,
@@ -157,7 +163,7 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn greet(args: &ServeArgs, address: SocketAddr, book: &RuleBook) -> anyhow::Result<()> {
+fn greet(args: &ServeArgs, address: &str, book: &RuleBook) -> anyhow::Result<()> {
     let services = book.sections().services.len();
     let rules = args.rules.as_ref().map_or_else(
         || "the built-in book, which logs every event (write your own with `redrive init`)".to_owned(),
@@ -169,11 +175,11 @@ fn greet(args: &ServeArgs, address: SocketAddr, book: &RuleBook) -> anyhow::Resu
     let wanted = book.sections().rows().map(|(_, _, row)| row.pattern.value.as_str()).next();
     let event_type =
         wanted.filter(|pattern| *pattern != "*").unwrap_or("greeting.sent").replace('*', "tried");
-    let command = format!("curl -d '{{\"hello\":\"world\"}}' http://{address}/v1/events/{event_type}");
+    let command = format!("curl -d '{{\"hello\":\"world\"}}' {address}/v1/events/{event_type}");
     super::print(&format!(
         "{} on {}\n  rules   {rules}\n  data    {}\n  {}\n\nTry: {command}\n",
         style::bold("redrive serves"),
-        style::bold(format!("http://{address}")),
+        style::bold(address),
         args.data.display(),
         style::dim("open to everyone on this machine; stop with Ctrl-C"),
     ))
@@ -200,6 +206,8 @@ impl Hands {
 struct Serving {
     path: Option<PathBuf>,
     stamp: Stamp,
+    /// Who we are, if callers are shown a certificate.
+    certificate: Option<Watched>,
     targets: Targets,
     secrets: Secrets,
     hooks: Door,
@@ -214,8 +222,12 @@ impl Serving {
                 biased;
                 _ = hands.terminate.recv() => return,
                 _ = hands.interrupt.recv() => return,
-                _ = hands.hang_up.recv() => true,
+                _ = hands.hang_up.recv() => {
+                    self.certificate.iter_mut().for_each(Watched::reload);
+                    true
+                }
                 _ = watch.tick() => {
+                    self.certificate.iter_mut().for_each(Watched::look);
                     let now = self.path.as_deref().and_then(stamp);
                     // A file that is being replaced may be missing for a moment.
                     now.is_some() && now != self.stamp

@@ -32,9 +32,8 @@ fn full(seq: u64) -> Waiting {
 
 async fn request_of(form: Form, secrets: Vec<Vec<u8>>, deliveries: Vec<Waiting>) -> String {
     let server = Server::start(vec![answer("200 OK", "")]).await;
-    let options = HttpOptions { form, secrets, permits: 1 };
     let pool = Arc::new(Pool::new(Roots::Only(Vec::new())));
-    let target = HttpTarget::new(&server.url(), options, pool).expect("an address");
+    let target = HttpTarget::new(&server.url(), options(form, secrets, 1), pool).expect("an address");
     let target = target.at(|| Timestamp::from_millis(1_761_057_000_999));
     let ending = target.call(call(PATIENT, deliveries)).await;
     assert_eq!(told(&ending, 0), r#"200 "", 200 OK"#);
