@@ -88,12 +88,12 @@ impl Meter {
         // A quota that has become smaller since then owes no more than all of itself.
         let owed = self.whole_at.since(now).min(quota.whole());
         let would_owe = owed + quota.every;
-        if would_owe > quota.whole() {
-            return Err(TooMany { quota, retry_after: would_owe - quota.whole() });
-        }
+        let Some(left) = quota.whole().checked_sub(would_owe) else {
+            return Err(TooMany { quota, retry_after: would_owe.saturating_sub(quota.whole()) });
+        };
         self.whole_at = now + would_owe;
-        let left = (quota.whole() - would_owe).as_nanos() / quota.every.as_nanos();
-        let remaining = u32::try_from(left).expect("no more than the quota");
+        let remaining = left.as_nanos() / quota.every.as_nanos();
+        let remaining = u32::try_from(remaining).expect("no more than the quota");
         Ok(Allowed { quota, remaining, whole_after: would_owe })
     }
 

@@ -11,6 +11,7 @@ mod export_dapr;
 mod export_matrix;
 mod import_dapr;
 mod init;
+mod keys;
 mod pause;
 mod replays;
 mod route;
@@ -51,6 +52,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Dlq(args) => dlq::run(&args),
         Command::Replays(args) => replays::run(&args),
         Command::Audit(args) => audit::run(&args),
+        Command::Keys(args) => keys::run(&args),
         Command::Pause(args) => pause::pause(&args),
         Command::Resume(args) => pause::resume(&args),
         Command::Route(args) => route::run(&args),
