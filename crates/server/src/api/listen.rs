@@ -4,11 +4,10 @@
 //! beyond a number of connections new ones wait in the system's queue.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::response::{IntoResponse, Response};
 use hyper::Request;
 use hyper::body::Incoming;
@@ -23,9 +22,9 @@ use tokio::task::JoinSet;
 use tower_service::Service;
 
 use super::door::{Door, Entered, Scheme};
-use super::guest::refuse_pages;
+use super::identity::Peer;
 use super::polite::Polite;
-use super::{CORRELATION_ID, correlation_id};
+use super::{CORRELATION_ID, Guarded, Routers, correlation_id};
 
 /// The bounds of the API.
 #[derive(Clone, Copy, Debug)]
@@ -100,31 +99,31 @@ impl Listening {
 /// Serves the API at that address in the clear.
 pub(crate) async fn listen(
     address: SocketAddr,
-    router: impl FnOnce(watch::Receiver<bool>) -> Router,
+    routers: impl FnOnce(watch::Receiver<bool>) -> Routers,
     limits: Limits,
 ) -> std::io::Result<Listening> {
-    listen_behind(Door::Plain, address, router, limits).await
+    listen_behind(Door::Plain, address, routers, limits).await
 }
 
-/// Serves the API at that address; the router is made with what turns true when the door closes.
+/// Serves the API at that address; the routers are made with what turns true when the door closes.
 pub(crate) async fn listen_behind(
     door: Door,
     address: SocketAddr,
-    router: impl FnOnce(watch::Receiver<bool>) -> Router,
+    routers: impl FnOnce(watch::Receiver<bool>) -> Routers,
     limits: Limits,
 ) -> std::io::Result<Listening> {
     let listener = TcpListener::bind(address).await?;
     let address = listener.local_addr()?;
     let (close, closing) = watch::channel(false);
-    let router = router(closing.clone());
-    let task = tokio::spawn(accept_all(listener, door, router, limits, closing));
+    let routers = Arc::new(routers(closing.clone()));
+    let task = tokio::spawn(accept_all(listener, door, routers, limits, closing));
     Ok(Listening { address, close, task })
 }
 
 async fn accept_all(
     listener: TcpListener,
     door: Door,
-    router: Router,
+    routers: Arc<Routers>,
     limits: Limits,
     mut closing: watch::Receiver<bool>,
 ) {
@@ -133,13 +132,13 @@ async fn accept_all(
     let mut has_failed = false;
     loop {
         let place = Arc::clone(&room).acquire_owned().await.expect("nobody closes the semaphore");
-        let stream = tokio::select! {
+        let (stream, peer) = tokio::select! {
             biased;
             _ = closing.changed() => break,
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
+                Ok((stream, peer)) => {
                     has_failed = false;
-                    stream
+                    (stream, peer.ip())
                 }
                 Err(error) => {
                     // Once is enough until it goes well again.
@@ -152,9 +151,9 @@ async fn accept_all(
             },
             Some(_) = connections.join_next() => continue,
         };
-        let (door, router, closing) = (door.clone(), router.clone(), closing.clone());
+        let (door, routers, closing) = (door.clone(), Arc::clone(&routers), closing.clone());
         connections.spawn(async move {
-            serve(stream, &door, router, limits, closing).await;
+            serve(stream, peer, &door, &routers, limits, closing).await;
             drop(place);
         });
     }
@@ -164,14 +163,20 @@ async fn accept_all(
 
 /// Answers one request, under the client's correlation id or one of ours.
 async fn answer(
-    mut router: Router,
-    request: Request<Incoming>,
-    scheme: Scheme,
+    routers: &Routers,
+    came: Came,
+    mut request: Request<Incoming>,
 ) -> Result<Response, Infallible> {
     let id = correlation_id(request.headers());
-    let mut response = match refuse_pages(request.headers(), scheme) {
-        Ok(()) => router.call(request).await?,
-        Err(refusal) => refusal.into_response(),
+    let mut response = match &routers.guarded {
+        Some(Guarded { access, router }) if access.is_on() => {
+            request.extensions_mut().insert(Peer(came.from));
+            router.clone().call(request).await?
+        }
+        Some(_) | None => match routers.guests.check(request.headers(), came.by) {
+            Ok(()) => routers.open.clone().call(request).await?,
+            Err(refusal) => refusal.into_response(),
+        },
     };
     // A handler that logs has told its own already.
     response.headers_mut().entry(CORRELATION_ID).or_insert(id);
@@ -180,8 +185,9 @@ async fn answer(
 
 async fn serve(
     stream: TcpStream,
+    peer: IpAddr,
     door: &Door,
-    router: Router,
+    routers: &Routers,
     limits: Limits,
     mut closing: watch::Receiver<bool>,
 ) {
@@ -193,17 +199,25 @@ async fn serve(
         // Whoever has not come in by then stays outside.
         _ = closing.changed() => return,
     };
+    let came = Came { from: peer, by: door.scheme() };
     match entered {
-        Some(Entered::Plain(stream)) => speak(stream, door.scheme(), router, limits, closing).await,
-        Some(Entered::Tls(stream)) => speak(stream, door.scheme(), router, limits, closing).await,
+        Some(Entered::Plain(stream)) => speak(stream, came, routers, limits, closing).await,
+        Some(Entered::Tls(stream)) => speak(stream, came, routers, limits, closing).await,
         None => {}
     }
 }
 
+/// How a connection came in.
+#[derive(Clone, Copy)]
+struct Came {
+    from: IpAddr,
+    by: Scheme,
+}
+
 async fn speak<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
-    scheme: Scheme,
-    router: Router,
+    came: Came,
+    routers: &Routers,
     limits: Limits,
     mut closing: watch::Receiver<bool>,
 ) {
@@ -213,7 +227,7 @@ async fn speak<S: AsyncRead + AsyncWrite + Unpin>(
         .max_buf_size(HEADER_BYTES_MAX)
         .serve_connection(
             TokioIo::new(Polite::new(stream)),
-            service_fn(|request| answer(router.clone(), request, scheme)),
+            service_fn(|request| answer(routers, came, request)),
         );
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {

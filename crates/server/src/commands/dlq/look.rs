@@ -168,7 +168,7 @@ fn one(from: &FromArgs, name: &str, form: Form) -> anyhow::Result<(Value, Timest
         });
     };
     let folder = Folder::open(folder)?;
-    let problem = match find::letter(&*folder.reader, name).map_err(|error| refused(&error))? {
+    let problem = match find::letter(&*folder.reader, name, |_| true).map_err(|error| refused(&error))? {
         Found::Letter(letter) => return Ok((view::written(&letter, form), folder.now)),
         Found::NotDead { id, state } => not_dead(id, &state),
         Found::Several(ids) => format!("{} dead letters begin so: {}", ids.len(), ids.join(", ")),
