@@ -4,6 +4,7 @@
 //! call is a task of its own. They share nothing but messages. What starts here follows the numbered walk
 //! of `ARCHITECTURE.md`.
 
+mod doors;
 mod inbox;
 mod letters;
 mod routes;
@@ -27,12 +28,14 @@ use redrive_core::limits;
 use redrive_core::time::Timestamp;
 use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
 
+pub use self::doors::KeyError;
 use self::inbox::{Inbox, NoteJob, SubmitJob};
 pub use self::letters::{OrderError, Purged, ReplayWish, SelectError};
 use self::routes::Routes;
 use self::writer::{Writer, WriterState};
 use crate::clock::{Clock, wall_clock};
 use crate::happening::{Happening, What};
+use crate::store::door::{By, Deed};
 use crate::store::letter::Ordered;
 use crate::store::{
     Backup, BackupProgress, Counts, EventKey, Keep, Note, Reader, Recovered, Refusal, Store, StoreError,
@@ -162,6 +165,7 @@ pub enum SubmitError {
 /// A copy to be made, and who watches.
 struct BackupJob {
     backup: Backup,
+    by: By,
     progress: mpsc::Sender<Result<BackupProgress, String>>,
 }
 
@@ -283,17 +287,19 @@ impl Node {
     }
 
     /// Nothing of the service starts from now on.
-    pub async fn pause(&self, service: ServiceName) -> Result<(), SubmitError> {
+    pub async fn pause(&self, service: ServiceName, by: &By) -> Result<(), SubmitError> {
         let then = Input::Operator(Command::Pause(service.clone()));
-        self.note(Note::Pause(service.clone()), Some(then)).await?;
+        let deed = Deed { act: "pause", what: service.to_string(), by: by.clone(), note: None };
+        self.do_and_record(Note::Pause(service.clone()), Some(then), deed).await?;
         self.tell_service(What::Paused, &service);
         Ok(())
     }
 
     /// The service goes on.
-    pub async fn resume(&self, service: ServiceName) -> Result<(), SubmitError> {
+    pub async fn resume(&self, service: ServiceName, by: &By) -> Result<(), SubmitError> {
         let then = Input::Operator(Command::Resume(service.clone()));
-        self.note(Note::Resume(service.clone()), Some(then)).await?;
+        let deed = Deed { act: "resume", what: service.to_string(), by: by.clone(), note: None };
+        self.do_and_record(Note::Resume(service.clone()), Some(then), deed).await?;
         self.tell_service(What::Resumed, &service);
         Ok(())
     }
@@ -331,12 +337,15 @@ impl Node {
 
     /// Routes events that nobody wanted by the current book; says how many were looked at and how many
     /// found somebody.
-    pub async fn route_unrouted(&self) -> Result<Rerouted, RerouteError> {
+    pub async fn route_unrouted(&self, by: &By) -> Result<Rerouted, RerouteError> {
         let routes = self.routes();
         let (mut after, mut rerouted) = (Seq::NONE, Rerouted::default());
         loop {
             let page = self.read(move |reader| reader.unrouted(after, REROUTE_PAGE)).await?;
-            let Some(last) = page.last() else { return Ok(rerouted) };
+            let Some(last) = page.last() else {
+                self.record_routing(rerouted, by).await?;
+                return Ok(rerouted);
+            };
             after = last.receipt.seq();
             for view in page {
                 rerouted.seen += 1;
@@ -355,10 +364,11 @@ impl Node {
 
     /// Copies the store to a folder; each step is told, and the last one has nothing remaining.
     #[must_use]
-    pub fn back_up(&self, folder: PathBuf) -> mpsc::Receiver<Result<BackupProgress, String>> {
+    pub fn back_up(&self, folder: PathBuf, by: &By) -> mpsc::Receiver<Result<BackupProgress, String>> {
         let (progress, watch) = mpsc::channel(16);
         let backup = Backup { folder, pages_per_step: BACKUP_PAGES, state: None };
-        self.shared.inbox.add(|work| work.backups.push(BackupJob { backup, progress }));
+        let job = BackupJob { backup, by: by.clone(), progress };
+        self.shared.inbox.add(|work| work.backups.push(job));
         watch
     }
 
@@ -434,6 +444,29 @@ impl Node {
         let (reply, answer) = oneshot::channel();
         self.shared.inbox.add(|work| work.notes.push(NoteJob { note, then, reply: Some(reply) }));
         answer.await.unwrap_or(Err(SubmitError::Stopping))
+    }
+
+    /// Makes a note and puts on record who had it made: both are durable, or neither is.
+    async fn do_and_record(&self, note: Note, then: Option<Input>, deed: Deed) -> Result<(), SubmitError> {
+        let (reply, done) = oneshot::channel();
+        let (record_reply, recorded) = oneshot::channel();
+        let record = Note::Deed(Box::new(deed));
+        // What is added together is taken together, and goes into one transaction.
+        self.shared.inbox.add(|work| {
+            work.notes.push(NoteJob { note, then, reply: Some(reply) });
+            work.notes.push(NoteJob { note: record, then: None, reply: Some(record_reply) });
+        });
+        done.await.unwrap_or(Err(SubmitError::Stopping))?;
+        recorded.await.unwrap_or(Err(SubmitError::Stopping))
+    }
+
+    async fn record_routing(&self, rerouted: Rerouted, by: &By) -> Result<(), SubmitError> {
+        let Rerouted { seen, routed } = rerouted;
+        if routed == 0 {
+            return Ok(());
+        }
+        let what = format!("{routed} of {seen} unrouted events");
+        self.note(Note::Deed(Box::new(Deed { act: "route", what, by: by.clone(), note: None })), None).await
     }
 }
 

@@ -40,9 +40,8 @@ use redrive_core::time::Timestamp;
 
 use self::door::{Deed, KeyRecord, RefusedBody};
 use self::letter::{
-    AuditRecord, GroupView, HeldCursor, HeldPage, HeldSession, KindView, LetterFilter, LetterKey,
-    LetterNumber, LetterPage, LetterQuery, LetterView, Order, OrderRefusal, Ordered, ReplayView, Selection,
-    Survey,
+    AuditRecord, GivenOrder, GroupView, HeldCursor, HeldPage, HeldSession, KindView, LetterFilter, LetterKey,
+    LetterNumber, LetterPage, LetterQuery, LetterView, OrderRefusal, Ordered, ReplayView, Selection, Survey,
 };
 
 /// The most rule books that a recovery brings back.
@@ -141,7 +140,7 @@ pub struct Batch {
     /// What else is to be remembered.
     pub notes: Vec<Note>,
     /// What people want done with dead letters.
-    pub orders: Vec<Order>,
+    pub orders: Vec<GivenOrder>,
     /// Steps of replays.
     pub advances: Vec<Advance>,
 }
@@ -242,7 +241,8 @@ pub enum Note {
     Owe(DependencyName),
     /// Somebody has, or there is nothing to bring back.
     Paid(DependencyName),
-    /// A key is made, changed or revoked: it replaces the one with its id.
+    /// A key is made, changed or revoked: it replaces the one with its id. One more than
+    /// [`door::KEYS_MAX`] changes nothing.
     Key(Box<KeyRecord>),
     /// A body was refused, and is kept for a while; the oldest go when there are too many.
     Refused(Box<RefusedBody>),

@@ -10,7 +10,8 @@ use redrive_core::engine::{Advance, Input, Load, Settlement};
 use tokio::sync::oneshot;
 
 use super::{BackupJob, Doer, Orderer, SubmitError, Waiter};
-use crate::store::letter::Order;
+use crate::store::door::RefusedBody;
+use crate::store::letter::GivenOrder;
 use crate::store::{Note, Submission};
 
 /// Submissions that may wait for the writer.
@@ -22,6 +23,9 @@ const SUBMISSION_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// Orders that may wait for the writer, and the bytes of payloads that they may carry.
 const ORDERS_MAX: usize = 256;
 const ORDER_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Refused bodies that may wait for the writer: none is larger than what is kept of one.
+const REFUSED_WAITING_MAX: usize = 16;
 
 /// Events that one transaction takes.
 const BATCH_EVENTS_MAX: usize = 1_024;
@@ -73,10 +77,23 @@ pub(super) struct NoteJob {
     pub reply: Option<Doer>,
 }
 
+impl NoteJob {
+    /// Whether it is one of those that may be lost: others choose how many there are.
+    pub(super) const fn is_refused_body(&self) -> bool {
+        matches!(self.note, Note::Refused(_))
+    }
+}
+
 /// What somebody wants done with dead letters, and who waits for the answer.
 pub(super) struct OrderJob {
-    pub order: Order,
+    pub given: GivenOrder,
     pub reply: Orderer,
+}
+
+impl OrderJob {
+    fn bytes(&self) -> usize {
+        self.given.order.bytes()
+    }
 }
 
 /// Events to take, and who waits for the answer.
@@ -155,15 +172,28 @@ impl Inbox {
         if state.ended {
             return Err(SubmitError::Stopping);
         }
-        let waiting: usize = state.work.orders.iter().map(|job| job.order.bytes()).sum();
-        let is_full = state.work.orders.len() >= ORDERS_MAX
-            || waiting > 0 && waiting + job.order.bytes() > ORDER_BYTES_MAX;
+        let waiting: usize = state.work.orders.iter().map(OrderJob::bytes).sum();
+        let is_full =
+            state.work.orders.len() >= ORDERS_MAX || waiting > 0 && waiting + job.bytes() > ORDER_BYTES_MAX;
         if is_full {
             return Err(SubmitError::Busy);
         }
         state.work.orders.push(job);
         self.wake_writer(state);
         Ok(())
+    }
+
+    /// Adds a refused body, if there is room; says whether there was.
+    pub(super) fn refuse_body(&self, refused: RefusedBody) -> bool {
+        let mut state = self.lock();
+        let waiting = state.work.notes.iter().filter(|job| job.is_refused_body()).count();
+        if state.closed || waiting >= REFUSED_WAITING_MAX {
+            return false;
+        }
+        let note = Note::Refused(Box::new(refused));
+        state.work.notes.push(NoteJob { note, then: None, reply: None });
+        self.wake_writer(state);
+        true
     }
 
     /// The writer has gone: what still waits is dropped, and so hears of it.
@@ -207,7 +237,7 @@ impl Inbox {
             state.work.submissions = work.submissions.split_off(beyond.max(1));
         }
         // Of orders that are much work, one at a time: whoever writes waits for them.
-        let mut large = work.orders.iter().enumerate().filter(|(_, job)| job.order.is_large());
+        let mut large = work.orders.iter().enumerate().filter(|(_, job)| job.given.order.is_large());
         if let Some((second, _)) = large.nth(1) {
             state.work.orders = work.orders.split_off(second);
         }

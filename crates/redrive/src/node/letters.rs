@@ -23,9 +23,10 @@ use super::inbox::OrderJob;
 use super::{Node, ReadError, Shared, SubmitError};
 use crate::happening::{Happening, What};
 use crate::store::Note;
+use crate::store::door::By;
 use crate::store::letter::{
-    Edit, HeldSession, ImportedLetter, LetterFilter, NewReplay, Order, OrderRefusal, Ordered, Poison, Purge,
-    Redirect, ReplayAct, ReplayView, Selection, Survey,
+    Edit, GivenOrder, HeldSession, ImportedLetter, LetterFilter, NewReplay, Order, OrderRefusal, Ordered,
+    Poison, Purge, Redirect, ReplayAct, ReplayView, Selection, Survey,
 };
 
 /// Letters that one step of a purge looks at: whoever writes waits for it.
@@ -139,7 +140,7 @@ impl Node {
     }
 
     /// Begins a replay.
-    pub async fn replay(&self, wish: ReplayWish) -> Result<ReplayView, OrderError> {
+    pub async fn replay(&self, wish: ReplayWish, by: &By) -> Result<ReplayView, OrderError> {
         let ReplayWish { selection, what, pace, to, note } = wish;
         if selection.poison == Poison::Included && note.is_none() {
             return Err(SelectError::NoNote.into());
@@ -156,11 +157,11 @@ impl Node {
             Arc::new(Redirect { queue: Arc::new(queue), order })
         });
         let new = NewReplay { selection, what, pace, origin: Origin::Operator, to, note };
-        self.begin(new).await
+        self.begin(new, by).await
     }
 
-    async fn begin(&self, new: NewReplay) -> Result<ReplayView, OrderError> {
-        match self.order(Order::Replay(Box::new(new))).await? {
+    async fn begin(&self, new: NewReplay, by: &By) -> Result<ReplayView, OrderError> {
+        match self.order(Order::Replay(Box::new(new)), by).await? {
             Ordered::Replay(view) => {
                 self.tell_replay(What::ReplayBegan, &view);
                 Ok(*view)
@@ -170,8 +171,13 @@ impl Node {
     }
 
     /// Halts a replay, lets it go on, or ends it.
-    pub async fn change_replay(&self, replay: ReplayId, act: ReplayAct) -> Result<ReplayView, OrderError> {
-        match self.order(Order::Change { replay, act }).await? {
+    pub async fn change_replay(
+        &self,
+        replay: ReplayId,
+        act: ReplayAct,
+        by: &By,
+    ) -> Result<ReplayView, OrderError> {
+        match self.order(Order::Change { replay, act }, by).await? {
             Ordered::Replay(view) => {
                 self.tell_replay(What::ReplayChanged, &view);
                 Ok(*view)
@@ -188,8 +194,8 @@ impl Node {
     }
 
     /// Gives up a letter; says how many waited behind it.
-    pub async fn skip(&self, letter: DeliveryId, note: Option<String>) -> Result<u64, OrderError> {
-        match self.order(Order::Skip { letter, note }).await? {
+    pub async fn skip(&self, letter: DeliveryId, note: Option<String>, by: &By) -> Result<u64, OrderError> {
+        match self.order(Order::Skip { letter, note }, by).await? {
             Ordered::Released { behind } => Ok(behind),
             other => unreachable!("a skip was ordered, not {other:?}"),
         }
@@ -201,6 +207,7 @@ impl Node {
         selection: Selection,
         what: String,
         note: Option<String>,
+        by: &By,
         mut told: impl FnMut(Purged),
     ) -> Result<Purged, OrderError> {
         let mut purged = Purged::default();
@@ -213,8 +220,8 @@ impl Node {
                 after,
                 note: note.clone(),
             };
-            let Ordered::Purged { deleted, claimed, next } = self.order(Order::Purge(Box::new(step))).await?
-            else {
+            let ordered = self.order(Order::Purge(Box::new(step)), by).await?;
+            let Ordered::Purged { deleted, claimed, next } = ordered else {
                 unreachable!("a purge was ordered")
             };
             purged.deleted += deleted;
@@ -233,25 +240,27 @@ impl Node {
         letter: DeliveryId,
         event: Event,
         note: Option<String>,
+        by: &By,
     ) -> Result<(Receipt, DeliveryId), OrderError> {
         let edit = Edit { letter, event: Arc::new(event), note };
-        match self.order(Order::Edit(Box::new(edit))).await? {
+        match self.order(Order::Edit(Box::new(edit)), by).await? {
             Ordered::Edited { receipt, delivery } => Ok((receipt, delivery)),
             other => unreachable!("an edit was ordered, not {other:?}"),
         }
     }
 
     /// Takes letters from elsewhere; says how many were new and how many there already.
-    pub async fn import(&self, letters: Vec<ImportedLetter>) -> Result<(u64, u64), OrderError> {
-        match self.order(Order::Import(letters)).await? {
+    pub async fn import(&self, letters: Vec<ImportedLetter>, by: &By) -> Result<(u64, u64), OrderError> {
+        match self.order(Order::Import(letters), by).await? {
             Ordered::Imported { new, known } => Ok((new, known)),
             other => unreachable!("an import was ordered, not {other:?}"),
         }
     }
 
-    async fn order(&self, order: Order) -> Result<Ordered, OrderError> {
+    async fn order(&self, order: Order, by: &By) -> Result<Ordered, OrderError> {
         let (reply, answer) = oneshot::channel();
-        self.shared.inbox.order(OrderJob { order, reply })?;
+        let given = GivenOrder { order, by: by.clone() };
+        self.shared.inbox.order(OrderJob { given, reply })?;
         answer.await.unwrap_or(Err(OrderError::NotWritten(SubmitError::Stopping)))
     }
 
@@ -288,7 +297,7 @@ impl Node {
             to: None,
             note: None,
         };
-        match self.begin(new).await {
+        match self.begin(new, &By::nobody()).await {
             Ok(_) | Err(OrderError::Refused(OrderRefusal::NothingMatches { .. })) => {
                 self.pay(dependency).await
             }
@@ -333,7 +342,7 @@ impl Node {
     /// Lets those behind a letter go on. More letters than one order frees may hold the session one after
     /// the other: the next look finds them.
     async fn let_go(&self, letter: DeliveryId) -> Result<(), OrderError> {
-        match self.order(Order::LetGo { letter }).await {
+        match self.order(Order::LetGo { letter }, &By::nobody()).await {
             // One that is refused is being replayed, or somebody was quicker: it goes on by itself.
             Ok(_) | Err(OrderError::Refused(_)) => Ok(()),
             Err(error) => Err(error),

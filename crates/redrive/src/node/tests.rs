@@ -17,6 +17,7 @@ use redrive_core::time::Timestamp;
 use tokio::sync::Semaphore;
 
 use super::{Config, Node, SubmitError, stranded};
+use crate::store::door::By;
 use crate::store::memory::Memory;
 use crate::store::{
     Backup, BackupProgress, Batch, Chores, DeliveryState, EventKey, Keep, Reader, Recovered, Room,
@@ -235,7 +236,7 @@ async fn while_the_store_fails_nothing_is_taken_nothing_starts_and_outcomes_are_
     assert!(matches!(refused, Err(SubmitError::Failing { .. })), "{refused:?}");
     bench.gate.open.add_permits(100);
     let node = bench.node.clone();
-    let pause = node.pause(ServiceName::new("shop").expect("a name")).await;
+    let pause = node.pause(ServiceName::new("shop").expect("a name"), &By::nobody()).await;
     assert!(matches!(pause, Err(SubmitError::Failing { .. })), "an operator is told at once: {pause:?}");
     // A second refusal shows that the writer has gone round since the call ended.
     let refused = bench.node.submit(vec![event("c")]).await;
@@ -253,7 +254,7 @@ async fn while_the_store_fails_nothing_is_taken_nothing_starts_and_outcomes_are_
 async fn what_was_written_though_nobody_knew_is_found_again() {
     let bench = Bench::start(100);
     // What a start writes is durable once this is.
-    bench.node.resume(ServiceName::new("shop").expect("a name")).await.expect("durable");
+    bench.node.resume(ServiceName::new("shop").expect("a name"), &By::nobody()).await.expect("durable");
     bench.feels(Mood::LosesTheAnswer);
     let refused = bench.node.submit(vec![event("a")]).await;
     assert!(matches!(refused, Err(SubmitError::Failing { .. })), "{refused:?}");
@@ -304,11 +305,11 @@ async fn a_stop_waits_for_calls_and_what_it_cuts_short_burns_nothing() {
 async fn a_paused_service_waits_and_goes_on() {
     let bench = Bench::start(100);
     let shop = ServiceName::new("shop").expect("a name");
-    bench.node.pause(shop.clone()).await.expect("durable");
+    bench.node.pause(shop.clone(), &By::nobody()).await.expect("durable");
     bench.node.submit(vec![event("a")]).await.expect("taken");
     let snapshot = bench.node.snapshot().await.expect("it runs");
     assert!(snapshot.queues[0].held.is_some());
     assert_eq!(bench.calls(), []);
-    bench.node.resume(shop).await.expect("durable");
+    bench.node.resume(shop, &By::nobody()).await.expect("durable");
     bench.until("delivered", |bench| bench.delivered() == 1).await;
 }

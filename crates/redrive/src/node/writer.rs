@@ -20,7 +20,8 @@ use super::inbox::{Inbox, NoteJob, OrderJob, SubmitJob, Work};
 use super::{Answer, BackupJob, Doer, Message, OrderError, Orderer, SubmitError, Tidings, Waiter};
 use crate::clock::Clock;
 use crate::happening::{Happening, What};
-use crate::store::letter::{Order, Ordered};
+use crate::store::door::Deed;
+use crate::store::letter::{GivenOrder, Ordered};
 use crate::store::{
     Batch, Keep, Note, REPLAYS_KEPT_MAX, Room, Seen, Settled, Store, StoreError, Submission, Taken, Written,
 };
@@ -50,10 +51,11 @@ struct Digest {
     ordered: Vec<(Orderer, Result<Ordered, OrderError>)>,
 }
 
-/// Tells those who wait for their notes that it cannot be; what nobody waits for is kept.
+/// Tells those who wait for their notes that it cannot be; what nobody waits for is kept, but for refused
+/// bodies: others choose how many there are, and nobody was promised to see them.
 fn refuse_asked(notes: Vec<NoteJob>, reason: &str) -> Vec<NoteJob> {
     let mut kept = Vec::new();
-    for NoteJob { note, then, reply } in notes {
+    for NoteJob { note, then, reply } in notes.into_iter().filter(|job| !job.is_refused_body()) {
         match reply {
             Some(reply) => {
                 let _ = reply.send(Err(SubmitError::Failing { reason: reason.to_owned() }));
@@ -180,8 +182,9 @@ impl Writer {
                 let _ = job.reply.send(Err(SubmitError::NoRoom { free_bytes, needed_bytes }));
             }
             let (adding, others): (Vec<_>, Vec<_>) =
-                work.orders.into_iter().partition(|job| job.order.adds_events());
+                work.orders.into_iter().partition(|job| job.given.order.adds_events());
             work.orders = others;
+            work.notes.retain(|job| !job.is_refused_body());
             for job in adding {
                 let no_room = SubmitError::NoRoom { free_bytes, needed_bytes };
                 let _ = job.reply.send(Err(OrderError::NotWritten(no_room)));
@@ -193,8 +196,8 @@ impl Writer {
             work.notes.push(NoteJob { note: Note::Alive, then: None, reply: None });
         }
         let notes: Vec<Note> = work.notes.iter().map(|job| job.note.clone()).collect();
-        let (orders, orderers): (Vec<Order>, Vec<Orderer>) =
-            work.orders.into_iter().map(|OrderJob { order, reply }| (order, reply)).unzip();
+        let (orders, orderers): (Vec<GivenOrder>, Vec<Orderer>) =
+            work.orders.into_iter().map(|OrderJob { given, reply }| (given, reply)).unzip();
         let batch =
             Batch { settlements: work.settlements, submissions, notes, orders, advances: work.advances };
         self.state.backups.append(&mut work.backups);
@@ -394,10 +397,15 @@ impl Writer {
 
     fn back_up(&mut self) {
         let Some(job) = self.state.backups.first_mut() else { return };
+        let mut deed = None;
         let is_over = match job.progress.try_reserve() {
             Ok(place) => {
                 let outcome = self.store.back_up(&mut job.backup);
                 let is_over = !matches!(&outcome, Ok(progress) if progress.remaining > 0);
+                if is_over && outcome.is_ok() {
+                    let what = job.backup.folder.display().to_string();
+                    deed = Some(Deed { act: "backup", what, by: job.by.clone(), note: None });
+                }
                 place.send(outcome.map_err(|error| error.to_string()));
                 is_over
             }
@@ -408,6 +416,10 @@ impl Writer {
         };
         if is_over {
             self.state.backups.remove(0);
+        }
+        if let Some(deed) = deed {
+            let note = Note::Deed(Box::new(deed));
+            self.inbox.add(|work| work.notes.push(NoteJob { note, then: None, reply: None }));
         }
     }
 }

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 /// Keys that there may be, revoked ones included.
 pub const KEYS_MAX: usize = 10_000;
-/// Refused bodies that are kept; the oldest goes when there are more.
+/// Refused bodies that are kept; the oldest go when there are more.
 pub const REFUSED_MAX: usize = 1_000;
-/// Bytes that refused bodies may take together; the oldest goes when there are more.
+/// Bytes that refused bodies may take together with their headers; the oldest go when there are more.
 pub const REFUSED_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// How much of one refused body is kept.
 pub const REFUSED_BODY_BYTES_MAX: usize = 1024 * 1024;
@@ -60,6 +60,20 @@ pub struct RefusedBody {
     pub body: Bytes,
     /// How large it was.
     pub body_bytes: u64,
+}
+
+impl RefusedBody {
+    /// As a store keeps it: with its number and time, and no more of its body than may be kept.
+    pub(super) fn as_kept(&self, number: u64, at: Timestamp) -> Self {
+        let body = self.body.slice(..self.body.len().min(REFUSED_BODY_BYTES_MAX));
+        Self { number, at, body, ..self.clone() }
+    }
+
+    /// The bytes that it takes of what refused bodies may take together.
+    pub(super) fn kept_bytes(&self) -> usize {
+        let headers: usize = self.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+        self.source.len() + self.reason.len() + headers + self.body.len()
+    }
 }
 
 /// Who did something.

@@ -20,6 +20,7 @@ use redrive_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::DeliveryView;
+use super::door::By;
 
 /// A letter's number: letters that died later have larger ones, and one that dies again gets a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -228,6 +229,22 @@ pub(super) const LET_GO_MAX: usize = 500;
 
 /// A step that hands over, or looks through, so many bytes of events ends there.
 pub(super) const STEP_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// An order and who gave it.
+#[derive(Clone, Debug)]
+pub struct GivenOrder {
+    /// What is to be done.
+    pub order: Order,
+    /// By whom, for the record.
+    pub by: By,
+}
+
+impl From<Order> for GivenOrder {
+    /// An order of the rule book, or of somebody who is not known by name.
+    fn from(order: Order) -> Self {
+        Self { order, by: By::nobody() }
+    }
+}
 
 /// What an operator wants done with dead letters; each is one transaction.
 #[derive(Clone, Debug)]
@@ -565,4 +582,7 @@ pub struct AuditRecord {
     /// Why, if somebody said so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// By whom; none if nobody is known by name, or if the rule book did it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
 }

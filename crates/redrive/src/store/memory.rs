@@ -6,6 +6,7 @@
 
 mod chores;
 mod deliveries;
+mod door;
 mod letter_questions;
 mod letters;
 mod orders;
@@ -189,28 +190,23 @@ impl Reader for MemoryReader {
     }
 
     fn keys(&self) -> Result<Vec<KeyRecord>, StoreError> {
-        Ok(Vec::new())
+        Ok(locked(&self.world).keys())
     }
 
-    fn refused(&self, _before: Option<u64>, _rows_max: usize) -> Result<Vec<RefusedBody>, StoreError> {
-        Ok(Vec::new())
+    fn refused(&self, before: Option<u64>, rows_max: usize) -> Result<Vec<RefusedBody>, StoreError> {
+        Ok(locked(&self.world).refused(before, rows_max))
     }
 
-    fn refused_body(&self, _number: u64) -> Result<Option<RefusedBody>, StoreError> {
-        Ok(None)
+    fn refused_body(&self, number: u64) -> Result<Option<RefusedBody>, StoreError> {
+        Ok(locked(&self.world).refused_body(number))
     }
 
-    fn memo(&self, _name: &str) -> Result<Option<String>, StoreError> {
-        Ok(None)
+    fn memo(&self, name: &str) -> Result<Option<String>, StoreError> {
+        Ok(locked(&self.world).memo(name))
     }
 
-    fn accepted(
-        &self,
-        _after: Seq,
-        _rows_max: usize,
-        _bytes_max: usize,
-    ) -> Result<Vec<EventView>, StoreError> {
-        Ok(Vec::new())
+    fn accepted(&self, after: Seq, rows_max: usize, bytes_max: usize) -> Result<Vec<EventView>, StoreError> {
+        Ok(locked(&self.world).accepted(after, rows_max, bytes_max))
     }
 
     fn audit(&self, before: Option<u64>, rows_max: usize) -> Result<Vec<AuditRecord>, StoreError> {

@@ -15,6 +15,7 @@ mod copy;
 mod core;
 mod dedup;
 mod disk;
+mod door;
 mod encode;
 mod fault;
 mod filter;
@@ -271,6 +272,17 @@ impl Store for Sqlite {
         self.end_copy();
         self.ask(move |core, connection| core.close(connection, now))
     }
+}
+
+/// Makes one batch durable in the store of a folder that nobody serves, and makes both if they are not there.
+///
+/// It is a short run of its own: whoever serves the folder next finds how long nobody was there, as ever.
+pub fn write_once(folder: &Path, batch: &Batch, now: Timestamp) -> Result<Written, StoreError> {
+    let mut store = Box::new(Sqlite::open(folder, Options::default())?);
+    let now = store.recover(now)?.resumes_at;
+    let written = store.write(batch, now)?;
+    store.close(now)?;
+    Ok(written)
 }
 
 /// What [`compact`] did.

@@ -3,6 +3,7 @@
 mod bench;
 mod checks;
 mod desk;
+mod door;
 mod file;
 mod intake;
 mod letters;
@@ -31,7 +32,7 @@ use bench::Bench;
 type Scenario = (&'static str, fn(&mut Bench));
 
 fn scenarios() -> impl Iterator<Item = Scenario> {
-    let all: [&[Scenario]; 10] = [
+    let all: [&[Scenario]; 11] = [
         intake::SCENARIOS,
         order::SCENARIOS,
         paging::SCENARIOS,
@@ -42,6 +43,7 @@ fn scenarios() -> impl Iterator<Item = Scenario> {
         replay_steps::SCENARIOS,
         strict::SCENARIOS,
         orders::SCENARIOS,
+        door::SCENARIOS,
     ];
     all.into_iter().flatten().copied()
 }

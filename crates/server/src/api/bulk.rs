@@ -14,6 +14,7 @@ use redrive::core::time::Timestamp;
 use redrive::letter::import;
 use redrive::node::Node;
 use redrive::node::{OrderError, Purged};
+use redrive::store::door::By;
 use redrive::store::letter::{LetterNumber, Selection};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -128,7 +129,7 @@ fn purging(
                 let _ = sender.try_send(Ok(shown(purged)));
             }
         };
-        let end = owner.purge(selection, what, note, progress).await;
+        let end = owner.purge(selection, what, note, &By::nobody(), progress).await;
         let end = end.map(|purged| PurgeShown { done: true, ..shown(purged) });
         // Nobody waits for it any more, perhaps.
         let _ = sender.send(end).await;
@@ -168,7 +169,7 @@ pub(super) async fn import(
     }
     let (book, now) = (app.node.book(), app.node.now());
     let letters = letters.into_iter().map(|letter| letter.into_letter(&book, now)).collect();
-    let (imported, known) = app.node.import(letters).await?;
+    let (imported, known) = app.node.import(letters, &By::nobody()).await?;
     Ok(events::json(StatusCode::OK, &Imported { imported, known }))
 }
 

@@ -13,6 +13,7 @@ use redrive::core::event::attribute::{ContentType, EventId};
 use redrive::core::ids::{DeliveryId, IdPrefix, Receipt};
 use redrive::core::{hash, limits};
 use redrive::node::OrderError;
+use redrive::store::door::By;
 use redrive::store::letter::{LetterQuery, LetterView, OrderRefusal, Survey};
 use redrive::store::{Closed, DeliveryState, EventKey};
 use serde::Deserialize;
@@ -115,7 +116,7 @@ pub(super) async fn skip(
     let note = fields.text("note")?;
     fields.finish()?;
     let letter = named(&app, &name).await?;
-    let released = app.node.skip(letter.delivery.id, note).await?;
+    let released = app.node.skip(letter.delivery.id, note, &By::nobody()).await?;
     Ok(events::json(StatusCode::OK, &Skipped { id: letter.delivery.id.to_string(), released }))
 }
 
@@ -157,7 +158,7 @@ pub(super) async fn edit(
     }
     check_wanted(&app, &letter)?;
     let event_id = event.id.to_string();
-    match app.node.edit(supersedes, event, wanted.note.clone()).await {
+    match app.node.edit(supersedes, event, wanted.note.clone(), &By::nobody()).await {
         Ok((receipt, delivery)) => Ok(answer(event_id, receipt, delivery, supersedes)),
         Err(error @ OrderError::Refused(OrderRefusal::NoSuchLetter(_))) => {
             // Somebody was quicker, perhaps with the very same edit.

@@ -6,6 +6,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use redrive::core::ids::ServiceName;
 use redrive::store::BackupProgress;
+use redrive::store::door::By;
 use serde_json::json;
 
 use super::App;
@@ -16,13 +17,13 @@ use super::shape::{BackupStep, BackupWanted, Rerouted};
 
 /// `POST /v1/services/{service}/pause`.
 pub(super) async fn pause(State(app): State<App>, Named(service): Named) -> Result<Response, ApiError> {
-    app.node.pause(known(&app, &service).await?).await?;
+    app.node.pause(known(&app, &service).await?, &By::nobody()).await?;
     Ok(events::json(StatusCode::OK, &json!({})))
 }
 
 /// `POST /v1/services/{service}/resume`.
 pub(super) async fn resume(State(app): State<App>, Named(service): Named) -> Result<Response, ApiError> {
-    app.node.resume(known(&app, &service).await?).await?;
+    app.node.resume(known(&app, &service).await?, &By::nobody()).await?;
     Ok(events::json(StatusCode::OK, &json!({})))
 }
 
@@ -45,7 +46,7 @@ async fn known(app: &App, name: &str) -> Result<ServiceName, ApiError> {
 
 /// `POST /v1/unrouted/route`.
 pub(super) async fn route_unrouted(State(app): State<App>) -> Result<Response, ApiError> {
-    let rerouted = app.node.route_unrouted().await?;
+    let rerouted = app.node.route_unrouted(&By::nobody()).await?;
     Ok(events::json(StatusCode::OK, &Rerouted { seen: rerouted.seen, routed: rerouted.routed }))
 }
 
@@ -62,7 +63,7 @@ pub(super) async fn back_up(
     if !folder.is_absolute() {
         return Err(ApiError::invalid("folder", "must be an absolute path"));
     }
-    let steps = app.node.back_up(folder);
+    let steps = app.node.back_up(folder, &By::nobody());
     let stream = lines(
         steps,
         |steps| Box::pin(steps.recv()),

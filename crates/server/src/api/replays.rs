@@ -15,6 +15,7 @@ use redrive::core::replay::{Manner, Pace, ReplayId, ReplayState};
 use redrive::core::text::{Rate, parse_rate};
 use redrive::node::Node;
 use redrive::node::ReplayWish;
+use redrive::store::door::By;
 use redrive::store::letter::{Poison, ReplayAct, ReplayView, Selection};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -77,7 +78,7 @@ pub(super) async fn begin(
         shown.refused_because = refused.map(|error| error.to_string());
         return Ok(events::json(StatusCode::OK, &shown));
     }
-    let replay = app.node.replay(ReplayWish { selection, what, pace, to, note }).await?;
+    let replay = app.node.replay(ReplayWish { selection, what, pace, to, note }, &By::nobody()).await?;
     Ok(events::json(StatusCode::CREATED, &view::replay(&replay)))
 }
 
@@ -176,7 +177,7 @@ pub(super) async fn change(
             return Err(ApiError::new(StatusCode::NOT_FOUND, "PATH_NOT_FOUND", message));
         }
     };
-    let changed = app.node.change_replay(id_of(&name)?, act).await;
+    let changed = app.node.change_replay(id_of(&name)?, act, &By::nobody()).await;
     let replay = changed.map_err(|error| refusal::unchanged(error, act))?;
     Ok(events::json(StatusCode::OK, &view::replay(&replay)))
 }

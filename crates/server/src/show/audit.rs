@@ -1,4 +1,4 @@
-//! What was done with dead letters, by hand or by rule.
+//! What was done, by hand or by rule.
 
 use redrive::core::time::Timestamp;
 use redrive::store::letter::AuditRecord;
@@ -10,19 +10,29 @@ use super::{plain, style, thousands};
 /// The records, the latest first.
 pub(crate) fn page(records: &[AuditRecord], now: Timestamp) -> String {
     if records.is_empty() {
-        return format!("{} nothing was done with dead letters yet\n", style::good("✓"));
+        return format!("{} nothing is on record yet\n", style::good("✓"));
     }
-    let mut table = Table::new(&[Side::Left, Side::Left, Side::Left, Side::Right, Side::Left, Side::Left]);
-    table.head(&["AT", "", "ACT", "LETTERS", "WHAT", "NOTE"]);
+    // Where nobody is asked for a key, nobody is known by name.
+    let names_doers = records.iter().any(|record| record.by.is_some());
+    let left = Side::Left;
+    let sides = [left, left, left, Side::Right, left, left, left];
+    let heads = ["AT", "", "ACT", "LETTERS", "WHAT", "NOTE", "BY"];
+    let columns = if names_doers { heads.len() } else { heads.len() - 1 };
+    let mut table = Table::new(&sides[..columns]);
+    table.head(&heads[..columns]);
     for record in records {
-        table.push(vec![
+        let mut cells = vec![
             Cell::plain(moment(record.at)),
             Cell::dim(ago(record.at, now)),
             Cell::bold(plain(&record.act)),
-            Cell::plain(thousands(record.letters)),
+            // What is done elsewhere than with letters touches none.
+            Cell::plain(if record.letters == 0 { String::new() } else { thousands(record.letters) }),
             Cell::plain(plain(&record.what)),
             Cell::dim(record.note.as_deref().map(plain).unwrap_or_default()),
-        ]);
+            Cell::plain(record.by.as_deref().map(plain).unwrap_or_default()),
+        ];
+        cells.truncate(columns);
+        table.push(cells);
     }
     table.lines().into_iter().map(|line| line + "\n").collect()
 }

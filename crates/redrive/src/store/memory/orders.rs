@@ -12,14 +12,27 @@ use redrive_core::time::Timestamp;
 use super::letters::Choice;
 use super::world::{Held, Kept, Row, World};
 use crate::store::admit::Ledger;
+use crate::store::door::By;
 use crate::store::letter::{
-    AuditRecord, Edit, ImportedLetter, LET_GO_MAX, LetterNumber, Order, OrderRefusal, Ordered, Purge,
-    PurgeCursor, STEP_BYTES_MAX,
+    AuditRecord, Edit, GivenOrder, ImportedLetter, LET_GO_MAX, LetterNumber, Order, OrderRefusal, Ordered,
+    Purge, PurgeCursor, STEP_BYTES_MAX,
 };
 use crate::store::{Closed, DeliveryState, derive};
 
 impl World {
     pub(super) fn order(
+        &mut self,
+        given: &GivenOrder,
+        now: Timestamp,
+        waiting: &mut Vec<Waiting>,
+    ) -> Result<Ordered, OrderRefusal> {
+        self.acting = given.by.clone();
+        let ordered = self.carry_out(&given.order, now, waiting);
+        self.acting = By::nobody();
+        ordered
+    }
+
+    fn carry_out(
         &mut self,
         order: &Order,
         now: Timestamp,
@@ -38,7 +51,7 @@ impl World {
         }
     }
 
-    /// Puts an act on record; gives the record's number.
+    /// Puts an act on record, by who gave the order; gives the record's number.
     pub(super) fn record(
         &mut self,
         act: &str,
@@ -48,7 +61,9 @@ impl World {
         now: Timestamp,
     ) -> u64 {
         let number = self.audit.last_key_value().map_or(0, |(number, _)| *number) + 1;
-        self.audit.insert(number, AuditRecord { number, at: now, act: act.to_owned(), what, letters, note });
+        let by = self.acting.name().map(str::to_owned);
+        let record = AuditRecord { number, at: now, act: act.to_owned(), what, letters, note, by };
+        self.audit.insert(number, record);
         number
     }
 

@@ -14,9 +14,11 @@ use redrive_core::replay::{ReplayId, Replaying};
 use redrive_core::story::Story;
 use redrive_core::time::Timestamp;
 
+use super::door::Door;
 use super::letters::{Kind, Letter};
 use super::replays::Replay;
 use crate::store::admit::{self, Backlog, Earlier, Fit, Ledger};
+use crate::store::door::By;
 use crate::store::letter::{AuditRecord, KindId, LetterNumber};
 use crate::store::{Addressee, Batch, CRASHES_MAX, Closed, Counts, DeliveryState, Note, Recovered, Written};
 
@@ -46,6 +48,9 @@ pub(super) struct World {
     /// Letters from elsewhere, by what they were known as there.
     pub(super) imported: BTreeMap<String, Seq>,
     pub(super) audit: BTreeMap<u64, AuditRecord>,
+    /// Who gave the order that is being carried out.
+    pub(super) acting: By,
+    pub(super) door: Door,
     pub(super) counts: Counts,
     /// Deliveries that were delivered and events that nobody wanted, with when: what may be deleted later.
     pub(super) ending: VecDeque<(Timestamp, Seq)>,
@@ -206,6 +211,8 @@ impl World {
             replays: BTreeMap::new(),
             imported: BTreeMap::new(),
             audit: BTreeMap::new(),
+            acting: By::nobody(),
+            door: Door::default(),
             counts: Counts::default(),
             ending: VecDeque::new(),
             ids_checked: Seq::NONE,
@@ -316,7 +323,10 @@ impl World {
                     self.change(seq, DeliveryState::Ready);
                 }
             }
-            Note::Key(_) | Note::Refused(_) | Note::Memo { .. } | Note::Deed(_) => {}
+            Note::Key(key) => self.keep_key(key),
+            Note::Refused(refused) => self.keep_refused(refused, now),
+            Note::Memo { name, value } => self.keep_memo(name, value.as_deref()),
+            Note::Deed(deed) => self.keep_deed(deed, now),
             Note::Route { event, routes } => self.route(*event, routes, now, waiting),
         }
     }

@@ -1,4 +1,4 @@
-//! The record of what was done with letters: who asks later finds what, how many and why.
+//! The record of what was done with letters and at the doors: who asks later finds what, by whom and why.
 
 use rusqlite::{Connection, OptionalExtension};
 
@@ -6,8 +6,9 @@ use super::encode::nanos;
 use super::fault::Fault;
 use super::write::Work;
 use crate::store::AUDIT_RECORDS_MAX;
+use crate::store::door::By;
 
-const INSERT: &str = "INSERT INTO audit VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+const INSERT: &str = "INSERT INTO audit VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 
 /// An act to put on record.
 pub(super) struct Act<'a> {
@@ -18,11 +19,16 @@ pub(super) struct Act<'a> {
 }
 
 impl Work<'_> {
-    /// Puts an act on record; gives the record's number. The oldest goes when there are too many.
+    /// Puts an act on record, by who gave the order that is being carried out; gives the record's number.
     pub(super) fn record(&self, act: &Act<'_>) -> Result<i64, Fault> {
+        self.record_by(act, &self.acting)
+    }
+
+    /// Puts an act on record; gives the record's number. The oldest goes when there are too many.
+    pub(super) fn record_by(&self, act: &Act<'_>, by: &By) -> Result<i64, Fault> {
         let number = last(self.connection)? + 1;
         let Act { verb, what, letters, note } = act;
-        let values = (number, nanos(self.now), verb, what, letters.cast_signed(), note);
+        let values = (number, nanos(self.now), verb, what, letters.cast_signed(), note, by.name());
         self.connection.prepare_cached(INSERT)?.execute(values)?;
         let oldest = number - i64::try_from(AUDIT_RECORDS_MAX).expect("a small number");
         self.connection.prepare_cached("DELETE FROM audit WHERE number <= ?1")?.execute([oldest])?;

@@ -55,7 +55,10 @@ impl Work<'_> {
                 owed.remove(dependency);
                 recover::set_owed(self.connection, &owed)
             }
-            Note::Key(_) | Note::Refused(_) | Note::Memo { .. } | Note::Deed(_) => Ok(()),
+            Note::Key(key) => self.keep_key(key),
+            Note::Refused(refused) => self.keep_refused(refused),
+            Note::Memo { name, value } => self.keep_memo(name, value.as_deref()),
+            Note::Deed(deed) => self.keep_deed(deed),
             Note::Route { event, routes } => self.route(*event, routes, waiting),
         }
     }

@@ -2,6 +2,7 @@
 //! moment; no look at the file lasts for long, since the log cannot start anew meanwhile.
 
 mod delivery;
+mod door;
 mod find;
 mod groups;
 mod kinds;
@@ -160,28 +161,23 @@ impl Reader for SqliteReader {
     }
 
     fn keys(&self) -> Result<Vec<KeyRecord>, StoreError> {
-        Ok(Vec::new())
+        self.ask(|look| door::keys(look.connection))
     }
 
-    fn refused(&self, _before: Option<u64>, _rows_max: usize) -> Result<Vec<RefusedBody>, StoreError> {
-        Ok(Vec::new())
+    fn refused(&self, before: Option<u64>, rows_max: usize) -> Result<Vec<RefusedBody>, StoreError> {
+        self.ask(|look| look.refused(before, rows_max))
     }
 
-    fn refused_body(&self, _number: u64) -> Result<Option<RefusedBody>, StoreError> {
-        Ok(None)
+    fn refused_body(&self, number: u64) -> Result<Option<RefusedBody>, StoreError> {
+        self.ask(|look| look.refused_body(number))
     }
 
-    fn memo(&self, _name: &str) -> Result<Option<String>, StoreError> {
-        Ok(None)
+    fn memo(&self, name: &str) -> Result<Option<String>, StoreError> {
+        self.ask(|look| look.memo(name))
     }
 
-    fn accepted(
-        &self,
-        _after: Seq,
-        _rows_max: usize,
-        _bytes_max: usize,
-    ) -> Result<Vec<EventView>, StoreError> {
-        Ok(Vec::new())
+    fn accepted(&self, after: Seq, rows_max: usize, bytes_max: usize) -> Result<Vec<EventView>, StoreError> {
+        door::accepted(self, after, rows_max, bytes_max)
     }
 
     fn audit(&self, before: Option<u64>, rows_max: usize) -> Result<Vec<AuditRecord>, StoreError> {

@@ -16,9 +16,10 @@ use crate::store::StoreError;
 const APPLICATION_ID: i32 = 0x5244_5256;
 
 /// The steps from an empty file to today's tables; a file's format is how many of them it has seen.
-const STEPS: [Step; 2] = [Step::of(FIRST), Step { sql: LETTERS, carry: letters::carry_over }];
+const STEPS: [Step; 3] =
+    [Step::of(FIRST), Step { sql: LETTERS, carry: letters::carry_over }, Step::of(DOORS)];
 /// Today's format.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 const _: () = assert!(STEPS.len() == FORMAT as usize);
 
 /// A step from one format to the next.
@@ -307,6 +308,33 @@ CREATE TABLE audit (
 CREATE INDEX audit_retention ON audit (what, at) WHERE act = 'retention';
 ";
 
+/// Keys, bodies that were refused, and who did what is on record.
+const DOORS: &str = "
+ALTER TABLE audit ADD COLUMN done_by TEXT;
+
+CREATE TABLE keys (
+    -- In the order in which they were made.
+    number INTEGER PRIMARY KEY,
+    id     TEXT NOT NULL UNIQUE,
+    -- As JSON.
+    record TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE refused (
+    number     INTEGER PRIMARY KEY,
+    at         INTEGER NOT NULL,
+    source     TEXT NOT NULL,
+    reason     TEXT NOT NULL,
+    -- As JSON.
+    headers    TEXT NOT NULL,
+    -- How large the body was, and what is kept of all this.
+    body_bytes INTEGER NOT NULL,
+    kept_bytes INTEGER NOT NULL,
+    body       BLOB NOT NULL
+) STRICT;
+CREATE INDEX refused_sizes ON refused (number, kept_bytes);
+";
+
 /// Opens the file to write, creates what is missing, and brings an older format up to date.
 pub(super) fn open(path: &Path, seed: u64) -> Result<Connection, StoreError> {
     let fail = |fault: rusqlite::Error| Fault::from(fault).not_opened(path);
@@ -463,7 +491,7 @@ mod tests {
             (database("theirs.db", "CREATE TABLE theirs (id)"),                    "not one of redrive's"),
             (database("other.db", "PRAGMA application_id = 7"),                    "not one of redrive's"),
             (database("versioned.db", "PRAGMA user_version = 1"),                  "not one of redrive's"),
-            (database("newer.db", &format!("{ours} PRAGMA user_version = 99")),    "has format 99, and this release knows formats up to 2"),
+            (database("newer.db", &format!("{ours} PRAGMA user_version = 99")),    "has format 99, and this release knows formats up to 3"),
         ];
         for (path, expected) in cases {
             let before = fs::read(&path).expect("it is there");

@@ -22,6 +22,8 @@ use super::schema::state;
 use super::state::State;
 use super::{rows, settle};
 use crate::store::admit::{self, Admitted, Backlog, Earlier, Fit, Ledger};
+use crate::store::door::By;
+use crate::store::letter::GivenOrder;
 use crate::store::{Addressee, Batch, Refusal, Submission, Submitted, Taken, Written, derive};
 
 const FIND_EVENT: &str = "SELECT id, source, content, deliveries FROM events WHERE seq = ?1";
@@ -47,9 +49,11 @@ pub(super) fn write(
     for note in &batch.notes {
         work.note(note, &mut written.waiting)?;
     }
-    for order in &batch.orders {
+    for GivenOrder { order, by } in &batch.orders {
+        work.acting = by.clone();
         written.ordered.push(work.order(order, &mut written.waiting)?);
     }
+    work.acting = By::nobody();
     for advance in &batch.advances {
         written.advanced.push(work.advance(advance, &mut written.waiting)?);
     }
@@ -64,6 +68,8 @@ pub(super) struct Work<'a> {
     pub(super) connection: &'a Connection,
     pub(super) state: &'a mut State,
     pub(super) now: Timestamp,
+    /// Who gave the order that is being carried out.
+    pub(super) acting: By,
     // Kept at hand, since finding a statement by its text costs as much as running some.
     find_event: CachedStatement<'a>,
     insert_event: CachedStatement<'a>,
@@ -112,6 +118,7 @@ impl<'a> Work<'a> {
             connection,
             state,
             now,
+            acting: By::nobody(),
             find_event: connection.prepare_cached(FIND_EVENT)?,
             insert_event: connection.prepare_cached(INSERT_EVENT)?,
             insert_delivery: connection.prepare_cached(INSERT_DELIVERY)?,

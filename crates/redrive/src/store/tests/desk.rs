@@ -133,7 +133,7 @@ impl Bench {
 
     /// Orders something; gives what may start because of it too.
     pub(super) fn order_and_see(&mut self, order: Order) -> (Result<Ordered, OrderRefusal>, Vec<Waiting>) {
-        let mut written = self.write(&Batch { orders: vec![order], ..Batch::default() });
+        let mut written = self.write(&Batch { orders: vec![order.into()], ..Batch::default() });
         (written.ordered.pop().expect("one answer for one order"), written.waiting)
     }
 

@@ -15,8 +15,11 @@ use redrive_core::time::Timestamp;
 
 use super::bench::{Bench, addressee, at, event, keep, queue, service, settlement, to};
 use super::desk::death_of;
+use super::door::{self, key, refused};
 use super::wishes::{self, Step, Wish, any_step, any_wish};
 use super::{file, memory};
+use crate::store::door::{By, Deed};
+use crate::store::letter::GivenOrder;
 use crate::store::{
     Batch, DeliveryState, EventKey, Filter, Keep, Note, StateName, Submission, Submitted, WaitingBound,
     WhenFull,
@@ -90,6 +93,10 @@ enum Noted {
     Book { hash: u64 },
     Release(usize),
     Route { event: u64, to: Vec<usize> },
+    Key { id: u8, name: u8 },
+    Refused { source: u8, bytes: usize },
+    Memo { name: u8, value: Option<u8> },
+    Deed { by: Option<u8> },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -144,6 +151,10 @@ fn any_noted() -> impl Strategy<Value = Noted> {
         (0..12_u64).prop_map(|hash| Noted::Book { hash }),
         (0..QUEUES.len()).prop_map(Noted::Release),
         (1..30_u64, to).prop_map(|(event, to)| Noted::Route { event, to }),
+        (0..3_u8, 0..9_u8).prop_map(|(id, name)| Noted::Key { id, name }),
+        (0..9_u8, 0..30_usize).prop_map(|(source, bytes)| Noted::Refused { source, bytes }),
+        (0..3_u8, prop::option::of(0..9_u8)).prop_map(|(name, value)| Noted::Memo { name, value }),
+        prop::option::of(0..3_u8).prop_map(|by| Noted::Deed { by }),
     ]
 }
 
@@ -244,6 +255,15 @@ impl Noted {
                 let routes = to.iter().map(|index| addressee(QUEUES[*index])).collect();
                 Note::Route { event: Seq::new(*event), routes }
             }
+            Self::Key { id, name } => Note::Key(Box::new(key(&id.to_string(), &name.to_string(), now))),
+            Self::Refused { source, bytes } => refused(&source.to_string(), *bytes),
+            Self::Memo { name, value } => {
+                Note::Memo { name: name.to_string(), value: value.map(|value| value.to_string()) }
+            }
+            Self::Deed { by } => {
+                let by = by.map_or(By::nobody(), |by| By::somebody(&by.to_string()));
+                Note::Deed(Box::new(Deed { act: "pause", what: "svc".to_owned(), by, note: None }))
+            }
         }
     }
 }
@@ -259,7 +279,7 @@ fn act(bench: &mut Bench, act: &Act) -> String {
                 settlements: ended.collect(),
                 submissions: submissions.iter().map(submission).collect(),
                 notes: notes.iter().map(|noted| noted.note(bench.now)).collect(),
-                orders: wishes.iter().filter_map(|wish| wish.order(bench)).collect(),
+                orders: wishes.iter().filter_map(|wish| wish.order(bench)).map(GivenOrder::from).collect(),
                 advances: steps.iter().map(|step| step.advance(bench)).collect(),
             };
             format!("{:?}", bench.write(&batch))
@@ -308,6 +328,7 @@ fn seen(bench: &Bench) -> Vec<String> {
     seen.push(format!("{:?}", reader.unrouted(Seq::NONE, 9).expect("it answers")));
     seen.extend((0..12).map(|hash| format!("{:?}", reader.book(hash).expect("it answers"))));
     seen.extend(wishes::seen(bench));
+    seen.extend(door::seen(bench));
     seen
 }
 

@@ -12,8 +12,8 @@ use super::Scenario;
 use super::bench::{BOOK, Bench, at, event, ids, in_session, keep, queue, story, to};
 use super::desk::{death_of, events_of, everything, fails, foreign, holds, named, poison, straight};
 use crate::store::letter::{
-    Edit, ImportedLetter, LetterFilter, LetterKey, LetterNumber, Order, OrderRefusal, Ordered, Poison,
-    ReplayAct, Selection, TREND_POINTS, TREND_SPAN,
+    Edit, GivenOrder, ImportedLetter, LetterFilter, LetterKey, LetterNumber, Order, OrderRefusal, Ordered,
+    Poison, ReplayAct, Selection, TREND_POINTS, TREND_SPAN,
 };
 use crate::store::{Batch, Closed, DeliveryState, EventKey, Keep, Note, Refusal, Seen, StateName, Taken};
 
@@ -550,8 +550,12 @@ fn one_batch(bench: &mut Bench) {
         letters_max: 9,
         wave: redrive_core::replay::Wave::Rest,
     };
-    let batch =
-        Batch { settlements: vec![Arc::new(settled)], orders, advances: vec![advance], ..Batch::default() };
+    let batch = Batch {
+        settlements: vec![Arc::new(settled)],
+        orders: orders.into_iter().map(GivenOrder::from).collect(),
+        advances: vec![advance],
+        ..Batch::default()
+    };
     let written = bench.write(&batch);
     let refused: Vec<bool> = written.ordered.iter().map(Result::is_err).collect();
     assert_eq!(refused, [false, true, false, false]);

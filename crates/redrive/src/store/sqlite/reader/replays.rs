@@ -19,8 +19,7 @@ const HELD_PER_LOOK: i64 = 50_000;
 /// Held sessions that are shown in one look.
 const SHOWN_PER_LOOK: usize = 1_000;
 
-pub(super) const AUDIT: &str =
-    "SELECT number, at, act, what, letters, note FROM audit WHERE number < ?1 ORDER BY number DESC LIMIT ?2";
+pub(super) const AUDIT: &str = "SELECT number, at, act, what, letters, note, done_by FROM audit WHERE number < ?1 ORDER BY number DESC LIMIT ?2";
 pub(super) const HELD: &str =
     "SELECT lane, letter, since, behind FROM held WHERE lane > ?1 ORDER BY lane LIMIT ?2";
 /// What is shown of a letter that holds its session, dead or on its way.
@@ -59,6 +58,7 @@ impl Look<'_> {
                 what: row.get(3)?,
                 letters: row.get::<_, i64>(4)?.cast_unsigned(),
                 note: row.get(5)?,
+                by: row.get(6)?,
             })
         })?;
         Ok(records.collect::<Result<_, _>>()?)

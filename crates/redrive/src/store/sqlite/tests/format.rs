@@ -9,20 +9,26 @@ use redrive_core::replay::{Manner, Origin, Pace, Wave};
 use redrive_core::time::Timestamp;
 use rusqlite::Connection;
 
+use crate::store::door::{By, Deed};
 use crate::store::letter::{
     LetterFilter, LetterQuery, LetterView, NewReplay, Order, Ordered, Poison, Selection,
 };
 use crate::store::sqlite::{Options, Sqlite, letters};
-use crate::store::{Batch, DeliveryState, Filter, Reader, StateName, Store};
+use crate::store::{Batch, DeliveryState, Filter, Note, Reader, StateName, Store};
 
 const FORMAT_1: &str = include_str!("../../tests/fixtures/format-1.sql");
+const FORMAT_2: &str = include_str!("../../tests/fixtures/format-2.sql");
 
 /// A day after the store was left.
 const NOW: Timestamp = Timestamp::from_millis((1_700_000_005 + 86_400) * 1_000);
 
 fn opened(folder: &Path) -> Sqlite {
+    opened_from(FORMAT_1, folder)
+}
+
+fn opened_from(old: &str, folder: &Path) -> Sqlite {
     let connection = Connection::open(folder.join("redrive.db")).expect("it opens");
-    connection.execute_batch(FORMAT_1).expect("it is SQL");
+    connection.execute_batch(old).expect("it is SQL");
     drop(connection);
     let mut store = Sqlite::open(folder, Options::default()).expect("an older format is brought up to date");
     store.recover(NOW).expect("it recovers");
@@ -111,7 +117,7 @@ fn a_letter_of_the_first_format_can_be_replayed() {
         to: None,
         note: None,
     };
-    let batch = Batch { orders: vec![Order::Replay(Box::new(new))], ..Batch::default() };
+    let batch = Batch { orders: vec![Order::Replay(Box::new(new)).into()], ..Batch::default() };
     let written = store.write(&batch, NOW).expect("it is written");
     let Ok(Ordered::Replay(view)) = &written.ordered[0] else { panic!("{:?}", written.ordered) };
     assert_eq!(view.tally.total, 1);
@@ -125,4 +131,47 @@ fn a_letter_of_the_first_format_can_be_replayed() {
     let prefix = IdPrefix::parse(&waiting.id.to_string()).expect("an id");
     let view = &reader.deliveries(&prefix, 1).expect("it answers")[0];
     assert_eq!((view.state.clone(), view.stories.len()), (DeliveryState::Ready, 2), "all is told");
+}
+
+#[test]
+fn the_second_format_shows_what_it_has_and_what_is_on_record() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = opened_from(FORMAT_2, folder.path());
+    let reader = store.reader().expect("it has readers");
+    assert_eq!(ids(&shown(&*reader, LetterFilter::default())), ["2", "holder", "dead", "imported"]);
+    let counts = reader.counts().expect("it answers");
+    let waiting: u64 = counts.queues.values().map(|queue| queue.waiting).sum();
+    assert_eq!((counts.events, counts.unrouted, waiting), (12, 1, 3));
+    assert_eq!(reader.held_sessions(9).expect("it answers").len(), 1);
+    let replay = reader.replays(None, 9).expect("it answers").remove(0);
+    assert_eq!((replay.tally.total, replay.tally.sent, replay.tally.delivered), (3, 2, 1));
+    let audit = reader.audit(None, 9).expect("it answers");
+    let acts: Vec<_> = audit.iter().map(|record| (record.act.as_str(), record.by.as_deref())).collect();
+    assert_eq!(acts, [("replay", None), ("import", None), ("purge", None), ("skip", None)]);
+    assert_eq!(audit[3].note.as_deref(), Some("too late"));
+}
+
+#[test]
+fn the_second_format_goes_on_and_keeps_what_is_new() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut store = opened_from(FORMAT_2, folder.path());
+    let reader = store.reader().expect("it has readers");
+    let accepted = reader.accepted(Seq::NONE, 99, usize::MAX).expect("it answers");
+    assert_eq!(accepted.len(), 11, "all but the one that was purged");
+    let replay = reader.replays(None, 9).expect("it answers").remove(0);
+    let advance = Advance { replay: replay.id, sent_before: 2, letters_max: 9, wave: Wave::Rest };
+    let notes = vec![
+        Note::Memo { name: "schedule:a".to_owned(), value: Some("1".to_owned()) },
+        Note::Deed(Box::new(Deed {
+            act: "pause",
+            what: "svc".to_owned(),
+            by: By::somebody("ann"),
+            note: None,
+        })),
+    ];
+    let batch = Batch { advances: vec![advance], notes, ..Batch::default() };
+    let written = store.write(&batch, NOW).expect("it is written");
+    assert_eq!(written.waiting[0].event.id.as_str(), "2");
+    assert_eq!(reader.memo("schedule:a").expect("it answers").as_deref(), Some("1"));
+    assert_eq!(reader.audit(None, 1).expect("it answers")[0].by.as_deref(), Some("ann"));
 }

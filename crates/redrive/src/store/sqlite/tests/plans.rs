@@ -2,7 +2,7 @@
 
 use super::plan;
 use crate::store::sqlite::{
-    held, imports, letters, purge, replay, replay_send, retention, rows, schema, select, settle,
+    door, held, imports, letters, purge, replay, replay_send, retention, rows, schema, select, settle,
 };
 use rusqlite::StatementStatus;
 
@@ -35,6 +35,7 @@ fn no_change_goes_through_a_table_that_grows() {
         ("whether a letter was imported", imports::KNOWN, "SEARCH i USING PRIMARY KEY (key=?); SEARCH d USING INTEGER PRIMARY KEY (rowid=?)"),
         ("whether a kind is over",     retention::TIRED,   "SCAN CONSTANT ROW; SCALAR SUBQUERY 1; SEARCH trend USING PRIMARY KEY (kind=? AND span<?); SCALAR SUBQUERY 2; SEARCH trend USING PRIMARY KEY (kind=? AND span>?); SCALAR SUBQUERY 3; SEARCH letters USING COVERING INDEX letters_of_kind (kind=?)"),
         ("the record of an hour",      retention::SAME_HOUR, "SEARCH audit USING COVERING INDEX audit_retention (what=? AND at>? AND at<?)"),
+        ("sizes of refused bodies",    door::REFUSED_SIZES, "SCAN refused USING COVERING INDEX refused_sizes"),
     ];
     for (name, sql, expected) in cases {
         assert_eq!(plan(&connection, sql), expected, "{name}");

@@ -334,7 +334,7 @@ fn replays_and_records_are_listed_from_the_latest() {
             2, 10, 6, 3, 2, 1, 4, 100, 200, 0, 1);
         INSERT INTO replays VALUES (2, 1, 'two', NULL, '', '{"rate":null,"concurrency":5,"manner":"straight"}',
             '{"automatic":{"times_max":3}}', NULL, NULL, 3, 0, 0, 0, 0, 0, 0, 100, 200, 0, 1);
-        INSERT INTO audit VALUES (1, 5, 'purge', 'all', 7, 'why'), (2, 6, 'skip', 'one', 1, NULL);"#,
+        INSERT INTO audit VALUES (1, 5, 'purge', 'all', 7, 'why', NULL), (2, 6, 'skip', 'one', 1, NULL, 'me');"#,
     );
     let ids = |before, rows_max| -> Vec<u64> {
         let replays = table.reader.replays(before, rows_max).expect("it answers");

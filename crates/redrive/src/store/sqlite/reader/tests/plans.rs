@@ -4,7 +4,7 @@ use rusqlite::Connection;
 
 use super::super::find::{self, Way};
 use super::super::kinds::{Detail, KindQuery};
-use super::super::{LIST_HOLDING, Look, delivery, groups, replays, survey};
+use super::super::{LIST_HOLDING, Look, delivery, door, groups, replays, survey};
 use super::of;
 use crate::store::letter::LetterFilter;
 use crate::store::sqlite::schema;
@@ -61,6 +61,9 @@ fn no_question_goes_through_all_letters() {
         ("what is on record", replays::AUDIT,  "SEARCH audit USING INTEGER PRIMARY KEY (rowid<?)"),
         ("held sessions",    replays::HELD,    "SEARCH held USING INTEGER PRIMARY KEY (rowid>?)"),
         ("who holds one",    replays::HOLDER,  "SEARCH d USING INTEGER PRIMARY KEY (rowid=?); SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"),
+        ("refused bodies",   door::REFUSED,      "SEARCH refused USING INTEGER PRIMARY KEY (rowid<?)"),
+        ("one of them",      door::REFUSED_BODY, "SEARCH refused USING INTEGER PRIMARY KEY (rowid=?)"),
+        ("accepted events",  door::ACCEPTED,     "SEARCH events USING INTEGER PRIMARY KEY (rowid>?)"),
     ];
     for (name, sql, expected) in cases {
         assert_eq!(plan(&connection, sql), expected, "{name}");

@@ -1,0 +1,55 @@
+//! What a node keeps for its doors: keys, bodies that were refused, and memos.
+
+use super::{Node, ReadError, SubmitError};
+use crate::store::Note;
+use crate::store::door::{Deed, KEYS_MAX, KeyRecord, REFUSED_BODY_BYTES_MAX, RefusedBody};
+
+/// Why a key was not kept; nothing has changed.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    /// There are too many.
+    #[error("there are {KEYS_MAX} keys already, revoked ones included: use one of them again")]
+    TooMany,
+    /// Those that there are could not be read.
+    #[error(transparent)]
+    NotRead(#[from] ReadError),
+    /// It could not be written.
+    #[error(transparent)]
+    NotWritten(#[from] SubmitError),
+}
+
+impl Node {
+    /// Every key, revoked ones included, the oldest first.
+    pub async fn keys(&self) -> Result<Vec<KeyRecord>, ReadError> {
+        self.read(|reader| reader.keys()).await
+    }
+
+    /// Keeps a key in the place of the one with its id, and puts on record who did so; both are durable when
+    /// this returns.
+    pub async fn put_key(&self, key: KeyRecord, deed: Deed) -> Result<(), KeyError> {
+        let keys = self.keys().await?;
+        if keys.len() >= KEYS_MAX && keys.iter().all(|known| known.id != key.id) {
+            return Err(KeyError::TooMany);
+        }
+        Ok(self.do_and_record(Note::Key(Box::new(key)), None, deed).await?)
+    }
+
+    /// Keeps a body that was refused, for people to look at. Nobody waits for it, and it is dropped when much
+    /// is waiting: then this says false.
+    #[must_use]
+    pub fn refuse_body(&self, mut refused: RefusedBody) -> bool {
+        refused.body.truncate(REFUSED_BODY_BYTES_MAX);
+        self.shared.inbox.refuse_body(refused)
+    }
+
+    /// What was last remembered under that name.
+    pub async fn memo(&self, name: &str) -> Result<Option<String>, ReadError> {
+        let name = name.to_owned();
+        self.read(move |reader| reader.memo(&name)).await
+    }
+
+    /// Remembers something under a name of its own, or forgets it; durable when this returns.
+    pub async fn set_memo(&self, name: &str, value: Option<String>) -> Result<(), SubmitError> {
+        self.note(Note::Memo { name: name.to_owned(), value }, None).await
+    }
+}

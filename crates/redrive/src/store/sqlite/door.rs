@@ -1,0 +1,98 @@
+//! What a batch has to remember for the doors: keys, bodies that were refused, and memos.
+
+use rusqlite::OptionalExtension;
+
+use super::audit::Act;
+use super::encode::nanos;
+use super::fault::Fault;
+use super::write::Work;
+use crate::store::door::{Deed, KEYS_MAX, KeyRecord, REFUSED_BYTES_MAX, REFUSED_MAX, RefusedBody};
+
+/// Memos of others stand behind this, so that none takes the name of a list of the store's own.
+const MEMO_PREFIX: &str = "memo:";
+
+const UPDATE_KEY: &str = "UPDATE keys SET record = ?2 WHERE id = ?1";
+const COUNT_KEYS: &str = "SELECT count(*) FROM keys";
+const INSERT_KEY: &str = "INSERT INTO keys (id, record) VALUES (?1, ?2)";
+const LAST_REFUSED: &str = "SELECT number FROM refused ORDER BY number DESC LIMIT 1";
+const INSERT_REFUSED: &str = "INSERT INTO refused VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+/// Sizes alone, so that no body is read for them.
+pub(super) const REFUSED_SIZES: &str =
+    "SELECT number, kept_bytes FROM refused INDEXED BY refused_sizes ORDER BY number DESC";
+
+/// The name of a memo in its table.
+pub(super) fn memo_name(name: &str) -> String {
+    format!("{MEMO_PREFIX}{name}")
+}
+
+impl Work<'_> {
+    /// Puts a key in the place of the one with its id; a new one is left out when there are too many.
+    pub(super) fn keep_key(&self, key: &KeyRecord) -> Result<(), Fault> {
+        let record = serde_json::to_string(key).expect("a key has nothing that JSON has not");
+        let known = self.connection.prepare_cached(UPDATE_KEY)?.execute((&key.id, &record))?;
+        if known > 0 {
+            return Ok(());
+        }
+        let keys: u32 = self.connection.prepare_cached(COUNT_KEYS)?.query_row([], |row| row.get(0))?;
+        if (keys as usize) < KEYS_MAX {
+            self.connection.prepare_cached(INSERT_KEY)?.execute((&key.id, &record))?;
+        }
+        Ok(())
+    }
+
+    /// Keeps a refused body; the oldest go when there are too many.
+    pub(super) fn keep_refused(&self, refused: &RefusedBody) -> Result<(), Fault> {
+        let mut last = self.connection.prepare_cached(LAST_REFUSED)?;
+        let last: Option<i64> = last.query_row([], |row| row.get(0)).optional()?;
+        let number = last.unwrap_or_default() + 1;
+        let refused = refused.as_kept(number.cast_unsigned(), self.now);
+        let headers = serde_json::to_string(&refused.headers).expect("pairs of texts are JSON");
+        self.connection.prepare_cached(INSERT_REFUSED)?.execute((
+            number,
+            nanos(refused.at),
+            &refused.source,
+            &refused.reason,
+            headers,
+            refused.body_bytes.cast_signed(),
+            (refused.kept_bytes() as u64).cast_signed(),
+            &refused.body[..],
+        ))?;
+        let Some(upto) = self.refused_too_many()? else { return Ok(()) };
+        self.connection.prepare_cached("DELETE FROM refused WHERE number <= ?1")?.execute([upto])?;
+        Ok(())
+    }
+
+    /// The latest of the refused bodies that must go.
+    fn refused_too_many(&self) -> Result<Option<i64>, Fault> {
+        let mut statement = self.connection.prepare_cached(REFUSED_SIZES)?;
+        let mut rows = statement.query([])?;
+        let (mut count, mut bytes) = (0, 0);
+        while let Some(row) = rows.next()? {
+            count += 1;
+            bytes += usize::try_from(row.get::<_, i64>(1)?).unwrap_or_default();
+            if count > REFUSED_MAX || bytes > REFUSED_BYTES_MAX {
+                return Ok(Some(row.get(0)?));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Remembers something under a name, or forgets it.
+    pub(super) fn keep_memo(&self, name: &str, value: Option<&str>) -> Result<(), Fault> {
+        let name = memo_name(name);
+        match value {
+            Some(value) => {
+                let upsert = "INSERT OR REPLACE INTO memos VALUES (?1, ?2)";
+                self.run(upsert, [name.into(), value.to_owned().into()])
+            }
+            None => self.run("DELETE FROM memos WHERE name = ?1", [name.into()]),
+        }
+    }
+
+    /// Puts on record what was done elsewhere.
+    pub(super) fn keep_deed(&self, deed: &Deed) -> Result<(), Fault> {
+        let Deed { act, what, by, note } = deed;
+        self.record_by(&Act { verb: act, what, letters: 0, note: note.as_deref() }, by)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,141 @@
+//! Shows what is kept for the doors: keys, refused bodies, memos, and accepted events one after the other.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use redrive_core::ids::{Receipt, Seq};
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use super::{Look, ROWS_PER_LOOK, SqliteReader};
+use crate::store::door::{KeyRecord, RefusedBody};
+use crate::store::sqlite::encode::{place, seq, time};
+use crate::store::sqlite::fault::Fault;
+use crate::store::sqlite::{door, purge, rows};
+use crate::store::{EventView, StoreError};
+
+const KEYS: &str = "SELECT record FROM keys ORDER BY number";
+const MEMO: &str = "SELECT value FROM memos WHERE name = ?1";
+pub(super) const REFUSED: &str = "SELECT number, at, source, reason, headers, body_bytes, x'' FROM refused
+    WHERE number < ?1 ORDER BY number DESC LIMIT ?2";
+pub(super) const REFUSED_BODY: &str =
+    "SELECT number, at, source, reason, headers, body_bytes, body FROM refused WHERE number = ?1";
+pub(super) const ACCEPTED: &str = "SELECT id, source, type, attributes, data, received_at, seq, deliveries,
+    whole, length(data) FROM events WHERE seq > ?1 ORDER BY seq LIMIT ?2";
+
+/// A part of the accepted events, and beyond which place to go on if there may be more.
+struct Part {
+    views: Vec<EventView>,
+    bytes: usize,
+    next: Option<Seq>,
+}
+
+/// Accepted events beyond a place; looks as often as it takes, since long stretches may have been deleted.
+pub(super) fn accepted(
+    reader: &SqliteReader,
+    after: Seq,
+    rows_max: usize,
+    bytes_max: usize,
+) -> Result<Vec<EventView>, StoreError> {
+    let mut part = Part { views: Vec::new(), bytes: 0, next: Some(after) };
+    // Places only grow, so what comes in between two looks is beyond all that was seen.
+    while let Some(beyond) = part.next.filter(|_| part.views.len() < rows_max) {
+        part = reader.ask(|look| look.accepted(part, beyond, rows_max, bytes_max))?;
+    }
+    Ok(part.views)
+}
+
+/// Every key, the oldest first.
+pub(super) fn keys(connection: &Connection) -> Result<Vec<KeyRecord>, Fault> {
+    let mut statement = connection.prepare_cached(KEYS)?;
+    let mut rows = statement.query([])?;
+    let mut keys = Vec::new();
+    while let Some(row) = rows.next()? {
+        let key = serde_json::from_str(rows::text(row, 0)?);
+        keys.push(key.map_err(|_| Fault::unreadable("a key"))?);
+    }
+    Ok(keys)
+}
+
+impl Look<'_> {
+    pub(super) fn refused(&self, before: Option<u64>, rows_max: usize) -> Result<Vec<RefusedBody>, Fault> {
+        let before = before.map_or(i64::MAX, |number| i64::try_from(number).unwrap_or(i64::MAX));
+        let mut statement = self.connection.prepare_cached(REFUSED)?;
+        let mut rows = statement.query((before, i64::try_from(rows_max).unwrap_or(i64::MAX)))?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            found.push(refused(row)?);
+        }
+        Ok(found)
+    }
+
+    pub(super) fn refused_body(&self, number: u64) -> Result<Option<RefusedBody>, Fault> {
+        let mut statement = self.connection.prepare_cached(REFUSED_BODY)?;
+        let mut rows = statement.query([i64::try_from(number).unwrap_or(i64::MAX)])?;
+        rows.next()?.map(refused).transpose()
+    }
+
+    pub(super) fn memo(&self, name: &str) -> Result<Option<String>, Fault> {
+        let mut statement = self.connection.prepare_cached(MEMO)?;
+        Ok(statement.query_row([door::memo_name(name)], |row| row.get(0)).optional()?)
+    }
+
+    fn accepted(
+        &self,
+        mut part: Part,
+        beyond: Seq,
+        rows_max: usize,
+        bytes_max: usize,
+    ) -> Result<Part, Fault> {
+        let mut statement = self.connection.prepare_cached(ACCEPTED)?;
+        let mut rows = statement.query((place(beyond), ROWS_PER_LOOK))?;
+        let mut seen = 0;
+        part.next = None;
+        while let Some(row) = rows.next()? {
+            seen += 1;
+            let at = seq(row.get(6)?);
+            if seen == ROWS_PER_LOOK {
+                part.next = Some(at);
+            }
+            let (deliveries, is_whole): (i64, bool) = (row.get(7)?, row.get(8)?);
+            let bytes = usize::try_from(row.get::<_, i64>(9)?).unwrap_or_default();
+            if !is_whole || bytes == 0 && deliveries > 0 && self.is_purged(at)? {
+                continue;
+            }
+            part.bytes = part.bytes.saturating_add(bytes);
+            if part.bytes > bytes_max && !part.views.is_empty() {
+                part.next = None;
+                break;
+            }
+            part.views.push(EventView {
+                receipt: Receipt::of(at),
+                event: Arc::new(rows::event(row)?),
+                received_at: time(row.get(5)?),
+                unrouted: deliveries == 0,
+                deliveries: Vec::new(),
+            });
+            if part.views.len() == rows_max {
+                break;
+            }
+        }
+        Ok(part)
+    }
+
+    /// Whether all deliveries of an event are purged, and its data with them.
+    fn is_purged(&self, event: Seq) -> Result<bool, Fault> {
+        let mut statement = self.connection.prepare_cached(purge::ALL_PURGED)?;
+        Ok(statement.query_row([place(event)], |row| row.get(0))?)
+    }
+}
+
+fn refused(row: &Row<'_>) -> Result<RefusedBody, Fault> {
+    let headers = serde_json::from_str(rows::text(row, 4)?);
+    Ok(RefusedBody {
+        number: row.get::<_, i64>(0)?.cast_unsigned(),
+        at: time(row.get(1)?),
+        source: row.get(2)?,
+        reason: row.get(3)?,
+        headers: headers.map_err(|_| Fault::unreadable("the headers of a refused body"))?,
+        body: Bytes::from(row.get::<_, Vec<u8>>(6)?),
+        body_bytes: row.get::<_, i64>(5)?.cast_unsigned(),
+    })
+}
