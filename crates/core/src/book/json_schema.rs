@@ -161,6 +161,7 @@ fn scalar_schema(takes: &Type) -> Value {
                 text(STATUSES, &["500-599"]),
             ],
         }),
+        Type::Json => json!({ "type": "string", "contentMediaType": "application/json" }),
         Type::Cron => text(r"^\s*(\S+\s+){4}\S+\s*$", &["0 9 * * *", "*/5 * * * *"]),
         Type::Zone => text(r"^\S+$", &["UTC", "Europe/Berlin"]),
         Type::Hours => json!({ "type": "string", "examples": ["Mon-Fri 09:00-17:00 Europe/Berlin"] }),

@@ -300,6 +300,7 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &Type) -> Result<(), Wrong> {
         | Type::Statuses
         | Type::FailureKind
         | Type::Cron
+        | Type::Json
         | Type::Zone
         | Type::Hours
         | Type::Condition => check_expression(text, takes),
@@ -339,6 +340,9 @@ fn check_expression(text: &str, takes: &Type) -> Result<(), Wrong> {
             ),
         }),
         Type::Cron => check_cron(text),
+        Type::Json => serde_json::from_str::<serde::de::IgnoredAny>(text).map(drop).map_err(|e| {
+            wrong("bad-json", format!("this is no JSON: {e}"), "such as '{\"report\": \"daily\"}'")
+        }),
         Type::Zone if is_zone(text) => Ok(()),
         Type::Zone => {
             Err(wrong("bad-zone", format!("there is no time zone `{text}`"), "such as UTC or Europe/Berlin"))
@@ -432,6 +436,7 @@ pub(super) fn describe(takes: &Type) -> String {
         Type::Reaction => "the name of a retry policy, `dead-letter` or `pause`".to_owned(),
         Type::Statuses => "an HTTP status such as 503 or a range such as 500-599".to_owned(),
         Type::FailureKind => "a category, an HTTP status or a range of them".to_owned(),
+        Type::Json => "JSON in quotes".to_owned(),
         Type::Cron => "a cron expression in quotes".to_owned(),
         Type::Zone => "a time zone such as Europe/Berlin".to_owned(),
         Type::Hours => "hours such as \"Mon-Fri 09:00-17:00 Europe/Berlin\"".to_owned(),

@@ -125,23 +125,16 @@ impl Lowering<'_> {
         }
     }
 
-    /// Reports keys of a webhook that its scheme has no use for, and data of a schedule that are no JSON.
+    /// Reports keys of a webhook that its scheme has no use for.
     fn check_webhook(&mut self, node: &Node) {
-        if let Some(webhook) = node.get("webhook") {
-            let scheme = text_of(webhook, "scheme").unwrap_or_default();
-            if scheme != "hmac" {
-                let keys = ["header", "algorithm", "encoding", "prefix"];
-                excluded(webhook, &keys, "it belongs to `scheme: hmac`", self.problems);
-            }
-            if matches!(scheme.as_str(), "hmac" | "github") {
-                excluded(webhook, &["tolerance"], "this scheme signs no time", self.problems);
-            }
+        let Some(webhook) = node.get("webhook") else { return };
+        let scheme = text_of(webhook, "scheme").unwrap_or_default();
+        if scheme != "hmac" {
+            let keys = ["header", "algorithm", "encoding", "prefix"];
+            excluded(webhook, &keys, "it belongs to `scheme: hmac`", self.problems);
         }
-        let Some(data) = node.get("schedule").and_then(|schedule| schedule.get("data")) else { return };
-        let text = data.text().unwrap_or_default();
-        if let Err(error) = serde_json::from_str::<serde_json::Value>(text) {
-            let message = format!("the data are no JSON: {error}");
-            self.problems.error("bad-data", data.span, message, "such as data: '{\"report\": \"daily\"}'");
+        if matches!(scheme.as_str(), "hmac" | "github") {
+            excluded(webhook, &["tolerance"], "this scheme signs no time", self.problems);
         }
     }
 
