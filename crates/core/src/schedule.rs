@@ -13,6 +13,7 @@
 
 mod civil;
 mod cron;
+pub mod plan;
 #[cfg(test)]
 mod tests;
 
@@ -115,6 +116,12 @@ impl Schedule {
         let found = TimeZoneDatabase::bundled().get(zone);
         let found = found.map_err(|_| InvalidSchedule::Zone { name: zone.to_owned() })?;
         Ok(Self { cron, zone_name: found.iana_name().unwrap_or(zone).to_owned(), zone: found })
+    }
+
+    /// A cron by the clocks of UTC, which nobody sets.
+    #[must_use]
+    pub fn utc(cron: Cron) -> Self {
+        Self { cron, zone: TimeZone::UTC, zone_name: "UTC".to_owned() }
     }
 
     /// The cron.
