@@ -31,6 +31,7 @@ pub mod replay;
 pub mod reprocess;
 pub mod retry_after;
 pub mod rule;
+pub mod schedule;
 pub mod story;
 pub mod text;
 pub mod throttle;

@@ -17,6 +17,7 @@ use crate::ids::{Name, Service};
 use crate::limits;
 use crate::name_template::NameTemplate;
 use crate::rule::StatusRange;
+use crate::schedule::Cron;
 use crate::text;
 
 /// All names that a book may refer to: its own and the catalog's.
@@ -359,18 +360,8 @@ fn check_expression(text: &str, takes: &Type) -> Result<(), Wrong> {
 /// Five fields; the zone stands beside them in a key of its own.
 fn check_cron(text: &str) -> Result<(), Wrong> {
     let help = "write five fields: minute hour day month weekday";
-    let refused = |reason: &str| wrong("bad-cron", format!("`{text}` is no cron expression: {reason}"), help);
-    // A sixth field would be taken for a zone, and the machine asked about it.
-    let fields = text.split_whitespace().count();
-    if fields != 5 {
-        return Err(refused(&format!("it has {fields} fields")));
-    }
-    let mut options = cronexpr::ParseOptions::default();
-    options.fallback_timezone_option = cronexpr::FallbackTimezoneOption::UTC;
-    cronexpr::parse_crontab_with(text, options).map(drop).map_err(|error| {
-        let reason = error.to_string();
-        refused(reason.lines().last().unwrap_or_default().trim_start_matches([' ', '^']))
-    })
+    let refused = |reason| wrong("bad-cron", format!("`{text}` is no cron expression: {reason}"), help);
+    Cron::parse(text).map(drop).map_err(refused)
 }
 
 fn whole_number(text: &str, min: u64, max: u64) -> Result<(), Wrong> {
