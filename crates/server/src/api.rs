@@ -6,6 +6,7 @@
 //! - nothing a client sends or leaves unsent takes more than a bounded amount of memory or time.
 
 pub(crate) mod bulk;
+mod code;
 mod error;
 mod events;
 mod fresh;

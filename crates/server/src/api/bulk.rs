@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::App;
+use super::code::Code;
 use super::error::ApiError;
 use super::events;
 use super::queries::lines;
@@ -163,7 +164,7 @@ pub(super) async fn import(
             count => format!("{count} lines are no dead letters: nothing was imported"),
         };
         problems.truncate(PROBLEMS_MAX);
-        let error = ApiError::new(StatusCode::BAD_REQUEST, "VALIDATION_ERROR", message);
+        let error = ApiError::new(Code::Validation, message);
         return Err(error.with("field", "body").with("problems", problems));
     }
     let (book, now) = (app.node.book(), app.node.now());

@@ -6,8 +6,9 @@
 use std::net::IpAddr;
 
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, header};
 
+use super::code::Code;
 use super::error::ApiError;
 
 /// Refuses what a page from elsewhere has made a browser send.
@@ -40,7 +41,7 @@ fn is_this_machine(host: &Authority) -> bool {
 
 fn refusal(why: &str) -> ApiError {
     let message = format!("{why}: without authentication only programs of this machine are served");
-    ApiError::new(StatusCode::FORBIDDEN, "FORBIDDEN", message)
+    ApiError::new(Code::Forbidden, message)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use redrive::store::BackupProgress;
 use serde_json::json;
 
 use super::App;
+use super::code::Code;
 use super::error::{ApiError, Named};
 use super::events;
 use super::queries::lines;
@@ -39,7 +40,7 @@ async fn known(app: &App, name: &str) -> Result<ServiceName, ApiError> {
     gone.cloned().ok_or_else(|| {
         let names: Vec<_> = book.sections().services.iter().map(|service| service.name.to_string()).collect();
         let message = format!("there is no service `{name}`");
-        ApiError::new(StatusCode::NOT_FOUND, "SERVICE_NOT_FOUND", message).with("services", names)
+        ApiError::new(Code::ServiceNotFound, message).with("services", names)
     })
 }
 

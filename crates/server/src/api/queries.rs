@@ -20,6 +20,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
 
 use super::App;
+use super::code::Code;
 use super::error::{ApiError, Named};
 use super::events;
 use super::shape::{DeliveriesFound, EventsFound, Status};
@@ -48,7 +49,7 @@ pub(super) async fn event(State(app): State<App>, Named(name): Named) -> Result<
     }
     if found.is_empty() {
         let message = format!("there is no event with the id or receipt `{name}`");
-        return Err(ApiError::new(StatusCode::NOT_FOUND, "EVENT_NOT_FOUND", message));
+        return Err(ApiError::new(Code::EventNotFound, message));
     }
     let held = Held::of(&app.node).await;
     let events = found.iter().map(|view| event_shown(view, &held)).collect();
@@ -73,7 +74,7 @@ pub(super) async fn delivery(State(app): State<App>, Named(name): Named) -> Resu
     match found.as_slice() {
         [] => {
             let message = format!("there is no delivery whose id begins with `{name}`");
-            Err(ApiError::new(StatusCode::NOT_FOUND, "DELIVERY_NOT_FOUND", message))
+            Err(ApiError::new(Code::DeliveryNotFound, message))
         }
         [view] => {
             let shown = with_lines(&app.node, delivery_shown(view, &held)).await?;
@@ -82,7 +83,7 @@ pub(super) async fn delivery(State(app): State<App>, Named(name): Named) -> Resu
         several => {
             let candidates: Vec<String> = several.iter().map(|view| view.id.to_string()).collect();
             let message = format!("{} deliveries begin with `{name}`: type more digits", candidates.len());
-            Err(ApiError::new(StatusCode::CONFLICT, "AMBIGUOUS_ID", message).with("candidates", candidates))
+            Err(ApiError::new(Code::AmbiguousId, message).with("candidates", candidates))
         }
     }
 }

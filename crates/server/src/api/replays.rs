@@ -20,6 +20,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::code::Code;
 use super::error::{ApiError, Named};
 use super::shape::letters::{ReplayShown, ReplaysFound};
 use super::{App, bulk, events, letters, refusal};
@@ -150,7 +151,7 @@ fn id_of(name: &str) -> Result<ReplayId, ApiError> {
 async fn look(node: &Node, id: ReplayId) -> Result<ReplayView, ApiError> {
     node.read(move |reader| reader.replay(id)).await?.ok_or_else(|| {
         let message = format!("there is no replay {id}");
-        ApiError::new(StatusCode::NOT_FOUND, "REPLAY_NOT_FOUND", message)
+        ApiError::new(Code::ReplayNotFound, message)
     })
 }
 
@@ -173,7 +174,7 @@ pub(super) async fn change(
         "cancel" => ReplayAct::Cancel,
         _ => {
             let message = format!("a replay can be paused, resumed and cancelled: there is no `{act}`");
-            return Err(ApiError::new(StatusCode::NOT_FOUND, "PATH_NOT_FOUND", message));
+            return Err(ApiError::new(Code::PathNotFound, message));
         }
     };
     let changed = app.node.change_replay(id_of(&name)?, act).await;
