@@ -98,7 +98,9 @@ pub(crate) fn router(app: App) -> Router {
 fn correlation_id(headers: &HeaderMap) -> HeaderValue {
     let sent = headers.get(&CORRELATION_ID).filter(|value| is_fit(value)).cloned();
     sent.unwrap_or_else(|| {
-        HeaderValue::from_str(&fresh::fresh_id().to_string()).expect("digits, letters and dashes")
+        let mut text = uuid::Uuid::encode_buffer();
+        let fresh = fresh::fresh_id().hyphenated().encode_lower(&mut text);
+        HeaderValue::from_str(fresh).expect("digits, letters and dashes")
     })
 }
 

@@ -2,6 +2,8 @@
 //!
 //! Invariant: a code never changes its meaning, and no message tells what only we should know.
 
+use std::time::Duration;
+
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, Uri, header};
@@ -65,6 +67,14 @@ impl ApiError {
 
     pub(super) fn unavailable(message: impl Into<String>) -> Self {
         Self::new(Code::Unavailable, message)
+    }
+
+    /// Whoever waits must not wait for ever; what was begun may still come to its end.
+    pub(super) fn no_answer(within: Duration) -> Self {
+        let seconds = within.as_secs_f64();
+        Self::unavailable(format!(
+            "there was no answer within {seconds} s; what was asked for may still be done"
+        ))
     }
 
     /// Our own fault; what exactly went wrong is in the log.

@@ -6,14 +6,14 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use redrive::core::event::attribute::EventId;
+use redrive::core::event::attribute::{CorrelationId, EventId};
 use redrive::core::event::easy::{Easy, parse_easy};
 use redrive::core::event::{Event, HeaderList, Incoming, Parsed, parse};
 use redrive::store::{Seen, Taken};
 
-use super::App;
 use super::error::{ApiError, Named};
 use super::shape::{Accepted, AcceptedBatch};
+use super::{App, CORRELATION_ID};
 
 /// `POST /v1/events`.
 pub(super) async fn accept(
@@ -23,8 +23,10 @@ pub(super) async fn accept(
 ) -> Result<Response, ApiError> {
     let body = read(&app, &headers, body).await?;
     match parse(Incoming { headers: &Headers(&headers), body: &body })? {
-        Parsed::One(event) => one(&app, *event).await,
-        Parsed::Batch(events) => batch(&app, events).await,
+        Parsed::One(event) => one(&app, tied(*event, &headers)).await,
+        Parsed::Batch(events) => {
+            batch(&app, events.into_iter().map(|event| tied(event, &headers)).collect()).await
+        }
     }
 }
 
@@ -57,7 +59,17 @@ pub(super) async fn accept_easy(
         headers: &Headers(&headers),
         body: &body,
     })?;
-    one(&app, event).await
+    one(&app, tied(event, &headers)).await
+}
+
+/// An event that is not tied to others belongs to the request that it came with, so that whoever has the
+/// answer finds its deliveries.
+fn tied(mut event: Event, headers: &HeaderMap) -> Event {
+    if event.correlation_id.is_none() {
+        let id = headers.get(CORRELATION_ID).and_then(|id| id.to_str().ok());
+        event.correlation_id = id.and_then(|id| CorrelationId::new(id).ok());
+    }
+    event
 }
 
 async fn one(app: &App, event: Event) -> Result<Response, ApiError> {
