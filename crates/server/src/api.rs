@@ -13,6 +13,7 @@ mod fresh;
 mod guest;
 mod letters;
 mod listen;
+pub(crate) mod openapi;
 mod operate;
 mod polite;
 mod queries;
@@ -25,11 +26,13 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use axum::routing::{get, post};
 use redrive::node::Node;
 use tokio::sync::watch;
+use utoipa_axum::routes;
 
+use self::code::Code;
 pub(crate) use self::listen::{Limits, listen};
+use self::openapi::Routes;
 
 /// What every handler has; each request gets a clone of its own.
 #[derive(Clone)]
@@ -61,37 +64,44 @@ const CORRELATION_ID: HeaderName = HeaderName::from_static("x-correlation-id");
 /// The longest correlation id that is taken over from a client.
 const CORRELATION_ID_BYTES_MAX: usize = 128;
 
-/// All routes.
+/// All routes, each with its description and the errors of its own.
+#[rustfmt::skip]
+fn routes() -> Routes {
+    Routes::new()
+        .add(routes!(events::accept),          &[Code::Conflict, Code::BacklogFull])
+        .add(routes!(events::accept_easy),     &[Code::Conflict, Code::BacklogFull])
+        .add(routes!(queries::event),          &[Code::EventNotFound])
+        .add(routes!(queries::list),           &[])
+        .add(routes!(queries::delivery),       &[Code::DeliveryNotFound, Code::AmbiguousId])
+        .add(routes!(queries::status),         &[])
+        .add(routes!(queries::happenings),     &[])
+        .add(routes!(operate::pause),          &[Code::ServiceNotFound])
+        .add(routes!(operate::resume),         &[Code::ServiceNotFound])
+        .add(routes!(operate::route_unrouted), &[])
+        .add(routes!(operate::back_up),        &[])
+        .add(routes!(letters::list),           &[])
+        .add(routes!(bulk::export),            &[])
+        .add(routes!(bulk::import),            &[])
+        .add(routes!(bulk::purge),             &[])
+        .add(routes!(letters::one),            &[Code::DeadLetterNotFound, Code::AmbiguousId])
+        .add(routes!(letters::skip),           &[Code::DeadLetterNotFound, Code::AmbiguousId, Code::ReplayConflict, Code::Conflict])
+        .add(routes!(letters::edit),           &[Code::DeadLetterNotFound, Code::AmbiguousId, Code::ReplayConflict, Code::Conflict, Code::ServiceGone, Code::EventNotWanted])
+        .add(routes!(letters::groups),         &[])
+        .add(routes!(letters::held_sessions),  &[])
+        .add(routes!(letters::audit),          &[])
+        .add(routes!(replays::list),           &[])
+        .add(routes!(replays::begin),          &[Code::DeadLetterNotFound, Code::AmbiguousId, Code::ReplayConflict, Code::OnlyPoison, Code::ServiceGone, Code::EventNotWanted])
+        .add(routes!(replays::one),            &[Code::ReplayNotFound])
+        .add(routes!(replays::progress),       &[Code::ReplayNotFound])
+        .add(routes!(replays::change),         &[Code::ReplayNotFound, Code::PathNotFound, Code::ReplayState])
+        .add(routes!(queries::health),         &[])
+        .add(routes!(openapi::describe),       &[])
+}
+
+/// Serves them.
 pub(crate) fn router(app: App) -> Router {
-    Router::new()
-        .route("/v1/events", post(events::accept))
-        .route("/v1/events/{name}", post(events::accept_easy).get(queries::event))
-        .route("/v1/deliveries", get(queries::list))
-        .route("/v1/deliveries/{id}", get(queries::delivery))
-        .route("/v1/status", get(queries::status))
-        .route("/v1/happenings", get(queries::happenings))
-        .route("/v1/services/{service}/pause", post(operate::pause))
-        .route("/v1/services/{service}/resume", post(operate::resume))
-        .route("/v1/unrouted/route", post(operate::route_unrouted))
-        .route("/v1/backup", post(operate::back_up))
-        .route("/v1/dead-letters", get(letters::list))
-        .route("/v1/dead-letters/export", get(bulk::export))
-        .route("/v1/dead-letters/import", post(bulk::import))
-        .route("/v1/dead-letters/purge", post(bulk::purge))
-        .route("/v1/dead-letters/{id}", get(letters::one))
-        .route("/v1/dead-letters/{id}/skip", post(letters::skip))
-        .route("/v1/dead-letters/{id}/edit", post(letters::edit))
-        .route("/v1/failure-groups", get(letters::groups))
-        .route("/v1/held-sessions", get(letters::held_sessions))
-        .route("/v1/audit", get(letters::audit))
-        .route("/v1/replays", get(replays::list).post(replays::begin))
-        .route("/v1/replays/{id}", get(replays::one))
-        .route("/v1/replays/{id}/progress", get(replays::progress))
-        .route("/v1/replays/{id}/{act}", post(replays::change))
-        .route("/healthz", get(queries::health))
-        .fallback(error::no_such_path)
-        .method_not_allowed_fallback(error::wrong_method)
-        .with_state(app)
+    let (router, _) = routes().split();
+    router.fallback(error::no_such_path).method_not_allowed_fallback(error::wrong_method).with_state(app)
 }
 
 /// The id that the client sent, or a new one.

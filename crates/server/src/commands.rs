@@ -11,6 +11,7 @@ mod export_dapr;
 mod export_matrix;
 mod import_dapr;
 mod init;
+mod openapi;
 mod pause;
 mod replays;
 mod route;
@@ -65,6 +66,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         },
         Command::Init(args) => init::run(&args),
         Command::Schema(args) => schema::run(&args),
+        Command::Openapi(args) => openapi::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Sink(args) => sink::run(&args),
         Command::Bench(args) => bench::run(&args),

@@ -12,10 +12,25 @@ use redrive::core::event::{Event, HeaderList, Incoming, Parsed, parse};
 use redrive::store::{Seen, Taken};
 
 use super::error::{ApiError, Named};
+use super::shape::wanted::{self, CloudEvent};
 use super::shape::{Accepted, AcceptedBatch};
 use super::{App, CORRELATION_ID};
 
-/// `POST /v1/events`.
+/// Takes in an event, or a batch of at most 1,000 whole or not at all.
+///
+/// Beside the two forms of JSON there is the binary one of CloudEvents 1.0: attributes in `ce-` headers, and
+/// any body of any other content type.
+#[utoipa::path(
+    post, path = "/v1/events", operation_id = "acceptEvents", tag = "events",
+    request_body(content(
+        (CloudEvent = "application/cloudevents+json"),
+        (Vec<CloudEvent> = "application/cloudevents-batch+json"),
+    )),
+    responses(
+        (status = 202, description = "it is durable", body = wanted::Taken),
+        (status = 200, description = "it came before with the same content, and is not delivered again", body = wanted::Taken),
+    )
+)]
 pub(super) async fn accept(
     State(app): State<App>,
     headers: HeaderMap,
@@ -30,7 +45,23 @@ pub(super) async fn accept(
     }
 }
 
-/// `POST /v1/events/{type}`.
+/// Takes in an event of that type with any JSON as its data.
+///
+/// Its id is the header `Idempotency-Key` or `ce-id`, else one is made; further attributes come from `ce-`
+/// headers.
+#[utoipa::path(
+    post, path = "/v1/events/{name}", operation_id = "acceptEvent", tag = "events",
+    params(
+        ("name" = String, Path, description = "the event's type: words with dots between them", max_length = 256, pattern = "^[A-Za-z0-9_:/-]+(\\.[A-Za-z0-9_:/-]+)*$"),
+        ("partitionkey" = Option<String>, Query, description = "the session: deliveries of one keep their order; the header of this name says it too", min_length = 1, max_length = 512),
+        ("Idempotency-Key" = Option<String>, Header, description = "the event's id", min_length = 1, max_length = 512),
+    ),
+    request_body(content = serde_json::Value, content_type = "application/json", description = "the data"),
+    responses(
+        (status = 202, description = "it is durable", body = Accepted),
+        (status = 200, description = "it came before with the same content, and is not delivered again", body = Accepted),
+    )
+)]
 pub(super) async fn accept_easy(
     State(app): State<App>,
     Named(event_type): Named,

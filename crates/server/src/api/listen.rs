@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use hyper::Request;
 use hyper::body::Incoming;
@@ -171,6 +172,10 @@ async fn answer(
         },
         Err(refusal) => refusal.into_response(),
     };
+    if response.status() == StatusCode::INTERNAL_SERVER_ERROR {
+        // What went wrong is told where it did; this ties it to whoever comes with the id.
+        tracing::error!(correlation_id = ?id, "a request met a fault of ours");
+    }
     response.headers_mut().insert(CORRELATION_ID, id);
     Ok(response)
 }

@@ -13,15 +13,26 @@ use super::code::Code;
 use super::error::{ApiError, Named};
 use super::events;
 use super::queries::lines;
+use super::shape::wanted::Nothing;
 use super::shape::{BackupStep, BackupWanted, Rerouted};
 
-/// `POST /v1/services/{service}/pause`.
+/// Nothing of a service starts from now on; what waits stays.
+#[utoipa::path(
+    post, path = "/v1/services/{service}/pause", operation_id = "pauseService", tag = "operating",
+    params(("service" = String, Path, description = "a service of the rule book, or one that still has deliveries")),
+    responses((status = 200, description = "it is so", body = Nothing))
+)]
 pub(super) async fn pause(State(app): State<App>, Named(service): Named) -> Result<Response, ApiError> {
     app.node.pause(known(&app, &service).await?).await?;
     Ok(events::json(StatusCode::OK, &json!({})))
 }
 
-/// `POST /v1/services/{service}/resume`.
+/// A service that was paused goes on.
+#[utoipa::path(
+    post, path = "/v1/services/{service}/resume", operation_id = "resumeService", tag = "operating",
+    params(("service" = String, Path, description = "a service of the rule book, or one that still has deliveries")),
+    responses((status = 200, description = "it is so", body = Nothing))
+)]
 pub(super) async fn resume(State(app): State<App>, Named(service): Named) -> Result<Response, ApiError> {
     app.node.resume(known(&app, &service).await?).await?;
     Ok(events::json(StatusCode::OK, &json!({})))
@@ -44,13 +55,22 @@ async fn known(app: &App, name: &str) -> Result<ServiceName, ApiError> {
     })
 }
 
-/// `POST /v1/unrouted/route`.
+/// Holds events that nobody wanted against the rule book as it reads now.
+#[utoipa::path(
+    post, path = "/v1/unrouted/route", operation_id = "routeUnrouted", tag = "operating",
+    responses((status = 200, description = "how many were looked at, and how many are wanted now", body = Rerouted))
+)]
 pub(super) async fn route_unrouted(State(app): State<App>) -> Result<Response, ApiError> {
     let rerouted = app.node.route_unrouted().await?;
     Ok(events::json(StatusCode::OK, &Rerouted { seen: rerouted.seen, routed: rerouted.routed }))
 }
 
-/// `POST /v1/backup`: one line of JSON for each step.
+/// Copies the store to a folder of the server's machine.
+#[utoipa::path(
+    post, path = "/v1/backup", operation_id = "backUp", tag = "operating",
+    request_body = BackupWanted,
+    responses((status = 200, description = "one line of JSON for each step, as in the schema `BackupStep`", body = String, content_type = "application/x-ndjson"))
+)]
 pub(super) async fn back_up(
     State(app): State<App>,
     headers: HeaderMap,
