@@ -80,6 +80,7 @@ pub(crate) enum Command {
     Import(ImportArgs),
     Init(InitArgs),
     Schema(SchemaArgs),
+    Openapi(OpenapiArgs),
     Sink(SinkArgs),
     Bench(BenchArgs),
     #[command(hide = true)]
@@ -314,6 +315,15 @@ Examples:
 Then the first line of a book tells the editor where it is:
   # yaml-language-server: $schema=./redrive.schema.json")]
 pub(crate) struct SchemaArgs {}
+
+/// Prints the description of the HTTP API, OpenAPI 3.1, for tools that make clients, pages and tests of it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redrive openapi > openapi.json
+
+A running server has it at /openapi.json.")]
+pub(crate) struct OpenapiArgs {}
 
 /// Takes events like a service would, and fails, dawdles or hangs as you ask; for trying things out.
 #[derive(Debug, Args)]

@@ -13,6 +13,7 @@ mod hooks;
 mod import_dapr;
 mod init;
 mod keys;
+mod openapi;
 mod pause;
 mod replays;
 mod route;
@@ -69,6 +70,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         },
         Command::Init(args) => init::run(&args),
         Command::Schema(args) => schema::run(&args),
+        Command::Openapi(args) => openapi::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Sink(args) => sink::run(&args),
         Command::Bench(args) => bench::run(&args),

@@ -277,7 +277,9 @@ impl Node {
                 category: kind.category,
                 tier: kind.tier,
             };
-            if let Some(times) = reprocess::times_max(&book, dependency, &subject) {
+            if let Some(times) =
+                reprocess::times_max(&book, reprocess::Occasion::WellAgain(dependency), &subject)
+            {
                 chosen.insert(kind.id);
                 times_max = times_max.max(times);
             }

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use super::code::Code;
 use super::polite::worded;
 
 /// What a connection has to go through.
@@ -117,7 +118,7 @@ async fn shake_hands(stream: TcpStream, certificate: &Certificate) -> std::io::R
 
 /// Tells whoever asks by plain HTTP how to ask.
 async fn turn_away(mut stream: TcpStream) -> std::io::Result<()> {
-    let answer = worded("400 Bad Request", "BAD_REQUEST", "this server speaks TLS here: ask by https://");
+    let answer = worded(Code::BadRequest, "this server speaks TLS here: ask by https://");
     stream.write_all(&answer).await?;
     stream.shutdown().await?;
     // With something left to read, closing would break off the connection and take the answer with it.

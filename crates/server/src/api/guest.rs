@@ -7,8 +7,9 @@
 use std::net::IpAddr;
 
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, header};
 
+use super::code::Code;
 use super::door::Scheme;
 use super::error::ApiError;
 
@@ -68,7 +69,7 @@ fn is_this_machine(host: &Authority) -> bool {
 
 fn refusal(why: &str) -> ApiError {
     let message = format!("{why}: without authentication only programs of this machine are served");
-    ApiError::new(StatusCode::FORBIDDEN, "FORBIDDEN", message)
+    ApiError::new(Code::Forbidden, message)
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::CORRELATION_ID;
+use super::code::Code;
 use super::fresh::fresh_id;
 use super::shape::{ErrorBody, ErrorShown};
 
@@ -40,27 +41,23 @@ impl<S: AsyncWrite + Unpin> Polite<S> {
 
 /// Our words for an answer without any; none if somebody has said something.
 fn in_our_words(head: &[u8]) -> Option<Bytes> {
-    let (line, code, message) = match head.get(..13)? {
-        b"HTTP/1.1 400 " => ("400 Bad Request", "BAD_REQUEST", "this is no request that HTTP/1.1 knows"),
-        b"HTTP/1.1 414 " => ("414 URI Too Long", "URI_TOO_LONG", "the path is too long"),
-        b"HTTP/1.1 431 " => (
-            "431 Request Header Fields Too Large",
-            "HEADERS_TOO_LARGE",
-            "the headers are too many or too long",
-        ),
+    let (code, message) = match head.get(..13)? {
+        b"HTTP/1.1 400 " => (Code::BadRequest, "this is no request that HTTP/1.1 knows"),
+        b"HTTP/1.1 414 " => (Code::UriTooLong, "the path is too long"),
+        b"HTTP/1.1 431 " => (Code::HeadersTooLarge, "the headers are too many or too long"),
         _ => return None,
     };
     let text = std::str::from_utf8(head).ok()?.to_ascii_lowercase();
     if text.contains(CORRELATION_ID.as_str()) {
         return None;
     }
-    Some(worded(line, code, message))
+    Some(worded(code, message))
 }
 
 /// A whole answer, after which the connection ends.
-pub(super) fn worded(line: &str, code: &str, message: &str) -> Bytes {
-    let error =
-        ErrorShown { code: code.to_owned(), message: message.to_owned(), details: serde_json::Map::new() };
+pub(super) fn worded(code: Code, message: &str) -> Bytes {
+    let (code, line) = (code.as_str().to_owned(), code.status());
+    let error = ErrorShown { code, message: message.to_owned(), details: serde_json::Map::new() };
     let body = serde_json::to_string(&ErrorBody { error }).expect("texts are always JSON");
     let (length, id) = (body.len(), fresh_id());
     let answer = format!(

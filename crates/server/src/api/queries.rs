@@ -21,10 +21,12 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
 
 use super::App;
+use super::code::Code;
 use super::error::{ApiError, Named};
 use super::events;
 use super::identity::Caller;
-use super::shape::{DeliveriesFound, EventsFound, Status};
+use super::shape::wanted::Health;
+use super::shape::{DeliveriesFound, DeliveryShown, EventsFound, Status};
 use super::views::{Held, delivery_shown, event_shown, status_shown, with_letters, with_lines};
 
 /// Deliveries in one list, at most and unless asked otherwise.
@@ -38,7 +40,12 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
 /// How often a stream without news says that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// `GET /v1/events/{id}`, by id or receipt.
+/// Events by their id or receipt, with their deliveries.
+#[utoipa::path(
+    get, path = "/v1/events/{name}", operation_id = "event", tag = "events",
+    params(("name" = String, Path, description = "the id or the receipt")),
+    responses((status = 200, description = "several sources may have used one id", body = EventsFound))
+)]
 pub(super) async fn event(
     State(app): State<App>,
     caller: Caller,
@@ -59,14 +66,19 @@ pub(super) async fn event(
     found.retain(|view| !caller.is_bound() || !view.deliveries.is_empty());
     if found.is_empty() {
         let message = format!("there is no event with the id or receipt `{name}`");
-        return Err(ApiError::new(StatusCode::NOT_FOUND, "EVENT_NOT_FOUND", message));
+        return Err(ApiError::new(Code::EventNotFound, message));
     }
     let held = Held::of(&app.node).await;
     let events = found.iter().map(|view| event_shown(view, &held)).collect();
     Ok(events::json(StatusCode::OK, &EventsFound { events }))
 }
 
-/// `GET /v1/deliveries/{id}`, by its id, its `webhook-id`, or the first digits of it.
+/// A delivery with all its attempts, by its id, its `webhook-id`, or the first digits of it.
+#[utoipa::path(
+    get, path = "/v1/deliveries/{id}", operation_id = "delivery", tag = "deliveries",
+    params(("id" = String, Path, description = "the id, or enough of its first digits", pattern = "^(msg_)?[0-9a-fA-F]{1,32}$")),
+    responses((status = 200, description = "the delivery", body = DeliveryShown))
+)]
 pub(super) async fn delivery(
     State(app): State<App>,
     caller: Caller,
@@ -90,7 +102,7 @@ pub(super) async fn delivery(
     match found.as_slice() {
         [] => {
             let message = format!("there is no delivery whose id begins with `{name}`");
-            Err(ApiError::new(StatusCode::NOT_FOUND, "DELIVERY_NOT_FOUND", message))
+            Err(ApiError::new(Code::DeliveryNotFound, message))
         }
         [view] => {
             let shown = with_lines(&app.node, delivery_shown(view, &held)).await?;
@@ -99,22 +111,33 @@ pub(super) async fn delivery(
         several => {
             let candidates: Vec<String> = several.iter().map(|view| view.id.to_string()).collect();
             let message = format!("{} deliveries begin with `{name}`: type more digits", candidates.len());
-            Err(ApiError::new(StatusCode::CONFLICT, "AMBIGUOUS_ID", message).with("candidates", candidates))
+            Err(ApiError::new(Code::AmbiguousId, message).with("candidates", candidates))
         }
     }
 }
 
 /// What a list may be narrowed down to.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct ListQuery {
     service: Option<String>,
+    /// One of `pending`, `retrying`, `behind`, `delivered` and `dead`.
+    #[param(pattern = "^(pending|retrying|behind|delivered|dead)$")]
     state: Option<String>,
+    /// The `next` of an earlier answer.
+    #[param(pattern = "^[0-9a-fA-F]{32}$")]
     before: Option<String>,
+    /// How many at most: 50 unless said, and never more than 500.
     limit: Option<usize>,
 }
 
-/// `GET /v1/deliveries`.
+/// Deliveries, the latest first.
+#[utoipa::path(
+    get, path = "/v1/deliveries", operation_id = "deliveries", tag = "deliveries",
+    params(ListQuery),
+    responses((status = 200, description = "a part of them", body = DeliveriesFound))
+)]
 pub(super) async fn list(
     State(app): State<App>,
     caller: Caller,
@@ -157,11 +180,14 @@ fn state_of(word: &str) -> Result<StateName, ApiError> {
     }
 }
 
-/// `GET /v1/status`.
-///
-/// The store and the engine are asked one after the other, and what happens in between looks stranded for a
-/// moment. What really is stays so: it is in every look, and a look without it is right.
+/// How the server is.
+#[utoipa::path(
+    get, path = "/v1/status", operation_id = "status", tag = "operating",
+    responses((status = 200, description = "services, dependencies and what needs a hand", body = Status))
+)]
 pub(super) async fn status(State(app): State<App>) -> Result<Response, ApiError> {
+    // The store and the engine are asked one after the other, and what happens in between looks stranded for
+    // a moment. What really is stays so: it is in every look, and a look without it is right.
     let mut status = look(&app).await?;
     for _ in 1..LOOKS_MAX {
         if status.stranded == 0 {
@@ -183,7 +209,11 @@ async fn look(app: &App) -> Result<Status, ApiError> {
     Ok(status_shown(&app.node, &snapshot, &counts))
 }
 
-/// `GET /healthz`.
+/// Whether it works.
+#[utoipa::path(
+    get, path = "/healthz", operation_id = "health", tag = "operating",
+    responses((status = 200, description = "it does", body = Health))
+)]
 pub(super) async fn health(State(app): State<App>) -> Result<Response, ApiError> {
     match app.node.snapshot().await {
         Some(_) => Ok(events::json(StatusCode::OK, &json!({ "status": "ok" }))),
@@ -191,7 +221,11 @@ pub(super) async fn health(State(app): State<App>) -> Result<Response, ApiError>
     }
 }
 
-/// `GET /v1/happenings`: one line of JSON for each, as they happen.
+/// What happens, as it happens.
+#[utoipa::path(
+    get, path = "/v1/happenings", operation_id = "happenings", tag = "operating",
+    responses((status = 200, description = "one line of JSON for each, as in the schema `Happening`; an empty line is a sign of life", body = String, content_type = "application/x-ndjson"))
+)]
 pub(super) async fn happenings(State(app): State<App>, caller: Caller) -> Response {
     let listener = Listener {
         receiver: app.node.happenings(),
