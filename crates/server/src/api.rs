@@ -39,7 +39,7 @@ pub(crate) struct App(Arc<Parts>);
 pub(crate) struct Parts {
     pub node: Node,
     pub limits: Limits,
-    pub hooks: hooks::Door,
+    pub hooks: hooks::Webhooks,
     /// Turns true when the server stops, so that endless answers end.
     pub closing: watch::Receiver<bool>,
 }

@@ -50,14 +50,14 @@ const RETRY_AFTER_NO_SECRET_SECONDS: u32 = 10;
 
 /// What the door has; clones are the same.
 #[derive(Clone)]
-pub(crate) struct Door {
+pub(crate) struct Webhooks {
     hooks: Hooks,
     secrets: Secrets,
     reading: Arc<Semaphore>,
 }
 
-impl Door {
-    /// A door for the sources of a book.
+impl Webhooks {
+    /// The door for the sources of a book.
     pub(crate) fn new(book: &Arc<RuleBook>, secrets: Secrets) -> Self {
         Self { hooks: Hooks::new(book), secrets, reading: Arc::new(Semaphore::new(READING_BYTES_MAX)) }
     }
@@ -167,7 +167,7 @@ async fn judge(
     let (body, _place) =
         body::read(&app.hooks.reading, headers, body, hook.body_bytes_max(), app.limits.body_time)
             .await
-            .map_err(|not_read| unread(opened, headers, &not_read))?;
+            .map_err(|not_read| unread(opened, headers, not_read))?;
     believe(app, hook, headers, &body).await?;
     let call = Call { headers, body: &body, correlation_id, now: wall_clock() };
     match beside_others(&body, || hook.read(call)) {
@@ -181,7 +181,7 @@ async fn judge(
 }
 
 /// Why a body was not read, and who sent one too large.
-fn unread(opened: &Opened, headers: &HeaderMap, not_read: &NotRead) -> Turned {
+fn unread(opened: &Opened, headers: &HeaderMap, not_read: NotRead) -> Turned {
     let bytes_max = opened.hook.body_bytes_max();
     let (answered, error) = match not_read {
         NotRead::TooLarge => (Answered::TooLarge, ApiError::too_large(bytes_max)),
@@ -192,7 +192,7 @@ fn unread(opened: &Opened, headers: &HeaderMap, not_read: &NotRead) -> Turned {
             (Answered::Unavailable, ApiError::unavailable(message))
         }
     };
-    if *not_read == NotRead::TooLarge
+    if not_read == NotRead::TooLarge
         && let Some(who) = installation(&opened.hook, headers)
     {
         opened.tally.too_large_by(&who);

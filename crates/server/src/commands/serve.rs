@@ -19,7 +19,7 @@ use redrive::target::registry::{BUILT_IN_TARGETS, Targets};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{Refused, read_book};
-use crate::api::hooks::Door;
+use crate::api::hooks::Webhooks;
 use crate::api::{App, Limits, Parts, listen, router};
 use crate::cli::ServeArgs;
 use crate::show;
@@ -127,7 +127,7 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     let node = Node::start(config).map_err(|error| Refused(error.to_string()))?;
     let limits = Limits::with_body(usize::try_from(args.body_max).unwrap_or(usize::MAX));
     let secrets = Secrets::new(&opened.book);
-    let hooks = Door::new(&opened.book, secrets.clone());
+    let hooks = Webhooks::new(&opened.book, secrets.clone());
     let parts = |closing| Parts { node: node.clone(), limits, hooks: hooks.clone(), closing };
     let routes = |closing| router(App::new(parts(closing)));
     let listening = match listen(args.listen, routes, limits).await {
@@ -202,7 +202,7 @@ struct Serving {
     stamp: Stamp,
     targets: Targets,
     secrets: Secrets,
-    hooks: Door,
+    hooks: Webhooks,
     node: Node,
 }
 
