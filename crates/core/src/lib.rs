@@ -25,6 +25,7 @@ pub mod ids;
 pub mod limits;
 pub mod name_template;
 pub mod position;
+pub mod quota;
 pub mod rehearse;
 pub mod replay;
 pub mod reprocess;

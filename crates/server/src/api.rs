@@ -11,11 +11,14 @@ mod events;
 mod fresh;
 mod guest;
 pub(crate) mod hooks;
+mod identity;
+mod keys;
 mod letters;
 mod listen;
 mod operate;
 mod polite;
 mod queries;
+mod rate;
 mod refusal;
 mod replays;
 pub(crate) mod shape;
@@ -24,12 +27,19 @@ mod views;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use axum::routing::{get, post};
+use axum::handler::Handler;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
+use axum::middleware::from_fn_with_state;
+use axum::routing::{MethodFilter, MethodRouter, on};
+use redrive::core::access::Permission;
 use redrive::node::Node;
 use tokio::sync::watch;
 
+pub(crate) use self::guest::Guests;
+pub(crate) use self::identity::Access;
+use self::identity::{Door, Guard, Reach, guard};
 pub(crate) use self::listen::{Limits, listen};
+pub(crate) use self::rate::Limiter;
 
 /// What every handler has; each request gets a clone of its own.
 #[derive(Clone)]
@@ -40,6 +50,8 @@ pub(crate) struct Parts {
     pub node: Node,
     pub limits: Limits,
     pub hooks: hooks::Webhooks,
+    /// Who may come in.
+    pub access: Access,
     /// Turns true when the server stops, so that endless answers end.
     pub closing: watch::Receiver<bool>,
 }
@@ -62,37 +74,111 @@ const CORRELATION_ID: HeaderName = HeaderName::from_static("x-correlation-id");
 /// The longest correlation id that is taken over from a client.
 const CORRELATION_ID_BYTES_MAX: usize = 128;
 
-/// All routes.
-pub(crate) fn router(app: App) -> Router {
-    Router::new()
-        .route("/v1/events", post(events::accept))
-        .route("/v1/events/{name}", post(events::accept_easy).get(queries::event))
-        .route("/v1/hooks/{source}", post(hooks::take))
-        .route("/v1/hooks/refused", get(hooks::list).post(hooks::take_of_refused))
-        .route("/v1/hooks/refused/{number}", get(hooks::one))
-        .route("/v1/deliveries", get(queries::list))
-        .route("/v1/deliveries/{id}", get(queries::delivery))
-        .route("/v1/status", get(queries::status))
-        .route("/v1/happenings", get(queries::happenings))
-        .route("/v1/services/{service}/pause", post(operate::pause))
-        .route("/v1/services/{service}/resume", post(operate::resume))
-        .route("/v1/unrouted/route", post(operate::route_unrouted))
-        .route("/v1/backup", post(operate::back_up))
-        .route("/v1/dead-letters", get(letters::list))
-        .route("/v1/dead-letters/export", get(bulk::export))
-        .route("/v1/dead-letters/import", post(bulk::import))
-        .route("/v1/dead-letters/purge", post(bulk::purge))
-        .route("/v1/dead-letters/{id}", get(letters::one))
-        .route("/v1/dead-letters/{id}/skip", post(letters::skip))
-        .route("/v1/dead-letters/{id}/edit", post(letters::edit))
-        .route("/v1/failure-groups", get(letters::groups))
-        .route("/v1/held-sessions", get(letters::held_sessions))
-        .route("/v1/audit", get(letters::audit))
-        .route("/v1/replays", get(replays::list).post(replays::begin))
-        .route("/v1/replays/{id}", get(replays::one))
-        .route("/v1/replays/{id}/progress", get(replays::progress))
-        .route("/v1/replays/{id}/{act}", post(replays::change))
-        .route("/healthz", get(queries::health))
+/// One route: what one needs for it, and who answers.
+struct Route {
+    #[cfg_attr(not(test), expect(dead_code, reason = "the test of every route with every role names it"))]
+    method: Method,
+    path: &'static str,
+    door: Door,
+    answer: MethodRouter<App>,
+}
+
+/// Every route there is. Both routers are made of this table, so that no route can be without its door.
+#[rustfmt::skip]
+fn routes() -> Vec<Route> {
+    use Permission::{Administer, Operate, Read, Send};
+    use Reach::{Part, Whole};
+    vec![
+        route(Method::POST, "/v1/events",                      Door::For(Send, Part),        events::accept),
+        route(Method::POST, "/v1/events/{name}",               Door::For(Send, Part),        events::accept_easy),
+        route(Method::GET,  "/v1/events/{name}",               Door::For(Read, Part),        queries::event),
+        // A webhook is believed for its signature, and its sender has no key.
+        route(Method::POST, "/v1/hooks/{source}",              Door::Open,                   hooks::take),
+        route(Method::POST, "/v1/hooks/refused",               Door::Open,                   hooks::take_of_refused),
+        route(Method::GET,  "/v1/hooks/refused",               Door::For(Read, Whole),       hooks::list),
+        route(Method::GET,  "/v1/hooks/refused/{number}",      Door::For(Read, Whole),       hooks::one),
+        route(Method::GET,  "/v1/deliveries",                  Door::For(Read, Part),        queries::list),
+        route(Method::GET,  "/v1/deliveries/{id}",             Door::For(Read, Part),        queries::delivery),
+        route(Method::GET,  "/v1/status",                      Door::For(Read, Whole),       queries::status),
+        route(Method::GET,  "/v1/happenings",                  Door::For(Read, Part),        queries::happenings),
+        route(Method::POST, "/v1/services/{service}/pause",    Door::For(Operate, Part),     operate::pause),
+        route(Method::POST, "/v1/services/{service}/resume",   Door::For(Operate, Part),     operate::resume),
+        route(Method::POST, "/v1/unrouted/route",              Door::For(Operate, Whole),    operate::route_unrouted),
+        route(Method::POST, "/v1/backup",                      Door::For(Administer, Whole), operate::back_up),
+        route(Method::GET,  "/v1/keys",                        Door::For(Administer, Whole), keys::list),
+        route(Method::POST, "/v1/keys",                        Door::For(Administer, Whole), keys::create),
+        route(Method::POST, "/v1/keys/{id}/revoke",            Door::For(Administer, Whole), keys::revoke),
+        route(Method::GET,  "/v1/dead-letters",                Door::For(Read, Part),        letters::list),
+        route(Method::GET,  "/v1/dead-letters/export",         Door::For(Read, Part),        bulk::export),
+        route(Method::POST, "/v1/dead-letters/import",         Door::For(Operate, Part),     bulk::import),
+        route(Method::POST, "/v1/dead-letters/purge",          Door::For(Operate, Part),     bulk::purge),
+        route(Method::GET,  "/v1/dead-letters/{id}",           Door::For(Read, Part),        letters::one),
+        route(Method::POST, "/v1/dead-letters/{id}/skip",      Door::For(Operate, Part),     letters::skip),
+        route(Method::POST, "/v1/dead-letters/{id}/edit",      Door::For(Operate, Part),     letters::edit),
+        route(Method::GET,  "/v1/failure-groups",              Door::For(Read, Part),        letters::groups),
+        route(Method::GET,  "/v1/held-sessions",               Door::For(Read, Whole),       letters::held_sessions),
+        route(Method::GET,  "/v1/audit",                       Door::For(Read, Whole),       letters::audit),
+        route(Method::GET,  "/v1/replays",                     Door::For(Read, Part),        replays::list),
+        route(Method::POST, "/v1/replays",                     Door::For(Operate, Part),     replays::begin),
+        route(Method::GET,  "/v1/replays/{id}",                Door::For(Read, Part),        replays::one),
+        route(Method::GET,  "/v1/replays/{id}/progress",       Door::For(Read, Part),        replays::progress),
+        route(Method::POST, "/v1/replays/{id}/{act}",          Door::For(Operate, Part),     replays::change),
+        route(Method::GET,  "/healthz",                        Door::Open,                   queries::health),
+    ]
+}
+
+fn route<H, T>(method: Method, path: &'static str, door: Door, handler: H) -> Route
+where
+    H: Handler<T, App>,
+    T: 'static,
+{
+    let filter = MethodFilter::try_from(method.clone()).expect("a method that every server knows");
+    Route { method, path, door, answer: on(filter, handler) }
+}
+
+/// The routes twice: for when anybody may come, and for when everybody is asked who they are.
+///
+/// A server that asks nobody does not pay for the question.
+#[derive(Clone)]
+pub(crate) struct Routers {
+    open: Router,
+    guarded: Option<Guarded>,
+    guests: Guests,
+}
+
+#[derive(Clone)]
+struct Guarded {
+    access: Access,
+    router: Router,
+}
+
+impl Routers {
+    /// The API.
+    pub(crate) fn new(app: &App, guests: Guests) -> Self {
+        let open = routes().into_iter().map(|route| (route.path, route.answer));
+        let guarded = routes().into_iter().map(|route| {
+            let answer = match route.door {
+                Door::Open => route.answer,
+                Door::For(permission, reach) => {
+                    let guarding = Guard { app: app.clone(), permission, reach };
+                    route.answer.route_layer(from_fn_with_state(guarding, guard))
+                }
+            };
+            (route.path, answer)
+        });
+        let guarded = Guarded { access: app.access.clone(), router: router(guarded, app.clone()) };
+        Self { open: router(open, app.clone()), guarded: Some(guarded), guests }
+    }
+
+    /// Routes of another kind, for anybody on this machine.
+    pub(crate) fn open(open: Router) -> Self {
+        Self { open, guarded: None, guests: Guests::ThisMachine }
+    }
+}
+
+fn router(routes: impl Iterator<Item = (&'static str, MethodRouter<App>)>, app: App) -> Router {
+    routes
+        .fold(Router::new(), |router, (path, answer)| router.route(path, answer))
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::wrong_method)
         .with_state(app)
@@ -110,4 +196,67 @@ fn is_fit(value: &HeaderValue) -> bool {
     value.len() <= CORRELATION_ID_BYTES_MAX
         && !value.is_empty()
         && value.as_bytes().iter().all(u8::is_ascii_graphic)
+}
+
+#[cfg(test)]
+mod tests {
+    use redrive::core::access::Role;
+
+    use super::*;
+
+    /// Who may come by a route: every role that may, with a star where a key that is bound to services may
+    /// not.
+    fn who(door: Door) -> String {
+        let Door::For(permission, reach) = door else { return "everybody".to_owned() };
+        let star = if reach == Reach::Whole { "*" } else { "" };
+        let roles = permission.roles().into_iter().map(Role::as_str);
+        format!("{}{star}", roles.collect::<Vec<_>>().join(" "))
+    }
+
+    #[test]
+    fn every_route_lets_in_whom_it_is_for() {
+        #[rustfmt::skip]
+        let expected = [
+            ("POST /v1/events",                    "ingest operator admin"),
+            ("POST /v1/events/{name}",             "ingest operator admin"),
+            ("GET /v1/events/{name}",              "viewer operator admin"),
+            ("POST /v1/hooks/{source}",            "everybody"),
+            ("POST /v1/hooks/refused",             "everybody"),
+            ("GET /v1/hooks/refused",              "viewer operator admin*"),
+            ("GET /v1/hooks/refused/{number}",     "viewer operator admin*"),
+            ("GET /v1/deliveries",                 "viewer operator admin"),
+            ("GET /v1/deliveries/{id}",            "viewer operator admin"),
+            ("GET /v1/status",                     "viewer operator admin*"),
+            ("GET /v1/happenings",                 "viewer operator admin"),
+            ("POST /v1/services/{service}/pause",  "operator admin"),
+            ("POST /v1/services/{service}/resume", "operator admin"),
+            ("POST /v1/unrouted/route",            "operator admin*"),
+            ("POST /v1/backup",                    "admin*"),
+            ("GET /v1/keys",                       "admin*"),
+            ("POST /v1/keys",                      "admin*"),
+            ("POST /v1/keys/{id}/revoke",          "admin*"),
+            ("GET /v1/dead-letters",               "viewer operator admin"),
+            ("GET /v1/dead-letters/export",        "viewer operator admin"),
+            ("POST /v1/dead-letters/import",       "operator admin"),
+            ("POST /v1/dead-letters/purge",        "operator admin"),
+            ("GET /v1/dead-letters/{id}",          "viewer operator admin"),
+            ("POST /v1/dead-letters/{id}/skip",    "operator admin"),
+            ("POST /v1/dead-letters/{id}/edit",    "operator admin"),
+            ("GET /v1/failure-groups",             "viewer operator admin"),
+            ("GET /v1/held-sessions",              "viewer operator admin*"),
+            ("GET /v1/audit",                      "viewer operator admin*"),
+            ("GET /v1/replays",                    "viewer operator admin"),
+            ("POST /v1/replays",                   "operator admin"),
+            ("GET /v1/replays/{id}",               "viewer operator admin"),
+            ("GET /v1/replays/{id}/progress",      "viewer operator admin"),
+            ("POST /v1/replays/{id}/{act}",        "operator admin"),
+            ("GET /healthz",                       "everybody"),
+        ];
+        let routes = routes();
+        for (route, (name, roles)) in routes.iter().zip(expected) {
+            assert_eq!(format!("{} {}", route.method, route.path), name);
+            assert_eq!(who(route.door), roles, "{name}");
+        }
+        assert_eq!(routes.len(), expected.len());
+    }
 }

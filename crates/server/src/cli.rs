@@ -3,6 +3,7 @@
 mod bench;
 mod dlq;
 mod hooks;
+mod keys;
 mod remote;
 
 use std::net::SocketAddr;
@@ -23,6 +24,7 @@ pub(crate) use self::dlq::{
     DlqPurgeArgs, DlqReplayArgs, DlqShowArgs, DlqSkipArgs, FilterArgs, FromArgs, LetterForm, ReplaysArgs,
 };
 pub(crate) use self::hooks::{HooksArgs, HooksCommand, HooksRefusedArgs, HooksShowArgs, HooksSignArgs};
+pub(crate) use self::keys::{Keys, KeysArgs, KeysCreateArgs, KeysListArgs, KeysRevokeArgs};
 
 /// Delivers events and records one outcome for each, by rules you can read.
 #[derive(Debug, Parser)]
@@ -68,6 +70,7 @@ pub(crate) enum Command {
     Replays(ReplaysArgs),
     Audit(AuditArgs),
     Hooks(HooksArgs),
+    Keys(KeysArgs),
     Pause(PauseArgs),
     Resume(ResumeArgs),
     Route(RouteArgs),
@@ -91,6 +94,11 @@ Examples:
   redrive serve                                   prints every event that comes in
   redrive serve --rules redrive.yaml              delivers by the rules of a book
   curl -d '{\"total\":12}' http://127.0.0.1:7373/v1/events/orders.placed
+  redrive keys create ops --role admin --data redrive-data
+  redrive serve --listen 0.0.0.0:7373             serves others too, who need a key
+
+Once there is a key (`redrive keys`) or the rule book believes tokens (`access`), everybody is asked for \
+one. Until then everybody on this machine may do everything, and nobody else is listened to.
 
 The rule book is read again when its file changes, and on SIGHUP; one that is wrong is refused, and the \
 old one stays. SIGTERM and Ctrl-C stop it gently.
@@ -103,9 +111,12 @@ pub(crate) struct ServeArgs {
     /// The folder in which everything is kept; made if it is not there
     #[arg(long, value_name = "DIR", default_value = DATA_DEFAULT)]
     pub(crate) data: PathBuf,
-    /// Where to listen; loopback addresses only
+    /// Where to listen; what others can reach needs keys or tokens
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7373")]
     pub(crate) listen: SocketAddr,
+    /// Listens where others can reach it without asking anybody for a key
+    #[arg(long)]
+    pub(crate) insecure: bool,
     /// The largest event that is taken
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = parse_size)]
     pub(crate) body_max: u64,

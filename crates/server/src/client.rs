@@ -4,12 +4,13 @@
 //! only if nobody answered or the server said that it is not there; each of ours may come twice.
 
 mod address;
+mod key;
 mod trouble;
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_LOCATION, DATE, HOST};
+use http::header::{AUTHORIZATION, CONTENT_LOCATION, DATE, HOST};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
@@ -21,6 +22,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 pub(crate) use address::{Address, header_value, segment};
+pub(crate) use key::Key;
 pub(crate) use trouble::{Break, Refusal, Trouble};
 
 /// How long a connection may take.
@@ -44,16 +46,34 @@ pub(crate) struct Ask {
     path: String,
     headers: Vec<(&'static str, String)>,
     body: Bytes,
+    tries: Tries,
+}
+
+/// How often something is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tries {
+    /// Until somebody answers, a few times: it may come twice.
+    Several,
+    /// Once: it would be done twice.
+    One,
 }
 
 impl Ask {
     pub(crate) fn get(path: impl Into<String>) -> Self {
-        Self { method: Method::GET, path: path.into(), headers: Vec::new(), body: Bytes::new() }
+        let (headers, body, tries) = (Vec::new(), Bytes::new(), Tries::Several);
+        Self { method: Method::GET, path: path.into(), headers, body, tries }
     }
 
     pub(crate) fn post(path: impl Into<String>, content_type: &str, body: impl Into<Bytes>) -> Self {
         let headers = vec![("content-type", content_type.to_owned())];
-        Self { method: Method::POST, path: path.into(), headers, body: body.into() }
+        let (body, tries) = (body.into(), Tries::Several);
+        Self { method: Method::POST, path: path.into(), headers, body, tries }
+    }
+
+    /// Asks only once, since it would be done twice.
+    pub(crate) fn once(mut self) -> Self {
+        self.tries = Tries::One;
+        self
     }
 
     /// Adds a header; its value must be visible ASCII, or the request is not sent.
@@ -77,6 +97,7 @@ pub(crate) struct Answer {
 #[derive(Debug)]
 pub(crate) struct Client {
     address: Address,
+    key: Option<Key>,
     connection: Option<Sender>,
 }
 
@@ -90,8 +111,8 @@ struct Head {
 }
 
 impl Client {
-    pub(crate) const fn new(address: Address) -> Self {
-        Self { address, connection: None }
+    pub(crate) const fn new(address: Address, key: Option<Key>) -> Self {
+        Self { address, key, connection: None }
     }
 
     pub(crate) const fn address(&self) -> &Address {
@@ -167,7 +188,7 @@ impl Client {
                 Ok(head) => is_away(head.response.status()),
                 Err(problem) => problem.may_heal(),
             };
-            match pauses.next().filter(|_| may_heal) {
+            match pauses.next().filter(|_| may_heal && ask.tries == Tries::Several) {
                 Some(pause) => sleep(pause).await,
                 None => return result.map_err(|problem| self.broken(problem)),
             }
@@ -197,6 +218,9 @@ impl Client {
             .header(HOST, self.address.authority());
         for (name, value) in &ask.headers {
             request = request.header(*name, value);
+        }
+        if let Some(key) = &self.key {
+            request = request.header(AUTHORIZATION, key.header());
         }
         Ok(request.body(Full::new(ask.body.clone()))?)
     }

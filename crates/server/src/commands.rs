@@ -12,6 +12,7 @@ mod export_matrix;
 mod hooks;
 mod import_dapr;
 mod init;
+mod keys;
 mod pause;
 mod replays;
 mod route;
@@ -53,6 +54,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Replays(args) => replays::run(&args),
         Command::Audit(args) => audit::run(&args),
         Command::Hooks(args) => hooks::run(&args),
+        Command::Keys(args) => keys::run(&args),
         Command::Pause(args) => pause::pause(&args),
         Command::Resume(args) => pause::resume(&args),
         Command::Route(args) => route::run(&args),

@@ -6,6 +6,7 @@ mod api;
 mod cli;
 mod client;
 mod commands;
+mod keys;
 mod letters;
 mod show;
 

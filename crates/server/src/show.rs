@@ -2,6 +2,7 @@
 
 pub(crate) mod audit;
 pub(crate) mod event;
+pub(crate) mod keys;
 pub(crate) mod letter;
 pub(crate) mod letters;
 pub(crate) mod moment;

@@ -1,5 +1,4 @@
-//! What a node does for webhooks: their events are taken even where a service is full, and calls that are
-//! not believed are told of.
+//! What a node does for webhooks: their events are taken even where a service is full.
 
 use std::sync::Arc;
 
@@ -8,7 +7,6 @@ use tokio::sync::oneshot;
 
 use super::inbox::SubmitJob;
 use super::{Node, SubmitError};
-use crate::happening::{Happening, What};
 use crate::store::{Submission, Submitted, Taken};
 
 impl Node {
@@ -26,11 +24,5 @@ impl Node {
         self.shared.inbox.submit(SubmitJob { submission, reply })?;
         let taken = answer.await.unwrap_or(Err(SubmitError::Stopping))?;
         Ok(taken[0])
-    }
-
-    /// Tells whoever listens that somebody came who is not who they say they are.
-    pub fn tell_security(&self, message: String) {
-        let now = self.now();
-        self.shared.tidings.tell(|| Happening::told(What::Security, now, message));
     }
 }

@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use super::App;
 use super::error::ApiError;
 use super::events;
+use super::identity::Caller;
 use super::queries::lines;
 use super::shape::letters::{Form, Imported, PurgeShown};
 use crate::letters::fields::{Fields, WrongField};
@@ -39,6 +40,7 @@ const PURGE_TOLD_EVERY: Duration = Duration::from_millis(500);
 /// `POST /v1/dead-letters/purge`: what came of it; one that takes long tells a line now and then.
 pub(super) async fn purge(
     State(app): State<App>,
+    caller: Caller,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
@@ -60,6 +62,7 @@ pub(super) async fn purge(
         let reason = "says nothing: name a filter, or say `--all` (`\"all\": true`) if you mean all of them";
         return Err(ApiError::invalid("filter", reason));
     }
+    caller.check_list(filter.service.as_deref())?;
     let what = filter::describe(&filter);
     let selection = everything(filter, moment);
     if is_dry {
@@ -75,7 +78,7 @@ pub(super) async fn purge(
         };
         return Ok(events::json(StatusCode::OK, &shown));
     }
-    let mut steps = purging(app.node.clone(), selection, what, note);
+    let mut steps = purging(app.node.clone(), selection, what, note, caller.by());
     // Whether it could begin is known before anything is answered.
     let first = match steps.recv().await {
         Some(Ok(first)) if first.done => {
@@ -113,6 +116,7 @@ fn purging(
     selection: Selection,
     what: String,
     note: Option<String>,
+    by: By,
 ) -> mpsc::Receiver<Result<PurgeShown, OrderError>> {
     let (sender, receiver) = mpsc::channel(1);
     let shown = |purged: Purged| PurgeShown {
@@ -129,7 +133,7 @@ fn purging(
                 let _ = sender.try_send(Ok(shown(purged)));
             }
         };
-        let end = owner.purge(selection, what, note, &By::nobody(), progress).await;
+        let end = owner.purge(selection, what, note, &by, progress).await;
         let end = end.map(|purged| PurgeShown { done: true, ..shown(purged) });
         // Nobody waits for it any more, perhaps.
         let _ = sender.send(end).await;
@@ -140,6 +144,7 @@ fn purging(
 /// `POST /v1/dead-letters/import`.
 pub(super) async fn import(
     State(app): State<App>,
+    caller: Caller,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
@@ -167,19 +172,27 @@ pub(super) async fn import(
         let error = ApiError::new(StatusCode::BAD_REQUEST, "VALIDATION_ERROR", message);
         return Err(error.with("field", "body").with("problems", problems));
     }
+    for letter in &letters {
+        caller.check_service(letter.queue.service.as_str())?;
+    }
     let (book, now) = (app.node.book(), app.node.now());
     let letters = letters.into_iter().map(|letter| letter.into_letter(&book, now)).collect();
-    let (imported, known) = app.node.import(letters, &By::nobody()).await?;
+    let (imported, known) = app.node.import(letters, &caller.by()).await?;
     Ok(events::json(StatusCode::OK, &Imported { imported, known }))
 }
 
 /// `GET /v1/dead-letters/export`: a letter a line, the oldest first.
-pub(super) async fn export(State(app): State<App>, RawQuery(query): RawQuery) -> Result<Response, ApiError> {
+pub(super) async fn export(
+    State(app): State<App>,
+    caller: Caller,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ApiError> {
     let mut fields = Fields::of_query(query.as_deref())?;
     let now = app.node.now();
     let filter = filter::take(&mut fields, now)?;
     let form = fields.read("form", Form::parse)?.unwrap_or(Form::Envelope);
     fields.finish()?;
+    caller.check_list(filter.service.as_deref())?;
     let export = Export {
         node: app.node.clone(),
         selection: Arc::new(everything(filter, now)),

@@ -4,7 +4,7 @@
 
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use redrive::core::event::refusal::InvalidEvent;
 use redrive::node::{ReadError, RerouteError, SubmitError};
@@ -24,6 +24,7 @@ struct Told {
     message: String,
     details: Map<String, Value>,
     retry_after_seconds: Option<u32>,
+    headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 /// What those wait who come when we cannot take more.
@@ -34,7 +35,8 @@ const RETRY_AFTER_TROUBLE_SECONDS: u32 = 10;
 impl ApiError {
     pub(super) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
         let (message, details) = (message.into(), Map::new());
-        Self(Box::new(Told { status, code, message, details, retry_after_seconds: None }))
+        let (retry_after_seconds, headers) = (None, Vec::new());
+        Self(Box::new(Told { status, code, message, details, retry_after_seconds, headers }))
     }
 
     pub(super) fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
@@ -44,6 +46,11 @@ impl ApiError {
 
     pub(super) fn retry_after(mut self, seconds: u32) -> Self {
         self.0.retry_after_seconds = Some(seconds);
+        self
+    }
+
+    pub(super) fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.0.headers.push((name, value));
         self
     }
 
@@ -78,13 +85,14 @@ impl ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let Told { status, code, message, details, retry_after_seconds } = *self.0;
+        let Told { status, code, message, details, retry_after_seconds, headers } = *self.0;
         let body = ErrorBody { error: ErrorShown { code: code.to_owned(), message, details } };
         let text = serde_json::to_vec(&body).expect("texts and numbers are always JSON");
         let mut response = (status, [(header::CONTENT_TYPE, "application/json")], text).into_response();
         if let Some(seconds) = retry_after_seconds {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
+        response.headers_mut().extend(headers);
         response
     }
 }

@@ -13,24 +13,27 @@ use redrive::store::{Seen, Taken};
 
 use super::App;
 use super::error::{ApiError, Named};
+use super::identity::Caller;
 use super::shape::{Accepted, AcceptedBatch};
 
 /// `POST /v1/events`.
 pub(super) async fn accept(
     State(app): State<App>,
+    caller: Caller,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
     let body = read(&app, &headers, body).await?;
     match parse(Incoming { headers: &Headers(&headers), body: &body })? {
-        Parsed::One(event) => one(&app, *event).await,
-        Parsed::Batch(events) => batch(&app, events).await,
+        Parsed::One(event) => one(&app, &caller, *event).await,
+        Parsed::Batch(events) => batch(&app, &caller, events).await,
     }
 }
 
 /// `POST /v1/events/{type}`.
 pub(super) async fn accept_easy(
     State(app): State<App>,
+    caller: Caller,
     Named(event_type): Named,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
@@ -57,10 +60,11 @@ pub(super) async fn accept_easy(
         headers: &Headers(&headers),
         body: &body,
     })?;
-    one(&app, event).await
+    one(&app, &caller, event).await
 }
 
-async fn one(app: &App, event: Event) -> Result<Response, ApiError> {
+async fn one(app: &App, caller: &Caller, event: Event) -> Result<Response, ApiError> {
+    caller.check_source(event.source.as_str())?;
     let id = event.id.to_string();
     let taken = app.node.submit(vec![event]).await?;
     let accepted = accepted(id, taken[0]);
@@ -68,7 +72,10 @@ async fn one(app: &App, event: Event) -> Result<Response, ApiError> {
     Ok(json(status, &accepted))
 }
 
-async fn batch(app: &App, events: Vec<Event>) -> Result<Response, ApiError> {
+async fn batch(app: &App, caller: &Caller, events: Vec<Event>) -> Result<Response, ApiError> {
+    for event in &events {
+        caller.check_source(event.source.as_str())?;
+    }
     let ids: Vec<String> = events.iter().map(|event| event.id.to_string()).collect();
     let taken = app.node.submit(events).await?;
     let events: Vec<Accepted> = ids.into_iter().zip(taken).map(|(id, taken)| accepted(id, taken)).collect();

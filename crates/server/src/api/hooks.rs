@@ -2,8 +2,8 @@
 //! whatever its targets do.
 //!
 //! The checks go from what costs little to what costs much, and from what anybody can send to what only the
-//! holder of the secret can: the source, the size, the time that the body takes, the signature, and only
-//! then what the body says.
+//! holder of the secret can: the source, its rate, the size, the time that the body takes, the signature, and
+//! only then what the body says.
 //!
 //! Invariants:
 //! - whoever cannot sign learns nothing but that, and makes us keep nothing but counts;
@@ -25,6 +25,7 @@ use redrive::clock::wall_clock;
 use redrive::core::book::RuleBook;
 use redrive::core::book::model::Scheme;
 use redrive::core::event::Event;
+use redrive::core::quota::Allowed;
 use redrive::core::time::Timestamp;
 use redrive::hook::{Answered, Call, Distrust, Hook, Hooks, Made, Malformed, Opened};
 use redrive::node::SubmitError;
@@ -37,7 +38,7 @@ use self::body::NotRead;
 pub(super) use self::refused::{list, one};
 use super::error::{ApiError, Named};
 use super::shape::hooks::{HookTaken, SourceStatus};
-use super::{App, CORRELATION_ID, correlation_id, events};
+use super::{App, CORRELATION_ID, Limiter, correlation_id, events, rate};
 
 /// Bytes of bodies that are being read or judged at once, over all sources.
 const READING_BYTES_MAX: usize = 128 * 1024 * 1024;
@@ -53,13 +54,26 @@ const RETRY_AFTER_NO_SECRET_SECONDS: u32 = 10;
 pub(crate) struct Webhooks {
     hooks: Hooks,
     secrets: Secrets,
+    limiter: Arc<Limiter>,
     reading: Arc<Semaphore>,
 }
 
 impl Webhooks {
     /// The door for the sources of a book.
-    pub(crate) fn new(book: &Arc<RuleBook>, secrets: Secrets) -> Self {
-        Self { hooks: Hooks::new(book), secrets, reading: Arc::new(Semaphore::new(READING_BYTES_MAX)) }
+    pub(crate) fn new(book: &Arc<RuleBook>, secrets: Secrets, limiter: Arc<Limiter>) -> Self {
+        let reading = Arc::new(Semaphore::new(READING_BYTES_MAX));
+        Self { hooks: Hooks::new(book), secrets, limiter, reading }
+    }
+
+    /// What is left of a source's rate, if it has one.
+    fn admit(&self, hook: &Hook, now: Timestamp) -> Result<Option<Allowed>, Turned> {
+        let Some(rate) = hook.rate() else { return Ok(None) };
+        let admitted = self.limiter.check(&format!("source {}", hook.name()), rate, now);
+        admitted.map(Some).map_err(|too_many| Turned {
+            answered: Answered::RateLimited,
+            error: rate::refusal(&too_many),
+            why: too_many.to_string(),
+        })
     }
 
     /// Another book holds from now on.
@@ -107,24 +121,39 @@ async fn answer(app: &App, source: &str, headers: &HeaderMap, body: Body) -> Res
     let id = correlation.to_str().expect("visible ASCII, ours or theirs");
     let mut response = match app.hooks.hooks.get(source) {
         None => no_such_source(source).into_response(),
-        Some(opened) => match judge(app, &opened, headers, body, id).await {
-            Ok(Taken::Event(taken, answered)) => {
-                tell(app, &opened, answered, id, "");
-                let is_news = answered == Answered::Accepted;
-                events::json(if is_news { StatusCode::ACCEPTED } else { StatusCode::OK }, &taken)
-            }
-            Ok(Taken::Challenge(text)) => {
-                tell(app, &opened, Answered::Challenge, id, "");
-                ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
-            }
-            Err(Turned { answered, error, why }) => {
-                tell(app, &opened, answered, id, &why);
-                error.into_response()
+        Some(opened) => match app.hooks.admit(&opened.hook, app.node.now()) {
+            Err(turned) => said(app, &opened, id, Err(turned)),
+            Ok(allowed) => {
+                let judged = judge(app, &opened, headers, body, id).await;
+                let mut response = said(app, &opened, id, judged);
+                if let Some(allowed) = allowed {
+                    rate::tell(&allowed, response.headers_mut());
+                }
+                response
             }
         },
     };
     response.headers_mut().insert(CORRELATION_ID, correlation);
     response
+}
+
+/// What the sender hears, counted.
+fn said(app: &App, opened: &Opened, correlation_id: &str, judged: Result<Taken, Turned>) -> Response {
+    match judged {
+        Ok(Taken::Event(taken, answered)) => {
+            tell(app, opened, answered, correlation_id, "");
+            let is_news = answered == Answered::Accepted;
+            events::json(if is_news { StatusCode::ACCEPTED } else { StatusCode::OK }, &taken)
+        }
+        Ok(Taken::Challenge(text)) => {
+            tell(app, opened, Answered::Challenge, correlation_id, "");
+            ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
+        }
+        Err(Turned { answered, error, why }) => {
+            tell(app, opened, answered, correlation_id, &why);
+            error.into_response()
+        }
+    }
 }
 
 fn no_such_source(name: &str) -> ApiError {

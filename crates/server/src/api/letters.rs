@@ -13,7 +13,6 @@ use redrive::core::event::attribute::{ContentType, EventId};
 use redrive::core::ids::{DeliveryId, IdPrefix, Receipt};
 use redrive::core::{hash, limits};
 use redrive::node::OrderError;
-use redrive::store::door::By;
 use redrive::store::letter::{LetterQuery, LetterView, OrderRefusal, Survey};
 use redrive::store::{Closed, DeliveryState, EventKey};
 use serde::Deserialize;
@@ -21,6 +20,7 @@ use serde_json::value::RawValue;
 
 use super::App;
 use super::error::{ApiError, Named};
+use super::identity::Caller;
 use super::shape::letters::{AuditFound, Edited, Form, GroupsFound, HeldSessionsFound, Skipped};
 use super::{events, refusal};
 use crate::letters::fields::Fields;
@@ -39,23 +39,33 @@ pub(super) fn limit(fields: &mut Fields) -> Result<usize, ApiError> {
 }
 
 /// `GET /v1/dead-letters`.
-pub(super) async fn list(State(app): State<App>, RawQuery(query): RawQuery) -> Result<Response, ApiError> {
+pub(super) async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ApiError> {
     let mut fields = Fields::of_query(query.as_deref())?;
     let filter = filter::take(&mut fields, app.node.now())?;
     let before = fields.read("before", filter::read_cursor)?;
     let rows_max = limit(&mut fields)?;
     fields.finish()?;
+    caller.check_list(filter.service.as_deref())?;
     let query = LetterQuery { filter, before, rows_max };
     let page = app.node.read(move |reader| reader.letters(&query)).await?;
     Ok(events::json(StatusCode::OK, &view::letters(&page)))
 }
 
 /// `GET /v1/failure-groups`.
-pub(super) async fn groups(State(app): State<App>, RawQuery(query): RawQuery) -> Result<Response, ApiError> {
+pub(super) async fn groups(
+    State(app): State<App>,
+    caller: Caller,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ApiError> {
     let mut fields = Fields::of_query(query.as_deref())?;
     let now = app.node.now();
     let filter = filter::take(&mut fields, now)?;
     fields.finish()?;
+    caller.check_list(filter.service.as_deref())?;
     let groups = app.node.read(move |reader| reader.groups(&filter, now, GROUPS_MAX)).await?;
     Ok(events::json(StatusCode::OK, &GroupsFound { groups: groups.iter().map(view::group).collect() }))
 }
@@ -79,24 +89,31 @@ pub(super) async fn audit(State(app): State<App>, RawQuery(query): RawQuery) -> 
 }
 
 /// The letter that goes by that name, with its data and its story.
-pub(super) async fn named(app: &App, name: &str) -> Result<LetterView, ApiError> {
-    let asked = name.to_owned();
-    match app.node.read(move |reader| find::letter(reader, &asked)).await? {
+pub(super) async fn named(app: &App, caller: &Caller, name: &str) -> Result<LetterView, ApiError> {
+    match find(app, caller, name).await? {
         Found::Letter(view) => Ok(*view),
         other => Err(refusal::missing(other, name)),
     }
 }
 
+/// What goes by that name, as far as the caller may see it.
+async fn find(app: &App, caller: &Caller, name: &str) -> Result<Found, ApiError> {
+    let (asked, caller) = (name.to_owned(), caller.clone());
+    let sees = move |service: &str| caller.sees(service);
+    Ok(app.node.read(move |reader| find::letter(reader, &asked, sees)).await?)
+}
+
 /// `GET /v1/dead-letters/{id}`.
 pub(super) async fn one(
     State(app): State<App>,
+    caller: Caller,
     Named(name): Named,
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
     let mut fields = Fields::of_query(query.as_deref())?;
     let form = fields.read("form", Form::parse)?.unwrap_or(Form::Envelope);
     fields.finish()?;
-    let letter = named(&app, &name).await?;
+    let letter = named(&app, &caller, &name).await?;
     let mut response = events::json(StatusCode::OK, &view::written(&letter, form));
     // Of the names that it goes by, this one is still known once it is a letter no more.
     let own = HeaderValue::try_from(format!("/v1/dead-letters/{}", letter.delivery.id));
@@ -107,6 +124,7 @@ pub(super) async fn one(
 /// `POST /v1/dead-letters/{id}/skip`.
 pub(super) async fn skip(
     State(app): State<App>,
+    caller: Caller,
     Named(name): Named,
     headers: HeaderMap,
     body: Body,
@@ -115,8 +133,8 @@ pub(super) async fn skip(
     let mut fields = Fields::of_body(&body)?;
     let note = fields.text("note")?;
     fields.finish()?;
-    let letter = named(&app, &name).await?;
-    let released = app.node.skip(letter.delivery.id, note, &By::nobody()).await?;
+    let letter = named(&app, &caller, &name).await?;
+    let released = app.node.skip(letter.delivery.id, note, &caller.by()).await?;
     Ok(events::json(StatusCode::OK, &Skipped { id: letter.delivery.id.to_string(), released }))
 }
 
@@ -133,6 +151,7 @@ struct EditWanted {
 /// `POST /v1/dead-letters/{id}/edit`.
 pub(super) async fn edit(
     State(app): State<App>,
+    caller: Caller,
     Named(name): Named,
     headers: HeaderMap,
     body: Body,
@@ -142,8 +161,7 @@ pub(super) async fn edit(
     let body = events::read_up_to(&app, &headers, body, bytes_max).await?;
     let wanted: EditWanted = serde_json::from_slice(&body)
         .map_err(|error| ApiError::invalid("body", format!("is not {{\"data\": …}}: {error}")))?;
-    let asked = name.clone();
-    let letter = match app.node.read(move |reader| find::letter(reader, &asked)).await? {
+    let letter = match find(&app, &caller, &name).await? {
         Found::Letter(letter) => *letter,
         Found::NotDead { id, state: state @ DeliveryState::Closed { .. } } => {
             let before = edited_before(&app, id, &wanted).await?;
@@ -158,7 +176,7 @@ pub(super) async fn edit(
     }
     check_wanted(&app, &letter)?;
     let event_id = event.id.to_string();
-    match app.node.edit(supersedes, event, wanted.note.clone(), &By::nobody()).await {
+    match app.node.edit(supersedes, event, wanted.note.clone(), &caller.by()).await {
         Ok((receipt, delivery)) => Ok(answer(event_id, receipt, delivery, supersedes)),
         Err(error @ OrderError::Refused(OrderRefusal::NoSuchLetter(_))) => {
             // Somebody was quicker, perhaps with the very same edit.

@@ -4,11 +4,10 @@
 //! beyond a number of connections new ones wait in the system's queue.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::response::{IntoResponse, Response};
 use hyper::Request;
 use hyper::body::Incoming;
@@ -21,9 +20,9 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tower_service::Service;
 
-use super::guest::refuse_pages;
+use super::identity::Peer;
 use super::polite::Polite;
-use super::{CORRELATION_ID, correlation_id};
+use super::{CORRELATION_ID, Guarded, Routers, correlation_id};
 
 /// The bounds of the API.
 #[derive(Clone, Copy, Debug)]
@@ -92,23 +91,23 @@ impl Listening {
     }
 }
 
-/// Serves the API at that address; the router is made with what turns true when the door closes.
+/// Serves the API at that address; the routers are made with what turns true when the door closes.
 pub(crate) async fn listen(
     address: SocketAddr,
-    router: impl FnOnce(watch::Receiver<bool>) -> Router,
+    routers: impl FnOnce(watch::Receiver<bool>) -> Routers,
     limits: Limits,
 ) -> std::io::Result<Listening> {
     let listener = TcpListener::bind(address).await?;
     let address = listener.local_addr()?;
     let (close, closing) = watch::channel(false);
-    let router = router(closing.clone());
-    let task = tokio::spawn(accept_all(listener, router, limits, closing));
+    let routers = Arc::new(routers(closing.clone()));
+    let task = tokio::spawn(accept_all(listener, routers, limits, closing));
     Ok(Listening { address, close, task })
 }
 
 async fn accept_all(
     listener: TcpListener,
-    router: Router,
+    routers: Arc<Routers>,
     limits: Limits,
     mut closing: watch::Receiver<bool>,
 ) {
@@ -117,13 +116,13 @@ async fn accept_all(
     let mut has_failed = false;
     loop {
         let place = Arc::clone(&room).acquire_owned().await.expect("nobody closes the semaphore");
-        let stream = tokio::select! {
+        let (stream, peer) = tokio::select! {
             biased;
             _ = closing.changed() => break,
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
+                Ok((stream, peer)) => {
                     has_failed = false;
-                    stream
+                    (stream, peer.ip())
                 }
                 Err(error) => {
                     // Once is enough until it goes well again.
@@ -136,9 +135,9 @@ async fn accept_all(
             },
             Some(_) = connections.join_next() => continue,
         };
-        let (router, closing) = (router.clone(), closing.clone());
+        let (routers, closing) = (Arc::clone(&routers), closing.clone());
         connections.spawn(async move {
-            serve(stream, router, limits, closing).await;
+            serve(stream, peer, &routers, limits, closing).await;
             drop(place);
         });
     }
@@ -147,18 +146,34 @@ async fn accept_all(
 }
 
 /// Answers one request, under the client's correlation id or one of ours.
-async fn answer(mut router: Router, request: Request<Incoming>) -> Result<Response, Infallible> {
+async fn answer(
+    routers: &Routers,
+    peer: IpAddr,
+    mut request: Request<Incoming>,
+) -> Result<Response, Infallible> {
     let id = correlation_id(request.headers());
-    let mut response = match refuse_pages(request.headers()) {
-        Ok(()) => router.call(request).await?,
-        Err(refusal) => refusal.into_response(),
+    let mut response = match &routers.guarded {
+        Some(Guarded { access, router }) if access.is_on() => {
+            request.extensions_mut().insert(Peer(peer));
+            router.clone().call(request).await?
+        }
+        Some(_) | None => match routers.guests.check(request.headers()) {
+            Ok(()) => routers.open.clone().call(request).await?,
+            Err(refusal) => refusal.into_response(),
+        },
     };
     // A handler that logs has told its own already.
     response.headers_mut().entry(CORRELATION_ID).or_insert(id);
     Ok(response)
 }
 
-async fn serve(stream: TcpStream, router: Router, limits: Limits, mut closing: watch::Receiver<bool>) {
+async fn serve(
+    stream: TcpStream,
+    peer: IpAddr,
+    routers: &Routers,
+    limits: Limits,
+    mut closing: watch::Receiver<bool>,
+) {
     // Answers are small and somebody waits for each.
     let _ = stream.set_nodelay(true);
     let connection = http1::Builder::new()
@@ -167,7 +182,7 @@ async fn serve(stream: TcpStream, router: Router, limits: Limits, mut closing: w
         .max_buf_size(HEADER_BYTES_MAX)
         .serve_connection(
             TokioIo::new(Polite::new(stream)),
-            service_fn(|request| answer(router.clone(), request)),
+            service_fn(|request| answer(routers, peer, request)),
         );
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {

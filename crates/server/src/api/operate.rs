@@ -6,29 +6,39 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use redrive::core::ids::ServiceName;
 use redrive::store::BackupProgress;
-use redrive::store::door::By;
 use serde_json::json;
 
 use super::App;
 use super::error::{ApiError, Named};
 use super::events;
+use super::identity::Caller;
 use super::queries::lines;
 use super::shape::{BackupStep, BackupWanted, Rerouted};
 
 /// `POST /v1/services/{service}/pause`.
-pub(super) async fn pause(State(app): State<App>, Named(service): Named) -> Result<Response, ApiError> {
-    app.node.pause(known(&app, &service).await?, &By::nobody()).await?;
+pub(super) async fn pause(
+    State(app): State<App>,
+    caller: Caller,
+    Named(service): Named,
+) -> Result<Response, ApiError> {
+    caller.check_service(&service)?;
+    app.node.pause(known(&app, &caller, &service).await?, &caller.by()).await?;
     Ok(events::json(StatusCode::OK, &json!({})))
 }
 
 /// `POST /v1/services/{service}/resume`.
-pub(super) async fn resume(State(app): State<App>, Named(service): Named) -> Result<Response, ApiError> {
-    app.node.resume(known(&app, &service).await?, &By::nobody()).await?;
+pub(super) async fn resume(
+    State(app): State<App>,
+    caller: Caller,
+    Named(service): Named,
+) -> Result<Response, ApiError> {
+    caller.check_service(&service)?;
+    app.node.resume(known(&app, &caller, &service).await?, &caller.by()).await?;
     Ok(events::json(StatusCode::OK, &json!({})))
 }
 
 /// A service of the book, or one that still has deliveries.
-async fn known(app: &App, name: &str) -> Result<ServiceName, ApiError> {
+async fn known(app: &App, caller: &Caller, name: &str) -> Result<ServiceName, ApiError> {
     let book = app.node.book();
     if let Some(service) = book.service(name) {
         return Ok(service.name.clone());
@@ -38,21 +48,23 @@ async fn known(app: &App, name: &str) -> Result<ServiceName, ApiError> {
     let gone =
         snapshot.queues.iter().map(|queue| &queue.name.service).find(|service| service.as_str() == name);
     gone.cloned().ok_or_else(|| {
-        let names: Vec<_> = book.sections().services.iter().map(|service| service.name.to_string()).collect();
+        let names = book.sections().services.iter().map(|service| service.name.to_string());
+        let names: Vec<_> = names.filter(|name| caller.sees(name)).collect();
         let message = format!("there is no service `{name}`");
         ApiError::new(StatusCode::NOT_FOUND, "SERVICE_NOT_FOUND", message).with("services", names)
     })
 }
 
 /// `POST /v1/unrouted/route`.
-pub(super) async fn route_unrouted(State(app): State<App>) -> Result<Response, ApiError> {
-    let rerouted = app.node.route_unrouted(&By::nobody()).await?;
+pub(super) async fn route_unrouted(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
+    let rerouted = app.node.route_unrouted(&caller.by()).await?;
     Ok(events::json(StatusCode::OK, &Rerouted { seen: rerouted.seen, routed: rerouted.routed }))
 }
 
 /// `POST /v1/backup`: one line of JSON for each step.
 pub(super) async fn back_up(
     State(app): State<App>,
+    caller: Caller,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
@@ -63,7 +75,7 @@ pub(super) async fn back_up(
     if !folder.is_absolute() {
         return Err(ApiError::invalid("folder", "must be an absolute path"));
     }
-    let steps = app.node.back_up(folder, &By::nobody());
+    let steps = app.node.back_up(folder, &caller.by());
     let stream = lines(
         steps,
         |steps| Box::pin(steps.recv()),

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use http_body_util::StreamBody;
 use redrive::core::ids::{DeliveryId, IdPrefix, Receipt, Seq};
 use redrive::happening::Happening;
+use redrive::node::Node;
 use redrive::store::{EventKey, Filter, StateName};
 use serde::Deserialize;
 use serde_json::json;
@@ -22,6 +23,7 @@ use tokio::sync::{broadcast, watch};
 use super::App;
 use super::error::{ApiError, Named};
 use super::events;
+use super::identity::Caller;
 use super::shape::{DeliveriesFound, EventsFound, Status};
 use super::views::{Held, delivery_shown, event_shown, status_shown, with_letters, with_lines};
 
@@ -37,7 +39,11 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// `GET /v1/events/{id}`, by id or receipt.
-pub(super) async fn event(State(app): State<App>, Named(name): Named) -> Result<Response, ApiError> {
+pub(super) async fn event(
+    State(app): State<App>,
+    caller: Caller,
+    Named(name): Named,
+) -> Result<Response, ApiError> {
     let mut found = Vec::new();
     if let Some(receipt) = Receipt::parse(&name) {
         found = app.node.read(move |reader| reader.events(&EventKey::Receipt(receipt))).await?;
@@ -46,6 +52,11 @@ pub(super) async fn event(State(app): State<App>, Named(name): Named) -> Result<
         let id = name.clone();
         found = app.node.read(move |reader| reader.events(&EventKey::Id(id))).await?;
     }
+    for view in &mut found {
+        view.deliveries.retain(|delivery| caller.sees(delivery.queue.service.as_str()));
+    }
+    // Of an event that concerns others only, one who is bound to services hears nothing.
+    found.retain(|view| !caller.is_bound() || !view.deliveries.is_empty());
     if found.is_empty() {
         let message = format!("there is no event with the id or receipt `{name}`");
         return Err(ApiError::new(StatusCode::NOT_FOUND, "EVENT_NOT_FOUND", message));
@@ -56,7 +67,11 @@ pub(super) async fn event(State(app): State<App>, Named(name): Named) -> Result<
 }
 
 /// `GET /v1/deliveries/{id}`, by its id, its `webhook-id`, or the first digits of it.
-pub(super) async fn delivery(State(app): State<App>, Named(name): Named) -> Result<Response, ApiError> {
+pub(super) async fn delivery(
+    State(app): State<App>,
+    caller: Caller,
+    Named(name): Named,
+) -> Result<Response, ApiError> {
     let digits = name.strip_prefix("msg_").unwrap_or(&name).to_owned();
     let Some(prefix) = IdPrefix::parse(&digits) else {
         return Err(ApiError::invalid(
@@ -67,7 +82,9 @@ pub(super) async fn delivery(State(app): State<App>, Named(name): Named) -> Resu
     let whole = DeliveryId::parse(&digits);
     let mut found = app.node.read(move |reader| reader.deliveries(&prefix, CANDIDATES_MAX)).await?;
     found.retain(|view| {
-        whole.is_none_or(|id| view.id == id) && view.id.to_string().starts_with(&digits.to_lowercase())
+        whole.is_none_or(|id| view.id == id)
+            && view.id.to_string().starts_with(&digits.to_lowercase())
+            && caller.sees(view.queue.service.as_str())
     });
     let held = Held::of(&app.node).await;
     match found.as_slice() {
@@ -100,9 +117,11 @@ pub(super) struct ListQuery {
 /// `GET /v1/deliveries`.
 pub(super) async fn list(
     State(app): State<App>,
+    caller: Caller,
     query: Result<Query<ListQuery>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Response, ApiError> {
     let Query(query) = query.map_err(|error| ApiError::invalid("query", error.body_text()))?;
+    caller.check_list(query.service.as_deref().map(service_of))?;
     let rows_max = query.limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_MAX);
     let filter = Filter {
         service: query.service,
@@ -115,6 +134,11 @@ pub(super) async fn list(
     let next = (found.len() == rows_max).then(|| found.last().map(|view| view.id.to_string())).flatten();
     let deliveries = found.iter().map(|view| delivery_shown(view, &held)).collect();
     Ok(events::json(StatusCode::OK, &DeliveriesFound { deliveries, next }))
+}
+
+/// The service of `service/channel`.
+fn service_of(name: &str) -> &str {
+    name.split_once('/').map_or(name, |(service, _)| service)
 }
 
 fn place_of(before: &str) -> Result<Seq, ApiError> {
@@ -168,10 +192,16 @@ pub(super) async fn health(State(app): State<App>) -> Result<Response, ApiError>
 }
 
 /// `GET /v1/happenings`: one line of JSON for each, as they happen.
-pub(super) async fn happenings(State(app): State<App>) -> Response {
+pub(super) async fn happenings(State(app): State<App>, caller: Caller) -> Response {
+    let listener = Listener {
+        receiver: app.node.happenings(),
+        closing: app.closing.clone(),
+        node: app.node.clone(),
+        caller,
+    };
     let stream = lines(
-        (app.node.happenings(), app.closing.clone()),
-        |(receiver, closing)| Box::pin(next_happening(receiver, closing)),
+        listener,
+        |listener| Box::pin(next_happening(listener)),
         |happening| match happening {
             Some(happening) => {
                 serde_json::to_string(&**happening).expect("texts and numbers are always JSON")
@@ -182,17 +212,39 @@ pub(super) async fn happenings(State(app): State<App>) -> Response {
     ([(header::CONTENT_TYPE, "application/x-ndjson")], stream).into_response()
 }
 
-/// The next one, or nothing but a sign of life; none when the server stops.
-async fn next_happening(
-    receiver: &mut broadcast::Receiver<Arc<Happening>>,
-    closing: &mut watch::Receiver<bool>,
-) -> Option<Option<Arc<Happening>>> {
+/// Somebody who listens to what happens.
+struct Listener {
+    receiver: broadcast::Receiver<Arc<Happening>>,
+    closing: watch::Receiver<bool>,
+    node: Node,
+    caller: Caller,
+}
+
+impl Listener {
+    /// Whether it may hear of it: what is of no service may be of any.
+    fn hears(&self, happening: &Happening) -> bool {
+        !self.caller.is_bound()
+            || happening.service.as_deref().is_some_and(|name| self.caller.sees(service_of(name)))
+    }
+}
+
+/// The next one, or nothing but a sign of life; none when the server stops, or would not let the listener in
+/// any more.
+async fn next_happening(listener: &mut Listener) -> Option<Option<Arc<Happening>>> {
     loop {
+        if !listener.caller.is_good(listener.node.now()) {
+            return None;
+        }
         tokio::select! {
             biased;
-            _ = closing.changed() => return None,
-            happening = receiver.recv() => match happening {
-                Ok(happening) => return Some(Some(happening)),
+            _ = listener.closing.changed() => return None,
+            happening = listener.receiver.recv() => match happening {
+                Ok(happening) if !listener.caller.is_good(listener.node.now()) => {
+                    drop(happening);
+                    return None;
+                }
+                Ok(happening) if listener.hears(&happening) => return Some(Some(happening)),
+                Ok(_) => {}
                 // Whoever reads too slowly misses some; it is a view, not a record.
                 Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return None,

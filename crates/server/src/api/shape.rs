@@ -1,6 +1,7 @@
 //! The JSON of the API: what the server answers and what our own commands read, in one place.
 
 pub(crate) mod hooks;
+pub(crate) mod keys;
 pub(crate) mod letters;
 
 use redrive::core::story::Story;

@@ -334,6 +334,7 @@ mod tests {
             id: ReplayId(id),
             state,
             what: "all dead letters".to_owned(),
+            service: None,
             pace: Pace { rate: None, concurrency: 1, manner: Manner::Straight },
             origin: Origin::Operator,
             to: None,

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use redrive::core::book::pattern::EventPattern;
 
 use super::DATA_DEFAULT;
-use crate::client::Address;
+use crate::client::{Address, Client, Key};
 
 /// Which server is meant.
 #[derive(Clone, Debug, Args)]
@@ -14,6 +14,16 @@ pub(crate) struct ServerArgs {
     /// The server's address
     #[arg(long, env = "REDRIVE_SERVER", value_name = "URL", default_value = "http://127.0.0.1:7373")]
     pub(crate) server: Address,
+    /// A file with the key to show to the server; else the variable REDRIVE_KEY is looked at
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key_file: Option<PathBuf>,
+}
+
+impl ServerArgs {
+    /// Somebody who asks that server.
+    pub(crate) fn client(&self) -> anyhow::Result<Client> {
+        Ok(Client::new(self.server.clone(), Key::find(self.key_file.as_deref())?))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

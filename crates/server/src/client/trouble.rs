@@ -144,9 +144,17 @@ impl fmt::Display for Refusal {
                 }
             }
         }
-        match &self.correlation_id {
-            Some(id) => line("correlation id", id),
-            None => Ok(()),
+        if let Some(id) = &self.correlation_id {
+            line("correlation id", id)?;
+        }
+        match self.status {
+            StatusCode::UNAUTHORIZED => f.write_str(
+                "\n  show a key that is good: put it in REDRIVE_KEY, or name its file with --key-file FILE",
+            ),
+            StatusCode::FORBIDDEN => f.write_str(
+                "\n  use a key that may do this: `redrive keys create` makes one, with an admin's key",
+            ),
+            _ => Ok(()),
         }
     }
 }

@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use super::{print, print_json, wait_for};
 use crate::api::shape::hooks::{RefusedFound, RefusedShown};
 use crate::cli::{Format, HooksArgs, HooksCommand, HooksRefusedArgs, HooksShowArgs};
-use crate::client::{Ask, Client};
+use crate::client::Ask;
 use crate::show::refused;
 
 /// Refused bodies that are asked for at once.
@@ -28,7 +28,7 @@ pub(super) fn run(args: &HooksArgs) -> anyhow::Result<ExitCode> {
 
 fn list(args: &HooksRefusedArgs) -> anyhow::Result<ExitCode> {
     wait_for(async {
-        let mut client = Client::new(args.server.server.clone());
+        let mut client = args.server.client()?;
         let wanted = usize::try_from(args.limit).unwrap_or(usize::MAX);
         let mut all: Vec<RefusedShown> = Vec::new();
         let mut before = String::new();
@@ -52,7 +52,7 @@ fn list(args: &HooksRefusedArgs) -> anyhow::Result<ExitCode> {
 
 fn show(args: &HooksShowArgs) -> anyhow::Result<ExitCode> {
     wait_for(async {
-        let mut client = Client::new(args.server.server.clone());
+        let mut client = args.server.client()?;
         let ask = Ask::get(format!("/v1/hooks/refused/{}", args.number));
         let (shown, now) = client.timed_json::<RefusedShown>(&ask).await?;
         let body = STANDARD.decode(shown.body_base64.as_deref().unwrap_or_default());

@@ -20,10 +20,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{Refused, read_book};
 use crate::api::hooks::Webhooks;
-use crate::api::{App, Limits, Parts, listen, router};
+use crate::api::{Access, App, Guests, Limiter, Limits, Parts, Routers, listen};
 use crate::cli::ServeArgs;
 use crate::show;
-use crate::show::style;
+use crate::show::{shell_word, style};
 
 /// How often the rule book's file is looked at.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
@@ -40,19 +40,33 @@ const BUILT_IN_SOURCES: &[&str] = &["webhook"];
 const BOUNDS: Bounds = Bounds { window: 512, window_bytes: 4 * 1024 * 1024, calls: 1_024 };
 
 pub(super) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
-    if !args.listen.ip().is_loopback() {
-        let refusal = format!(
-            "{} can be reached from elsewhere, and there is no authentication yet: use a loopback address such as 127.0.0.1:{}",
-            args.listen,
-            args.listen.port(),
-        );
-        return Err(Refused(refusal).into());
-    }
     start_logging();
     let book = open(args.rules.as_deref())?;
+    refuse_strangers(args, &book.book)?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("could not start")?;
     runtime.block_on(serve(args, book))
+}
+
+/// An address that others can reach is not listened on unless they are asked for a key.
+fn refuse_strangers(args: &ServeArgs, book: &RuleBook) -> anyhow::Result<()> {
+    if args.listen.ip().is_loopback() || args.insecure || book.sections().access.jwt.is_some() {
+        return Ok(());
+    }
+    // A folder that cannot be read is told of when it is opened; it has no keys to speak of.
+    let keys = Sqlite::open_reader(&args.data).and_then(|reader| reader.keys()).unwrap_or_default();
+    if !keys.is_empty() {
+        return Ok(());
+    }
+    let (listen, port) = (args.listen, args.listen.port());
+    let data = shell_word(&args.data.to_string_lossy());
+    let refusal = format!(
+        "{listen} can be reached from elsewhere, and nobody would be asked for a key\n  \
+         make a key first:  redrive keys create NAME --role admin --data {data}\n  \
+         or stay here:      --listen 127.0.0.1:{port}\n  \
+         or let everybody who can reach it do everything:  --insecure",
+    );
+    Err(Refused(refusal).into())
 }
 
 /// A book with its text, ready to be served.
@@ -127,9 +141,21 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     let node = Node::start(config).map_err(|error| Refused(error.to_string()))?;
     let limits = Limits::with_body(usize::try_from(args.body_max).unwrap_or(usize::MAX));
     let secrets = Secrets::new(&opened.book);
-    let hooks = Webhooks::new(&opened.book, secrets.clone());
-    let parts = |closing| Parts { node: node.clone(), limits, hooks: hooks.clone(), closing };
-    let routes = |closing| router(App::new(parts(closing)));
+    let limiter = Arc::new(Limiter::default());
+    let hooks = Webhooks::new(&opened.book, secrets.clone(), Arc::clone(&limiter));
+    let access = match node.keys().await {
+        Ok(keys) => Access::new(keys, &opened.book, limiter),
+        Err(error) => {
+            node.stop(Duration::ZERO).await;
+            return Err(Refused(error.to_string()).into());
+        }
+    };
+    let guests = if args.insecure { Guests::Everybody } else { Guests::ThisMachine };
+    let routes = |closing| {
+        let parts =
+            Parts { node: node.clone(), limits, hooks: hooks.clone(), access: access.clone(), closing };
+        Routers::new(&App::new(parts), guests)
+    };
     let listening = match listen(args.listen, routes, limits).await {
         Ok(listening) => listening,
         Err(error) => {
@@ -137,7 +163,7 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
             return Err(Refused(format!("could not listen on {}: {error}", args.listen)).into());
         }
     };
-    greet(args, listening.address, &opened.book)?;
+    greet(args, listening.address, &opened.book, &access)?;
     let mut serving = Serving {
         path: args.rules.clone(),
         stamp: opened.stamp,
@@ -145,6 +171,7 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
         secrets,
         hooks,
         node: node.clone(),
+        access,
     };
     serving.until_stopped(&mut hands).await;
     anstream::eprintln!("{}", style::dim("stopping: no more events are taken, calls may end"));
@@ -157,7 +184,7 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn greet(args: &ServeArgs, address: SocketAddr, book: &RuleBook) -> anyhow::Result<()> {
+fn greet(args: &ServeArgs, address: SocketAddr, book: &RuleBook, access: &Access) -> anyhow::Result<()> {
     let services = book.sections().services.len();
     let rules = args.rules.as_ref().map_or_else(
         || "the built-in book, which logs every event (write your own with `redrive init`)".to_owned(),
@@ -169,13 +196,26 @@ fn greet(args: &ServeArgs, address: SocketAddr, book: &RuleBook) -> anyhow::Resu
     let wanted = book.sections().rows().map(|(_, _, row)| row.pattern.value.as_str()).next();
     let event_type =
         wanted.filter(|pattern| *pattern != "*").unwrap_or("greeting.sent").replace('*', "tried");
-    let command = format!("curl -d '{{\"hello\":\"world\"}}' http://{address}/v1/events/{event_type}");
+    let key = if access.is_on() { " -H \"Authorization: Bearer $REDRIVE_KEY\"" } else { "" };
+    let command = format!("curl{key} -d '{{\"hello\":\"world\"}}' http://{address}/v1/events/{event_type}");
+    let (is_asked, is_near) = (access.is_on(), address.ip().is_loopback());
+    let open_to = match (is_asked, is_near) {
+        (true, _) => style::dim("whoever comes needs a key; stop with Ctrl-C"),
+        (false, true) => style::dim("open to everyone on this machine; stop with Ctrl-C"),
+        (false, false) => style::dim("stop with Ctrl-C"),
+    };
+    if !is_asked && !is_near {
+        let warning = style::warning("insecure");
+        anstream::eprintln!(
+            "{warning}: whoever can reach {address} may do everything; make a key with `redrive keys create`"
+        );
+    }
     super::print(&format!(
         "{} on {}\n  rules   {rules}\n  data    {}\n  {}\n\nTry: {command}\n",
         style::bold("redrive serves"),
         style::bold(format!("http://{address}")),
         args.data.display(),
-        style::dim("open to everyone on this machine; stop with Ctrl-C"),
+        open_to,
     ))
 }
 
@@ -204,6 +244,7 @@ struct Serving {
     secrets: Secrets,
     hooks: Webhooks,
     node: Node,
+    access: Access,
 }
 
 impl Serving {
@@ -267,6 +308,7 @@ impl Serving {
 
     async fn change(&mut self, opened: Opened, targets: Targets) {
         self.targets = targets.clone();
+        self.access.change(&opened.book);
         self.secrets.change(&opened.book);
         let book = Arc::clone(&opened.book);
         match self.node.change_book(opened.book, opened.text, targets).await {

@@ -196,6 +196,47 @@ fn every_other_answer_of_the_door() {
 }
 
 #[test]
+fn a_source_takes_as_many_calls_as_its_rate_allows() {
+    let target = Target::willing();
+    let limited = book(&target).replace("prefix: \"sum=\"", "prefix: \"sum=\", rate: 2/h");
+    let folder = Folder::with("redrive.yaml", &limited);
+    folder.write("secret", SECRET);
+    let server = Server::start(&folder);
+    let call = |body: &str| {
+        server.post("/v1/hooks/own", &format!("X-Sum: sum={}\r\n", hex("", body.as_bytes())), body)
+    };
+    let left = |answer: &Answer| {
+        answer.header("ratelimit").map(|value| value.split(";t=").next().map(str::to_owned))
+    };
+    for (body, remaining) in [("one", "\"default\";r=1"), ("two", "\"default\";r=0")] {
+        let answer = call(body);
+        assert_eq!((answer.status, left(&answer)), (202, Some(Some(remaining.to_owned()))), "{answer:?}");
+    }
+    let third = call("three");
+    assert_eq!(third.error(), (429, "RATE_LIMIT_EXCEEDED".to_owned()), "{third:?}");
+    assert!(third.header("retry-after").is_some_and(|seconds| seconds != "0"), "{third:?}");
+    assert_eq!(third.header("ratelimit-policy"), Some("\"default\";q=2;w=3600"), "{third:?}");
+    let unlimited = server.post("/v1/hooks/github", &github("ping", "d-1", b"{}"), "{}");
+    assert_eq!((unlimited.status, unlimited.header("ratelimit")), (202, None), "others have their own");
+    assert_eq!(counts(&server, "own"), json!({ "accepted": 2, "rate_limited": 1 }));
+    server.stop().assert_calm();
+}
+
+#[test]
+fn where_keys_are_asked_for_a_webhook_needs_none_and_the_rest_does() {
+    let target = Target::willing();
+    let folder = folder(&target);
+    folder.run(&["keys", "create", "ops", "--role", "viewer", "--data", "data"]).printed();
+    let server = Server::start(&folder);
+    let taken = server.post("/v1/hooks/github", &github("ping", "d-1", b"{}"), "{}");
+    assert_eq!(taken.status, 202, "{taken:?}");
+    assert_eq!(server.post("/v1/hooks/github", "", "{}").error().0, 401);
+    assert_eq!(server.get("/v1/hooks/refused").error().0, 401);
+    assert_eq!(server.get("/v1/hooks/refused/1").error().0, 401);
+    server.stop().assert_calm();
+}
+
+#[test]
 fn a_body_that_does_not_come_is_answered_in_time() {
     let target = Target::willing();
     let folder = folder(&target);

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use tokio::runtime::Runtime;
 
-use crate::api::{Limits, listen};
+use crate::api::{Limits, Routers, listen};
 use crate::cli::{BenchRole, BenchRoleArgs};
 use crate::commands::{print, serve};
 
@@ -69,7 +69,7 @@ fn serve_routes(router: Router) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.context("could not start")?.block_on(async {
         let any: SocketAddr = ([127, 0, 0, 1], 0).into();
-        let listening = listen(any, |_| router, Limits::with_body(BODY_BYTES_MAX)).await;
+        let listening = listen(any, |_| Routers::open(router), Limits::with_body(BODY_BYTES_MAX)).await;
         // It closes when it is let go of.
         let listening = listening.context("could not listen")?;
         say_where(listening.address)?;
