@@ -52,7 +52,7 @@ pub(crate) struct App(Arc<Parts>);
 pub(crate) struct Parts {
     pub node: Node,
     pub limits: Limits,
-    pub hooks: hooks::Door,
+    pub hooks: hooks::Webhooks,
     /// Who may come in.
     pub access: Access,
     /// Turns true when the server stops, so that endless answers end.

@@ -128,5 +128,7 @@ pub(super) fn from_hex(text: &str) -> Option<Vec<u8>> {
 
 /// The digits that bytes are written with.
 pub(super) fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+    digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
 }

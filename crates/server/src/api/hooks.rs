@@ -2,8 +2,8 @@
 //! whatever its targets do.
 //!
 //! The checks go from what costs little to what costs much, and from what anybody can send to what only the
-//! holder of the secret can: the source, the size, the time that the body takes, the signature, and only
-//! then what the body says.
+//! holder of the secret can: the source, its rate, the size, the time that the body takes, the signature, and
+//! only then what the body says.
 //!
 //! Invariants:
 //! - whoever cannot sign learns nothing but that, and makes us keep nothing but counts;
@@ -25,6 +25,7 @@ use redrive::clock::wall_clock;
 use redrive::core::book::RuleBook;
 use redrive::core::book::model::Scheme;
 use redrive::core::event::Event;
+use redrive::core::quota::Allowed;
 use redrive::core::time::Timestamp;
 use redrive::hook::{Answered, Call, Distrust, Hook, Hooks, Made, Malformed, Opened};
 use redrive::node::SubmitError;
@@ -37,7 +38,7 @@ use self::body::NotRead;
 use super::code::Code;
 use super::error::{ApiError, Named};
 use super::shape::hooks::{HookTaken, SourceStatus};
-use super::{App, CORRELATION_ID, events};
+use super::{App, CORRELATION_ID, Limiter, events, rate};
 
 /// Bytes of bodies that are being read or judged at once, over all sources.
 const READING_BYTES_MAX: usize = 128 * 1024 * 1024;
@@ -50,16 +51,29 @@ const RETRY_AFTER_NO_SECRET_SECONDS: u32 = 10;
 
 /// What the door has; clones are the same.
 #[derive(Clone)]
-pub(crate) struct Door {
+pub(crate) struct Webhooks {
     hooks: Hooks,
     secrets: Secrets,
+    limiter: Arc<Limiter>,
     reading: Arc<Semaphore>,
 }
 
-impl Door {
-    /// A door for the sources of a book.
-    pub(crate) fn new(book: &Arc<RuleBook>, secrets: Secrets) -> Self {
-        Self { hooks: Hooks::new(book), secrets, reading: Arc::new(Semaphore::new(READING_BYTES_MAX)) }
+impl Webhooks {
+    /// The door for the sources of a book.
+    pub(crate) fn new(book: &Arc<RuleBook>, secrets: Secrets, limiter: Arc<Limiter>) -> Self {
+        let reading = Arc::new(Semaphore::new(READING_BYTES_MAX));
+        Self { hooks: Hooks::new(book), secrets, limiter, reading }
+    }
+
+    /// What is left of a source's rate, if it has one.
+    fn admit(&self, hook: &Hook, now: Timestamp) -> Result<Option<Allowed>, Turned> {
+        let Some(rate) = hook.rate() else { return Ok(None) };
+        let admitted = self.limiter.check(&format!("source {}", hook.name()), rate, now);
+        admitted.map(Some).map_err(|too_many| Turned {
+            answered: Answered::RateLimited,
+            error: rate::refusal(&too_many),
+            why: too_many.to_string(),
+        })
     }
 
     /// Another book holds from now on.
@@ -116,21 +130,36 @@ async fn answer(app: &App, source: &str, headers: &HeaderMap, body: Body) -> Res
     let id = headers.get(CORRELATION_ID).and_then(|id| id.to_str().ok()).unwrap_or_default();
     match app.hooks.hooks.get(source) {
         None => no_such_source(source).into_response(),
-        Some(opened) => match judge(app, &opened, headers, body, id).await {
-            Ok(Taken::Event(taken, answered)) => {
-                tell(app, &opened, answered, id, "");
-                let is_news = answered == Answered::Accepted;
-                events::json(if is_news { StatusCode::ACCEPTED } else { StatusCode::OK }, &taken)
-            }
-            Ok(Taken::Challenge(text)) => {
-                tell(app, &opened, Answered::Challenge, id, "");
-                ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
-            }
-            Err(Turned { answered, error, why }) => {
-                tell(app, &opened, answered, id, &why);
-                error.into_response()
+        Some(opened) => match app.hooks.admit(&opened.hook, app.node.now()) {
+            Err(turned) => said(app, &opened, id, Err(turned)),
+            Ok(allowed) => {
+                let judged = judge(app, &opened, headers, body, id).await;
+                let mut response = said(app, &opened, id, judged);
+                if let Some(allowed) = allowed {
+                    rate::tell(&allowed, response.headers_mut());
+                }
+                response
             }
         },
+    }
+}
+
+/// What the sender hears, counted.
+fn said(app: &App, opened: &Opened, correlation_id: &str, judged: Result<Taken, Turned>) -> Response {
+    match judged {
+        Ok(Taken::Event(taken, answered)) => {
+            tell(app, opened, answered, correlation_id, "");
+            let is_news = answered == Answered::Accepted;
+            events::json(if is_news { StatusCode::ACCEPTED } else { StatusCode::OK }, &taken)
+        }
+        Ok(Taken::Challenge(text)) => {
+            tell(app, opened, Answered::Challenge, correlation_id, "");
+            ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
+        }
+        Err(Turned { answered, error, why }) => {
+            tell(app, opened, answered, correlation_id, &why);
+            error.into_response()
+        }
     }
 }
 
@@ -174,7 +203,7 @@ async fn judge(
     let (body, _place) =
         body::read(&app.hooks.reading, headers, body, hook.body_bytes_max(), app.limits.body_time)
             .await
-            .map_err(|not_read| unread(opened, headers, &not_read))?;
+            .map_err(|not_read| unread(opened, headers, not_read))?;
     believe(app, hook, headers, &body).await?;
     let call = Call { headers, body: &body, correlation_id, now: wall_clock() };
     match beside_others(&body, || hook.read(call)) {
@@ -188,7 +217,7 @@ async fn judge(
 }
 
 /// Why a body was not read, and who sent one too large.
-fn unread(opened: &Opened, headers: &HeaderMap, not_read: &NotRead) -> Turned {
+fn unread(opened: &Opened, headers: &HeaderMap, not_read: NotRead) -> Turned {
     let bytes_max = opened.hook.body_bytes_max();
     let (answered, error) = match not_read {
         NotRead::TooLarge => (Answered::TooLarge, ApiError::too_large(bytes_max)),
@@ -199,7 +228,7 @@ fn unread(opened: &Opened, headers: &HeaderMap, not_read: &NotRead) -> Turned {
             (Answered::Unavailable, ApiError::unavailable(message))
         }
     };
-    if *not_read == NotRead::TooLarge
+    if not_read == NotRead::TooLarge
         && let Some(who) = installation(&opened.hook, headers)
     {
         opened.tally.too_large_by(&who);

@@ -23,7 +23,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use self::tls::Watched;
 use super::{Refused, read_book};
 use crate::api::door::Scheme;
-use crate::api::hooks::Door;
+use crate::api::hooks::Webhooks;
 use crate::api::{Access, App, Guests, Limiter, Limits, Parts, Routers, listen_behind};
 use crate::cli::ServeArgs;
 use crate::show;
@@ -148,9 +148,10 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     let node = Node::start(config).map_err(|error| Refused(error.to_string()))?;
     let limits = Limits::with_body(usize::try_from(args.body_max).unwrap_or(usize::MAX));
     let secrets = Secrets::new(&opened.book);
-    let hooks = Door::new(&opened.book, secrets.clone());
+    let limiter = Arc::new(Limiter::default());
+    let hooks = Webhooks::new(&opened.book, secrets.clone(), Arc::clone(&limiter));
     let access = match node.keys().await {
-        Ok(keys) => Access::new(keys, &opened.book, Arc::new(Limiter::default())),
+        Ok(keys) => Access::new(keys, &opened.book, limiter),
         Err(error) => {
             node.stop(Duration::ZERO).await;
             return Err(Refused(error.to_string()).into());
@@ -258,7 +259,7 @@ struct Serving {
     certificate: Option<Watched>,
     targets: Targets,
     secrets: Secrets,
-    hooks: Door,
+    hooks: Webhooks,
     node: Node,
     access: Access,
 }

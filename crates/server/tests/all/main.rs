@@ -9,6 +9,7 @@ mod dapr;
 mod dlq;
 mod durable;
 mod examples;
+mod hooks;
 mod hostile;
 mod init;
 mod kill;

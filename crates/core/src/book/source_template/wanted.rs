@@ -155,7 +155,9 @@ mod tests {
             ("deep things passed over",   &deep,                            "a",   Some("1")),
         ];
         let mut wanted = Wanted::default();
-        ["a", "b", "b.c"].iter().for_each(|text| wanted.add(&path(text)));
+        for text in ["a", "b", "b.c"] {
+            wanted.add(&path(text));
+        }
         for (name, json, at, expected) in cases {
             assert_eq!(wanted.pick(json.as_bytes()).expect(name).get(&path(at)), expected, "{name}");
         }
@@ -175,7 +177,9 @@ mod tests {
             ("a list cut short",       b"[1"),
         ];
         let mut wanted = Wanted::default();
-        ["a", "b.c"].iter().for_each(|text| wanted.add(&path(text)));
+        for text in ["a", "b.c"] {
+            wanted.add(&path(text));
+        }
         for (name, json) in cases {
             assert!(matches!(wanted.pick(json), Err(Reason::NotJson { .. })), "{name}");
         }
