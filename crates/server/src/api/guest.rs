@@ -13,7 +13,16 @@ use super::error::ApiError;
 
 /// Refuses what a page from elsewhere has made a browser send.
 pub(super) fn refuse_pages(headers: &HeaderMap, scheme: Scheme) -> Result<(), ApiError> {
-    let host = headers.get(header::HOST).map(|value| value.to_str().unwrap_or_default());
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let host = hosts.next().map(|value| value.to_str().unwrap_or_default());
+    // Whoever stands between us and the client may have believed the other one.
+    if hosts.next().is_some() {
+        return Err(ApiError::new(
+            StatusCode::BAD_REQUEST,
+            "BAD_REQUEST",
+            "a request has one `host`, not several",
+        ));
+    }
     let is_ours = host.is_none_or(|host| {
         is_plainly_this_machine(host) || host.parse().is_ok_and(|host: Authority| is_this_machine(&host))
     });
