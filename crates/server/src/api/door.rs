@@ -124,3 +124,97 @@ async fn turn_away(mut stream: TcpStream) -> std::io::Result<()> {
     // With something left to read, closing would break off the connection and take the answer with it.
     tokio::io::copy(&mut stream.take(TURN_AWAY_BYTES_MAX), &mut tokio::io::sink()).await.map(|_| ())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use axum::Router;
+    use axum::routing::get;
+    use rcgen::{CertificateParams, KeyPair};
+    use redrive::tls::{Roots, client_config};
+    use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName};
+    use tokio_rustls::TlsConnector;
+
+    use super::super::listen::{Limits, listen_behind};
+    use super::*;
+
+    fn pair() -> (CertificateDer<'static>, Arc<ServerConfig>) {
+        let key = KeyPair::generate().expect("a key");
+        let params = CertificateParams::new(vec!["a.test".to_owned()]).expect("a name");
+        let certificate = params.self_signed(&key).expect("a certificate").der().clone();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("the usual versions")
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.clone()], PrivatePkcs8KeyDer::from(key.serialize_der()).into())
+            .expect("a key and its certificate");
+        (certificate, Arc::new(config))
+    }
+
+    /// What a client hears who trusts that certificate.
+    async fn ask(address: SocketAddr, root: &CertificateDer<'static>) -> std::io::Result<String> {
+        let connector = TlsConnector::from(client_config(&Roots::Only(vec![root.clone()])));
+        let name = ServerName::try_from("a.test").expect("a name");
+        let mut stream = connector.connect(name, TcpStream::connect(address).await?).await?;
+        stream.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await?;
+        let mut heard = String::new();
+        stream.read_to_string(&mut heard).await?;
+        Ok(heard)
+    }
+
+    #[tokio::test]
+    async fn who_never_shakes_hands_makes_room_for_others() {
+        let (certificate, config) = pair();
+        let door = Door::Tls(Certificate::new(config));
+        let limits = Limits {
+            handshake_time: Duration::from_millis(50),
+            connections_max: 1,
+            ..Limits::with_body(1_000)
+        };
+        let router = Router::new().route("/", get(|| async { "in private" }));
+        let any: SocketAddr = ([127, 0, 0, 1], 0).into();
+        let listening = listen_behind(door, any, |_| router, limits).await.expect("a port is free");
+        // Each takes the only place there is: one says nothing, one says half a hello.
+        let mut silent = TcpStream::connect(listening.address).await.expect("it listens");
+        let mut half = TcpStream::connect(listening.address).await.expect("it listens");
+        half.write_all(&[22, 3, 1, 2, 0, 1]).await.expect("it reads");
+        let heard = ask(listening.address, &certificate).await.expect("it is served in turn");
+        assert!(heard.starts_with("HTTP/1.1 200 OK\r\n") && heard.ends_with("in private"), "{heard}");
+        for stream in [&mut silent, &mut half] {
+            // They have been hung up on, one way or the other.
+            assert!(matches!(stream.read(&mut [0; 64]).await, Ok(0) | Err(_)));
+        }
+        listening.close(Duration::from_secs(5)).await;
+    }
+
+    #[tokio::test]
+    async fn a_new_certificate_is_for_those_who_come_later() {
+        let ((old, config), (new, new_config)) = (pair(), pair());
+        let shown = Certificate::new(config);
+        let router = Router::new().route("/", get(|| async { "in private" }));
+        let any: SocketAddr = ([127, 0, 0, 1], 0).into();
+        let door = Door::Tls(shown.clone());
+        let listening = listen_behind(door, any, |_| router, Limits::with_body(1_000)).await;
+        let listening = listening.expect("a port is free");
+        assert!(ask(listening.address, &old).await.is_ok());
+        shown.change(new_config);
+        assert!(ask(listening.address, &old).await.is_err());
+        assert!(ask(listening.address, &new).await.is_ok());
+        listening.close(Duration::from_secs(5)).await;
+    }
+
+    #[tokio::test]
+    async fn closing_waits_for_nobody_who_is_still_outside() {
+        let (_, config) = pair();
+        let door = Door::Tls(Certificate::new(config));
+        let any: SocketAddr = ([127, 0, 0, 1], 0).into();
+        let listening = listen_behind(door, any, |_| Router::new(), Limits::with_body(1_000)).await;
+        let listening = listening.expect("a port is free");
+        let mut silent = TcpStream::connect(listening.address).await.expect("it listens");
+        let far_off = Duration::from_mins(10);
+        timeout(Duration::from_secs(30), listening.close(far_off)).await.expect("it closes at once");
+        assert!(matches!(silent.read(&mut [0; 64]).await, Ok(0) | Err(_)));
+    }
+}

@@ -35,6 +35,15 @@ impl Guests {
     }
 }
 
+/// Refuses a request with several hosts: whoever stands between us and the client may have believed the
+/// other one.
+pub(super) fn refuse_many_hosts(headers: &HeaderMap) -> Result<(), ApiError> {
+    match headers.get_all(header::HOST).iter().count() {
+        0 | 1 => Ok(()),
+        _ => Err(ApiError::new(Code::BadRequest, "a request has one `host`, not several")),
+    }
+}
+
 fn host(headers: &HeaderMap) -> Option<&str> {
     headers.get(header::HOST).map(|value| value.to_str().unwrap_or_default())
 }

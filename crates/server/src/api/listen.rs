@@ -27,6 +27,7 @@ use tower_service::Service;
 use super::code::Code;
 use super::door::{Door, Entered, Scheme};
 use super::error::ApiError;
+use super::guest::refuse_many_hosts;
 use super::identity::Peer;
 use super::polite::Polite;
 use super::{CORRELATION_ID, Guarded, Routers, correlation_id};
@@ -203,6 +204,7 @@ fn enter(routers: &Routers, came: Came, request: &mut Request<Incoming>) -> Resu
     if bytes > URI_BYTES_MAX {
         return Err(ApiError::new(Code::UriTooLong, format!("the path has more than {URI_BYTES_MAX} bytes")));
     }
+    refuse_many_hosts(request.headers())?;
     match &routers.guarded {
         Some(Guarded { access, router }) if access.is_on() => {
             request.extensions_mut().insert(Peer(came.from));

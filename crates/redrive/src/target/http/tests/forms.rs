@@ -208,6 +208,107 @@ async fn what_no_header_can_hold_is_not_sent_as_one() {
     assert!(!request.contains("x-correlation-id"), "{request}");
 }
 
+/// An event that tries to be more than an event.
+fn hostile() -> Waiting {
+    let headers = [
+        ("ce-specversion", "1.0"),
+        ("ce-id", "e-1"),
+        ("ce-source", "web%22,%20x: y"),
+        ("ce-type", "orders.placed"),
+        ("ce-subject", "a\u{2028}b\u{a0}\u{10d}\u{10a}\\r\\n"),
+        ("ce-correlationid", "c\"; x=y"),
+        ("ce-host", "elsewhere.test"),
+        ("ce-contentlength", "0"),
+        ("ce-transferencoding", "chunked"),
+        ("ce-connection", "close"),
+        ("ce-authorization", "Bearer mine"),
+        ("ce-webhookid", "msg_forged"),
+        ("ce-webhooksignature", "v1,forged"),
+        ("ce-redriveattempt", "99"),
+        ("ce-redrivesequence", "99"),
+        ("ce-redrivereplay", "99"),
+        ("content-type", "text/plain; x=\"ce-id: y\""),
+    ];
+    delivery(7, &headers, "x")
+}
+
+#[tokio::test]
+async fn no_attribute_becomes_a_header_of_its_own() {
+    let request = request_of(Form::Binary, Vec::new(), vec![hostile()]).await;
+    let (head, body) = request.split_once("\n\n").expect("a head and a body");
+    assert_eq!(body, "x");
+    assert!(head.bytes().all(|byte| byte == b'\n' || matches!(byte, b' '..=b'~')), "{head:?}");
+    let names: Vec<&str> = head.lines().skip(1).filter_map(|line| Some(line.split_once(':')?.0)).collect();
+    let ours: Vec<&str> = names.iter().copied().filter(|name| !name.starts_with("ce-")).collect();
+    assert_eq!(
+        ours,
+        [
+            "host",
+            "user-agent",
+            "content-type",
+            "redrive-attempt",
+            "x-correlation-id",
+            "webhook-id",
+            "idempotency-key",
+            "webhook-timestamp",
+            "content-length",
+        ]
+    );
+    for line in [
+        "host: 127.0.0.1:PORT",
+        "content-length: 1",
+        "redrive-attempt: 1",
+        "ce-host: elsewhere.test",
+        "ce-source: web%22,%20x:%20y",
+        "ce-subject: a%E2%80%A8b%C2%A0%C4%8D%C4%8A\\r\\n",
+    ] {
+        assert!(head.lines().any(|one| one == line), "{line}: {head}");
+    }
+}
+
+#[tokio::test]
+async fn a_sender_does_not_say_what_only_we_know() {
+    let batch = request_of(Form::Batch, Vec::new(), vec![hostile()]).await;
+    assert!(!batch.contains("forged\",\"redrive") && !batch.contains("msg_forged"), "{batch}");
+    for spoofed in [r#""redriveattempt":"99""#, r#""redriveattempt":99"#, "redrivesequence", "redrivereplay"]
+    {
+        assert!(!batch.contains(spoofed), "{spoofed}: {batch}");
+    }
+    let structured = request_of(Form::Structured, Vec::new(), vec![hostile()]).await;
+    assert!(!structured.contains("redrivereplay"), "{structured}");
+}
+
+#[test]
+fn what_would_break_a_line_is_no_attribute() {
+    use redrive_core::event::{Incoming, parse};
+    let event = |name: &str, value: &str| {
+        let mut headers: Vec<(String, String)> =
+            [("ce-specversion", "1.0"), ("ce-id", "e-1"), ("ce-source", "web"), ("ce-type", "a.b")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .to_vec();
+        headers.retain(|(given, _)| given != name);
+        headers.push((name.to_owned(), value.to_owned()));
+        parse(Incoming { headers: &headers, body: &bytes::Bytes::new() })
+    };
+    #[rustfmt::skip]
+    let cases = [
+        ("a line, encoded",         "ce-subject",        "a%0D%0Ahost: elsewhere.test"),
+        ("a line feed alone",       "ce-id",             "a%0Ab"),
+        ("a line in a source",      "ce-source",         "a\r\nx: y"),
+        ("a zero byte",             "ce-correlationid",  "a%00b"),
+        ("a line in an extension",  "ce-tenant",         "a%0d%0ax: y"),
+        ("a line in a type",        "ce-type",           "a.b%0d%0ax: y"),
+        ("a line in a media type",  "content-type",      "text/plain\r\nx: y"),
+        ("a name with a dash",      "ce-webhook-id",     "msg_forged"),
+        ("a name with a colon",     "ce-x:host",         "elsewhere.test"),
+        ("a name with a line",      "ce-x\r\nhost",    "elsewhere.test"),
+        ("a name in capitals and more", "ce-Transfer-Encoding", "chunked"),
+    ];
+    for (name, header, value) in cases {
+        assert!(event(header, value).is_err(), "{name}");
+    }
+}
+
 #[tokio::test]
 async fn a_user_in_the_address_is_who_calls() {
     let server = Server::start(vec![answer("200 OK", "")]).await;
