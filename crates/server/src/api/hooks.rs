@@ -27,6 +27,7 @@ use redrive::core::book::model::Scheme;
 use redrive::core::event::Event;
 use redrive::core::quota::Allowed;
 use redrive::core::time::Timestamp;
+use redrive::happening::What;
 use redrive::hook::{Answered, Call, Distrust, Hook, Hooks, Made, Malformed, Opened};
 use redrive::node::SubmitError;
 use redrive::secret::{SecretValues, Secrets};
@@ -178,7 +179,7 @@ fn tell(app: &App, opened: &Opened, answered: Answered, correlation_id: &str, wh
         Answered::Unauthorized => {
             tracing::warn!(source, correlation_id, count, why, "webhooks came without a good signature");
             let times = if count == 1 { String::new() } else { format!(", {count} times by now") };
-            app.node.tell_security(format!("a call to the webhook source {source}: {why}{times}"));
+            app.node.announce(What::Security, format!("a call to the webhook source {source}: {why}{times}"));
         }
         Answered::Conflict
         | Answered::Malformed
