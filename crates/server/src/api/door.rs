@@ -136,6 +136,7 @@ mod tests {
     use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName};
     use tokio_rustls::TlsConnector;
 
+    use super::super::Routers;
     use super::super::listen::{Limits, listen_behind};
     use super::*;
 
@@ -175,7 +176,8 @@ mod tests {
         };
         let router = Router::new().route("/", get(|| async { "in private" }));
         let any: SocketAddr = ([127, 0, 0, 1], 0).into();
-        let listening = listen_behind(door, any, |_| router, limits).await.expect("a port is free");
+        let listening =
+            listen_behind(door, any, |_| Routers::open(router), limits).await.expect("a port is free");
         // Each takes the only place there is: one says nothing, one says half a hello.
         let mut silent = TcpStream::connect(listening.address).await.expect("it listens");
         let mut half = TcpStream::connect(listening.address).await.expect("it listens");
@@ -196,7 +198,7 @@ mod tests {
         let router = Router::new().route("/", get(|| async { "in private" }));
         let any: SocketAddr = ([127, 0, 0, 1], 0).into();
         let door = Door::Tls(shown.clone());
-        let listening = listen_behind(door, any, |_| router, Limits::with_body(1_000)).await;
+        let listening = listen_behind(door, any, |_| Routers::open(router), Limits::with_body(1_000)).await;
         let listening = listening.expect("a port is free");
         assert!(ask(listening.address, &old).await.is_ok());
         shown.change(new_config);
@@ -210,7 +212,8 @@ mod tests {
         let (_, config) = pair();
         let door = Door::Tls(Certificate::new(config));
         let any: SocketAddr = ([127, 0, 0, 1], 0).into();
-        let listening = listen_behind(door, any, |_| Router::new(), Limits::with_body(1_000)).await;
+        let listening =
+            listen_behind(door, any, |_| Routers::open(Router::new()), Limits::with_body(1_000)).await;
         let listening = listening.expect("a port is free");
         let mut silent = TcpStream::connect(listening.address).await.expect("it listens");
         let far_off = Duration::from_mins(10);
