@@ -25,6 +25,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::routing::{get, post};
+use redrive::archive::archivist::Archivist;
 use redrive::node::Node;
 use tokio::sync::watch;
 
@@ -37,6 +38,7 @@ pub(crate) struct App(Arc<Parts>);
 /// What there is of it once.
 pub(crate) struct Parts {
     pub node: Node,
+    pub archivist: Archivist,
     pub limits: Limits,
     /// Turns true when the server stops, so that endless answers end.
     pub closing: watch::Receiver<bool>,

@@ -23,7 +23,9 @@ use super::App;
 use super::error::{ApiError, Named};
 use super::events;
 use super::shape::{DeliveriesFound, EventsFound, Status};
-use super::views::{Held, delivery_shown, event_shown, status_shown, with_letters, with_lines};
+use super::views::{
+    Held, archive_shown, delivery_shown, event_shown, status_shown, with_letters, with_lines,
+};
 
 /// Deliveries in one list, at most and unless asked otherwise.
 const LIST_MAX: usize = 500;
@@ -148,7 +150,9 @@ pub(super) async fn status(State(app): State<App>) -> Result<Response, ApiError>
         let stranded = status.stranded.min(again.stranded);
         status = Status { stranded, ..again };
     }
-    Ok(events::json(StatusCode::OK, &with_letters(&app.node, status).await?))
+    let archive = app.archivist.status(app.node.now()).map(archive_shown);
+    let status = Status { archive, ..with_letters(&app.node, status).await? };
+    Ok(events::json(StatusCode::OK, &status))
 }
 
 async fn look(app: &App) -> Result<Status, ApiError> {

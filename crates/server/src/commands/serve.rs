@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
+use redrive::archive::archivist::Archivist;
 use redrive::core::book::BUILTIN_BOOK;
 use redrive::core::book::problem::Problem;
 use redrive::core::book::{BuiltIn, RuleBook};
@@ -121,8 +122,12 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     };
     let mut hands = Hands::new()?;
     let node = Node::start(config).map_err(|error| Refused(error.to_string()))?;
+    // Before anybody can send anything: an archive that is new begins here.
+    let archivist = Archivist::start(&node).await;
     let limits = Limits::with_body(usize::try_from(args.body_max).unwrap_or(usize::MAX));
-    let routes = |closing| router(App::new(Parts { node: node.clone(), limits, closing }));
+    let routes = |closing| {
+        router(App::new(Parts { node: node.clone(), archivist: archivist.clone(), limits, closing }))
+    };
     let listening = match listen(args.listen, routes, limits).await {
         Ok(listening) => listening,
         Err(error) => {
@@ -131,10 +136,17 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
         }
     };
     greet(args, listening.address, &opened.book)?;
-    let mut serving = Serving { path: args.rules.clone(), stamp: opened.stamp, targets, node: node.clone() };
+    let mut serving = Serving {
+        path: args.rules.clone(),
+        stamp: opened.stamp,
+        targets,
+        node: node.clone(),
+        archivist: archivist.clone(),
+    };
     serving.until_stopped(&mut hands).await;
     anstream::eprintln!("{}", style::dim("stopping: no more events are taken, calls may end"));
     listening.close(REQUESTS_END_WITHIN).await;
+    archivist.stop().await;
     let stopped = node.stop(args.drain).await;
     if stopped.interrupted > 0 {
         let count = stopped.interrupted;
@@ -188,6 +200,7 @@ struct Serving {
     stamp: Stamp,
     targets: Targets,
     node: Node,
+    archivist: Archivist,
 }
 
 impl Serving {
@@ -251,8 +264,10 @@ impl Serving {
 
     async fn change(&mut self, opened: Opened, targets: Targets) {
         self.targets = targets.clone();
-        if let Err(error) = self.node.change_book(opened.book, opened.text, targets).await {
-            tracing::error!(%error, "the rule book could not be changed");
+        let book = Arc::clone(&opened.book);
+        match self.node.change_book(opened.book, opened.text, targets).await {
+            Ok(()) => self.archivist.change(&book),
+            Err(error) => tracing::error!(%error, "the rule book could not be changed"),
         }
     }
 }
