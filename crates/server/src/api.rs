@@ -31,6 +31,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use redrive::archive::archivist::Archivist;
 use redrive::core::access::Permission;
 use redrive::node::Node;
 use tokio::sync::watch;
@@ -51,6 +52,7 @@ pub(crate) struct App(Arc<Parts>);
 /// What there is of it once.
 pub(crate) struct Parts {
     pub node: Node,
+    pub archivist: Archivist,
     pub limits: Limits,
     pub hooks: hooks::Webhooks,
     /// Who may come in.

@@ -1,5 +1,6 @@
 //! What can be typed: commands, flags and their help.
 
+mod archive;
 mod bench;
 mod dlq;
 mod hooks;
@@ -18,6 +19,7 @@ pub(crate) use remote::{
     StatusArgs, TailArgs, WhyArgs,
 };
 
+pub(crate) use self::archive::{ArchiveArgs, ArchiveFormat, ArchiveGetArgs, ArchiveWhat};
 pub(crate) use self::bench::{BenchArgs, BenchFormat, BenchRole, BenchRoleArgs, BenchScenario};
 pub(crate) use self::dlq::{
     AuditArgs, Dlq, DlqArgs, DlqEditArgs, DlqExportArgs, DlqGroupsArgs, DlqImportArgs, DlqListArgs,
@@ -71,6 +73,7 @@ pub(crate) enum Command {
     Audit(AuditArgs),
     Hooks(HooksArgs),
     Keys(KeysArgs),
+    Archive(ArchiveArgs),
     Pause(PauseArgs),
     Resume(ResumeArgs),
     Route(RouteArgs),

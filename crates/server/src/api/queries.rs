@@ -27,7 +27,9 @@ use super::events;
 use super::identity::Caller;
 use super::shape::wanted::Health;
 use super::shape::{DeliveriesFound, DeliveryShown, EventsFound, Status};
-use super::views::{Held, delivery_shown, event_shown, status_shown, with_letters, with_lines};
+use super::views::{
+    Held, archive_shown, delivery_shown, event_shown, status_shown, with_letters, with_lines,
+};
 
 /// Deliveries in one list, at most and unless asked otherwise.
 const LIST_MAX: usize = 500;
@@ -198,8 +200,9 @@ pub(super) async fn status(State(app): State<App>) -> Result<Response, ApiError>
         let stranded = status.stranded.min(again.stranded);
         status = Status { stranded, ..again };
     }
-    let status = Status { sources: app.hooks.status(), ..status };
-    Ok(events::json(StatusCode::OK, &with_letters(&app.node, status).await?))
+    let archive = app.archivist.status(app.node.now()).map(archive_shown);
+    let status = Status { archive, sources: app.hooks.status(), ..with_letters(&app.node, status).await? };
+    Ok(events::json(StatusCode::OK, &status))
 }
 
 async fn look(app: &App) -> Result<Status, ApiError> {

@@ -227,6 +227,31 @@ pub(crate) struct Status {
     /// How the calls of sources were answered.
     #[serde(default)]
     pub sources: Vec<hooks::SourceStatus>,
+    /// How the archive is, if the rule book has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archive: Option<ArchiveShown>,
+}
+
+/// How the archive is. Counts are since the server started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ArchiveShown {
+    /// `well`; `waiting` while it takes nothing; `open` while its breaker is, and events are left out.
+    pub state: String,
+    /// When it is tried again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub waits_until: Option<Timestamp>,
+    /// Events that were written.
+    pub archived: u64,
+    /// Events that were left out.
+    pub skipped: u64,
+    /// How long ago the oldest event was accepted that is not in it yet, in milliseconds; 0 if all are.
+    pub behind_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub last_error_at: Option<Timestamp>,
 }
 
 /// How a queue is.

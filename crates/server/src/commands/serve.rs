@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
+use redrive::archive::archivist::Archivist;
 use redrive::core::book::BUILTIN_BOOK;
 use redrive::core::book::problem::Problem;
 use redrive::core::book::{BuiltIn, RuleBook};
@@ -146,6 +147,8 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     };
     let mut hands = Hands::new()?;
     let node = Node::start(config).map_err(|error| Refused(error.to_string()))?;
+    // Before anybody can send anything: an archive that is new begins here.
+    let archivist = Archivist::start(&node).await;
     let limits = Limits::with_body(usize::try_from(args.body_max).unwrap_or(usize::MAX));
     let secrets = Secrets::new(&opened.book);
     let limiter = Arc::new(Limiter::default());
@@ -159,8 +162,14 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     };
     let guests = if args.insecure { Guests::Everybody } else { Guests::ThisMachine };
     let routes = |closing| {
-        let parts =
-            Parts { node: node.clone(), limits, hooks: hooks.clone(), access: access.clone(), closing };
+        let parts = Parts {
+            node: node.clone(),
+            archivist: archivist.clone(),
+            limits,
+            hooks: hooks.clone(),
+            access: access.clone(),
+            closing,
+        };
         Routers::new(&App::new(parts), guests)
     };
     let listening = match listen_behind(door.clone(), args.listen, routes, limits).await {
@@ -180,10 +189,12 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
         hooks,
         node: node.clone(),
         access,
+        archivist: archivist.clone(),
     };
     serving.until_stopped(&mut hands).await;
     anstream::eprintln!("{}", style::dim("stopping: no more events are taken, calls may end"));
     listening.close(REQUESTS_END_WITHIN).await;
+    archivist.stop().await;
     let stopped = node.stop(args.drain).await;
     if stopped.interrupted > 0 {
         let count = stopped.interrupted;
@@ -262,6 +273,7 @@ struct Serving {
     hooks: Webhooks,
     node: Node,
     access: Access,
+    archivist: Archivist,
 }
 
 impl Serving {
@@ -334,7 +346,10 @@ impl Serving {
         let book = Arc::clone(&opened.book);
         match self.node.change_book(opened.book, opened.text, targets).await {
             // What comes in by a new source is routed by the book that has it.
-            Ok(()) => self.hooks.change(&book),
+            Ok(()) => {
+                self.hooks.change(&book);
+                self.archivist.change(&book);
+            }
             Err(error) => tracing::error!(%error, "the rule book could not be changed"),
         }
     }
