@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use proptest::prelude::*;
 use redrive_core::event::Event;
+use redrive_core::event::attribute::{ContentType, Text};
 
 use super::*;
 
@@ -47,6 +48,9 @@ const SLACK_BODY: &[u8] = b"token=xyzz0WbapA4vBCDEFasx0q6G&team_id=T1DC2JH3J&tea
 const SLACK_SIGNATURE: &str = "a2114d57b48eac39b9ad189dd8316235a7b4a8d21a10bd27519666489c69b503";
 const FOX: &[u8] = b"The quick brown fox jumps over the lazy dog";
 
+/// What it is called, the webhook, the secret, the headers, the body, and when it was signed.
+type Example<'a> = (&'a str, &'a str, &'a [u8], &'a [&'a str], &'a [u8], u64);
+
 #[test]
 fn examples_that_others_have_published_are_good() {
     let github = format!("x-hub-signature-256: sha256={GITHUB_SIGNATURE}");
@@ -56,7 +60,7 @@ fn examples_that_others_have_published_are_good() {
     let sha512 = "x-sum: hmac=b42af09057bac1e2d41708e48a902e09b5ff7f12ab428a4fe86653c73dd248fb82f948a549f7b791a5b41915ee4d1ec3935357e4e2317250d0372afa2ebeeb3a";
     let base64 = "x-signature: 97yD9DBThCSxMpjmqm+xQ+9NWaFJRhdZl0edvC0aPNg=";
     #[rustfmt::skip]
-    let cases: [(&str, &str, &[u8], &[&str], &[u8], u64); 6] = [
+    let cases: [Example<'_>; 6] = [
         ("GitHub's own",            "scheme: github",            GITHUB_SECRET,   &[&github],                             b"Hello, World!", 0),
         ("that of the standard",    "scheme: standard-webhooks", STANDARD_SECRET, &[STANDARD_ID, STANDARD_AT, &standard], STANDARD_BODY,    1_614_265_330),
         ("Slack's own",             "scheme: slack",             b"8f742231b10e8888abcd99yyyzzz85a5", &["x-slack-request-timestamp: 1531420618", &slack], SLACK_BODY, 1_531_420_618),
@@ -250,6 +254,10 @@ fn event(hook: &Hook, lines: &[&str], body: &str) -> Event {
     }
 }
 
+/// What it is called, the webhook, the further lines of its source, the headers, the body, and what is
+/// expected.
+type Case<'a> = (&'a str, &'a str, &'a str, &'a [&'a str], &'a str, &'a str);
+
 const GITHUB_MORE: &str = "    type: \"github.{header.x-github-event}.{data.action}\"
     subject: \"{data.repository.full_name}\"
     session: \"{data.repository.full_name}#{data.pull_request.number|data.issue.number}\"
@@ -270,10 +278,10 @@ fn a_github_call_becomes_an_event() {
     assert_eq!(issue.id.as_str(), "72d3162e-cc78-11e3-81ab-4c9367dc0958");
     assert_eq!(issue.source.as_str(), "/v1/hooks/s");
     assert_eq!(issue.event_type.as_str(), "github.issues.opened");
-    assert_eq!(issue.subject.as_ref().map(|text| text.as_str()), Some("octo/hello"));
-    assert_eq!(issue.session.as_ref().map(|text| text.as_str()), Some("octo/hello#7"));
-    assert_eq!(issue.content_type.as_ref().map(|text| text.as_str()), Some("application/json"));
-    assert_eq!(issue.correlation_id.as_ref().map(|text| text.as_str()), Some("c-1"));
+    assert_eq!(issue.subject.as_ref().map(Text::as_str), Some("octo/hello"));
+    assert_eq!(issue.session.as_ref().map(Text::as_str), Some("octo/hello#7"));
+    assert_eq!(issue.content_type.as_ref().map(ContentType::as_str), Some("application/json"));
+    assert_eq!(issue.correlation_id.as_ref().map(Text::as_str), Some("c-1"));
     assert!(issue.traceparent.is_some() && issue.extensions.len() == 1);
     assert_eq!((issue.time, &issue.data[..]), (Some(at(100)), body.as_bytes()));
 
@@ -287,7 +295,7 @@ fn events_are_known_by_what_tells_a_repetition() {
     let own = "    type: a\n    id: \"{data.n}\"\n";
     let plain = "    type: a\n";
     #[rustfmt::skip]
-    let cases: [(&str, &str, &str, &[&str], &str, &str); 9] = [
+    let cases: [Case<'_>; 9] = [
         ("by its header",              "scheme: github", plain,            &["x-github-event: ping", "x-github-delivery: d"], "",  "d"),
         ("by its header",              "scheme: standard-webhooks", plain, &standard,  "",                     "msg_1"),
         ("by its body",                "scheme: stripe", plain,            &[],        r#"{"id":"evt_1"}"#,    "evt_1"),
@@ -316,7 +324,7 @@ fn calls_that_are_no_events_say_what_is_missing() {
     ];
     let session = "    type: a\n    session: \"{data.n}\"\n";
     #[rustfmt::skip]
-    let cases: [(&str, &str, &str, &[&str], &str, &str); 11] = [
+    let cases: [Case<'_>; 11] = [
         ("no event",         "scheme: github", GITHUB_MORE, &github[1..],                          "{}", "`x-github-event` is missing"),
         ("no delivery",      "scheme: github", GITHUB_MORE, &github[..1],                          "{}", "`x-github-delivery` is missing"),
         ("two deliveries",   "scheme: github", GITHUB_MORE, &[github[0], github[1], github[1]],    "{}", "`x-github-delivery` is given twice: give it once"),
@@ -348,7 +356,7 @@ fn slack_sees_its_challenge_again_and_nobody_else_does() {
 fn events_within_calls_are_called_json() {
     let cloud = ["content-type: application/cloudevents+json; charset=utf-8"];
     let event = event(&plain("scheme: hmac"), &cloud, "{}");
-    assert_eq!(event.content_type.as_ref().map(|text| text.as_str()), Some("application/json"));
+    assert_eq!(event.content_type.as_ref().map(ContentType::as_str), Some("application/json"));
 }
 
 #[test]

@@ -452,3 +452,34 @@ fn bodies_larger_than_any_event_are_taken_from_github() {
     assert_eq!(target.until(1)[0].body.len(), body.len());
     server.stop().assert_calm();
 }
+
+#[test]
+fn a_flood_of_large_bodies_keeps_no_small_call_out_and_takes_bounded_memory() {
+    let target = Target::willing();
+    let folder = Folder::with("redrive.yaml", &book(&target).replace(", body_max: 64KiB", ""));
+    folder.write("secret", SECRET);
+    let server = Server::start(&folder);
+    let part = vec![b'x'; 20 * 1024 * 1024];
+    let head = format!(
+        "POST /v1/hooks/github HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n",
+        part.len() + 1
+    );
+    let mut turned_away = 0;
+    let mut open = Vec::new();
+    for _ in 0..10 {
+        let mut connection = server.client.connect().expect("it listens");
+        // One that is turned away may find the door closed before it has sent everything.
+        let sent = connection.send(head.as_bytes()).and_then(|()| connection.send(&part));
+        turned_away += usize::from(sent.is_err());
+        open.push(connection);
+    }
+    let small = issue(1);
+    let answer = server.post("/v1/hooks/github", &github("issues", "d-1", &small), &small);
+    assert_eq!(answer.status, 202, "{answer:?}");
+    let unavailable = || counts(&server, "github")["unavailable"].as_u64();
+    until("some are turned away", || unavailable().filter(|count| *count >= 2));
+    let peak = server.memory_peak_kb();
+    assert!(peak < 300_000, "it had {peak} kB, and {turned_away} could not send all");
+    drop(open);
+    server.stop().assert_calm();
+}
