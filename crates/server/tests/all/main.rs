@@ -10,6 +10,7 @@ mod dlq;
 mod durable;
 mod examples;
 mod hostile;
+mod identity;
 mod init;
 mod kill;
 mod letters;
