@@ -6,6 +6,7 @@
 
 pub mod access;
 pub mod answer;
+pub mod archive;
 pub mod backoff;
 pub mod book;
 pub mod breaker;

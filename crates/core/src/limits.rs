@@ -32,6 +32,9 @@ pub const BATCH_DELIVERIES_DEFAULT: u32 = 10;
 /// How long delivered and unrouted events are kept, unless the rule book says otherwise.
 pub const KEEP_DELIVERED_DEFAULT: Duration = Duration::from_hours(7 * 24);
 
+/// How long one write to the archive may take, unless the rule book says otherwise.
+pub const ARCHIVE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
+
 /// The time over which a throttle measures the rate it will halve.
 pub const RATE_MEASURED_OVER: Duration = Duration::from_secs(10);
 

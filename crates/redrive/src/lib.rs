@@ -2,6 +2,8 @@
 //!
 //! The deciding lives in [`core`]; this crate adds what touches the world.
 
+#[cfg(unix)]
+pub mod archive;
 pub mod clock;
 pub mod happening;
 pub mod letter;
