@@ -59,7 +59,7 @@ pub(super) async fn create(
     let _turn = app.access.turn().await;
     let known = app.node.keys().await?;
     let is_taken = |id: &str| known.iter().any(|record| record.id == id);
-    let Made { text, record } = keys::make(wish, is_taken, app.node.now()).map_err(unmade)?;
+    let Made { text, record } = keys::make(wish, is_taken, app.node.now()).map_err(|why| unmade(&why))?;
     let deed = Deed { act: "key-create", what: keys::describe(&record), by: caller.by(), note: None };
     app.node.put_key(record.clone(), deed).await?;
     app.access.put(record.clone());
@@ -87,8 +87,8 @@ fn wish(fields: &mut Fields) -> Result<KeyWish, WrongField> {
     })
 }
 
-fn unmade(why: Unmade) -> ApiError {
-    let field = match &why {
+fn unmade(why: &Unmade) -> ApiError {
+    let field = match why {
         Unmade::Name => "name",
         Unmade::TooManyNames | Unmade::ScopeName(_) | Unmade::Unfit(_) => "scope",
         Unmade::Dead => "expires",

@@ -19,6 +19,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
+use tokio::time::Instant;
 
 use super::App;
 use super::code::Code;
@@ -268,25 +269,24 @@ impl Listener {
 /// The next one, or nothing but a sign of life; none when the server stops, or would not let the listener in
 /// any more.
 async fn next_happening(listener: &mut Listener) -> Option<Option<Arc<Happening>>> {
+    // Others may hear of much while this one hears of nothing.
+    let alive_at = Instant::now() + KEEP_ALIVE;
     loop {
+        let happening = tokio::select! {
+            biased;
+            _ = listener.closing.changed() => return None,
+            happening = listener.receiver.recv() => Some(happening),
+            () = tokio::time::sleep_until(alive_at) => None,
+        };
         if !listener.caller.is_good(listener.node.now()) {
             return None;
         }
-        tokio::select! {
-            biased;
-            _ = listener.closing.changed() => return None,
-            happening = listener.receiver.recv() => match happening {
-                Ok(happening) if !listener.caller.is_good(listener.node.now()) => {
-                    drop(happening);
-                    return None;
-                }
-                Ok(happening) if listener.hears(&happening) => return Some(Some(happening)),
-                Ok(_) => {}
-                // Whoever reads too slowly misses some; it is a view, not a record.
-                Err(RecvError::Lagged(_)) => {}
-                Err(RecvError::Closed) => return None,
-            },
-            () = tokio::time::sleep(KEEP_ALIVE) => return Some(None),
+        match happening {
+            None => return Some(None),
+            Some(Ok(happening)) if listener.hears(&happening) => return Some(Some(happening)),
+            // Whoever reads too slowly misses some; it is a view, not a record.
+            Some(Ok(_) | Err(RecvError::Lagged(_))) => {}
+            Some(Err(RecvError::Closed)) => return None,
         }
     }
 }

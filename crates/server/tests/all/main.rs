@@ -13,6 +13,7 @@ mod examples;
 mod guard;
 mod hooks;
 mod hostile;
+mod identity;
 mod init;
 mod kill;
 mod letters;

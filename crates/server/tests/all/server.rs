@@ -52,7 +52,9 @@ pub(crate) fn serve(folder: &Folder, arguments: &[&str]) -> Command {
 
 /// The command with that folder to run in, and nothing of a developer's own shell.
 pub(crate) fn in_folder(mut command: Command, folder: &Folder) -> Command {
-    for variable in ["CLICOLOR_FORCE", "FORCE_COLOR", "REDRIVE_CA", "REDRIVE_LOG", "REDRIVE_SERVER"] {
+    for variable in
+        ["CLICOLOR_FORCE", "FORCE_COLOR", "REDRIVE_CA", "REDRIVE_KEY", "REDRIVE_LOG", "REDRIVE_SERVER"]
+    {
         command.env_remove(variable);
     }
     command.current_dir(folder.path("."));
@@ -241,7 +243,7 @@ struct Printed {
 }
 
 impl Lines {
-    fn of(from: impl Read + Send + 'static) -> Self {
+    pub(crate) fn of(from: impl Read + Send + 'static) -> Self {
         let heard = Arc::new(Heard::default());
         let lines = Self(Arc::clone(&heard));
         thread::spawn(move || {
