@@ -22,6 +22,7 @@ use super::App;
 use super::code::Code;
 use super::error::ApiError;
 use super::events;
+use super::openapi::Keys;
 use super::queries::lines;
 use super::shape::letters::{Form, Imported, PurgeShown};
 use super::shape::wanted::{FilterKeys, LetterForm, PurgeWanted};
@@ -43,7 +44,7 @@ const PURGE_TOLD_EVERY: Duration = Duration::from_millis(500);
 /// has `done`.
 #[utoipa::path(
     post, path = "/v1/dead-letters/purge", operation_id = "purgeDeadLetters", tag = "dead letters",
-    request_body = PurgeWanted,
+    request_body(content = PurgeWanted, example = json!({ "service": "billing", "older_than": "7d", "dry_run": true })),
     responses((status = 200, description = "what came of it", content(
         (PurgeShown = "application/json"),
         (String = "application/x-ndjson"),
@@ -193,7 +194,7 @@ pub(super) async fn import(
 /// Dead letters for other systems, a line each, the oldest first.
 #[utoipa::path(
     get, path = "/v1/dead-letters/export", operation_id = "exportDeadLetters", tag = "dead letters",
-    params(FilterKeys, ("form" = inline(Option<LetterForm>), Query, description = "whole envelopes unless said otherwise")),
+    params(Keys<FilterKeys>, ("form" = inline(Option<LetterForm>), Query, description = "whole envelopes unless said otherwise")),
     responses((status = 200, description = "a line of JSON for each, as in the schema `LetterWritten`; it breaks off if the store fails", body = String, content_type = "application/x-ndjson"))
 )]
 pub(super) async fn export(State(app): State<App>, RawQuery(query): RawQuery) -> Result<Response, ApiError> {

@@ -3,6 +3,8 @@
 //! Invariants: a route is added with its description and its errors, or not at all; every answer there is has
 //! its headers; what is served, printed by `redrive openapi` and kept in `docs/openapi.json` is the same.
 
+mod keys;
+
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -16,6 +18,7 @@ use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::{OpenApi as Description, Ref, RefOr, Response};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
+pub(super) use self::keys::Keys;
 use super::App;
 use super::code::Code;
 use super::shape::{BackupStep, ErrorBody, told};
@@ -167,11 +170,30 @@ pub(crate) fn document() -> Value {
         "bearer": { "type": "http", "scheme": "bearer", "description": "a key or a token" },
     });
     document["security"] = json!([{}, { "bearer": [] }]);
+    refine(&mut document);
+    document
+}
+
+/// Says what types cannot.
+fn refine(document: &mut Value) {
     for name in ["PurgeWanted", "ReplayWanted"] {
-        let whole = merged(&document, name);
+        let whole = merged(document, name);
         document["components"]["schemas"][name] = whole;
     }
-    document
+    // What they bring may be left out.
+    for path in ["/v1/events/{name}", "/v1/dead-letters/{id}/skip", "/v1/dead-letters/import"] {
+        document["paths"][path]["post"]["requestBody"]["required"] = json!(false);
+    }
+    let event = &mut document["components"]["schemas"]["CloudEvent"];
+    event["not"] = json!({ "required": ["data", "data_base64"] });
+    event["propertyNames"] = json!({ "pattern": "^([a-z0-9]{1,64}|data_base64)$" });
+    event["additionalProperties"] = json!({
+        "description": "an attribute that only targets understand",
+        "type": ["string", "integer", "boolean", "null"],
+        "pattern": event["properties"]["id"]["pattern"],
+        "minimum": i32::MIN,
+        "maximum": i32::MAX,
+    });
 }
 
 /// The schema of a request in one piece, so that it can say that there is nothing else.
