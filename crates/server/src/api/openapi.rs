@@ -135,10 +135,11 @@ fn error(codes: &[Code]) -> Response {
         headers["Retry-After"] = json!({ "$ref": "#/components/headers/Retry-After" });
     }
     let code = json!({ "type": "string", "enum": words });
-    let schema = json!({ "allOf": [
-        { "$ref": "#/components/schemas/ErrorBody" },
-        { "type": "object", "properties": { "error": { "type": "object", "properties": { "code": code } } } },
+    let one_of_those = json!({ "allOf": [
+        { "$ref": "#/components/schemas/ErrorShown" },
+        { "type": "object", "properties": { "code": code } },
     ] });
+    let schema = json!({ "type": "object", "required": ["error"], "properties": { "error": one_of_those } });
     let response = json!({
         "description": meanings.join("\n\n"),
         "headers": headers,
@@ -184,7 +185,9 @@ fn refine(document: &mut Value) {
     for path in ["/v1/events/{name}", "/v1/dead-letters/{id}/skip", "/v1/dead-letters/import"] {
         document["paths"][path]["post"]["requestBody"]["required"] = json!(false);
     }
-    let event = &mut document["components"]["schemas"]["CloudEvent"];
+    let schemas = &mut document["components"]["schemas"];
+    schemas["ErrorShown"]["properties"]["code"]["enum"] = Code::ALL.map(Code::as_str).as_slice().into();
+    let event = &mut schemas["CloudEvent"];
     event["not"] = json!({ "required": ["data", "data_base64"] });
     event["propertyNames"] = json!({ "pattern": "^([a-z0-9]{1,64}|data_base64)$" });
     event["additionalProperties"] = json!({
