@@ -13,7 +13,7 @@ use redrive::core::text::parse_duration;
 use redrive::core::time::Timestamp;
 use redrive::letter::import;
 use redrive::node::Node;
-use redrive::node::{OrderError, Purged};
+use redrive::node::Purged;
 use redrive::store::letter::{LetterNumber, Selection};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -96,7 +96,7 @@ pub(super) async fn purge(
             return Ok(([(header::CONTENT_TYPE, "application/json")], line).into_response());
         }
         Some(Ok(first)) => first,
-        Some(Err(error)) => return Err(error.into()),
+        Some(Err(error)) => return Err(error),
         None => return Err(ApiError::unavailable("the server is shutting down")),
     };
     let stream = lines(
@@ -109,10 +109,10 @@ pub(super) async fn purge(
                 }
             })
         },
-        |step: &Result<PurgeShown, OrderError>| {
+        |step: &Result<PurgeShown, ApiError>| {
             let shown = match step {
                 Ok(shown) => shown.clone(),
-                Err(error) => PurgeShown { error: Some(error.to_string()), ..PurgeShown::default() },
+                Err(error) => PurgeShown { error: Some(error.message().to_owned()), ..PurgeShown::default() },
             };
             serde_json::to_string(&shown).expect("numbers and texts are always JSON")
         },
@@ -126,7 +126,7 @@ fn purging(
     selection: Selection,
     what: String,
     note: Option<String>,
-) -> mpsc::Receiver<Result<PurgeShown, OrderError>> {
+) -> mpsc::Receiver<Result<PurgeShown, ApiError>> {
     let (sender, receiver) = mpsc::channel(1);
     let shown = |purged: Purged| PurgeShown {
         deleted: purged.deleted,
@@ -143,7 +143,7 @@ fn purging(
             }
         };
         let end = owner.purge(selection, what, note, progress).await;
-        let end = end.map(|purged| PurgeShown { done: true, ..shown(purged) });
+        let end = end.map(|purged| PurgeShown { done: true, ..shown(purged) }).map_err(ApiError::from);
         // Nobody waits for it any more, perhaps.
         let _ = sender.send(end).await;
     });

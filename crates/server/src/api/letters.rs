@@ -169,7 +169,7 @@ pub(super) async fn skip(
 
 /// What a letter is changed into: `data` or `data_base64`.
 #[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object")]
 struct EditWanted {
     /// Any JSON; a text if the event's data are no JSON.
     #[schema(value_type = Option<serde_json::Value>)]
