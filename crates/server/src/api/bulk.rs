@@ -13,7 +13,7 @@ use redrive::core::text::parse_duration;
 use redrive::core::time::Timestamp;
 use redrive::letter::import;
 use redrive::node::Node;
-use redrive::node::{OrderError, Purged};
+use redrive::node::Purged;
 use redrive::store::door::By;
 use redrive::store::letter::{LetterNumber, Selection};
 use tokio::sync::mpsc;
@@ -24,6 +24,7 @@ use super::code::Code;
 use super::error::ApiError;
 use super::events;
 use super::identity::Caller;
+use super::openapi::Keys;
 use super::queries::lines;
 use super::shape::letters::{Form, Imported, PurgeShown};
 use super::shape::wanted::{FilterKeys, LetterForm, PurgeWanted};
@@ -45,7 +46,7 @@ const PURGE_TOLD_EVERY: Duration = Duration::from_millis(500);
 /// has `done`.
 #[utoipa::path(
     post, path = "/v1/dead-letters/purge", operation_id = "purgeDeadLetters", tag = "dead letters",
-    request_body = PurgeWanted,
+    request_body(content = PurgeWanted, example = json!({ "service": "billing", "older_than": "7d", "dry_run": true })),
     responses((status = 200, description = "what came of it", content(
         (PurgeShown = "application/json"),
         (String = "application/x-ndjson"),
@@ -99,7 +100,7 @@ pub(super) async fn purge(
             return Ok(([(header::CONTENT_TYPE, "application/json")], line).into_response());
         }
         Some(Ok(first)) => first,
-        Some(Err(error)) => return Err(error.into()),
+        Some(Err(error)) => return Err(error),
         None => return Err(ApiError::unavailable("the server is shutting down")),
     };
     let stream = lines(
@@ -112,10 +113,10 @@ pub(super) async fn purge(
                 }
             })
         },
-        |step: &Result<PurgeShown, OrderError>| {
+        |step: &Result<PurgeShown, ApiError>| {
             let shown = match step {
                 Ok(shown) => shown.clone(),
-                Err(error) => PurgeShown { error: Some(error.to_string()), ..PurgeShown::default() },
+                Err(error) => PurgeShown { error: Some(error.message().to_owned()), ..PurgeShown::default() },
             };
             serde_json::to_string(&shown).expect("numbers and texts are always JSON")
         },
@@ -130,7 +131,7 @@ fn purging(
     what: String,
     note: Option<String>,
     by: By,
-) -> mpsc::Receiver<Result<PurgeShown, OrderError>> {
+) -> mpsc::Receiver<Result<PurgeShown, ApiError>> {
     let (sender, receiver) = mpsc::channel(1);
     let shown = |purged: Purged| PurgeShown {
         deleted: purged.deleted,
@@ -147,7 +148,7 @@ fn purging(
             }
         };
         let end = owner.purge(selection, what, note, &by, progress).await;
-        let end = end.map(|purged| PurgeShown { done: true, ..shown(purged) });
+        let end = end.map(|purged| PurgeShown { done: true, ..shown(purged) }).map_err(ApiError::from);
         // Nobody waits for it any more, perhaps.
         let _ = sender.send(end).await;
     });
@@ -202,7 +203,7 @@ pub(super) async fn import(
 /// Dead letters for other systems, a line each, the oldest first.
 #[utoipa::path(
     get, path = "/v1/dead-letters/export", operation_id = "exportDeadLetters", tag = "dead letters",
-    params(FilterKeys, ("form" = inline(Option<LetterForm>), Query, description = "whole envelopes unless said otherwise")),
+    params(Keys<FilterKeys>, ("form" = inline(Option<LetterForm>), Query, description = "whole envelopes unless said otherwise")),
     responses((status = 200, description = "a line of JSON for each, as in the schema `LetterWritten`; it breaks off if the store fails", body = String, content_type = "application/x-ndjson"))
 )]
 pub(super) async fn export(

@@ -136,3 +136,45 @@ impl Code {
         matches!(self.status(), StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// The page of all codes.
+    fn page() -> String {
+        let mut page = "# Errors\n\nEvery error of the API is `{\"error\": {\"code\", \"message\", \"details\"}}`: `code` is for machines and never changes its meaning, `message` is for people and may, `details` says more where there is more to say. The answer's `X-Correlation-Id` is the request's own, if it came with one. What may be answered to which request is in [the description of the API](openapi.json), which a server has at `/openapi.json` and `redrive openapi` prints.\n\nThis page is made of the code.\n\n| status | code | meaning |\n| --- | --- | --- |\n".to_owned();
+        for code in Code::ALL {
+            let wait = if code.asks_to_wait() { ". `Retry-After` says how long to wait" } else { "" };
+            let (status, word, says) = (code.status().as_u16(), code.as_str(), code.says());
+            page.push_str(&format!("| {status} | `{word}` | {says}{wait} |\n"));
+        }
+        page
+    }
+
+    /// Writes the page instead of comparing it: `REDRIVE_UPDATE=1 cargo test -p redrive-server errors`.
+    #[test]
+    fn the_page_of_errors_is_up_to_date() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors.md");
+        if std::env::var_os("REDRIVE_UPDATE").is_some() {
+            std::fs::write(path, page()).expect("the docs can be written");
+        }
+        let kept = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(
+            kept == page(),
+            "docs/errors.md is out of date: run REDRIVE_UPDATE=1 cargo test -p redrive-server errors"
+        );
+    }
+
+    #[test]
+    fn each_code_is_listed_once_in_the_order_of_statuses() {
+        let words: BTreeSet<&str> = Code::ALL.into_iter().map(Code::as_str).collect();
+        assert_eq!(words.len(), Code::ALL.len());
+        assert!(Code::ALL.is_sorted());
+        assert!(Code::ALL.is_sorted_by_key(|code| code.status()));
+        // The last one there is has the highest number, so none can be missing.
+        assert_eq!(Code::ALL.last().map(|last| *last as usize), Some(Code::ALL.len() - 1));
+    }
+}

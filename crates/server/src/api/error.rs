@@ -46,6 +46,11 @@ impl ApiError {
         self
     }
 
+    /// What it says to people.
+    pub(super) fn message(&self) -> &str {
+        &self.0.message
+    }
+
     pub(super) fn retry_after(mut self, seconds: u32) -> Self {
         self.0.retry_after_seconds = Some(seconds);
         self

@@ -13,7 +13,7 @@ use redrive::store::{Seen, Taken};
 
 use super::error::{ApiError, Named};
 use super::identity::Caller;
-use super::shape::wanted::{self, CloudEvent};
+use super::shape::wanted::{self, CloudEvent, CloudEvents};
 use super::shape::{Accepted, AcceptedBatch};
 use super::{App, CORRELATION_ID};
 
@@ -25,7 +25,7 @@ use super::{App, CORRELATION_ID};
     post, path = "/v1/events", operation_id = "acceptEvents", tag = "events",
     request_body(content(
         (CloudEvent = "application/cloudevents+json"),
-        (Vec<CloudEvent> = "application/cloudevents-batch+json"),
+        (CloudEvents = "application/cloudevents-batch+json"),
     )),
     responses(
         (status = 202, description = "it is durable", body = wanted::Taken),
@@ -55,13 +55,16 @@ pub(super) async fn accept(
 #[utoipa::path(
     post, path = "/v1/events/{name}", operation_id = "acceptEvent", tag = "events",
     params(
-        ("name" = String, Path, description = "the event's type: words with dots between them", max_length = 256, pattern = "^[A-Za-z0-9_:/-]+(\\.[A-Za-z0-9_:/-]+)*$"),
-        ("partitionkey" = Option<String>, Query, description = "the session: deliveries of one keep their order; the header of this name says it too", min_length = 1, max_length = 512),
-        ("Idempotency-Key" = Option<String>, Header, description = "the event's id", min_length = 1, max_length = 512),
+        ("name" = String, Path, description = "the event's type: words with dots between them", max_length = 256, pattern = "^[A-Za-z0-9_:/-]+(\\.[A-Za-z0-9_:/-]+){0,31}$"),
+        ("partitionkey" = Option<String>, Query, description = "the session: deliveries of one keep their order; the header of this name says it too", min_length = 1, max_length = 512, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$"),
+        ("Idempotency-Key" = Option<String>, Header, description = "the event's id", min_length = 1, max_length = 512, pattern = "^[ -~]*$"),
     ),
     request_body(content = serde_json::Value, content_type = "application/json", description = "the data"),
     responses(
-        (status = 202, description = "it is durable", body = Accepted),
+        (
+            status = 202, description = "it is durable", body = Accepted,
+            links(("event" = (operation_id = "event", parameters(("name" = "$response.body#/receipt")))))
+        ),
         (status = 200, description = "it came before with the same content, and is not delivered again", body = Accepted),
     )
 )]

@@ -22,10 +22,11 @@ use utoipa::ToSchema;
 use super::App;
 use super::error::{ApiError, Named};
 use super::identity::Caller;
+use super::openapi::Keys;
 use super::shape::letters::{
     AuditFound, Edited, Form, GroupsFound, HeldSessionsFound, LettersFound, Skipped,
 };
-use super::shape::wanted::{FilterKeys, LetterForm, LetterWritten, PageKeys, SkipWanted};
+use super::shape::wanted::{FilterKeys, LetterForm, LetterWritten, NumberedPageKeys, PageKeys, SkipWanted};
 use super::{events, refusal};
 use crate::letters::fields::Fields;
 use crate::letters::find::{self, Found};
@@ -46,10 +47,17 @@ pub(super) fn limit(fields: &mut Fields) -> Result<usize, ApiError> {
 #[utoipa::path(
     get, path = "/v1/dead-letters", operation_id = "deadLetters", tag = "dead letters",
     params(
-        FilterKeys, PageKeys,
+        Keys<FilterKeys>, Keys<PageKeys>,
         ("before" = Option<String>, Query, description = "the `next` of an earlier answer", pattern = "^[0-9a-f]{1,16}$"),
     ),
-    responses((status = 200, description = "a part of them; one may be short and still not be the last", body = LettersFound))
+    responses((
+        status = 200, description = "a part of them; one may be short and still not be the last", body = LettersFound,
+        links(
+            ("envelope" = (operation_id = "deadLetter", parameters(("id" = "$response.body#/dead_letters/0/id")))),
+            ("skip" = (operation_id = "skipDeadLetter", parameters(("id" = "$response.body#/dead_letters/0/id")))),
+            ("edit" = (operation_id = "editDeadLetter", parameters(("id" = "$response.body#/dead_letters/0/id")))),
+        )
+    ))
 )]
 pub(super) async fn list(
     State(app): State<App>,
@@ -70,7 +78,7 @@ pub(super) async fn list(
 /// The causes that dead letters have in common, the most frequent first.
 #[utoipa::path(
     get, path = "/v1/failure-groups", operation_id = "failureGroups", tag = "dead letters",
-    params(FilterKeys),
+    params(Keys<FilterKeys>),
     responses((status = 200, description = "500 of them at most", body = GroupsFound))
 )]
 pub(super) async fn groups(
@@ -101,7 +109,7 @@ pub(super) async fn held_sessions(State(app): State<App>) -> Result<Response, Ap
 /// What was done, by hand or by rule, the latest first.
 #[utoipa::path(
     get, path = "/v1/audit", operation_id = "audit", tag = "operating",
-    params(PageKeys, ("before" = Option<u64>, Query, description = "the `next` of an earlier answer")),
+    params(Keys<NumberedPageKeys>),
     responses((status = 200, description = "a part of it", body = AuditFound))
 )]
 pub(super) async fn audit(State(app): State<App>, RawQuery(query): RawQuery) -> Result<Response, ApiError> {
@@ -159,7 +167,7 @@ pub(super) async fn one(
 #[utoipa::path(
     post, path = "/v1/dead-letters/{id}/skip", operation_id = "skipDeadLetter", tag = "dead letters",
     params(("id" = String, Path, description = "the id, the first digits of it, or the id that it had elsewhere")),
-    request_body = Option<SkipWanted>,
+    request_body = SkipWanted,
     responses((status = 200, description = "it is given up", body = Skipped))
 )]
 pub(super) async fn skip(
@@ -180,7 +188,7 @@ pub(super) async fn skip(
 
 /// What a letter is changed into: `data` or `data_base64`.
 #[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object")]
 struct EditWanted {
     /// Any JSON; a text if the event's data are no JSON.
     #[schema(value_type = Option<serde_json::Value>)]
@@ -196,7 +204,7 @@ struct EditWanted {
 #[utoipa::path(
     post, path = "/v1/dead-letters/{id}/edit", operation_id = "editDeadLetter", tag = "dead letters",
     params(("id" = String, Path, description = "the id, the first digits of it, or the id that it had elsewhere")),
-    request_body = EditWanted,
+    request_body(content = EditWanted, example = json!({ "data": { "id": 42 }, "note": "the id was missing" })),
     responses((status = 200, description = "the event that takes its place", body = Edited))
 )]
 pub(super) async fn edit(

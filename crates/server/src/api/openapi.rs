@@ -3,6 +3,8 @@
 //! Invariants: a route is added with its description and its errors, or not at all; every answer there is has
 //! its headers; what is served, printed by `redrive openapi` and kept in `docs/openapi.json` is the same.
 
+mod keys;
+
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -19,6 +21,7 @@ use utoipa::openapi::security::SecurityRequirement;
 use utoipa::openapi::{OpenApi as Description, Ref, RefOr, Response};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
+pub(super) use self::keys::Keys;
 use super::App;
 use super::code::Code;
 use super::identity::{Door, Guard, guard};
@@ -186,10 +189,11 @@ fn error(codes: &[Code]) -> Response {
         headers["Retry-After"] = json!({ "$ref": "#/components/headers/Retry-After" });
     }
     let code = json!({ "type": "string", "enum": words });
-    let schema = json!({ "allOf": [
-        { "$ref": "#/components/schemas/ErrorBody" },
-        { "type": "object", "properties": { "error": { "type": "object", "properties": { "code": code } } } },
+    let one_of_those = json!({ "allOf": [
+        { "$ref": "#/components/schemas/ErrorShown" },
+        { "type": "object", "properties": { "code": code } },
     ] });
+    let schema = json!({ "type": "object", "required": ["error"], "properties": { "error": one_of_those } });
     let response = json!({
         "description": meanings.join("\n\n"),
         "headers": headers,
@@ -220,11 +224,32 @@ pub(crate) fn document() -> Value {
     components["securitySchemes"] = json!({
         "bearer": { "type": "http", "scheme": "bearer", "description": "a key or a token" },
     });
+    refine(&mut document);
+    document
+}
+
+/// Says what types cannot.
+fn refine(document: &mut Value) {
     for name in ["PurgeWanted", "ReplayWanted"] {
-        let whole = merged(&document, name);
+        let whole = merged(document, name);
         document["components"]["schemas"][name] = whole;
     }
-    document
+    // What they bring may be left out.
+    for path in ["/v1/events/{name}", "/v1/dead-letters/{id}/skip", "/v1/dead-letters/import"] {
+        document["paths"][path]["post"]["requestBody"]["required"] = json!(false);
+    }
+    let schemas = &mut document["components"]["schemas"];
+    schemas["ErrorShown"]["properties"]["code"]["enum"] = Code::ALL.map(Code::as_str).as_slice().into();
+    let event = &mut schemas["CloudEvent"];
+    event["not"] = json!({ "required": ["data", "data_base64"] });
+    event["propertyNames"] = json!({ "pattern": "^([a-z0-9]{1,64}|data_base64)$" });
+    event["additionalProperties"] = json!({
+        "description": "an attribute that only targets understand",
+        "type": ["string", "integer", "boolean", "null"],
+        "pattern": event["properties"]["id"]["pattern"],
+        "minimum": i32::MIN,
+        "maximum": i32::MAX,
+    });
 }
 
 /// The schema of a request in one piece, so that it can say that there is nothing else.

@@ -20,7 +20,7 @@ use super::shape::{BackupStep, BackupWanted, Rerouted};
 /// Nothing of a service starts from now on; what waits stays.
 #[utoipa::path(
     post, path = "/v1/services/{service}/pause", operation_id = "pauseService", tag = "operating",
-    params(("service" = String, Path, description = "a service of the rule book, or one that still has deliveries")),
+    params(("service" = String, Path, description = "a service of the rule book, or one that still has deliveries", example = "billing")),
     responses((status = 200, description = "it is so", body = Nothing))
 )]
 pub(super) async fn pause(
@@ -36,7 +36,7 @@ pub(super) async fn pause(
 /// A service that was paused goes on.
 #[utoipa::path(
     post, path = "/v1/services/{service}/resume", operation_id = "resumeService", tag = "operating",
-    params(("service" = String, Path, description = "a service of the rule book, or one that still has deliveries")),
+    params(("service" = String, Path, description = "a service of the rule book, or one that still has deliveries", example = "billing")),
     responses((status = 200, description = "it is so", body = Nothing))
 )]
 pub(super) async fn resume(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{Query, State};
+use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -15,26 +15,23 @@ use redrive::core::ids::{DeliveryId, IdPrefix, Receipt, Seq};
 use redrive::happening::Happening;
 use redrive::node::Node;
 use redrive::store::{EventKey, Filter, StateName};
-use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 
-use super::App;
 use super::code::Code;
 use super::error::{ApiError, Named};
-use super::events;
 use super::identity::Caller;
-use super::shape::wanted::Health;
+use super::openapi::Keys;
+use super::shape::wanted::{DeliveryKeys, Health, PageKeys};
 use super::shape::{DeliveriesFound, DeliveryShown, EventsFound, Status};
 use super::views::{
     Held, archive_shown, delivery_shown, event_shown, status_shown, with_letters, with_lines,
 };
+use super::{App, events, letters};
+use crate::letters::fields::Fields;
 
-/// Deliveries in one list, at most and unless asked otherwise.
-const LIST_MAX: usize = 500;
-const LIST_DEFAULT: usize = 50;
 /// Deliveries that may begin with the same digits before it is no use to list them.
 const CANDIDATES_MAX: usize = 20;
 /// How often the figures are looked at until nothing seems stranded, and how long apart.
@@ -119,42 +116,28 @@ pub(super) async fn delivery(
     }
 }
 
-/// What a list may be narrowed down to.
-#[derive(Debug, Deserialize, utoipa::IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(super) struct ListQuery {
-    service: Option<String>,
-    /// One of `pending`, `retrying`, `behind`, `delivered` and `dead`.
-    #[param(pattern = "^(pending|retrying|behind|delivered|dead)$")]
-    state: Option<String>,
-    /// The `next` of an earlier answer.
-    #[param(pattern = "^[0-9a-fA-F]{32}$")]
-    before: Option<String>,
-    /// How many at most: 50 unless said, and never more than 500.
-    limit: Option<usize>,
-}
-
 /// Deliveries, the latest first.
 #[utoipa::path(
     get, path = "/v1/deliveries", operation_id = "deliveries", tag = "deliveries",
-    params(ListQuery),
-    responses((status = 200, description = "a part of them", body = DeliveriesFound))
+    params(Keys<DeliveryKeys>, Keys<PageKeys>),
+    responses((
+        status = 200, description = "a part of them", body = DeliveriesFound,
+        links(("one" = (operation_id = "delivery", parameters(("id" = "$response.body#/deliveries/0/id")))))
+    ))
 )]
 pub(super) async fn list(
     State(app): State<App>,
     caller: Caller,
-    query: Result<Query<ListQuery>, axum::extract::rejection::QueryRejection>,
+    RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
-    let Query(query) = query.map_err(|error| ApiError::invalid("query", error.body_text()))?;
-    caller.check_list(query.service.as_deref().map(service_of))?;
-    let rows_max = query.limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_MAX);
-    let filter = Filter {
-        service: query.service,
-        state: query.state.as_deref().map(state_of).transpose()?,
-        before: query.before.as_deref().map(place_of).transpose()?,
-        rows_max,
-    };
+    let mut fields = Fields::of_query(query.as_deref())?;
+    let service = fields.text("service")?;
+    caller.check_list(service.as_deref().map(service_of))?;
+    let state = fields.read("state", state_of)?;
+    let before = fields.read("before", place_of)?;
+    let rows_max = letters::limit(&mut fields)?;
+    fields.finish()?;
+    let filter = Filter { service, state, before, rows_max };
     let found = app.node.read(move |reader| reader.list(&filter)).await?;
     let held = Held::of(&app.node).await;
     let next = (found.len() == rows_max).then(|| found.last().map(|view| view.id.to_string())).flatten();
@@ -167,19 +150,18 @@ fn service_of(name: &str) -> &str {
     name.split_once('/').map_or(name, |(service, _)| service)
 }
 
-fn place_of(before: &str) -> Result<Seq, ApiError> {
-    let id = DeliveryId::parse(before).ok_or_else(|| ApiError::invalid("before", "is no delivery's id"))?;
-    Ok(id.seq())
+fn place_of(before: &str) -> Result<Seq, &'static str> {
+    DeliveryId::parse(before).map(DeliveryId::seq).ok_or("it is no delivery's id")
 }
 
-fn state_of(word: &str) -> Result<StateName, ApiError> {
+fn state_of(word: &str) -> Result<StateName, &'static str> {
     match word {
         "pending" => Ok(StateName::Ready),
         "retrying" => Ok(StateName::Due),
         "behind" => Ok(StateName::Behind),
         "delivered" => Ok(StateName::Delivered),
         "dead" => Ok(StateName::Dead),
-        _ => Err(ApiError::invalid("state", "is none of pending, retrying, behind, delivered, dead")),
+        _ => Err("it is none of pending, retrying, behind, delivered, dead"),
     }
 }
 

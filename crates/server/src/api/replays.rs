@@ -24,8 +24,9 @@ use tokio::time::Instant;
 use super::code::Code;
 use super::error::{ApiError, Named};
 use super::identity::Caller;
+use super::openapi::Keys;
 use super::shape::letters::{ReplayShown, ReplaysFound, SurveyShown};
-use super::shape::wanted::{self, PageKeys, ReplayWanted, WatchUntil};
+use super::shape::wanted::{self, NumberedPageKeys, ReplayWanted, WatchUntil};
 use super::{App, bulk, events, letters, refusal};
 use crate::letters::fields::{Fields, WrongField};
 use crate::letters::{filter, view};
@@ -43,9 +44,15 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Sends dead letters again, in the background.
 #[utoipa::path(
     post, path = "/v1/replays", operation_id = "beginReplay", tag = "replays",
-    request_body = ReplayWanted,
+    request_body(content = ReplayWanted, example = json!({ "service": "billing", "canary": true, "rate": "20/s" })),
     responses(
-        (status = 201, description = "it has begun", body = ReplayShown),
+        (
+            status = 201, description = "it has begun", body = ReplayShown,
+            links(
+                ("one" = (operation_id = "replay", parameters(("id" = "$response.body#/id")))),
+                ("change" = (operation_id = "changeReplay", parameters(("id" = "$response.body#/id")))),
+            )
+        ),
         (status = 200, description = "what it would come to, for a dry run", body = SurveyShown),
     )
 )]
@@ -162,8 +169,11 @@ fn describe(ids: &[DeliveryId]) -> String {
 /// Replays, the latest first.
 #[utoipa::path(
     get, path = "/v1/replays", operation_id = "replays", tag = "replays",
-    params(PageKeys, ("before" = Option<u64>, Query, description = "the `next` of an earlier answer")),
-    responses((status = 200, description = "a part of them", body = ReplaysFound))
+    params(Keys<NumberedPageKeys>),
+    responses((
+        status = 200, description = "a part of them", body = ReplaysFound,
+        links(("one" = (operation_id = "replay", parameters(("id" = "$response.body#/replays/0/id")))))
+    ))
 )]
 pub(super) async fn list(
     State(app): State<App>,
@@ -201,7 +211,7 @@ async fn look(node: &Node, caller: &Caller, id: ReplayId) -> Result<ReplayView, 
 /// How a replay stands.
 #[utoipa::path(
     get, path = "/v1/replays/{id}", operation_id = "replay", tag = "replays",
-    params(("id" = u64, Path, description = "its number")),
+    params(("id" = u64, Path, description = "its number", example = 1)),
     responses((status = 200, description = "the replay", body = ReplayShown))
 )]
 pub(super) async fn one(
@@ -216,7 +226,7 @@ pub(super) async fn one(
 /// Halts a replay, lets it go on or ends it.
 #[utoipa::path(
     post, path = "/v1/replays/{id}/{act}", operation_id = "changeReplay", tag = "replays",
-    params(("id" = u64, Path, description = "its number"), ("act" = inline(wanted::ReplayAct), Path, description = "what is done to it")),
+    params(("id" = u64, Path, description = "its number", example = 1), ("act" = inline(wanted::ReplayAct), Path, description = "what is done to it")),
     responses((status = 200, description = "the replay as it is then", body = ReplayShown))
 )]
 pub(super) async fn change(
@@ -272,7 +282,7 @@ impl Watch {
 /// A replay whenever it has changed, as server-sent events.
 #[utoipa::path(
     get, path = "/v1/replays/{id}/progress", operation_id = "watchReplay", tag = "replays",
-    params(("id" = u64, Path, description = "its number"), ("until" = inline(Option<WatchUntil>), Query, description = "its end unless said otherwise")),
+    params(("id" = u64, Path, description = "its number", example = 1), ("until" = inline(Option<WatchUntil>), Query, description = "its end unless said otherwise")),
     responses((status = 200, description = "the data of each are as in the schema `ReplayShown`", body = String, content_type = "text/event-stream"))
 )]
 pub(super) async fn progress(

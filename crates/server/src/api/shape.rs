@@ -180,6 +180,7 @@ pub(crate) struct Rerouted {
 
 /// What `redrive backup` asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(expecting = "an object")]
 pub(crate) struct BackupWanted {
     /// A folder of the server's machine, as an absolute path.
     pub folder: String,

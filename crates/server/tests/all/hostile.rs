@@ -357,6 +357,8 @@ fn clients_that_dawdle_keep_nobody_waiting_and_are_cut_off() {
     }
     let told = slow.iter().filter(|slow| slow.heard.starts_with(b"HTTP/1.1 408")).count();
     assert_eq!(told, EACH, "who sends a body slowly is told");
+    let told = slow.iter().filter(|slow| String::from_utf8_lossy(&slow.heard).contains("x-correlation-id: "));
+    assert_eq!(told.count(), EACH, "and under which id");
     assert_unharmed(&server);
     server.stop().assert_calm();
 }

@@ -5,7 +5,9 @@
 #![expect(dead_code, reason = "they describe what is read key by key")]
 
 use serde::Serialize;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
+
+use super::told;
 
 /// A CloudEvent 1.0 as JSON. Further attributes are taken as they are, if their names are lower-case letters
 /// and digits and their values texts, whole numbers or truths.
@@ -14,32 +16,32 @@ pub(crate) struct CloudEvent {
     #[schema(pattern = "^1\\.0$")]
     specversion: String,
     /// No other event of its source has it: one that comes again is known by it.
-    #[schema(min_length = 1, max_length = 512)]
+    #[schema(min_length = 1, max_length = 512, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$")]
     id: String,
     /// Where it happened.
-    #[schema(min_length = 1, max_length = 2048)]
+    #[schema(min_length = 1, max_length = 2048, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$")]
     source: String,
     /// What kind of event it is: what the rule book goes by.
     #[serde(rename = "type")]
-    #[schema(max_length = 256, pattern = "^[A-Za-z0-9_:/-]+(\\.[A-Za-z0-9_:/-]+)*$")]
+    #[schema(max_length = 256, pattern = "^[A-Za-z0-9_:/-]+(\\.[A-Za-z0-9_:/-]+){0,31}$")]
     event_type: String,
     /// What it is about.
-    #[schema(min_length = 1, max_length = 2048)]
+    #[schema(min_length = 1, max_length = 2048, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$")]
     subject: Option<String>,
-    /// When it happened.
-    #[schema(format = DateTime)]
+    /// When it happened, from 1970 to 2554.
+    #[schema(min_length = 20, max_length = 64, format = DateTime)]
     time: Option<String>,
     /// What the data are.
-    #[schema(min_length = 1, max_length = 256, pattern = "^[a-z]+/[a-z0-9.+-]+$")]
+    #[schema(min_length = 1, max_length = 256, pattern = "^[ -~]+$")]
     datacontenttype: Option<String>,
     /// The session: deliveries of one keep their order.
-    #[schema(min_length = 1, max_length = 512)]
+    #[schema(min_length = 1, max_length = 512, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$")]
     partitionkey: Option<String>,
     /// What ties it to other events; the request's `X-Correlation-Id` unless it is said.
-    #[schema(min_length = 1, max_length = 512)]
+    #[schema(min_length = 1, max_length = 512, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$")]
     correlationid: Option<String>,
     /// The trace that it belongs to, as W3C writes it.
-    #[schema(min_length = 1, max_length = 256)]
+    #[schema(min_length = 1, max_length = 256, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$")]
     traceparent: Option<String>,
     /// Any JSON.
     data: Option<serde_json::Value>,
@@ -47,6 +49,11 @@ pub(crate) struct CloudEvent {
     #[schema(pattern = "^([A-Za-z0-9+/]{4})*$")]
     data_base64: Option<String>,
 }
+
+/// Events that are taken whole or not at all.
+#[derive(Serialize, ToSchema)]
+#[schema(min_items = 1, max_items = 1000)]
+pub(crate) struct CloudEvents(Vec<CloudEvent>);
 
 /// What was taken: one event, or those of a batch.
 #[derive(Serialize, ToSchema)]
@@ -57,9 +64,8 @@ pub(crate) enum Taken {
 }
 
 /// Which dead letters are meant: those that fit all that is said.
-#[derive(Serialize, IntoParams, ToSchema)]
+#[derive(Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
 pub(crate) struct FilterKeys {
     /// The service, or `service/channel`.
     #[schema(min_length = 1)]
@@ -70,7 +76,7 @@ pub(crate) struct FilterKeys {
     #[schema(min_length = 1)]
     subscription: Option<String>,
     #[schema(inline)]
-    category: Option<super::told::Category>,
+    category: Option<told::Category>,
     /// Why it was given up.
     #[schema(min_length = 1)]
     code: Option<String>,
@@ -79,14 +85,14 @@ pub(crate) struct FilterKeys {
     fingerprint: Option<String>,
     /// The event's type, or a pattern such as `orders.*`.
     #[serde(rename = "type")]
-    #[schema(max_length = 256, pattern = "^[A-Za-z0-9_:/-]+(\\.[A-Za-z0-9_:/-]+)*(\\.\\*)?$")]
+    #[schema(max_length = 256, pattern = "^[A-Za-z0-9_:/-]+(\\.[A-Za-z0-9_:/-]+){0,30}(\\.\\*)?$")]
     event_type: Option<String>,
     #[schema(min_length = 1)]
     session: Option<String>,
     #[schema(min_length = 1)]
     correlation_id: Option<String>,
     #[schema(inline)]
-    tier: Option<super::told::Tier>,
+    tier: Option<told::Tier>,
     /// Died since then: a time of RFC 3339, or how long ago, such as `2h`.
     #[schema(min_length = 1)]
     from: Option<String>,
@@ -98,12 +104,44 @@ pub(crate) struct FilterKeys {
     text: Option<String>,
 }
 
+/// Which deliveries are meant.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct DeliveryKeys {
+    #[schema(min_length = 1)]
+    service: Option<String>,
+    #[schema(inline)]
+    state: Option<DeliveryState>,
+    /// The `next` of an earlier answer.
+    #[schema(pattern = "^[0-9a-fA-F]{32}$")]
+    before: Option<String>,
+}
+
+/// The states that deliveries are looked for by.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum DeliveryState {
+    Pending,
+    Retrying,
+    /// Another of its session comes first.
+    Behind,
+    Delivered,
+    Dead,
+}
+
 /// A part of a list.
-#[derive(Serialize, IntoParams)]
-#[into_params(parameter_in = Query)]
+#[derive(Serialize, ToSchema)]
 pub(crate) struct PageKeys {
     /// How many at most: 50 unless said, and never more than 500.
-    limit: Option<u32>,
+    limit: Option<u64>,
+}
+
+/// A part of a list whose entries are numbered.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct NumberedPageKeys {
+    /// The `next` of an earlier answer.
+    before: Option<u64>,
+    /// How many at most: 50 unless said, and never more than 500.
+    limit: Option<u64>,
 }
 
 /// In which form letters are written.
@@ -172,7 +210,7 @@ pub(crate) struct PurgeWanted {
     #[schema(pattern = "^[1-9][0-9]{0,3}(ms|s|m|h|d)$")]
     older_than: Option<String>,
     /// The moment that a dry run looked at: what died since stays.
-    #[schema(format = DateTime)]
+    #[schema(min_length = 20, format = DateTime)]
     died_until: Option<String>,
     /// Only tells what would be deleted.
     dry_run: Option<bool>,
@@ -224,8 +262,8 @@ pub(crate) enum RateWanted {
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 pub(crate) enum LetterWritten {
-    Envelope(super::told::Envelope),
-    Redis(super::told::RedisLetter),
+    Envelope(told::Envelope),
+    Redis(told::RedisLetter),
 }
 
 /// Nothing more to say.
