@@ -8,6 +8,7 @@ pub mod letter;
 pub mod load;
 pub mod node;
 pub mod secret;
+pub mod stale;
 pub mod store;
 pub mod target;
 
