@@ -33,7 +33,7 @@ impl Provider {
     }
 }
 
-#[derive(PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Down {
     Yes,
     No,
