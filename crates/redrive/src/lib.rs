@@ -4,6 +4,7 @@
 
 pub mod clock;
 pub mod happening;
+mod jwks;
 pub mod letter;
 pub mod load;
 pub mod node;
@@ -11,5 +12,6 @@ pub mod secret;
 pub mod stale;
 pub mod store;
 pub mod target;
+pub mod token;
 
 pub use redrive_core as core;

@@ -10,7 +10,6 @@
 mod command;
 mod env;
 mod file;
-mod outage;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,7 +27,7 @@ use redrive_core::time::Timestamp;
 use tokio::time::timeout;
 use zeroize::Zeroizing;
 
-use self::outage::{Health, Outage, Word};
+use crate::stale::outage::{Health, Outage, Word};
 use crate::stale::{Clock, Found, Missing, Plan, StaleCache, Trouble, timer_clock};
 
 /// The largest file or output that is taken for a secret.
@@ -288,11 +287,7 @@ impl Shared {
         kept: &Kept,
         found: Result<Found<SecretValues, SecretError>, Missing<SecretError>>,
     ) -> Result<Arc<SecretValues>, SecretError> {
-        let health = match &found {
-            Ok(Found { failure: None, .. }) => Health::Well,
-            Ok(Found { failure: Some(_), .. }) => Health::Failing,
-            Err(_) => Health::Gone,
-        };
+        let health = Health::of(&found);
         let word = kept.outage.lock().expect("nobody panics with it").hear(health, (self.clock)());
         let secret = kept.name.as_str();
         match found {

@@ -29,6 +29,8 @@
 //! Invariants: one fetch at a time; it is a task of its own and ends within its limit, so whoever stops
 //! waiting stops nobody else; and a fetch that panics counts as one that failed.
 
+pub(crate) mod outage;
+
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;

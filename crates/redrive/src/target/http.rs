@@ -12,6 +12,7 @@ mod answer;
 mod batch;
 mod connect;
 mod failure;
+pub(crate) mod fetch;
 mod limits;
 mod pool;
 mod request;

@@ -1,4 +1,5 @@
-//! What is worth saying of a secret while its provider is away, so that nobody reads it a thousand times.
+//! What is worth saying of something cached while its provider is away, so that nobody reads it a thousand
+//! times.
 //!
 //! Invariants: a warning at most once a minute, one alert for each outage, and every end of one is told.
 
@@ -6,12 +7,14 @@ use std::time::Duration;
 
 use redrive_core::time::Timestamp;
 
-/// How often it is said that a secret cannot be fetched.
+use super::{Found, Missing};
+
+/// How often it is said that something cannot be fetched.
 const WARN_EVERY: Duration = Duration::from_mins(1);
 
-/// How a secret is, for whoever asked for it.
+/// How the thing is, for whoever asked for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Health {
+pub(crate) enum Health {
     /// The last fetch went well.
     Well,
     /// The last fetch failed, and what was fetched before serves.
@@ -22,7 +25,7 @@ pub(super) enum Health {
 
 /// What was last said of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outage {
+pub(crate) enum Outage {
     /// Nothing.
     None,
     /// That it cannot be fetched.
@@ -36,7 +39,7 @@ pub(super) enum Outage {
 
 /// What is to be said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Word {
+pub(crate) enum Word {
     /// Nothing that was not said before.
     Nothing,
     /// It cannot be fetched, and serves on.
@@ -49,9 +52,20 @@ pub(super) enum Word {
     Back,
 }
 
+impl Health {
+    /// How a thing is of which this was found.
+    pub(crate) fn of<T, E>(found: &Result<Found<T, E>, Missing<E>>) -> Self {
+        match found {
+            Ok(Found { failure: None, .. }) => Self::Well,
+            Ok(Found { failure: Some(_), .. }) => Self::Failing,
+            Err(_) => Self::Gone,
+        }
+    }
+}
+
 impl Outage {
-    /// Hears how the secret is now.
-    pub(super) fn hear(&mut self, health: Health, now: Timestamp) -> Word {
+    /// Hears how the thing is now.
+    pub(crate) fn hear(&mut self, health: Health, now: Timestamp) -> Word {
         let (next, word) = match (*self, health) {
             (Self::None, Health::Well) => (Self::None, Word::Nothing),
             (Self::Warned { .. }, Health::Well) => (Self::None, Word::Recovered),
