@@ -16,7 +16,7 @@ use redrive::core::book::problem::Problem;
 use redrive::core::book::{BuiltIn, RuleBook};
 use redrive::core::engine::Bounds;
 use redrive::node::{Config, Node};
-use redrive::secret::{self, Secrets};
+use redrive::secret::Secrets;
 use redrive::store::sqlite::{Options, Sqlite};
 use redrive::target::registry::{BUILT_IN_TARGETS, Targets};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -120,9 +120,14 @@ fn show_and_refuse(problems: &[Problem], path: &Path, text: &str) -> anyhow::Res
     Err(Refused(format!("{} needs what this program does not have", path.display())).into())
 }
 
-fn targets(opened: &Opened, path: &Path, previous: Option<&Targets>) -> anyhow::Result<Targets> {
-    let secrets = secret::of(&opened.book);
-    match Targets::new(&opened.book, &secrets, previous) {
+fn targets(
+    opened: &Opened,
+    path: &Path,
+    secrets: &Secrets,
+    previous: Option<&Targets>,
+) -> anyhow::Result<Targets> {
+    show_and_refuse(&Secrets::check(&opened.book), path, &opened.text)?;
+    match Targets::new(&opened.book, secrets, previous) {
         Ok(targets) => Ok(targets),
         Err(problems) => {
             show_and_refuse(&problems, path, &opened.text)?;
@@ -133,10 +138,11 @@ fn targets(opened: &Opened, path: &Path, previous: Option<&Targets>) -> anyhow::
 
 async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     let path = args.rules.clone().unwrap_or_else(|| PathBuf::from(BUILT_IN));
+    let secrets = Secrets::new(&opened.book);
     let certificate = Watched::open(args)?;
     let door = Watched::door(certificate.as_ref());
     let connections = Targets::none(Arc::new(tls::pool(args)?));
-    let targets = targets(&opened, &path, Some(&connections))?;
+    let targets = targets(&opened, &path, &secrets, Some(&connections))?;
     let store = Sqlite::open(&args.data, Options::default()).map_err(|error| Refused(error.to_string()))?;
     let config = Config {
         book: Arc::clone(&opened.book),
@@ -150,7 +156,6 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     // Before anybody can send anything: an archive that is new begins here.
     let archivist = Archivist::start(&node).await;
     let limits = Limits::with_body(usize::try_from(args.body_max).unwrap_or(usize::MAX));
-    let secrets = Secrets::new(&opened.book);
     let limiter = Arc::new(Limiter::default());
     let hooks = Webhooks::new(&opened.book, secrets.clone(), Arc::clone(&limiter));
     let access = match node.keys().await {
@@ -180,6 +185,7 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
         }
     };
     greet(args, listening.address, door.scheme(), &opened.book, &access)?;
+    secrets.warm(&opened.book);
     let mut serving = Serving {
         path: args.rules.clone(),
         stamp: opened.stamp,
@@ -312,7 +318,7 @@ impl Serving {
         let Some(path) = self.path.clone() else { return };
         self.stamp = stamp(&path);
         let opened = open(Some(&path)).and_then(|opened| {
-            let targets = targets(&opened, &path, Some(&self.targets))?;
+            let targets = targets(&opened, &path, &self.secrets, Some(&self.targets))?;
             Ok((opened, targets))
         });
         match opened {
@@ -340,6 +346,9 @@ impl Serving {
     }
 
     async fn change(&mut self, opened: Opened, targets: Targets) {
+        // The new targets ask for the new book's secrets from their first call on.
+        self.secrets.change(&opened.book);
+        self.secrets.warm(&opened.book);
         self.targets = targets.clone();
         self.secrets.change(&opened.book);
         self.access.change(&opened.book);

@@ -12,6 +12,7 @@ use super::super::folder::find;
 use super::super::{ArchiveKey, Doing, Kept};
 use super::*;
 use crate::node::Config;
+use crate::secret::Secrets;
 use crate::store::Store;
 use crate::store::memory::Memory;
 use crate::target::registry::Targets;
@@ -35,7 +36,7 @@ fn in_folder(folder: &Path) -> Arc<RuleBook> {
 
 fn node_on(store: &Memory, book: Arc<RuleBook>) -> Node {
     let config = Config {
-        targets: Targets::new(&book, &|_| Ok(Vec::new()), None).expect("it logs"),
+        targets: Targets::new(&book, &Secrets::new(&book), None).expect("it logs"),
         book,
         book_text: "".into(),
         store: Box::new(store.opened_again()),
