@@ -281,9 +281,11 @@ mod tests {
         ArchiveRule::of(&reading.book.unwrap_or_else(|| panic!("{:?}", reading.problems)))
     }
 
-    /// What became of events that were tried at these times: each line is a time, what the write came to if
-    /// one was made, and what is expected.
-    fn play(steps: &[(u64, Option<Result<(), Failure>>, &str)]) {
+    /// What a write comes to.
+    type CameTo = Result<(), Failure>;
+
+    /// Plays turns at these times: each line is a time, what a write would come to, and what is expected.
+    fn play(steps: &[(u64, CameTo, &str)]) {
         let rule = rule_of("archive: { folder: /a }\n").expect("it has one");
         let mut care = Care::new();
         for (number, (millis, outcome, expected)) in steps.iter().enumerate() {
@@ -292,8 +294,7 @@ mod tests {
                 Turn::Wait(until) => format!("wait {}", until.since(now).as_millis()),
                 Turn::LeaveOut => "leave out".to_owned(),
                 Turn::Write { permit, within } => {
-                    let outcome = outcome.unwrap_or_else(|| panic!("step {number} makes a write"));
-                    let (fate, news) = care.settle(permit, outcome, &rule, now);
+                    let (fate, news) = care.settle(permit, *outcome, &rule, now);
                     let news = news.map(|news| format!(", {news:?}")).unwrap_or_default();
                     format!("{}s {fate:?}{news}", within.as_secs())
                 }
@@ -302,14 +303,16 @@ mod tests {
         }
     }
 
-    const OK: Option<Result<(), Failure>> = Some(Ok(()));
-    const SLOW: Option<Result<(), Failure>> = Some(Err(Failure::TimedOut));
-    const LOCKED: Option<Result<(), Failure>> = Some(Err(Failure::LockedOut));
-    const OTHER: Option<Result<(), Failure>> = Some(Err(Failure::Other));
+    const OK: CameTo = Ok(());
+    /// Nobody writes then.
+    const NONE: CameTo = Ok(());
+    const SLOW: CameTo = Err(Failure::TimedOut);
+    const LOCKED: CameTo = Err(Failure::LockedOut);
+    const OTHER: CameTo = Err(Failure::Other);
+    const THROTTLED: CameTo = Err(Failure::Throttled { retry_after: None });
 
-    fn throttled(millis: u64) -> Option<Result<(), Failure>> {
-        let retry_after = (millis > 0).then(|| Duration::from_millis(millis));
-        Some(Err(Failure::Throttled { retry_after }))
+    const fn throttled(seconds: u64) -> CameTo {
+        Err(Failure::Throttled { retry_after: Some(Duration::from_secs(seconds)) })
     }
 
     #[test]
@@ -328,23 +331,23 @@ mod tests {
     fn an_archive_that_asks_to_slow_down_is_waited_for_and_longer_each_time() {
         #[rustfmt::skip]
         play(&[
-            (0,     throttled(0),     "5s Again"),
-            (0,     None,             "wait 100"),
-            (100,   throttled(0),     "5s Again"),
-            (100,   None,             "wait 200"),
-            (300,   throttled(7_000), "5s Again"),
-            (300,   None,             "wait 7000"),
+            (0,     THROTTLED,        "5s Again"),
+            (0,     NONE,             "wait 100"),
+            (100,   THROTTLED,        "5s Again"),
+            (100,   NONE,             "wait 200"),
+            (300,   throttled(7), "5s Again"),
+            (300,   NONE,             "wait 7000"),
             (7_300, OK,               "5s Kept"),
-            (7_300, throttled(0),     "5s Again"),
-            (7_300, None,             "wait 100"),
+            (7_300, THROTTLED,        "5s Again"),
+            (7_300, NONE,             "wait 100"),
         ]);
-        let many: Vec<_> = (0..20).map(|n| (n * 20_000, throttled(0), "5s Again")).collect();
-        play(&[&many[..], &[(380_000, None, "wait 16000"), (400_000, OK, "5s Kept")]].concat());
+        let many: Vec<_> = (0..20).map(|n| (n * 20_000, THROTTLED, "5s Again")).collect();
+        play(&[&many[..], &[(380_000, NONE, "wait 16000"), (400_000, OK, "5s Kept")]].concat());
     }
 
     #[test]
     fn asking_to_slow_down_for_ever_is_cut_short() {
-        play(&[(0, throttled(u64::MAX / 2), "5s Again"), (0, None, "wait 86400000")]);
+        play(&[(0, throttled(u64::MAX), "5s Again"), (0, NONE, "wait 86400000")]);
     }
 
     #[test]
@@ -364,7 +367,7 @@ mod tests {
         #[rustfmt::skip]
         play(&[
             (0,      LOCKED, "5s Again, LockedOut"),
-            (0,      None,   "wait 100"),
+            (0,      NONE,   "wait 100"),
             (100,    LOCKED, "5s Again"),
             (1_000,  LOCKED, "5s Again"),
             (2_000,  LOCKED, "5s Again"),
@@ -378,14 +381,14 @@ mod tests {
         #[rustfmt::skip]
         play(&[
             (0,      OTHER, "5s Again"),
-            (0,      None,  "wait 100"),
+            (0,      NONE,  "wait 100"),
             (100,    OTHER, "5s Again"),
             (300,    OTHER, "5s Again, Opened"),
-            (300,    None,  "leave out"),
-            (300,    None,  "leave out"),
-            (10_299, None,  "leave out"),
+            (300,    NONE,  "leave out"),
+            (300,    NONE,  "leave out"),
+            (10_299, NONE,  "leave out"),
             (10_300, OTHER, "5s Again"),
-            (10_300, None,  "leave out"),
+            (10_300, NONE,  "leave out"),
             (20_300, OK,    "5s Kept"),
             (20_300, OK,    "5s Kept, Closed { left_out: 4 }"),
             (20_300, OK,    "5s Kept"),
@@ -399,9 +402,9 @@ mod tests {
             (0, OTHER, "5s Again"),
             (1_000, OTHER, "5s Again"),
             (2_000, SLOW,  "5s Again, Opened"),
-            (2_000, None,  "leave out"),
+            (2_000, NONE,  "leave out"),
             (12_000, SLOW, "5s Again"),
-            (12_000, None, "leave out"),
+            (12_000, NONE, "leave out"),
             (22_000, OK,   "5s Kept"),
         ]);
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use redrive_core::archive::{ArchiveRule, Care, Fate, News, Standing, Turn};
 use redrive_core::book::RuleBook;
-use redrive_core::ids::Seq;
+use redrive_core::ids::{Receipt, Seq};
 use redrive_core::time::Timestamp;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -187,14 +187,12 @@ enum PlaceError {
 /// Up to where the archive has all events; a new one begins after the last that is there now.
 async fn place(node: &Node) -> Result<Seq, PlaceError> {
     let (memo, last) = node.read(|reader| Ok((reader.memo(UPTO)?, reader.last_place()?))).await?;
-    match memo.as_deref().map(str::parse) {
+    if let Some(upto) = memo.and_then(|memo| memo.parse().ok()) {
         // A place that the store has not given yet was another store's.
-        Some(Ok(upto)) => Ok(Seq::new(upto).min(last)),
-        Some(Err(_)) | None => {
-            node.set_memo(UPTO, Some(last.get().to_string())).await?;
-            Ok(last)
-        }
+        return Ok(Seq::new(upto).min(last));
     }
+    node.set_memo(UPTO, Some(last.get().to_string())).await?;
+    Ok(last)
 }
 
 /// The task itself.
@@ -290,10 +288,13 @@ impl Task {
             locked(&self.progress).waiting_since = None;
             return Ok(None);
         };
+        // Large payloads take long enough to hash that others would notice.
+        let packing = tokio::task::spawn_blocking(move || page.iter().map(InHand::of).collect::<Vec<_>>());
+        let page = packing.await.map_err(|error| error.to_string())?;
         let (mut archived, mut left_out) = (0, 0);
-        for view in &page {
-            locked(&self.progress).waiting_since = Some(view.received_at);
-            match self.keep_one(rule, archive, care, view).await {
+        for event in &page {
+            locked(&self.progress).waiting_since = Some(event.received_at);
+            match self.keep_one(rule, archive, care, event).await {
                 Done::Kept => archived += 1,
                 Done::LeftOut => left_out += 1,
             }
@@ -318,9 +319,8 @@ impl Task {
         rule: &ArchiveRule,
         archive: &Arc<dyn Archive>,
         care: &mut Care,
-        view: &EventView,
+        event: &InHand,
     ) -> Done {
-        let entry = Arc::new(Entry::of(view));
         loop {
             let now = self.node.now();
             let turn = care.turn(rule, now);
@@ -329,7 +329,7 @@ impl Task {
                 Turn::Wait(until) => tokio::time::sleep(until.since(now)).await,
                 Turn::LeaveOut => return Done::LeftOut,
                 Turn::Write { permit, within } => {
-                    let written = tokio::time::timeout(within, archive.put(Arc::clone(&entry))).await;
+                    let written = tokio::time::timeout(within, archive.put(Arc::clone(&event.entry))).await;
                     let written = written.unwrap_or(Err(ArchiveFailure::TimedOut { within }));
                     let outcome = written.as_ref().copied().map_err(ArchiveFailure::failure);
                     let (fate, news) = care.settle(permit, outcome, rule, self.node.now());
@@ -338,7 +338,7 @@ impl Task {
                         self.note_error(error);
                     }
                     if let Some(news) = news {
-                        self.tell(news, view, error.as_deref().unwrap_or_default());
+                        self.tell(news, event.receipt, error.as_deref().unwrap_or_default());
                     }
                     locked(&self.progress).standing = care.standing(self.node.now());
                     match fate {
@@ -356,7 +356,7 @@ impl Task {
         locked(&self.progress).last_error = Some((self.node.now(), error.to_owned()));
     }
 
-    fn tell(&self, news: News, view: &EventView, error: &str) {
+    fn tell(&self, news: News, receipt: Receipt, error: &str) {
         match news {
             News::LockedOut => {
                 let message = format!("the archive needs somebody: {error}; events wait in the store for it");
@@ -375,9 +375,23 @@ impl Task {
                 self.node.announce(What::BreakerClosed, message);
             }
             News::TooSlow => {
-                tracing::warn!(receipt = %view.receipt, error, "an event is left out of the archive");
+                tracing::warn!(%receipt, error, "an event is left out of the archive");
             }
         }
+    }
+}
+
+/// An event that is being written.
+struct InHand {
+    entry: Arc<Entry>,
+    receipt: Receipt,
+    received_at: Timestamp,
+}
+
+impl InHand {
+    fn of(view: &EventView) -> Self {
+        let entry = Arc::new(Entry::of(view));
+        Self { entry, receipt: view.receipt, received_at: view.received_at }
     }
 }
 
