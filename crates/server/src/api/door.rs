@@ -154,12 +154,22 @@ mod tests {
         (certificate, Arc::new(config))
     }
 
+    const ASK: &str = "GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+
     /// What a client hears who trusts that certificate.
     async fn ask(address: SocketAddr, root: &CertificateDer<'static>) -> std::io::Result<String> {
+        say(ASK, address, root).await
+    }
+
+    async fn say(
+        words: &str,
+        address: SocketAddr,
+        root: &CertificateDer<'static>,
+    ) -> std::io::Result<String> {
         let connector = TlsConnector::from(client_config(&Roots::Only(vec![root.clone()])));
         let name = ServerName::try_from("a.test").expect("a name");
         let mut stream = connector.connect(name, TcpStream::connect(address).await?).await?;
-        stream.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await?;
+        stream.write_all(words.as_bytes()).await?;
         let mut heard = String::new();
         stream.read_to_string(&mut heard).await?;
         Ok(heard)
@@ -192,7 +202,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_new_certificate_is_for_those_who_come_later() {
+    async fn a_new_certificate_is_for_those_who_come_later_and_all_else_is_as_without_tls() {
         let ((old, config), (new, new_config)) = (pair(), pair());
         let shown = Certificate::new(config);
         let router = Router::new().route("/", get(|| async { "in private" }));
@@ -204,6 +214,15 @@ mod tests {
         shown.change(new_config);
         assert!(ask(listening.address, &old).await.is_err());
         assert!(ask(listening.address, &new).await.is_ok());
+        // What the HTTP library refuses is put in our words here too.
+        let refused = say("nonsense\r\n\r\n", listening.address, &new).await.expect("it is answered");
+        assert!(refused.starts_with("HTTP/1.1 400 ") && refused.contains("BAD_REQUEST"), "{refused}");
+        let page = ASK.replace("connection", "origin: https://elsewhere.test\r\nconnection");
+        let refused = say(&page, listening.address, &new).await.expect("it is answered");
+        assert!(refused.starts_with("HTTP/1.1 403 "), "{refused}");
+        let ours = page.replace("elsewhere.test", "localhost");
+        let taken = say(&ours, listening.address, &new).await.expect("it is answered");
+        assert!(taken.starts_with("HTTP/1.1 200 "), "{taken}");
         listening.close(Duration::from_secs(5)).await;
     }
 

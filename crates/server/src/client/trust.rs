@@ -6,11 +6,11 @@ use rustls::{CertificateError, Error};
 
 /// What was wrong with what a server showed.
 #[derive(Debug)]
-pub(crate) struct Distrust(Error);
+pub(crate) struct Distrust(Box<Error>);
 
 impl Distrust {
-    pub(super) const fn new(error: Error) -> Self {
-        Self(error)
+    pub(super) fn new(error: Error) -> Self {
+        Self(Box::new(error))
     }
 }
 

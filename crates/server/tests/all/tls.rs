@@ -217,10 +217,10 @@ fn who_speaks_no_tls_is_told_so_and_harms_nobody() {
         stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
         stream.write_all(junk).expect("it reads");
         stream.shutdown(std::net::Shutdown::Write).expect("a socket");
-        let mut heard = Vec::new();
+        let mut said = Vec::new();
         // It may break off; what it must not do is wait.
-        let _ = stream.read_to_end(&mut heard);
-        assert!(heard.len() < 100 && !heard.starts_with(b"HTTP"), "an alert at most: {heard:?}");
+        let _ = stream.read_to_end(&mut said);
+        assert!(said.len() < 100 && !said.starts_with(b"HTTP"), "an alert at most: {said:?}");
     }
     assert_eq!(status(&folder, &url, "ca.pem").code, 0);
     let events: serde_json::Value = serde_json::from_str(

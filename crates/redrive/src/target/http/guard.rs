@@ -140,6 +140,14 @@ fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
 mod tests {
     use super::*;
 
+    #[track_caller]
+    fn check(cases: &[(&str, Option<&'static str>)]) {
+        for (address, expected) in cases {
+            let parsed = address.parse().expect("an address");
+            assert_eq!(why_not_public(parsed), *expected, "{address}");
+        }
+    }
+
     #[test]
     fn every_kind_of_address_is_known() {
         #[rustfmt::skip]
@@ -182,7 +190,14 @@ mod tests {
             ("239.255.255.250",          Some(MULTICAST)),
             ("240.0.0.1",                Some(RESERVED)),
             ("255.255.255.255",          Some(BROADCAST)),
+        ];
+        check(&cases);
+    }
 
+    #[test]
+    fn every_kind_of_newer_address_is_known() {
+        #[rustfmt::skip]
+        let cases = [
             ("2606:4700::1111",          None),
             ("2001:200::1",              None),
             ("2a00:1450::8a",            None),
@@ -206,7 +221,14 @@ mod tests {
             ("2001:10::1",               Some(RESERVED)),
             ("4000::1",                  Some(RESERVED)),
             ("5f00::1",                  Some(RESERVED)),
+        ];
+        check(&cases);
+    }
 
+    #[test]
+    fn an_address_within_another_is_judged_as_itself() {
+        #[rustfmt::skip]
+        let cases = [
             ("::ffff:8.8.8.8",           None),
             ("::ffff:127.0.0.1",         Some(THIS_MACHINE)),
             ("::ffff:169.254.169.254",   Some(METADATA)),
@@ -218,10 +240,7 @@ mod tests {
             ("2002:7f00:1::1",           Some(THIS_MACHINE)),
             ("2002:c0a8:101::1",         Some(PRIVATE)),
         ];
-        for (address, expected) in cases {
-            let parsed = address.parse().expect("an address");
-            assert_eq!(why_not_public(parsed), expected, "{address}");
-        }
+        check(&cases);
     }
 
     #[test]
