@@ -9,6 +9,7 @@ pub(crate) mod problem;
 pub(crate) mod remarks;
 pub(crate) mod replay;
 pub(crate) mod rule;
+pub(crate) mod schedules;
 pub(crate) mod sink;
 pub(crate) mod spark;
 pub(crate) mod status;

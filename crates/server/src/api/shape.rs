@@ -212,6 +212,39 @@ pub(crate) struct Status {
     /// Replays that are not over.
     #[serde(default)]
     pub replays: Vec<letters::ReplayShown>,
+    /// What the rule book wants done at times.
+    #[serde(default)]
+    pub schedules: Vec<ScheduleStatus>,
+}
+
+/// How a schedule is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ScheduleStatus {
+    /// The source's name; none for times at which dead letters are brought back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The type of its events.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_type: Option<String>,
+    pub cron: String,
+    pub zone: String,
+    /// The latest fire that is durable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_fire: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_fire: Option<Timestamp>,
+    /// The same as clocks of the zone show it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_fire_local: Option<String>,
+    /// Fires that are due and not durable.
+    pub waiting: u64,
+    /// Missed fires that were caught up.
+    pub caught_up: u64,
+    /// Missed fires that were not.
+    pub lost: u64,
+    /// Why the last try failed, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
 }
 
 /// How a queue is.

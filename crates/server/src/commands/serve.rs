@@ -32,6 +32,9 @@ const REQUESTS_END_WITHIN: Duration = Duration::from_secs(5);
 /// What the book is called that nobody wrote.
 const BUILT_IN: &str = "the built-in book";
 
+/// The kinds of source that this program has, beside the events API.
+const BUILT_IN_SOURCES: &[&str] = &["schedule"];
+
 /// The bounds of the engine: a window for each queue, and calls over all services.
 const BOUNDS: Bounds = Bounds { window: 512, window_bytes: 4 * 1024 * 1024, calls: 1_024 };
 
@@ -83,7 +86,7 @@ fn built_in_book() -> RuleBook {
 }
 
 fn refuse_what_is_not_built_in(book: &RuleBook, path: &Path, text: &str) -> anyhow::Result<()> {
-    let problems = book.needs_beyond(&BuiltIn { targets: BUILT_IN_TARGETS, sources: &[] });
+    let problems = book.needs_beyond(&BuiltIn { targets: BUILT_IN_TARGETS, sources: BUILT_IN_SOURCES });
     show_and_refuse(&problems, path, text)
 }
 
