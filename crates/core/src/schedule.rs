@@ -79,7 +79,7 @@ pub struct Due {
 /// A fire as people read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalFire {
-    /// When, as clocks there show it: `Sun 2026-03-29 03:30:00 CEST`.
+    /// When, as clocks there show it: `Sun 2026-03-29 03:30 CEST`.
     pub local: String,
     /// How far those clocks are from UTC: `+02:00`.
     pub offset: String,
@@ -212,7 +212,7 @@ impl Schedule {
         let time = instant(second);
         let zoned = time.to_zoned(self.zone.clone());
         LocalFire {
-            local: zoned.strftime("%a %Y-%m-%d %H:%M:%S %Z").to_string(),
+            local: zoned.strftime("%a %Y-%m-%d %H:%M %Z").to_string(),
             offset: zoned.strftime("%:z").to_string(),
             mark: self.mark(second, &spell),
         }

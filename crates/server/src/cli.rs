@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use redrive::core::text::{Share, parse_duration, parse_share, parse_size};
+use redrive::core::time::Timestamp;
 
 pub(crate) use remote::{
     BackupArgs, CompactArgs, Format, PauseArgs, ResumeArgs, RouteArgs, SendArgs, ServerArgs, ShowArgs,
@@ -63,6 +64,7 @@ pub(crate) enum Command {
     Try(TryArgs),
     Rules(RulesArgs),
     Timeline(TimelineArgs),
+    Schedules(SchedulesArgs),
     Send(SendArgs),
     Tail(TailArgs),
     Show(ShowArgs),
@@ -269,6 +271,32 @@ pub(crate) enum TimelineFormat {
     Text,
     /// A list of objects, times in milliseconds
     Json,
+}
+
+/// Shows when the schedules of a rule book fire next, and what clocks that are set do to them; needs no
+/// server.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redrive schedules
+  redrive schedules --rules redrive.yaml --count 3
+  redrive schedules --from 2026-10-24T00:00:00Z      over the end of summer time
+  redrive schedules --format json
+
+Exit code: 0 shown, 1 the book has errors, 2 a file cannot be read.")]
+pub(crate) struct SchedulesArgs {
+    /// The rule book
+    #[arg(long, value_name = "FILE", default_value = "redrive.yaml")]
+    pub(crate) rules: PathBuf,
+    /// How many fires of each
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    pub(crate) count: u16,
+    /// From when on, such as 2026-10-24T00:00:00Z; without it, from now on
+    #[arg(long, value_name = "TIME")]
+    pub(crate) from: Option<Timestamp>,
+    /// How to print it
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
 }
 
 /// Writes the rule book in forms that others read.

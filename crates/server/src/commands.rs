@@ -19,6 +19,7 @@ mod pause;
 mod replays;
 mod route;
 mod rules;
+mod schedules;
 mod schema;
 mod send;
 mod serve;
@@ -47,6 +48,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Try(args) => try_out::run(&args),
         Command::Rules(args) => rules::run(&args),
         Command::Timeline(args) => timeline::run(&args),
+        Command::Schedules(args) => schedules::run(&args),
         Command::Send(args) => send::run(&args),
         Command::Tail(args) => tail::run(&args),
         Command::Show(args) => show_key::run(&args),

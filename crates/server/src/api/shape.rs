@@ -231,6 +231,9 @@ pub(crate) struct Status {
     /// How the archive is, if the rule book has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archive: Option<ArchiveShown>,
+    /// What the rule book wants done at times.
+    #[serde(default)]
+    pub schedules: Vec<ScheduleStatus>,
 }
 
 /// How the archive is. Counts are since the server started.
@@ -253,6 +256,38 @@ pub(crate) struct ArchiveShown {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub last_error_at: Option<Timestamp>,
+}
+
+/// How a schedule is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ScheduleStatus {
+    /// The source's name; none for times at which dead letters are brought back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The type of its events.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_type: Option<String>,
+    pub cron: String,
+    pub zone: String,
+    /// The latest fire that is durable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub last_fire: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub next_fire: Option<Timestamp>,
+    /// The same as clocks of the zone show it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_fire_local: Option<String>,
+    /// Fires that are due and not durable.
+    pub waiting: u64,
+    /// Missed fires that were caught up.
+    pub caught_up: u64,
+    /// Missed fires that were not.
+    pub lost: u64,
+    /// Why the last try failed, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
 }
 
 /// How a queue is.

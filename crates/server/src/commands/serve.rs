@@ -38,8 +38,8 @@ const REQUESTS_END_WITHIN: Duration = Duration::from_secs(5);
 /// What the book is called that nobody wrote.
 const BUILT_IN: &str = "the built-in book";
 
-/// The kinds of source that are served.
-const BUILT_IN_SOURCES: &[&str] = &["webhook"];
+/// The kinds of source that this program has, beside the events API.
+const BUILT_IN_SOURCES: &[&str] = &["schedule", "webhook"];
 
 /// The bounds of the engine: a window for each queue, and calls over all services.
 const BOUNDS: Bounds = Bounds { window: 512, window_bytes: 4 * 1024 * 1024, calls: 1_024 };

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use redrive::core::time::Timestamp;
 
-use super::moment::{coming, rough};
+use super::moment::{ago, coming, rough};
 use super::table::{Cell, Side, Table};
 use super::{counted, next_steps, plain, shell_word, style, thousands};
-use crate::api::shape::{ArchiveShown, DependencyStatus, ServiceStatus, Status};
+use crate::api::shape::{ArchiveShown, DependencyStatus, ScheduleStatus, ServiceStatus, Status};
 use crate::client::Address;
 
 /// An archive that is less behind than this keeps up.
@@ -45,6 +45,9 @@ pub(crate) fn page(status: &Status, address: &Address, now: Timestamp) -> String
     }
     if !status.sources.is_empty() {
         out.push_str(&block(super::source::table(&status.sources)));
+    }
+    if !status.schedules.is_empty() {
+        out.push_str(&block(schedules(&status.schedules, now)));
     }
     out.push_str(&next_steps(&steps(status)));
     out
@@ -169,6 +172,46 @@ fn dependencies(dependencies: &[DependencyStatus], now: Timestamp) -> Table {
         ]);
     }
     table
+}
+
+fn schedules(schedules: &[ScheduleStatus], now: Timestamp) -> Table {
+    let mut table = Table::new(&[Side::Left; 5]);
+    table.head(&["SCHEDULE", "EMITS", "NEXT", "LAST", ""]);
+    for schedule in schedules {
+        let name = match &schedule.name {
+            Some(name) => Cell::bold(plain(name)),
+            None => Cell::bold(plain(&schedule.cron)),
+        };
+        let emits = match &schedule.event_type {
+            Some(event_type) => Cell::plain(plain(event_type)),
+            None => Cell::dim("brings letters back"),
+        };
+        let next = match (&schedule.next_fire_local, schedule.next_fire) {
+            (Some(local), Some(next)) => format!("{} ({})", plain(local), coming(next, now)),
+            _ => "never again".to_owned(),
+        };
+        let last = schedule.last_fire.map_or_else(|| "never".to_owned(), |last| ago(last, now));
+        table.push(vec![name, emits, Cell::plain(next), Cell::plain(last), schedule_remark(schedule)]);
+    }
+    table
+}
+
+/// What needs a look: that fires wait, or how many were missed.
+fn schedule_remark(schedule: &ScheduleStatus) -> Cell {
+    if schedule.waiting > 0
+        && let Some(trouble) = &schedule.trouble
+    {
+        let waiting = counted(schedule.waiting, "fire");
+        return Cell::painted(format!("{waiting} not emitted yet: {}", plain(trouble)), style::error);
+    }
+    let mut missed = Vec::new();
+    if schedule.caught_up > 0 {
+        missed.push(format!("{} caught up", thousands(schedule.caught_up)));
+    }
+    if schedule.lost > 0 {
+        missed.push(format!("{} lost", thousands(schedule.lost)));
+    }
+    if missed.is_empty() { Cell::plain("") } else { Cell::dim(format!("missed: {}", missed.join(", "))) }
 }
 
 fn steps(status: &Status) -> Vec<(String, &'static str)> {

@@ -27,6 +27,7 @@ mod reference;
 mod replay;
 mod rules;
 mod run;
+mod schedules;
 mod schema;
 mod scripted;
 mod serve;
