@@ -118,7 +118,7 @@ impl Code {
 
     /// Whether it always comes with a `Retry-After`.
     pub(crate) fn asks_to_wait(self) -> bool {
-        self.status() == StatusCode::SERVICE_UNAVAILABLE
+        matches!(self.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
     }
 }
 

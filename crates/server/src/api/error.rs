@@ -50,7 +50,7 @@ impl ApiError {
         &self.0.message
     }
 
-    fn retry_after(mut self, seconds: u32) -> Self {
+    pub(super) fn retry_after(mut self, seconds: u32) -> Self {
         self.0.retry_after_seconds = Some(seconds);
         self
     }
