@@ -133,7 +133,7 @@ impl Code {
 
     /// Whether it always comes with a `Retry-After`.
     pub(crate) fn asks_to_wait(self) -> bool {
-        matches!(self.status(), StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS)
+        matches!(self.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
     }
 }
 

@@ -73,7 +73,7 @@ fn resolve(schema: &'static Value) -> &'static Value {
     }
 }
 
-fn entries<'a>(value: &'a Value) -> impl Iterator<Item = (&'a String, &'a Value)> + use<'a> {
+fn entries(value: &Value) -> impl Iterator<Item = (&String, &Value)> + use<'_> {
     value.as_object().into_iter().flatten()
 }
 

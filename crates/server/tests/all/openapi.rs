@@ -28,10 +28,10 @@ fn the_description_that_is_kept_is_up_to_date() {
 fn a_server_describes_itself() {
     let folder = Folder::new();
     let server = Server::run(serve(&folder, &[]));
-    let served = server.get("/openapi.json");
-    assert_eq!(served.status, 200);
+    let told = server.get("/openapi.json");
+    assert_eq!(told.status, 200);
     let printed: Value = serde_json::from_str(&redrive(&["openapi"]).printed()).expect("it is JSON");
-    assert_eq!(served.json(), printed);
+    assert_eq!(told.json(), printed);
     server.stop().assert_calm();
 }
 

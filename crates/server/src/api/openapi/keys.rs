@@ -13,11 +13,11 @@ impl<T: PartialSchema> IntoParams for Keys<T> {
     fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
         let object = serde_json::to_value(T::schema()).expect("a schema is JSON");
         let keys = object["properties"].as_object().into_iter().flatten();
-        keys.map(|(name, schema)| parameter(name, not_null(schema))).collect()
+        keys.map(|(name, schema)| parameter(name, &not_null(schema))).collect()
     }
 }
 
-fn parameter(name: &str, schema: Value) -> Parameter {
+fn parameter(name: &str, schema: &Value) -> Parameter {
     let parameter = json!({
         "name": name,
         "in": "query",

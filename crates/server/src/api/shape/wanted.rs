@@ -262,7 +262,7 @@ pub(crate) enum RateWanted {
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 pub(crate) enum LetterWritten {
-    Envelope(told::Envelope),
+    Envelope(Box<told::Envelope>),
     Redis(told::RedisLetter),
 }
 
