@@ -116,7 +116,7 @@ fn a_schedule_that_is_new_has_missed_nothing_and_is_shown() {
     assert_eq!(schedule["next_fire"], json!(ago.fire + Duration::from_hours(24)));
     assert!(schedule.get("last_fire").is_none(), "{schedule}");
     assert_eq!(server.status()["events"], 0);
-    let page = folder.run(&["status", "--server", &format!("http://{}", server.client.address())]).printed();
+    let page = folder.run(&["status", "--server", &format!("http://{}", server.client.address)]).printed();
     assert!(page.contains("SCHEDULE") && page.contains("report.nightly"), "{page}");
     // A new book takes it away at once.
     folder.write("redrive.yaml", "version: 1\nservices: { s: { target: { log: stdout }, events: [a] } }\n");
