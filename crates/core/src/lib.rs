@@ -6,6 +6,7 @@
 
 pub mod access;
 pub mod answer;
+pub mod archive;
 pub mod backoff;
 pub mod book;
 pub mod breaker;
@@ -18,6 +19,7 @@ pub mod engine;
 pub mod envelope;
 pub mod event;
 pub mod fingerprint;
+pub mod freshness;
 pub mod hash;
 mod history;
 pub mod idempotency;
@@ -25,6 +27,7 @@ pub mod ids;
 pub mod limits;
 pub mod name_template;
 pub mod position;
+pub mod quota;
 pub mod rehearse;
 pub mod replay;
 pub mod reprocess;

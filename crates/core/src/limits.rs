@@ -32,6 +32,9 @@ pub const BATCH_DELIVERIES_DEFAULT: u32 = 10;
 /// How long delivered and unrouted events are kept, unless the rule book says otherwise.
 pub const KEEP_DELIVERED_DEFAULT: Duration = Duration::from_hours(7 * 24);
 
+/// How long one write to the archive may take, unless the rule book says otherwise.
+pub const ARCHIVE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
+
 /// The time over which a throttle measures the rate it will halve.
 pub const RATE_MEASURED_OVER: Duration = Duration::from_secs(10);
 
@@ -136,6 +139,9 @@ pub const EMBEDDED_DEPTH_MAX: usize = 100;
 
 /// The most sources in a rule book: lints hold each against every row.
 pub const SOURCES_MAX: usize = 200;
+
+/// The deepest path that a template of a source may follow into the data: each step reads what is below again.
+pub const DATA_PATH_WORDS_MAX: usize = 16;
 
 /// The most problems of one severity reported for a rule book; the rest are counted.
 pub const PROBLEMS_MAX: usize = 100;

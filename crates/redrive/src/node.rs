@@ -5,6 +5,7 @@
 //! of `ARCHITECTURE.md`.
 
 mod doors;
+mod hooks;
 mod inbox;
 mod letters;
 mod routes;

@@ -6,15 +6,22 @@
 //! - nothing a client sends or leaves unsent takes more than a bounded amount of memory or time.
 
 pub(crate) mod bulk;
+mod code;
+pub(crate) mod door;
 mod error;
 mod events;
 mod fresh;
 mod guest;
+pub(crate) mod hooks;
+mod identity;
+mod keys;
 mod letters;
 mod listen;
+pub(crate) mod openapi;
 mod operate;
 mod polite;
 mod queries;
+mod rate;
 mod refusal;
 mod replays;
 pub(crate) mod shape;
@@ -24,11 +31,19 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use axum::routing::{get, post};
+use redrive::archive::archivist::Archivist;
+use redrive::core::access::Permission;
 use redrive::node::Node;
 use tokio::sync::watch;
+use utoipa_axum::routes;
 
-pub(crate) use self::listen::{Limits, listen};
+use self::code::Code;
+pub(crate) use self::guest::Guests;
+pub(crate) use self::identity::Access;
+use self::identity::{Door, Reach};
+pub(crate) use self::listen::{Limits, listen, listen_behind};
+use self::openapi::{Asking, Routes};
+pub(crate) use self::rate::Limiter;
 
 /// What every handler has; each request gets a clone of its own.
 #[derive(Clone)]
@@ -37,7 +52,11 @@ pub(crate) struct App(Arc<Parts>);
 /// What there is of it once.
 pub(crate) struct Parts {
     pub node: Node,
+    pub archivist: Archivist,
     pub limits: Limits,
+    pub hooks: hooks::Webhooks,
+    /// Who may come in.
+    pub access: Access,
     /// Turns true when the server stops, so that endless answers end.
     pub closing: watch::Receiver<bool>,
 }
@@ -60,44 +79,93 @@ const CORRELATION_ID: HeaderName = HeaderName::from_static("x-correlation-id");
 /// The longest correlation id that is taken over from a client.
 const CORRELATION_ID_BYTES_MAX: usize = 128;
 
-/// All routes.
-pub(crate) fn router(app: App) -> Router {
-    Router::new()
-        .route("/v1/events", post(events::accept))
-        .route("/v1/events/{name}", post(events::accept_easy).get(queries::event))
-        .route("/v1/deliveries", get(queries::list))
-        .route("/v1/deliveries/{id}", get(queries::delivery))
-        .route("/v1/status", get(queries::status))
-        .route("/v1/happenings", get(queries::happenings))
-        .route("/v1/services/{service}/pause", post(operate::pause))
-        .route("/v1/services/{service}/resume", post(operate::resume))
-        .route("/v1/unrouted/route", post(operate::route_unrouted))
-        .route("/v1/backup", post(operate::back_up))
-        .route("/v1/dead-letters", get(letters::list))
-        .route("/v1/dead-letters/export", get(bulk::export))
-        .route("/v1/dead-letters/import", post(bulk::import))
-        .route("/v1/dead-letters/purge", post(bulk::purge))
-        .route("/v1/dead-letters/{id}", get(letters::one))
-        .route("/v1/dead-letters/{id}/skip", post(letters::skip))
-        .route("/v1/dead-letters/{id}/edit", post(letters::edit))
-        .route("/v1/failure-groups", get(letters::groups))
-        .route("/v1/held-sessions", get(letters::held_sessions))
-        .route("/v1/audit", get(letters::audit))
-        .route("/v1/replays", get(replays::list).post(replays::begin))
-        .route("/v1/replays/{id}", get(replays::one))
-        .route("/v1/replays/{id}/progress", get(replays::progress))
-        .route("/v1/replays/{id}/{act}", post(replays::change))
-        .route("/healthz", get(queries::health))
+/// Every route there is: what one needs for it, and the errors of its own. Both routers and the API's
+/// description are made of this table, so that no route can be without its door or its words.
+#[rustfmt::skip]
+fn routes(asking: Asking<'_>) -> Routes<'_> {
+    use Permission::{Administer, Operate, Read, Send};
+    use Reach::{Part, Whole};
+    Routes::new(asking)
+        .add(Door::For(Send, Part),        routes!(events::accept),         &[Code::Conflict, Code::BacklogFull])
+        .add(Door::For(Send, Part),        routes!(events::accept_easy),    &[Code::Conflict, Code::BacklogFull])
+        .add(Door::For(Read, Part),        routes!(queries::event),         &[Code::EventNotFound])
+        .add(Door::Open,                   routes!(hooks::take),            &[Code::SourceNotFound, Code::Unauthorized, Code::RateLimitExceeded, Code::BacklogFull])
+        .add(Door::For(Read, Whole),       routes!(hooks::refused::list),           &[])
+        .add(Door::For(Read, Whole),       routes!(hooks::refused::one),            &[Code::RefusedBodyNotFound])
+        .add(Door::For(Read, Part),        routes!(queries::list),          &[])
+        .add(Door::For(Read, Part),        routes!(queries::delivery),      &[Code::DeliveryNotFound, Code::AmbiguousId])
+        .add(Door::For(Read, Whole),       routes!(queries::status),        &[])
+        .add(Door::For(Read, Part),        routes!(queries::happenings),    &[])
+        .add(Door::For(Operate, Part),     routes!(operate::pause),         &[Code::ServiceNotFound])
+        .add(Door::For(Operate, Part),     routes!(operate::resume),        &[Code::ServiceNotFound])
+        .add(Door::For(Operate, Whole),    routes!(operate::route_unrouted), &[])
+        .add(Door::For(Administer, Whole), routes!(operate::back_up),       &[])
+        .add(Door::For(Administer, Whole), routes!(keys::list),             &[])
+        .add(Door::For(Administer, Whole), routes!(keys::create),           &[])
+        .add(Door::For(Administer, Whole), routes!(keys::revoke),           &[Code::KeyNotFound])
+        .add(Door::For(Read, Part),        routes!(letters::list),          &[])
+        .add(Door::For(Read, Part),        routes!(bulk::export),           &[])
+        .add(Door::For(Operate, Part),     routes!(bulk::import),           &[])
+        .add(Door::For(Operate, Part),     routes!(bulk::purge),            &[])
+        .add(Door::For(Read, Part),        routes!(letters::one),           &[Code::DeadLetterNotFound, Code::AmbiguousId])
+        .add(Door::For(Operate, Part),     routes!(letters::skip),          &[Code::DeadLetterNotFound, Code::AmbiguousId, Code::ReplayConflict, Code::Conflict])
+        .add(Door::For(Operate, Part),     routes!(letters::edit),          &[Code::DeadLetterNotFound, Code::AmbiguousId, Code::ReplayConflict, Code::Conflict, Code::ServiceGone, Code::EventNotWanted])
+        .add(Door::For(Read, Part),        routes!(letters::groups),        &[])
+        .add(Door::For(Read, Whole),       routes!(letters::held_sessions), &[])
+        .add(Door::For(Read, Whole),       routes!(letters::audit),         &[])
+        .add(Door::For(Read, Part),        routes!(replays::list),          &[])
+        .add(Door::For(Operate, Part),     routes!(replays::begin),         &[Code::DeadLetterNotFound, Code::AmbiguousId, Code::ReplayConflict, Code::OnlyPoison, Code::ServiceGone, Code::EventNotWanted])
+        .add(Door::For(Read, Part),        routes!(replays::one),           &[Code::ReplayNotFound])
+        .add(Door::For(Read, Part),        routes!(replays::progress),      &[Code::ReplayNotFound])
+        .add(Door::For(Operate, Part),     routes!(replays::change),        &[Code::ReplayNotFound, Code::PathNotFound, Code::ReplayState])
+        .add(Door::Open,                   routes!(queries::health),        &[])
+        .add(Door::Open,                   routes!(openapi::describe),      &[])
+}
+
+/// The routes twice: for when anybody may come, and for when everybody is asked who they are.
+///
+/// A server that asks nobody does not pay for the question.
+#[derive(Clone)]
+pub(crate) struct Routers {
+    open: Router,
+    guarded: Option<Guarded>,
+    guests: Guests,
+}
+
+#[derive(Clone)]
+struct Guarded {
+    access: Access,
+    router: Router,
+}
+
+impl Routers {
+    /// The API.
+    pub(crate) fn new(app: &App, guests: Guests) -> Self {
+        let guarded = Guarded { access: app.access.clone(), router: router(Asking::Everybody(app), app) };
+        Self { open: router(Asking::Nobody, app), guarded: Some(guarded), guests }
+    }
+
+    /// Routes of another kind, for anybody on this machine.
+    pub(crate) fn open(open: Router) -> Self {
+        Self { open, guarded: None, guests: Guests::ThisMachine }
+    }
+}
+
+fn router(asking: Asking<'_>, app: &App) -> Router {
+    let (router, _) = routes(asking).split();
+    router
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::wrong_method)
-        .with_state(app)
+        .with_state(app.clone())
 }
 
 /// The id that the client sent, or a new one.
 fn correlation_id(headers: &HeaderMap) -> HeaderValue {
     let sent = headers.get(&CORRELATION_ID).filter(|value| is_fit(value)).cloned();
     sent.unwrap_or_else(|| {
-        HeaderValue::from_str(&fresh::fresh_id().to_string()).expect("digits, letters and dashes")
+        let mut text = uuid::Uuid::encode_buffer();
+        let fresh = fresh::fresh_id().hyphenated().encode_lower(&mut text);
+        HeaderValue::from_str(fresh).expect("digits, letters and dashes")
     })
 }
 
@@ -105,4 +173,67 @@ fn is_fit(value: &HeaderValue) -> bool {
     value.len() <= CORRELATION_ID_BYTES_MAX
         && !value.is_empty()
         && value.as_bytes().iter().all(u8::is_ascii_graphic)
+}
+
+#[cfg(test)]
+mod tests {
+    use redrive::core::access::Role;
+
+    use super::*;
+
+    /// Who may come by a route: every role that may, with a star where a key that is bound to services may
+    /// not.
+    fn who(door: Door) -> String {
+        let Door::For(permission, reach) = door else { return "everybody".to_owned() };
+        let star = if reach == Reach::Whole { "*" } else { "" };
+        let roles = permission.roles().into_iter().map(Role::as_str);
+        format!("{}{star}", roles.collect::<Vec<_>>().join(" "))
+    }
+
+    #[test]
+    fn every_route_lets_in_whom_it_is_for() {
+        #[rustfmt::skip]
+        let expected = [
+            ("POST /v1/events",                    "ingest operator admin"),
+            ("POST /v1/events/{name}",             "ingest operator admin"),
+            ("GET /v1/events/{name}",              "viewer operator admin"),
+            ("POST /v1/hooks/{source}",            "everybody"),
+            ("GET /v1/refused-hooks",              "viewer operator admin*"),
+            ("GET /v1/refused-hooks/{number}",     "viewer operator admin*"),
+            ("GET /v1/deliveries",                 "viewer operator admin"),
+            ("GET /v1/deliveries/{id}",            "viewer operator admin"),
+            ("GET /v1/status",                     "viewer operator admin*"),
+            ("GET /v1/happenings",                 "viewer operator admin"),
+            ("POST /v1/services/{service}/pause",  "operator admin"),
+            ("POST /v1/services/{service}/resume", "operator admin"),
+            ("POST /v1/unrouted/route",            "operator admin*"),
+            ("POST /v1/backup",                    "admin*"),
+            ("GET /v1/keys",                       "admin*"),
+            ("POST /v1/keys",                      "admin*"),
+            ("POST /v1/keys/{id}/revoke",          "admin*"),
+            ("GET /v1/dead-letters",               "viewer operator admin"),
+            ("GET /v1/dead-letters/export",        "viewer operator admin"),
+            ("POST /v1/dead-letters/import",       "operator admin"),
+            ("POST /v1/dead-letters/purge",        "operator admin"),
+            ("GET /v1/dead-letters/{id}",          "viewer operator admin"),
+            ("POST /v1/dead-letters/{id}/skip",    "operator admin"),
+            ("POST /v1/dead-letters/{id}/edit",    "operator admin"),
+            ("GET /v1/failure-groups",             "viewer operator admin"),
+            ("GET /v1/held-sessions",              "viewer operator admin*"),
+            ("GET /v1/audit",                      "viewer operator admin*"),
+            ("GET /v1/replays",                    "viewer operator admin"),
+            ("POST /v1/replays",                   "operator admin"),
+            ("GET /v1/replays/{id}",               "viewer operator admin"),
+            ("GET /v1/replays/{id}/progress",      "viewer operator admin"),
+            ("POST /v1/replays/{id}/{act}",        "operator admin"),
+            ("GET /healthz",                       "everybody"),
+            ("GET /openapi.json",                  "everybody"),
+        ];
+        let doors = routes(Asking::Nobody).doors;
+        for ((route, door), (name, roles)) in doors.iter().zip(expected) {
+            assert_eq!(route, name);
+            assert_eq!(who(*door), roles, "{name}");
+        }
+        assert_eq!(doors.len(), expected.len());
+    }
 }

@@ -1,7 +1,10 @@
 //! What can be typed: commands, flags and their help.
 
+mod archive;
 mod bench;
 mod dlq;
+mod hooks;
+mod keys;
 mod remote;
 
 use std::net::SocketAddr;
@@ -17,11 +20,14 @@ pub(crate) use remote::{
     StatusArgs, TailArgs, WhyArgs,
 };
 
+pub(crate) use self::archive::{ArchiveArgs, ArchiveFormat, ArchiveGetArgs, ArchiveWhat};
 pub(crate) use self::bench::{BenchArgs, BenchFormat, BenchRole, BenchRoleArgs, BenchScenario};
 pub(crate) use self::dlq::{
     AuditArgs, Dlq, DlqArgs, DlqEditArgs, DlqExportArgs, DlqGroupsArgs, DlqImportArgs, DlqListArgs,
     DlqPurgeArgs, DlqReplayArgs, DlqShowArgs, DlqSkipArgs, FilterArgs, FromArgs, LetterForm, ReplaysArgs,
 };
+pub(crate) use self::hooks::{HooksArgs, HooksCommand, HooksRefusedArgs, HooksShowArgs, HooksSignArgs};
+pub(crate) use self::keys::{Keys, KeysArgs, KeysCreateArgs, KeysListArgs, KeysRevokeArgs};
 
 /// Delivers events and records one outcome for each, by rules you can read.
 #[derive(Debug, Parser)]
@@ -67,6 +73,9 @@ pub(crate) enum Command {
     Dlq(DlqArgs),
     Replays(ReplaysArgs),
     Audit(AuditArgs),
+    Hooks(HooksArgs),
+    Keys(KeysArgs),
+    Archive(ArchiveArgs),
     Pause(PauseArgs),
     Resume(ResumeArgs),
     Route(RouteArgs),
@@ -76,6 +85,7 @@ pub(crate) enum Command {
     Import(ImportArgs),
     Init(InitArgs),
     Schema(SchemaArgs),
+    Openapi(OpenapiArgs),
     Sink(SinkArgs),
     Bench(BenchArgs),
     #[command(hide = true)]
@@ -89,10 +99,16 @@ pub(crate) enum Command {
 Examples:
   redrive serve                                   prints every event that comes in
   redrive serve --rules redrive.yaml              delivers by the rules of a book
+  redrive serve --tls-cert cert.pem --tls-key key.pem
   curl -d '{\"total\":12}' http://127.0.0.1:7373/v1/events/orders.placed
+  redrive keys create ops --role admin --data redrive-data
+  redrive serve --listen 0.0.0.0:7373             serves others too, who need a key
 
-The rule book is read again when its file changes, and on SIGHUP; one that is wrong is refused, and the \
-old one stays. SIGTERM and Ctrl-C stop it gently.
+Once there is a key (`redrive keys`) or the rule book believes tokens (`access`), everybody is asked for \
+one. Until then everybody on this machine may do everything, and nobody else is listened to.
+
+The rule book and the certificate are read again when their files change, and on SIGHUP; what is wrong is \
+refused, and the old one stays. SIGTERM and Ctrl-C stop it gently.
 
 Exit code: 0 stopped, 1 refused to start, 2 a file cannot be read.")]
 pub(crate) struct ServeArgs {
@@ -102,15 +118,27 @@ pub(crate) struct ServeArgs {
     /// The folder in which everything is kept; made if it is not there
     #[arg(long, value_name = "DIR", default_value = DATA_DEFAULT)]
     pub(crate) data: PathBuf,
-    /// Where to listen; loopback addresses only
+    /// Where to listen; what others can reach needs keys or tokens
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7373")]
     pub(crate) listen: SocketAddr,
+    /// Listens where others can reach it without asking anybody for a key
+    #[arg(long)]
+    pub(crate) insecure: bool,
     /// The largest event that is taken
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = parse_size)]
     pub(crate) body_max: u64,
     /// How long calls may go on after it was told to stop
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     pub(crate) drain: Duration,
+    /// Speaks TLS under this certificate: PEM, ours first, then those that lead to a root
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The private key of the certificate: PEM, not encrypted
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Trusts targets whose certificates these sign, and no others: PEM; without it, whom the system trusts
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_roots: Option<PathBuf>,
 }
 
 /// Finds what is wrong with a rule book, and what will hurt later.
@@ -318,6 +346,15 @@ Examples:
 Then the first line of a book tells the editor where it is:
   # yaml-language-server: $schema=./redrive.schema.json")]
 pub(crate) struct SchemaArgs {}
+
+/// Prints the description of the HTTP API, OpenAPI 3.1, for tools that make clients, pages and tests of it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redrive openapi > openapi.json
+
+A running server has it at /openapi.json.")]
+pub(crate) struct OpenapiArgs {}
 
 /// Takes events like a service would, and fails, dawdles or hangs as you ask; for trying things out.
 #[derive(Debug, Args)]

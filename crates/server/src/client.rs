@@ -4,23 +4,31 @@
 //! only if nobody answered or the server said that it is not there; each of ours may come twice.
 
 mod address;
+mod key;
 mod trouble;
+mod trust;
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_LOCATION, DATE, HOST};
+use http::header::{AUTHORIZATION, CONTENT_LOCATION, DATE, HOST};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use redrive::core::time::Timestamp;
+use redrive::tls::Roots;
 use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio_rustls::TlsConnector;
+
+use self::address::Security;
 
 pub(crate) use address::{Address, header_value, segment};
+pub(crate) use key::Key;
 pub(crate) use trouble::{Break, Refusal, Trouble};
 
 /// How long a connection may take.
@@ -44,16 +52,34 @@ pub(crate) struct Ask {
     path: String,
     headers: Vec<(&'static str, String)>,
     body: Bytes,
+    tries: Tries,
+}
+
+/// How often something is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tries {
+    /// Until somebody answers, a few times: it may come twice.
+    Several,
+    /// Once: it would be done twice.
+    One,
 }
 
 impl Ask {
     pub(crate) fn get(path: impl Into<String>) -> Self {
-        Self { method: Method::GET, path: path.into(), headers: Vec::new(), body: Bytes::new() }
+        let (headers, body, tries) = (Vec::new(), Bytes::new(), Tries::Several);
+        Self { method: Method::GET, path: path.into(), headers, body, tries }
     }
 
     pub(crate) fn post(path: impl Into<String>, content_type: &str, body: impl Into<Bytes>) -> Self {
         let headers = vec![("content-type", content_type.to_owned())];
-        Self { method: Method::POST, path: path.into(), headers, body: body.into() }
+        let (body, tries) = (body.into(), Tries::Several);
+        Self { method: Method::POST, path: path.into(), headers, body, tries }
+    }
+
+    /// Asks only once, since it would be done twice.
+    pub(crate) fn once(mut self) -> Self {
+        self.tries = Tries::One;
+        self
     }
 
     /// Adds a header; its value must be visible ASCII, or the request is not sent.
@@ -77,6 +103,8 @@ pub(crate) struct Answer {
 #[derive(Debug)]
 pub(crate) struct Client {
     address: Address,
+    roots: Roots,
+    key: Option<Key>,
     connection: Option<Sender>,
 }
 
@@ -90,8 +118,13 @@ struct Head {
 }
 
 impl Client {
-    pub(crate) const fn new(address: Address) -> Self {
-        Self { address, connection: None }
+    pub(crate) const fn new(address: Address, key: Option<Key>) -> Self {
+        Self { address, roots: Roots::System, key, connection: None }
+    }
+
+    /// The same, believing certificates that these sign.
+    pub(crate) fn trusting(self, roots: Roots) -> Self {
+        Self { roots, ..self }
     }
 
     pub(crate) const fn address(&self) -> &Address {
@@ -167,7 +200,7 @@ impl Client {
                 Ok(head) => is_away(head.response.status()),
                 Err(problem) => problem.may_heal(),
             };
-            match pauses.next().filter(|_| may_heal) {
+            match pauses.next().filter(|_| may_heal && ask.tries == Tries::Several) {
                 Some(pause) => sleep(pause).await,
                 None => return result.map_err(|problem| self.broken(problem)),
             }
@@ -198,6 +231,9 @@ impl Client {
         for (name, value) in &ask.headers {
             request = request.header(*name, value);
         }
+        if let Some(key) = &self.key {
+            request = request.header(AUTHORIZATION, key.header());
+        }
         Ok(request.body(Full::new(ask.body.clone()))?)
     }
 
@@ -206,17 +242,32 @@ impl Client {
         let stream = stream.map_err(|_| Break::NotConnected(CONNECT_TIMEOUT))?.map_err(Break::Connect)?;
         // Without it small requests may wait for one another; with a socket that cannot, they do.
         let _ = stream.set_nodelay(true);
-        let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(Break::Http)?;
-        // What goes wrong on the connection is told to whoever waits for an answer.
-        tokio::spawn(async move {
-            let _ = connection.await;
-        });
-        Ok(sender)
+        match self.address.security() {
+            Security::Plain => speak_http(stream).await,
+            Security::Tls(name) => {
+                let connector = TlsConnector::from(redrive::tls::client_config(&self.roots));
+                let stream = timeout(CONNECT_TIMEOUT, connector.connect(name.clone(), stream)).await;
+                let stream = stream.map_err(|_| Break::NotConnected(CONNECT_TIMEOUT))?;
+                speak_http(stream.map_err(Break::of_handshake)?).await
+            }
+        }
     }
 
     fn broken(&self, reason: Break) -> Trouble {
+        if let Break::Distrust(why) = reason {
+            return Trouble::Distrusted { address: self.address.clone(), why };
+        }
         Trouble::Unreachable { address: self.address.clone(), reason }
     }
+}
+
+async fn speak_http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S) -> Result<Sender, Break> {
+    let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(Break::Http)?;
+    // What goes wrong on the connection is told to whoever waits for an answer.
+    tokio::spawn(async move {
+        let _ = connection.await;
+    });
+    Ok(sender)
 }
 
 /// The statuses of a server, or of one before it, that is not there for now.

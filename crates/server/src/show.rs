@@ -2,15 +2,18 @@
 
 pub(crate) mod audit;
 pub(crate) mod event;
+pub(crate) mod keys;
 pub(crate) mod letter;
 pub(crate) mod letters;
 pub(crate) mod moment;
 pub(crate) mod problem;
+pub(crate) mod refused;
 pub(crate) mod remarks;
 pub(crate) mod replay;
 pub(crate) mod rule;
 pub(crate) mod schedules;
 pub(crate) mod sink;
+pub(crate) mod source;
 pub(crate) mod spark;
 pub(crate) mod status;
 pub(crate) mod story;

@@ -117,7 +117,12 @@ pub fn check_type(text: &str) -> Result<(), InvalidType> {
 
 /// The first character that no word has.
 fn unfit(word: &str) -> Option<char> {
-    word.chars().find(|&c| !(c.is_alphanumeric() || matches!(c, '-' | '_' | ':' | '/')))
+    word.chars().find(|&c| !is_of_a_word(c))
+}
+
+/// Whether a word of a type may have that character.
+pub(super) fn is_of_a_word(character: char) -> bool {
+    character.is_alphanumeric() || matches!(character, '-' | '_' | ':' | '/')
 }
 
 impl EventPattern {

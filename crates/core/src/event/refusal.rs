@@ -151,7 +151,7 @@ pub enum Reason {
 
 impl Reason {
     /// What the reader of JSON says, without reading out to senders at length what they sent.
-    pub(super) fn not_json(error: &serde_json::Error) -> Self {
+    pub(crate) fn not_json(error: &serde_json::Error) -> Self {
         let mut message = error.to_string();
         if message.len() > limits::JSON_MESSAGE_BYTES_MAX {
             message.truncate(message.floor_char_boundary(limits::JSON_MESSAGE_BYTES_MAX));

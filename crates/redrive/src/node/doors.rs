@@ -1,6 +1,7 @@
 //! What a node keeps for its doors: keys, bodies that were refused, and memos.
 
 use super::{Node, ReadError, SubmitError};
+use crate::happening::{Happening, What};
 use crate::store::Note;
 use crate::store::door::{Deed, KEYS_MAX, KeyRecord, REFUSED_BODY_BYTES_MAX, RefusedBody};
 
@@ -40,6 +41,12 @@ impl Node {
     pub fn refuse_body(&self, mut refused: RefusedBody) -> bool {
         refused.body.truncate(REFUSED_BODY_BYTES_MAX);
         self.shared.inbox.refuse_body(refused)
+    }
+
+    /// Tells all who listen of something that needs words.
+    pub fn announce(&self, what: What, message: String) {
+        let now = self.now();
+        self.shared.tidings.tell(|| Happening::told(what, now, message));
     }
 
     /// What was last remembered under that name.

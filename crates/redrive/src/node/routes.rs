@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 
-use redrive_core::book::RuleBook;
 use redrive_core::book::route::Route;
+use redrive_core::book::{RuleBook, model};
 use redrive_core::engine::QueueName;
-use redrive_core::ids::ChannelName;
+use redrive_core::ids::{ChannelName, ServiceName};
 
 use crate::store::{Addressee, WaitingBound, WhenFull};
 
@@ -44,6 +44,12 @@ impl Routes {
         routes
     }
 
+    /// What happens to an event of a webhook when that service is full.
+    pub(super) fn when_full_of_webhook(&self, service: &ServiceName) -> WhenFull {
+        let waiting = self.book.waiting(service.as_str()).expect("the book routes to services that it has");
+        when_full(waiting.when_full_of_webhook)
+    }
+
     fn addressee(&self, route: &Route<'_>, event_type: &str) -> Addressee {
         let service = route.service.name.clone();
         let waiting = self.book.waiting(service.as_str()).expect("the book routes to services that it has");
@@ -60,12 +66,16 @@ impl Routes {
                 deliveries_max: waiting.events,
                 bytes_max: waiting.size_bytes,
                 per_session_max: waiting.per_session,
-                when_full: match waiting.when_full {
-                    redrive_core::book::model::WhenFull::Refuse => WhenFull::Refuse,
-                    redrive_core::book::model::WhenFull::DeadLetter => WhenFull::DeadLetter,
-                },
+                when_full: when_full(waiting.when_full),
             },
             queue: Arc::new(QueueName { service, channel }),
         }
+    }
+}
+
+const fn when_full(stated: model::WhenFull) -> WhenFull {
+    match stated {
+        model::WhenFull::Refuse => WhenFull::Refuse,
+        model::WhenFull::DeadLetter => WhenFull::DeadLetter,
     }
 }

@@ -499,6 +499,8 @@ pub struct ReplayView {
     pub state: ReplayState,
     /// The filter in words.
     pub what: String,
+    /// The one service whose letters it sends, if its filter names one.
+    pub service: Option<String>,
     /// How fast it goes on.
     pub pace: Pace,
     /// Who began it.

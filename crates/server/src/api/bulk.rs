@@ -13,17 +13,21 @@ use redrive::core::text::parse_duration;
 use redrive::core::time::Timestamp;
 use redrive::letter::import;
 use redrive::node::Node;
-use redrive::node::{OrderError, Purged};
+use redrive::node::Purged;
 use redrive::store::door::By;
 use redrive::store::letter::{LetterNumber, Selection};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::App;
+use super::code::Code;
 use super::error::ApiError;
 use super::events;
+use super::identity::Caller;
+use super::openapi::Keys;
 use super::queries::lines;
 use super::shape::letters::{Form, Imported, PurgeShown};
+use super::shape::wanted::{FilterKeys, LetterForm, PurgeWanted};
 use crate::letters::fields::{Fields, WrongField};
 use crate::letters::{EXPORT_PAGE, everything, filter, view};
 
@@ -36,9 +40,21 @@ const PROBLEMS_MAX: usize = 20;
 /// A long purge tells this often how far it is.
 const PURGE_TOLD_EVERY: Duration = Duration::from_millis(500);
 
-/// `POST /v1/dead-letters/purge`: what came of it; one that takes long tells a line now and then.
+/// Deletes dead letters.
+///
+/// One that takes long answers with a line of JSON now and then, each as in the schema `PurgeShown`; the last
+/// has `done`.
+#[utoipa::path(
+    post, path = "/v1/dead-letters/purge", operation_id = "purgeDeadLetters", tag = "dead letters",
+    request_body(content = PurgeWanted, example = json!({ "service": "billing", "older_than": "7d", "dry_run": true })),
+    responses((status = 200, description = "what came of it", content(
+        (PurgeShown = "application/json"),
+        (String = "application/x-ndjson"),
+    )))
+)]
 pub(super) async fn purge(
     State(app): State<App>,
+    caller: Caller,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
@@ -60,6 +76,7 @@ pub(super) async fn purge(
         let reason = "says nothing: name a filter, or say `--all` (`\"all\": true`) if you mean all of them";
         return Err(ApiError::invalid("filter", reason));
     }
+    caller.check_list(filter.service.as_deref())?;
     let what = filter::describe(&filter);
     let selection = everything(filter, moment);
     if is_dry {
@@ -75,7 +92,7 @@ pub(super) async fn purge(
         };
         return Ok(events::json(StatusCode::OK, &shown));
     }
-    let mut steps = purging(app.node.clone(), selection, what, note);
+    let mut steps = purging(app.node.clone(), selection, what, note, caller.by());
     // Whether it could begin is known before anything is answered.
     let first = match steps.recv().await {
         Some(Ok(first)) if first.done => {
@@ -83,7 +100,7 @@ pub(super) async fn purge(
             return Ok(([(header::CONTENT_TYPE, "application/json")], line).into_response());
         }
         Some(Ok(first)) => first,
-        Some(Err(error)) => return Err(error.into()),
+        Some(Err(error)) => return Err(error),
         None => return Err(ApiError::unavailable("the server is shutting down")),
     };
     let stream = lines(
@@ -96,10 +113,10 @@ pub(super) async fn purge(
                 }
             })
         },
-        |step: &Result<PurgeShown, OrderError>| {
+        |step: &Result<PurgeShown, ApiError>| {
             let shown = match step {
                 Ok(shown) => shown.clone(),
-                Err(error) => PurgeShown { error: Some(error.to_string()), ..PurgeShown::default() },
+                Err(error) => PurgeShown { error: Some(error.message().to_owned()), ..PurgeShown::default() },
             };
             serde_json::to_string(&shown).expect("numbers and texts are always JSON")
         },
@@ -113,7 +130,8 @@ fn purging(
     selection: Selection,
     what: String,
     note: Option<String>,
-) -> mpsc::Receiver<Result<PurgeShown, OrderError>> {
+    by: By,
+) -> mpsc::Receiver<Result<PurgeShown, ApiError>> {
     let (sender, receiver) = mpsc::channel(1);
     let shown = |purged: Purged| PurgeShown {
         deleted: purged.deleted,
@@ -129,17 +147,23 @@ fn purging(
                 let _ = sender.try_send(Ok(shown(purged)));
             }
         };
-        let end = owner.purge(selection, what, note, &By::nobody(), progress).await;
-        let end = end.map(|purged| PurgeShown { done: true, ..shown(purged) });
+        let end = owner.purge(selection, what, note, &by, progress).await;
+        let end = end.map(|purged| PurgeShown { done: true, ..shown(purged) }).map_err(ApiError::from);
         // Nobody waits for it any more, perhaps.
         let _ = sender.send(end).await;
     });
     receiver
 }
 
-/// `POST /v1/dead-letters/import`.
+/// Takes dead letters from elsewhere, all or none.
+#[utoipa::path(
+    post, path = "/v1/dead-letters/import", operation_id = "importDeadLetters", tag = "dead letters",
+    request_body(content = String, content_type = "application/x-ndjson", description = "an envelope a line, at most 1,000 lines and 16 MiB"),
+    responses((status = 200, description = "they are here", body = Imported))
+)]
 pub(super) async fn import(
     State(app): State<App>,
+    caller: Caller,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
@@ -164,22 +188,35 @@ pub(super) async fn import(
             count => format!("{count} lines are no dead letters: nothing was imported"),
         };
         problems.truncate(PROBLEMS_MAX);
-        let error = ApiError::new(StatusCode::BAD_REQUEST, "VALIDATION_ERROR", message);
+        let error = ApiError::new(Code::Validation, message);
         return Err(error.with("field", "body").with("problems", problems));
+    }
+    for letter in &letters {
+        caller.check_service(letter.queue.service.as_str())?;
     }
     let (book, now) = (app.node.book(), app.node.now());
     let letters = letters.into_iter().map(|letter| letter.into_letter(&book, now)).collect();
-    let (imported, known) = app.node.import(letters, &By::nobody()).await?;
+    let (imported, known) = app.node.import(letters, &caller.by()).await?;
     Ok(events::json(StatusCode::OK, &Imported { imported, known }))
 }
 
-/// `GET /v1/dead-letters/export`: a letter a line, the oldest first.
-pub(super) async fn export(State(app): State<App>, RawQuery(query): RawQuery) -> Result<Response, ApiError> {
+/// Dead letters for other systems, a line each, the oldest first.
+#[utoipa::path(
+    get, path = "/v1/dead-letters/export", operation_id = "exportDeadLetters", tag = "dead letters",
+    params(Keys<FilterKeys>, ("form" = inline(Option<LetterForm>), Query, description = "whole envelopes unless said otherwise")),
+    responses((status = 200, description = "a line of JSON for each, as in the schema `LetterWritten`; it breaks off if the store fails", body = String, content_type = "application/x-ndjson"))
+)]
+pub(super) async fn export(
+    State(app): State<App>,
+    caller: Caller,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ApiError> {
     let mut fields = Fields::of_query(query.as_deref())?;
     let now = app.node.now();
     let filter = filter::take(&mut fields, now)?;
     let form = fields.read("form", Form::parse)?.unwrap_or(Form::Envelope);
     fields.finish()?;
+    caller.check_list(filter.service.as_deref())?;
     let export = Export {
         node: app.node.clone(),
         selection: Arc::new(everything(filter, now)),

@@ -1,26 +1,64 @@
 //! Who may talk to a server that asks nobody for a key: programs of this machine, and no web page.
 //!
 //! A page from anywhere can make a browser send requests to loopback addresses, and a name of its own can
-//! be made to resolve to one. The first tells its `Origin`, the second its `Host`; neither is ours.
+//! be made to resolve to one. The first tells its `Origin`, the second its `Host`; neither is ours. A server
+//! that asks for keys does without: a browser adds no key by itself, so that a page has none to show.
 
 use std::net::IpAddr;
 
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, header};
 
+use super::code::Code;
+use super::door::Scheme;
 use super::error::ApiError;
 
-/// Refuses what a page from elsewhere has made a browser send.
-pub(super) fn refuse_pages(headers: &HeaderMap) -> Result<(), ApiError> {
-    let host = headers.get(header::HOST).map(|value| value.to_str().unwrap_or_default());
-    let is_ours = host.is_none_or(|host| {
+/// Who may come without a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Guests {
+    /// Programs of this machine.
+    ThisMachine,
+    /// Whoever can reach the server, as somebody has insisted: any name may be its own.
+    Everybody,
+}
+
+impl Guests {
+    /// Refuses who is not among them.
+    pub(super) fn check(self, headers: &HeaderMap, scheme: Scheme) -> Result<(), ApiError> {
+        match self {
+            Self::ThisMachine => {
+                refuse_other_hosts(headers)?;
+                refuse_pages(headers, scheme)
+            }
+            Self::Everybody => refuse_pages(headers, scheme),
+        }
+    }
+}
+
+/// Refuses a request with several hosts: whoever stands between us and the client may have believed the
+/// other one.
+pub(super) fn refuse_many_hosts(headers: &HeaderMap) -> Result<(), ApiError> {
+    match headers.get_all(header::HOST).iter().count() {
+        0 | 1 => Ok(()),
+        _ => Err(ApiError::new(Code::BadRequest, "a request has one `host`, not several")),
+    }
+}
+
+fn host(headers: &HeaderMap) -> Option<&str> {
+    headers.get(header::HOST).map(|value| value.to_str().unwrap_or_default())
+}
+
+fn refuse_other_hosts(headers: &HeaderMap) -> Result<(), ApiError> {
+    let is_ours = host(headers).is_none_or(|host| {
         is_plainly_this_machine(host) || host.parse().is_ok_and(|host: Authority| is_this_machine(&host))
     });
-    if !is_ours {
-        return Err(refusal("`host` names another machine"));
-    }
+    if is_ours { Ok(()) } else { Err(refusal("`host` names another machine")) }
+}
+
+/// Refuses what a page from elsewhere has made a browser send.
+fn refuse_pages(headers: &HeaderMap, scheme: Scheme) -> Result<(), ApiError> {
     match headers.get(header::ORIGIN).map(|value| value.to_str().unwrap_or_default()) {
-        Some(origin) if origin.strip_prefix("http://") != host => {
+        Some(origin) if origin.strip_prefix(scheme.prefix()) != host(headers) => {
             Err(refusal("a page from elsewhere asks for it"))
         }
         Some(_) | None => Ok(()),
@@ -40,7 +78,7 @@ fn is_this_machine(host: &Authority) -> bool {
 
 fn refusal(why: &str) -> ApiError {
     let message = format!("{why}: without authentication only programs of this machine are served");
-    ApiError::new(StatusCode::FORBIDDEN, "FORBIDDEN", message)
+    ApiError::new(Code::Forbidden, message)
 }
 
 #[cfg(test)]
@@ -68,7 +106,33 @@ mod tests {
             for (key, value) in [(header::HOST, host), (header::ORIGIN, origin)] {
                 headers.extend(value.map(|value| (key, value.parse().expect("a header"))));
             }
-            assert_eq!(refuse_pages(&headers).is_ok(), expected, "{name}");
+            assert_eq!(Guests::ThisMachine.check(&headers, Scheme::Http).is_ok(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn behind_tls_a_page_of_our_own_came_by_tls_too() {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, "127.0.0.1:7373".parse().expect("a header"));
+        for (origin, expected) in [("https://127.0.0.1:7373", true), ("http://127.0.0.1:7373", false)] {
+            headers.insert(header::ORIGIN, origin.parse().expect("a header"));
+            assert_eq!(Guests::ThisMachine.check(&headers, Scheme::Https).is_ok(), expected, "{origin}");
+        }
+    }
+
+    #[test]
+    fn where_everybody_is_served_pages_from_elsewhere_are_not() {
+        #[rustfmt::skip]
+        let cases = [
+            ("curl",                  "redrive.test:7373", None,                             true),
+            ("a page of our own",     "redrive.test:7373", Some("http://redrive.test:7373"), true),
+            ("a page from elsewhere", "redrive.test:7373", Some("https://evil.test"),        false),
+        ];
+        for (name, host, origin, expected) in cases {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, host.parse().expect("a header"));
+            headers.extend(origin.map(|origin| (header::ORIGIN, origin.parse().expect("a header"))));
+            assert_eq!(Guests::Everybody.check(&headers, Scheme::Http).is_ok(), expected, "{name}");
         }
     }
 }

@@ -6,28 +6,32 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{Query, State};
+use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body_util::StreamBody;
 use redrive::core::ids::{DeliveryId, IdPrefix, Receipt, Seq};
 use redrive::happening::Happening;
+use redrive::node::Node;
 use redrive::store::{EventKey, Filter, StateName};
-use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
+use tokio::time::Instant;
 
-use super::App;
+use super::code::Code;
 use super::error::{ApiError, Named};
-use super::events;
-use super::shape::{DeliveriesFound, EventsFound, Status};
-use super::views::{Held, delivery_shown, event_shown, status_shown, with_letters, with_lines};
+use super::identity::Caller;
+use super::openapi::Keys;
+use super::shape::wanted::{DeliveryKeys, Health, PageKeys};
+use super::shape::{DeliveriesFound, DeliveryShown, EventsFound, Status};
+use super::views::{
+    Held, archive_shown, delivery_shown, event_shown, status_shown, with_letters, with_lines,
+};
+use super::{App, events, letters};
+use crate::letters::fields::Fields;
 
-/// Deliveries in one list, at most and unless asked otherwise.
-const LIST_MAX: usize = 500;
-const LIST_DEFAULT: usize = 50;
 /// Deliveries that may begin with the same digits before it is no use to list them.
 const CANDIDATES_MAX: usize = 20;
 /// How often the figures are looked at until nothing seems stranded, and how long apart.
@@ -36,8 +40,17 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
 /// How often a stream without news says that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// `GET /v1/events/{id}`, by id or receipt.
-pub(super) async fn event(State(app): State<App>, Named(name): Named) -> Result<Response, ApiError> {
+/// Events by their id or receipt, with their deliveries.
+#[utoipa::path(
+    get, path = "/v1/events/{name}", operation_id = "event", tag = "events",
+    params(("name" = String, Path, description = "the id or the receipt")),
+    responses((status = 200, description = "several sources may have used one id", body = EventsFound))
+)]
+pub(super) async fn event(
+    State(app): State<App>,
+    caller: Caller,
+    Named(name): Named,
+) -> Result<Response, ApiError> {
     let mut found = Vec::new();
     if let Some(receipt) = Receipt::parse(&name) {
         found = app.node.read(move |reader| reader.events(&EventKey::Receipt(receipt))).await?;
@@ -46,17 +59,31 @@ pub(super) async fn event(State(app): State<App>, Named(name): Named) -> Result<
         let id = name.clone();
         found = app.node.read(move |reader| reader.events(&EventKey::Id(id))).await?;
     }
+    for view in &mut found {
+        view.deliveries.retain(|delivery| caller.sees(delivery.queue.service.as_str()));
+    }
+    // Of an event that concerns others only, one who is bound to services hears nothing.
+    found.retain(|view| !caller.is_bound() || !view.deliveries.is_empty());
     if found.is_empty() {
         let message = format!("there is no event with the id or receipt `{name}`");
-        return Err(ApiError::new(StatusCode::NOT_FOUND, "EVENT_NOT_FOUND", message));
+        return Err(ApiError::new(Code::EventNotFound, message));
     }
     let held = Held::of(&app.node).await;
     let events = found.iter().map(|view| event_shown(view, &held)).collect();
     Ok(events::json(StatusCode::OK, &EventsFound { events }))
 }
 
-/// `GET /v1/deliveries/{id}`, by its id, its `webhook-id`, or the first digits of it.
-pub(super) async fn delivery(State(app): State<App>, Named(name): Named) -> Result<Response, ApiError> {
+/// A delivery with all its attempts, by its id, its `webhook-id`, or the first digits of it.
+#[utoipa::path(
+    get, path = "/v1/deliveries/{id}", operation_id = "delivery", tag = "deliveries",
+    params(("id" = String, Path, description = "the id, or enough of its first digits", pattern = "^(msg_)?[0-9a-fA-F]{1,32}$")),
+    responses((status = 200, description = "the delivery", body = DeliveryShown))
+)]
+pub(super) async fn delivery(
+    State(app): State<App>,
+    caller: Caller,
+    Named(name): Named,
+) -> Result<Response, ApiError> {
     let digits = name.strip_prefix("msg_").unwrap_or(&name).to_owned();
     let Some(prefix) = IdPrefix::parse(&digits) else {
         return Err(ApiError::invalid(
@@ -67,13 +94,15 @@ pub(super) async fn delivery(State(app): State<App>, Named(name): Named) -> Resu
     let whole = DeliveryId::parse(&digits);
     let mut found = app.node.read(move |reader| reader.deliveries(&prefix, CANDIDATES_MAX)).await?;
     found.retain(|view| {
-        whole.is_none_or(|id| view.id == id) && view.id.to_string().starts_with(&digits.to_lowercase())
+        whole.is_none_or(|id| view.id == id)
+            && view.id.to_string().starts_with(&digits.to_lowercase())
+            && caller.sees(view.queue.service.as_str())
     });
     let held = Held::of(&app.node).await;
     match found.as_slice() {
         [] => {
             let message = format!("there is no delivery whose id begins with `{name}`");
-            Err(ApiError::new(StatusCode::NOT_FOUND, "DELIVERY_NOT_FOUND", message))
+            Err(ApiError::new(Code::DeliveryNotFound, message))
         }
         [view] => {
             let shown = with_lines(&app.node, delivery_shown(view, &held)).await?;
@@ -82,34 +111,33 @@ pub(super) async fn delivery(State(app): State<App>, Named(name): Named) -> Resu
         several => {
             let candidates: Vec<String> = several.iter().map(|view| view.id.to_string()).collect();
             let message = format!("{} deliveries begin with `{name}`: type more digits", candidates.len());
-            Err(ApiError::new(StatusCode::CONFLICT, "AMBIGUOUS_ID", message).with("candidates", candidates))
+            Err(ApiError::new(Code::AmbiguousId, message).with("candidates", candidates))
         }
     }
 }
 
-/// What a list may be narrowed down to.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ListQuery {
-    service: Option<String>,
-    state: Option<String>,
-    before: Option<String>,
-    limit: Option<usize>,
-}
-
-/// `GET /v1/deliveries`.
+/// Deliveries, the latest first.
+#[utoipa::path(
+    get, path = "/v1/deliveries", operation_id = "deliveries", tag = "deliveries",
+    params(Keys<DeliveryKeys>, Keys<PageKeys>),
+    responses((
+        status = 200, description = "a part of them", body = DeliveriesFound,
+        links(("one" = (operation_id = "delivery", parameters(("id" = "$response.body#/deliveries/0/id")))))
+    ))
+)]
 pub(super) async fn list(
     State(app): State<App>,
-    query: Result<Query<ListQuery>, axum::extract::rejection::QueryRejection>,
+    caller: Caller,
+    RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
-    let Query(query) = query.map_err(|error| ApiError::invalid("query", error.body_text()))?;
-    let rows_max = query.limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_MAX);
-    let filter = Filter {
-        service: query.service,
-        state: query.state.as_deref().map(state_of).transpose()?,
-        before: query.before.as_deref().map(place_of).transpose()?,
-        rows_max,
-    };
+    let mut fields = Fields::of_query(query.as_deref())?;
+    let service = fields.text("service")?;
+    caller.check_list(service.as_deref().map(service_of))?;
+    let state = fields.read("state", state_of)?;
+    let before = fields.read("before", place_of)?;
+    let rows_max = letters::limit(&mut fields)?;
+    fields.finish()?;
+    let filter = Filter { service, state, before, rows_max };
     let found = app.node.read(move |reader| reader.list(&filter)).await?;
     let held = Held::of(&app.node).await;
     let next = (found.len() == rows_max).then(|| found.last().map(|view| view.id.to_string())).flatten();
@@ -117,27 +145,34 @@ pub(super) async fn list(
     Ok(events::json(StatusCode::OK, &DeliveriesFound { deliveries, next }))
 }
 
-fn place_of(before: &str) -> Result<Seq, ApiError> {
-    let id = DeliveryId::parse(before).ok_or_else(|| ApiError::invalid("before", "is no delivery's id"))?;
-    Ok(id.seq())
+/// The service of `service/channel`.
+fn service_of(name: &str) -> &str {
+    name.split_once('/').map_or(name, |(service, _)| service)
 }
 
-fn state_of(word: &str) -> Result<StateName, ApiError> {
+fn place_of(before: &str) -> Result<Seq, &'static str> {
+    DeliveryId::parse(before).map(DeliveryId::seq).ok_or("it is no delivery's id")
+}
+
+fn state_of(word: &str) -> Result<StateName, &'static str> {
     match word {
         "pending" => Ok(StateName::Ready),
         "retrying" => Ok(StateName::Due),
         "behind" => Ok(StateName::Behind),
         "delivered" => Ok(StateName::Delivered),
         "dead" => Ok(StateName::Dead),
-        _ => Err(ApiError::invalid("state", "is none of pending, retrying, behind, delivered, dead")),
+        _ => Err("it is none of pending, retrying, behind, delivered, dead"),
     }
 }
 
-/// `GET /v1/status`.
-///
-/// The store and the engine are asked one after the other, and what happens in between looks stranded for a
-/// moment. What really is stays so: it is in every look, and a look without it is right.
+/// How the server is.
+#[utoipa::path(
+    get, path = "/v1/status", operation_id = "status", tag = "operating",
+    responses((status = 200, description = "services, dependencies and what needs a hand", body = Status))
+)]
 pub(super) async fn status(State(app): State<App>) -> Result<Response, ApiError> {
+    // The store and the engine are asked one after the other, and what happens in between looks stranded for
+    // a moment. What really is stays so: it is in every look, and a look without it is right.
     let mut status = look(&app).await?;
     for _ in 1..LOOKS_MAX {
         if status.stranded == 0 {
@@ -148,7 +183,9 @@ pub(super) async fn status(State(app): State<App>) -> Result<Response, ApiError>
         let stranded = status.stranded.min(again.stranded);
         status = Status { stranded, ..again };
     }
-    Ok(events::json(StatusCode::OK, &with_letters(&app.node, status).await?))
+    let archive = app.archivist.status(app.node.now()).map(archive_shown);
+    let status = Status { archive, sources: app.hooks.status(), ..with_letters(&app.node, status).await? };
+    Ok(events::json(StatusCode::OK, &status))
 }
 
 async fn look(app: &App) -> Result<Status, ApiError> {
@@ -158,7 +195,11 @@ async fn look(app: &App) -> Result<Status, ApiError> {
     Ok(status_shown(&app.node, &snapshot, &counts))
 }
 
-/// `GET /healthz`.
+/// Whether it works.
+#[utoipa::path(
+    get, path = "/healthz", operation_id = "health", tag = "operating",
+    responses((status = 200, description = "it does", body = Health))
+)]
 pub(super) async fn health(State(app): State<App>) -> Result<Response, ApiError> {
     match app.node.snapshot().await {
         Some(_) => Ok(events::json(StatusCode::OK, &json!({ "status": "ok" }))),
@@ -166,11 +207,21 @@ pub(super) async fn health(State(app): State<App>) -> Result<Response, ApiError>
     }
 }
 
-/// `GET /v1/happenings`: one line of JSON for each, as they happen.
-pub(super) async fn happenings(State(app): State<App>) -> Response {
+/// What happens, as it happens.
+#[utoipa::path(
+    get, path = "/v1/happenings", operation_id = "happenings", tag = "operating",
+    responses((status = 200, description = "one line of JSON for each, as in the schema `Happening`; an empty line is a sign of life", body = String, content_type = "application/x-ndjson"))
+)]
+pub(super) async fn happenings(State(app): State<App>, caller: Caller) -> Response {
+    let listener = Listener {
+        receiver: app.node.happenings(),
+        closing: app.closing.clone(),
+        node: app.node.clone(),
+        caller,
+    };
     let stream = lines(
-        (app.node.happenings(), app.closing.clone()),
-        |(receiver, closing)| Box::pin(next_happening(receiver, closing)),
+        listener,
+        |listener| Box::pin(next_happening(listener)),
         |happening| match happening {
             Some(happening) => {
                 serde_json::to_string(&**happening).expect("texts and numbers are always JSON")
@@ -181,22 +232,43 @@ pub(super) async fn happenings(State(app): State<App>) -> Response {
     ([(header::CONTENT_TYPE, "application/x-ndjson")], stream).into_response()
 }
 
-/// The next one, or nothing but a sign of life; none when the server stops.
-async fn next_happening(
-    receiver: &mut broadcast::Receiver<Arc<Happening>>,
-    closing: &mut watch::Receiver<bool>,
-) -> Option<Option<Arc<Happening>>> {
+/// Somebody who listens to what happens.
+struct Listener {
+    receiver: broadcast::Receiver<Arc<Happening>>,
+    closing: watch::Receiver<bool>,
+    node: Node,
+    caller: Caller,
+}
+
+impl Listener {
+    /// Whether it may hear of it: what is of no service may be of any.
+    fn hears(&self, happening: &Happening) -> bool {
+        !self.caller.is_bound()
+            || happening.service.as_deref().is_some_and(|name| self.caller.sees(service_of(name)))
+    }
+}
+
+/// The next one, or nothing but a sign of life; none when the server stops, or would not let the listener in
+/// any more.
+async fn next_happening(listener: &mut Listener) -> Option<Option<Arc<Happening>>> {
+    // Others may hear of much while this one hears of nothing.
+    let alive_at = Instant::now() + KEEP_ALIVE;
     loop {
-        tokio::select! {
+        let happening = tokio::select! {
             biased;
-            _ = closing.changed() => return None,
-            happening = receiver.recv() => match happening {
-                Ok(happening) => return Some(Some(happening)),
-                // Whoever reads too slowly misses some; it is a view, not a record.
-                Err(RecvError::Lagged(_)) => {}
-                Err(RecvError::Closed) => return None,
-            },
-            () = tokio::time::sleep(KEEP_ALIVE) => return Some(None),
+            _ = listener.closing.changed() => return None,
+            happening = listener.receiver.recv() => Some(happening),
+            () = tokio::time::sleep_until(alive_at) => None,
+        };
+        if !listener.caller.is_good(listener.node.now()) {
+            return None;
+        }
+        match happening {
+            None => return Some(None),
+            Some(Ok(happening)) if listener.hears(&happening) => return Some(Some(happening)),
+            // Whoever reads too slowly misses some; it is a view, not a record.
+            Some(Ok(_) | Err(RecvError::Lagged(_))) => {}
+            Some(Err(RecvError::Closed)) => return None,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Replays: begun, looked at, halted and ended.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -15,14 +16,17 @@ use redrive::core::replay::{Manner, Pace, ReplayId, ReplayState};
 use redrive::core::text::{Rate, parse_rate};
 use redrive::node::Node;
 use redrive::node::ReplayWish;
-use redrive::store::door::By;
 use redrive::store::letter::{Poison, ReplayAct, ReplayView, Selection};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::code::Code;
 use super::error::{ApiError, Named};
-use super::shape::letters::{ReplayShown, ReplaysFound};
+use super::identity::Caller;
+use super::openapi::Keys;
+use super::shape::letters::{ReplayShown, ReplaysFound, SurveyShown};
+use super::shape::wanted::{self, NumberedPageKeys, ReplayWanted, WatchUntil};
 use super::{App, bulk, events, letters, refusal};
 use crate::letters::fields::{Fields, WrongField};
 use crate::letters::{filter, view};
@@ -37,9 +41,24 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How often a stream without news says that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// `POST /v1/replays`.
+/// Sends dead letters again, in the background.
+#[utoipa::path(
+    post, path = "/v1/replays", operation_id = "beginReplay", tag = "replays",
+    request_body(content = ReplayWanted, example = json!({ "service": "billing", "canary": true, "rate": "20/s" })),
+    responses(
+        (
+            status = 201, description = "it has begun", body = ReplayShown,
+            links(
+                ("one" = (operation_id = "replay", parameters(("id" = "$response.body#/id")))),
+                ("change" = (operation_id = "changeReplay", parameters(("id" = "$response.body#/id")))),
+            )
+        ),
+        (status = 200, description = "what it would come to, for a dry run", body = SurveyShown),
+    )
+)]
 pub(super) async fn begin(
     State(app): State<App>,
+    caller: Caller,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
@@ -47,7 +66,7 @@ pub(super) async fn begin(
     let mut fields = Fields::of_body(&body)?;
     let names = fields.texts("letters")?;
     let now = app.node.now();
-    let filter = filter::take(&mut fields, now)?;
+    let mut filter = filter::take(&mut fields, now)?;
     let is_all = fields.is_set("all")?;
     let poison = if fields.is_set("include_poison")? { Poison::Included } else { Poison::Left };
     let pace = pace(&mut fields)?;
@@ -60,9 +79,20 @@ pub(super) async fn begin(
         return Err(ApiError::invalid("filter", reason));
     }
     let letters = match &names {
-        Some(names) => Some(resolve(&app, names).await?),
+        Some(names) => {
+            let (ids, service) = resolve(&app, &caller, names).await?;
+            // Whose letters a replay sends is told by its filter: by that it is known whose it is.
+            if caller.is_bound() && filter.service.is_none() {
+                filter.service = service;
+            }
+            Some(ids)
+        }
         None => None,
     };
+    caller.check_list(filter.service.as_deref())?;
+    if let Some(to) = &to {
+        caller.check_service(to.service.as_str())?;
+    }
     let what = match &letters {
         Some(ids) if filter::is_empty(&filter) => describe(ids),
         Some(ids) => format!("{} of {}", filter::describe(&filter), describe(ids)),
@@ -78,7 +108,7 @@ pub(super) async fn begin(
         shown.refused_because = refused.map(|error| error.to_string());
         return Ok(events::json(StatusCode::OK, &shown));
     }
-    let replay = app.node.replay(ReplayWish { selection, what, pace, to, note }, &By::nobody()).await?;
+    let replay = app.node.replay(ReplayWish { selection, what, pace, to, note }, &caller.by()).await?;
     Ok(events::json(StatusCode::CREATED, &view::replay(&replay)))
 }
 
@@ -106,19 +136,25 @@ fn pace(fields: &mut Fields) -> Result<Pace, WrongField> {
     Ok(Pace { rate, concurrency, manner })
 }
 
-/// The letters that go by those names.
-async fn resolve(app: &App, names: &[String]) -> Result<Vec<DeliveryId>, ApiError> {
+/// The letters that go by those names, and the service that all of them are of.
+async fn resolve(
+    app: &App,
+    caller: &Caller,
+    names: &[String],
+) -> Result<(Vec<DeliveryId>, Option<String>), ApiError> {
     if names.is_empty() || names.len() > NAMED_MAX {
         return Err(ApiError::invalid("letters", format!("must name 1 to {NAMED_MAX} letters")));
     }
-    let mut ids = Vec::new();
+    let (mut ids, mut services) = (Vec::new(), BTreeSet::new());
     for name in names {
-        let id = letters::named(app, name).await?.delivery.id;
-        if !ids.contains(&id) {
-            ids.push(id);
+        let delivery = letters::named(app, caller, name).await?.delivery;
+        services.insert(delivery.queue.service.to_string());
+        if !ids.contains(&delivery.id) {
+            ids.push(delivery.id);
         }
     }
-    Ok(ids)
+    let service = services.pop_first().filter(|_| services.is_empty());
+    Ok((ids, service))
 }
 
 fn describe(ids: &[DeliveryId]) -> String {
@@ -130,40 +166,72 @@ fn describe(ids: &[DeliveryId]) -> String {
     }
 }
 
-/// `GET /v1/replays`.
-pub(super) async fn list(State(app): State<App>, RawQuery(query): RawQuery) -> Result<Response, ApiError> {
+/// Replays, the latest first.
+#[utoipa::path(
+    get, path = "/v1/replays", operation_id = "replays", tag = "replays",
+    params(Keys<NumberedPageKeys>),
+    responses((
+        status = 200, description = "a part of them", body = ReplaysFound,
+        links(("one" = (operation_id = "replay", parameters(("id" = "$response.body#/replays/0/id")))))
+    ))
+)]
+pub(super) async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ApiError> {
     let mut fields = Fields::of_query(query.as_deref())?;
     let before = fields.number("before")?.map(ReplayId);
     let rows_max = letters::limit(&mut fields)?;
     fields.finish()?;
     let found = app.node.read(move |reader| reader.replays(before, rows_max)).await?;
     let next = found.last().filter(|_| found.len() == rows_max).map(|last| last.id.to_string());
-    Ok(events::json(
-        StatusCode::OK,
-        &ReplaysFound { replays: found.iter().map(view::replay).collect(), next },
-    ))
+    let replays = found.iter().filter(|replay| sees(&caller, replay)).map(view::replay).collect();
+    Ok(events::json(StatusCode::OK, &ReplaysFound { replays, next }))
+}
+
+/// Whether the caller may see a replay: one of many services concerns more than it is bound to.
+fn sees(caller: &Caller, replay: &ReplayView) -> bool {
+    let ends_there = replay.to.as_ref().is_none_or(|to| caller.sees(to.service.as_str()));
+    caller.check_list(replay.service.as_deref()).is_ok() && ends_there
 }
 
 fn id_of(name: &str) -> Result<ReplayId, ApiError> {
     name.parse().map(ReplayId).map_err(|_| ApiError::invalid("id", "is no replay: they are numbered from 1"))
 }
 
-async fn look(node: &Node, id: ReplayId) -> Result<ReplayView, ApiError> {
-    node.read(move |reader| reader.replay(id)).await?.ok_or_else(|| {
+async fn look(node: &Node, caller: &Caller, id: ReplayId) -> Result<ReplayView, ApiError> {
+    let found = node.read(move |reader| reader.replay(id)).await?;
+    found.filter(|replay| sees(caller, replay)).ok_or_else(|| {
         let message = format!("there is no replay {id}");
-        ApiError::new(StatusCode::NOT_FOUND, "REPLAY_NOT_FOUND", message)
+        ApiError::new(Code::ReplayNotFound, message)
     })
 }
 
-/// `GET /v1/replays/{id}`.
-pub(super) async fn one(State(app): State<App>, Named(name): Named) -> Result<Response, ApiError> {
-    let replay = look(&app.node, id_of(&name)?).await?;
+/// How a replay stands.
+#[utoipa::path(
+    get, path = "/v1/replays/{id}", operation_id = "replay", tag = "replays",
+    params(("id" = u64, Path, description = "its number", example = 1)),
+    responses((status = 200, description = "the replay", body = ReplayShown))
+)]
+pub(super) async fn one(
+    State(app): State<App>,
+    caller: Caller,
+    Named(name): Named,
+) -> Result<Response, ApiError> {
+    let replay = look(&app.node, &caller, id_of(&name)?).await?;
     Ok(events::json(StatusCode::OK, &view::replay(&replay)))
 }
 
-/// `POST /v1/replays/{id}/{act}`.
+/// Halts a replay, lets it go on or ends it.
+#[utoipa::path(
+    post, path = "/v1/replays/{id}/{act}", operation_id = "changeReplay", tag = "replays",
+    params(("id" = u64, Path, description = "its number", example = 1), ("act" = inline(wanted::ReplayAct), Path, description = "what is done to it")),
+    responses((status = 200, description = "the replay as it is then", body = ReplayShown))
+)]
 pub(super) async fn change(
     State(app): State<App>,
+    caller: Caller,
     path: Result<Path<(String, String)>, PathRejection>,
 ) -> Result<Response, ApiError> {
     let Path((name, act)) =
@@ -174,10 +242,12 @@ pub(super) async fn change(
         "cancel" => ReplayAct::Cancel,
         _ => {
             let message = format!("a replay can be paused, resumed and cancelled: there is no `{act}`");
-            return Err(ApiError::new(StatusCode::NOT_FOUND, "PATH_NOT_FOUND", message));
+            return Err(ApiError::new(Code::PathNotFound, message));
         }
     };
-    let changed = app.node.change_replay(id_of(&name)?, act, &By::nobody()).await;
+    let id = id_of(&name)?;
+    look(&app.node, &caller, id).await?;
+    let changed = app.node.change_replay(id, act, &caller.by()).await;
     let replay = changed.map_err(|error| refusal::unchanged(error, act))?;
     Ok(events::json(StatusCode::OK, &view::replay(&replay)))
 }
@@ -209,9 +279,15 @@ impl Watch {
     }
 }
 
-/// `GET /v1/replays/{id}/progress`: server-sent events.
+/// A replay whenever it has changed, as server-sent events.
+#[utoipa::path(
+    get, path = "/v1/replays/{id}/progress", operation_id = "watchReplay", tag = "replays",
+    params(("id" = u64, Path, description = "its number", example = 1), ("until" = inline(Option<WatchUntil>), Query, description = "its end unless said otherwise")),
+    responses((status = 200, description = "the data of each are as in the schema `ReplayShown`", body = String, content_type = "text/event-stream"))
+)]
 pub(super) async fn progress(
     State(app): State<App>,
+    caller: Caller,
     Named(name): Named,
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
@@ -219,10 +295,11 @@ pub(super) async fn progress(
     let until = fields.read("until", Watch::parse)?.unwrap_or(Watch::End);
     fields.finish()?;
     let id = id_of(&name)?;
-    look(&app.node, id).await?;
+    look(&app.node, &caller, id).await?;
     let watching = Watching {
         node: app.node.clone(),
         closing: app.closing.clone(),
+        caller,
         id,
         until,
         last: None,
@@ -242,6 +319,7 @@ pub(super) async fn progress(
 struct Watching {
     node: Node,
     closing: watch::Receiver<bool>,
+    caller: Caller,
     id: ReplayId,
     until: Watch,
     last: Option<ReplayShown>,
@@ -256,8 +334,11 @@ impl Watching {
             return None;
         }
         loop {
+            if !self.caller.is_good(self.node.now()) {
+                return None;
+            }
             // A store that cannot be read ends the stream; whoever cares asks again.
-            let shown = view::replay(&look(&self.node, self.id).await.ok()?);
+            let shown = view::replay(&look(&self.node, &self.caller, self.id).await.ok()?);
             if self.last.as_ref() != Some(&shown) {
                 self.is_over = self.until.is_over(shown.state);
                 let json = serde_json::to_string(&shown).expect("numbers and texts are always JSON");

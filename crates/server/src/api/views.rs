@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
+use redrive::archive::archivist::ArchiveStatus;
+use redrive::core::archive::Standing;
 use redrive::core::breaker::State;
 use redrive::core::engine::{HeldQueue, QueueName};
 use redrive::core::envelope::Tier;
@@ -18,8 +20,8 @@ use redrive::store::{Closed, Counts, DeliveryState, DeliveryView, EventView, Que
 
 use super::error::ApiError;
 use super::shape::{
-    DeathShown, DeliveryShown, DependencyStatus, EventShown, ScheduleStatus, ServiceStatus, StateShown,
-    Status, StoryShown,
+    ArchiveShown, DeathShown, DeliveryShown, DependencyStatus, EventShown, ScheduleStatus, ServiceStatus,
+    StateShown, Status, StoryShown,
 };
 use crate::letters::view;
 use crate::show::moment::moment;
@@ -284,6 +286,28 @@ pub(super) fn status_shown(node: &Node, snapshot: &Snapshot, counts: &Counts) ->
         held_at_least: false,
         replays: Vec::new(),
         schedules: node.schedules().iter().map(schedule_shown).collect(),
+        sources: Vec::new(),
+        archive: None,
+    }
+}
+
+/// How the archive is.
+pub(super) fn archive_shown(status: ArchiveStatus) -> ArchiveShown {
+    let ArchiveStatus { standing, archived, left_out, behind, last_error } = status;
+    let (state, waits_until) = match standing {
+        Standing::Well => ("well", None),
+        Standing::Waiting { until } => ("waiting", Some(until)),
+        Standing::Open => ("open", None),
+    };
+    let (last_error_at, last_error) = last_error.unzip();
+    ArchiveShown {
+        state: state.to_owned(),
+        waits_until,
+        archived,
+        skipped: left_out,
+        behind_ms: behind.map_or(0, |behind| u64::try_from(behind.as_millis()).unwrap_or(u64::MAX)),
+        last_error,
+        last_error_at,
     }
 }
 
@@ -357,6 +381,7 @@ mod tests {
             id: ReplayId(id),
             state,
             what: "all dead letters".to_owned(),
+            service: None,
             pace: Pace { rate: None, concurrency: 1, manner: Manner::Straight },
             origin: Origin::Operator,
             to: None,

@@ -5,13 +5,13 @@ use std::process::ExitCode;
 use super::{print, print_json, wait_for};
 use crate::api::shape::letters::AuditFound;
 use crate::cli::{AuditArgs, Format};
-use crate::client::{Ask, Client};
+use crate::client::Ask;
 use crate::letters::LIST_MAX;
 use crate::show::audit;
 
 pub(super) fn run(args: &AuditArgs) -> anyhow::Result<ExitCode> {
     wait_for(async {
-        let mut client = Client::new(args.server.server.clone());
+        let mut client = args.server.client()?;
         let wanted = usize::try_from(args.limit).unwrap_or(usize::MAX);
         let mut records = Vec::new();
         let mut before = String::new();

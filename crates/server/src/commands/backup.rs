@@ -24,8 +24,8 @@ const BAR_TEXT_COLUMNS: usize = 40;
 pub(super) fn run(args: &BackupArgs) -> anyhow::Result<ExitCode> {
     let shown = args.folder.display();
     let folder = std::path::absolute(&args.folder).with_context(|| format!("{shown} names no folder"))?;
-    let address = &args.server.server;
-    let pages = match wait_for(async { Ok(online_backup(address, &folder).await) })? {
+    let client = args.server.client()?;
+    let pages = match wait_for(async { Ok(online_backup(client, &folder).await) })? {
         Ok(pages) => pages,
         Err(Stopped::NoServer(no_server)) => offline_backup(&args.data, &folder, no_server)?,
         Err(Stopped::Failed(error)) => return Err(error),
@@ -50,6 +50,7 @@ impl From<Trouble> for Stopped {
                 Self::NoServer(trouble)
             }
             Trouble::Unreachable { .. }
+            | Trouble::Distrusted { .. }
             | Trouble::Refused(_)
             | Trouble::Unreadable { .. }
             | Trouble::Unaskable(_) => Self::Failed(trouble.into()),
@@ -58,10 +59,10 @@ impl From<Trouble> for Stopped {
 }
 
 /// Has the server copy its store, and tells how many pages it has.
-async fn online_backup(address: &Address, folder: &Path) -> Result<u64, Stopped> {
+async fn online_backup(mut client: Client, folder: &Path) -> Result<u64, Stopped> {
     let folder = folder.to_string_lossy().into_owned();
     let wanted = serde_json::to_vec(&BackupWanted { folder }).expect("a text can be written as JSON");
-    let mut client = Client::new(address.clone());
+    let address = &client.address().clone();
     let mut lines = client.lines(&Ask::post("/v1/backup", "application/json", wanted)).await?;
     let bar = Bar::new();
     let mut last = None;

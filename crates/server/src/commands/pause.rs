@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use super::{print, wait_for};
 use crate::cli::{PauseArgs, ResumeArgs, ServerArgs};
-use crate::client::{Ask, Client, segment};
+use crate::client::{Ask, segment};
 use crate::show::{plain, shell_word, style};
 
 pub(super) fn pause(args: &PauseArgs) -> anyhow::Result<ExitCode> {
@@ -24,7 +24,7 @@ pub(super) fn resume(args: &ResumeArgs) -> anyhow::Result<ExitCode> {
 fn tell(server: &ServerArgs, service: &str, command: &str) -> anyhow::Result<()> {
     wait_for(async {
         let path = format!("/v1/services/{}/{command}", segment(service));
-        Client::new(server.server.clone()).ask(&Ask::post(path, "application/json", "{}")).await?;
+        server.client()?.ask(&Ask::post(path, "application/json", "{}")).await?;
         Ok(())
     })
 }

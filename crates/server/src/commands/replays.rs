@@ -5,12 +5,12 @@ use std::process::ExitCode;
 use super::{dlq, print, print_json, wait_for};
 use crate::api::shape::letters::{ReplayShown, ReplaysFound};
 use crate::cli::{Format, ReplaysArgs};
-use crate::client::{Ask, Client};
+use crate::client::Ask;
 use crate::show::replay;
 
 pub(super) fn run(args: &ReplaysArgs) -> anyhow::Result<ExitCode> {
     wait_for(async {
-        let mut client = Client::new(args.server.server.clone());
+        let mut client = args.server.client()?;
         let Some(id) = args.replay else {
             let (found, now) = client.timed_json::<ReplaysFound>(&Ask::get("/v1/replays")).await?;
             match args.format {

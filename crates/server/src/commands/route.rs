@@ -5,13 +5,12 @@ use std::process::ExitCode;
 use super::{print, wait_for};
 use crate::api::shape::Rerouted;
 use crate::cli::RouteArgs;
-use crate::client::{Ask, Client};
+use crate::client::Ask;
 use crate::show::{counted, style, thousands};
 
 pub(super) fn run(args: &RouteArgs) -> anyhow::Result<ExitCode> {
     let ask = Ask::post("/v1/unrouted/route", "application/json", "{}");
-    let rerouted =
-        wait_for(async { Ok(Client::new(args.server.server.clone()).json::<Rerouted>(&ask).await?) })?;
+    let rerouted = wait_for(async { Ok(args.server.client()?.json::<Rerouted>(&ask).await?) })?;
     print(&words(rerouted))?;
     Ok(ExitCode::SUCCESS)
 }

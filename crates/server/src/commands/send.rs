@@ -15,7 +15,7 @@ use serde::de::IgnoredAny;
 use super::{Refused, print, wait_for};
 use crate::api::shape::Accepted;
 use crate::cli::{Format, SendArgs};
-use crate::client::{Ask, Client, header_value, segment};
+use crate::client::{Ask, header_value, segment};
 use crate::show::moment::show_wait;
 use crate::show::{counted, cut, event, plain, shell_word, style};
 
@@ -33,7 +33,7 @@ pub(super) fn run(args: &SendArgs) -> anyhow::Result<ExitCode> {
         check_json(args, &data)?;
     }
     wait_for(async {
-        let mut client = Client::new(args.server.server.clone());
+        let mut client = args.server.client()?;
         let started_at = Instant::now();
         let mut unrouted = 0;
         for number in 1..=args.count {

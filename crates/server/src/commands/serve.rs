@@ -1,5 +1,7 @@
 //! `redrive serve`: takes events in and delivers them, until it is told to stop.
 
+mod tls;
+
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -8,21 +10,25 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
+use redrive::archive::archivist::Archivist;
 use redrive::core::book::BUILTIN_BOOK;
 use redrive::core::book::problem::Problem;
 use redrive::core::book::{BuiltIn, RuleBook};
 use redrive::core::engine::Bounds;
 use redrive::node::{Config, Node};
-use redrive::secret;
+use redrive::secret::Secrets;
 use redrive::store::sqlite::{Options, Sqlite};
 use redrive::target::registry::{BUILT_IN_TARGETS, Targets};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use self::tls::Watched;
 use super::{Refused, read_book};
-use crate::api::{App, Limits, Parts, listen, router};
+use crate::api::door::Scheme;
+use crate::api::hooks::Webhooks;
+use crate::api::{Access, App, Guests, Limiter, Limits, Parts, Routers, listen_behind};
 use crate::cli::ServeArgs;
 use crate::show;
-use crate::show::style;
+use crate::show::{shell_word, style};
 
 /// How often the rule book's file is looked at.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
@@ -32,26 +38,40 @@ const REQUESTS_END_WITHIN: Duration = Duration::from_secs(5);
 /// What the book is called that nobody wrote.
 const BUILT_IN: &str = "the built-in book";
 
-/// The kinds of source that this program has, beside the events API.
-const BUILT_IN_SOURCES: &[&str] = &["schedule"];
+/// The kinds of source that are served, beside the events API.
+const BUILT_IN_SOURCES: &[&str] = &["schedule", "webhook"];
 
 /// The bounds of the engine: a window for each queue, and calls over all services.
 const BOUNDS: Bounds = Bounds { window: 512, window_bytes: 4 * 1024 * 1024, calls: 1_024 };
 
 pub(super) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
-    if !args.listen.ip().is_loopback() {
-        let refusal = format!(
-            "{} can be reached from elsewhere, and there is no authentication yet: use a loopback address such as 127.0.0.1:{}",
-            args.listen,
-            args.listen.port(),
-        );
-        return Err(Refused(refusal).into());
-    }
     start_logging();
     let book = open(args.rules.as_deref())?;
+    refuse_strangers(args, &book.book)?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("could not start")?;
     runtime.block_on(serve(args, book))
+}
+
+/// An address that others can reach is not listened on unless they are asked for a key.
+fn refuse_strangers(args: &ServeArgs, book: &RuleBook) -> anyhow::Result<()> {
+    if args.listen.ip().is_loopback() || args.insecure || book.sections().access.jwt.is_some() {
+        return Ok(());
+    }
+    // A folder that cannot be read is told of when it is opened; it has no keys to speak of.
+    let keys = Sqlite::open_reader(&args.data).and_then(|reader| reader.keys()).unwrap_or_default();
+    if !keys.is_empty() {
+        return Ok(());
+    }
+    let (listen, port) = (args.listen, args.listen.port());
+    let data = shell_word(&args.data.to_string_lossy());
+    let refusal = format!(
+        "{listen} can be reached from elsewhere, and nobody would be asked for a key\n  \
+         make a key first:  redrive keys create NAME --role admin --data {data}\n  \
+         or stay here:      --listen 127.0.0.1:{port}\n  \
+         or let everybody who can reach it do everything:  --insecure",
+    );
+    Err(Refused(refusal).into())
 }
 
 /// A book with its text, ready to be served.
@@ -100,9 +120,14 @@ fn show_and_refuse(problems: &[Problem], path: &Path, text: &str) -> anyhow::Res
     Err(Refused(format!("{} needs what this program does not have", path.display())).into())
 }
 
-fn targets(opened: &Opened, path: &Path, previous: Option<&Targets>) -> anyhow::Result<Targets> {
-    let secrets = secret::of(&opened.book);
-    match Targets::new(&opened.book, &secrets, previous) {
+fn targets(
+    opened: &Opened,
+    path: &Path,
+    secrets: &Secrets,
+    previous: Option<&Targets>,
+) -> anyhow::Result<Targets> {
+    show_and_refuse(&Secrets::check(&opened.book), path, &opened.text)?;
+    match Targets::new(&opened.book, secrets, previous) {
         Ok(targets) => Ok(targets),
         Err(problems) => {
             show_and_refuse(&problems, path, &opened.text)?;
@@ -113,7 +138,11 @@ fn targets(opened: &Opened, path: &Path, previous: Option<&Targets>) -> anyhow::
 
 async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     let path = args.rules.clone().unwrap_or_else(|| PathBuf::from(BUILT_IN));
-    let targets = targets(&opened, &path, None)?;
+    let secrets = Secrets::new(&opened.book);
+    let certificate = Watched::open(args)?;
+    let door = Watched::door(certificate.as_ref());
+    let connections = Targets::none(Arc::new(tls::pool(args)?));
+    let targets = targets(&opened, &path, &secrets, Some(&connections))?;
     let store = Sqlite::open(&args.data, Options::default()).map_err(|error| Refused(error.to_string()))?;
     let config = Config {
         book: Arc::clone(&opened.book),
@@ -124,20 +153,54 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     };
     let mut hands = Hands::new()?;
     let node = Node::start(config).map_err(|error| Refused(error.to_string()))?;
+    // Before anybody can send anything: an archive that is new begins here.
+    let archivist = Archivist::start(&node).await;
     let limits = Limits::with_body(usize::try_from(args.body_max).unwrap_or(usize::MAX));
-    let routes = |closing| router(App::new(Parts { node: node.clone(), limits, closing }));
-    let listening = match listen(args.listen, routes, limits).await {
+    let limiter = Arc::new(Limiter::default());
+    let hooks = Webhooks::new(&opened.book, secrets.clone(), Arc::clone(&limiter));
+    let access = match node.keys().await {
+        Ok(keys) => Access::new(keys, &opened.book, limiter),
+        Err(error) => {
+            node.stop(Duration::ZERO).await;
+            return Err(Refused(error.to_string()).into());
+        }
+    };
+    let guests = if args.insecure { Guests::Everybody } else { Guests::ThisMachine };
+    let routes = |closing| {
+        let parts = Parts {
+            node: node.clone(),
+            archivist: archivist.clone(),
+            limits,
+            hooks: hooks.clone(),
+            access: access.clone(),
+            closing,
+        };
+        Routers::new(&App::new(parts), guests)
+    };
+    let listening = match listen_behind(door.clone(), args.listen, routes, limits).await {
         Ok(listening) => listening,
         Err(error) => {
             node.stop(Duration::ZERO).await;
             return Err(Refused(format!("could not listen on {}: {error}", args.listen)).into());
         }
     };
-    greet(args, listening.address, &opened.book)?;
-    let mut serving = Serving { path: args.rules.clone(), stamp: opened.stamp, targets, node: node.clone() };
+    greet(args, listening.address, door.scheme(), &opened.book, &access)?;
+    secrets.warm(&opened.book);
+    let mut serving = Serving {
+        path: args.rules.clone(),
+        stamp: opened.stamp,
+        certificate,
+        targets,
+        secrets,
+        hooks,
+        node: node.clone(),
+        access,
+        archivist: archivist.clone(),
+    };
     serving.until_stopped(&mut hands).await;
     anstream::eprintln!("{}", style::dim("stopping: no more events are taken, calls may end"));
     listening.close(REQUESTS_END_WITHIN).await;
+    archivist.stop().await;
     let stopped = node.stop(args.drain).await;
     if stopped.interrupted > 0 {
         let count = stopped.interrupted;
@@ -146,7 +209,14 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn greet(args: &ServeArgs, address: SocketAddr, book: &RuleBook) -> anyhow::Result<()> {
+fn greet(
+    args: &ServeArgs,
+    at: SocketAddr,
+    scheme: Scheme,
+    book: &RuleBook,
+    access: &Access,
+) -> anyhow::Result<()> {
+    let address = format!("{}{at}", scheme.prefix());
     let services = book.sections().services.len();
     let rules = args.rules.as_ref().map_or_else(
         || "the built-in book, which logs every event (write your own with `redrive init`)".to_owned(),
@@ -158,13 +228,26 @@ fn greet(args: &ServeArgs, address: SocketAddr, book: &RuleBook) -> anyhow::Resu
     let wanted = book.sections().rows().map(|(_, _, row)| row.pattern.value.as_str()).next();
     let event_type =
         wanted.filter(|pattern| *pattern != "*").unwrap_or("greeting.sent").replace('*', "tried");
-    let command = format!("curl -d '{{\"hello\":\"world\"}}' http://{address}/v1/events/{event_type}");
+    let key = if access.is_on() { " -H \"Authorization: Bearer $REDRIVE_KEY\"" } else { "" };
+    let command = format!("curl{key} -d '{{\"hello\":\"world\"}}' {address}/v1/events/{event_type}");
+    let (is_asked, is_near) = (access.is_on(), at.ip().is_loopback());
+    let open_to = match (is_asked, is_near) {
+        (true, _) => style::dim("whoever comes needs a key; stop with Ctrl-C"),
+        (false, true) => style::dim("open to everyone on this machine; stop with Ctrl-C"),
+        (false, false) => style::dim("stop with Ctrl-C"),
+    };
+    if !is_asked && !is_near {
+        let warning = style::warning("insecure");
+        anstream::eprintln!(
+            "{warning}: whoever can reach {address} may do everything; make a key with `redrive keys create`"
+        );
+    }
     super::print(&format!(
         "{} on {}\n  rules   {rules}\n  data    {}\n  {}\n\nTry: {command}\n",
         style::bold("redrive serves"),
-        style::bold(format!("http://{address}")),
+        style::bold(address),
         args.data.display(),
-        style::dim("open to everyone on this machine; stop with Ctrl-C"),
+        open_to,
     ))
 }
 
@@ -189,8 +272,14 @@ impl Hands {
 struct Serving {
     path: Option<PathBuf>,
     stamp: Stamp,
+    /// Who we are, if callers are shown a certificate.
+    certificate: Option<Watched>,
     targets: Targets,
+    secrets: Secrets,
+    hooks: Webhooks,
     node: Node,
+    access: Access,
+    archivist: Archivist,
 }
 
 impl Serving {
@@ -201,8 +290,12 @@ impl Serving {
                 biased;
                 _ = hands.terminate.recv() => return,
                 _ = hands.interrupt.recv() => return,
-                _ = hands.hang_up.recv() => true,
+                _ = hands.hang_up.recv() => {
+                    self.certificate.iter_mut().for_each(Watched::reload);
+                    true
+                }
                 _ = watch.tick() => {
+                    self.certificate.iter_mut().for_each(Watched::look);
                     let now = self.path.as_deref().and_then(stamp);
                     // A file that is being replaced may be missing for a moment.
                     now.is_some() && now != self.stamp
@@ -225,7 +318,7 @@ impl Serving {
         let Some(path) = self.path.clone() else { return };
         self.stamp = stamp(&path);
         let opened = open(Some(&path)).and_then(|opened| {
-            let targets = targets(&opened, &path, Some(&self.targets))?;
+            let targets = targets(&opened, &path, &self.secrets, Some(&self.targets))?;
             Ok((opened, targets))
         });
         match opened {
@@ -253,9 +346,20 @@ impl Serving {
     }
 
     async fn change(&mut self, opened: Opened, targets: Targets) {
+        // The new targets ask for the new book's secrets from their first call on.
+        self.secrets.change(&opened.book);
+        self.secrets.warm(&opened.book);
         self.targets = targets.clone();
-        if let Err(error) = self.node.change_book(opened.book, opened.text, targets).await {
-            tracing::error!(%error, "the rule book could not be changed");
+        self.secrets.change(&opened.book);
+        self.access.change(&opened.book);
+        let book = Arc::clone(&opened.book);
+        match self.node.change_book(opened.book, opened.text, targets).await {
+            // What comes in by a new source is routed by the book that has it.
+            Ok(()) => {
+                self.hooks.change(&book);
+                self.archivist.change(&book);
+            }
+            Err(error) => tracing::error!(%error, "the rule book could not be changed"),
         }
     }
 }

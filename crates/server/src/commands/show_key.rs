@@ -13,7 +13,7 @@ use crate::show::{event, plain};
 
 pub(super) fn run(args: &ShowArgs) -> anyhow::Result<ExitCode> {
     wait_for(async {
-        let mut client = Client::new(args.server.server.clone());
+        let mut client = args.server.client()?;
         if let Some((found, now)) = events(&mut client, &args.key).await? {
             match args.format {
                 Format::Json => print_json(&found)?,

@@ -28,7 +28,7 @@ pub(super) fn run(args: &TailArgs) -> anyhow::Result<ExitCode> {
 
 /// Goes on until somebody stops it.
 async fn follow(args: &TailArgs) -> anyhow::Result<()> {
-    let mut client = Client::new(args.server.server.clone());
+    let mut client = args.server.client()?;
     let happenings = Ask::get("/v1/happenings");
     // A server that was never there is told at once; only one that went away is waited for.
     let mut lines = client.lines(&happenings).await?;

@@ -13,7 +13,7 @@ const LOOKED_AT_MAX: usize = 100;
 
 pub(super) fn run(args: &WhyArgs) -> anyhow::Result<ExitCode> {
     wait_for(async {
-        let mut client = Client::new(args.server.server.clone());
+        let mut client = args.server.client()?;
         let id = match &args.delivery {
             Some(id) => id.clone(),
             None => last(&mut client).await?,

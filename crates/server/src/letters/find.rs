@@ -2,7 +2,7 @@
 
 use redrive::core::ids::{DeliveryId, IdPrefix};
 use redrive::store::letter::{LetterKey, LetterView};
-use redrive::store::{Closed, DeliveryState, Reader, StoreError};
+use redrive::store::{Closed, DeliveryState, DeliveryView, Reader, StoreError};
 
 /// Letters that may begin with the same digits before it is no use to list them.
 const CANDIDATES_MAX: usize = 20;
@@ -20,20 +20,26 @@ pub(crate) enum Found {
     Nothing,
 }
 
-/// Finds a letter.
-pub(crate) fn letter(reader: &dyn Reader, name: &str) -> Result<Found, StoreError> {
-    if let Some(view) = reader.letter(&LetterKey::Imported(name.to_owned()))? {
+/// Finds a letter among those of the services that may be seen; others are not there.
+pub(crate) fn letter(
+    reader: &dyn Reader,
+    name: &str,
+    sees: impl Fn(&str) -> bool,
+) -> Result<Found, StoreError> {
+    let is_seen = |view: &DeliveryView| sees(view.queue.service.as_str());
+    let imported = reader.letter(&LetterKey::Imported(name.to_owned()))?;
+    if let Some(view) = imported.filter(|view| is_seen(&view.delivery)) {
         return Ok(Found::Letter(Box::new(view)));
     }
     let digits = name.strip_prefix("msg_").unwrap_or(name).to_lowercase();
     if let Some(id) = DeliveryId::parse(&digits)
-        && let Some(view) = reader.letter(&LetterKey::Delivery(id))?
+        && let Some(view) = reader.letter(&LetterKey::Delivery(id))?.filter(|view| is_seen(&view.delivery))
     {
         return Ok(Found::Letter(Box::new(view)));
     }
     let Some(prefix) = IdPrefix::parse(&digits) else { return Ok(Found::Nothing) };
     let mut found = reader.deliveries(&prefix, CANDIDATES_MAX)?;
-    found.retain(|view| view.id.to_string().starts_with(&digits));
+    found.retain(|view| view.id.to_string().starts_with(&digits) && is_seen(view));
     let is_dead = |state: &DeliveryState| matches!(state, DeliveryState::Dead { .. });
     let dead: Vec<DeliveryId> =
         found.iter().filter(|view| is_dead(&view.state)).map(|view| view.id).collect();

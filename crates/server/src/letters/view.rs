@@ -187,15 +187,17 @@ pub(crate) fn messages(
     reader: &dyn Reader,
     survey: &Survey,
 ) -> Result<BTreeMap<Fingerprint, String>, StoreError> {
-    let mut causes: BTreeMap<Fingerprint, u64> = BTreeMap::new();
-    for ((fingerprint, _), count) in &survey.by_cause {
-        *causes.entry(*fingerprint).or_default() += count;
+    let mut causes: BTreeMap<Fingerprint, (u64, &QueueName)> = BTreeMap::new();
+    for ((fingerprint, queue), count) in &survey.by_cause {
+        causes.entry(*fingerprint).or_insert((0, queue)).0 += count;
     }
-    let mut causes: Vec<(Fingerprint, u64)> = causes.into_iter().collect();
-    causes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let mut causes: Vec<(Fingerprint, (u64, &QueueName))> = causes.into_iter().collect();
+    causes.sort_by_key(|(_, (count, _))| std::cmp::Reverse(*count));
     let mut messages = BTreeMap::new();
-    for (fingerprint, _) in causes.into_iter().take(MESSAGES_MAX) {
-        let filter = LetterFilter { fingerprint: Some(fingerprint), ..LetterFilter::default() };
+    for (fingerprint, (_, queue)) in causes.into_iter().take(MESSAGES_MAX) {
+        // Of a service that was asked for: others are none of the business of whoever asks, perhaps.
+        let service = Some(queue.service.to_string());
+        let filter = LetterFilter { fingerprint: Some(fingerprint), service, ..LetterFilter::default() };
         let page = reader.letters(&LetterQuery { filter, before: None, rows_max: 1 })?;
         messages.extend(page.letters.first().map(|view| (fingerprint, view.death.message.clone())));
     }

@@ -1,15 +1,18 @@
 //! How a server is: its services and its dependencies as tables, and what needs a hand.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use redrive::core::time::Timestamp;
 
 use super::moment::{ago, coming, rough};
 use super::table::{Cell, Side, Table};
 use super::{counted, next_steps, plain, shell_word, style, thousands};
-use crate::api::shape::{DependencyStatus, ScheduleStatus, ServiceStatus, Status};
+use crate::api::shape::{ArchiveShown, DependencyStatus, ScheduleStatus, ServiceStatus, Status};
 use crate::client::Address;
 
+/// An archive that is less behind than this keeps up.
+const BEHIND_SHOWN_MS: u64 = 5_000;
 /// Replays that have a line of their own.
 const REPLAYS_SHOWN_MAX: usize = 10;
 
@@ -31,7 +34,7 @@ pub(crate) fn page(status: &Status, address: &Address, now: Timestamp) -> String
         let word = "in the store and unknown to the engine: report it, and restart the server";
         let _ = writeln!(out, "{} {} stranded, {word}", style::error("✗"), thousands(status.stranded));
     }
-    for line in letters(status) {
+    for line in letters(status).into_iter().chain(status.archive.as_ref().map(|shown| archive(shown, now))) {
         let _ = writeln!(out, "{line}");
     }
     if !status.services.is_empty() {
@@ -42,6 +45,9 @@ pub(crate) fn page(status: &Status, address: &Address, now: Timestamp) -> String
     }
     if !status.schedules.is_empty() {
         out.push_str(&block(schedules(&status.schedules, now)));
+    }
+    if !status.sources.is_empty() {
+        out.push_str(&block(super::source::table(&status.sources)));
     }
     out.push_str(&next_steps(&steps(status)));
     out
@@ -65,6 +71,30 @@ fn letters(status: &Status) -> Vec<String> {
         lines.push(format!("{} {more}: `redrive replays` shows them", style::info("↻")));
     }
     lines
+}
+
+/// How the archive is, in a line.
+fn archive(shown: &ArchiveShown, now: Timestamp) -> String {
+    let (mark, state) = match shown.state.as_str() {
+        "well" => (style::good("✓"), String::new()),
+        "open" => (style::error("✗"), ": its breaker is open, and events are left out".to_owned()),
+        _ => {
+            let again = shown.waits_until.map(|until| format!(", tried again {}", coming(until, now)));
+            (style::warning("!"), format!(": it takes nothing{}", again.unwrap_or_default()))
+        }
+    };
+    let mut line = format!("{mark} archive{state}: {} kept", counted(shown.archived, "event"));
+    if shown.skipped > 0 {
+        let _ = write!(line, ", {}", style::warning(format!("{} left out", thousands(shown.skipped))));
+    }
+    if shown.behind_ms >= BEHIND_SHOWN_MS {
+        let _ = write!(line, ", {} behind", rough(Duration::from_millis(shown.behind_ms)));
+    }
+    // What went wrong and is over would only worry people.
+    if let Some(error) = shown.last_error.as_deref().filter(|_| shown.state != "well" || shown.skipped > 0) {
+        let _ = write!(line, "; {}", style::dim(plain(error)));
+    }
+    line
 }
 
 /// How many sessions are held, and how many deliveries with them.
@@ -195,6 +225,9 @@ fn steps(status: &Status) -> Vec<(String, &'static str)> {
     if status.services.iter().any(|service| service.dead > 0) {
         steps.push(("redrive dlq groups".to_owned(), "shows the causes of the dead letters"));
         steps.push(("redrive why --last".to_owned(), "tells the story of the latest failure"));
+    }
+    if status.sources.iter().any(|source| source.malformed + source.conflicts > 0) {
+        steps.push(("redrive hooks refused".to_owned(), "shows webhooks that could not be taken"));
     }
     steps
 }

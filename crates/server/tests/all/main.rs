@@ -1,19 +1,27 @@
 //! All integration tests of the server in one binary: it links once, and helpers are shared.
 
+mod archive;
 mod bench;
 mod check;
 mod cli;
 mod client;
 mod completions;
+mod correlation;
 mod dapr;
+mod described;
 mod dlq;
 mod durable;
 mod examples;
+mod guard;
+mod hooks;
 mod hostile;
+mod identity;
 mod init;
+mod inside;
 mod kill;
 mod letters;
 mod matrix;
+mod openapi;
 mod operate;
 mod reference;
 mod replay;
@@ -31,4 +39,5 @@ mod tail;
 mod target;
 mod tidy;
 mod timeline;
+mod tls;
 mod try_out;

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use super::super::{Config, Node};
 use super::{ScheduleView, Wall};
-use crate::secret;
+use crate::secret::Secrets;
 use crate::store::sqlite::{Options, Sqlite};
 use crate::store::{
     Backup, BackupProgress, Batch, Chores, Keep, Note, Reader, Recovered, Room, Store, StoreError, Written,
@@ -100,8 +100,8 @@ fn hourly(more: &str) -> String {
     format!("  hourly: {{ schedule: {{ cron: \"0 * * * *\"{more} }}, type: tick }}\n")
 }
 
-fn targets(book: &RuleBook) -> Targets {
-    Targets::new(book, &secret::of(book), None).expect("no targets, and so none that is wrong")
+fn targets(book: &Arc<RuleBook>) -> Targets {
+    Targets::new(book, &Secrets::new(book), None).expect("no targets, and so none that is wrong")
 }
 
 impl Bench {

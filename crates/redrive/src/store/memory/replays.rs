@@ -94,6 +94,7 @@ impl Replay {
             id,
             state: self.state,
             what: self.what.clone(),
+            service: self.selection.filter.service.clone(),
             pace: self.pace,
             origin: self.origin,
             to: self.to.as_ref().map(|to| (*to.queue).clone()),

@@ -23,7 +23,8 @@ use crate::store::{REPLAY_GATHER_MAX, derive};
 /// The columns that [`view`] reads.
 pub(super) const VIEW: &str =
     "SELECT id, state, what, pace, origin, target, note, wave, total, sent, delivered, failed,
-    left_alone, claimed_by_others, created_at, changed_at, stop FROM replays";
+    left_alone, claimed_by_others, created_at, changed_at, stop,
+    json_extract(selection, '$.filter.service') FROM replays";
 const INSERT: &str = "INSERT INTO replays VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, NULL, ?9, ?10, 0, 0, 0, 0,
     ?11, ?12, ?12, ?13, ?14)";
 const INSERT_LETTER: &str = "INSERT INTO replay_letters VALUES (?1, ?2, ?3, ?4, ?5)";
@@ -97,6 +98,7 @@ pub(super) fn view(row: &Row<'_>) -> Result<ReplayView, Fault> {
         id: ReplayId(count(0)?),
         state: codec::read_state(row.get(1)?)?,
         what: row.get(2)?,
+        service: row.get(17)?,
         pace: codec::read_pace(text(row, 3)?)?,
         origin: codec::read_origin(text(row, 4)?)?,
         to: target.map(|text| codec::read_target(&text).map(|to| (*to.queue).clone())).transpose()?,

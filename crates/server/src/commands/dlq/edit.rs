@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::api::shape::letters::Edited;
 use crate::cli::{DlqEditArgs, Format};
-use crate::client::{Ask, Client, segment};
+use crate::client::{Ask, segment};
 use crate::commands::{Refused, print, print_json, wait_for};
 use crate::show::event::short_id;
 use crate::show::{next_steps, plain, style};
@@ -23,7 +23,7 @@ const DATA_BYTES_MAX: u64 = 256 << 20;
 
 pub(super) fn run(args: &DlqEditArgs) -> anyhow::Result<ExitCode> {
     wait_for(async {
-        let mut client = Client::new(args.server.server.clone());
+        let mut client = args.server.client()?;
         let path = |name: &str| format!("/v1/dead-letters/{}", segment(name));
         let (letter, id): (Envelope, _) = client.named_json(&Ask::get(path(&args.letter))).await?;
         let old = Payload::of(&letter.original_message)?;

@@ -65,7 +65,7 @@ pub(super) fn run(args: &DlqImportArgs) -> anyhow::Result<ExitCode> {
     let source = Source::new(&args.file)?;
     check(&source)?;
     let sum = wait_for(async {
-        let mut client = Client::new(args.server.server.clone());
+        let mut client = args.server.client()?;
         let mut sum = Imported::default();
         let (mut body, mut lines) = (String::new(), 0);
         for line in source.lines()? {

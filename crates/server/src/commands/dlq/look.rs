@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::query;
 use crate::api::shape::letters::{Form, GroupShown, GroupsFound, LetterShown, LettersFound};
 use crate::cli::{DlqExportArgs, DlqGroupsArgs, DlqListArgs, DlqShowArgs, FilterArgs, Format, FromArgs};
-use crate::client::{Ask, Client, segment};
+use crate::client::{Ask, segment};
 use crate::commands::{Refused, print, print_json, wait_for};
 use crate::letters::fields::Fields;
 use crate::letters::find::{self, Found, not_dead};
@@ -62,7 +62,7 @@ pub(super) fn list(args: &DlqListArgs) -> anyhow::Result<ExitCode> {
 
 /// As many as were asked for, page by page: a page may be short and still not be the last.
 async fn listed(args: &DlqListArgs) -> anyhow::Result<(LettersFound, Timestamp)> {
-    let mut client = Client::new(args.from.server.server.clone());
+    let mut client = args.from.server.client()?;
     let mut all = Gathered::new(args);
     loop {
         let mut pairs = args.filter.pairs();
@@ -129,7 +129,7 @@ pub(super) fn groups(args: &DlqGroupsArgs) -> anyhow::Result<ExitCode> {
             (found.iter().map(view::group).collect::<Vec<GroupShown>>(), folder.now)
         }
         None => wait_for(async {
-            let mut client = Client::new(args.from.server.server.clone());
+            let mut client = args.from.server.client()?;
             let ask = Ask::get(format!("/v1/failure-groups?{}", query(args.filter.pairs())));
             let (found, now) = client.timed_json::<GroupsFound>(&ask).await?;
             Ok((found.groups, now))
@@ -162,13 +162,13 @@ pub(super) fn show(args: &DlqShowArgs) -> anyhow::Result<ExitCode> {
 fn one(from: &FromArgs, name: &str, form: Form) -> anyhow::Result<(Value, Timestamp)> {
     let Some(folder) = &from.data else {
         return wait_for(async {
-            let mut client = Client::new(from.server.server.clone());
+            let mut client = from.server.client()?;
             let path = format!("/v1/dead-letters/{}?form={}", segment(name), form.as_str());
             Ok(client.timed_json(&Ask::get(path)).await?)
         });
     };
     let folder = Folder::open(folder)?;
-    let problem = match find::letter(&*folder.reader, name).map_err(|error| refused(&error))? {
+    let problem = match find::letter(&*folder.reader, name, |_| true).map_err(|error| refused(&error))? {
         Found::Letter(letter) => return Ok((view::written(&letter, form), folder.now)),
         Found::NotDead { id, state } => not_dead(id, &state),
         Found::Several(ids) => format!("{} dead letters begin so: {}", ids.len(), ids.join(", ")),
@@ -182,7 +182,7 @@ pub(super) fn export(args: &DlqExportArgs) -> anyhow::Result<ExitCode> {
     match &args.from.data {
         Some(folder) => exported_there(&Folder::open(folder)?, args, form)?,
         None => wait_for(async {
-            let mut client = Client::new(args.from.server.server.clone());
+            let mut client = args.from.server.client()?;
             let mut pairs = args.filter.pairs();
             pairs.push(("form", form.as_str().to_owned()));
             let ask = Ask::get(format!("/v1/dead-letters/export?{}", query(pairs)));

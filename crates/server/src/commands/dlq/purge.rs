@@ -24,7 +24,7 @@ async fn carry_out(
     args: &DlqPurgeArgs,
     confirm: impl FnOnce(&PurgeShown) -> anyhow::Result<()>,
 ) -> anyhow::Result<String> {
-    let mut client = Client::new(args.server.server.clone());
+    let mut client = args.server.client()?;
     let shown = |purge: &PurgeShown, words: fn(&PurgeShown) -> String| match args.format {
         Format::Json => json_text(purge),
         Format::Text => Ok(words(purge)),

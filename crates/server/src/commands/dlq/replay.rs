@@ -23,7 +23,7 @@ const PAUSE_BETWEEN_TRIES: Duration = Duration::from_secs(2);
 
 pub(super) fn run(args: &DlqReplayArgs) -> anyhow::Result<ExitCode> {
     wait_for(async {
-        let mut client = Client::new(args.server.server.clone());
+        let mut client = args.server.client()?;
         let body = serde_json::to_vec(&wish(args)).expect("texts and numbers can be written as JSON");
         let ask = Ask::post("/v1/replays", "application/json", body);
         if args.dry_run {

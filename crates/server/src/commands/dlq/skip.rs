@@ -6,14 +6,14 @@ use serde_json::json;
 
 use crate::api::shape::letters::Skipped;
 use crate::cli::DlqSkipArgs;
-use crate::client::{Ask, Client, segment};
+use crate::client::{Ask, segment};
 use crate::commands::{print, wait_for};
 use crate::show::event::short_id;
 use crate::show::{counted, style};
 
 pub(super) fn run(args: &DlqSkipArgs) -> anyhow::Result<ExitCode> {
     wait_for(async {
-        let mut client = Client::new(args.server.server.clone());
+        let mut client = args.server.client()?;
         let path = format!("/v1/dead-letters/{}/skip", segment(&args.letter));
         let body = match &args.note {
             Some(note) => json!({ "note": note }),

@@ -1,0 +1,238 @@
+//! What a call says: the event that the templates of its source make of it.
+//!
+//! An event is known again by its id: what the book's `id` makes, else what the scheme has, else the SHA-256
+//! of the body. The last holds for senders that give no id: what they signed is all that tells one call from
+//! another, so the same body is the same event for as long as ids are remembered. Where that is not so, as
+//! with a heartbeat that always says the same, the book must state an `id`.
+//!
+//! The event's time is the one that was signed, else that of its arrival; a call that is sent again has
+//! another one and is the same event all the same.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use redrive_core::book::model::Scheme;
+use redrive_core::book::source_template::{Material, Picked, SourceTemplate};
+use redrive_core::event::Event;
+use redrive_core::event::attribute::{
+    Bounds, ContentType, CorrelationId, EventId, EventType, ExtensionName, ExtensionText, ExtensionValue,
+    Text, TraceParent,
+};
+use redrive_core::event::refusal::Reason;
+use redrive_core::time::Timestamp;
+use ring::digest::{SHA256, digest};
+
+use super::claim::to_hex;
+use super::{Hook, standard};
+
+const GITHUB_EVENT: &str = "x-github-event";
+const GITHUB_DELIVERY: &str = "x-github-delivery";
+const FORM: &str = "application/x-www-form-urlencoded";
+/// What Slack sends to see whether an address is ours.
+const SLACK_CHALLENGE: &str = "url_verification";
+
+/// A call whose signature is good.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// Its headers.
+    pub headers: &'a HeaderMap,
+    /// Its whole body.
+    pub body: &'a Bytes,
+    /// What ties it to its answer, and its event to both.
+    pub correlation_id: &'a str,
+    /// When it came.
+    pub now: Timestamp,
+}
+
+/// What was made of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Made {
+    /// An event.
+    Event(Box<Event>),
+    /// Nothing: the sender wants to see this text again, so that it knows who answers.
+    Challenge(String),
+}
+
+/// A call of which no event can be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{field}` {why}")]
+pub struct Malformed {
+    /// The header, the attribute, or the body.
+    pub field: &'static str,
+    /// What is wrong with it.
+    pub why: Why,
+}
+
+/// What is wrong with a part of a call.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Why {
+    /// JSON was expected, and a form came.
+    #[error("says that the body is a form: choose `application/json` where the webhook is set up")]
+    Form,
+    /// Every part of the template lacks a value.
+    #[error("has no value in this call: look at the template of this source")]
+    NoValue,
+    /// It does not fit into an event.
+    #[error(transparent)]
+    Unfit(#[from] Reason),
+}
+
+/// The fields of the data that a scheme looks at itself.
+pub(super) const fn fields_of(scheme: &Scheme) -> &'static [&'static str] {
+    match scheme {
+        Scheme::Stripe => &["id"],
+        Scheme::Slack => &["event_id", "type", "challenge"],
+        Scheme::Github | Scheme::StandardWebhooks | Scheme::Hmac(_) => &[],
+    }
+}
+
+/// Where the templates look.
+struct Found<'a> {
+    headers: &'a HeaderMap,
+    data: Picked<'a>,
+}
+
+impl Material for Found<'_> {
+    fn header(&self, name: &str) -> Option<&str> {
+        std::str::from_utf8(self.headers.get(name)?.as_bytes()).ok().map(str::trim)
+    }
+
+    fn data(&self, path: &[String]) -> Option<&str> {
+        self.data.get(path)
+    }
+}
+
+impl Hook {
+    /// What a call says; to be asked when its signature is known to be good.
+    pub fn read(&self, call: Call<'_>) -> Result<Made, Malformed> {
+        let content_type = content_type_of(call.headers)?;
+        self.refuse_forms(content_type.as_ref())?;
+        if *self.scheme() == Scheme::Github {
+            required(call.headers, GITHUB_EVENT)?;
+        }
+        let found = Found { headers: call.headers, data: self.picked(call.body)? };
+        if let Some(challenge) = self.challenge(&found) {
+            return Ok(Made::Challenge(challenge));
+        }
+        let event_type = self.event_type.fill_type(&found);
+        let event_type = event_type.ok_or(Malformed { field: "type", why: Why::NoValue })?;
+        let signed_at = self.claim(call.headers).ok().and_then(|claim| claim.signed_at);
+        Ok(Made::Event(Box::new(Event {
+            id: self.id_of(&found, call.body)?,
+            source: self.event_source.clone(),
+            event_type: EventType::new(&event_type).map_err(|reason| unfit("type", reason))?,
+            subject: filled("subject", self.subject.as_ref(), &found)?,
+            time: Some(signed_at.unwrap_or(call.now)),
+            content_type,
+            session: filled("session", self.session.as_ref(), &found)?,
+            correlation_id: CorrelationId::new(call.correlation_id).ok(),
+            traceparent: traceparent(call.headers),
+            extensions: trace_state(call.headers),
+            data: call.body.clone(),
+        })))
+    }
+
+    /// GitHub sends forms where nobody chose otherwise; whoever reads its events expects JSON.
+    fn refuse_forms(&self, content_type: Option<&ContentType>) -> Result<(), Malformed> {
+        let is_form =
+            content_type.is_some_and(|content_type| content_type.media_type().eq_ignore_ascii_case(FORM));
+        if is_form && (self.needs_data || *self.scheme() == Scheme::Github) {
+            return Err(Malformed { field: "content-type", why: Why::Form });
+        }
+        Ok(())
+    }
+
+    /// The fields of the body that somebody looks at; a body that is no JSON has none, unless a template
+    /// needs one.
+    fn picked<'a>(&self, body: &'a [u8]) -> Result<Picked<'a>, Malformed> {
+        if self.wanted.is_empty() {
+            return Ok(Picked::default());
+        }
+        match self.wanted.pick(body) {
+            Ok(picked) => Ok(picked),
+            Err(reason) if self.needs_data => Err(unfit("body", reason)),
+            Err(_) => Ok(Picked::default()),
+        }
+    }
+
+    fn challenge(&self, found: &Found<'_>) -> Option<String> {
+        let is_asked = *self.scheme() == Scheme::Slack && found.data.get(&["type"]) == Some(SLACK_CHALLENGE);
+        found.data.get(&["challenge"]).filter(|_| is_asked).map(str::to_owned)
+    }
+
+    fn id_of(&self, found: &Found<'_>, body: &[u8]) -> Result<EventId, Malformed> {
+        let fit = |field, text: &str| EventId::new(text).map_err(|reason| unfit(field, reason));
+        // What the scheme requires must be there even where the book says something else.
+        let of_scheme = match self.scheme() {
+            Scheme::Github => Some((GITHUB_DELIVERY, required(found.headers, GITHUB_DELIVERY)?)),
+            Scheme::StandardWebhooks => Some((standard::ID, required(found.headers, standard::ID)?)),
+            Scheme::Stripe => found.data.get(&["id"]).map(|id| ("id", id)),
+            Scheme::Slack => found.data.get(&["event_id"]).map(|id| ("event_id", id)),
+            Scheme::Hmac(_) => None,
+        };
+        if let Some(id) = self.id.as_ref().and_then(|template| template.fill(found)) {
+            return fit("id", &id);
+        }
+        match of_scheme.filter(|(_, id)| !id.is_empty()) {
+            Some((field, id)) => fit(field, id),
+            None => fit("id", &format!("sha256:{}", to_hex(digest(&SHA256, body).as_ref()))),
+        }
+    }
+}
+
+const fn unfit(field: &'static str, reason: Reason) -> Malformed {
+    Malformed { field, why: Why::Unfit(reason) }
+}
+
+/// An attribute, if there is a template for it and all that it needs.
+fn filled<Of: Bounds>(
+    field: &'static str,
+    template: Option<&SourceTemplate>,
+    found: &Found<'_>,
+) -> Result<Option<Text<Of>>, Malformed> {
+    let text = template.and_then(|template| template.fill(found));
+    text.map(|text| Text::new(&text).map_err(|reason| unfit(field, reason))).transpose()
+}
+
+/// The text of a header that must be there, once.
+fn required<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<&'h str, Malformed> {
+    match single(headers, name)? {
+        Some(text) if !text.is_empty() => Ok(text),
+        Some(_) | None => Err(unfit(name, Reason::Missing)),
+    }
+}
+
+/// The text of a header that may be there, once.
+fn single<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<Option<&'h str>, Malformed> {
+    let mut values = headers.get_all(name).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(unfit(name, Reason::Twice));
+    }
+    let text = std::str::from_utf8(value.as_bytes()).map_err(|_| unfit(name, Reason::NotUtf8))?;
+    Ok(Some(text.trim()))
+}
+
+fn content_type_of(headers: &HeaderMap) -> Result<Option<ContentType>, Malformed> {
+    const FIELD: &str = "content-type";
+    let text = single(headers, FIELD)?.filter(|text| !text.is_empty());
+    let content_type = text.map(ContentType::new).transpose().map_err(|reason| unfit(FIELD, reason))?;
+    Ok(content_type.map(|content_type| {
+        // To a target, the name of this format would say that the call itself is laid out so.
+        let is_event = content_type.media_type().to_ascii_lowercase().starts_with("application/cloudevents");
+        if is_event && content_type.is_json() { ContentType::json() } else { content_type }
+    }))
+}
+
+/// The trace that a call belongs to; what is no trace is left out, since no event is worth losing for it.
+fn traceparent(headers: &HeaderMap) -> Option<TraceParent> {
+    single(headers, "traceparent").ok()?.and_then(|text| TraceParent::new(text).ok())
+}
+
+fn trace_state(headers: &HeaderMap) -> BTreeMap<ExtensionName, ExtensionValue> {
+    let state = traceparent(headers).and_then(|_| single(headers, "tracestate").ok()?);
+    let text = state.and_then(|text| ExtensionText::new(text).ok());
+    let name = ExtensionName::new("tracestate").expect("lower-case letters");
+    text.map(|text| (name, ExtensionValue::Text(text))).into_iter().collect()
+}

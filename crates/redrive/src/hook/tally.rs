@@ -1,0 +1,165 @@
+//! Counts how calls of a source were answered, and says when it is time to speak of it.
+//!
+//! Invariant: whoever calls can fill neither memory nor a log. Counts are a few numbers, the names that are
+//! counted apart have a bound, and of each kind of answer one line a second is worth telling.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use redrive_core::time::Timestamp;
+
+/// Names that are counted apart; calls of all further ones are counted together.
+const TOO_LARGE_BY_MAX: usize = 100;
+/// Under which those are.
+const OTHERS: &str = "others";
+/// How often one kind of answer is told at most.
+const TOLD_EVERY: Duration = Duration::from_secs(1);
+
+/// How a call was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answered {
+    /// Its event is durable.
+    Accepted,
+    /// Its event came before.
+    Duplicate,
+    /// An event with its id came before, and was another.
+    Conflict,
+    /// The sender wanted to know who answers.
+    Challenge,
+    /// Its signature is missing or does not fit.
+    Unauthorized,
+    /// No event can be made of it.
+    Malformed,
+    /// Its body is too large.
+    TooLarge,
+    /// Its body did not come in time.
+    TooSlow,
+    /// There are too many.
+    RateLimited,
+    /// We could not take it: the secret, the store or memory is wanting.
+    Unavailable,
+}
+
+const KINDS: usize = Answered::Unavailable as usize + 1;
+
+/// How the calls of a source were answered since the server started.
+#[derive(Debug, Default)]
+pub struct Tally {
+    kinds: [Kind; KINDS],
+    no_session: AtomicU64,
+    too_large_by: Mutex<BTreeMap<String, u64>>,
+}
+
+#[derive(Debug, Default)]
+struct Kind {
+    count: AtomicU64,
+    untold: AtomicU64,
+    /// In nanoseconds.
+    told_at: AtomicU64,
+}
+
+/// The same at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each is the number of its kind of answer")]
+pub struct Counts {
+    pub accepted: u64,
+    pub duplicates: u64,
+    pub conflicts: u64,
+    pub challenges: u64,
+    pub unauthorized: u64,
+    pub malformed: u64,
+    pub too_large: u64,
+    pub too_slow: u64,
+    pub rate_limited: u64,
+    pub unavailable: u64,
+    /// Events that were to have a session, and whose call had not what it takes.
+    pub no_session: u64,
+    /// Those too large by who sent them, as they say themselves.
+    pub too_large_by: BTreeMap<String, u64>,
+}
+
+impl Tally {
+    /// Counts an answer. Says how many of its kind nobody was told of, this one included, whenever it is
+    /// time to tell.
+    pub fn count(&self, answered: Answered, now: Timestamp) -> Option<u64> {
+        let kind = &self.kinds[answered as usize];
+        kind.count.fetch_add(1, Ordering::Relaxed);
+        kind.untold.fetch_add(1, Ordering::Relaxed);
+        let told_at = kind.told_at.load(Ordering::Relaxed);
+        let never = told_at == 0;
+        if !never && now.since(Timestamp::from_nanos(told_at)) < TOLD_EVERY {
+            return None;
+        }
+        // Of several who come at once, one tells.
+        let told =
+            kind.told_at.compare_exchange(told_at, now.as_nanos(), Ordering::Relaxed, Ordering::Relaxed);
+        told.ok().map(|_| kind.untold.swap(0, Ordering::Relaxed)).filter(|untold| *untold > 0)
+    }
+
+    /// Counts an event that was to have a session and has none.
+    pub fn lacks_session(&self) {
+        self.no_session.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a body too large for one who sent it.
+    pub fn too_large_by(&self, who: &str) {
+        let mut counts = self.too_large_by.lock().expect("nobody panics while counting");
+        let is_new = !counts.contains_key(who);
+        let who = if is_new && counts.len() >= TOO_LARGE_BY_MAX { OTHERS } else { who };
+        *counts.entry(who.to_owned()).or_default() += 1;
+    }
+
+    /// How many there were of each.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let of = |answered: Answered| self.kinds[answered as usize].count.load(Ordering::Relaxed);
+        Counts {
+            accepted: of(Answered::Accepted),
+            duplicates: of(Answered::Duplicate),
+            conflicts: of(Answered::Conflict),
+            challenges: of(Answered::Challenge),
+            unauthorized: of(Answered::Unauthorized),
+            malformed: of(Answered::Malformed),
+            too_large: of(Answered::TooLarge),
+            too_slow: of(Answered::TooSlow),
+            rate_limited: of(Answered::RateLimited),
+            unavailable: of(Answered::Unavailable),
+            no_session: self.no_session.load(Ordering::Relaxed),
+            too_large_by: self.too_large_by.lock().expect("nobody panics while counting").clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Timestamp {
+        Timestamp::from_millis(1_700_000_000_000 + millis)
+    }
+
+    #[test]
+    fn a_flood_is_told_once_a_second_with_its_number() {
+        let tally = Tally::default();
+        let told: Vec<Option<u64>> =
+            [0, 1, 999, 1_000, 1_500, 5_000].map(|now| tally.count(Answered::Unauthorized, at(now))).into();
+        assert_eq!(told, [Some(1), None, None, Some(3), None, Some(2)]);
+        assert_eq!(tally.count(Answered::Malformed, at(1_001)), Some(1), "each kind has a second of its own");
+        let Counts { unauthorized, malformed, accepted, .. } = tally.counts();
+        assert_eq!((unauthorized, malformed, accepted), (6, 1, 0));
+    }
+
+    #[test]
+    fn names_beyond_the_bound_are_counted_together() {
+        let tally = Tally::default();
+        for number in 0..TOO_LARGE_BY_MAX + 5 {
+            tally.too_large_by(&format!("repository {number}"));
+        }
+        tally.too_large_by("repository 3");
+        let by = tally.counts().too_large_by;
+        assert_eq!(by.len(), TOO_LARGE_BY_MAX + 1);
+        assert_eq!((by["repository 3"], by[OTHERS]), (2, 5));
+    }
+}

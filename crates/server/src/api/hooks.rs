@@ -1,0 +1,353 @@
+//! The door for webhooks, `POST /v1/hooks/{source}`: a call is answered as soon as its event is durable,
+//! whatever its targets do.
+//!
+//! The checks go from what costs little to what costs much, and from what anybody can send to what only the
+//! holder of the secret can: the source, its rate, the size, the time that the body takes, the signature, and
+//! only then what the body says.
+//!
+//! Invariants:
+//! - whoever cannot sign learns nothing but that, and makes us keep nothing but counts;
+//! - an event that was signed and cannot be taken as one is kept for people to look at;
+//! - bodies that are being read have a bound together, and each has one of its own.
+
+mod body;
+pub(super) mod refused;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use redrive::clock::wall_clock;
+use redrive::core::book::RuleBook;
+use redrive::core::book::model::Scheme;
+use redrive::core::event::Event;
+use redrive::core::quota::Allowed;
+use redrive::core::time::Timestamp;
+use redrive::happening::What;
+use redrive::hook::{Answered, Call, Distrust, Hook, Hooks, Made, Malformed, Opened};
+use redrive::node::SubmitError;
+use redrive::secret::{SecretValues, Secrets};
+use redrive::store::door::{REFUSED_BODY_BYTES_MAX, RefusedBody};
+use redrive::store::{Refusal, Seen};
+use tokio::sync::Semaphore;
+
+use self::body::NotRead;
+use super::code::Code;
+use super::error::{ApiError, Named};
+use super::shape::hooks::{HookTaken, SourceStatus};
+use super::{App, CORRELATION_ID, Limiter, events, rate};
+
+/// Bytes of bodies that are being read or judged at once, over all sources.
+const READING_BYTES_MAX: usize = 128 * 1024 * 1024;
+/// How long a call waits for a secret that is fetched anew, after the one that is known did not fit.
+const RENEWED_WITHIN: Duration = Duration::from_millis(500);
+/// Bodies larger than this are judged where nobody else has to wait for it.
+const LARGE_BYTES: usize = 256 * 1024;
+/// What those wait who come while a secret cannot be had.
+const RETRY_AFTER_NO_SECRET_SECONDS: u32 = 10;
+
+/// What the door has; clones are the same.
+#[derive(Clone)]
+pub(crate) struct Webhooks {
+    hooks: Hooks,
+    secrets: Secrets,
+    limiter: Arc<Limiter>,
+    reading: Arc<Semaphore>,
+}
+
+impl Webhooks {
+    /// The door for the sources of a book.
+    pub(crate) fn new(book: &Arc<RuleBook>, secrets: Secrets, limiter: Arc<Limiter>) -> Self {
+        let reading = Arc::new(Semaphore::new(READING_BYTES_MAX));
+        Self { hooks: Hooks::new(book), secrets, limiter, reading }
+    }
+
+    /// What is left of a source's rate, if it has one.
+    fn admit(&self, hook: &Hook, now: Timestamp) -> Result<Option<Allowed>, Turned> {
+        let Some(rate) = hook.rate() else { return Ok(None) };
+        let admitted = self.limiter.check(&format!("source {}", hook.name()), rate, now);
+        admitted.map(Some).map_err(|too_many| Turned {
+            answered: Answered::RateLimited,
+            error: rate::refusal(&too_many),
+            why: too_many.to_string(),
+        })
+    }
+
+    /// Another book holds from now on.
+    pub(crate) fn change(&self, book: &Arc<RuleBook>) {
+        self.hooks.change(book);
+    }
+
+    /// How the calls of each source were answered.
+    pub(super) fn status(&self) -> Vec<SourceStatus> {
+        self.hooks.counts().into_iter().map(|(name, counts)| SourceStatus::of_webhook(name, counts)).collect()
+    }
+}
+
+/// Takes in a webhook of a source of the rule book.
+///
+/// Who calls is told by the signature in the header that the source's scheme has, over the body as it came.
+/// A call is answered once its event is durable, whatever its targets do.
+#[utoipa::path(
+    post, path = "/v1/hooks/{source}", operation_id = "acceptHook", tag = "events",
+    params(("source" = String, Path, description = "a webhook source of the rule book")),
+    request_body(content = serde_json::Value, content_type = "application/json", description = "whatever the sender sends"),
+    responses(
+        (status = 202, description = "it is durable", body = HookTaken),
+        (status = 200, description = "one with its id came before, and it is not delivered again; or the challenge of a sender that checks the address, as text", content(
+            (HookTaken = "application/json"),
+            (String = "text/plain"),
+        )),
+    )
+)]
+pub(super) async fn take(
+    State(app): State<App>,
+    Named(source): Named,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    answer(&app, &source, &headers, body).await
+}
+
+/// A call that is not taken.
+struct Turned {
+    answered: Answered,
+    error: ApiError,
+    /// For the log.
+    why: String,
+}
+
+/// A call that is.
+enum Taken {
+    Event(HookTaken, Answered),
+    Challenge(String),
+}
+
+async fn answer(app: &App, source: &str, headers: &HeaderMap, body: Body) -> Response {
+    let id = headers.get(CORRELATION_ID).and_then(|id| id.to_str().ok()).unwrap_or_default();
+    match app.hooks.hooks.get(source) {
+        None => no_such_source(source).into_response(),
+        Some(opened) => match app.hooks.admit(&opened.hook, app.node.now()) {
+            Err(turned) => said(app, &opened, id, Err(turned)),
+            Ok(allowed) => {
+                let judged = judge(app, &opened, headers, body, id).await;
+                let mut response = said(app, &opened, id, judged);
+                if let Some(allowed) = allowed {
+                    rate::tell(&allowed, response.headers_mut());
+                }
+                response
+            }
+        },
+    }
+}
+
+/// What the sender hears, counted.
+fn said(app: &App, opened: &Opened, correlation_id: &str, judged: Result<Taken, Turned>) -> Response {
+    match judged {
+        Ok(Taken::Event(taken, answered)) => {
+            tell(app, opened, answered, correlation_id, "");
+            let is_news = answered == Answered::Accepted;
+            events::json(if is_news { StatusCode::ACCEPTED } else { StatusCode::OK }, &taken)
+        }
+        Ok(Taken::Challenge(text)) => {
+            tell(app, opened, Answered::Challenge, correlation_id, "");
+            ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
+        }
+        Err(Turned { answered, error, why }) => {
+            tell(app, opened, answered, correlation_id, &why);
+            error.into_response()
+        }
+    }
+}
+
+fn no_such_source(name: &str) -> ApiError {
+    let message = format!("the rule book has no webhook source `{name}`");
+    ApiError::new(Code::SourceNotFound, message)
+}
+
+/// Counts an answer, and tells of it: of those that can be had without a signature, not of each.
+fn tell(app: &App, opened: &Opened, answered: Answered, correlation_id: &str, why: &str) {
+    let source = opened.hook.name();
+    tracing::debug!(source, correlation_id, ?answered, why, "a webhook was answered");
+    let Some(count) = opened.tally.count(answered, app.node.now()) else { return };
+    match answered {
+        Answered::Accepted | Answered::Duplicate | Answered::Challenge => {}
+        Answered::Unauthorized => {
+            tracing::warn!(source, correlation_id, count, why, "webhooks came without a good signature");
+            let times = if count == 1 { String::new() } else { format!(", {count} times by now") };
+            app.node.announce(What::Security, format!("a call to the webhook source {source}: {why}{times}"));
+        }
+        Answered::Conflict
+        | Answered::Malformed
+        | Answered::TooLarge
+        | Answered::TooSlow
+        | Answered::RateLimited
+        | Answered::Unavailable => {
+            tracing::warn!(source, correlation_id, count, ?answered, why, "webhooks could not be taken");
+        }
+    }
+}
+
+async fn judge(
+    app: &App,
+    opened: &Opened,
+    headers: &HeaderMap,
+    body: Body,
+    correlation_id: &str,
+) -> Result<Taken, Turned> {
+    let hook = &opened.hook;
+    // What it takes of the bound is given back when the call is answered.
+    let (body, _place) =
+        body::read(&app.hooks.reading, headers, body, hook.body_bytes_max(), app.limits.body_time)
+            .await
+            .map_err(|not_read| unread(opened, headers, not_read))?;
+    believe(app, hook, headers, &body).await?;
+    let call = Call { headers, body: &body, correlation_id, now: wall_clock() };
+    match beside_others(&body, || hook.read(call)) {
+        Ok(Made::Challenge(text)) => Ok(Taken::Challenge(text)),
+        Ok(Made::Event(event)) => submit(app, opened, headers, *event).await,
+        Err(malformed) => {
+            keep(app, hook, headers, &body, &malformed.to_string());
+            Err(no_event(&malformed))
+        }
+    }
+}
+
+/// Why a body was not read, and who sent one too large.
+fn unread(opened: &Opened, headers: &HeaderMap, not_read: NotRead) -> Turned {
+    let bytes_max = opened.hook.body_bytes_max();
+    let (answered, error) = match not_read {
+        NotRead::TooLarge => (Answered::TooLarge, ApiError::too_large(bytes_max)),
+        NotRead::TooSlow => (Answered::TooSlow, ApiError::too_slow()),
+        NotRead::Broken => (Answered::Malformed, ApiError::invalid("body", "could not be read to its end")),
+        NotRead::NoRoom => {
+            let message = "too many large bodies come in at once: try again in a moment";
+            (Answered::Unavailable, ApiError::unavailable(message))
+        }
+    };
+    if not_read == NotRead::TooLarge
+        && let Some(who) = installation(&opened.hook, headers)
+    {
+        opened.tally.too_large_by(&who);
+    }
+    Turned { answered, error, why: not_read.to_string() }
+}
+
+/// Where a webhook of GitHub is installed, such as `repository 79929171`, as the call says itself.
+fn installation(hook: &Hook, headers: &HeaderMap) -> Option<String> {
+    const BYTES_MAX: usize = 32;
+    let word = |name: &str| {
+        let text = headers.get(name)?.to_str().ok()?;
+        let is_plain = text.len() <= BYTES_MAX && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        (is_plain && !text.is_empty()).then_some(text)
+    };
+    if *hook.scheme() != Scheme::Github {
+        return None;
+    }
+    let kind = word("x-github-hook-installation-target-type")?;
+    Some(format!("{kind} {}", word("x-github-hook-installation-target-id")?))
+}
+
+/// Whether the holder of the secret has sent it: of the secret that is known, or of a newer one.
+async fn believe(app: &App, hook: &Hook, headers: &HeaderMap, body: &Bytes) -> Result<(), Turned> {
+    let secrets = &app.hooks.secrets;
+    let known = secrets.get(hook.secret()).await.map_err(|error| no_secret(&error.to_string()))?;
+    let verdict = |values: &SecretValues, now: Timestamp| {
+        let values: Vec<&[u8]> = values.iter().collect();
+        beside_others(body, || hook.verify(&values, headers, body, now))
+    };
+    match verdict(&known, wall_clock()) {
+        Err(Distrust::Bad) => {
+            let renewed = tokio::time::timeout(RENEWED_WITHIN, secrets.renewed(hook.secret())).await;
+            match renewed {
+                Ok(Ok(values)) if !values.iter().eq(known.iter()) => verdict(&values, wall_clock()),
+                Ok(Ok(_) | Err(_)) | Err(_) => Err(Distrust::Bad),
+            }
+        }
+        other => other,
+    }
+    .map_err(distrusted)
+}
+
+fn no_secret(why: &str) -> Turned {
+    let error = ApiError::unavailable("the secret of this source cannot be had at the moment")
+        .retry_after(RETRY_AFTER_NO_SECRET_SECONDS);
+    Turned { answered: Answered::Unavailable, error, why: why.to_owned() }
+}
+
+fn distrusted(distrust: Distrust) -> Turned {
+    match distrust {
+        Distrust::NoKey => no_secret(&distrust.to_string()),
+        Distrust::Missing | Distrust::Malformed | Distrust::Bad | Distrust::TooOld | Distrust::TooNew => {
+            let message = "the signature is missing or does not fit";
+            let error = ApiError::new(Code::Unauthorized, message);
+            Turned { answered: Answered::Unauthorized, error, why: distrust.to_string() }
+        }
+    }
+}
+
+fn no_event(malformed: &Malformed) -> Turned {
+    let error = ApiError::invalid(malformed.field, malformed.why.to_string());
+    Turned { answered: Answered::Malformed, error, why: malformed.to_string() }
+}
+
+async fn submit(app: &App, opened: &Opened, headers: &HeaderMap, event: Event) -> Result<Taken, Turned> {
+    let (id, body) = (event.id.to_string(), event.data.clone());
+    let lacks_session = opened.hook.wants_session() && event.session.is_none();
+    match app.node.submit_hook(event).await {
+        Ok(taken) => {
+            let (answered, duplicate) = match taken.seen {
+                Seen::First => (Answered::Accepted, false),
+                Seen::Again => (Answered::Duplicate, true),
+            };
+            if lacks_session && !duplicate {
+                opened.tally.lacks_session();
+            }
+            let receipt = taken.receipt.to_string();
+            let taken = HookTaken { id, receipt, duplicate, conflict: false, deliveries: taken.deliveries };
+            Ok(Taken::Event(taken, answered))
+        }
+        // The sender can do nothing about it, and would only send it again.
+        Err(SubmitError::Refused(Refusal::Conflict { first, .. })) => {
+            let reason = format!("an event with the id `{id}` came before, and was another: {first}");
+            keep(app, &opened.hook, headers, &body, &reason);
+            let receipt = first.to_string();
+            let taken = HookTaken { id, receipt, duplicate: true, conflict: true, deliveries: 0 };
+            Ok(Taken::Event(taken, Answered::Conflict))
+        }
+        Err(error) => {
+            let why = error.to_string();
+            Err(Turned { answered: Answered::Unavailable, error: error.into(), why })
+        }
+    }
+}
+
+/// Keeps what was signed and is no event of its own, for people to look at.
+fn keep(app: &App, hook: &Hook, headers: &HeaderMap, body: &Bytes, reason: &str) {
+    let shown = headers.iter().filter(|(name, _)| !hook.is_secret_header(name));
+    let headers = shown.map(|(name, value)| {
+        (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
+    });
+    let refused = RefusedBody {
+        number: 0,
+        at: Timestamp::EPOCH,
+        source: hook.name().to_owned(),
+        reason: reason.to_owned(),
+        headers: headers.collect(),
+        // A part of a large body would keep all of it in memory.
+        body: Bytes::copy_from_slice(&body[..body.len().min(REFUSED_BODY_BYTES_MAX)]),
+        body_bytes: body.len() as u64,
+    };
+    if !app.node.refuse_body(refused) {
+        tracing::debug!(source = hook.name(), "too many refused bodies wait to be kept: one is lost");
+    }
+}
+
+/// Does what takes long for a large body where other requests do not wait for it.
+fn beside_others<T>(body: &Bytes, work: impl FnOnce() -> T) -> T {
+    if body.len() > LARGE_BYTES { tokio::task::block_in_place(work) } else { work() }
+}

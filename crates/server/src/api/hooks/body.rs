@@ -1,0 +1,110 @@
+//! Reads bodies of which nobody has said yet that they are worth it.
+//!
+//! Invariants: all that are being read take no more memory than the bound, which is counted by what came and
+//! not by what was announced, so that whoever only announces keeps nobody out; and small ones do not count,
+//! so that a flood of large ones keeps no small one out. Of those there are as many as connections.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{HeaderMap, header};
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// What a body may take without being counted.
+const SMALL_BYTES: usize = 32 * 1024;
+
+/// Why there is no whole body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NotRead {
+    #[error("the body is too large")]
+    TooLarge,
+    #[error("the body did not come in time")]
+    TooSlow,
+    #[error("the body could not be read to its end")]
+    Broken,
+    #[error("too many bytes are being read at once")]
+    NoRoom,
+}
+
+/// The whole body and its place in the bound; it leaves room when that is dropped.
+pub(super) async fn read(
+    reading: &Arc<Semaphore>,
+    headers: &HeaderMap,
+    body: Body,
+    bytes_max: usize,
+    within: Duration,
+) -> Result<(Bytes, OwnedSemaphorePermit), NotRead> {
+    let stated =
+        headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    if stated.is_some_and(|stated| stated > bytes_max as u64) {
+        return Err(NotRead::TooLarge);
+    }
+    tokio::time::timeout(within, collect(reading, body, bytes_max)).await.unwrap_or(Err(NotRead::TooSlow))
+}
+
+async fn collect(
+    reading: &Arc<Semaphore>,
+    mut body: Body,
+    bytes_max: usize,
+) -> Result<(Bytes, OwnedSemaphorePermit), NotRead> {
+    let mut place = take(reading, 0)?;
+    let mut whole = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| NotRead::Broken)?;
+        let Some(data) = frame.data_ref() else { continue };
+        let bytes = whole.len() + data.len();
+        if bytes > bytes_max {
+            return Err(NotRead::TooLarge);
+        }
+        if bytes > whole.capacity() {
+            let grown = (2 * whole.capacity()).clamp(bytes, bytes_max);
+            place.merge(take(reading, counted(grown) - counted(whole.capacity()))?);
+            whole.reserve_exact(grown - whole.len());
+        }
+        whole.extend_from_slice(data);
+    }
+    // An event may wait in memory for long: it takes what it needs.
+    whole.shrink_to_fit();
+    Ok((whole.into(), place))
+}
+
+/// How much of a body of that size counts.
+const fn counted(bytes: usize) -> usize {
+    bytes.saturating_sub(SMALL_BYTES)
+}
+
+fn take(reading: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, NotRead> {
+    let bytes = u32::try_from(bytes).map_err(|_| NotRead::NoRoom)?;
+    Arc::clone(reading).try_acquire_many_owned(bytes).map_err(|_| NotRead::NoRoom)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn bodies_are_bounded_each_and_together() {
+        let reading = Arc::new(Semaphore::new(10));
+        let within = Duration::from_secs(5);
+        let read = |bytes: usize, stated: Option<&'static str>, bytes_max: usize| {
+            let mut headers = HeaderMap::new();
+            headers.extend(stated.map(|length| (header::CONTENT_LENGTH, length.parse().expect("a value"))));
+            let (reading, body) = (Arc::clone(&reading), Body::from(vec![b'x'; bytes]));
+            async move { read(&reading, &headers, body, bytes_max, within).await }
+        };
+        let large = SMALL_BYTES + 7;
+        let (kept, place) = read(large, None, large + 1).await.expect("there is room");
+        assert_eq!((kept.len(), reading.available_permits()), (large, 3));
+        assert_eq!(read(large, None, large).await.err(), Some(NotRead::NoRoom), "two are too many");
+        assert!(read(SMALL_BYTES, None, large).await.is_ok(), "a small one finds room");
+        drop(place);
+        assert_eq!(reading.available_permits(), 10, "whoever is answered leaves room");
+        assert!(read(4, None, 4).await.is_ok());
+        assert_eq!(read(4, None, 3).await.err(), Some(NotRead::TooLarge));
+        assert_eq!(read(0, Some("9999999999999"), 3).await.err(), Some(NotRead::TooLarge), "as announced");
+        assert_eq!(reading.available_permits(), 10, "and so does whoever is turned away");
+    }
+}

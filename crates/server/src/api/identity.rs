@@ -1,0 +1,213 @@
+//! Who comes, and whether they may: one place in front of every route.
+//!
+//! A caller shows a key or a token. Which permission a route asks for stands beside the route, in the table of
+//! `api.rs`, and the router is made of that table: there is no route that nobody has thought about. What a
+//! key is bound to is asked here where a route concerns the whole server, and by the handler where it
+//! concerns a part of it.
+//!
+//! There are no cookies, so that no page can make a browser speak for its user.
+//!
+//! Invariants:
+//! - once somebody is asked for a key, everybody is until the next start: neither a revoked key nor another
+//!   rule book opens the door;
+//! - unknown, revoked and expired keys are answered alike;
+//! - no key and no token is in a log, an error or the record.
+
+mod caller;
+mod credential;
+mod failed;
+mod keyring;
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, RwLock};
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use redrive::core::access::{Permission, Role};
+use redrive::core::book::RuleBook;
+use redrive::core::text::Rate;
+use redrive::core::time::Timestamp;
+use redrive::store::door::KeyRecord;
+use tokio::sync::{Mutex, MutexGuard};
+
+pub(super) use self::caller::Caller;
+use self::credential::Credential;
+use self::failed::Failed;
+use self::keyring::Keyring;
+use super::App;
+use super::code::Code;
+use super::error::ApiError;
+use super::rate::{self, Limiter};
+
+/// What one needs for a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Door {
+    /// Nothing: it tells nobody anything, or has an authentication of its own.
+    Open,
+    /// To be allowed that, on what it concerns.
+    For(Permission, Reach),
+}
+
+/// What a route concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// Everything: nobody who is bound to services may have it.
+    Whole,
+    /// A part, which the request names: its handler asks whether the caller is bound to something else.
+    Part,
+}
+
+/// Where a request comes from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer(pub IpAddr);
+
+/// Who may come in; clones are the same.
+#[derive(Clone)]
+pub(crate) struct Access(Arc<Inner>);
+
+struct Inner {
+    is_on: AtomicBool,
+    keys: Keyring,
+    /// How many requests a caller may make who has no rate of its own.
+    rate: RwLock<Option<Rate>>,
+    limiter: Arc<Limiter>,
+    failed: Failed,
+    /// Changes of keys come one after the other: each is made of what the last one left.
+    changing: Mutex<()>,
+}
+
+impl Access {
+    /// With the keys that there are.
+    pub(crate) fn new(keys: Vec<KeyRecord>, book: &RuleBook, limiter: Arc<Limiter>) -> Self {
+        let inner = Inner {
+            is_on: AtomicBool::new(!keys.is_empty()),
+            keys: Keyring::new(keys),
+            rate: RwLock::new(None),
+            limiter,
+            failed: Failed::default(),
+            changing: Mutex::new(()),
+        };
+        let access = Self(Arc::new(inner));
+        access.change(book);
+        access
+    }
+
+    /// Another rule book holds.
+    pub(crate) fn change(&self, book: &RuleBook) {
+        let access = &book.sections().access;
+        *self.0.rate.write().expect("nobody panics while swapping") = access.rate;
+        if access.jwt.is_some() {
+            self.0.is_on.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether anybody is asked.
+    pub(crate) fn is_on(&self) -> bool {
+        self.0.is_on.load(Ordering::Acquire)
+    }
+
+    /// The turn of one who changes keys.
+    pub(super) async fn turn(&self) -> MutexGuard<'_, ()> {
+        self.0.changing.lock().await
+    }
+
+    /// A key was made or revoked, durably.
+    pub(super) fn put(&self, record: KeyRecord) {
+        self.0.keys.put(record);
+        self.0.is_on.store(true, Ordering::Release);
+    }
+
+    /// When a key was last used, since the server started.
+    pub(super) fn last_used_at(&self, id: &str) -> Option<Timestamp> {
+        self.0.keys.last_used_at(id)
+    }
+
+    /// Who shows that.
+    fn identify(&self, credential: &Credential<'_>, now: Timestamp) -> Option<Caller> {
+        match credential {
+            Credential::Key(text) => self.0.keys.find(text, now).map(Caller::with_key),
+            Credential::Token(_) => None,
+        }
+    }
+
+    fn rate_of(&self, caller: &Caller) -> Option<Rate> {
+        caller.rate().or_else(|| *self.0.rate.read().expect("nobody panics while swapping"))
+    }
+}
+
+/// What stands in front of a route.
+#[derive(Clone)]
+pub(super) struct Guard {
+    pub app: App,
+    pub permission: Permission,
+    pub reach: Reach,
+}
+
+/// Lets a request through to its handler, with its caller beside it, or says why not.
+pub(super) async fn guard(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
+    let Guard { app, permission, reach } = guard;
+    let now = app.node.now();
+    let caller = match who(&app, &request, now) {
+        Ok(caller) => caller,
+        Err(refusal) => return refusal.into_response(),
+    };
+    let allowed = match app.access.rate_of(&caller) {
+        None => None,
+        Some(rate) => match app.access.0.limiter.check(&caller.meter(), rate, now) {
+            Ok(allowed) => Some(allowed),
+            Err(too_many) => return rate::refusal(&too_many).into_response(),
+        },
+    };
+    let mut response = match may(&caller, permission, reach) {
+        Ok(()) => {
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
+        Err(refusal) => refusal.into_response(),
+    };
+    if let Some(allowed) = allowed {
+        rate::tell(&allowed, response.headers_mut());
+    }
+    response
+}
+
+/// Whose request it is; one that shows something bad is remembered.
+fn who(app: &App, request: &Request, now: Timestamp) -> Result<Caller, ApiError> {
+    let shown = match Credential::of(request.headers()) {
+        Ok(None) => return Err(unauthorized()),
+        Ok(Some(credential)) => app.access.identify(&credential, now),
+        Err(_) => None,
+    };
+    shown.ok_or_else(|| {
+        let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
+        app.access.0.failed.note(&app.node, peer, now).err().unwrap_or_else(unauthorized)
+    })
+}
+
+/// One answer to all who are not known, so that nobody learns which keys there are.
+fn unauthorized() -> ApiError {
+    let message = "a good key is needed: send it as `Authorization: Bearer KEY`";
+    ApiError::new(Code::Unauthorized, message)
+        .with_header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))
+}
+
+fn may(caller: &Caller, permission: Permission, reach: Reach) -> Result<(), ApiError> {
+    if !caller.may(permission) {
+        let roles: Vec<&str> = permission.roles().into_iter().map(Role::as_str).collect();
+        let message = format!("one needs the role {} to {}", roles.join(" or "), permission.as_words());
+        return Err(forbidden(message).with("roles", roles));
+    }
+    match reach {
+        Reach::Whole if caller.is_bound() => Err(forbidden(
+            "this concerns more than the services that the key is bound to: it takes a key that is not",
+        )),
+        Reach::Whole | Reach::Part => Ok(()),
+    }
+}
+
+pub(super) fn forbidden(message: impl Into<String>) -> ApiError {
+    ApiError::new(Code::Forbidden, message)
+}

@@ -1,0 +1,142 @@
+//! Keys: made, listed and revoked.
+//!
+//! Invariant: a key is told once, in the answer to whoever had it made.
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::Response;
+use redrive::core::access::{Role, Scope};
+use redrive::core::text::{parse_duration, parse_rate};
+use redrive::node::KeyError;
+use redrive::store::door::{Deed, KeyRecord};
+
+use super::App;
+use super::code::Code;
+use super::error::{ApiError, Named};
+use super::events;
+use super::identity::Caller;
+use super::shape::keys::{KeyMade, KeyShown, KeysFound};
+use super::shape::wanted::{KeyWanted, SkipWanted};
+use crate::keys::{self, KeyWish, Made, Unmade};
+use crate::letters::fields::{Fields, WrongField};
+
+/// Keys, the oldest first, without what makes them keys.
+#[utoipa::path(
+    get, path = "/v1/keys", operation_id = "keys", tag = "operating",
+    responses((status = 200, description = "all of them", body = KeysFound))
+)]
+pub(super) async fn list(State(app): State<App>) -> Result<Response, ApiError> {
+    let records = app.node.keys().await?;
+    let keys = records.iter().map(|record| shown(&app, record)).collect();
+    Ok(events::json(StatusCode::OK, &KeysFound { keys }))
+}
+
+fn shown(app: &App, record: &KeyRecord) -> KeyShown {
+    KeyShown::new(record, app.access.last_used_at(&record.id), app.node.now())
+}
+
+/// Makes a key; from the first one on, everybody is asked for one.
+#[utoipa::path(
+    post, path = "/v1/keys", operation_id = "createKey", tag = "operating",
+    request_body = KeyWanted,
+    responses((status = 201, description = "the key itself, which is told only now", body = KeyMade))
+)]
+pub(super) async fn create(
+    State(app): State<App>,
+    caller: Caller,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let body = events::read(&app, &headers, body).await?;
+    let mut fields = Fields::of_body(&body)?;
+    let wish = wish(&mut fields)?;
+    fields.finish()?;
+    if !app.access.is_on() && wish.role != Role::Admin {
+        let reason = "must be `admin` for the first key: from then on everybody is asked for one, and nobody could make another";
+        return Err(ApiError::invalid("role", reason));
+    }
+    let _turn = app.access.turn().await;
+    let known = app.node.keys().await?;
+    let is_taken = |id: &str| known.iter().any(|record| record.id == id);
+    let Made { text, record } = keys::make(wish, is_taken, app.node.now()).map_err(|why| unmade(&why))?;
+    let deed = Deed { act: "key-create", what: keys::describe(&record), by: caller.by(), note: None };
+    app.node.put_key(record.clone(), deed).await?;
+    app.access.put(record.clone());
+    let made = KeyMade { key: text, shown: shown(&app, &record) };
+    let mut response = events::json(StatusCode::CREATED, &made);
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
+}
+
+fn wish(fields: &mut Fields) -> Result<KeyWish, WrongField> {
+    let missing = |field: &str| WrongField::new(field, "is missing");
+    let role = fields.read("role", |word| {
+        let known: Vec<&str> = Role::ALL.into_iter().map(Role::as_str).collect();
+        Role::from_word(word).ok_or_else(|| format!("it is none of {}", known.join(", ")))
+    })?;
+    Ok(KeyWish {
+        name: fields.text("name")?.ok_or_else(|| missing("name"))?,
+        role: role.ok_or_else(|| missing("role"))?,
+        scope: Scope {
+            sources: fields.texts("sources")?.unwrap_or_default(),
+            services: fields.texts("services")?.unwrap_or_default(),
+        },
+        rate: fields.read("rate", parse_rate)?,
+        lives: fields.read("expires", parse_duration)?,
+    })
+}
+
+fn unmade(why: &Unmade) -> ApiError {
+    let field = match why {
+        Unmade::Name => "name",
+        Unmade::TooManyNames | Unmade::ScopeName(_) | Unmade::Unfit(_) => "scope",
+        Unmade::Dead => "expires",
+        Unmade::NoRandom => return ApiError::unavailable(why.to_string()),
+    };
+    ApiError::invalid(field, format!("is not right: {why}"))
+}
+
+/// Ends a key; one that has ended stays as it is.
+#[utoipa::path(
+    post, path = "/v1/keys/{id}/revoke", operation_id = "revokeKey", tag = "operating",
+    params(("id" = String, Path, description = "what the key is called by")),
+    request_body = SkipWanted,
+    responses((status = 200, description = "the key as it is now", body = KeyShown))
+)]
+pub(super) async fn revoke(
+    State(app): State<App>,
+    caller: Caller,
+    Named(id): Named,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let body = events::read(&app, &headers, body).await?;
+    let mut fields = Fields::of_body(&body)?;
+    let note = fields.text("note")?;
+    fields.finish()?;
+    let _turn = app.access.turn().await;
+    let found = app.node.keys().await?.into_iter().find(|record| record.id == id);
+    let Some(mut record) = found else {
+        let message = format!("there is no key `{id}`");
+        return Err(ApiError::new(Code::KeyNotFound, message));
+    };
+    // One that is revoked already stays as it is: whoever did not get the answer asks again.
+    if record.revoked_at.is_none() {
+        record.revoked_at = Some(app.node.now());
+        let deed = Deed { act: "key-revoke", what: keys::describe(&record), by: caller.by(), note };
+        app.node.put_key(record.clone(), deed).await?;
+        app.access.put(record.clone());
+    }
+    Ok(events::json(StatusCode::OK, &shown(&app, &record)))
+}
+
+impl From<KeyError> for ApiError {
+    fn from(error: KeyError) -> Self {
+        match error {
+            KeyError::TooMany => Self::new(Code::Conflict, error.to_string()),
+            KeyError::NotRead(error) => error.into(),
+            KeyError::NotWritten(error) => error.into(),
+        }
+    }
+}

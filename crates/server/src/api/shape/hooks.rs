@@ -1,0 +1,100 @@
+//! The JSON of webhooks: what senders hear, how sources are, and what was refused.
+
+use std::collections::BTreeMap;
+
+use redrive::core::time::Timestamp;
+use redrive::hook::Counts;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A webhook that was taken, as its sender is told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct HookTaken {
+    /// The event's id.
+    pub id: String,
+    /// To find it again by; the first one's if it came before.
+    pub receipt: String,
+    /// Whether one with its id came before.
+    pub duplicate: bool,
+    /// Whether that was another one; this one is not delivered.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub conflict: bool,
+    /// How many services get it; 0 is recorded as unrouted.
+    pub deliveries: u32,
+}
+
+/// How the calls of a source were answered since the server started.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub(crate) struct SourceStatus {
+    pub name: String,
+    pub kind: String,
+    pub accepted: u64,
+    /// Events that came before.
+    pub duplicates: u64,
+    /// Ids that came before with another body.
+    pub conflicts: u64,
+    pub challenges: u64,
+    pub unauthorized: u64,
+    pub malformed: u64,
+    pub too_large: u64,
+    pub too_slow: u64,
+    pub rate_limited: u64,
+    /// The secret, the store or memory was wanting.
+    pub unavailable: u64,
+    /// Events that were to have a session, and whose call had not what it takes.
+    pub no_session: u64,
+    /// Bodies too large by where the webhook is installed, as the calls say.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub too_large_by: BTreeMap<String, u64>,
+}
+
+impl SourceStatus {
+    pub(crate) fn of_webhook(name: String, counts: Counts) -> Self {
+        let Counts { accepted, duplicates, conflicts, challenges, unauthorized, malformed, .. } = counts;
+        let Counts { too_large, too_slow, rate_limited, unavailable, no_session, too_large_by, .. } = counts;
+        Self {
+            name,
+            kind: "webhook".to_owned(),
+            accepted,
+            duplicates,
+            conflicts,
+            challenges,
+            unauthorized,
+            malformed,
+            too_large,
+            too_slow,
+            rate_limited,
+            unavailable,
+            no_session,
+            too_large_by,
+        }
+    }
+}
+
+/// What was signed and could not be taken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct RefusedShown {
+    pub number: u64,
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+    pub source: String,
+    pub reason: String,
+    /// Without those that could tell a secret.
+    #[schema(value_type = Vec<Vec<String>>)]
+    pub headers: Vec<(String, String)>,
+    /// How large the body was; of a large one the beginning is kept.
+    pub body_bytes: u64,
+    /// What is kept of the body; only where one is asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body_base64: Option<String>,
+}
+
+/// A list of those, the latest first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct RefusedFound {
+    pub refused: Vec<RefusedShown>,
+    /// To go on with; none at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<u64>,
+}

@@ -1,0 +1,98 @@
+//! The key that a command shows to a server: from a file or from the environment, and never from what was
+//! typed, which every process of the machine can read.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use anyhow::Context as _;
+use http::HeaderValue;
+
+use crate::commands::Refused;
+
+/// The variable that holds a key.
+pub(crate) const VARIABLE: &str = "REDRIVE_KEY";
+/// No key and no token is longer.
+const KEY_BYTES_MAX: u64 = 16 * 1024;
+
+/// A key or a token, ready to be sent and never printed.
+#[derive(Clone)]
+pub(crate) struct Key(HeaderValue);
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(…)")
+    }
+}
+
+impl Key {
+    /// The key in the file, or else in the environment; none if neither has one.
+    pub(crate) fn find(file: Option<&Path>) -> anyhow::Result<Option<Self>> {
+        match file {
+            Some(path) => {
+                let text = read(path).with_context(|| format!("could not read {}", path.display()))?;
+                Self::parse(&text)
+                    .with_context(|| format!("{} must hold one key and nothing else", path.display()))
+                    .map(Some)
+            }
+            None => match std::env::var(VARIABLE) {
+                Ok(text) if text.trim().is_empty() => Ok(None),
+                Ok(text) => Self::parse(&text).with_context(|| format!("{VARIABLE} holds no key")).map(Some),
+                Err(std::env::VarError::NotPresent) => Ok(None),
+                Err(std::env::VarError::NotUnicode(_)) => {
+                    Err(Refused(format!("{VARIABLE} is no text")).into())
+                }
+            },
+        }
+    }
+
+    fn parse(text: &str) -> anyhow::Result<Self> {
+        let text = text.trim();
+        let is_key = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
+        anyhow::ensure!(is_key, "a key is one word of plain characters");
+        let mut value =
+            HeaderValue::try_from(format!("Bearer {text}")).context("a key is plain characters")?;
+        value.set_sensitive(true);
+        Ok(Self(value))
+    }
+
+    /// The value of the `Authorization` header.
+    pub(crate) const fn header(&self) -> &HeaderValue {
+        &self.0
+    }
+}
+
+fn read(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(KEY_BYTES_MAX).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_holds_one_key() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("key");
+        #[rustfmt::skip]
+        let cases = [
+            ("a key",           "rk_1_x",          Some("Bearer rk_1_x")),
+            ("with a line end", "rk_1_x\n",        Some("Bearer rk_1_x")),
+            ("nothing",         "\n",              None),
+            ("two",             "rk_1_x\nrk_2_y",  None),
+            ("no characters",   "rk_\u{e4}",       None),
+        ];
+        for (name, text, expected) in cases {
+            std::fs::write(&path, text).expect("it can be written");
+            let key = Key::find(Some(&path)).ok().flatten();
+            let header = key.as_ref().map(|key| key.header().to_str().expect("plain characters"));
+            assert_eq!(header, expected, "{name}");
+            assert!(!format!("{key:?}").contains("rk_"), "it is not printed");
+        }
+        let missing = Key::find(Some(&folder.path().join("none"))).expect_err("there is no such file");
+        assert!(missing.to_string().contains("could not read"), "{missing}");
+    }
+}

@@ -1,0 +1,79 @@
+//! `redrive hooks sign`: a call as the sender of a webhook would make it.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context;
+use redrive::clock::wall_clock;
+use redrive::hook::Hook;
+use redrive::secret::Secrets;
+
+use crate::cli::HooksSignArgs;
+use crate::commands::{Refused, open_book, print, wait_for};
+use crate::show::shell_word;
+
+/// The largest body that is signed.
+const BODY_BYTES_MAX: u64 = 64 << 20;
+/// The body where none is given.
+const BODY_DEFAULT: &str = "{}";
+
+pub(super) fn run(args: &HooksSignArgs) -> anyhow::Result<ExitCode> {
+    let book = Arc::new(open_book(&args.rules)?);
+    let source = book.sections().sources.get(&args.source);
+    let hook = source.and_then(|source| Hook::new(&args.source, &source.value)).ok_or_else(|| {
+        let known: Vec<&str> = book
+            .sections()
+            .sources
+            .iter()
+            .filter(|(name, source)| Hook::new(name, &source.value).is_some())
+            .map(|(name, _)| name.as_str())
+            .collect();
+        let have =
+            if known.is_empty() { "it has none".to_owned() } else { format!("it has {}", known.join(", ")) };
+        Refused(format!("{} has no webhook source `{}`: {have}", args.rules.display(), args.source))
+    })?;
+    let body = args.body.as_deref().map_or_else(|| Ok(BODY_DEFAULT.into()), read)?;
+    let secrets = Secrets::new(&book);
+    let values = wait_for(async {
+        let values = secrets.get(hook.secret()).await;
+        values.map_err(|error| Refused(format!("the secret `{}`: {error}", hook.secret())).into())
+    })?;
+    let id = format!("try-{}", uuid::Uuid::now_v7());
+    let signed = values.iter().next().and_then(|secret| hook.sign(secret, &body, &id, wall_clock()));
+    let signed = signed
+        .ok_or_else(|| Refused(format!("the secret `{}` cannot be a key of this scheme", hook.secret())))?;
+    print(&command(args, signed))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn command(args: &HooksSignArgs, signed: Vec<(String, String)>) -> String {
+    let mut lines = vec!["curl -i -H 'content-type: application/json'".to_owned()];
+    for (name, value) in signed {
+        let value = if name == "x-github-event" { args.event.clone() } else { value };
+        lines.push(format!("-H {}", shell_word(&format!("{name}: {value}"))));
+    }
+    let body = args.body.as_deref().map(|path| format!("@{}", path.display()));
+    lines.push(format!("--data-binary {}", shell_word(body.as_deref().unwrap_or(BODY_DEFAULT))));
+    lines.push(shell_word(&format!("{}/v1/hooks/{}", args.server.server, args.source)));
+    lines.join(" \\\n  ") + "\n"
+}
+
+fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let shown = path.display();
+    let file = File::open(path).with_context(|| format!("could not open {shown}"))?;
+    let mut bytes = Vec::new();
+    file.take(BODY_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .with_context(|| format!("could not read {shown}"))?;
+    if bytes.len() as u64 > BODY_BYTES_MAX {
+        return Err(Refused(format!(
+            "{shown} has more than {} MiB: no source takes so much",
+            BODY_BYTES_MAX >> 20
+        ))
+        .into());
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,266 @@
+//! Keys: what one looks like, how one is made, and what is kept of it.
+//!
+//! `rk_1a2b3c4d_` and 43 characters: a name that is no secret, and 32 random bytes that are one.
+//!
+//! Invariant: a key is known to its owner only. What is kept is its SHA-256, and since the key is long and
+//! random no slower hash would add anything.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use redrive::core::access::{Role, Scope, UnfitScope};
+use redrive::core::text::Rate;
+use redrive::core::time::Timestamp;
+use redrive::store::door::KeyRecord;
+use ring::digest::{SHA256, digest};
+use ring::rand::{SecureRandom as _, SystemRandom};
+
+/// What every key begins with.
+pub(crate) const PREFIX: &str = "rk_";
+const ID_BYTES: usize = 4;
+const SECRET_BYTES: usize = 32;
+/// The length of a key's name: the prefix and eight digits.
+const ID_LENGTH: usize = PREFIX.len() + 2 * ID_BYTES;
+/// The length of a whole key: 32 bytes take 43 characters.
+const KEY_LENGTH: usize = ID_LENGTH + 1 + 43;
+/// The longest name of a key's owner.
+const NAME_BYTES_MAX: usize = 100;
+/// Sources, and services, that a key may be bound to.
+const SCOPE_NAMES_MAX: usize = 100;
+/// The longest name of a source or service.
+const SCOPE_NAME_BYTES_MAX: usize = 500;
+
+/// The name of the key that a text may be; none if it is no key for sure.
+pub(crate) fn id_of(text: &str) -> Option<&str> {
+    let (id, rest) = text.split_at_checked(ID_LENGTH)?;
+    let digits = id.strip_prefix(PREFIX)?;
+    let is_id = digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    (is_id && rest.starts_with('_') && text.len() == KEY_LENGTH).then_some(id)
+}
+
+/// What is kept of a key.
+pub(crate) fn hash_of(text: &str) -> [u8; 32] {
+    digest(&SHA256, text.as_bytes()).as_ref().try_into().expect("SHA-256 has 32 bytes")
+}
+
+/// Whether two hashes are the same, in a time that does not tell where they differ.
+pub(crate) fn is_same(one: &[u8; 32], other: &[u8; 32]) -> bool {
+    one.iter().zip(other).fold(0, |unlike, (one, other)| unlike | (one ^ other)) == 0
+}
+
+/// What a new key is to be.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct KeyWish {
+    /// Whose it is.
+    pub(crate) name: String,
+    /// What its owner may do.
+    pub(crate) role: Role,
+    /// On what.
+    pub(crate) scope: Scope,
+    /// How many requests its owner may make, if it is not what the book says.
+    pub(crate) rate: Option<Rate>,
+    /// How long it is good; for ever if nobody says.
+    pub(crate) lives: Option<Duration>,
+}
+
+/// Why no such key is made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unmade {
+    #[error("the name must have 1 to {NAME_BYTES_MAX} bytes that can be seen")]
+    Name,
+    #[error("a key may be bound to {SCOPE_NAMES_MAX} sources and as many services at most")]
+    TooManyNames,
+    #[error("{0:?} names no source or service")]
+    ScopeName(String),
+    #[error(transparent)]
+    Unfit(#[from] UnfitScope),
+    #[error("a key must live for longer than no time")]
+    Dead,
+    #[error("the system gave no random number")]
+    NoRandom,
+}
+
+/// A key that was just made: the only time that it is known here.
+pub(crate) struct Made {
+    /// The key; its owner is told, and nobody else.
+    pub(crate) text: String,
+    /// What is kept of it.
+    pub(crate) record: KeyRecord,
+}
+
+/// Makes a key with a name that is not among those.
+pub(crate) fn make(wish: KeyWish, taken: impl Fn(&str) -> bool, now: Timestamp) -> Result<Made, Unmade> {
+    check(&wish)?;
+    let KeyWish { name, role, scope, rate, lives } = wish;
+    let id = loop {
+        let digits = random::<ID_BYTES>()?;
+        let id = format!("{PREFIX}{:0width$x}", u32::from_be_bytes(digits), width = 2 * ID_BYTES);
+        if !taken(&id) {
+            break id;
+        }
+    };
+    let text = format!("{id}_{}", URL_SAFE_NO_PAD.encode(random::<SECRET_BYTES>()?));
+    assert_eq!(id_of(&text), Some(id.as_str()), "what is made here is known here");
+    let record = KeyRecord {
+        id,
+        name,
+        hash: hash_of(&text),
+        role,
+        scope,
+        per_second: rate.map(Rate::as_per_second),
+        created_at: now,
+        expires_at: lives.map(|lives| now + lives),
+        revoked_at: None,
+    };
+    Ok(Made { text, record })
+}
+
+fn check(wish: &KeyWish) -> Result<(), Unmade> {
+    let KeyWish { name, role, scope, rate: _, lives } = wish;
+    let is_plain = |text: &str| !text.chars().any(char::is_control);
+    if name.trim().is_empty() || name.len() > NAME_BYTES_MAX || !is_plain(name) {
+        return Err(Unmade::Name);
+    }
+    let Scope { sources, services } = scope;
+    if sources.len() > SCOPE_NAMES_MAX || services.len() > SCOPE_NAMES_MAX {
+        return Err(Unmade::TooManyNames);
+    }
+    let is_name = |text: &str| !text.is_empty() && text.len() <= SCOPE_NAME_BYTES_MAX && is_plain(text);
+    if let Some(wrong) = sources.iter().chain(services).find(|name| !is_name(name)) {
+        return Err(Unmade::ScopeName(wrong.clone()));
+    }
+    scope.check(*role)?;
+    if lives.is_some_and(|lives| lives.is_zero()) {
+        return Err(Unmade::Dead);
+    }
+    Ok(())
+}
+
+fn random<const LENGTH: usize>() -> Result<[u8; LENGTH], Unmade> {
+    let mut bytes = [0; LENGTH];
+    SystemRandom::new().fill(&mut bytes).map_err(|_| Unmade::NoRandom)?;
+    Ok(bytes)
+}
+
+/// How a key is named where it was used: `key rk_1a2b3c4d (deploy)`.
+pub(crate) fn owner(record: &KeyRecord) -> String {
+    format!("key {} ({})", record.id, record.name)
+}
+
+/// What a key may do, in words for the record.
+pub(crate) fn describe(record: &KeyRecord) -> String {
+    let KeyRecord { id, name, role, scope, .. } = record;
+    let mut text = format!("{id} ({name}), {}", role.as_str());
+    for (what, names) in [("source", &scope.sources), ("service", &scope.services)] {
+        for name in names {
+            text.push_str(&format!(", {what} {name}"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wish() -> KeyWish {
+        KeyWish {
+            name: "deploy".to_owned(),
+            role: Role::Operator,
+            scope: Scope::default(),
+            rate: None,
+            lives: None,
+        }
+    }
+
+    fn now() -> Timestamp {
+        Timestamp::from_millis(1_000)
+    }
+
+    #[test]
+    fn a_key_is_known_again_and_no_two_are_the_same() {
+        let one = make(wish(), |_| false, now()).expect("a key");
+        let other = make(wish(), |_| false, now()).expect("a key");
+        assert_eq!(id_of(&one.text), Some(one.record.id.as_str()));
+        assert!(is_same(&hash_of(&one.text), &one.record.hash));
+        assert!(!is_same(&hash_of(&other.text), &one.record.hash));
+        assert_ne!(one.text, other.text);
+        let kept = format!("{:?}", one.record);
+        assert!(!kept.contains(&one.text[ID_LENGTH + 1..]), "what is kept does not tell it");
+    }
+
+    #[test]
+    fn a_name_that_is_taken_is_not_given_again() {
+        let asked = std::cell::RefCell::new(Vec::new());
+        let is_taken = |id: &str| {
+            asked.borrow_mut().push(id.to_owned());
+            asked.borrow().len() == 1
+        };
+        let made = make(wish(), is_taken, now()).expect("a key");
+        let asked = asked.into_inner();
+        assert_eq!((asked.len(), asked.last()), (2, Some(&made.record.id)));
+    }
+
+    #[test]
+    fn what_is_no_key_is_told_at_a_glance() {
+        let secret = "A".repeat(43);
+        let good = format!("rk_0123abcd_{secret}");
+        #[rustfmt::skip]
+        let cases = [
+            ("a key",               good.clone(),                      true),
+            ("nothing",             String::new(),                     false),
+            ("the name alone",      "rk_0123abcd".to_owned(),          false),
+            ("too short",           good[..54].to_owned(),             false),
+            ("too long",            format!("{good}A"),                false),
+            ("upper case",          format!("rk_0123ABCD_{secret}"),   false),
+            ("another prefix",      format!("sk_0123abcd_{secret}"),   false),
+            ("no line between",     format!("rk_0123abcdA{secret}"),   false),
+            ("cut in a character",  format!("rk_0123abc\u{e4}_{secret}"), false),
+        ];
+        for (name, text, expected) in cases {
+            assert_eq!(id_of(&text).is_some(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn hashes_differ_by_any_bit() {
+        let hash = hash_of("rk");
+        for bit in 0..256 {
+            let mut other = hash;
+            other[bit / 8] ^= 1 << (bit % 8);
+            assert!(!is_same(&hash, &other), "bit {bit}");
+        }
+        assert!(is_same(&hash, &hash));
+    }
+
+    #[test]
+    fn a_key_that_would_not_hold_what_it_says_is_not_made() {
+        let services = |names: &[&str]| Scope {
+            services: names.iter().map(|name| (*name).to_owned()).collect(),
+            ..Scope::default()
+        };
+        #[rustfmt::skip]
+        let cases = [
+            ("no name",             KeyWish { name: " ".to_owned(), ..wish() },                              Unmade::Name),
+            ("a name of two lines", KeyWish { name: "a\nb".to_owned(), ..wish() },                           Unmade::Name),
+            ("a long name",         KeyWish { name: "a".repeat(101), ..wish() },                             Unmade::Name),
+            ("a nameless service",  KeyWish { scope: services(&[""]), ..wish() },                            Unmade::ScopeName(String::new())),
+            ("a crowd",             KeyWish { scope: services(&["a"; 101]), ..wish() },                      Unmade::TooManyNames),
+            ("an admin in bounds",  KeyWish { scope: services(&["a"]), role: Role::Admin, ..wish() },        UnfitScope::Admin.into()),
+            ("stillborn",           KeyWish { lives: Some(Duration::ZERO), ..wish() },                       Unmade::Dead),
+        ];
+        for (name, wish, expected) in cases {
+            assert_eq!(make(wish, |_| false, now()).err(), Some(expected), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_record_says_what_a_key_may_do() {
+        let scope = Scope { sources: vec!["/shop".to_owned()], services: vec!["billing".to_owned()] };
+        let record = make(KeyWish { scope, ..wish() }, |_| false, now()).expect("a key").record;
+        let id = &record.id;
+        assert_eq!(owner(&record), format!("key {id} (deploy)"));
+        assert_eq!(describe(&record), format!("{id} (deploy), operator, source /shop, service billing"));
+    }
+}

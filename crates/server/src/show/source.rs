@@ -1,0 +1,53 @@
+//! How the calls of sources were answered: a line for each.
+
+use super::table::{Cell, Side, Table};
+use super::{counted, plain, style, thousands};
+use crate::api::shape::hooks::SourceStatus;
+
+/// Installations whose bodies were too large that are named.
+const TOO_LARGE_BY_SHOWN_MAX: usize = 3;
+
+/// A table of all of them.
+pub(crate) fn table(sources: &[SourceStatus]) -> Table {
+    let mut table =
+        Table::new(&[Side::Left, Side::Left, Side::Right, Side::Right, Side::Right, Side::Right, Side::Left]);
+    table.head(&["SOURCE", "KIND", "ACCEPTED", "AGAIN", "UNAUTHORIZED", "MALFORMED", ""]);
+    for source in sources {
+        let count = |count: u64, paint: fn(String) -> String| match count {
+            0 => Cell::plain("0"),
+            count => Cell::painted(thousands(count), paint),
+        };
+        table.push(vec![
+            Cell::bold(plain(&source.name)),
+            Cell::plain(plain(&source.kind)),
+            Cell::plain(thousands(source.accepted)),
+            Cell::plain(thousands(source.duplicates)),
+            count(source.unauthorized, style::error),
+            count(source.malformed, style::warning),
+            Cell::dim(remarks(source).join(", ")),
+        ]);
+    }
+    table
+}
+
+/// What else there was, in words.
+fn remarks(source: &SourceStatus) -> Vec<String> {
+    let some = |count: u64, words: String| (count > 0).then_some(words);
+    let by = &source.too_large_by;
+    let named: Vec<String> = by
+        .iter()
+        .take(TOO_LARGE_BY_SHOWN_MAX)
+        .map(|(who, count)| format!("{}: {count}", plain(who)))
+        .collect();
+    let more = if by.len() > TOO_LARGE_BY_SHOWN_MAX { ", …" } else { "" };
+    let by = if named.is_empty() { String::new() } else { format!(" ({}{more})", named.join(", ")) };
+    let remarks = [
+        some(source.conflicts, format!("{} of one id", counted(source.conflicts, "conflict"))),
+        some(source.too_large, format!("{} too large{by}", thousands(source.too_large))),
+        some(source.too_slow, format!("{} too slow", thousands(source.too_slow))),
+        some(source.rate_limited, format!("{} too many", thousands(source.rate_limited))),
+        some(source.unavailable, format!("{} not served", thousands(source.unavailable))),
+        some(source.no_session, format!("{} without a session", thousands(source.no_session))),
+    ];
+    remarks.into_iter().flatten().collect()
+}
