@@ -92,18 +92,35 @@ pub struct LocalFire {
 pub enum Mark {
     /// Clocks leave out the minute that the cron names; it fires later by as much as they are set.
     Moved,
-    /// Clocks show this minute twice, and this is the first time.
+    /// Clocks show this minute twice, and it fires the first time only.
+    Once,
+    /// Clocks show this minute twice, it fires both times, and this is the first.
     FirstOfTwo,
     /// And this is the second.
     SecondOfTwo,
 }
 
+impl Mark {
+    /// For machines.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Moved => "moved",
+            Self::Once => "once",
+            Self::FirstOfTwo => "first-of-two",
+            Self::SecondOfTwo => "second-of-two",
+        }
+    }
+}
+
+/// For people.
 impl fmt::Display for Mark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Moved => "moved: clocks leave out the time that the cron names",
-            Self::FirstOfTwo => "the first of two: clocks show this time twice",
-            Self::SecondOfTwo => "the second of two: clocks show this time twice",
+            Self::Once => "clocks show this time twice: it fires the first time only",
+            Self::FirstOfTwo => "clocks show this time twice: the first of two fires",
+            Self::SecondOfTwo => "clocks show this time twice: the second of two fires",
         })
     }
 }
@@ -229,7 +246,8 @@ impl Schedule {
         let next = Spell::of(&self.zone, spell.end);
         let is_shown_again =
             next.repeats_until().is_some_and(|until| second + (until - next.start) >= next.start);
-        is_shown_again.then_some(Mark::FirstOfTwo)
+        let mark = if self.cron.is_of_every_hour() { Mark::FirstOfTwo } else { Mark::Once };
+        is_shown_again.then_some(mark)
     }
 }
 

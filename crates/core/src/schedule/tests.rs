@@ -154,7 +154,8 @@ fn a_fire_is_shown_as_clocks_there_show_it() {
         ("moved",               "30 2 * * *", "2026-03-29T00:00:00Z", "Sun 2026-03-29 03:30 CEST", "+02:00", Some(Mark::Moved)),
         ("not moved",           "30 3 * * *", "2026-03-29T00:00:00Z", "Sun 2026-03-29 03:30 CEST", "+02:00", None),
         ("before the overlap",  "59 1 * * *", "2026-10-24T22:30:00Z", "Sun 2026-10-25 01:59 CEST", "+02:00", None),
-        ("the first of two",    "0 2 * * *",  "2026-10-24T22:30:00Z", "Sun 2026-10-25 02:00 CEST", "+02:00", Some(Mark::FirstOfTwo)),
+        ("once of two",         "0 2 * * *",  "2026-10-24T22:30:00Z", "Sun 2026-10-25 02:00 CEST", "+02:00", Some(Mark::Once)),
+        ("the first of two",    "0 * * * *",  "2026-10-24T23:30:00Z", "Sun 2026-10-25 02:00 CEST", "+02:00", Some(Mark::FirstOfTwo)),
         ("the second of two",   "0 * * * *",  "2026-10-25T00:30:00Z", "Sun 2026-10-25 02:00 CET",  "+01:00", Some(Mark::SecondOfTwo)),
         ("after the overlap",   "0 * * * *",  "2026-10-25T01:30:00Z", "Sun 2026-10-25 03:00 CET",  "+01:00", None),
     ];

@@ -228,7 +228,7 @@ async fn recall(node: &Weak<Shared>, name: &str) -> Option<Option<String>> {
         match (Node { shared: node.upgrade()? }).memo(name).await {
             Ok(memo) => return Some(memo),
             Err(error) => {
-                tracing::warn!(%error, "what is known of schedules could not be read; it is tried again")
+                tracing::warn!(%error, "what is known of schedules could not be read; it is tried again");
             }
         }
         tokio::time::sleep(READ_AGAIN_AFTER).await;

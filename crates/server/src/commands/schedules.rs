@@ -28,11 +28,7 @@ pub(super) fn run(args: &SchedulesArgs) -> anyhow::Result<ExitCode> {
 fn shown(plan: &Plan, from: Timestamp, count: u16) -> Value {
     let fires = plan.schedule.fires_after(from).take(count.into()).map(|fire| {
         let local = plan.schedule.local(fire);
-        let mark = local.mark.map(|mark| match mark {
-            Mark::Moved => "moved",
-            Mark::FirstOfTwo => "first-of-two",
-            Mark::SecondOfTwo => "second-of-two",
-        });
+        let mark = local.mark.map(Mark::as_str);
         json!({ "at": fire, "local": local.local, "offset": local.offset, "mark": mark })
     });
     let emission = match &plan.act {

@@ -14,7 +14,6 @@ use crate::book::pattern::EventPattern;
 use crate::book::source_template::SourceTemplate;
 use crate::book::yaml::Node;
 use crate::event::attribute::{SessionKey, Subject};
-use crate::event::refusal::Reason;
 use crate::limits;
 use crate::text;
 
@@ -147,20 +146,18 @@ impl Lowering<'_> {
             return;
         }
         excluded(node, &["id"], "a schedule's events are known by their fire time", self.problems);
-        let subject = |text: &str| Subject::new(text).map(drop);
-        let session = |text: &str| SessionKey::new(text).map(drop);
-        type Check<'a> = &'a dyn Fn(&str) -> Result<(), Reason>;
-        for (key, check) in [("subject", &subject as Check<'_>), ("session", &session)] {
+        for key in ["subject", "session"] {
             let Some(value) = node.get(key) else { continue };
             let Some(template) = value.text().and_then(|text| SourceTemplate::parse(text).ok()) else {
                 continue;
             };
             let wrong = match template.literal() {
                 None => Some("a schedule has no headers and no data to fill in".to_owned()),
-                Some(text) => check(text).err().map(|reason| format!("`{text}` is no {key}: {reason}")),
+                Some(text) if key == "subject" => Subject::new(text).err().map(|e| e.to_string()),
+                Some(text) => SessionKey::new(text).err().map(|e| e.to_string()),
             };
             if let Some(message) = wrong {
-                self.problems.error("bad-template", value.span, message, "write a plain text");
+                self.problems.error("bad-template", value.span, message, "write a plain, short text");
             }
         }
     }

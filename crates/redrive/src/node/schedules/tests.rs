@@ -148,9 +148,8 @@ impl Bench {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         };
-        if tokio::time::timeout(PATIENCE, waiting).await.is_err() {
-            panic!("there are {:?}, not {expected:?}", self.ids().await);
-        }
+        let waited = tokio::time::timeout(PATIENCE, waiting).await;
+        assert!(waited.is_ok(), "there are {:?}, not {expected:?}", self.ids().await);
     }
 
     /// Waits until a schedule is seen to be as asked for.
@@ -183,9 +182,8 @@ impl Bench {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         };
-        if tokio::time::timeout(PATIENCE, waiting).await.is_err() {
-            panic!("{name}: {:?}, not {expected:?}", self.node.memo(name).await);
-        }
+        let waited = tokio::time::timeout(PATIENCE, waiting).await;
+        assert!(waited.is_ok(), "{name}: {:?}, not {expected:?}", self.node.memo(name).await);
     }
 
     async fn stop(self) {
