@@ -125,6 +125,18 @@ pub enum News {
     },
 }
 
+/// In words for people.
+impl fmt::Display for News {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gone { name, why } => {
+                write!(f, "the secret `{name}` has no value, and what needs it is refused: {why}")
+            }
+            Self::Back { name } => write!(f, "the secret `{name}` has a value again"),
+        }
+    }
+}
+
 /// The secrets of the rule book that holds; clones are the same.
 #[derive(Clone)]
 pub struct Secrets {
@@ -228,6 +240,11 @@ impl Secrets {
         kept.look((self.shared.clock)()).await;
         let found = kept.cache.get().await;
         self.shared.judge(&kept, found)
+    }
+
+    /// The same for whoever cannot wait so long; what is being fetched comes in all the same.
+    pub async fn get_within(&self, name: &str, limit: Duration) -> Result<Arc<SecretValues>, SecretError> {
+        timeout(limit, self.get(name)).await.unwrap_or(Err(SecretError::StillFetching))
     }
 
     /// The same after what was known did not fit: fetched anew, unless that was done a moment ago, or takes

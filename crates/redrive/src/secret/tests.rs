@@ -260,7 +260,11 @@ async fn what_does_not_fit_is_fetched_anew_soon_but_not_often() {
     assert_eq!(told(secrets.get("hooks").await), one("hunter3"), "which came in the end");
 
     let (empty, _) = kept_in(&vault, &book(VAULT));
-    assert_eq!(told(empty.renewed("hooks").await), Err("it is still being fetched".to_owned()));
+    let slow = Err("it is still being fetched".to_owned());
+    assert_eq!(told(empty.renewed("hooks").await), slow);
+    let (empty, _) = kept_in(&vault, &book(VAULT));
+    assert_eq!(told(empty.get_within("hooks", Duration::from_secs(1)).await), slow);
+    assert!(empty.get_within("hooks", Duration::from_secs(3)).await.is_ok(), "it comes in all the same");
 }
 
 #[tokio::test(start_paused = true)]
@@ -326,6 +330,64 @@ services:
             "7:3 error secret-unavailable: the secret `token`: the environment has no variable REDRIVE_TEST_UNSET",
         ]
     );
+}
+
+/// Writes down what is logged, message and fields.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl tracing::Subscriber for Log {
+    fn enabled(&self, _metadata: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _span: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _span: &tracing::span::Id, _values: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _span: &tracing::span::Id, _follows: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut line = event.metadata().level().to_string();
+        event.record(&mut |field: &tracing::field::Field, value: &dyn fmt::Debug| {
+            line.push_str(&format!(" {field}={value:?}"));
+        });
+        self.0.lock().expect("nobody panics").push(line);
+    }
+
+    fn enter(&self, _span: &tracing::span::Id) {}
+
+    fn exit(&self, _span: &tracing::span::Id) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_is_logged_once_a_minute_and_its_end_is_too_and_never_the_value() {
+    let vault = Arc::new(Vault::default());
+    let (secrets, news) = kept_in(&vault, &book(VAULT));
+    let log = Log::default();
+    // With a single listener, whoever logs first decides for all whether a line is of interest, and other
+    // tests log too.
+    let _second = tracing::Dispatch::new(Log::default());
+    let _logging = tracing::subscriber::set_default(log.clone());
+    // Every ten seconds for an hour; the vault is away from the first minute to the fiftieth.
+    for step in 0..360 {
+        vault.is_down.store((6..300).contains(&step), Ordering::SeqCst);
+        let _ = secrets.get("hooks").await;
+        settle().await;
+        advance(Duration::from_secs(10)).await;
+    }
+    let log = log.0.lock().expect("nobody panics");
+    let of = |level: &str| log.iter().filter(|line| line.starts_with(level)).count();
+    assert_eq!(log.len(), 27, "{log:#?}");
+    assert_eq!((of("WARN"), of("ERROR"), of("INFO")), (25, 1, 1));
+    assert_eq!(
+        log[0],
+        "WARN message=a secret cannot be fetched: the last value serves secret=\"hooks\" age=\"310s\" error=the vault is sealed"
+    );
+    let shown = format!("{log:?} {:?}", news.lock().expect("nobody panics"));
+    assert!(!shown.contains("hunter"), "{shown}");
 }
 
 #[tokio::test]

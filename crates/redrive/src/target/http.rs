@@ -33,7 +33,7 @@ use redrive_core::answer::{BrokerError, CallPart, Reply, Seen};
 use redrive_core::book::model::Network;
 use redrive_core::engine::{Call, Ending};
 use redrive_core::time::Timestamp;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 
 use self::address::{Address, Security};
 use self::answer::{Body, BodyEnd, Wanted};
@@ -143,8 +143,7 @@ impl HttpTarget {
     /// What this call is signed with; none if calls are not signed.
     async fn signer(&self, limits: &Limits) -> Result<Option<Arc<Signer>>, Unsigned> {
         let Some(signing) = &self.signing else { return Ok(None) };
-        let signer = timeout_at(limits.whole_at, signing.signer()).await;
-        signer.unwrap_or_else(|_| Err(signing.too_slow())).map(Some)
+        signing.signer(limits.whole).await.map(Some)
     }
 
     /// The head of the answer, and the connection that it came by.

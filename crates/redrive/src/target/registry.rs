@@ -78,6 +78,12 @@ impl Targets {
         self.by_queue.get(queue).map(Arc::clone)
     }
 
+    /// The connections of all HTTP targets, and whom they trust, for whoever else fetches something.
+    #[must_use]
+    pub fn pool(&self) -> Arc<Pool> {
+        Arc::clone(&self.pool)
+    }
+
     fn make(
         &mut self,
         book: &RuleBook,

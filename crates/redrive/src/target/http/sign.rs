@@ -8,6 +8,7 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -34,10 +35,11 @@ impl Signing {
         Self { secrets, name: name.to_owned(), made: Mutex::new(None) }
     }
 
-    /// What a call is signed with now.
-    pub(super) async fn signer(&self) -> Result<Arc<Signer>, Unsigned> {
+    /// What a call is signed with now, if that is known before its time is over.
+    pub(super) async fn signer(&self, limit: Duration) -> Result<Arc<Signer>, Unsigned> {
         let unsigned = |why| Unsigned { name: self.name.clone(), why };
-        let values = self.secrets.get(&self.name).await.map_err(|error| unsigned(error.into()))?;
+        let values = self.secrets.get_within(&self.name, limit).await;
+        let values = values.map_err(|error| unsigned(error.into()))?;
         let mut made = self.made.lock().expect("nothing panics while it holds the keys");
         if let Some((of, signer)) = &*made
             && Arc::ptr_eq(of, &values)
@@ -47,11 +49,6 @@ impl Signing {
         let signer = Arc::new(Signer::new(values.iter()).map_err(|error| unsigned(error.into()))?);
         *made = Some((values, Arc::clone(&signer)));
         Ok(signer)
-    }
-
-    /// Why a call that has waited too long for the secret is not made.
-    pub(super) fn too_slow(&self) -> Unsigned {
-        Unsigned { name: self.name.clone(), why: SecretError::StillFetching.into() }
     }
 }
 
