@@ -6,11 +6,14 @@
 pub mod archive;
 pub mod clock;
 pub mod happening;
+mod jwks;
 pub mod letter;
 pub mod load;
 pub mod node;
 pub mod secret;
+pub mod stale;
 pub mod store;
 pub mod target;
+pub mod token;
 
 pub use redrive_core as core;

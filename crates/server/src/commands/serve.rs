@@ -13,7 +13,7 @@ use redrive::core::book::problem::Problem;
 use redrive::core::book::{BuiltIn, RuleBook};
 use redrive::core::engine::Bounds;
 use redrive::node::{Config, Node};
-use redrive::secret;
+use redrive::secret::Secrets;
 use redrive::store::sqlite::{Options, Sqlite};
 use redrive::target::registry::{BUILT_IN_TARGETS, Targets};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -111,9 +111,14 @@ fn show_and_refuse(problems: &[Problem], path: &Path, text: &str) -> anyhow::Res
     Err(Refused(format!("{} needs what this program does not have", path.display())).into())
 }
 
-fn targets(opened: &Opened, path: &Path, previous: Option<&Targets>) -> anyhow::Result<Targets> {
-    let secrets = secret::of(&opened.book);
-    match Targets::new(&opened.book, &secrets, previous) {
+fn targets(
+    opened: &Opened,
+    path: &Path,
+    secrets: &Secrets,
+    previous: Option<&Targets>,
+) -> anyhow::Result<Targets> {
+    show_and_refuse(&Secrets::check(&opened.book), path, &opened.text)?;
+    match Targets::new(&opened.book, secrets, previous) {
         Ok(targets) => Ok(targets),
         Err(problems) => {
             show_and_refuse(&problems, path, &opened.text)?;
@@ -124,7 +129,8 @@ fn targets(opened: &Opened, path: &Path, previous: Option<&Targets>) -> anyhow::
 
 async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     let path = args.rules.clone().unwrap_or_else(|| PathBuf::from(BUILT_IN));
-    let targets = targets(&opened, &path, None)?;
+    let secrets = Secrets::new(&opened.book);
+    let targets = targets(&opened, &path, &secrets, None)?;
     let store = Sqlite::open(&args.data, Options::default()).map_err(|error| Refused(error.to_string()))?;
     let config = Config {
         book: Arc::clone(&opened.book),
@@ -156,8 +162,10 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
         }
     };
     greet(args, listening.address, &opened.book, &access)?;
+    secrets.warm(&opened.book);
+    let path = args.rules.clone();
     let mut serving =
-        Serving { path: args.rules.clone(), stamp: opened.stamp, targets, node: node.clone(), access };
+        Serving { path, stamp: opened.stamp, secrets, targets, node: node.clone(), access };
     serving.until_stopped(&mut hands).await;
     anstream::eprintln!("{}", style::dim("stopping: no more events are taken, calls may end"));
     listening.close(REQUESTS_END_WITHIN).await;
@@ -225,6 +233,7 @@ impl Hands {
 struct Serving {
     path: Option<PathBuf>,
     stamp: Stamp,
+    secrets: Secrets,
     targets: Targets,
     node: Node,
     access: Access,
@@ -262,7 +271,7 @@ impl Serving {
         let Some(path) = self.path.clone() else { return };
         self.stamp = stamp(&path);
         let opened = open(Some(&path)).and_then(|opened| {
-            let targets = targets(&opened, &path, Some(&self.targets))?;
+            let targets = targets(&opened, &path, &self.secrets, Some(&self.targets))?;
             Ok((opened, targets))
         });
         match opened {
@@ -290,6 +299,9 @@ impl Serving {
     }
 
     async fn change(&mut self, opened: Opened, targets: Targets) {
+        // The new targets ask for the new book's secrets from their first call on.
+        self.secrets.change(&opened.book);
+        self.secrets.warm(&opened.book);
         self.targets = targets.clone();
         self.access.change(&opened.book);
         if let Err(error) = self.node.change_book(opened.book, opened.text, targets).await {

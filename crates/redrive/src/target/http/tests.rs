@@ -25,7 +25,7 @@ fn target(address: &str, form: Form) -> HttpTarget {
 }
 
 fn target_of(address: &str, form: Form, pool: &Arc<Pool>) -> HttpTarget {
-    let options = HttpOptions { form, secrets: Vec::new(), permits: 64 };
+    let options = HttpOptions { form, signing: None, permits: 64 };
     HttpTarget::new(address, options, Arc::clone(pool)).expect("an address")
 }
 

@@ -9,6 +9,9 @@ use redrive_core::time::Timestamp;
 
 use super::server::{Server, answer};
 use super::*;
+use crate::secret::Secrets;
+use crate::target::call_test::book_of;
+use crate::target::http::Signing;
 
 /// An event with all there is.
 fn full(seq: u64) -> Waiting {
@@ -30,9 +33,17 @@ fn full(seq: u64) -> Waiting {
     delivery
 }
 
-async fn request_of(form: Form, secrets: Vec<Vec<u8>>, deliveries: Vec<Waiting>) -> String {
+async fn request_of(form: Form, secret: Option<&str>, deliveries: Vec<Waiting>) -> String {
     let server = Server::start(vec![answer("200 OK", "")]).await;
-    let options = HttpOptions { form, secrets, permits: 1 };
+    let folder = tempfile::tempdir().expect("a folder");
+    let signing = secret.map(|lines| {
+        let file = folder.path().join("hooks");
+        std::fs::write(&file, lines).expect("written");
+        let book =
+            book_of(&format!("version: 1\nsecrets: {{ hooks: {{ file: \"{}\" }} }}\n", file.display()));
+        Signing::new(Secrets::new(&Arc::new(book)), "hooks")
+    });
+    let options = HttpOptions { form, signing, permits: 1 };
     let pool = Arc::new(Pool::new(Roots::Only(Vec::new())));
     let target = HttpTarget::new(&server.url(), options, pool).expect("an address");
     let target = target.at(|| Timestamp::from_millis(1_761_057_000_999));
@@ -41,13 +52,12 @@ async fn request_of(form: Form, secrets: Vec<Vec<u8>>, deliveries: Vec<Waiting>)
     server.request()
 }
 
-fn secrets() -> Vec<Vec<u8>> {
-    vec![b"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_vec(), b"the old one".to_vec()]
-}
+/// Two, as while one is changed.
+const SECRETS: Option<&str> = Some("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\nthe old one\n");
 
 #[tokio::test]
 async fn the_binary_form() {
-    insta::assert_snapshot!(request_of(Form::Binary, secrets(), vec![full(7)]).await, @r#"
+    insta::assert_snapshot!(request_of(Form::Binary, SECRETS, vec![full(7)]).await, @r#"
     POST /hooks?from=here HTTP/1.1
     host: 127.0.0.1:PORT
     user-agent: redrive/VERSION
@@ -80,7 +90,7 @@ async fn the_binary_form() {
 async fn the_binary_form_of_very_little() {
     let headers =
         [("ce-specversion", "1.0"), ("ce-id", "e-1"), ("ce-source", "web"), ("ce-type", "orders.placed")];
-    let request = request_of(Form::Binary, Vec::new(), vec![delivery(7, &headers, "")]).await;
+    let request = request_of(Form::Binary, None, vec![delivery(7, &headers, "")]).await;
     insta::assert_snapshot!(request, @r#"
     POST /hooks?from=here HTTP/1.1
     host: 127.0.0.1:PORT
@@ -99,7 +109,7 @@ async fn the_binary_form_of_very_little() {
 
 #[tokio::test]
 async fn the_structured_form() {
-    insta::assert_snapshot!(request_of(Form::Structured, Vec::new(), vec![full(7)]).await, @r#"
+    insta::assert_snapshot!(request_of(Form::Structured, None, vec![full(7)]).await, @r#"
     POST /hooks?from=here HTTP/1.1
     host: 127.0.0.1:PORT
     user-agent: redrive/VERSION
@@ -120,7 +130,7 @@ async fn the_structured_form() {
 #[tokio::test]
 async fn the_batch_form() {
     let deliveries = vec![order(7, "e-1"), full(8)];
-    insta::assert_snapshot!(request_of(Form::Batch, secrets(), deliveries).await, @r#"
+    insta::assert_snapshot!(request_of(Form::Batch, SECRETS, deliveries).await, @r#"
     POST /hooks?from=here HTTP/1.1
     host: 127.0.0.1:PORT
     user-agent: redrive/VERSION
@@ -150,7 +160,7 @@ async fn a_replayed_letter_says_so_in_every_form() {
         ("nor in the body",                 Form::Structured, vec![full(7)],                    0, 0),
     ];
     for (name, form, deliveries, headers, attributes) in cases {
-        let request = request_of(form, Vec::new(), deliveries).await;
+        let request = request_of(form, None, deliveries).await;
         let seen = (request.matches(header).count(), request.matches(attribute).count());
         assert_eq!(seen, (headers, attributes), "{name}: {request}");
     }
@@ -159,7 +169,7 @@ async fn a_replayed_letter_says_so_in_every_form() {
 #[tokio::test]
 async fn what_arrives_can_be_verified_with_either_secret() {
     for (form, deliveries) in [(Form::Binary, vec![full(7)]), (Form::Batch, vec![full(7), order(8, "e-2")])] {
-        let request = request_of(form, secrets(), deliveries).await;
+        let request = request_of(form, SECRETS, deliveries).await;
         let (head, body) = request.split_once("\n\n").expect("a head and a body");
         let header = |name: &str| {
             let value = head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
@@ -182,7 +192,7 @@ async fn what_arrives_can_be_verified_with_either_secret() {
 #[tokio::test]
 async fn a_batch_is_known_by_what_is_in_it() {
     let id = async |deliveries| {
-        let request = request_of(Form::Batch, Vec::new(), deliveries).await;
+        let request = request_of(Form::Batch, None, deliveries).await;
         let line = request.lines().find_map(|line| line.strip_prefix("webhook-id: ")).map(str::to_owned);
         line.expect("it is stated")
     };
@@ -203,7 +213,7 @@ async fn what_no_header_can_hold_is_not_sent_as_one() {
         ("ce-type", "orders.placed"),
         ("ce-correlationid", "%E2%82%AC"),
     ];
-    let request = request_of(Form::Binary, Vec::new(), vec![delivery(7, &headers, "x")]).await;
+    let request = request_of(Form::Binary, None, vec![delivery(7, &headers, "x")]).await;
     assert!(request.contains("ce-id: %E2%82%AC%20%25\n"), "{request}");
     assert!(request.contains("ce-correlationid: %E2%82%AC\n"), "{request}");
     assert!(!request.contains("x-correlation-id"), "{request}");
