@@ -35,7 +35,7 @@ use redrive::node::Node;
 use tokio::sync::watch;
 
 pub(crate) use self::guest::Guests;
-pub(crate) use self::identity::Access;
+pub(crate) use self::identity::{Access, With};
 use self::identity::{Door, Guard, Reach, guard};
 pub(crate) use self::listen::{Limits, listen};
 pub(crate) use self::rate::Limiter;

@@ -71,6 +71,12 @@ impl Targets {
         self.by_queue.get(queue).map(Arc::clone)
     }
 
+    /// The connections of HTTP targets, and whom they trust: for others who call, and trust the same.
+    #[must_use]
+    pub fn pool(&self) -> Arc<Pool> {
+        Arc::clone(&self.pool)
+    }
+
     fn make(
         &mut self,
         book: &RuleBook,

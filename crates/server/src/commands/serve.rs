@@ -19,7 +19,7 @@ use redrive::target::registry::{BUILT_IN_TARGETS, Targets};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{Refused, read_book};
-use crate::api::{Access, App, Guests, Limiter, Limits, Parts, Routers, listen};
+use crate::api::{Access, App, Guests, Limiter, Limits, Parts, Routers, With, listen};
 use crate::cli::ServeArgs;
 use crate::show;
 use crate::show::{shell_word, style};
@@ -143,7 +143,11 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     let node = Node::start(config).map_err(|error| Refused(error.to_string()))?;
     let limits = Limits::with_body(usize::try_from(args.body_max).unwrap_or(usize::MAX));
     let access = match node.keys().await {
-        Ok(keys) => Access::new(keys, &opened.book, Arc::new(Limiter::default())),
+        Ok(keys) => {
+            let limiter = Arc::new(Limiter::default());
+            let with = With { limiter, secrets: secrets.clone(), pool: targets.pool() };
+            Access::new(keys, &opened.book, with)
+        }
         Err(error) => {
             node.stop(Duration::ZERO).await;
             return Err(Refused(error.to_string()).into());
@@ -164,8 +168,7 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     greet(args, listening.address, &opened.book, &access)?;
     secrets.warm(&opened.book);
     let path = args.rules.clone();
-    let mut serving =
-        Serving { path, stamp: opened.stamp, secrets, targets, node: node.clone(), access };
+    let mut serving = Serving { path, stamp: opened.stamp, secrets, targets, node: node.clone(), access };
     serving.until_stopped(&mut hands).await;
     anstream::eprintln!("{}", style::dim("stopping: no more events are taken, calls may end"));
     listening.close(REQUESTS_END_WITHIN).await;

@@ -35,7 +35,7 @@ fn in_folder(folder: &Path) -> Arc<RuleBook> {
 
 fn node_on(store: &Memory, book: Arc<RuleBook>) -> Node {
     let config = Config {
-        targets: Targets::new(&book, &|_| Ok(Vec::new()), None).expect("it logs"),
+        targets: Targets::new(&book, &crate::secret::Secrets::default(), None).expect("it logs"),
         book,
         book_text: "".into(),
         store: Box::new(store.opened_again()),
