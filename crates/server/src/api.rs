@@ -39,7 +39,7 @@ use utoipa_axum::routes;
 
 use self::code::Code;
 pub(crate) use self::guest::Guests;
-pub(crate) use self::identity::Access;
+pub(crate) use self::identity::{Access, With};
 use self::identity::{Door, Reach};
 pub(crate) use self::listen::{Limits, listen, listen_behind};
 use self::openapi::{Asking, Routes};

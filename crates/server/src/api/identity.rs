@@ -13,6 +13,7 @@
 //! - unknown, revoked and expired keys are answered alike;
 //! - no key and no token is in a log, an error or the record.
 
+mod bearers;
 mod caller;
 mod credential;
 mod failed;
@@ -23,16 +24,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use redrive::core::access::{Permission, Role};
 use redrive::core::book::RuleBook;
 use redrive::core::text::Rate;
 use redrive::core::time::Timestamp;
+use redrive::secret::Secrets;
 use redrive::store::door::KeyRecord;
+use redrive::target::http::Pool;
 use tokio::sync::{Mutex, MutexGuard};
 
+use self::bearers::Bearers;
 pub(super) use self::caller::Caller;
 use self::credential::Credential;
 use self::failed::Failed;
@@ -64,6 +68,15 @@ pub(super) enum Reach {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Peer(pub IpAddr);
 
+/// What it takes to know who comes.
+pub(crate) struct With {
+    pub(crate) limiter: Arc<Limiter>,
+    /// For tokens that are signed with a secret.
+    pub(crate) secrets: Secrets,
+    /// For the keys that an issuer publishes.
+    pub(crate) pool: Arc<Pool>,
+}
+
 /// Who may come in; clones are the same.
 #[derive(Clone)]
 pub(crate) struct Access(Arc<Inner>);
@@ -71,6 +84,7 @@ pub(crate) struct Access(Arc<Inner>);
 struct Inner {
     is_on: AtomicBool,
     keys: Keyring,
+    bearers: Bearers,
     /// How many requests a caller may make who has no rate of its own.
     rate: RwLock<Option<Rate>>,
     limiter: Arc<Limiter>,
@@ -80,11 +94,13 @@ struct Inner {
 }
 
 impl Access {
-    /// With the keys that there are.
-    pub(crate) fn new(keys: Vec<KeyRecord>, book: &RuleBook, limiter: Arc<Limiter>) -> Self {
+    /// With the keys that there are, and the tokens that the book believes.
+    pub(crate) fn new(keys: Vec<KeyRecord>, book: &RuleBook, with: With) -> Self {
+        let With { limiter, secrets, pool } = with;
         let inner = Inner {
             is_on: AtomicBool::new(!keys.is_empty()),
             keys: Keyring::new(keys),
+            bearers: Bearers::new(secrets, pool),
             rate: RwLock::new(None),
             limiter,
             failed: Failed::default(),
@@ -99,6 +115,7 @@ impl Access {
     pub(crate) fn change(&self, book: &RuleBook) {
         let access = &book.sections().access;
         *self.0.rate.write().expect("nobody panics while swapping") = access.rate;
+        self.0.bearers.change(book);
         if access.jwt.is_some() {
             self.0.is_on.store(true, Ordering::Release);
         }
@@ -125,11 +142,15 @@ impl Access {
         self.0.keys.last_used_at(id)
     }
 
-    /// Who shows that.
-    fn identify(&self, credential: &Credential<'_>, now: Timestamp) -> Option<Caller> {
+    /// Who shows that; nobody if it is not good.
+    async fn identify(
+        &self,
+        credential: &Credential<'_>,
+        now: Timestamp,
+    ) -> Result<Option<Caller>, ApiError> {
         match credential {
-            Credential::Key(text) => self.0.keys.find(text, now).map(Caller::with_key),
-            Credential::Token(_) => None,
+            Credential::Key(text) => Ok(self.0.keys.find(text, now).map(Caller::with_key)),
+            Credential::Token(text) => Ok(self.0.bearers.find(text).await?.map(Caller::with_token)),
         }
     }
 
@@ -150,7 +171,7 @@ pub(super) struct Guard {
 pub(super) async fn guard(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
     let Guard { app, permission, reach } = guard;
     let now = app.node.now();
-    let caller = match who(&app, &request, now) {
+    let caller = match who(&app, request.headers(), request.extensions().get::<Peer>(), now).await {
         Ok(caller) => caller,
         Err(refusal) => return refusal.into_response(),
     };
@@ -175,21 +196,26 @@ pub(super) async fn guard(State(guard): State<Guard>, mut request: Request, next
 }
 
 /// Whose request it is; one that shows something bad is remembered.
-fn who(app: &App, request: &Request, now: Timestamp) -> Result<Caller, ApiError> {
-    let shown = match Credential::of(request.headers()) {
+async fn who(
+    app: &App,
+    headers: &HeaderMap,
+    peer: Option<&Peer>,
+    now: Timestamp,
+) -> Result<Caller, ApiError> {
+    let shown = match Credential::of(headers) {
         Ok(None) => return Err(unauthorized()),
-        Ok(Some(credential)) => app.access.identify(&credential, now),
+        Ok(Some(credential)) => app.access.identify(&credential, now).await?,
         Err(_) => None,
     };
     shown.ok_or_else(|| {
-        let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
+        let peer = peer.map(|peer| peer.0);
         app.access.0.failed.note(&app.node, peer, now).err().unwrap_or_else(unauthorized)
     })
 }
 
 /// One answer to all who are not known, so that nobody learns which keys there are.
 fn unauthorized() -> ApiError {
-    let message = "a good key is needed: send it as `Authorization: Bearer KEY`";
+    let message = "a good key or token is needed: send it as `Authorization: Bearer KEY`";
     ApiError::new(Code::Unauthorized, message)
         .with_header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))
 }

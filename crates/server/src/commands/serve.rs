@@ -25,7 +25,7 @@ use self::tls::Watched;
 use super::{Refused, read_book};
 use crate::api::door::Scheme;
 use crate::api::hooks::Webhooks;
-use crate::api::{Access, App, Guests, Limiter, Limits, Parts, Routers, listen_behind};
+use crate::api::{Access, App, Guests, Limiter, Limits, Parts, Routers, With, listen_behind};
 use crate::cli::ServeArgs;
 use crate::show;
 use crate::show::{shell_word, style};
@@ -159,7 +159,10 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     let limiter = Arc::new(Limiter::default());
     let hooks = Webhooks::new(&opened.book, secrets.clone(), Arc::clone(&limiter));
     let access = match node.keys().await {
-        Ok(keys) => Access::new(keys, &opened.book, limiter),
+        Ok(keys) => {
+            let with = With { limiter, secrets: secrets.clone(), pool: targets.pool() };
+            Access::new(keys, &opened.book, with)
+        }
         Err(error) => {
             node.stop(Duration::ZERO).await;
             return Err(Refused(error.to_string()).into());

@@ -1,6 +1,7 @@
 //! Who may come in, and what they may do there, with real keys at a real server.
 
 mod bounds;
+mod tokens;
 
 use std::process::Command;
 
@@ -23,8 +24,8 @@ pub(crate) fn key_on_folder(folder: &Folder, arguments: &[&str]) -> String {
 
 /// Makes a key with somebody's.
 #[track_caller]
-fn create(server: &Server, with: &str, wish: &Value) -> String {
-    let made = server.post("/v1/keys", &bearer(with), wish.to_string());
+fn create(server: &Server, admin: &str, wish: &Value) -> String {
+    let made = server.post("/v1/keys", &bearer(admin), wish.to_string());
     assert_eq!(made.status, 201, "{made:?}");
     made.json()["key"].as_str().expect("a key").to_owned()
 }
@@ -188,6 +189,10 @@ fn a_book_that_believes_tokens_asks_everybody() {
     let server = Server::run(serve_at(&folder, "0.0.0.0:0", &["--rules", "redrive.yaml"]));
     assert_eq!(server.get("/v1/status").status, 401);
     assert_eq!(get(&server, "/v1/status", "e30.e30.AAAA").status, 401);
+    // Nobody answers for the issuer: whether this one is good cannot be known.
+    let unknown = get(&server, "/v1/status", "eyJhbGciOiJSUzI1NiIsImtpZCI6IngifQ.e30.AAAA");
+    assert_eq!(unknown.error(), (503, "SERVICE_UNAVAILABLE".to_owned()));
+    assert!(unknown.header("retry-after").is_some(), "{unknown:?}");
     folder.write("redrive.yaml", "version: 1\n");
     server.signal("HUP");
     server.err.wait_for("rule book read:");

@@ -12,6 +12,7 @@ use redrive::core::access::{Permission, Scope};
 use redrive::core::text::Rate;
 use redrive::core::time::Timestamp;
 use redrive::store::door::By;
+use redrive::token::Claims;
 
 use super::forbidden;
 use super::keyring::Held;
@@ -28,6 +29,8 @@ enum Who {
     Anybody,
     /// The owner of a key.
     Key(Arc<Held>),
+    /// Whoever an issuer speaks of.
+    Token(Arc<Claims>),
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Caller {
@@ -44,11 +47,16 @@ impl Caller {
         Self(Who::Key(held))
     }
 
+    pub(super) fn with_token(claims: Claims) -> Self {
+        Self(Who::Token(Arc::new(claims)))
+    }
+
     /// For the record.
     pub(in crate::api) fn by(&self) -> By {
         match &self.0 {
             Who::Anybody => By::nobody(),
             Who::Key(held) => By::somebody(&keys::owner(&held.record)),
+            Who::Token(claims) => By::somebody(&format!("token of {}", claims.subject)),
         }
     }
 
@@ -57,13 +65,14 @@ impl Caller {
         match &self.0 {
             Who::Anybody => String::new(),
             Who::Key(held) => format!("key {}", held.record.id),
+            Who::Token(claims) => format!("token {}", claims.subject),
         }
     }
 
     /// The rate that is its own.
     pub(super) fn rate(&self) -> Option<Rate> {
         match &self.0 {
-            Who::Anybody => None,
+            Who::Anybody | Who::Token(_) => None,
             Who::Key(held) => held.record.per_second.and_then(Rate::per_second),
         }
     }
@@ -72,12 +81,14 @@ impl Caller {
         match &self.0 {
             Who::Anybody => true,
             Who::Key(held) => held.record.role.may(permission),
+            Who::Token(claims) => claims.roles.iter().any(|role| role.may(permission)),
         }
     }
 
     fn scope(&self) -> Option<&Scope> {
         match &self.0 {
-            Who::Anybody => None,
+            // What an issuer says of somebody holds everywhere.
+            Who::Anybody | Who::Token(_) => None,
             Who::Key(held) => Some(&held.record.scope),
         }
     }
@@ -87,6 +98,7 @@ impl Caller {
         match &self.0 {
             Who::Anybody => true,
             Who::Key(held) => held.is_good(now),
+            Who::Token(claims) => now < claims.expires_at,
         }
     }
 

@@ -1,0 +1,67 @@
+//! The tokens of the issuer that the rule book believes, if it believes one.
+
+use std::sync::{Arc, RwLock};
+
+use redrive::clock::wall_clock;
+use redrive::core::book::RuleBook;
+use redrive::secret::Secrets;
+use redrive::target::http::Pool;
+use redrive::token::{Claims, Tokens};
+
+use crate::api::error::ApiError;
+
+/// Reads tokens by the book that holds.
+pub(super) struct Bearers {
+    secrets: Secrets,
+    pool: Arc<Pool>,
+    tokens: RwLock<Option<Arc<Tokens>>>,
+}
+
+impl Bearers {
+    pub(super) fn new(secrets: Secrets, pool: Arc<Pool>) -> Self {
+        Self { secrets, pool, tokens: RwLock::new(None) }
+    }
+
+    /// Another rule book holds. The keys of an issuer that stays are kept.
+    pub(super) fn change(&self, book: &RuleBook) {
+        let Some(rules) = &book.sections().access.jwt else {
+            *self.tokens.write().expect("nobody panics while swapping") = None;
+            return;
+        };
+        if self.tokens().is_some_and(|tokens| tokens.is_by(rules)) {
+            return;
+        }
+        let tokens = match Tokens::new(rules, self.secrets.clone(), Arc::clone(&self.pool)) {
+            Ok(tokens) => Some(Arc::new(tokens)),
+            Err(error) => {
+                // The door stays shut: a book that asks for tokens was never one that asks for nothing.
+                tracing::error!(%error, "no token can be checked: the address of the issuer's keys is not right");
+                None
+            }
+        };
+        if let Some(tokens) = tokens.clone() {
+            tokio::spawn(async move { tokens.warm().await });
+        }
+        *self.tokens.write().expect("nobody panics while swapping") = tokens;
+    }
+
+    fn tokens(&self) -> Option<Arc<Tokens>> {
+        self.tokens.read().expect("nobody panics while swapping").clone()
+    }
+
+    /// Whom a token speaks of; nobody if it is not good, and an error if that cannot be known now.
+    pub(super) async fn find(&self, token: &str) -> Result<Option<Claims>, ApiError> {
+        let Some(tokens) = self.tokens() else { return Ok(None) };
+        match tokens.verify(token, wall_clock()).await {
+            Ok(claims) => Ok(Some(claims)),
+            Err(error) if error.is_outage() => {
+                tracing::debug!(%error, "a token could not be checked");
+                Err(ApiError::unavailable("tokens cannot be checked at the moment: try again, or use a key"))
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a token is not believed");
+                Ok(None)
+            }
+        }
+    }
+}
