@@ -18,6 +18,7 @@ pub mod engine;
 pub mod envelope;
 pub mod event;
 pub mod fingerprint;
+pub mod freshness;
 pub mod hash;
 mod history;
 pub mod idempotency;

@@ -4,12 +4,15 @@
 
 pub mod clock;
 pub mod happening;
+mod jwks;
 pub mod letter;
 pub mod load;
 pub mod node;
 pub mod secret;
+pub mod stale;
 pub mod store;
 pub mod target;
 pub mod tls;
+pub mod token;
 
 pub use redrive_core as core;

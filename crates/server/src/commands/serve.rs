@@ -14,7 +14,7 @@ use redrive::core::book::problem::Problem;
 use redrive::core::book::{BuiltIn, RuleBook};
 use redrive::core::engine::Bounds;
 use redrive::node::{Config, Node};
-use redrive::secret;
+use redrive::secret::Secrets;
 use redrive::store::sqlite::{Options, Sqlite};
 use redrive::target::registry::{BUILT_IN_TARGETS, Targets};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -99,9 +99,14 @@ fn show_and_refuse(problems: &[Problem], path: &Path, text: &str) -> anyhow::Res
     Err(Refused(format!("{} needs what this program does not have", path.display())).into())
 }
 
-fn targets(opened: &Opened, path: &Path, previous: Option<&Targets>) -> anyhow::Result<Targets> {
-    let secrets = secret::of(&opened.book);
-    match Targets::new(&opened.book, &secrets, previous) {
+fn targets(
+    opened: &Opened,
+    path: &Path,
+    secrets: &Secrets,
+    previous: Option<&Targets>,
+) -> anyhow::Result<Targets> {
+    show_and_refuse(&Secrets::check(&opened.book), path, &opened.text)?;
+    match Targets::new(&opened.book, secrets, previous) {
         Ok(targets) => Ok(targets),
         Err(problems) => {
             show_and_refuse(&problems, path, &opened.text)?;
@@ -114,8 +119,9 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     let path = args.rules.clone().unwrap_or_else(|| PathBuf::from(BUILT_IN));
     let certificate = Watched::open(args)?;
     let door = Watched::door(certificate.as_ref());
+    let secrets = Secrets::new(&opened.book);
     let connections = Targets::none(Arc::new(tls::pool(args)?));
-    let targets = targets(&opened, &path, Some(&connections))?;
+    let targets = targets(&opened, &path, &secrets, Some(&connections))?;
     let store = Sqlite::open(&args.data, Options::default()).map_err(|error| Refused(error.to_string()))?;
     let config = Config {
         book: Arc::clone(&opened.book),
@@ -136,8 +142,9 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
         }
     };
     greet(args, &format!("{}{}", door.scheme().prefix(), listening.address), &opened.book)?;
+    secrets.warm(&opened.book);
     let (path, node_too) = (args.rules.clone(), node.clone());
-    let mut serving = Serving { path, stamp: opened.stamp, certificate, targets, node: node_too };
+    let mut serving = Serving { path, stamp: opened.stamp, certificate, secrets, targets, node: node_too };
     serving.until_stopped(&mut hands).await;
     anstream::eprintln!("{}", style::dim("stopping: no more events are taken, calls may end"));
     listening.close(REQUESTS_END_WITHIN).await;
@@ -194,6 +201,7 @@ struct Serving {
     stamp: Stamp,
     /// Who we are, if callers are shown a certificate.
     certificate: Option<Watched>,
+    secrets: Secrets,
     targets: Targets,
     node: Node,
 }
@@ -234,7 +242,7 @@ impl Serving {
         let Some(path) = self.path.clone() else { return };
         self.stamp = stamp(&path);
         let opened = open(Some(&path)).and_then(|opened| {
-            let targets = targets(&opened, &path, Some(&self.targets))?;
+            let targets = targets(&opened, &path, &self.secrets, Some(&self.targets))?;
             Ok((opened, targets))
         });
         match opened {
@@ -262,6 +270,9 @@ impl Serving {
     }
 
     async fn change(&mut self, opened: Opened, targets: Targets) {
+        // The new targets ask for the new book's secrets from their first call on.
+        self.secrets.change(&opened.book);
+        self.secrets.warm(&opened.book);
         self.targets = targets.clone();
         if let Err(error) = self.node.change_book(opened.book, opened.text, targets).await {
             tracing::error!(%error, "the rule book could not be changed");

@@ -15,7 +15,7 @@ use redrive_core::book::model::Network;
 use redrive_core::engine::{Ending, Waiting};
 use redrive_core::text::show_duration;
 
-use super::{Form, HttpOptions, HttpTarget, Pool};
+use super::{Form, HttpOptions, HttpTarget, Pool, Signing};
 use crate::target::Target;
 use crate::target::call_test::{call, delivery, order};
 use crate::tls::Roots;
@@ -28,11 +28,11 @@ fn target(address: &str, form: Form) -> HttpTarget {
 }
 
 fn target_of(address: &str, form: Form, pool: &Arc<Pool>) -> HttpTarget {
-    HttpTarget::new(address, options(form, Vec::new(), 64), Arc::clone(pool)).expect("an address")
+    HttpTarget::new(address, options(form, None, 64), Arc::clone(pool)).expect("an address")
 }
 
-fn options(form: Form, secrets: Vec<Vec<u8>>, permits: u32) -> HttpOptions {
-    HttpOptions { form, secrets, permits, network: Network::Public, place: "service shop, line 4".to_owned() }
+fn options(form: Form, signing: Option<Signing>, permits: u32) -> HttpOptions {
+    HttpOptions { form, signing, permits, network: Network::Public, place: "service shop, line 4".to_owned() }
 }
 
 /// Posts one small event, with limits that nothing here reaches.
