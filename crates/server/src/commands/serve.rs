@@ -138,9 +138,9 @@ fn targets(
 
 async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     let path = args.rules.clone().unwrap_or_else(|| PathBuf::from(BUILT_IN));
-    let secrets = Secrets::new(&opened.book);
     let certificate = Watched::open(args)?;
     let door = Watched::door(certificate.as_ref());
+    let secrets = Secrets::new(&opened.book);
     let connections = Targets::none(Arc::new(tls::pool(args)?));
     let targets = targets(&opened, &path, &secrets, Some(&connections))?;
     let store = Sqlite::open(&args.data, Options::default()).map_err(|error| Refused(error.to_string()))?;

@@ -66,7 +66,8 @@ impl From<Failure> for FetchError {
 
 impl Document {
     pub(crate) fn new(address: &str, pool: Arc<Pool>, bounds: Bounds) -> Result<Self, InvalidAddress> {
-        // Issuers stand in private networks more often than not, and only the book names them.
+        // Issuers mostly live within, nothing of ours is sent there, and what comes back is read as keys or
+        // not at all: so their names may lead anywhere.
         Ok(Self { address: Address::parse(address, Network::Private)?, pool, bounds })
     }
 

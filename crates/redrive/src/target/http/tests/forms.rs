@@ -11,7 +11,6 @@ use super::server::{Server, answer};
 use super::*;
 use crate::secret::Secrets;
 use crate::target::call_test::book_of;
-use crate::target::http::Signing;
 
 /// An event with all there is.
 fn full(seq: u64) -> Waiting {
