@@ -114,6 +114,8 @@ pub enum TransportError {
     Tls,
     /// No way to that network.
     Unreachable,
+    /// The name leads to an address that the book gives no leave to call.
+    AddressRefused,
     /// The other side hung up before its answer was whole.
     ClosedEarly,
     /// The answer was not the protocol we speak.

@@ -131,6 +131,8 @@ pub mod codes {
     pub const TLS_FAILURE: &str = "TLS_FAILURE";
     /// No way to that network.
     pub const NETWORK_UNREACHABLE: &str = "NETWORK_UNREACHABLE";
+    /// The name leads to an address that the book gives no leave to call.
+    pub const ADDRESS_REFUSED: &str = "ADDRESS_REFUSED";
     /// The answer was not the protocol we speak.
     pub const PROTOCOL_ERROR: &str = "PROTOCOL_ERROR";
     /// A connection failed for longer than the rule's `fatal_after`.

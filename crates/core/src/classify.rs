@@ -162,6 +162,7 @@ const fn of_transport(error: TransportError) -> Known {
         TransportError::Dns => const { known(codes::DNS_FAILURE) },
         TransportError::Tls => const { known(codes::TLS_FAILURE) },
         TransportError::Unreachable => const { known(codes::NETWORK_UNREACHABLE) },
+        TransportError::AddressRefused => const { known(codes::ADDRESS_REFUSED) },
         TransportError::Protocol => const { known(codes::PROTOCOL_ERROR) },
     }
 }
@@ -232,7 +233,7 @@ const fn is_same(one: &[u8], other: &[u8]) -> bool {
 
 /// The codes that an attempt may fail with and what each is, whether we saw it or a caller reports it.
 #[rustfmt::skip]
-const KNOWN: [Known; 51] = [
+const KNOWN: [Known; 52] = [
     Known::new(codes::NETWORK_TIMEOUT,        Kind::Timeout),
     Known::new(codes::TIME_LIMIT_EXCEEDED,    Kind::Timeout),
     Known::new("RELAY_TIMEOUT",               Kind::Timeout),
@@ -275,6 +276,7 @@ const KNOWN: [Known; 51] = [
     Known::new(codes::FORBIDDEN,              Kind::Is(Category::Fatal)),
     Known::new(codes::CONFIG_MISSING,         Kind::Is(Category::Fatal)),
     Known::new(codes::QUEUE_NOT_FOUND,        Kind::Is(Category::Fatal)),
+    Known::new(codes::ADDRESS_REFUSED,        Kind::Is(Category::Fatal)),
     Known::new(codes::SERVER_ERROR,           Kind::Is(Category::Unknown)),
     Known::new(codes::UNEXPECTED_STATUS,      Kind::Is(Category::Unknown)),
     Known::new(codes::PROTOCOL_ERROR,         Kind::Is(Category::Unknown)),
@@ -299,6 +301,7 @@ fn connection(what: &What<'_>) -> Connection {
         | What::Broker(BrokerError::Unavailable) => Connection::Failed,
         What::Transport(
             TransportError::Timeout(CallPart::Headers | CallPart::Whole)
+            | TransportError::AddressRefused
             | TransportError::ClosedEarly
             | TransportError::Protocol,
         )

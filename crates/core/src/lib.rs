@@ -6,6 +6,7 @@
 
 pub mod access;
 pub mod answer;
+pub mod archive;
 pub mod backoff;
 pub mod book;
 pub mod breaker;
@@ -18,6 +19,7 @@ pub mod engine;
 pub mod envelope;
 pub mod event;
 pub mod fingerprint;
+pub mod freshness;
 pub mod hash;
 mod history;
 pub mod idempotency;
@@ -31,6 +33,7 @@ pub mod replay;
 pub mod reprocess;
 pub mod retry_after;
 pub mod rule;
+pub mod schedule;
 pub mod story;
 pub mod text;
 pub mod throttle;

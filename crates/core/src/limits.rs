@@ -32,6 +32,9 @@ pub const BATCH_DELIVERIES_DEFAULT: u32 = 10;
 /// How long delivered and unrouted events are kept, unless the rule book says otherwise.
 pub const KEEP_DELIVERED_DEFAULT: Duration = Duration::from_hours(7 * 24);
 
+/// How long one write to the archive may take, unless the rule book says otherwise.
+pub const ARCHIVE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
+
 /// The time over which a throttle measures the rate it will halve.
 pub const RATE_MEASURED_OVER: Duration = Duration::from_secs(10);
 
@@ -197,3 +200,15 @@ pub const OLDER_BOOKS_MAX: usize = 8;
 
 /// Deliveries that are loaded at once, beside those that are in memory already: whoever writes waits for it.
 pub const LOAD_ROWS_MAX: u32 = 64;
+
+/// A fire of a schedule that is no longer ago than this is on time: nobody wakes to the second, and a store
+/// may take its time.
+pub const FIRE_ON_TIME: Duration = Duration::from_mins(2);
+/// How long ago a missed fire may be to be caught up, unless the rule book says otherwise.
+pub const FIRES_CAUGHT_UP_WITHIN: Duration = Duration::from_hours(24);
+/// The most missed fires of one schedule that are caught up at once; older ones are lost.
+pub const FIRES_CAUGHT_UP_MAX: usize = 1_000;
+/// Lost fires that are counted; that there are more says enough.
+pub const FIRES_COUNTED_MAX: usize = 10_000;
+
+const _: () = assert!(FIRE_ON_TIME.as_secs() < FIRES_CAUGHT_UP_WITHIN.as_secs());

@@ -239,6 +239,9 @@ fn usual_message(what: &Reply) -> String {
         Reply::Transport(TransportError::Refused) => "connection refused".to_owned(),
         Reply::Transport(TransportError::Dns) => "the name does not resolve".to_owned(),
         Reply::Transport(TransportError::Tls) => "the TLS handshake failed".to_owned(),
+        Reply::Transport(TransportError::AddressRefused) => {
+            "the book gives no leave to call there".to_owned()
+        }
         Reply::Transport(
             TransportError::Reset
             | TransportError::Unreachable

@@ -138,7 +138,7 @@ impl fmt::Display for ReplayState {
 pub enum Origin {
     /// A person: what fails again is poison.
     Operator,
-    /// The rule book, when a dependency was well again: a letter gets so many tries, then it is poison.
+    /// The rule book, when a dependency was well again or it was time: a letter gets so many tries, then it is poison.
     Automatic {
         /// How many.
         times_max: u32,

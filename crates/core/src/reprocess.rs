@@ -1,4 +1,6 @@
-//! Which dead letters the rule book brings back by itself when a dependency is well again.
+//! Which dead letters the rule book brings back by itself: when a dependency is well again, and at times.
+
+use std::fmt;
 
 use crate::book::RuleBook;
 use crate::category::Category;
@@ -19,16 +21,37 @@ pub struct Subject<'a> {
     pub tier: Tier,
 }
 
-/// How often a letter of that kind may be brought back, if the book brings it back when that dependency is
-/// well again; poison never is.
+/// Why letters are brought back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Occasion<'a> {
+    /// A dependency is well again.
+    WellAgain(&'a DependencyName),
+    /// It is time, by the cron that a rule names.
+    Cron(&'a str),
+}
+
+impl fmt::Display for Occasion<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WellAgain(dependency) => write!(f, "since {dependency} is well again"),
+            Self::Cron(cron) => write!(f, "since it is time by `{cron}`"),
+        }
+    }
+}
+
+/// How often a letter of that kind may be brought back, if the book brings it back on that occasion; poison
+/// never is.
 #[must_use]
-pub fn times_max(book: &RuleBook, dependency: &DependencyName, subject: &Subject<'_>) -> Option<u32> {
+pub fn times_max(book: &RuleBook, occasion: Occasion<'_>, subject: &Subject<'_>) -> Option<u32> {
     let service = subject.queue.service.as_str();
     let channel = subject.queue.channel.as_ref().map(ChannelName::as_str);
     let rule = book.rule(service, channel, subject.event_type)?;
     let letter = book.letter_rule(service, channel, subject.event_type)?;
-    let comes_back =
-        rule.dependency == *dependency && subject.tier == Tier::Dead && letter.comes_back(subject.category);
+    let is_time = match occasion {
+        Occasion::WellAgain(dependency) => rule.dependency == *dependency,
+        Occasion::Cron(cron) => letter.reprocess_cron.as_ref().is_some_and(|own| own.as_str() == cron),
+    };
+    let comes_back = is_time && subject.tier == Tier::Dead && letter.comes_back(subject.category);
     comes_back.then_some(letter.reprocess_max)
 }
 
@@ -62,7 +85,23 @@ mod tests {
         for (name, word, dependency, event_type, category, tier, expected) in cases {
             let dependency = DependencyName::new(dependency).expect("a name");
             let subject = Subject { queue: &queue, event_type, category, tier };
-            assert_eq!(times_max(&letters(word), &dependency, &subject), expected, "{name}");
+            let well_again = Occasion::WellAgain(&dependency);
+            assert_eq!(times_max(&letters(word), well_again, &subject), expected, "{name}");
+        }
+        let filtered =
+            "reprocess: filtered, reprocess_categories: [transient], reprocess_cron: \"0 3 * * *\"";
+        #[rustfmt::skip]
+        let cases = [
+            ("at its time",             filtered,                                                    "0 3 * * *", Category::Transient, Tier::Dead,   Some(3)),
+            ("at another time",         filtered,                                                    "0 4 * * *", Category::Transient, Tier::Dead,   None),
+            ("not of that category",    filtered,                                                    "0 3 * * *", Category::Permanent, Tier::Dead,   None),
+            ("poison",                  filtered,                                                    "0 3 * * *", Category::Transient, Tier::Poison, None),
+            ("without a time",          "reprocess: automatic",                                      "0 3 * * *", Category::Transient, Tier::Dead,   None),
+            ("by hand",                 "reprocess: manual, reprocess_cron: \"0 3 * * *\"",          "0 3 * * *", Category::Transient, Tier::Dead,   None),
+        ];
+        for (name, word, cron, category, tier, expected) in cases {
+            let subject = Subject { queue: &queue, event_type: "a", category, tier };
+            assert_eq!(times_max(&letters(word), Occasion::Cron(cron), &subject), expected, "{name}");
         }
     }
 }

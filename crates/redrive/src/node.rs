@@ -9,6 +9,7 @@ mod hooks;
 mod inbox;
 mod letters;
 mod routes;
+mod schedules;
 mod shell;
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,8 @@ pub use self::doors::KeyError;
 use self::inbox::{Inbox, NoteJob, SubmitJob};
 pub use self::letters::{OrderError, Purged, ReplayWish, SelectError};
 use self::routes::Routes;
+pub use self::schedules::ScheduleView;
+use self::schedules::{Schedules, Wall};
 use self::writer::{Writer, WriterState};
 use crate::clock::{Clock, wall_clock};
 use crate::happening::{Happening, What};
@@ -82,6 +85,7 @@ struct Shared {
     tidings: Tidings,
     routes: RwLock<Arc<Routes>>,
     keep: Arc<RwLock<Keep>>,
+    schedules: Schedules,
     readers: Readers,
     /// As many as there are readers.
     questions: Arc<Semaphore>,
@@ -206,6 +210,11 @@ pub struct ReadError(#[source] pub StoreError);
 impl Node {
     /// Looks what the store has and goes to work.
     pub fn start(config: Config) -> Result<Self, StoreError> {
+        Self::start_by(config, Wall::Machine)
+    }
+
+    /// The same, with schedules that go by that clock.
+    fn start_by(config: Config, wall: Wall) -> Result<Self, StoreError> {
         let Config { book, book_text, targets, mut store, bounds } = config;
         let recovered = store.recover(wall_clock())?;
         let now = recovered.resumes_at;
@@ -255,6 +264,7 @@ impl Node {
                 crash_together("the engine", Err(error.into_panic()));
             }
         });
+        let (schedules, runner) = Schedules::new(Arc::clone(&book), wall);
         let routes = RwLock::new(Arc::new(Routes::new(book)));
         let questions = Arc::new(Semaphore::new(READERS_MAX));
         let shared = Shared {
@@ -264,6 +274,7 @@ impl Node {
             tidings,
             routes,
             keep,
+            schedules,
             readers,
             questions,
             started_at: now,
@@ -271,6 +282,7 @@ impl Node {
         let shared = Arc::new(shared);
         tokio::spawn(letters::bring_back(Arc::downgrade(&shared), well_again));
         tokio::spawn(letters::watch_sessions(Arc::downgrade(&shared)));
+        tokio::spawn(schedules::run(Arc::downgrade(&shared), runner));
         Ok(Self { shared })
     }
 
@@ -324,6 +336,7 @@ impl Node {
         *self.shared.keep.write().expect("nobody panics while swapping") = keep(&book);
         *self.shared.routes.write().expect("nobody panics while swapping") =
             Arc::new(Routes::new(Arc::clone(&book)));
+        self.shared.schedules.change(Arc::clone(&book));
         let sent = self.shared.engine.send(Message::Book(book, targets)).await;
         let now = self.now();
         self.shared.tidings.tell(|| Happening::new(What::BookRead, now));

@@ -432,6 +432,8 @@ pub trait Reader: Send {
     fn refused_body(&self, number: u64) -> Result<Option<RefusedBody>, StoreError>;
     /// What a [`Note::Memo`] of that name said last.
     fn memo(&self, name: &str) -> Result<Option<String>, StoreError>;
+    /// The last place that was given.
+    fn last_place(&self) -> Result<Seq, StoreError>;
     /// Accepted events with their data and without their deliveries, in the order in which they were
     /// accepted, beyond that place; of those whose data are deleted, nothing.
     fn accepted(&self, after: Seq, rows_max: usize, bytes_max: usize) -> Result<Vec<EventView>, StoreError>;

@@ -6,6 +6,8 @@
 //! - nothing a client sends or leaves unsent takes more than a bounded amount of memory or time.
 
 pub(crate) mod bulk;
+mod code;
+pub(crate) mod door;
 mod error;
 mod events;
 mod fresh;
@@ -15,6 +17,7 @@ mod identity;
 mod keys;
 mod letters;
 mod listen;
+pub(crate) mod openapi;
 mod operate;
 mod polite;
 mod queries;
@@ -27,18 +30,19 @@ mod views;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::handler::Handler;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
-use axum::middleware::from_fn_with_state;
-use axum::routing::{MethodFilter, MethodRouter, on};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use redrive::archive::archivist::Archivist;
 use redrive::core::access::Permission;
 use redrive::node::Node;
 use tokio::sync::watch;
+use utoipa_axum::routes;
 
+use self::code::Code;
 pub(crate) use self::guest::Guests;
 pub(crate) use self::identity::Access;
-use self::identity::{Door, Guard, Reach, guard};
-pub(crate) use self::listen::{Limits, listen};
+use self::identity::{Door, Reach};
+pub(crate) use self::listen::{Limits, listen, listen_behind};
+use self::openapi::{Asking, Routes};
 pub(crate) use self::rate::Limiter;
 
 /// What every handler has; each request gets a clone of its own.
@@ -48,6 +52,7 @@ pub(crate) struct App(Arc<Parts>);
 /// What there is of it once.
 pub(crate) struct Parts {
     pub node: Node,
+    pub archivist: Archivist,
     pub limits: Limits,
     pub hooks: hooks::Webhooks,
     /// Who may come in.
@@ -74,66 +79,47 @@ const CORRELATION_ID: HeaderName = HeaderName::from_static("x-correlation-id");
 /// The longest correlation id that is taken over from a client.
 const CORRELATION_ID_BYTES_MAX: usize = 128;
 
-/// One route: what one needs for it, and who answers.
-struct Route {
-    #[cfg_attr(not(test), expect(dead_code, reason = "the test of every route with every role names it"))]
-    method: Method,
-    path: &'static str,
-    door: Door,
-    answer: MethodRouter<App>,
-}
-
-/// Every route there is. Both routers are made of this table, so that no route can be without its door.
+/// Every route there is: what one needs for it, and the errors of its own. Both routers and the API's
+/// description are made of this table, so that no route can be without its door or its words.
 #[rustfmt::skip]
-fn routes() -> Vec<Route> {
+fn routes(asking: Asking<'_>) -> Routes<'_> {
     use Permission::{Administer, Operate, Read, Send};
     use Reach::{Part, Whole};
-    vec![
-        route(Method::POST, "/v1/events",                      Door::For(Send, Part),        events::accept),
-        route(Method::POST, "/v1/events/{name}",               Door::For(Send, Part),        events::accept_easy),
-        route(Method::GET,  "/v1/events/{name}",               Door::For(Read, Part),        queries::event),
-        // A webhook is believed for its signature, and its sender has no key.
-        route(Method::POST, "/v1/hooks/{source}",              Door::Open,                   hooks::take),
-        route(Method::POST, "/v1/hooks/refused",               Door::Open,                   hooks::take_of_refused),
-        route(Method::GET,  "/v1/hooks/refused",               Door::For(Read, Whole),       hooks::list),
-        route(Method::GET,  "/v1/hooks/refused/{number}",      Door::For(Read, Whole),       hooks::one),
-        route(Method::GET,  "/v1/deliveries",                  Door::For(Read, Part),        queries::list),
-        route(Method::GET,  "/v1/deliveries/{id}",             Door::For(Read, Part),        queries::delivery),
-        route(Method::GET,  "/v1/status",                      Door::For(Read, Whole),       queries::status),
-        route(Method::GET,  "/v1/happenings",                  Door::For(Read, Part),        queries::happenings),
-        route(Method::POST, "/v1/services/{service}/pause",    Door::For(Operate, Part),     operate::pause),
-        route(Method::POST, "/v1/services/{service}/resume",   Door::For(Operate, Part),     operate::resume),
-        route(Method::POST, "/v1/unrouted/route",              Door::For(Operate, Whole),    operate::route_unrouted),
-        route(Method::POST, "/v1/backup",                      Door::For(Administer, Whole), operate::back_up),
-        route(Method::GET,  "/v1/keys",                        Door::For(Administer, Whole), keys::list),
-        route(Method::POST, "/v1/keys",                        Door::For(Administer, Whole), keys::create),
-        route(Method::POST, "/v1/keys/{id}/revoke",            Door::For(Administer, Whole), keys::revoke),
-        route(Method::GET,  "/v1/dead-letters",                Door::For(Read, Part),        letters::list),
-        route(Method::GET,  "/v1/dead-letters/export",         Door::For(Read, Part),        bulk::export),
-        route(Method::POST, "/v1/dead-letters/import",         Door::For(Operate, Part),     bulk::import),
-        route(Method::POST, "/v1/dead-letters/purge",          Door::For(Operate, Part),     bulk::purge),
-        route(Method::GET,  "/v1/dead-letters/{id}",           Door::For(Read, Part),        letters::one),
-        route(Method::POST, "/v1/dead-letters/{id}/skip",      Door::For(Operate, Part),     letters::skip),
-        route(Method::POST, "/v1/dead-letters/{id}/edit",      Door::For(Operate, Part),     letters::edit),
-        route(Method::GET,  "/v1/failure-groups",              Door::For(Read, Part),        letters::groups),
-        route(Method::GET,  "/v1/held-sessions",               Door::For(Read, Whole),       letters::held_sessions),
-        route(Method::GET,  "/v1/audit",                       Door::For(Read, Whole),       letters::audit),
-        route(Method::GET,  "/v1/replays",                     Door::For(Read, Part),        replays::list),
-        route(Method::POST, "/v1/replays",                     Door::For(Operate, Part),     replays::begin),
-        route(Method::GET,  "/v1/replays/{id}",                Door::For(Read, Part),        replays::one),
-        route(Method::GET,  "/v1/replays/{id}/progress",       Door::For(Read, Part),        replays::progress),
-        route(Method::POST, "/v1/replays/{id}/{act}",          Door::For(Operate, Part),     replays::change),
-        route(Method::GET,  "/healthz",                        Door::Open,                   queries::health),
-    ]
-}
-
-fn route<H, T>(method: Method, path: &'static str, door: Door, handler: H) -> Route
-where
-    H: Handler<T, App>,
-    T: 'static,
-{
-    let filter = MethodFilter::try_from(method.clone()).expect("a method that every server knows");
-    Route { method, path, door, answer: on(filter, handler) }
+    Routes::new(asking)
+        .add(Door::For(Send, Part),        routes!(events::accept),         &[Code::Conflict, Code::BacklogFull])
+        .add(Door::For(Send, Part),        routes!(events::accept_easy),    &[Code::Conflict, Code::BacklogFull])
+        .add(Door::For(Read, Part),        routes!(queries::event),         &[Code::EventNotFound])
+        .add(Door::Open,                   routes!(hooks::take),            &[Code::SourceNotFound, Code::Unauthorized, Code::RateLimitExceeded, Code::BacklogFull])
+        .add(Door::For(Read, Whole),       routes!(hooks::refused::list),           &[])
+        .add(Door::For(Read, Whole),       routes!(hooks::refused::one),            &[Code::RefusedBodyNotFound])
+        .add(Door::For(Read, Part),        routes!(queries::list),          &[])
+        .add(Door::For(Read, Part),        routes!(queries::delivery),      &[Code::DeliveryNotFound, Code::AmbiguousId])
+        .add(Door::For(Read, Whole),       routes!(queries::status),        &[])
+        .add(Door::For(Read, Part),        routes!(queries::happenings),    &[])
+        .add(Door::For(Operate, Part),     routes!(operate::pause),         &[Code::ServiceNotFound])
+        .add(Door::For(Operate, Part),     routes!(operate::resume),        &[Code::ServiceNotFound])
+        .add(Door::For(Operate, Whole),    routes!(operate::route_unrouted), &[])
+        .add(Door::For(Administer, Whole), routes!(operate::back_up),       &[])
+        .add(Door::For(Administer, Whole), routes!(keys::list),             &[])
+        .add(Door::For(Administer, Whole), routes!(keys::create),           &[])
+        .add(Door::For(Administer, Whole), routes!(keys::revoke),           &[Code::KeyNotFound])
+        .add(Door::For(Read, Part),        routes!(letters::list),          &[])
+        .add(Door::For(Read, Part),        routes!(bulk::export),           &[])
+        .add(Door::For(Operate, Part),     routes!(bulk::import),           &[])
+        .add(Door::For(Operate, Part),     routes!(bulk::purge),            &[])
+        .add(Door::For(Read, Part),        routes!(letters::one),           &[Code::DeadLetterNotFound, Code::AmbiguousId])
+        .add(Door::For(Operate, Part),     routes!(letters::skip),          &[Code::DeadLetterNotFound, Code::AmbiguousId, Code::ReplayConflict, Code::Conflict])
+        .add(Door::For(Operate, Part),     routes!(letters::edit),          &[Code::DeadLetterNotFound, Code::AmbiguousId, Code::ReplayConflict, Code::Conflict, Code::ServiceGone, Code::EventNotWanted])
+        .add(Door::For(Read, Part),        routes!(letters::groups),        &[])
+        .add(Door::For(Read, Whole),       routes!(letters::held_sessions), &[])
+        .add(Door::For(Read, Whole),       routes!(letters::audit),         &[])
+        .add(Door::For(Read, Part),        routes!(replays::list),          &[])
+        .add(Door::For(Operate, Part),     routes!(replays::begin),         &[Code::DeadLetterNotFound, Code::AmbiguousId, Code::ReplayConflict, Code::OnlyPoison, Code::ServiceGone, Code::EventNotWanted])
+        .add(Door::For(Read, Part),        routes!(replays::one),           &[Code::ReplayNotFound])
+        .add(Door::For(Read, Part),        routes!(replays::progress),      &[Code::ReplayNotFound])
+        .add(Door::For(Operate, Part),     routes!(replays::change),        &[Code::ReplayNotFound, Code::PathNotFound, Code::ReplayState])
+        .add(Door::Open,                   routes!(queries::health),        &[])
+        .add(Door::Open,                   routes!(openapi::describe),      &[])
 }
 
 /// The routes twice: for when anybody may come, and for when everybody is asked who they are.
@@ -155,19 +141,8 @@ struct Guarded {
 impl Routers {
     /// The API.
     pub(crate) fn new(app: &App, guests: Guests) -> Self {
-        let open = routes().into_iter().map(|route| (route.path, route.answer));
-        let guarded = routes().into_iter().map(|route| {
-            let answer = match route.door {
-                Door::Open => route.answer,
-                Door::For(permission, reach) => {
-                    let guarding = Guard { app: app.clone(), permission, reach };
-                    route.answer.route_layer(from_fn_with_state(guarding, guard))
-                }
-            };
-            (route.path, answer)
-        });
-        let guarded = Guarded { access: app.access.clone(), router: router(guarded, app.clone()) };
-        Self { open: router(open, app.clone()), guarded: Some(guarded), guests }
+        let guarded = Guarded { access: app.access.clone(), router: router(Asking::Everybody(app), app) };
+        Self { open: router(Asking::Nobody, app), guarded: Some(guarded), guests }
     }
 
     /// Routes of another kind, for anybody on this machine.
@@ -176,19 +151,21 @@ impl Routers {
     }
 }
 
-fn router(routes: impl Iterator<Item = (&'static str, MethodRouter<App>)>, app: App) -> Router {
-    routes
-        .fold(Router::new(), |router, (path, answer)| router.route(path, answer))
+fn router(asking: Asking<'_>, app: &App) -> Router {
+    let (router, _) = routes(asking).split();
+    router
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::wrong_method)
-        .with_state(app)
+        .with_state(app.clone())
 }
 
 /// The id that the client sent, or a new one.
 fn correlation_id(headers: &HeaderMap) -> HeaderValue {
     let sent = headers.get(&CORRELATION_ID).filter(|value| is_fit(value)).cloned();
     sent.unwrap_or_else(|| {
-        HeaderValue::from_str(&fresh::fresh_id().to_string()).expect("digits, letters and dashes")
+        let mut text = uuid::Uuid::encode_buffer();
+        let fresh = fresh::fresh_id().hyphenated().encode_lower(&mut text);
+        HeaderValue::from_str(fresh).expect("digits, letters and dashes")
     })
 }
 
@@ -221,9 +198,8 @@ mod tests {
             ("POST /v1/events/{name}",             "ingest operator admin"),
             ("GET /v1/events/{name}",              "viewer operator admin"),
             ("POST /v1/hooks/{source}",            "everybody"),
-            ("POST /v1/hooks/refused",             "everybody"),
-            ("GET /v1/hooks/refused",              "viewer operator admin*"),
-            ("GET /v1/hooks/refused/{number}",     "viewer operator admin*"),
+            ("GET /v1/refused-hooks",              "viewer operator admin*"),
+            ("GET /v1/refused-hooks/{number}",     "viewer operator admin*"),
             ("GET /v1/deliveries",                 "viewer operator admin"),
             ("GET /v1/deliveries/{id}",            "viewer operator admin"),
             ("GET /v1/status",                     "viewer operator admin*"),
@@ -251,12 +227,13 @@ mod tests {
             ("GET /v1/replays/{id}/progress",      "viewer operator admin"),
             ("POST /v1/replays/{id}/{act}",        "operator admin"),
             ("GET /healthz",                       "everybody"),
+            ("GET /openapi.json",                  "everybody"),
         ];
-        let routes = routes();
-        for (route, (name, roles)) in routes.iter().zip(expected) {
-            assert_eq!(format!("{} {}", route.method, route.path), name);
-            assert_eq!(who(route.door), roles, "{name}");
+        let doors = routes(Asking::Nobody).doors;
+        for ((route, door), (name, roles)) in doors.iter().zip(expected) {
+            assert_eq!(route, name);
+            assert_eq!(who(*door), roles, "{name}");
         }
-        assert_eq!(routes.len(), expected.len());
+        assert_eq!(doors.len(), expected.len());
     }
 }

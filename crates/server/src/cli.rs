@@ -1,5 +1,6 @@
 //! What can be typed: commands, flags and their help.
 
+mod archive;
 mod bench;
 mod dlq;
 mod hooks;
@@ -12,12 +13,14 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use redrive::core::text::{Share, parse_duration, parse_share, parse_size};
+use redrive::core::time::Timestamp;
 
 pub(crate) use remote::{
     BackupArgs, CompactArgs, Format, PauseArgs, ResumeArgs, RouteArgs, SendArgs, ServerArgs, ShowArgs,
     StatusArgs, TailArgs, WhyArgs,
 };
 
+pub(crate) use self::archive::{ArchiveArgs, ArchiveFormat, ArchiveGetArgs, ArchiveWhat};
 pub(crate) use self::bench::{BenchArgs, BenchFormat, BenchRole, BenchRoleArgs, BenchScenario};
 pub(crate) use self::dlq::{
     AuditArgs, Dlq, DlqArgs, DlqEditArgs, DlqExportArgs, DlqGroupsArgs, DlqImportArgs, DlqListArgs,
@@ -61,6 +64,7 @@ pub(crate) enum Command {
     Try(TryArgs),
     Rules(RulesArgs),
     Timeline(TimelineArgs),
+    Schedules(SchedulesArgs),
     Send(SendArgs),
     Tail(TailArgs),
     Show(ShowArgs),
@@ -71,6 +75,7 @@ pub(crate) enum Command {
     Audit(AuditArgs),
     Hooks(HooksArgs),
     Keys(KeysArgs),
+    Archive(ArchiveArgs),
     Pause(PauseArgs),
     Resume(ResumeArgs),
     Route(RouteArgs),
@@ -80,6 +85,7 @@ pub(crate) enum Command {
     Import(ImportArgs),
     Init(InitArgs),
     Schema(SchemaArgs),
+    Openapi(OpenapiArgs),
     Sink(SinkArgs),
     Bench(BenchArgs),
     #[command(hide = true)]
@@ -93,6 +99,7 @@ pub(crate) enum Command {
 Examples:
   redrive serve                                   prints every event that comes in
   redrive serve --rules redrive.yaml              delivers by the rules of a book
+  redrive serve --tls-cert cert.pem --tls-key key.pem
   curl -d '{\"total\":12}' http://127.0.0.1:7373/v1/events/orders.placed
   redrive keys create ops --role admin --data redrive-data
   redrive serve --listen 0.0.0.0:7373             serves others too, who need a key
@@ -100,8 +107,8 @@ Examples:
 Once there is a key (`redrive keys`) or the rule book believes tokens (`access`), everybody is asked for \
 one. Until then everybody on this machine may do everything, and nobody else is listened to.
 
-The rule book is read again when its file changes, and on SIGHUP; one that is wrong is refused, and the \
-old one stays. SIGTERM and Ctrl-C stop it gently.
+The rule book and the certificate are read again when their files change, and on SIGHUP; what is wrong is \
+refused, and the old one stays. SIGTERM and Ctrl-C stop it gently.
 
 Exit code: 0 stopped, 1 refused to start, 2 a file cannot be read.")]
 pub(crate) struct ServeArgs {
@@ -123,6 +130,15 @@ pub(crate) struct ServeArgs {
     /// How long calls may go on after it was told to stop
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     pub(crate) drain: Duration,
+    /// Speaks TLS under this certificate: PEM, ours first, then those that lead to a root
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The private key of the certificate: PEM, not encrypted
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Trusts targets whose certificates these sign, and no others: PEM; without it, whom the system trusts
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_roots: Option<PathBuf>,
 }
 
 /// Finds what is wrong with a rule book, and what will hurt later.
@@ -257,6 +273,32 @@ pub(crate) enum TimelineFormat {
     Json,
 }
 
+/// Shows when the schedules of a rule book fire next, and what clocks that are set do to them; needs no
+/// server.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redrive schedules
+  redrive schedules --rules redrive.yaml --count 3
+  redrive schedules --from 2026-10-24T00:00:00Z      over the end of summer time
+  redrive schedules --format json
+
+Exit code: 0 shown, 1 the book has errors, 2 a file cannot be read.")]
+pub(crate) struct SchedulesArgs {
+    /// The rule book
+    #[arg(long, value_name = "FILE", default_value = "redrive.yaml")]
+    pub(crate) rules: PathBuf,
+    /// How many fires of each
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    pub(crate) count: u16,
+    /// From when on, such as 2026-10-24T00:00:00Z; without it, from now on
+    #[arg(long, value_name = "TIME")]
+    pub(crate) from: Option<Timestamp>,
+    /// How to print it
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+}
+
 /// Writes the rule book in forms that others read.
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
@@ -304,6 +346,15 @@ Examples:
 Then the first line of a book tells the editor where it is:
   # yaml-language-server: $schema=./redrive.schema.json")]
 pub(crate) struct SchemaArgs {}
+
+/// Prints the description of the HTTP API, OpenAPI 3.1, for tools that make clients, pages and tests of it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redrive openapi > openapi.json
+
+A running server has it at /openapi.json.")]
+pub(crate) struct OpenapiArgs {}
 
 /// Takes events like a service would, and fails, dawdles or hangs as you ask; for trying things out.
 #[derive(Debug, Args)]

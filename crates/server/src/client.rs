@@ -6,6 +6,7 @@
 mod address;
 mod key;
 mod trouble;
+mod trust;
 
 use std::time::Duration;
 
@@ -17,9 +18,14 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use redrive::core::time::Timestamp;
+use redrive::tls::Roots;
 use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio_rustls::TlsConnector;
+
+use self::address::Security;
 
 pub(crate) use address::{Address, header_value, segment};
 pub(crate) use key::Key;
@@ -97,6 +103,7 @@ pub(crate) struct Answer {
 #[derive(Debug)]
 pub(crate) struct Client {
     address: Address,
+    roots: Roots,
     key: Option<Key>,
     connection: Option<Sender>,
 }
@@ -112,7 +119,12 @@ struct Head {
 
 impl Client {
     pub(crate) const fn new(address: Address, key: Option<Key>) -> Self {
-        Self { address, key, connection: None }
+        Self { address, roots: Roots::System, key, connection: None }
+    }
+
+    /// The same, believing certificates that these sign.
+    pub(crate) fn trusting(self, roots: Roots) -> Self {
+        Self { roots, ..self }
     }
 
     pub(crate) const fn address(&self) -> &Address {
@@ -230,17 +242,32 @@ impl Client {
         let stream = stream.map_err(|_| Break::NotConnected(CONNECT_TIMEOUT))?.map_err(Break::Connect)?;
         // Without it small requests may wait for one another; with a socket that cannot, they do.
         let _ = stream.set_nodelay(true);
-        let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(Break::Http)?;
-        // What goes wrong on the connection is told to whoever waits for an answer.
-        tokio::spawn(async move {
-            let _ = connection.await;
-        });
-        Ok(sender)
+        match self.address.security() {
+            Security::Plain => speak_http(stream).await,
+            Security::Tls(name) => {
+                let connector = TlsConnector::from(redrive::tls::client_config(&self.roots));
+                let stream = timeout(CONNECT_TIMEOUT, connector.connect(name.clone(), stream)).await;
+                let stream = stream.map_err(|_| Break::NotConnected(CONNECT_TIMEOUT))?;
+                speak_http(stream.map_err(Break::of_handshake)?).await
+            }
+        }
     }
 
     fn broken(&self, reason: Break) -> Trouble {
+        if let Break::Distrust(why) = reason {
+            return Trouble::Distrusted { address: self.address.clone(), why };
+        }
         Trouble::Unreachable { address: self.address.clone(), reason }
     }
+}
+
+async fn speak_http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S) -> Result<Sender, Break> {
+    let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(Break::Http)?;
+    // What goes wrong on the connection is told to whoever waits for an answer.
+    tokio::spawn(async move {
+        let _ = connection.await;
+    });
+    Ok(sender)
 }
 
 /// The statuses of a server, or of one before it, that is not there for now.

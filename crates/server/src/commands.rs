@@ -1,5 +1,6 @@
 //! One module for each command; each turns its arguments into output and an exit code.
 
+mod archive;
 mod audit;
 mod backup;
 mod bench;
@@ -13,10 +14,12 @@ mod hooks;
 mod import_dapr;
 mod init;
 mod keys;
+mod openapi;
 mod pause;
 mod replays;
 mod route;
 mod rules;
+mod schedules;
 mod schema;
 mod send;
 mod serve;
@@ -36,7 +39,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use redrive::core::book::RuleBook;
 
-use crate::cli::{Command, Export, Import};
+use crate::cli::{ArchiveWhat, Command, Export, Import};
 use crate::show;
 
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
@@ -45,6 +48,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Try(args) => try_out::run(&args),
         Command::Rules(args) => rules::run(&args),
         Command::Timeline(args) => timeline::run(&args),
+        Command::Schedules(args) => schedules::run(&args),
         Command::Send(args) => send::run(&args),
         Command::Tail(args) => tail::run(&args),
         Command::Show(args) => show_key::run(&args),
@@ -55,6 +59,9 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Audit(args) => audit::run(&args),
         Command::Hooks(args) => hooks::run(&args),
         Command::Keys(args) => keys::run(&args),
+        Command::Archive(args) => match args.what {
+            ArchiveWhat::Get(args) => archive::get(&args),
+        },
         Command::Pause(args) => pause::pause(&args),
         Command::Resume(args) => pause::resume(&args),
         Command::Route(args) => route::run(&args),
@@ -69,6 +76,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         },
         Command::Init(args) => init::run(&args),
         Command::Schema(args) => schema::run(&args),
+        Command::Openapi(args) => openapi::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Sink(args) => sink::run(&args),
         Command::Bench(args) => bench::run(&args),
@@ -103,7 +111,7 @@ pub(crate) fn read_book(path: &Path) -> anyhow::Result<(RuleBook, String)> {
 
 /// Writes a new file, with the folders above it; a file that is there is never written over, whoever
 /// else may be creating it.
-pub(crate) fn write_new(path: &Path, text: &str) -> anyhow::Result<()> {
+pub(crate) fn write_new(path: &Path, content: impl AsRef<[u8]>) -> anyhow::Result<()> {
     let shown = path.display();
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).with_context(|| format!("could not create {}", folder.display()))?;
@@ -116,7 +124,7 @@ pub(crate) fn write_new(path: &Path, text: &str) -> anyhow::Result<()> {
         }
         Err(error) => return Err(error).context(format!("could not create {shown}")),
     };
-    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).or_else(|error| {
+    file.write_all(content.as_ref()).and_then(|()| file.sync_all()).or_else(|error| {
         // Half a file would be in the way of the next try; if it cannot be removed, that is no worse.
         let _ = fs::remove_file(path);
         Err(error).context(format!("could not write {shown}"))

@@ -35,7 +35,7 @@ fn main() -> ExitCode {
 
 fn code_of(error: &anyhow::Error) -> u8 {
     match error.downcast_ref() {
-        Some(client::Trouble::Unreachable { .. }) => 3,
+        Some(client::Trouble::Unreachable { .. } | client::Trouble::Distrusted { .. }) => 3,
         Some(client::Trouble::Refused(_) | client::Trouble::Unreadable { .. }) => 1,
         None if error.is::<commands::Refused>() => 1,
         Some(client::Trouble::Unaskable(_)) | None => 2,

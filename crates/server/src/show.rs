@@ -11,6 +11,7 @@ pub(crate) mod refused;
 pub(crate) mod remarks;
 pub(crate) mod replay;
 pub(crate) mod rule;
+pub(crate) mod schedules;
 pub(crate) mod sink;
 pub(crate) mod source;
 pub(crate) mod spark;

@@ -151,16 +151,9 @@ fn scalar_schema(takes: &Type) -> Value {
             let words: Vec<&str> = ACTS.into_iter().chain(catalog_names(Named::Policy)).collect();
             json!({ "anyOf": [{ "enum": words }, { "type": "string", "pattern": NAME }] })
         }
-        Type::Statuses => {
-            json!({ "anyOf": [{ "type": "integer", "minimum": 100, "maximum": 599 }, text(STATUSES, &["500-599"])] })
-        }
-        Type::FailureKind => json!({
-            "anyOf": [
-                { "enum": categories() },
-                { "type": "integer", "minimum": 100, "maximum": 599 },
-                text(STATUSES, &["500-599"]),
-            ],
-        }),
+        Type::Statuses => statuses(&[]),
+        Type::FailureKind => statuses(&[json!({ "enum": categories() })]),
+        Type::Json => json!({ "type": "string", "contentMediaType": "application/json" }),
         Type::Cron => text(r"^\s*(\S+\s+){4}\S+\s*$", &["0 9 * * *", "*/5 * * * *"]),
         Type::Zone => text(r"^\S+$", &["UTC", "Europe/Berlin"]),
         Type::Hours => json!({ "type": "string", "examples": ["Mon-Fri 09:00-17:00 Europe/Berlin"] }),
@@ -177,6 +170,12 @@ fn scalar_schema(takes: &Type) -> Value {
         | Type::OneOrMany(_)
         | Type::ShortOrLong(..) => unreachable!("these are no single values"),
     }
+}
+
+/// A status or a range of them, or whatever else may stand there.
+fn statuses(others: &[Value]) -> Value {
+    let own = [json!({ "type": "integer", "minimum": 100, "maximum": 599 }), text(STATUSES, &["500-599"])];
+    json!({ "anyOf": others.iter().cloned().chain(own).collect::<Vec<_>>() })
 }
 
 fn text(pattern: &str, examples: &[&str]) -> Value {

@@ -1,13 +1,15 @@
 //! What holds for the dead letters of a row: their name, how long they are kept, and who brings them back.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::RuleBook;
 use super::model::{Order, Reprocess};
 use super::resolve::Resolved;
+use super::{Claim, RuleBook};
 use crate::category::Category;
 use crate::ids::{ChannelName, DependencyName, ServiceName};
 use crate::name_template::{NameParts, NameTemplate};
+use crate::schedule::Cron;
 
 /// What holds for the dead letters of one row.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +29,8 @@ pub struct LetterRule {
     pub categories: Vec<Category>,
     /// How often a letter is brought back by itself.
     pub reprocess_max: u32,
+    /// When, beside whenever the dependency is well again; none if nothing is brought back by itself.
+    pub reprocess_cron: Option<Cron>,
     /// Whether deliveries of one session keep their order, and whether a dead one holds the rest.
     pub order: Order,
 }
@@ -45,6 +49,11 @@ impl LetterRule {
             reprocess: letter.reprocess.value,
             categories: letter.categories.clone(),
             reprocess_max: letter.reprocess_max.value,
+            reprocess_cron: letter
+                .reprocess_cron
+                .as_ref()
+                .filter(|_| letter.reprocess.value != Reprocess::Manual)
+                .map(|known| known.value.clone()),
             order: resolved.order.value,
         }
     }
@@ -84,11 +93,21 @@ impl RuleBook {
     /// Whether any letter is brought back by itself when that dependency is well again.
     #[must_use]
     pub fn reprocesses(&self, dependency: &DependencyName) -> bool {
-        self.services.values().any(|service| {
+        self.claims()
+            .any(|claim| claim.rule.dependency == *dependency && claim.letter.reprocess != Reprocess::Manual)
+    }
+
+    /// At which times letters are brought back by themselves, each named once.
+    #[must_use]
+    pub fn reprocess_crons(&self) -> BTreeMap<&str, &Cron> {
+        let crons = self.claims().filter_map(|claim| claim.letter.reprocess_cron.as_ref());
+        crons.map(|cron| (cron.as_str(), cron)).collect()
+    }
+
+    fn claims(&self) -> impl Iterator<Item = &Claim> {
+        self.services.values().flat_map(|service| {
             let rows = std::iter::once(&service.own).chain(service.channels.values());
-            rows.flat_map(super::Rows::claims).any(|claim| {
-                claim.rule.dependency == *dependency && claim.letter.reprocess != Reprocess::Manual
-            })
+            rows.flat_map(super::Rows::claims)
         })
     }
 }

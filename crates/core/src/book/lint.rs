@@ -77,6 +77,7 @@ pub fn all() -> Vec<&'static Lint> {
         letters::LINTS,
         alerts::LINTS,
         patterns::LINTS,
+        addresses::LINTS,
         hygiene::LINTS,
     ];
     FAMILIES.iter().copied().flatten().collect()

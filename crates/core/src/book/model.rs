@@ -15,6 +15,7 @@ use crate::category::Category;
 use crate::ids::{BreakerName, ChannelName, DependencyName, PolicyName, ServiceName};
 use crate::name_template::NameTemplate;
 use crate::rule::{FailureMatch, GrowingTimeout, Override, WhenOpen};
+use crate::schedule::Cron;
 use crate::text::Rate;
 
 pub use edge::{
@@ -235,6 +236,8 @@ pub struct DeadLetter {
     pub categories: Option<At<Vec<Category>>>,
     /// How often.
     pub reprocess_max: Option<At<u32>>,
+    /// When, beside whenever a dependency is well again.
+    pub reprocess_cron: Option<At<Cron>>,
 }
 
 /// The form of a letter that is written to a broker.

@@ -29,6 +29,7 @@ use crate::rule::{
     FailureMatch, NamedBreaker, NamedPolicy, Override, PolicyIndex, Reaction, Reactions, Rule, Sourced,
     WhenOpen,
 };
+use crate::schedule::Cron;
 use crate::text::Rate;
 use crate::throttle::ThrottleSettings;
 
@@ -195,6 +196,8 @@ pub struct ResolvedDeadLetter {
     pub categories: Vec<Category>,
     /// How often.
     pub reprocess_max: Known<u32>,
+    /// When, beside whenever the dependency is well again.
+    pub reprocess_cron: Option<Known<Cron>>,
 }
 
 static DEFAULT_NAME: LazyLock<NameTemplate> =
@@ -604,6 +607,7 @@ fn dead_letter(
         reprocess: levels.or(|l| &l.dead_letter.reprocess, Reprocess::Manual),
         categories: categories.unwrap_or_default(),
         reprocess_max: levels.or(|l| &l.dead_letter.reprocess_max, 3),
+        reprocess_cron: levels.find(|l| &l.dead_letter.reprocess_cron),
     }
 }
 

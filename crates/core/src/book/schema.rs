@@ -126,6 +126,8 @@ pub enum Type {
     FailureKind,
     /// Five fields of cron.
     Cron,
+    /// A text that is JSON.
+    Json,
     /// A time zone such as `Europe/Berlin`.
     Zone,
     /// `Mon-Fri 09:00-17:00 Europe/Berlin`.

@@ -17,6 +17,7 @@ use crate::ids::{Name, Service};
 use crate::limits;
 use crate::name_template::NameTemplate;
 use crate::rule::StatusRange;
+use crate::schedule::Cron;
 use crate::text;
 
 /// All names that a book may refer to: its own and the catalog's.
@@ -299,6 +300,7 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &Type) -> Result<(), Wrong> {
         | Type::Statuses
         | Type::FailureKind
         | Type::Cron
+        | Type::Json
         | Type::Zone
         | Type::Hours
         | Type::Condition => check_expression(text, takes),
@@ -338,6 +340,9 @@ fn check_expression(text: &str, takes: &Type) -> Result<(), Wrong> {
             ),
         }),
         Type::Cron => check_cron(text),
+        Type::Json => serde_json::from_str::<serde::de::IgnoredAny>(text).map(drop).map_err(|e| {
+            wrong("bad-json", format!("this is no JSON: {e}"), "such as '{\"report\": \"daily\"}'")
+        }),
         Type::Zone if is_zone(text) => Ok(()),
         Type::Zone => {
             Err(wrong("bad-zone", format!("there is no time zone `{text}`"), "such as UTC or Europe/Berlin"))
@@ -355,18 +360,8 @@ fn check_expression(text: &str, takes: &Type) -> Result<(), Wrong> {
 /// Five fields; the zone stands beside them in a key of its own.
 fn check_cron(text: &str) -> Result<(), Wrong> {
     let help = "write five fields: minute hour day month weekday";
-    let refused = |reason: &str| wrong("bad-cron", format!("`{text}` is no cron expression: {reason}"), help);
-    // A sixth field would be taken for a zone, and the machine asked about it.
-    let fields = text.split_whitespace().count();
-    if fields != 5 {
-        return Err(refused(&format!("it has {fields} fields")));
-    }
-    let mut options = cronexpr::ParseOptions::default();
-    options.fallback_timezone_option = cronexpr::FallbackTimezoneOption::UTC;
-    cronexpr::parse_crontab_with(text, options).map(drop).map_err(|error| {
-        let reason = error.to_string();
-        refused(reason.lines().last().unwrap_or_default().trim_start_matches([' ', '^']))
-    })
+    let refused = |reason| wrong("bad-cron", format!("`{text}` is no cron expression: {reason}"), help);
+    Cron::parse(text).map(drop).map_err(refused)
 }
 
 fn whole_number(text: &str, min: u64, max: u64) -> Result<(), Wrong> {
@@ -441,6 +436,7 @@ pub(super) fn describe(takes: &Type) -> String {
         Type::Reaction => "the name of a retry policy, `dead-letter` or `pause`".to_owned(),
         Type::Statuses => "an HTTP status such as 503 or a range such as 500-599".to_owned(),
         Type::FailureKind => "a category, an HTTP status or a range of them".to_owned(),
+        Type::Json => "JSON in quotes".to_owned(),
         Type::Cron => "a cron expression in quotes".to_owned(),
         Type::Zone => "a time zone such as Europe/Berlin".to_owned(),
         Type::Hours => "hours such as \"Mon-Fri 09:00-17:00 Europe/Berlin\"".to_owned(),

@@ -90,6 +90,7 @@ fn everything_else_has_its_category_too() {
         ("no such name",         What::Transport(TransportError::Dns),         Transient, codes::DNS_FAILURE),
         ("bad handshake",        What::Transport(TransportError::Tls),         Transient, codes::TLS_FAILURE),
         ("no way there",         What::Transport(TransportError::Unreachable), Transient, codes::NETWORK_UNREACHABLE),
+        ("no leave to call",     What::Transport(TransportError::AddressRefused), Fatal,  codes::ADDRESS_REFUSED),
         ("gibberish",            What::Transport(TransportError::Protocol),    Unknown,   codes::PROTOCOL_ERROR),
         ("a crash",              What::Process(Exit::Code(1)),                 Unknown,   codes::PROCESS_CRASHED),
         ("a negative status",    What::Process(Exit::Code(-1)),                Unknown,   codes::PROCESS_CRASHED),

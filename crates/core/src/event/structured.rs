@@ -200,6 +200,14 @@ impl Event {
         serde_json::to_value(Document { event: self, data }).expect("texts and small numbers are values")
     }
 
+    /// The event as the text of a JSON object whose data are base64 whatever they are: what an archive keeps,
+    /// byte for byte.
+    #[must_use]
+    pub fn to_structured_base64(&self) -> Vec<u8> {
+        let data = if self.data.is_empty() { Data::None } else { Data::Base64(&self.data) };
+        serde_json::to_vec(&Document { event: self, data }).expect("its keys are texts")
+    }
+
     fn written_data(&self) -> Data<'_> {
         if self.data.is_empty() {
             return Data::None;

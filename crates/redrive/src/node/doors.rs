@@ -43,10 +43,10 @@ impl Node {
         self.shared.inbox.refuse_body(refused)
     }
 
-    /// Somebody came to a door with what is not good; said to all who listen.
-    pub fn tell_security(&self, message: String) {
+    /// Tells all who listen of something that needs words.
+    pub fn announce(&self, what: What, message: String) {
         let now = self.now();
-        self.shared.tidings.tell(|| Happening::told(What::Security, now, message));
+        self.shared.tidings.tell(|| Happening::told(what, now, message));
     }
 
     /// What was last remembered under that name.

@@ -15,6 +15,7 @@ use redrive_core::engine::QueueName;
 use redrive_core::event::Event;
 use redrive_core::ids::{ChannelName, DeliveryId, DependencyName, Receipt};
 use redrive_core::replay::{Manner, Origin, Pace, ReplayId};
+use redrive_core::reprocess::Occasion;
 use redrive_core::time::Timestamp;
 use redrive_core::{limits, reprocess};
 use tokio::sync::{mpsc, oneshot};
@@ -266,6 +267,12 @@ impl Node {
 
     /// Replays what the book brings back by itself, now that the dependency is well.
     async fn reprocess(&self, dependency: &DependencyName) -> Result<(), OrderError> {
+        self.bring_letters_back(Occasion::WellAgain(dependency)).await?;
+        self.pay(dependency).await
+    }
+
+    /// Replays what the book brings back by itself on that occasion, if there is anything.
+    pub(super) async fn bring_letters_back(&self, occasion: Occasion<'_>) -> Result<(), OrderError> {
         let kinds = self.read(|reader| reader.kinds(&LetterFilter::default())).await?;
         let book = self.book();
         // One replay for all of them, or letters of one session could overtake each other.
@@ -277,13 +284,13 @@ impl Node {
                 category: kind.category,
                 tier: kind.tier,
             };
-            if let Some(times) = reprocess::times_max(&book, dependency, &subject) {
+            if let Some(times) = reprocess::times_max(&book, occasion, &subject) {
                 chosen.insert(kind.id);
                 times_max = times_max.max(times);
             }
         }
         if chosen.is_empty() {
-            return self.pay(dependency).await;
+            return Ok(());
         }
         let filter =
             LetterFilter { kinds: Some(chosen), replays_below: Some(times_max), ..LetterFilter::default() };
@@ -291,16 +298,14 @@ impl Node {
             Pace { rate: None, concurrency: limits::REPLAY_CONCURRENCY_DEFAULT, manner: Manner::Canary };
         let new = NewReplay {
             selection: Selection { filter, letters: None, poison: Poison::Left, died_until: self.now() },
-            what: format!("letters that the book brings back, since {dependency} is well again"),
+            what: format!("letters that the book brings back, {occasion}"),
             pace,
             origin: Origin::Automatic { times_max },
             to: None,
             note: None,
         };
         match self.begin(new, &By::nobody()).await {
-            Ok(_) | Err(OrderError::Refused(OrderRefusal::NothingMatches { .. })) => {
-                self.pay(dependency).await
-            }
+            Ok(_) | Err(OrderError::Refused(OrderRefusal::NothingMatches { .. })) => Ok(()),
             Err(error) => Err(error),
         }
     }

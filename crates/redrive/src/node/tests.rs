@@ -1,5 +1,7 @@
 //! A node with a store that fails when asked to, and a target that answers when asked to.
 
+mod doors;
+
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;

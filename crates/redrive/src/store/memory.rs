@@ -205,6 +205,10 @@ impl Reader for MemoryReader {
         Ok(locked(&self.world).memo(name))
     }
 
+    fn last_place(&self) -> Result<Seq, StoreError> {
+        Ok(locked(&self.world).last)
+    }
+
     fn accepted(&self, after: Seq, rows_max: usize, bytes_max: usize) -> Result<Vec<EventView>, StoreError> {
         Ok(locked(&self.world).accepted(after, rows_max, bytes_max))
     }

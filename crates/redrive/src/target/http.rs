@@ -12,11 +12,13 @@ mod answer;
 mod batch;
 mod connect;
 mod failure;
+pub(crate) mod fetch;
+mod guard;
 mod limits;
 mod pool;
 mod request;
+mod resolve;
 mod sign;
-mod tls;
 
 use std::fmt;
 use std::future::Future;
@@ -27,32 +29,34 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use redrive_core::answer::{CallPart, Reply, Seen};
+use redrive_core::answer::{BrokerError, CallPart, Reply, Seen};
+use redrive_core::book::model::Network;
 use redrive_core::engine::{Call, Ending};
 use redrive_core::time::Timestamp;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use self::address::{Address, Security};
 use self::answer::{Body, BodyEnd, Wanted};
 use self::connect::Sender;
 use self::failure::Failure;
 use self::limits::{BATCH_ANSWER_MAX, DRAIN_TIME_MAX, Limits, Step, TURN_AROUND_MAX, timed_out};
-use self::sign::Signer;
+use self::sign::{Signer, Unsigned};
 use super::Target;
 use crate::clock::wall_clock;
 
 pub use self::address::InvalidAddress;
 pub use self::pool::Pool;
 pub use self::request::Form;
-pub use self::sign::InvalidSecret;
-pub use self::tls::Roots;
+pub(crate) use self::sign::check as check_secret;
+pub use self::sign::{InvalidSecret, Signing};
 
 /// Posts events to one address.
 pub struct HttpTarget {
     address: Address,
     form: Form,
-    signer: Option<Signer>,
+    signing: Option<Signing>,
     idle_max: usize,
+    place: String,
     pool: Arc<Pool>,
     /// The machine's clock: receivers compare it with theirs, and the node's own goes on when that is set.
     now: fn() -> Timestamp,
@@ -62,10 +66,15 @@ pub struct HttpTarget {
 pub struct HttpOptions {
     /// How they are laid out.
     pub form: Form,
-    /// What calls are signed with, the newest first; none signs nothing.
-    pub secrets: Vec<Vec<u8>>,
+    /// What calls are signed with; none signs nothing.
+    pub signing: Option<Signing>,
     /// How many calls the dependency takes at once: so many connections are kept.
     pub permits: u32,
+    /// What the name in the address may resolve to.
+    pub network: Network,
+    /// Whose target it is and where it stands, such as `service billing, line 6`: what is for the book to
+    /// mend says so.
+    pub place: String,
 }
 
 /// Why a target cannot be used.
@@ -74,23 +83,19 @@ pub enum InvalidTarget {
     /// Its address is none.
     #[error(transparent)]
     Address(#[from] InvalidAddress),
-    /// Its secret is none.
-    #[error(transparent)]
-    Secret(#[from] InvalidSecret),
 }
 
 impl HttpTarget {
     /// A target that shares its connections with all others of the pool.
     pub fn new(address: &str, options: HttpOptions, pool: Arc<Pool>) -> Result<Self, InvalidTarget> {
-        let HttpOptions { form, secrets, permits } = options;
-        let address = Address::parse(address)?;
-        let signer = if secrets.is_empty() { None } else { Some(Signer::new(&secrets)?) };
+        let HttpOptions { form, signing, permits, network, place } = options;
+        let address = Address::parse(address, network)?;
         if address.origin.security == Security::Tls {
             // Reading the system's certificates is not for the first call to wait for.
             pool.tls();
         }
         let idle_max = usize::try_from(permits).unwrap_or(usize::MAX);
-        Ok(Self { address, form, signer, idle_max, pool, now: wall_clock })
+        Ok(Self { address, form, signing, idle_max, place, pool, now: wall_clock })
     }
 
     /// The same with another clock.
@@ -101,8 +106,11 @@ impl HttpTarget {
 
     async fn exchange(&self, call: &Call) -> Result<Ending, Failure> {
         let limits = Limits::of(call);
-        let (address, signer) = (&self.address, self.signer.as_ref());
-        let request = match request::make(address, self.form, signer, call, (self.now)()) {
+        let signer = match self.signer(&limits).await {
+            Ok(signer) => signer,
+            Err(unsigned) => return Ok(Ending::Reply(not_made(&unsigned))),
+        };
+        let request = match request::make(&self.address, self.form, signer.as_deref(), call, (self.now)()) {
             Ok(request) => request,
             Err(misfit) => return Ok(Ending::Reply(internal(misfit.to_string()))),
         };
@@ -132,6 +140,13 @@ impl HttpTarget {
         Ok(Ending::Partly { reply, failed })
     }
 
+    /// What this call is signed with; none if calls are not signed.
+    async fn signer(&self, limits: &Limits) -> Result<Option<Arc<Signer>>, Unsigned> {
+        let Some(signing) = &self.signing else { return Ok(None) };
+        let signer = timeout_at(limits.whole_at, signing.signer()).await;
+        signer.unwrap_or_else(|_| Err(signing.too_slow())).map(Some)
+    }
+
     /// The head of the answer, and the connection that it came by.
     async fn send(
         &self,
@@ -147,7 +162,8 @@ impl HttpTarget {
                 Err(Unanswered::NotSent(request)) => *request,
             },
         };
-        let fresh = connect::connect(origin, &self.pool, limits).await?;
+        let fresh = connect::connect(origin, &self.pool, limits).await;
+        let fresh = fresh.map_err(|failure| failure.at(&self.place))?;
         self.send_by(fresh, request, limits).await.map_err(|unanswered| match unanswered {
             Unanswered::Failed(failure) => failure,
             Unanswered::NotSent(_) => Failure::closed_early(origin),
@@ -218,6 +234,12 @@ impl fmt::Debug for HttpTarget {
             .field("form", &self.form)
             .finish_non_exhaustive()
     }
+}
+
+/// What keeps the secrets is away, which heals like an outage of the target: nothing is lost by it at once.
+fn not_made(unsigned: &Unsigned) -> Reply {
+    let seen = Seen::Broker(BrokerError::Unavailable);
+    Reply { seen, message: unsigned.to_string(), retry_after: None }
 }
 
 fn internal(message: String) -> Reply {

@@ -13,15 +13,13 @@ use redrive_core::engine::QueueName;
 use redrive_core::limits::IN_FLIGHT_DEFAULT;
 
 use super::Target;
-use super::http::{Form, HttpOptions, HttpTarget, Pool, Roots};
+use super::http::{Form, HttpOptions, HttpTarget, Pool, Signing, check_secret};
 use super::log::LogTarget;
+use crate::secret::{Secrets, read_now};
+use crate::tls::Roots;
 
 /// The kinds of target that this program can serve.
 pub const BUILT_IN_TARGETS: &[&str] = &["http", "log"];
-
-/// Finds the values of a secret by its name in the book, the newest first; the error says why it cannot
-/// and never what it found.
-pub type Secrets<'a> = &'a dyn Fn(&str) -> Result<Vec<Vec<u8>>, String>;
 
 /// Where the deliveries of each queue go.
 #[derive(Clone)]
@@ -33,8 +31,9 @@ pub struct Targets {
 
 impl Targets {
     /// The targets of a book, or everything that is wrong with them. What the previous ones had open is
-    /// used again.
-    pub fn new(book: &RuleBook, secrets: Secrets<'_>, previous: Option<&Self>) -> Result<Self, Vec<Problem>> {
+    /// used again. Secrets are asked for their values with each call: see [`Secrets::check`] for those that
+    /// have none.
+    pub fn new(book: &RuleBook, secrets: &Secrets, previous: Option<&Self>) -> Result<Self, Vec<Problem>> {
         let (pool, log) = match previous {
             Some(previous) => (Arc::clone(&previous.pool), previous.log.clone()),
             None => (Arc::new(Pool::new(Roots::System)), None),
@@ -59,10 +58,16 @@ impl Targets {
         if problems.is_empty() { Ok(targets) } else { Err(problems) }
     }
 
+    /// None yet, over those connections: the targets of a first book are made after these.
+    #[must_use]
+    pub fn none(pool: Arc<Pool>) -> Self {
+        Self { by_queue: BTreeMap::new(), pool, log: None }
+    }
+
     /// The same target for every queue of a book, whatever the book says.
     #[cfg(test)]
     pub(crate) fn all_to(book: &RuleBook, target: &Arc<dyn Target>) -> Self {
-        let mut targets = Self::new(book, &|_| Ok(Vec::new()), None).expect("a book of a test");
+        let mut targets = Self::new(book, &Secrets::default(), None).expect("a book of a test");
         targets.by_queue.values_mut().for_each(|place| *place = Arc::clone(target));
         targets
     }
@@ -78,7 +83,7 @@ impl Targets {
         book: &RuleBook,
         service: &ServiceEntry,
         channel: Option<&ChannelEntry>,
-        secrets: Secrets<'_>,
+        secrets: &Secrets,
     ) -> Result<Arc<dyn Target>, Problem> {
         let target = channel.and_then(|channel| channel.target.as_ref()).unwrap_or(&service.target);
         match &target.kind {
@@ -89,8 +94,10 @@ impl Targets {
             TargetKind::Http(address) => {
                 let options = HttpOptions {
                     form: target.format.as_deref().and_then(Form::from_word).unwrap_or_default(),
-                    secrets: secrets_of(target, secrets)?,
+                    signing: signing(book, target, secrets)?,
                     permits: permits(book, service, channel),
+                    network: target.network,
+                    place: place(service, channel, target),
                 };
                 let made = HttpTarget::new(address, options, Arc::clone(&self.pool));
                 let made = made.map_err(|error| problem(target, "bad-target", error.to_string()))?;
@@ -111,15 +118,14 @@ impl Targets {
     }
 }
 
-fn secrets_of(target: &model::Target, secrets: Secrets<'_>) -> Result<Vec<Vec<u8>>, Problem> {
-    let Some(name) = &target.secret else { return Ok(Vec::new()) };
-    let unusable = |why: String| problem(target, "secret-unavailable", format!("the secret `{name}`: {why}"));
-    match secrets(name) {
-        // Calls that should be signed must not go out unsigned.
-        Ok(values) if values.is_empty() => Err(unusable("it has no value".to_owned())),
-        Ok(values) => Ok(values),
-        Err(why) => Err(unusable(why)),
+/// How calls to a target are signed. A value that can be looked at now must be one that can sign.
+fn signing(book: &RuleBook, target: &model::Target, secrets: &Secrets) -> Result<Option<Signing>, Problem> {
+    let Some(name) = &target.secret else { return Ok(None) };
+    let at = book.sections().secrets.get(name);
+    if let Some(Ok(values)) = at.and_then(|at| read_now(&at.value.from)) {
+        check_secret(&values).map_err(|error| problem(target, "bad-target", error.to_string()))?;
     }
+    Ok(Some(Signing::new(secrets.clone(), name)))
 }
 
 /// The calls that may be under way to a queue's target at once: its rows may depend on different things.
@@ -129,6 +135,15 @@ fn permits(book: &RuleBook, service: &ServiceEntry, channel: Option<&ChannelEntr
     permits.max().unwrap_or(IN_FLIGHT_DEFAULT)
 }
 
+/// Whose target it is, and where the book says so.
+fn place(service: &ServiceEntry, channel: Option<&ChannelEntry>, target: &model::Target) -> String {
+    let (service, line) = (&service.name, target.span.position.line);
+    match channel {
+        Some(channel) => format!("service {service}, channel {}, line {line}", channel.name),
+        None => format!("service {service}, line {line}"),
+    }
+}
+
 fn problem(target: &model::Target, code: &'static str, message: String) -> Problem {
     Problem { severity: Severity::Error, code, span: target.span, message, help: String::new() }
 }
@@ -136,8 +151,14 @@ fn problem(target: &model::Target, code: &'static str, message: String) -> Probl
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
+    use std::time::Duration;
 
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    use redrive_core::answer::{BrokerError, Seen};
+    use redrive_core::engine::Ending;
     use redrive_core::ids::{ChannelName, ServiceName};
+    use ring::hmac;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
@@ -149,10 +170,6 @@ mod tests {
             service: ServiceName::new(service).expect("a name"),
             channel: channel.map(|name| ChannelName::new(name).expect("a name")),
         }
-    }
-
-    fn none(_name: &str) -> Result<Vec<Vec<u8>>, String> {
-        Err("it is away".to_owned())
     }
 
     /// Counts connections and keeps the first line of every request with its signature.
@@ -180,13 +197,26 @@ mod tests {
         (address, seen)
     }
 
+    /// Whether the signature of a request is that of the secret.
+    fn is_signed_with(secret: &str, request: &str) -> bool {
+        let (head, body) = request.split_once("\r\n\r\n").expect("a head and a body");
+        let header = |name: &str| {
+            let value = head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+            value.expect("it is stated")
+        };
+        let signed = format!("{}.{}.{body}", header("webhook-id"), header("webhook-timestamp"));
+        let signature = STANDARD.decode(&header("webhook-signature")["v1,".len()..]).expect("base64");
+        let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+        hmac::verify(&key, signed.as_bytes(), &signature).is_ok()
+    }
+
     #[tokio::test]
     async fn every_queue_has_its_target() {
         let (address, seen) = server().await;
         let book = book_of(&format!(
             "version: 1\nservices:\n  shop:\n    target: {{ http: \"http://{address}/shop\" }}\n    events: [a.b]\n    channels:\n      mail: {{ events: [a.b] }}\n      push: {{ target: {{ http: \"http://{address}/push\", format: structured }}, events: [a.b] }}\n  audit:\n    target: {{ log: stdout }}\n    events: [a.b]\n"
         ));
-        let targets = Targets::new(&book, &none, None).expect("all can be made");
+        let targets = Targets::new(&book, &Secrets::default(), None).expect("all can be made");
         for (service, channel) in [("shop", None), ("shop", Some("mail")), ("shop", Some("push"))] {
             let target = targets.get(&queue(service, channel)).expect("it is there");
             target.call(call("60s", vec![order(7, "e-1")])).await;
@@ -201,41 +231,67 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reload_keeps_connections_and_takes_new_secrets() {
+    async fn a_reload_keeps_connections() {
         let (address, seen) = server().await;
         let book = book_of(&format!(
-            "version: 1\nsecrets:\n  hooks: {{ env: HOOKS }}\nservices:\n  shop:\n    target: {{ http: \"http://{address}/\", secret: hooks }}\n    events: [a.b]\n"
+            "version: 1\nservices:\n  shop:\n    target: {{ http: \"http://{address}/\" }}\n    events: [a.b]\n"
         ));
         let mut previous: Option<Targets> = None;
-        for secret in ["first", "second", "second"] {
-            let secrets = |name: &str| {
-                assert_eq!(name, "hooks");
-                Ok(vec![secret.as_bytes().to_vec()])
-            };
-            let targets = Targets::new(&book, &secrets, previous.as_ref()).expect("all can be made");
+        for _ in 0..3 {
+            let targets =
+                Targets::new(&book, &Secrets::default(), previous.as_ref()).expect("all can be made");
             let target = targets.get(&queue("shop", None)).expect("it is there");
             target.call(call("60s", vec![order(7, "e-1")])).await;
             previous = Some(targets);
         }
         let seen = seen.lock().expect("nobody panics");
-        let signature = |text: &String| {
-            text.lines()
-                .find_map(|line| line.strip_prefix("webhook-signature: "))
-                .expect("it is signed")
-                .to_owned()
-        };
-        let signatures: Vec<String> = seen.1.iter().map(signature).collect();
-        assert_eq!(seen.0, 1, "one connection for all");
-        assert_ne!(signatures[0], signatures[1]);
-        assert_eq!(signatures[1], signatures[2]);
+        assert_eq!((seen.0, seen.1.len()), (1, 3), "one connection for all");
+    }
+
+    #[tokio::test]
+    async fn a_rotated_secret_signs_the_next_call_and_a_missing_one_keeps_it_back() {
+        let (address, seen) = server().await;
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("hooks");
+        let book = Arc::new(book_of(&format!(
+            "version: 1\nsecrets:\n  hooks: {{ file: \"{}\" }}\nservices:\n  shop:\n    target: {{ http: \"http://{address}/\", secret: hooks }}\n    events: [a.b]\n",
+            file.display()
+        )));
+        let call = || call("60s", vec![order(7, "e-1")]);
+        std::fs::write(&file, "the first").expect("written");
+        let targets = Targets::new(&book, &Secrets::new(&book), None).expect("all can be made");
+        let target = targets.get(&queue("shop", None)).expect("it is there");
+        for secret in ["the first", "the second", "the second", "the third"] {
+            std::fs::write(&file, secret).expect("written");
+            tokio::time::pause();
+            tokio::time::advance(Duration::from_secs(1)).await;
+            tokio::time::resume();
+            target.call(call()).await;
+            let seen = seen.lock().expect("nobody panics");
+            assert!(is_signed_with(secret, seen.1.last().expect("a call")), "{secret}: {seen:?}");
+        }
+        let targets = Targets::new(&book, &Secrets::default(), None).expect("all can be made");
+        let target = targets.get(&queue("shop", None)).expect("it is there");
+        let before = seen.lock().expect("nobody panics").1.len();
+        let Ending::Reply(reply) = target.call(call()).await else { panic!("no call is made") };
+        assert_eq!(seen.lock().expect("nobody panics").1.len(), before, "no call is made");
+        assert_eq!(reply.seen, Seen::Broker(BrokerError::Unavailable));
+        assert_eq!(
+            reply.message,
+            "not called, for the call could not be signed: the secret `hooks`: the book defines no such secret"
+        );
     }
 
     #[test]
     fn everything_that_is_wrong_is_said_at_once() {
-        let book = book_of(
-            "version: 1\nsecrets:\n  hooks: { env: HOOKS }\nservices:\n  a:\n    target: { http: \"http://h:0/\" }\n    events: [a.b]\n    channels:\n      x: { target: { log: stdout }, events: [a.b] }\n      y: { events: [a.b] }\n  b:\n    target: { kafka: topic }\n    events: [a.b]\n  c:\n    target: { http: \"http://h/\", secret: hooks }\n    events: [a.b]\n",
-        );
-        let problems = Targets::new(&book, &none, None).err().expect("none of it works");
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("hooks");
+        std::fs::write(&file, "whsec_hunter2!").expect("written");
+        let book = book_of(&format!(
+            "version: 1\nsecrets:\n  hooks: {{ file: \"{}\" }}\nservices:\n  a:\n    target: {{ http: \"http://h:0/\" }}\n    events: [a.b]\n    channels:\n      x: {{ target: {{ log: stdout }}, events: [a.b] }}\n      y: {{ events: [a.b] }}\n  b:\n    target: {{ kafka: topic }}\n    events: [a.b]\n  c:\n    target: {{ http: \"http://h/\", secret: hooks }}\n    events: [a.b]\n",
+            file.display()
+        ));
+        let problems = Targets::new(&book, &Secrets::default(), None).err().expect("none of it works");
         let told: Vec<String> = problems
             .iter()
             .map(|problem| format!("{} {} {}", problem.span.position, problem.code, problem.message))
@@ -245,14 +301,9 @@ mod tests {
             [
                 "6:13 bad-target a port is a number from 1 to 65535",
                 "12:13 not-built-in a target of kind `kafka` is not built into this program",
-                "15:13 secret-unavailable the secret `hooks`: it is away",
+                "15:13 bad-target the secret begins with `whsec_`, and what follows is no base64",
             ]
         );
-        let unsigned = Targets::new(&book, &|_| Ok(Vec::new()), None).err().expect("none of it works");
-        assert_eq!(unsigned[2].message, "the secret `hooks`: it has no value");
-        let bad =
-            Targets::new(&book, &|_| Ok(vec![b"whsec_hunter2!".to_vec()]), None).err().expect("neither");
-        assert_eq!(bad[2].message, "the secret begins with `whsec_`, and what follows is no base64");
     }
 
     #[test]
@@ -262,6 +313,6 @@ mod tests {
         );
         let kinds: Vec<&str> = book.sections().services.iter().map(|one| one.target.kind.as_str()).collect();
         assert_eq!(kinds, BUILT_IN_TARGETS);
-        assert!(Targets::new(&book, &none, None).is_ok());
+        assert!(Targets::new(&book, &Secrets::default(), None).is_ok());
     }
 }

@@ -13,18 +13,21 @@ use redrive::core::text::parse_duration;
 use redrive::core::time::Timestamp;
 use redrive::letter::import;
 use redrive::node::Node;
-use redrive::node::{OrderError, Purged};
+use redrive::node::Purged;
 use redrive::store::door::By;
 use redrive::store::letter::{LetterNumber, Selection};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::App;
+use super::code::Code;
 use super::error::ApiError;
 use super::events;
 use super::identity::Caller;
+use super::openapi::Keys;
 use super::queries::lines;
 use super::shape::letters::{Form, Imported, PurgeShown};
+use super::shape::wanted::{FilterKeys, LetterForm, PurgeWanted};
 use crate::letters::fields::{Fields, WrongField};
 use crate::letters::{EXPORT_PAGE, everything, filter, view};
 
@@ -37,7 +40,18 @@ const PROBLEMS_MAX: usize = 20;
 /// A long purge tells this often how far it is.
 const PURGE_TOLD_EVERY: Duration = Duration::from_millis(500);
 
-/// `POST /v1/dead-letters/purge`: what came of it; one that takes long tells a line now and then.
+/// Deletes dead letters.
+///
+/// One that takes long answers with a line of JSON now and then, each as in the schema `PurgeShown`; the last
+/// has `done`.
+#[utoipa::path(
+    post, path = "/v1/dead-letters/purge", operation_id = "purgeDeadLetters", tag = "dead letters",
+    request_body(content = PurgeWanted, example = json!({ "service": "billing", "older_than": "7d", "dry_run": true })),
+    responses((status = 200, description = "what came of it", content(
+        (PurgeShown = "application/json"),
+        (String = "application/x-ndjson"),
+    )))
+)]
 pub(super) async fn purge(
     State(app): State<App>,
     caller: Caller,
@@ -86,7 +100,7 @@ pub(super) async fn purge(
             return Ok(([(header::CONTENT_TYPE, "application/json")], line).into_response());
         }
         Some(Ok(first)) => first,
-        Some(Err(error)) => return Err(error.into()),
+        Some(Err(error)) => return Err(error),
         None => return Err(ApiError::unavailable("the server is shutting down")),
     };
     let stream = lines(
@@ -99,10 +113,10 @@ pub(super) async fn purge(
                 }
             })
         },
-        |step: &Result<PurgeShown, OrderError>| {
+        |step: &Result<PurgeShown, ApiError>| {
             let shown = match step {
                 Ok(shown) => shown.clone(),
-                Err(error) => PurgeShown { error: Some(error.to_string()), ..PurgeShown::default() },
+                Err(error) => PurgeShown { error: Some(error.message().to_owned()), ..PurgeShown::default() },
             };
             serde_json::to_string(&shown).expect("numbers and texts are always JSON")
         },
@@ -117,7 +131,7 @@ fn purging(
     what: String,
     note: Option<String>,
     by: By,
-) -> mpsc::Receiver<Result<PurgeShown, OrderError>> {
+) -> mpsc::Receiver<Result<PurgeShown, ApiError>> {
     let (sender, receiver) = mpsc::channel(1);
     let shown = |purged: Purged| PurgeShown {
         deleted: purged.deleted,
@@ -134,14 +148,19 @@ fn purging(
             }
         };
         let end = owner.purge(selection, what, note, &by, progress).await;
-        let end = end.map(|purged| PurgeShown { done: true, ..shown(purged) });
+        let end = end.map(|purged| PurgeShown { done: true, ..shown(purged) }).map_err(ApiError::from);
         // Nobody waits for it any more, perhaps.
         let _ = sender.send(end).await;
     });
     receiver
 }
 
-/// `POST /v1/dead-letters/import`.
+/// Takes dead letters from elsewhere, all or none.
+#[utoipa::path(
+    post, path = "/v1/dead-letters/import", operation_id = "importDeadLetters", tag = "dead letters",
+    request_body(content = String, content_type = "application/x-ndjson", description = "an envelope a line, at most 1,000 lines and 16 MiB"),
+    responses((status = 200, description = "they are here", body = Imported))
+)]
 pub(super) async fn import(
     State(app): State<App>,
     caller: Caller,
@@ -169,7 +188,7 @@ pub(super) async fn import(
             count => format!("{count} lines are no dead letters: nothing was imported"),
         };
         problems.truncate(PROBLEMS_MAX);
-        let error = ApiError::new(StatusCode::BAD_REQUEST, "VALIDATION_ERROR", message);
+        let error = ApiError::new(Code::Validation, message);
         return Err(error.with("field", "body").with("problems", problems));
     }
     for letter in &letters {
@@ -181,7 +200,12 @@ pub(super) async fn import(
     Ok(events::json(StatusCode::OK, &Imported { imported, known }))
 }
 
-/// `GET /v1/dead-letters/export`: a letter a line, the oldest first.
+/// Dead letters for other systems, a line each, the oldest first.
+#[utoipa::path(
+    get, path = "/v1/dead-letters/export", operation_id = "exportDeadLetters", tag = "dead letters",
+    params(Keys<FilterKeys>, ("form" = inline(Option<LetterForm>), Query, description = "whole envelopes unless said otherwise")),
+    responses((status = 200, description = "a line of JSON for each, as in the schema `LetterWritten`; it breaks off if the store fails", body = String, content_type = "application/x-ndjson"))
+)]
 pub(super) async fn export(
     State(app): State<App>,
     caller: Caller,

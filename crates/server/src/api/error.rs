@@ -2,15 +2,18 @@
 //!
 //! Invariant: a code never changes its meaning, and no message tells what only we should know.
 
+use std::time::Duration;
+
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::http::{HeaderName, HeaderValue, Method, Uri, header};
 use axum::response::{IntoResponse, Response};
 use redrive::core::event::refusal::InvalidEvent;
 use redrive::node::{ReadError, RerouteError, SubmitError};
 use redrive::store::Refusal;
 use serde_json::{Map, Value};
 
+use super::code::Code;
 use super::shape::{ErrorBody, ErrorShown};
 
 /// An answer that is no success.
@@ -19,8 +22,7 @@ pub(crate) struct ApiError(Box<Told>);
 
 #[derive(Debug)]
 struct Told {
-    status: StatusCode,
-    code: &'static str,
+    code: Code,
     message: String,
     details: Map<String, Value>,
     retry_after_seconds: Option<u32>,
@@ -33,15 +35,20 @@ const RETRY_AFTER_SECONDS: u32 = 1;
 const RETRY_AFTER_TROUBLE_SECONDS: u32 = 10;
 
 impl ApiError {
-    pub(super) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+    pub(super) fn new(code: Code, message: impl Into<String>) -> Self {
         let (message, details) = (message.into(), Map::new());
-        let (retry_after_seconds, headers) = (None, Vec::new());
-        Self(Box::new(Told { status, code, message, details, retry_after_seconds, headers }))
+        let retry_after_seconds = code.asks_to_wait().then_some(RETRY_AFTER_SECONDS);
+        Self(Box::new(Told { code, message, details, retry_after_seconds, headers: Vec::new() }))
     }
 
     pub(super) fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.0.details.insert(key.to_owned(), value.into());
         self
+    }
+
+    /// What it says to people.
+    pub(super) fn message(&self) -> &str {
+        &self.0.message
     }
 
     pub(super) fn retry_after(mut self, seconds: u32) -> Self {
@@ -57,38 +64,44 @@ impl ApiError {
     /// Something about the request is wrong.
     pub(super) fn invalid(field: &str, reason: impl Into<String>) -> Self {
         let reason = reason.into();
-        Self::new(StatusCode::BAD_REQUEST, "VALIDATION_ERROR", format!("`{field}` {reason}"))
-            .with("field", field)
-            .with("reason", reason)
+        Self::new(Code::Validation, format!("`{field}` {reason}")).with("field", field).with("reason", reason)
     }
 
     pub(super) fn too_large(bytes_max: usize) -> Self {
         let message = format!("the body has more than {bytes_max} bytes");
-        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE", message).with("bytes_max", bytes_max)
+        Self::new(Code::PayloadTooLarge, message).with("bytes_max", bytes_max)
     }
 
     pub(super) fn too_slow() -> Self {
-        Self::new(StatusCode::REQUEST_TIMEOUT, "REQUEST_TIMEOUT", "the body did not come in time")
+        Self::new(Code::RequestTimeout, "the body did not come in time")
     }
 
     pub(super) fn unavailable(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "SERVICE_UNAVAILABLE", message)
-            .retry_after(RETRY_AFTER_SECONDS)
+        Self::new(Code::Unavailable, message)
+    }
+
+    /// Whoever waits must not wait for ever; what was begun may still come to its end.
+    pub(super) fn no_answer(within: Duration) -> Self {
+        let seconds = within.as_secs_f64();
+        Self::unavailable(format!(
+            "there was no answer within {seconds} s; what was asked for may still be done"
+        ))
     }
 
     /// Our own fault; what exactly went wrong is in the log.
     fn internal() -> Self {
         let message = "something went wrong here; the server's log says more";
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_SERVER_ERROR", message)
+        Self::new(Code::Internal, message)
     }
 }
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let Told { status, code, message, details, retry_after_seconds, headers } = *self.0;
-        let body = ErrorBody { error: ErrorShown { code: code.to_owned(), message, details } };
+        let Told { code, message, details, retry_after_seconds, headers } = *self.0;
+        let body = ErrorBody { error: ErrorShown { code: code.as_str().to_owned(), message, details } };
         let text = serde_json::to_vec(&body).expect("texts and numbers are always JSON");
-        let mut response = (status, [(header::CONTENT_TYPE, "application/json")], text).into_response();
+        let mut response =
+            (code.status(), [(header::CONTENT_TYPE, "application/json")], text).into_response();
         if let Some(seconds) = retry_after_seconds {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
@@ -99,7 +112,7 @@ impl IntoResponse for ApiError {
 
 impl From<InvalidEvent> for ApiError {
     fn from(invalid: InvalidEvent) -> Self {
-        let error = Self::new(StatusCode::BAD_REQUEST, "VALIDATION_ERROR", invalid.to_string())
+        let error = Self::new(Code::Validation, invalid.to_string())
             .with("field", invalid.field)
             .with("reason", invalid.reason.to_string());
         match invalid.index {
@@ -114,14 +127,14 @@ impl From<SubmitError> for ApiError {
         match error {
             SubmitError::Refused(Refusal::Conflict { index, first }) => {
                 let message = "an event with this source and id came before, and was another: use a new id";
-                Self::new(StatusCode::CONFLICT, "CONFLICT", message)
+                Self::new(Code::Conflict, message)
                     .with("index", index)
                     .with("first_receipt", first.to_string())
             }
             SubmitError::Refused(Refusal::Full { index, service }) => {
                 let message =
                     format!("too much waits for the service `{service}` already: nothing was taken");
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, "BACKLOG_FULL", message)
+                Self::new(Code::BacklogFull, message)
                     .with("index", index)
                     .with("service", service.as_str())
                     .retry_after(RETRY_AFTER_TROUBLE_SECONDS)
@@ -172,10 +185,10 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
 
 pub(super) async fn no_such_path(uri: Uri) -> ApiError {
     let message = format!("there is nothing at {}", uri.path());
-    ApiError::new(StatusCode::NOT_FOUND, "PATH_NOT_FOUND", message)
+    ApiError::new(Code::PathNotFound, message)
 }
 
 pub(super) async fn wrong_method(method: Method, uri: Uri) -> ApiError {
     let message = format!("{} does not take {method}", uri.path());
-    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", message)
+    ApiError::new(Code::MethodNotAllowed, message)
 }

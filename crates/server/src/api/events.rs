@@ -6,17 +6,32 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use redrive::core::event::attribute::EventId;
+use redrive::core::event::attribute::{CorrelationId, EventId};
 use redrive::core::event::easy::{Easy, parse_easy};
 use redrive::core::event::{Event, HeaderList, Incoming, Parsed, parse};
 use redrive::store::{Seen, Taken};
 
-use super::App;
 use super::error::{ApiError, Named};
 use super::identity::Caller;
+use super::shape::wanted::{self, CloudEvent, CloudEvents};
 use super::shape::{Accepted, AcceptedBatch};
+use super::{App, CORRELATION_ID};
 
-/// `POST /v1/events`.
+/// Takes in an event, or a batch of at most 1,000 whole or not at all.
+///
+/// Beside the two forms of JSON there is the binary one of CloudEvents 1.0: attributes in `ce-` headers, and
+/// any body of any other content type.
+#[utoipa::path(
+    post, path = "/v1/events", operation_id = "acceptEvents", tag = "events",
+    request_body(content(
+        (CloudEvent = "application/cloudevents+json"),
+        (CloudEvents = "application/cloudevents-batch+json"),
+    )),
+    responses(
+        (status = 202, description = "it is durable", body = wanted::Taken),
+        (status = 200, description = "it came before with the same content, and is not delivered again", body = wanted::Taken),
+    )
+)]
 pub(super) async fn accept(
     State(app): State<App>,
     caller: Caller,
@@ -25,12 +40,34 @@ pub(super) async fn accept(
 ) -> Result<Response, ApiError> {
     let body = read(&app, &headers, body).await?;
     match parse(Incoming { headers: &Headers(&headers), body: &body })? {
-        Parsed::One(event) => one(&app, &caller, *event).await,
-        Parsed::Batch(events) => batch(&app, &caller, events).await,
+        Parsed::One(event) => one(&app, &caller, tied(*event, &headers)).await,
+        Parsed::Batch(events) => {
+            let events = events.into_iter().map(|event| tied(event, &headers));
+            batch(&app, &caller, events.collect()).await
+        }
     }
 }
 
-/// `POST /v1/events/{type}`.
+/// Takes in an event of that type with any JSON as its data.
+///
+/// Its id is the header `Idempotency-Key` or `ce-id`, else one is made; further attributes come from `ce-`
+/// headers.
+#[utoipa::path(
+    post, path = "/v1/events/{name}", operation_id = "acceptEvent", tag = "events",
+    params(
+        ("name" = String, Path, description = "the event's type: words with dots between them", max_length = 256, pattern = "^[A-Za-z0-9_:/-]+(\\.[A-Za-z0-9_:/-]+){0,31}$"),
+        ("partitionkey" = Option<String>, Query, description = "the session: deliveries of one keep their order; the header of this name says it too", min_length = 1, max_length = 512, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$"),
+        ("Idempotency-Key" = Option<String>, Header, description = "the event's id", min_length = 1, max_length = 512, pattern = "^[ -~]*$"),
+    ),
+    request_body(content = serde_json::Value, content_type = "application/json", description = "the data"),
+    responses(
+        (
+            status = 202, description = "it is durable", body = Accepted,
+            links(("event" = (operation_id = "event", parameters(("name" = "$response.body#/receipt")))))
+        ),
+        (status = 200, description = "it came before with the same content, and is not delivered again", body = Accepted),
+    )
+)]
 pub(super) async fn accept_easy(
     State(app): State<App>,
     caller: Caller,
@@ -60,7 +97,17 @@ pub(super) async fn accept_easy(
         headers: &Headers(&headers),
         body: &body,
     })?;
-    one(&app, &caller, event).await
+    one(&app, &caller, tied(event, &headers)).await
+}
+
+/// An event that is not tied to others belongs to the request that it came with, so that whoever has the
+/// answer finds its deliveries.
+fn tied(mut event: Event, headers: &HeaderMap) -> Event {
+    if event.correlation_id.is_none() {
+        let id = headers.get(CORRELATION_ID).and_then(|id| id.to_str().ok());
+        event.correlation_id = id.and_then(|id| CorrelationId::new(id).ok());
+    }
+    event
 }
 
 async fn one(app: &App, caller: &Caller, event: Event) -> Result<Response, ApiError> {

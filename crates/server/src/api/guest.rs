@@ -7,8 +7,10 @@
 use std::net::IpAddr;
 
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, header};
 
+use super::code::Code;
+use super::door::Scheme;
 use super::error::ApiError;
 
 /// Who may come without a key.
@@ -22,14 +24,23 @@ pub(crate) enum Guests {
 
 impl Guests {
     /// Refuses who is not among them.
-    pub(super) fn check(self, headers: &HeaderMap) -> Result<(), ApiError> {
+    pub(super) fn check(self, headers: &HeaderMap, scheme: Scheme) -> Result<(), ApiError> {
         match self {
             Self::ThisMachine => {
                 refuse_other_hosts(headers)?;
-                refuse_pages(headers)
+                refuse_pages(headers, scheme)
             }
-            Self::Everybody => refuse_pages(headers),
+            Self::Everybody => refuse_pages(headers, scheme),
         }
+    }
+}
+
+/// Refuses a request with several hosts: whoever stands between us and the client may have believed the
+/// other one.
+pub(super) fn refuse_many_hosts(headers: &HeaderMap) -> Result<(), ApiError> {
+    match headers.get_all(header::HOST).iter().count() {
+        0 | 1 => Ok(()),
+        _ => Err(ApiError::new(Code::BadRequest, "a request has one `host`, not several")),
     }
 }
 
@@ -45,9 +56,9 @@ fn refuse_other_hosts(headers: &HeaderMap) -> Result<(), ApiError> {
 }
 
 /// Refuses what a page from elsewhere has made a browser send.
-fn refuse_pages(headers: &HeaderMap) -> Result<(), ApiError> {
+fn refuse_pages(headers: &HeaderMap, scheme: Scheme) -> Result<(), ApiError> {
     match headers.get(header::ORIGIN).map(|value| value.to_str().unwrap_or_default()) {
-        Some(origin) if origin.strip_prefix("http://") != host(headers) => {
+        Some(origin) if origin.strip_prefix(scheme.prefix()) != host(headers) => {
             Err(refusal("a page from elsewhere asks for it"))
         }
         Some(_) | None => Ok(()),
@@ -67,7 +78,7 @@ fn is_this_machine(host: &Authority) -> bool {
 
 fn refusal(why: &str) -> ApiError {
     let message = format!("{why}: without authentication only programs of this machine are served");
-    ApiError::new(StatusCode::FORBIDDEN, "FORBIDDEN", message)
+    ApiError::new(Code::Forbidden, message)
 }
 
 #[cfg(test)]
@@ -95,7 +106,17 @@ mod tests {
             for (key, value) in [(header::HOST, host), (header::ORIGIN, origin)] {
                 headers.extend(value.map(|value| (key, value.parse().expect("a header"))));
             }
-            assert_eq!(Guests::ThisMachine.check(&headers).is_ok(), expected, "{name}");
+            assert_eq!(Guests::ThisMachine.check(&headers, Scheme::Http).is_ok(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn behind_tls_a_page_of_our_own_came_by_tls_too() {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, "127.0.0.1:7373".parse().expect("a header"));
+        for (origin, expected) in [("https://127.0.0.1:7373", true), ("http://127.0.0.1:7373", false)] {
+            headers.insert(header::ORIGIN, origin.parse().expect("a header"));
+            assert_eq!(Guests::ThisMachine.check(&headers, Scheme::Https).is_ok(), expected, "{origin}");
         }
     }
 
@@ -111,7 +132,7 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(header::HOST, host.parse().expect("a header"));
             headers.extend(origin.map(|origin| (header::ORIGIN, origin.parse().expect("a header"))));
-            assert_eq!(Guests::Everybody.check(&headers).is_ok(), expected, "{name}");
+            assert_eq!(Guests::Everybody.check(&headers, Scheme::Http).is_ok(), expected, "{name}");
         }
     }
 }

@@ -11,7 +11,7 @@
 //! - bodies that are being read have a bound together, and each has one of its own.
 
 mod body;
-mod refused;
+pub(super) mod refused;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +27,7 @@ use redrive::core::book::model::Scheme;
 use redrive::core::event::Event;
 use redrive::core::quota::Allowed;
 use redrive::core::time::Timestamp;
+use redrive::happening::What;
 use redrive::hook::{Answered, Call, Distrust, Hook, Hooks, Made, Malformed, Opened};
 use redrive::node::SubmitError;
 use redrive::secret::{SecretValues, Secrets};
@@ -35,10 +36,10 @@ use redrive::store::{Refusal, Seen};
 use tokio::sync::Semaphore;
 
 use self::body::NotRead;
-pub(super) use self::refused::{list, one};
+use super::code::Code;
 use super::error::{ApiError, Named};
 use super::shape::hooks::{HookTaken, SourceStatus};
-use super::{App, CORRELATION_ID, Limiter, correlation_id, events, rate};
+use super::{App, CORRELATION_ID, Limiter, events, rate};
 
 /// Bytes of bodies that are being read or judged at once, over all sources.
 const READING_BYTES_MAX: usize = 128 * 1024 * 1024;
@@ -87,7 +88,22 @@ impl Webhooks {
     }
 }
 
-/// `POST /v1/hooks/{source}`.
+/// Takes in a webhook of a source of the rule book.
+///
+/// Who calls is told by the signature in the header that the source's scheme has, over the body as it came.
+/// A call is answered once its event is durable, whatever its targets do.
+#[utoipa::path(
+    post, path = "/v1/hooks/{source}", operation_id = "acceptHook", tag = "events",
+    params(("source" = String, Path, description = "a webhook source of the rule book")),
+    request_body(content = serde_json::Value, content_type = "application/json", description = "whatever the sender sends"),
+    responses(
+        (status = 202, description = "it is durable", body = HookTaken),
+        (status = 200, description = "one with its id came before, and it is not delivered again; or the challenge of a sender that checks the address, as text", content(
+            (HookTaken = "application/json"),
+            (String = "text/plain"),
+        )),
+    )
+)]
 pub(super) async fn take(
     State(app): State<App>,
     Named(source): Named,
@@ -95,11 +111,6 @@ pub(super) async fn take(
     body: Body,
 ) -> Response {
     answer(&app, &source, &headers, body).await
-}
-
-/// The same for a source that goes by the name of a page beside it.
-pub(super) async fn take_of_refused(State(app): State<App>, headers: HeaderMap, body: Body) -> Response {
-    answer(&app, "refused", &headers, body).await
 }
 
 /// A call that is not taken.
@@ -117,9 +128,8 @@ enum Taken {
 }
 
 async fn answer(app: &App, source: &str, headers: &HeaderMap, body: Body) -> Response {
-    let correlation = correlation_id(headers);
-    let id = correlation.to_str().expect("visible ASCII, ours or theirs");
-    let mut response = match app.hooks.hooks.get(source) {
+    let id = headers.get(CORRELATION_ID).and_then(|id| id.to_str().ok()).unwrap_or_default();
+    match app.hooks.hooks.get(source) {
         None => no_such_source(source).into_response(),
         Some(opened) => match app.hooks.admit(&opened.hook, app.node.now()) {
             Err(turned) => said(app, &opened, id, Err(turned)),
@@ -132,9 +142,7 @@ async fn answer(app: &App, source: &str, headers: &HeaderMap, body: Body) -> Res
                 response
             }
         },
-    };
-    response.headers_mut().insert(CORRELATION_ID, correlation);
-    response
+    }
 }
 
 /// What the sender hears, counted.
@@ -158,7 +166,7 @@ fn said(app: &App, opened: &Opened, correlation_id: &str, judged: Result<Taken, 
 
 fn no_such_source(name: &str) -> ApiError {
     let message = format!("the rule book has no webhook source `{name}`");
-    ApiError::new(StatusCode::NOT_FOUND, "SOURCE_NOT_FOUND", message)
+    ApiError::new(Code::SourceNotFound, message)
 }
 
 /// Counts an answer, and tells of it: of those that can be had without a signature, not of each.
@@ -171,7 +179,7 @@ fn tell(app: &App, opened: &Opened, answered: Answered, correlation_id: &str, wh
         Answered::Unauthorized => {
             tracing::warn!(source, correlation_id, count, why, "webhooks came without a good signature");
             let times = if count == 1 { String::new() } else { format!(", {count} times by now") };
-            app.node.tell_security(format!("a call to the webhook source {source}: {why}{times}"));
+            app.node.announce(What::Security, format!("a call to the webhook source {source}: {why}{times}"));
         }
         Answered::Conflict
         | Answered::Malformed
@@ -276,7 +284,7 @@ fn distrusted(distrust: Distrust) -> Turned {
         Distrust::NoKey => no_secret(&distrust.to_string()),
         Distrust::Missing | Distrust::Malformed | Distrust::Bad | Distrust::TooOld | Distrust::TooNew => {
             let message = "the signature is missing or does not fit";
-            let error = ApiError::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", message);
+            let error = ApiError::new(Code::Unauthorized, message);
             Turned { answered: Answered::Unauthorized, error, why: distrust.to_string() }
         }
     }

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use redrive::core::access::{Permission, Role};
@@ -38,6 +38,7 @@ use self::credential::Credential;
 use self::failed::Failed;
 use self::keyring::Keyring;
 use super::App;
+use super::code::Code;
 use super::error::ApiError;
 use super::rate::{self, Limiter};
 
@@ -189,7 +190,7 @@ fn who(app: &App, request: &Request, now: Timestamp) -> Result<Caller, ApiError>
 /// One answer to all who are not known, so that nobody learns which keys there are.
 fn unauthorized() -> ApiError {
     let message = "a good key is needed: send it as `Authorization: Bearer KEY`";
-    ApiError::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", message)
+    ApiError::new(Code::Unauthorized, message)
         .with_header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))
 }
 
@@ -208,5 +209,5 @@ fn may(caller: &Caller, permission: Permission, reach: Reach) -> Result<(), ApiE
 }
 
 pub(super) fn forbidden(message: impl Into<String>) -> ApiError {
-    ApiError::new(StatusCode::FORBIDDEN, "FORBIDDEN", message)
+    ApiError::new(Code::Forbidden, message)
 }

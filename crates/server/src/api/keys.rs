@@ -12,14 +12,20 @@ use redrive::node::KeyError;
 use redrive::store::door::{Deed, KeyRecord};
 
 use super::App;
+use super::code::Code;
 use super::error::{ApiError, Named};
 use super::events;
 use super::identity::Caller;
 use super::shape::keys::{KeyMade, KeyShown, KeysFound};
+use super::shape::wanted::{KeyWanted, SkipWanted};
 use crate::keys::{self, KeyWish, Made, Unmade};
 use crate::letters::fields::{Fields, WrongField};
 
-/// `GET /v1/keys`.
+/// Keys, the oldest first, without what makes them keys.
+#[utoipa::path(
+    get, path = "/v1/keys", operation_id = "keys", tag = "operating",
+    responses((status = 200, description = "all of them", body = KeysFound))
+)]
 pub(super) async fn list(State(app): State<App>) -> Result<Response, ApiError> {
     let records = app.node.keys().await?;
     let keys = records.iter().map(|record| shown(&app, record)).collect();
@@ -30,7 +36,12 @@ fn shown(app: &App, record: &KeyRecord) -> KeyShown {
     KeyShown::new(record, app.access.last_used_at(&record.id), app.node.now())
 }
 
-/// `POST /v1/keys`.
+/// Makes a key; from the first one on, everybody is asked for one.
+#[utoipa::path(
+    post, path = "/v1/keys", operation_id = "createKey", tag = "operating",
+    request_body = KeyWanted,
+    responses((status = 201, description = "the key itself, which is told only now", body = KeyMade))
+)]
 pub(super) async fn create(
     State(app): State<App>,
     caller: Caller,
@@ -48,7 +59,7 @@ pub(super) async fn create(
     let _turn = app.access.turn().await;
     let known = app.node.keys().await?;
     let is_taken = |id: &str| known.iter().any(|record| record.id == id);
-    let Made { text, record } = keys::make(wish, is_taken, app.node.now()).map_err(unmade)?;
+    let Made { text, record } = keys::make(wish, is_taken, app.node.now()).map_err(|why| unmade(&why))?;
     let deed = Deed { act: "key-create", what: keys::describe(&record), by: caller.by(), note: None };
     app.node.put_key(record.clone(), deed).await?;
     app.access.put(record.clone());
@@ -76,8 +87,8 @@ fn wish(fields: &mut Fields) -> Result<KeyWish, WrongField> {
     })
 }
 
-fn unmade(why: Unmade) -> ApiError {
-    let field = match &why {
+fn unmade(why: &Unmade) -> ApiError {
+    let field = match why {
         Unmade::Name => "name",
         Unmade::TooManyNames | Unmade::ScopeName(_) | Unmade::Unfit(_) => "scope",
         Unmade::Dead => "expires",
@@ -86,7 +97,13 @@ fn unmade(why: Unmade) -> ApiError {
     ApiError::invalid(field, format!("is not right: {why}"))
 }
 
-/// `POST /v1/keys/{id}/revoke`.
+/// Ends a key; one that has ended stays as it is.
+#[utoipa::path(
+    post, path = "/v1/keys/{id}/revoke", operation_id = "revokeKey", tag = "operating",
+    params(("id" = String, Path, description = "what the key is called by")),
+    request_body = SkipWanted,
+    responses((status = 200, description = "the key as it is now", body = KeyShown))
+)]
 pub(super) async fn revoke(
     State(app): State<App>,
     caller: Caller,
@@ -102,7 +119,7 @@ pub(super) async fn revoke(
     let found = app.node.keys().await?.into_iter().find(|record| record.id == id);
     let Some(mut record) = found else {
         let message = format!("there is no key `{id}`");
-        return Err(ApiError::new(StatusCode::NOT_FOUND, "KEY_NOT_FOUND", message));
+        return Err(ApiError::new(Code::KeyNotFound, message));
     };
     // One that is revoked already stays as it is: whoever did not get the answer asks again.
     if record.revoked_at.is_none() {
@@ -117,7 +134,7 @@ pub(super) async fn revoke(
 impl From<KeyError> for ApiError {
     fn from(error: KeyError) -> Self {
         match error {
-            KeyError::TooMany => Self::new(StatusCode::CONFLICT, "CONFLICT", error.to_string()),
+            KeyError::TooMany => Self::new(Code::Conflict, error.to_string()),
             KeyError::NotRead(error) => error.into(),
             KeyError::NotWritten(error) => error.into(),
         }

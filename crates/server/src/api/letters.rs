@@ -17,11 +17,16 @@ use redrive::store::letter::{LetterQuery, LetterView, OrderRefusal, Survey};
 use redrive::store::{Closed, DeliveryState, EventKey};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use utoipa::ToSchema;
 
 use super::App;
 use super::error::{ApiError, Named};
 use super::identity::Caller;
-use super::shape::letters::{AuditFound, Edited, Form, GroupsFound, HeldSessionsFound, Skipped};
+use super::openapi::Keys;
+use super::shape::letters::{
+    AuditFound, Edited, Form, GroupsFound, HeldSessionsFound, LettersFound, Skipped,
+};
+use super::shape::wanted::{FilterKeys, LetterForm, LetterWritten, NumberedPageKeys, PageKeys, SkipWanted};
 use super::{events, refusal};
 use crate::letters::fields::Fields;
 use crate::letters::find::{self, Found};
@@ -38,7 +43,22 @@ pub(super) fn limit(fields: &mut Fields) -> Result<usize, ApiError> {
     Ok(limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_MAX))
 }
 
-/// `GET /v1/dead-letters`.
+/// Dead letters, the latest first.
+#[utoipa::path(
+    get, path = "/v1/dead-letters", operation_id = "deadLetters", tag = "dead letters",
+    params(
+        Keys<FilterKeys>, Keys<PageKeys>,
+        ("before" = Option<String>, Query, description = "the `next` of an earlier answer", pattern = "^[0-9a-f]{1,16}$"),
+    ),
+    responses((
+        status = 200, description = "a part of them; one may be short and still not be the last", body = LettersFound,
+        links(
+            ("envelope" = (operation_id = "deadLetter", parameters(("id" = "$response.body#/dead_letters/0/id")))),
+            ("skip" = (operation_id = "skipDeadLetter", parameters(("id" = "$response.body#/dead_letters/0/id")))),
+            ("edit" = (operation_id = "editDeadLetter", parameters(("id" = "$response.body#/dead_letters/0/id")))),
+        )
+    ))
+)]
 pub(super) async fn list(
     State(app): State<App>,
     caller: Caller,
@@ -55,7 +75,12 @@ pub(super) async fn list(
     Ok(events::json(StatusCode::OK, &view::letters(&page)))
 }
 
-/// `GET /v1/failure-groups`.
+/// The causes that dead letters have in common, the most frequent first.
+#[utoipa::path(
+    get, path = "/v1/failure-groups", operation_id = "failureGroups", tag = "dead letters",
+    params(Keys<FilterKeys>),
+    responses((status = 200, description = "500 of them at most", body = GroupsFound))
+)]
 pub(super) async fn groups(
     State(app): State<App>,
     caller: Caller,
@@ -70,14 +95,23 @@ pub(super) async fn groups(
     Ok(events::json(StatusCode::OK, &GroupsFound { groups: groups.iter().map(view::group).collect() }))
 }
 
-/// `GET /v1/held-sessions`.
+/// Sessions that a dead letter holds, those held for longest first.
+#[utoipa::path(
+    get, path = "/v1/held-sessions", operation_id = "heldSessions", tag = "dead letters",
+    responses((status = 200, description = "1,000 of them at most", body = HeldSessionsFound))
+)]
 pub(super) async fn held_sessions(State(app): State<App>) -> Result<Response, ApiError> {
     let held = app.node.read(|reader| reader.held_sessions(SESSIONS_MAX)).await?;
     let held_sessions = held.iter().map(view::held_session).collect();
     Ok(events::json(StatusCode::OK, &HeldSessionsFound { held_sessions }))
 }
 
-/// `GET /v1/audit`.
+/// What was done, by hand or by rule, the latest first.
+#[utoipa::path(
+    get, path = "/v1/audit", operation_id = "audit", tag = "operating",
+    params(Keys<NumberedPageKeys>),
+    responses((status = 200, description = "a part of it", body = AuditFound))
+)]
 pub(super) async fn audit(State(app): State<App>, RawQuery(query): RawQuery) -> Result<Response, ApiError> {
     let mut fields = Fields::of_query(query.as_deref())?;
     let before = fields.number("before")?;
@@ -103,7 +137,15 @@ async fn find(app: &App, caller: &Caller, name: &str) -> Result<Found, ApiError>
     Ok(app.node.read(move |reader| find::letter(reader, &asked, sees)).await?)
 }
 
-/// `GET /v1/dead-letters/{id}`.
+/// A dead letter for other systems.
+#[utoipa::path(
+    get, path = "/v1/dead-letters/{id}", operation_id = "deadLetter", tag = "dead letters",
+    params(("id" = String, Path, description = "the id, the first digits of it, or the id that it had elsewhere"), ("form" = inline(Option<LetterForm>), Query, description = "the whole envelope unless said otherwise")),
+    responses((
+        status = 200, description = "the letter", body = LetterWritten,
+        headers(("Content-Location" = String, description = "the address that it is known by even when it is a letter no more"))
+    ))
+)]
 pub(super) async fn one(
     State(app): State<App>,
     caller: Caller,
@@ -121,7 +163,13 @@ pub(super) async fn one(
     Ok(response)
 }
 
-/// `POST /v1/dead-letters/{id}/skip`.
+/// Gives a dead letter up; those that wait behind it go on.
+#[utoipa::path(
+    post, path = "/v1/dead-letters/{id}/skip", operation_id = "skipDeadLetter", tag = "dead letters",
+    params(("id" = String, Path, description = "the id, the first digits of it, or the id that it had elsewhere")),
+    request_body = SkipWanted,
+    responses((status = 200, description = "it is given up", body = Skipped))
+)]
 pub(super) async fn skip(
     State(app): State<App>,
     caller: Caller,
@@ -138,17 +186,27 @@ pub(super) async fn skip(
     Ok(events::json(StatusCode::OK, &Skipped { id: letter.delivery.id.to_string(), released }))
 }
 
-/// What a letter is changed into.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+/// What a letter is changed into: `data` or `data_base64`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, expecting = "an object")]
 struct EditWanted {
+    /// Any JSON; a text if the event's data are no JSON.
+    #[schema(value_type = Option<serde_json::Value>)]
     data: Option<Box<RawValue>>,
     data_base64: Option<String>,
+    /// What the data are from now on.
     content_type: Option<String>,
+    /// For the audit.
     note: Option<String>,
 }
 
-/// `POST /v1/dead-letters/{id}/edit`.
+/// Sends a dead letter with other data, in its place. The same edit again is answered alike.
+#[utoipa::path(
+    post, path = "/v1/dead-letters/{id}/edit", operation_id = "editDeadLetter", tag = "dead letters",
+    params(("id" = String, Path, description = "the id, the first digits of it, or the id that it had elsewhere")),
+    request_body(content = EditWanted, example = json!({ "data": { "id": 42 }, "note": "the id was missing" })),
+    responses((status = 200, description = "the event that takes its place", body = Edited))
+)]
 pub(super) async fn edit(
     State(app): State<App>,
     caller: Caller,

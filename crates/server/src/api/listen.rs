@@ -1,13 +1,16 @@
 //! Accepts connections and serves the API on them, within bounds that no client can stretch.
 //!
 //! A client that sends its headers slowly is cut off, one that sends its body slowly is answered 408, and
-//! beyond a number of connections new ones wait in the system's queue.
+//! beyond a number of connections new ones wait in the system's queue. Whoever has sent a request is answered
+//! within a time, whatever the store does; only the bodies of answers may take longer.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use hyper::Request;
 use hyper::body::Incoming;
@@ -15,11 +18,16 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tower_service::Service;
 
+use super::code::Code;
+use super::door::{Door, Entered, Scheme};
+use super::error::ApiError;
+use super::guest::refuse_many_hosts;
 use super::identity::Peer;
 use super::polite::Polite;
 use super::{CORRELATION_ID, Guarded, Routers, correlation_id};
@@ -33,6 +41,11 @@ pub(crate) struct Limits {
     pub body_time: Duration,
     /// How long headers may take to come, and how long a connection may idle between requests.
     pub header_time: Duration,
+    /// How long a TLS handshake may take.
+    pub handshake_time: Duration,
+    /// How long it takes at most until an answer begins, from when the headers are there. It is longer than
+    /// a body may take, so that who is too slow is told so.
+    pub answer_time: Duration,
     /// Connections at once.
     pub connections_max: usize,
 }
@@ -41,8 +54,10 @@ impl Limits {
     pub(crate) fn with_body(body_bytes_max: usize) -> Self {
         Self {
             body_bytes_max,
-            body_time: Duration::from_secs(15),
+            body_time: Duration::from_secs(10),
             header_time: Duration::from_secs(15),
+            handshake_time: Duration::from_secs(10),
+            answer_time: Duration::from_secs(15),
             connections_max: connections_max(),
         }
     }
@@ -69,8 +84,10 @@ fn files_max() -> u64 {
     current.unwrap_or(u64::MAX)
 }
 
-/// The bytes that a request's headers may take.
+/// The bytes that a request's headers may take; the library takes a hundred of them at most.
 const HEADER_BYTES_MAX: usize = 64 * 1024;
+/// The bytes that a path with its query may take.
+const URI_BYTES_MAX: usize = 8 * 1024;
 /// How long to wait when the system has no more sockets for us.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -91,8 +108,18 @@ impl Listening {
     }
 }
 
-/// Serves the API at that address; the routers are made with what turns true when the door closes.
+/// Serves the API at that address in the clear.
 pub(crate) async fn listen(
+    address: SocketAddr,
+    routers: impl FnOnce(watch::Receiver<bool>) -> Routers,
+    limits: Limits,
+) -> std::io::Result<Listening> {
+    listen_behind(Door::Plain, address, routers, limits).await
+}
+
+/// Serves the API at that address; the routers are made with what turns true when the door closes.
+pub(crate) async fn listen_behind(
+    door: Door,
     address: SocketAddr,
     routers: impl FnOnce(watch::Receiver<bool>) -> Routers,
     limits: Limits,
@@ -101,12 +128,13 @@ pub(crate) async fn listen(
     let address = listener.local_addr()?;
     let (close, closing) = watch::channel(false);
     let routers = Arc::new(routers(closing.clone()));
-    let task = tokio::spawn(accept_all(listener, routers, limits, closing));
+    let task = tokio::spawn(accept_all(listener, door, routers, limits, closing));
     Ok(Listening { address, close, task })
 }
 
 async fn accept_all(
     listener: TcpListener,
+    door: Door,
     routers: Arc<Routers>,
     limits: Limits,
     mut closing: watch::Receiver<bool>,
@@ -135,9 +163,9 @@ async fn accept_all(
             },
             Some(_) = connections.join_next() => continue,
         };
-        let (routers, closing) = (Arc::clone(&routers), closing.clone());
+        let (door, routers, closing) = (door.clone(), Arc::clone(&routers), closing.clone());
         connections.spawn(async move {
-            serve(stream, peer, &routers, limits, closing).await;
+            serve(stream, peer, &door, &routers, limits, closing).await;
             drop(place);
         });
     }
@@ -145,44 +173,95 @@ async fn accept_all(
     while connections.join_next().await.is_some() {}
 }
 
-/// Answers one request, under the client's correlation id or one of ours.
+/// Answers one request within a time, under the client's correlation id or one of ours.
 async fn answer(
     routers: &Routers,
-    peer: IpAddr,
+    came: Came,
     mut request: Request<Incoming>,
+    within: Duration,
 ) -> Result<Response, Infallible> {
     let id = correlation_id(request.headers());
-    let mut response = match &routers.guarded {
-        Some(Guarded { access, router }) if access.is_on() => {
-            request.extensions_mut().insert(Peer(peer));
-            router.clone().call(request).await?
-        }
-        Some(_) | None => match routers.guests.check(request.headers()) {
-            Ok(()) => routers.open.clone().call(request).await?,
-            Err(refusal) => refusal.into_response(),
+    // Handlers find the one that is answered with, whoever made it.
+    request.headers_mut().insert(CORRELATION_ID, id.clone());
+    let mut response = match enter(routers, came, &mut request) {
+        Ok(mut router) => match tokio::time::timeout(within, router.call(request)).await {
+            Ok(answered) => answered?,
+            Err(_) => ApiError::no_answer(within).into_response(),
         },
+        Err(refusal) => refusal.into_response(),
     };
-    // A handler that logs has told its own already.
-    response.headers_mut().entry(CORRELATION_ID).or_insert(id);
+    if response.status() == StatusCode::INTERNAL_SERVER_ERROR {
+        // What went wrong is told where it did; this ties it to whoever comes with the id.
+        tracing::error!(correlation_id = ?id, "a request met a fault of ours");
+    }
+    response.headers_mut().insert(CORRELATION_ID, id);
     Ok(response)
+}
+
+/// The router that a request goes to; refuses what no handler should have to look at.
+fn enter(routers: &Routers, came: Came, request: &mut Request<Incoming>) -> Result<Router, ApiError> {
+    let bytes = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
+    if bytes > URI_BYTES_MAX {
+        return Err(ApiError::new(Code::UriTooLong, format!("the path has more than {URI_BYTES_MAX} bytes")));
+    }
+    refuse_many_hosts(request.headers())?;
+    match &routers.guarded {
+        Some(Guarded { access, router }) if access.is_on() => {
+            request.extensions_mut().insert(Peer(came.from));
+            Ok(router.clone())
+        }
+        Some(_) | None => {
+            routers.guests.check(request.headers(), came.by)?;
+            Ok(routers.open.clone())
+        }
+    }
 }
 
 async fn serve(
     stream: TcpStream,
     peer: IpAddr,
+    door: &Door,
     routers: &Routers,
     limits: Limits,
     mut closing: watch::Receiver<bool>,
 ) {
     // Answers are small and somebody waits for each.
     let _ = stream.set_nodelay(true);
+    let entered = tokio::select! {
+        biased;
+        entered = door.enter(stream, limits.handshake_time) => entered,
+        // Whoever has not come in by then stays outside.
+        _ = closing.changed() => return,
+    };
+    let came = Came { from: peer, by: door.scheme() };
+    match entered {
+        Some(Entered::Plain(stream)) => speak(stream, came, routers, limits, closing).await,
+        Some(Entered::Tls(stream)) => speak(stream, came, routers, limits, closing).await,
+        None => {}
+    }
+}
+
+/// How a connection came in.
+#[derive(Clone, Copy)]
+struct Came {
+    from: IpAddr,
+    by: Scheme,
+}
+
+async fn speak<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    came: Came,
+    routers: &Routers,
+    limits: Limits,
+    mut closing: watch::Receiver<bool>,
+) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_time)
         .max_buf_size(HEADER_BYTES_MAX)
         .serve_connection(
             TokioIo::new(Polite::new(stream)),
-            service_fn(|request| answer(routers, peer, request)),
+            service_fn(|request| answer(routers, came, request, limits.answer_time)),
         );
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
@@ -194,5 +273,55 @@ async fn serve(
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended early");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    /// All that the server says to those bytes until it hangs up.
+    async fn say(address: SocketAddr, request: &str) -> String {
+        let mut stream = TcpStream::connect(address).await.expect("it listens");
+        stream.write_all(request.as_bytes()).await.expect("it reads");
+        let mut said = String::new();
+        stream.read_to_string(&mut said).await.expect("it answers in text");
+        said
+    }
+
+    #[tokio::test]
+    async fn whoever_asks_is_answered_in_time_and_only_bodies_take_longer() {
+        let limit = Duration::from_millis(50);
+        let late = || async {
+            let body = futures_util::stream::once(async move {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                Ok::<_, Infallible>(hyper::body::Frame::data(bytes::Bytes::from("the end")))
+            });
+            Body::new(http_body_util::StreamBody::new(body))
+        };
+        let router =
+            Router::new().route("/never", get(std::future::pending::<Response>)).route("/late", get(late));
+        let limits = Limits { answer_time: limit, ..Limits::with_body(1_000) };
+        let any: SocketAddr = ([127, 0, 0, 1], 0).into();
+        let listening = listen(any, |_| Routers::open(router), limits).await.expect("a port is free");
+        let ask =
+            |path: &str| format!("GET {path} HTTP/1.1\r\nconnection: close\r\nx-correlation-id: c-1\r\n\r\n");
+        let never = say(listening.address, &ask("/never")).await;
+        assert!(never.starts_with("HTTP/1.1 503 "), "{never}");
+        for part in [
+            "retry-after: 1\r\n",
+            "x-correlation-id: c-1\r\n",
+            "SERVICE_UNAVAILABLE",
+            "no answer within 0.05 s",
+        ] {
+            assert!(never.contains(part), "{part}: {never}");
+        }
+        let late = say(listening.address, &ask("/late")).await;
+        assert!(late.starts_with("HTTP/1.1 200 ") && late.contains("the end"), "{late}");
+        listening.close(Duration::from_secs(5)).await;
     }
 }

@@ -9,13 +9,20 @@ use redrive::store::BackupProgress;
 use serde_json::json;
 
 use super::App;
+use super::code::Code;
 use super::error::{ApiError, Named};
 use super::events;
 use super::identity::Caller;
 use super::queries::lines;
+use super::shape::wanted::Nothing;
 use super::shape::{BackupStep, BackupWanted, Rerouted};
 
-/// `POST /v1/services/{service}/pause`.
+/// Nothing of a service starts from now on; what waits stays.
+#[utoipa::path(
+    post, path = "/v1/services/{service}/pause", operation_id = "pauseService", tag = "operating",
+    params(("service" = String, Path, description = "a service of the rule book, or one that still has deliveries", example = "billing")),
+    responses((status = 200, description = "it is so", body = Nothing))
+)]
 pub(super) async fn pause(
     State(app): State<App>,
     caller: Caller,
@@ -26,7 +33,12 @@ pub(super) async fn pause(
     Ok(events::json(StatusCode::OK, &json!({})))
 }
 
-/// `POST /v1/services/{service}/resume`.
+/// A service that was paused goes on.
+#[utoipa::path(
+    post, path = "/v1/services/{service}/resume", operation_id = "resumeService", tag = "operating",
+    params(("service" = String, Path, description = "a service of the rule book, or one that still has deliveries", example = "billing")),
+    responses((status = 200, description = "it is so", body = Nothing))
+)]
 pub(super) async fn resume(
     State(app): State<App>,
     caller: Caller,
@@ -51,17 +63,26 @@ async fn known(app: &App, caller: &Caller, name: &str) -> Result<ServiceName, Ap
         let names = book.sections().services.iter().map(|service| service.name.to_string());
         let names: Vec<_> = names.filter(|name| caller.sees(name)).collect();
         let message = format!("there is no service `{name}`");
-        ApiError::new(StatusCode::NOT_FOUND, "SERVICE_NOT_FOUND", message).with("services", names)
+        ApiError::new(Code::ServiceNotFound, message).with("services", names)
     })
 }
 
-/// `POST /v1/unrouted/route`.
+/// Holds events that nobody wanted against the rule book as it reads now.
+#[utoipa::path(
+    post, path = "/v1/unrouted/route", operation_id = "routeUnrouted", tag = "operating",
+    responses((status = 200, description = "how many were looked at, and how many are wanted now", body = Rerouted))
+)]
 pub(super) async fn route_unrouted(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
     let rerouted = app.node.route_unrouted(&caller.by()).await?;
     Ok(events::json(StatusCode::OK, &Rerouted { seen: rerouted.seen, routed: rerouted.routed }))
 }
 
-/// `POST /v1/backup`: one line of JSON for each step.
+/// Copies the store to a folder of the server's machine.
+#[utoipa::path(
+    post, path = "/v1/backup", operation_id = "backUp", tag = "operating",
+    request_body = BackupWanted,
+    responses((status = 200, description = "one line of JSON for each step, as in the schema `BackupStep`", body = String, content_type = "application/x-ndjson"))
+)]
 pub(super) async fn back_up(
     State(app): State<App>,
     caller: Caller,

@@ -12,21 +12,21 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
 use super::CORRELATION_ID;
+use super::code::Code;
 use super::fresh::fresh_id;
 use super::shape::{ErrorBody, ErrorShown};
 
 /// A connection that is polite to everybody.
-pub(super) struct Polite {
-    stream: TcpStream,
+pub(super) struct Polite<S> {
+    stream: S,
     /// What is left to say in place of the library's words.
     instead: Bytes,
 }
 
-impl Polite {
-    pub(super) fn new(stream: TcpStream) -> Self {
+impl<S: AsyncWrite + Unpin> Polite<S> {
+    pub(super) fn new(stream: S) -> Self {
         Self { stream, instead: Bytes::new() }
     }
 
@@ -41,31 +41,32 @@ impl Polite {
 
 /// Our words for an answer without any; none if somebody has said something.
 fn in_our_words(head: &[u8]) -> Option<Bytes> {
-    let (line, code, message) = match head.get(..13)? {
-        b"HTTP/1.1 400 " => ("400 Bad Request", "BAD_REQUEST", "this is no request that HTTP/1.1 knows"),
-        b"HTTP/1.1 414 " => ("414 URI Too Long", "URI_TOO_LONG", "the path is too long"),
-        b"HTTP/1.1 431 " => (
-            "431 Request Header Fields Too Large",
-            "HEADERS_TOO_LARGE",
-            "the headers are too many or too long",
-        ),
+    let (code, message) = match head.get(..13)? {
+        b"HTTP/1.1 400 " => (Code::BadRequest, "this is no request that HTTP/1.1 knows"),
+        b"HTTP/1.1 414 " => (Code::UriTooLong, "the path is too long"),
+        b"HTTP/1.1 431 " => (Code::HeadersTooLarge, "the headers are too many or too long"),
         _ => return None,
     };
     let text = std::str::from_utf8(head).ok()?.to_ascii_lowercase();
     if text.contains(CORRELATION_ID.as_str()) {
         return None;
     }
-    let error =
-        ErrorShown { code: code.to_owned(), message: message.to_owned(), details: serde_json::Map::new() };
+    Some(worded(code, message))
+}
+
+/// A whole answer, after which the connection ends.
+pub(super) fn worded(code: Code, message: &str) -> Bytes {
+    let (code, line) = (code.as_str().to_owned(), code.status());
+    let error = ErrorShown { code, message: message.to_owned(), details: serde_json::Map::new() };
     let body = serde_json::to_string(&ErrorBody { error }).expect("texts are always JSON");
     let (length, id) = (body.len(), fresh_id());
     let answer = format!(
         "HTTP/1.1 {line}\r\ncontent-type: application/json\r\n{CORRELATION_ID}: {id}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
     );
-    Some(answer.into())
+    answer.into()
 }
 
-impl AsyncRead for Polite {
+impl<S: AsyncRead + Unpin> AsyncRead for Polite<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -75,7 +76,7 @@ impl AsyncRead for Polite {
     }
 }
 
-impl AsyncWrite for Polite {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Polite<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         if let Some(instead) = in_our_words(bytes) {
             self.instead = instead;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{Query, State};
+use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -15,21 +15,23 @@ use redrive::core::ids::{DeliveryId, IdPrefix, Receipt, Seq};
 use redrive::happening::Happening;
 use redrive::node::Node;
 use redrive::store::{EventKey, Filter, StateName};
-use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
+use tokio::time::Instant;
 
-use super::App;
+use super::code::Code;
 use super::error::{ApiError, Named};
-use super::events;
 use super::identity::Caller;
-use super::shape::{DeliveriesFound, EventsFound, Status};
-use super::views::{Held, delivery_shown, event_shown, status_shown, with_letters, with_lines};
+use super::openapi::Keys;
+use super::shape::wanted::{DeliveryKeys, Health, PageKeys};
+use super::shape::{DeliveriesFound, DeliveryShown, EventsFound, Status};
+use super::views::{
+    Held, archive_shown, delivery_shown, event_shown, status_shown, with_letters, with_lines,
+};
+use super::{App, events, letters};
+use crate::letters::fields::Fields;
 
-/// Deliveries in one list, at most and unless asked otherwise.
-const LIST_MAX: usize = 500;
-const LIST_DEFAULT: usize = 50;
 /// Deliveries that may begin with the same digits before it is no use to list them.
 const CANDIDATES_MAX: usize = 20;
 /// How often the figures are looked at until nothing seems stranded, and how long apart.
@@ -38,7 +40,12 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
 /// How often a stream without news says that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// `GET /v1/events/{id}`, by id or receipt.
+/// Events by their id or receipt, with their deliveries.
+#[utoipa::path(
+    get, path = "/v1/events/{name}", operation_id = "event", tag = "events",
+    params(("name" = String, Path, description = "the id or the receipt")),
+    responses((status = 200, description = "several sources may have used one id", body = EventsFound))
+)]
 pub(super) async fn event(
     State(app): State<App>,
     caller: Caller,
@@ -59,14 +66,19 @@ pub(super) async fn event(
     found.retain(|view| !caller.is_bound() || !view.deliveries.is_empty());
     if found.is_empty() {
         let message = format!("there is no event with the id or receipt `{name}`");
-        return Err(ApiError::new(StatusCode::NOT_FOUND, "EVENT_NOT_FOUND", message));
+        return Err(ApiError::new(Code::EventNotFound, message));
     }
     let held = Held::of(&app.node).await;
     let events = found.iter().map(|view| event_shown(view, &held)).collect();
     Ok(events::json(StatusCode::OK, &EventsFound { events }))
 }
 
-/// `GET /v1/deliveries/{id}`, by its id, its `webhook-id`, or the first digits of it.
+/// A delivery with all its attempts, by its id, its `webhook-id`, or the first digits of it.
+#[utoipa::path(
+    get, path = "/v1/deliveries/{id}", operation_id = "delivery", tag = "deliveries",
+    params(("id" = String, Path, description = "the id, or enough of its first digits", pattern = "^(msg_)?[0-9a-fA-F]{1,32}$")),
+    responses((status = 200, description = "the delivery", body = DeliveryShown))
+)]
 pub(super) async fn delivery(
     State(app): State<App>,
     caller: Caller,
@@ -90,7 +102,7 @@ pub(super) async fn delivery(
     match found.as_slice() {
         [] => {
             let message = format!("there is no delivery whose id begins with `{name}`");
-            Err(ApiError::new(StatusCode::NOT_FOUND, "DELIVERY_NOT_FOUND", message))
+            Err(ApiError::new(Code::DeliveryNotFound, message))
         }
         [view] => {
             let shown = with_lines(&app.node, delivery_shown(view, &held)).await?;
@@ -99,36 +111,33 @@ pub(super) async fn delivery(
         several => {
             let candidates: Vec<String> = several.iter().map(|view| view.id.to_string()).collect();
             let message = format!("{} deliveries begin with `{name}`: type more digits", candidates.len());
-            Err(ApiError::new(StatusCode::CONFLICT, "AMBIGUOUS_ID", message).with("candidates", candidates))
+            Err(ApiError::new(Code::AmbiguousId, message).with("candidates", candidates))
         }
     }
 }
 
-/// What a list may be narrowed down to.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ListQuery {
-    service: Option<String>,
-    state: Option<String>,
-    before: Option<String>,
-    limit: Option<usize>,
-}
-
-/// `GET /v1/deliveries`.
+/// Deliveries, the latest first.
+#[utoipa::path(
+    get, path = "/v1/deliveries", operation_id = "deliveries", tag = "deliveries",
+    params(Keys<DeliveryKeys>, Keys<PageKeys>),
+    responses((
+        status = 200, description = "a part of them", body = DeliveriesFound,
+        links(("one" = (operation_id = "delivery", parameters(("id" = "$response.body#/deliveries/0/id")))))
+    ))
+)]
 pub(super) async fn list(
     State(app): State<App>,
     caller: Caller,
-    query: Result<Query<ListQuery>, axum::extract::rejection::QueryRejection>,
+    RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
-    let Query(query) = query.map_err(|error| ApiError::invalid("query", error.body_text()))?;
-    caller.check_list(query.service.as_deref().map(service_of))?;
-    let rows_max = query.limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_MAX);
-    let filter = Filter {
-        service: query.service,
-        state: query.state.as_deref().map(state_of).transpose()?,
-        before: query.before.as_deref().map(place_of).transpose()?,
-        rows_max,
-    };
+    let mut fields = Fields::of_query(query.as_deref())?;
+    let service = fields.text("service")?;
+    caller.check_list(service.as_deref().map(service_of))?;
+    let state = fields.read("state", state_of)?;
+    let before = fields.read("before", place_of)?;
+    let rows_max = letters::limit(&mut fields)?;
+    fields.finish()?;
+    let filter = Filter { service, state, before, rows_max };
     let found = app.node.read(move |reader| reader.list(&filter)).await?;
     let held = Held::of(&app.node).await;
     let next = (found.len() == rows_max).then(|| found.last().map(|view| view.id.to_string())).flatten();
@@ -141,27 +150,29 @@ fn service_of(name: &str) -> &str {
     name.split_once('/').map_or(name, |(service, _)| service)
 }
 
-fn place_of(before: &str) -> Result<Seq, ApiError> {
-    let id = DeliveryId::parse(before).ok_or_else(|| ApiError::invalid("before", "is no delivery's id"))?;
-    Ok(id.seq())
+fn place_of(before: &str) -> Result<Seq, &'static str> {
+    DeliveryId::parse(before).map(DeliveryId::seq).ok_or("it is no delivery's id")
 }
 
-fn state_of(word: &str) -> Result<StateName, ApiError> {
+fn state_of(word: &str) -> Result<StateName, &'static str> {
     match word {
         "pending" => Ok(StateName::Ready),
         "retrying" => Ok(StateName::Due),
         "behind" => Ok(StateName::Behind),
         "delivered" => Ok(StateName::Delivered),
         "dead" => Ok(StateName::Dead),
-        _ => Err(ApiError::invalid("state", "is none of pending, retrying, behind, delivered, dead")),
+        _ => Err("it is none of pending, retrying, behind, delivered, dead"),
     }
 }
 
-/// `GET /v1/status`.
-///
-/// The store and the engine are asked one after the other, and what happens in between looks stranded for a
-/// moment. What really is stays so: it is in every look, and a look without it is right.
+/// How the server is.
+#[utoipa::path(
+    get, path = "/v1/status", operation_id = "status", tag = "operating",
+    responses((status = 200, description = "services, dependencies and what needs a hand", body = Status))
+)]
 pub(super) async fn status(State(app): State<App>) -> Result<Response, ApiError> {
+    // The store and the engine are asked one after the other, and what happens in between looks stranded for
+    // a moment. What really is stays so: it is in every look, and a look without it is right.
     let mut status = look(&app).await?;
     for _ in 1..LOOKS_MAX {
         if status.stranded == 0 {
@@ -172,8 +183,9 @@ pub(super) async fn status(State(app): State<App>) -> Result<Response, ApiError>
         let stranded = status.stranded.min(again.stranded);
         status = Status { stranded, ..again };
     }
-    let status = Status { sources: app.hooks.status(), ..status };
-    Ok(events::json(StatusCode::OK, &with_letters(&app.node, status).await?))
+    let archive = app.archivist.status(app.node.now()).map(archive_shown);
+    let status = Status { archive, sources: app.hooks.status(), ..with_letters(&app.node, status).await? };
+    Ok(events::json(StatusCode::OK, &status))
 }
 
 async fn look(app: &App) -> Result<Status, ApiError> {
@@ -183,7 +195,11 @@ async fn look(app: &App) -> Result<Status, ApiError> {
     Ok(status_shown(&app.node, &snapshot, &counts))
 }
 
-/// `GET /healthz`.
+/// Whether it works.
+#[utoipa::path(
+    get, path = "/healthz", operation_id = "health", tag = "operating",
+    responses((status = 200, description = "it does", body = Health))
+)]
 pub(super) async fn health(State(app): State<App>) -> Result<Response, ApiError> {
     match app.node.snapshot().await {
         Some(_) => Ok(events::json(StatusCode::OK, &json!({ "status": "ok" }))),
@@ -191,7 +207,11 @@ pub(super) async fn health(State(app): State<App>) -> Result<Response, ApiError>
     }
 }
 
-/// `GET /v1/happenings`: one line of JSON for each, as they happen.
+/// What happens, as it happens.
+#[utoipa::path(
+    get, path = "/v1/happenings", operation_id = "happenings", tag = "operating",
+    responses((status = 200, description = "one line of JSON for each, as in the schema `Happening`; an empty line is a sign of life", body = String, content_type = "application/x-ndjson"))
+)]
 pub(super) async fn happenings(State(app): State<App>, caller: Caller) -> Response {
     let listener = Listener {
         receiver: app.node.happenings(),
@@ -231,25 +251,24 @@ impl Listener {
 /// The next one, or nothing but a sign of life; none when the server stops, or would not let the listener in
 /// any more.
 async fn next_happening(listener: &mut Listener) -> Option<Option<Arc<Happening>>> {
+    // Others may hear of much while this one hears of nothing.
+    let alive_at = Instant::now() + KEEP_ALIVE;
     loop {
+        let happening = tokio::select! {
+            biased;
+            _ = listener.closing.changed() => return None,
+            happening = listener.receiver.recv() => Some(happening),
+            () = tokio::time::sleep_until(alive_at) => None,
+        };
         if !listener.caller.is_good(listener.node.now()) {
             return None;
         }
-        tokio::select! {
-            biased;
-            _ = listener.closing.changed() => return None,
-            happening = listener.receiver.recv() => match happening {
-                Ok(happening) if !listener.caller.is_good(listener.node.now()) => {
-                    drop(happening);
-                    return None;
-                }
-                Ok(happening) if listener.hears(&happening) => return Some(Some(happening)),
-                Ok(_) => {}
-                // Whoever reads too slowly misses some; it is a view, not a record.
-                Err(RecvError::Lagged(_)) => {}
-                Err(RecvError::Closed) => return None,
-            },
-            () = tokio::time::sleep(KEEP_ALIVE) => return Some(None),
+        match happening {
+            None => return Some(None),
+            Some(Ok(happening)) if listener.hears(&happening) => return Some(Some(happening)),
+            // Whoever reads too slowly misses some; it is a view, not a record.
+            Some(Ok(_) | Err(RecvError::Lagged(_))) => {}
+            Some(Err(RecvError::Closed)) => return None,
         }
     }
 }

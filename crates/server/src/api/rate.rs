@@ -9,11 +9,12 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use redrive::core::quota::{Allowed, Meter, Quota, TooMany};
 use redrive::core::text::Rate;
 use redrive::core::time::Timestamp;
 
+use super::code::Code;
 use super::error::ApiError;
 
 /// Callers that are remembered at once.
@@ -97,7 +98,7 @@ pub(crate) fn refusal(too_many: &TooMany) -> ApiError {
     let TooMany { quota, retry_after } = *too_many;
     let Quota { requests, window_seconds, .. } = quota;
     let message = format!("there were more than {requests} requests in {window_seconds} s: wait a little");
-    ApiError::new(StatusCode::TOO_MANY_REQUESTS, "RATE_LIMIT_EXCEEDED", message)
+    ApiError::new(Code::RateLimitExceeded, message)
         .retry_after(u32::try_from(whole_seconds(retry_after)).unwrap_or(u32::MAX))
         .with_header(RATE_LIMIT_POLICY, policy(quota))
         .with_header(RATE_LIMIT, left(0, retry_after))

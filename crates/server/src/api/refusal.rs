@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use axum::http::StatusCode;
 use redrive::core::replay::{ReplayId, ReplayState};
 use redrive::node::{OrderError, SelectError};
 use redrive::store::letter::{OrderRefusal, ReplayAct};
 
+use super::code::Code;
 use super::error::ApiError;
 use crate::letters::fields::WrongField;
 use crate::letters::find::{Found, not_dead};
@@ -30,39 +30,35 @@ impl From<OrderError> for ApiError {
 }
 
 fn not_found(message: impl Into<String>) -> ApiError {
-    ApiError::new(StatusCode::NOT_FOUND, "DEAD_LETTER_NOT_FOUND", message)
-}
-
-fn conflict(code: &'static str, message: impl Into<String>) -> ApiError {
-    ApiError::new(StatusCode::CONFLICT, code, message)
+    ApiError::new(Code::DeadLetterNotFound, message)
 }
 
 fn refused(refusal: &OrderRefusal) -> ApiError {
     let message = refusal.to_string();
     match refusal {
         OrderRefusal::NoSuchLetter(id) => not_found(message).with("letter", id.to_string()),
-        OrderRefusal::Claimed { letter, replay } => {
-            conflict("REPLAY_CONFLICT", message).with("letter", letter.to_string()).with("replay", replay.0)
-        }
+        OrderRefusal::Claimed { letter, replay } => ApiError::new(Code::ReplayConflict, message)
+            .with("letter", letter.to_string())
+            .with("replay", replay.0),
         OrderRefusal::NothingMatches { claimed, poison } if !claimed.is_empty() => {
             let replays: Vec<u64> = claimed.keys().map(|replay| replay.0).collect();
-            conflict("REPLAY_CONFLICT", all_claimed(claimed)).with("replays", replays).with("poison", *poison)
+            ApiError::new(Code::ReplayConflict, all_claimed(claimed))
+                .with("replays", replays)
+                .with("poison", *poison)
         }
         OrderRefusal::NothingMatches { poison: 0, .. } => not_found(message),
         OrderRefusal::NothingMatches { poison, .. } => {
             let message = "only poison matches, which has failed a replay before or does not parse: include it \
                            with `--include-poison` (`include_poison`) and a note on why it should go again";
-            conflict("ONLY_POISON", message).with("poison", *poison)
+            ApiError::new(Code::OnlyPoison, message).with("poison", *poison)
         }
-        OrderRefusal::NoSuchReplay(id) => {
-            ApiError::new(StatusCode::NOT_FOUND, "REPLAY_NOT_FOUND", message).with("replay", id.0)
-        }
+        OrderRefusal::NoSuchReplay(id) => ApiError::new(Code::ReplayNotFound, message).with("replay", id.0),
         OrderRefusal::NotPossible { replay, state } => {
-            conflict("REPLAY_STATE", message).with("replay", replay.0).with("state", state.as_str())
+            ApiError::new(Code::ReplayState, message).with("replay", replay.0).with("state", state.as_str())
         }
-        OrderRefusal::HoldsNothing(_) => conflict("CONFLICT", message),
+        OrderRefusal::HoldsNothing(_) => ApiError::new(Code::Conflict, message),
         OrderRefusal::EventExists(first) => {
-            conflict("CONFLICT", message).with("first_receipt", first.to_string())
+            ApiError::new(Code::Conflict, message).with("first_receipt", first.to_string())
         }
     }
 }
@@ -84,14 +80,14 @@ fn all_claimed(claimed: &BTreeMap<ReplayId, u64>) -> String {
 pub(super) fn unwanted(error: &SelectError) -> ApiError {
     let message = error.to_string();
     match error {
-        SelectError::NoService { queue, letters } => {
-            conflict("SERVICE_GONE", message).with("service", queue.to_string()).with("letters", *letters)
-        }
-        SelectError::NoRow { queue, event_type, letters } => conflict("EVENT_NOT_WANTED", message)
+        SelectError::NoService { queue, letters } => ApiError::new(Code::ServiceGone, message)
+            .with("service", queue.to_string())
+            .with("letters", *letters),
+        SelectError::NoRow { queue, event_type, letters } => ApiError::new(Code::EventNotWanted, message)
             .with("service", queue.to_string())
             .with("type", event_type.as_str())
             .with("letters", *letters),
-        SelectError::NoNote => ApiError::new(StatusCode::BAD_REQUEST, "VALIDATION_ERROR", message)
+        SelectError::NoNote => ApiError::new(Code::Validation, message)
             .with("field", "note")
             .with("reason", "is needed where poison is included"),
     }
@@ -118,7 +114,7 @@ pub(super) fn unchanged(error: OrderError, act: ReplayAct) -> ApiError {
             ReplayAct::Pause | ReplayAct::Resume | ReplayAct::Cancel,
         ) => format!("replay {replay} is {state}"),
     };
-    conflict("REPLAY_STATE", message).with("replay", replay.0).with("state", state.as_str())
+    ApiError::new(Code::ReplayState, message).with("replay", replay.0).with("state", state.as_str())
 }
 
 /// Why there is no letter of that name.
@@ -127,7 +123,7 @@ pub(super) fn missing(found: Found, name: &str) -> ApiError {
         Found::NotDead { id, state } => not_found(not_dead(id, &state)),
         Found::Several(candidates) => {
             let message = format!("{} dead letters begin with `{name}`: type more digits", candidates.len());
-            conflict("AMBIGUOUS_ID", message).with("candidates", candidates)
+            ApiError::new(Code::AmbiguousId, message).with("candidates", candidates)
         }
         Found::Letter(_) | Found::Nothing => {
             not_found(format!("there is no dead letter with the id `{name}`, and none whose id begins so"))

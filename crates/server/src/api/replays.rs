@@ -21,9 +21,12 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::code::Code;
 use super::error::{ApiError, Named};
 use super::identity::Caller;
-use super::shape::letters::{ReplayShown, ReplaysFound};
+use super::openapi::Keys;
+use super::shape::letters::{ReplayShown, ReplaysFound, SurveyShown};
+use super::shape::wanted::{self, NumberedPageKeys, ReplayWanted, WatchUntil};
 use super::{App, bulk, events, letters, refusal};
 use crate::letters::fields::{Fields, WrongField};
 use crate::letters::{filter, view};
@@ -38,7 +41,21 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How often a stream without news says that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// `POST /v1/replays`.
+/// Sends dead letters again, in the background.
+#[utoipa::path(
+    post, path = "/v1/replays", operation_id = "beginReplay", tag = "replays",
+    request_body(content = ReplayWanted, example = json!({ "service": "billing", "canary": true, "rate": "20/s" })),
+    responses(
+        (
+            status = 201, description = "it has begun", body = ReplayShown,
+            links(
+                ("one" = (operation_id = "replay", parameters(("id" = "$response.body#/id")))),
+                ("change" = (operation_id = "changeReplay", parameters(("id" = "$response.body#/id")))),
+            )
+        ),
+        (status = 200, description = "what it would come to, for a dry run", body = SurveyShown),
+    )
+)]
 pub(super) async fn begin(
     State(app): State<App>,
     caller: Caller,
@@ -149,7 +166,15 @@ fn describe(ids: &[DeliveryId]) -> String {
     }
 }
 
-/// `GET /v1/replays`.
+/// Replays, the latest first.
+#[utoipa::path(
+    get, path = "/v1/replays", operation_id = "replays", tag = "replays",
+    params(Keys<NumberedPageKeys>),
+    responses((
+        status = 200, description = "a part of them", body = ReplaysFound,
+        links(("one" = (operation_id = "replay", parameters(("id" = "$response.body#/replays/0/id")))))
+    ))
+)]
 pub(super) async fn list(
     State(app): State<App>,
     caller: Caller,
@@ -179,11 +204,16 @@ async fn look(node: &Node, caller: &Caller, id: ReplayId) -> Result<ReplayView, 
     let found = node.read(move |reader| reader.replay(id)).await?;
     found.filter(|replay| sees(caller, replay)).ok_or_else(|| {
         let message = format!("there is no replay {id}");
-        ApiError::new(StatusCode::NOT_FOUND, "REPLAY_NOT_FOUND", message)
+        ApiError::new(Code::ReplayNotFound, message)
     })
 }
 
-/// `GET /v1/replays/{id}`.
+/// How a replay stands.
+#[utoipa::path(
+    get, path = "/v1/replays/{id}", operation_id = "replay", tag = "replays",
+    params(("id" = u64, Path, description = "its number", example = 1)),
+    responses((status = 200, description = "the replay", body = ReplayShown))
+)]
 pub(super) async fn one(
     State(app): State<App>,
     caller: Caller,
@@ -193,7 +223,12 @@ pub(super) async fn one(
     Ok(events::json(StatusCode::OK, &view::replay(&replay)))
 }
 
-/// `POST /v1/replays/{id}/{act}`.
+/// Halts a replay, lets it go on or ends it.
+#[utoipa::path(
+    post, path = "/v1/replays/{id}/{act}", operation_id = "changeReplay", tag = "replays",
+    params(("id" = u64, Path, description = "its number", example = 1), ("act" = inline(wanted::ReplayAct), Path, description = "what is done to it")),
+    responses((status = 200, description = "the replay as it is then", body = ReplayShown))
+)]
 pub(super) async fn change(
     State(app): State<App>,
     caller: Caller,
@@ -207,7 +242,7 @@ pub(super) async fn change(
         "cancel" => ReplayAct::Cancel,
         _ => {
             let message = format!("a replay can be paused, resumed and cancelled: there is no `{act}`");
-            return Err(ApiError::new(StatusCode::NOT_FOUND, "PATH_NOT_FOUND", message));
+            return Err(ApiError::new(Code::PathNotFound, message));
         }
     };
     let id = id_of(&name)?;
@@ -244,7 +279,12 @@ impl Watch {
     }
 }
 
-/// `GET /v1/replays/{id}/progress`: server-sent events.
+/// A replay whenever it has changed, as server-sent events.
+#[utoipa::path(
+    get, path = "/v1/replays/{id}/progress", operation_id = "watchReplay", tag = "replays",
+    params(("id" = u64, Path, description = "its number", example = 1), ("until" = inline(Option<WatchUntil>), Query, description = "its end unless said otherwise")),
+    responses((status = 200, description = "the data of each are as in the schema `ReplayShown`", body = String, content_type = "text/event-stream"))
+)]
 pub(super) async fn progress(
     State(app): State<App>,
     caller: Caller,

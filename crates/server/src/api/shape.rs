@@ -3,13 +3,16 @@
 pub(crate) mod hooks;
 pub(crate) mod keys;
 pub(crate) mod letters;
+pub(crate) mod told;
+pub(crate) mod wanted;
 
 use redrive::core::story::Story;
 use redrive::core::time::Timestamp;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// One event that is safe, as the sender is told.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Accepted {
     /// The event's id.
     pub id: String,
@@ -22,16 +25,17 @@ pub(crate) struct Accepted {
 }
 
 /// The answer to a batch.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct AcceptedBatch {
     /// In the order of the batch.
     pub events: Vec<Accepted>,
 }
 
 /// An event and its deliveries.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct EventShown {
     pub receipt: String,
+    #[schema(value_type = String, format = DateTime)]
     pub received_at: Timestamp,
     /// Nobody wanted it.
     pub unrouted: bool,
@@ -41,13 +45,13 @@ pub(crate) struct EventShown {
 }
 
 /// The answer to a question for events: several sources may have used one id.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct EventsFound {
     pub events: Vec<EventShown>,
 }
 
 /// A delivery.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct DeliveryShown {
     pub id: String,
     /// What targets know it by.
@@ -65,12 +69,14 @@ pub(crate) struct DeliveryShown {
     pub held_by: Option<String>,
     /// When the next attempt is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
     pub due_at: Option<Timestamp>,
     /// Another of its session comes first.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub behind: bool,
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
     pub ended_at: Option<Timestamp>,
     /// Why it was given up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -83,9 +89,11 @@ pub(crate) struct DeliveryShown {
     pub session: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
+    #[schema(value_type = String, format = DateTime)]
     pub accepted_at: Timestamp,
     /// When it was last written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
     pub written_at: Option<Timestamp>,
     /// How many attempts have ended.
     pub attempts: u32,
@@ -112,9 +120,10 @@ const fn is_zero(count: &u32) -> bool {
 }
 
 /// An attempt, with the line of the book as it read then.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct StoryShown {
     #[serde(flatten)]
+    #[schema(value_type = told::Story)]
     pub story: Story,
     /// The text of the line that said what follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -125,7 +134,7 @@ pub(crate) struct StoryShown {
 }
 
 /// Why a delivery was given up.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct DeathShown {
     pub category: String,
     /// Why it was given up.
@@ -138,7 +147,7 @@ pub(crate) struct DeathShown {
 }
 
 /// The states of a delivery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum StateShown {
     Pending,
@@ -154,7 +163,7 @@ pub(crate) enum StateShown {
 }
 
 /// A list of deliveries.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct DeliveriesFound {
     pub deliveries: Vec<DeliveryShown>,
     /// To go on with; none at the end.
@@ -163,21 +172,22 @@ pub(crate) struct DeliveriesFound {
 }
 
 /// What `redrive route --unrouted` came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Rerouted {
     pub seen: u64,
     pub routed: u64,
 }
 
 /// What `redrive backup` asks for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(expecting = "an object")]
 pub(crate) struct BackupWanted {
     /// A folder of the server's machine, as an absolute path.
     pub folder: String,
 }
 
 /// One line of a copy's progress.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct BackupStep {
     pub pages: u64,
     pub remaining: u64,
@@ -186,9 +196,10 @@ pub(crate) struct BackupStep {
 }
 
 /// How a server is.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Status {
     pub version: String,
+    #[schema(value_type = String, format = DateTime)]
     pub started_at: Timestamp,
     /// The hash of the rule book, as 16 hexadecimal digits.
     pub book: String,
@@ -217,10 +228,70 @@ pub(crate) struct Status {
     /// How the calls of sources were answered.
     #[serde(default)]
     pub sources: Vec<hooks::SourceStatus>,
+    /// How the archive is, if the rule book has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archive: Option<ArchiveShown>,
+    /// What the rule book wants done at times.
+    #[serde(default)]
+    pub schedules: Vec<ScheduleStatus>,
+}
+
+/// How the archive is. Counts are since the server started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ArchiveShown {
+    /// `well`; `waiting` while it takes nothing; `open` while its breaker is, and events are left out.
+    pub state: String,
+    /// When it is tried again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub waits_until: Option<Timestamp>,
+    /// Events that were written.
+    pub archived: u64,
+    /// Events that were left out.
+    pub skipped: u64,
+    /// How long ago the oldest event was accepted that is not in it yet, in milliseconds; 0 if all are.
+    pub behind_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub last_error_at: Option<Timestamp>,
+}
+
+/// How a schedule is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ScheduleStatus {
+    /// The source's name; none for times at which dead letters are brought back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The type of its events.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_type: Option<String>,
+    pub cron: String,
+    pub zone: String,
+    /// The latest fire that is durable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub last_fire: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub next_fire: Option<Timestamp>,
+    /// The same as clocks of the zone show it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_fire_local: Option<String>,
+    /// Fires that are due and not durable.
+    pub waiting: u64,
+    /// Missed fires that were caught up.
+    pub caught_up: u64,
+    /// Missed fires that were not.
+    pub lost: u64,
+    /// Why the last try failed, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
 }
 
 /// How a queue is.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ServiceStatus {
     pub service: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -230,6 +301,7 @@ pub(crate) struct ServiceStatus {
     pub dead: u64,
     /// Since when it is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
     pub paused_since: Option<Timestamp>,
     /// The rule book does not know it any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -237,29 +309,32 @@ pub(crate) struct ServiceStatus {
 }
 
 /// How a dependency is.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct DependencyStatus {
     pub name: String,
     /// `closed`, `open` or `half-open`.
     pub breaker: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
     pub open_until: Option<Timestamp>,
     pub in_flight: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
     pub held_until: Option<Timestamp>,
 }
 
 /// Any error: `{"error":{"code","message","details"}}`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ErrorBody {
     pub error: ErrorShown,
 }
 
 /// What went wrong.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ErrorShown {
     pub code: String,
     pub message: String,
     #[serde(default)]
+    #[schema(value_type = Object)]
     pub details: serde_json::Map<String, serde_json::Value>,
 }

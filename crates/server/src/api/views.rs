@@ -3,21 +3,25 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
+use redrive::archive::archivist::ArchiveStatus;
+use redrive::core::archive::Standing;
 use redrive::core::breaker::State;
 use redrive::core::engine::{HeldQueue, QueueName};
 use redrive::core::envelope::Tier;
 use redrive::core::idempotency::webhook_id;
 use redrive::core::ids::DeliveryId;
 use redrive::core::replay::ReplayId;
+use redrive::core::schedule::plan::Act;
 use redrive::core::story::Place;
 use redrive::core::time::Timestamp;
-use redrive::node::{Node, Snapshot, stranded};
+use redrive::node::{Node, ScheduleView, Snapshot, stranded};
 use redrive::store::letter::{LetterFilter, ReplayView};
 use redrive::store::{Closed, Counts, DeliveryState, DeliveryView, EventView, QueueCounts};
 
 use super::error::ApiError;
 use super::shape::{
-    DeathShown, DeliveryShown, DependencyStatus, EventShown, ServiceStatus, StateShown, Status, StoryShown,
+    ArchiveShown, DeathShown, DeliveryShown, DependencyStatus, EventShown, ScheduleStatus, ServiceStatus,
+    StateShown, Status, StoryShown,
 };
 use crate::letters::view;
 use crate::show::moment::moment;
@@ -282,6 +286,49 @@ pub(super) fn status_shown(node: &Node, snapshot: &Snapshot, counts: &Counts) ->
         held_at_least: false,
         replays: Vec::new(),
         sources: Vec::new(),
+        archive: None,
+        schedules: node.schedules().iter().map(schedule_shown).collect(),
+    }
+}
+
+/// How the archive is.
+pub(super) fn archive_shown(status: ArchiveStatus) -> ArchiveShown {
+    let ArchiveStatus { standing, archived, left_out, behind, last_error } = status;
+    let (state, waits_until) = match standing {
+        Standing::Well => ("well", None),
+        Standing::Waiting { until } => ("waiting", Some(until)),
+        Standing::Open => ("open", None),
+    };
+    let (last_error_at, last_error) = last_error.unzip();
+    ArchiveShown {
+        state: state.to_owned(),
+        waits_until,
+        archived,
+        skipped: left_out,
+        behind_ms: behind.map_or(0, |behind| u64::try_from(behind.as_millis()).unwrap_or(u64::MAX)),
+        last_error,
+        last_error_at,
+    }
+}
+
+fn schedule_shown(view: &ScheduleView) -> ScheduleStatus {
+    let schedule = &view.plan.schedule;
+    let emission = match &view.plan.act {
+        Act::Emit(emission) => Some(emission),
+        Act::BringBack => None,
+    };
+    ScheduleStatus {
+        name: emission.map(|emission| emission.name.clone()),
+        event_type: emission.map(|emission| emission.event_type.to_string()),
+        cron: schedule.cron().to_owned(),
+        zone: schedule.zone().to_owned(),
+        last_fire: view.last_fire,
+        next_fire: view.next_fire,
+        next_fire_local: view.next_fire.map(|fire| schedule.local(fire).local),
+        waiting: view.waiting,
+        caught_up: view.caught_up,
+        lost: view.lost,
+        trouble: view.trouble.clone(),
     }
 }
 

@@ -54,6 +54,8 @@ pub(crate) enum BenchScenario {
     Hanging,
     /// One healthy target among nine that take a second each
     Slow,
+    /// How soon webhooks are answered while every target hangs and the archive fails
+    Hooks,
     /// What a backlog costs in memory and at a restart
     Waiting,
     /// Whether a full store slows down, and whether what is old makes room

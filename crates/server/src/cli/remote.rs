@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use redrive::core::book::pattern::EventPattern;
+use redrive::tls::Roots;
 
 use super::DATA_DEFAULT;
 use crate::client::{Address, Client, Key};
@@ -14,6 +15,9 @@ pub(crate) struct ServerArgs {
     /// The server's address
     #[arg(long, env = "REDRIVE_SERVER", value_name = "URL", default_value = "http://127.0.0.1:7373")]
     pub(crate) server: Address,
+    /// With https: believes the server if one of these certificates vouches for it, and not otherwise: PEM
+    #[arg(long, env = "REDRIVE_CA", value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
     /// A file with the key to show to the server; else the variable REDRIVE_KEY is looked at
     #[arg(long, value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
@@ -22,7 +26,11 @@ pub(crate) struct ServerArgs {
 impl ServerArgs {
     /// Somebody who asks that server.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
-        Ok(Client::new(self.server.clone(), Key::find(self.key_file.as_deref())?))
+        let client = Client::new(self.server.clone(), Key::find(self.key_file.as_deref())?);
+        match self.ca.as_deref().filter(|_| self.server.is_secure()) {
+            Some(path) => Ok(client.trusting(Roots::read(path)?)),
+            None => Ok(client),
+        }
     }
 }
 

@@ -1,19 +1,27 @@
-//! Where a server is: an `http` address as people type it, checked once.
+//! Where a server is: an `http` or `https` address as people type it, checked once.
 
 use std::fmt;
 use std::str::FromStr;
 
 use http::Uri;
 use http::uri::{Authority, Scheme};
-
-const PORT_DEFAULT: u16 = 80;
+use rustls::pki_types::ServerName;
 
 /// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
+    security: Security,
     authority: Authority,
     /// Without a slash at its end; empty unless the server stands behind a path of another.
     base_path: String,
+}
+
+/// How a server is spoken to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Security {
+    Plain,
+    /// With a certificate that must be for this name.
+    Tls(ServerName<'static>),
 }
 
 /// Why a text is no address of a server.
@@ -21,7 +29,7 @@ pub(crate) struct Address {
 pub(crate) enum InvalidAddress {
     #[error("write it as http://HOST:PORT, such as http://127.0.0.1:7373")]
     NoUrl,
-    #[error("only http is spoken here: reach a server behind TLS through a tunnel")]
+    #[error("a server is asked by http:// or https://")]
     NotHttp,
     #[error("leave out what stands before the `@`: no password belongs in an address")]
     UserInfo,
@@ -42,7 +50,19 @@ impl Address {
     pub(crate) fn host_and_port(&self) -> (&str, u16) {
         let host = self.authority.host();
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        (bare, self.authority.port_u16().unwrap_or(PORT_DEFAULT))
+        let usual_port = match self.security {
+            Security::Plain => 80,
+            Security::Tls(_) => 443,
+        };
+        (bare, self.authority.port_u16().unwrap_or(usual_port))
+    }
+
+    pub(crate) const fn is_secure(&self) -> bool {
+        matches!(self.security, Security::Tls(_))
+    }
+
+    pub(super) const fn security(&self) -> &Security {
+        &self.security
     }
 }
 
@@ -51,11 +71,12 @@ impl FromStr for Address {
 
     fn from_str(text: &str) -> Result<Self, InvalidAddress> {
         let parts = text.parse::<Uri>().map_err(|_| InvalidAddress::NoUrl)?.into_parts();
-        match parts.scheme {
-            Some(scheme) if scheme == Scheme::HTTP => {}
+        let is_secure = match parts.scheme {
+            Some(scheme) if scheme == Scheme::HTTP => false,
+            Some(scheme) if scheme == Scheme::HTTPS => true,
             Some(_) => return Err(InvalidAddress::NotHttp),
             None => return Err(InvalidAddress::NoUrl),
-        }
+        };
         let authority = parts.authority.ok_or(InvalidAddress::NoUrl)?;
         if authority.as_str().contains('@') {
             return Err(InvalidAddress::UserInfo);
@@ -69,7 +90,13 @@ impl FromStr for Address {
             return Err(InvalidAddress::Query);
         }
         let base_path = path.map(|path| path.path().trim_end_matches('/').to_owned()).unwrap_or_default();
-        Ok(Self { authority, base_path })
+        let security = if is_secure {
+            let bare = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+            Security::Tls(ServerName::try_from(bare).map_err(|_| InvalidAddress::NoUrl)?)
+        } else {
+            Security::Plain
+        };
+        Ok(Self { security, authority, base_path })
     }
 }
 
@@ -80,7 +107,11 @@ fn has_port(authority: &str) -> bool {
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http://{}{}", self.authority, self.base_path)
+        let scheme = match self.security {
+            Security::Plain => "http",
+            Security::Tls(_) => "https",
+        };
+        write!(f, "{scheme}://{}{}", self.authority, self.base_path)
     }
 }
 
@@ -124,7 +155,9 @@ mod tests {
             ("no scheme",            "127.0.0.1:7373",             Err(NoUrl)),
             ("a name alone",         "localhost",                  Err(NoUrl)),
             ("nothing",              "",                           Err(NoUrl)),
-            ("TLS",                  "https://localhost",          Err(NotHttp)),
+            ("TLS",                  "https://localhost",          Ok(("localhost", 443, ""))),
+            ("TLS and a port",       "https://[::1]:7373/a",       Ok(("::1", 7373, "/a"))),
+            ("no name for TLS",      "https://a..b",               Err(NoUrl)),
             ("another scheme",       "ftp://localhost",            Err(NotHttp)),
             ("a password",           "http://me:secret@localhost", Err(UserInfo)),
             ("a query",              "http://localhost/?a=1",      Err(Query)),
@@ -138,6 +171,9 @@ mod tests {
                 (host, port, address.base_path())
             });
             assert_eq!(seen.map_err(|error| *error), expected, "{name}");
+            let shown = read.as_ref().map(|address| address.to_string().to_ascii_lowercase());
+            let is_whole = |shown: &String| text.to_ascii_lowercase().trim_end_matches('/') == shown;
+            assert!(shown.is_ok_and(|shown| is_whole(&shown)) == expected.is_ok(), "{name}");
         }
     }
 

@@ -7,6 +7,7 @@ use http::{HeaderMap, StatusCode};
 use redrive::core::text::show_duration;
 use serde_json::Value;
 
+use super::trust::Distrust;
 use super::{Address, is_away};
 use crate::api::shape::{ErrorBody, ErrorShown};
 use crate::show::plain;
@@ -19,6 +20,9 @@ pub(crate) enum Trouble {
         "System unavailable, try again later\n  no server at {address}: {reason}\n  start one with `redrive serve`, or name another with --server URL"
     )]
     Unreachable { address: Address, reason: Break },
+    /// Somebody answers there who may not be who was meant; the exit code is 3.
+    #[error("the server at {address} is not trusted: {why}")]
+    Distrusted { address: Address, why: Distrust },
     /// The server said no.
     #[error("{0}")]
     Refused(Box<Refusal>),
@@ -35,7 +39,10 @@ impl Trouble {
     pub(crate) fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Refused(refusal) => Some(refusal),
-            Self::Unreachable { .. } | Self::Unreadable { .. } | Self::Unaskable(_) => None,
+            Self::Unreachable { .. }
+            | Self::Distrusted { .. }
+            | Self::Unreadable { .. }
+            | Self::Unaskable(_) => None,
         }
     }
 }
@@ -53,6 +60,10 @@ pub(crate) enum Break {
     Connect(std::io::Error),
     #[error("no connection within {}", show_duration(*.0))]
     NotConnected(Duration),
+    #[error("the TLS handshake failed: {0}")]
+    Handshake(std::io::Error),
+    #[error("it is not trusted: {0}")]
+    Distrust(Distrust),
     #[error("{}", innermost(.0))]
     Http(hyper::Error),
     #[error("no answer within {}", show_duration(*.0))]
@@ -66,11 +77,23 @@ pub(crate) enum Break {
 }
 
 impl Break {
+    /// What came of a handshake: whether somebody hung up, or showed what cannot be believed.
+    pub(super) fn of_handshake(error: std::io::Error) -> Self {
+        match error.downcast() {
+            Ok(error) => Self::Distrust(Distrust::new(error)),
+            Err(error) => Self::Handshake(error),
+        }
+    }
+
     /// Whether it may go better in a moment.
     pub(crate) const fn may_heal(&self) -> bool {
         match self {
-            Self::Connect(_) | Self::NotConnected(_) | Self::Http(_) => true,
-            Self::NoAnswer(_) | Self::BrokeOff(_) | Self::Silent(_) | Self::LineTooLong(_) => false,
+            Self::Connect(_) | Self::NotConnected(_) | Self::Handshake(_) | Self::Http(_) => true,
+            Self::Distrust(_)
+            | Self::NoAnswer(_)
+            | Self::BrokeOff(_)
+            | Self::Silent(_)
+            | Self::LineTooLong(_) => false,
         }
     }
 }

@@ -50,6 +50,7 @@ impl From<Trouble> for Stopped {
                 Self::NoServer(trouble)
             }
             Trouble::Unreachable { .. }
+            | Trouble::Distrusted { .. }
             | Trouble::Refused(_)
             | Trouble::Unreadable { .. }
             | Trouble::Unaskable(_) => Self::Failed(trouble.into()),

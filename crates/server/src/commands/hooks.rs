@@ -34,7 +34,7 @@ fn list(args: &HooksRefusedArgs) -> anyhow::Result<ExitCode> {
         let mut before = String::new();
         let now = loop {
             let limit = (wanted - all.len()).min(PAGE);
-            let ask = Ask::get(format!("/v1/hooks/refused?limit={limit}{before}"));
+            let ask = Ask::get(format!("/v1/refused-hooks?limit={limit}{before}"));
             let (page, now) = client.timed_json::<RefusedFound>(&ask).await?;
             all.extend(page.refused);
             match page.next.filter(|_| all.len() < wanted) {
@@ -53,7 +53,7 @@ fn list(args: &HooksRefusedArgs) -> anyhow::Result<ExitCode> {
 fn show(args: &HooksShowArgs) -> anyhow::Result<ExitCode> {
     wait_for(async {
         let mut client = args.server.client()?;
-        let ask = Ask::get(format!("/v1/hooks/refused/{}", args.number));
+        let ask = Ask::get(format!("/v1/refused-hooks/{}", args.number));
         let (shown, now) = client.timed_json::<RefusedShown>(&ask).await?;
         let body = STANDARD.decode(shown.body_base64.as_deref().unwrap_or_default());
         let body = body.context("the server's answer has no readable body")?;

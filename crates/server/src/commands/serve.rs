@@ -1,5 +1,7 @@
 //! `redrive serve`: takes events in and delivers them, until it is told to stop.
 
+mod tls;
+
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -8,19 +10,22 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
+use redrive::archive::archivist::Archivist;
 use redrive::core::book::BUILTIN_BOOK;
 use redrive::core::book::problem::Problem;
 use redrive::core::book::{BuiltIn, RuleBook};
 use redrive::core::engine::Bounds;
 use redrive::node::{Config, Node};
-use redrive::secret::{self, Secrets};
+use redrive::secret::Secrets;
 use redrive::store::sqlite::{Options, Sqlite};
 use redrive::target::registry::{BUILT_IN_TARGETS, Targets};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use self::tls::Watched;
 use super::{Refused, read_book};
+use crate::api::door::Scheme;
 use crate::api::hooks::Webhooks;
-use crate::api::{Access, App, Guests, Limiter, Limits, Parts, Routers, listen};
+use crate::api::{Access, App, Guests, Limiter, Limits, Parts, Routers, listen_behind};
 use crate::cli::ServeArgs;
 use crate::show;
 use crate::show::{shell_word, style};
@@ -33,8 +38,8 @@ const REQUESTS_END_WITHIN: Duration = Duration::from_secs(5);
 /// What the book is called that nobody wrote.
 const BUILT_IN: &str = "the built-in book";
 
-/// The kinds of source that are served.
-const BUILT_IN_SOURCES: &[&str] = &["webhook"];
+/// The kinds of source that this program has, beside the events API.
+const BUILT_IN_SOURCES: &[&str] = &["schedule", "webhook"];
 
 /// The bounds of the engine: a window for each queue, and calls over all services.
 const BOUNDS: Bounds = Bounds { window: 512, window_bytes: 4 * 1024 * 1024, calls: 1_024 };
@@ -115,9 +120,14 @@ fn show_and_refuse(problems: &[Problem], path: &Path, text: &str) -> anyhow::Res
     Err(Refused(format!("{} needs what this program does not have", path.display())).into())
 }
 
-fn targets(opened: &Opened, path: &Path, previous: Option<&Targets>) -> anyhow::Result<Targets> {
-    let secrets = secret::of(&opened.book);
-    match Targets::new(&opened.book, &secrets, previous) {
+fn targets(
+    opened: &Opened,
+    path: &Path,
+    secrets: &Secrets,
+    previous: Option<&Targets>,
+) -> anyhow::Result<Targets> {
+    show_and_refuse(&Secrets::check(&opened.book), path, &opened.text)?;
+    match Targets::new(&opened.book, secrets, previous) {
         Ok(targets) => Ok(targets),
         Err(problems) => {
             show_and_refuse(&problems, path, &opened.text)?;
@@ -128,7 +138,11 @@ fn targets(opened: &Opened, path: &Path, previous: Option<&Targets>) -> anyhow::
 
 async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     let path = args.rules.clone().unwrap_or_else(|| PathBuf::from(BUILT_IN));
-    let targets = targets(&opened, &path, None)?;
+    let secrets = Secrets::new(&opened.book);
+    let certificate = Watched::open(args)?;
+    let door = Watched::door(certificate.as_ref());
+    let connections = Targets::none(Arc::new(tls::pool(args)?));
+    let targets = targets(&opened, &path, &secrets, Some(&connections))?;
     let store = Sqlite::open(&args.data, Options::default()).map_err(|error| Refused(error.to_string()))?;
     let config = Config {
         book: Arc::clone(&opened.book),
@@ -139,8 +153,9 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     };
     let mut hands = Hands::new()?;
     let node = Node::start(config).map_err(|error| Refused(error.to_string()))?;
+    // Before anybody can send anything: an archive that is new begins here.
+    let archivist = Archivist::start(&node).await;
     let limits = Limits::with_body(usize::try_from(args.body_max).unwrap_or(usize::MAX));
-    let secrets = Secrets::new(&opened.book);
     let limiter = Arc::new(Limiter::default());
     let hooks = Webhooks::new(&opened.book, secrets.clone(), Arc::clone(&limiter));
     let access = match node.keys().await {
@@ -152,30 +167,40 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     };
     let guests = if args.insecure { Guests::Everybody } else { Guests::ThisMachine };
     let routes = |closing| {
-        let parts =
-            Parts { node: node.clone(), limits, hooks: hooks.clone(), access: access.clone(), closing };
+        let parts = Parts {
+            node: node.clone(),
+            archivist: archivist.clone(),
+            limits,
+            hooks: hooks.clone(),
+            access: access.clone(),
+            closing,
+        };
         Routers::new(&App::new(parts), guests)
     };
-    let listening = match listen(args.listen, routes, limits).await {
+    let listening = match listen_behind(door.clone(), args.listen, routes, limits).await {
         Ok(listening) => listening,
         Err(error) => {
             node.stop(Duration::ZERO).await;
             return Err(Refused(format!("could not listen on {}: {error}", args.listen)).into());
         }
     };
-    greet(args, listening.address, &opened.book, &access)?;
+    greet(args, listening.address, door.scheme(), &opened.book, &access)?;
+    secrets.warm(&opened.book);
     let mut serving = Serving {
         path: args.rules.clone(),
         stamp: opened.stamp,
+        certificate,
         targets,
         secrets,
         hooks,
         node: node.clone(),
         access,
+        archivist: archivist.clone(),
     };
     serving.until_stopped(&mut hands).await;
     anstream::eprintln!("{}", style::dim("stopping: no more events are taken, calls may end"));
     listening.close(REQUESTS_END_WITHIN).await;
+    archivist.stop().await;
     let stopped = node.stop(args.drain).await;
     if stopped.interrupted > 0 {
         let count = stopped.interrupted;
@@ -184,7 +209,14 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn greet(args: &ServeArgs, address: SocketAddr, book: &RuleBook, access: &Access) -> anyhow::Result<()> {
+fn greet(
+    args: &ServeArgs,
+    at: SocketAddr,
+    scheme: Scheme,
+    book: &RuleBook,
+    access: &Access,
+) -> anyhow::Result<()> {
+    let address = format!("{}{at}", scheme.prefix());
     let services = book.sections().services.len();
     let rules = args.rules.as_ref().map_or_else(
         || "the built-in book, which logs every event (write your own with `redrive init`)".to_owned(),
@@ -197,8 +229,8 @@ fn greet(args: &ServeArgs, address: SocketAddr, book: &RuleBook, access: &Access
     let event_type =
         wanted.filter(|pattern| *pattern != "*").unwrap_or("greeting.sent").replace('*', "tried");
     let key = if access.is_on() { " -H \"Authorization: Bearer $REDRIVE_KEY\"" } else { "" };
-    let command = format!("curl{key} -d '{{\"hello\":\"world\"}}' http://{address}/v1/events/{event_type}");
-    let (is_asked, is_near) = (access.is_on(), address.ip().is_loopback());
+    let command = format!("curl{key} -d '{{\"hello\":\"world\"}}' {address}/v1/events/{event_type}");
+    let (is_asked, is_near) = (access.is_on(), at.ip().is_loopback());
     let open_to = match (is_asked, is_near) {
         (true, _) => style::dim("whoever comes needs a key; stop with Ctrl-C"),
         (false, true) => style::dim("open to everyone on this machine; stop with Ctrl-C"),
@@ -213,7 +245,7 @@ fn greet(args: &ServeArgs, address: SocketAddr, book: &RuleBook, access: &Access
     super::print(&format!(
         "{} on {}\n  rules   {rules}\n  data    {}\n  {}\n\nTry: {command}\n",
         style::bold("redrive serves"),
-        style::bold(format!("http://{address}")),
+        style::bold(address),
         args.data.display(),
         open_to,
     ))
@@ -240,11 +272,14 @@ impl Hands {
 struct Serving {
     path: Option<PathBuf>,
     stamp: Stamp,
+    /// Who we are, if callers are shown a certificate.
+    certificate: Option<Watched>,
     targets: Targets,
     secrets: Secrets,
     hooks: Webhooks,
     node: Node,
     access: Access,
+    archivist: Archivist,
 }
 
 impl Serving {
@@ -255,8 +290,12 @@ impl Serving {
                 biased;
                 _ = hands.terminate.recv() => return,
                 _ = hands.interrupt.recv() => return,
-                _ = hands.hang_up.recv() => true,
+                _ = hands.hang_up.recv() => {
+                    self.certificate.iter_mut().for_each(Watched::reload);
+                    true
+                }
                 _ = watch.tick() => {
+                    self.certificate.iter_mut().for_each(Watched::look);
                     let now = self.path.as_deref().and_then(stamp);
                     // A file that is being replaced may be missing for a moment.
                     now.is_some() && now != self.stamp
@@ -279,7 +318,7 @@ impl Serving {
         let Some(path) = self.path.clone() else { return };
         self.stamp = stamp(&path);
         let opened = open(Some(&path)).and_then(|opened| {
-            let targets = targets(&opened, &path, Some(&self.targets))?;
+            let targets = targets(&opened, &path, &self.secrets, Some(&self.targets))?;
             Ok((opened, targets))
         });
         match opened {
@@ -307,13 +346,19 @@ impl Serving {
     }
 
     async fn change(&mut self, opened: Opened, targets: Targets) {
-        self.targets = targets.clone();
-        self.access.change(&opened.book);
+        // The new targets ask for the new book's secrets from their first call on.
         self.secrets.change(&opened.book);
+        self.secrets.warm(&opened.book);
+        self.targets = targets.clone();
+        self.secrets.change(&opened.book);
+        self.access.change(&opened.book);
         let book = Arc::clone(&opened.book);
         match self.node.change_book(opened.book, opened.text, targets).await {
             // What comes in by a new source is routed by the book that has it.
-            Ok(()) => self.hooks.change(&book),
+            Ok(()) => {
+                self.hooks.change(&book);
+                self.archivist.change(&book);
+            }
             Err(error) => tracing::error!(%error, "the rule book could not be changed"),
         }
     }

@@ -16,6 +16,9 @@ impl WrongField {
     }
 }
 
+/// The largest number that a key takes: clients and the store have no larger ones.
+const NUMBER_MAX: u64 = i64::MAX.unsigned_abs();
+
 /// What is left of the keys.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Fields(Map<String, Value>);
@@ -39,6 +42,7 @@ impl Fields {
         }
         match serde_json::from_slice(body) {
             Ok(Value::Object(fields)) => Ok(Self(fields)),
+            Ok(Value::Null) => Ok(Self::default()),
             Ok(_) => Err(WrongField::new("body", "is no JSON object")),
             Err(error) => Err(WrongField::new("body", format!("is no JSON object: {error}"))),
         }
@@ -81,13 +85,15 @@ impl Fields {
     }
 
     pub(crate) fn number(&mut self, name: &str) -> Result<Option<u64>, WrongField> {
-        let wrong = || WrongField::new(name, "must be a whole number");
-        match self.take(name) {
-            None => Ok(None),
-            Some(Value::Number(number)) => number.as_u64().ok_or_else(wrong).map(Some),
-            Some(Value::String(text)) => text.parse().map(Some).map_err(|_| wrong()),
-            Some(_) => Err(wrong()),
-        }
+        let wrong = || WrongField::new(name, "must be a whole number of at most 63 bits");
+        let number = match self.take(name) {
+            None => return Ok(None),
+            Some(Value::Number(number)) => number.as_u64(),
+            // A sign is no part of a number here.
+            Some(Value::String(text)) => text.parse().ok().filter(|_| !text.starts_with('+')),
+            Some(_) => None,
+        };
+        number.filter(|number| *number <= NUMBER_MAX).ok_or_else(wrong).map(Some)
     }
 
     /// A rate, as a number for each second or as a text such as `20/s`.

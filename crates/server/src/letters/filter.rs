@@ -117,7 +117,10 @@ pub(crate) fn describe(filter: &LetterFilter) -> String {
 
 #[cfg(test)]
 mod tests {
+    use utoipa::PartialSchema;
+
     use super::*;
+    use crate::api::shape::wanted::FilterKeys;
 
     fn now() -> Timestamp {
         "2026-01-31T12:00:00Z".parse().expect("a time")
@@ -154,6 +157,24 @@ mod tests {
         for (name, query, expected) in cases {
             assert_eq!(told(query), expected.map(ToOwned::to_owned).map_err(ToOwned::to_owned), "{name}");
         }
+    }
+
+    #[test]
+    fn the_keys_that_are_described_are_those_that_are_taken() {
+        let described = serde_json::to_value(FilterKeys::schema()).expect("a schema is JSON");
+        let keys: Vec<&String> = described["properties"].as_object().expect("it has keys").keys().collect();
+        let value = |key: &str| match key {
+            "category" => "transient",
+            "tier" => "dead",
+            "fingerprint" => "00000000000000ff",
+            "from" | "until" => "2h",
+            _ => "word",
+        };
+        let pairs = keys.iter().map(|key| (key.as_str(), value(key).to_owned()));
+        let mut fields = Fields::of_pairs(pairs);
+        let filter = take(&mut fields, now()).expect("every key that is described is taken");
+        assert_eq!(fields.finish(), Ok(()), "each is known");
+        assert_eq!(describe(&filter).matches(", ").count() + 1, keys.len(), "and none is taken that is not");
     }
 
     #[test]

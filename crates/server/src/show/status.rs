@@ -1,15 +1,18 @@
 //! How a server is: its services and its dependencies as tables, and what needs a hand.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use redrive::core::time::Timestamp;
 
-use super::moment::{coming, rough};
+use super::moment::{ago, coming, rough};
 use super::table::{Cell, Side, Table};
 use super::{counted, next_steps, plain, shell_word, style, thousands};
-use crate::api::shape::{DependencyStatus, ServiceStatus, Status};
+use crate::api::shape::{ArchiveShown, DependencyStatus, ScheduleStatus, ServiceStatus, Status};
 use crate::client::Address;
 
+/// An archive that is less behind than this keeps up.
+const BEHIND_SHOWN_MS: u64 = 5_000;
 /// Replays that have a line of their own.
 const REPLAYS_SHOWN_MAX: usize = 10;
 
@@ -31,7 +34,7 @@ pub(crate) fn page(status: &Status, address: &Address, now: Timestamp) -> String
         let word = "in the store and unknown to the engine: report it, and restart the server";
         let _ = writeln!(out, "{} {} stranded, {word}", style::error("✗"), thousands(status.stranded));
     }
-    for line in letters(status) {
+    for line in letters(status).into_iter().chain(status.archive.as_ref().map(|shown| archive(shown, now))) {
         let _ = writeln!(out, "{line}");
     }
     if !status.services.is_empty() {
@@ -42,6 +45,9 @@ pub(crate) fn page(status: &Status, address: &Address, now: Timestamp) -> String
     }
     if !status.sources.is_empty() {
         out.push_str(&block(super::source::table(&status.sources)));
+    }
+    if !status.schedules.is_empty() {
+        out.push_str(&block(schedules(&status.schedules, now)));
     }
     out.push_str(&next_steps(&steps(status)));
     out
@@ -65,6 +71,30 @@ fn letters(status: &Status) -> Vec<String> {
         lines.push(format!("{} {more}: `redrive replays` shows them", style::info("↻")));
     }
     lines
+}
+
+/// How the archive is, in a line.
+fn archive(shown: &ArchiveShown, now: Timestamp) -> String {
+    let (mark, state) = match shown.state.as_str() {
+        "well" => (style::good("✓"), String::new()),
+        "open" => (style::error("✗"), ": its breaker is open, and events are left out".to_owned()),
+        _ => {
+            let again = shown.waits_until.map(|until| format!(", tried again {}", coming(until, now)));
+            (style::warning("!"), format!(": it takes nothing{}", again.unwrap_or_default()))
+        }
+    };
+    let mut line = format!("{mark} archive{state}: {} kept", counted(shown.archived, "event"));
+    if shown.skipped > 0 {
+        let _ = write!(line, ", {}", style::warning(format!("{} left out", thousands(shown.skipped))));
+    }
+    if shown.behind_ms >= BEHIND_SHOWN_MS {
+        let _ = write!(line, ", {} behind", rough(Duration::from_millis(shown.behind_ms)));
+    }
+    // What went wrong and is over would only worry people.
+    if let Some(error) = shown.last_error.as_deref().filter(|_| shown.state != "well" || shown.skipped > 0) {
+        let _ = write!(line, "; {}", style::dim(plain(error)));
+    }
+    line
 }
 
 /// How many sessions are held, and how many deliveries with them.
@@ -142,6 +172,46 @@ fn dependencies(dependencies: &[DependencyStatus], now: Timestamp) -> Table {
         ]);
     }
     table
+}
+
+fn schedules(schedules: &[ScheduleStatus], now: Timestamp) -> Table {
+    let mut table = Table::new(&[Side::Left; 5]);
+    table.head(&["SCHEDULE", "EMITS", "NEXT", "LAST", ""]);
+    for schedule in schedules {
+        let name = match &schedule.name {
+            Some(name) => Cell::bold(plain(name)),
+            None => Cell::bold(plain(&schedule.cron)),
+        };
+        let emits = match &schedule.event_type {
+            Some(event_type) => Cell::plain(plain(event_type)),
+            None => Cell::dim("brings letters back"),
+        };
+        let next = match (&schedule.next_fire_local, schedule.next_fire) {
+            (Some(local), Some(next)) => format!("{} ({})", plain(local), coming(next, now)),
+            _ => "never again".to_owned(),
+        };
+        let last = schedule.last_fire.map_or_else(|| "never".to_owned(), |last| ago(last, now));
+        table.push(vec![name, emits, Cell::plain(next), Cell::plain(last), schedule_remark(schedule)]);
+    }
+    table
+}
+
+/// What needs a look: that fires wait, or how many were missed.
+fn schedule_remark(schedule: &ScheduleStatus) -> Cell {
+    if schedule.waiting > 0
+        && let Some(trouble) = &schedule.trouble
+    {
+        let waiting = counted(schedule.waiting, "fire");
+        return Cell::painted(format!("{waiting} not emitted yet: {}", plain(trouble)), style::error);
+    }
+    let mut missed = Vec::new();
+    if schedule.caught_up > 0 {
+        missed.push(format!("{} caught up", thousands(schedule.caught_up)));
+    }
+    if schedule.lost > 0 {
+        missed.push(format!("{} lost", thousands(schedule.lost)));
+    }
+    if missed.is_empty() { Cell::plain("") } else { Cell::dim(format!("missed: {}", missed.join(", "))) }
 }
 
 fn steps(status: &Status) -> Vec<(String, &'static str)> {

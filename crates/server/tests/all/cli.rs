@@ -202,9 +202,10 @@ fn what_the_server_refuses_is_told_with_all_it_says() {
 #[test]
 fn what_cannot_be_asked_is_wrong_use() {
     #[rustfmt::skip]
-    let cases: [(&str, &[&str], &str); 9] = [
+    let cases: [(&str, &[&str], &str); 10] = [
         ("no address",       &["status", "--server", "localhost:7373"],           "write it as http://HOST:PORT"),
-        ("TLS",              &["status", "--server", "https://localhost"],        "only http is spoken here"),
+        ("another scheme",   &["status", "--server", "ftp://localhost"],          "a server is asked by http:// or https://"),
+        ("no such authority", &["status", "--server", "https://localhost", "--ca", "none.pem"], "could not read none.pem"),
         ("no JSON",          &["send", "note.taken", "buy milk"],                 "redrive send note.taken 'buy milk' --content-type text/plain"),
         ("data twice",       &["send", "a.b", "{}", "--file", "x.json"],          "cannot be used with"),
         ("no such file",     &["send", "a.b", "--file", "none.json"],             "could not open none.json"),

@@ -1,10 +1,13 @@
-//! A small HTTP/1.1 client that says exactly what it is told to say, right or wrong.
+//! A small HTTP/1.1 client that says exactly what it is told to say, right or wrong, and holds what it hears
+//! against the description of the API.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
 use serde_json::Value;
+
+use crate::described;
 
 /// How long an answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -60,7 +63,9 @@ impl Client {
         let asked = connection.send(head.as_bytes()).and_then(|()| connection.send(body.as_ref()));
         // A server that has heard enough answers and hangs up, and the rest cannot be sent.
         let answer = connection.answer();
-        answer.unwrap_or_else(|error| panic!("{error} (asked: {asked:?}): {head}"))
+        let answer = answer.unwrap_or_else(|error| panic!("{error} (asked: {asked:?}): {head}"));
+        described::assert_described(head, &answer);
+        answer
     }
 }
 
@@ -79,7 +84,9 @@ impl Connection {
         bytes.extend(b"\r\n");
         bytes.extend(body);
         self.send(&bytes)?;
-        self.answer()
+        let answer = self.answer()?;
+        described::assert_described(&head_of(path, headers, body.len()), &answer);
+        Ok(answer)
     }
 
     pub(crate) fn stream(&self) -> &TcpStream {

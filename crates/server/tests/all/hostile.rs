@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::run::Folder;
-use crate::server::{Server, in_folder, serve};
+use crate::server::{PATIENCE, Server, in_folder, serve};
 use crate::target::{Say, Target, book, status};
 
 /// More than this the server never has, however hard anybody tries; it is a build without optimisation.
@@ -64,6 +64,96 @@ fn what_is_no_request_is_refused() {
     let (status, _) =
         server.client.ask(&format!("GET /{huge} HTTP/1.1\r\nhost: localhost\r\n\r\n"), "").error();
     assert!(matches!(status, 414 | 431), "{status}");
+    assert_unharmed(&server);
+    server.stop().assert_calm();
+}
+
+/// The statuses of all answers that come on one connection to those bytes, until it is hung up.
+#[track_caller]
+fn statuses(server: &Server, bytes: &[u8]) -> Vec<u16> {
+    let mut stream = TcpStream::connect(&server.client.address).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    stream.write_all(bytes).expect("it reads");
+    let mut heard = Vec::new();
+    // It may break off what it has heard enough of; what came before that counts.
+    let _ = stream.read_to_end(&mut heard);
+    let heard = String::from_utf8(heard).expect("it answers in text");
+    // Our own words name the version too, without a status behind it.
+    heard.split("HTTP/1.1 ").skip(1).filter_map(|rest| rest.get(..3)?.parse().ok()).collect()
+}
+
+/// What a proxy before us takes for one request must be one request to us, or none: a second one inside it
+/// would be sent in somebody else's name.
+#[test]
+fn no_request_is_smuggled_inside_another() {
+    let folder = Folder::new();
+    let server = Server::run(serve(&folder, &[]));
+    let post = "POST /v1/events/a.b HTTP/1.1\r\nhost: localhost\r\n";
+    let inner = "POST /v1/events/smuggled HTTP/1.1\r\nhost: localhost\r\nidempotency-key: smuggled\r\ncontent-length: 2\r\n\r\n{}";
+    let length = inner.len();
+    let chunk = format!("{length:x}\r\n{inner}\r\n0\r\n\r\n");
+    #[rustfmt::skip]
+    let refused = [
+        ("two lengths",                     format!("{post}content-length: 0\r\ncontent-length: {length}\r\n\r\n{inner}")),
+        ("the longer one first",            format!("{post}content-length: {length}\r\ncontent-length: 0\r\n\r\n{inner}")),
+        ("two lengths in one",              format!("{post}content-length: 0, {length}\r\n\r\n{inner}")),
+        ("a length with a sign",            format!("{post}content-length: +0\r\n\r\n{inner}")),
+        ("a length in another base",        format!("{post}content-length: 0x0\r\n\r\n{inner}")),
+        ("a length beyond all numbers",     format!("{post}content-length: 18446744073709551616\r\n\r\n{inner}")),
+        ("a length before its colon",       format!("{post}content-length : 0\r\n\r\n{inner}")),
+        ("a length after a tab",            format!("{post}content-length\t: 0\r\n\r\n{inner}")),
+        ("a length that is folded",         format!("{post}content-length:\r\n 0\r\n\r\n{inner}")),
+        ("a folded header",                 format!("{post}x-more: and\r\n more\r\ncontent-length: 0\r\n\r\n{inner}")),
+        ("a header that begins folded",     format!("POST /v1/events/a.b HTTP/1.1\r\n host: localhost\r\ncontent-length: 0\r\n\r\n{inner}")),
+        ("a line that ends in its middle",  format!("{post}x-more: and\rtransfer-encoding: chunked\r\ncontent-length: 0\r\n\r\n{inner}")),
+        ("chunks, but not last",            format!("{post}transfer-encoding: chunked, identity\r\n\r\n0\r\n\r\n{inner}")),
+        ("chunks of another name",          format!("{post}transfer-encoding: xchunked\r\n\r\n0\r\n\r\n{inner}")),
+        ("chunks and then not",             format!("{post}transfer-encoding: chunked\r\ntransfer-encoding: identity\r\n\r\n0\r\n\r\n{inner}")),
+        ("chunks before their colon",       format!("{post}transfer-encoding : chunked\r\n\r\n0\r\n\r\n{inner}")),
+        ("chunks, with a byte before",      format!("{post}transfer-encoding: \x0bchunked\r\n\r\n0\r\n\r\n{inner}")),
+        ("chunks in an old version",        format!("{}transfer-encoding: chunked\r\n\r\n0\r\n\r\n{inner}", post.replace("1.1", "1.0"))),
+        ("a chunk's length with a sign",    format!("{post}transfer-encoding: chunked\r\n\r\n-0\r\n\r\n{inner}")),
+        ("a chunk's length in its own way", format!("{post}transfer-encoding: chunked\r\n\r\n0x0\r\n\r\n{inner}")),
+        ("a chunk longer than it says",     format!("{post}transfer-encoding: chunked\r\n\r\n2\r\n{{}}xx\r\n0\r\n\r\n{inner}")),
+        ("a chunk's line that is half one", format!("{post}transfer-encoding: chunked\r\n\r\n2\n{{}}\r\n0\r\n\r\n{inner}")),
+        ("a line inside a chunk's remark",  format!("{post}transfer-encoding: chunked\r\n\r\n2;a\nb\r\n{{}}\r\n0\r\n\r\n{inner}")),
+        ("two hosts",                       format!("{post}host: elsewhere.test\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{{}}")),
+    ];
+    for (name, bytes) in refused {
+        assert_eq!(statuses(&server, bytes.as_bytes()), [400], "{name}");
+    }
+    // Both at once has one meaning in HTTP/1.1, and the connection ends with it, so that nothing follows.
+    let both = [
+        "content-length: 4\r\ntransfer-encoding: chunked\r\n",
+        "transfer-encoding: chunked\r\ncontent-length: 4\r\n",
+    ];
+    for framing in both {
+        assert_eq!(
+            statuses(&server, format!("{post}{framing}\r\n{chunk}").as_bytes()),
+            [400],
+            "{framing}: no JSON"
+        );
+        let (empty, rest) = ("2\r\n{}\r\n0\r\n\r\n", inner);
+        assert_eq!(
+            statuses(&server, format!("{post}{framing}\r\n{empty}{rest}").as_bytes()),
+            [202],
+            "{framing}"
+        );
+    }
+    // A body is a body, whatever it looks like.
+    let quoted = format!("\"{}\"", inner.replace("\r\n", " ").replace('"', "'"));
+    let whole = format!("{post}connection: close\r\ncontent-length: {}\r\n\r\n{quoted}", quoted.len());
+    assert_eq!(statuses(&server, whole.as_bytes()), [202]);
+    assert_eq!(server.get("/v1/events/smuggled").status, 404, "nothing came through");
+    // A line may end without its CR, and is then no less a line: its length holds.
+    let bare = format!("{post}connection: close\r\ncontent-length: {}\r\n\r\n{quoted}", quoted.len());
+    assert_eq!(statuses(&server, bare.replace("\r\n", "\n").as_bytes()), [202]);
+    assert_eq!(server.get("/v1/events/smuggled").status, 404, "nothing came through");
+    // And what follows one request by right is one more.
+    let last = inner.replace("content-length", "connection: close\r\ncontent-length");
+    let two = format!("{post}content-length: 2\r\n\r\n{{}}{last}");
+    assert_eq!(statuses(&server, two.as_bytes()), [202, 202]);
+    assert_eq!(server.get("/v1/events/smuggled").status, 200);
     assert_unharmed(&server);
     server.stop().assert_calm();
 }
@@ -267,6 +357,8 @@ fn clients_that_dawdle_keep_nobody_waiting_and_are_cut_off() {
     }
     let told = slow.iter().filter(|slow| slow.heard.starts_with(b"HTTP/1.1 408")).count();
     assert_eq!(told, EACH, "who sends a body slowly is told");
+    let told = slow.iter().filter(|slow| String::from_utf8_lossy(&slow.heard).contains("x-correlation-id: "));
+    assert_eq!(told.count(), EACH, "and under which id");
     assert_unharmed(&server);
     server.stop().assert_calm();
 }

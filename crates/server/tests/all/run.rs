@@ -68,7 +68,9 @@ pub(crate) fn redrive(arguments: &[&str]) -> Run {
 fn run_in(folder: &Path, arguments: &[&str]) -> Run {
     let mut command = Command::new(env!("CARGO_BIN_EXE_redrive"));
     // What a developer's shell asks for must not change what a test sees.
-    command.env_remove("CLICOLOR_FORCE").env_remove("FORCE_COLOR").env_remove("REDRIVE_SERVER");
+    for variable in ["CLICOLOR_FORCE", "FORCE_COLOR", "REDRIVE_CA", "REDRIVE_KEY", "REDRIVE_SERVER"] {
+        command.env_remove(variable);
+    }
     let output = command.args(arguments).current_dir(folder).output();
     let Output { status, stdout, stderr } = output.expect("the binary was built for this test");
     let text = |bytes| String::from_utf8(bytes).expect("redrive prints text");

@@ -52,7 +52,9 @@ pub(crate) fn serve(folder: &Folder, arguments: &[&str]) -> Command {
 
 /// The command with that folder to run in, and nothing of a developer's own shell.
 pub(crate) fn in_folder(mut command: Command, folder: &Folder) -> Command {
-    for variable in ["CLICOLOR_FORCE", "FORCE_COLOR", "REDRIVE_LOG"] {
+    for variable in
+        ["CLICOLOR_FORCE", "FORCE_COLOR", "REDRIVE_CA", "REDRIVE_KEY", "REDRIVE_LOG", "REDRIVE_SERVER"]
+    {
         command.env_remove(variable);
     }
     command.current_dir(folder.path("."));
@@ -79,7 +81,8 @@ impl Server {
         let out = Lines::of(child.stdout.take().expect("it is piped"));
         let err = Lines::of(child.stderr.take().expect("it is piped"));
         let first = out.wait(|lines| lines.first().cloned());
-        let address = first.as_deref().and_then(|line| line.strip_prefix("redrive serves on http://"));
+        let url = first.as_deref().and_then(|line| line.strip_prefix("redrive serves on "));
+        let address = url.and_then(|url| url.split_once("://")).map(|(_scheme, address)| address);
         if let Some(address) = address {
             return Ok(Self { child, client: Client::new(address), out, err });
         }
@@ -240,7 +243,7 @@ struct Printed {
 }
 
 impl Lines {
-    fn of(from: impl Read + Send + 'static) -> Self {
+    pub(crate) fn of(from: impl Read + Send + 'static) -> Self {
         let heard = Arc::new(Heard::default());
         let lines = Self(Arc::clone(&heard));
         thread::spawn(move || {

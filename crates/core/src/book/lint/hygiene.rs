@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::addresses::{authority, host};
+use super::addresses::{authority, host, is_inner_name};
 use super::{Findings, Lint, Run};
 use crate::book::model::{
     JwtKeys, ReactionName, ReceiverKind, Secret, SecretFrom, Sections, SourceKind, Target, TargetKind,
@@ -445,7 +445,6 @@ fn plain_http<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
 
 /// Whether an authority is neither of this machine nor of a private network, as far as its name tells.
 fn looks_public(authority: &str) -> bool {
-    const INNER: [&str; 7] = [".localhost", ".local", ".internal", ".lan", ".svc", ".test", ".home.arpa"];
     let host = host(authority);
     match host.parse::<IpAddr>() {
         Ok(IpAddr::V4(ip)) => {
@@ -454,7 +453,7 @@ fn looks_public(authority: &str) -> bool {
         Ok(IpAddr::V6(ip)) => {
             !(ip.is_loopback() || ip.is_unique_local() || ip.is_unicast_link_local() || ip.is_unspecified())
         }
-        Err(_) => host.contains('.') && !INNER.iter().any(|inner| host.ends_with(inner)),
+        Err(_) => !is_inner_name(host) && host.rsplit('.').next() != Some("test"),
     }
 }
 

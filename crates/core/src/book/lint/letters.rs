@@ -252,6 +252,30 @@ services:
         run: Run::Rule(reprocess_categories_ignored),
     },
     Lint {
+        code: "reprocess-cron-ignored",
+        severity: Severity::Warning,
+        summary: "`reprocess_cron` where people bring letters back",
+        explanation: "The cron says when letters come back by themselves, and with `reprocess: manual` (the \
+                      default) none do: it fires for nobody, and its author probably believes that letters \
+                      are tried again at night. Write `reprocess: filtered` with the categories that a \
+                      second try can help, or leave the cron out.",
+        bad: "version: 1
+services:
+  mail:
+    target: { http: \"http://127.0.0.1:9000\" }
+    dead_letter: { reprocess_cron: \"0 3 * * *\" }
+    events: [todo.task.created]
+",
+        mended: "version: 1
+services:
+  mail:
+    target: { http: \"http://127.0.0.1:9000\" }
+    dead_letter: { reprocess: filtered, reprocess_categories: [transient], reprocess_cron: \"0 3 * * *\" }
+    events: [todo.task.created]
+",
+        run: Run::Rule(reprocess_cron_ignored),
+    },
+    Lint {
         code: "strict-order-unwatched",
         severity: Severity::Warning,
         summary: "a dead letter holds its session, and no alert tells of it",
@@ -544,6 +568,19 @@ fn reprocess_categories_ignored<'a>(resolved: &Resolved<'a>, findings: &mut Find
     }
 }
 
+fn reprocess_cron_ignored<'a>(resolved: &Resolved<'a>, findings: &mut Findings<'a>) {
+    let reprocess = &resolved.dead_letter.reprocess;
+    // A row may well go back to `manual` where the service has a cron.
+    if reprocess.value == Reprocess::Manual
+        && let Some(cron) = &resolved.dead_letter.reprocess_cron
+        && cron.origin.level <= reprocess.origin.level
+    {
+        let message = "this cron fires for nobody: letters are not brought back by themselves here";
+        let help = "write `reprocess: filtered` with `reprocess_categories`, or leave the cron out";
+        findings.report(resolved.place(cron.origin), message, help);
+    }
+}
+
 fn strict_order_unwatched<'a>(resolved: &Resolved<'a>, findings: &mut Findings<'a>) {
     if resolved.order.value != Order::SessionStrict {
         return;
@@ -608,6 +645,8 @@ receivers: { x: { email: x@example.test } }
             ("a category that cannot heal",      "dead_letter: { reprocess: filtered, reprocess_categories: [transient, invalid] }\n    events: [a]", vec!["5:31 automatic-reprocess-of-permanent"]),
             ("a row that goes back to people",   "dead_letter: { reprocess: filtered, reprocess_categories: [transient] }\n    events: [a, { type: b, dead_letter: { reprocess: manual } }]", vec![]),
             ("a row with idle categories",       "dead_letter: { reprocess: manual }\n    events: [{ type: b, dead_letter: { reprocess_categories: [transient] } }]", vec!["6:62 reprocess-categories-ignored"]),
+            ("a cron for nobody",                "dead_letter: { reprocess_cron: \"0 3 * * *\" }\n    events: [a]", vec!["5:36 reprocess-cron-ignored"]),
+            ("a row without the cron's service", "dead_letter: { reprocess: filtered, reprocess_categories: [transient], reprocess_cron: \"0 3 * * *\" }\n    events: [a, { type: b, dead_letter: { reprocess: manual } }]", vec![]),
             ("strict order that is watched",     "order: session-strict\n    events: [a]", vec![]),
         ];
         for (name, text, expected) in cases {

@@ -262,9 +262,9 @@ fn of_idempotency(idempotency: &Idempotency) -> [Named; 4] {
     ]
 }
 
-fn of_letters(letters: &DeadLetter) -> [Named; 9] {
-    let DeadLetter { name, queue, stage, form, retention, alert, reprocess, categories, reprocess_max } =
-        letters;
+fn of_letters(letters: &DeadLetter) -> [Named; 10] {
+    let DeadLetter { name, queue, stage, form, retention, alert, .. } = letters;
+    let DeadLetter { reprocess, categories, reprocess_max, reprocess_cron, .. } = letters;
     [
         ("dead_letter.name", line(name.as_ref()), |_, a, b| {
             a.dead_letter.template.value == b.dead_letter.template.value
@@ -300,6 +300,9 @@ fn of_letters(letters: &DeadLetter) -> [Named; 9] {
         }),
         ("dead_letter.reprocess_max", line(reprocess_max.as_ref()), |_, a, b| {
             a.dead_letter.reprocess_max.value == b.dead_letter.reprocess_max.value
+        }),
+        ("dead_letter.reprocess_cron", line(reprocess_cron.as_ref()), |_, a, b| {
+            value(a.dead_letter.reprocess_cron.as_ref()) == value(b.dead_letter.reprocess_cron.as_ref())
         }),
     ]
 }
@@ -363,6 +366,7 @@ mod tests {
             ("a group",               "consumer_group: g"),
             ("second copies",         "idempotency: { by: none, store: memory, key: k, ttl: 1h }"),
             ("dead letters",          "dead_letter: { name: \"{queue}-{event}-{stage}\", queue: q, stage: s, retention: 1d, alert: 9/m, reprocess_max: 9 }"),
+            ("letters at times",      "dead_letter: { reprocess: filtered, reprocess_categories: [transient], reprocess_cron: \"0 3 * * *\" }"),
         ];
         for (name, keys) in cases {
             let rows = format!("      - a.b\n      - {{ type: \"a.*\", {keys} }}\n");

@@ -13,6 +13,8 @@ use crate::book::model::{
 use crate::book::pattern::EventPattern;
 use crate::book::source_template::SourceTemplate;
 use crate::book::yaml::Node;
+use crate::event::attribute::{SessionKey, Subject};
+use crate::event::refusal::Reason;
 use crate::limits;
 use crate::text;
 
@@ -80,6 +82,7 @@ impl Lowering<'_> {
             };
             self.check_event_type(node, &source.kind);
             self.check_webhook(node);
+            self.check_schedule(node);
             let needs_type = matches!(source.kind, SourceKind::Schedule(_) | SourceKind::Webhook(_));
             if needs_type && source.event_type.is_none() {
                 let help = "add `type:`, such as `type: report.daily`";
@@ -125,23 +128,40 @@ impl Lowering<'_> {
         }
     }
 
-    /// Reports keys of a webhook that its scheme has no use for, and data of a schedule that are no JSON.
+    /// Reports keys of a webhook that its scheme has no use for.
     fn check_webhook(&mut self, node: &Node) {
-        if let Some(webhook) = node.get("webhook") {
-            let scheme = text_of(webhook, "scheme").unwrap_or_default();
-            if scheme != "hmac" {
-                let keys = ["header", "algorithm", "encoding", "prefix"];
-                excluded(webhook, &keys, "it belongs to `scheme: hmac`", self.problems);
-            }
-            if matches!(scheme.as_str(), "hmac" | "github") {
-                excluded(webhook, &["tolerance"], "this scheme signs no time", self.problems);
-            }
+        let Some(webhook) = node.get("webhook") else { return };
+        let scheme = text_of(webhook, "scheme").unwrap_or_default();
+        if scheme != "hmac" {
+            let keys = ["header", "algorithm", "encoding", "prefix"];
+            excluded(webhook, &keys, "it belongs to `scheme: hmac`", self.problems);
         }
-        let Some(data) = node.get("schedule").and_then(|schedule| schedule.get("data")) else { return };
-        let text = data.text().unwrap_or_default();
-        if let Err(error) = serde_json::from_str::<serde_json::Value>(text) {
-            let message = format!("the data are no JSON: {error}");
-            self.problems.error("bad-data", data.span, message, "such as data: '{\"report\": \"daily\"}'");
+        if matches!(scheme.as_str(), "hmac" | "github") {
+            excluded(webhook, &["tolerance"], "this scheme signs no time", self.problems);
+        }
+    }
+
+    /// Reports what cannot be the subject, the session or the id of a schedule's events.
+    fn check_schedule(&mut self, node: &Node) {
+        if node.get("schedule").is_none() {
+            return;
+        }
+        excluded(node, &["id"], "a schedule's events are known by their fire time", self.problems);
+        let subject = |text: &str| Subject::new(text).map(drop);
+        let session = |text: &str| SessionKey::new(text).map(drop);
+        type Check<'a> = &'a dyn Fn(&str) -> Result<(), Reason>;
+        for (key, check) in [("subject", &subject as Check<'_>), ("session", &session)] {
+            let Some(value) = node.get(key) else { continue };
+            let Some(template) = value.text().and_then(|text| SourceTemplate::parse(text).ok()) else {
+                continue;
+            };
+            let wrong = match template.literal() {
+                None => Some("a schedule has no headers and no data to fill in".to_owned()),
+                Some(text) => check(text).err().map(|reason| format!("`{text}` is no {key}: {reason}")),
+            };
+            if let Some(message) = wrong {
+                self.problems.error("bad-template", value.span, message, "write a plain text");
+            }
         }
     }
 

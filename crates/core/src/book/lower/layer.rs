@@ -16,6 +16,7 @@ use crate::ids::{BreakerName, PolicyName};
 use crate::limits;
 use crate::name_template::NameTemplate;
 use crate::rule::{FailureMatch, HeaderMatch, Matcher, Meaning, Override, WhenOpen};
+use crate::schedule::Cron;
 use crate::text;
 
 impl Lowering<'_> {
@@ -247,6 +248,7 @@ fn dead_letter(node: &Node) -> DeadLetter {
         reprocess: node.get("reprocess").and_then(|n| at(n, reprocess)),
         categories,
         reprocess_max: count_at(node, "reprocess_max"),
+        reprocess_cron: node.get("reprocess_cron").and_then(|n| at(n, |text| Cron::parse(text).ok())),
     }
 }
 

@@ -442,6 +442,9 @@ fn dead_letter(resolved: &Resolved<'_>) -> Vec<Explained> {
     values.push(Explained::word("reprocess", reprocess(value), origin).noting(categories.join(", ")));
     let Known { value, origin } = letter.reprocess_max;
     values.push(Explained::new("reprocess_max", value, value.to_string(), origin));
+    if let Some(Known { value, origin }) = &letter.reprocess_cron {
+        values.push(Explained::word("reprocess_cron", value.as_str(), *origin).noting("in UTC".to_owned()));
+    }
     values
 }
 

@@ -151,6 +151,9 @@ fn dead_letter(book: &RuleBook, resolved: &Resolved<'_>) -> String {
         let categories: Vec<_> = letter.categories.iter().map(|category| category.as_str()).collect();
         let _ = write!(strategy, " ({})", categories.join(", "));
     }
+    if let Some(cron) = &letter.reprocess_cron {
+        let _ = write!(strategy, ", also at `{}` (UTC)", cron.value.as_str());
+    }
     format!(
         "### Dead-Letter Queue\n- **DLQ topic:** {}\n- **Retention:** {}\n\
          - **Alert threshold:** {}\n- **Reprocessing strategy:** {strategy}\n",

@@ -273,6 +273,11 @@ pub(super) static DEAD_LETTER: Object = Object {
             Type::Count { min: 1, max: 100 },
             "How often one letter is brought back by itself before it is poison (default 3).",
         ),
+        key(
+            "reprocess_cron",
+            Type::Cron,
+            "With `automatic` and `filtered`: letters also come back at these times, in UTC (default: only when a breaker closes).",
+        ),
     ],
     includes: &[],
     one_of: &[],

@@ -161,7 +161,7 @@ pub(super) static SCHEDULE: Object = Object {
         ),
         key(
             "data",
-            Type::Text,
+            Type::Json,
             "The event's data, as JSON in quotes (default: the schedule and the fire time).",
         ),
     ],

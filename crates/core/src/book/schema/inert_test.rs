@@ -202,7 +202,6 @@ fn beside(object: &Object, key: &str) -> Vec<(&'static str, Value)> {
         ("a webhook source", "header" | "algorithm" | "encoding" | "prefix") => {
             vec![("scheme", json!("hmac"))]
         }
-        ("a schedule", "data") => Vec::new(),
         ("a target", "batch_max") => vec![("format", json!("batch"))],
         _ => Vec::new(),
     }
@@ -276,6 +275,7 @@ fn sample(takes: &Type, which: Sample) -> Value {
         }
         Type::Statuses => pick(json!(404), json!("500-599")),
         Type::FailureKind => pick(json!("transient"), json!(503)),
+        Type::Json => pick(json!("1"), json!("[]")),
         Type::Cron => pick(json!("0 9 * * *"), json!("0 8 * * *")),
         Type::Zone => pick(json!("UTC"), json!("Europe/Berlin")),
         Type::Hours => pick(json!("Mon-Fri 09:00-17:00 UTC"), json!("Mon-Sun 09:00-17:00 UTC")),

@@ -176,6 +176,10 @@ impl Reader for SqliteReader {
         self.ask(|look| look.memo(name))
     }
 
+    fn last_place(&self) -> Result<Seq, StoreError> {
+        self.ask(|look| Ok(Meta::load(look.connection)?.last))
+    }
+
     fn accepted(&self, after: Seq, rows_max: usize, bytes_max: usize) -> Result<Vec<EventView>, StoreError> {
         door::accepted(self, after, rows_max, bytes_max)
     }

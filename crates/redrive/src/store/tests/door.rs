@@ -71,6 +71,7 @@ pub(super) fn seen(bench: &Bench) -> Vec<String> {
     let reader = bench.reader();
     let mut seen = vec![
         format!("keys {:?}", reader.keys().expect("it answers")),
+        format!("last place {:?}", reader.last_place().expect("it answers")),
         format!("refused {:?}", reader.refused(None, 50).expect("it answers")),
         format!("refused body {:?}", reader.refused_body(2).expect("it answers")),
     ];
@@ -294,6 +295,8 @@ fn accepted_pages(bench: &mut Bench) {
         bench.wait(1);
         bench.take(&[to(if id == 3 { "" } else { "svc other" }, event(&id.to_string()))]);
     }
+    let last = bench.reader().last_place().expect("it answers");
+    assert!(bench.reader().accepted(last, 9, 99).expect("it answers").is_empty(), "nothing lies beyond it");
     assert_eq!(accepted(bench, 2, usize::MAX), [vec!["1", "2"], vec!["3", "4"], vec!["5"]]);
     let all = bench.reader().accepted(Seq::NONE, 9, usize::MAX).expect("it answers");
     assert_eq!((all[2].unrouted, all[3].unrouted, all[3].received_at), (true, false, at(4)));

@@ -7,6 +7,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::uri::{PathAndQuery, Scheme};
 use http::{HeaderValue, Uri};
+use redrive_core::book::model::Network;
+
+use super::guard::Leave;
 
 /// An address that events are posted to.
 pub(super) struct Address {
@@ -20,13 +23,15 @@ pub(super) struct Address {
     pub(super) authorization: Option<HeaderValue>,
 }
 
-/// Whom to connect to; addresses with the same origin share their connections.
+/// Whom to connect to, and with which leave; addresses with the same origin share their connections.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Origin {
     pub(super) security: Security,
     /// A name or a literal, without brackets.
     pub(super) host: String,
     pub(super) port: u16,
+    /// What the host may resolve to.
+    pub(super) leave: Leave,
 }
 
 /// Whether the connection is encrypted.
@@ -60,7 +65,8 @@ pub enum InvalidAddress {
 }
 
 impl Address {
-    pub(super) fn parse(text: &str) -> Result<Self, InvalidAddress> {
+    /// Reads an address of a target that may call in that network.
+    pub(super) fn parse(text: &str, network: Network) -> Result<Self, InvalidAddress> {
         let uri: Uri = text.parse().map_err(|_| InvalidAddress::Syntax)?;
         let (security, usual_port) = match uri.scheme() {
             Some(scheme) if *scheme == Scheme::HTTP => (Security::Plain, 80),
@@ -82,8 +88,9 @@ impl Address {
             return Err(InvalidAddress::Syntax);
         }
         let header = |text: &str| HeaderValue::from_str(text).map_err(|_| InvalidAddress::Syntax);
+        let leave = Leave::of(&host, network);
         Ok(Self {
-            origin: Arc::new(Origin { security, host, port }),
+            origin: Arc::new(Origin { security, host, port, leave }),
             path: uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/")),
             host: header(place)?,
             authorization: user.map(|user| header(&basic(user))).transpose()?.map(|mut value| {
@@ -143,7 +150,7 @@ mod tests {
             ("a fragment is ours",  "http://a.test/b#c",              "a.test:80",     "/b",     "a.test",        None),
         ];
         for (name, text, origin, path, host, authorization) in cases {
-            let address = Address::parse(text).expect(name);
+            let address = Address::parse(text, Network::Public).expect(name);
             assert_eq!(address.origin.to_string(), origin, "{name}");
             assert_eq!(address.path.as_str(), path, "{name}");
             assert_eq!(address.host, host, "{name}");
@@ -166,9 +173,9 @@ mod tests {
             ("another script",     "http://münchen.test/",  InvalidAddress::Syntax),
         ];
         for (name, text, expected) in cases {
-            assert_eq!(Address::parse(text).err(), Some(expected), "{name}");
+            assert_eq!(Address::parse(text, Network::Public).err(), Some(expected), "{name}");
         }
-        let shown = format!("{:?}", Address::parse("https://ann:hunter2@a.test/b").expect("an address"));
-        assert_eq!(shown, "a.test:443/b");
+        let address = Address::parse("https://ann:hunter2@a.test/b", Network::Public).expect("an address");
+        assert_eq!(format!("{address:?}"), "a.test:443/b");
     }
 }

@@ -1,4 +1,7 @@
 //! Makes connections: a name becomes addresses, an address a TCP connection, and that perhaps a TLS one.
+//!
+//! Invariant: a name is looked up once for each connection, and only what the guard has let through of that
+//! is connected to.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,7 +14,7 @@ use redrive_core::answer::CallPart;
 use rustls::pki_types::ServerName;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
 
@@ -19,13 +22,14 @@ use super::address::{Origin, Security};
 use super::failure::Failure;
 use super::limits::{ADDRESSES_MAX, HEAD_BYTES_MAX, Limits, Step, TCP_KEEP_ALIVE, timed_out};
 use super::pool::Pool;
+use super::resolve::Resolver;
 
 /// The end of a connection that requests go into; when it is dropped, the connection is closed.
 pub(super) type Sender = SendRequest<Full<Bytes>>;
 
 /// A new connection, within the limits of the call that wants it.
 pub(super) async fn connect(origin: &Origin, pool: &Pool, limits: &Limits) -> Result<Sender, Failure> {
-    let stream = limits.wait(Step::Connection, origin, tcp(origin, limits)).await??;
+    let stream = limits.wait(Step::Connection, origin, tcp(origin, pool.resolver(), limits)).await??;
     match origin.security {
         Security::Plain => speak_http(stream, origin).await,
         Security::Tls => {
@@ -39,11 +43,13 @@ pub(super) async fn connect(origin: &Origin, pool: &Pool, limits: &Limits) -> Re
 }
 
 /// Tries the addresses of a name in turn; each gets its share of the time that is left.
-async fn tcp(origin: &Origin, limits: &Limits) -> Result<TcpStream, Failure> {
+async fn tcp(origin: &Origin, resolver: &Resolver, limits: &Limits) -> Result<TcpStream, Failure> {
     let ends_at = Instant::now() + limits.connect;
-    let addresses = lookup_host((origin.host.as_str(), origin.port)).await;
+    let addresses = resolver.addresses(&origin.host, origin.port).await;
     let addresses = addresses.map_err(|error| Failure::dns(origin, &error.to_string()))?;
-    let addresses: Vec<SocketAddr> = addresses.take(ADDRESSES_MAX).collect();
+    let mut addresses =
+        origin.leave.admit(addresses).map_err(|refused| Failure::no_leave(origin, refused))?;
+    addresses.truncate(ADDRESSES_MAX);
     let mut failure = Failure::dns(origin, "it has no address");
     for (address, left) in addresses.iter().zip((1..=addresses.len()).rev()) {
         let share = ends_at.saturating_duration_since(Instant::now())

@@ -8,7 +8,8 @@ use std::io::{self, ErrorKind};
 use redrive_core::answer::{CallPart, Reply, Seen, TransportError};
 
 use super::address::Origin;
-use super::tls;
+use super::guard::Refused;
+use crate::tls;
 
 /// A call without an answer.
 #[derive(Debug)]
@@ -25,6 +26,23 @@ impl Failure {
     pub(super) fn dns(origin: &Origin, why: &str) -> Self {
         let message = format!("the name {} could not be resolved: {why}", origin.host);
         Self { error: TransportError::Dns, message }
+    }
+
+    /// Says what to change; [`Failure::at`] says where.
+    pub(super) fn no_leave(origin: &Origin, refused: Refused) -> Self {
+        let Refused { address, what } = refused;
+        let message = format!(
+            "{origin} resolves to {address}, {what}: write `network: private` beside `http:` to allow it"
+        );
+        Self { error: TransportError::AddressRefused, message }
+    }
+
+    /// The same, and if it is for the rule book to mend, with the place in it.
+    pub(super) fn at(mut self, place: &str) -> Self {
+        if self.error == TransportError::AddressRefused {
+            self.message = format!("{place}: {}", self.message);
+        }
+        self
     }
 
     pub(super) fn tls(origin: &Origin, error: &io::Error) -> Self {

@@ -76,6 +76,11 @@ impl Limits {
         }
     }
 
+    /// The same limit for the whole and for each of its parts, from now on.
+    pub(super) fn within(whole: Duration) -> Self {
+        Self { connect: whole, tls: whole, headers: whole, whole, whole_at: Instant::now() + whole }
+    }
+
     /// Waits for a step until its own limit or that of the whole is over, whichever comes first.
     pub(super) async fn wait<T>(
         &self,

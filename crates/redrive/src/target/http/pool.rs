@@ -13,12 +13,14 @@ use tokio::time::{Instant, sleep_until};
 use super::address::Origin;
 use super::connect::Sender;
 use super::limits::{IDLE_MAX, IDLE_TIME_MAX};
-use super::tls::{Roots, client_config};
+use super::resolve::Resolver;
+use crate::tls::{Roots, client_config};
 
 /// The connections of all HTTP targets, and whom they trust.
 #[derive(Debug)]
 pub struct Pool {
     roots: Roots,
+    resolver: Resolver,
     config: OnceLock<Arc<ClientConfig>>,
     idle: Mutex<Idle>,
 }
@@ -49,7 +51,17 @@ impl Pool {
     /// An empty one.
     #[must_use]
     pub fn new(roots: Roots) -> Self {
-        Self { roots, config: OnceLock::new(), idle: Mutex::default() }
+        Self { roots, resolver: Resolver::default(), config: OnceLock::new(), idle: Mutex::default() }
+    }
+
+    /// The same with another idea of what names stand for.
+    #[cfg(test)]
+    pub(super) fn resolving(self, list: fn(&str) -> Vec<std::net::IpAddr>) -> Self {
+        Self { resolver: Resolver::Listed(list), ..self }
+    }
+
+    pub(super) fn resolver(&self) -> &Resolver {
+        &self.resolver
     }
 
     /// How TLS is spoken. The first time reads the system's certificates, which takes some milliseconds.

@@ -18,7 +18,8 @@
 //! speak of the batch: its id is a hash of those of its deliveries in their order, so that the same batch has
 //! the same id, and its attempt is the highest in it, so that 1 means that nothing in it has been tried
 //! before. In the structured form a replayed event has `redrivereplay` too, so that it is still known for one
-//! where events are stored and handed on without their headers.
+//! where events are stored and handed on without their headers. An attribute of such a name that came with
+//! the event is left out: a sender does not say what only we know.
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, USER_AGENT};
@@ -159,9 +160,12 @@ fn several(headers: &mut HeaderMap, deliveries: &[Waiting]) -> String {
 
 /// The event alone; a replayed one says so.
 fn structured(delivery: &Waiting) -> Bytes {
-    let Some(replaying) = delivery.replaying else { return delivery.event.to_structured().into() };
+    let says_so = delivery.event.extensions.keys().any(|name| name.as_str() == REPLAY);
+    if delivery.replaying.is_none() && !says_so {
+        return delivery.event.to_structured().into();
+    }
     let mut event = Event::clone(&delivery.event);
-    set(&mut event, "redrivereplay", whole(replaying.times));
+    set(&mut event, REPLAY, delivery.replaying.map(|replaying| whole(replaying.times)));
     event.to_structured().into()
 }
 
@@ -182,20 +186,25 @@ fn told_apart(delivery: &Waiting) -> Event {
     let mut event = Event::clone(&delivery.event);
     let short =
         |text: &str| ExtensionValue::Text(ExtensionText::new(text).expect("a few letters and digits"));
-    set(&mut event, "webhookid", short(&webhook_id(delivery.id)));
-    set(&mut event, "redriveattempt", whole(delivery.next_attempt().get()));
-    if let Some(sequence) = delivery.sequence {
-        // CloudEvents has whole numbers of 32 bits only, and stores may take more events than that.
-        set(&mut event, "redrivesequence", short(&sequence.get().to_string()));
-    }
-    if let Some(replaying) = delivery.replaying {
-        set(&mut event, "redrivereplay", whole(replaying.times));
-    }
+    set(&mut event, "webhookid", Some(short(&webhook_id(delivery.id))));
+    set(&mut event, "redriveattempt", Some(whole(delivery.next_attempt().get())));
+    // CloudEvents has whole numbers of 32 bits only, and stores may take more events than that.
+    let sequence = delivery.sequence.map(|sequence| short(&sequence.get().to_string()));
+    set(&mut event, "redrivesequence", sequence);
+    set(&mut event, REPLAY, delivery.replaying.map(|replaying| whole(replaying.times)));
     event
 }
 
-fn set(event: &mut Event, name: &str, value: ExtensionValue) {
-    event.extensions.insert(ExtensionName::new(name).expect("letters only"), value);
+/// How often a dead letter was sent again, among the attributes of its event.
+const REPLAY: &str = "redrivereplay";
+
+/// Puts our value in the place of whatever the event has there, or none.
+fn set(event: &mut Event, name: &str, value: Option<ExtensionValue>) {
+    let name = ExtensionName::new(name).expect("letters only");
+    match value {
+        Some(value) => drop(event.extensions.insert(name, value)),
+        None => drop(event.extensions.remove(&name)),
+    }
 }
 
 fn whole(number: u32) -> ExtensionValue {

@@ -1,13 +1,87 @@
 //! Signatures by Standard Webhooks, so that a target knows who calls: HMAC-SHA256 of `id.timestamp.body`.
 //!
-//! Invariant: keys are seen by nobody; neither an error nor `Debug` shows any of one.
+//! Every call asks for the secret as it is then, so one that was rotated is used by the next call; the keys
+//! are made of it only when it has changed.
+//!
+//! Invariants: keys are seen by nobody; neither an error nor `Debug` shows any of one. And a call that should
+//! be signed is signed or not made.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::hmac;
+use zeroize::Zeroizing;
+
+use crate::secret::{SecretError, SecretValues, Secrets};
 
 /// What a secret begins with that is written in base64.
 const PREFIX: &[u8] = b"whsec_";
+
+/// Signs calls with a secret of the book, whatever that is at the time.
+pub struct Signing {
+    secrets: Secrets,
+    name: String,
+    /// The values that keys were made of last, and the keys.
+    made: Mutex<Option<(Arc<SecretValues>, Arc<Signer>)>>,
+}
+
+impl Signing {
+    /// Signs with the secret of that name.
+    #[must_use]
+    pub fn new(secrets: Secrets, name: &str) -> Self {
+        Self { secrets, name: name.to_owned(), made: Mutex::new(None) }
+    }
+
+    /// What a call is signed with now.
+    pub(super) async fn signer(&self) -> Result<Arc<Signer>, Unsigned> {
+        let unsigned = |why| Unsigned { name: self.name.clone(), why };
+        let values = self.secrets.get(&self.name).await.map_err(|error| unsigned(error.into()))?;
+        let mut made = self.made.lock().expect("nothing panics while it holds the keys");
+        if let Some((of, signer)) = &*made
+            && Arc::ptr_eq(of, &values)
+        {
+            return Ok(Arc::clone(signer));
+        }
+        let signer = Arc::new(Signer::new(values.iter()).map_err(|error| unsigned(error.into()))?);
+        *made = Some((values, Arc::clone(&signer)));
+        Ok(signer)
+    }
+
+    /// Why a call that has waited too long for the secret is not made.
+    pub(super) fn too_slow(&self) -> Unsigned {
+        Unsigned { name: self.name.clone(), why: SecretError::StillFetching.into() }
+    }
+}
+
+/// The name of the secret, and nothing of what it is.
+impl fmt::Debug for Signing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Signing").field(&self.name).finish()
+    }
+}
+
+/// Whether calls can be signed with these values.
+pub(crate) fn check(values: &SecretValues) -> Result<(), InvalidSecret> {
+    Signer::new(values.iter()).map(drop)
+}
+
+/// A call cannot be signed.
+#[derive(Debug, thiserror::Error)]
+#[error("not called, for the call could not be signed: the secret `{name}`: {why}")]
+pub(super) struct Unsigned {
+    name: String,
+    why: WhyUnsigned,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum WhyUnsigned {
+    #[error(transparent)]
+    Missing(#[from] SecretError),
+    #[error(transparent)]
+    Invalid(#[from] InvalidSecret),
+}
 
 /// The keys that calls are signed with, the newest first; while keys are changed there are two.
 #[derive(Debug)]
@@ -28,11 +102,9 @@ pub enum InvalidSecret {
 
 impl Signer {
     /// Takes each secret as `whsec_` and base64, or else byte for byte.
-    pub(super) fn new(secrets: &[Vec<u8>]) -> Result<Self, InvalidSecret> {
-        if secrets.is_empty() {
-            return Err(InvalidSecret::Empty);
-        }
-        Ok(Self { keys: secrets.iter().map(|secret| key(secret)).collect::<Result<_, _>>()? })
+    fn new<'a>(secrets: impl Iterator<Item = &'a [u8]>) -> Result<Self, InvalidSecret> {
+        let keys: Vec<hmac::Key> = secrets.map(key).collect::<Result<_, _>>()?;
+        if keys.is_empty() { Err(InvalidSecret::Empty) } else { Ok(Self { keys }) }
     }
 
     /// The value of `webhook-signature`: one signature for each key.
@@ -49,10 +121,10 @@ impl Signer {
 }
 
 fn key(secret: &[u8]) -> Result<hmac::Key, InvalidSecret> {
-    let bytes = match secret.strip_prefix(PREFIX) {
+    let bytes = Zeroizing::new(match secret.strip_prefix(PREFIX) {
         Some(text) => STANDARD.decode(text).map_err(|_| InvalidSecret::NotBase64)?,
         None => secret.to_vec(),
-    };
+    });
     if bytes.is_empty() {
         return Err(InvalidSecret::Empty);
     }
@@ -64,6 +136,10 @@ mod tests {
     use ring::digest::{SHA256, digest};
 
     use super::*;
+
+    fn signer_of(secrets: &[&[u8]]) -> Result<Signer, InvalidSecret> {
+        Signer::new(secrets.iter().copied())
+    }
 
     /// HMAC as RFC 2104 writes it down, and by nobody's library.
     fn by_hand(key: &[u8], message: &[u8]) -> Vec<u8> {
@@ -78,14 +154,14 @@ mod tests {
     #[test]
     fn signatures_are_those_of_the_standard() {
         let secret = b"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_vec();
-        let signer = Signer::new(std::slice::from_ref(&secret)).expect("a secret");
+        let signer = signer_of(&[&secret]).expect("a secret");
         let body = br#"{"test": 2432232314}"#;
         let signature = signer.sign("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, body);
         // The example that the standard's own libraries are tested with.
         assert_eq!(signature, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
 
         let raw = b"not base64 at all".to_vec();
-        let both = Signer::new(&[raw.clone(), secret]).expect("secrets");
+        let both = signer_of(&[&raw, &secret]).expect("secrets");
         let message = [b"msg_p5jXN8AQM9LWM0D4loKWxJek.1614265330.".as_slice(), body].concat();
         let expected = format!("v1,{} {signature}", STANDARD.encode(by_hand(&raw, &message)));
         assert_eq!(both.sign("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, body), expected);
@@ -94,16 +170,16 @@ mod tests {
     #[test]
     fn secrets_that_are_none_are_refused_and_never_shown() {
         #[rustfmt::skip]
-        let cases: [(&str, &[Vec<u8>], InvalidSecret); 4] = [
-            ("none at all",      &[],                               InvalidSecret::Empty),
-            ("an empty one",     &[Vec::new()],                     InvalidSecret::Empty),
-            ("a bare prefix",    &[b"whsec_".to_vec()],             InvalidSecret::Empty),
-            ("no base64",        &[b"whsec_hunter2!".to_vec()],     InvalidSecret::NotBase64),
+        let cases: [(&str, &[&[u8]], InvalidSecret); 4] = [
+            ("none at all",      &[],                      InvalidSecret::Empty),
+            ("an empty one",     &[b""],                   InvalidSecret::Empty),
+            ("a bare prefix",    &[b"whsec_"],             InvalidSecret::Empty),
+            ("no base64",        &[b"whsec_hunter2!"],     InvalidSecret::NotBase64),
         ];
         for (name, secrets, expected) in cases {
-            assert_eq!(Signer::new(secrets).err(), Some(expected), "{name}");
+            assert_eq!(signer_of(secrets).err(), Some(expected), "{name}");
         }
-        let shown = format!("{:?}", Signer::new(&[b"hunter2".to_vec()]).expect("a secret"));
+        let shown = format!("{:?}", signer_of(&[b"hunter2"]).expect("a secret"));
         assert!(!shown.contains("hunter2") && !shown.contains("104"), "{shown}");
     }
 }

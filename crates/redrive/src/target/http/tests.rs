@@ -3,6 +3,7 @@
 mod behaviour;
 mod connections;
 mod forms;
+mod guard;
 mod secure;
 mod server;
 
@@ -10,12 +11,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_core::answer::{Reply, Seen};
+use redrive_core::book::model::Network;
 use redrive_core::engine::{Ending, Waiting};
 use redrive_core::text::show_duration;
 
-use super::{Form, HttpOptions, HttpTarget, Pool, Roots};
+use super::{Form, HttpOptions, HttpTarget, Pool, Signing};
 use crate::target::Target;
 use crate::target::call_test::{call, delivery, order};
+use crate::tls::Roots;
 
 /// Long enough for any machine; nothing here waits for it.
 const PATIENT: &str = "{ connect: 30s, tls: 30s, headers: 30s, whole: 60s }";
@@ -25,8 +28,11 @@ fn target(address: &str, form: Form) -> HttpTarget {
 }
 
 fn target_of(address: &str, form: Form, pool: &Arc<Pool>) -> HttpTarget {
-    let options = HttpOptions { form, secrets: Vec::new(), permits: 64 };
-    HttpTarget::new(address, options, Arc::clone(pool)).expect("an address")
+    HttpTarget::new(address, options(form, None, 64), Arc::clone(pool)).expect("an address")
+}
+
+fn options(form: Form, signing: Option<Signing>, permits: u32) -> HttpOptions {
+    HttpOptions { form, signing, permits, network: Network::Public, place: "service shop, line 4".to_owned() }
 }
 
 /// Posts one small event, with limits that nothing here reaches.

@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use redrive::store::door::RefusedBody;
 use serde::Deserialize;
 
+use crate::api::code::Code;
 use crate::api::error::{ApiError, Named};
 use crate::api::shape::hooks::{RefusedFound, RefusedShown};
 use crate::api::{App, events};
@@ -17,14 +18,22 @@ const LIST_MAX: usize = 500;
 const LIST_DEFAULT: usize = 50;
 
 /// What a list may be narrowed down to.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListQuery {
+    /// The `next` of an earlier answer.
     before: Option<u64>,
+    /// How many at most: 50 unless said, and never more than 500.
     limit: Option<usize>,
 }
 
-/// `GET /v1/hooks/refused`.
+/// What came by webhooks with a good signature and was no event, the latest first.
+#[utoipa::path(
+    get, path = "/v1/refused-hooks", operation_id = "refusedHooks", tag = "events",
+    params(ListQuery),
+    responses((status = 200, description = "a part of them, without their bodies", body = RefusedFound))
+)]
 pub(crate) async fn list(
     State(app): State<App>,
     query: Result<Query<ListQuery>, axum::extract::rejection::QueryRejection>,
@@ -37,13 +46,18 @@ pub(crate) async fn list(
     Ok(events::json(StatusCode::OK, &RefusedFound { refused, next }))
 }
 
-/// `GET /v1/hooks/refused/{number}`.
+/// One of them, with what is kept of its body.
+#[utoipa::path(
+    get, path = "/v1/refused-hooks/{number}", operation_id = "refusedHook", tag = "events",
+    params(("number" = u64, Path, description = "its number")),
+    responses((status = 200, description = "the call", body = RefusedShown))
+)]
 pub(crate) async fn one(State(app): State<App>, Named(number): Named) -> Result<Response, ApiError> {
     let wanted = number.parse().map_err(|_| ApiError::invalid("number", "is no number"))?;
     let found = app.node.read(move |reader| reader.refused_body(wanted)).await?;
     let refused = found.ok_or_else(|| {
         let message = format!("there is no refused body {wanted}: only the latest are kept");
-        ApiError::new(StatusCode::NOT_FOUND, "REFUSED_BODY_NOT_FOUND", message)
+        ApiError::new(Code::RefusedBodyNotFound, message)
     })?;
     Ok(events::json(StatusCode::OK, &shown(refused)))
 }

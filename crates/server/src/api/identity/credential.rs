@@ -57,11 +57,14 @@ fn bearer(value: &str) -> Result<&str, Unreadable> {
 mod tests {
     use super::*;
 
+    /// A name, the headers, and what they show.
+    type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], Result<Option<Credential<'a>>, Unreadable>);
+
     #[test]
     fn one_thing_is_shown_in_one_of_two_ways() {
         use Credential::{Key, Token};
         #[rustfmt::skip]
-        let cases: [(&str, &[(&str, &str)], Result<Option<Credential<'_>>, Unreadable>); 14] = [
+        let cases: [Case<'_>; 14] = [
             ("nothing",              &[],                                                     Ok(None)),
             ("a key",                &[("authorization", "Bearer rk_1")],                     Ok(Some(Key("rk_1")))),
             ("in any case",          &[("authorization", "bEARER rk_1")],                     Ok(Some(Key("rk_1")))),

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use redrive::core::text::Rate;
 use redrive::core::time::Timestamp;
+use redrive::happening::What;
 use redrive::node::Node;
 
 use crate::api::error::ApiError;
@@ -42,7 +43,7 @@ impl Failed {
             tracing::warn!(count, address, "bad keys were shown");
             let attempts =
                 if count == 1 { "a bad key was".to_owned() } else { format!("{count} bad keys were") };
-            node.tell_security(format!("{attempts} shown, the last one by {address}"));
+            node.announce(What::Security, format!("{attempts} shown, the last one by {address}"));
         }
         let rate = Rate::per_second(FAILURES_PER_MINUTE / 60.0).expect("a number above 0");
         self.addresses.check(&address, rate, now).map(|_| ()).map_err(|too_many| rate::refusal(&too_many))

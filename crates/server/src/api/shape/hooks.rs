@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use redrive::core::time::Timestamp;
 use redrive::hook::Counts;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// A webhook that was taken, as its sender is told.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct HookTaken {
     /// The event's id.
     pub id: String,
@@ -23,7 +24,7 @@ pub(crate) struct HookTaken {
 }
 
 /// How the calls of a source were answered since the server started.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub(crate) struct SourceStatus {
     pub name: String,
@@ -72,13 +73,15 @@ impl SourceStatus {
 }
 
 /// What was signed and could not be taken.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct RefusedShown {
     pub number: u64,
+    #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
     pub source: String,
     pub reason: String,
     /// Without those that could tell a secret.
+    #[schema(value_type = Vec<Vec<String>>)]
     pub headers: Vec<(String, String)>,
     /// How large the body was; of a large one the beginning is kept.
     pub body_bytes: u64,
@@ -88,7 +91,7 @@ pub(crate) struct RefusedShown {
 }
 
 /// A list of those, the latest first.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct RefusedFound {
     pub refused: Vec<RefusedShown>,
     /// To go on with; none at the end.

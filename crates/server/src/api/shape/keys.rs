@@ -5,14 +5,17 @@ use redrive::core::text::Rate;
 use redrive::core::time::Timestamp;
 use redrive::store::door::KeyRecord;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// A key as everybody may see it who may see keys: without what makes it one.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct KeyShown {
     /// What it is called by.
     pub id: String,
     /// Whose it is.
     pub name: String,
+    /// `viewer`, `operator`, `admin` or `ingest`.
+    #[schema(value_type = String)]
     pub role: Role,
     /// Only events of these sources; all, if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -24,18 +27,22 @@ pub(crate) struct KeyShown {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<String>,
     pub state: KeyState,
+    #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
     pub revoked_at: Option<Timestamp>,
     /// When it was last used, since the server started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
     pub last_used_at: Option<Timestamp>,
 }
 
 /// Whether somebody may come in with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum KeyState {
     Good,
@@ -71,13 +78,13 @@ impl KeyShown {
 }
 
 /// All keys, the oldest first.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct KeysFound {
     pub keys: Vec<KeyShown>,
 }
 
 /// A key that was made.
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct KeyMade {
     /// The key itself: this is the only time that it is told.
     pub key: String,

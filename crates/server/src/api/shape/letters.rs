@@ -4,9 +4,12 @@ use redrive::core::replay::{ReplayState, Wave};
 use redrive::core::time::Timestamp;
 use redrive::store::letter::AuditRecord;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::told;
 
 /// A dead letter in a list.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct LetterShown {
     pub id: String,
     pub service: String,
@@ -34,7 +37,9 @@ pub(crate) struct LetterShown {
     pub fingerprint: String,
     pub attempts: u32,
     pub replays: u32,
+    #[schema(value_type = String, format = DateTime)]
     pub died_at: Timestamp,
+    #[schema(value_type = String, format = DateTime)]
     pub accepted_at: Timestamp,
     /// The open replay that has claimed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,7 +53,7 @@ pub(crate) struct LetterShown {
 }
 
 /// A part of a list.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct LettersFound {
     pub dead_letters: Vec<LetterShown>,
     /// To go on with; none at the end.
@@ -84,13 +89,15 @@ impl Form {
 }
 
 /// Letters of one cause.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct GroupShown {
     pub fingerprint: String,
     pub count: u64,
     /// Those of them that are poison.
     pub poison: u64,
+    #[schema(value_type = String, format = DateTime)]
     pub first_seen: Timestamp,
+    #[schema(value_type = String, format = DateTime)]
     pub last_seen: Timestamp,
     pub category: String,
     pub code: String,
@@ -104,7 +111,7 @@ pub(crate) struct GroupShown {
 }
 
 /// How many letters a service or a channel has.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct QueueCount {
     pub service: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -113,7 +120,7 @@ pub(crate) struct QueueCount {
 }
 
 /// How many letters an event type has.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct TypeCount {
     #[serde(rename = "type")]
     pub event_type: String,
@@ -121,7 +128,7 @@ pub(crate) struct TypeCount {
 }
 
 /// Deaths over the last day.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Trend {
     /// The span of one count.
     pub span_seconds: u64,
@@ -130,15 +137,16 @@ pub(crate) struct Trend {
 }
 
 /// The causes there are.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct GroupsFound {
     pub groups: Vec<GroupShown>,
 }
 
 /// A replay.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ReplayShown {
     pub id: u64,
+    #[schema(value_type = told::ReplayState)]
     pub state: ReplayState,
     /// Which letters, in words.
     pub what: String,
@@ -148,12 +156,14 @@ pub(crate) struct ReplayShown {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// Letters a second, at most.
+    #[schema(required)]
     pub rate: Option<f64>,
     /// Letters that may be on their way at once.
     pub concurrency: u32,
     pub canary: bool,
     /// How far the canary has come.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<told::Wave>)]
     pub wave: Option<Wave>,
     /// Who began it.
     pub origin: OriginShown,
@@ -169,7 +179,9 @@ pub(crate) struct ReplayShown {
     pub waiting: u64,
     /// Matched, and belonged to other replays.
     pub claimed_by_others: u64,
+    #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
+    #[schema(value_type = String, format = DateTime)]
     pub changed_at: Timestamp,
     /// Why it has stopped by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -177,7 +189,7 @@ pub(crate) struct ReplayShown {
 }
 
 /// Who began a replay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum OriginShown {
     /// A person.
@@ -187,7 +199,7 @@ pub(crate) enum OriginShown {
 }
 
 /// What made a replay stop.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct StopShown {
     /// What the letter failed of.
     pub fingerprint: String,
@@ -196,7 +208,7 @@ pub(crate) struct StopShown {
 }
 
 /// A list of replays.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ReplaysFound {
     pub replays: Vec<ReplayShown>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -204,7 +216,7 @@ pub(crate) struct ReplaysFound {
 }
 
 /// What a replay would come to.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct SurveyShown {
     pub letters: u64,
     /// Sessions that the letters are of.
@@ -212,6 +224,7 @@ pub(crate) struct SurveyShown {
     pub by_cause: Vec<CauseShown>,
     pub by_target: Vec<QueueCount>,
     /// At the rate that was given; null without one.
+    #[schema(required)]
     pub estimated_seconds: Option<f64>,
     /// Letters that match and belong to open replays.
     pub claimed: Vec<ClaimShown>,
@@ -225,7 +238,7 @@ pub(crate) struct SurveyShown {
 }
 
 /// A cause among the letters of a survey.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct CauseShown {
     pub fingerprint: String,
     pub service: String,
@@ -237,14 +250,14 @@ pub(crate) struct CauseShown {
 }
 
 /// Letters of another replay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ClaimShown {
     pub replay: u64,
     pub count: u64,
 }
 
 /// A letter that was given up.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Skipped {
     pub id: String,
     /// How many waited behind it and go on now.
@@ -252,7 +265,7 @@ pub(crate) struct Skipped {
 }
 
 /// A letter that was sent with other content.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Edited {
     /// The new event.
     pub event_id: String,
@@ -263,7 +276,7 @@ pub(crate) struct Edited {
 }
 
 /// What a purge came to so far, or would come to.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct PurgeShown {
     /// Letters that are gone, or would be.
     pub deleted: u64,
@@ -275,6 +288,7 @@ pub(crate) struct PurgeShown {
     pub holding: Option<u64>,
     /// Of a dry run: the moment that it looked at. A purge that says it leaves alone what died since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
     pub died_until: Option<Timestamp>,
     /// Whether that is all; a long purge tells how far it is.
     pub done: bool,
@@ -283,7 +297,7 @@ pub(crate) struct PurgeShown {
 }
 
 /// Letters that were taken from elsewhere.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Imported {
     pub imported: u64,
     /// Those that were there already.
@@ -291,7 +305,7 @@ pub(crate) struct Imported {
 }
 
 /// A session that a dead letter holds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct HeldSessionShown {
     pub service: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -300,20 +314,22 @@ pub(crate) struct HeldSessionShown {
     /// The letter that holds it, dead or being replayed.
     pub letter: String,
     pub event_type: String,
+    #[schema(value_type = String, format = DateTime)]
     pub since: Timestamp,
     /// How many wait behind it.
     pub behind: u64,
 }
 
 /// The sessions that are held, those held for longest first.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct HeldSessionsFound {
     pub held_sessions: Vec<HeldSessionShown>,
 }
 
 /// What was done by hand or by the rule book, the latest first.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct AuditFound {
+    #[schema(value_type = Vec<told::AuditRecord>)]
     pub audit: Vec<AuditRecord>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,

@@ -1,6 +1,7 @@
 //! The rule books of the bench: services by number, each with a type of its own and a manner of its target.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use redrive::core::text::show_duration;
@@ -43,6 +44,22 @@ impl Service {
 /// How long anything is kept and known again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Keep(pub Duration);
+
+/// A webhook of the scheme `github`.
+#[derive(Clone, Debug)]
+pub(super) struct Hook {
+    pub source: String,
+    pub secret: String,
+}
+
+/// The end of a book: a webhook, and an archive.
+pub(super) fn edges(hook: &Hook, secret: &Path, archive: &Path) -> String {
+    let (source, secret, archive) = (&hook.source, secret.display(), archive.display());
+    format!(
+        "secrets:\n  hook: {{ file: \"{secret}\" }}\nsources:\n  {source}:\n    webhook: {{ scheme: github, secret: hook }}\n    \
+         type: \"bench.{{header.x-github-event}}\"\narchive: {{ folder: \"{archive}\" }}\n"
+    )
+}
 
 /// A book whose targets are all at that sink.
 pub(super) fn text(sink: SocketAddr, services: &[Service], keep: Option<Keep>) -> String {
@@ -92,5 +109,9 @@ mod tests {
             let reading = redrive::core::book::read(&text(sink, &services, keep));
             assert!(reading.book.is_some(), "{:?}", reading.problems);
         }
+        let hook = Hook { source: "bench".to_owned(), secret: "hunter2".to_owned() };
+        let edges = edges(&hook, Path::new("a/secret"), Path::new("an/archive"));
+        let reading = redrive::core::book::read(&(text(sink, &services, None) + &edges));
+        assert!(reading.book.is_some(), "{:?}", reading.problems);
     }
 }

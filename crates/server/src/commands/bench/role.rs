@@ -13,6 +13,7 @@ mod tally;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
 use axum::Router;
@@ -69,7 +70,9 @@ fn serve_routes(router: Router) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.context("could not start")?.block_on(async {
         let any: SocketAddr = ([127, 0, 0, 1], 0).into();
-        let listening = listen(any, |_| Routers::open(router), Limits::with_body(BODY_BYTES_MAX)).await;
+        // A sink that hangs does so until its caller gives up.
+        let limits = Limits { answer_time: Duration::MAX, ..Limits::with_body(BODY_BYTES_MAX) };
+        let listening = listen(any, |_| Routers::open(router), limits).await;
         // It closes when it is let go of.
         let listening = listening.context("could not listen")?;
         say_where(listening.address)?;

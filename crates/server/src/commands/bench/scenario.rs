@@ -3,6 +3,7 @@
 mod accept;
 mod deliver;
 mod growth;
+mod hooks;
 mod kill;
 mod neighbours;
 mod replay;
@@ -20,6 +21,7 @@ pub(super) fn play(scenario: BenchScenario, stage: &Stage) -> anyhow::Result<Vec
         BenchScenario::Deliver => deliver::play(stage),
         BenchScenario::Hanging => neighbours::play(stage, "hanging", Manner::Hangs),
         BenchScenario::Slow => neighbours::play(stage, "slow", Manner::Slow),
+        BenchScenario::Hooks => hooks::play(stage),
         BenchScenario::Waiting => waiting::play(stage),
         BenchScenario::Growth => growth::play(stage),
         BenchScenario::Sessions => sessions::play(stage),

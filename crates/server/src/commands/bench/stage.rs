@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 
 use super::ask;
-use super::book::{self, Keep, Service};
+use super::book::{self, Hook, Keep, Service};
 use super::latency::Latency;
 use super::plan::Plan;
 use super::process::{Listener, Usage, Worker};
-use super::role::load::{LoadPlan, LoadResult, OnFailure, Pace, Sessions, Until};
+use super::role::load::{Door, LoadPlan, LoadResult, OnFailure, Pace, Sessions, Until};
 use super::role::sink::{Counts, Seen};
 use crate::api::shape::Status;
 use crate::show::style;
@@ -82,6 +82,20 @@ impl Stage {
         self.server_with(&book::text(sink.address(), services, Some(keep)))
     }
 
+    /// The same with a webhook, whose secret is in a file, and an archive in that folder.
+    pub(super) fn hooked_server(
+        &self,
+        sink: &Sink,
+        services: &[Service],
+        hook: &Hook,
+        archive: &Path,
+    ) -> anyhow::Result<Server> {
+        let file = self.folder.join(format!("secret-{}", self.number()));
+        fs::write(&file, &hook.secret).context("could not write a secret")?;
+        let edges = book::edges(hook, &file, archive);
+        self.server_with(&(book::text(sink.address(), services, None) + &edges))
+    }
+
     fn server_with(&self, book: &str) -> anyhow::Result<Server> {
         let folder = self.folder.join(format!("server-{}", self.number()));
         fs::create_dir_all(&folder).with_context(|| format!("could not create {}", folder.display()))?;
@@ -95,6 +109,11 @@ impl Stage {
         let mut command = Command::new(&self.program);
         command.arg("bench-role").args(words);
         Listener::start(command, &self.log(words[0]))
+    }
+
+    /// A path in the folder of the run that nothing else has.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}-{}", self.number()))
     }
 
     fn log(&self, name: &str) -> PathBuf {
@@ -156,6 +175,7 @@ pub(super) fn closed(to: SocketAddr, until: Until) -> LoadPlan {
         pace: Pace::Closed,
         types: 1,
         sessions: Sessions::None,
+        door: Door::Events,
         on_failure: OnFailure::GiveUp,
     }
 }

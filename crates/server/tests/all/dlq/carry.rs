@@ -58,6 +58,14 @@ fn what_was_done_is_on_record() {
     2025-10-21T14:30:00Z  5m ago  purge     1,200  service billing  test data
     2025-10-21T14:30:00Z  5m ago  replay    1,200  service billing
     ");
+    let by = with(record(3, "pause", None), &json!({ "letters": 0, "by": "key rk_3f (deploy)" }));
+    let named = json!({ "audit": [by, record(1, "replay", None)] });
+    let (run, _) = against([Reply::json(200, &named)], &["audit"]);
+    assert_snapshot!(run.printed(), @r"
+    AT                            ACT     LETTERS  WHAT             NOTE  BY
+    2025-10-21T14:30:00Z  5m ago  pause            service billing        key rk_3f (deploy)
+    2025-10-21T14:30:00Z  5m ago  replay    1,200  service billing
+    ");
     let (run, _) = against([Reply::json(200, &audit)], &["audit", "--format", "json"]);
     assert_eq!(serde_json::from_str::<Value>(&run.printed()).expect("a list"), audit["audit"]);
 }

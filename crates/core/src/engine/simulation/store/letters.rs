@@ -16,7 +16,7 @@ use crate::event::Event;
 use crate::fingerprint::Fingerprint;
 use crate::ids::{ChannelName, DeliveryId, DependencyName, Seq};
 use crate::replay::ReplayId;
-use crate::reprocess;
+use crate::reprocess::{self, Occasion};
 use crate::time::Timestamp;
 
 /// Letters that one step of a purge looks at.
@@ -204,7 +204,7 @@ impl Store {
                     category: letter.category,
                     tier: letter.tier,
                 };
-                reprocess::times_max(rules, dependency, &subject) == Some(*times_max)
+                reprocess::times_max(rules, Occasion::WellAgain(dependency), &subject) == Some(*times_max)
                     && row.replays < *times_max
             }
         }
@@ -222,7 +222,7 @@ impl Store {
                 category: letter.category,
                 tier: letter.tier,
             };
-            reprocess::times_max(rules, dependency, &subject)
+            reprocess::times_max(rules, Occasion::WellAgain(dependency), &subject)
         };
         self.letters.values().filter_map(limit).collect()
     }

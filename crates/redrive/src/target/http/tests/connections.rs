@@ -135,7 +135,7 @@ async fn kept_after(calls: usize, permits: u32) -> usize {
         }
     });
     let pool = Arc::new(Pool::new(Roots::Only(Vec::new())));
-    let options = HttpOptions { form: Form::Binary, secrets: Vec::new(), permits };
+    let options = options(Form::Binary, None, permits);
     let target = HttpTarget::new(&format!("http://{address}/"), options, Arc::clone(&pool));
     let target = Arc::new(target.expect("an address"));
     let mut running = tokio::task::JoinSet::new();

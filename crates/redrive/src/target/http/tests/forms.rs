@@ -9,6 +9,9 @@ use redrive_core::time::Timestamp;
 
 use super::server::{Server, answer};
 use super::*;
+use crate::secret::Secrets;
+use crate::target::call_test::book_of;
+use crate::target::http::Signing;
 
 /// An event with all there is.
 fn full(seq: u64) -> Waiting {
@@ -30,24 +33,30 @@ fn full(seq: u64) -> Waiting {
     delivery
 }
 
-async fn request_of(form: Form, secrets: Vec<Vec<u8>>, deliveries: Vec<Waiting>) -> String {
+async fn request_of(form: Form, secret: Option<&str>, deliveries: Vec<Waiting>) -> String {
     let server = Server::start(vec![answer("200 OK", "")]).await;
-    let options = HttpOptions { form, secrets, permits: 1 };
+    let folder = tempfile::tempdir().expect("a folder");
+    let signing = secret.map(|lines| {
+        let file = folder.path().join("hooks");
+        std::fs::write(&file, lines).expect("written");
+        let book =
+            book_of(&format!("version: 1\nsecrets: {{ hooks: {{ file: \"{}\" }} }}\n", file.display()));
+        Signing::new(Secrets::new(&Arc::new(book)), "hooks")
+    });
     let pool = Arc::new(Pool::new(Roots::Only(Vec::new())));
-    let target = HttpTarget::new(&server.url(), options, pool).expect("an address");
+    let target = HttpTarget::new(&server.url(), options(form, signing, 1), pool).expect("an address");
     let target = target.at(|| Timestamp::from_millis(1_761_057_000_999));
     let ending = target.call(call(PATIENT, deliveries)).await;
     assert_eq!(told(&ending, 0), r#"200 "", 200 OK"#);
     server.request()
 }
 
-fn secrets() -> Vec<Vec<u8>> {
-    vec![b"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_vec(), b"the old one".to_vec()]
-}
+/// Two, as while one is changed.
+const SECRETS: Option<&str> = Some("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\nthe old one\n");
 
 #[tokio::test]
 async fn the_binary_form() {
-    insta::assert_snapshot!(request_of(Form::Binary, secrets(), vec![full(7)]).await, @r#"
+    insta::assert_snapshot!(request_of(Form::Binary, SECRETS, vec![full(7)]).await, @r#"
     POST /hooks?from=here HTTP/1.1
     host: 127.0.0.1:PORT
     user-agent: redrive/VERSION
@@ -80,7 +89,7 @@ async fn the_binary_form() {
 async fn the_binary_form_of_very_little() {
     let headers =
         [("ce-specversion", "1.0"), ("ce-id", "e-1"), ("ce-source", "web"), ("ce-type", "orders.placed")];
-    let request = request_of(Form::Binary, Vec::new(), vec![delivery(7, &headers, "")]).await;
+    let request = request_of(Form::Binary, None, vec![delivery(7, &headers, "")]).await;
     insta::assert_snapshot!(request, @r#"
     POST /hooks?from=here HTTP/1.1
     host: 127.0.0.1:PORT
@@ -99,7 +108,7 @@ async fn the_binary_form_of_very_little() {
 
 #[tokio::test]
 async fn the_structured_form() {
-    insta::assert_snapshot!(request_of(Form::Structured, Vec::new(), vec![full(7)]).await, @r#"
+    insta::assert_snapshot!(request_of(Form::Structured, None, vec![full(7)]).await, @r#"
     POST /hooks?from=here HTTP/1.1
     host: 127.0.0.1:PORT
     user-agent: redrive/VERSION
@@ -120,7 +129,7 @@ async fn the_structured_form() {
 #[tokio::test]
 async fn the_batch_form() {
     let deliveries = vec![order(7, "e-1"), full(8)];
-    insta::assert_snapshot!(request_of(Form::Batch, secrets(), deliveries).await, @r#"
+    insta::assert_snapshot!(request_of(Form::Batch, SECRETS, deliveries).await, @r#"
     POST /hooks?from=here HTTP/1.1
     host: 127.0.0.1:PORT
     user-agent: redrive/VERSION
@@ -150,7 +159,7 @@ async fn a_replayed_letter_says_so_in_every_form() {
         ("nor in the body",                 Form::Structured, vec![full(7)],                    0, 0),
     ];
     for (name, form, deliveries, headers, attributes) in cases {
-        let request = request_of(form, Vec::new(), deliveries).await;
+        let request = request_of(form, None, deliveries).await;
         let seen = (request.matches(header).count(), request.matches(attribute).count());
         assert_eq!(seen, (headers, attributes), "{name}: {request}");
     }
@@ -159,7 +168,7 @@ async fn a_replayed_letter_says_so_in_every_form() {
 #[tokio::test]
 async fn what_arrives_can_be_verified_with_either_secret() {
     for (form, deliveries) in [(Form::Binary, vec![full(7)]), (Form::Batch, vec![full(7), order(8, "e-2")])] {
-        let request = request_of(form, secrets(), deliveries).await;
+        let request = request_of(form, SECRETS, deliveries).await;
         let (head, body) = request.split_once("\n\n").expect("a head and a body");
         let header = |name: &str| {
             let value = head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
@@ -182,7 +191,7 @@ async fn what_arrives_can_be_verified_with_either_secret() {
 #[tokio::test]
 async fn a_batch_is_known_by_what_is_in_it() {
     let id = async |deliveries| {
-        let request = request_of(Form::Batch, Vec::new(), deliveries).await;
+        let request = request_of(Form::Batch, None, deliveries).await;
         let line = request.lines().find_map(|line| line.strip_prefix("webhook-id: ")).map(str::to_owned);
         line.expect("it is stated")
     };
@@ -203,10 +212,111 @@ async fn what_no_header_can_hold_is_not_sent_as_one() {
         ("ce-type", "orders.placed"),
         ("ce-correlationid", "%E2%82%AC"),
     ];
-    let request = request_of(Form::Binary, Vec::new(), vec![delivery(7, &headers, "x")]).await;
+    let request = request_of(Form::Binary, None, vec![delivery(7, &headers, "x")]).await;
     assert!(request.contains("ce-id: %E2%82%AC%20%25\n"), "{request}");
     assert!(request.contains("ce-correlationid: %E2%82%AC\n"), "{request}");
     assert!(!request.contains("x-correlation-id"), "{request}");
+}
+
+/// An event that tries to be more than an event.
+fn hostile() -> Waiting {
+    let headers = [
+        ("ce-specversion", "1.0"),
+        ("ce-id", "e-1"),
+        ("ce-source", "web%22,%20x: y"),
+        ("ce-type", "orders.placed"),
+        ("ce-subject", "a\u{2028}b\u{a0}\u{10d}\u{10a}\\r\\n"),
+        ("ce-correlationid", "c\"; x=y"),
+        ("ce-host", "elsewhere.test"),
+        ("ce-contentlength", "0"),
+        ("ce-transferencoding", "chunked"),
+        ("ce-connection", "close"),
+        ("ce-authorization", "Bearer mine"),
+        ("ce-webhookid", "msg_forged"),
+        ("ce-webhooksignature", "v1,forged"),
+        ("ce-redriveattempt", "99"),
+        ("ce-redrivesequence", "99"),
+        ("ce-redrivereplay", "99"),
+        ("content-type", "text/plain; x=\"ce-id: y\""),
+    ];
+    delivery(7, &headers, "x")
+}
+
+#[tokio::test]
+async fn no_attribute_becomes_a_header_of_its_own() {
+    let request = request_of(Form::Binary, None, vec![hostile()]).await;
+    let (head, body) = request.split_once("\n\n").expect("a head and a body");
+    assert_eq!(body, "x");
+    assert!(head.bytes().all(|byte| byte == b'\n' || matches!(byte, b' '..=b'~')), "{head:?}");
+    let names: Vec<&str> = head.lines().skip(1).filter_map(|line| Some(line.split_once(':')?.0)).collect();
+    let ours: Vec<&str> = names.iter().copied().filter(|name| !name.starts_with("ce-")).collect();
+    assert_eq!(
+        ours,
+        [
+            "host",
+            "user-agent",
+            "content-type",
+            "redrive-attempt",
+            "x-correlation-id",
+            "webhook-id",
+            "idempotency-key",
+            "webhook-timestamp",
+            "content-length",
+        ]
+    );
+    for line in [
+        "host: 127.0.0.1:PORT",
+        "content-length: 1",
+        "redrive-attempt: 1",
+        "ce-host: elsewhere.test",
+        "ce-source: web%22,%20x:%20y",
+        "ce-subject: a%E2%80%A8b%C2%A0%C4%8D%C4%8A\\r\\n",
+    ] {
+        assert!(head.lines().any(|one| one == line), "{line}: {head}");
+    }
+}
+
+#[tokio::test]
+async fn a_sender_does_not_say_what_only_we_know() {
+    let batch = request_of(Form::Batch, None, vec![hostile()]).await;
+    assert!(!batch.contains("forged\",\"redrive") && !batch.contains("msg_forged"), "{batch}");
+    for spoofed in [r#""redriveattempt":"99""#, r#""redriveattempt":99"#, "redrivesequence", "redrivereplay"]
+    {
+        assert!(!batch.contains(spoofed), "{spoofed}: {batch}");
+    }
+    let structured = request_of(Form::Structured, None, vec![hostile()]).await;
+    assert!(!structured.contains("redrivereplay"), "{structured}");
+}
+
+#[test]
+fn what_would_break_a_line_is_no_attribute() {
+    use redrive_core::event::{Incoming, parse};
+    let event = |name: &str, value: &str| {
+        let mut headers: Vec<(String, String)> =
+            [("ce-specversion", "1.0"), ("ce-id", "e-1"), ("ce-source", "web"), ("ce-type", "a.b")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .to_vec();
+        headers.retain(|(given, _)| given != name);
+        headers.push((name.to_owned(), value.to_owned()));
+        parse(Incoming { headers: &headers, body: &bytes::Bytes::new() })
+    };
+    #[rustfmt::skip]
+    let cases = [
+        ("a line, encoded",         "ce-subject",        "a%0D%0Ahost: elsewhere.test"),
+        ("a line feed alone",       "ce-id",             "a%0Ab"),
+        ("a line in a source",      "ce-source",         "a\r\nx: y"),
+        ("a zero byte",             "ce-correlationid",  "a%00b"),
+        ("a line in an extension",  "ce-tenant",         "a%0d%0ax: y"),
+        ("a line in a type",        "ce-type",           "a.b%0d%0ax: y"),
+        ("a line in a media type",  "content-type",      "text/plain\r\nx: y"),
+        ("a name with a dash",      "ce-webhook-id",     "msg_forged"),
+        ("a name with a colon",     "ce-x:host",         "elsewhere.test"),
+        ("a name with a line",      "ce-x\r\nhost",    "elsewhere.test"),
+        ("a name in capitals and more", "ce-Transfer-Encoding", "chunked"),
+    ];
+    for (name, header, value) in cases {
+        assert!(event(header, value).is_err(), "{name}");
+    }
 }
 
 #[tokio::test]

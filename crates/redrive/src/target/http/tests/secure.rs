@@ -85,7 +85,7 @@ async fn what_is_wrong_with_a_certificate_is_said() {
     });
     #[rustfmt::skip]
     let cases = [
-        ("nobody trusts it",   good.config,  vec![],                   "its certificate is signed by nobody whom this system trusts"),
+        ("nobody trusts it",   good.config,  vec![],                   "its certificate is signed by nobody who is trusted here"),
         ("for another name",   named.config, vec![named.certificate],  "its certificate is not for 127.0.0.1 but for elsewhere.test"),
         ("too old",            old.config,   vec![old.certificate],    "its certificate expired at 2002-01-01T00:00:00Z"),
         ("too young",          early.config, vec![early.certificate],  "its certificate is not valid before 2090-01-01T00:00:00Z"),

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use ring::hmac;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -47,7 +48,17 @@ pub(crate) struct LoadPlan {
     /// Among so many types events take turns.
     pub types: u64,
     pub sessions: Sessions,
+    pub door: Door,
     pub on_failure: OnFailure,
+}
+
+/// Where events come in.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Door {
+    /// `POST /v1/events`.
+    Events,
+    /// A webhook of the scheme `github`, signed with that secret; the type is the event that it names.
+    Hook { source: String, secret: String },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -286,27 +297,48 @@ impl Lane {
     }
 
     fn write(&self, request: &mut Vec<u8>, number: u64, at: Duration) {
-        let LoadPlan { types, sessions, .. } = &self.shared.plan;
+        let LoadPlan { types, sessions, door, .. } = &self.shared.plan;
         let session = match sessions {
             Sessions::None => None,
             Sessions::Count(count) => Some(number % count),
             Sessions::Distinct => Some(number),
         };
         let sent_at_ns = self.shared.started_at_ns + u64::try_from(at.as_nanos()).unwrap_or(u64::MAX);
+        let message = Message { sent_at_ns, number, lane: self.number, session };
+        let event_type = number % types;
         request.clear();
-        write!(
-            request,
-            "POST /v1/events HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
-             content-length: {PAYLOAD_BYTES}\r\nce-specversion: 1.0\r\nce-source: /redrive/bench\r\n\
-             ce-type: bench.s{}\r\nce-id: bench-{number:020}\r\n",
-            number % types,
-        )
-        .expect("a list of bytes takes everything");
-        if let Some(session) = session {
-            write!(request, "ce-partitionkey: {session}\r\n").expect("a list of bytes takes everything");
+        match door {
+            Door::Events => {
+                write!(
+                    request,
+                    "POST /v1/events HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+                     content-length: {PAYLOAD_BYTES}\r\nce-specversion: 1.0\r\nce-source: /redrive/bench\r\n\
+                     ce-type: bench.s{event_type}\r\nce-id: bench-{number:020}\r\n",
+                )
+                .expect("a list of bytes takes everything");
+                if let Some(session) = session {
+                    write!(request, "ce-partitionkey: {session}\r\n")
+                        .expect("a list of bytes takes everything");
+                }
+                request.extend_from_slice(b"\r\n");
+                message.write(request);
+            }
+            Door::Hook { source, secret } => {
+                let mut body = Vec::with_capacity(PAYLOAD_BYTES);
+                message.write(&mut body);
+                let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+                let signature: String =
+                    hmac::sign(&key, &body).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+                write!(
+                    request,
+                    "POST /v1/hooks/{source} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+                     content-length: {PAYLOAD_BYTES}\r\nx-github-event: s{event_type}\r\n\
+                     x-github-delivery: bench-{number:020}\r\nx-hub-signature-256: sha256={signature}\r\n\r\n",
+                )
+                .expect("a list of bytes takes everything");
+                request.extend_from_slice(&body);
+            }
         }
-        request.extend_from_slice(b"\r\n");
-        Message { sent_at_ns, number, lane: self.number, session }.write(request);
     }
 
     /// The status of the answer.

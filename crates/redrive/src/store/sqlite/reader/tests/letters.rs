@@ -328,11 +328,12 @@ fn held_sessions_are_told_from_the_oldest() {
 fn replays_and_records_are_listed_from_the_latest() {
     let table = Table::new();
     table.run(
-        r#"INSERT INTO replays VALUES (1, 3, 'one', 'why', '', '{"rate":2.0,"concurrency":5,"manner":"canary"}',
-            '"operator"', '{"service":"mail","channel":null,"order":"none"}',
+        r#"INSERT INTO replays VALUES (1, 3, 'one', 'why', '{"filter":{"service":"billing"}}',
+            '{"rate":2.0,"concurrency":5,"manner":"canary"}', '"operator"',
+            '{"service":"mail","channel":null,"order":"none"}',
             '{"replay":1,"fingerprint":"00000000000000ff","delivery":"00000000000000000000000000000001"}',
             2, 10, 6, 3, 2, 1, 4, 100, 200, 0, 1);
-        INSERT INTO replays VALUES (2, 1, 'two', NULL, '', '{"rate":null,"concurrency":5,"manner":"straight"}',
+        INSERT INTO replays VALUES (2, 1, 'two', NULL, '{}', '{"rate":null,"concurrency":5,"manner":"straight"}',
             '{"automatic":{"times_max":3}}', NULL, NULL, 3, 0, 0, 0, 0, 0, 0, 100, 200, 0, 1);
         INSERT INTO audit VALUES (1, 5, 'purge', 'all', 7, 'why', NULL), (2, 6, 'skip', 'one', 1, NULL, 'me');"#,
     );
@@ -343,6 +344,7 @@ fn replays_and_records_are_listed_from_the_latest() {
     assert_eq!((ids(None, 10), ids(None, 1), ids(Some(ReplayId(2)), 10)), (vec![2, 1], vec![2], vec![1]));
     let one = table.reader.replay(ReplayId(1)).expect("it answers").expect("it is there");
     assert_eq!((one.tally.total, one.tally.left, one.claimed_by_others), (10, 1, 4));
+    assert_eq!(one.service.as_deref(), Some("billing"));
     assert_eq!(one.to.expect("it goes elsewhere").to_string(), "mail");
     assert_eq!(one.stop.expect("it has stopped").fingerprint.0, 255);
     assert_eq!(table.reader.replay(ReplayId(3)).expect("it answers"), None);

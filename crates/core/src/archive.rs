@@ -1,0 +1,427 @@
+//! What is done about a write to the archive that fails: waited, tried again, or left out.
+//!
+//! Events never wait for the archive. It is filled from the store, one event after the other, and the store
+//! keeps what it has not got yet. So most troubles are waited out, and nothing is missing afterwards:
+//!
+//! | the archive | and then |
+//! | --- | --- |
+//! | asks to slow down | wait, and longer each time; the event is written later |
+//! | lets nobody in | people are told at once; wait as above |
+//! | does not answer in time | once more with twice the time; then the event is left out |
+//! | fails in another way | wait as above, until the breaker opens |
+//! | has an open breaker | events are left out until a probe gets through |
+//!
+//! Why anything is left out at all: an archive that is broken in a way that waiting does not mend must not
+//! hold up all that comes after. People are told when that begins, and how many it were when it ends.
+//!
+//! Invariants: no write without a permit of the breaker; [`Care`] reads no clock, and the same calls at the
+//! same times come to the same.
+
+use std::time::Duration;
+
+use crate::book::RuleBook;
+use crate::breaker::{
+    Admission, Breaker, BreakerSettings, CallEnd, Observation, Permit, Phase, RawBreaker, State,
+};
+use crate::catalog::{self, Kind};
+use crate::limits;
+use crate::time::Timestamp;
+
+/// The policy of the catalog whose delays are waited.
+const WAITS_LIKE: &str = "webhook";
+
+/// What a rule book says of the archive.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ArchiveRule {
+    /// The folder that it is.
+    pub folder: String,
+    /// How long one write may take.
+    pub timeout: Duration,
+    /// When to stop trying for a while.
+    pub breaker: BreakerSettings,
+    /// For how long days are kept; none is for ever.
+    pub retention: Option<Duration>,
+}
+
+impl ArchiveRule {
+    /// What the book says; none if it has no archive.
+    #[must_use]
+    pub fn of(book: &RuleBook) -> Option<Self> {
+        let sections = book.sections();
+        let archive = sections.archive.as_ref()?;
+        let named = archive.breaker.as_ref().and_then(|at| sections.breaker_named(&at.value));
+        Some(Self {
+            folder: archive.folder.clone(),
+            timeout: archive.timeout.unwrap_or(limits::ARCHIVE_TIMEOUT_DEFAULT),
+            breaker: named.map_or_else(breaker_of_its_kind, |entry| entry.settings),
+            retention: archive.retention,
+        })
+    }
+}
+
+fn breaker_of_its_kind() -> BreakerSettings {
+    let entry = Kind::Blob.breaker().expect("the catalog has a breaker for stores of files");
+    BreakerSettings::try_from(RawBreaker::from(entry)).expect("the catalog's breakers are sound")
+}
+
+/// Why a write failed, as far as it matters for what follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// It asks to slow down, perhaps for that long.
+    Throttled {
+        /// For how long.
+        retry_after: Option<Duration>,
+    },
+    /// No answer in time.
+    TimedOut,
+    /// It does not let us in: somebody has to act.
+    LockedOut,
+    /// Anything else.
+    Other,
+}
+
+/// What is to be done about the event in hand.
+#[derive(Debug)]
+pub enum Turn {
+    /// Write it.
+    Write {
+        /// The right to.
+        permit: Permit,
+        /// For that long at most.
+        within: Duration,
+    },
+    /// Nothing before then.
+    Wait(Timestamp),
+    /// Leave it out: the breaker is open.
+    LeaveOut,
+}
+
+/// What became of the event in hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is written; on to the next.
+    Kept,
+    /// It is still in hand.
+    Again,
+    /// It is left out; on to the next.
+    LeftOut,
+}
+
+/// What people should hear of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// The archive does not let us in.
+    LockedOut,
+    /// It does again.
+    LetIn,
+    /// The breaker has opened: events are left out from now on.
+    Opened,
+    /// The breaker has closed.
+    Closed {
+        /// So many were left out meanwhile.
+        left_out: u64,
+    },
+    /// An event is left out since it could not be written in time, twice.
+    TooSlow,
+}
+
+/// How the archive is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// As far as anybody knows, well.
+    Well,
+    /// It is left alone until then.
+    Waiting {
+        /// When it is tried again.
+        until: Timestamp,
+    },
+    /// The breaker is not closed.
+    Open,
+}
+
+/// What is known of an archive from the writes so far.
+#[derive(Debug, Default)]
+pub struct Care {
+    breaker: Breaker,
+    /// Failures in a row that were waited for.
+    waits: u32,
+    wait_until: Option<Timestamp>,
+    patience: Patience,
+    is_locked_out: bool,
+    /// Events left out since the breaker opened.
+    left_out: u64,
+}
+
+/// How much time the event in hand gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Patience {
+    #[default]
+    First,
+    /// It has not been written in time once.
+    Second,
+}
+
+impl Care {
+    /// Nothing is known yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What to do about the event in hand. Each [`Turn::LeaveOut`] is counted as one event.
+    pub fn turn(&mut self, rule: &ArchiveRule, now: Timestamp) -> Turn {
+        if let Some(until) = self.wait_until.filter(|until| now < *until) {
+            return Turn::Wait(until);
+        }
+        let within = match self.patience {
+            Patience::First => rule.timeout,
+            Patience::Second => rule.timeout.saturating_mul(2),
+        };
+        match self.breaker.admit(&rule.breaker, within, now) {
+            Admission::Allowed(permit) => Turn::Write { permit, within },
+            Admission::WaitUntil(_) => {
+                self.patience = Patience::First;
+                self.left_out += 1;
+                Turn::LeaveOut
+            }
+        }
+    }
+
+    /// Takes a permit back with what the write came to; says what becomes of the event, and what people
+    /// should hear.
+    pub fn settle(
+        &mut self,
+        permit: Permit,
+        outcome: Result<(), Failure>,
+        rule: &ArchiveRule,
+        now: Timestamp,
+    ) -> (Fate, Option<News>) {
+        let (observation, fate, news) = match outcome {
+            Ok(()) => (Observation::Success, Fate::Kept, self.went_well()),
+            // An archive that says so is alive.
+            Err(Failure::Throttled { retry_after }) => {
+                self.wait(retry_after, now);
+                (Observation::Answered, Fate::Again, None)
+            }
+            // That we are not let in says nothing of how it is.
+            Err(Failure::LockedOut) => {
+                self.wait(None, now);
+                let is_news = !std::mem::replace(&mut self.is_locked_out, true);
+                (Observation::Silent, Fate::Again, is_news.then_some(News::LockedOut))
+            }
+            Err(Failure::TimedOut) => match std::mem::take(&mut self.patience) {
+                Patience::First => {
+                    self.patience = Patience::Second;
+                    (Observation::Failure(CallEnd::WillRetry), Fate::Again, None)
+                }
+                Patience::Second => {
+                    (Observation::Failure(CallEnd::Final), Fate::LeftOut, Some(News::TooSlow))
+                }
+            },
+            Err(Failure::Other) => {
+                self.wait(None, now);
+                (Observation::Failure(CallEnd::Final), Fate::Again, None)
+            }
+        };
+        let transition = self.breaker.settle(permit, observation, &rule.breaker, now);
+        let change = transition.and_then(|transition| match transition.to {
+            Phase::Open => {
+                // Nobody waits for it any more: what comes now is left out.
+                self.wait_until = None;
+                // A probe that failed is no news.
+                (transition.from == Phase::Closed).then_some(News::Opened)
+            }
+            Phase::Closed => Some(News::Closed { left_out: std::mem::take(&mut self.left_out) }),
+            Phase::HalfOpen => None,
+        });
+        (fate, change.or(news))
+    }
+
+    /// How it is.
+    #[must_use]
+    pub fn standing(&self, now: Timestamp) -> Standing {
+        match (self.wait_until.filter(|until| now < *until), self.breaker.state(now)) {
+            (_, State::Open { .. } | State::HalfOpen { .. }) => Standing::Open,
+            (Some(until), State::Closed { .. }) => Standing::Waiting { until },
+            (None, State::Closed { .. }) => Standing::Well,
+        }
+    }
+
+    fn went_well(&mut self) -> Option<News> {
+        self.waits = 0;
+        self.wait_until = None;
+        self.patience = Patience::First;
+        std::mem::take(&mut self.is_locked_out).then_some(News::LetIn)
+    }
+
+    /// Waits for as long as the policy says, or for longer if that was asked for.
+    fn wait(&mut self, asked_for: Option<Duration>, now: Timestamp) {
+        let policy = catalog::policy(WAITS_LIKE).expect("the catalog has it");
+        let asked_for = asked_for.unwrap_or_default().min(limits::RETRY_AFTER_MAX);
+        self.wait_until = Some(now + policy.backoff.nominal(self.waits).max(asked_for));
+        self.waits = self.waits.saturating_add(1);
+        self.patience = Patience::First;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::book;
+
+    const fn at(millis: u64) -> Timestamp {
+        Timestamp::from_millis(1_700_000_000_000 + millis)
+    }
+
+    fn rule_of(archive: &str) -> Option<ArchiveRule> {
+        let text = format!(
+            "version: 1\nservices:\n  a:\n    target: {{ log: stdout }}\n    events: [x.y]\n{archive}"
+        );
+        let reading = book::read(&text);
+        ArchiveRule::of(&reading.book.unwrap_or_else(|| panic!("{:?}", reading.problems)))
+    }
+
+    /// What a write comes to.
+    type CameTo = Result<(), Failure>;
+
+    /// Plays turns at these times: each line is a time, what a write would come to, and what is expected.
+    fn play(steps: &[(u64, CameTo, &str)]) {
+        let rule = rule_of("archive: { folder: /a }\n").expect("it has one");
+        let mut care = Care::new();
+        for (number, (millis, outcome, expected)) in steps.iter().enumerate() {
+            let now = at(*millis);
+            let came_to = match care.turn(&rule, now) {
+                Turn::Wait(until) => format!("wait {}", until.since(now).as_millis()),
+                Turn::LeaveOut => "leave out".to_owned(),
+                Turn::Write { permit, within } => {
+                    let (fate, news) = care.settle(permit, *outcome, &rule, now);
+                    let news = news.map(|news| format!(", {news:?}")).unwrap_or_default();
+                    format!("{}s {fate:?}{news}", within.as_secs())
+                }
+            };
+            assert_eq!(came_to, *expected, "step {number} at {millis}");
+        }
+    }
+
+    const OK: CameTo = Ok(());
+    /// Nobody writes then.
+    const NONE: CameTo = Ok(());
+    const SLOW: CameTo = Err(Failure::TimedOut);
+    const LOCKED: CameTo = Err(Failure::LockedOut);
+    const OTHER: CameTo = Err(Failure::Other);
+    const THROTTLED: CameTo = Err(Failure::Throttled { retry_after: None });
+
+    const fn throttled(seconds: u64) -> CameTo {
+        Err(Failure::Throttled { retry_after: Some(Duration::from_secs(seconds)) })
+    }
+
+    #[test]
+    fn a_book_says_where_it_is_or_that_there_is_none() {
+        assert_eq!(rule_of(""), None);
+        let rule = rule_of("archive: { folder: /a }\n").expect("it has one");
+        assert_eq!((rule.timeout, rule.retention), (Duration::from_secs(5), None));
+        assert_eq!(rule.breaker.open(), Duration::from_secs(10), "that of its kind");
+        let rule = rule_of("archive: { folder: /a, timeout: 1s, breaker: stateBreaker, retention: 90d }\n");
+        let rule = rule.expect("it has one");
+        assert_eq!((rule.timeout, rule.breaker.open()), (Duration::from_secs(1), Duration::from_secs(30)));
+        assert_eq!(rule.retention, Some(Duration::from_hours(90 * 24)));
+    }
+
+    #[test]
+    fn an_archive_that_asks_to_slow_down_is_waited_for_and_longer_each_time() {
+        #[rustfmt::skip]
+        play(&[
+            (0,     THROTTLED,        "5s Again"),
+            (0,     NONE,             "wait 100"),
+            (100,   THROTTLED,        "5s Again"),
+            (100,   NONE,             "wait 200"),
+            (300,   throttled(7), "5s Again"),
+            (300,   NONE,             "wait 7000"),
+            (7_300, OK,               "5s Kept"),
+            (7_300, THROTTLED,        "5s Again"),
+            (7_300, NONE,             "wait 100"),
+        ]);
+        let many: Vec<_> = (0..20).map(|n| (n * 20_000, THROTTLED, "5s Again")).collect();
+        play(&[&many[..], &[(380_000, NONE, "wait 16000"), (400_000, OK, "5s Kept")]].concat());
+    }
+
+    #[test]
+    fn asking_to_slow_down_for_ever_is_cut_short() {
+        play(&[(0, throttled(u64::MAX), "5s Again"), (0, NONE, "wait 86400000")]);
+    }
+
+    #[test]
+    fn an_event_that_is_too_slow_gets_twice_the_time_and_is_then_left_out() {
+        #[rustfmt::skip]
+        play(&[
+            (0,  SLOW, "5s Again"),
+            (5,  OK,   "10s Kept"),
+            (6,  SLOW, "5s Again"),
+            (11, SLOW, "10s LeftOut, TooSlow"),
+            (21, OK,   "5s Kept"),
+        ]);
+    }
+
+    #[test]
+    fn an_archive_that_lets_nobody_in_is_told_of_once_and_waited_for() {
+        #[rustfmt::skip]
+        play(&[
+            (0,      LOCKED, "5s Again, LockedOut"),
+            (0,      NONE,   "wait 100"),
+            (100,    LOCKED, "5s Again"),
+            (1_000,  LOCKED, "5s Again"),
+            (2_000,  LOCKED, "5s Again"),
+            (3_000,  OK,     "5s Kept, LetIn"),
+            (3_000,  LOCKED, "5s Again, LockedOut"),
+        ]);
+    }
+
+    #[test]
+    fn an_open_breaker_leaves_events_out_and_says_how_many_at_the_end() {
+        #[rustfmt::skip]
+        play(&[
+            (0,      OTHER, "5s Again"),
+            (0,      NONE,  "wait 100"),
+            (100,    OTHER, "5s Again"),
+            (300,    OTHER, "5s Again, Opened"),
+            (300,    NONE,  "leave out"),
+            (300,    NONE,  "leave out"),
+            (10_299, NONE,  "leave out"),
+            (10_300, OTHER, "5s Again"),
+            (10_300, NONE,  "leave out"),
+            (20_300, OK,    "5s Kept"),
+            (20_300, OK,    "5s Kept, Closed { left_out: 4 }"),
+            (20_300, OK,    "5s Kept"),
+        ]);
+    }
+
+    #[test]
+    fn a_breaker_that_opens_while_an_event_is_tried_again_leaves_it_out() {
+        #[rustfmt::skip]
+        play(&[
+            (0, OTHER, "5s Again"),
+            (1_000, OTHER, "5s Again"),
+            (2_000, SLOW,  "5s Again, Opened"),
+            (2_000, NONE,  "leave out"),
+            (12_000, SLOW, "5s Again"),
+            (12_000, NONE, "leave out"),
+            (22_000, OK,   "5s Kept"),
+        ]);
+    }
+
+    #[test]
+    fn how_it_is_can_be_seen() {
+        let rule = rule_of("archive: { folder: /a }\n").expect("it has one");
+        let mut care = Care::new();
+        assert_eq!(care.standing(at(0)), Standing::Well);
+        for millis in [0, 1_000, 2_000] {
+            let Turn::Write { permit, .. } = care.turn(&rule, at(millis)) else { panic!("it is closed") };
+            care.settle(permit, Err(Failure::Other), &rule, at(millis));
+            if millis == 0 {
+                assert_eq!(care.standing(at(0)), Standing::Waiting { until: at(100) });
+            }
+        }
+        assert_eq!(care.standing(at(2_000)), Standing::Open);
+        assert_eq!(care.standing(at(99_000)), Standing::Open, "until a probe gets through");
+    }
+}

@@ -1,0 +1,335 @@
+//! When a schedule fires: a cron expression held against the clocks of a time zone, and what becomes of
+//! fires that nobody was there for.
+//!
+//! A cron names minutes as clocks on the wall show them, and twice a year many clocks are set:
+//! - a minute that the clocks leave out fires as if they had not been set yet: 02:30 becomes 03:30 on the day
+//!   on which 02:00 is followed by 03:00, 24 hours after the fire of the day before. If something fires then
+//!   anyway, it is one fire;
+//! - a minute that the clocks show twice fires the first time only, unless the cron fires in every hour: such
+//!   a cron is about the time that passes, and a quarter-hourly check does not pause for an hour.
+//!
+//! Invariants: fires strictly increase; each is a whole second; and whatever the restarts in between, every
+//! fire of a span of time is either in exactly one [`Due::fires`] or counted in one [`Due::lost`].
+
+mod civil;
+mod cron;
+pub mod plan;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::Duration;
+
+use jiff::tz::{TimeZone, TimeZoneDatabase};
+
+use self::civil::CivilMinute;
+pub use self::cron::{Cron, InvalidCron};
+use crate::book::model::Missed;
+use crate::limits;
+use crate::time::Timestamp;
+
+/// A cron expression in a time zone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Schedule {
+    cron: Cron,
+    zone: TimeZone,
+    zone_name: String,
+}
+
+/// Why there is no such schedule.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidSchedule {
+    /// The cron is none.
+    #[error("`{text}` is no cron expression: {reason}")]
+    Cron {
+        /// What was written.
+        text: String,
+        /// What is wrong with it.
+        reason: InvalidCron,
+    },
+    /// The zone is none.
+    #[error("there is no time zone `{name}`")]
+    Zone {
+        /// What was written.
+        name: String,
+    },
+}
+
+/// What becomes of fires that were missed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CatchUp {
+    /// Which are made up for.
+    pub missed: Missed,
+    /// Those that are longer ago are lost.
+    pub within: Duration,
+}
+
+/// What is to be done about a span of time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Due {
+    /// Fires that an event is due for, the oldest first.
+    pub fires: Vec<Timestamp>,
+    /// How many of them were missed, and are made up for.
+    pub caught_up: u64,
+    /// Fires that are lost; beyond [`limits::FIRES_COUNTED_MAX`] they are not counted.
+    pub lost: u64,
+}
+
+/// A fire as people read it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalFire {
+    /// When, as clocks there show it: `Sun 2026-03-29 03:30 CEST`.
+    pub local: String,
+    /// How far those clocks are from UTC: `+02:00`.
+    pub offset: String,
+    /// What is odd about it.
+    pub mark: Option<Mark>,
+}
+
+/// What clocks that are set do to a fire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// Clocks leave out the minute that the cron names; it fires later by as much as they are set.
+    Moved,
+    /// Clocks show this minute twice, and this is the first time.
+    FirstOfTwo,
+    /// And this is the second.
+    SecondOfTwo,
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Moved => "moved: clocks leave out the time that the cron names",
+            Self::FirstOfTwo => "the first of two: clocks show this time twice",
+            Self::SecondOfTwo => "the second of two: clocks show this time twice",
+        })
+    }
+}
+
+impl Schedule {
+    /// A cron in a zone of the list that is built in: the machine's own is not asked.
+    pub fn new(cron: &str, zone: &str) -> Result<Self, InvalidSchedule> {
+        let cron =
+            Cron::parse(cron).map_err(|reason| InvalidSchedule::Cron { text: cron.to_owned(), reason })?;
+        let found = TimeZoneDatabase::bundled().get(zone);
+        let found = found.map_err(|_| InvalidSchedule::Zone { name: zone.to_owned() })?;
+        Ok(Self { cron, zone_name: found.iana_name().unwrap_or(zone).to_owned(), zone: found })
+    }
+
+    /// A cron by the clocks of UTC, which nobody sets.
+    #[must_use]
+    pub fn utc(cron: Cron) -> Self {
+        Self { cron, zone: TimeZone::UTC, zone_name: "UTC".to_owned() }
+    }
+
+    /// The cron.
+    #[must_use]
+    pub fn cron(&self) -> &str {
+        self.cron.as_str()
+    }
+
+    /// The name of the zone.
+    #[must_use]
+    pub fn zone(&self) -> &str {
+        &self.zone_name
+    }
+
+    /// The first fire after a point in time; none if there is none before time as we count it ends, in 2554.
+    #[must_use]
+    pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
+        self.fires_after(after).next()
+    }
+
+    /// All fires after a point in time, in their order.
+    pub fn fires_after(&self, after: Timestamp) -> impl Iterator<Item = Timestamp> {
+        let from = second_of(after) + 1;
+        Fires { schedule: self, spell: Spell::of(&self.zone, from), from }
+    }
+
+    /// All fires after the one point in time until the other.
+    pub fn fires_between(&self, after: Timestamp, until: Timestamp) -> impl Iterator<Item = Timestamp> {
+        self.fires_after(after).take_while(move |fire| *fire <= until)
+    }
+
+    /// What is due now, when everything until `since` has been dealt with.
+    ///
+    /// A fire of the last [`limits::FIRE_ON_TIME`] is not missed, whatever kept us for a moment.
+    #[must_use]
+    pub fn due(&self, since: Timestamp, now: Timestamp, catch_up: CatchUp) -> Due {
+        if since >= now {
+            return Due::default();
+        }
+        let on_time_after = since.max(now - limits::FIRE_ON_TIME);
+        let on_time: Vec<Timestamp> = self.fires_between(on_time_after, now).collect();
+        let fires_max = match catch_up.missed {
+            Missed::None => 0,
+            // One fire makes up for the whole absence, and one that is on time does as well.
+            Missed::One => usize::from(on_time.is_empty()),
+            Missed::All => limits::FIRES_CAUGHT_UP_MAX.saturating_sub(on_time.len()),
+        };
+        let not_before = since.max(now - catch_up.within).min(on_time_after);
+        let missed = self.latest_between(not_before, on_time_after, fires_max);
+        let lost_until = missed.front().map_or(on_time_after, |first| *first - Duration::from_nanos(1));
+        let lost = self.fires_between(since, lost_until).take(limits::FIRES_COUNTED_MAX).count();
+        Due {
+            caught_up: missed.len() as u64,
+            fires: missed.into_iter().chain(on_time).collect(),
+            lost: lost as u64,
+        }
+    }
+
+    /// The latest fires of a span, at most so many.
+    fn latest_between(&self, after: Timestamp, until: Timestamp, fires_max: usize) -> VecDeque<Timestamp> {
+        let mut latest = VecDeque::new();
+        if fires_max == 0 {
+            return latest;
+        }
+        // Looking back over twice the time again and again walks over few fires that are not wanted.
+        let mut span = limits::FIRE_ON_TIME;
+        loop {
+            let from = after.max(until - span);
+            latest.clear();
+            for fire in self.fires_between(from, until) {
+                if latest.len() == fires_max {
+                    latest.pop_front();
+                }
+                latest.push_back(fire);
+            }
+            if latest.len() == fires_max || from == after {
+                return latest;
+            }
+            span = span.saturating_mul(2);
+        }
+    }
+
+    /// A fire as clocks of the zone show it.
+    #[must_use]
+    pub fn local(&self, fire: Timestamp) -> LocalFire {
+        let second = second_of(fire);
+        let spell = Spell::of(&self.zone, second);
+        let time = instant(second);
+        let zoned = time.to_zoned(self.zone.clone());
+        LocalFire {
+            local: zoned.strftime("%a %Y-%m-%d %H:%M %Z").to_string(),
+            offset: zoned.strftime("%:z").to_string(),
+            mark: self.mark(second, &spell),
+        }
+    }
+
+    fn mark(&self, second: i64, spell: &Spell) -> Option<Mark> {
+        let own = self.cron.has(CivilMinute::from_second(second + spell.offset));
+        if spell.left_out_until().is_some_and(|until| second < until) && !own {
+            return Some(Mark::Moved);
+        }
+        if spell.repeats_until().is_some_and(|until| second < until) {
+            return Some(Mark::SecondOfTwo);
+        }
+        let next = Spell::of(&self.zone, spell.end);
+        let is_shown_again =
+            next.repeats_until().is_some_and(|until| second + (until - next.start) >= next.start);
+        is_shown_again.then_some(Mark::FirstOfTwo)
+    }
+}
+
+/// Walks over fires.
+struct Fires<'a> {
+    schedule: &'a Schedule,
+    /// The spell that `from` lies in.
+    spell: Spell,
+    /// The first second that has not been looked at.
+    from: i64,
+}
+
+impl Iterator for Fires<'_> {
+    type Item = Timestamp;
+
+    fn next(&mut self) -> Option<Timestamp> {
+        while self.from < SECOND_END {
+            if let Some(fire) = self.spell.first(&self.schedule.cron, self.from) {
+                self.from = fire + 1;
+                return timestamp(fire);
+            }
+            self.from = self.spell.end;
+            self.spell = Spell::of(&self.schedule.zone, self.from);
+        }
+        None
+    }
+}
+
+/// A time in which the clocks of a zone are not set.
+#[derive(Clone, Copy, Debug)]
+struct Spell {
+    /// The second in which it begins.
+    start: i64,
+    /// The one in which the next begins.
+    end: i64,
+    /// How far clocks are ahead of UTC.
+    offset: i64,
+    /// How far they were before it began.
+    offset_before: i64,
+}
+
+/// Beyond all seconds that a [`Timestamp`] can tell.
+const SECOND_END: i64 = second_of(Timestamp::NEVER) + 1;
+
+impl Spell {
+    /// The spell that a second lies in.
+    fn of(zone: &TimeZone, second: i64) -> Self {
+        let time = instant(second);
+        let offset = i64::from(zone.to_offset(time).seconds());
+        let start = zone.preceding(instant(second + 1)).next().map(|change| change.timestamp());
+        let before = start.map(|start| zone.to_offset(instant(start.as_second() - 1)));
+        let end = zone.following(time).next().map(|change| change.timestamp().as_second());
+        Self {
+            start: start.map_or(0, jiff::Timestamp::as_second),
+            end: end.unwrap_or(SECOND_END),
+            offset,
+            offset_before: before.map_or(offset, |before| i64::from(before.seconds())),
+        }
+    }
+
+    /// The first second from that one on in which the cron fires.
+    fn first(&self, cron: &Cron, from: i64) -> Option<i64> {
+        let repeats_until = self.repeats_until().filter(|_| !cron.is_of_every_hour());
+        let own_from = from.max(repeats_until.unwrap_or(from));
+        let own = fires(cron, self.offset, own_from, self.end);
+        let moved = self
+            .left_out_until()
+            .and_then(|until| fires(cron, self.offset_before, from, until.min(self.end)));
+        [own, moved].into_iter().flatten().min()
+    }
+
+    /// Until when clocks show what they have shown already; none if they were not set back.
+    const fn repeats_until(&self) -> Option<i64> {
+        let by = self.offset_before - self.offset;
+        if by > 0 { Some(self.start + by) } else { None }
+    }
+
+    /// Until when clocks that were not set would show what these have left out; none if they were not set
+    /// forward.
+    const fn left_out_until(&self) -> Option<i64> {
+        let by = self.offset - self.offset_before;
+        if by > 0 { Some(self.start + by) } else { None }
+    }
+}
+
+/// The first second of a span in which the cron fires by clocks that are that far ahead of UTC.
+fn fires(cron: &Cron, offset: i64, from: i64, until: i64) -> Option<i64> {
+    let civil = |second: i64| CivilMinute::from_second(second + offset);
+    cron.next(civil(from), civil(until)).map(|minute| minute.as_second() - offset)
+}
+
+const fn second_of(time: Timestamp) -> i64 {
+    // Some 584 years have fewer seconds than that.
+    (time.as_nanos() / 1_000_000_000).cast_signed()
+}
+
+fn timestamp(second: i64) -> Option<Timestamp> {
+    u64::try_from(second).ok()?.checked_mul(1_000_000_000).map(Timestamp::from_nanos)
+}
+
+fn instant(second: i64) -> jiff::Timestamp {
+    jiff::Timestamp::from_second(second).expect("2554 is before the year 9999, where that library ends")
+}

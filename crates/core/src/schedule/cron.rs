@@ -1,0 +1,404 @@
+//! Cron expressions: five fields that say which minutes of a calendar are meant.
+//!
+//! Minute, hour, day, month, weekday; each a list of `*`, `5`, `1-5`, `*/10`, `1-30/2` and `20/10`, months and
+//! weekdays also by the first three letters of their names. Days may be `L` (the last of the month) and `15W`
+//! (the working day nearest the 15th, within the month); weekdays `5L` (the last Friday) and `5#3` (the third).
+//! If neither the day nor the weekday begins with `*`, either will do; otherwise both must fit. That is what
+//! every cron has done since the first, and what people have come to rely on.
+//!
+//! The fields are read here since the libraries at hand look four years ahead at most, which some leap days
+//! are not within, forget `L` in December, and ask the machine for its time zones. One of them judges our
+//! reading in the tests.
+//!
+//! Invariants: an expression that can never fire is no expression; and nothing here knows of time zones.
+
+use jiff::civil::Date;
+
+use super::civil::{CivilMinute, MINUTES_PER_DAY};
+
+/// The hours of a day, as a set.
+const ALL_HOURS: u64 = (1 << 24) - 1;
+/// After so many years the calendar repeats itself, weekdays included.
+const CALENDAR_YEARS: i16 = 400;
+
+/// A cron expression that fires now and then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cron {
+    text: String,
+    minutes: u64,
+    hours: u64,
+    months: u64,
+    days: Days,
+    weekdays: Weekdays,
+}
+
+/// Days of a month; sets have a bit for each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Days {
+    plain: u64,
+    /// Those whose nearest working day is meant.
+    nearest: u64,
+    last: Last,
+    begins: Begins,
+}
+
+/// Weekdays, with Sunday as 0.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Weekdays {
+    plain: u64,
+    /// Those of which the last of a month is meant.
+    last: u64,
+    /// Those of which the first, second … of a month is meant.
+    nth: [u64; 5],
+    begins: Begins,
+}
+
+/// Whether the last day of a month is meant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Last {
+    Meant,
+    #[default]
+    NotMeant,
+}
+
+/// How a field begins, which says how days and weekdays go together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Begins {
+    WithStar,
+    #[default]
+    Otherwise,
+}
+
+/// Why a text is no cron expression.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidCron {
+    /// Not five fields.
+    #[error("it has {found} fields")]
+    Fields {
+        /// How many.
+        found: usize,
+    },
+    /// Something that a field cannot hold.
+    #[error("`{item}` is no {field}")]
+    Item {
+        /// What was written.
+        item: String,
+        /// Of which field.
+        field: &'static str,
+    },
+    /// Something beyond the field's ends.
+    #[error("the {field} `{item}` lies outside {min} to {max}")]
+    OutOfRange {
+        /// What was written.
+        item: String,
+        /// Of which field.
+        field: &'static str,
+        /// The least there is.
+        min: u8,
+        /// The most.
+        max: u8,
+    },
+    /// A range whose end comes first.
+    #[error("the range `{item}` runs backwards")]
+    Backwards {
+        /// What was written.
+        item: String,
+    },
+    /// A step of nothing, or wider than the field.
+    #[error("the step of `{item}` lies outside 1 to {max}")]
+    Step {
+        /// What was written.
+        item: String,
+        /// The widest.
+        max: u8,
+    },
+    /// No calendar has such a day.
+    #[error("no month has such a day, so it never fires")]
+    Never,
+}
+
+/// What a field may hold.
+struct Field {
+    name: &'static str,
+    min: u8,
+    max: u8,
+    /// Names for the values from the least on.
+    names: &'static [&'static str],
+}
+
+const MINUTE: Field = Field { name: "minute", min: 0, max: 59, names: &[] };
+const HOUR: Field = Field { name: "hour", min: 0, max: 23, names: &[] };
+const DAY: Field = Field { name: "day of the month", min: 1, max: 31, names: &[] };
+const MONTH: Field = Field {
+    name: "month",
+    min: 1,
+    max: 12,
+    names: &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"],
+};
+const WEEKDAY: Field =
+    Field { name: "weekday", min: 0, max: 7, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] };
+/// How Sunday is also written.
+const SUNDAY_AGAIN: u8 = 7;
+
+impl Cron {
+    /// Reads five fields.
+    pub fn parse(text: &str) -> Result<Self, InvalidCron> {
+        let fields: Vec<&str> = text.split_whitespace().collect();
+        let [minutes, hours, days, months, weekdays] = fields[..] else {
+            return Err(InvalidCron::Fields { found: fields.len() });
+        };
+        let cron = Self {
+            text: fields.join(" "),
+            minutes: MINUTE.set(minutes)?,
+            hours: HOUR.set(hours)?,
+            months: MONTH.set(months)?,
+            days: Days::parse(days)?,
+            weekdays: Weekdays::parse(weekdays)?,
+        };
+        let years = 2000..2000 + CALENDAR_YEARS;
+        let mut months = years.flat_map(|year| (1..=12).map(move |month| (year, month)));
+        if months.any(|(year, month)| cron.days_of(year, month) != 0) {
+            Ok(cron)
+        } else {
+            Err(InvalidCron::Never)
+        }
+    }
+
+    /// The five fields, with one space between them.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether it fires in every hour of the days on which it fires: such a cron is about the time that
+    /// passes, not about what clocks on the wall show.
+    pub(super) const fn is_of_every_hour(&self) -> bool {
+        self.hours == ALL_HOURS
+    }
+
+    /// Whether it fires in that minute.
+    pub(super) fn has(&self, minute: CivilMinute) -> bool {
+        self.next(minute, minute.plus(1)) == Some(minute)
+    }
+
+    /// The first minute in which it fires, of those from the one on until before the other.
+    pub(super) fn next(&self, from: CivilMinute, until: CivilMinute) -> Option<CivilMinute> {
+        let first = from.date();
+        let (mut year, mut month) = (first.year(), first.month());
+        let mut days_from = first.day();
+        let mut minute_from = from.minute_of_day();
+        loop {
+            let start = Date::new(year, month, 1).ok().map(CivilMinute::start_of)?;
+            if start >= until {
+                return None;
+            }
+            let mut days = self.days_of(year, month) & !below(days_from);
+            while days != 0 {
+                let day = days.trailing_zeros();
+                let is_first = start.plus_days(day - 1) == from.start_of_day();
+                let at_least = if is_first { minute_from } else { 0 };
+                if let Some(minute) = self.time_from(at_least) {
+                    let found = start.plus_days(day - 1).plus(i64::from(minute));
+                    return (found < until).then_some(found);
+                }
+                days &= days - 1;
+            }
+            (days_from, minute_from) = (1, 0);
+            (year, month) = if month == 12 { (year.checked_add(1)?, 1) } else { (year, month + 1) };
+        }
+    }
+
+    /// The first minute of a day in which it fires, from that one on.
+    fn time_from(&self, at_least: u32) -> Option<u32> {
+        debug_assert!(at_least < MINUTES_PER_DAY);
+        let (hour, minute) = (at_least / 60, at_least % 60);
+        let rest_of_hour = self.minutes & (u64::MAX << minute);
+        if self.hours >> hour & 1 == 1 && rest_of_hour != 0 {
+            return Some(hour * 60 + rest_of_hour.trailing_zeros());
+        }
+        let later = self.hours & (u64::MAX << (hour + 1));
+        (later != 0).then(|| later.trailing_zeros() * 60 + self.minutes.trailing_zeros())
+    }
+
+    /// The days of a month on which it fires.
+    fn days_of(&self, year: i16, month: i8) -> u64 {
+        if self.months >> month & 1 == 0 {
+            return 0;
+        }
+        let first = Date::new(year, month, 1).expect("years far within the library's, and real months");
+        let length = first.days_in_month().unsigned_abs();
+        let weekday = first.weekday().to_sunday_zero_offset().unsigned_abs();
+        let month = Month { length, first_weekday: weekday };
+        let (days, weekdays) = (self.days.of(&month), self.weekdays.of(&month));
+        match (self.days.begins, self.weekdays.begins) {
+            (Begins::Otherwise, Begins::Otherwise) => days | weekdays,
+            (Begins::WithStar, _) | (_, Begins::WithStar) => days & weekdays,
+        }
+    }
+}
+
+/// A set with all bits below that one.
+const fn below(bit: i8) -> u64 {
+    (1 << bit) - 1
+}
+
+/// A month, as far as weekdays go.
+struct Month {
+    length: u8,
+    first_weekday: u8,
+}
+
+impl Month {
+    fn days(&self) -> impl Iterator<Item = u8> {
+        1..=self.length
+    }
+
+    /// The weekday of a day, Sunday as 0.
+    const fn weekday(&self, day: u8) -> u8 {
+        (self.first_weekday + day - 1) % 7
+    }
+
+    /// The working day nearest to a day, within the month.
+    const fn nearest_working_day(&self, day: u8) -> u8 {
+        match self.weekday(day) {
+            6 if day == 1 => 3,
+            6 => day - 1,
+            0 if day == self.length => day - 2,
+            0 => day + 1,
+            _ => day,
+        }
+    }
+}
+
+impl Days {
+    fn parse(text: &str) -> Result<Self, InvalidCron> {
+        let mut days = Self { begins: Begins::of(text), ..Self::default() };
+        for item in text.split(',') {
+            if item.eq_ignore_ascii_case("l") {
+                days.last = Last::Meant;
+            } else if let Some(day) = item.strip_suffix(['W', 'w']) {
+                days.nearest |= 1 << DAY.value(day, item)?;
+            } else {
+                days.plain |= DAY.item(item)?;
+            }
+        }
+        Ok(days)
+    }
+
+    fn of(&self, month: &Month) -> u64 {
+        let mut set = self.plain;
+        if self.last == Last::Meant {
+            set |= 1 << month.length;
+        }
+        for day in month.days().filter(|day| self.nearest >> day & 1 == 1) {
+            set |= 1 << month.nearest_working_day(day);
+        }
+        set & ((1 << (month.length + 1)) - 1)
+    }
+}
+
+impl Weekdays {
+    fn parse(text: &str) -> Result<Self, InvalidCron> {
+        let mut weekdays = Self { begins: Begins::of(text), ..Self::default() };
+        for item in text.split(',') {
+            let set = |day: &str| Ok(folded(1 << WEEKDAY.value(day, item)?));
+            if let Some(day) = item.strip_suffix(['L', 'l']) {
+                weekdays.last |= set(day)?;
+            } else if let Some((day, nth)) = item.split_once('#') {
+                let nth: usize = nth
+                    .parse()
+                    .ok()
+                    .filter(|nth| (1..=5).contains(nth))
+                    .ok_or_else(|| InvalidCron::Item { item: item.to_owned(), field: WEEKDAY.name })?;
+                weekdays.nth[nth - 1] |= set(day)?;
+            } else {
+                weekdays.plain |= folded(WEEKDAY.item(item)?);
+            }
+        }
+        Ok(weekdays)
+    }
+
+    fn of(&self, month: &Month) -> u64 {
+        let fits = |day: &u8| {
+            let bit = |set: u64| set >> month.weekday(*day) & 1 == 1;
+            let nth = usize::from((day - 1) / 7);
+            bit(self.plain) || bit(self.nth[nth]) || (bit(self.last) && day + 7 > month.length)
+        };
+        month.days().filter(fits).fold(0, |set, day| set | 1 << day)
+    }
+}
+
+/// Sunday, which may be written as 0 and as 7, as 0.
+const fn folded(set: u64) -> u64 {
+    (set | set >> SUNDAY_AGAIN) & 0b111_1111
+}
+
+impl Begins {
+    fn of(text: &str) -> Self {
+        if text.starts_with('*') { Self::WithStar } else { Self::Otherwise }
+    }
+}
+
+impl Field {
+    /// A list.
+    fn set(&self, text: &str) -> Result<u64, InvalidCron> {
+        text.split(',').try_fold(0, |set, item| Ok(set | self.item(item)?))
+    }
+
+    /// `*`, a value or a range, and how far apart.
+    fn item(&self, item: &str) -> Result<u64, InvalidCron> {
+        let (range, step) = match item.split_once('/') {
+            Some((range, step)) => (range, Some(step)),
+            None => (item, None),
+        };
+        let (from, to) = match range.split_once('-') {
+            _ if range == "*" => (self.min, self.max),
+            Some((from, to)) => (self.value(from, item)?, self.range_end(to, item)?),
+            None => {
+                let from = self.value(range, item)?;
+                (from, if step.is_some() { self.max } else { from })
+            }
+        };
+        if to < from {
+            return Err(InvalidCron::Backwards { item: item.to_owned() });
+        }
+        let step = match step {
+            None => 1,
+            Some(step) => self.step(step, item)?,
+        };
+        Ok((from..=to).step_by(step).fold(0, |set, value| set | 1 << value))
+    }
+
+    fn step(&self, text: &str, item: &str) -> Result<usize, InvalidCron> {
+        let step = text.parse::<u8>().ok().filter(|step| (1..=self.max).contains(step));
+        step.map(usize::from)
+            .filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
+            .ok_or_else(|| InvalidCron::Step { item: item.to_owned(), max: self.max })
+    }
+
+    /// A value where a range ends: after Saturday comes Sunday.
+    fn range_end(&self, text: &str, item: &str) -> Result<u8, InvalidCron> {
+        match self.value(text, item)? {
+            0 if self.max == SUNDAY_AGAIN && text.eq_ignore_ascii_case("sun") => Ok(SUNDAY_AGAIN),
+            value => Ok(value),
+        }
+    }
+
+    fn value(&self, text: &str, item: &str) -> Result<u8, InvalidCron> {
+        if let Some(place) = self.names.iter().position(|name| name.eq_ignore_ascii_case(text)) {
+            let place = u8::try_from(place).expect("there are a dozen names at most");
+            return Ok(self.min + place);
+        }
+        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        if !is_number {
+            return Err(InvalidCron::Item { item: item.to_owned(), field: self.name });
+        }
+        let value = text.parse::<u8>().ok().filter(|value| (self.min..=self.max).contains(value));
+        value.ok_or_else(|| InvalidCron::OutOfRange {
+            item: item.to_owned(),
+            field: self.name,
+            min: self.min,
+            max: self.max,
+        })
+    }
+}

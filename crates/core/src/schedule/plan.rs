@@ -1,0 +1,179 @@
+//! What a rule book wants done at times: events to emit, and dead letters to bring back.
+//!
+//! Invariant: the event of a fire depends on the book and the fire time and on nothing else, so one that is
+//! emitted again, after a crash or by a clock that was set back, is known for the same event.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::json;
+
+use super::{CatchUp, Schedule};
+use crate::book::RuleBook;
+use crate::book::model::{Missed, Source, SourceKind};
+use crate::event::Event;
+use crate::event::attribute::{ContentType, EventId, EventSource, EventType, SessionKey, Subject};
+use crate::idempotency::schedule_event_id;
+use crate::limits;
+use crate::time::Timestamp;
+
+/// Something to do at times.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// When.
+    pub schedule: Schedule,
+    /// What becomes of fires that were missed.
+    pub catch_up: CatchUp,
+    /// What.
+    pub act: Act,
+}
+
+/// What is done when a plan fires.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Act {
+    /// An event is emitted.
+    Emit(Arc<Emission>),
+    /// Dead letters are brought back whose rule names this cron.
+    BringBack,
+}
+
+/// The events that a schedule emits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Emission {
+    /// The name of the source in the book.
+    pub name: String,
+    /// Their type.
+    pub event_type: EventType,
+    source: EventSource,
+    subject: Option<Subject>,
+    session: Option<SessionKey>,
+    /// The data that the book states.
+    data: Option<Bytes>,
+}
+
+impl Plan {
+    /// The name by which it is remembered how far the plan has come.
+    #[must_use]
+    pub fn memo_name(&self) -> String {
+        match &self.act {
+            Act::Emit(emission) => format!("schedule:{}", emission.name),
+            Act::BringBack => format!("reprocess:{}", self.schedule.cron()),
+        }
+    }
+
+    fn of_source(name: &str, source: &Source) -> Option<Self> {
+        let SourceKind::Schedule(schedule) = &source.kind else { return None };
+        let emission = Emission {
+            name: name.to_owned(),
+            event_type: EventType::new(source.event_type.as_deref()?).ok()?,
+            source: EventSource::new(&format!("/schedules/{name}")).ok()?,
+            subject: source.subject.as_deref().and_then(|text| Subject::new(text).ok()),
+            session: source.session.as_deref().and_then(|text| SessionKey::new(text).ok()),
+            data: schedule.data.clone().map(Bytes::from),
+        };
+        Some(Self {
+            schedule: Schedule::new(&schedule.cron, schedule.zone.as_deref().unwrap_or("UTC")).ok()?,
+            catch_up: CatchUp {
+                missed: schedule.missed,
+                within: schedule.missed_within.unwrap_or(limits::FIRES_CAUGHT_UP_WITHIN),
+            },
+            act: Act::Emit(Arc::new(emission)),
+        })
+    }
+}
+
+impl Emission {
+    /// The event of a fire.
+    #[must_use]
+    pub fn event(&self, fire_at: Timestamp) -> Event {
+        let told = || Bytes::from(json!({ "schedule": self.name, "fire_at": fire_at }).to_string());
+        Event {
+            id: EventId::new(&schedule_event_id(&self.name, fire_at)).expect("a name and a time are short"),
+            source: self.source.clone(),
+            event_type: self.event_type.clone(),
+            subject: self.subject.clone(),
+            time: Some(fire_at),
+            content_type: Some(ContentType::new("application/json").expect("a content type of our own")),
+            session: self.session.clone(),
+            correlation_id: None,
+            traceparent: None,
+            extensions: std::collections::BTreeMap::new(),
+            data: self.data.clone().unwrap_or_else(told),
+        }
+    }
+}
+
+/// Everything that the book wants done at times.
+#[must_use]
+pub fn plans(book: &RuleBook) -> Vec<Plan> {
+    let sources = &book.sections().sources;
+    // A book without errors has nothing that could not be read here.
+    let emissions = sources.iter().filter_map(|(name, source)| Plan::of_source(name, &source.value));
+    let bring_back = book.reprocess_crons().into_values().map(|cron| Plan {
+        schedule: Schedule::utc(cron.clone()),
+        catch_up: CatchUp { missed: Missed::One, within: limits::FIRES_CAUGHT_UP_WITHIN },
+        act: Act::BringBack,
+    });
+    emissions.chain(bring_back).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn plans_of(text: &str) -> Vec<Plan> {
+        let reading = crate::book::read(text);
+        plans(&reading.book.unwrap_or_else(|| panic!("{:#?}", reading.problems)))
+    }
+
+    #[test]
+    fn a_book_says_what_is_to_be_done_when() {
+        let book = "version: 1
+sources:
+  nightly: { schedule: { cron: \"0 3 * * *\" }, type: report.nightly }
+  daily:
+    schedule: { cron: \"0  9 * * 1-5\", zone: europe/berlin, missed: all, missed_within: 2d, data: '{\"a\":1}' }
+    type: report.daily
+    subject: all
+    session: reports
+services:
+  s: { target: { log: stdout }, dead_letter: { reprocess: automatic, reprocess_cron: \"0 4 * * *\" }, events: [a, b, { type: c, dead_letter: { reprocess_cron: \"0 5 * * *\" } }] }
+  t: { target: { log: stdout }, dead_letter: { reprocess: automatic, reprocess_cron: \"0 4  * * *\" }, events: [a] }
+  u: { target: { log: stdout }, dead_letter: { reprocess_cron: \"0 6 * * *\" }, events: [a] }
+";
+        let plans = plans_of(book);
+        let shown: Vec<_> = plans
+            .iter()
+            .map(|plan| format!("{} {} {}", plan.memo_name(), plan.schedule.cron(), plan.schedule.zone()))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                "schedule:daily 0 9 * * 1-5 Europe/Berlin",
+                "schedule:nightly 0 3 * * * UTC",
+                "reprocess:0 4 * * * 0 4 * * * UTC",
+                "reprocess:0 5 * * * 0 5 * * * UTC",
+            ]
+        );
+        let within = Duration::from_hours(48);
+        assert_eq!(plans[0].catch_up, CatchUp { missed: Missed::All, within });
+        assert_eq!(plans[1].catch_up, CatchUp { missed: Missed::One, within: Duration::from_hours(24) });
+        let event = |plan: &Plan| match &plan.act {
+            Act::Emit(emission) => emission.event("2026-01-02T08:00:00Z".parse().expect("a time")),
+            Act::BringBack => panic!("a schedule emits"),
+        };
+        let daily = event(&plans[0]);
+        assert_eq!(daily.id.as_str(), "daily@2026-01-02T08:00:00Z");
+        assert_eq!(daily.source.as_str(), "/schedules/daily");
+        assert_eq!(daily.event_type.as_str(), "report.daily");
+        assert_eq!(daily.subject.as_ref().map(Subject::as_str), Some("all"));
+        assert_eq!(daily.session.as_ref().map(SessionKey::as_str), Some("reports"));
+        assert_eq!(daily.time.map(|time| time.to_string()).as_deref(), Some("2026-01-02T08:00:00Z"));
+        assert_eq!(daily.data, "{\"a\":1}");
+        let told = "{\"schedule\":\"nightly\",\"fire_at\":\"2026-01-02T08:00:00Z\"}";
+        assert_eq!(event(&plans[1]).data, told);
+        assert_eq!(event(&plans[1]), event(&plans[1]));
+    }
+}

@@ -1,0 +1,305 @@
+//! An archive in a folder: one folder for each day, 256 within it, and one file for each event.
+//!
+//! One thread of its own writes, so that a disk that hangs holds up nothing but this archive: whoever waits
+//! stops waiting, and what comes after finds the thread busy and stops waiting too.
+//!
+//! Invariants: a file is written under another name and renamed, so it is there whole or not at all; no
+//! symbolic link below the folder is followed; only its owner can read what is made here; only folders that
+//! are called like days are deleted.
+
+use std::collections::BTreeSet;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+use tokio::sync::{mpsc, oneshot};
+
+use super::entry::{self, Day, Entry, Kept};
+use super::{Archive, ArchiveFailure, ArchiveKey, Doing};
+
+/// What may wait for the thread that writes: nobody asks for a second thing before the first is done.
+const JOBS_MAX: usize = 1;
+/// Events that one question finds.
+const FOUND_MAX: usize = 100;
+/// The largest file that is read.
+const FILE_BYTES_MAX: u64 = 1 << 30;
+
+const FOLDER_MODE: u32 = 0o700;
+const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
+const FOLDER_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// An archive in a folder.
+pub struct FolderArchive {
+    folder: PathBuf,
+    jobs: mpsc::Sender<Job>,
+}
+
+enum Job {
+    Put { entry: Arc<Entry>, reply: Reply },
+    Sync { reply: Reply },
+}
+
+/// Who waits for a job, perhaps no longer.
+type Reply = oneshot::Sender<io::Result<()>>;
+
+impl FolderArchive {
+    /// The archive of a folder, which is made when the first event is written.
+    pub fn new(folder: &Path) -> io::Result<Self> {
+        let (jobs, receiver) = mpsc::channel(JOBS_MAX);
+        let writer = Writer { folder: folder.to_owned(), unsynced: BTreeSet::new() };
+        // It ends when nobody can ask it any more.
+        std::thread::Builder::new().name("redrive-archive".to_owned()).spawn(move || writer.run(receiver))?;
+        Ok(Self { folder: folder.to_owned(), jobs })
+    }
+
+    async fn ask(&self, job: impl FnOnce(Reply) -> Job) -> Result<(), ArchiveFailure> {
+        let (reply, answer) = oneshot::channel();
+        let gone = || ArchiveFailure::Other { reason: "the thread that writes it has ended".to_owned() };
+        self.jobs.send(job(reply)).await.map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())?.map_err(|error| self.failure(&error))
+    }
+
+    fn failure(&self, error: &io::Error) -> ArchiveFailure {
+        failure(&self.folder, error)
+    }
+}
+
+impl Archive for FolderArchive {
+    fn put(&self, entry: Arc<Entry>) -> Doing<'_, ()> {
+        Box::pin(self.ask(move |reply| Job::Put { entry, reply }))
+    }
+
+    fn sync(&self) -> Doing<'_, ()> {
+        Box::pin(self.ask(|reply| Job::Sync { reply }))
+    }
+
+    fn forget(&self, before: Day) -> Doing<'_, u64> {
+        let folder = self.folder.clone();
+        // Deleting a day may take long, and nothing that is written has to wait for it.
+        Box::pin(async move {
+            let deleting = tokio::task::spawn_blocking(move || forget(&folder, &before));
+            let deleted =
+                deleting.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+            deleted.map_err(|error| self.failure(&error))
+        })
+    }
+
+    fn get(&self, key: ArchiveKey) -> Doing<'_, Vec<Kept>> {
+        let folder = self.folder.clone();
+        Box::pin(async move {
+            let looking = tokio::task::spawn_blocking(move || find(&folder, &key));
+            let found = looking.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+            found.map_err(|error| self.failure(&error))
+        })
+    }
+}
+
+/// What an error of the file system means for whoever writes.
+fn failure(folder: &Path, error: &io::Error) -> ArchiveFailure {
+    let reason = format!("{}: {error}", folder.display());
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            ArchiveFailure::Throttled { retry_after: None, reason }
+        }
+        // None of these goes away by itself.
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem | ErrorKind::NotADirectory => {
+            ArchiveFailure::Credentials { reason }
+        }
+        _ if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+            ArchiveFailure::Credentials { reason }
+        }
+        _ => ArchiveFailure::Other { reason },
+    }
+}
+
+/// Writes files, one after the other.
+struct Writer {
+    folder: PathBuf,
+    /// Day, folder and file of what is written and not yet durable.
+    unsynced: BTreeSet<(String, String, String)>,
+}
+
+impl Writer {
+    fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
+        while let Some(job) = jobs.blocking_recv() {
+            let (outcome, reply) = match job {
+                Job::Put { entry, reply } => (self.put(&entry), reply),
+                Job::Sync { reply } => (self.sync(), reply),
+            };
+            // Whoever asked may have stopped waiting.
+            let _ = reply.send(outcome);
+        }
+    }
+
+    fn put(&mut self, entry: &Entry) -> io::Result<()> {
+        let Entry { day, bucket, file: name, bytes } = entry;
+        let root = self.root()?;
+        let bucket_folder = made_in(made_in(root, day.as_str())?, bucket)?;
+        let temporary = format!(".{name}");
+        // What a crash has left behind is in the way.
+        match rustix::fs::unlinkat(&bucket_folder, &temporary, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut file = File::from(rustix::fs::openat(&bucket_folder, &temporary, flags, FILE_MODE)?);
+        let written = file
+            .write_all(bytes)
+            .and_then(|()| Ok(rustix::fs::renameat(&bucket_folder, &temporary, &bucket_folder, name)?));
+        if let Err(error) = written {
+            // If half a file cannot be removed, the next try removes it.
+            let _ = rustix::fs::unlinkat(&bucket_folder, &temporary, AtFlags::empty());
+            return Err(error);
+        }
+        self.unsynced.insert((day.to_string(), bucket.clone(), name.clone()));
+        Ok(())
+    }
+
+    /// Makes files durable, then the folders that name them. What could not be is written anew by whoever
+    /// asked.
+    fn sync(&mut self) -> io::Result<()> {
+        let unsynced = std::mem::take(&mut self.unsynced);
+        let root = self.root()?;
+        let mut days: Vec<(&str, OwnedFd)> = Vec::new();
+        let mut buckets: Vec<(&str, &str, OwnedFd)> = Vec::new();
+        for (day, bucket, name) in &unsynced {
+            if days.last().is_none_or(|(last, _)| last != day) {
+                days.push((day, below(&root, day)?));
+            }
+            let (_, day_folder) = days.last().expect("one was pushed");
+            if buckets.last().is_none_or(|(of, last, _)| of != day || last != bucket) {
+                if let Some((_, _, done)) = buckets.pop() {
+                    rustix::fs::fsync(done)?;
+                }
+                buckets.push((day, bucket, below(day_folder, bucket)?));
+            }
+            let (_, _, bucket_folder) = buckets.last().expect("one was pushed");
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            rustix::fs::fsync(rustix::fs::openat(bucket_folder, name, flags, Mode::empty())?)?;
+        }
+        let folders = buckets.into_iter().map(|(_, _, folder)| folder);
+        for folder in folders.chain(days.into_iter().map(|(_, folder)| folder)).chain([root]) {
+            rustix::fs::fsync(folder)?;
+        }
+        Ok(())
+    }
+
+    /// The folder itself; whoever wrote the rule book may have named a link.
+    fn root(&self) -> io::Result<OwnedFd> {
+        let open = || rustix::fs::open(&self.folder, FOLDER_FLAGS, Mode::empty());
+        match open() {
+            Ok(root) => Ok(root),
+            Err(Errno::NOENT) => {
+                DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&self.folder)?;
+                Ok(open()?)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// The folder of that name, which is made if it is not there.
+fn made_in(folder: impl AsFd, name: &str) -> io::Result<OwnedFd> {
+    match below(&folder, name) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        found => return found,
+    }
+    match rustix::fs::mkdirat(&folder, name, Mode::from_raw_mode(FOLDER_MODE)) {
+        Ok(()) | Err(Errno::EXIST) => below(&folder, name),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The folder of that name; a link to one is none.
+fn below(folder: impl AsFd, name: &str) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::openat(folder, name, FOLDER_FLAGS | OFlags::NOFOLLOW, Mode::empty())?)
+}
+
+/// The days that a folder has, the latest first.
+fn days(folder: &Path) -> io::Result<Vec<Day>> {
+    let mut days = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        // A link is no folder here, wherever it leads.
+        if entry.file_type()?.is_dir() {
+            days.extend(entry.file_name().to_str().and_then(Day::parse));
+        }
+    }
+    days.sort_unstable_by(|one, other| other.cmp(one));
+    Ok(days)
+}
+
+/// Deletes all days before that one; says how many.
+fn forget(folder: &Path, before: &Day) -> io::Result<u64> {
+    let days = match days(folder) {
+        // Nothing was written yet.
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
+        days => days?,
+    };
+    let mut deleted = 0;
+    for day in days.iter().filter(|day| *day < before) {
+        fs::remove_dir_all(folder.join(day.as_str()))?;
+        deleted += 1;
+    }
+    Ok(deleted)
+}
+
+/// Finds events in an archive, the latest day first, whether anybody writes to it or not.
+pub fn find(folder: &Path, key: &ArchiveKey) -> io::Result<Vec<Kept>> {
+    let mut found = Vec::new();
+    for day in days(folder)? {
+        let day = folder.join(day.as_str());
+        let buckets = match key {
+            ArchiveKey::Id(id) => vec![entry::bucket_of(&entry::hash_of(id)).to_owned()],
+            ArchiveKey::Receipt(_) => {
+                names(&day)?.into_iter().filter(|name| entry::is_bucket(name)).collect()
+            }
+        };
+        for bucket in buckets.iter().map(|bucket| day.join(bucket)) {
+            for name in names(&bucket)? {
+                let fits = match key {
+                    ArchiveKey::Id(id) => entry::has_hash(&name, &entry::hash_of(id)),
+                    ArchiveKey::Receipt(receipt) => entry::has_receipt(&name, *receipt),
+                };
+                if fits && found.len() < FOUND_MAX {
+                    let kept = read(&bucket.join(name))?;
+                    // Two ids may have one hash.
+                    found.extend(
+                        Some(kept).filter(|kept| !matches!(key, ArchiveKey::Id(id) if kept.id != *id)),
+                    );
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The names in a folder, sorted; one that is not there has none.
+fn names(folder: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let names = entries.map(|entry| Ok(entry?.file_name().into_string().unwrap_or_default()));
+    let mut names = names.collect::<io::Result<Vec<String>>>()?;
+    names.sort_unstable();
+    Ok(names)
+}
+
+fn read(path: &Path) -> io::Result<Kept> {
+    let no_follow = OFlags::NOFOLLOW.bits().cast_signed();
+    let file = fs::OpenOptions::new().read(true).custom_flags(no_follow).open(path)?;
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
+    Kept::read(bytes).map_err(|damaged| {
+        io::Error::new(ErrorKind::InvalidData, format!("{} is damaged: {damaged}", path.display()))
+    })
+}
+
+#[cfg(test)]
+mod tests;

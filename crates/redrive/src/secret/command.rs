@@ -1,0 +1,83 @@
+//! Secrets that a command prints, such as one of a password store or of a vault's own tools.
+//!
+//! The command is run as it stands in the book, by no shell. What it prints beside the secret is read by
+//! nobody, for it may hold the secret too: of a failure only the exit status is told.
+//!
+//! Invariant: whoever stops waiting for a command ends it, with all that it has started in its group.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::process::Stdio;
+
+use tokio::io::AsyncReadExt;
+use tokio::process::{Child, ChildStdout, Command};
+use zeroize::Zeroizing;
+
+use super::{SECRET_BYTES_MAX, SecretError, SecretSource, SecretValues};
+
+/// A program and its arguments.
+pub(super) struct Program {
+    words: Vec<String>,
+}
+
+impl Program {
+    pub(super) fn new(words: &[String]) -> Self {
+        Self { words: words.to_vec() }
+    }
+
+    async fn run(&self) -> Result<SecretValues, SecretError> {
+        let [program, arguments @ ..] = self.words.as_slice() else { return Err(SecretError::NoCommand) };
+        let not_run = |source| SecretError::NotRun { program: program.clone(), source };
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.kill_on_drop(true);
+        #[cfg(unix)]
+        command.process_group(0);
+        let mut running = Running(command.spawn().map_err(not_run)?);
+        let stdout = running.0.stdout.take().expect("it is piped");
+        let mut buffer = Zeroizing::new(vec![0; SECRET_BYTES_MAX + 1]);
+        let length = fill(stdout, &mut buffer).await.map_err(not_run)?;
+        if length > SECRET_BYTES_MAX {
+            return Err(SecretError::TooLarge(format!("what {program} prints")));
+        }
+        let status = running.0.wait().await.map_err(not_run)?;
+        if !status.success() {
+            return Err(SecretError::CommandFailed { program: program.clone(), status });
+        }
+        SecretValues::from_lines(&buffer[..length], &format!("what {program} prints"))
+    }
+}
+
+impl SecretSource for Program {
+    fn fetch(&self) -> Pin<Box<dyn Future<Output = Result<SecretValues, SecretError>> + Send + '_>> {
+        Box::pin(self.run())
+    }
+}
+
+/// Reads to the end of the output or of the buffer, and says how much there is.
+async fn fill(mut stdout: ChildStdout, buffer: &mut [u8]) -> std::io::Result<usize> {
+    let mut filled = 0;
+    loop {
+        match stdout.read(&mut buffer[filled..]).await? {
+            0 => return Ok(filled),
+            length => filled += length,
+        }
+    }
+}
+
+/// A command under way: when it is dropped before its end was seen, its whole group is ended.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It has an id until its end was seen, and so long nobody else can have the same.
+        #[cfg(unix)]
+        if let Some(group) = self.0.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw) {
+            // Whoever is gone already needs no ending.
+            let _ = rustix::process::kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+#[cfg(unix)]
+use rustix::process::{Pid, Signal};

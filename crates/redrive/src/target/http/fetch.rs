@@ -1,0 +1,108 @@
+//! Fetches a small document over HTTP: one request on a connection of its own, bounded in time and size.
+//!
+//! Invariant: only a whole answer with the status 200 is one. Redirects are none, so nothing is fetched from
+//! anywhere but the address that the book states.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, AUTHORIZATION, CONNECTION, HOST, USER_AGENT};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
+use http_body_util::Full;
+
+use super::address::{Address, InvalidAddress};
+use super::answer::{self, BodyEnd, Wanted};
+use super::connect;
+use super::failure::Failure;
+use super::limits::{Limits, Step, timed_out};
+use super::pool::Pool;
+use redrive_core::answer::CallPart;
+use redrive_core::book::model::Network;
+
+const USER_AGENT_VALUE: &str = concat!("redrive/", env!("CARGO_PKG_VERSION"));
+
+/// A document that is fetched now and then.
+pub(crate) struct Document {
+    address: Address,
+    pool: Arc<Pool>,
+    bounds: Bounds,
+}
+
+/// What a document may cost.
+#[derive(Clone, Copy)]
+pub(crate) struct Bounds {
+    /// How long fetching it may take.
+    pub(crate) whole: Duration,
+    /// How large it may be.
+    pub(crate) bytes_max: usize,
+}
+
+/// Why a document could not be fetched.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    /// No answer came.
+    #[error("{message}")]
+    NoAnswer {
+        /// What happened, in words.
+        message: String,
+    },
+    /// The answer is not the document.
+    #[error("the answer has the status {0}")]
+    Status(u16),
+    /// It is larger than any such document.
+    #[error("the answer is larger than {bytes_max} bytes")]
+    TooLarge {
+        /// How large it may be.
+        bytes_max: usize,
+    },
+}
+
+impl From<Failure> for FetchError {
+    fn from(failure: Failure) -> Self {
+        Self::NoAnswer { message: failure.into_reply().message }
+    }
+}
+
+impl Document {
+    pub(crate) fn new(address: &str, pool: Arc<Pool>, bounds: Bounds) -> Result<Self, InvalidAddress> {
+        // Issuers stand in private networks more often than not, and only the book names them.
+        Ok(Self { address: Address::parse(address, Network::Private)?, pool, bounds })
+    }
+
+    pub(crate) async fn fetch(&self) -> Result<Vec<u8>, FetchError> {
+        let Bounds { whole, bytes_max } = self.bounds;
+        let limits = Limits::within(whole);
+        let origin = &self.address.origin;
+        let mut sender = connect::connect(origin, &self.pool, &limits).await?;
+        let answer = limits.wait(Step::Head, origin, sender.send_request(self.request())).await?;
+        let answer = answer.map_err(|error| Failure::http(origin, &error))?;
+        if answer.status() != StatusCode::OK {
+            return Err(FetchError::Status(answer.status().as_u16()));
+        }
+        let wanted = Wanted { kept_max: bytes_max, read_max: bytes_max, until: limits.whole_at };
+        let body = answer::read(answer.into_body(), wanted).await;
+        match body.end {
+            BodyEnd::Whole => Ok(body.bytes),
+            BodyEnd::TooLong => Err(FetchError::TooLarge { bytes_max }),
+            BodyEnd::TimedOut => Err(timed_out(Step::Body, CallPart::Whole, whole, origin).into()),
+            BodyEnd::Broken(error) => Err(Failure::http(origin, &error).into()),
+        }
+    }
+
+    fn request(&self) -> Request<Full<Bytes>> {
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, self.address.host.clone());
+        headers.insert(USER_AGENT, HeaderValue::from_static(USER_AGENT_VALUE));
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        if let Some(authorization) = &self.address.authorization {
+            headers.insert(AUTHORIZATION, authorization.clone());
+        }
+        let mut request = Request::new(Full::new(Bytes::new()));
+        *request.method_mut() = Method::GET;
+        *request.uri_mut() = Uri::from(self.address.path.clone());
+        *request.headers_mut() = headers;
+        request
+    }
+}

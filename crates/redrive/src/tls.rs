@@ -1,0 +1,207 @@
+//! TLS: whom we trust, who we are, and in words what was wrong with a certificate.
+//!
+//! Invariants: versions 1.2 and 1.3 only, by rustls over ring; and nothing here says what is in a key.
+
+mod identity;
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use redrive_core::time::Timestamp;
+use rustls::client::ClientConfig;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::{CertificateError, RootCertStore};
+use zeroize::Zeroizing;
+
+pub use self::identity::{InvalidIdentity, server_config};
+
+/// Whose signature under a certificate is believed.
+#[derive(Clone, Debug)]
+pub enum Roots {
+    /// Those whom the system trusts. If it names nobody, every handshake fails and says so.
+    System,
+    /// These only.
+    Only(Vec<CertificateDer<'static>>),
+}
+
+impl Roots {
+    /// Only those whose certificates are in that file, one after the other as PEM.
+    pub fn read(path: &Path) -> Result<Self, InvalidPem> {
+        let certificates = certificates(path)?;
+        let (usable, _) = RootCertStore::empty().add_parsable_certificates(certificates.iter().cloned());
+        if usable == 0 {
+            return Err(InvalidPem::Unusable(path.to_owned()));
+        }
+        Ok(Self::Only(certificates))
+    }
+}
+
+/// Why a file is of no use; what it holds is not repeated.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidPem {
+    /// It cannot be read.
+    #[error("could not read {}: {source}", path.display())]
+    Unreadable {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Larger than any list of certificates.
+    #[error("{} is larger than 8 MiB, which is no list of certificates", .0.display())]
+    TooLarge(PathBuf),
+    /// Nothing in it is a certificate.
+    #[error("there is no certificate in {}: it should begin with -----BEGIN CERTIFICATE-----", .0.display())]
+    NoCertificate(PathBuf),
+    /// It is PEM that breaks off, or whose text is none.
+    #[error("{} is damaged: what stands between BEGIN and END is no certificate or key", .0.display())]
+    Damaged(PathBuf),
+    /// None of its certificates could be a root.
+    #[error("no certificate in {} is one that could vouch for others", .0.display())]
+    Unusable(PathBuf),
+}
+
+/// The largest file that is read: many times what systems have as their roots.
+const PEM_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+fn contents(path: &Path) -> Result<Zeroizing<Vec<u8>>, InvalidPem> {
+    let mut bytes = Zeroizing::new(Vec::new());
+    let bound = PEM_BYTES_MAX as u64 + 1;
+    File::open(path)
+        .and_then(|file| file.take(bound).read_to_end(&mut bytes))
+        .map_err(|source| InvalidPem::Unreadable { path: path.to_owned(), source })?;
+    if bytes.len() > PEM_BYTES_MAX { Err(InvalidPem::TooLarge(path.to_owned())) } else { Ok(bytes) }
+}
+
+/// The certificates of a file in their order; at least one.
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, InvalidPem> {
+    let bytes = contents(path)?;
+    let certificates: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(&bytes).collect();
+    match certificates {
+        Ok(certificates) if certificates.is_empty() => Err(InvalidPem::NoCertificate(path.to_owned())),
+        Ok(certificates) => Ok(certificates),
+        Err(_) => Err(InvalidPem::Damaged(path.to_owned())),
+    }
+}
+
+/// How TLS is spoken to others by HTTP/1.1. Reading the system's certificates takes some milliseconds.
+#[must_use]
+pub fn client_config(roots: &Roots) -> Arc<ClientConfig> {
+    let mut store = RootCertStore::empty();
+    // A root that does not parse is one root less: what it would have vouched for fails by name.
+    match roots {
+        Roots::System => store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs),
+        Roots::Only(certificates) => store.add_parsable_certificates(certificates.iter().cloned()),
+    };
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("the provider has ciphers for the usual versions")
+        .with_root_certificates(store)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Arc::new(config)
+}
+
+/// What went wrong, as the end of a sentence about the other side.
+#[must_use]
+pub fn why(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InvalidCertificate(error) => of_certificate(error),
+        rustls::Error::InvalidMessage(_) => "it does not speak TLS".to_owned(),
+        rustls::Error::AlertReceived(alert) => format!("it ended the handshake with the alert {alert:?}"),
+        other => other.to_string(),
+    }
+}
+
+fn of_certificate(error: &CertificateError) -> String {
+    match error {
+        CertificateError::Expired => "its certificate has expired".to_owned(),
+        CertificateError::ExpiredContext { not_after, .. } => {
+            format!("its certificate expired at {}", shown(*not_after))
+        }
+        CertificateError::NotValidYet => "its certificate is not valid yet".to_owned(),
+        CertificateError::NotValidYetContext { not_before, .. } => {
+            format!("its certificate is not valid before {}", shown(*not_before))
+        }
+        CertificateError::UnknownIssuer => {
+            "its certificate is signed by nobody who is trusted here".to_owned()
+        }
+        CertificateError::NotValidForName => "its certificate is for another name".to_owned(),
+        CertificateError::NotValidForNameContext { expected, presented } => {
+            let presented: Vec<&str> = presented.iter().map(|name| plain(name)).collect();
+            format!("its certificate is not for {} but for {}", expected.to_str(), presented.join(", "))
+        }
+        CertificateError::Revoked => "its certificate has been revoked".to_owned(),
+        other => format!("its certificate is not valid: {other}"),
+    }
+}
+
+/// A name without the kind of name that stands around it, as in `DnsName("example.com")`.
+fn plain(name: &str) -> &str {
+    let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(name);
+    inner.trim_matches('"')
+}
+
+fn shown(time: UnixTime) -> Timestamp {
+    Timestamp::from_millis(time.as_secs().saturating_mul(1_000))
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    use rcgen::{CertificateParams, KeyPair};
+
+    use super::*;
+
+    /// A certificate signed by itself and its key, as PEM.
+    pub(super) fn pair() -> (String, String) {
+        let key = KeyPair::generate().expect("a key");
+        let params = CertificateParams::new(vec!["a.test".to_owned()]).expect("a name");
+        let certificate = params.self_signed(&key).expect("a certificate");
+        (pem_of("CERTIFICATE", certificate.der()), pem_of("PRIVATE KEY", &key.serialize_der()))
+    }
+
+    fn pem_of(label: &str, der: &[u8]) -> String {
+        format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", STANDARD.encode(der))
+    }
+
+    #[test]
+    fn roots_are_read_from_a_file_or_it_is_said_why_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (certificate, key) = pair();
+        let junk = "-----BEGIN CERTIFICATE-----\nYWJj\n-----END CERTIFICATE-----\n";
+        let huge = "x".repeat(PEM_BYTES_MAX + 1);
+        let half = &certificate[..certificate.len() / 2];
+        let place = |name: &str| folder.path().join(name);
+        let says = |name: &str, text: &str| Err(text.replace("FILE", &place(name).display().to_string()));
+        #[rustfmt::skip]
+        let cases = [
+            ("one",       Some(certificate.clone()),                  Ok(1)),
+            ("two",       Some(certificate.repeat(2)),                Ok(2)),
+            ("with more", Some(format!("{key}{certificate}")), Ok(1)),
+            ("some junk", Some(format!("{junk}{certificate}")),       Ok(2)),
+            ("missing",   None,                                       says("missing", "could not read FILE: No such file or directory (os error 2)")),
+            ("empty",     Some(String::new()),                        says("empty", "there is no certificate in FILE: it should begin with -----BEGIN CERTIFICATE-----")),
+            ("a key",     Some(key.clone()),                  says("a key", "there is no certificate in FILE: it should begin with -----BEGIN CERTIFICATE-----")),
+            ("cut off",   Some(half.to_owned()),                      says("cut off", "FILE is damaged: what stands between BEGIN and END is no certificate or key")),
+            ("no base64", Some(junk.replace("YWJj", "*")),            says("no base64", "FILE is damaged: what stands between BEGIN and END is no certificate or key")),
+            ("all junk",  Some(junk.to_owned()),                      says("all junk", "no certificate in FILE is one that could vouch for others")),
+            ("huge",      Some(huge),                                 says("huge", "FILE is larger than 8 MiB, which is no list of certificates")),
+        ];
+        for (name, text, expected) in cases {
+            if let Some(text) = text {
+                std::fs::write(place(name), text).expect("a file");
+            }
+            let read = Roots::read(&place(name)).map(|roots| match roots {
+                Roots::Only(certificates) => certificates.len(),
+                Roots::System => panic!("{name}: the system's are not meant"),
+            });
+            assert_eq!(read.map_err(|error| error.to_string()), expected, "{name}");
+        }
+    }
+}

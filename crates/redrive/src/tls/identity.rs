@@ -1,0 +1,131 @@
+//! Who we are to those who call: a certificate and the key that fits it, from two files.
+//!
+//! Invariant: a pair is taken whole and only if it fits, so that whoever reads it anew may go on with the old
+//! one until then.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::{self, PemObject};
+
+use super::{InvalidPem, certificates, contents};
+
+/// Why two files are not who we could be.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidIdentity {
+    /// One of them is of no use.
+    #[error(transparent)]
+    File(#[from] InvalidPem),
+    /// Nothing in it is a key.
+    #[error("there is no private key in {}: it should have -----BEGIN PRIVATE KEY-----", .0.display())]
+    NoKey(PathBuf),
+    /// Nobody could type its password.
+    #[error(
+        "the private key in {} is encrypted, and nobody is here to type its password: decrypt it first, such as with `openssl pkey`",
+        .0.display()
+    )]
+    EncryptedKey(PathBuf),
+    /// They belong to different pairs.
+    #[error("the private key in {} does not fit the certificate in {}", key.display(), certificate.display())]
+    Mismatch {
+        /// The file of the certificate.
+        certificate: PathBuf,
+        /// The file of the key.
+        key: PathBuf,
+    },
+    /// The key is of a kind that is not spoken here.
+    #[error("{} and {} cannot be used: {source}", certificate.display(), key.display())]
+    Unusable {
+        /// The file of the certificate.
+        certificate: PathBuf,
+        /// The file of the key.
+        key: PathBuf,
+        /// What the TLS library says.
+        source: rustls::Error,
+    },
+}
+
+/// How TLS is spoken with those who call by HTTP/1.1: the first certificate of its file is ours, the others
+/// lead from it to a root.
+pub fn server_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, InvalidIdentity> {
+    let chain = certificates(certificate)?;
+    let private = private_key(key)?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("the provider has ciphers for the usual versions")
+        .with_no_client_auth()
+        .with_single_cert(chain, private);
+    let (certificate, key) = (certificate.to_owned(), key.to_owned());
+    match config {
+        Ok(mut config) => {
+            config.alpn_protocols = vec![b"http/1.1".to_vec()];
+            Ok(Arc::new(config))
+        }
+        Err(rustls::Error::InconsistentKeys(_)) => Err(InvalidIdentity::Mismatch { certificate, key }),
+        Err(source) => Err(InvalidIdentity::Unusable { certificate, key, source }),
+    }
+}
+
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, InvalidIdentity> {
+    let bytes = contents(path)?;
+    let says = |words: &str| bytes.windows(words.len()).any(|window| window == words.as_bytes());
+    // The first is the usual form, the second an old one, which would read as a key and be none.
+    if says("-----BEGIN ENCRYPTED PRIVATE KEY-----") || says("Proc-Type: 4,ENCRYPTED") {
+        return Err(InvalidIdentity::EncryptedKey(path.to_owned()));
+    }
+    match PrivateKeyDer::from_pem_slice(&bytes) {
+        Ok(key) => Ok(key),
+        Err(pem::Error::NoItemsFound) => Err(InvalidIdentity::NoKey(path.to_owned())),
+        Err(_) => Err(InvalidPem::Damaged(path.to_owned()).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::pair;
+    use super::*;
+
+    #[test]
+    fn a_pair_is_taken_if_it_fits_and_else_it_is_said_why_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let ((ours, key), (_, other)) = (pair(), pair());
+        let junk = "-----BEGIN CERTIFICATE-----\nYWJj\n-----END CERTIFICATE-----\n";
+        let encrypted = key.replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY");
+        let older = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nYWJj\n-----END RSA PRIVATE KEY-----\n";
+        let strange = "-----BEGIN PRIVATE KEY-----\nYWJj\n-----END PRIVATE KEY-----\n";
+        #[rustfmt::skip]
+        let cases = [
+            ("a pair",                &*ours,                    &*key,        None),
+            ("with a chain",          &*ours.repeat(2),          &key,         None),
+            ("in one file each",      &*format!("{key}{ours}"),  &format!("{ours}{key}"), None),
+            ("another's key",         &ours,                     &other,       Some("the private key in KEY does not fit the certificate in CERT")),
+            ("an encrypted key",      &ours,                     &encrypted,   Some("the private key in KEY is encrypted, and nobody is here to type its password: decrypt it first, such as with `openssl pkey`")),
+            ("an older encrypted one", &ours,                    older,        Some("the private key in KEY is encrypted, and nobody is here to type its password: decrypt it first, such as with `openssl pkey`")),
+            ("no key",                &ours,                     &ours,        Some("there is no private key in KEY: it should have -----BEGIN PRIVATE KEY-----")),
+            ("no certificate",        &key,                      &key,         Some("there is no certificate in CERT: it should begin with -----BEGIN CERTIFICATE-----")),
+            ("half a key",            &ours,                     &key[..60],   Some("KEY is damaged: what stands between BEGIN and END is no certificate or key")),
+            ("a key that is none",    &ours,                     strange,      Some("CERT and KEY cannot be used: ")),
+            ("a certificate of junk", junk,                      &key,         Some("CERT and KEY cannot be used: ")),
+        ];
+        let (cert_file, key_file) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
+        for (name, certificate, key, expected) in cases {
+            std::fs::write(&cert_file, certificate).expect("a file");
+            std::fs::write(&key_file, key).expect("a file");
+            let said = server_config(&cert_file, &key_file).err().map(|error| {
+                let text = error.to_string().replace(&cert_file.display().to_string(), "CERT");
+                text.replace(&key_file.display().to_string(), "KEY")
+            });
+            match (said, expected) {
+                (Some(said), Some(expected)) if expected.ends_with(": ") => {
+                    assert!(said.starts_with(expected), "{name}: {said}");
+                }
+                (said, expected) => assert_eq!(said.as_deref(), expected, "{name}"),
+            }
+        }
+        let missing = folder.path().join("missing");
+        assert!(server_config(&missing, &key_file).is_err_and(|error| error.to_string().contains("missing")));
+    }
+}

@@ -1,0 +1,280 @@
+//! The API's description, OpenAPI 3.1, made of the handlers that it describes.
+//!
+//! Invariants: a route is added with its description and its errors, or not at all; every answer there is has
+//! its headers; what is served, printed by `redrive openapi` and kept in `docs/openapi.json` is the same.
+
+mod keys;
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use axum::Router;
+use axum::http::header;
+use axum::middleware::from_fn_with_state;
+use axum::response::IntoResponse;
+use bytes::Bytes;
+use redrive::core::access::Role;
+use serde_json::{Value, json};
+use utoipa::OpenApi;
+use utoipa::openapi::path::{Operation, PathItem};
+use utoipa::openapi::security::SecurityRequirement;
+use utoipa::openapi::{OpenApi as Description, Ref, RefOr, Response};
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
+
+pub(super) use self::keys::Keys;
+use super::App;
+use super::code::Code;
+use super::identity::{Door, Guard, guard};
+use super::shape::{BackupStep, ErrorBody, told};
+
+/// What every request may be answered with, whatever it asks for.
+const EVERYWHERE: [Code; 6] = [
+    Code::BadRequest,
+    Code::Forbidden,
+    Code::UriTooLong,
+    Code::HeadersTooLarge,
+    Code::Internal,
+    Code::Unavailable,
+];
+/// What else those are answered with that bring a body.
+const WITH_BODY: [Code; 3] = [Code::Validation, Code::RequestTimeout, Code::PayloadTooLarge];
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Redrive",
+        description = "Takes events in, delivers each to the services that want it, and records one outcome for each.\n\nEvery answer has an `X-Correlation-Id`: the one that the request came with, if it is at most 128 visible characters, else a new one. Every error has the form of `ErrorBody`, and its `code` never changes its meaning."
+    ),
+    servers((url = "http://127.0.0.1:7373", description = "where `redrive serve` listens unless it is told otherwise")),
+    tags(
+        (name = "events", description = "events come in, and are found again"),
+        (name = "deliveries", description = "what became of them, service by service"),
+        (name = "dead letters", description = "what failed for good"),
+        (name = "replays", description = "dead letters are sent again"),
+        (name = "operating", description = "services and the server itself"),
+    ),
+    components(schemas(ErrorBody, BackupStep, told::Happening))
+)]
+struct Frame;
+
+/// Who is asked who they are.
+#[derive(Clone, Copy)]
+pub(super) enum Asking<'a> {
+    Nobody,
+    Everybody(&'a App),
+}
+
+/// Routes with their descriptions.
+pub(super) struct Routes<'a> {
+    asking: Asking<'a>,
+    router: OpenApiRouter<App>,
+    /// Answers that several routes have in common, by their names.
+    errors: BTreeMap<String, RefOr<Response>>,
+    /// What each needs, in the order in which they were added.
+    #[cfg(test)]
+    pub(super) doors: Vec<(String, Door)>,
+}
+
+impl<'a> Routes<'a> {
+    pub(super) fn new(asking: Asking<'a>) -> Self {
+        let router = OpenApiRouter::with_openapi(Frame::openapi());
+        Self {
+            asking,
+            router,
+            errors: BTreeMap::new(),
+            #[cfg(test)]
+            doors: Vec::new(),
+        }
+    }
+
+    /// One more route: what one needs for it, and the errors of its own that it is answered with.
+    pub(super) fn add(mut self, door: Door, route: UtoipaMethodRouter<App>, errors: &[Code]) -> Self {
+        let (schemas, mut paths, router) = route;
+        #[cfg(test)]
+        self.doors.extend(paths.paths.iter().map(|(path, item)| (named(path, item), door)));
+        let router = match (door, self.asking) {
+            (Door::For(permission, reach), Asking::Everybody(app)) => {
+                let guarding = Guard { app: app.clone(), permission, reach };
+                router.route_layer(from_fn_with_state(guarding, guard))
+            }
+            (Door::For(..), Asking::Nobody) | (Door::Open, _) => router,
+        };
+        for operation in paths.paths.values_mut().flat_map(operations) {
+            tell_headers(operation);
+            operation.security = Some(security(door));
+            let asked: &[Code] = match door {
+                Door::Open => &[],
+                Door::For(..) => &[Code::Unauthorized, Code::RateLimitExceeded],
+            };
+            for (status, codes) in errors_of(operation, &[errors, asked].concat()) {
+                let name = name_of(&codes);
+                operation.responses.responses.insert(status, Ref::from_response_name(&name).into());
+                self.errors.entry(name).or_insert_with(|| RefOr::T(error(&codes)));
+            }
+        }
+        Self { router: self.router.routes((schemas, paths, router)), ..self }
+    }
+
+    /// What serves, and what describes it.
+    pub(super) fn split(self) -> (Router<App>, Description) {
+        let (router, mut description) = self.router.split_for_parts();
+        description.components.get_or_insert_default().responses.extend(self.errors);
+        (router, description)
+    }
+}
+
+/// Who may come: nobody is asked where there are no keys, and else one needs one of the roles.
+fn security(door: Door) -> Vec<SecurityRequirement> {
+    match door {
+        Door::Open => Vec::new(),
+        Door::For(permission, _) => {
+            let roles = permission.roles().into_iter().map(Role::as_str);
+            vec![SecurityRequirement::default(), SecurityRequirement::new("bearer", roles)]
+        }
+    }
+}
+
+fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+    let PathItem { get, put, post, delete, patch, .. } = item;
+    [get, put, post, delete, patch].into_iter().flatten()
+}
+
+/// A route that has one method, as people call it.
+#[cfg(test)]
+fn named(path: &str, item: &PathItem) -> String {
+    let method = if item.get.is_some() { "GET" } else { "POST" };
+    format!("{method} {path}")
+}
+
+/// Every answer says which request it is of.
+fn tell_headers(operation: &mut Operation) {
+    for response in operation.responses.responses.values_mut() {
+        if let RefOr::T(response) = response {
+            let told = RefOr::Ref(Ref::new("#/components/headers/X-Correlation-Id"));
+            response.headers.insert("X-Correlation-Id".to_owned(), told);
+        }
+    }
+}
+
+/// All errors that an operation is answered with, by their statuses.
+fn errors_of(operation: &Operation, own: &[Code]) -> BTreeMap<String, Vec<Code>> {
+    let mut codes = [&EVERYWHERE, own].concat();
+    if operation.request_body.is_some() {
+        codes.extend(WITH_BODY);
+    }
+    if operation.parameters.is_some() {
+        codes.push(Code::Validation);
+    }
+    codes.sort_unstable();
+    codes.dedup();
+    let mut by_status: BTreeMap<String, Vec<Code>> = BTreeMap::new();
+    for code in codes {
+        by_status.entry(code.status().as_str().to_owned()).or_default().push(code);
+    }
+    by_status
+}
+
+fn name_of(codes: &[Code]) -> String {
+    let words: Vec<&str> = codes.iter().map(|code| code.as_str()).collect();
+    words.join(".")
+}
+
+/// An answer with one of those codes, which have one status.
+fn error(codes: &[Code]) -> Response {
+    let meanings: Vec<String> =
+        codes.iter().map(|code| format!("`{}`: {}", code.as_str(), code.says())).collect();
+    let words: Vec<&str> = codes.iter().map(|code| code.as_str()).collect();
+    let mut headers = json!({ "X-Correlation-Id": { "$ref": "#/components/headers/X-Correlation-Id" } });
+    if codes.iter().any(|code| code.asks_to_wait()) {
+        headers["Retry-After"] = json!({ "$ref": "#/components/headers/Retry-After" });
+    }
+    let code = json!({ "type": "string", "enum": words });
+    let one_of_those = json!({ "allOf": [
+        { "$ref": "#/components/schemas/ErrorShown" },
+        { "type": "object", "properties": { "code": code } },
+    ] });
+    let schema = json!({ "type": "object", "required": ["error"], "properties": { "error": one_of_those } });
+    let response = json!({
+        "description": meanings.join("\n\n"),
+        "headers": headers,
+        "content": { "application/json": { "schema": schema } },
+    });
+    serde_json::from_value(response).expect("it is written as OpenAPI writes it")
+}
+
+/// The whole description.
+pub(crate) fn document() -> Value {
+    let (_, description) = super::routes(Asking::Nobody).split();
+    let mut document = serde_json::to_value(description).expect("descriptions are JSON");
+    let components = &mut document["components"];
+    components["headers"] = json!({
+        "X-Correlation-Id": {
+            "description": "what ties the answer to its request",
+            "schema": { "type": "string", "minLength": 1 },
+        },
+        "Retry-After": {
+            "description": "how many seconds to wait before asking again",
+            "schema": { "type": "integer", "minimum": 1 },
+        },
+        "Content-Location": {
+            "description": "the address that this is known by for as long as it is known",
+            "schema": { "type": "string" },
+        },
+    });
+    components["securitySchemes"] = json!({
+        "bearer": { "type": "http", "scheme": "bearer", "description": "a key or a token" },
+    });
+    refine(&mut document);
+    document
+}
+
+/// Says what types cannot.
+fn refine(document: &mut Value) {
+    for name in ["PurgeWanted", "ReplayWanted"] {
+        let whole = merged(document, name);
+        document["components"]["schemas"][name] = whole;
+    }
+    // What they bring may be left out.
+    for path in ["/v1/events/{name}", "/v1/dead-letters/{id}/skip", "/v1/dead-letters/import"] {
+        document["paths"][path]["post"]["requestBody"]["required"] = json!(false);
+    }
+    let schemas = &mut document["components"]["schemas"];
+    schemas["ErrorShown"]["properties"]["code"]["enum"] = Code::ALL.map(Code::as_str).as_slice().into();
+    let event = &mut schemas["CloudEvent"];
+    event["not"] = json!({ "required": ["data", "data_base64"] });
+    event["propertyNames"] = json!({ "pattern": "^([a-z0-9]{1,64}|data_base64)$" });
+    event["additionalProperties"] = json!({
+        "description": "an attribute that only targets understand",
+        "type": ["string", "integer", "boolean", "null"],
+        "pattern": event["properties"]["id"]["pattern"],
+        "minimum": i32::MIN,
+        "maximum": i32::MAX,
+    });
+}
+
+/// The schema of a request in one piece, so that it can say that there is nothing else.
+fn merged(document: &Value, name: &str) -> Value {
+    let schemas = &document["components"]["schemas"];
+    let mut whole = json!({ "type": "object", "properties": {}, "additionalProperties": false });
+    whole["description"] = schemas[name]["description"].clone();
+    for part in schemas[name]["allOf"].as_array().into_iter().flatten() {
+        let path = part["$ref"].as_str().and_then(|path| path.strip_prefix('#'));
+        let part = path.map_or(part, |path| document.pointer(path).expect("what is referred to is there"));
+        for (key, value) in part["properties"].as_object().into_iter().flatten() {
+            whole["properties"][key] = value.clone();
+        }
+    }
+    whole
+}
+
+/// As it is served.
+static SERVED: LazyLock<Bytes> = LazyLock::new(|| document().to_string().into());
+
+/// This description.
+#[utoipa::path(
+    get, path = "/openapi.json", operation_id = "describe", tag = "operating",
+    responses((status = 200, description = "OpenAPI 3.1", body = serde_json::Value))
+)]
+pub(super) async fn describe() -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/json")], SERVED.clone())
+}

@@ -1,0 +1,42 @@
+//! The keys of queries, described once with the keys of bodies.
+
+use std::marker::PhantomData;
+
+use serde_json::{Value, json};
+use utoipa::openapi::path::{Parameter, ParameterIn};
+use utoipa::{IntoParams, PartialSchema};
+
+/// The keys of an object as those of a query.
+pub(crate) struct Keys<T>(PhantomData<T>);
+
+impl<T: PartialSchema> IntoParams for Keys<T> {
+    fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        let object = serde_json::to_value(T::schema()).expect("a schema is JSON");
+        let keys = object["properties"].as_object().into_iter().flatten();
+        keys.map(|(name, schema)| parameter(name, &not_null(schema))).collect()
+    }
+}
+
+fn parameter(name: &str, schema: &Value) -> Parameter {
+    let parameter = json!({
+        "name": name,
+        "in": "query",
+        "required": false,
+        "description": schema.get("description"),
+        "schema": schema,
+    });
+    serde_json::from_value(parameter).expect("it is written as OpenAPI writes it")
+}
+
+/// A key of a query is there or not, and never null.
+fn not_null(schema: &Value) -> Value {
+    if let Some(several) = schema.get("oneOf").and_then(Value::as_array) {
+        let other = several.iter().find(|one| one["type"] != "null");
+        return other.expect("nothing is null and nothing else").clone();
+    }
+    let mut schema = schema.clone();
+    if let Some(other) = schema["type"].as_array().and_then(|all| all.iter().find(|one| *one != "null")) {
+        schema["type"] = other.clone();
+    }
+    schema
+}

@@ -1,0 +1,94 @@
+//! `redrive archive get`: an event's data as they came, from the archive itself.
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use redrive::archive::{ArchiveKey, Kept, folder};
+use redrive::core::archive::ArchiveRule;
+use redrive::core::ids::Receipt;
+
+use super::{Refused, open_book, write_new};
+use crate::cli::{ArchiveFormat, ArchiveGetArgs};
+use crate::show::{plain, style};
+
+/// Events that are told apart in a message.
+const TOLD_MAX: usize = 10;
+
+pub(super) fn get(args: &ArchiveGetArgs) -> anyhow::Result<ExitCode> {
+    let folder = folder_of(args)?;
+    let kept = one(find(&folder, args)?, args, &folder)?;
+    let bytes = match args.format {
+        ArchiveFormat::Raw => kept.data,
+        ArchiveFormat::Json => {
+            let value: serde_json::Value = serde_json::from_str(&kept.json)?;
+            super::json_text(&value)?.into_bytes()
+        }
+    };
+    match &args.output {
+        Some(path) => write_new(path, &bytes)?,
+        None => print_bytes(&bytes)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn folder_of(args: &ArchiveGetArgs) -> anyhow::Result<PathBuf> {
+    if let Some(folder) = &args.folder {
+        return Ok(folder.clone());
+    }
+    let rule = ArchiveRule::of(&open_book(&args.rules)?);
+    let rule = rule.ok_or_else(|| {
+        Refused(format!("{} has no archive: name its folder with --folder", args.rules.display()))
+    })?;
+    Ok(rule.folder.into())
+}
+
+/// All that goes by what was typed: an id first, and a receipt if it looks like one.
+fn find(archive: &std::path::Path, args: &ArchiveGetArgs) -> anyhow::Result<Vec<Kept>> {
+    let look = |key: ArchiveKey| {
+        folder::find(archive, &key).map_err(|error| {
+            Refused(format!("the archive in {} could not be read: {error}", archive.display()))
+        })
+    };
+    let mut found = look(ArchiveKey::Id(args.event.clone()))?;
+    if let Some(receipt) = Receipt::parse(&args.event).filter(|_| found.is_empty()) {
+        found = look(ArchiveKey::Receipt(receipt))?;
+    }
+    found.retain(|kept| args.source.as_ref().is_none_or(|source| kept.source == *source));
+    Ok(found)
+}
+
+/// The one that is meant.
+fn one(mut found: Vec<Kept>, args: &ArchiveGetArgs, archive: &std::path::Path) -> Result<Kept, Refused> {
+    if found.len() > 1 {
+        let one_source = found.iter().all(|kept| kept.source == found[0].source);
+        let each = found.iter().take(TOLD_MAX).map(|kept| {
+            let Kept { source, receipt, received_at, .. } = kept;
+            format!("\n  {receipt}  {received_at}  {}", plain(source))
+        });
+        let how = if one_source { "name its receipt" } else { "name its receipt, or its --source" };
+        let each: String = each.collect();
+        return Err(Refused(format!("{} events go by `{}`: {how}{each}", found.len(), plain(&args.event))));
+    }
+    found.pop().ok_or_else(|| {
+        let (event, folder) = (plain(&args.event), archive.display());
+        Refused(format!("the archive in {folder} has no event that goes by `{event}`"))
+    })
+}
+
+/// Prints bytes as they are; what could play tricks on a terminal goes to files only.
+fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    let is_harmless = || {
+        std::str::from_utf8(bytes).is_ok_and(|text| {
+            !text.chars().any(|char| char.is_control() && !matches!(char, '\n' | '\t' | '\r'))
+        })
+    };
+    if out.is_terminal() && !is_harmless() {
+        let refusal =
+            format!("the data are no plain text: write them to a file with {}", style::bold("-o FILE"));
+        return Err(Refused(refusal).into());
+    }
+    out.write_all(bytes).and_then(|()| out.flush()).context("could not write the output")
+}

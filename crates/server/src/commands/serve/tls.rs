@@ -1,0 +1,87 @@
+//! The certificate that a server shows, read again whenever one of its two files changes.
+//!
+//! Invariant: a new pair that does not fit leaves the old one where it is, and says so. Files are replaced
+//! one after the other, so that a pair may not fit for a moment; it is read again with the next change.
+
+use std::path::{Path, PathBuf};
+
+use redrive::target::http::Pool;
+use redrive::tls::{InvalidIdentity, InvalidPem, Roots, server_config};
+
+use super::{Stamp, stamp};
+use crate::api::door::{Certificate, Door};
+use crate::cli::ServeArgs;
+use crate::commands::Refused;
+use crate::show::style;
+
+/// The connections of all targets, with those whom the flags say to trust.
+pub(super) fn pool(args: &ServeArgs) -> anyhow::Result<Pool> {
+    let roots = match &args.tls_roots {
+        Some(path) => Roots::read(path).map_err(|error| exit_of(error.into()))?,
+        None => Roots::System,
+    };
+    Ok(Pool::new(roots))
+}
+
+/// Two files and what was last made of them.
+pub(super) struct Watched {
+    certificate: PathBuf,
+    key: PathBuf,
+    stamps: [Stamp; 2],
+    shown: Certificate,
+}
+
+impl Watched {
+    /// The pair that the flags name, if they name one.
+    pub(super) fn open(args: &ServeArgs) -> anyhow::Result<Option<Self>> {
+        let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) else { return Ok(None) };
+        let stamps = stamps(certificate, key);
+        let config = server_config(certificate, key).map_err(exit_of)?;
+        let shown = Certificate::new(config);
+        Ok(Some(Self { certificate: certificate.clone(), key: key.clone(), stamps, shown }))
+    }
+
+    pub(super) fn door(watched: Option<&Self>) -> Door {
+        watched.map_or(Door::Plain, |watched| Door::Tls(watched.shown.clone()))
+    }
+
+    /// Reads the pair again if one of its files has changed.
+    pub(super) fn look(&mut self) {
+        let now = stamps(&self.certificate, &self.key);
+        // A file that is being replaced may be missing for a moment.
+        if now != self.stamps && now.iter().all(Option::is_some) {
+            self.reload();
+        }
+    }
+
+    /// Reads the pair again.
+    pub(super) fn reload(&mut self) {
+        self.stamps = stamps(&self.certificate, &self.key);
+        match server_config(&self.certificate, &self.key) {
+            Ok(config) => {
+                self.shown.change(config);
+                let path = self.certificate.display();
+                anstream::eprintln!("{} {path} is shown from now on", style::good("certificate read:"));
+            }
+            Err(error) => {
+                tracing::error!(%error, "the new certificate is refused: the old one stays");
+                let refused = style::error("certificate refused");
+                anstream::eprintln!("{refused}: {error}: the old one stays");
+            }
+        }
+    }
+}
+
+fn stamps(certificate: &Path, key: &Path) -> [Stamp; 2] {
+    [certificate, key].map(stamp)
+}
+
+/// What cannot be read is a matter of how it was started; what can and does not fit is refused.
+fn exit_of(error: InvalidIdentity) -> anyhow::Error {
+    match error {
+        InvalidIdentity::File(InvalidPem::Unreadable { path, source }) => {
+            anyhow::Error::new(source).context(format!("could not read {}", path.display()))
+        }
+        refused => Refused(refused.to_string()).into(),
+    }
+}

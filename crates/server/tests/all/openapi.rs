@@ -1,0 +1,81 @@
+//! The API's description: kept, printed and served alike, and whole in itself.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::run::{Folder, redrive};
+use crate::server::{Server, serve};
+
+/// Writes the description instead of comparing it: `REDRIVE_UPDATE=1 cargo test -p redrive-server openapi`.
+#[test]
+fn the_description_that_is_kept_is_up_to_date() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
+    let made = redrive(&["openapi"]).printed();
+    if std::env::var_os("REDRIVE_UPDATE").is_some() {
+        fs::write(&path, &made).expect("the docs can be written");
+    }
+    let kept = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        kept == made,
+        "docs/openapi.json is out of date: run REDRIVE_UPDATE=1 cargo test -p redrive-server openapi"
+    );
+}
+
+#[test]
+fn a_server_describes_itself() {
+    let folder = Folder::new();
+    let server = Server::run(serve(&folder, &[]));
+    let told = server.get("/openapi.json");
+    assert_eq!(told.status, 200);
+    let printed: Value = serde_json::from_str(&redrive(&["openapi"]).printed()).expect("it is JSON");
+    assert_eq!(told.json(), printed);
+    server.stop().assert_calm();
+}
+
+#[test]
+fn the_description_is_whole() {
+    let document: Value = serde_json::from_str(&redrive(&["openapi"]).printed()).expect("it is JSON");
+    assert_eq!(document["openapi"], "3.1.0");
+    let mut problems = Vec::new();
+    references(&document, &mut |path| {
+        if document.pointer(path.trim_start_matches('#')).is_none() {
+            problems.push(format!("{path} leads nowhere"));
+        }
+    });
+    let mut ids = BTreeSet::new();
+    for (path, item) in document["paths"].as_object().expect("there are paths") {
+        for (method, operation) in item.as_object().expect("there are operations") {
+            let name = format!("{method} {path}");
+            let id = operation["operationId"].as_str().unwrap_or_default();
+            if !ids.insert(id) {
+                problems.push(format!("{name}: another is called {id} too"));
+            }
+            if operation["summary"].as_str().is_none_or(str::is_empty) {
+                problems.push(format!("{name}: nothing is said of it"));
+            }
+            for status in ["400", "403", "500", "503"] {
+                if operation["responses"].get(status).is_none() {
+                    problems.push(format!("{name}: {status} is not told"));
+                }
+            }
+        }
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+/// Every reference in a value.
+fn references(value: &Value, found: &mut impl FnMut(&str)) {
+    match value {
+        Value::Object(members) => {
+            if let Some(path) = members.get("$ref").and_then(Value::as_str) {
+                found(path);
+            }
+            members.values().for_each(|value| references(value, found));
+        }
+        Value::Array(items) => items.iter().for_each(|value| references(value, found)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
