@@ -86,7 +86,7 @@ fn what_others_can_reach_needs_a_key_or_somebody_who_insists() {
         assert!(!folder.path("data").exists(), "nothing was made");
     }
     let insecure = Server::run(serve_at(&folder, "0.0.0.0:0", &["--insecure"]));
-    insecure.err.wait_for("insecure: whoever can reach 0.0.0.0:");
+    insecure.err.wait_for("insecure: whoever can reach http://0.0.0.0:");
     let head = "GET /v1/status HTTP/1.1\r\nhost: redrive.test:7373\r\n";
     assert_eq!(insecure.client.ask(&format!("{head}connection: close\r\n\r\n"), "").status, 200);
     let page = format!("{head}origin: https://evil.test\r\nconnection: close\r\n\r\n");

@@ -246,6 +246,9 @@ pub(crate) struct AuditRecord {
     /// Why, if somebody said so.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
+    /// By whom; none if nobody is known by name, or if the rule book did it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<String>,
 }
 
 /// A dead letter with the whole story of why; what is unknown is null.
