@@ -269,12 +269,20 @@ mod tests {
         let target = targets.get(&queue("shop", None)).expect("it is there");
         for secret in ["the first", "the second", "the second", "the third"] {
             std::fs::write(&file, secret).expect("written");
-            tokio::time::pause();
-            tokio::time::advance(Duration::from_secs(1)).await;
-            tokio::time::resume();
-            target.call(call()).await;
-            let seen = seen.lock().expect("nobody panics");
-            assert!(is_signed_with(secret, seen.1.last().expect("a call")), "{secret}: {seen:?}");
+            let mut is_used = false;
+            // A look at the file may take too long on a machine that is busy; the next one sees the same.
+            for _ in 0..100 {
+                tokio::time::pause();
+                tokio::time::advance(Duration::from_secs(1)).await;
+                tokio::time::resume();
+                target.call(call()).await;
+                let seen = seen.lock().expect("nobody panics");
+                is_used = is_signed_with(secret, seen.1.last().expect("a call"));
+                if is_used {
+                    break;
+                }
+            }
+            assert!(is_used, "{secret}");
         }
         let targets = Targets::new(&book, &Secrets::default(), None).expect("all can be made");
         let target = targets.get(&queue("shop", None)).expect("it is there");
