@@ -231,8 +231,8 @@ fn where_keys_are_asked_for_a_webhook_needs_none_and_the_rest_does() {
     let taken = server.post("/v1/hooks/github", &github("ping", "d-1", b"{}"), "{}");
     assert_eq!(taken.status, 202, "{taken:?}");
     assert_eq!(server.post("/v1/hooks/github", "", "{}").error().0, 401);
-    assert_eq!(server.get("/v1/hooks/refused").error().0, 401);
-    assert_eq!(server.get("/v1/hooks/refused/1").error().0, 401);
+    assert_eq!(server.get("/v1/refused-hooks").error().0, 401);
+    assert_eq!(server.get("/v1/refused-hooks/1").error().0, 401);
     server.stop().assert_calm();
 }
 
@@ -353,7 +353,7 @@ fn what_was_signed_and_is_no_event_can_be_looked_at() {
     assert_eq!(server.post("/v1/hooks/github", &headers, "{\"a\":").status, 400);
     assert_eq!(server.post("/v1/hooks/github", "x-hub-signature-256: sha256=00\r\n", "{\"b\":").status, 401);
     until("it is kept", || {
-        let found = server.get("/v1/hooks/refused").json();
+        let found = server.get("/v1/refused-hooks").json();
         (found["refused"].as_array().map(Vec::len) == Some(1)).then_some(())
     });
     let listed = hooks(&["refused"]).printed();
@@ -363,14 +363,14 @@ fn what_was_signed_and_is_no_event_can_be_looked_at() {
     );
     let shown = hooks(&["show", "1"]).printed();
     assert!(shown.contains("x-github-delivery: d-1") && shown.contains("{\"a\":"), "{shown}");
-    let told = server.get("/v1/hooks/refused/1");
+    let told = server.get("/v1/refused-hooks/1");
     for hidden in ["hunter2", "sha256="] {
         assert!(!told.body.contains(hidden) && !shown.contains(hidden), "{told:?}");
     }
     assert_eq!(told.json()["body_base64"], "eyJhIjo=");
     assert_eq!(hooks(&["show", "1", "--raw"]).printed(), "{\"a\":");
-    assert_eq!(server.get("/v1/hooks/refused/9").error(), (404, "REFUSED_BODY_NOT_FOUND".to_owned()));
-    assert_eq!(server.get("/v1/hooks/refused/x").error(), (400, "VALIDATION_ERROR".to_owned()));
+    assert_eq!(server.get("/v1/refused-hooks/9").error(), (404, "REFUSED_BODY_NOT_FOUND".to_owned()));
+    assert_eq!(server.get("/v1/refused-hooks/x").error(), (400, "VALIDATION_ERROR".to_owned()));
     assert!(hooks(&["show", "9"]).refused().contains("there is no refused body 9"));
     server.stop().assert_calm();
 }
