@@ -55,6 +55,7 @@ fn fits(operation: &'static Value, answer: &Answer) -> Result<(), String> {
         answer.header(&name.to_ascii_lowercase()).ok_or_else(|| format!("there is no {name}"))?;
     }
     let content_type = answer.header("content-type").unwrap_or_default();
+    let content_type = content_type.split(';').next().unwrap_or_default();
     let content = response["content"].get(content_type).ok_or("this content type is not described")?;
     if content_type != "application/json" {
         return Ok(());
@@ -119,6 +120,13 @@ impl Known {
             "allOf" => return list(wanted).iter().try_for_each(|part| self.take(part, value)),
             "oneOf" => return self.one_of(list(wanted), value),
             "properties" => return self.properties(wanted, value),
+            // Only maps have it, and those have no properties of their own.
+            "additionalProperties" => {
+                return entries(value).try_for_each(|(_, value)| holds(wanted, value));
+            }
+            "propertyNames" => {
+                entries(value).try_for_each(|(name, _)| holds(wanted, &Value::String(name.clone()))).is_ok()
+            }
             "items" => return list(value).iter().try_for_each(|item| holds(wanted, item)),
             "type" => match wanted {
                 Value::Array(types) => types.iter().any(|name| is_type(name, value)),
