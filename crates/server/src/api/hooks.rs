@@ -43,6 +43,8 @@ use super::{App, CORRELATION_ID, Limiter, events, rate};
 
 /// Bytes of bodies that are being read or judged at once, over all sources.
 const READING_BYTES_MAX: usize = 128 * 1024 * 1024;
+/// How long a call waits for a secret of which nothing is known yet: senders give up after a second.
+const KNOWN_WITHIN: Duration = Duration::from_millis(500);
 /// How long a call waits for a secret that is fetched anew, after the one that is known did not fit.
 const RENEWED_WITHIN: Duration = Duration::from_millis(500);
 /// Bodies larger than this are judged where nobody else has to wait for it.
@@ -255,7 +257,8 @@ fn installation(hook: &Hook, headers: &HeaderMap) -> Option<String> {
 /// Whether the holder of the secret has sent it: of the secret that is known, or of a newer one.
 async fn believe(app: &App, hook: &Hook, headers: &HeaderMap, body: &Bytes) -> Result<(), Turned> {
     let secrets = &app.hooks.secrets;
-    let known = secrets.get(hook.secret()).await.map_err(|error| no_secret(&error.to_string()))?;
+    let known = secrets.get_within(hook.secret(), KNOWN_WITHIN).await;
+    let known = known.map_err(|error| no_secret(&error.to_string()))?;
     let verdict = |values: &SecretValues, now: Timestamp| {
         let values: Vec<&[u8]> = values.iter().collect();
         beside_others(body, || hook.verify(&values, headers, body, now))

@@ -15,11 +15,13 @@ use redrive::core::book::BUILTIN_BOOK;
 use redrive::core::book::problem::Problem;
 use redrive::core::book::{BuiltIn, RuleBook};
 use redrive::core::engine::Bounds;
-use redrive::node::{Config, Node};
+use redrive::happening::What;
+use redrive::node::{Config, Node, ReadError};
 use redrive::secret::Secrets;
 use redrive::store::sqlite::{Options, Sqlite};
 use redrive::target::registry::{BUILT_IN_TARGETS, Targets};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
 
 use self::tls::Watched;
 use super::{Refused, read_book};
@@ -153,33 +155,16 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     };
     let mut hands = Hands::new()?;
     let node = Node::start(config).map_err(|error| Refused(error.to_string()))?;
-    // Before anybody can send anything: an archive that is new begins here.
-    let archivist = Archivist::start(&node).await;
-    let limits = Limits::with_body(usize::try_from(args.body_max).unwrap_or(usize::MAX));
-    let limiter = Arc::new(Limiter::default());
-    let hooks = Webhooks::new(&opened.book, secrets.clone(), Arc::clone(&limiter));
-    let access = match node.keys().await {
-        Ok(keys) => {
-            let with = With { limiter, secrets: secrets.clone(), pool: targets.pool() };
-            Access::new(keys, &opened.book, with)
-        }
+    let doors = match Doors::open(&node, &opened.book, secrets, &targets).await {
+        Ok(doors) => doors,
         Err(error) => {
             node.stop(Duration::ZERO).await;
             return Err(Refused(error.to_string()).into());
         }
     };
+    let limits = Limits::with_body(usize::try_from(args.body_max).unwrap_or(usize::MAX));
     let guests = if args.insecure { Guests::Everybody } else { Guests::ThisMachine };
-    let routes = |closing| {
-        let parts = Parts {
-            node: node.clone(),
-            archivist: archivist.clone(),
-            limits,
-            hooks: hooks.clone(),
-            access: access.clone(),
-            closing,
-        };
-        Routers::new(&App::new(parts), guests)
-    };
+    let routes = |closing| Routers::new(&App::new(doors.parts(&node, limits, closing)), guests);
     let listening = match listen_behind(door.clone(), args.listen, routes, limits).await {
         Ok(listening) => listening,
         Err(error) => {
@@ -187,19 +172,9 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
             return Err(Refused(format!("could not listen on {}: {error}", args.listen)).into());
         }
     };
-    greet(args, listening.address, door.scheme(), &opened.book, &access)?;
-    secrets.warm(&opened.book);
-    let mut serving = Serving {
-        path: args.rules.clone(),
-        stamp: opened.stamp,
-        certificate,
-        targets,
-        secrets,
-        hooks,
-        node: node.clone(),
-        access,
-        archivist: archivist.clone(),
-    };
+    greet(args, listening.address, door.scheme(), &opened.book, &doors.access)?;
+    let (path, archivist) = (args.rules.clone(), doors.archivist.clone());
+    let mut serving = Serving { path, stamp: opened.stamp, certificate, targets, node: node.clone(), doors };
     serving.until_stopped(&mut hands).await;
     anstream::eprintln!("{}", style::dim("stopping: no more events are taken, calls may end"));
     listening.close(REQUESTS_END_WITHIN).await;
@@ -278,11 +253,47 @@ struct Serving {
     /// Who we are, if callers are shown a certificate.
     certificate: Option<Watched>,
     targets: Targets,
+    node: Node,
+    doors: Doors,
+}
+
+/// What stands between the node and the world, and goes by the rule book too.
+struct Doors {
     secrets: Secrets,
     hooks: Webhooks,
-    node: Node,
     access: Access,
     archivist: Archivist,
+}
+
+impl Doors {
+    async fn open(
+        node: &Node,
+        book: &Arc<RuleBook>,
+        secrets: Secrets,
+        targets: &Targets,
+    ) -> Result<Self, ReadError> {
+        let limiter = Arc::new(Limiter::default());
+        let with = With { limiter: Arc::clone(&limiter), secrets: secrets.clone(), pool: targets.pool() };
+        let access = Access::new(node.keys().await?, book, with);
+        let alerts = node.clone();
+        secrets.listen(move |news| alerts.announce(What::Alert, news.to_string()));
+        secrets.warm(book);
+        // Before anybody can send anything: an archive that is new begins here.
+        let archivist = Archivist::start(node).await;
+        let hooks = Webhooks::new(book, secrets.clone(), limiter);
+        Ok(Self { secrets, hooks, access, archivist })
+    }
+
+    fn parts(&self, node: &Node, limits: Limits, closing: watch::Receiver<bool>) -> Parts {
+        Parts {
+            node: node.clone(),
+            archivist: self.archivist.clone(),
+            limits,
+            hooks: self.hooks.clone(),
+            access: self.access.clone(),
+            closing,
+        }
+    }
 }
 
 impl Serving {
@@ -321,7 +332,7 @@ impl Serving {
         let Some(path) = self.path.clone() else { return };
         self.stamp = stamp(&path);
         let opened = open(Some(&path)).and_then(|opened| {
-            let targets = targets(&opened, &path, &self.secrets, Some(&self.targets))?;
+            let targets = targets(&opened, &path, &self.doors.secrets, Some(&self.targets))?;
             Ok((opened, targets))
         });
         match opened {
@@ -350,17 +361,17 @@ impl Serving {
 
     async fn change(&mut self, opened: Opened, targets: Targets) {
         // The new targets ask for the new book's secrets from their first call on.
-        self.secrets.change(&opened.book);
-        self.secrets.warm(&opened.book);
+        self.doors.secrets.change(&opened.book);
+        self.doors.secrets.warm(&opened.book);
         self.targets = targets.clone();
-        self.secrets.change(&opened.book);
-        self.access.change(&opened.book);
+        self.doors.secrets.change(&opened.book);
+        self.doors.access.change(&opened.book);
         let book = Arc::clone(&opened.book);
         match self.node.change_book(opened.book, opened.text, targets).await {
             // What comes in by a new source is routed by the book that has it.
             Ok(()) => {
-                self.hooks.change(&book);
-                self.archivist.change(&book);
+                self.doors.hooks.change(&book);
+                self.doors.archivist.change(&book);
             }
             Err(error) => tracing::error!(%error, "the rule book could not be changed"),
         }

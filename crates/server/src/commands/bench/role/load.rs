@@ -327,15 +327,17 @@ impl Lane {
                 let mut body = Vec::with_capacity(PAYLOAD_BYTES);
                 message.write(&mut body);
                 let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
-                let signature: String =
-                    hmac::sign(&key, &body).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
                 write!(
                     request,
                     "POST /v1/hooks/{source} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
                      content-length: {PAYLOAD_BYTES}\r\nx-github-event: s{event_type}\r\n\
-                     x-github-delivery: bench-{number:020}\r\nx-hub-signature-256: sha256={signature}\r\n\r\n",
+                     x-github-delivery: bench-{number:020}\r\nx-hub-signature-256: sha256=",
                 )
                 .expect("a list of bytes takes everything");
+                for byte in hmac::sign(&key, &body).as_ref() {
+                    write!(request, "{byte:02x}").expect("a list of bytes takes everything");
+                }
+                request.extend_from_slice(b"\r\n\r\n");
                 request.extend_from_slice(&body);
             }
         }
