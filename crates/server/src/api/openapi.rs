@@ -235,7 +235,9 @@ fn refine(document: &mut Value) {
         document["components"]["schemas"][name] = whole;
     }
     // What they bring may be left out.
-    for path in ["/v1/events/{name}", "/v1/dead-letters/{id}/skip", "/v1/dead-letters/import"] {
+    for path in
+        ["/v1/events/{name}", "/v1/dead-letters/{id}/skip", "/v1/dead-letters/import", "/v1/keys/{id}/revoke"]
+    {
         document["paths"][path]["post"]["requestBody"]["required"] = json!(false);
     }
     let schemas = &mut document["components"]["schemas"];
