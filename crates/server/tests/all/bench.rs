@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::run::{Folder, redrive};
 
 /// Every row of the scenarios below, in the order of their names.
-const ROWS: [&str; 20] = [
+const ROWS: [&str; 24] = [
     "accept.delivering.rate",
     "accept.paused.cpu",
     "accept.paused.full.p99",
@@ -23,6 +23,10 @@ const ROWS: [&str; 20] = [
     "deliver.memory.peak",
     "deliver.rate",
     "deliver.repeated",
+    "hooks.p50",
+    "hooks.p99",
+    "hooks.p999",
+    "hooks.refused",
     "kill.delivering",
     "kill.lost",
     "kill.out-of-order",
@@ -33,8 +37,9 @@ const ROWS: [&str; 20] = [
 #[test]
 fn a_quick_run_measures_everything_and_loses_nothing() {
     let folder = Folder::new();
-    let run =
-        folder.run(&["bench", "kill", "accept", "deliver", "--quick", "--format", "json", "--data", "."]);
+    let scenarios = ["kill", "accept", "deliver", "hooks"];
+    let flags = ["--quick", "--format", "json", "--data", "."];
+    let run = folder.run(&[&["bench"], scenarios.as_slice(), flags.as_slice()].concat());
     let report: Value = serde_json::from_str(&run.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}{}", run.stdout, run.stderr));
 
