@@ -38,6 +38,7 @@ use tokio::sync::watch;
 use utoipa_axum::routes;
 
 use self::code::Code;
+use self::error::ApiError;
 pub(crate) use self::guest::Guests;
 pub(crate) use self::identity::{Access, With};
 use self::identity::{Need, Reach};
@@ -73,6 +74,17 @@ impl std::ops::Deref for App {
     fn deref(&self) -> &Parts {
         &self.0
     }
+}
+
+/// Goes on to the end of what was begun, even if whoever asked has gone or was told that it takes too long.
+async fn to_its_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T, ApiError>> + Send + 'static,
+) -> Result<T, ApiError> {
+    tokio::spawn(work).await.unwrap_or_else(|error| match error.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        // An aborted task belongs to a runtime that is going away.
+        Err(_) => Err(ApiError::unavailable("the server is shutting down")),
+    })
 }
 
 const CORRELATION_ID: HeaderName = HeaderName::from_static("x-correlation-id");

@@ -24,7 +24,7 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 pub(super) use self::keys::Keys;
 use super::App;
 use super::code::Code;
-use super::identity::{Need, Guard, guard};
+use super::identity::{Guard, Need, guard};
 use super::shape::{BackupStep, ErrorBody, told};
 
 /// What every request may be answered with, whatever it asks for.

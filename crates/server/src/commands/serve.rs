@@ -388,7 +388,10 @@ impl Serving {
     fn put_off(&mut self, reason: &str) {
         self.stamp = None;
         if !std::mem::replace(&mut self.is_overdue, true) {
-            tracing::error!(reason, "the new rule book could not be written down: the old one stays until it can");
+            tracing::error!(
+                reason,
+                "the new rule book could not be written down: the old one stays until it can"
+            );
             let message = format!("the old one stays until the new one can be written down: {reason}");
             self.node.book_refused(message);
         }
