@@ -386,10 +386,10 @@ impl Node {
             let found = reader.events(&EventKey::Receipt(*receipt))?;
             Ok(found.iter().any(|view| !view.unrouted))
         };
-        let routed = self.read(move |reader| {
+        let answers = self.read(move |reader| {
             receipts.iter().map(|receipt| is_wanted(reader, receipt)).collect::<Result<Vec<bool>, _>>()
         });
-        Ok(routed.await?.into_iter().filter(|is_routed| *is_routed).count() as u64)
+        Ok(answers.await?.into_iter().filter(|is_routed| *is_routed).count() as u64)
     }
 
     /// Copies the store to a folder; each step is told, and the last one has nothing remaining.

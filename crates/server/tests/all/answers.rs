@@ -109,32 +109,66 @@ impl Seen {
     }
 }
 
+/// What is asked, with its name, and what should come back.
+type Case<'a> = (&'a str, Asked<'a>, u16, &'a str);
+
+/// The headers of callers with different keys.
+struct Callers {
+    admin: String,
+    viewer: String,
+    /// May send events of one source.
+    bound: String,
+    /// May ask once an hour.
+    limited: String,
+}
+
+impl Callers {
+    fn new(folder: &Folder) -> Self {
+        let key = |arguments: &[&str]| bearer(&key_on_folder(folder, arguments));
+        Self {
+            admin: key(&["root", "--role", "admin"]),
+            viewer: key(&["look", "--role", "viewer"]),
+            bound: key(&["shop", "--role", "ingest", "--source", "/shop"]),
+            limited: key(&["slow", "--role", "viewer", "--rate", "1/h"]),
+        }
+    }
+}
+
 #[test]
 fn every_answer_of_the_doors_has_its_status_and_its_code() {
     let target = Target::start(|call| status(if call.header("ce-type") == "full.x" { 503 } else { 200 }));
     let folder = Folder::with("redrive.yaml", &book(&target));
     folder.write("secret", SECRET);
     folder.write("brief", SECRET);
-    let [admin, viewer, bound, limited] = [
-        &["root", "--role", "admin"][..],
-        &["look", "--role", "viewer"],
-        &["shop", "--role", "ingest", "--source", "/shop"],
-        &["slow", "--role", "viewer", "--rate", "1/h"],
-    ]
-    .map(|arguments| bearer(&key_on_folder(&folder, arguments)));
+    let callers = Callers::new(&folder);
     let server = Server::start(&folder);
+    let admin = &callers.admin;
     let mut seen = Seen::default();
     // It takes ten seconds until it is answered.
     let mut dawdler = begin_slowly(&server);
+    call_webhooks(&server, &mut seen);
+    ask_the_api(&server, &callers, &mut seen);
+    let full = until("too much waits", || {
+        let answer = ask(&server, ("POST /v1/events/full.x", admin, "{}"));
+        (answer.status != 202).then_some(answer)
+    });
+    seen.check("a service that is full", &full, 503, "BACKLOG_FULL");
+    seen.check("a secret that is gone", &secret_gone(&server, &folder, admin), 503, "SERVICE_UNAVAILABLE");
+    seen.check("too slow", &dawdler.answer().expect("an answer"), 408, "REQUEST_TIMEOUT");
+    break_the_store(&folder.path("data"));
+    let fault = until("it is noticed", || {
+        let answer = ask(&server, ("GET /v1/audit", admin, ""));
+        (answer.status != 200).then_some(answer)
+    });
+    seen.check("a fault of ours", &fault, 500, "INTERNAL_SERVER_ERROR");
+    assert_all_codes(&seen);
+}
 
-    let (body, large, long) = ("{\"a\":1}", "x".repeat(64 * 1024 + 1), "x".repeat(9 * 1024));
-    let (huge, path) = ("x".repeat(1024 * 1024 + 1), format!("GET /v1/events/{long}"));
-    let many = (0..200).fold(admin.clone(), |all, number| format!("{all}x-{number}: 1\r\n"));
+fn call_webhooks(server: &Server, seen: &mut Seen) {
+    let (body, large) = ("{\"a\":1}", "x".repeat(64 * 1024 + 1));
     let (good, other) = (github("d-1", body), github("d-1", "{}"));
-    let same = format!("{admin}idempotency-key: same\r\n");
     #[rustfmt::skip]
-    let cases: [(&str, Asked<'_>, u16, &str); 41] = [
-        // Webhooks.
+    let cases: [Case<'_>; 12] = [
         ("an event",               ("POST /v1/hooks/github", &good, body),                           202, ""),
         ("the same again",         ("POST /v1/hooks/github", &good, body),                           200, ""),
         ("another of its id",      ("POST /v1/hooks/github", &other, "{}"),                          200, ""),
@@ -147,58 +181,56 @@ fn every_answer_of_the_doors_has_its_status_and_its_code() {
         ("no call",                ("GET /v1/hooks/github", "", ""),                                 405, "METHOD_NOT_ALLOWED"),
         ("the only one an hour",   ("POST /v1/hooks/limited", &signed("1"), "1"),                    202, ""),
         ("one too many",           ("POST /v1/hooks/limited", &signed("2"), "2"),                    429, "RATE_LIMIT_EXCEEDED"),
+    ];
+    for (name, asked, status, code) in cases {
+        seen.check(name, &ask(server, asked), status, code);
+    }
+}
+
+fn ask_the_api(server: &Server, callers: &Callers, seen: &mut Seen) {
+    let Callers { admin, viewer, bound, limited } = callers;
+    let (huge, path) = ("x".repeat(1024 * 1024 + 1), format!("GET /v1/events/{}", "x".repeat(9 * 1024)));
+    let many = (0..200).fold(admin.clone(), |all, number| format!("{all}x-{number}: 1\r\n"));
+    let same = format!("{admin}idempotency-key: same\r\n");
+    #[rustfmt::skip]
+    let cases: [Case<'_>; 29] = [
         // Who comes, and whether they may.
         ("no key",                 ("GET /v1/status", "", ""),                                       401, "UNAUTHORIZED"),
         ("a bad key",              ("GET /v1/status", "x-api-key: rk_1\r\n", ""),                    401, "UNAUTHORIZED"),
         ("two keys",               ("GET /v1/status", &format!("{admin}{viewer}"), ""),              401, "UNAUTHORIZED"),
-        ("a good key",             ("GET /v1/status", &viewer, ""),                                  200, ""),
-        ("another role",           ("POST /v1/services/bot/pause", &viewer, ""),                     403, "FORBIDDEN"),
-        ("another source",         ("POST /v1/events/orders.placed", &bound, "{}"),                  403, "FORBIDDEN"),
-        ("a key's own rate",       ("GET /v1/status", &limited, ""),                                 200, ""),
-        ("which is used up",       ("GET /v1/status", &limited, ""),                                 429, "RATE_LIMIT_EXCEEDED"),
+        ("a good key",             ("GET /v1/status", viewer, ""),                                  200, ""),
+        ("another role",           ("POST /v1/services/bot/pause", viewer, ""),                     403, "FORBIDDEN"),
+        ("another source",         ("POST /v1/events/orders.placed", bound, "{}"),                  403, "FORBIDDEN"),
+        ("a key's own rate",       ("GET /v1/status", limited, ""),                                 200, ""),
+        ("which is used up",       ("GET /v1/status", limited, ""),                                 429, "RATE_LIMIT_EXCEEDED"),
         // What they send.
         ("an event by the API",    ("POST /v1/events/orders.placed", &same, "{}"),                   202, ""),
         ("once more",              ("POST /v1/events/orders.placed", &same, "{}"),                   200, ""),
         ("and another",            ("POST /v1/events/orders.placed", &same, "[]"),                   409, "CONFLICT"),
-        ("no event",               ("POST /v1/events", &admin, "{}"),                                400, "VALIDATION_ERROR"),
-        ("too large an event",     ("POST /v1/events/orders.placed", &admin, &huge),                 413, "PAYLOAD_TOO_LARGE"),
-        ("a long path",            (&path, &admin, ""),                                              414, "URI_TOO_LONG"),
+        ("no event",               ("POST /v1/events", admin, "{}"),                                400, "VALIDATION_ERROR"),
+        ("too large an event",     ("POST /v1/events/orders.placed", admin, &huge),                 413, "PAYLOAD_TOO_LARGE"),
+        ("a long path",            (&path, admin, ""),                                              414, "URI_TOO_LONG"),
         ("many headers",           ("GET /v1/status", &many, ""),                                    431, "HEADERS_TOO_LARGE"),
         ("no request",             ("GET /v1/status", "host: elsewhere\r\n", ""),                    400, "BAD_REQUEST"),
-        ("an odd limit",           ("GET /v1/refused-hooks?limit=x", &admin, ""),                    400, "VALIDATION_ERROR"),
-        ("a key of nobody's role", ("POST /v1/keys", &admin, "{\"name\":\"a\",\"role\":\"king\"}"),  400, "VALIDATION_ERROR"),
-        ("a new key",              ("POST /v1/keys", &admin, "{\"name\":\"a\",\"role\":\"viewer\"}"), 201, ""),
+        ("an odd limit",           ("GET /v1/refused-hooks?limit=x", admin, ""),                    400, "VALIDATION_ERROR"),
+        ("a key of nobody's role", ("POST /v1/keys", admin, "{\"name\":\"a\",\"role\":\"king\"}"),  400, "VALIDATION_ERROR"),
+        ("a new key",              ("POST /v1/keys", admin, "{\"name\":\"a\",\"role\":\"viewer\"}"), 201, ""),
         // What is not there.
-        ("no such path",           ("GET /v1/nothing", &admin, ""),                                  404, "PATH_NOT_FOUND"),
-        ("no such event",          ("GET /v1/events/none", &admin, ""),                              404, "EVENT_NOT_FOUND"),
-        ("no such delivery",       ("GET /v1/deliveries/00000000", &admin, ""),                      404, "DELIVERY_NOT_FOUND"),
-        ("no such service",        ("POST /v1/services/none/pause", &admin, ""),                     404, "SERVICE_NOT_FOUND"),
-        ("no such letter",         ("GET /v1/dead-letters/00000000", &admin, ""),                    404, "DEAD_LETTER_NOT_FOUND"),
-        ("no such replay",         ("GET /v1/replays/9", &admin, ""),                                404, "REPLAY_NOT_FOUND"),
-        ("no such key",            ("POST /v1/keys/rk_00000000/revoke", &admin, "{}"),               404, "KEY_NOT_FOUND"),
-        ("no such refused body",   ("GET /v1/refused-hooks/9", &admin, ""),                          404, "REFUSED_BODY_NOT_FOUND"),
+        ("no such path",           ("GET /v1/nothing", admin, ""),                                  404, "PATH_NOT_FOUND"),
+        ("no such event",          ("GET /v1/events/none", admin, ""),                              404, "EVENT_NOT_FOUND"),
+        ("no such delivery",       ("GET /v1/deliveries/00000000", admin, ""),                      404, "DELIVERY_NOT_FOUND"),
+        ("no such service",        ("POST /v1/services/none/pause", admin, ""),                     404, "SERVICE_NOT_FOUND"),
+        ("no such letter",         ("GET /v1/dead-letters/00000000", admin, ""),                    404, "DEAD_LETTER_NOT_FOUND"),
+        ("no such replay",         ("GET /v1/replays/9", admin, ""),                                404, "REPLAY_NOT_FOUND"),
+        ("no such key",            ("POST /v1/keys/rk_00000000/revoke", admin, "{}"),               404, "KEY_NOT_FOUND"),
+        ("no such refused body",   ("GET /v1/refused-hooks/9", admin, ""),                          404, "REFUSED_BODY_NOT_FOUND"),
         // What everybody may have.
         ("how it is",              ("GET /healthz", "", ""),                                         200, ""),
         ("what there is",          ("GET /openapi.json", "", ""),                                    200, ""),
     ];
     for (name, asked, status, code) in cases {
-        seen.check(name, &ask(&server, asked), status, code);
+        seen.check(name, &ask(server, asked), status, code);
     }
-
-    let full = until("too much waits", || {
-        let answer = ask(&server, ("POST /v1/events/full.x", &admin, "{}"));
-        (answer.status != 202).then_some(answer)
-    });
-    seen.check("a service that is full", &full, 503, "BACKLOG_FULL");
-    seen.check("a secret that is gone", &secret_gone(&server, &folder, &admin), 503, "SERVICE_UNAVAILABLE");
-    seen.check("too slow", &dawdler.answer().expect("an answer"), 408, "REQUEST_TIMEOUT");
-    break_the_store(&folder.path("data"));
-    let fault = until("it is noticed", || {
-        let answer = ask(&server, ("GET /v1/audit", &admin, ""));
-        (answer.status != 200).then_some(answer)
-    });
-    seen.check("a fault of ours", &fault, 500, "INTERNAL_SERVER_ERROR");
-    assert_all_codes(&seen);
 }
 
 /// A call whose body does not come.
