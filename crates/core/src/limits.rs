@@ -35,6 +35,11 @@ pub const KEEP_DELIVERED_DEFAULT: Duration = Duration::from_hours(7 * 24);
 /// How long one write to the archive may take, unless the rule book says otherwise.
 pub const ARCHIVE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 
+/// For how long the value of a secret is fresh, unless the book says otherwise.
+pub const SECRET_CACHED_DEFAULT: Duration = Duration::from_mins(5);
+/// For how long after its last good fetch it serves while its provider is away, unless the book says otherwise.
+pub const SECRET_KEPT_DEFAULT: Duration = Duration::from_mins(30);
+
 /// The time over which a throttle measures the rate it will halve.
 pub const RATE_MEASURED_OVER: Duration = Duration::from_secs(10);
 
@@ -179,6 +184,7 @@ const _: () = assert!(BATCH_DELIVERIES_DEFAULT as usize <= BATCH_EVENTS_MAX);
 const _: () = assert!(PROBE_LEASE_MIN.as_secs() < HOLD_MAX_DEFAULT.as_secs());
 const _: () = assert!(PROBE_LEASE_MARGIN.as_secs() < PROBE_LEASE_MIN.as_secs());
 const _: () = assert!(RETRY_AFTER_MAX.as_secs() <= HOLD_MAX_DEFAULT.as_secs());
+const _: () = assert!(SECRET_CACHED_DEFAULT.as_secs() <= SECRET_KEPT_DEFAULT.as_secs());
 
 /// The most times of our own absence that are told apart.
 pub const ABSENCES_MAX: usize = 64;

@@ -25,7 +25,7 @@ use redrive_core::engine::{
     Bounds, CallId, Command, DependencyView, Ending, Engine, Input, QueueName, QueueView, Setup,
 };
 use redrive_core::event::Event;
-use redrive_core::ids::{ChannelName, Seed, Seq, ServiceName};
+use redrive_core::ids::{ChannelName, Receipt, Seed, Seq, ServiceName};
 use redrive_core::limits;
 use redrive_core::time::Timestamp;
 use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
@@ -42,8 +42,8 @@ use crate::happening::{Happening, What};
 use crate::store::door::{By, Deed};
 use crate::store::letter::Ordered;
 use crate::store::{
-    Backup, BackupProgress, Counts, EventKey, Keep, Note, Reader, Recovered, Refusal, Store, StoreError,
-    Submission, Submitted, Taken,
+    Addressee, Backup, BackupProgress, Counts, EventKey, EventView, Keep, Note, Reader, Recovered, Refusal,
+    Store, StoreError, Submission, Submitted, Taken,
 };
 use crate::target::registry::Targets;
 
@@ -89,6 +89,8 @@ struct Shared {
     readers: Readers,
     /// As many as there are readers.
     questions: Arc<Semaphore>,
+    /// Keys come one after the other: each is counted before the next.
+    changing_keys: tokio::sync::Mutex<()>,
     started_at: Timestamp,
 }
 
@@ -277,6 +279,7 @@ impl Node {
             schedules,
             readers,
             questions,
+            changing_keys: tokio::sync::Mutex::new(()),
             started_at: now,
         };
         let shared = Arc::new(shared);
@@ -361,19 +364,32 @@ impl Node {
                 return Ok(rerouted);
             };
             after = last.receipt.seq();
-            for view in page {
-                rerouted.seen += 1;
-                let addressees = routes.of(view.event.event_type.as_str());
-                if !addressees.is_empty() {
-                    let note = Note::Route { event: view.receipt.seq(), routes: addressees.to_vec() };
-                    self.note(note, None).await?;
-                    // The store leaves it as it is if a service that wants it is full.
-                    let key = EventKey::Receipt(view.receipt);
-                    let now = self.read(move |reader| reader.events(&key)).await?;
-                    rerouted.routed += u64::from(now.iter().any(|view| !view.unrouted));
-                }
-            }
+            rerouted.seen += page.len() as u64;
+            rerouted.routed += self.route_page(&routes, &page).await?;
         }
+    }
+
+    /// Routes some of them in one transaction; says how many found somebody.
+    async fn route_page(&self, routes: &Routes, page: &[EventView]) -> Result<u64, RerouteError> {
+        let wanted = page.iter().filter_map(|view| {
+            let addressees = routes.of(view.event.event_type.as_str());
+            (!addressees.is_empty()).then(|| (view.receipt, addressees.to_vec()))
+        });
+        let (receipts, addressees): (Vec<_>, Vec<_>) = wanted.unzip();
+        let (jobs, done): (Vec<_>, Vec<_>) = receipts.iter().zip(addressees).map(route_job).unzip();
+        self.shared.inbox.add(|work| work.notes.extend(jobs));
+        for done in done {
+            done.await.unwrap_or(Err(SubmitError::Stopping))?;
+        }
+        // The store leaves an event as it is if a service that wants it is full.
+        let is_wanted = move |reader: &dyn Reader, receipt: &Receipt| {
+            let found = reader.events(&EventKey::Receipt(*receipt))?;
+            Ok(found.iter().any(|view| !view.unrouted))
+        };
+        let answers = self.read(move |reader| {
+            receipts.iter().map(|receipt| is_wanted(reader, receipt)).collect::<Result<Vec<bool>, _>>()
+        });
+        Ok(answers.await?.into_iter().filter(|is_routed| *is_routed).count() as u64)
     }
 
     /// Copies the store to a folder; each step is told, and the last one has nothing remaining.
@@ -482,6 +498,15 @@ impl Node {
         let what = format!("{routed} of {seen} unrouted events");
         self.note(Note::Deed(Box::new(Deed { act: "route", what, by: by.clone(), note: None })), None).await
     }
+}
+
+/// What makes an event somebody's, and who waits for it.
+fn route_job(
+    (receipt, routes): (&Receipt, Vec<Addressee>),
+) -> (NoteJob, oneshot::Receiver<Result<(), SubmitError>>) {
+    let (reply, done) = oneshot::channel();
+    let note = Note::Route { event: receipt.seq(), routes };
+    (NoteJob { note, then: None, reply: Some(reply) }, done)
 }
 
 /// Pages that one step of a copy takes.

@@ -22,6 +22,7 @@ use redrive_core::book::RuleBook;
 use redrive_core::book::model::{JwtKeys, Secret, SecretFrom, Sections, SourceKind};
 use redrive_core::book::problem::{Problem, Severity};
 use redrive_core::freshness::Lifetimes;
+use redrive_core::limits;
 use redrive_core::text::show_duration;
 use redrive_core::time::Timestamp;
 use tokio::time::timeout;
@@ -34,10 +35,6 @@ use crate::stale::{Clock, Found, Missing, Plan, StaleCache, Trouble, timer_clock
 const SECRET_BYTES_MAX: usize = 64 * 1024;
 /// The most values that a secret has at once; two are enough to change it.
 const VALUES_MAX: usize = 8;
-/// How long a value is fresh, unless the book says otherwise.
-const CACHED_DEFAULT: Duration = Duration::from_mins(5);
-/// How long after its last good fetch a value serves, unless the book says otherwise.
-const KEPT_DEFAULT: Duration = Duration::from_mins(30);
 /// After a failed fetch, nobody tries again for so long.
 const FAILURE_REMEMBERED: Duration = Duration::from_secs(5);
 /// The longest that a fetch may take.
@@ -463,8 +460,8 @@ impl SecretSource for Absent {
 
 fn lifetimes(secret: &Secret) -> Lifetimes {
     Lifetimes {
-        fresh: secret.cached.as_ref().map_or(CACHED_DEFAULT, |at| at.value),
-        kept: secret.kept.as_ref().map_or(KEPT_DEFAULT, |at| at.value),
+        fresh: secret.cached.as_ref().map_or(limits::SECRET_CACHED_DEFAULT, |at| at.value),
+        kept: secret.kept.as_ref().map_or(limits::SECRET_KEPT_DEFAULT, |at| at.value),
         failure: FAILURE_REMEMBERED,
     }
 }

@@ -387,7 +387,7 @@ pub trait Reader: Send {
     fn deliveries(&self, prefix: &IdPrefix, rows_max: usize) -> Result<Vec<DeliveryView>, StoreError>;
     /// Deliveries, the latest first.
     fn list(&self, filter: &Filter) -> Result<Vec<DeliveryView>, StoreError>;
-    /// Events that nobody wanted, the oldest first, beyond that place.
+    /// Events that nobody wanted, the oldest first, beyond that place; fewer than asked for if they are large.
     fn unrouted(&self, after: Seq, rows_max: usize) -> Result<Vec<EventView>, StoreError>;
     /// The text of a rule book.
     fn book(&self, hash: u64) -> Result<Option<String>, StoreError>;

@@ -66,13 +66,18 @@ pub enum InvalidPem {
 
 /// The largest file that is read: many times what systems have as their roots.
 const PEM_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// What reading to the end wants to be left of a buffer, or else makes a larger one.
+const ROOM_TO_SEE_THE_END: usize = 64;
 
 fn contents(path: &Path) -> Result<Zeroizing<Vec<u8>>, InvalidPem> {
-    let mut bytes = Zeroizing::new(Vec::new());
+    let unreadable = |source| InvalidPem::Unreadable { path: path.to_owned(), source };
+    let file = File::open(path).map_err(unreadable)?;
+    let stated = file.metadata().map_err(unreadable)?.len();
     let bound = PEM_BYTES_MAX as u64 + 1;
-    File::open(path)
-        .and_then(|file| file.take(bound).read_to_end(&mut bytes))
-        .map_err(|source| InvalidPem::Unreadable { path: path.to_owned(), source })?;
+    // Large enough from the start: a buffer that grows leaves copies of a key behind that nobody wipes.
+    let room = usize::try_from(stated.min(bound)).expect("a few MiB") + ROOM_TO_SEE_THE_END;
+    let mut bytes = Zeroizing::new(Vec::with_capacity(room));
+    file.take(bound).read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() > PEM_BYTES_MAX { Err(InvalidPem::TooLarge(path.to_owned())) } else { Ok(bytes) }
 }
 

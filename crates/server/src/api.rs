@@ -38,9 +38,10 @@ use tokio::sync::watch;
 use utoipa_axum::routes;
 
 use self::code::Code;
+use self::error::ApiError;
 pub(crate) use self::guest::Guests;
 pub(crate) use self::identity::{Access, With};
-use self::identity::{Door, Reach};
+use self::identity::{Need, Reach};
 pub(crate) use self::listen::{Limits, listen, listen_behind};
 use self::openapi::{Asking, Routes};
 pub(crate) use self::rate::Limiter;
@@ -75,51 +76,62 @@ impl std::ops::Deref for App {
     }
 }
 
+/// Goes on to the end of what was begun, even if whoever asked has gone or was told that it takes too long.
+async fn to_its_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T, ApiError>> + Send + 'static,
+) -> Result<T, ApiError> {
+    tokio::spawn(work).await.unwrap_or_else(|error| match error.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        // An aborted task belongs to a runtime that is going away.
+        Err(_) => Err(ApiError::unavailable("the server is shutting down")),
+    })
+}
+
 const CORRELATION_ID: HeaderName = HeaderName::from_static("x-correlation-id");
 /// The longest correlation id that is taken over from a client.
 const CORRELATION_ID_BYTES_MAX: usize = 128;
 
 /// Every route there is: what one needs for it, and the errors of its own. Both routers and the API's
-/// description are made of this table, so that no route can be without its door or its words.
+/// description are made of this table, so that no route can be without its guard or its words.
 #[rustfmt::skip]
 fn routes(asking: Asking<'_>) -> Routes<'_> {
     use Permission::{Administer, Operate, Read, Send};
     use Reach::{Part, Whole};
     Routes::new(asking)
-        .add(Door::For(Send, Part),        routes!(events::accept),         &[Code::Conflict, Code::BacklogFull])
-        .add(Door::For(Send, Part),        routes!(events::accept_easy),    &[Code::Conflict, Code::BacklogFull])
-        .add(Door::For(Read, Part),        routes!(queries::event),         &[Code::EventNotFound])
-        .add(Door::Open,                   routes!(hooks::take),            &[Code::SourceNotFound, Code::Unauthorized, Code::RateLimitExceeded, Code::BacklogFull])
-        .add(Door::For(Read, Whole),       routes!(hooks::refused::list),           &[])
-        .add(Door::For(Read, Whole),       routes!(hooks::refused::one),            &[Code::RefusedBodyNotFound])
-        .add(Door::For(Read, Part),        routes!(queries::list),          &[])
-        .add(Door::For(Read, Part),        routes!(queries::delivery),      &[Code::DeliveryNotFound, Code::AmbiguousId])
-        .add(Door::For(Read, Whole),       routes!(queries::status),        &[])
-        .add(Door::For(Read, Part),        routes!(queries::happenings),    &[])
-        .add(Door::For(Operate, Part),     routes!(operate::pause),         &[Code::ServiceNotFound])
-        .add(Door::For(Operate, Part),     routes!(operate::resume),        &[Code::ServiceNotFound])
-        .add(Door::For(Operate, Whole),    routes!(operate::route_unrouted), &[])
-        .add(Door::For(Administer, Whole), routes!(operate::back_up),       &[])
-        .add(Door::For(Administer, Whole), routes!(keys::list),             &[])
-        .add(Door::For(Administer, Whole), routes!(keys::create),           &[])
-        .add(Door::For(Administer, Whole), routes!(keys::revoke),           &[Code::KeyNotFound])
-        .add(Door::For(Read, Part),        routes!(letters::list),          &[])
-        .add(Door::For(Read, Part),        routes!(bulk::export),           &[])
-        .add(Door::For(Operate, Part),     routes!(bulk::import),           &[])
-        .add(Door::For(Operate, Part),     routes!(bulk::purge),            &[])
-        .add(Door::For(Read, Part),        routes!(letters::one),           &[Code::DeadLetterNotFound, Code::AmbiguousId])
-        .add(Door::For(Operate, Part),     routes!(letters::skip),          &[Code::DeadLetterNotFound, Code::AmbiguousId, Code::ReplayConflict, Code::Conflict])
-        .add(Door::For(Operate, Part),     routes!(letters::edit),          &[Code::DeadLetterNotFound, Code::AmbiguousId, Code::ReplayConflict, Code::Conflict, Code::ServiceGone, Code::EventNotWanted])
-        .add(Door::For(Read, Part),        routes!(letters::groups),        &[])
-        .add(Door::For(Read, Whole),       routes!(letters::held_sessions), &[])
-        .add(Door::For(Read, Whole),       routes!(letters::audit),         &[])
-        .add(Door::For(Read, Part),        routes!(replays::list),          &[])
-        .add(Door::For(Operate, Part),     routes!(replays::begin),         &[Code::DeadLetterNotFound, Code::AmbiguousId, Code::ReplayConflict, Code::OnlyPoison, Code::ServiceGone, Code::EventNotWanted])
-        .add(Door::For(Read, Part),        routes!(replays::one),           &[Code::ReplayNotFound])
-        .add(Door::For(Read, Part),        routes!(replays::progress),      &[Code::ReplayNotFound])
-        .add(Door::For(Operate, Part),     routes!(replays::change),        &[Code::ReplayNotFound, Code::PathNotFound, Code::ReplayState])
-        .add(Door::Open,                   routes!(queries::health),        &[])
-        .add(Door::Open,                   routes!(openapi::describe),      &[])
+        .add(Need::Permission(Send, Part),         routes!(events::accept),          &[Code::Conflict, Code::BacklogFull])
+        .add(Need::Permission(Send, Part),         routes!(events::accept_easy),     &[Code::Conflict, Code::BacklogFull])
+        .add(Need::Permission(Read, Part),         routes!(queries::event),          &[Code::EventNotFound])
+        .add(Need::Nothing,                        routes!(hooks::take),             &[Code::SourceNotFound, Code::Unauthorized, Code::RateLimitExceeded, Code::BacklogFull])
+        .add(Need::Permission(Read, Whole),        routes!(hooks::refused::list),    &[])
+        .add(Need::Permission(Read, Whole),        routes!(hooks::refused::one),     &[Code::RefusedBodyNotFound])
+        .add(Need::Permission(Read, Part),         routes!(queries::list),           &[])
+        .add(Need::Permission(Read, Part),         routes!(queries::delivery),       &[Code::DeliveryNotFound, Code::AmbiguousId])
+        .add(Need::Permission(Read, Whole),        routes!(queries::status),         &[])
+        .add(Need::Permission(Read, Part),         routes!(queries::happenings),     &[])
+        .add(Need::Permission(Operate, Part),      routes!(operate::pause),          &[Code::ServiceNotFound])
+        .add(Need::Permission(Operate, Part),      routes!(operate::resume),         &[Code::ServiceNotFound])
+        .add(Need::Permission(Operate, Whole),     routes!(operate::route_unrouted), &[])
+        .add(Need::Permission(Administer, Whole),  routes!(operate::back_up),        &[])
+        .add(Need::Permission(Administer, Whole),  routes!(keys::list),              &[])
+        .add(Need::Permission(Administer, Whole),  routes!(keys::create),            &[])
+        .add(Need::Permission(Administer, Whole),  routes!(keys::revoke),            &[Code::KeyNotFound])
+        .add(Need::Permission(Read, Part),         routes!(letters::list),           &[])
+        .add(Need::Permission(Read, Part),         routes!(bulk::export),            &[])
+        .add(Need::Permission(Operate, Part),      routes!(bulk::import),            &[])
+        .add(Need::Permission(Operate, Part),      routes!(bulk::purge),             &[])
+        .add(Need::Permission(Read, Part),         routes!(letters::one),            &[Code::DeadLetterNotFound, Code::AmbiguousId])
+        .add(Need::Permission(Operate, Part),      routes!(letters::skip),           &[Code::DeadLetterNotFound, Code::AmbiguousId, Code::ReplayConflict, Code::Conflict])
+        .add(Need::Permission(Operate, Part),      routes!(letters::edit),           &[Code::DeadLetterNotFound, Code::AmbiguousId, Code::ReplayConflict, Code::Conflict, Code::ServiceGone, Code::EventNotWanted])
+        .add(Need::Permission(Read, Part),         routes!(letters::groups),         &[])
+        .add(Need::Permission(Read, Whole),        routes!(letters::held_sessions),  &[])
+        .add(Need::Permission(Read, Whole),        routes!(letters::audit),          &[])
+        .add(Need::Permission(Read, Part),         routes!(replays::list),           &[])
+        .add(Need::Permission(Operate, Part),      routes!(replays::begin),          &[Code::DeadLetterNotFound, Code::AmbiguousId, Code::ReplayConflict, Code::OnlyPoison, Code::ServiceGone, Code::EventNotWanted])
+        .add(Need::Permission(Read, Part),         routes!(replays::one),            &[Code::ReplayNotFound])
+        .add(Need::Permission(Read, Part),         routes!(replays::progress),       &[Code::ReplayNotFound])
+        .add(Need::Permission(Operate, Part),      routes!(replays::change),         &[Code::ReplayNotFound, Code::PathNotFound, Code::ReplayState])
+        .add(Need::Nothing,                        routes!(queries::health),         &[])
+        .add(Need::Nothing,                        routes!(openapi::describe),       &[])
 }
 
 /// The routes twice: for when anybody may come, and for when everybody is asked who they are.
@@ -183,8 +195,8 @@ mod tests {
 
     /// Who may come by a route: every role that may, with a star where a key that is bound to services may
     /// not.
-    fn who(door: Door) -> String {
-        let Door::For(permission, reach) = door else { return "everybody".to_owned() };
+    fn who(need: Need) -> String {
+        let Need::Permission(permission, reach) = need else { return "everybody".to_owned() };
         let star = if reach == Reach::Whole { "*" } else { "" };
         let roles = permission.roles().into_iter().map(Role::as_str);
         format!("{}{star}", roles.collect::<Vec<_>>().join(" "))
@@ -229,11 +241,11 @@ mod tests {
             ("GET /healthz",                       "everybody"),
             ("GET /openapi.json",                  "everybody"),
         ];
-        let doors = routes(Asking::Nobody).doors;
-        for ((route, door), (name, roles)) in doors.iter().zip(expected) {
+        let needs = routes(Asking::Nobody).needs;
+        for ((route, need), (name, roles)) in needs.iter().zip(expected) {
             assert_eq!(route, name);
-            assert_eq!(who(*door), roles, "{name}");
+            assert_eq!(who(*need), roles, "{name}");
         }
-        assert_eq!(doors.len(), expected.len());
+        assert_eq!(needs.len(), expected.len());
     }
 }

@@ -80,6 +80,8 @@ struct Progress {
     /// When the oldest event was accepted that is not in the archive; none if all are, as far as is known.
     waiting_since: Option<Timestamp>,
     last_error: Option<(Timestamp, String)>,
+    /// Whether the last page could not be made durable or noted, or not even begun.
+    is_stuck: bool,
 }
 
 /// How the archive is, for people.
@@ -95,6 +97,8 @@ pub struct ArchiveStatus {
     pub behind: Option<Duration>,
     /// What went wrong last, and when.
     pub last_error: Option<(Timestamp, String)>,
+    /// Whether that was more than a write: nothing gets on until it is over.
+    pub is_stuck: bool,
 }
 
 impl Archivist {
@@ -140,10 +144,10 @@ impl Archivist {
         if *self.shared.wishes.borrow() == Wish::Nothing {
             return None;
         }
-        let Progress { standing, archived, left_out, waiting_since, last_error } =
+        let Progress { standing, archived, left_out, waiting_since, last_error, is_stuck } =
             locked(&self.shared.progress).clone();
         let behind = waiting_since.map(|since| now.since(since));
-        Some(ArchiveStatus { standing, archived, left_out, behind, last_error })
+        Some(ArchiveStatus { standing, archived, left_out, behind, last_error, is_stuck })
     }
 
     /// Ends the work; what is under way is done again when it goes on.
@@ -171,7 +175,14 @@ fn open_folder(rule: &ArchiveRule) -> Result<Arc<dyn Archive>, ArchiveFailure> {
 
 impl Progress {
     const fn new() -> Self {
-        Self { standing: Standing::Well, archived: 0, left_out: 0, waiting_since: None, last_error: None }
+        Self {
+            standing: Standing::Well,
+            archived: 0,
+            left_out: 0,
+            waiting_since: None,
+            last_error: None,
+            is_stuck: false,
+        }
     }
 }
 
@@ -248,14 +259,14 @@ impl Task {
         let archive = loop {
             match (self.open)(rule) {
                 Ok(archive) => break archive,
-                Err(error) => self.note_error(&error.to_string()),
+                Err(error) => self.is_stuck(&error.to_string()),
             }
             tokio::time::sleep(PAGE_AGAIN_AFTER).await;
         };
         let mut upto = loop {
             match place(&self.node).await {
                 Ok(upto) => break upto,
-                Err(error) => self.note_error(&error.to_string()),
+                Err(error) => self.is_stuck(&error.to_string()),
             }
             tokio::time::sleep(PAGE_AGAIN_AFTER).await;
         };
@@ -264,10 +275,13 @@ impl Task {
         loop {
             forgetting.look(&self.node, rule, &archive);
             match self.keep_page(rule, &archive, &mut care, upto).await {
-                Ok(Some(last)) => upto = last,
+                Ok(Some(last)) => {
+                    self.gets_on();
+                    upto = last;
+                }
                 Ok(None) => tokio::time::sleep(LOOK_EVERY).await,
                 Err(error) => {
-                    self.note_error(&error);
+                    self.is_stuck(&error);
                     tokio::time::sleep(PAGE_AGAIN_AFTER).await;
                 }
             }
@@ -356,6 +370,23 @@ impl Task {
         locked(&self.progress).last_error = Some((self.node.now(), error.to_owned()));
     }
 
+    /// What no breaker counts is told of too, once for as long as it lasts.
+    fn is_stuck(&self, error: &str) {
+        self.note_error(error);
+        if !std::mem::replace(&mut locked(&self.progress).is_stuck, true) {
+            tracing::warn!(error, "the archive does not get on: it is tried again, and events wait for it");
+            let message =
+                format!("the archive does not get on, and events wait in the store for it: {error}");
+            self.node.announce(What::Alert, message);
+        }
+    }
+
+    fn gets_on(&self) {
+        if std::mem::take(&mut locked(&self.progress).is_stuck) {
+            tracing::info!("the archive gets on again");
+        }
+    }
+
     fn tell(&self, news: News, receipt: Receipt, error: &str) {
         match news {
             News::LockedOut => {
@@ -376,6 +407,8 @@ impl Task {
             }
             News::TooSlow => {
                 tracing::warn!(%receipt, error, "an event is left out of the archive");
+                let message = format!("the event {receipt} is left out of the archive: {error}, twice");
+                self.node.announce(What::Alert, message);
             }
         }
     }

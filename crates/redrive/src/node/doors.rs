@@ -28,11 +28,21 @@ impl Node {
     /// Keeps a key in the place of the one with its id, and puts on record who did so; both are durable when
     /// this returns.
     pub async fn put_key(&self, key: KeyRecord, deed: Deed) -> Result<(), KeyError> {
-        let keys = self.keys().await?;
-        if keys.len() >= KEYS_MAX && keys.iter().all(|known| known.id != key.id) {
-            return Err(KeyError::TooMany);
-        }
-        Ok(self.do_and_record(Note::Key(Box::new(key)), None, deed).await?)
+        let node = self.clone();
+        // A task of its own: whoever stops waiting must not give away the turn before the key is durable.
+        let putting = tokio::spawn(async move {
+            let _turn = node.shared.changing_keys.lock().await;
+            let keys = node.keys().await?;
+            if keys.len() >= KEYS_MAX && keys.iter().all(|known| known.id != key.id) {
+                return Err(KeyError::TooMany);
+            }
+            Ok(node.do_and_record(Note::Key(Box::new(key)), None, deed).await?)
+        });
+        putting.await.unwrap_or_else(|error| match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // An aborted task belongs to a runtime that is going away.
+            Err(_) => Err(SubmitError::Stopping.into()),
+        })
     }
 
     /// Keeps a body that was refused, for people to look at. Nobody waits for it, and it is dropped when much

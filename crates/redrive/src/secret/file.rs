@@ -1,7 +1,8 @@
 //! Secrets in files, which are changed by writing them anew or by putting another in their place.
 //!
 //! Invariant: what a file looked like is noted before it is read, from the very file that is read; whatever is
-//! written later shows, and a file that was half written when it was read is read again.
+//! written later shows, and a file that was half written when it was read is read again. A file system that
+//! hangs keeps one thread for each file, however often it is looked at.
 
 use std::fs::{File, Metadata};
 use std::future::Future;
@@ -10,6 +11,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use zeroize::Zeroizing;
 
@@ -19,6 +21,8 @@ use super::{SECRET_BYTES_MAX, SecretError, SecretSource, SecretValues, Sight};
 pub(super) struct Watched {
     path: Arc<str>,
     read: Mutex<Option<Stamp>>,
+    /// For whoever touches the file, held to the end of that and not of the wait for it.
+    turn: Arc<Semaphore>,
 }
 
 /// What tells one version of a file from another, at a glance.
@@ -32,7 +36,7 @@ pub(super) struct Stamp {
 
 impl Watched {
     pub(super) fn new(path: &str) -> Self {
-        Self { path: path.into(), read: Mutex::new(None) }
+        Self { path: path.into(), read: Mutex::new(None), turn: Arc::new(Semaphore::new(1)) }
     }
 }
 
@@ -41,7 +45,8 @@ impl SecretSource for Watched {
         Box::pin(async move {
             let path = Arc::clone(&self.path);
             let unreadable = |source| SecretError::Unreadable { path: self.path.to_string(), source };
-            let reading = spawn_blocking(move || read(&path)).await;
+            let turn = Arc::clone(&self.turn).acquire_owned().await.expect("nobody closes it");
+            let reading = spawn_blocking(move || in_turn(turn, || read(&path))).await;
             let (values, stamp) = reading.map_err(|broken| unreadable(io::Error::other(broken)))??;
             *self.read.lock().expect("nobody panics with it") = Some(stamp);
             Ok(values)
@@ -52,8 +57,11 @@ impl SecretSource for Watched {
     /// its way.
     fn look(&self) -> Option<Pin<Box<dyn Future<Output = Sight> + Send + '_>>> {
         let path = Arc::clone(&self.path);
+        // Somebody is at it, and may have been for long.
+        let turn = Arc::clone(&self.turn).try_acquire_owned().ok()?;
         Some(Box::pin(async move {
-            let now = spawn_blocking(move || std::fs::metadata(&*path).ok()).await.ok().flatten();
+            let looking = spawn_blocking(move || in_turn(turn, || std::fs::metadata(&*path).ok()));
+            let now = looking.await.ok().flatten();
             let read = *self.read.lock().expect("nobody panics with it");
             match (read, now.as_ref().map(stamp)) {
                 (Some(read), Some(now)) if read != now => Sight::Changed,
@@ -61,6 +69,13 @@ impl SecretSource for Watched {
             }
         }))
     }
+}
+
+/// Does something to its end before anybody else has the turn.
+fn in_turn<T>(turn: OwnedSemaphorePermit, work: impl FnOnce() -> T) -> T {
+    let done = work();
+    drop(turn);
+    done
 }
 
 /// The values, and what the file looked like before they were read.
@@ -104,4 +119,28 @@ fn identity(metadata: &Metadata) -> (u64, i64, i64) {
 #[cfg(not(unix))]
 fn identity(_metadata: &Metadata) -> (u64, i64, i64) {
     (0, 0, 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn while_somebody_is_at_a_file_nobody_else_takes_a_thread_for_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("secret");
+        std::fs::write(&path, "hunter2").expect("a file");
+        let watched = Watched::new(&path.display().to_string());
+        let turn = Arc::clone(&watched.turn).acquire_owned().await.expect("nobody closes it");
+        assert!(watched.look().is_none(), "a look does not wait");
+        let fetched = timeout(Duration::from_millis(10), watched.fetch()).await;
+        assert!(fetched.is_err(), "a fetch does, for as long as it may");
+        drop(turn);
+        assert!(watched.fetch().await.is_ok());
+        assert!(watched.look().is_some(), "the turn is given back");
+    }
 }

@@ -48,11 +48,11 @@ use super::rate::{self, Limiter};
 
 /// What one needs for a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Door {
+pub(super) enum Need {
     /// Nothing: it tells nobody anything, or has an authentication of its own.
-    Open,
+    Nothing,
     /// To be allowed that, on what it concerns.
-    For(Permission, Reach),
+    Permission(Permission, Reach),
 }
 
 /// What a route concerns.

@@ -1,6 +1,7 @@
 //! Keys: made, listed and revoked.
 //!
-//! Invariant: a key is told once, in the answer to whoever had it made.
+//! Invariants: a key is told once, in the answer to whoever had it made; and what is durable of a key holds at
+//! the door too, whether or not anybody waited for it.
 
 use axum::body::Body;
 use axum::extract::State;
@@ -11,13 +12,13 @@ use redrive::core::text::{parse_duration, parse_rate};
 use redrive::node::KeyError;
 use redrive::store::door::{Deed, KeyRecord};
 
-use super::App;
 use super::code::Code;
 use super::error::{ApiError, Named};
 use super::events;
 use super::identity::Caller;
 use super::shape::keys::{KeyMade, KeyShown, KeysFound};
 use super::shape::wanted::{KeyWanted, SkipWanted};
+use super::{App, to_its_end};
 use crate::keys::{self, KeyWish, Made, Unmade};
 use crate::letters::fields::{Fields, WrongField};
 
@@ -56,6 +57,13 @@ pub(super) async fn create(
         let reason = "must be `admin` for the first key: from then on everybody is asked for one, and nobody could make another";
         return Err(ApiError::invalid("role", reason));
     }
+    let made = to_its_end(make(app, caller, wish)).await?;
+    let mut response = events::json(StatusCode::CREATED, &made);
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
+}
+
+async fn make(app: App, caller: Caller, wish: KeyWish) -> Result<KeyMade, ApiError> {
     let _turn = app.access.turn().await;
     let known = app.node.keys().await?;
     let is_taken = |id: &str| known.iter().any(|record| record.id == id);
@@ -63,10 +71,7 @@ pub(super) async fn create(
     let deed = Deed { act: "key-create", what: keys::describe(&record), by: caller.by(), note: None };
     app.node.put_key(record.clone(), deed).await?;
     app.access.put(record.clone());
-    let made = KeyMade { key: text, shown: shown(&app, &record) };
-    let mut response = events::json(StatusCode::CREATED, &made);
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    Ok(response)
+    Ok(KeyMade { key: text, shown: shown(&app, &record) })
 }
 
 fn wish(fields: &mut Fields) -> Result<KeyWish, WrongField> {
@@ -115,6 +120,11 @@ pub(super) async fn revoke(
     let mut fields = Fields::of_body(&body)?;
     let note = fields.text("note")?;
     fields.finish()?;
+    let ended = to_its_end(end(app, caller, id, note)).await?;
+    Ok(events::json(StatusCode::OK, &ended))
+}
+
+async fn end(app: App, caller: Caller, id: String, note: Option<String>) -> Result<KeyShown, ApiError> {
     let _turn = app.access.turn().await;
     let found = app.node.keys().await?.into_iter().find(|record| record.id == id);
     let Some(mut record) = found else {
@@ -126,9 +136,9 @@ pub(super) async fn revoke(
         record.revoked_at = Some(app.node.now());
         let deed = Deed { act: "key-revoke", what: keys::describe(&record), by: caller.by(), note };
         app.node.put_key(record.clone(), deed).await?;
-        app.access.put(record.clone());
     }
-    Ok(events::json(StatusCode::OK, &shown(&app, &record)))
+    app.access.put(record.clone());
+    Ok(shown(&app, &record))
 }
 
 impl From<KeyError> for ApiError {

@@ -24,7 +24,7 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 pub(super) use self::keys::Keys;
 use super::App;
 use super::code::Code;
-use super::identity::{Door, Guard, guard};
+use super::identity::{Guard, Need, guard};
 use super::shape::{BackupStep, ErrorBody, told};
 
 /// What every request may be answered with, whatever it asks for.
@@ -72,7 +72,7 @@ pub(super) struct Routes<'a> {
     errors: BTreeMap<String, RefOr<Response>>,
     /// What each needs, in the order in which they were added.
     #[cfg(test)]
-    pub(super) doors: Vec<(String, Door)>,
+    pub(super) needs: Vec<(String, Need)>,
 }
 
 impl<'a> Routes<'a> {
@@ -83,28 +83,28 @@ impl<'a> Routes<'a> {
             router,
             errors: BTreeMap::new(),
             #[cfg(test)]
-            doors: Vec::new(),
+            needs: Vec::new(),
         }
     }
 
     /// One more route: what one needs for it, and the errors of its own that it is answered with.
-    pub(super) fn add(mut self, door: Door, route: UtoipaMethodRouter<App>, errors: &[Code]) -> Self {
+    pub(super) fn add(mut self, need: Need, route: UtoipaMethodRouter<App>, errors: &[Code]) -> Self {
         let (schemas, mut paths, router) = route;
         #[cfg(test)]
-        self.doors.extend(paths.paths.iter().map(|(path, item)| (named(path, item), door)));
-        let router = match (door, self.asking) {
-            (Door::For(permission, reach), Asking::Everybody(app)) => {
+        self.needs.extend(paths.paths.iter().map(|(path, item)| (named(path, item), need)));
+        let router = match (need, self.asking) {
+            (Need::Permission(permission, reach), Asking::Everybody(app)) => {
                 let guarding = Guard { app: app.clone(), permission, reach };
                 router.route_layer(from_fn_with_state(guarding, guard))
             }
-            (Door::For(..), Asking::Nobody) | (Door::Open, _) => router,
+            (Need::Permission(..), Asking::Nobody) | (Need::Nothing, _) => router,
         };
         for operation in paths.paths.values_mut().flat_map(operations) {
             tell_headers(operation);
-            operation.security = Some(security(door));
-            let asked: &[Code] = match door {
-                Door::Open => &[],
-                Door::For(..) => &[Code::Unauthorized, Code::RateLimitExceeded],
+            operation.security = Some(security(need));
+            let asked: &[Code] = match need {
+                Need::Nothing => &[],
+                Need::Permission(..) => &[Code::Unauthorized, Code::RateLimitExceeded],
             };
             for (status, codes) in errors_of(operation, &[errors, asked].concat()) {
                 let name = name_of(&codes);
@@ -124,10 +124,10 @@ impl<'a> Routes<'a> {
 }
 
 /// Who may come: nobody is asked where there are no keys, and else one needs one of the roles.
-fn security(door: Door) -> Vec<SecurityRequirement> {
-    match door {
-        Door::Open => Vec::new(),
-        Door::For(permission, _) => {
+fn security(need: Need) -> Vec<SecurityRequirement> {
+    match need {
+        Need::Nothing => Vec::new(),
+        Need::Permission(permission, _) => {
             let roles = permission.roles().into_iter().map(Role::as_str);
             vec![SecurityRequirement::default(), SecurityRequirement::new("bearer", roles)]
         }

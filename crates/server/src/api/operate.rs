@@ -8,7 +8,6 @@ use redrive::core::ids::ServiceName;
 use redrive::store::BackupProgress;
 use serde_json::json;
 
-use super::App;
 use super::code::Code;
 use super::error::{ApiError, Named};
 use super::events;
@@ -16,6 +15,7 @@ use super::identity::Caller;
 use super::queries::lines;
 use super::shape::wanted::Nothing;
 use super::shape::{BackupStep, BackupWanted, Rerouted};
+use super::{App, to_its_end};
 
 /// Nothing of a service starts from now on; what waits stays.
 #[utoipa::path(
@@ -73,7 +73,7 @@ async fn known(app: &App, caller: &Caller, name: &str) -> Result<ServiceName, Ap
     responses((status = 200, description = "how many were looked at, and how many are wanted now", body = Rerouted))
 )]
 pub(super) async fn route_unrouted(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
-    let rerouted = app.node.route_unrouted(&caller.by()).await?;
+    let rerouted = to_its_end(async move { Ok(app.node.route_unrouted(&caller.by()).await?) }).await?;
     Ok(events::json(StatusCode::OK, &Rerouted { seen: rerouted.seen, routed: rerouted.routed }))
 }
 

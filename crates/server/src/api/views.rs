@@ -293,8 +293,9 @@ pub(super) fn status_shown(node: &Node, snapshot: &Snapshot, counts: &Counts) ->
 
 /// How the archive is.
 pub(super) fn archive_shown(status: ArchiveStatus) -> ArchiveShown {
-    let ArchiveStatus { standing, archived, left_out, behind, last_error } = status;
+    let ArchiveStatus { standing, archived, left_out, behind, last_error, is_stuck } = status;
     let (state, waits_until) = match standing {
+        Standing::Well if is_stuck => ("waiting", None),
         Standing::Well => ("well", None),
         Standing::Waiting { until } => ("waiting", Some(until)),
         Standing::Open => ("open", None),

@@ -174,7 +174,8 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     };
     greet(args, listening.address, door.scheme(), &opened.book, &doors.access)?;
     let (path, archivist) = (args.rules.clone(), doors.archivist.clone());
-    let mut serving = Serving { path, stamp: opened.stamp, certificate, targets, node: node.clone(), doors };
+    let (serves, stamp) = (node.clone(), opened.stamp);
+    let mut serving = Serving { path, stamp, certificate, targets, node: serves, doors, is_overdue: false };
     serving.until_stopped(&mut hands).await;
     anstream::eprintln!("{}", style::dim("stopping: no more events are taken, calls may end"));
     listening.close(REQUESTS_END_WITHIN).await;
@@ -255,6 +256,8 @@ struct Serving {
     targets: Targets,
     node: Node,
     doors: Doors,
+    /// Whether a good book does not hold yet, since the store took no writes.
+    is_overdue: bool,
 }
 
 /// What stands between the node and the world, and goes by the rule book too.
@@ -305,11 +308,11 @@ impl Serving {
                 _ = hands.terminate.recv() => return,
                 _ = hands.interrupt.recv() => return,
                 _ = hands.hang_up.recv() => {
-                    self.certificate.iter_mut().for_each(Watched::reload);
+                    self.certificate.iter_mut().for_each(|watched| watched.reload(&self.node));
                     true
                 }
                 _ = watch.tick() => {
-                    self.certificate.iter_mut().for_each(Watched::look);
+                    self.certificate.iter_mut().for_each(|watched| watched.look(&self.node));
                     let now = self.path.as_deref().and_then(stamp);
                     // A file that is being replaced may be missing for a moment.
                     now.is_some() && now != self.stamp
@@ -341,12 +344,10 @@ impl Serving {
                 self.change(opened, targets).await;
             }
             Ok((opened, targets)) => {
-                self.change(opened, targets).await;
-                anstream::eprintln!(
-                    "{} {} holds from now on",
-                    style::good("rule book read:"),
-                    path.display()
-                );
+                if self.change(opened, targets).await {
+                    let read = style::good("rule book read:");
+                    anstream::eprintln!("{read} {} holds from now on", path.display());
+                }
             }
             Err(error) => {
                 tracing::error!(path = %path.display(), "the new rule book is refused: the old one stays");
@@ -359,21 +360,40 @@ impl Serving {
         }
     }
 
-    async fn change(&mut self, opened: Opened, targets: Targets) {
-        // The new targets ask for the new book's secrets from their first call on.
-        self.doors.secrets.change(&opened.book);
-        self.doors.secrets.warm(&opened.book);
-        self.targets = targets.clone();
-        self.doors.secrets.change(&opened.book);
-        self.doors.access.change(&opened.book);
+    /// Goes by another book from now on, if the store takes it; whether it did.
+    async fn change(&mut self, opened: Opened, targets: Targets) -> bool {
         let book = Arc::clone(&opened.book);
-        match self.node.change_book(opened.book, opened.text, targets).await {
-            // What comes in by a new source is routed by the book that has it.
+        // The new targets ask for the new book's secrets from their first call on.
+        self.doors.secrets.change(&book);
+        self.doors.secrets.warm(&book);
+        match self.node.change_book(opened.book, opened.text, targets.clone()).await {
             Ok(()) => {
+                self.targets = targets;
+                self.doors.access.change(&book);
+                // What comes in by a new source is routed by the book that has it.
                 self.doors.hooks.change(&book);
                 self.doors.archivist.change(&book);
+                self.is_overdue = false;
+                true
             }
-            Err(error) => tracing::error!(%error, "the rule book could not be changed"),
+            Err(error) => {
+                self.doors.secrets.change(&self.node.book());
+                self.put_off(&error.to_string());
+                false
+            }
+        }
+    }
+
+    /// A good book has to wait for the store: it is read again with the next look, and told of once.
+    fn put_off(&mut self, reason: &str) {
+        self.stamp = None;
+        if !std::mem::replace(&mut self.is_overdue, true) {
+            tracing::error!(
+                reason,
+                "the new rule book could not be written down: the old one stays until it can"
+            );
+            let message = format!("the old one stays until the new one can be written down: {reason}");
+            self.node.book_refused(message);
         }
     }
 }

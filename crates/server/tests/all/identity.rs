@@ -4,6 +4,7 @@ mod bounds;
 mod tokens;
 
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -178,6 +179,36 @@ fn the_first_key_of_an_open_server_closes_it_and_is_an_admins() {
     assert_eq!(server.get("/v1/status").status, 401);
     let key = made.json()["key"].as_str().expect("a key").to_owned();
     assert_eq!(get(&server, "/v1/status", &key).status, 200);
+    server.stop().assert_calm();
+}
+
+#[test]
+fn what_is_revoked_is_revoked_at_the_door_though_whoever_asked_hung_up() {
+    let (_folder, server, admin, _target) = started(&[]);
+    let is_listed_as_revoked = |key: &str| {
+        let keys = get(&server, "/v1/keys", &admin).json();
+        let mut keys = keys["keys"].as_array().expect("a list").iter();
+        keys.any(|shown| shown["id"] == id_of(key) && !shown["revoked_at"].is_null())
+    };
+    let mut revoked = 0;
+    until("some were revoked for nobody", || {
+        let key = create(&server, &admin, &json!({ "name": "ci", "role": "viewer" }));
+        let mut connection = server.client.connect().expect("it listens");
+        let path = format!("/v1/keys/{}/revoke", id_of(&key));
+        let head = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\n{}\r\n", bearer(&admin));
+        connection.send(head.as_bytes()).expect("it listens");
+        drop(connection);
+        // A request that was never read changes nothing, here or there.
+        let asked_at = Instant::now();
+        while !is_listed_as_revoked(&key) {
+            if asked_at.elapsed() > Duration::from_millis(500) {
+                return None;
+            }
+        }
+        until("the door knows", || (get(&server, "/v1/status", &key).status == 401).then_some(()));
+        revoked += 1;
+        (revoked == 10).then_some(())
+    });
     server.stop().assert_calm();
 }
 

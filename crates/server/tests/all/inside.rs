@@ -4,6 +4,8 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+
 use crate::client::Answer;
 use crate::run::Folder;
 use crate::server::{Server, in_folder, serve};
@@ -24,7 +26,7 @@ fn assert_discreet(answer: &Answer, folder: &Folder) {
 }
 
 /// Overwrites what the store has with nothing, in its place: a file that shrinks would end the server.
-fn break_the_store(data: &Path) {
+pub(crate) fn break_the_store(data: &Path) {
     for entry in fs::read_dir(data).expect("the store is there") {
         let path = entry.expect("it can be listed").path();
         if path.extension().is_some_and(|extension| extension.to_string_lossy().ends_with("-shm")) {
@@ -63,17 +65,54 @@ fn a_store_that_cannot_be_read_is_a_fault_of_ours_and_no_more_is_told() {
     }
 }
 
+/// A server that may not write large files.
+fn cramped(folder: &Folder, arguments: &[&str]) -> Server {
+    let mut command = std::process::Command::new("bash");
+    command.args(["-c", "trap '' XFSZ; ulimit -S -f 600; exec \"$0\" \"$@\""]);
+    let plain = serve(folder, arguments);
+    command.arg(plain.get_program()).args(plain.get_args());
+    Server::run(in_folder(command, folder))
+}
+
+/// Sends until nothing more can be written; gives the first refusal.
+fn fill(server: &Server) -> Answer {
+    let body = format!("\"{}\"", "x".repeat(200_000));
+    let mut refused = (0..1_000).map(|_| server.post("/v1/events/orders.placed", "", &body));
+    refused.find(|answer| answer.status != 202).expect("the disk is full at last")
+}
+
+#[test]
+fn a_new_book_waits_for_a_store_that_cannot_be_written() {
+    const BOOK: &str =
+        "version: 1\nservices:\n  old:\n    target: { log: stdout }\n    events: [orders.placed]\n";
+    let folder = Folder::with("redrive.yaml", BOOK);
+    let server = cramped(&folder, &["--rules", "redrive.yaml"]);
+    let id = i32::try_from(server.id()).ok().and_then(Pid::from_raw).expect("a process");
+    let may_write = |bytes: Option<u64>| {
+        let limit = Rlimit { current: bytes, maximum: None };
+        prlimit(Some(id), Resource::Fsize, limit).expect("it is ours");
+    };
+    may_write(Some(0));
+    let services = || {
+        let status = server.status();
+        let services = status["services"].as_array().cloned().unwrap_or_default();
+        services.iter().map(|one| one["service"].as_str().expect("a name").to_owned()).collect::<Vec<_>>()
+    };
+    folder.write("redrive.yaml", BOOK.replace("old:", "new:"));
+    server.err.wait_for("the new rule book could not be written down");
+    assert_eq!(services(), ["old"]);
+    may_write(None);
+    server.err.wait_for("rule book read:");
+    assert!(services().contains(&"new".to_owned()), "{:?}", services());
+    let said = server.err.so_far().matches("could not be written down").count();
+    assert_eq!(said, 1, "it is told once");
+}
+
 #[test]
 fn a_store_that_cannot_be_written_is_told_without_its_reasons() {
     let folder = Folder::new();
-    let mut command = std::process::Command::new("bash");
-    command.args(["-c", "trap '' XFSZ; ulimit -S -f 600; exec \"$0\" \"$@\""]);
-    let plain = serve(&folder, &[]);
-    command.arg(plain.get_program()).args(plain.get_args());
-    let server = Server::run(in_folder(command, &folder));
-    let body = format!("\"{}\"", "x".repeat(200_000));
-    let refused = (0..1_000).map(|_| server.post("/v1/events/orders.placed", "", &body));
-    let refused = refused.into_iter().find(|answer| answer.status != 202).expect("the disk is full at last");
+    let server = cramped(&folder, &[]);
+    let refused = fill(&server);
     assert_eq!(refused.error(), (503, "SERVICE_UNAVAILABLE".to_owned()));
     assert_discreet(&refused, &folder);
     for (path, body) in [

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::thread;
 
@@ -13,7 +13,7 @@ use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::run::{Folder, Run};
-use crate::server::{PATIENCE, Server, in_folder, serve};
+use crate::server::{Lines, PATIENCE, Server, in_folder, serve};
 
 /// Somebody who signs certificates.
 struct Authority {
@@ -144,6 +144,36 @@ fn whoever_is_not_trusted_is_told_nothing() {
     server.stop().assert_calm();
 }
 
+/// Somebody who listens to what happens on a server behind TLS, until they are told to stop.
+struct Listener {
+    child: Child,
+    heard: Lines,
+}
+
+impl Listener {
+    fn start(folder: &Folder, url: &str) -> Self {
+        let mut command = in_folder(Command::new(env!("CARGO_BIN_EXE_redrive")), folder);
+        command.args(["tail", "--server", url, "--ca", "ca.pem"]);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut child = child.expect("the binary was built for this test");
+        Lines::of(child.stderr.take().expect("it is piped")).wait_for("following");
+        let heard = Lines::of(child.stdout.take().expect("it is piped"));
+        Self { child, heard }
+    }
+
+    fn end(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
 #[test]
 fn a_new_certificate_is_shown_without_a_restart_and_a_broken_one_is_not() {
     let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
@@ -151,11 +181,16 @@ fn a_new_certificate_is_shown_without_a_restart_and_a_broken_one_is_not() {
     folder.write("new.pem", theirs.pem());
     assert_eq!(status(&folder, &url, "new.pem").code, 3);
 
+    let mut listener = Listener::start(&folder, &url);
+
     // A key that belongs to nothing, and a certificate cut off in the middle.
     folder.write("key.pem", theirs.pair("127.0.0.1").key_pem());
     let said = server.err.wait_for("certificate refused");
     let words = "the private key in key.pem does not fit the certificate in cert.pem: the old one stays";
     assert!(said.contains(words), "{said}");
+    let told = listener.heard.wait_for("the new certificate is refused, and the old one stays");
+    assert!(told.contains("alert") && told.contains("does not fit"), "{told}");
+    listener.end();
     assert_eq!(status(&folder, &url, "ca.pem").code, 0, "the old one is shown");
     folder.write("cert.pem", &ours.pair("127.0.0.1").certificate_pem()[..100]);
     server.err.wait_for("cert.pem is damaged");

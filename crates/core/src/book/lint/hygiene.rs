@@ -16,6 +16,7 @@ use crate::book::schema::Named;
 use crate::book::source_template::SourceTemplate;
 use crate::breaker::{BreakerSettings, RawBreaker};
 use crate::catalog::{self, Kind};
+use crate::limits;
 use crate::rule::GrowingTimeout;
 use crate::text::show_duration;
 
@@ -331,13 +332,10 @@ fn shadowed_catalog<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
     }
 }
 
-const CACHED_DEFAULT: Duration = Duration::from_mins(5);
-const KEPT_DEFAULT: Duration = Duration::from_mins(30);
-
 /// For how long the secret is fresh, for how long it is kept, and where to point.
 fn times(secret: &Secret, name: Span) -> (Duration, Duration, Span) {
-    let cached = secret.cached.as_ref().map_or(CACHED_DEFAULT, |at| at.value);
-    let kept = secret.kept.as_ref().map_or(KEPT_DEFAULT, |at| at.value);
+    let cached = secret.cached.as_ref().map_or(limits::SECRET_CACHED_DEFAULT, |at| at.value);
+    let kept = secret.kept.as_ref().map_or(limits::SECRET_KEPT_DEFAULT, |at| at.value);
     let place = secret.kept.as_ref().or(secret.cached.as_ref()).map_or(name, |at| at.span);
     (cached, kept, place)
 }

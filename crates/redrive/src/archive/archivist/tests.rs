@@ -7,10 +7,12 @@ use redrive_core::engine::Bounds;
 use redrive_core::event::attribute::EventId;
 use redrive_core::event::easy::{Easy, parse_easy};
 use redrive_core::event::{Event, HeaderList};
+use tokio::sync::broadcast;
 
 use super::super::folder::find;
 use super::super::{ArchiveKey, Doing, Kept};
 use super::*;
+use crate::happening::Happening;
 use crate::node::Config;
 use crate::secret::Secrets;
 use crate::store::Store;
@@ -150,6 +152,15 @@ fn status(node: &Node, archivist: &Archivist) -> ArchiveStatus {
     archivist.status(node.now()).expect("the book has one")
 }
 
+/// The alerts that were told since somebody listens.
+fn alerts(happenings: &mut broadcast::Receiver<Arc<Happening>>) -> Vec<String> {
+    let mut alerts = Vec::new();
+    while let Ok(happening) = happenings.try_recv() {
+        alerts.extend(happening.message.clone().filter(|_| happening.what == What::Alert));
+    }
+    alerts
+}
+
 #[tokio::test]
 async fn an_archive_begins_with_what_is_accepted_from_then_on() {
     let (store, folder) = (Memory::new(7), tempfile::tempdir().expect("a folder"));
@@ -247,10 +258,7 @@ async fn an_archive_that_lets_nobody_in_is_an_alert_and_misses_nothing() {
     let mut happenings = node.happenings();
     submit(&node, &["1", "2"]).await;
     until("both are kept", || status(&node, &archivist).archived == 2).await;
-    let mut alerts = Vec::new();
-    while let Ok(happening) = happenings.try_recv() {
-        alerts.extend(happening.message.clone().filter(|_| happening.what == What::Alert));
-    }
+    let alerts = alerts(&mut happenings);
     assert!(alerts.len() == 1 && alerts[0].contains("read-only"), "{alerts:?}");
     assert_eq!(archive.kept(), ["1", "2"]);
 }
@@ -259,10 +267,13 @@ async fn an_archive_that_lets_nobody_in_is_an_alert_and_misses_nothing() {
 async fn an_event_that_is_too_slow_twice_is_left_out() {
     let archive = Scripted::saying(&[Told::Hang, Told::Hang]);
     let (node, archivist) = scripted(&archive, ", timeout: 20ms").await;
+    let mut happenings = node.happenings();
     submit(&node, &["slow", "2"]).await;
     until("the next one is kept", || status(&node, &archivist).archived == 1).await;
     assert_eq!(archive.kept(), ["2"]);
     assert_eq!(status(&node, &archivist).left_out, 1);
+    let alerts = alerts(&mut happenings);
+    assert!(alerts.len() == 1 && alerts[0].contains("is left out of the archive: no answer"), "{alerts:?}");
 }
 
 #[tokio::test]
@@ -307,11 +318,15 @@ async fn a_page_that_is_not_durable_is_written_again_before_its_place_is_noted()
         .expect("no test panics here")
         .push_back(ArchiveFailure::Other { reason: "torn".to_owned() });
     let (node, archivist) = scripted(&archive, "").await;
+    let mut happenings = node.happenings();
     submit(&node, &["1"]).await;
-    until("it went wrong", || status(&node, &archivist).last_error.is_some()).await;
+    until("it went wrong", || status(&node, &archivist).is_stuck).await;
     assert_eq!(status(&node, &archivist).archived, 0);
     until("it is kept", || status(&node, &archivist).archived == 1).await;
+    until("it gets on", || !status(&node, &archivist).is_stuck).await;
     assert_eq!(archive.kept(), ["1", "1"]);
+    let alerts = alerts(&mut happenings);
+    assert!(alerts.len() == 1 && alerts[0].contains("torn"), "{alerts:?}");
 }
 
 #[tokio::test]

@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 use redrive_core::access::{Role, Scope};
+use redrive_core::event::attribute::EventType;
 
 use super::*;
-use crate::node::KeyError;
+use crate::node::{KeyError, REROUTE_PAGE};
 use crate::store::Note;
 use crate::store::door::{Deed, KEYS_MAX, KeyRecord, RefusedBody};
 use crate::store::sqlite::{Options, Sqlite};
@@ -82,6 +83,26 @@ async fn one_key_too_many_is_refused_with_a_word() {
 }
 
 #[tokio::test]
+async fn of_two_keys_for_one_place_one_is_refused_even_if_nobody_waits_for_the_other() {
+    let mut store = Memory::new(7);
+    let notes = (1..KEYS_MAX).map(|number| Note::Key(Box::new(key(&number.to_string()))));
+    let batch = Batch { notes: notes.collect(), ..Batch::default() };
+    store.write(&batch, Timestamp::EPOCH).expect("in memory");
+    let bench = Bench::on(&store, 0);
+    let put = |id: &'static str| {
+        let node = bench.node.clone();
+        async move { node.put_key(key(id), created(id)).await }
+    };
+    let left = tokio::time::timeout(Duration::ZERO, put("left")).await;
+    assert!(left.is_err(), "it was asked for, and nobody waited");
+    let (one, other) = tokio::join!(put("one"), put("other"));
+    let kept = bench.node.keys().await.expect("in memory");
+    assert_eq!(kept.last().map(|key| key.id.as_str()), Some("left"), "the first to ask has the place");
+    assert!(matches!((one, other), (Err(KeyError::TooMany), Err(KeyError::TooMany))));
+    assert_eq!((kept.len(), bench.record().await.len()), (KEYS_MAX, 1), "what is on record was done");
+}
+
+#[tokio::test]
 async fn a_refused_body_waits_for_nobody_and_is_dropped_when_many_wait() {
     let bench = Bench::start(0);
     assert!(bench.node.refuse_body(refused()));
@@ -125,6 +146,28 @@ async fn what_people_do_is_on_record_with_their_name() {
     bench.node.route_unrouted(&By::somebody("ben")).await.expect("in memory");
     let expected = [told("pause", "shop", Some("ann")), told("resume", "shop", None)];
     assert_eq!(bench.record().await, expected, "routing nothing leaves no record");
+}
+
+#[tokio::test]
+async fn events_that_somebody_wants_by_now_are_routed_page_by_page_however_many() {
+    let bench = Bench::start(0);
+    let count = 2 * REROUTE_PAGE + 7;
+    let unwanted = |number: usize| {
+        let event_type = EventType::new("nobody.wants").expect("a type");
+        Event { event_type, session: None, ..event(&number.to_string()) }
+    };
+    bench.node.submit((0..count).map(unwanted).collect()).await.expect("taken");
+    let text = BOOK.replace("orders.*", "nobody.*");
+    let book = Arc::new(redrive_core::book::read(&text).book.expect("a book"));
+    let gate = Arc::clone(&bench.gate) as Arc<dyn Target>;
+    let targets = Targets::all_to(&book, &gate);
+    bench.node.change_book(book, text.as_str().into(), targets).await.expect("durable");
+    let rerouted = bench.node.route_unrouted(&By::somebody("ann")).await.expect("in memory");
+    assert_eq!((rerouted.seen, rerouted.routed), (count as u64, count as u64));
+    let what = format!("{count} of {count} unrouted events");
+    assert_eq!(bench.record().await, [told("route", &what, Some("ann"))]);
+    let again = bench.node.route_unrouted(&By::somebody("ann")).await.expect("in memory");
+    assert_eq!((again.seen, again.routed), (0, 0));
 }
 
 #[tokio::test]

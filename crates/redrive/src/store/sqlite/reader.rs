@@ -333,13 +333,21 @@ impl<'a> Look<'a> {
         let mut statement = self.connection.prepare_cached(UNROUTED)?;
         let rows_max = i64::try_from(rows_max).unwrap_or(i64::MAX);
         let found = statement.query_map((place(after), rows_max), |row| row.get::<_, i64>(0))?;
-        let mut views = Vec::new();
+        let (mut views, mut bytes) = (Vec::new(), 0);
         for place in found {
-            views.extend(self.event(seq(place?))?);
+            let view = self.event(seq(place?))?;
+            bytes += view.as_ref().map_or(0, |view| view.event.data.len());
+            views.extend(view);
+            if bytes >= UNROUTED_BYTES {
+                break;
+            }
         }
         Ok(views)
     }
 }
+
+/// Beyond so many bytes of data, a page of unrouted events ends.
+const UNROUTED_BYTES: usize = 16 * 1024 * 1024;
 
 pub(super) const LIST_READY: &str =
     "SELECT seq FROM deliveries WHERE queue = ?1 AND state = 0 AND seq < ?2 ORDER BY seq DESC LIMIT ?3";

@@ -1,10 +1,13 @@
 //! The certificate that a server shows, read again whenever one of its two files changes.
 //!
-//! Invariant: a new pair that does not fit leaves the old one where it is, and says so. Files are replaced
-//! one after the other, so that a pair may not fit for a moment; it is read again with the next change.
+//! Invariant: a new pair that does not fit leaves the old one where it is, and whoever reads the log or listens
+//! to happenings hears of it. Files are replaced one after the other, so that a pair may not fit for a moment;
+//! it is read again with the next change.
 
 use std::path::{Path, PathBuf};
 
+use redrive::happening::What;
+use redrive::node::Node;
 use redrive::target::http::Pool;
 use redrive::tls::{InvalidIdentity, InvalidPem, Roots, server_config};
 
@@ -46,16 +49,16 @@ impl Watched {
     }
 
     /// Reads the pair again if one of its files has changed.
-    pub(super) fn look(&mut self) {
+    pub(super) fn look(&mut self, node: &Node) {
         let now = stamps(&self.certificate, &self.key);
         // A file that is being replaced may be missing for a moment.
         if now != self.stamps && now.iter().all(Option::is_some) {
-            self.reload();
+            self.reload(node);
         }
     }
 
     /// Reads the pair again.
-    pub(super) fn reload(&mut self) {
+    pub(super) fn reload(&mut self, node: &Node) {
         self.stamps = stamps(&self.certificate, &self.key);
         match server_config(&self.certificate, &self.key) {
             Ok(config) => {
@@ -67,6 +70,8 @@ impl Watched {
                 tracing::error!(%error, "the new certificate is refused: the old one stays");
                 let refused = style::error("certificate refused");
                 anstream::eprintln!("{refused}: {error}: the old one stays");
+                let message = format!("the new certificate is refused, and the old one stays: {error}");
+                node.announce(What::Alert, message);
             }
         }
     }

@@ -82,16 +82,42 @@ fn a_service_that_goes_away_halts_its_replay_and_keeps_its_letters() {
         (gone["removed"] == true).then_some(())
     });
     let answer = post(&server, "/v1/replays", &json!({ "service": "orders" }));
-    assert_eq!(answer.status, 409, "{answer:?}");
+    assert_eq!(answer.error(), (409, "REPLAY_CONFLICT".to_owned()), "{answer:?}");
     assert_eq!(post(&server, &format!("/v1/replays/{id}/resume"), &json!({})).status, 200);
     until_state(&server, id, "stopped");
     assert_eq!(letters(&server, "code=RULE_REMOVED&limit=100").len(), 1, "one was enough to find out");
     assert_eq!((dead(&server), target.count()), (20, calls), "nothing was sent, and nothing is lost");
     assert_eq!(post(&server, &format!("/v1/replays/{id}/cancel"), &json!({})).status, 200);
+    let answer = post(&server, "/v1/replays", &json!({ "service": "orders" }));
+    assert_eq!(answer.error(), (409, "SERVICE_GONE".to_owned()), "{answer:?}");
     let elsewhere = begin(
         &server,
         &json!({ "service": "orders", "to": "others", "include_poison": true, "note": "they moved" }),
     );
     until_state(&server, elsewhere, "done");
     assert_eq!(target.count(), calls + 20, "`to` sends them elsewhere");
+}
+
+#[test]
+fn what_cannot_be_sent_again_says_why() {
+    let target = Target::saying(&[400]);
+    let (folder, server) = server_with_letters(&target, 1);
+    let id = begin(&server, &json!({ "service": "orders" }));
+    until_state(&server, id, "done");
+    let others = "  others:\n    target: { log: stdout }\n    events: [others.placed]\n";
+    folder.write("redrive.yaml", book(&target, &[]) + others);
+    until("it is known", || (server.post("/v1/services/others/resume", "", "").status == 200).then_some(()));
+    let moved = json!({ "service": "orders", "to": "others", "include_poison": true, "note": "they moved" });
+    let path = format!("/v1/replays/{id}/resume");
+    #[rustfmt::skip]
+    let cases = [
+        ("it failed once more",   "/v1/replays", json!({ "service": "orders" }), "ONLY_POISON"),
+        ("nobody wants it there", "/v1/replays", moved,                          "EVENT_NOT_WANTED"),
+        ("it is over",            &path,         json!({}),                      "REPLAY_STATE"),
+    ];
+    for (name, path, wish, code) in cases {
+        let answer = post(&server, path, &wish);
+        assert_eq!(answer.error(), (409, code.to_owned()), "{name}: {answer:?}");
+    }
+    server.stop().assert_calm();
 }
