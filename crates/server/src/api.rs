@@ -25,6 +25,7 @@ mod rate;
 mod refusal;
 mod replays;
 pub(crate) mod shape;
+mod strangers;
 mod views;
 
 use std::sync::Arc;

@@ -205,11 +205,9 @@ fn enter(routers: &Routers, came: Came, request: &mut Request<Incoming>) -> Resu
         return Err(ApiError::new(Code::UriTooLong, format!("the path has more than {URI_BYTES_MAX} bytes")));
     }
     refuse_many_hosts(request.headers())?;
+    request.extensions_mut().insert(Peer(came.from));
     match &routers.guarded {
-        Some(Guarded { access, router }) if access.is_on() => {
-            request.extensions_mut().insert(Peer(came.from));
-            Ok(router.clone())
-        }
+        Some(Guarded { access, router }) if access.is_on() => Ok(router.clone()),
         Some(_) | None => {
             routers.guests.check(request.headers(), came.by)?;
             Ok(routers.open.clone())

@@ -29,14 +29,21 @@ pub(super) enum NotRead {
     NoRoom,
 }
 
-/// The whole body and its place in the bound; it leaves room when that is dropped.
+/// A whole body with its place in the bound: it leaves room when it is dropped.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) bytes: Bytes,
+    _place: OwnedSemaphorePermit,
+}
+
+/// The whole body.
 pub(super) async fn read(
     reading: &Arc<Semaphore>,
     headers: &HeaderMap,
     body: Body,
     bytes_max: usize,
     within: Duration,
-) -> Result<(Bytes, OwnedSemaphorePermit), NotRead> {
+) -> Result<Held, NotRead> {
     let stated =
         headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if stated.is_some_and(|stated| stated > bytes_max as u64) {
@@ -45,11 +52,7 @@ pub(super) async fn read(
     tokio::time::timeout(within, collect(reading, body, bytes_max)).await.unwrap_or(Err(NotRead::TooSlow))
 }
 
-async fn collect(
-    reading: &Arc<Semaphore>,
-    mut body: Body,
-    bytes_max: usize,
-) -> Result<(Bytes, OwnedSemaphorePermit), NotRead> {
+async fn collect(reading: &Arc<Semaphore>, mut body: Body, bytes_max: usize) -> Result<Held, NotRead> {
     let mut place = take(reading, 0)?;
     let mut whole = Vec::new();
     while let Some(frame) = body.frame().await {
@@ -68,7 +71,7 @@ async fn collect(
     }
     // An event may wait in memory for long: it takes what it needs.
     whole.shrink_to_fit();
-    Ok((whole.into(), place))
+    Ok(Held { bytes: whole.into(), _place: place })
 }
 
 /// How much of a body of that size counts.
@@ -96,11 +99,11 @@ mod tests {
             async move { read(&reading, &headers, body, bytes_max, within).await }
         };
         let large = SMALL_BYTES + 7;
-        let (kept, place) = read(large, None, large + 1).await.expect("there is room");
-        assert_eq!((kept.len(), reading.available_permits()), (large, 3));
+        let held = read(large, None, large + 1).await.expect("there is room");
+        assert_eq!((held.bytes.len(), reading.available_permits()), (large, 3));
         assert_eq!(read(large, None, large).await.err(), Some(NotRead::NoRoom), "two are too many");
         assert!(read(SMALL_BYTES, None, large).await.is_ok(), "a small one finds room");
-        drop(place);
+        drop(held);
         assert_eq!(reading.available_permits(), 10, "whoever is answered leaves room");
         assert!(read(4, None, 4).await.is_ok());
         assert_eq!(read(4, None, 3).await.err(), Some(NotRead::TooLarge));
