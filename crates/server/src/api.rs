@@ -5,6 +5,7 @@
 //! - every answer has an `X-Correlation-Id`, and every error the one form of [`error`];
 //! - nothing a client sends or leaves unsent takes more than a bounded amount of memory or time.
 
+mod body;
 pub(crate) mod bulk;
 mod code;
 pub(crate) mod door;
@@ -38,6 +39,7 @@ use redrive::node::Node;
 use tokio::sync::watch;
 use utoipa_axum::routes;
 
+pub(crate) use self::body::Reading;
 use self::code::Code;
 pub(crate) use self::guest::Guests;
 pub(crate) use self::identity::{Access, With};
@@ -55,6 +57,8 @@ pub(crate) struct Parts {
     pub node: Node,
     pub archivist: Archivist,
     pub limits: Limits,
+    /// The bound of all bodies that come in.
+    pub reading: Reading,
     pub hooks: hooks::Webhooks,
     /// Who may come in.
     pub access: Access,

@@ -12,7 +12,6 @@
 //! - an event that was signed and cannot be taken as one is kept for people to look at;
 //! - bodies that are being read have a bound together, and each has one of its own.
 
-mod body;
 pub(super) mod refused;
 
 use std::sync::Arc;
@@ -35,18 +34,15 @@ use redrive::node::SubmitError;
 use redrive::secret::{SecretValues, Secrets};
 use redrive::store::door::{REFUSED_BODY_BYTES_MAX, RefusedBody};
 use redrive::store::{Refusal, Seen};
-use tokio::sync::Semaphore;
 
-use self::body::{Held, NotRead};
+use super::body::{Held, NotRead};
 use super::code::Code;
 use super::error::{ApiError, Named};
 use super::identity::Peer;
 use super::shape::hooks::{HookTaken, SourceStatus};
 use super::strangers::{Strangers, neighbourhood};
-use super::{App, CORRELATION_ID, Limiter, events, rate};
+use super::{App, CORRELATION_ID, Limiter, body, events, rate};
 
-/// Bytes of bodies that are being read or judged at once, over all sources.
-const READING_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// How long a call waits for a secret of which nothing is known yet: senders give up after a second.
 const KNOWN_WITHIN: Duration = Duration::from_millis(500);
 /// How long a call waits for a secret that is fetched anew, after the one that is known did not fit.
@@ -63,15 +59,13 @@ pub(crate) struct Webhooks {
     secrets: Secrets,
     limiter: Arc<Limiter>,
     strangers: Arc<Strangers>,
-    reading: Arc<Semaphore>,
 }
 
 impl Webhooks {
     /// The door for the sources of a book.
     pub(crate) fn new(book: &Arc<RuleBook>, secrets: Secrets, limiter: Arc<Limiter>) -> Self {
-        let reading = Arc::new(Semaphore::new(READING_BYTES_MAX));
         let strangers = Arc::default();
-        Self { hooks: Hooks::new(book), secrets, limiter, strangers, reading }
+        Self { hooks: Hooks::new(book), secrets, limiter, strangers }
     }
 
     /// What is left of a source's rate, if it has one.
@@ -155,7 +149,7 @@ async fn answer(app: &App, source: &str, peer: Peer, headers: &HeaderMap, body: 
         Ok(believed) => believed,
         Err(turned) => return said(app, &opened, id, Err(turned)),
     };
-    let judged = judge(app, &opened, headers, &body.bytes, id).await;
+    let judged = judge(app, &opened, headers, &body, id).await;
     let mut response = said(app, &opened, id, judged);
     if let Some(allowed) = allowed {
         rate::tell(&allowed, response.headers_mut());
@@ -219,13 +213,11 @@ async fn believed(
     body: Body,
 ) -> Result<(Held, Option<Allowed>), Turned> {
     let hook = &opened.hook;
-    let body = body::read(&app.hooks.reading, headers, body, hook.body_bytes_max(), app.limits.body_time)
+    let body = body::read(&app.reading, headers, body, hook.body_bytes_max(), app.limits.body_time)
         .await
         .map_err(|not_read| unread(opened, headers, not_read))?;
     let now = app.node.now();
-    believe(app, hook, headers, &body.bytes)
-        .await
-        .map_err(|turned| app.hooks.slow_down(turned, peer, now))?;
+    believe(app, hook, headers, &body).await.map_err(|turned| app.hooks.slow_down(turned, peer, now))?;
     Ok((body, app.hooks.admit(hook, now)?))
 }
 
@@ -250,21 +242,18 @@ async fn judge(
 
 /// Why a body was not read, and who sent one too large.
 fn unread(opened: &Opened, headers: &HeaderMap, not_read: NotRead) -> Turned {
-    let bytes_max = opened.hook.body_bytes_max();
-    let (answered, error) = match not_read {
-        NotRead::TooLarge => (Answered::TooLarge, ApiError::too_large(bytes_max)),
-        NotRead::TooSlow => (Answered::TooSlow, ApiError::too_slow()),
-        NotRead::Broken => (Answered::Malformed, ApiError::invalid("body", "could not be read to its end")),
-        NotRead::NoRoom => {
-            let message = "too many large bodies come in at once: try again in a moment";
-            (Answered::Unavailable, ApiError::unavailable(message))
-        }
+    let answered = match not_read {
+        NotRead::TooLarge => Answered::TooLarge,
+        NotRead::TooSlow => Answered::TooSlow,
+        NotRead::Broken => Answered::Malformed,
+        NotRead::NoRoom => Answered::Unavailable,
     };
     if not_read == NotRead::TooLarge
         && let Some(who) = installation(&opened.hook, headers)
     {
         opened.tally.too_large_by(&who);
     }
+    let error = not_read.refusal(opened.hook.body_bytes_max());
     Turned { answered, error, why: not_read.to_string() }
 }
 
