@@ -20,6 +20,7 @@ mod letters;
 mod listen;
 pub(crate) mod openapi;
 mod operate;
+mod patient;
 mod polite;
 mod queries;
 mod rate;
