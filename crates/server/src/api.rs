@@ -8,6 +8,7 @@
 mod body;
 pub(crate) mod bulk;
 mod code;
+mod crowd;
 pub(crate) mod door;
 mod error;
 mod events;

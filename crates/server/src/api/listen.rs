@@ -1,7 +1,8 @@
 //! Accepts connections and serves the API on them, within bounds that no client can stretch.
 //!
 //! A client that sends its headers slowly is cut off, one that sends its body slowly is answered 408, and
-//! beyond a number of connections new ones wait in the system's queue. Whoever has sent a request is answered
+//! beyond a number of connections new ones wait in the system's queue, of which no address takes more than
+//! its share. Whoever has sent a request is answered
 //! within a time, whatever the store does; only the bodies of answers may take longer, and whoever does not
 //! read them is cut off.
 
@@ -26,6 +27,7 @@ use tokio::task::JoinSet;
 use tower_service::Service;
 
 use super::code::Code;
+use super::crowd::Crowd;
 use super::door::{Door, Entered, Scheme};
 use super::error::ApiError;
 use super::guest::refuse_many_hosts;
@@ -145,6 +147,7 @@ async fn accept_all(
     mut closing: watch::Receiver<bool>,
 ) {
     let room = Arc::new(Semaphore::new(limits.connections_max));
+    let crowd = Crowd::of(limits.connections_max);
     let mut connections = JoinSet::new();
     let mut has_failed = false;
     loop {
@@ -168,10 +171,14 @@ async fn accept_all(
             },
             Some(_) = connections.join_next() => continue,
         };
+        let Some(member) = crowd.join(peer) else {
+            tracing::debug!(%peer, "an address has its share of connections, and one more is hung up");
+            continue;
+        };
         let (door, routers, closing) = (door.clone(), Arc::clone(&routers), closing.clone());
         connections.spawn(async move {
             serve(stream, peer, &door, &routers, limits, closing).await;
-            drop(place);
+            drop((place, member));
         });
     }
     drop(listener);
