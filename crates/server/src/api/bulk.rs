@@ -70,7 +70,7 @@ pub(super) async fn purge(
     }
     let is_dry = fields.is_set("dry_run")?;
     let is_all = fields.is_set("all")?;
-    let note = fields.text("note")?;
+    let note = fields.note()?;
     fields.finish()?;
     if filter::is_empty(&filter) && !is_all {
         let reason = "says nothing: name a filter, or say `--all` (`\"all\": true`) if you mean all of them";

@@ -113,7 +113,7 @@ pub(super) async fn revoke(
 ) -> Result<Response, ApiError> {
     let body = events::read(&app, &headers, body).await?;
     let mut fields = Fields::of_body(&body)?;
-    let note = fields.text("note")?;
+    let note = fields.note()?;
     fields.finish()?;
     let _turn = app.access.turn().await;
     let found = app.node.keys().await?.into_iter().find(|record| record.id == id);
