@@ -5,8 +5,10 @@
 //! - every answer has an `X-Correlation-Id`, and every error the one form of [`error`];
 //! - nothing a client sends or leaves unsent takes more than a bounded amount of memory or time.
 
+mod body;
 pub(crate) mod bulk;
 mod code;
+mod crowd;
 pub(crate) mod door;
 mod error;
 mod events;
@@ -19,12 +21,14 @@ mod letters;
 mod listen;
 pub(crate) mod openapi;
 mod operate;
+mod patient;
 mod polite;
 mod queries;
 mod rate;
 mod refusal;
 mod replays;
 pub(crate) mod shape;
+mod strangers;
 mod views;
 
 use std::sync::Arc;
@@ -37,6 +41,7 @@ use redrive::node::Node;
 use tokio::sync::watch;
 use utoipa_axum::routes;
 
+pub(crate) use self::body::Reading;
 use self::code::Code;
 use self::error::ApiError;
 pub(crate) use self::guest::Guests;
@@ -55,6 +60,8 @@ pub(crate) struct Parts {
     pub node: Node,
     pub archivist: Archivist,
     pub limits: Limits,
+    /// The bound of all bodies that come in.
+    pub reading: Reading,
     pub hooks: hooks::Webhooks,
     /// Who may come in.
     pub access: Access,

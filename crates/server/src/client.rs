@@ -29,7 +29,7 @@ use self::address::Security;
 
 pub(crate) use address::{Address, header_value, segment};
 pub(crate) use key::Key;
-pub(crate) use trouble::{Break, Refusal, Trouble};
+pub(crate) use trouble::{Break, NotRead, Refusal, Trouble};
 
 /// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -157,7 +157,7 @@ impl Client {
 
     fn read<T: DeserializeOwned>(&self, answer: &Answer) -> Result<T, Trouble> {
         serde_json::from_slice(&answer.body)
-            .map_err(|source| Trouble::Unreadable { address: self.address.clone(), source })
+            .map_err(|error| Trouble::Unreadable { address: self.address.clone(), why: NotRead(error) })
     }
 
     /// Asks, and reads the whole answer.

@@ -44,7 +44,14 @@ pub(crate) fn terminal_columns() -> Option<usize> {
 
 /// A text of somebody else's in one line: a terminal obeys more than it should.
 pub(crate) fn plain(text: &str) -> String {
-    text.replace(char::is_control, " ")
+    text.replace(is_obeyed, " ")
+}
+
+/// Whether a terminal does something at this character instead of showing it: beside control characters,
+/// those that end lines or turn the direction of what follows, so that it reads as something else.
+fn is_obeyed(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// The beginning of a text, as much as fits.
@@ -143,6 +150,24 @@ pub(crate) fn name_of(rule: &Resolved<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_left_out() {
+        #[rustfmt::skip]
+        let cases = [
+            ("a plain text",            "résumé 日本",         "résumé 日本"),
+            ("a colour",                "\u{1b}[31mred",       " [31mred"),
+            ("the short form",          "\u{9b}31mred",        " 31mred"),
+            ("a title and a bell",      "\u{1b}]0;x\u{7}",     " ]0;x "),
+            ("lines",                   "a\r\nb\u{2028}c",     "a  b c"),
+            ("another direction",       "a\u{202e}gpj.exe",    "a gpj.exe"),
+            ("one that is isolated",    "\u{2066}a\u{2069}",   " a "),
+            ("joined letters",          "👩\u{200d}🔧",        "👩\u{200d}🔧"),
+        ];
+        for (name, text, expected) in cases {
+            assert_eq!(plain(text), expected, "{name}");
+        }
+    }
 
     #[test]
     fn what_does_not_fit_is_cut() {

@@ -7,9 +7,11 @@
 //! A value is a text, a number as it is written, `true` or `false`; an empty text, `null`, an object and a
 //! list are as good as nothing. What follows on a placeholder without a value depends on what is made:
 //!
-//! - of a **type** the segment that it stands in drops, with its dot. Dots of a value part segments like any
-//!   other; each character that no type has becomes `_`, since an event is worth more than the letters of
-//!   its type, and its sender may not send it again;
+//! - of a **type** the segment that it stands in drops, with its dot. Each character that no type has becomes
+//!   `_`, since an event is worth more than the letters of its type, and its sender may not send it again.
+//!   Dots of a value part segments where nothing follows on it, as in `stripe.{data.type}`. Anywhere else they
+//!   become `_` too: whoever may name a repository must not move what comes after it to another place, and so
+//!   choose who gets the event;
 //! - of an **id, a subject or a session** nothing remains: half of a key would tie together what has nothing
 //!   to do with each other.
 //!
@@ -157,13 +159,18 @@ impl SourceTemplate {
     #[must_use]
     pub fn fill_type(&self, material: &dyn Material) -> Option<String> {
         let mut made = Segments::default();
-        for piece in &self.pieces {
+        let mut pieces = self.pieces.iter().peekable();
+        while let Some(piece) = pieces.next() {
+            let is_last = pieces.peek().is_none();
             match piece {
                 Piece::Text(text) => made.add(text),
-                Piece::FirstOf(froms) => match value_of(froms, material).map(as_segments) {
-                    Some(value) if !value.is_empty() => made.add(&value),
-                    Some(_) | None => made.lacks_a_value(),
-                },
+                Piece::FirstOf(froms) => {
+                    let fit = if is_last { as_segments } else { as_part_of_one };
+                    match value_of(froms, material).map(fit) {
+                        Some(value) if !value.is_empty() => made.add(&value),
+                        Some(_) | None => made.lacks_a_value(),
+                    }
+                }
             }
         }
         made.finish()
@@ -177,6 +184,11 @@ fn value_of<'a>(froms: &[From], material: &'a dyn Material) -> Option<&'a str> {
         From::Data(path) => material.data(path),
     });
     values.flatten().find(|value| !value.is_empty())
+}
+
+/// A value in the characters that a segment of a type has; nothing if it has none of its own.
+fn as_part_of_one(value: &str) -> String {
+    as_segments(value).replace('.', "_")
 }
 
 /// A value in the characters that types have, without segments that are empty.
@@ -345,6 +357,10 @@ mod tests {
             ("dots of a value",                "stripe.{data.type}",         r#"{"type":"charge.failed"}"#,    Some("stripe.charge.failed")),
             ("too many of them",               "stripe.{data.type}",         r#"{"type":"..a...b."}"#,         Some("stripe.a.b")),
             ("nothing but dots",               "stripe.{data.type}",         r#"{"type":"..."}"#,              Some("stripe")),
+            ("dots before something",          "a.{data.b}.c",               r#"{"b":"x.y..z."}"#,             Some("a.x_y_z.c")),
+            ("dots within a segment",          "a.{data.b}-c",               r#"{"b":"x.y"}"#,                 Some("a.x_y-c")),
+            ("dots before what is missing",    "a.{data.b}.{data.c}",        r#"{"b":"x.y"}"#,                 Some("a.x_y")),
+            ("nothing but dots before one",    "a.{data.b}.c",               r#"{"b":"..."}"#,                 Some("a.c")),
             ("characters that types lack",     "a.{data.b}",                 r#"{"b":"x y*\u0000é{"}"#,       Some("a.x_y__é_")),
             ("numbers as they are written",    "a.{data.b}",                 r#"{"b":1.50e2}"#,                Some("a.1.50e2")),
             ("the first that has a value",     "a.{data.b|data.c|header.x-github-event}", r#"{"c":"x"}"#,      Some("a.x")),

@@ -70,7 +70,7 @@ pub(super) async fn purge(
     }
     let is_dry = fields.is_set("dry_run")?;
     let is_all = fields.is_set("all")?;
-    let note = fields.text("note")?;
+    let note = fields.note()?;
     fields.finish()?;
     if filter::is_empty(&filter) && !is_all {
         let reason = "says nothing: name a filter, or say `--all` (`\"all\": true`) if you mean all of them";
@@ -219,6 +219,7 @@ pub(super) async fn export(
     caller.check_list(filter.service.as_deref())?;
     let export = Export {
         node: app.node.clone(),
+        caller,
         selection: Arc::new(everything(filter, now)),
         form,
         after: None,
@@ -242,6 +243,7 @@ pub(super) async fn export(
 /// An export in the making.
 struct Export {
     node: Node,
+    caller: Caller,
     selection: Arc<Selection>,
     form: Form,
     after: Option<LetterNumber>,
@@ -252,6 +254,10 @@ impl Export {
     /// The next lines; none at the end.
     async fn page(&mut self) -> Result<Option<String>, std::io::Error> {
         while !self.is_over {
+            // Whoever reads slowly may have been let in long ago.
+            if !self.caller.is_good(self.node.now()) {
+                return Err(std::io::Error::other("the caller would not be let in any more"));
+            }
             let (selection, after) = (Arc::clone(&self.selection), self.after);
             let page = self.node.read(move |reader| reader.export(&selection, after, EXPORT_PAGE)).await;
             let page = page.map_err(|error| {

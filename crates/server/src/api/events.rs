@@ -4,18 +4,17 @@ use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use redrive::core::event::attribute::{CorrelationId, EventId};
 use redrive::core::event::easy::{Easy, parse_easy};
 use redrive::core::event::{Event, HeaderList, Incoming, Parsed, parse};
 use redrive::store::{Seen, Taken};
 
+use super::body::Held;
 use super::error::{ApiError, Named};
 use super::identity::Caller;
 use super::shape::wanted::{self, CloudEvent, CloudEvents};
 use super::shape::{Accepted, AcceptedBatch};
-use super::{App, CORRELATION_ID};
+use super::{App, CORRELATION_ID, body};
 
 /// Takes in an event, or a batch of at most 1,000 whole or not at all.
 ///
@@ -146,7 +145,7 @@ pub(super) fn json(status: StatusCode, value: &impl serde::Serialize) -> Respons
 }
 
 /// The whole body, if it is not too large and comes in time.
-pub(super) async fn read(app: &App, headers: &HeaderMap, body: Body) -> Result<Bytes, ApiError> {
+pub(super) async fn read(app: &App, headers: &HeaderMap, body: Body) -> Result<Held, ApiError> {
     read_up_to(app, headers, body, app.limits.body_bytes_max).await
 }
 
@@ -156,32 +155,9 @@ pub(super) async fn read_up_to(
     headers: &HeaderMap,
     body: Body,
     bytes_max: usize,
-) -> Result<Bytes, ApiError> {
-    let stated =
-        headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    if stated.is_some_and(|stated| stated > bytes_max as u64) {
-        return Err(ApiError::too_large(bytes_max));
-    }
-    match tokio::time::timeout(app.limits.body_time, collect(Limited::new(body, bytes_max))).await {
-        Ok(Ok(body)) => Ok(body),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(ApiError::too_large(bytes_max)),
-        Ok(Err(_)) => Err(ApiError::invalid("body", "could not be read to its end")),
-        Err(_) => Err(ApiError::too_slow()),
-    }
-}
-
-/// The pieces in one. They are copied, for each has a whole read buffer behind it: a client that sends byte
-/// by byte would have us keep thousands of bytes for every one.
-async fn collect(mut body: Limited<Body>) -> Result<Bytes, Box<dyn std::error::Error + Send + Sync>> {
-    let mut whole = Vec::new();
-    while let Some(frame) = body.frame().await {
-        if let Some(data) = frame?.data_ref() {
-            whole.extend_from_slice(data);
-        }
-    }
-    // An event may wait in memory for long: it takes what it needs.
-    whole.shrink_to_fit();
-    Ok(whole.into())
+) -> Result<Held, ApiError> {
+    let held = body::read(&app.reading, headers, body, bytes_max, app.limits.body_time).await;
+    held.map_err(|not_read| not_read.refusal(bytes_max))
 }
 
 /// The headers of a request as the core reads them.

@@ -2,22 +2,23 @@
 //! whatever its targets do.
 //!
 //! The checks go from what costs little to what costs much, and from what anybody can send to what only the
-//! holder of the secret can: the source, its rate, the size, the time that the body takes, the signature, and
-//! only then what the body says.
+//! holder of the secret can: the source, the size, the time that the body takes, the signature, the rate of
+//! the source, and only then what the body says.
 //!
 //! Invariants:
 //! - whoever cannot sign learns nothing but that, and makes us keep nothing but counts;
+//! - whoever cannot sign uses up nothing of what is for those who can: only calls that are believed count
+//!   against the rate of a source, and addresses that send others are slowed down for themselves;
 //! - an event that was signed and cannot be taken as one is kept for people to look at;
 //! - bodies that are being read have a bound together, and each has one of its own.
 
-mod body;
 pub(super) mod refused;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -33,16 +34,15 @@ use redrive::node::SubmitError;
 use redrive::secret::{SecretValues, Secrets};
 use redrive::store::door::{REFUSED_BODY_BYTES_MAX, RefusedBody};
 use redrive::store::{Refusal, Seen};
-use tokio::sync::Semaphore;
 
-use self::body::NotRead;
+use super::body::{Held, NotRead};
 use super::code::Code;
 use super::error::{ApiError, Named};
+use super::identity::Peer;
 use super::shape::hooks::{HookTaken, SourceStatus};
-use super::{App, CORRELATION_ID, Limiter, events, rate};
+use super::strangers::{Strangers, neighbourhood};
+use super::{App, CORRELATION_ID, Limiter, body, events, rate};
 
-/// Bytes of bodies that are being read or judged at once, over all sources.
-const READING_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// How long a call waits for a secret of which nothing is known yet: senders give up after a second.
 const KNOWN_WITHIN: Duration = Duration::from_millis(500);
 /// How long a call waits for a secret that is fetched anew, after the one that is known did not fit.
@@ -58,14 +58,14 @@ pub(crate) struct Webhooks {
     hooks: Hooks,
     secrets: Secrets,
     limiter: Arc<Limiter>,
-    reading: Arc<Semaphore>,
+    strangers: Arc<Strangers>,
 }
 
 impl Webhooks {
     /// The door for the sources of a book.
     pub(crate) fn new(book: &Arc<RuleBook>, secrets: Secrets, limiter: Arc<Limiter>) -> Self {
-        let reading = Arc::new(Semaphore::new(READING_BYTES_MAX));
-        Self { hooks: Hooks::new(book), secrets, limiter, reading }
+        let strangers = Arc::default();
+        Self { hooks: Hooks::new(book), secrets, limiter, strangers }
     }
 
     /// What is left of a source's rate, if it has one.
@@ -77,6 +77,18 @@ impl Webhooks {
             error: rate::refusal(&too_many),
             why: too_many.to_string(),
         })
+    }
+
+    /// What one hears who has signed badly: from an address that does so too often, to wait.
+    fn slow_down(&self, turned: Turned, peer: Peer, now: Timestamp) -> Turned {
+        if turned.answered != Answered::Unauthorized {
+            return turned;
+        }
+        match self.strangers.note(&neighbourhood(Some(peer.0)), now) {
+            Ok(()) => turned,
+            // It counts as what it is, whatever is answered.
+            Err(too_many) => Turned { error: rate::refusal(&too_many), ..turned },
+        }
     }
 
     /// Another book holds from now on.
@@ -108,11 +120,12 @@ impl Webhooks {
 )]
 pub(super) async fn take(
     State(app): State<App>,
+    Extension(peer): Extension<Peer>,
     Named(source): Named,
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    answer(&app, &source, &headers, body).await
+    answer(&app, &source, peer, &headers, body).await
 }
 
 /// A call that is not taken.
@@ -129,22 +142,19 @@ enum Taken {
     Challenge(String),
 }
 
-async fn answer(app: &App, source: &str, headers: &HeaderMap, body: Body) -> Response {
+async fn answer(app: &App, source: &str, peer: Peer, headers: &HeaderMap, body: Body) -> Response {
     let id = headers.get(CORRELATION_ID).and_then(|id| id.to_str().ok()).unwrap_or_default();
-    match app.hooks.hooks.get(source) {
-        None => no_such_source(source).into_response(),
-        Some(opened) => match app.hooks.admit(&opened.hook, app.node.now()) {
-            Err(turned) => said(app, &opened, id, Err(turned)),
-            Ok(allowed) => {
-                let judged = judge(app, &opened, headers, body, id).await;
-                let mut response = said(app, &opened, id, judged);
-                if let Some(allowed) = allowed {
-                    rate::tell(&allowed, response.headers_mut());
-                }
-                response
-            }
-        },
+    let Some(opened) = app.hooks.hooks.get(source) else { return no_such_source(source).into_response() };
+    let (body, allowed) = match believed(app, &opened, peer, headers, body).await {
+        Ok(believed) => believed,
+        Err(turned) => return said(app, &opened, id, Err(turned)),
+    };
+    let judged = judge(app, &opened, headers, &body, id).await;
+    let mut response = said(app, &opened, id, judged);
+    if let Some(allowed) = allowed {
+        rate::tell(&allowed, response.headers_mut());
     }
+    response
 }
 
 /// What the sender hears, counted.
@@ -194,26 +204,37 @@ fn tell(app: &App, opened: &Opened, answered: Answered, correlation_id: &str, wh
     }
 }
 
+/// A body that the holder of the secret has sent, and what is left of the source's rate.
+async fn believed(
+    app: &App,
+    opened: &Opened,
+    peer: Peer,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<(Held, Option<Allowed>), Turned> {
+    let hook = &opened.hook;
+    let body = body::read(&app.reading, headers, body, hook.body_bytes_max(), app.limits.body_time)
+        .await
+        .map_err(|not_read| unread(opened, headers, not_read))?;
+    let now = app.node.now();
+    believe(app, hook, headers, &body).await.map_err(|turned| app.hooks.slow_down(turned, peer, now))?;
+    Ok((body, app.hooks.admit(hook, now)?))
+}
+
 async fn judge(
     app: &App,
     opened: &Opened,
     headers: &HeaderMap,
-    body: Body,
+    body: &Bytes,
     correlation_id: &str,
 ) -> Result<Taken, Turned> {
     let hook = &opened.hook;
-    // What it takes of the bound is given back when the call is answered.
-    let (body, _place) =
-        body::read(&app.hooks.reading, headers, body, hook.body_bytes_max(), app.limits.body_time)
-            .await
-            .map_err(|not_read| unread(opened, headers, not_read))?;
-    believe(app, hook, headers, &body).await?;
-    let call = Call { headers, body: &body, correlation_id, now: wall_clock() };
-    match beside_others(&body, || hook.read(call)) {
+    let call = Call { headers, body, correlation_id, now: wall_clock() };
+    match beside_others(body, || hook.read(call)) {
         Ok(Made::Challenge(text)) => Ok(Taken::Challenge(text)),
         Ok(Made::Event(event)) => submit(app, opened, headers, *event).await,
         Err(malformed) => {
-            keep(app, hook, headers, &body, &malformed.to_string());
+            keep(app, hook, headers, body, &malformed.to_string());
             Err(no_event(&malformed))
         }
     }
@@ -221,21 +242,18 @@ async fn judge(
 
 /// Why a body was not read, and who sent one too large.
 fn unread(opened: &Opened, headers: &HeaderMap, not_read: NotRead) -> Turned {
-    let bytes_max = opened.hook.body_bytes_max();
-    let (answered, error) = match not_read {
-        NotRead::TooLarge => (Answered::TooLarge, ApiError::too_large(bytes_max)),
-        NotRead::TooSlow => (Answered::TooSlow, ApiError::too_slow()),
-        NotRead::Broken => (Answered::Malformed, ApiError::invalid("body", "could not be read to its end")),
-        NotRead::NoRoom => {
-            let message = "too many large bodies come in at once: try again in a moment";
-            (Answered::Unavailable, ApiError::unavailable(message))
-        }
+    let answered = match not_read {
+        NotRead::TooLarge => Answered::TooLarge,
+        NotRead::TooSlow => Answered::TooSlow,
+        NotRead::Broken => Answered::Malformed,
+        NotRead::NoRoom => Answered::Unavailable,
     };
     if not_read == NotRead::TooLarge
         && let Some(who) = installation(&opened.hook, headers)
     {
         opened.tally.too_large_by(&who);
     }
+    let error = not_read.refusal(opened.hook.body_bytes_max());
     Turned { answered, error, why: not_read.to_string() }
 }
 

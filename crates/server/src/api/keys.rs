@@ -118,7 +118,7 @@ pub(super) async fn revoke(
 ) -> Result<Response, ApiError> {
     let body = events::read(&app, &headers, body).await?;
     let mut fields = Fields::of_body(&body)?;
-    let note = fields.text("note")?;
+    let note = fields.note()?;
     fields.finish()?;
     let ended = to_its_end(end(app, caller, id, note)).await?;
     Ok(events::json(StatusCode::OK, &ended))

@@ -28,7 +28,7 @@ use super::shape::letters::{
 };
 use super::shape::wanted::{FilterKeys, LetterForm, LetterWritten, NumberedPageKeys, PageKeys, SkipWanted};
 use super::{events, refusal};
-use crate::letters::fields::Fields;
+use crate::letters::fields::{Fields, check_note};
 use crate::letters::find::{self, Found};
 use crate::letters::{GROUPS_MAX, LIST_DEFAULT, LIST_MAX, filter, view};
 
@@ -179,7 +179,7 @@ pub(super) async fn skip(
 ) -> Result<Response, ApiError> {
     let body = events::read(&app, &headers, body).await?;
     let mut fields = Fields::of_body(&body)?;
-    let note = fields.text("note")?;
+    let note = fields.note()?;
     fields.finish()?;
     let letter = named(&app, &caller, &name).await?;
     let released = app.node.skip(letter.delivery.id, note, &caller.by()).await?;
@@ -197,6 +197,7 @@ struct EditWanted {
     /// What the data are from now on.
     content_type: Option<String>,
     /// For the audit.
+    #[schema(max_length = 1000)]
     note: Option<String>,
 }
 
@@ -219,6 +220,7 @@ pub(super) async fn edit(
     let body = events::read_up_to(&app, &headers, body, bytes_max).await?;
     let wanted: EditWanted = serde_json::from_slice(&body)
         .map_err(|error| ApiError::invalid("body", format!("is not {{\"data\": …}}: {error}")))?;
+    wanted.note.as_deref().map(check_note).transpose()?;
     let letter = match find(&app, &caller, &name).await? {
         Found::Letter(letter) => *letter,
         Found::NotDead { id, state: state @ DeliveryState::Closed { .. } } => {

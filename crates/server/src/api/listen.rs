@@ -1,8 +1,10 @@
 //! Accepts connections and serves the API on them, within bounds that no client can stretch.
 //!
 //! A client that sends its headers slowly is cut off, one that sends its body slowly is answered 408, and
-//! beyond a number of connections new ones wait in the system's queue. Whoever has sent a request is answered
-//! within a time, whatever the store does; only the bodies of answers may take longer.
+//! beyond a number of connections new ones wait in the system's queue, of which no address takes more than
+//! its share. Whoever has sent a request is answered
+//! within a time, whatever the store does; only the bodies of answers may take longer, and whoever does not
+//! read them is cut off.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
@@ -25,10 +27,12 @@ use tokio::task::JoinSet;
 use tower_service::Service;
 
 use super::code::Code;
+use super::crowd::Crowd;
 use super::door::{Door, Entered, Scheme};
 use super::error::ApiError;
 use super::guest::refuse_many_hosts;
 use super::identity::Peer;
+use super::patient::Patient;
 use super::polite::Polite;
 use super::{CORRELATION_ID, Guarded, Routers, correlation_id};
 
@@ -46,6 +50,8 @@ pub(crate) struct Limits {
     /// How long it takes at most until an answer begins, from when the headers are there. It is longer than
     /// a body may take, so that who is too slow is told so.
     pub answer_time: Duration,
+    /// How long a client may read nothing of what it is told.
+    pub unread_time: Duration,
     /// Connections at once.
     pub connections_max: usize,
 }
@@ -58,6 +64,7 @@ impl Limits {
             header_time: Duration::from_secs(15),
             handshake_time: Duration::from_secs(10),
             answer_time: Duration::from_secs(15),
+            unread_time: Duration::from_secs(60),
             connections_max: connections_max(),
         }
     }
@@ -140,6 +147,7 @@ async fn accept_all(
     mut closing: watch::Receiver<bool>,
 ) {
     let room = Arc::new(Semaphore::new(limits.connections_max));
+    let crowd = Crowd::of(limits.connections_max);
     let mut connections = JoinSet::new();
     let mut has_failed = false;
     loop {
@@ -163,10 +171,14 @@ async fn accept_all(
             },
             Some(_) = connections.join_next() => continue,
         };
+        let Some(member) = crowd.join(peer) else {
+            tracing::debug!(%peer, "an address has its share of connections, and one more is hung up");
+            continue;
+        };
         let (door, routers, closing) = (door.clone(), Arc::clone(&routers), closing.clone());
         connections.spawn(async move {
             serve(stream, peer, &door, &routers, limits, closing).await;
-            drop(place);
+            drop((place, member));
         });
     }
     drop(listener);
@@ -205,11 +217,9 @@ fn enter(routers: &Routers, came: Came, request: &mut Request<Incoming>) -> Resu
         return Err(ApiError::new(Code::UriTooLong, format!("the path has more than {URI_BYTES_MAX} bytes")));
     }
     refuse_many_hosts(request.headers())?;
+    request.extensions_mut().insert(Peer(came.from));
     match &routers.guarded {
-        Some(Guarded { access, router }) if access.is_on() => {
-            request.extensions_mut().insert(Peer(came.from));
-            Ok(router.clone())
-        }
+        Some(Guarded { access, router }) if access.is_on() => Ok(router.clone()),
         Some(_) | None => {
             routers.guests.check(request.headers(), came.by)?;
             Ok(routers.open.clone())
@@ -260,7 +270,7 @@ async fn speak<S: AsyncRead + AsyncWrite + Unpin>(
         .header_read_timeout(limits.header_time)
         .max_buf_size(HEADER_BYTES_MAX)
         .serve_connection(
-            TokioIo::new(Polite::new(stream)),
+            TokioIo::new(Polite::new(Patient::new(stream, limits.unread_time))),
             service_fn(|request| answer(routers, came, request, limits.answer_time)),
         );
     let mut connection = std::pin::pin!(connection);
@@ -291,6 +301,28 @@ mod tests {
         let mut said = String::new();
         stream.read_to_string(&mut said).await.expect("it answers in text");
         said
+    }
+
+    /// Answers to pipelined requests, and long ones, stay with us until they are read.
+    #[tokio::test]
+    async fn whoever_never_reads_the_answer_leaves_its_place_to_others() {
+        let endless = || async {
+            let piece =
+                || Ok::<_, Infallible>(hyper::body::Frame::data(bytes::Bytes::from(vec![b'x'; 65_536])));
+            let pieces = futures_util::stream::repeat_with(piece);
+            Body::new(http_body_util::StreamBody::new(pieces))
+        };
+        let router = Router::new().route("/endless", get(endless)).route("/", get(|| async { "here" }));
+        let unread_time = Duration::from_millis(100);
+        let limits = Limits { unread_time, connections_max: 1, ..Limits::with_body(1_000) };
+        let any: SocketAddr = ([127, 0, 0, 1], 0).into();
+        let listening = listen(any, |_| Routers::open(router), limits).await.expect("a port is free");
+        let mut deaf = TcpStream::connect(listening.address).await.expect("it listens");
+        deaf.write_all(b"GET /endless HTTP/1.1\r\n\r\n").await.expect("it reads");
+        let next = say(listening.address, "GET / HTTP/1.1\r\nconnection: close\r\n\r\n");
+        let heard = tokio::time::timeout(Duration::from_secs(30), next).await.expect("there is room again");
+        assert!(heard.ends_with("here"), "{heard}");
+        listening.close(Duration::from_secs(5)).await;
     }
 
     #[tokio::test]

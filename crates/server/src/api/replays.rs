@@ -71,7 +71,7 @@ pub(super) async fn begin(
     let poison = if fields.is_set("include_poison")? { Poison::Included } else { Poison::Left };
     let pace = pace(&mut fields)?;
     let to = bulk::queue(&mut fields, "to")?;
-    let note = fields.text("note")?;
+    let note = fields.note()?;
     let is_dry = fields.is_set("dry_run")?;
     fields.finish()?;
     if names.is_none() && filter::is_empty(&filter) && !is_all {

@@ -27,11 +27,21 @@ pub(crate) enum Trouble {
     #[error("{0}")]
     Refused(Box<Refusal>),
     /// Something answered that is no such server, or a newer one.
-    #[error("{address} answered what this redrive cannot read: {source}")]
-    Unreadable { address: Address, source: serde_json::Error },
+    #[error("{address} answered what this redrive cannot read: {why}")]
+    Unreadable { address: Address, why: NotRead },
     /// No request can say that; the exit code is 2.
     #[error("this cannot be asked of a server: {0}")]
     Unaskable(#[from] http::Error),
+}
+
+/// Why an answer cannot be read; it may quote what the server said, and a terminal must not obey that.
+#[derive(Debug)]
+pub(crate) struct NotRead(pub serde_json::Error);
+
+impl fmt::Display for NotRead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&plain(&self.0.to_string()))
+    }
 }
 
 impl Trouble {

@@ -11,8 +11,8 @@ use redrive::store::{Backup, BackupProgress, Store, StoreError};
 use super::{Refused, print, wait_for};
 use crate::api::shape::{BackupStep, BackupWanted};
 use crate::cli::BackupArgs;
-use crate::client::{Address, Ask, Break, Client, Trouble};
-use crate::show::{columns, counted, style, thousands};
+use crate::client::{Address, Ask, Break, Client, NotRead, Trouble};
+use crate::show::{columns, counted, plain, style, thousands};
 
 /// Few enough that the bar moves.
 const PAGES_PER_STEP: u32 = 256;
@@ -70,10 +70,10 @@ async fn online_backup(mut client: Client, folder: &Path) -> Result<u64, Stopped
         let line = lines.next().await.map_err(|reason| broke_off(address, &reason.to_string()))?;
         let Some(line) = line else { break };
         let step: BackupStep = serde_json::from_str(&line)
-            .map_err(|source| Trouble::Unreadable { address: address.clone(), source })?;
+            .map_err(|error| Trouble::Unreadable { address: address.clone(), why: NotRead(error) })?;
         if let Some(error) = step.error {
             bar.clear();
-            return Err(Stopped::Failed(Refused(format!("the copy failed: {error}")).into()));
+            return Err(Stopped::Failed(Refused(format!("the copy failed: {}", plain(&error))).into()));
         }
         bar.show(&step);
         last = Some(step);

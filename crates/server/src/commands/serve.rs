@@ -27,7 +27,7 @@ use self::tls::Watched;
 use super::{Refused, read_book};
 use crate::api::door::Scheme;
 use crate::api::hooks::Webhooks;
-use crate::api::{Access, App, Guests, Limiter, Limits, Parts, Routers, With, listen_behind};
+use crate::api::{Access, App, Guests, Limiter, Limits, Parts, Reading, Routers, With, listen_behind};
 use crate::cli::ServeArgs;
 use crate::show;
 use crate::show::{shell_word, style};
@@ -292,6 +292,7 @@ impl Doors {
             node: node.clone(),
             archivist: self.archivist.clone(),
             limits,
+            reading: Reading::default(),
             hooks: self.hooks.clone(),
             access: self.access.clone(),
             closing,

@@ -27,6 +27,7 @@ use tokio::sync::{Semaphore, mpsc};
 
 use super::{Refused, print};
 use crate::cli::SinkArgs;
+use crate::show::plain;
 use crate::show::sink::{self, Counts};
 
 /// Connections at once; more wait to be accepted.
@@ -220,7 +221,7 @@ fn event_type(headers: &HeaderMap, body: &[u8]) -> Option<String> {
     }
     match serde_json::from_slice(body).ok()? {
         Value::Array(events) => Some(format!("batch of {}", events.len())),
-        event => event["type"].as_str().map(|text| text.replace(char::is_control, " ")),
+        event => event["type"].as_str().map(plain),
     }
 }
 

@@ -19,6 +19,9 @@ impl WrongField {
 /// The largest number that a key takes: clients and the store have no larger ones.
 const NUMBER_MAX: u64 = i64::MAX.unsigned_abs();
 
+/// The longest note: it is kept with what was done, and shown wherever that is.
+pub(crate) const NOTE_CHARS_MAX: usize = 1_000;
+
 /// What is left of the keys.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Fields(Map<String, Value>);
@@ -64,6 +67,12 @@ impl Fields {
             Some(Value::String(text)) => Ok(Some(text)),
             Some(_) => Err(WrongField::new(name, "must be a text")),
         }
+    }
+
+    /// Why somebody did it, in their own words.
+    pub(crate) fn note(&mut self) -> Result<Option<String>, WrongField> {
+        let note = self.text("note")?;
+        note.map(|note| check_note(&note).map(|()| note)).transpose()
     }
 
     pub(crate) fn texts(&mut self, name: &str) -> Result<Option<Vec<String>>, WrongField> {
@@ -115,6 +124,35 @@ impl Fields {
         match self.0.keys().next() {
             None => Ok(()),
             Some(name) => Err(WrongField::new(name, "is not known here")),
+        }
+    }
+}
+
+/// Refuses a note that is none any more.
+pub(crate) fn check_note(note: &str) -> Result<(), WrongField> {
+    if note.chars().nth(NOTE_CHARS_MAX).is_none() {
+        return Ok(());
+    }
+    Err(WrongField::new("note", format!("has more than {NOTE_CHARS_MAX} characters")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_no_place_to_keep_things() {
+        #[rustfmt::skip]
+        let cases = [
+            ("none",                0,                  true),
+            ("a word",              4,                  true),
+            ("as long as may be",   NOTE_CHARS_MAX,     true),
+            ("one more",            NOTE_CHARS_MAX + 1, false),
+        ];
+        for (name, chars, expected) in cases {
+            let body = serde_json::json!({ "note": (chars > 0).then(|| "é".repeat(chars)) }).to_string();
+            let note = Fields::of_body(body.as_bytes()).expect("an object").note();
+            assert_eq!(note.is_ok(), expected, "{name}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use redrive::core::dapr::Remark;
 
-use super::{style, wrap};
+use super::{plain, style, wrap};
 
 const WIDTH: usize = 96;
 
@@ -16,8 +16,7 @@ pub(crate) fn print(heading: &str, remarks: &[Remark]) {
 fn render(heading: &str, remarks: &[Remark]) -> String {
     let mut lines = vec![style::warning(heading)];
     for Remark { what, why } in remarks {
-        // A name may hold anything, and a terminal obeys more than it should.
-        let line = format!("{what}: {why}").replace(char::is_control, " ");
+        let line = plain(&format!("{what}: {why}"));
         lines.push(format!("  - {}", wrap(&line, WIDTH).replace('\n', "\n    ")));
     }
     lines.join("\n")

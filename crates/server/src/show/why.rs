@@ -27,7 +27,7 @@ pub(crate) fn page(delivery: &DeliveryShown, now: Timestamp) -> String {
         "{} → {}  {}\n",
         style::bold(plain(&delivery.event_type)),
         style::bold(queue_of(delivery)),
-        style::dim(format!("delivery {}, row `{}`", delivery.id, plain(&delivery.subscription)))
+        style::dim(format!("delivery {}, row `{}`", plain(&delivery.id), plain(&delivery.subscription)))
     );
     let event = plain(&delivery.event_id);
     let _ = writeln!(

@@ -197,6 +197,11 @@ fn what_the_server_refuses_is_told_with_all_it_says() {
     ");
     let (run, _) = against([Reply::new(200, "<html>")], &["status"]);
     assert!(run.refused().contains(" answered what this redrive cannot read: expected value"));
+    // What is quoted of an answer does nothing to the terminal.
+    let odd = json!({ "replays": [{ "state": "\u{1b}]0;owned\u{7}\u{202e}" }] });
+    let (run, _) = against([Reply::json(200, &odd)], &["replays"]);
+    let refused = run.refused();
+    assert!(refused.contains("owned") && !refused.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{refused:?}");
 }
 
 #[test]

@@ -363,6 +363,30 @@ fn clients_that_dawdle_keep_nobody_waiting_and_are_cut_off() {
     server.stop().assert_calm();
 }
 
+/// Each connection may bring a body as large as any; all of them together may not.
+#[test]
+fn bodies_that_come_at_once_take_bounded_memory() {
+    let folder = Folder::new();
+    let server = Server::run(serve(&folder, &[]));
+    let part = vec![b'x'; 1024 * 1024 - 1];
+    let head = format!(
+        "POST /v1/events/a.b HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n",
+        part.len() + 1
+    );
+    let mut open = Vec::new();
+    for _ in 0..500 {
+        let mut connection = server.client.connect().expect("it listens");
+        // One that is turned away may find the door closed before it has sent everything.
+        let _ = connection.send(head.as_bytes()).and_then(|()| connection.send(&part));
+        open.push(connection);
+    }
+    assert_eq!(server.post("/v1/events/a.b", "", "{}").status, 202, "a small one finds room");
+    let peak = server.memory_peak_kb();
+    assert!(peak < 400_000, "it had {peak} kB");
+    drop(open);
+    server.stop().assert_calm();
+}
+
 #[test]
 fn clients_do_not_take_the_last_file_from_calls() {
     // It hangs up after its first answer, so the second call needs a connection of its own.

@@ -176,7 +176,7 @@ pub(crate) enum ReplayAct {
 #[serde(deny_unknown_fields)]
 pub(crate) struct SkipWanted {
     /// For the audit.
-    #[schema(min_length = 1)]
+    #[schema(min_length = 1, max_length = 1000)]
     note: Option<String>,
 }
 
@@ -217,7 +217,7 @@ pub(crate) struct PurgeWanted {
     /// That all letters are meant.
     all: Option<bool>,
     /// For the audit.
-    #[schema(min_length = 1)]
+    #[schema(min_length = 1, max_length = 1000)]
     note: Option<String>,
 }
 
@@ -244,7 +244,7 @@ pub(crate) struct ReplayWanted {
     #[schema(min_length = 1)]
     to: Option<String>,
     /// Why; for the audit.
-    #[schema(min_length = 1)]
+    #[schema(min_length = 1, max_length = 1000)]
     note: Option<String>,
     /// Only tells what it would come to.
     dry_run: Option<bool>,

@@ -9,9 +9,9 @@ use serde_json::{Map, Value, json};
 
 use crate::api::shape::letters::PurgeShown;
 use crate::cli::{DlqPurgeArgs, Format};
-use crate::client::{Ask, Client, Trouble};
+use crate::client::{Ask, Client, NotRead, Trouble};
 use crate::commands::{Refused, json_text, print, wait_for};
-use crate::show::{counted, style};
+use crate::show::{counted, plain, style};
 
 pub(super) fn run(args: &DlqPurgeArgs) -> anyhow::Result<ExitCode> {
     let out = wait_for(carry_out(args, confirm))?;
@@ -72,12 +72,12 @@ async fn purge(
             return Err(Refused(text.to_owned()).into());
         };
         let step: PurgeShown = serde_json::from_str(&line)
-            .map_err(|source| Trouble::Unreadable { address: address.clone(), source })?;
+            .map_err(|error| Trouble::Unreadable { address: address.clone(), why: NotRead(error) })?;
         if is_terminal {
             let _ = write!(anstream::stderr().lock(), "\r\x1b[K");
         }
         if let Some(error) = step.error {
-            return Err(Refused(format!("the purge is incomplete: {error}")).into());
+            return Err(Refused(format!("the purge is incomplete: {}", plain(&error))).into());
         }
         if step.done {
             return Ok(step);

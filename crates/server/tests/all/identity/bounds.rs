@@ -130,6 +130,34 @@ fn a_stream_ends_when_its_key_does() {
     server.stop().assert_calm();
 }
 
+/// More than a connection holds by itself, so that most of it is written while somebody reads.
+#[test]
+fn an_export_breaks_off_when_its_key_ends() {
+    const LETTERS_EACH: usize = 900;
+    let (_folder, server, admin, _target) = started(&[]);
+    let data = "x".repeat(14_000);
+    for part in 0..2 {
+        let line = |number: usize| json!({ "service": "orders", "type": "orders.placed", "key": format!("{part}-{number}"), "data": data });
+        let lines: String = (0..LETTERS_EACH).map(|number| format!("{}\n", line(number))).collect();
+        let imported = server.post("/v1/dead-letters/import", &bearer(&admin), lines);
+        assert_eq!(imported.status, 200, "{imported:?}");
+    }
+    let viewer = create(&server, &admin, &json!({ "name": "viewer", "role": "viewer" }));
+    let mut stream = server.client.connect().expect("it listens");
+    let head = format!("GET /v1/dead-letters/export HTTP/1.1\r\nhost: localhost\r\n{}\r\n", bearer(&viewer));
+    stream.send(head.as_bytes()).expect("it reads");
+    assert!(stream.line().expect("it answers").contains("200"));
+    let path = format!("/v1/keys/{}/revoke", id_of(&viewer));
+    assert_eq!(server.post(&path, &bearer(&admin), "").status, 200);
+    let mut letters = 0;
+    while let Ok(line) = stream.line() {
+        assert_ne!(line, "0", "nobody takes a part for the whole");
+        letters += usize::from(line.starts_with('{'));
+    }
+    assert!((1..2 * LETTERS_EACH).contains(&letters), "{letters} letters came");
+    server.stop().assert_calm();
+}
+
 #[test]
 fn a_key_for_a_source_sends_for_no_other() {
     let (_folder, server, admin, _target) = started(&[]);

@@ -1,4 +1,4 @@
-//! Reads bodies of which nobody has said yet that they are worth it.
+//! Reads bodies, of which nobody has said yet that they are worth it.
 //!
 //! Invariants: all that are being read take no more memory than the bound, which is counted by what came and
 //! not by what was announced, so that whoever only announces keeps nobody out; and small ones do not count,
@@ -13,6 +13,10 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::error::ApiError;
+
+/// Bytes of bodies that are being read or judged at once, whatever they are for.
+const READING_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// What a body may take without being counted.
 const SMALL_BYTES: usize = 32 * 1024;
 
@@ -29,29 +33,66 @@ pub(super) enum NotRead {
     NoRoom,
 }
 
-/// The whole body and its place in the bound; it leaves room when that is dropped.
+impl NotRead {
+    /// What the client hears, where a body may be that large.
+    pub(super) fn refusal(self, bytes_max: usize) -> ApiError {
+        match self {
+            Self::TooLarge => ApiError::too_large(bytes_max),
+            Self::TooSlow => ApiError::too_slow(),
+            Self::Broken => ApiError::invalid("body", "could not be read to its end"),
+            Self::NoRoom => {
+                ApiError::unavailable("too many large bodies come in at once: try again in a moment")
+            }
+        }
+    }
+}
+
+/// A whole body with its place in the bound: it leaves room when it is dropped.
+#[derive(Debug)]
+pub(super) struct Held {
+    bytes: Bytes,
+    _place: OwnedSemaphorePermit,
+}
+
+/// The bound that all bodies have together; clones are the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Reading(Arc<Semaphore>);
+
+impl Default for Reading {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(READING_BYTES_MAX)))
+    }
+}
+
+impl std::ops::Deref for Held {
+    type Target = Bytes;
+
+    fn deref(&self) -> &Bytes {
+        &self.bytes
+    }
+}
+
+/// The whole body.
 pub(super) async fn read(
-    reading: &Arc<Semaphore>,
+    reading: &Reading,
     headers: &HeaderMap,
     body: Body,
     bytes_max: usize,
     within: Duration,
-) -> Result<(Bytes, OwnedSemaphorePermit), NotRead> {
+) -> Result<Held, NotRead> {
     let stated =
         headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if stated.is_some_and(|stated| stated > bytes_max as u64) {
         return Err(NotRead::TooLarge);
     }
-    tokio::time::timeout(within, collect(reading, body, bytes_max)).await.unwrap_or(Err(NotRead::TooSlow))
+    tokio::time::timeout(within, collect(&reading.0, body, bytes_max)).await.unwrap_or(Err(NotRead::TooSlow))
 }
 
-async fn collect(
-    reading: &Arc<Semaphore>,
-    mut body: Body,
-    bytes_max: usize,
-) -> Result<(Bytes, OwnedSemaphorePermit), NotRead> {
+async fn collect(reading: &Arc<Semaphore>, mut body: Body, bytes_max: usize) -> Result<Held, NotRead> {
     let mut place = take(reading, 0)?;
     let mut whole = Vec::new();
+    // The pieces are copied, for each has a whole read buffer behind it: a client that sends byte by byte
+    // would have us keep thousands of bytes for every one.
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| NotRead::Broken)?;
         let Some(data) = frame.data_ref() else { continue };
@@ -68,7 +109,7 @@ async fn collect(
     }
     // An event may wait in memory for long: it takes what it needs.
     whole.shrink_to_fit();
-    Ok((whole.into(), place))
+    Ok(Held { bytes: whole.into(), _place: place })
 }
 
 /// How much of a body of that size counts.
@@ -87,24 +128,24 @@ mod tests {
 
     #[tokio::test]
     async fn bodies_are_bounded_each_and_together() {
-        let reading = Arc::new(Semaphore::new(10));
+        let reading = Reading(Arc::new(Semaphore::new(10)));
         let within = Duration::from_secs(5);
         let read = |bytes: usize, stated: Option<&'static str>, bytes_max: usize| {
             let mut headers = HeaderMap::new();
             headers.extend(stated.map(|length| (header::CONTENT_LENGTH, length.parse().expect("a value"))));
-            let (reading, body) = (Arc::clone(&reading), Body::from(vec![b'x'; bytes]));
+            let (reading, body) = (reading.clone(), Body::from(vec![b'x'; bytes]));
             async move { read(&reading, &headers, body, bytes_max, within).await }
         };
         let large = SMALL_BYTES + 7;
-        let (kept, place) = read(large, None, large + 1).await.expect("there is room");
-        assert_eq!((kept.len(), reading.available_permits()), (large, 3));
+        let held = read(large, None, large + 1).await.expect("there is room");
+        assert_eq!((held.len(), reading.0.available_permits()), (large, 3));
         assert_eq!(read(large, None, large).await.err(), Some(NotRead::NoRoom), "two are too many");
         assert!(read(SMALL_BYTES, None, large).await.is_ok(), "a small one finds room");
-        drop(place);
-        assert_eq!(reading.available_permits(), 10, "whoever is answered leaves room");
+        drop(held);
+        assert_eq!(reading.0.available_permits(), 10, "whoever is answered leaves room");
         assert!(read(4, None, 4).await.is_ok());
         assert_eq!(read(4, None, 3).await.err(), Some(NotRead::TooLarge));
         assert_eq!(read(0, Some("9999999999999"), 3).await.err(), Some(NotRead::TooLarge), "as announced");
-        assert_eq!(reading.available_permits(), 10, "and so does whoever is turned away");
+        assert_eq!(reading.0.available_permits(), 10, "and so does whoever is turned away");
     }
 }
