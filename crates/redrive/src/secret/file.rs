@@ -1,7 +1,9 @@
 //! Secrets in files, which are changed by writing them anew or by putting another in their place.
 //!
-//! Invariant: what a file looked like is noted before it is read, from the very file that is read; whatever is
-//! written later shows, and a file that was half written when it was read is read again.
+//! Invariants: what a file looked like is noted before it is read, from the very file that is read; whatever
+//! is written later shows, and a file that was half written when it was read is read again. And one thread at
+//! a time waits for the file: where that hangs, as on a share that is away, no others are sent after it, for
+//! they are the ones that everything else needs too.
 
 use std::fs::{File, Metadata};
 use std::future::Future;
@@ -10,6 +12,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use zeroize::Zeroizing;
 
@@ -19,6 +22,8 @@ use super::{SECRET_BYTES_MAX, SecretError, SecretSource, SecretValues, Sight};
 pub(super) struct Watched {
     path: Arc<str>,
     read: Mutex<Option<Stamp>>,
+    /// Of whoever waits for the file.
+    turn: Arc<Semaphore>,
 }
 
 /// What tells one version of a file from another, at a glance.
@@ -32,7 +37,7 @@ pub(super) struct Stamp {
 
 impl Watched {
     pub(super) fn new(path: &str) -> Self {
-        Self { path: path.into(), read: Mutex::new(None) }
+        Self { path: path.into(), read: Mutex::new(None), turn: Arc::new(Semaphore::new(1)) }
     }
 }
 
@@ -41,7 +46,12 @@ impl SecretSource for Watched {
         Box::pin(async move {
             let path = Arc::clone(&self.path);
             let unreadable = |source| SecretError::Unreadable { path: self.path.to_string(), source };
-            let reading = spawn_blocking(move || read(&path)).await;
+            let turn = Arc::clone(&self.turn).acquire_owned().await.expect("nobody closes it");
+            let reading = spawn_blocking(move || {
+                let _turn = turn;
+                read(&path)
+            });
+            let reading = reading.await;
             let (values, stamp) = reading.map_err(|broken| unreadable(io::Error::other(broken)))??;
             *self.read.lock().expect("nobody panics with it") = Some(stamp);
             Ok(values)
@@ -53,7 +63,12 @@ impl SecretSource for Watched {
     fn look(&self) -> Option<Pin<Box<dyn Future<Output = Sight> + Send + '_>>> {
         let path = Arc::clone(&self.path);
         Some(Box::pin(async move {
-            let now = spawn_blocking(move || std::fs::metadata(&*path).ok()).await.ok().flatten();
+            let Ok(turn) = Arc::clone(&self.turn).try_acquire_owned() else { return Sight::Same };
+            let looking = spawn_blocking(move || {
+                let _turn = turn;
+                std::fs::metadata(&*path).ok()
+            });
+            let now = looking.await.ok().flatten();
             let read = *self.read.lock().expect("nobody panics with it");
             match (read, now.as_ref().map(stamp)) {
                 (Some(read), Some(now)) if read != now => Sight::Changed,
@@ -70,12 +85,28 @@ pub(super) fn read(path: &str) -> Result<(SecretValues, Stamp), SecretError> {
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
         return Err(SecretError::NoFile(path.to_owned()));
     }
-    let mut file = File::open(path).map_err(unreadable)?;
-    let stamp = stamp(&file.metadata().map_err(unreadable)?);
+    let mut file = open(path).map_err(unreadable)?;
+    let metadata = file.metadata().map_err(unreadable)?;
+    // It may have been put there since.
+    if !metadata.is_file() {
+        return Err(SecretError::NoFile(path.to_owned()));
+    }
+    let stamp = stamp(&metadata);
     // Of one size from the start: a buffer that grows leaves copies behind that nobody wipes.
     let mut buffer = Zeroizing::new(vec![0; SECRET_BYTES_MAX + 1]);
     let length = fill(&mut file, &mut buffer).map_err(unreadable)?;
     Ok((SecretValues::from_lines(&buffer[..length], path)?, stamp))
+}
+
+/// Opens a file, and a pipe without waiting for anybody at its other end.
+fn open(path: &str) -> io::Result<File> {
+    let mut options = File::options();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(
+        &mut options,
+        rustix::fs::OFlags::NONBLOCK.bits().cast_signed(),
+    );
+    options.read(true).open(path)
 }
 
 /// Reads to the end of the file or of the buffer, and says how much there is.
@@ -104,4 +135,41 @@ fn identity(metadata: &Metadata) -> (u64, i64, i64) {
 #[cfg(not(unix))]
 fn identity(_metadata: &Metadata) -> (u64, i64, i64) {
     (0, 0, 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn nobody_is_sent_after_one_who_hangs() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("secret");
+        std::fs::write(&path, "one").expect("it is written");
+        let watched = Watched::new(path.to_str().expect("text"));
+        watched.fetch().await.expect("it is there");
+        std::fs::write(&path, "another").expect("it is written");
+        // Somebody waits for a file that does not answer.
+        let hangs = Arc::clone(&watched.turn).try_acquire_owned().expect("it is free");
+        assert_eq!(watched.look().expect("it looks").await, Sight::Same, "as far as anybody can see");
+        assert!(timeout(Duration::from_millis(50), watched.fetch()).await.is_err(), "it waits for its turn");
+        drop(hangs);
+        assert_eq!(watched.look().expect("it looks").await, Sight::Changed);
+        watched.fetch().await.expect("whoever stopped waiting has left no trace");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_pipe_is_opened_without_anybody_at_its_other_end() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("pipe");
+        let mode = rustix::fs::Mode::RUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).expect("it is made");
+        let file = open(path.to_str().expect("text")).expect("it opens");
+        assert!(!file.metadata().expect("it is there").is_file());
+    }
 }
