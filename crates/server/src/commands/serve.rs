@@ -84,12 +84,23 @@ struct Opened {
     stamp: Stamp,
 }
 
-/// What tells one version of a file from another, at a glance.
+/// What tells one version of a file from another, at a glance; none if there is no file.
 type Stamp = Option<(SystemTime, u64)>;
 
 fn stamp(path: &Path) -> Stamp {
-    let metadata = std::fs::metadata(path).ok()?;
+    let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
     Some((metadata.modified().ok()?, metadata.len()))
+}
+
+/// Refuses what cannot be read again. Whoever opens a pipe may wait for ever, and a server that waits like that
+/// hears nobody who tells it to stop.
+fn refuse_other_than_file(path: &Path) -> Result<(), Refused> {
+    let shown = path.display();
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() => Ok(()),
+        Ok(_) => Err(Refused(format!("{shown} is not a file"))),
+        Err(error) => Err(Refused(format!("could not read {shown}: {error}"))),
+    }
 }
 
 /// The book in the file, or the one that logs everything.
@@ -331,7 +342,8 @@ impl Serving {
     async fn reload(&mut self) {
         let Some(path) = self.path.clone() else { return };
         self.stamp = stamp(&path);
-        let opened = open(Some(&path)).and_then(|opened| {
+        let opened = refuse_other_than_file(&path).map_err(anyhow::Error::from);
+        let opened = opened.and_then(|()| open(Some(&path))).and_then(|opened| {
             let targets = targets(&opened, &path, &self.doors.secrets, Some(&self.targets))?;
             Ok((opened, targets))
         });
