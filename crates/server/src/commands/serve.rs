@@ -16,7 +16,7 @@ use redrive::core::book::problem::Problem;
 use redrive::core::book::{BuiltIn, RuleBook};
 use redrive::core::engine::Bounds;
 use redrive::happening::What;
-use redrive::node::{Config, Node, ReadError};
+use redrive::node::{Config, Node, ReadError, SubmitError};
 use redrive::secret::Secrets;
 use redrive::store::sqlite::{Options, Sqlite};
 use redrive::target::registry::{BUILT_IN_TARGETS, Targets};
@@ -185,7 +185,15 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     };
     greet(args, listening.address, door.scheme(), &opened.book, &doors.access)?;
     let (path, archivist) = (args.rules.clone(), doors.archivist.clone());
-    let mut serving = Serving { path, stamp: opened.stamp, certificate, targets, node: node.clone(), doors };
+    let mut serving = Serving {
+        path,
+        stamp: opened.stamp,
+        putting_off: false,
+        certificate,
+        targets,
+        node: node.clone(),
+        doors,
+    };
     serving.until_stopped(&mut hands).await;
     anstream::eprintln!("{}", style::dim("stopping: no more events are taken, calls may end"));
     listening.close(REQUESTS_END_WITHIN).await;
@@ -261,6 +269,8 @@ impl Hands {
 struct Serving {
     path: Option<PathBuf>,
     stamp: Stamp,
+    /// Whether it was said that a new book has to wait.
+    putting_off: bool,
     /// Who we are, if callers are shown a certificate.
     certificate: Option<Watched>,
     targets: Targets,
@@ -348,17 +358,17 @@ impl Serving {
             Ok((opened, targets))
         });
         match opened {
-            Ok((opened, targets)) if opened.book.hash() == self.node.book().hash() => {
-                // Nothing has changed but, perhaps, a secret.
-                self.change(opened, targets).await;
-            }
             Ok((opened, targets)) => {
-                self.change(opened, targets).await;
-                anstream::eprintln!(
-                    "{} {} holds from now on",
-                    style::good("rule book read:"),
-                    path.display()
-                );
+                // Where it is the same, nothing has changed but, perhaps, a secret.
+                let is_new = opened.book.hash() != self.node.book().hash();
+                match self.change(opened, targets).await {
+                    Ok(()) if is_new => {
+                        let read = style::good("rule book read:");
+                        anstream::eprintln!("{read} {} holds from now on", path.display());
+                    }
+                    Ok(()) => {}
+                    Err(error) => self.put_off(&error),
+                }
             }
             Err(error) => {
                 tracing::error!(path = %path.display(), "the new rule book is refused: the old one stays");
@@ -371,22 +381,35 @@ impl Serving {
         }
     }
 
-    async fn change(&mut self, opened: Opened, targets: Targets) {
+    /// Goes by a new book in everything, or in nothing.
+    async fn change(&mut self, opened: Opened, targets: Targets) -> Result<(), SubmitError> {
+        let Opened { book, text, .. } = opened;
         // The new targets ask for the new book's secrets from their first call on.
-        self.doors.secrets.change(&opened.book);
-        self.doors.secrets.warm(&opened.book);
-        self.targets = targets.clone();
-        self.doors.secrets.change(&opened.book);
-        self.doors.access.change(&opened.book);
-        let book = Arc::clone(&opened.book);
-        match self.node.change_book(opened.book, opened.text, targets).await {
-            // What comes in by a new source is routed by the book that has it.
-            Ok(()) => {
-                self.doors.hooks.change(&book);
-                self.doors.archivist.change(&book);
-            }
-            Err(error) => tracing::error!(%error, "the rule book could not be changed"),
+        self.doors.secrets.change(&book);
+        self.doors.secrets.warm(&book);
+        if let Err(error) = self.node.change_book(Arc::clone(&book), text, targets.clone()).await {
+            self.doors.secrets.change(&self.node.book());
+            return Err(error);
         }
+        self.putting_off = false;
+        self.targets = targets;
+        // What comes in by a new source is routed by the book that has it.
+        self.doors.access.change(&book);
+        self.doors.hooks.change(&book);
+        self.doors.archivist.change(&book);
+        Ok(())
+    }
+
+    /// The store takes no book at the moment: the old one stays until it does, which is said once.
+    fn put_off(&mut self, error: &SubmitError) {
+        // Whatever the file looks like by then, the next look reads it again.
+        self.stamp = None;
+        if std::mem::replace(&mut self.putting_off, true) {
+            return;
+        }
+        tracing::error!(%error, "the rule book could not be changed: it is tried again");
+        let put_off = style::error("rule book put off");
+        anstream::eprintln!("{put_off}: {error}: the old rule book stays until it can be changed");
     }
 }
 
