@@ -37,7 +37,16 @@ pub trait Archive: Send + Sync {
     fn forget(&self, before: Day) -> Doing<'_, u64>;
 
     /// Finds events, the latest day first.
-    fn get(&self, key: ArchiveKey) -> Doing<'_, Vec<Kept>>;
+    fn get(&self, key: ArchiveKey) -> Doing<'_, Found>;
+}
+
+/// What goes by a key, up to a bound.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Events as they were accepted.
+    pub kept: Vec<Kept>,
+    /// What is called like one of them and is none, and why: each a sentence that names it.
+    pub damaged: Vec<String>,
 }
 
 /// How an event is asked for.

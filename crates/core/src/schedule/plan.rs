@@ -17,6 +17,9 @@ use crate::idempotency::schedule_event_id;
 use crate::limits;
 use crate::time::Timestamp;
 
+/// What the source of every event that a schedule emits begins with; its name follows.
+pub const SOURCE_PREFIX: &str = "/schedules/";
+
 /// Something to do at times.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
@@ -66,7 +69,7 @@ impl Plan {
         let emission = Emission {
             name: name.to_owned(),
             event_type: EventType::new(source.event_type.as_deref()?).ok()?,
-            source: EventSource::new(&format!("/schedules/{name}")).ok()?,
+            source: EventSource::new(&format!("{SOURCE_PREFIX}{name}")).ok()?,
             subject: source.subject.as_deref().and_then(|text| Subject::new(text).ok()),
             session: source.session.as_deref().and_then(|text| SessionKey::new(text).ok()),
             data: schedule.data.clone().map(Bytes::from),

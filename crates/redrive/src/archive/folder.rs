@@ -4,14 +4,14 @@
 //! stops waiting, and what comes after finds the thread busy and stops waiting too.
 //!
 //! Invariants: a file is written under another name and renamed, so it is there whole or not at all; no
-//! symbolic link below the folder is followed; only its owner can read what is made here; only folders that
-//! are called like days are deleted.
+//! symbolic link below the folder is followed, and no pipe there is waited for; only its owner can read what
+//! is made here; only folders that are called like days are deleted.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use tokio::sync::{mpsc, oneshot};
 
 use super::entry::{self, Day, Entry, Kept};
-use super::{Archive, ArchiveFailure, ArchiveKey, Doing};
+use super::{Archive, ArchiveFailure, ArchiveKey, Doing, Found};
 
 /// What may wait for the thread that writes: nobody asks for a second thing before the first is done.
 const JOBS_MAX: usize = 1;
@@ -89,7 +89,7 @@ impl Archive for FolderArchive {
         })
     }
 
-    fn get(&self, key: ArchiveKey) -> Doing<'_, Vec<Kept>> {
+    fn get(&self, key: ArchiveKey) -> Doing<'_, Found> {
         let folder = self.folder.clone();
         Box::pin(async move {
             let looking = tokio::task::spawn_blocking(move || find(&folder, &key));
@@ -179,8 +179,7 @@ impl Writer {
                 buckets.push((day, bucket, below(day_folder, bucket)?));
             }
             let (_, _, bucket_folder) = buckets.last().expect("one was pushed");
-            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            rustix::fs::fsync(rustix::fs::openat(bucket_folder, name, flags, Mode::empty())?)?;
+            opened(bucket_folder, name)?.sync_all()?;
         }
         let folders = buckets.into_iter().map(|(_, _, folder)| folder);
         for folder in folders.chain(days.into_iter().map(|(_, folder)| folder)).chain([root]) {
@@ -250,28 +249,36 @@ fn forget(folder: &Path, before: &Day) -> io::Result<u64> {
 }
 
 /// Finds events in an archive, the latest day first, whether anybody writes to it or not.
-pub fn find(folder: &Path, key: &ArchiveKey) -> io::Result<Vec<Kept>> {
-    let mut found = Vec::new();
+pub fn find(folder: &Path, key: &ArchiveKey) -> io::Result<Found> {
+    let mut found = Found::default();
+    let root = rustix::fs::open(folder, FOLDER_FLAGS, Mode::empty())?;
     for day in days(folder)? {
-        let day = folder.join(day.as_str());
+        let Some(day_folder) = there(&root, day.as_str())? else { continue };
         let buckets = match key {
             ArchiveKey::Id(id) => vec![entry::bucket_of(&entry::hash_of(id)).to_owned()],
             ArchiveKey::Receipt(_) => {
-                names(&day)?.into_iter().filter(|name| entry::is_bucket(name)).collect()
+                names(&day_folder)?.into_iter().filter(|name| entry::is_bucket(name)).collect()
             }
         };
-        for bucket in buckets.iter().map(|bucket| day.join(bucket)) {
-            for name in names(&bucket)? {
-                let fits = match key {
-                    ArchiveKey::Id(id) => entry::has_hash(&name, &entry::hash_of(id)),
-                    ArchiveKey::Receipt(receipt) => entry::has_receipt(&name, *receipt),
-                };
-                if fits && found.len() < FOUND_MAX {
-                    let kept = read(&bucket.join(name))?;
+        for bucket in buckets {
+            let Some(bucket_folder) = there(&day_folder, &bucket)? else { continue };
+            let fits = |name: &String| match key {
+                ArchiveKey::Id(id) => entry::has_hash(name, &entry::hash_of(id)),
+                ArchiveKey::Receipt(receipt) => entry::has_receipt(name, *receipt),
+            };
+            for name in names(&bucket_folder)?.into_iter().filter(fits) {
+                if found.kept.len() + found.damaged.len() == FOUND_MAX {
+                    return Ok(found);
+                }
+                match read(&bucket_folder, &name) {
                     // Two ids may have one hash.
-                    found.extend(
-                        Some(kept).filter(|kept| !matches!(key, ArchiveKey::Id(id) if kept.id != *id)),
-                    );
+                    Ok(kept) if matches!(key, ArchiveKey::Id(id) if kept.id != *id) => {}
+                    Ok(kept) => found.kept.push(kept),
+                    // What somebody has put beside an event must not keep it from being found.
+                    Err(error) => {
+                        let path = folder.join(day.as_str()).join(&bucket).join(name);
+                        found.damaged.push(format!("{} is damaged: {error}", path.display()));
+                    }
                 }
             }
         }
@@ -279,26 +286,45 @@ pub fn find(folder: &Path, key: &ArchiveKey) -> io::Result<Vec<Kept>> {
     Ok(found)
 }
 
-/// The names in a folder, sorted; one that is not there has none.
-fn names(folder: &Path) -> io::Result<Vec<String>> {
-    let entries = match fs::read_dir(folder) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
-    let names = entries.map(|entry| Ok(entry?.file_name().into_string().unwrap_or_default()));
-    let mut names = names.collect::<io::Result<Vec<String>>>()?;
+/// The folder of that name; none if nothing is there, or something that is no folder of ours.
+fn there(folder: impl AsFd, name: &str) -> io::Result<Option<OwnedFd>> {
+    match below(folder, name) {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The names in a folder, sorted; what is not text is no name of ours.
+fn names(folder: impl AsFd) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in rustix::fs::Dir::read_from(folder)? {
+        names.extend(entry?.file_name().to_str().ok().map(str::to_owned));
+    }
     names.sort_unstable();
     Ok(names)
 }
 
-fn read(path: &Path) -> io::Result<Kept> {
-    let no_follow = OFlags::NOFOLLOW.bits().cast_signed();
-    let file = fs::OpenOptions::new().read(true).custom_flags(no_follow).open(path)?;
+fn read(folder: impl AsFd, name: &str) -> io::Result<Kept> {
+    let mut file = opened(folder, name)?;
+    if file.metadata()?.len() > FILE_BYTES_MAX {
+        return Err(io::Error::new(ErrorKind::FileTooLarge, "it is larger than any event"));
+    }
     let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
-    Kept::read(bytes).map_err(|damaged| {
-        io::Error::new(ErrorKind::InvalidData, format!("{} is damaged: {damaged}", path.display()))
-    })
+    // It may grow while it is read.
+    (&mut file).take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
+    Kept::read(bytes).map_err(|damaged| io::Error::new(ErrorKind::InvalidData, damaged))
+}
+
+/// The file of that name; a link, a pipe or a folder in its place is none, and nobody waits for one.
+fn opened(folder: impl AsFd, name: &str) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::openat(folder, name, flags, Mode::empty())?);
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    Err(io::Error::new(ErrorKind::InvalidData, "it is no file"))
 }
 
 #[cfg(test)]

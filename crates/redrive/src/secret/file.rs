@@ -85,12 +85,28 @@ pub(super) fn read(path: &str) -> Result<(SecretValues, Stamp), SecretError> {
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
         return Err(SecretError::NoFile(path.to_owned()));
     }
-    let mut file = File::open(path).map_err(unreadable)?;
-    let stamp = stamp(&file.metadata().map_err(unreadable)?);
+    let mut file = open(path).map_err(unreadable)?;
+    let metadata = file.metadata().map_err(unreadable)?;
+    // It may have been put there since.
+    if !metadata.is_file() {
+        return Err(SecretError::NoFile(path.to_owned()));
+    }
+    let stamp = stamp(&metadata);
     // Of one size from the start: a buffer that grows leaves copies behind that nobody wipes.
     let mut buffer = Zeroizing::new(vec![0; SECRET_BYTES_MAX + 1]);
     let length = fill(&mut file, &mut buffer).map_err(unreadable)?;
     Ok((SecretValues::from_lines(&buffer[..length], path)?, stamp))
+}
+
+/// Opens a file, and a pipe without waiting for anybody at its other end.
+fn open(path: &str) -> io::Result<File> {
+    let mut options = File::options();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(
+        &mut options,
+        rustix::fs::OFlags::NONBLOCK.bits().cast_signed(),
+    );
+    options.read(true).open(path)
 }
 
 /// Reads to the end of the file or of the buffer, and says how much there is.
@@ -142,5 +158,16 @@ mod tests {
         drop(turn);
         assert!(watched.fetch().await.is_ok());
         assert!(watched.look().is_some(), "the turn is given back");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_pipe_is_opened_without_anybody_at_its_other_end() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("pipe");
+        let mode = rustix::fs::Mode::RUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).expect("it is made");
+        let file = open(path.to_str().expect("text")).expect("it opens");
+        assert!(!file.metadata().expect("it is there").is_file());
     }
 }

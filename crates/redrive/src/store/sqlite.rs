@@ -26,6 +26,7 @@ mod lock;
 mod names;
 mod notes;
 mod orders;
+mod private;
 mod purge;
 mod reader;
 mod recover;
@@ -43,10 +44,10 @@ mod tests;
 mod wal;
 mod write;
 
+use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use std::{fs, io};
 
 use redrive_core::engine::{Load, Page};
 use redrive_core::time::Timestamp;
@@ -111,7 +112,7 @@ enum Writer {
 impl Sqlite {
     /// Opens the store of a folder, and makes both if they are not there.
     pub fn open(folder: &Path, options: Options) -> Result<Self, StoreError> {
-        fs::create_dir_all(folder).map_err(|source: io::Error| lock::not_opened(folder, &source))?;
+        private::make_folder(folder).map_err(|source| lock::not_opened(folder, &source))?;
         let lock = Lock::take(folder)?;
         let writer = open_writer(folder, &options)?;
         Ok(Self { folder: folder.to_owned(), options, writer, was: None, _lock: lock })
@@ -182,7 +183,9 @@ impl Sqlite {
 fn open_writer(folder: &Path, options: &Options) -> Result<Writer, StoreError> {
     // Two stores must not share jitter and hashes, or who knows one would know the other.
     let seed = options.seed.unwrap_or_else(|| RandomState::new().hash_one(std::process::id()));
-    let (core, connection) = Core::open(&folder.join(FILE), options, seed)?;
+    let path = folder.join(FILE);
+    private::make_file(&path).map_err(|source| lock::not_opened(&path, &source))?;
+    let (core, connection) = Core::open(&path, options, seed)?;
     Ok(Writer::Here(Box::new(core), connection))
 }
 

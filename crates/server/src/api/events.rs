@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use redrive::core::event::attribute::{CorrelationId, EventId};
 use redrive::core::event::easy::{Easy, parse_easy};
 use redrive::core::event::{Event, HeaderList, Incoming, Parsed, parse};
+use redrive::core::schedule::plan::SOURCE_PREFIX;
 use redrive::store::{Seen, Taken};
 
 use super::body::Held;
@@ -109,8 +110,18 @@ fn tied(mut event: Event, headers: &HeaderMap) -> Event {
     event
 }
 
+/// Refuses events that are not the caller's to send. The ids of a schedule's events can be guessed: whoever
+/// sent one of them first would keep the schedule from firing.
+fn check_source(caller: &Caller, event: &Event) -> Result<(), ApiError> {
+    let source = event.source.as_str();
+    if source.starts_with(SOURCE_PREFIX) {
+        return Err(ApiError::invalid("source", "is for the schedules of the rule book alone"));
+    }
+    caller.check_source(source)
+}
+
 async fn one(app: &App, caller: &Caller, event: Event) -> Result<Response, ApiError> {
-    caller.check_source(event.source.as_str())?;
+    check_source(caller, &event)?;
     let id = event.id.to_string();
     let taken = app.node.submit(vec![event]).await?;
     let accepted = accepted(id, taken[0]);
@@ -120,7 +131,7 @@ async fn one(app: &App, caller: &Caller, event: Event) -> Result<Response, ApiEr
 
 async fn batch(app: &App, caller: &Caller, events: Vec<Event>) -> Result<Response, ApiError> {
     for event in &events {
-        caller.check_source(event.source.as_str())?;
+        check_source(caller, event)?;
     }
     let ids: Vec<String> = events.iter().map(|event| event.id.to_string()).collect();
     let taken = app.node.submit(events).await?;

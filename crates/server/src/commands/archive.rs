@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use redrive::archive::{ArchiveKey, Kept, folder};
+use redrive::archive::{ArchiveKey, Found, Kept, folder};
 use redrive::core::archive::ArchiveRule;
 use redrive::core::ids::Receipt;
 
@@ -52,11 +52,17 @@ fn find(archive: &std::path::Path, args: &ArchiveGetArgs) -> anyhow::Result<Vec<
         })
     };
     let mut found = look(ArchiveKey::Id(args.event.clone()))?;
-    if let Some(receipt) = Receipt::parse(&args.event).filter(|_| found.is_empty()) {
-        found = look(ArchiveKey::Receipt(receipt))?;
+    if let Some(receipt) = Receipt::parse(&args.event).filter(|_| found.kept.is_empty()) {
+        let Found { kept, damaged } = look(ArchiveKey::Receipt(receipt))?;
+        found.kept = kept;
+        found.damaged.extend(damaged);
     }
-    found.retain(|kept| args.source.as_ref().is_none_or(|source| kept.source == *source));
-    Ok(found)
+    let Found { mut kept, damaged } = found;
+    for damaged in damaged.iter().take(TOLD_MAX) {
+        anstream::eprintln!("{}: {}", style::warning("not shown"), plain(damaged));
+    }
+    kept.retain(|kept| args.source.as_ref().is_none_or(|source| kept.source == *source));
+    Ok(kept)
 }
 
 /// The one that is meant.
@@ -65,7 +71,7 @@ fn one(mut found: Vec<Kept>, args: &ArchiveGetArgs, archive: &std::path::Path) -
         let one_source = found.iter().all(|kept| kept.source == found[0].source);
         let each = found.iter().take(TOLD_MAX).map(|kept| {
             let Kept { source, receipt, received_at, .. } = kept;
-            format!("\n  {receipt}  {received_at}  {}", plain(source))
+            format!("\n  {}  {received_at}  {}", plain(receipt), plain(source))
         });
         let how = if one_source { "name its receipt" } else { "name its receipt, or its --source" };
         let each: String = each.collect();

@@ -16,7 +16,7 @@ use redrive::core::book::problem::Problem;
 use redrive::core::book::{BuiltIn, RuleBook};
 use redrive::core::engine::Bounds;
 use redrive::happening::What;
-use redrive::node::{Config, Node, ReadError};
+use redrive::node::{Config, Node, ReadError, SubmitError};
 use redrive::secret::Secrets;
 use redrive::store::sqlite::{Options, Sqlite};
 use redrive::target::registry::{BUILT_IN_TARGETS, Targets};
@@ -84,12 +84,23 @@ struct Opened {
     stamp: Stamp,
 }
 
-/// What tells one version of a file from another, at a glance.
+/// What tells one version of a file from another, at a glance; none if there is no file.
 type Stamp = Option<(SystemTime, u64)>;
 
 fn stamp(path: &Path) -> Stamp {
-    let metadata = std::fs::metadata(path).ok()?;
+    let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
     Some((metadata.modified().ok()?, metadata.len()))
+}
+
+/// Refuses what cannot be read again. Whoever opens a pipe may wait for ever, and a server that waits like that
+/// hears nobody who tells it to stop.
+fn refuse_other_than_file(path: &Path) -> Result<(), Refused> {
+    let shown = path.display();
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() => Ok(()),
+        Ok(_) => Err(Refused(format!("{shown} is not a file"))),
+        Err(error) => Err(Refused(format!("could not read {shown}: {error}"))),
+    }
 }
 
 /// The book in the file, or the one that logs everything.
@@ -174,8 +185,15 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     };
     greet(args, listening.address, door.scheme(), &opened.book, &doors.access)?;
     let (path, archivist) = (args.rules.clone(), doors.archivist.clone());
-    let (serves, stamp) = (node.clone(), opened.stamp);
-    let mut serving = Serving { path, stamp, certificate, targets, node: serves, doors, is_overdue: false };
+    let mut serving = Serving {
+        path,
+        stamp: opened.stamp,
+        putting_off: false,
+        certificate,
+        targets,
+        node: node.clone(),
+        doors,
+    };
     serving.until_stopped(&mut hands).await;
     anstream::eprintln!("{}", style::dim("stopping: no more events are taken, calls may end"));
     listening.close(REQUESTS_END_WITHIN).await;
@@ -251,13 +269,13 @@ impl Hands {
 struct Serving {
     path: Option<PathBuf>,
     stamp: Stamp,
+    /// Whether it was said that a new book has to wait.
+    putting_off: bool,
     /// Who we are, if callers are shown a certificate.
     certificate: Option<Watched>,
     targets: Targets,
     node: Node,
     doors: Doors,
-    /// Whether a good book does not hold yet, since the store took no writes.
-    is_overdue: bool,
 }
 
 /// What stands between the node and the world, and goes by the rule book too.
@@ -335,19 +353,22 @@ impl Serving {
     async fn reload(&mut self) {
         let Some(path) = self.path.clone() else { return };
         self.stamp = stamp(&path);
-        let opened = open(Some(&path)).and_then(|opened| {
+        let opened = refuse_other_than_file(&path).map_err(anyhow::Error::from);
+        let opened = opened.and_then(|()| open(Some(&path))).and_then(|opened| {
             let targets = targets(&opened, &path, &self.doors.secrets, Some(&self.targets))?;
             Ok((opened, targets))
         });
         match opened {
-            Ok((opened, targets)) if opened.book.hash() == self.node.book().hash() => {
-                // Nothing has changed but, perhaps, a secret.
-                self.change(opened, targets).await;
-            }
             Ok((opened, targets)) => {
-                if self.change(opened, targets).await {
-                    let read = style::good("rule book read:");
-                    anstream::eprintln!("{read} {} holds from now on", path.display());
+                // Where it is the same, nothing has changed but, perhaps, a secret.
+                let is_new = opened.book.hash() != self.node.book().hash();
+                match self.change(opened, targets).await {
+                    Ok(()) if is_new => {
+                        let read = style::good("rule book read:");
+                        anstream::eprintln!("{read} {} holds from now on", path.display());
+                    }
+                    Ok(()) => {}
+                    Err(error) => self.put_off(&error),
                 }
             }
             Err(error) => {
@@ -361,41 +382,36 @@ impl Serving {
         }
     }
 
-    /// Goes by another book from now on, if the store takes it; whether it did.
-    async fn change(&mut self, opened: Opened, targets: Targets) -> bool {
-        let book = Arc::clone(&opened.book);
+    /// Goes by a new book in everything, or in nothing.
+    async fn change(&mut self, opened: Opened, targets: Targets) -> Result<(), SubmitError> {
+        let Opened { book, text, .. } = opened;
         // The new targets ask for the new book's secrets from their first call on.
         self.doors.secrets.change(&book);
         self.doors.secrets.warm(&book);
-        match self.node.change_book(opened.book, opened.text, targets.clone()).await {
-            Ok(()) => {
-                self.targets = targets;
-                self.doors.access.change(&book);
-                // What comes in by a new source is routed by the book that has it.
-                self.doors.hooks.change(&book);
-                self.doors.archivist.change(&book);
-                self.is_overdue = false;
-                true
-            }
-            Err(error) => {
-                self.doors.secrets.change(&self.node.book());
-                self.put_off(&error.to_string());
-                false
-            }
+        if let Err(error) = self.node.change_book(Arc::clone(&book), text, targets.clone()).await {
+            self.doors.secrets.change(&self.node.book());
+            return Err(error);
         }
+        self.putting_off = false;
+        self.targets = targets;
+        // What comes in by a new source is routed by the book that has it.
+        self.doors.access.change(&book);
+        self.doors.hooks.change(&book);
+        self.doors.archivist.change(&book);
+        Ok(())
     }
 
-    /// A good book has to wait for the store: it is read again with the next look, and told of once.
-    fn put_off(&mut self, reason: &str) {
+    /// The store takes no book at the moment: the old one stays until it does, which is said once.
+    fn put_off(&mut self, error: &SubmitError) {
+        // Whatever the file looks like by then, the next look reads it again.
         self.stamp = None;
-        if !std::mem::replace(&mut self.is_overdue, true) {
-            tracing::error!(
-                reason,
-                "the new rule book could not be written down: the old one stays until it can"
-            );
-            let message = format!("the old one stays until the new one can be written down: {reason}");
-            self.node.book_refused(message);
+        if std::mem::replace(&mut self.putting_off, true) {
+            return;
         }
+        tracing::error!(%error, "the rule book could not be changed: it is tried again");
+        self.node.book_refused(format!("the old one stays until the new one can be written down: {error}"));
+        let put_off = style::error("rule book put off");
+        anstream::eprintln!("{put_off}: {error}: the old rule book stays until it can be changed");
     }
 }
 

@@ -115,9 +115,7 @@ fn a_full_disk_refuses_events_and_loses_none() {
         assert_eq!(server.event(id)["event"]["id"], id.as_str(), "what was accepted can be read");
     }
 
-    let id = server.id().to_string();
-    let healed = Command::new("prlimit").args(["--fsize=unlimited:unlimited", "--pid", &id]).status();
-    assert!(healed.expect("util-linux is everywhere").success());
+    lift_bound(&server);
     server.err.wait_for("the store takes writes again");
     until("it takes events again", || matches!(post("o-more").status, 200 | 202).then_some(()));
     taken.push("o-more".to_owned());
@@ -128,6 +126,38 @@ fn a_full_disk_refuses_events_and_loses_none() {
     }
     assert_eq!(server.status()["stranded"], 0);
     server.stop().assert_calm();
+}
+
+#[test]
+fn a_book_that_comes_while_the_disk_is_full_holds_once_it_is_not() {
+    let (first, second) = (Target::willing(), Target::willing());
+    let folder = Folder::with("redrive.yaml", &book(&first, &[]));
+    let server = Server::run(on_a_small_disk(&folder));
+    let body = format!("{{\"padding\":\"{}\"}}", "x".repeat(20_000));
+    until("the disk is full", || {
+        (server.post("/v1/events/orders.placed", "", &body).status == 503).then_some(())
+    });
+    let before = server.status()["book"].clone();
+    folder.write("redrive.yaml", book(&second, &[]));
+    server.err.wait_for("rule book put off");
+    assert!(!server.err.so_far().contains("holds from now on"), "{}", server.err.so_far());
+    assert_eq!(server.status()["book"], before, "the old one stays");
+
+    lift_bound(&server);
+    server.err.wait_for("holds from now on");
+    assert_ne!(server.status()["book"], before);
+    until("it takes events again", || {
+        (server.post("/v1/events/orders.placed", "", "{}").status == 202).then_some(())
+    });
+    second.until(1);
+    assert_eq!(server.err.so_far().matches("rule book put off").count(), 1);
+    server.stop().assert_calm();
+}
+
+fn lift_bound(server: &Server) {
+    let id = server.id().to_string();
+    let healed = Command::new("prlimit").args(["--fsize=unlimited:unlimited", "--pid", &id]).status();
+    assert!(healed.expect("util-linux is everywhere").success());
 }
 
 /// The server where no file may grow beyond a bound until somebody lifts it.

@@ -32,6 +32,13 @@ impl Folder {
         std::fs::write(self.path(name), bytes).expect("a file for the test can be written");
     }
 
+    /// Puts a pipe where a file was; nobody is at its other end.
+    pub(crate) fn replace_by_pipe(&self, name: &str) {
+        std::fs::remove_file(self.path(name)).expect("it is there");
+        let made = Command::new("mkfifo").arg(self.path(name)).status();
+        assert!(made.expect("mkfifo is everywhere").success());
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }

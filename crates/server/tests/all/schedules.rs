@@ -105,6 +105,28 @@ fn a_fire_that_was_missed_is_caught_up_once_whatever_happens() {
 }
 
 #[test]
+fn nobody_else_sends_the_events_of_a_schedule() {
+    let ago = AnHourAgo::new();
+    let folder = Folder::with("redrive.yaml", &book(&Target::willing(), &ago.cron, ""));
+    let server = Server::start(&folder);
+    let id = ago.event_id();
+    let forged =
+        json!({ "specversion": "1.0", "id": id, "source": "/schedules/nightly", "type": "a.b", "data": 1 });
+    #[rustfmt::skip]
+    let cases = [
+        ("alone",      "content-type: application/cloudevents+json\r\n",       forged.to_string()),
+        ("in a batch", "content-type: application/cloudevents-batch+json\r\n", json!([forged]).to_string()),
+    ];
+    for (name, headers, body) in cases {
+        let answer = server.post("/v1/events", headers, body);
+        assert_eq!(answer.status, 400, "{name}");
+        assert_eq!(answer.json()["error"]["details"]["field"], "source", "{name}");
+    }
+    assert_eq!(server.status()["events"], 0);
+    server.stop().assert_calm();
+}
+
+#[test]
 fn a_schedule_that_is_new_has_missed_nothing_and_is_shown() {
     let ago = AnHourAgo::new();
     let folder = Folder::with("redrive.yaml", &book(&Target::willing(), &ago.cron, ""));

@@ -200,6 +200,12 @@ fn a_new_certificate_is_shown_without_a_restart_and_a_broken_one_is_not() {
     server.err.wait_for("certificate read: cert.pem is shown from now on");
     assert_eq!(status(&folder, &url, "new.pem").code, 0, "the new one is shown");
     assert_eq!(status(&folder, &url, "ca.pem").code, 3, "the old one is not");
+
+    // Nobody waits for a pipe.
+    folder.replace_by_pipe("key.pem");
+    server.signal("HUP");
+    server.err.wait_for("certificate refused: key.pem is not a file: the old one stays");
+    assert_eq!(status(&folder, &url, "new.pem").code, 0, "the new one is shown still");
     server.stop().assert_calm();
 }
 

@@ -10,7 +10,7 @@ use redrive_core::event::{Event, HeaderList};
 use tokio::sync::broadcast;
 
 use super::super::folder::find;
-use super::super::{ArchiveKey, Doing, Kept};
+use super::super::{ArchiveKey, Doing, Found, Kept};
 use super::*;
 use crate::happening::Happening;
 use crate::node::Config;
@@ -74,7 +74,7 @@ async fn until(what: &str, is_so: impl Fn() -> bool) {
 }
 
 fn is_in(folder: &Path, id: &str) -> bool {
-    find(folder, &ArchiveKey::Id(id.to_owned())).is_ok_and(|found| !found.is_empty())
+    find(folder, &ArchiveKey::Id(id.to_owned())).is_ok_and(|found| !found.kept.is_empty())
 }
 
 fn memo(store: &Memory) -> Option<String> {
@@ -130,8 +130,8 @@ impl Archive for Scripted {
         Box::pin(async { Ok(0) })
     }
 
-    fn get(&self, _key: ArchiveKey) -> Doing<'_, Vec<Kept>> {
-        Box::pin(async { Ok(Vec::new()) })
+    fn get(&self, _key: ArchiveKey) -> Doing<'_, Found> {
+        Box::pin(async { Ok(Found::default()) })
     }
 }
 
@@ -174,7 +174,7 @@ async fn an_archive_begins_with_what_is_accepted_from_then_on() {
     until("both are in it", || is_in(folder.path(), "after") && is_in(folder.path(), "and then")).await;
     assert!(!is_in(folder.path(), "before"));
     until("it is counted", || status(&node, &archivist).archived == 2).await;
-    let found = find(folder.path(), &ArchiveKey::Id("after".to_owned())).expect("it looks");
+    let found = find(folder.path(), &ArchiveKey::Id("after".to_owned())).expect("it looks").kept;
     assert_eq!(found[0].data, b"{\"a\": 1}", "byte for byte");
     until("it has caught up", || status(&node, &archivist).behind.is_none()).await;
     archivist.stop().await;
@@ -214,7 +214,7 @@ async fn a_page_whose_place_was_not_noted_is_written_again_and_is_the_same() {
     let again = Archivist::start(&node).await;
     until("they are noted again", || memo(&store) != begun).await;
     for id in ["1", "2", "3"] {
-        assert_eq!(find(folder.path(), &ArchiveKey::Id(id.to_owned())).expect("it looks").len(), 1);
+        assert_eq!(find(folder.path(), &ArchiveKey::Id(id.to_owned())).expect("it looks").kept.len(), 1);
     }
     again.stop().await;
 }

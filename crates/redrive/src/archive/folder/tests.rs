@@ -3,6 +3,7 @@
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use redrive_core::ids::{Receipt, Seq};
+use rustix::fs::FileType;
 use tempfile::TempDir;
 
 use super::super::entry::tests::view;
@@ -47,14 +48,14 @@ async fn events_are_found_by_id_and_by_receipt() {
     archive.put(entry(5, "a", b"three")).await.expect("it is written");
     archive.sync().await.expect("it is durable");
     let mut found: Vec<_> =
-        archive.get(by_id("a")).await.expect("it looks").into_iter().map(|one| one.data).collect();
+        archive.get(by_id("a")).await.expect("it looks").kept.into_iter().map(|one| one.data).collect();
     found.sort();
     assert_eq!(found, [&b"one"[..], b"three"]);
     let receipt = ArchiveKey::Receipt(Receipt::of(Seq::new(3)));
-    let found = find(&folder, &receipt).expect("it looks");
+    let found = find(&folder, &receipt).expect("it looks").kept;
     assert_eq!((found.len(), found[0].id.as_str(), &found[0].data[..]), (1, "b", &b"two"[..]));
-    assert!(find(&folder, &by_id("c")).expect("it looks").is_empty());
-    assert!(find(&folder, &ArchiveKey::Receipt(Receipt::of(Seq::new(9)))).expect("it looks").is_empty());
+    assert!(find(&folder, &by_id("c")).expect("it looks").kept.is_empty());
+    assert!(find(&folder, &ArchiveKey::Receipt(Receipt::of(Seq::new(9)))).expect("it looks").kept.is_empty());
 }
 
 #[tokio::test]
@@ -90,7 +91,7 @@ async fn an_id_that_looks_like_a_path_goes_nowhere_else() {
     let (home, folder, archive) = archive();
     for id in ["../../etc/passwd", "/etc/passwd", "..", "a/../../b"] {
         archive.put(entry(1, id, b"x")).await.expect("it is written");
-        assert_eq!(find(&folder, &by_id(id)).expect("it looks").len(), 1, "{id}");
+        assert_eq!(find(&folder, &by_id(id)).expect("it looks").kept.len(), 1, "{id}");
     }
     let outside = paths(home.path()).into_iter().filter(|path| !path.starts_with(&folder));
     assert_eq!(outside.collect::<Vec<_>>(), [home.path().join("deep")]);
@@ -107,7 +108,7 @@ async fn a_link_within_the_archive_is_not_followed() {
     let refused = archive.put(Arc::clone(&one)).await;
     assert!(matches!(refused, Err(ArchiveFailure::Credentials { .. })), "{refused:?}");
     assert!(paths(&elsewhere).is_empty());
-    assert!(find(&folder, &by_id("a")).expect("it looks").is_empty());
+    assert!(find(&folder, &by_id("a")).expect("it looks").kept.is_empty());
     fs::remove_file(folder.join(DAY)).expect("it is removed");
     // A link in the place of a file is replaced, and what it led to stays.
     let victim = home.path().join("victim");
@@ -118,7 +119,7 @@ async fn a_link_within_the_archive_is_not_followed() {
         .expect("it is linked");
     archive.put(one).await.expect("it is written");
     assert_eq!(fs::read_to_string(victim).expect("it is there"), "precious");
-    assert_eq!(find(&folder, &by_id("a")).expect("it looks").len(), 1);
+    assert_eq!(find(&folder, &by_id("a")).expect("it looks").kept.len(), 1);
 }
 
 #[tokio::test]
@@ -129,7 +130,7 @@ async fn a_file_in_the_place_of_the_folder_needs_somebody() {
     assert!(matches!(refused, Err(ArchiveFailure::Credentials { .. })), "{refused:?}");
     fs::remove_file(home.path().join("deep")).expect("it is removed");
     archive.put(entry(1, "a", b"one")).await.expect("it goes on by itself");
-    assert_eq!(find(&folder, &by_id("a")).expect("it looks").len(), 1);
+    assert_eq!(find(&folder, &by_id("a")).expect("it looks").kept.len(), 1);
 }
 
 #[test]
@@ -158,8 +159,49 @@ async fn a_damaged_file_is_told_of_by_name() {
     archive.put(Arc::clone(&one)).await.expect("it is written");
     let file = folder.join(DAY).join(&one.bucket).join(&one.file);
     fs::write(&file, &one.bytes[..20]).expect("it is torn");
-    let error = find(&folder, &by_id("a")).expect_err("it is damaged").to_string();
-    assert!(error.contains(&one.file) && error.contains("damaged"), "{error}");
+    let Found { kept, damaged } = find(&folder, &by_id("a")).expect("it looks");
+    assert!(kept.is_empty() && damaged.len() == 1, "{kept:?} {damaged:?}");
+    assert!(damaged[0].contains(&one.file) && damaged[0].contains("damaged"), "{damaged:?}");
+}
+
+#[tokio::test]
+async fn what_somebody_has_put_beside_an_event_does_not_hide_it() {
+    let (home, folder, archive) = archive();
+    let one = entry(1, "a", b"one");
+    archive.put(Arc::clone(&one)).await.expect("it is written");
+    let bucket = folder.join(DAY).join(&one.bucket);
+    let beside = |end: &str| bucket.join(format!("{}-{end}.json", entry::hash_of("a")));
+    fs::create_dir(beside("folder")).expect("it is made");
+    fs::write(beside("junk"), "junk").expect("it is written");
+    File::create(beside("huge")).and_then(|file| file.set_len(1 << 40)).expect("it takes no room");
+    symlink(bucket.join(&one.file), beside("link")).expect("it is linked");
+    let mode = Mode::RUSR | Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, beside("pipe"), FileType::Fifo, mode, 0).expect("it is made");
+    // A link to what looks like an archive leads nowhere either.
+    let elsewhere = home.path().join("elsewhere");
+    fs::create_dir_all(&elsewhere).expect("it is made");
+    fs::copy(bucket.join(&one.file), elsewhere.join(&one.file)).expect("it is copied");
+    fs::create_dir(folder.join("2025-10-20")).expect("it is made");
+    symlink(&elsewhere, folder.join("2025-10-20").join(&one.bucket)).expect("it is linked");
+
+    let Found { kept, damaged } = find(&folder, &by_id("a")).expect("it looks");
+    assert_eq!(kept.iter().map(|one| &one.data[..]).collect::<Vec<_>>(), [b"one"]);
+    assert_eq!(damaged.len(), 5, "{damaged:?}");
+}
+
+#[tokio::test]
+async fn a_pipe_in_the_place_of_a_file_holds_up_nobody() {
+    let (_home, folder, archive) = archive();
+    let one = entry(1, "a", b"one");
+    archive.put(Arc::clone(&one)).await.expect("it is written");
+    let file = folder.join(DAY).join(&one.bucket).join(&one.file);
+    fs::remove_file(&file).expect("it is ours");
+    let mode = Mode::RUSR | Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &file, FileType::Fifo, mode, 0).expect("it is made");
+    assert!(archive.sync().await.is_err(), "nobody says that it is durable");
+    archive.put(one).await.expect("it is written again");
+    archive.sync().await.expect("it is durable");
+    assert_eq!(find(&folder, &by_id("a")).expect("it looks").kept.len(), 1);
 }
 
 #[tokio::test]

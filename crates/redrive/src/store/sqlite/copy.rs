@@ -17,7 +17,7 @@ use rusqlite::backup::{Backup, Progress};
 
 use super::core::Core;
 use super::fault::Fault;
-use super::{FILE, lock};
+use super::{FILE, lock, private};
 use crate::store::{BackupProgress, StoreError};
 
 /// What the copy is called until it is whole.
@@ -156,12 +156,13 @@ fn run(
 /// A folder that holds nothing, and in it the file to copy to.
 pub(super) fn prepare(folder: &Path) -> Result<Connection, StoreError> {
     let fail = |source: io::Error| lock::not_opened(folder, &source);
-    fs::create_dir_all(folder).map_err(fail)?;
+    private::make_folder(folder).map_err(fail)?;
     if fs::read_dir(folder).map_err(fail)?.next().is_some() {
         let reason = "the folder for a copy must be empty".to_owned();
         return Err(StoreError::NotWritten { path: folder.to_owned(), reason });
     }
     let path = folder.join(PARTIAL);
+    private::make_file(&path).map_err(fail)?;
     Connection::open(&path).map_err(|fault| Fault::from(fault).not_opened(&path))
 }
 

@@ -6,6 +6,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
+use super::private;
 use crate::store::StoreError;
 
 /// The file that is locked.
@@ -24,8 +25,9 @@ impl Lock {
     pub(super) fn take(folder: &Path) -> Result<Self, StoreError> {
         let path = folder.join(FILE);
         let fail = |source: io::Error| not_opened(&path, &source);
-        let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).to_owned();
-        let mut file = options.open(&path).map_err(fail)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let mut file = private::for_owner(&mut options).open(&path).map_err(fail)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {

@@ -50,6 +50,32 @@ fn copy_files(from: &Path) -> TempDir {
     copy
 }
 
+#[cfg(unix)]
+#[test]
+fn only_the_owner_can_read_a_store_and_its_copies() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let home = folder();
+    let (data, copy) = (home.path().join("deep/data"), home.path().join("deep/copy"));
+    let mut store = open(&data);
+    write(&mut store, &[to("svc", event("a"))]);
+    let mut backup = Backup { folder: copy.clone(), pages_per_step: 1_000, state: None };
+    while store.back_up(&mut backup).expect("it is copied").remaining > 0 {}
+    let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+    for folder in [&data, &copy] {
+        assert_eq!(mode(folder), 0o700, "{}", folder.display());
+        for entry in fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("it is there").path();
+            assert_eq!(mode(&path), 0o600, "{}", path.display());
+        }
+    }
+    drop(store);
+    // Whoever gave others a right to it meant that.
+    fs::set_permissions(data.join("redrive.db"), fs::Permissions::from_mode(0o640)).expect("it is ours");
+    drop(open(&data));
+    assert_eq!(mode(&data.join("redrive.db")), 0o640);
+}
+
 #[test]
 fn a_torn_log_leaves_whole_batches() {
     let original = folder();

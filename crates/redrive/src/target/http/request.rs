@@ -19,7 +19,7 @@
 //! the same id, and its attempt is the highest in it, so that 1 means that nothing in it has been tried
 //! before. In the structured form a replayed event has `redrivereplay` too, so that it is still known for one
 //! where events are stored and handed on without their headers. An attribute of such a name that came with
-//! the event is left out: a sender does not say what only we know.
+//! the event is left out of every form: a sender does not say what only we know.
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, USER_AGENT};
@@ -95,6 +95,9 @@ pub(super) fn make(
     let (id, body) = match (form, call.deliveries.as_slice()) {
         (Form::Binary, [delivery]) => {
             for (name, value) in delivery.event.binary_headers() {
+                if name.strip_prefix("ce-").is_some_and(is_ours) {
+                    continue;
+                }
                 let name = HeaderName::try_from(name).expect("attributes have names of letters and digits");
                 headers.insert(name, text(value));
             }
@@ -160,11 +163,12 @@ fn several(headers: &mut HeaderMap, deliveries: &[Waiting]) -> String {
 
 /// The event alone; a replayed one says so.
 fn structured(delivery: &Waiting) -> Bytes {
-    let says_so = delivery.event.extensions.keys().any(|name| name.as_str() == REPLAY);
+    let says_so = delivery.event.extensions.keys().any(|name| is_ours(name.as_str()));
     if delivery.replaying.is_none() && !says_so {
         return delivery.event.to_structured().into();
     }
     let mut event = Event::clone(&delivery.event);
+    event.extensions.retain(|name, _| !is_ours(name.as_str()));
     set(&mut event, REPLAY, delivery.replaying.map(|replaying| whole(replaying.times)));
     event.to_structured().into()
 }
@@ -186,17 +190,25 @@ fn told_apart(delivery: &Waiting) -> Event {
     let mut event = Event::clone(&delivery.event);
     let short =
         |text: &str| ExtensionValue::Text(ExtensionText::new(text).expect("a few letters and digits"));
-    set(&mut event, "webhookid", Some(short(&webhook_id(delivery.id))));
-    set(&mut event, "redriveattempt", Some(whole(delivery.next_attempt().get())));
+    set(&mut event, ID, Some(short(&webhook_id(delivery.id))));
+    set(&mut event, ATTEMPT, Some(whole(delivery.next_attempt().get())));
     // CloudEvents has whole numbers of 32 bits only, and stores may take more events than that.
     let sequence = delivery.sequence.map(|sequence| short(&sequence.get().to_string()));
-    set(&mut event, "redrivesequence", sequence);
+    set(&mut event, SEQUENCE, sequence);
     set(&mut event, REPLAY, delivery.replaying.map(|replaying| whole(replaying.times)));
     event
 }
 
-/// How often a dead letter was sent again, among the attributes of its event.
+/// What tells a delivery apart, among the attributes of its event.
+const ID: &str = "webhookid";
+const ATTEMPT: &str = "redriveattempt";
+const SEQUENCE: &str = "redrivesequence";
 const REPLAY: &str = "redrivereplay";
+
+/// Whether an attribute is for us alone to set, in whichever form.
+fn is_ours(name: &str) -> bool {
+    [ID, ATTEMPT, SEQUENCE, REPLAY].contains(&name)
+}
 
 /// Puts our value in the place of whatever the event has there, or none.
 fn set(event: &mut Event, name: &str, value: Option<ExtensionValue>) {

@@ -5,13 +5,15 @@
 //! it is read again with the next change.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use redrive::happening::What;
 use redrive::node::Node;
 use redrive::target::http::Pool;
 use redrive::tls::{InvalidIdentity, InvalidPem, Roots, server_config};
+use rustls::ServerConfig;
 
-use super::{Stamp, stamp};
+use super::{Stamp, refuse_other_than_file, stamp};
 use crate::api::door::{Certificate, Door};
 use crate::cli::ServeArgs;
 use crate::commands::Refused;
@@ -60,7 +62,7 @@ impl Watched {
     /// Reads the pair again.
     pub(super) fn reload(&mut self, node: &Node) {
         self.stamps = stamps(&self.certificate, &self.key);
-        match server_config(&self.certificate, &self.key) {
+        match self.read() {
             Ok(config) => {
                 self.shown.change(config);
                 let path = self.certificate.display();
@@ -74,6 +76,12 @@ impl Watched {
                 node.announce(What::Alert, message);
             }
         }
+    }
+
+    fn read(&self) -> anyhow::Result<Arc<ServerConfig>> {
+        refuse_other_than_file(&self.certificate)?;
+        refuse_other_than_file(&self.key)?;
+        Ok(server_config(&self.certificate, &self.key)?)
     }
 }
 

@@ -115,6 +115,18 @@ fn a_book_is_read_again_when_it_changes_and_a_wrong_one_is_refused() {
 }
 
 #[test]
+fn a_pipe_in_the_place_of_the_book_is_refused_and_holds_up_nobody() {
+    let folder = Folder::with("redrive.yaml", &book(&Target::willing(), &[]));
+    let server = Server::start(&folder);
+    folder.replace_by_pipe("redrive.yaml");
+    server.signal("HUP");
+    let said = server.err.wait_for("rule book refused");
+    assert!(said.contains("redrive.yaml is not a file: the old rule book stays"), "{said}");
+    assert_eq!(server.get("/healthz").status, 200);
+    server.stop().assert_calm();
+}
+
+#[test]
 fn what_waits_for_a_removed_service_is_held_until_it_is_back() {
     let (target, gate) = gated();
     let whole = book(&target, &[]);

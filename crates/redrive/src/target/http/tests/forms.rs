@@ -284,7 +284,11 @@ async fn a_sender_does_not_say_what_only_we_know() {
         assert!(!batch.contains(spoofed), "{spoofed}: {batch}");
     }
     let structured = request_of(Form::Structured, None, vec![hostile()]).await;
-    assert!(!structured.contains("redrivereplay"), "{structured}");
+    let binary = request_of(Form::Binary, None, vec![hostile()]).await;
+    for spoofed in ["webhookid", "redriveattempt", "redrivesequence", "redrivereplay", "msg_forged"] {
+        assert!(!structured.contains(spoofed), "{spoofed}: {structured}");
+        assert!(!binary.contains(spoofed), "{spoofed}: {binary}");
+    }
 }
 
 #[test]
