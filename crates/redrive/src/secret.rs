@@ -197,20 +197,30 @@ impl Secrets {
         problems.collect()
     }
 
-    /// Another book holds from now on; what was fetched from the same place stays.
+    /// Another book holds from now on; what was fetched from the same place stays, under whichever name.
     pub fn change(&self, book: &Arc<RuleBook>) {
         let mut by_name = self.shared.by_name.write().expect("nobody panics while swapping");
-        let before = std::mem::take(&mut *by_name);
-        for (name, at) in &book.sections().secrets {
-            let same = before.get(name).filter(|kept| kept.from == at.value.from);
-            let kept = match same {
+        let (book, mut before) = (&book.sections().secrets, std::mem::take(&mut *by_name));
+        // Those whose names stay come first: what they have is nobody else's.
+        let (same, new): (Vec<_>, Vec<_>) = book
+            .iter()
+            .partition(|(name, at)| before.get(*name).is_some_and(|kept| kept.from == at.value.from));
+        for (name, at) in same {
+            let kept = before.remove(name).expect("it is there");
+            kept.cache.change(lifetimes(&at.value));
+            by_name.insert(name.clone(), kept);
+        }
+        for (name, at) in new {
+            let other = before.iter().find(|(_, kept)| kept.from == at.value.from);
+            let other = other.map(|(other, _)| other.clone()).and_then(|other| before.remove(&other));
+            let kept = match other {
                 Some(kept) => {
                     kept.cache.change(lifetimes(&at.value));
-                    Arc::clone(kept)
+                    kept.renamed(name)
                 }
-                None => Arc::new(self.shared.kept(name, &at.value)),
+                None => self.shared.kept(name, &at.value),
             };
-            by_name.insert(name.clone(), kept);
+            by_name.insert(name.clone(), Arc::new(kept));
         }
     }
 
@@ -341,6 +351,18 @@ impl Shared {
 }
 
 impl Kept {
+    /// The same under another name.
+    fn renamed(&self, name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            from: self.from.clone(),
+            source: Arc::clone(&self.source),
+            cache: self.cache.clone(),
+            looked_at: Mutex::new(None),
+            outage: Mutex::new(Outage::None),
+        }
+    }
+
     /// Looks whether the secret was changed where it is kept, if it is time to.
     async fn look(&self, now: Timestamp) {
         {

@@ -8,6 +8,7 @@
 //! is made here; only folders that are called like days are deleted.
 
 use std::collections::BTreeSet;
+use std::ffi::CString;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,6 +18,7 @@ use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::path::Arg;
 use tokio::sync::{mpsc, oneshot};
 
 use super::entry::{self, Day, Entry, Kept};
@@ -215,7 +217,7 @@ fn made_in(folder: impl AsFd, name: &str) -> io::Result<OwnedFd> {
 }
 
 /// The folder of that name; a link to one is none.
-fn below(folder: impl AsFd, name: &str) -> io::Result<OwnedFd> {
+fn below(folder: impl AsFd, name: impl Arg) -> io::Result<OwnedFd> {
     Ok(rustix::fs::openat(folder, name, FOLDER_FLAGS | OFlags::NOFOLLOW, Mode::empty())?)
 }
 
@@ -233,19 +235,40 @@ fn days(folder: &Path) -> io::Result<Vec<Day>> {
     Ok(days)
 }
 
-/// Deletes all days before that one; says how many.
+/// Deletes all days before that one; says how many. One that cannot be deleted keeps no other.
 fn forget(folder: &Path, before: &Day) -> io::Result<u64> {
     let days = match days(folder) {
         // Nothing was written yet.
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
         days => days?,
     };
-    let mut deleted = 0;
+    let root = rustix::fs::open(folder, FOLDER_FLAGS, Mode::empty())?;
+    let (mut deleted, mut failure) = (0, None);
     for day in days.iter().filter(|day| *day < before) {
-        fs::remove_dir_all(folder.join(day.as_str()))?;
-        deleted += 1;
+        match forget_day(&root, day) {
+            Ok(()) => deleted += 1,
+            Err(error) => failure = Some(io::Error::new(error.kind(), format!("{day}: {error}"))),
+        }
     }
-    Ok(deleted)
+    failure.map_or(Ok(deleted), Err)
+}
+
+/// Deletes the two levels that a day of ours has. Whoever put more there has to take it away: going down as deep
+/// as there are folders would take a stack that is as deep.
+fn forget_day(root: impl AsFd, day: &Day) -> io::Result<()> {
+    let day_folder = below(&root, day.as_str())?;
+    for bucket in entries(&day_folder)? {
+        if let Ok(bucket_folder) = below(&day_folder, &*bucket) {
+            for file in entries(&bucket_folder)? {
+                // What stays shows when the folder cannot be deleted.
+                let _ = rustix::fs::unlinkat(&bucket_folder, &*file, AtFlags::empty());
+            }
+            rustix::fs::unlinkat(&day_folder, &*bucket, AtFlags::REMOVEDIR)?;
+        } else {
+            rustix::fs::unlinkat(&day_folder, &*bucket, AtFlags::empty())?;
+        }
+    }
+    Ok(rustix::fs::unlinkat(&root, day.as_str(), AtFlags::REMOVEDIR)?)
 }
 
 /// Finds events in an archive, the latest day first, whether anybody writes to it or not.
@@ -298,12 +321,20 @@ fn there(folder: impl AsFd, name: &str) -> io::Result<Option<OwnedFd>> {
 
 /// The names in a folder, sorted; what is not text is no name of ours.
 fn names(folder: impl AsFd) -> io::Result<Vec<String>> {
-    let mut names = Vec::new();
-    for entry in rustix::fs::Dir::read_from(folder)? {
-        names.extend(entry?.file_name().to_str().ok().map(str::to_owned));
-    }
+    let names = entries(folder)?.into_iter().filter_map(|name| name.into_string().ok());
+    let mut names: Vec<String> = names.collect();
     names.sort_unstable();
     Ok(names)
+}
+
+/// All that a folder holds.
+fn entries(folder: impl AsFd) -> io::Result<Vec<CString>> {
+    let mut entries = Vec::new();
+    for entry in rustix::fs::Dir::read_from(folder)? {
+        entries.push(entry?.file_name().to_owned());
+    }
+    entries.retain(|name| !matches!(name.to_bytes(), b"." | b".."));
+    Ok(entries)
 }
 
 fn read(folder: impl AsFd, name: &str) -> io::Result<Kept> {

@@ -245,8 +245,14 @@ async fn another_book_keeps_what_was_fetched_from_the_same_place() {
     secrets.get("hooks").await.expect("it serves");
     settle().await;
     assert_eq!(vault.asked.load(Ordering::SeqCst), 2, "the new lifetimes hold");
+    let renamed = format!("version: 1\nsecrets: {{ calls: {{ {VAULT} }}, twin: {{ {VAULT} }} }}\n");
+    secrets.change(&Arc::new(book_of(&renamed)));
+    assert_eq!(told(secrets.get("calls").await), Ok(vec!["hunter2".to_owned()]), "by another name");
+    assert_eq!(told(secrets.get("twin").await), Ok(vec!["hunter3".to_owned()]), "only one has it");
+    secrets.change(&book(VAULT));
+    assert_eq!(vault.asked.load(Ordering::SeqCst), 3);
     secrets.change(&book("key-vault: \"https://v.test/other\""));
-    assert_eq!(told(secrets.get("hooks").await), Ok(vec!["hunter3".to_owned()]), "another place");
+    assert_eq!(told(secrets.get("hooks").await), Ok(vec!["hunter4".to_owned()]), "another place");
     secrets.change(&Arc::new(book_of("version: 1\n")));
     assert_eq!(told(secrets.get("hooks").await), Err("the book defines no such secret".to_owned()));
 }

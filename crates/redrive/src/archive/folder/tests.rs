@@ -224,3 +224,17 @@ async fn only_old_days_are_deleted() {
     assert_eq!(left, ["1999-99-99", "2020-01-01", "2021-01-01", "2025-10-22", "backup", "lost+found"]);
     assert!(precious.join("inside").exists());
 }
+
+#[tokio::test]
+async fn a_day_with_what_is_not_ours_keeps_no_other_from_being_deleted() {
+    let (_home, folder, archive) = archive();
+    for name in ["2024-12-31/00/deep/deeper", "2024-12-30/00", "2025-01-01/00"] {
+        fs::create_dir_all(folder.join(name)).expect("it is made");
+    }
+    fs::write(folder.join("2024-12-30/00/file"), "x").expect("it is written");
+    fs::write(folder.join("2024-12-30/file"), "x").expect("it is written");
+    symlink("/", folder.join("2024-12-30/link")).expect("it is linked");
+    let error = archive.forget(Day::parse("2025-10-22").expect("a day")).await.expect_err("one stays");
+    assert!(error.to_string().contains("2024-12-31: "), "{error}");
+    assert_eq!(days(&folder).expect("it looks").iter().map(Day::as_str).collect::<Vec<_>>(), ["2024-12-31"]);
+}
