@@ -138,8 +138,8 @@ fn an_export_breaks_off_when_its_key_ends() {
     let data = "x".repeat(14_000);
     for part in 0..2 {
         let line = |number: usize| json!({ "service": "orders", "type": "orders.placed", "key": format!("{part}-{number}"), "data": data });
-        let lines: String = (0..LETTERS_EACH).map(|number| format!("{}\n", line(number))).collect();
-        let imported = server.post("/v1/dead-letters/import", &bearer(&admin), lines);
+        let lines: Vec<String> = (0..LETTERS_EACH).map(|number| line(number).to_string()).collect();
+        let imported = server.post("/v1/dead-letters/import", &bearer(&admin), lines.join("\n"));
         assert_eq!(imported.status, 200, "{imported:?}");
     }
     let viewer = create(&server, &admin, &json!({ "name": "viewer", "role": "viewer" }));
