@@ -8,7 +8,7 @@
 //! Invariants: a key says itself for which algorithm it is, and is used for no other; and an answer of the
 //! issuer that has no key of use never takes the place of one that had.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -62,7 +62,11 @@ pub(crate) struct Issuer {
     cache: StaleCache<KeySet, KeysError>,
     clock: Clock,
     outage: Mutex<Outage>,
+    listener: OnceLock<Listener>,
 }
+
+/// Whoever hears, in words, that keys cannot be had, and that they can again.
+pub(crate) type Listener = Box<dyn Fn(String) + Send + Sync>;
 
 /// Why an issuer's keys are not to be had.
 #[derive(Debug, thiserror::Error)]
@@ -91,7 +95,12 @@ impl Issuer {
             let document = Arc::clone(&document);
             async move { KeySet::parse(&document.fetch().await?) }
         });
-        Ok(Self { cache, clock, outage: Mutex::new(Outage::None) })
+        Ok(Self { cache, clock, outage: Mutex::new(Outage::None), listener: OnceLock::new() })
+    }
+
+    /// Whoever is to hear the news; only the first to come is told.
+    pub(crate) fn listen(&self, listener: Listener) {
+        let _ = self.listener.set(listener);
     }
 
     /// The keys: at once if there are any, else when they have been fetched.
@@ -123,11 +132,22 @@ impl Issuer {
             }
             (Word::Alert, Err(error)) => {
                 tracing::error!(%error, "the issuer's keys cannot be had: tokens are refused");
+                self.tell(|| format!("the issuer's keys cannot be had, and tokens are refused: {error}"));
             }
-            (Word::Recovered | Word::Back, _) => tracing::info!("the issuer's keys can be fetched again"),
+            (Word::Recovered, _) => tracing::info!("the issuer's keys can be fetched again"),
+            (Word::Back, _) => {
+                tracing::info!("the issuer's keys can be had again");
+                self.tell(|| "the issuer's keys can be had again".to_owned());
+            }
             (Word::Nothing | Word::Warning | Word::Alert, _) => {}
         }
         found.map(|found| found.value).map_err(|missing| missing.failure)
+    }
+
+    fn tell(&self, words: impl FnOnce() -> String) {
+        if let Some(listener) = self.listener.get() {
+            listener(words());
+        }
     }
 }
 

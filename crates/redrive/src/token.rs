@@ -152,6 +152,14 @@ impl Tokens {
         }
     }
 
+    /// Whoever is to hear, in words, that the issuer's keys cannot be had, and that they can again; only the
+    /// first to come is told. Of a shared secret, whoever listens to the secrets hears.
+    pub fn listen(&self, listener: impl Fn(String) + Send + Sync + 'static) {
+        if let Keys::Published(issuer) = &self.keys {
+            issuer.listen(Box::new(listener));
+        }
+    }
+
     /// Whom a token speaks of, if it is good at that time of the wall clock.
     pub async fn verify(&self, token: &str, now: Timestamp) -> Result<Claims, TokenError> {
         let token = Token::parse(token)?;

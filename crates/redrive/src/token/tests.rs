@@ -2,6 +2,8 @@
 
 mod issuer;
 
+use std::sync::Mutex;
+
 use proptest::prelude::*;
 use redrive_core::book::RuleBook;
 use serde_json::json;
@@ -232,6 +234,9 @@ async fn keys_serve_through_a_day_of_the_issuers_absence() {
     let key = Signer::p256();
     let server = KeyServer::start(&[key.public("e")]).await;
     let reader = reader(&server);
+    let news = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&news);
+    reader.listen(move |words| heard.lock().expect("nobody panics").push(words));
     // Long enough for all of it: the times here are those of the keys.
     let token = key.token("e", &but(&json!({ "exp": NOW + 1_000_000 })));
     let verify = async || told(reader.verify(&token, now()).await);
@@ -253,6 +258,11 @@ async fn keys_serve_through_a_day_of_the_issuers_absence() {
     assert_eq!(verify().await, gone, "a failure is remembered for some seconds");
     wait(Duration::from_secs(5)).await;
     assert_eq!(verify().await, "ann [Operator]");
+    let expected = [
+        "the issuer's keys cannot be had, and tokens are refused: what came has no key for RS256 or ES256",
+        "the issuer's keys can be had again",
+    ];
+    assert_eq!(*news.lock().expect("nobody panics"), expected, "each is told once");
 }
 
 /// Waits until a fetch in the background has failed like that.

@@ -36,7 +36,7 @@ use redrive::store::door::KeyRecord;
 use redrive::target::http::Pool;
 use tokio::sync::{Mutex, MutexGuard};
 
-use self::bearers::Bearers;
+use self::bearers::{Alarm, Bearers};
 pub(super) use self::caller::Caller;
 use self::credential::Credential;
 use self::failed::Failed;
@@ -75,6 +75,8 @@ pub(crate) struct With {
     pub(crate) secrets: Secrets,
     /// For the keys that an issuer publishes.
     pub(crate) pool: Arc<Pool>,
+    /// For people, when those cannot be had.
+    pub(crate) alarm: Alarm,
 }
 
 /// Who may come in; clones are the same.
@@ -96,11 +98,11 @@ struct Inner {
 impl Access {
     /// With the keys that there are, and the tokens that the book believes.
     pub(crate) fn new(keys: Vec<KeyRecord>, book: &RuleBook, with: With) -> Self {
-        let With { limiter, secrets, pool } = with;
+        let With { limiter, secrets, pool, alarm } = with;
         let inner = Inner {
             is_on: AtomicBool::new(!keys.is_empty()),
             keys: Keyring::new(keys),
-            bearers: Bearers::new(secrets, pool),
+            bearers: Bearers::new(secrets, pool, alarm),
             rate: RwLock::new(None),
             limiter,
             failed: Failed::default(),

@@ -294,10 +294,16 @@ impl Doors {
         targets: &Targets,
     ) -> Result<Self, ReadError> {
         let limiter = Arc::new(Limiter::default());
-        let with = With { limiter: Arc::clone(&limiter), secrets: secrets.clone(), pool: targets.pool() };
-        let access = Access::new(node.keys().await?, book, with);
         let alerts = node.clone();
-        secrets.listen(move |news| alerts.announce(What::Alert, news.to_string()));
+        let alarm = Arc::new(move |words| alerts.announce(What::Alert, words));
+        let with = With {
+            limiter: Arc::clone(&limiter),
+            secrets: secrets.clone(),
+            pool: targets.pool(),
+            alarm: Arc::clone(&alarm) as _,
+        };
+        let access = Access::new(node.keys().await?, book, with);
+        secrets.listen(move |news| alarm(news.to_string()));
         secrets.warm(book);
         // Before anybody can send anything: an archive that is new begins here.
         let archivist = Archivist::start(node).await;

@@ -10,16 +10,20 @@ use redrive::token::{Claims, Tokens};
 
 use crate::api::error::ApiError;
 
+/// Tells people in words of what needs them.
+pub(crate) type Alarm = Arc<dyn Fn(String) + Send + Sync>;
+
 /// Reads tokens by the book that holds.
 pub(super) struct Bearers {
     secrets: Secrets,
     pool: Arc<Pool>,
+    alarm: Alarm,
     tokens: RwLock<Option<Arc<Tokens>>>,
 }
 
 impl Bearers {
-    pub(super) fn new(secrets: Secrets, pool: Arc<Pool>) -> Self {
-        Self { secrets, pool, tokens: RwLock::new(None) }
+    pub(super) fn new(secrets: Secrets, pool: Arc<Pool>, alarm: Alarm) -> Self {
+        Self { secrets, pool, alarm, tokens: RwLock::new(None) }
     }
 
     /// Another rule book holds. The keys of an issuer that stays are kept.
@@ -40,6 +44,8 @@ impl Bearers {
             }
         };
         if let Some(tokens) = tokens.clone() {
+            let alarm = Arc::clone(&self.alarm);
+            tokens.listen(move |words| alarm(words));
             tokio::spawn(async move { tokens.warm().await });
         }
         *self.tokens.write().expect("nobody panics while swapping") = tokens;
