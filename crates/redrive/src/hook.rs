@@ -38,6 +38,8 @@ pub use self::event::{Call, Made, Malformed, Why};
 pub use self::handle::{Hooks, Opened};
 pub use self::tally::{Answered, Counts, Tally};
 
+/// What the source of every event that comes by a webhook begins with; the name of the source follows.
+pub const SOURCE_PREFIX: &str = "/v1/hooks/";
 /// How far the time that is signed may be from ours, unless the rule book says otherwise.
 const TOLERANCE_DEFAULT: Duration = Duration::from_mins(5);
 /// The largest body, unless the rule book says otherwise.
@@ -83,7 +85,7 @@ impl Hook {
         Some(Self {
             name: name.to_owned(),
             webhook: webhook.clone(),
-            event_source: EventSource::new(&format!("/v1/hooks/{name}")).expect("names are short and plain"),
+            event_source: EventSource::new(&format!("{SOURCE_PREFIX}{name}")).expect("names are short and plain"),
             event_type,
             subject,
             session,

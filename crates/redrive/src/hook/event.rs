@@ -158,7 +158,9 @@ impl Hook {
 
     fn challenge(&self, found: &Found<'_>) -> Option<String> {
         let is_asked = *self.scheme() == Scheme::Slack && found.data.get(&["type"]) == Some(SLACK_CHALLENGE);
-        found.data.get(&["challenge"]).filter(|_| is_asked).map(str::to_owned)
+        // It goes back as it is, and nothing else of an answer does: it is a word, or nothing that we repeat.
+        let is_plain = |text: &&str| !text.chars().any(char::is_control);
+        found.data.get(&["challenge"]).filter(is_plain).filter(|_| is_asked).map(str::to_owned)
     }
 
     fn id_of(&self, found: &Found<'_>, body: &[u8]) -> Result<EventId, Malformed> {

@@ -348,6 +348,11 @@ fn slack_sees_its_challenge_again_and_nobody_else_does() {
     let body = r#"{"type":"url_verification","challenge":"3eZbrw1aB"}"#;
     assert_eq!(read(&plain("scheme: slack"), &[], body), Ok(Made::Challenge("3eZbrw1aB".to_owned())));
     assert!(matches!(read(&plain("scheme: hmac"), &[], body), Ok(Made::Event(_))));
+    let lines = r#"{"type":"url_verification","challenge":"HTTP/1.1 400 Bad Request\r\n\r\n"}"#;
+    assert!(
+        !matches!(read(&plain("scheme: slack"), &[], lines), Ok(Made::Challenge(_))),
+        "no lines of its own"
+    );
     let event = r#"{"type":"event_callback","challenge":"x","event_id":"Ev1"}"#;
     assert!(matches!(read(&plain("scheme: slack"), &[], event), Ok(Made::Event(_))));
 }

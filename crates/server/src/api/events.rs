@@ -110,12 +110,15 @@ fn tied(mut event: Event, headers: &HeaderMap) -> Event {
     event
 }
 
-/// Refuses events that are not the caller's to send. The ids of a schedule's events can be guessed: whoever
-/// sent one of them first would keep the schedule from firing.
+/// Refuses events that are not the caller's to send. The ids of a schedule's events can be guessed, and those
+/// of webhooks may be known: whoever sent one of them first would keep the real one out.
 fn check_source(caller: &Caller, event: &Event) -> Result<(), ApiError> {
     let source = event.source.as_str();
     if source.starts_with(SOURCE_PREFIX) {
         return Err(ApiError::invalid("source", "is for the schedules of the rule book alone"));
+    }
+    if source.starts_with(hook::SOURCE_PREFIX) {
+        return Err(ApiError::invalid("source", "is for the webhooks of the rule book alone"));
     }
     caller.check_source(source)
 }

@@ -108,7 +108,7 @@ mod tests {
         let reading = tokio::spawn(async move {
             let mut heard = Vec::new();
             for _ in 0..5 {
-                sleep(WITHIN.saturating_sub(Duration::from_secs(1))).await;
+                sleep(WITHIN.mul_f64(0.9)).await;
                 heard.push(theirs.read_u8().await.expect("it is said"));
             }
             heard

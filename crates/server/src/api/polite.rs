@@ -4,7 +4,9 @@
 //! else. Here such an answer is taken from it on its way out, and one in the form of all our errors goes
 //! instead.
 //!
-//! Invariant: what a handler says passes unchanged; it always has a correlation id, and those have none.
+//! Invariant: what a handler says passes unchanged, whatever stands in it and wherever a write breaks off. An
+//! answer of the library's own is known by all of its lines and by what follows on them, which is nothing; no
+//! body of ours holds such lines, for JSON has no line ends of that kind.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -39,6 +41,9 @@ impl<S: AsyncWrite + Unpin> Polite<S> {
     }
 }
 
+/// The headers of an answer by the library alone.
+const LIBRARY_SAYS: [&str; 3] = ["connection: close", "content-length: 0", "date: "];
+
 /// Our words for an answer without any; none if somebody has said something.
 fn in_our_words(head: &[u8]) -> Option<Bytes> {
     let (code, message) = match head.get(..13)? {
@@ -47,8 +52,10 @@ fn in_our_words(head: &[u8]) -> Option<Bytes> {
         b"HTTP/1.1 431 " => (Code::HeadersTooLarge, "the headers are too many or too long"),
         _ => return None,
     };
-    let text = std::str::from_utf8(head).ok()?.to_ascii_lowercase();
-    if text.contains(CORRELATION_ID.as_str()) {
+    let text = std::str::from_utf8(head).ok()?.strip_suffix("\r\n\r\n")?;
+    let is_bare =
+        text.split("\r\n").skip(1).all(|line| LIBRARY_SAYS.iter().any(|name| line.starts_with(name)));
+    if !is_bare {
         return None;
     }
     Some(worded(code, message))
@@ -116,6 +123,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Polite<S> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
     use super::*;
 
     #[test]
@@ -123,12 +132,15 @@ mod tests {
         let bare =
             "HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
         let ours = "HTTP/1.1 400 Bad Request\r\nX-Correlation-Id: a\r\ncontent-length: 2\r\n\r\n{}";
+        let longer = format!("{bare}more");
         #[rustfmt::skip]
         let cases = [
             ("the library's own",       bare,                                        Some("HEADERS_TOO_LARGE")),
             ("a handler's refusal",     ours,                                        None),
             ("a success",               "HTTP/1.1 200 OK\r\n\r\n",                   None),
             ("a piece of some body",    "HTTP/1.1 400",                              None),
+            ("a body that imitates it", "HTTP/1.1 400 \",\"data\":1}",                None),
+            ("with more behind it",     &longer,                                     None),
         ];
         for (name, head, code) in cases {
             let worded = in_our_words(head.as_bytes());
@@ -137,6 +149,24 @@ mod tests {
             };
             assert_eq!(worded.as_ref().is_some_and(has_code), code.is_some(), "{name}");
             assert_eq!(worded.is_some(), code.is_some(), "{name}");
+        }
+    }
+
+    /// A sender of events could else end other people's answers and begin new ones.
+    #[tokio::test]
+    async fn data_that_look_like_an_answer_stay_data_wherever_a_write_breaks_off() {
+        let body = r#"{"data":"HTTP/1.1 400 HTTP/1.1 431 HTTP/1.1 414 "}"#;
+        for room in 1..body.len() {
+            let (ours, mut theirs) = duplex(room);
+            let mut polite = Polite::new(ours);
+            let writing = tokio::spawn(async move {
+                polite.write_all(body.as_bytes()).await.expect("somebody reads");
+                polite.shutdown().await.expect("somebody reads");
+            });
+            let mut heard = String::new();
+            theirs.read_to_string(&mut heard).await.expect("it is text");
+            writing.await.expect("it ends");
+            assert_eq!(heard, body, "with {room} bytes at a time");
         }
     }
 }

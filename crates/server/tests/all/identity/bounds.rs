@@ -137,9 +137,12 @@ fn an_export_breaks_off_when_its_key_ends() {
     let (_folder, server, admin, _target) = started(&[]);
     let data = "x".repeat(14_000);
     for part in 0..2 {
-        let line = |number: usize| json!({ "service": "orders", "type": "orders.placed", "key": format!("{part}-{number}"), "data": data });
-        let lines: Vec<String> = (0..LETTERS_EACH).map(|number| line(number).to_string()).collect();
-        let imported = server.post("/v1/dead-letters/import", &bearer(&admin), lines.join("\n"));
+        let line = |number: usize| {
+            let key = format!("{part}-{number}");
+            json!({ "service": "orders", "type": "orders.placed", "key": key, "data": data }).to_string()
+        };
+        let lines = (0..LETTERS_EACH).map(line).collect::<Vec<_>>().join("\n");
+        let imported = server.post("/v1/dead-letters/import", &bearer(&admin), lines);
         assert_eq!(imported.status, 200, "{imported:?}");
     }
     let viewer = create(&server, &admin, &json!({ "name": "viewer", "role": "viewer" }));
