@@ -2,6 +2,7 @@
 //!
 //! A number without its unit is refused everywhere: nobody remembers which one was meant.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
@@ -247,6 +248,23 @@ pub fn parse_share(text: &str) -> Result<Share, InvalidQuantity> {
     Share::new(percent / 100.0).ok_or_else(wrong)
 }
 
+/// A text with a star for each byte of a password in an address, such as `https://ann:******@example.com`; all
+/// else stands where it stood.
+#[must_use]
+pub fn hide_passwords(text: &str) -> Cow<'_, str> {
+    let mut shown = Cow::Borrowed(text);
+    for (scheme, _) in text.match_indices("://") {
+        let start = scheme + "://".len();
+        let is_end = |c: char| matches!(c, '/' | '?' | '#' | '"' | '\'' | ',') || c.is_whitespace();
+        let authority = &text[start..text[start..].find(is_end).map_or(text.len(), |length| start + length)];
+        let user = authority.rsplit_once('@').map(|(user, _)| user);
+        let Some((name, password)) = user.and_then(|user| user.split_once(':')) else { continue };
+        let from = start + name.len() + ":".len();
+        shown.to_mut().replace_range(from..from + password.len(), &"*".repeat(password.len()));
+    }
+    shown
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -304,6 +322,24 @@ mod tests {
         assert_eq!(parse_share("50%").map(|share| share.to_string()), Ok("50%".to_owned()));
         for text in ["50", "101%", "-1%", "%", "NaN%"] {
             assert!(parse_share(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn passwords_in_addresses_are_hidden_and_nothing_moves() {
+        #[rustfmt::skip]
+        let cases = [
+            ("http://ann:hunter2@a.test/x",                "http://ann:*******@a.test/x"),
+            ("s: { http: \"http://ann:a@b@c.test\" }",     "s: { http: \"http://ann:***@c.test\" }"),
+            ("[smtp://:pw@a.test, redis://b:ü@b.test:1]",  "[smtp://:**@a.test, redis://b:**@b.test:1]"),
+            ("http://ann@a.test/b:c@d",                    "http://ann@a.test/b:c@d"),
+            ("http://a.test:80/?x=ann:pw@b",               "http://a.test:80/?x=ann:pw@b"),
+            ("http://ann:@a.test :// x://",                "http://ann:@a.test :// x://"),
+            ("time: 12:30 @ noon",                         "time: 12:30 @ noon"),
+        ];
+        for (text, expected) in cases {
+            let shown = hide_passwords(text);
+            assert_eq!((&*shown, shown.len()), (expected, text.len()), "{text}");
         }
     }
 }

@@ -13,6 +13,7 @@ use redrive::core::ids::DeliveryId;
 use redrive::core::replay::ReplayId;
 use redrive::core::schedule::plan::Act;
 use redrive::core::story::Place;
+use redrive::core::text::hide_passwords;
 use redrive::core::time::Timestamp;
 use redrive::node::{Node, ScheduleView, Snapshot, stranded};
 use redrive::store::letter::{LetterFilter, ReplayView};
@@ -225,7 +226,10 @@ pub(super) async fn with_lines(node: &Node, mut shown: DeliveryShown) -> Result<
         let text = text.as_deref();
         let line = |place: Option<Place>| {
             let number = place?.line.checked_sub(1)?;
-            text?.lines().nth(usize::try_from(number).ok()?).map(|line| line.trim().to_owned())
+            text?
+                .lines()
+                .nth(usize::try_from(number).ok()?)
+                .map(|line| hide_passwords(line.trim()).into_owned())
         };
         story.reaction_line = line(story.story.reaction_at);
         story.classified_line = line(story.story.classified_at);

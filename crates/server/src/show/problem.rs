@@ -4,6 +4,7 @@ use std::path::Path;
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use redrive::core::book::problem::{Problem, Severity};
+use redrive::core::text::hide_passwords;
 
 /// Longer lines are not shown: nobody could find the caret.
 const LINE_BYTES_MAX: usize = 400;
@@ -19,7 +20,8 @@ pub(crate) fn render(problem: &Problem, path: &Path, text: &str) -> String {
     let path = path.display().to_string();
     let mut group = if let Some(Line { source, number, caret }) = line_of(problem, text) {
         title.element(
-            Snippet::source(source)
+            // What is wrong with a book is logged by servers, too.
+            Snippet::source(hide_passwords(source))
                 .line_start(number)
                 .path(&path)
                 .annotation(AnnotationKind::Primary.span(caret)),

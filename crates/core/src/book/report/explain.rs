@@ -21,7 +21,7 @@ use crate::category::{Category, Code};
 use crate::limits;
 use crate::position::Position;
 use crate::rule::{FailureMatch, Meaning, Reaction};
-use crate::text::{Rate, show_duration, show_size};
+use crate::text::{Rate, hide_passwords, show_duration, show_size};
 
 /// Values that belong together.
 #[derive(Clone, Debug, PartialEq)]
@@ -248,7 +248,7 @@ fn address(target: &TargetKind) -> String {
         | TargetKind::Kafka(text)
         | TargetKind::RedisStream(text)
         | TargetKind::Sqs(text)
-        | TargetKind::ServiceBus(text) => text.clone(),
+        | TargetKind::ServiceBus(text) => hide_passwords(text).into_owned(),
         TargetKind::Exec(command) => command.join(" "),
         TargetKind::Log => "stdout".to_owned(),
     }

@@ -127,6 +127,35 @@ fn a_pipe_in_the_place_of_the_book_is_refused_and_holds_up_nobody() {
 }
 
 #[test]
+fn a_password_in_an_address_is_shown_by_nobody() {
+    let target = Target::start(|_| status(410));
+    let url = target.url().replace("http://", "http://ann:hunter2@");
+    let service =
+        format!("  s: {{ target: {{ http: \"{url}\" }}, events: [a.b], on_failure: {{ 410: none }} }}");
+    let whole = format!("version: 1\nservices:\n{service}\n");
+    let folder = Folder::with("redrive.yaml", &whole);
+    let server = Server::start(&folder);
+    server.accept("a.b", "e-1", "");
+    server.until("e-1", "dead");
+    folder.write("redrive.yaml", whole.replace("on_failure", "on_fail"));
+    server.err.wait_for("rule book refused");
+    folder.write("redrive.yaml", whole);
+    let at = format!("http://{}", server.client.address);
+    #[rustfmt::skip]
+    let cases = [
+        ("the log",          server.err.so_far()),
+        ("why",              folder.run(&["why", "--last", "--server", &at]).printed()),
+        ("rules",            folder.run(&["rules", "s", "a.b"]).printed()),
+        ("rules as JSON",    folder.run(&["rules", "s", "a.b", "--format", "json"]).printed()),
+    ];
+    for (name, said) in cases {
+        assert!(said.contains("http://ann:*******@"), "{name}: {said}");
+        assert!(!said.contains("hunter2"), "{name}: {said}");
+    }
+    server.stop().assert_calm();
+}
+
+#[test]
 fn what_waits_for_a_removed_service_is_held_until_it_is_back() {
     let (target, gate) = gated();
     let whole = book(&target, &[]);
