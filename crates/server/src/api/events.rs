@@ -8,6 +8,7 @@ use redrive::core::event::attribute::{CorrelationId, EventId};
 use redrive::core::event::easy::{Easy, parse_easy};
 use redrive::core::event::{Event, HeaderList, Incoming, Parsed, parse};
 use redrive::core::schedule::plan::SOURCE_PREFIX;
+use redrive::hook;
 use redrive::store::{Seen, Taken};
 
 use super::body::Held;

@@ -105,7 +105,7 @@ fn a_fire_that_was_missed_is_caught_up_once_whatever_happens() {
 }
 
 #[test]
-fn nobody_else_sends_the_events_of_a_schedule() {
+fn nobody_else_sends_the_events_of_a_schedule_or_a_webhook() {
     let ago = AnHourAgo::new();
     let folder = Folder::with("redrive.yaml", &book(&Target::willing(), &ago.cron, ""));
     let server = Server::start(&folder);
@@ -116,6 +116,7 @@ fn nobody_else_sends_the_events_of_a_schedule() {
     let cases = [
         ("alone",      "content-type: application/cloudevents+json\r\n",       forged.to_string()),
         ("in a batch", "content-type: application/cloudevents-batch+json\r\n", json!([forged]).to_string()),
+        ("a webhook",  "ce-specversion: 1.0\r\nce-id: 1\r\nce-type: a.b\r\nce-source: /v1/hooks/github\r\n", String::new()),
     ];
     for (name, headers, body) in cases {
         let answer = server.post("/v1/events", headers, body);
