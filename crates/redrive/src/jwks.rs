@@ -20,8 +20,8 @@ use ring::signature::{
 };
 use serde::Deserialize;
 
-use crate::stale::outage::{Health, Outage, Word};
-use crate::stale::{Clock, Found, Missing, Plan, StaleCache, Trouble, timer_clock};
+use crate::stale::outage::{Record, Word};
+use crate::stale::{Ailing, Clock, Found, Missing, Plan, StaleCache, Trouble, timer_clock};
 use crate::target::http::fetch::{Bounds, Document, FetchError};
 use crate::target::http::{InvalidAddress, Pool};
 
@@ -61,7 +61,7 @@ pub(crate) enum Algorithm {
 pub(crate) struct Issuer {
     cache: StaleCache<KeySet, KeysError>,
     clock: Clock,
-    outage: Mutex<Outage>,
+    record: Mutex<Record>,
 }
 
 /// Why an issuer's keys are not to be had.
@@ -91,7 +91,7 @@ impl Issuer {
             let document = Arc::clone(&document);
             async move { KeySet::parse(&document.fetch().await?) }
         });
-        Ok(Self { cache, clock, outage: Mutex::new(Outage::None) })
+        Ok(Self { cache, clock, record: Mutex::new(Record::new()) })
     }
 
     /// The keys: at once if there are any, else when they have been fetched.
@@ -104,6 +104,11 @@ impl Issuer {
         self.judge(self.cache.renewed(RENEW_EVERY).await)
     }
 
+    /// What is wrong with fetching the keys, if anything is.
+    pub(crate) fn ailing(&self) -> Option<Ailing> {
+        self.record.lock().expect("nobody panics with it").ailing()
+    }
+
     /// Why the last fetch failed, if it did.
     #[cfg(test)]
     pub(crate) fn failure(&self) -> Option<String> {
@@ -114,8 +119,7 @@ impl Issuer {
         &self,
         found: Result<Found<KeySet, KeysError>, Missing<KeysError>>,
     ) -> Result<Arc<KeySet>, Arc<Trouble<KeysError>>> {
-        let health = Health::of(&found);
-        let word = self.outage.lock().expect("nobody panics with it").hear(health, (self.clock)());
+        let word = self.record.lock().expect("nobody panics with it").hear(&found, (self.clock)());
         match (word, &found) {
             (Word::Warning, Ok(Found { age, failure: Some(error), .. })) => {
                 let age = show_duration(*age);

@@ -32,6 +32,7 @@ use redrive::happening::What;
 use redrive::hook::{Answered, Call, Distrust, Hook, Hooks, Made, Malformed, Opened};
 use redrive::node::SubmitError;
 use redrive::secret::{SecretValues, Secrets};
+use redrive::stale::Ailing;
 use redrive::store::door::{REFUSED_BODY_BYTES_MAX, RefusedBody};
 use redrive::store::{Refusal, Seen};
 
@@ -94,6 +95,11 @@ impl Webhooks {
     /// Another book holds from now on.
     pub(crate) fn change(&self, book: &Arc<RuleBook>) {
         self.hooks.change(book);
+    }
+
+    /// The secrets that cannot be fetched, whatever they are for.
+    pub(super) async fn ailing_secrets(&self) -> Vec<(String, Ailing)> {
+        self.secrets.ailing().await
     }
 
     /// How the calls of each source were answered.
