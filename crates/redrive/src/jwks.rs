@@ -14,7 +14,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use redrive_core::freshness::Lifetimes;
-use redrive_core::text::show_duration;
+use redrive_core::text::show_rounded;
 use ring::signature::{
     ECDSA_P256_SHA256_FIXED, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents, UnparsedPublicKey,
 };
@@ -122,7 +122,7 @@ impl Issuer {
         let word = self.record.lock().expect("nobody panics with it").hear(&found, (self.clock)());
         match (word, &found) {
             (Word::Warning, Ok(Found { age, failure: Some(error), .. })) => {
-                let age = show_duration(*age);
+                let age = show_rounded(*age);
                 tracing::warn!(age, %error, "the issuer's keys cannot be fetched: the last ones serve");
             }
             (Word::Alert, Err(error)) => {

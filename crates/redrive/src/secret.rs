@@ -23,7 +23,7 @@ use redrive_core::book::model::{JwtKeys, Secret, SecretFrom, Sections, SourceKin
 use redrive_core::book::problem::{Problem, Severity};
 use redrive_core::freshness::Lifetimes;
 use redrive_core::limits;
-use redrive_core::text::show_duration;
+use redrive_core::text::show_rounded;
 use redrive_core::time::Timestamp;
 use tokio::time::timeout;
 use zeroize::Zeroizing;
@@ -325,7 +325,7 @@ impl Shared {
             Ok(Found { value, age, failure }) => {
                 match (word, failure) {
                     (Word::Warning, Some(error)) => {
-                        let age = show_duration(age);
+                        let age = show_rounded(age);
                         tracing::warn!(secret, age, %error, "a secret cannot be fetched: the last value serves");
                     }
                     (Word::Recovered, _) => tracing::info!(secret, "a secret can be fetched again"),
@@ -389,7 +389,7 @@ pub enum SecretError {
     #[error("it has no value: {0}")]
     Unavailable(Arc<Trouble<SecretError>>),
     /// Its provider has been away for longer than a value is kept.
-    #[error("its value is {} old and serves no more: {why}", show_duration(*.age))]
+    #[error("its value is {} old and serves no more: {why}", show_rounded(*.age))]
     Expired {
         /// How long ago it was fetched.
         age: Duration,
