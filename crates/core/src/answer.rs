@@ -42,6 +42,8 @@ pub enum What<'a> {
     SignatureInvalid,
     /// Something the configuration should name is missing.
     ConfigMissing,
+    /// The call was not made, for what it should be signed with cannot be had now.
+    SecretUnavailable,
     /// Redrive itself failed.
     Internal,
     /// The caller's own code says what it was.
@@ -219,6 +221,8 @@ pub enum Seen {
     Malformed(Malformed),
     /// Something the configuration should name is missing.
     ConfigMissing,
+    /// The call was not made, for what it should be signed with cannot be had now.
+    SecretUnavailable,
     /// Redrive itself failed.
     Internal,
 }
@@ -245,6 +249,7 @@ impl Reply {
             Seen::Broker(error) => What::Broker(*error),
             Seen::Malformed(malformed) => What::Malformed(*malformed),
             Seen::ConfigMissing => What::ConfigMissing,
+            Seen::SecretUnavailable => What::SecretUnavailable,
             Seen::Internal => What::Internal,
         };
         Answer { what, message: &self.message, retry_after: self.retry_after }

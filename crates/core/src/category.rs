@@ -211,6 +211,8 @@ pub mod codes {
     pub const SIGNATURE_INVALID: &str = "SIGNATURE_INVALID";
     /// Something the configuration should name is missing.
     pub const CONFIG_MISSING: &str = "CONFIG_MISSING";
+    /// The secret that a call should be signed with cannot be had, so the call was not made.
+    pub const SECRET_UNAVAILABLE: &str = "SECRET_UNAVAILABLE";
     /// Redrive's own fault.
     pub const INTERNAL_ERROR: &str = "INTERNAL_ERROR";
     /// Anything else.

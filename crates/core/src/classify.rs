@@ -55,6 +55,8 @@ pub enum Connection {
     Made,
     /// It did not, or it broke: a rule's `fatal_after` counts from the first of these in a row.
     Failed,
+    /// Nobody tried, for a reason of our own: it says nothing of the target, and burns no retry.
+    NotTried,
 }
 
 /// Says what an answer means. `timeout_category` is what the rule takes a timeout for.
@@ -72,21 +74,23 @@ pub fn classify(answer: &Answer<'_>, overrides: &[Override], timeout_category: C
         Some(Meaning::Failure(category)) => category,
     };
     let status = answer.what.status();
+    let connection = connection(&answer.what);
     let may_ask_to_wait = category == Category::RateLimited
         || default_category == Some(Category::RateLimited)
         || status == Some(503);
+    let retry_after = match connection {
+        Connection::Made | Connection::Failed => answer.retry_after.filter(|_| may_ask_to_wait),
+        Connection::NotTried => Some(limits::SECRET_RETRY_AFTER),
+    };
     Outcome::Failed(Failure {
         category,
         code: row.and_then(|row| row.code.clone()).unwrap_or(default_code),
         status,
         message: beginning(answer.message).to_owned(),
-        retry_after: answer
-            .retry_after
-            .filter(|_| may_ask_to_wait)
-            .map(|wait| wait.min(limits::RETRY_AFTER_MAX)),
+        retry_after: retry_after.map(|wait| wait.min(limits::RETRY_AFTER_MAX)),
         matched,
         default_category,
-        connection: connection(&answer.what),
+        connection,
     })
 }
 
@@ -110,6 +114,7 @@ fn usual_meaning(answer: &Answer<'_>, timeout_category: Category) -> Usual {
         What::Malformed(Malformed::ViolatesSchema) => const { known(codes::SCHEMA_VIOLATION) },
         What::SignatureInvalid => const { known(codes::SIGNATURE_INVALID) },
         What::ConfigMissing => const { known(codes::CONFIG_MISSING) },
+        What::SecretUnavailable => const { known(codes::SECRET_UNAVAILABLE) },
         What::Internal => const { known(codes::INTERNAL_ERROR) },
         // What somebody else calls internal is not our own fault.
         What::Reported { code } => match KNOWN.iter().find(|known| known.code == *code) {
@@ -233,7 +238,7 @@ const fn is_same(one: &[u8], other: &[u8]) -> bool {
 
 /// The codes that an attempt may fail with and what each is, whether we saw it or a caller reports it.
 #[rustfmt::skip]
-const KNOWN: [Known; 52] = [
+const KNOWN: [Known; 53] = [
     Known::new(codes::NETWORK_TIMEOUT,        Kind::Timeout),
     Known::new(codes::TIME_LIMIT_EXCEEDED,    Kind::Timeout),
     Known::new("RELAY_TIMEOUT",               Kind::Timeout),
@@ -252,6 +257,7 @@ const KNOWN: [Known; 52] = [
     Known::new(codes::LEADER_ELECTION,        Kind::Is(Category::Transient)),
     Known::new(codes::BROKER_UNAVAILABLE,     Kind::Is(Category::Transient)),
     Known::new(codes::STORE_THROTTLED,        Kind::Is(Category::Transient)),
+    Known::new(codes::SECRET_UNAVAILABLE,     Kind::Is(Category::Transient)),
     Known::new(codes::RATE_LIMITED,           Kind::Is(Category::RateLimited)),
     Known::new(codes::QUOTA_EXCEEDED,         Kind::Is(Category::RateLimited)),
     Known::new("INVALID_PUBLIC_KEY",          Kind::Is(Category::Permanent)),
@@ -290,6 +296,7 @@ const KNOWN: [Known; 52] = [
 
 fn connection(what: &What<'_>) -> Connection {
     match what {
+        What::SecretUnavailable => Connection::NotTried,
         What::Transport(
             TransportError::Timeout(CallPart::Connect | CallPart::Tls)
             | TransportError::Refused

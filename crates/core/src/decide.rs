@@ -230,11 +230,13 @@ impl RetryNumbers {
         self.retry_after_nanos > self.backoff_nanos
     }
 
-    fn death(&self) -> Option<DeathReason> {
+    fn death(&self, connection: Connection) -> Option<DeathReason> {
+        // What was not tried burns no retry, so it cannot lack one either.
+        let may_run_out = connection != Connection::NotTried;
         let retries_exceeded = self.by_policy.is_exceeded()
             || self.in_total.is_exceeded()
             || self.by_category.is_some_and(Tally::is_exceeded);
-        if retries_exceeded {
+        if may_run_out && retries_exceeded {
             Some(DeathReason::RetriesExceeded)
         } else if self.deadline.is_exceeded() {
             Some(DeathReason::DeadlineExceeded)
@@ -367,7 +369,7 @@ fn rule_on_failure(rule: &Rule, history: &History, failure: &Failure, at: &Momen
     let retry = policy.map(|policy| weigh_retry(rule, history, failure, policy, by_category, at));
     let verdict = match (reaction.value, &retry) {
         (Reaction::Pause, _) => Verdict::Pause,
-        (_, Some(numbers)) => match numbers.death() {
+        (_, Some(numbers)) => match numbers.death(failure.connection) {
             Some(reason) => Verdict::DeadLetter { reason, tier },
             None => Verdict::Retry { due_at: later(at.now, numbers.wait_nanos()) },
         },
@@ -410,7 +412,7 @@ fn connection_failing_for(
 ) -> Option<Duration> {
     let limit = rule.fatal_after?;
     let may_heal = matches!(failure.category, Category::Transient | Category::Unknown);
-    if failure.connection == Connection::Made || !may_heal {
+    if failure.connection != Connection::Failed || !may_heal {
         return None;
     }
     let failing_for = now.since(history.connection_failing_since()?);
@@ -429,7 +431,13 @@ fn weigh_retry(
     let backoff = &rule.reactions.policies()[usize::from(policy.0)].backoff;
     let done = history.retries_by(policy);
     let draw = at.seed.draw(at.delivery, at.attempt);
-    let backoff_nanos = backoff.delay_nanos(done, draw, history.previous_delay_nanos());
+    let backoff_nanos = match failure.connection {
+        Connection::Made | Connection::Failed => {
+            backoff.delay_nanos(done, draw, history.previous_delay_nanos())
+        }
+        // Nobody needs to be spared who was not called: the wait is time held, and no more.
+        Connection::NotTried => 0,
+    };
     let retry_after_nanos = failure.retry_after.map_or(0, nanos);
     let wait = backoff_nanos.max(retry_after_nanos);
     let (waited, held) = if wait > backoff_nanos { (0, wait) } else { (wait, 0) };
@@ -508,6 +516,9 @@ fn observation(rule: &Rule, failure: &Failure, verdict: Verdict) -> Observation 
         }
         Verdict::Deliver | Verdict::DeadLetter { .. } => Observation::Failure(CallEnd::Final),
     };
+    if failure.connection == Connection::NotTried {
+        return Observation::Silent;
+    }
     if let Some(breaker) = &rule.breaker {
         let is_among =
             |kinds: &[FailureMatch]| kinds.iter().any(|kind| kind.matches(failure.category, failure.status));

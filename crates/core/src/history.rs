@@ -180,10 +180,14 @@ impl History {
                     connection_failing_since: match ruling.connection {
                         Connection::Failed => self.connection_failing_since.or(Some(now)),
                         Connection::Made => None,
+                        Connection::NotTried => self.connection_failing_since,
                     },
                     ..self.released(now)
                 };
                 match decision.verdict {
+                    Verdict::Retry { .. } if ruling.connection == Connection::NotTried => {
+                        failed.holding(HeldBy::Others, now)
+                    }
                     Verdict::Retry { .. } => match &ruling.retry {
                         Some(numbers) => failed.retrying(numbers, ruling.category, now),
                         None => failed,

@@ -5,6 +5,9 @@ use std::time::Duration;
 /// The longest wait that a `Retry-After` may ask for; a longer one is cut to this.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_hours(24);
 
+/// How long a delivery waits before it asks again for a secret that its call cannot be made without.
+pub const SECRET_RETRY_AFTER: Duration = Duration::from_secs(30);
+
 /// How long a delivery may be held by an open breaker or a `Retry-After`, unless its rule says otherwise.
 pub const HOLD_MAX_DEFAULT: Duration = Duration::from_hours(24);
 

@@ -136,6 +136,15 @@ pub fn show_duration(span: Duration) -> String {
     shown
 }
 
+/// Shows a duration that was measured, rounded to what people read: milliseconds below a second, and whole
+/// seconds above.
+#[must_use]
+pub fn show_rounded(span: Duration) -> String {
+    let millis = span.as_millis() + u128::from(span.subsec_micros() % 1_000 >= 500);
+    let rounded = if millis < 1_000 { millis } else { (millis + 500) / 1_000 * 1_000 };
+    show_duration(Duration::from_millis(u64::try_from(rounded).unwrap_or(u64::MAX)))
+}
+
 /// Reads a size such as `25MiB`.
 pub fn parse_size(text: &str) -> Result<u64, InvalidQuantity> {
     let wrong = || InvalidQuantity::NoSize { text: text.to_owned() };
@@ -292,6 +301,22 @@ mod tests {
             assert_eq!(parse_duration(text), Ok(span), "{name}");
             assert_eq!(show_duration(span), shown, "{name}");
             assert_eq!(parse_duration(shown), Ok(span), "{name} shown");
+        }
+    }
+
+    #[test]
+    fn what_was_measured_is_shown_as_people_read_it() {
+        #[rustfmt::skip]
+        let cases = [
+            ("no time",           0,                  "0s"),
+            ("hardly any",        400_000,            "0s"),
+            ("milliseconds",      107_587_757,        "108ms"),
+            ("nearly a second",   999_600_000,        "1s"),
+            ("seconds",           11_213_844_504,     "11s"),
+            ("minutes",           1_800_400_000_000,  "30m"),
+        ];
+        for (name, nanos, expected) in cases {
+            assert_eq!(show_rounded(Duration::from_nanos(nanos)), expected, "{name}");
         }
     }
 

@@ -3,6 +3,7 @@
 //! Invariant: a happening is told only when it is durable.
 
 use redrive_core::breaker::Phase;
+use redrive_core::decide::AlertKind;
 use redrive_core::engine::{Next, Settlement, Signal, Waiting};
 use redrive_core::story::End;
 use redrive_core::time::Timestamp;
@@ -164,7 +165,7 @@ impl Happening {
             Signal::Alert { kind, queue, delivery } => Some(Self {
                 service: Some(queue.to_string()),
                 delivery: Some(delivery.to_string()),
-                ..Self::told(What::Alert, now, format!("{kind:?}").to_lowercase())
+                ..Self::told(What::Alert, now, alert_in_words(*kind).to_owned())
             }),
         }
     }
@@ -217,5 +218,14 @@ impl Happening {
             correlation_id: event.correlation_id.as_ref().map(ToString::to_string),
             ..Self::new(what, at)
         }
+    }
+}
+/// What is wrong, the kind of it first.
+const fn alert_in_words(kind: AlertKind) -> &'static str {
+    match kind {
+        AlertKind::Security => "security: the target refuses our credentials",
+        AlertKind::Configuration => "configuration: something is set up wrongly, here or at the target",
+        AlertKind::Exhausted => "exhausted: the retries ran out",
+        AlertKind::Internal => "internal: redrive itself failed",
     }
 }

@@ -85,7 +85,8 @@ impl Hook {
         Some(Self {
             name: name.to_owned(),
             webhook: webhook.clone(),
-            event_source: EventSource::new(&format!("{SOURCE_PREFIX}{name}")).expect("names are short and plain"),
+            event_source: EventSource::new(&format!("{SOURCE_PREFIX}{name}"))
+                .expect("names are short and plain"),
             event_type,
             subject,
             session,
@@ -119,6 +120,12 @@ impl Hook {
         self.webhook.rate
     }
 
+    /// How far the time that a call was signed at may be from ours.
+    #[must_use]
+    pub fn tolerance(&self) -> Duration {
+        self.webhook.tolerance.unwrap_or(TOLERANCE_DEFAULT)
+    }
+
     /// The largest body that is taken.
     #[must_use]
     pub fn body_bytes_max(&self) -> usize {
@@ -140,8 +147,7 @@ impl Hook {
         now: Timestamp,
     ) -> Result<(), Distrust> {
         let keys: Vec<_> = secrets.iter().filter_map(|secret| self.key(secret)).collect();
-        let tolerance = self.webhook.tolerance.unwrap_or(TOLERANCE_DEFAULT);
-        check(&self.claim(headers)?, &keys, body, now, tolerance)
+        check(&self.claim(headers)?, &keys, body, now, self.tolerance())
     }
 
     /// Whether a header tells something that must not be kept or shown.

@@ -14,14 +14,14 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use redrive_core::freshness::Lifetimes;
-use redrive_core::text::show_duration;
+use redrive_core::text::show_rounded;
 use ring::signature::{
     ECDSA_P256_SHA256_FIXED, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents, UnparsedPublicKey,
 };
 use serde::Deserialize;
 
-use crate::stale::outage::{Health, Outage, Word};
-use crate::stale::{Clock, Found, Missing, Plan, StaleCache, Trouble, timer_clock};
+use crate::stale::outage::{Record, Word};
+use crate::stale::{Ailing, Clock, Found, Missing, Plan, StaleCache, Trouble, timer_clock};
 use crate::target::http::fetch::{Bounds, Document, FetchError};
 use crate::target::http::{InvalidAddress, Pool};
 
@@ -61,7 +61,7 @@ pub(crate) enum Algorithm {
 pub(crate) struct Issuer {
     cache: StaleCache<KeySet, KeysError>,
     clock: Clock,
-    outage: Mutex<Outage>,
+    record: Mutex<Record>,
     listener: OnceLock<Listener>,
 }
 
@@ -95,7 +95,7 @@ impl Issuer {
             let document = Arc::clone(&document);
             async move { KeySet::parse(&document.fetch().await?) }
         });
-        Ok(Self { cache, clock, outage: Mutex::new(Outage::None), listener: OnceLock::new() })
+        Ok(Self { cache, clock, record: Mutex::new(Record::new()), listener: OnceLock::new() })
     }
 
     /// Whoever is to hear the news; only the first to come is told.
@@ -113,6 +113,11 @@ impl Issuer {
         self.judge(self.cache.renewed(RENEW_EVERY).await)
     }
 
+    /// What is wrong with fetching the keys, if anything is.
+    pub(crate) fn ailing(&self) -> Option<Ailing> {
+        self.record.lock().expect("nobody panics with it").ailing()
+    }
+
     /// Why the last fetch failed, if it did.
     #[cfg(test)]
     pub(crate) fn failure(&self) -> Option<String> {
@@ -123,11 +128,10 @@ impl Issuer {
         &self,
         found: Result<Found<KeySet, KeysError>, Missing<KeysError>>,
     ) -> Result<Arc<KeySet>, Arc<Trouble<KeysError>>> {
-        let health = Health::of(&found);
-        let word = self.outage.lock().expect("nobody panics with it").hear(health, (self.clock)());
+        let word = self.record.lock().expect("nobody panics with it").hear(&found, (self.clock)());
         match (word, &found) {
             (Word::Warning, Ok(Found { age, failure: Some(error), .. })) => {
-                let age = show_duration(*age);
+                let age = show_rounded(*age);
                 tracing::warn!(age, %error, "the issuer's keys cannot be fetched: the last ones serve");
             }
             (Word::Alert, Err(error)) => {

@@ -23,13 +23,13 @@ use redrive_core::book::model::{JwtKeys, Secret, SecretFrom, Sections, SourceKin
 use redrive_core::book::problem::{Problem, Severity};
 use redrive_core::freshness::Lifetimes;
 use redrive_core::limits;
-use redrive_core::text::show_duration;
+use redrive_core::text::show_rounded;
 use redrive_core::time::Timestamp;
 use tokio::time::timeout;
 use zeroize::Zeroizing;
 
-use crate::stale::outage::{Health, Outage, Word};
-use crate::stale::{Clock, Found, Missing, Plan, StaleCache, Trouble, timer_clock};
+use crate::stale::outage::{Record, Word};
+use crate::stale::{Ailing, Clock, Found, Missing, Plan, StaleCache, Trouble, timer_clock};
 
 /// The largest file or output that is taken for a secret.
 const SECRET_BYTES_MAX: usize = 64 * 1024;
@@ -45,6 +45,8 @@ const RENEW_EVERY: Duration = Duration::from_secs(10);
 const RENEW_WAIT_MAX: Duration = Duration::from_millis(500);
 /// How often it is looked whether a secret has changed.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The longest that who asks after the health of secrets waits for each that ails.
+const ASK_AFTER_MAX: Duration = Duration::from_millis(100);
 /// The longest that anybody waits for that look.
 const LOOK_MAX: Duration = Duration::from_millis(100);
 
@@ -154,7 +156,7 @@ struct Kept {
     source: Arc<dyn SecretSource>,
     cache: StaleCache<SecretValues, SecretError>,
     looked_at: Mutex<Option<Timestamp>>,
-    outage: Mutex<Outage>,
+    record: Mutex<Record>,
 }
 
 impl Secrets {
@@ -254,6 +256,22 @@ impl Secrets {
         timeout(limit, self.get(name)).await.unwrap_or(Err(SecretError::StillFetching))
     }
 
+    /// The secrets that cannot be fetched, by name. Each is asked for once more, so that what has healed
+    /// is not told of though nobody has needed it since.
+    pub async fn ailing(&self) -> Vec<(String, Ailing)> {
+        let all: Vec<Arc<Kept>> = {
+            let by_name = self.shared.by_name.read().expect("nobody panics while swapping");
+            by_name.values().map(Arc::clone).collect()
+        };
+        let mut ailing = Vec::new();
+        for kept in all.iter().filter(|kept| kept.ailing().is_some()) {
+            // What is wrong shows in what is recorded of it.
+            let _ = self.get_within(&kept.name, ASK_AFTER_MAX).await;
+            ailing.extend(kept.ailing().map(|ailing| (kept.name.clone(), ailing)));
+        }
+        ailing
+    }
+
     /// The same after what was known did not fit: fetched anew, unless that was done a moment ago, or takes
     /// longer than half a second.
     pub async fn renewed(&self, name: &str) -> Result<Arc<SecretValues>, SecretError> {
@@ -296,7 +314,7 @@ impl Shared {
             source,
             cache,
             looked_at: Mutex::new(None),
-            outage: Mutex::new(Outage::None),
+            record: Mutex::new(Record::new()),
         }
     }
 
@@ -311,14 +329,13 @@ impl Shared {
         kept: &Kept,
         found: Result<Found<SecretValues, SecretError>, Missing<SecretError>>,
     ) -> Result<Arc<SecretValues>, SecretError> {
-        let health = Health::of(&found);
-        let word = kept.outage.lock().expect("nobody panics with it").hear(health, (self.clock)());
+        let word = kept.record.lock().expect("nobody panics with it").hear(&found, (self.clock)());
         let secret = kept.name.as_str();
         match found {
             Ok(Found { value, age, failure }) => {
                 match (word, failure) {
                     (Word::Warning, Some(error)) => {
-                        let age = show_duration(age);
+                        let age = show_rounded(age);
                         tracing::warn!(secret, age, %error, "a secret cannot be fetched: the last value serves");
                     }
                     (Word::Recovered, _) => tracing::info!(secret, "a secret can be fetched again"),
@@ -359,8 +376,12 @@ impl Kept {
             source: Arc::clone(&self.source),
             cache: self.cache.clone(),
             looked_at: Mutex::new(None),
-            outage: Mutex::new(Outage::None),
+            record: Mutex::new(Record::new()),
         }
+    }
+
+    fn ailing(&self) -> Option<Ailing> {
+        self.record.lock().expect("nobody panics with it").ailing()
     }
 
     /// Looks whether the secret was changed where it is kept, if it is time to.
@@ -390,7 +411,7 @@ pub enum SecretError {
     #[error("it has no value: {0}")]
     Unavailable(Arc<Trouble<SecretError>>),
     /// Its provider has been away for longer than a value is kept.
-    #[error("its value is {} old and serves no more: {why}", show_duration(*.age))]
+    #[error("its value is {} old and serves no more: {why}", show_rounded(*.age))]
     Expired {
         /// How long ago it was fetched.
         age: Duration,
@@ -426,7 +447,7 @@ pub enum SecretError {
         source: std::io::Error,
     },
     /// The program says that it went wrong. What it printed is not repeated: it may be the secret.
-    #[error("{program} failed with {status}")]
+    #[error("{program} {} (its stderr is not shown, for it may hold the secret)", how_it_ended(*.status))]
     CommandFailed {
         /// Which program.
         program: String,
@@ -448,6 +469,15 @@ pub enum SecretError {
     /// A vault of one's own says why.
     #[error("{0}")]
     Vault(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// How a command ended that went wrong.
+fn how_it_ended(status: std::process::ExitStatus) -> String {
+    match status.code() {
+        Some(code) => format!("failed with exit code {code}"),
+        // Ended by a signal, which the system has a name for.
+        None => format!("was ended by {}", status.to_string().replacen("signal: ", "signal ", 1)),
+    }
 }
 
 /// The values of a secret that can be read without waiting for anybody; none if only a command would tell.

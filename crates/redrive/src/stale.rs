@@ -105,6 +105,37 @@ pub enum Trouble<E> {
     Lost,
 }
 
+/// Something that cannot be fetched, for people to be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ailing {
+    /// How bad it is.
+    pub state: Ailment,
+    /// Since when it is as bad as that, as far as anybody has asked for it.
+    pub since: Timestamp,
+    /// Why, in words that show nothing of what is fetched.
+    pub why: String,
+}
+
+/// How bad it is that something cannot be fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ailment {
+    /// What was fetched before serves.
+    Stale,
+    /// There is nothing to serve.
+    Gone,
+}
+
+impl Ailment {
+    /// The word for it in answers.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Stale => "stale",
+            Self::Gone => "gone",
+        }
+    }
+}
+
 type Fetching<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
 
 struct Shared<T, E> {

@@ -21,10 +21,11 @@ use ring::hmac;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
+use tokio::time::timeout;
 
 use crate::jwks::{Algorithm, Issuer};
 use crate::secret::{SecretError, SecretValues, Secrets};
-use crate::stale::Trouble;
+use crate::stale::{Ailing, Trouble};
 use crate::target::http::{InvalidAddress, Pool};
 
 pub use crate::jwks::KeysError;
@@ -38,6 +39,9 @@ const LEEWAY: Duration = Duration::from_secs(60);
 
 /// The longest name of a caller: it is kept with everything that the caller does.
 const SUBJECT_BYTES_MAX: usize = 256;
+
+/// The longest that who asks after the issuer's health waits for its keys.
+const ASK_AFTER_MAX: Duration = Duration::from_millis(100);
 
 /// Reads the tokens of one issuer.
 pub struct Tokens {
@@ -144,6 +148,12 @@ impl Tokens {
         self.rules == *rules
     }
 
+    /// Whose tokens it reads.
+    #[must_use]
+    pub fn issuer(&self) -> &str {
+        &self.rules.issuer
+    }
+
     /// Fetches the keys, so that the first who brings a token need not wait for them.
     pub async fn warm(&self) {
         if let Keys::Published(issuer) = &self.keys {
@@ -158,6 +168,16 @@ impl Tokens {
         if let Keys::Published(issuer) = &self.keys {
             issuer.listen(Box::new(listener));
         }
+    }
+
+    /// What is wrong with fetching the keys that the issuer publishes, if anything is; a secret that is shared
+    /// with it is among the [`Secrets`].
+    pub async fn ailing(&self) -> Option<Ailing> {
+        let Keys::Published(issuer) = &self.keys else { return None };
+        issuer.ailing()?;
+        // It may have healed though nobody has brought a token since.
+        let _ = timeout(ASK_AFTER_MAX, issuer.keys()).await;
+        issuer.ailing()
     }
 
     /// Whom a token speaks of, if it is good at that time of the wall clock.

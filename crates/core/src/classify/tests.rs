@@ -111,6 +111,7 @@ fn everything_else_has_its_category_too() {
         ("violates its schema",  What::Malformed(Malformed::ViolatesSchema),   Invalid,   codes::SCHEMA_VIOLATION),
         ("a bad signature",      What::SignatureInvalid,                       Permanent, codes::SIGNATURE_INVALID),
         ("no configuration",     What::ConfigMissing,                          Fatal,     codes::CONFIG_MISSING),
+        ("no secret",            What::SecretUnavailable,                      Transient, codes::SECRET_UNAVAILABLE),
         ("our own fault",        What::Internal,                               Internal,  codes::INTERNAL_ERROR),
         ("a relay's timeout",    reported("RELAY_TIMEOUT"),                    Transient, "RELAY_TIMEOUT"),
         ("no relay",             reported("DHT_UNAVAILABLE"),                  Transient, "DHT_UNAVAILABLE"),
@@ -199,6 +200,7 @@ fn connections_that_fail_are_told_from_answers_that_do_not_please() {
     for what in [http(503), What::Transport(TransportError::Timeout(CallPart::Whole)), What::Internal] {
         assert_eq!(link(what), Connection::Made, "{what:?}");
     }
+    assert_eq!(link(What::SecretUnavailable), Connection::NotTried);
 }
 
 fn row(line: u32, when: Matcher, meaning: Meaning) -> Override {

@@ -338,6 +338,33 @@ fn only_a_rate_limit_holds_the_dependency() {
 }
 
 #[test]
+fn a_call_that_was_not_made_is_held_and_burns_neither_retries_nor_the_breaker() {
+    let without_secret = || {
+        Ended::Outcome(Outcome::Failed(Failure {
+            connection: Connection::NotTried,
+            retry_after: Some(ms(10_000)),
+            ..failure(Category::Transient)
+        }))
+    };
+    // `hold_max` is a minute: more such waits than there are retries fit into it.
+    let mut history = History::new();
+    let mut now = START;
+    for round in 1..=6 {
+        history = history.started(now);
+        let decision = decide(&rule(), &history, &without_secret(), &moment(now, Attempt::FIRST));
+        assert_eq!(decision.verdict, Verdict::Retry { due_at: now + ms(10_000) }, "round {round}");
+        assert_eq!(decision.observation, Observation::Silent, "round {round}");
+        history = history.after(&decision, now);
+        now = now + ms(10_000);
+    }
+    assert_eq!(history.retries_total(), 0);
+    assert_eq!(history.held(now), ms(60_000));
+    let last = decide(&rule(), &history.started(now), &without_secret(), &moment(now, Attempt::FIRST));
+    let reason = DeathReason::HoldExpired;
+    assert_eq!(last.verdict, Verdict::DeadLetter { reason, tier: Tier::Dead });
+}
+
+#[test]
 fn why_names_the_line_and_the_numbers() {
     let matched = Some(Position { line: 30, column: 7 });
     let overridden = Ended::Outcome(Outcome::Failed(Failure { matched, ..failure(Category::RateLimited) }));

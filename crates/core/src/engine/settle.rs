@@ -194,6 +194,7 @@ impl Engine {
             | Seen::Broker(_)
             | Seen::Malformed(_)
             | Seen::ConfigMissing
+            | Seen::SecretUnavailable
             | Seen::Internal => (None, ""),
         };
         let facts = Facts {

@@ -13,7 +13,7 @@ use ring::hmac;
 /// Signatures that one call may bring: a sender has two while it changes its secret.
 const SIGNATURES_MAX: usize = 16;
 
-/// Why a call is not believed. For the log: whoever calls hears nothing of it.
+/// Why a call is not believed. For the log: whoever calls hears only of a wrong time, which is judged last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Distrust {
     /// It is not signed.

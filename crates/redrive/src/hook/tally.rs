@@ -42,6 +42,25 @@ pub enum Answered {
     Unavailable,
 }
 
+impl Answered {
+    /// The words for it in logs.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Duplicate => "came before",
+            Self::Conflict => "another event with its id came before",
+            Self::Challenge => "challenge",
+            Self::Unauthorized => "unauthorized",
+            Self::Malformed => "malformed",
+            Self::TooLarge => "too large",
+            Self::TooSlow => "too slow",
+            Self::RateLimited => "too many",
+            Self::Unavailable => "unavailable",
+        }
+    }
+}
+
 const KINDS: usize = Answered::Unavailable as usize + 1;
 
 /// How the calls of a source were answered since the server started.

@@ -368,10 +368,12 @@ fn log(happening: &Happening) {
             error = message,
             "dead"
         ),
-        What::BreakerOpened | What::BreakerProbing | What::BreakerClosed | What::DependencyHeld => {
-            tracing::warn!(message, "{what:?}");
-        }
-        What::Paused | What::Alert => tracing::warn!(service, delivery, message, "{what:?}"),
+        What::BreakerOpened => tracing::warn!(detail = message, "a breaker has opened"),
+        What::BreakerProbing => tracing::info!(detail = message, "a breaker lets probes through"),
+        What::BreakerClosed => tracing::info!(detail = message, "a breaker has closed"),
+        What::DependencyHeld => tracing::warn!(detail = message, "a dependency asked everybody to wait"),
+        What::Paused => tracing::warn!(service, delivery, detail = message, "a service is paused"),
+        What::Alert => tracing::warn!(service, delivery, detail = message, "something needs a person"),
         What::Accepted
         | What::SessionHeld
         | What::ReplayBegan

@@ -53,8 +53,8 @@ async fn secrets_are_found_where_the_book_says() {
         ("no variable",         "env: REDRIVE_TEST_UNSET".to_owned(),       error("the environment has no variable REDRIVE_TEST_UNSET".to_owned())),
         ("a command",           sh("echo new; echo old >&1"),               Ok(vec!["new", "old"])),
         ("without a shell",     "command: [echo, $HOME; id]".to_owned(),    Ok(vec!["$HOME; id"])),
-        ("a failing command",   sh("echo hunter2; echo hunter2 >&2; exit 3"), error("sh failed with exit status: 3".to_owned())),
-        ("a killed command",    sh("kill -9 $$"),                           error("sh failed with signal: 9 (SIGKILL)".to_owned())),
+        ("a failing command",   sh("echo hunter2; echo hunter2 >&2; exit 3"), error("sh failed with exit code 3 (its stderr is not shown, for it may hold the secret)".to_owned())),
+        ("a killed command",    sh("kill -9 $$"),                           error("sh was ended by signal 9 (SIGKILL) (its stderr is not shown, for it may hold the secret)".to_owned())),
         ("a silent command",    "command: [\"true\"]".to_owned(),           error("there is nothing in what true prints".to_owned())),
         ("an endless command",  "command: [\"yes\"]".to_owned(),            error("what yes prints is larger than 64 KiB, which is no secret".to_owned())),
         ("no such command",     "command: [redrive-test-nobody]".to_owned(), error("could not run redrive-test-nobody: No such file or directory (os error 2)".to_owned())),
@@ -218,6 +218,39 @@ async fn an_outage_of_the_vault_is_bridged_for_half_an_hour_and_then_refused_and
         News::Back { name: "hooks".to_owned() },
     ];
     assert_eq!(*news.lock().expect("nobody panics"), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_after_the_secrets_hears_of_those_that_ail_and_of_no_others() {
+    let vault = Arc::new(Vault::default());
+    let (secrets, _) = kept_in(&vault, &book(VAULT));
+    #[rustfmt::skip]
+    let steps = [
+        ("all is well",             0,     "up",   None),
+        ("the old value serves",    300,   "down", Some("stale")),
+        ("it serves no more",       1_800, "down", Some("gone")),
+        ("it is back, unasked for", 1_860, "up",   None),
+    ];
+    let began = Instant::now();
+    for (name, seconds, state, expected) in steps {
+        vault.is_down.store(state == "down", Ordering::SeqCst);
+        advance(Duration::from_secs(seconds).saturating_sub(began.elapsed())).await;
+        if state == "down" || seconds == 0 {
+            // What is past its time is fetched in the background, so the second to ask knows of it.
+            for _ in 0..2 {
+                let _ = secrets.get("hooks").await;
+                settle().await;
+            }
+        }
+        let ailing = secrets.ailing().await;
+        let shown = ailing.iter().map(|(name, ailing)| (name.as_str(), ailing.state.as_str()));
+        assert_eq!(
+            shown.collect::<Vec<_>>(),
+            Vec::from_iter(expected.map(|state| ("hooks", state))),
+            "{name}"
+        );
+        assert!(ailing.iter().all(|(_, ailing)| ailing.why == "the vault is sealed"), "{name}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

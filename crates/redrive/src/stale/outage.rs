@@ -3,11 +3,13 @@
 //!
 //! Invariants: a warning at most once a minute, one alert for each outage, and every end of one is told.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use redrive_core::time::Timestamp;
 
-use super::{Found, Missing};
+use super::{Ailing, Ailment, Found, Missing};
+use crate::clock::wall_clock;
 
 /// How often it is said that something cannot be fetched.
 const WARN_EVERY: Duration = Duration::from_mins(1);
@@ -81,6 +83,45 @@ impl Outage {
         };
         *self = next;
         word
+    }
+}
+
+/// What was said of a thing, and what is wrong with it for whoever asks later.
+#[derive(Debug)]
+pub(crate) struct Record {
+    outage: Outage,
+    ailing: Option<Ailing>,
+}
+
+impl Record {
+    /// Nothing was said yet.
+    pub(crate) const fn new() -> Self {
+        Self { outage: Outage::None, ailing: None }
+    }
+
+    /// Hears what was found of the thing.
+    pub(crate) fn hear<T, E: Display>(
+        &mut self,
+        found: &Result<Found<T, E>, Missing<E>>,
+        now: Timestamp,
+    ) -> Word {
+        let ailment = match found {
+            Ok(Found { failure: None, .. }) => None,
+            Ok(Found { failure: Some(why), .. }) => Some((Ailment::Stale, why)),
+            Err(Missing { failure: why, .. }) => Some((Ailment::Gone, why)),
+        };
+        self.ailing = ailment.map(|(state, why)| {
+            // Of one outage only its beginning is told, whatever is found wrong in the course of it.
+            let begun = self.ailing.as_ref().filter(|before| before.state == state);
+            let since = begun.map_or_else(wall_clock, |before| before.since);
+            Ailing { state, since, why: why.to_string() }
+        });
+        self.outage.hear(Health::of(found), now)
+    }
+
+    /// What is wrong with it, if anything is.
+    pub(crate) fn ailing(&self) -> Option<Ailing> {
+        self.ailing.clone()
     }
 }
 

@@ -29,7 +29,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use redrive_core::answer::{BrokerError, CallPart, Reply, Seen};
+use redrive_core::answer::{CallPart, Reply, Seen};
 use redrive_core::book::model::Network;
 use redrive_core::engine::{Call, Ending};
 use redrive_core::time::Timestamp;
@@ -235,10 +235,9 @@ impl fmt::Debug for HttpTarget {
     }
 }
 
-/// What keeps the secrets is away, which heals like an outage of the target: nothing is lost by it at once.
+/// What keeps the secrets is away: that heals, and the target has nothing to do with it.
 fn not_made(unsigned: &Unsigned) -> Reply {
-    let seen = Seen::Broker(BrokerError::Unavailable);
-    Reply { seen, message: unsigned.to_string(), retry_after: None }
+    Reply { seen: Seen::SecretUnavailable, message: unsigned.to_string(), retry_after: None }
 }
 
 fn internal(message: String) -> Reply {

@@ -161,7 +161,7 @@ mod tests {
 
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;
-    use redrive_core::answer::{BrokerError, Seen};
+    use redrive_core::answer::Seen;
     use redrive_core::engine::Ending;
     use redrive_core::ids::{ChannelName, ServiceName};
     use ring::hmac;
@@ -289,7 +289,7 @@ mod tests {
         let before = seen.lock().expect("nobody panics").1.len();
         let Ending::Reply(reply) = target.call(call()).await else { panic!("no call is made") };
         assert_eq!(seen.lock().expect("nobody panics").1.len(), before, "no call is made");
-        assert_eq!(reply.seen, Seen::Broker(BrokerError::Unavailable));
+        assert_eq!(reply.seen, Seen::SecretUnavailable);
         assert_eq!(
             reply.message,
             "not called, for the call could not be signed: the secret `hooks`: the book defines no such secret"

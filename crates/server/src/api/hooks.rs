@@ -27,11 +27,13 @@ use redrive::core::book::RuleBook;
 use redrive::core::book::model::Scheme;
 use redrive::core::event::Event;
 use redrive::core::quota::Allowed;
+use redrive::core::text::show_duration;
 use redrive::core::time::Timestamp;
 use redrive::happening::What;
 use redrive::hook::{Answered, Call, Distrust, Hook, Hooks, Made, Malformed, Opened};
 use redrive::node::SubmitError;
 use redrive::secret::{SecretValues, Secrets};
+use redrive::stale::Ailing;
 use redrive::store::door::{REFUSED_BODY_BYTES_MAX, RefusedBody};
 use redrive::store::{Refusal, Seen};
 
@@ -94,6 +96,11 @@ impl Webhooks {
     /// Another book holds from now on.
     pub(crate) fn change(&self, book: &Arc<RuleBook>) {
         self.hooks.change(book);
+    }
+
+    /// The secrets that cannot be fetched, whatever they are for.
+    pub(super) async fn ailing_secrets(&self) -> Vec<(String, Ailing)> {
+        self.secrets.ailing().await
     }
 
     /// How the calls of each source were answered.
@@ -161,16 +168,16 @@ async fn answer(app: &App, source: &str, peer: Peer, headers: &HeaderMap, body: 
 fn said(app: &App, opened: &Opened, correlation_id: &str, judged: Result<Taken, Turned>) -> Response {
     match judged {
         Ok(Taken::Event(taken, answered)) => {
-            tell(app, opened, answered, correlation_id, "");
+            tell(app, opened, answered, correlation_id, None);
             let is_news = answered == Answered::Accepted;
             events::json(if is_news { StatusCode::ACCEPTED } else { StatusCode::OK }, &taken)
         }
         Ok(Taken::Challenge(text)) => {
-            tell(app, opened, Answered::Challenge, correlation_id, "");
+            tell(app, opened, Answered::Challenge, correlation_id, None);
             ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
         }
         Err(Turned { answered, error, why }) => {
-            tell(app, opened, answered, correlation_id, &why);
+            tell(app, opened, answered, correlation_id, Some(&why));
             error.into_response()
         }
     }
@@ -182,14 +189,15 @@ fn no_such_source(name: &str) -> ApiError {
 }
 
 /// Counts an answer, and tells of it: of those that can be had without a signature, not of each.
-fn tell(app: &App, opened: &Opened, answered: Answered, correlation_id: &str, why: &str) {
+fn tell(app: &App, opened: &Opened, answered: Answered, correlation_id: &str, why: Option<&str>) {
     let source = opened.hook.name();
-    tracing::debug!(source, correlation_id, ?answered, why, "a webhook was answered");
+    tracing::debug!(source, correlation_id, answered = answered.as_str(), why, "a webhook was answered");
     let Some(count) = opened.tally.count(answered, app.node.now()) else { return };
     match answered {
         Answered::Accepted | Answered::Duplicate | Answered::Challenge => {}
         Answered::Unauthorized => {
             tracing::warn!(source, correlation_id, count, why, "webhooks came without a good signature");
+            let why = why.unwrap_or("it is not signed");
             let times = if count == 1 { String::new() } else { format!(", {count} times by now") };
             app.node.announce(What::Security, format!("a call to the webhook source {source}: {why}{times}"));
         }
@@ -199,7 +207,8 @@ fn tell(app: &App, opened: &Opened, answered: Answered, correlation_id: &str, wh
         | Answered::TooSlow
         | Answered::RateLimited
         | Answered::Unavailable => {
-            tracing::warn!(source, correlation_id, count, ?answered, why, "webhooks could not be taken");
+            let answered = answered.as_str();
+            tracing::warn!(source, correlation_id, count, answered, why, "webhooks could not be taken");
         }
     }
 }
@@ -291,7 +300,7 @@ async fn believe(app: &App, hook: &Hook, headers: &HeaderMap, body: &Bytes) -> R
         }
         other => other,
     }
-    .map_err(distrusted)
+    .map_err(|distrust| distrusted(hook, distrust))
 }
 
 fn no_secret(why: &str) -> Turned {
@@ -300,11 +309,18 @@ fn no_secret(why: &str) -> Turned {
     Turned { answered: Answered::Unavailable, error, why: why.to_owned() }
 }
 
-fn distrusted(distrust: Distrust) -> Turned {
+fn distrusted(hook: &Hook, distrust: Distrust) -> Turned {
     match distrust {
         Distrust::NoKey => no_secret(&distrust.to_string()),
-        Distrust::Missing | Distrust::Malformed | Distrust::Bad | Distrust::TooOld | Distrust::TooNew => {
+        Distrust::Missing | Distrust::Malformed | Distrust::Bad => {
             let message = "the signature is missing or does not fit";
+            let error = ApiError::new(Code::Unauthorized, message);
+            Turned { answered: Answered::Unauthorized, error, why: distrust.to_string() }
+        }
+        // Only who holds the secret gets here, and should look at the clock and not for another secret.
+        Distrust::TooOld | Distrust::TooNew => {
+            let tolerance = show_duration(hook.tolerance());
+            let message = format!("the signed time is more than {tolerance} from ours");
             let error = ApiError::new(Code::Unauthorized, message);
             Turned { answered: Answered::Unauthorized, error, why: distrust.to_string() }
         }

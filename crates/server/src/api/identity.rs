@@ -32,6 +32,7 @@ use redrive::core::book::RuleBook;
 use redrive::core::text::Rate;
 use redrive::core::time::Timestamp;
 use redrive::secret::Secrets;
+use redrive::stale::Ailing;
 use redrive::store::door::KeyRecord;
 use redrive::target::http::Pool;
 use tokio::sync::{Mutex, MutexGuard};
@@ -154,6 +155,11 @@ impl Access {
             Credential::Key(text) => Ok(self.0.keys.find(text, now).map(Caller::with_key)),
             Credential::Token(text) => Ok(self.0.bearers.find(text).await?.map(Caller::with_token)),
         }
+    }
+
+    /// The issuer of tokens, if its keys cannot be fetched.
+    pub(super) async fn ailing_issuer(&self) -> Option<(String, Ailing)> {
+        self.0.bearers.ailing().await
     }
 
     fn rate_of(&self, caller: &Caller) -> Option<Rate> {

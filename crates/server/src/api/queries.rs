@@ -27,7 +27,7 @@ use super::openapi::Keys;
 use super::shape::wanted::{DeliveryKeys, Health, PageKeys};
 use super::shape::{DeliveriesFound, DeliveryShown, EventsFound, Status};
 use super::views::{
-    Held, archive_shown, delivery_shown, event_shown, status_shown, with_letters, with_lines,
+    Held, ailing_shown, archive_shown, delivery_shown, event_shown, status_shown, with_letters, with_lines,
 };
 use super::{App, events, letters};
 use crate::letters::fields::Fields;
@@ -184,7 +184,13 @@ pub(super) async fn status(State(app): State<App>) -> Result<Response, ApiError>
         status = Status { stranded, ..again };
     }
     let archive = app.archivist.status(app.node.now()).map(archive_shown);
-    let status = Status { archive, sources: app.hooks.status(), ..with_letters(&app.node, status).await? };
+    let status = Status {
+        archive,
+        sources: app.hooks.status(),
+        secrets: app.hooks.ailing_secrets().await.into_iter().map(ailing_shown).collect(),
+        issuer: app.access.ailing_issuer().await.map(ailing_shown),
+        ..with_letters(&app.node, status).await?
+    };
     Ok(events::json(StatusCode::OK, &status))
 }
 

@@ -234,6 +234,25 @@ pub(crate) struct Status {
     /// What the rule book wants done at times.
     #[serde(default)]
     pub schedules: Vec<ScheduleStatus>,
+    /// Secrets that cannot be fetched; none when all is well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<AilingShown>,
+    /// The issuer of tokens, if its keys cannot be fetched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<AilingShown>,
+}
+
+/// Something that cannot be fetched.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct AilingShown {
+    /// The secret's name in the rule book, or who issues the tokens.
+    pub name: String,
+    /// `stale` while what was fetched before serves; `gone` while there is nothing to serve.
+    pub state: String,
+    #[schema(value_type = String, format = DateTime)]
+    pub since: Timestamp,
+    /// Why, in words that show nothing of it.
+    pub why: String,
 }
 
 /// How the archive is. Counts are since the server started.

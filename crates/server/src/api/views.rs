@@ -16,13 +16,14 @@ use redrive::core::story::Place;
 use redrive::core::text::hide_passwords;
 use redrive::core::time::Timestamp;
 use redrive::node::{Node, ScheduleView, Snapshot, stranded};
+use redrive::stale::Ailing;
 use redrive::store::letter::{LetterFilter, ReplayView};
 use redrive::store::{Closed, Counts, DeliveryState, DeliveryView, EventView, QueueCounts};
 
 use super::error::ApiError;
 use super::shape::{
-    ArchiveShown, DeathShown, DeliveryShown, DependencyStatus, EventShown, ScheduleStatus, ServiceStatus,
-    StateShown, Status, StoryShown,
+    AilingShown, ArchiveShown, DeathShown, DeliveryShown, DependencyStatus, EventShown, ScheduleStatus,
+    ServiceStatus, StateShown, Status, StoryShown,
 };
 use crate::letters::view;
 use crate::show::moment::moment;
@@ -292,7 +293,15 @@ pub(super) fn status_shown(node: &Node, snapshot: &Snapshot, counts: &Counts) ->
         sources: Vec::new(),
         archive: None,
         schedules: node.schedules().iter().map(schedule_shown).collect(),
+        secrets: Vec::new(),
+        issuer: None,
     }
+}
+
+/// Something that cannot be fetched.
+pub(super) fn ailing_shown((name, ailing): (String, Ailing)) -> AilingShown {
+    let Ailing { state, since, why } = ailing;
+    AilingShown { name, state: state.as_str().to_owned(), since, why }
 }
 
 /// How the archive is.

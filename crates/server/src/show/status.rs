@@ -8,7 +8,7 @@ use redrive::core::time::Timestamp;
 use super::moment::{ago, coming, rough};
 use super::table::{Cell, Side, Table};
 use super::{counted, next_steps, plain, shell_word, style, thousands};
-use crate::api::shape::{ArchiveShown, DependencyStatus, ScheduleStatus, ServiceStatus, Status};
+use crate::api::shape::{AilingShown, ArchiveShown, DependencyStatus, ScheduleStatus, ServiceStatus, Status};
 use crate::client::Address;
 
 /// An archive that is less behind than this keeps up.
@@ -34,6 +34,9 @@ pub(crate) fn page(status: &Status, address: &Address, now: Timestamp) -> String
         let word = "in the store and unknown to the engine: report it, and restart the server";
         let _ = writeln!(out, "{} {} stranded, {word}", style::error("✗"), thousands(status.stranded));
     }
+    for line in ailing(status, now) {
+        let _ = writeln!(out, "{line}");
+    }
     for line in letters(status).into_iter().chain(status.archive.as_ref().map(|shown| archive(shown, now))) {
         let _ = writeln!(out, "{line}");
     }
@@ -51,6 +54,27 @@ pub(crate) fn page(status: &Status, address: &Address, now: Timestamp) -> String
     }
     out.push_str(&next_steps(&steps(status)));
     out
+}
+
+/// The secrets and the issuer's keys that cannot be fetched, a line each.
+fn ailing(status: &Status, now: Timestamp) -> Vec<String> {
+    let line = |what: String, shown: &AilingShown| {
+        let AilingShown { name: _, state, since, why } = shown;
+        let (mark, word) = match state.as_str() {
+            "stale" => (style::warning("!"), "cannot be fetched, and what was fetched before serves"),
+            _ => (style::error("✗"), "cannot be had, and what needs it is refused"),
+        };
+        let span = rough(now.since(*since));
+        format!("{mark} {what} {word}, for {span} now: {}", style::dim(plain(why)))
+    };
+    let secrets = status
+        .secrets
+        .iter()
+        .map(|secret| line(format!("the secret {}", style::bold(plain(&secret.name))), secret));
+    let issuer = status.issuer.iter().map(|issuer| {
+        line(format!("the key set of the issuer {}", style::bold(plain(&issuer.name))), issuer)
+    });
+    secrets.chain(issuer).collect()
 }
 
 /// What dead letters are up to, a line each.

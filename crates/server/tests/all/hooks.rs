@@ -291,7 +291,10 @@ fn other_schemes_come_by_the_same_door() {
     assert_eq!(unsigned.error().0, 401, "nobody else learns that it is ours: {unsigned:?}");
     let event = r#"{"type":"event_callback","event_id":"Ev1","event":{"type":"message"}}"#;
     assert_eq!(slack(seconds, event).status, 202);
-    assert_eq!(slack(seconds - 310, event).error().0, 401, "too long ago");
+    let too_old = slack(seconds - 310, event);
+    assert_eq!(too_old.error().0, 401, "too long ago");
+    let message = "the signed time is more than 5m from ours";
+    assert_eq!(too_old.json()["error"]["message"], message, "who holds the secret may know");
     assert_eq!(slack(seconds + 310, event).error().0, 401, "not yet");
 
     let sum = |body: &[u8]| format!("X-Sum: sum={}\r\n", hex("", body));

@@ -4,10 +4,42 @@
 use std::net::IpAddr;
 
 use super::{Findings, Lint, Run};
-use crate::book::model::{Network, Sections, TargetKind};
+use crate::book::model::{JwtKeys, Network, Sections, TargetKind};
 use crate::book::problem::Severity;
 
-pub(super) const LINTS: &[Lint] = &[Lint {
+pub(super) const LINTS: &[Lint] = &[PRIVATE_NAME, PLAIN_KEYS];
+
+const PLAIN_KEYS: Lint = Lint {
+    code: "plain-http-keys",
+    severity: Severity::Warning,
+    summary: "the keys that tokens are checked with come without encryption",
+    explanation: "The keys of `access.jwt` are fetched over plain HTTP from another machine. Whoever sits in \
+                  between can put keys of their own in their place, sign tokens with them, and be believed to \
+                  be anybody, an administrator too. Use `https`.",
+    bad: "version: 1
+access:
+  jwt: { jwks: \"http://issuer.example.com/keys\", issuer: a, audience: redrive }
+",
+    mended: "version: 1
+access:
+  jwt: { jwks: \"https://issuer.example.com/keys\", issuer: a, audience: redrive }
+",
+    run: Run::Book(plain_http_keys),
+};
+
+fn plain_http_keys<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
+    let (Some(jwt), Some(span)) = (&book.access.jwt, book.access.jwt_at) else { return };
+    let JwtKeys::Jwks(address) = &jwt.keys else { return };
+    let host = authority(address).map(host).unwrap_or_default();
+    let is_own = host.eq_ignore_ascii_case("localhost")
+        || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    if address.starts_with("http://") && !is_own {
+        let message = format!("the keys of `{address}` come without encryption, and could be anybody's");
+        findings.report(span, message, "use `https://`");
+    }
+}
+
+const PRIVATE_NAME: Lint = Lint {
     code: "private-name-without-leave",
     severity: Severity::Warning,
     summary: "a target's name leads to a private network, which the book does not allow",
@@ -29,7 +61,7 @@ services:
     events: [todo.task.created]
 ",
     run: Run::Book(private_name_without_leave),
-}];
+};
 
 fn private_name_without_leave<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
     for service in &book.services {
@@ -103,6 +135,24 @@ mod tests {
             );
             assert_eq!(!found(&service, LINTS).is_empty(), expected, "{name}");
             assert_eq!(!found(&channel, LINTS).is_empty(), expected, "{name}, of a channel");
+        }
+    }
+
+    #[test]
+    fn keys_that_tokens_are_checked_with_come_encrypted_or_from_this_machine() {
+        #[rustfmt::skip]
+        let cases = [
+            ("encrypted",            "https://issuer.test/keys",     false),
+            ("this machine",         "http://127.0.0.1:9/keys",      false),
+            ("by the other family",  "http://[::1]:9/keys",          false),
+            ("by name",              "http://localhost:9/keys",      false),
+            ("a neighbour",          "http://10.0.0.1/keys",         true),
+            ("anybody",              "http://issuer.test/keys",      true),
+        ];
+        for (name, address, expected) in cases {
+            let book =
+                format!("version: 1\naccess:\n  jwt: {{ jwks: \"{address}\", issuer: a, audience: b }}\n");
+            assert_eq!(!found(&book, LINTS).is_empty(), expected, "{name}");
         }
     }
 

@@ -7,9 +7,11 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::addresses::{authority, host, is_inner_name};
+use super::sources::may_feed;
 use super::{Findings, Lint, Run};
 use crate::book::model::{
-    JwtKeys, ReactionName, ReceiverKind, Secret, SecretFrom, Sections, SourceKind, Target, TargetKind,
+    At, JwtKeys, ReactionName, ReceiverKind, Secret, SecretFrom, Sections, Source, SourceKind, Target,
+    TargetKind,
 };
 use crate::book::problem::{Severity, Span, nearest};
 use crate::book::schema::Named;
@@ -27,8 +29,8 @@ pub(super) const LINTS: &[Lint] = &[
         summary: "a source whose events no service takes",
         explanation: "A schedule or another source of the book makes events of a type that no row of any service \
                       claims, so each of them would be recorded as unrouted and nothing would happen. Mostly it is \
-                      a slip of the pen at one end. Only types without placeholders can be judged. Claim the type \
-                      in a service, or correct it.",
+                      a slip of the pen at one end. Of a type with placeholders, only what stands before the first \
+                      can be judged. Claim the type in a service, or correct it.",
         bad: "version: 1\n\
               sources: { nightly: { schedule: { cron: \"0 3 * * *\" }, type: report.nightly } }\n\
               services:\n  \
@@ -38,6 +40,25 @@ pub(super) const LINTS: &[Lint] = &[
                  services:\n  \
                    reports: { target: { exec: [./report] }, events: [reports.nightly] }\n",
         run: Run::Book(unrouted_source),
+    },
+    Lint {
+        code: "sender-chooses-type",
+        severity: Severity::Warning,
+        summary: "a webhook's type begins with what its sender says",
+        explanation: "The type of a source's events begins with a placeholder, so whoever holds the secret of that \
+                      one webhook can make events of any type: those of another source too, which services \
+                      believe to come from there. Begin the type with a fixed word, such as the source's name.",
+        bad: "version: 1\n\
+              sources: { shop: { webhook: { scheme: stripe, secret: shop }, type: \"{data.type}\" } }\n\
+              secrets: { shop: { env: SHOP_SECRET } }\n\
+              services:\n  \
+                billing: { target: { exec: [./bill] }, events: [shop.*] }\n",
+        mended: "version: 1\n\
+                 sources: { shop: { webhook: { scheme: stripe, secret: shop }, type: \"shop.{data.type}\" } }\n\
+                 secrets: { shop: { env: SHOP_SECRET } }\n\
+                 services:\n  \
+                   billing: { target: { exec: [./bill] }, events: [shop.*] }\n",
+        run: Run::Book(sender_chooses_type),
     },
     Lint {
         code: "unused-definition",
@@ -167,7 +188,10 @@ fn unrouted_source(book: &Sections, findings: &mut Findings<'_>) {
     }
     for (name, source) in &book.sources {
         let template = source.value.event_type.as_deref().and_then(|text| SourceTemplate::parse(text).ok());
-        let Some(event_type) = template.as_ref().and_then(SourceTemplate::literal) else { continue };
+        let Some(event_type) = template.as_ref().and_then(SourceTemplate::literal) else {
+            unrouted_beginning(book, name, source, findings);
+            continue;
+        };
         if book.rows().any(|(_, _, row)| row.pattern.value.matches(event_type)) {
             continue;
         }
@@ -177,6 +201,29 @@ fn unrouted_source(book: &Sections, findings: &mut Findings<'_>) {
             |near| format!("did you mean `{near}`?"),
         );
         findings.report(source.span, format!("no service takes `{event_type}`, which `{name}` makes"), help);
+    }
+}
+
+/// The same where only the beginning of the types is known.
+fn unrouted_beginning(book: &Sections, name: &str, source: &At<Source>, findings: &mut Findings<'_>) {
+    let template = source.value.event_type.as_deref();
+    let Some((beginning, _)) = template.and_then(|text| text.split_once('{')) else { return };
+    if book.rows().any(|(_, _, row)| may_feed(&source.value, &row.pattern.value)) {
+        return;
+    }
+    let message = format!("no service takes what begins with `{beginning}`, as all that `{name}` makes does");
+    findings.report(source.span, message, "add such types to the `events` of a service");
+}
+
+fn sender_chooses_type(book: &Sections, findings: &mut Findings<'_>) {
+    for (name, source) in &book.sources {
+        let SourceKind::Webhook(_) = &source.value.kind else { continue };
+        let template = source.value.event_type.as_deref().unwrap_or_default();
+        if !template.starts_with('{') {
+            continue;
+        }
+        let message = format!("whoever calls `{name}` chooses the whole type of its events");
+        findings.report(source.span, message, format!("begin it with a word of yours: `{name}.{template}`"));
     }
 }
 
@@ -463,6 +510,32 @@ mod tests {
     use crate::book::problem::{Problem, Severity};
 
     #[test]
+    fn the_beginning_of_a_type_is_enough_to_see_that_nobody_wants_it() {
+        #[rustfmt::skip]
+        let cases = [
+            ("another word",          "stripe.{data.type}",   "shop.*",          true),
+            ("the same word",         "stripe.{data.type}",   "stripe.*",        false),
+            ("a row below it",        "stripe.{data.type}",   "stripe.paid",     false),
+            ("a row that takes all",  "stripe.{data.type}",   "**",              false),
+            ("half a word",           "stripe.in{data.type}", "stripe.paid",     true),
+            ("a row above it",        "stripe.{data.type}",   "stripe",          true),
+            ("no beginning",          "{data.type}",          "shop.*",          false),
+        ];
+        for (name, event_type, row, expected) in cases {
+            let book = format!(
+                "version: 1\nsources: {{ s: {{ webhook: {{ scheme: stripe, secret: k }}, type: \"{event_type}\" }} }}\nsecrets: {{ k: {{ env: K }} }}\nservices:\n  b: {{ target: {{ log: stdout }}, events: [\"{row}\"] }}\n"
+            );
+            let lint = find("unrouted-source").expect("it is listed");
+            let problems = check(book.as_bytes()).problems;
+            assert_eq!(
+                problems.iter().any(|problem| problem.code == lint.code),
+                expected,
+                "{name}: {problems:?}"
+            );
+        }
+    }
+
+    #[test]
     fn what_is_defined_is_used_or_reported() {
         let service = "services:\n  s: { target: { log: stdout }, events: [a], channels: { c: { target: { log: stdout }, events: [a] } } }\n";
         #[rustfmt::skip]
@@ -479,7 +552,7 @@ mod tests {
             ("what the consumer uses",           "dependencies: { d: { kind: smtp } }\ndefaults: { facts: { uses: [d] } }\n", vec![]),
             ("what Dapr is told of",             "dependencies: { d: { kind: redis, dapr: { component: state } } }\n", vec![]),
             ("a target's own dependency",        "dependencies: { s: { kind: webhook }, s.c: { kind: smtp } }\n", vec![]),
-            ("a vault for a secret",             "dependencies: { v: { kind: key-vault } }\nsecrets: { k: { key-vault: \"https://v.example.test/k\" } }\nsources: { g: { webhook: { scheme: github, secret: k }, type: \"g.{data.a}\" } }\n", vec![]),
+            ("a vault for a secret",             "dependencies: { v: { kind: key-vault } }\nsecrets: { k: { key-vault: \"https://v.example.test/k\" } }\nsources: { g: { webhook: { scheme: github, secret: k }, type: \"a{data.a}\" } }\n", vec![]),
             ("a secret",                         "secrets: { k: { env: K } }\n", vec!["2:12 unused-definition"]),
             ("a receiver",                       "receivers: { r: { email: r@example.test } }\n", vec!["2:14 unused-definition"]),
             ("a receiver that is told",          "receivers: { r: { email: r@example.test } }\nalerts: [{ when: breaker_opened, severity: high, to: [r] }]\n", vec![]),

@@ -94,14 +94,17 @@ pub(super) fn broker_facts<'r>(
 }
 
 /// Whether events of that source may be of that pattern, as far as the book tells.
-fn may_feed(source: &Source, pattern: &EventPattern) -> bool {
+pub(super) fn may_feed(source: &Source, pattern: &EventPattern) -> bool {
     let Some(template) = source.event_type.as_deref() else { return true };
     match template.split_once('{') {
         None => pattern.matches(template),
         // What the template begins with and what the pattern begins with must not contradict each other.
         Some((start, _)) => {
-            let literal = pattern.as_str().split('*').next().unwrap_or_default();
-            literal.starts_with(start) || start.starts_with(literal)
+            let (literal, is_open) = match pattern.as_str().split_once('*') {
+                Some((literal, _)) => (literal, true),
+                None => (pattern.as_str(), false),
+            };
+            literal.starts_with(start) || is_open && start.starts_with(literal)
         }
     }
 }

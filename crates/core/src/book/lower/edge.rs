@@ -174,7 +174,8 @@ impl Lowering<'_> {
                 role_claim: text_of(node, "role_claim").unwrap_or_else(|| "role".to_owned()),
             })
         });
-        Access { rate: rate_of(node), jwt }
+        let jwt_at = node.get("jwt").map(|node| node.span);
+        Access { rate: rate_of(node), jwt, jwt_at }
     }
 
     pub(super) fn archive(node: &Node) -> Option<Archive> {

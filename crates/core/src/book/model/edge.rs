@@ -285,6 +285,8 @@ pub struct Access {
     pub rate: Option<Rate>,
     /// Whose bearer tokens are believed.
     pub jwt: Option<Jwt>,
+    /// Where the book says so.
+    pub jwt_at: Option<Span>,
 }
 
 /// Whose bearer tokens are believed.

@@ -5,6 +5,7 @@ use std::sync::{Arc, RwLock};
 use redrive::clock::wall_clock;
 use redrive::core::book::RuleBook;
 use redrive::secret::Secrets;
+use redrive::stale::Ailing;
 use redrive::target::http::Pool;
 use redrive::token::{Claims, Tokens};
 
@@ -53,6 +54,12 @@ impl Bearers {
 
     fn tokens(&self) -> Option<Arc<Tokens>> {
         self.tokens.read().expect("nobody panics while swapping").clone()
+    }
+
+    /// The issuer, if its keys cannot be fetched.
+    pub(super) async fn ailing(&self) -> Option<(String, Ailing)> {
+        let tokens = self.tokens()?;
+        tokens.ailing().await.map(|ailing| (tokens.issuer().to_owned(), ailing))
     }
 
     /// Whom a token speaks of; nobody if it is not good, and an error if that cannot be known now.
