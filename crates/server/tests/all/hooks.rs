@@ -197,6 +197,34 @@ fn every_other_answer_of_the_door() {
 
 /// Anybody can send calls that are signed badly. They must not use up what is for those who sign well.
 #[test]
+fn a_call_may_come_through_a_tunnel_and_nothing_else_may() {
+    let target = Target::willing();
+    let folder = folder(&target);
+    let server = Server::start(&folder);
+    let body = issue(7);
+    let page = format!("{}origin: https://evil.test\r\n", github("issues", "d-2", &body));
+    #[rustfmt::skip]
+    let cases = [
+        ("a hook that is signed",     "POST /v1/hooks/github",     github("issues", "d-1", &body), 202),
+        ("one that is not",           "POST /v1/hooks/github",     String::new(),                  401),
+        ("one that a page sends",     "POST /v1/hooks/github",     page,                           403),
+        ("an event",                  "POST /v1/events/a.b",       String::new(),                  403),
+        ("a question",                "GET /v1/status",            String::new(),                  403),
+        ("a question for hooks",      "GET /v1/hooks/github",      String::new(),                  403),
+        ("what looks like a hook",    "POST /v1/hooks",            String::new(),                  403),
+    ];
+    for (name, line, headers, expected) in cases {
+        let head = format!(
+            "{line} HTTP/1.1\r\nhost: abc.tunnel.test\r\n{headers}content-length: {}\r\n\r\n",
+            body.len()
+        );
+        let answer = server.client.ask(&head, &body);
+        assert_eq!(answer.status, expected, "{name}: {answer:?}");
+    }
+    server.stop().assert_calm();
+}
+
+#[test]
 fn whoever_cannot_sign_keeps_nobody_out() {
     let target = Target::willing();
     let limited = book(&target).replace("prefix: \"sum=\"", "prefix: \"sum=\", rate: 2/h");
