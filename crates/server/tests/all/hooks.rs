@@ -225,6 +225,25 @@ fn a_call_may_come_through_a_tunnel_and_nothing_else_may() {
 }
 
 #[test]
+fn the_start_tells_where_hooks_go_and_what_is_to_be_looked_at() {
+    let target = Target::willing();
+    let folder = folder(&target);
+    let named = book(&target).replace("127.0.0.1", "localhost");
+    folder.write("redrive.yaml", named);
+    let server = Server::start(&folder);
+    server.out.wait_for("Try: ");
+    let said = server.out.so_far();
+    assert!(
+        said.contains(&format!("  hooks   POST http://{}/v1/hooks/github\n", server.client.address)),
+        "{said}"
+    );
+    assert_eq!(said.matches("/v1/hooks/").count(), 5, "{said}");
+    assert!(said.contains("and 1 more"), "{said}");
+    assert!(said.contains(": run redrive check redrive.yaml"), "{said}");
+    server.stop().assert_calm();
+}
+
+#[test]
 fn whoever_cannot_sign_keeps_nobody_out() {
     let target = Target::willing();
     let limited = book(&target).replace("prefix: \"sum=\"", "prefix: \"sum=\", rate: 2/h");
@@ -275,7 +294,7 @@ fn a_source_takes_as_many_calls_as_its_rate_allows() {
 fn where_keys_are_asked_for_a_webhook_needs_none_and_the_rest_does() {
     let target = Target::willing();
     let folder = folder(&target);
-    folder.run(&["keys", "create", "ops", "--role", "viewer", "--data", "data"]).printed();
+    folder.run(&["keys", "create", "ops", "--role", "admin", "--data", "data"]).printed();
     let server = Server::start(&folder);
     let taken = server.post("/v1/hooks/github", &github("ping", "d-1", b"{}"), "{}");
     assert_eq!(taken.status, 202, "{taken:?}");
