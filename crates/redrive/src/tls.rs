@@ -141,8 +141,26 @@ fn of_certificate(error: &CertificateError) -> String {
             format!("its certificate is not for {} but for {}", expected.to_str(), presented.join(", "))
         }
         CertificateError::Revoked => "its certificate has been revoked".to_owned(),
-        other => format!("its certificate is not valid: {other}"),
+        CertificateError::BadSignature => {
+            "its certificate is not signed by the one whose name it carries, who is trusted here".to_owned()
+        }
+        CertificateError::BadEncoding => "its certificate is damaged".to_owned(),
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            "its certificate is not for servers: make one with extendedKeyUsage=serverAuth".to_owned()
+        }
+        other if is_of_an_authority(other) => {
+            "its certificate is for an authority, not for a server: make one with basicConstraints=CA:FALSE \
+             (`openssl req -x509 … -addext basicConstraints=CA:FALSE`), or have it sign another for the server"
+                .to_owned()
+        }
+        other => format!("its certificate is not valid ({other:?})"),
     }
+}
+
+/// Whether a server has shown what vouches for others, which the checker of certificates tells by a type of
+/// its own: what it is called is all that comes through.
+fn is_of_an_authority(error: &CertificateError) -> bool {
+    matches!(error, CertificateError::Other(other) if other.0.to_string() == "CaUsedAsEndEntity")
 }
 
 /// A name without the kind of name that stands around it, as in `DnsName("example.com")`.
@@ -159,7 +177,10 @@ fn shown(time: UnixTime) -> Timestamp {
 mod tests {
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;
-    use rcgen::{CertificateParams, KeyPair};
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
+    use rustls::client::WebPkiServerVerifier;
+    use rustls::client::danger::ServerCertVerifier as _;
+    use rustls::pki_types::ServerName;
 
     use super::*;
 
@@ -173,6 +194,30 @@ mod tests {
 
     fn pem_of(label: &str, der: &[u8]) -> String {
         format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", STANDARD.encode(der))
+    }
+
+    /// What is wrong with a certificate that is its own root, as a client sees it.
+    fn distrust(params: &CertificateParams) -> Option<String> {
+        let key = KeyPair::generate().expect("a key");
+        let certificate = params.self_signed(&key).expect("a certificate");
+        let mut store = RootCertStore::empty();
+        store.add(certificate.der().clone()).expect("a root");
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider);
+        let verifier = verifier.build().expect("it has a root");
+        let name = ServerName::try_from("a.test").expect("a name");
+        let checked = verifier.verify_server_cert(certificate.der(), &[], &name, &[], UnixTime::now());
+        checked.err().map(|error| why(&error))
+    }
+
+    #[test]
+    fn a_certificate_of_an_authority_is_refused_with_the_cure() {
+        let mut params = CertificateParams::new(vec!["a.test".to_owned()]).expect("a name");
+        assert_eq!(distrust(&params), None);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let told = distrust(&params).expect("it is refused");
+        assert!(told.contains("for an authority, not for a server"), "{told}");
+        assert!(told.contains("basicConstraints=CA:FALSE"), "{told}");
     }
 
     #[test]

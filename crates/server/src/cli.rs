@@ -93,6 +93,13 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
 }
 
+/// Where to listen: an address and a port. A name could be several addresses; the usual one is known.
+fn parse_listen(text: &str) -> Result<SocketAddr, &'static str> {
+    let named = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+    let text = named.as_deref().unwrap_or(text);
+    text.parse().map_err(|_| "write an address and a port, such as 127.0.0.1:7373 or [::1]:7373")
+}
+
 /// Takes events in and delivers each to the services that want it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -119,7 +126,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DIR", default_value = DATA_DEFAULT)]
     pub(crate) data: PathBuf,
     /// Where to listen; what others can reach needs keys or tokens
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7373")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7373", value_parser = parse_listen)]
     pub(crate) listen: SocketAddr,
     /// Listens where others can reach it without asking anybody for a key
     #[arg(long)]
@@ -371,7 +378,7 @@ Examples:
 Exit code: 0 stopped, 1 not an address of this machine, 2 the address cannot be had.")]
 pub(crate) struct SinkArgs {
     /// Where to listen: a loopback address; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", value_parser = parse_listen)]
     pub(crate) listen: SocketAddr,
     /// The share of requests that fail, such as 30%
     #[arg(long, value_name = "SHARE", value_parser = parse_share)]
@@ -485,3 +492,25 @@ pub(crate) struct ImportDaprArgs {
 
 /// Where a server keeps its store unless it is told otherwise.
 const DATA_DEFAULT: &str = "redrive-data";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_to_listen_is_an_address_and_a_port_or_this_machine() {
+        #[rustfmt::skip]
+        let cases = [
+            ("127.0.0.1:7373",  Some("127.0.0.1:7373")),
+            ("[::1]:7373",      Some("[::1]:7373")),
+            ("localhost:7373",  Some("127.0.0.1:7373")),
+            ("localhost",       None),
+            (":7373",           None),
+            ("7373",            None),
+            ("redrive.test:80", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(parse_listen(text).ok().map(|at| at.to_string()).as_deref(), expected, "{text}");
+        }
+    }
+}

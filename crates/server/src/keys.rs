@@ -81,6 +81,35 @@ pub(crate) enum Unmade {
     NoRandom,
 }
 
+/// Why the first key must be an admin's, as the end of a sentence about its role.
+pub(crate) const FIRST_IS_ADMIN: &str = "must be `admin` for the first key: from then on everybody is asked for one, and nobody could make another";
+
+/// What is said when the last key is gone that could make others.
+pub(crate) const NO_ADMIN_LEFT: &str = "no admin's key is good any more: stop the server, and make one with `redrive keys create NAME --role admin --data DIR`";
+
+/// What is to be said about a key that has ended, if that leaves none that could make others.
+pub(crate) fn note_on_end<'a>(
+    ended: &KeyRecord,
+    mut known: impl Iterator<Item = &'a KeyRecord>,
+    now: Timestamp,
+) -> Option<&'static str> {
+    let is_left = known.any(|key| key.id != ended.id && key.role == Role::Admin && is_good(key, now));
+    (ended.role == Role::Admin && !is_left).then_some(NO_ADMIN_LEFT)
+}
+
+/// Whether somebody may come in with it.
+pub(crate) fn is_good(record: &KeyRecord, now: Timestamp) -> bool {
+    record.revoked_at.is_none() && record.expires_at.is_none_or(|at| now < at)
+}
+
+/// The name of a key, from it or from the whole key: what is pasted whole is not repeated anywhere.
+pub(crate) fn id_within(text: &str) -> &str {
+    match text.split_at_checked(ID_LENGTH) {
+        Some((id, rest)) if id.starts_with(PREFIX) && rest.starts_with('_') => id,
+        Some(_) | None => text,
+    }
+}
+
 /// A key that was just made: the only time that it is known here.
 pub(crate) struct Made {
     /// The key; its owner is told, and nobody else.
@@ -176,6 +205,43 @@ mod tests {
 
     fn now() -> Timestamp {
         Timestamp::from_millis(1_000)
+    }
+
+    #[test]
+    fn a_key_that_is_pasted_whole_is_called_by_its_name() {
+        let whole = format!("rk_1a2b3c4d_{}", "A".repeat(43));
+        #[rustfmt::skip]
+        let cases = [
+            (whole.as_str(),      "rk_1a2b3c4d"),
+            (&whole[..30],        "rk_1a2b3c4d"),
+            ("rk_1a2b3c4d",       "rk_1a2b3c4d"),
+            ("nonsense",          "nonsense"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(id_within(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_the_last_admin_is_told() {
+        let key = |role, lives| {
+            let wish = KeyWish { name: "k".to_owned(), role, scope: Scope::default(), rate: None, lives };
+            make(wish, |_| false, Timestamp::EPOCH).expect("a key").record
+        };
+        let now = Timestamp::EPOCH + Duration::from_secs(10);
+        let (admin, other, viewer) =
+            (key(Role::Admin, None), key(Role::Admin, None), key(Role::Viewer, None));
+        let over = key(Role::Admin, Some(Duration::from_secs(1)));
+        #[rustfmt::skip]
+        let cases = [
+            ("another is left",        &admin,  vec![&admin, &other],          false),
+            ("none is left",           &admin,  vec![&admin, &viewer],         true),
+            ("one that has expired",   &admin,  vec![&admin, &over],           true),
+            ("it made no keys",        &viewer, vec![&admin, &viewer],         false),
+        ];
+        for (name, ended, known, expected) in cases {
+            assert_eq!(note_on_end(ended, known.into_iter(), now).is_some(), expected, "{name}");
+        }
     }
 
     #[test]

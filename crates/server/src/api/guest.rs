@@ -2,7 +2,8 @@
 //!
 //! A page from anywhere can make a browser send requests to loopback addresses, and a name of its own can
 //! be made to resolve to one. The first tells its `Origin`, the second its `Host`; neither is ours. A server
-//! that asks for keys does without: a browser adds no key by itself, so that a page has none to show.
+//! that asks for keys does without: a browser adds no key by itself, so that a page has none to show. The
+//! call of a webhook may name any `Host`: it is believed for its signature, which no page can make.
 
 use std::net::IpAddr;
 
@@ -77,7 +78,9 @@ fn is_this_machine(host: &Authority) -> bool {
 }
 
 fn refusal(why: &str) -> ApiError {
-    let message = format!("{why}: without authentication only programs of this machine are served");
+    let message = format!(
+        "{why}: without authentication only programs of this machine are served; `redrive keys create` makes a key for others"
+    );
     ApiError::new(Code::Forbidden, message)
 }
 

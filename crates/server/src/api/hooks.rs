@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Extension, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use redrive::clock::wall_clock;
@@ -107,6 +107,11 @@ impl Webhooks {
     pub(super) fn status(&self) -> Vec<SourceStatus> {
         self.hooks.counts().into_iter().map(|(name, counts)| SourceStatus::of_webhook(name, counts)).collect()
     }
+}
+
+/// Whether a request is for this door.
+pub(super) fn is_call(method: &Method, uri: &Uri) -> bool {
+    method == Method::POST && uri.path().starts_with("/v1/hooks/")
 }
 
 /// Takes in a webhook of a source of the rule book.

@@ -40,7 +40,7 @@ use tokio::sync::{Mutex, MutexGuard};
 use self::bearers::{Alarm, Bearers};
 pub(super) use self::caller::Caller;
 use self::credential::Credential;
-use self::failed::Failed;
+use self::failed::{Doubt, Failed};
 use self::keyring::Keyring;
 use super::App;
 use super::code::Code;
@@ -129,6 +129,11 @@ impl Access {
         self.0.is_on.load(Ordering::Acquire)
     }
 
+    /// Whether everybody is asked and nobody could come in, by a key or by a token.
+    pub(crate) fn is_shut(&self, now: Timestamp) -> bool {
+        self.is_on() && !self.0.keys.has_good(now) && !self.0.bearers.are_believed()
+    }
+
     /// The turn of one who changes keys.
     pub(super) async fn turn(&self) -> MutexGuard<'_, ()> {
         self.0.changing.lock().await
@@ -145,14 +150,14 @@ impl Access {
         self.0.keys.last_used_at(id)
     }
 
-    /// Who shows that; nobody if it is not good.
+    /// Who shows that, or why it is not good; an error if that cannot be known now.
     async fn identify(
         &self,
         credential: &Credential<'_>,
         now: Timestamp,
-    ) -> Result<Option<Caller>, ApiError> {
+    ) -> Result<Result<Caller, Doubt>, ApiError> {
         match credential {
-            Credential::Key(text) => Ok(self.0.keys.find(text, now).map(Caller::with_key)),
+            Credential::Key(text) => Ok(self.0.keys.find(text, now).map(Caller::with_key).ok_or(Doubt::Key)),
             Credential::Token(text) => Ok(self.0.bearers.find(text).await?.map(Caller::with_token)),
         }
     }
@@ -213,11 +218,11 @@ async fn who(
     let shown = match Credential::of(headers) {
         Ok(None) => return Err(unauthorized()),
         Ok(Some(credential)) => app.access.identify(&credential, now).await?,
-        Err(_) => None,
+        Err(_) => Err(Doubt::Unreadable),
     };
-    shown.ok_or_else(|| {
+    shown.map_err(|doubt| {
         let peer = peer.map(|peer| peer.0);
-        app.access.0.failed.note(&app.node, peer, now).err().unwrap_or_else(unauthorized)
+        app.access.0.failed.note(&app.node, peer, &doubt, now).err().unwrap_or_else(unauthorized)
     })
 }
 
@@ -235,10 +240,8 @@ fn may(caller: &Caller, permission: Permission, reach: Reach) -> Result<(), ApiE
         return Err(forbidden(message).with("roles", roles));
     }
     match reach {
-        Reach::Whole if caller.is_bound() => Err(forbidden(
-            "this concerns more than the services that the key is bound to: it takes a key that is not",
-        )),
-        Reach::Whole | Reach::Part => Ok(()),
+        Reach::Whole => caller.check_whole(),
+        Reach::Part => Ok(()),
     }
 }
 

@@ -16,7 +16,7 @@ use super::code::Code;
 use super::error::{ApiError, Named};
 use super::events;
 use super::identity::Caller;
-use super::shape::keys::{KeyMade, KeyShown, KeysFound};
+use super::shape::keys::{KeyEnded, KeyMade, KeyShown, KeysFound};
 use super::shape::wanted::{KeyWanted, SkipWanted};
 use super::{App, to_its_end};
 use crate::keys::{self, KeyWish, Made, Unmade};
@@ -54,8 +54,7 @@ pub(super) async fn create(
     let wish = wish(&mut fields)?;
     fields.finish()?;
     if !app.access.is_on() && wish.role != Role::Admin {
-        let reason = "must be `admin` for the first key: from then on everybody is asked for one, and nobody could make another";
-        return Err(ApiError::invalid("role", reason));
+        return Err(ApiError::invalid("role", keys::FIRST_IS_ADMIN));
     }
     let made = to_its_end(make(app, caller, wish)).await?;
     let mut response = events::json(StatusCode::CREATED, &made);
@@ -107,7 +106,7 @@ fn unmade(why: &Unmade) -> ApiError {
     post, path = "/v1/keys/{id}/revoke", operation_id = "revokeKey", tag = "operating",
     params(("id" = String, Path, description = "what the key is called by")),
     request_body = SkipWanted,
-    responses((status = 200, description = "the key as it is now", body = KeyShown))
+    responses((status = 200, description = "the key as it is now", body = KeyEnded))
 )]
 pub(super) async fn revoke(
     State(app): State<App>,
@@ -124,10 +123,10 @@ pub(super) async fn revoke(
     Ok(events::json(StatusCode::OK, &ended))
 }
 
-async fn end(app: App, caller: Caller, id: String, note: Option<String>) -> Result<KeyShown, ApiError> {
+async fn end(app: App, caller: Caller, id: String, note: Option<String>) -> Result<KeyEnded, ApiError> {
     let _turn = app.access.turn().await;
-    let found = app.node.keys().await?.into_iter().find(|record| record.id == id);
-    let Some(mut record) = found else {
+    let known = app.node.keys().await?;
+    let Some(mut record) = known.iter().find(|record| record.id == id).cloned() else {
         let message = format!("there is no key `{id}`");
         return Err(ApiError::new(Code::KeyNotFound, message));
     };
@@ -138,7 +137,8 @@ async fn end(app: App, caller: Caller, id: String, note: Option<String>) -> Resu
         app.node.put_key(record.clone(), deed).await?;
     }
     app.access.put(record.clone());
-    Ok(shown(&app, &record))
+    let note = keys::note_on_end(&record, known.iter(), app.node.now()).map(ToOwned::to_owned);
+    Ok(KeyEnded { shown: shown(&app, &record), note })
 }
 
 impl From<KeyError> for ApiError {

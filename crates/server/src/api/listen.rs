@@ -30,11 +30,11 @@ use super::code::Code;
 use super::crowd::Crowd;
 use super::door::{Door, Entered, Scheme};
 use super::error::ApiError;
-use super::guest::refuse_many_hosts;
+use super::guest::{Guests, refuse_many_hosts};
 use super::identity::Peer;
 use super::patient::Patient;
 use super::polite::Polite;
-use super::{CORRELATION_ID, Guarded, Routers, correlation_id};
+use super::{CORRELATION_ID, Guarded, Routers, correlation_id, hooks};
 
 /// The bounds of the API.
 #[derive(Clone, Copy, Debug)]
@@ -221,7 +221,10 @@ fn enter(routers: &Routers, came: Came, request: &mut Request<Incoming>) -> Resu
     match &routers.guarded {
         Some(Guarded { access, router }) if access.is_on() => Ok(router.clone()),
         Some(_) | None => {
-            routers.guests.check(request.headers(), came.by)?;
+            let is_hook = routers.guarded.is_some() && hooks::is_call(request.method(), request.uri());
+            // The signature tells whose a hook is: a tunnel may have brought it here under a name of its own.
+            let guests = if is_hook { Guests::Everybody } else { routers.guests };
+            guests.check(request.headers(), came.by)?;
             Ok(routers.open.clone())
         }
     }

@@ -143,6 +143,7 @@ pub(crate) struct ShowArgs {
 #[command(after_help = "\
 Examples:
   redrive why --last
+  redrive why --last --service billing
   redrive why 3c6ef372
 
 Exit code: 0 told, 1 there is no such delivery, 2 wrong use, 3 no server.")]
@@ -153,6 +154,9 @@ pub(crate) struct WhyArgs {
     /// The delivery that failed last, or else the latest
     #[arg(long, conflicts_with = "delivery")]
     pub(crate) last: bool,
+    /// With --last: only of this service and its channels, or only of service/channel
+    #[arg(long, conflicts_with = "delivery")]
+    pub(crate) service: Option<String>,
     /// How to print it
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,

@@ -17,7 +17,7 @@ use crate::show::plain;
 pub(crate) enum Trouble {
     /// Nobody answers there; the exit code is 3.
     #[error(
-        "System unavailable, try again later\n  no server at {address}: {reason}\n  start one with `redrive serve`, or name another with --server URL"
+        "nothing answers at {address}: {reason}\n  start a server with `redrive serve`, or name another with --server URL\n  System unavailable, try again later"
     )]
     Unreachable { address: Address, reason: Break },
     /// Somebody answers there who may not be who was meant; the exit code is 3.
@@ -183,6 +183,9 @@ impl fmt::Display for Refusal {
         match self.status {
             StatusCode::UNAUTHORIZED => f.write_str(
                 "\n  show a key that is good: put it in REDRIVE_KEY, or name its file with --key-file FILE",
+            ),
+            StatusCode::FORBIDDEN if details.contains_key("services") => f.write_str(
+                "\n  name one of these services with --service NAME, or use a key that is not bound to them",
             ),
             StatusCode::FORBIDDEN => f.write_str(
                 "\n  use a key that may do this: `redrive keys create` makes one, with an admin's key",

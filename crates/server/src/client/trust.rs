@@ -23,7 +23,7 @@ impl fmt::Display for Distrust {
 
 fn remedy(error: &Error) -> &'static str {
     match error {
-        Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+        Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
             "name the certificate that vouches for it with --ca FILE or REDRIVE_CA, if you know it to be right"
         }
         Error::InvalidCertificate(

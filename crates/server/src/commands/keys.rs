@@ -13,12 +13,12 @@ use redrive::store::{Batch, Note, StoreError};
 use serde_json::{Map, Value, json};
 
 use super::{Refused, print, print_json, wait_for};
-use crate::api::shape::keys::{KeyMade, KeyShown, KeysFound};
+use crate::api::shape::keys::{KeyEnded, KeyMade, KeyShown, KeysFound};
 use crate::cli::{Format, Keys, KeysArgs, KeysCreateArgs, KeysListArgs, KeysRevokeArgs};
 use crate::client::{Ask, segment};
 use crate::keys::{self, KeyWish, Made};
 use crate::show::keys as show;
-use crate::show::plain;
+use crate::show::{plain, style};
 
 pub(super) fn run(args: &KeysArgs) -> anyhow::Result<ExitCode> {
     match &args.what {
@@ -73,6 +73,9 @@ fn create_there(folder: &Path, args: &KeysCreateArgs) -> anyhow::Result<KeyMade>
         Err(StoreError::NotOpened { .. }) => Vec::new(),
         Err(error) => return Err(refused(&error)),
     };
+    if known.is_empty() && wish.role != Role::Admin {
+        return Err(Refused(format!("the role {}", keys::FIRST_IS_ADMIN)).into());
+    }
     if known.len() >= KEYS_MAX {
         return Err(Refused(format!("there are {KEYS_MAX} keys already, revoked ones included")).into());
     }
@@ -102,28 +105,36 @@ fn list(args: &KeysListArgs) -> anyhow::Result<()> {
 }
 
 fn revoke(args: &KeysRevokeArgs) -> anyhow::Result<()> {
-    let shown = match &args.at.data {
-        Some(folder) => revoke_there(folder, args)?,
+    let id = keys::id_within(&args.id);
+    let KeyEnded { shown, note } = match &args.at.data {
+        Some(folder) => revoke_there(folder, id, args.note.as_ref())?,
         None => wait_for(async {
-            let path = format!("/v1/keys/{}/revoke", segment(&args.id));
+            let path = format!("/v1/keys/{}/revoke", segment(id));
             let body = args.note.as_ref().map_or(json!({}), |note| json!({ "note": note }));
             let ask = Ask::post(path, "application/json", body.to_string());
-            Ok(args.at.server.client()?.json::<KeyShown>(&ask).await?)
+            Ok(args.at.server.client()?.json::<KeyEnded>(&ask).await?)
         })?,
     };
-    print(&show::revoked(&shown))
+    print(&show::revoked(&shown))?;
+    if let Some(note) = note {
+        anstream::eprintln!("{}: {}", style::warning("warning"), plain(&note));
+    }
+    Ok(())
 }
 
-fn revoke_there(folder: &Path, args: &KeysRevokeArgs) -> anyhow::Result<KeyShown> {
+fn revoke_there(folder: &Path, id: &str, note: Option<&String>) -> anyhow::Result<KeyEnded> {
     let known = kept(folder).map_err(|error| refused(&error))?;
-    let Some(mut record) = known.into_iter().find(|record| record.id == args.id) else {
-        return Err(Refused(format!("there is no key `{}`", plain(&args.id))).into());
+    let Some(mut record) = known.iter().find(|record| record.id == id).cloned() else {
+        return Err(
+            Refused(format!("there is no key `{}`: `redrive keys list` shows them", plain(id))).into()
+        );
     };
     if record.revoked_at.is_none() {
         record.revoked_at = Some(now());
-        put(folder, "key-revoke", record.clone(), args.note.clone())?;
+        put(folder, "key-revoke", record.clone(), note.cloned())?;
     }
-    Ok(KeyShown::new(&record, None, now()))
+    let note = keys::note_on_end(&record, known.iter(), now()).map(ToOwned::to_owned);
+    Ok(KeyEnded { shown: KeyShown::new(&record, None, now()), note })
 }
 
 /// The keys that a folder holds.

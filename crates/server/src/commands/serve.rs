@@ -12,10 +12,12 @@ use std::time::{Duration, SystemTime};
 use anyhow::Context;
 use redrive::archive::archivist::Archivist;
 use redrive::core::book::BUILTIN_BOOK;
-use redrive::core::book::problem::Problem;
+use redrive::core::book::lint;
+use redrive::core::book::problem::{Problem, Severity};
 use redrive::core::book::{BuiltIn, RuleBook};
 use redrive::core::engine::Bounds;
 use redrive::happening::What;
+use redrive::hook::Hook;
 use redrive::node::{Config, Node, ReadError, SubmitError};
 use redrive::secret::Secrets;
 use redrive::store::sqlite::{Options, Sqlite};
@@ -36,6 +38,9 @@ use crate::show::{shell_word, style};
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 /// How long requests may go on after the server was told to stop.
 const REQUESTS_END_WITHIN: Duration = Duration::from_secs(5);
+
+/// Webhook sources that are told at the start; whoever has more knows where to look.
+const HOOKS_SHOWN_MAX: usize = 5;
 
 /// What the book is called that nobody wrote.
 const BUILT_IN: &str = "the built-in book";
@@ -120,17 +125,20 @@ fn built_in_book() -> RuleBook {
 
 fn refuse_what_is_not_built_in(book: &RuleBook, path: &Path, text: &str) -> anyhow::Result<()> {
     let problems = book.needs_beyond(&BuiltIn { targets: BUILT_IN_TARGETS, sources: BUILT_IN_SOURCES });
-    show_and_refuse(&problems, path, text)
+    show_and_refuse(&problems, path, text, "needs what this program does not have")
 }
 
-fn show_and_refuse(problems: &[Problem], path: &Path, text: &str) -> anyhow::Result<()> {
+/// How a book is refused whose secrets or targets are not as it says.
+const NOT_AS_IT_IS: &str = "cannot be served as it is";
+
+fn show_and_refuse(problems: &[Problem], path: &Path, text: &str, verdict: &str) -> anyhow::Result<()> {
     if problems.is_empty() {
         return Ok(());
     }
     for problem in problems {
         anstream::eprintln!("{}\n", show::problem::render(problem, path, text));
     }
-    Err(Refused(format!("{} needs what this program does not have", path.display())).into())
+    Err(Refused(format!("{} {verdict}", path.display())).into())
 }
 
 fn targets(
@@ -139,11 +147,11 @@ fn targets(
     secrets: &Secrets,
     previous: Option<&Targets>,
 ) -> anyhow::Result<Targets> {
-    show_and_refuse(&Secrets::check(&opened.book), path, &opened.text)?;
+    show_and_refuse(&Secrets::check(&opened.book), path, &opened.text, NOT_AS_IT_IS)?;
     match Targets::new(&opened.book, secrets, previous) {
         Ok(targets) => Ok(targets),
         Err(problems) => {
-            show_and_refuse(&problems, path, &opened.text)?;
+            show_and_refuse(&problems, path, &opened.text, NOT_AS_IT_IS)?;
             unreachable!("a book without problems has its targets")
         }
     }
@@ -183,7 +191,14 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
             return Err(Refused(format!("could not listen on {}: {error}", args.listen)).into());
         }
     };
-    greet(args, listening.address, door.scheme(), &opened.book, &doors.access)?;
+    if doors.access.is_shut(node.now()) {
+        let data = shell_word(&args.data.to_string_lossy());
+        anstream::eprintln!(
+            "{}: whoever comes needs a key, and no key is good any more: stop the server, and make one with `redrive keys create NAME --role admin --data {data}`",
+            style::warning("warning")
+        );
+    }
+    greet(args, listening.address, door.scheme(), &opened, &doors.access)?;
     let (path, archivist) = (args.rules.clone(), doors.archivist.clone());
     let mut serving = Serving {
         path,
@@ -210,17 +225,18 @@ fn greet(
     args: &ServeArgs,
     at: SocketAddr,
     scheme: Scheme,
-    book: &RuleBook,
+    opened: &Opened,
     access: &Access,
 ) -> anyhow::Result<()> {
+    let book = &opened.book;
     let address = format!("{}{at}", scheme.prefix());
     let services = book.sections().services.len();
     let rules = args.rules.as_ref().map_or_else(
         || "the built-in book, which logs every event (write your own with `redrive init`)".to_owned(),
-        |path| {
-            format!("{} ({services} {})", path.display(), if services == 1 { "service" } else { "services" })
-        },
+        |path| format!("{} ({})", path.display(), counted(services, "service")),
     );
+    let remarks = args.rules.as_ref().map_or_else(String::new, |path| remarks(path, &opened.text));
+    let hooks = hook_lines(book, &address);
     // A type that somebody wants, so that the first try shows something.
     let wanted = book.sections().rows().map(|(_, _, row)| row.pattern.value.as_str()).next();
     let event_type =
@@ -240,12 +256,41 @@ fn greet(
         );
     }
     super::print(&format!(
-        "{} on {}\n  rules   {rules}\n  data    {}\n  {}\n\nTry: {command}\n",
+        "{} on {}\n  rules   {rules}\n{remarks}  data    {}\n{hooks}  {}\n\nTry: {command}\n",
         style::bold("redrive serves"),
         style::bold(address),
         args.data.display(),
         open_to,
     ))
+}
+
+fn counted(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+/// A line for a book that can be served and will hurt later; none for one that will not.
+fn remarks(path: &Path, text: &str) -> String {
+    let problems = lint::check(text.as_bytes()).problems;
+    let warnings = problems.iter().filter(|problem| problem.severity == Severity::Warning).count();
+    if warnings == 0 {
+        return String::new();
+    }
+    let check = style::bold(format!("redrive check {}", shell_word(&path.to_string_lossy())));
+    format!("          {}: run {check}\n", style::warning(counted(warnings, "warning")))
+}
+
+/// A line for each webhook source: where its calls go.
+fn hook_lines(book: &RuleBook, address: &str) -> String {
+    let sources = &book.sections().sources;
+    let hooks = sources.iter().filter(|(name, source)| Hook::new(name, &source.value).is_some());
+    let mut lines: Vec<String> =
+        hooks.map(|(name, _)| format!("  hooks   POST {address}/v1/hooks/{name}\n")).collect();
+    let more = lines.len().saturating_sub(HOOKS_SHOWN_MAX);
+    lines.truncate(HOOKS_SHOWN_MAX);
+    if more > 0 {
+        lines.push(format!("          and {more} more\n"));
+    }
+    lines.concat()
 }
 
 /// What may come from outside while it serves.

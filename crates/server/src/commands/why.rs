@@ -6,7 +6,7 @@ use super::{Refused, print, print_json, wait_for};
 use crate::api::shape::{DeliveriesFound, DeliveryShown, StateShown};
 use crate::cli::{Format, WhyArgs};
 use crate::client::{Ask, Client, segment};
-use crate::show::why;
+use crate::show::{plain, why};
 
 /// Among how many of the latest the last failure is looked for.
 const LOOKED_AT_MAX: usize = 100;
@@ -16,7 +16,7 @@ pub(super) fn run(args: &WhyArgs) -> anyhow::Result<ExitCode> {
         let mut client = args.server.client()?;
         let id = match &args.delivery {
             Some(id) => id.clone(),
-            None => last(&mut client).await?,
+            None => last(&mut client, args.service.as_deref()).await?,
         };
         let ask = Ask::get(format!("/v1/deliveries/{}", segment(&id)));
         let (delivery, now) = client.timed_json::<DeliveryShown>(&ask).await?;
@@ -28,21 +28,20 @@ pub(super) fn run(args: &WhyArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// The delivery that failed last, or else the latest.
-async fn last(client: &mut Client) -> anyhow::Result<String> {
-    let ask = Ask::get(format!("/v1/deliveries?limit={LOOKED_AT_MAX}"));
+/// The delivery that failed last, or else the latest; of that service, if one is named.
+async fn last(client: &mut Client, service: Option<&str>) -> anyhow::Result<String> {
+    let of = service.map(|service| format!("&service={}", segment(service))).unwrap_or_default();
+    let ask = Ask::get(format!("/v1/deliveries?limit={LOOKED_AT_MAX}{of}"));
     let found: DeliveriesFound = client.json(&ask).await?;
     let written_at =
         |delivery: &&DeliveryShown| delivery.written_at.or(delivery.ended_at).unwrap_or(delivery.accepted_at);
     // Of equals the first of the list is the latest.
     let failed = found.deliveries.iter().rev().filter(|delivery| has_failed(delivery)).max_by_key(written_at);
-    match failed.or(found.deliveries.first()) {
-        Some(delivery) => Ok(delivery.id.clone()),
-        None => {
-            Err(Refused("there are no deliveries yet: send an event with `redrive send TYPE`".to_owned())
-                .into())
-        }
-    }
+    let delivery = failed.or(found.deliveries.first()).ok_or_else(|| {
+        let of = service.map(|service| format!(" of {}", plain(service))).unwrap_or_default();
+        Refused(format!("there are no deliveries{of} yet: send an event with `redrive send TYPE`"))
+    })?;
+    Ok(delivery.id.clone())
 }
 
 /// Whether an attempt of it has failed, as far as a list tells.

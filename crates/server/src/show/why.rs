@@ -179,9 +179,9 @@ fn status_line(status: u16) -> String {
     reason.map_or_else(|| status.to_string(), |reason| format!("{status} {reason}"))
 }
 
-/// The status and what came with it, each once.
+/// The status and what came with it, each once and whole: the end of a message is often the cure.
 fn failure_line(status: Option<u16>, message: &str) -> String {
-    let message = cut(plain(message).trim(), QUOTED_COLUMNS_MAX);
+    let message = plain(message).trim().to_owned();
     match status {
         None => message,
         Some(status) => {

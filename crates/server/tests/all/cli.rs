@@ -114,9 +114,9 @@ fn a_server_that_is_not_there_is_tried_again_and_then_told() {
         all.extend(["--server", &nowhere]);
         let run = redrive(&all);
         assert_eq!((run.code, run.stdout.as_str()), (3, ""), "{arguments:?}: {}", run.stderr);
-        let first = format!("error: System unavailable, try again later\n  no server at {nowhere}: ");
+        let first = format!("error: nothing answers at {nowhere}: ");
         assert!(run.stderr.starts_with(&first), "{arguments:?}: {}", run.stderr);
-        let last = "\n  start one with `redrive serve`, or name another with --server URL\n";
+        let last = "\n  start a server with `redrive serve`, or name another with --server URL\n  System unavailable, try again later\n";
         assert!(run.stderr.ends_with(last), "{arguments:?}: {}", run.stderr);
     };
     // Each waits for more than a second, so they wait together.
@@ -129,7 +129,7 @@ fn a_server_that_is_not_there_is_tried_again_and_then_told() {
     let run = folder.run(&["backup", "copy", "--server", &nowhere]);
     assert_eq!(run.code, 3, "{}", run.stderr);
     assert!(
-        run.stderr.contains("there is no store in redrive-data either: System unavailable"),
+        run.stderr.contains("there is no store in redrive-data either: nothing answers at"),
         "{}",
         run.stderr
     );

@@ -197,6 +197,53 @@ fn every_other_answer_of_the_door() {
 
 /// Anybody can send calls that are signed badly. They must not use up what is for those who sign well.
 #[test]
+fn a_call_may_come_through_a_tunnel_and_nothing_else_may() {
+    let target = Target::willing();
+    let folder = folder(&target);
+    let server = Server::start(&folder);
+    let body = issue(7);
+    let page = format!("{}origin: https://evil.test\r\n", github("issues", "d-2", &body));
+    #[rustfmt::skip]
+    let cases = [
+        ("a hook that is signed",     "POST /v1/hooks/github",     github("issues", "d-1", &body), 202),
+        ("one that is not",           "POST /v1/hooks/github",     String::new(),                  401),
+        ("one that a page sends",     "POST /v1/hooks/github",     page,                           403),
+        ("an event",                  "POST /v1/events/a.b",       String::new(),                  403),
+        ("a question",                "GET /v1/status",            String::new(),                  403),
+        ("a question for hooks",      "GET /v1/hooks/github",      String::new(),                  403),
+        ("what looks like a hook",    "POST /v1/hooks",            String::new(),                  403),
+    ];
+    for (name, line, headers, expected) in cases {
+        let head = format!(
+            "{line} HTTP/1.1\r\nhost: abc.tunnel.test\r\n{headers}content-length: {}\r\n\r\n",
+            body.len()
+        );
+        let answer = server.client.ask(&head, &body);
+        assert_eq!(answer.status, expected, "{name}: {answer:?}");
+    }
+    server.stop().assert_calm();
+}
+
+#[test]
+fn the_start_tells_where_hooks_go_and_what_is_to_be_looked_at() {
+    let target = Target::willing();
+    let folder = folder(&target);
+    let named = book(&target).replace("127.0.0.1", "localhost");
+    folder.write("redrive.yaml", named);
+    let server = Server::start(&folder);
+    server.out.wait_for("Try: ");
+    let said = server.out.so_far();
+    assert!(
+        said.contains(&format!("  hooks   POST http://{}/v1/hooks/github\n", server.client.address)),
+        "{said}"
+    );
+    assert_eq!(said.matches("/v1/hooks/").count(), 5, "{said}");
+    assert!(said.contains("and 1 more"), "{said}");
+    assert!(said.contains(": run redrive check redrive.yaml"), "{said}");
+    server.stop().assert_calm();
+}
+
+#[test]
 fn whoever_cannot_sign_keeps_nobody_out() {
     let target = Target::willing();
     let limited = book(&target).replace("prefix: \"sum=\"", "prefix: \"sum=\", rate: 2/h");
@@ -247,7 +294,7 @@ fn a_source_takes_as_many_calls_as_its_rate_allows() {
 fn where_keys_are_asked_for_a_webhook_needs_none_and_the_rest_does() {
     let target = Target::willing();
     let folder = folder(&target);
-    folder.run(&["keys", "create", "ops", "--role", "viewer", "--data", "data"]).printed();
+    folder.run(&["keys", "create", "ops", "--role", "admin", "--data", "data"]).printed();
     let server = Server::start(&folder);
     let taken = server.post("/v1/hooks/github", &github("ping", "d-1", b"{}"), "{}");
     assert_eq!(taken.status, 202, "{taken:?}");

@@ -9,6 +9,7 @@ use redrive::stale::Ailing;
 use redrive::target::http::Pool;
 use redrive::token::{Claims, Tokens};
 
+use super::failed::Doubt;
 use crate::api::error::ApiError;
 
 /// Tells people in words of what needs them.
@@ -62,18 +63,23 @@ impl Bearers {
         tokens.ailing().await.map(|ailing| (tokens.issuer().to_owned(), ailing))
     }
 
-    /// Whom a token speaks of; nobody if it is not good, and an error if that cannot be known now.
-    pub(super) async fn find(&self, token: &str) -> Result<Option<Claims>, ApiError> {
-        let Some(tokens) = self.tokens() else { return Ok(None) };
+    /// Whether the book believes tokens.
+    pub(super) fn are_believed(&self) -> bool {
+        self.tokens().is_some()
+    }
+
+    /// Whom a token speaks of, or why it is not believed; an error if that cannot be known now.
+    pub(super) async fn find(&self, token: &str) -> Result<Result<Claims, Doubt>, ApiError> {
+        let Some(tokens) = self.tokens() else { return Ok(Err(Doubt::NoTokens)) };
         match tokens.verify(token, wall_clock()).await {
-            Ok(claims) => Ok(Some(claims)),
+            Ok(claims) => Ok(Ok(claims)),
             Err(error) if error.is_outage() => {
                 tracing::debug!(%error, "a token could not be checked");
                 Err(ApiError::unavailable("tokens cannot be checked at the moment: try again, or use a key"))
             }
             Err(error) => {
                 tracing::debug!(%error, "a token is not believed");
-                Ok(None)
+                Ok(Err(Doubt::Token(error)))
             }
         }
     }

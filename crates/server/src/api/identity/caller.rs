@@ -125,7 +125,8 @@ impl Caller {
         match service {
             Some(service) => self.check_service(service),
             None if self.is_bound() => Err(self.out_of_bounds(
-                "the key is bound to services: say with `service` which of them is meant".to_owned(),
+                "the key is bound to services: say with `service` which of them is meant, in commands with --service NAME"
+                    .to_owned(),
             )),
             None => Ok(()),
         }
@@ -134,12 +135,21 @@ impl Caller {
     /// Refuses events of another source.
     pub(in crate::api) fn check_source(&self, source: &str) -> Result<(), ApiError> {
         let Some(scope) = self.scope().filter(|scope| !scope.allows_source(source)) else { return Ok(()) };
-        let message = if scope.sources.is_empty() {
-            "the key is bound to services, and an event may reach others: it takes a key that names the sources it sends for".to_owned()
-        } else {
-            format!("the key is not for events of the source `{source}`")
-        };
+        if scope.sources.is_empty() {
+            return Err(forbidden(
+                "the key is bound to services, and an event may reach others: to send events, a key that is bound to services must also be bound to sources, with `redrive keys create … --source SOURCE`",
+            ));
+        }
+        let message = format!("the key is not for events of the source `{source}`");
         Err(forbidden(message).with("sources", scope.sources.clone()))
+    }
+
+    /// Refuses what concerns the whole server, and says what there is instead.
+    pub(super) fn check_whole(&self) -> Result<(), ApiError> {
+        let Some(service) = self.scope().and_then(|scope| scope.services.first()) else { return Ok(()) };
+        Err(forbidden(format!(
+            "this concerns the whole server, and the key is bound to services: it takes a key that is bound to none; this one is good for `redrive tail`, `redrive why --last --service {service}` and `redrive dlq list --service {service}`",
+        )))
     }
 
     fn out_of_bounds(&self, message: String) -> ApiError {

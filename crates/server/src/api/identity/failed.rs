@@ -7,6 +7,7 @@ use std::time::Duration;
 use redrive::core::time::Timestamp;
 use redrive::happening::What;
 use redrive::node::Node;
+use redrive::token::TokenError;
 
 use crate::api::error::ApiError;
 use crate::api::rate;
@@ -14,6 +15,20 @@ use crate::api::strangers::{Strangers, neighbourhood};
 
 /// How often it is told that somebody failed, at most.
 const TELL_EVERY: Duration = Duration::from_secs(1);
+
+/// Why somebody is not known; what was shown is in none of it.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Doubt {
+    /// It is not said which, here as little as to whoever showed it.
+    #[error("the key is unknown, revoked or expired")]
+    Key,
+    #[error("{0}")]
+    Token(TokenError),
+    #[error("it is no key, and the rule book believes no tokens")]
+    NoTokens,
+    #[error("it is not one key or one token")]
+    Unreadable,
+}
 
 /// What is remembered of them.
 #[derive(Debug, Default)]
@@ -31,10 +46,16 @@ struct Telling {
 
 impl Failed {
     /// Somebody failed; an error if that was too often.
-    pub(super) fn note(&self, node: &Node, peer: Option<IpAddr>, now: Timestamp) -> Result<(), ApiError> {
+    pub(super) fn note(
+        &self,
+        node: &Node,
+        peer: Option<IpAddr>,
+        doubt: &Doubt,
+        now: Timestamp,
+    ) -> Result<(), ApiError> {
         let address = neighbourhood(peer);
         if let Some(count) = self.telling.lock().expect("nobody panics while counting").count(now) {
-            tracing::warn!(count, address, "bad keys were shown");
+            tracing::warn!(count, address, last = %doubt, "bad keys were shown");
             let attempts =
                 if count == 1 { "a bad key was".to_owned() } else { format!("{count} bad keys were") };
             node.announce(What::Security, format!("{attempts} shown, the last one by {address}"));

@@ -73,6 +73,11 @@ impl Keyring {
         Some(held)
     }
 
+    /// Whether there is one that somebody may come in with.
+    pub(super) fn has_good(&self, now: Timestamp) -> bool {
+        self.0.read().expect("nobody panics while changing").values().any(|held| held.is_good(now))
+    }
+
     pub(super) fn last_used_at(&self, id: &str) -> Option<Timestamp> {
         let nanos = self.get(id)?.used_at.load(Ordering::Relaxed);
         (nanos > 0).then(|| Timestamp::from_nanos(nanos))

@@ -83,6 +83,16 @@ pub(crate) struct KeysFound {
     pub keys: Vec<KeyShown>,
 }
 
+/// A key that has ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct KeyEnded {
+    #[serde(flatten)]
+    pub shown: KeyShown,
+    /// What whoever ended it should know, such as that it was the last of an admin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
 /// A key that was made.
 #[derive(Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct KeyMade {

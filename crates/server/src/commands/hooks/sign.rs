@@ -55,6 +55,8 @@ fn command(args: &HooksSignArgs, signed: Vec<(String, String)>) -> String {
         let value = if name == "x-github-event" { args.event.clone() } else { value };
         lines.push(format!("-H {}", shell_word(&format!("{name}: {value}"))));
     }
+    let ca = args.server.ca.as_deref().filter(|_| args.server.server.is_secure());
+    lines.extend(ca.map(|path| format!("--cacert {}", shell_word(&path.to_string_lossy()))));
     let body = args.body.as_deref().map(|path| format!("@{}", path.display()));
     lines.push(format!("--data-binary {}", shell_word(body.as_deref().unwrap_or(BODY_DEFAULT))));
     lines.push(shell_word(&format!("{}/v1/hooks/{}", args.server.server, args.source)));

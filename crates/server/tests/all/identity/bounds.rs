@@ -102,6 +102,31 @@ impl Drop for Tail {
 }
 
 #[test]
+fn nobody_is_locked_out_without_a_word() {
+    let folder = Folder::new();
+    let refused = folder.run(&["keys", "create", "look", "--role", "viewer", "--data", "data"]).refused();
+    assert!(refused.contains("must be `admin` for the first key"), "{refused}");
+    let key = key_on_folder(&folder, &["root", "--role", "admin"]);
+    let secret = &key[12..];
+    let strange = format!("rk_00000000_{secret}");
+    let refused = folder.run(&["keys", "revoke", &strange, "--data", "data"]).refused();
+    assert!(refused.contains("no key `rk_00000000`") && !refused.contains(secret), "{refused}");
+    let run = folder.run(&["keys", "revoke", &key, "--data", "data"]);
+    assert_eq!(run.code, 0, "{run:?}");
+    assert!(run.stderr.contains("warning: no admin's key is good any more"), "{run:?}");
+    assert!(!format!("{run:?}").contains(secret), "{run:?}");
+    let server = Server::run(crate::server::serve(&folder, &[]));
+    server.err.wait_for("no key is good any more");
+    server.stop().assert_calm();
+
+    let (_folder, server, admin, _target) = started(&[]);
+    let path = format!("/v1/keys/{}/revoke", id_of(&admin));
+    let ended = server.post(&path, &bearer(&admin), "").json();
+    assert!(ended["note"].as_str().is_some_and(|note| note.contains("no admin's key")), "{ended}");
+    server.stop().assert_calm();
+}
+
+#[test]
 fn a_stream_ends_when_its_key_does() {
     let (_folder, server, admin, _target) = started(&[]);
     let viewer = create(&server, &admin, &json!({ "name": "viewer", "role": "viewer" }));
@@ -184,7 +209,7 @@ fn a_key_for_a_source_sends_for_no_other() {
 
 /// Two services that fail for good, each with a dead letter.
 struct Two {
-    _folder: Folder,
+    folder: Folder,
     server: Server,
     admin: String,
     /// A key that is bound to `mine`.
@@ -220,7 +245,7 @@ impl Two {
             })
         };
         let letters = [letter("mine"), letter("other")];
-        Self { _folder: folder, server, admin, bound, letters, _target: target }
+        Self { folder, server, admin, bound, letters, _target: target }
     }
 }
 
@@ -272,6 +297,32 @@ fn a_key_for_a_service_sees_nothing_of_another() {
         .map(|one| &one["service"])
         .collect();
     assert_eq!(services, ["mine"]);
+    two.server.stop().assert_calm();
+}
+
+#[test]
+fn a_key_for_a_service_is_told_what_it_is_good_for() {
+    let two = Two::start();
+    two.folder.write("key", &two.bound);
+    let url = format!("http://{}", two.server.client.address);
+    let run =
+        |arguments: &[&str]| two.folder.run(&[arguments, &["--key-file", "key", "--server", &url]].concat());
+    #[rustfmt::skip]
+    let cases: [(&[&str], &[&str]); 4] = [
+        (&["status"],                                &["bound to services", "`redrive why --last --service mine`"]),
+        (&["why", "--last"],                         &["which of them is meant", "services        mine", "with --service NAME"]),
+        (&["why", "--last", "--service", "other"],   &["the key is not for the service `other`", "services        mine"]),
+        (&["send", "mine.came"],                     &["must also be bound to sources", "--source SOURCE"]),
+    ];
+    for (arguments, expected) in cases {
+        let refused = run(arguments).refused();
+        for words in expected {
+            assert!(refused.contains(words), "{arguments:?}: {refused}");
+        }
+        assert!(refused.lines().all(|line| !line.trim().is_empty() && line.trim() != "sources"), "{refused}");
+    }
+    let told = run(&["why", "--last", "--service", "mine"]).printed();
+    assert!(told.contains("→ mine"), "{told}");
     two.server.stop().assert_calm();
 }
 

@@ -61,6 +61,9 @@ fn a_token_opens_what_its_role_may() {
         assert_eq!(answer.status, expected, "{name}: {answer:?}");
         assert_eq!(answer.header("ratelimit").is_some(), expected != 401, "{name}: {answer:?}");
     }
+    // Whoever shows it is not told why, and whoever serves is: of many in a second, of the first.
+    let log = server.err.wait_for("bad keys were shown");
+    assert!(log.contains("the signature of the token does not fit"), "{log}");
     server.stop().assert_calm();
 }
 
