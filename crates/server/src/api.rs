@@ -48,7 +48,7 @@ pub(crate) use self::guest::Guests;
 pub(crate) use self::identity::{Access, With};
 use self::identity::{Need, Reach};
 pub(crate) use self::listen::{Limits, listen, listen_behind};
-use self::openapi::{Asking, Routes};
+use self::openapi::Routes;
 pub(crate) use self::rate::Limiter;
 
 /// What every handler has; each request gets a clone of its own.
@@ -101,10 +101,10 @@ const CORRELATION_ID_BYTES_MAX: usize = 128;
 /// Every route there is: what one needs for it, and the errors of its own. Both routers and the API's
 /// description are made of this table, so that no route can be without its guard or its words.
 #[rustfmt::skip]
-fn routes(asking: Asking<'_>) -> Routes<'_> {
+fn routes() -> Routes {
     use Permission::{Administer, Operate, Read, Send};
     use Reach::{Part, Whole};
-    Routes::new(asking)
+    Routes::new()
         .add(Need::Permission(Send, Part),         routes!(events::accept),          &[Code::Conflict, Code::BacklogFull])
         .add(Need::Permission(Send, Part),         routes!(events::accept_easy),     &[Code::Conflict, Code::BacklogFull])
         .add(Need::Permission(Read, Part),         routes!(queries::event),          &[Code::EventNotFound])
@@ -160,8 +160,9 @@ struct Guarded {
 impl Routers {
     /// The API.
     pub(crate) fn new(app: &App, guests: Guests) -> Self {
-        let guarded = Guarded { access: app.access.clone(), router: router(Asking::Everybody(app), app) };
-        Self { open: router(Asking::Nobody, app), guarded: Some(guarded), guests }
+        let (open, guarded) = routes().serve(app);
+        let guarded = Guarded { access: app.access.clone(), router: finished(guarded, app) };
+        Self { open: finished(open, app), guarded: Some(guarded), guests }
     }
 
     /// Routes of another kind, for anybody on this machine.
@@ -170,8 +171,7 @@ impl Routers {
     }
 }
 
-fn router(asking: Asking<'_>, app: &App) -> Router {
-    let (router, _) = routes(asking).split();
+fn finished(router: Router<App>, app: &App) -> Router {
     router
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::wrong_method)
@@ -248,7 +248,7 @@ mod tests {
             ("GET /healthz",                       "everybody"),
             ("GET /openapi.json",                  "everybody"),
         ];
-        let needs = routes(Asking::Nobody).needs;
+        let needs = routes().needs();
         for ((route, need), (name, roles)) in needs.iter().zip(expected) {
             assert_eq!(route, name);
             assert_eq!(who(*need), roles, "{name}");

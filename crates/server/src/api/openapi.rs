@@ -12,6 +12,7 @@ use axum::Router;
 use axum::http::header;
 use axum::middleware::from_fn_with_state;
 use axum::response::IntoResponse;
+use axum::routing::MethodRouter;
 use bytes::Bytes;
 use redrive::core::access::Role;
 use serde_json::{Value, json};
@@ -57,69 +58,88 @@ const WITH_BODY: [Code; 3] = [Code::Validation, Code::RequestTimeout, Code::Payl
 )]
 struct Frame;
 
-/// Who is asked who they are.
-#[derive(Clone, Copy)]
-pub(super) enum Asking<'a> {
-    Nobody,
-    Everybody(&'a App),
+/// Every route with what one needs for it, its description, and the errors of its own.
+pub(super) struct Routes(Vec<Route>);
+
+struct Route {
+    need: Need,
+    described: UtoipaMethodRouter<App>,
+    errors: &'static [Code],
 }
 
-/// Routes with their descriptions.
-pub(super) struct Routes<'a> {
-    asking: Asking<'a>,
-    router: OpenApiRouter<App>,
-    /// Answers that several routes have in common, by their names.
-    errors: BTreeMap<String, RefOr<Response>>,
-    /// What each needs, in the order in which they were added.
-    #[cfg(test)]
-    pub(super) needs: Vec<(String, Need)>,
-}
-
-impl<'a> Routes<'a> {
-    pub(super) fn new(asking: Asking<'a>) -> Self {
-        let router = OpenApiRouter::with_openapi(Frame::openapi());
-        Self {
-            asking,
-            router,
-            errors: BTreeMap::new(),
-            #[cfg(test)]
-            needs: Vec::new(),
-        }
+impl Routes {
+    pub(super) const fn new() -> Self {
+        Self(Vec::new())
     }
 
     /// One more route: what one needs for it, and the errors of its own that it is answered with.
-    pub(super) fn add(mut self, need: Need, route: UtoipaMethodRouter<App>, errors: &[Code]) -> Self {
-        let (schemas, mut paths, router) = route;
-        #[cfg(test)]
-        self.needs.extend(paths.paths.iter().map(|(path, item)| (named(path, item), need)));
-        let router = match (need, self.asking) {
-            (Need::Permission(permission, reach), Asking::Everybody(app)) => {
-                let guarding = Guard { app: app.clone(), permission, reach };
-                router.route_layer(from_fn_with_state(guarding, guard))
-            }
-            (Need::Permission(..), Asking::Nobody) | (Need::Nothing, _) => router,
-        };
-        for operation in paths.paths.values_mut().flat_map(operations) {
-            tell_headers(operation);
-            operation.security = Some(security(need));
-            let asked: &[Code] = match need {
-                Need::Nothing => &[],
-                Need::Permission(..) => &[Code::Unauthorized, Code::RateLimitExceeded],
-            };
-            for (status, codes) in errors_of(operation, &[errors, asked].concat()) {
-                let name = name_of(&codes);
-                operation.responses.responses.insert(status, Ref::from_response_name(&name).into());
-                self.errors.entry(name).or_insert_with(|| RefOr::T(error(&codes)));
-            }
-        }
-        Self { router: self.router.routes((schemas, paths, router)), ..self }
+    pub(super) fn add(
+        mut self,
+        need: Need,
+        described: UtoipaMethodRouter<App>,
+        errors: &'static [Code],
+    ) -> Self {
+        self.0.push(Route { need, described, errors });
+        self
     }
 
-    /// What serves, and what describes it.
-    pub(super) fn split(self) -> (Router<App>, Description) {
-        let (router, mut description) = self.router.split_for_parts();
-        description.components.get_or_insert_default().responses.extend(self.errors);
-        (router, description)
+    /// What serves: where nobody is asked who they are, and where everybody is.
+    pub(super) fn serve(self, app: &App) -> (Router<App>, Router<App>) {
+        let (mut open, mut guarded) = (Router::new(), Router::new());
+        for Route { need, described: (_, paths, answer), .. } in self.0 {
+            for path in paths.paths.keys() {
+                open = open.route(path, answer.clone());
+                guarded = guarded.route(path, guard_by(need, answer.clone(), app));
+            }
+        }
+        (open, guarded)
+    }
+
+    /// What describes them.
+    fn describe(self) -> Description {
+        let mut router = OpenApiRouter::with_openapi(Frame::openapi());
+        // Answers that several routes have in common, by their names.
+        let mut common = BTreeMap::new();
+        for Route { need, described: (schemas, mut paths, answer), errors } in self.0 {
+            for operation in paths.paths.values_mut().flat_map(operations) {
+                tell_headers(operation);
+                operation.security = Some(security(need));
+                let asked: &[Code] = match need {
+                    Need::Nothing => &[],
+                    Need::Permission(..) => &[Code::Unauthorized, Code::RateLimitExceeded],
+                };
+                for (status, codes) in errors_of(operation, &[errors, asked].concat()) {
+                    let name = name_of(&codes);
+                    operation.responses.responses.insert(status, Ref::from_response_name(&name).into());
+                    common.entry(name).or_insert_with(|| RefOr::T(error(&codes)));
+                }
+            }
+            router = router.routes((schemas, paths, answer));
+        }
+        let mut description = router.into_openapi();
+        description.components.get_or_insert_default().responses.extend(common);
+        description
+    }
+
+    /// What each needs, as people call it.
+    #[cfg(test)]
+    pub(super) fn needs(&self) -> Vec<(String, Need)> {
+        let of = |route: &Route| {
+            let (path, item) = route.described.1.paths.first_key_value().expect("a route has a path");
+            let method = if item.get.is_some() { "GET" } else { "POST" };
+            (format!("{method} {path}"), route.need)
+        };
+        self.0.iter().map(of).collect()
+    }
+}
+
+fn guard_by(need: Need, answer: MethodRouter<App>, app: &App) -> MethodRouter<App> {
+    match need {
+        Need::Nothing => answer,
+        Need::Permission(permission, reach) => {
+            let guarding = Guard { app: app.clone(), permission, reach };
+            answer.route_layer(from_fn_with_state(guarding, guard))
+        }
     }
 }
 
@@ -137,13 +157,6 @@ fn security(need: Need) -> Vec<SecurityRequirement> {
 fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     let PathItem { get, put, post, delete, patch, .. } = item;
     [get, put, post, delete, patch].into_iter().flatten()
-}
-
-/// A route that has one method, as people call it.
-#[cfg(test)]
-fn named(path: &str, item: &PathItem) -> String {
-    let method = if item.get.is_some() { "GET" } else { "POST" };
-    format!("{method} {path}")
 }
 
 /// Every answer says which request it is of.
@@ -204,8 +217,7 @@ fn error(codes: &[Code]) -> Response {
 
 /// The whole description.
 pub(crate) fn document() -> Value {
-    let (_, description) = super::routes(Asking::Nobody).split();
-    let mut document = serde_json::to_value(description).expect("descriptions are JSON");
+    let mut document = serde_json::to_value(super::routes().describe()).expect("descriptions are JSON");
     let components = &mut document["components"];
     components["headers"] = json!({
         "X-Correlation-Id": {
