@@ -5,15 +5,14 @@ use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
 use ring::hmac;
 
-use super::claim::{Claim, Distrust, only, plain_key, seconds};
+use super::claim::{Claim, Distrust, only, seconds};
+use crate::target::http::standard_key;
 
 pub(super) const ID: &str = "webhook-id";
 pub(super) const TIMESTAMP: &str = "webhook-timestamp";
 pub(super) const SIGNATURE: &str = "webhook-signature";
 /// The version that is signed with a secret; others have keys in pairs and are passed over.
 pub(super) const VERSION: &str = "v1,";
-/// What a secret begins with that is written in base64.
-const SECRET_PREFIX: &[u8] = b"whsec_";
 
 pub(super) fn claim(headers: &HeaderMap) -> Result<Claim, Distrust> {
     let (id, timestamp) = (only(headers, ID)?, only(headers, TIMESTAMP)?);
@@ -28,10 +27,7 @@ pub(super) fn claim(headers: &HeaderMap) -> Result<Claim, Distrust> {
     })
 }
 
-/// A secret as `whsec_` and base64, or else byte for byte: as calls to targets are signed.
+/// The key of a secret, as calls to targets are signed.
 pub(super) fn key(secret: &[u8]) -> Option<hmac::Key> {
-    match secret.strip_prefix(SECRET_PREFIX) {
-        Some(text) => plain_key(hmac::HMAC_SHA256, &zeroize::Zeroizing::new(STANDARD.decode(text).ok()?)),
-        None => plain_key(hmac::HMAC_SHA256, secret),
-    }
+    standard_key(secret).ok()
 }

@@ -47,8 +47,8 @@ use crate::clock::wall_clock;
 pub use self::address::InvalidAddress;
 pub use self::pool::Pool;
 pub use self::request::Form;
-pub(crate) use self::sign::check as check_secret;
 pub use self::sign::{InvalidSecret, Signing};
+pub(crate) use self::sign::{check as check_secret, key as standard_key};
 
 /// Posts events to one address.
 pub struct HttpTarget {

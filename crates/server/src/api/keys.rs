@@ -14,11 +14,10 @@ use redrive::store::door::{Deed, KeyRecord};
 
 use super::code::Code;
 use super::error::{ApiError, Named};
-use super::events;
 use super::identity::Caller;
 use super::shape::keys::{KeyEnded, KeyMade, KeyShown, KeysFound};
 use super::shape::wanted::{KeyWanted, SkipWanted};
-use super::{App, to_its_end};
+use super::{App, events, letters, to_its_end};
 use crate::keys::{self, KeyWish, Made, Unmade};
 use crate::letters::fields::{Fields, WrongField};
 
@@ -115,10 +114,7 @@ pub(super) async fn revoke(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let body = events::read(&app, &headers, body).await?;
-    let mut fields = Fields::of_body(&body)?;
-    let note = fields.note()?;
-    fields.finish()?;
+    let note = letters::note(&app, &headers, body).await?;
     let ended = to_its_end(end(app, caller, id, note)).await?;
     Ok(events::json(StatusCode::OK, &ended))
 }

@@ -177,13 +177,19 @@ pub(super) async fn skip(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let body = events::read(&app, &headers, body).await?;
-    let mut fields = Fields::of_body(&body)?;
-    let note = fields.note()?;
-    fields.finish()?;
+    let note = note(&app, &headers, body).await?;
     let letter = named(&app, &caller, &name).await?;
     let released = app.node.skip(letter.delivery.id, note, &caller.by()).await?;
     Ok(events::json(StatusCode::OK, &Skipped { id: letter.delivery.id.to_string(), released }))
+}
+
+/// The note of a request that says nothing else.
+pub(super) async fn note(app: &App, headers: &HeaderMap, body: Body) -> Result<Option<String>, ApiError> {
+    let body = events::read(app, headers, body).await?;
+    let mut fields = Fields::of_body(&body)?;
+    let note = fields.note()?;
+    fields.finish()?;
+    Ok(note)
 }
 
 /// What a letter is changed into: `data` or `data_base64`.

@@ -98,7 +98,6 @@ pub enum InvalidSecret {
 }
 
 impl Signer {
-    /// Takes each secret as `whsec_` and base64, or else byte for byte.
     fn new<'a>(secrets: impl Iterator<Item = &'a [u8]>) -> Result<Self, InvalidSecret> {
         let keys: Vec<hmac::Key> = secrets.map(key).collect::<Result<_, _>>()?;
         if keys.is_empty() { Err(InvalidSecret::Empty) } else { Ok(Self { keys }) }
@@ -117,7 +116,8 @@ impl Signer {
     }
 }
 
-fn key(secret: &[u8]) -> Result<hmac::Key, InvalidSecret> {
+/// The key of a secret that is written as `whsec_` and base64, or else stands byte for byte.
+pub(crate) fn key(secret: &[u8]) -> Result<hmac::Key, InvalidSecret> {
     let bytes = Zeroizing::new(match secret.strip_prefix(PREFIX) {
         Some(text) => STANDARD.decode(text).map_err(|_| InvalidSecret::NotBase64)?,
         None => secret.to_vec(),
