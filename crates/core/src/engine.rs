@@ -43,8 +43,8 @@ use std::time::Duration;
 pub use self::absence::Absences;
 use self::dependency::{Dependency, Ticket};
 pub use self::port::{
-    Advance, Bounds, Call, CallId, Command, Death, Effect, Ending, Fate, Followers, Input, Load, Next, Page,
-    QueueName, Settlement, Setup, Signal, Waiting, Wanted,
+    Advance, Bounds, Call, CallId, Command, Death, Effect, Ending, Fate, Followers, Input, Load, Made, Next,
+    Page, QueueName, Settlement, Setup, Signal, Waiting, Wanted,
 };
 use self::queue::{Presence, PushAt, Queue, Ready};
 use self::replays::Replays;
@@ -157,6 +157,8 @@ struct InFlight {
     queue: QueuePlace,
     dependency: DependencyPlace,
     ticket: Ticket,
+    /// How many calls the dependency had in flight when it began, itself included.
+    beside: u32,
 }
 
 /// A settlement on its way to the store.
@@ -172,7 +174,7 @@ struct Settling {
 #[derive(Debug)]
 enum Stage {
     /// A call is over; until now it counted as in flight.
-    Over,
+    Over { dependency: DependencyPlace, beside: u32 },
     /// No call was made.
     NotMade,
     /// The call begins when its start is on record.

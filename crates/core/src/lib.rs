@@ -5,6 +5,7 @@
 //! the live engine, the simulator and the tests all run the same code and get the same answers.
 
 pub mod access;
+pub mod alert;
 pub mod answer;
 pub mod archive;
 pub mod backoff;
@@ -18,6 +19,7 @@ pub mod decide;
 pub mod engine;
 pub mod envelope;
 pub mod event;
+pub mod figures;
 pub mod fingerprint;
 pub mod freshness;
 pub mod hash;

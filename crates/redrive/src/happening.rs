@@ -140,7 +140,7 @@ impl Happening {
     #[must_use]
     pub fn of(signal: &Signal, now: Timestamp) -> Option<Self> {
         match signal {
-            Signal::Settled { delivery, settlement } => Self::settled(delivery, settlement),
+            Signal::Settled { delivery, settlement, .. } => Self::settled(delivery, settlement),
             Signal::Stale(_) => None,
             Signal::Breaker { dependency, transition, .. } => {
                 let what = match transition.to {

@@ -25,6 +25,7 @@ use redrive_core::engine::{
     Bounds, CallId, Command, DependencyView, Ending, Engine, Input, QueueName, QueueView, Setup,
 };
 use redrive_core::event::Event;
+use redrive_core::figures::Figures;
 use redrive_core::ids::{ChannelName, Receipt, Seed, Seq, ServiceName};
 use redrive_core::limits;
 use redrive_core::time::Timestamp;
@@ -132,6 +133,8 @@ pub struct Snapshot {
     pub calls: usize,
     /// Settlements that came too late.
     pub stale: u64,
+    /// What has been counted since the start.
+    pub figures: Arc<Figures>,
 }
 
 /// How a node stopped.

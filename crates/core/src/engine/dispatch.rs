@@ -251,7 +251,8 @@ impl Engine {
             started_at: now,
         });
         self.effects.push_back(Effect::Start(Arc::clone(&call)));
-        self.calls.insert(call.id, InFlight { call, queue, dependency, ticket });
+        let beside = self.dependencies[dependency.0].throttle.in_flight();
+        self.calls.insert(call.id, InFlight { call, queue, dependency, ticket, beside });
     }
 
     fn history_at_start(&self, ready: &Ready, now: Timestamp) -> History {

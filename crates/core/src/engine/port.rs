@@ -364,6 +364,8 @@ pub enum Signal {
         delivery: Waiting,
         /// What it says.
         settlement: Arc<Settlement>,
+        /// The call that it is the end of, if one was made.
+        made: Option<Made>,
     },
     /// A settlement came too late and changed nothing.
     Stale(DeliveryId),
@@ -401,6 +403,15 @@ pub enum Signal {
         /// On account of which delivery.
         delivery: DeliveryId,
     },
+}
+
+/// A call that was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Made {
+    /// Whom it called.
+    pub dependency: DependencyName,
+    /// How many calls the dependency had in flight when it began, itself included.
+    pub beside: u32,
 }
 
 /// How the engine starts.

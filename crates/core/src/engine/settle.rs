@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::port::{CallId, Death, Effect, Ending, Fate, Followers, Next, Settlement, Signal, Waiting};
+use super::port::{CallId, Death, Effect, Ending, Fate, Followers, Made, Next, Settlement, Signal, Waiting};
 use super::queue::{PushAt, Ready};
 use super::sabotage::Sabotage;
 use super::{Engine, InFlight, QueuePlace, Settling, Stage};
@@ -26,7 +26,7 @@ impl Engine {
             Ending::Partly { reply, failed } => (reply, Some(failed)),
             Ending::Interrupted => return self.interrupted(in_flight, now),
         };
-        let InFlight { call, queue, dependency, ticket } = in_flight;
+        let InFlight { call, queue, dependency, ticket, beside } = in_flight;
         let answer = reply.as_answer();
         let outcome = classify(&answer, &call.rule.classify, call.rule.timeouts.category);
         // A batch that was answered in part has been answered: that is what the dependency is judged by.
@@ -55,7 +55,7 @@ impl Engine {
                 self.services[service.0].pause(now);
             }
             let id = row.id;
-            self.settle(queue, row, settlement, Stage::Over);
+            self.settle(queue, row, settlement, Stage::Over { dependency, beside });
             if self.sabotaged_by(Sabotage::SettlesEarly) {
                 self.settled(id, Fate::Written, now);
             }
@@ -87,7 +87,7 @@ impl Engine {
 
     /// Our own shutdown: it burns nothing, and the next run finds the delivery as it was.
     fn interrupted(&mut self, in_flight: InFlight, now: Timestamp) {
-        let InFlight { call, queue, dependency, ticket } = in_flight;
+        let InFlight { call, queue, dependency, ticket, .. } = in_flight;
         self.dependencies[dependency.0].unused(ticket);
         for row in &call.deliveries {
             self.shares.give_back(self.queues[queue.0].service.0);
@@ -129,7 +129,7 @@ impl Engine {
     pub(super) fn settled(&mut self, delivery: DeliveryId, fate: Fate, now: Timestamp) {
         let seq = delivery.seq();
         let Some(Settling { settlement, waiting, queue, stage }) = self.settling.remove(&seq) else { return };
-        if let Stage::Over = stage {
+        if let Stage::Over { .. } = stage {
             self.shares.give_back(self.queues[queue.0].service.0);
             self.let_go_of_alone(&waiting);
             self.wake_for_share();
@@ -163,6 +163,12 @@ impl Engine {
             self.services[place.0].pause(now);
             self.effects.push_back(Effect::Signal(Box::new(Signal::Paused(service.clone()))));
         }
+        let made = match &stage {
+            Stage::Over { dependency, beside } => {
+                Some(Made { dependency: self.dependencies[dependency.0].name.clone(), beside: *beside })
+            }
+            Stage::NotMade | Stage::ToBeMade(_) => None,
+        };
         match (&settlement.next, stage) {
             (Next::Delivered | Next::Dead(_), _) => self.forget(queue, seq),
             (Next::Ready, _) => self.line_up(queue, Waiting { due_at: None, ..row }, PushAt::Front, now),
@@ -171,11 +177,12 @@ impl Engine {
             }
             (Next::Due { at }, _) => self.wait_for(queue, *at, Waiting { due_at: Some(*at), ..row }, now),
             (Next::Starting, Stage::ToBeMade(alone)) => return self.begin_alone(queue, row, *alone, now),
-            (Next::Starting, Stage::Over | Stage::NotMade) => {
+            (Next::Starting, Stage::Over { .. } | Stage::NotMade) => {
                 unreachable!("a start is recorded before a call")
             }
         }
-        self.effects.push_back(Effect::Signal(Box::new(Signal::Settled { delivery: waiting, settlement })));
+        let signal = Signal::Settled { delivery: waiting, settlement, made };
+        self.effects.push_back(Effect::Signal(Box::new(signal)));
     }
 
     fn settlement(

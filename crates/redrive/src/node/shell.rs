@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use redrive_core::answer::{CallPart, Reply, Seen, TransportError};
 use redrive_core::engine::{Call, CallId, Effect, Ending, Engine, Input, Next, Signal};
+use redrive_core::figures::{Figures, Intake};
 use redrive_core::ids::DependencyName;
 use redrive_core::time::Timestamp;
 use tokio::sync::{mpsc, oneshot};
@@ -13,10 +14,10 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::inbox::{Inbox, NoteJob, Work};
-use super::{Message, Snapshot, Stopped, Tidings};
+use super::{Answer, Message, Snapshot, Stopped, Tidings};
 use crate::clock::{Clock, STEP_MIN, wall_clock};
 use crate::happening::{Happening, What};
-use crate::store::Note;
+use crate::store::{self, Note};
 use crate::target::registry::Targets;
 
 /// A target keeps its limits by itself; one that does not is cut off a little later.
@@ -40,7 +41,8 @@ pub(super) struct Shell {
     reprocess: mpsc::Sender<DependencyName>,
     calls: HashMap<CallId, AbortHandle>,
     wake_at: Option<Timestamp>,
-    stale: u64,
+    /// Shared with whoever looked last, until something is counted again.
+    figures: Arc<Figures>,
     stopping: Option<Stopping>,
     /// How far the machine's clock was from ours when it was last looked at.
     drift: i128,
@@ -73,7 +75,7 @@ impl Shell {
             reprocess,
             calls: HashMap::new(),
             wake_at: None,
-            stale: 0,
+            figures: Arc::default(),
             stopping: None,
             drift,
         }
@@ -120,6 +122,7 @@ impl Shell {
         match message {
             Message::Batch { answers, inputs, done, ordered } => {
                 for (waiter, answer) in answers {
+                    count(&mut Arc::make_mut(&mut self.figures).intake, &answer);
                     // A client that hung up has its event all the same.
                     let _ = waiter.send(answer);
                 }
@@ -156,7 +159,8 @@ impl Shell {
             queues: self.engine.queue_views().collect(),
             dependencies: self.engine.dependency_views(self.clock.now()).collect(),
             calls: self.calls.len(),
-            stale: self.stale,
+            stale: self.figures.stale,
+            figures: Arc::clone(&self.figures),
         }
     }
 
@@ -203,8 +207,8 @@ impl Shell {
     }
 
     fn tell(&mut self, signal: &Signal) {
+        Arc::make_mut(&mut self.figures).count(signal);
         if let Signal::Stale(delivery) = signal {
-            self.stale += 1;
             tracing::warn!(%delivery, "a settlement came too late and changed nothing");
         }
         // Most of what happens is that something was delivered, and mostly nobody asks.
@@ -277,6 +281,21 @@ impl Shell {
             let message = format!("the machine's clock moved by {seconds} s; times here go on as before");
             self.tidings.tell(|| Happening::told(What::ClockStepped, now, message));
         }
+    }
+}
+
+/// Counts what came in, and how it was answered.
+fn count(intake: &mut Intake, answer: &Answer) {
+    let Ok(taken) = answer else {
+        intake.refused += 1;
+        return;
+    };
+    for taken in taken {
+        match taken.seen {
+            store::Seen::First => intake.accepted += 1,
+            store::Seen::Again => intake.duplicates += 1,
+        }
+        intake.unrouted += u64::from(taken.seen == store::Seen::First && taken.deliveries == 0);
     }
 }
 

@@ -1,0 +1,72 @@
+//! What somebody is told of an alert, before it takes the form that a receiver wants.
+
+use serde::{Deserialize, Serialize};
+
+use crate::time::Timestamp;
+
+/// One message to one receiver: an alert that has begun, lasts or is over, with everything it is raised for.
+///
+/// It is the data of an event of type [`Stage::event_type`], which the engine delivers like any other.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Notice {
+    /// The alert's name.
+    pub alert: String,
+    /// How urgent it is: `warning`, `medium`, `high` or `critical`.
+    pub severity: String,
+    /// Whether it has begun, lasts or is over.
+    pub stage: Stage,
+    /// Who is told.
+    pub receiver: String,
+    /// When it began.
+    pub since: Timestamp,
+    /// When this was said.
+    pub at: Timestamp,
+    /// How often it was said before since it began.
+    pub told_before: u32,
+    /// One line for people.
+    pub summary: String,
+    /// The condition as it stands in the rule book.
+    pub condition: String,
+    /// What it is raised for: one thing, or each of several.
+    pub subjects: Vec<Subject>,
+    /// How many more there are than are listed.
+    pub more: u64,
+    /// What to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<String>,
+}
+
+/// One thing that an alert is raised for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subject {
+    /// Which: `dependency=mail-api`; empty if the alert is about everything.
+    pub of: String,
+    /// The figure, as people write it: `12.5%`, `120`, `3d 2h`.
+    pub value: String,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+/// Where an alert stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stage {
+    /// It has begun.
+    Firing,
+    /// It lasts.
+    Repeated,
+    /// It is over.
+    Resolved,
+}
+
+impl Stage {
+    /// The type of the event that tells it.
+    #[must_use]
+    pub const fn event_type(self) -> &'static str {
+        match self {
+            Self::Firing => "redrive.alert.firing",
+            Self::Repeated => "redrive.alert.repeated",
+            Self::Resolved => "redrive.alert.resolved",
+        }
+    }
+}
