@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::RuleBook;
 use super::model::{
-    At, ChannelEntry, EventRow, Layer, Order, PolicyEntry, ProcessLimits, ReactionName, Receiver,
+    At, ChannelEntry, EventRow, Layer, Network, Order, PolicyEntry, ProcessLimits, ReactionName, Receiver,
     ReceiverKind, Sections, ServiceEntry, Target, TargetKind, TimeoutParts, Waiting, WhenFull,
 };
 use super::pattern::EventPattern;
@@ -36,8 +36,9 @@ const RETRY_MAX: Duration = Duration::from_mins(5);
 const RETRY_WITHIN: Duration = Duration::from_hours(24);
 /// More than the window holds, so that the window ends it.
 const RETRIES_MAX: u32 = 1_000;
-/// How long telling somebody may take; mail servers take their time to greet.
-const TELLING_MAX: Duration = Duration::from_secs(30);
+/// How long telling somebody may take, unless the receiver says so; mail servers take their time.
+const TELLING_MAX: Duration = Duration::from_secs(10);
+const MAILING_MAX: Duration = Duration::from_secs(30);
 
 /// Whether a name is kept for the service of receivers and for what it depends on.
 #[must_use]
@@ -99,9 +100,12 @@ pub(super) fn sections(written: &Sections) -> Option<Sections> {
 
 fn channel(name: &str, At { value: receiver, span }: &At<Receiver>) -> Option<ChannelEntry> {
     let span = *span;
-    let policy = ReactionName::Policy(policy_name());
+    let policy = receiver.retry.as_ref().map_or_else(policy_name, |at| at.value.clone());
+    let policy = ReactionName::Policy(policy);
     let reaction = |category| (FailureMatch::Category(category), At { value: policy.clone(), span });
-    let timeout = TimeoutParts { whole: Some(GrowingTimeout::fixed(TELLING_MAX)), ..TimeoutParts::default() };
+    let is_mail = matches!(receiver.kind, ReceiverKind::Email(_));
+    let limit = receiver.timeout.unwrap_or(if is_mail { MAILING_MAX } else { TELLING_MAX });
+    let timeout = TimeoutParts { whole: Some(GrowingTimeout::fixed(limit)), ..TimeoutParts::default() };
     let row = EventRow {
         span,
         pattern: At { value: EventPattern::parse(NOTICES).expect("a pattern of our own"), span },
@@ -115,11 +119,16 @@ fn channel(name: &str, At { value: receiver, span }: &At<Receiver>) -> Option<Ch
         name: ChannelName::new(name).ok()?,
         span,
         title: None,
-        target: Some(target(target_kind(&receiver.kind), span)),
+        target: Some(Target {
+            secret: receiver.secret.clone(),
+            network: receiver.network,
+            ..target(target_kind(&receiver.kind), span)
+        }),
         depends_on: None,
         rows: vec![Arc::new(row)],
         layer: Layer {
-            reactions: vec![reaction(Category::Transient), reaction(Category::RateLimited)],
+            // What nobody understands may heal as well, and saying something twice does no harm.
+            reactions: [Category::Transient, Category::RateLimited, Category::Unknown].map(reaction).into(),
             timeout: Some(At { value: timeout, span }),
             ..Layer::default()
         },
@@ -130,7 +139,7 @@ fn channel(name: &str, At { value: receiver, span }: &At<Receiver>) -> Option<Ch
 fn target_kind(kind: &ReceiverKind) -> TargetKind {
     match kind {
         ReceiverKind::Ntfy(address) => TargetKind::Ntfy(address.clone()),
-        ReceiverKind::Email(address) => TargetKind::Smtp(address.clone()),
+        ReceiverKind::Email(email) => TargetKind::Smtp(email.to.clone()),
         ReceiverKind::Webhook(address)
         | ReceiverKind::Slack(address)
         | ReceiverKind::Alertmanager(address) => TargetKind::Http(address.clone()),
@@ -144,7 +153,7 @@ fn target(kind: TargetKind, span: Span) -> Target {
         format: None,
         batch_max: None,
         secret: None,
-        network: super::model::Network::default(),
+        network: Network::default(),
         process: ProcessLimits::default(),
     }
 }
@@ -178,8 +187,8 @@ mod tests {
 defaults: { retry: none, timeout: 1s }
 services: { all: { target: { log: stdout }, events: ["*"] } }
 receivers:
-  desk: { email: desk@example.test }
-  pager: { ntfy: "https://ntfy.example.test/pager" }
+  desk: { email: desk@example.test, smtp: "smtps://mail.example.test" }
+  pager: { ntfy: "https://ntfy.example.test/pager", retry: standard, timeout: 5s }
 "#;
 
     fn book(text: &str) -> RuleBook {
@@ -190,7 +199,7 @@ receivers:
     #[test]
     fn every_receiver_has_a_rule_that_stands_where_it_does() {
         let book = book(BOOK);
-        for (receiver, line) in [("desk", 5), ("pager", 6)] {
+        for (receiver, line, limit) in [("desk", 5, MAILING_MAX), ("pager", 6, Duration::from_secs(5))] {
             let found = book.explain(OWN_SERVICE, Some(receiver), "redrive.alert.firing").expect(receiver);
             let rule = book.rule(OWN_SERVICE, Some(receiver), "redrive.alert.firing").expect(receiver);
             assert_eq!(rule.dependency, dependency_of(&ChannelName::new(receiver).expect("a name")));
@@ -199,6 +208,11 @@ receivers:
                 GrowingTimeout::fixed(TELLING_MAX),
                 "not the book's default"
             );
+            let policy = found.reactions.iter().find_map(|(on, known)| match (on, &known.value) {
+                (FailureMatch::Category(Category::RateLimited), ReactionName::Policy(name)) => Some(name.as_str()),
+                _ => None,
+            });
+            assert_eq!(policy, Some(if receiver == "pager" { "standard" } else { PATIENCE }));
             let at = found.timeouts.whole.origin.position().expect("it stands somewhere");
             assert_eq!(at.line, line);
             assert_eq!(found.order.value, Order::Session);

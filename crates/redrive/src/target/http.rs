@@ -11,6 +11,7 @@ mod address;
 mod answer;
 mod batch;
 mod connect;
+mod elsewhere;
 mod failure;
 pub(crate) mod fetch;
 mod guard;
@@ -43,6 +44,7 @@ pub use self::address::InvalidAddress;
 pub use self::pool::Pool;
 pub use self::request::Form;
 pub use self::sign::{InvalidSecret, Signing};
+pub(crate) use self::elsewhere::Elsewhere;
 pub(crate) use self::sign::{check as check_secret, key as standard_key};
 pub(crate) use self::wire::{Wire, WireOptions};
 
