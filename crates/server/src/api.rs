@@ -9,6 +9,7 @@ mod body;
 pub(crate) mod bulk;
 mod code;
 mod crowd;
+mod demo;
 pub(crate) mod door;
 mod error;
 mod events;
@@ -41,9 +42,12 @@ use redrive::node::Node;
 use tokio::sync::watch;
 use utoipa_axum::routes;
 
+use crate::demo::Demo;
+
 pub(crate) use self::body::Reading;
 use self::code::Code;
 use self::error::ApiError;
+pub(crate) use self::fresh::fresh_id;
 pub(crate) use self::guest::Guests;
 pub(crate) use self::identity::{Access, With};
 use self::identity::{Need, Reach};
@@ -65,6 +69,8 @@ pub(crate) struct Parts {
     pub hooks: hooks::Webhooks,
     /// Who may come in.
     pub access: Access,
+    /// The demo that this server is, if it is one.
+    pub demo: Option<Demo>,
     /// Turns true when the server stops, so that endless answers end.
     pub closing: watch::Receiver<bool>,
 }
@@ -137,6 +143,8 @@ fn routes() -> Routes {
         .add(Need::Permission(Read, Part),         routes!(replays::one),            &[Code::ReplayNotFound])
         .add(Need::Permission(Read, Part),         routes!(replays::progress),       &[Code::ReplayNotFound])
         .add(Need::Permission(Operate, Part),      routes!(replays::change),         &[Code::ReplayNotFound, Code::PathNotFound, Code::ReplayState])
+        .add(Need::Permission(Read, Whole),        routes!(demo::story),             &[Code::PathNotFound])
+        .add(Need::Permission(Operate, Whole),     routes!(demo::act),               &[Code::PathNotFound])
         .add(Need::Nothing,                        routes!(queries::health),         &[])
         .add(Need::Nothing,                        routes!(openapi::describe),       &[])
 }
@@ -183,7 +191,7 @@ fn correlation_id(headers: &HeaderMap) -> HeaderValue {
     let sent = headers.get(&CORRELATION_ID).filter(|value| is_fit(value)).cloned();
     sent.unwrap_or_else(|| {
         let mut text = uuid::Uuid::encode_buffer();
-        let fresh = fresh::fresh_id().hyphenated().encode_lower(&mut text);
+        let fresh = fresh_id().hyphenated().encode_lower(&mut text);
         HeaderValue::from_str(fresh).expect("digits, letters and dashes")
     })
 }
@@ -245,6 +253,8 @@ mod tests {
             ("GET /v1/replays/{id}",               "viewer operator admin"),
             ("GET /v1/replays/{id}/progress",      "viewer operator admin"),
             ("POST /v1/replays/{id}/{act}",        "operator admin"),
+            ("GET /v1/demo",                       "viewer operator admin*"),
+            ("POST /v1/demo/{act}",                "operator admin*"),
             ("GET /healthz",                       "everybody"),
             ("GET /openapi.json",                  "everybody"),
         ];

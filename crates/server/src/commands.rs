@@ -7,6 +7,7 @@ mod bench;
 mod check;
 mod compact;
 mod completions;
+mod demo;
 mod dlq;
 mod export_dapr;
 mod export_matrix;
@@ -77,6 +78,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Init(args) => init::run(&args),
         Command::Schema(args) => schema::run(&args),
         Command::Openapi(args) => openapi::run(&args),
+        Command::Demo(args) => demo::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Sink(args) => sink::run(&args),
         Command::Bench(args) => bench::run(&args),

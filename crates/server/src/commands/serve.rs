@@ -26,11 +26,12 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use self::tls::Watched;
-use super::{Refused, read_book};
+use super::{Refused, demo, read_book};
 use crate::api::door::Scheme;
 use crate::api::hooks::Webhooks;
 use crate::api::{Access, App, Guests, Limiter, Limits, Parts, Reading, Routers, With, listen_behind};
 use crate::cli::ServeArgs;
+use crate::demo::Demo;
 use crate::show;
 use crate::show::{shell_word, style};
 
@@ -57,7 +58,14 @@ pub(super) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     refuse_strangers(args, &book.book)?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("could not start")?;
-    runtime.block_on(serve(args, book))
+    runtime.block_on(serve(args, book, None))
+}
+
+/// Serves the book of a demo, and the demo beside it.
+pub(super) async fn run_demo(args: &ServeArgs, demo: Demo) -> anyhow::Result<ExitCode> {
+    let book = open(args.rules.as_deref())?;
+    refuse_strangers(args, &book.book)?;
+    serve(args, book, Some(demo)).await
 }
 
 /// An address that others can reach is not listened on unless they are asked for a key.
@@ -157,7 +165,7 @@ fn targets(
     }
 }
 
-async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
+async fn serve(args: &ServeArgs, opened: Opened, demo: Option<Demo>) -> anyhow::Result<ExitCode> {
     let path = args.rules.clone().unwrap_or_else(|| PathBuf::from(BUILT_IN));
     let certificate = Watched::open(args)?;
     let door = Watched::door(certificate.as_ref());
@@ -183,7 +191,7 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     };
     let limits = Limits::with_body(usize::try_from(args.body_max).unwrap_or(usize::MAX));
     let guests = if args.insecure { Guests::Everybody } else { Guests::ThisMachine };
-    let routes = |closing| Routers::new(&App::new(doors.parts(&node, limits, closing)), guests);
+    let routes = |closing| Routers::new(&App::new(doors.parts(&node, limits, closing, demo.clone())), guests);
     let listening = match listen_behind(door.clone(), args.listen, routes, limits).await {
         Ok(listening) => listening,
         Err(error) => {
@@ -198,7 +206,14 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
             style::warning("warning")
         );
     }
-    greet(args, listening.address, door.scheme(), &opened, &doors.access)?;
+    match &demo {
+        Some(demo) => {
+            let server = format!("{}{}", door.scheme().prefix(), listening.address);
+            super::print(&demo::greeting(demo, &server, &path))?;
+            demo.begin(&node, move |step| demo::tell(step, &server));
+        }
+        None => greet(args, listening.address, door.scheme(), &opened, &doors.access)?,
+    }
     let (path, archivist) = (args.rules.clone(), doors.archivist.clone());
     let mut serving = Serving {
         path,
@@ -356,8 +371,15 @@ impl Doors {
         Ok(Self { secrets, hooks, access, archivist })
     }
 
-    fn parts(&self, node: &Node, limits: Limits, closing: watch::Receiver<bool>) -> Parts {
+    fn parts(
+        &self,
+        node: &Node,
+        limits: Limits,
+        closing: watch::Receiver<bool>,
+        demo: Option<Demo>,
+    ) -> Parts {
         Parts {
+            demo,
             node: node.clone(),
             archivist: self.archivist.clone(),
             limits,
