@@ -30,6 +30,7 @@ pub mod limits;
 pub mod name_template;
 pub mod position;
 pub mod quota;
+pub mod redact;
 pub mod rehearse;
 pub mod replay;
 pub mod reprocess;
