@@ -119,9 +119,7 @@ static RULES: LazyLock<[Rule; 11]> = LazyLock::new(|| {
         Rule::new(&format!(r"(?i)([\w.-]*(?:{NAMES})[\w.-]*)({between})(?:{value})"), |found| {
             Some(format!("{}{}{SECRET}", &found[1], &found[2]))
         }),
-        Rule::new(r"(?i)[\w.+'-]*[\w+](?:@|%40|\\u0040|&#64;)[\w.-]*\w", |_| {
-            Some(EMAIL.to_owned())
-        }),
+        Rule::new(r"(?i)[\w.+'-]*[\w+](?:@|%40|\\u0040|&#64;)[\w.-]*\w", |_| Some(EMAIL.to_owned())),
         Rule::new(
             r"\b(?:(?:sk|pk|rk)_(?:live|test|[0-9a-f]{8})_|gh[pousr]_|github_pat_|glpat-|xox[a-z]-|whsec_|AKIA|ASIA|AIza|npm_|hf_|SG\.)[A-Za-z0-9+/=_.-]{8,}",
             |_| Some(SECRET.to_owned()),

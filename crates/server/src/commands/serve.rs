@@ -340,7 +340,7 @@ impl Doors {
     ) -> Result<Self, ReadError> {
         let limiter = Arc::new(Limiter::default());
         let alerts = node.clone();
-        let alarm = Arc::new(move |words| alerts.announce(What::Alert, words));
+        let alarm = Arc::new(move |words| alerts.pass_on(What::Alert, words));
         let with = With {
             limiter: Arc::clone(&limiter),
             secrets: secrets.clone(),

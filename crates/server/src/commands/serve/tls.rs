@@ -73,7 +73,7 @@ impl Watched {
                 let refused = style::error("certificate refused");
                 anstream::eprintln!("{refused}: {error}: the old one stays");
                 let message = format!("the new certificate is refused, and the old one stays: {error}");
-                node.announce(What::Alert, message);
+                node.pass_on(What::Alert, message);
             }
         }
     }
