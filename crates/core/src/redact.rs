@@ -36,28 +36,32 @@ const CARD_DIGITS: std::ops::RangeInclusive<usize> = 13..=19;
 /// The text without what nobody should read in a log.
 #[must_use]
 pub fn redact(text: &str) -> Cow<'_, str> {
-    let mut redacted = Cow::Borrowed(text);
-    for rule in RULES.iter() {
-        if let Cow::Owned(next) = rule.apply(&redacted) {
-            redacted = Cow::Owned(next);
-        }
-    }
-    redacted
+    apply(&GUESSES[..], apply(&LOOKS[..], Cow::Borrowed(text)))
 }
 
-/// The same, without any of the secrets that are known by their value, however they look.
+/// The same for an id, which may well look drawn by lot: that alone gives nothing away.
 #[must_use]
-pub fn redact_known<'a>(text: &'a str, known: impl IntoIterator<Item = &'a str>) -> Cow<'a, str> {
+pub fn redact_id(text: &str) -> Cow<'_, str> {
+    apply(&LOOKS[..], Cow::Borrowed(text))
+}
+
+/// The text without any of the secrets that are known by their value, however they look.
+#[must_use]
+pub fn hide_known<'a, 'b>(text: &'a str, known: impl IntoIterator<Item = &'b str>) -> Cow<'a, str> {
     let mut hidden = Cow::Borrowed(text);
     for secret in known {
         if secret.len() >= KNOWN_BYTES_MIN && hidden.contains(secret) {
             hidden = Cow::Owned(hidden.replace(secret, SECRET));
         }
     }
-    match hidden {
-        Cow::Borrowed(text) => redact(text),
-        Cow::Owned(text) => Cow::Owned(redact(&text).into_owned()),
-    }
+    hidden
+}
+
+fn apply<'a>(rules: &[Rule], text: Cow<'a, str>) -> Cow<'a, str> {
+    rules.iter().fold(text, |text, rule| match rule.apply(&text) {
+        Some(hidden) => Cow::Owned(hidden),
+        None => text,
+    })
 }
 
 /// One way in which a secret looks, and what becomes of it.
@@ -71,7 +75,8 @@ impl Rule {
         Self { looks: Regex::new(looks).expect("a pattern of our own, which is tested"), hide }
     }
 
-    fn apply<'a>(&self, text: &'a str) -> Cow<'a, str> {
+    /// The text after it; none if there is nothing to hide.
+    fn apply(&self, text: &str) -> Option<String> {
         let (mut hidden, mut rest_at) = (String::new(), 0);
         for found in self.looks.captures_iter(text) {
             let (Some(whole), Some(mark)) = (found.get(0), (self.hide)(&found)) else { continue };
@@ -79,19 +84,15 @@ impl Rule {
             hidden.push_str(&mark);
             rest_at = whole.end();
         }
-        if rest_at == 0 {
-            return Cow::Borrowed(text);
-        }
-        hidden.push_str(&text[rest_at..]);
-        Cow::Owned(hidden)
+        (rest_at > 0).then(|| hidden + &text[rest_at..])
     }
 }
 
 /// The names of values that are hidden, wherever they stand in a longer name: `X-Api-Key`, `db_password`.
 const NAMES: &str = "pass(?:word|wd|phrase|wort)|pwd|secret|token|api[_-]?key|(?:access|private|signing|encryption|shared|account)[_-]?key|credential|signature|authorization|cookie|session[_-]?(?:id|key)|jwt|otp|cvv|cvc|ssn|iban|e-?mail|phone|user[_-]?(?:id|name)|customer[_-]?id";
 
-/// From the most telling looks to those that only guess.
-static RULES: LazyLock<[Rule; 11]> = LazyLock::new(|| {
+/// What gives itself away: by what stands before it, or by how it begins.
+static LOOKS: LazyLock<[Rule; 8]> = LazyLock::new(|| {
     // What stands between a name and its value, JSON within JSON included.
     let between = r#"(?:\\?["'])?\s*(?::=|=>|=|:|%3[Aa]|%3[Dd])\s*"#;
     // A text that was cut short ends without its quote.
@@ -124,6 +125,12 @@ static RULES: LazyLock<[Rule; 11]> = LazyLock::new(|| {
             r"\b(?:(?:sk|pk|rk)_(?:live|test|[0-9a-f]{8})_|gh[pousr]_|github_pat_|glpat-|xox[a-z]-|whsec_|AKIA|ASIA|AIza|npm_|hf_|SG\.)[A-Za-z0-9+/=_.-]{8,}",
             |_| Some(SECRET.to_owned()),
         ),
+    ]
+});
+
+/// What only looks as if.
+static GUESSES: LazyLock<[Rule; 3]> = LazyLock::new(|| {
+    [
         Rule::new(r"[A-Za-z0-9+/_=-]{20,}", |found| hide_random(&found[0])),
         Rule::new(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,4})?\b", |_| {
             Some(NUMBER.to_owned())

@@ -618,7 +618,11 @@ fn crash_together(who: &str, outcome: std::thread::Result<()>) {
     if let Err(panic) = outcome {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let message = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-        tracing::error!(message, "{who} failed: this is a bug, and the process ends here");
+        tracing::error!(
+            who,
+            panic = message,
+            "a part of the node failed: this is a bug, and the process ends here"
+        );
         std::process::abort();
     }
 }
