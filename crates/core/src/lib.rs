@@ -41,6 +41,7 @@ pub mod story;
 pub mod text;
 pub mod throttle;
 pub mod time;
+pub mod trace;
 mod window;
 
 // The laws that the fuzz targets hold us to name the core from outside.
