@@ -31,6 +31,7 @@ pub mod metric_names;
 pub mod name_template;
 pub mod position;
 pub mod quota;
+pub mod redact;
 pub mod rehearse;
 pub mod replay;
 pub mod reprocess;

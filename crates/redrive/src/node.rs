@@ -39,7 +39,7 @@ pub use self::schedules::ScheduleView;
 use self::schedules::{Schedules, Wall};
 use self::writer::{Writer, WriterState};
 use crate::clock::{Clock, wall_clock};
-use crate::happening::{Happening, What};
+use crate::happening::{Happening, Log, What, is_logged};
 use crate::store::door::{By, Deed};
 use crate::store::letter::Ordered;
 use crate::store::{
@@ -179,20 +179,35 @@ struct BackupJob {
     progress: mpsc::Sender<Result<BackupProgress, String>>,
 }
 
-/// Tells whoever listens what happens.
+/// Tells the log and whoever listens what happens.
 #[derive(Clone)]
-struct Tidings(broadcast::Sender<Arc<Happening>>);
+struct Tidings {
+    listeners: broadcast::Sender<Arc<Happening>>,
+    log: Log,
+}
 
 impl Tidings {
-    fn is_heard(&self) -> bool {
-        self.0.receiver_count() > 0
+    fn new(seed: Seed) -> Self {
+        Self { listeners: broadcast::channel(HAPPENINGS_MAX).0, log: Log::new(seed) }
     }
 
-    fn tell(&self, happening: impl FnOnce() -> Happening) {
-        if self.is_heard() {
-            // The last listener may have left this instant.
-            let _ = self.0.send(Arc::new(happening()));
+    /// Whether anybody would hear of such a thing.
+    fn is_wanted(&self, what: What) -> bool {
+        self.listeners.receiver_count() > 0 || is_logged(what)
+    }
+
+    fn tell(&self, what: What, happening: impl FnOnce() -> Happening) {
+        if self.is_wanted(what) {
+            let happening = happening();
+            self.log.write(&happening);
+            self.pass_on(happening);
         }
+    }
+
+    /// The same for what was logged by whoever found it.
+    fn pass_on(&self, happening: Happening) {
+        // Nobody may be listening.
+        let _ = self.listeners.send(Arc::new(happening));
     }
 }
 
@@ -226,7 +241,7 @@ impl Node {
         let clock = Clock::starting_at(now);
         let inbox = Arc::new(Inbox::default());
         let (engine_sender, engine_receiver) = mpsc::channel(MESSAGES_MAX);
-        let tidings = Tidings(broadcast::channel(HAPPENINGS_MAX).0);
+        let tidings = Tidings::new(Seed(recovered.seed));
         let keep = Arc::new(RwLock::new(keep(&book)));
         let owed = recovered.owed.clone();
         let engine = engine(recovered, Arc::clone(&book), bounds);
@@ -325,9 +340,8 @@ impl Node {
 
     fn tell_service(&self, what: What, service: &ServiceName) {
         let now = self.now();
-        self.shared
-            .tidings
-            .tell(|| Happening { service: Some(service.to_string()), ..Happening::new(what, now) });
+        let happening = || Happening { service: Some(service.to_string()), ..Happening::new(what, now) };
+        self.shared.tidings.tell(what, happening);
     }
 
     /// A new rule book holds from now on.
@@ -345,14 +359,15 @@ impl Node {
         self.shared.schedules.change(Arc::clone(&book));
         let sent = self.shared.engine.send(Message::Book(book, targets)).await;
         let now = self.now();
-        self.shared.tidings.tell(|| Happening::new(What::BookRead, now));
+        self.shared.tidings.tell(What::BookRead, || Happening::new(What::BookRead, now));
         sent.map_err(|_| SubmitError::Stopping)
     }
 
     /// A rule book was refused; said to all who listen.
     pub fn book_refused(&self, reason: String) {
         let now = self.now();
-        self.shared.tidings.tell(|| Happening::told(What::BookRefused, now, reason));
+        let refused = || Happening::told(What::BookRefused, now, reason);
+        self.shared.tidings.tell(What::BookRefused, refused);
     }
 
     /// Routes events that nobody wanted by the current book; says how many were looked at and how many
@@ -415,7 +430,7 @@ impl Node {
     /// Everything that happens from now on.
     #[must_use]
     pub fn happenings(&self) -> broadcast::Receiver<Arc<Happening>> {
-        self.shared.tidings.0.subscribe()
+        self.shared.tidings.listeners.subscribe()
     }
 
     /// Asks the store a question, beside the thread that writes.
@@ -603,7 +618,11 @@ fn crash_together(who: &str, outcome: std::thread::Result<()>) {
     if let Err(panic) = outcome {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let message = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-        tracing::error!(message, "{who} failed: this is a bug, and the process ends here");
+        tracing::error!(
+            who,
+            panic = message,
+            "a part of the node failed: this is a bug, and the process ends here"
+        );
         std::process::abort();
     }
 }

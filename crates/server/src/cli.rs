@@ -170,6 +170,49 @@ pub(crate) struct ServeArgs {
     /// Trusts targets whose certificates these sign, and no others: PEM; without it, whom the system trusts
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_roots: Option<PathBuf>,
+    /// How much to log, on standard error
+    #[arg(long, env = "REDRIVE_LOG", value_enum, value_name = "LEVEL", default_value_t = LogLevel::Info, ignore_case = true)]
+    pub(crate) log_level: LogLevel,
+    /// How to log: for people, or one JSON object a line
+    #[arg(long, env = "REDRIVE_LOG_FORMAT", value_enum, value_name = "FORMAT", default_value_t = LogFormat::Human)]
+    pub(crate) log_format: LogFormat,
+}
+
+/// How much of what happens is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogLevel {
+    /// What the server cannot do
+    Error,
+    /// And what needs a look
+    Warn,
+    /// And every failure, hold and change
+    Info,
+    /// And every event and delivery
+    Debug,
+    /// Everything
+    Trace,
+}
+
+impl LogLevel {
+    /// The most that is logged.
+    pub(crate) const fn most(self) -> tracing::Level {
+        match self {
+            Self::Error => tracing::Level::ERROR,
+            Self::Warn => tracing::Level::WARN,
+            Self::Info => tracing::Level::INFO,
+            Self::Debug => tracing::Level::DEBUG,
+            Self::Trace => tracing::Level::TRACE,
+        }
+    }
+}
+
+/// How a log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people
+    Human,
+    /// One JSON object a line
+    Json,
 }
 
 /// Finds what is wrong with a rule book, and what will hurt later.

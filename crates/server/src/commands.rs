@@ -106,7 +106,7 @@ pub(crate) fn read_book(path: &Path) -> anyhow::Result<(RuleBook, String)> {
         return Ok((book, text));
     }
     for problem in reading.problems.into_sorted() {
-        anstream::eprintln!("{}\n", show::problem::render(&problem, path, &text));
+        show::problem::say(&problem, path, &text);
     }
     Err(Refused(format!("{} has errors: mend them first", path.display())).into())
 }
