@@ -17,7 +17,7 @@ fn two_services(target: &Target) -> String {
     breaker: none
     events: [\"mail.*\"]
 dependencies:
-  shop: {{ kind: http, breaker: patient }}
+  shop: {{ kind: webhook, breaker: patient }}
 breakers:
   patient: {{ trip: {{ consecutive: 3 }}, open: 1h }}
 "
@@ -89,7 +89,7 @@ fn a_breaker_is_turned_by_those_who_may() {
     );
     assert!(turn["by"].as_str().is_some_and(|by| by.ends_with("(root)")), "{turn}");
     let audit = get(&server, "/v1/audit", &admin).json();
-    let record = &audit["records"][0];
+    let record = &audit["audit"][0];
     assert_eq!((&record["act"], &record["what"]), (&json!("trip"), &json!("shop")), "{audit}");
     server.stop().assert_calm();
 }
