@@ -4,6 +4,7 @@
 //! call is a task of its own. They share nothing but messages. What starts here follows the numbered walk
 //! of `ARCHITECTURE.md`.
 
+mod breakers;
 mod doors;
 mod hooks;
 mod inbox;
@@ -31,6 +32,7 @@ use redrive_core::limits;
 use redrive_core::time::Timestamp;
 use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
 
+pub use self::breakers::{Hand, Turn, Turns};
 pub use self::doors::KeyError;
 use self::inbox::{Inbox, NoteJob, SubmitJob};
 pub use self::letters::{OrderError, Purged, ReplayWish, SelectError};
@@ -87,6 +89,7 @@ struct Shared {
     routes: RwLock<Arc<Routes>>,
     keep: Arc<RwLock<Keep>>,
     schedules: Schedules,
+    breakers: breakers::Desk,
     readers: Readers,
     /// As many as there are readers.
     questions: Arc<Semaphore>,
@@ -266,6 +269,7 @@ impl Node {
             // One that finds no place is still owed when the next run begins.
             let _ = reprocess.try_send(dependency);
         }
+        let (breakers, keeper) = breakers::desk();
         let shell = shell::Shell::new(
             engine,
             targets,
@@ -273,7 +277,7 @@ impl Node {
             engine_sender.clone(),
             clock,
             tidings.clone(),
-            reprocess,
+            shell::Onward { reprocess, turns: breakers.news() },
         );
         let shell = tokio::spawn(shell.run(engine_receiver));
         tokio::spawn(async move {
@@ -295,6 +299,7 @@ impl Node {
             routes,
             keep,
             schedules,
+            breakers,
             readers,
             questions,
             changing_keys: tokio::sync::Mutex::new(()),
@@ -302,6 +307,7 @@ impl Node {
         };
         let shared = Arc::new(shared);
         tokio::spawn(letters::bring_back(Arc::downgrade(&shared), well_again));
+        tokio::spawn(breakers::keep(Arc::downgrade(&shared), keeper));
         tokio::spawn(letters::watch_sessions(Arc::downgrade(&shared)));
         tokio::spawn(schedules::run(Arc::downgrade(&shared), runner));
         Ok(Self { shared })

@@ -10,6 +10,7 @@ pub(crate) mod bulk;
 mod code;
 mod crowd;
 mod demo;
+mod dependencies;
 pub(crate) mod door;
 mod error;
 mod events;
@@ -31,6 +32,7 @@ mod replays;
 pub(crate) mod shape;
 mod strangers;
 mod views;
+mod whoami;
 
 use std::sync::Arc;
 
@@ -38,7 +40,7 @@ use axum::Router;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use redrive::archive::archivist::Archivist;
 use redrive::core::access::Permission;
-use redrive::node::Node;
+use redrive::node::{Node, Snapshot};
 use tokio::sync::watch;
 use utoipa_axum::routes;
 
@@ -78,6 +80,13 @@ pub(crate) struct Parts {
 impl App {
     pub(crate) fn new(parts: Parts) -> Self {
         Self(Arc::new(parts))
+    }
+}
+
+impl App {
+    /// What the engine has at the moment.
+    async fn snapshot(&self) -> Result<Snapshot, ApiError> {
+        self.node.snapshot().await.ok_or_else(|| ApiError::unavailable("the server is shutting down"))
     }
 }
 
@@ -121,6 +130,10 @@ fn routes() -> Routes {
         .add(Need::Permission(Read, Part),         routes!(queries::delivery),       &[Code::DeliveryNotFound, Code::AmbiguousId])
         .add(Need::Permission(Read, Whole),        routes!(queries::status),         &[])
         .add(Need::Permission(Read, Part),         routes!(queries::happenings),     &[])
+        .add(Need::Key,                            routes!(whoami::whoami),          &[])
+        .add(Need::Permission(Read, Part),         routes!(dependencies::list),      &[])
+        .add(Need::Permission(Operate, Whole),     routes!(dependencies::trip),      &[Code::DependencyNotFound, Code::NoBreaker])
+        .add(Need::Permission(Operate, Whole),     routes!(dependencies::reset),     &[Code::DependencyNotFound, Code::NoBreaker])
         .add(Need::Permission(Operate, Part),      routes!(operate::pause),          &[Code::ServiceNotFound])
         .add(Need::Permission(Operate, Part),      routes!(operate::resume),         &[Code::ServiceNotFound])
         .add(Need::Permission(Operate, Whole),     routes!(operate::route_unrouted), &[])
@@ -211,7 +224,11 @@ mod tests {
     /// Who may come by a route: every role that may, with a star where a key that is bound to services may
     /// not.
     fn who(need: Need) -> String {
-        let Need::Permission(permission, reach) = need else { return "everybody".to_owned() };
+        let (permission, reach) = match need {
+            Need::Nothing => return "everybody".to_owned(),
+            Need::Key => return "whoever has a key".to_owned(),
+            Need::Permission(permission, reach) => (permission, reach),
+        };
         let star = if reach == Reach::Whole { "*" } else { "" };
         let roles = permission.roles().into_iter().map(Role::as_str);
         format!("{}{star}", roles.collect::<Vec<_>>().join(" "))
@@ -231,6 +248,10 @@ mod tests {
             ("GET /v1/deliveries/{id}",            "viewer operator admin"),
             ("GET /v1/status",                     "viewer operator admin*"),
             ("GET /v1/happenings",                 "viewer operator admin"),
+            ("GET /v1/whoami",                     "whoever has a key"),
+            ("GET /v1/dependencies",               "viewer operator admin"),
+            ("POST /v1/dependencies/{name}/trip",  "operator admin*"),
+            ("POST /v1/dependencies/{name}/reset", "operator admin*"),
             ("POST /v1/services/{service}/pause",  "operator admin"),
             ("POST /v1/services/{service}/resume", "operator admin"),
             ("POST /v1/unrouted/route",            "operator admin*"),
