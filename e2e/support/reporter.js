@@ -7,21 +7,21 @@
 export default async function* report(events) {
   const sums = { passed: 0, failed: 0 };
   for await (const { type, data } of events) {
-    if (type === 'test:pass' && !isFile(data)) {
+    if (type === "test:pass" && !isFile(data)) {
       sums.passed += 1;
       yield `test ${data.name} ... ok (${seconds(data)})\n`;
     }
-    if (type === 'test:fail' && data.details.error.failureType !== 'subtestsFailed') {
+    if (type === "test:fail" && data.details.error.failureType !== "subtestsFailed") {
       sums.failed += 1;
       yield `test ${data.name} ... FAILED (${seconds(data)})\n${reason(data.details.error)}\n`;
     }
-    if (type === 'test:stdout' || type === 'test:stderr') yield data.message;
+    if (type === "test:stdout" || type === "test:stderr") yield data.message;
   }
   yield `\ne2e: ${sums.passed} passed, ${sums.failed} failed\n`;
 }
 
 function isFile({ name }) {
-  return name.endsWith('.test.js');
+  return name.endsWith(".test.js");
 }
 
 function seconds({ details }) {
@@ -32,5 +32,5 @@ function seconds({ details }) {
 function reason(error) {
   const cause = error.cause ?? error;
   const text = cause.stack ?? String(cause);
-  return text.replace(/^/gm, '    ');
+  return text.replace(/^/gm, "    ");
 }

@@ -11,12 +11,12 @@ const LOOK_EVERY_MS = 50;
  */
 export async function until(what, ask) {
   const ends = Date.now() + PATIENCE_MS;
-  let last = '';
+  let last = "";
   for (;;) {
     try {
       const answer = await ask();
       if (answer) return answer;
-      last = '';
+      last = "";
     } catch (error) {
       last = `: ${error.message}`;
     }
