@@ -21,6 +21,7 @@ mod letters;
 mod listen;
 pub(crate) mod openapi;
 mod operate;
+mod page;
 mod patient;
 mod polite;
 mod queries;
@@ -35,6 +36,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::routing::get;
 use redrive::archive::archivist::Archivist;
 use redrive::core::access::Permission;
 use redrive::node::Node;
@@ -139,6 +141,8 @@ fn routes() -> Routes {
         .add(Need::Permission(Operate, Part),      routes!(replays::change),         &[Code::ReplayNotFound, Code::PathNotFound, Code::ReplayState])
         .add(Need::Nothing,                        routes!(queries::health),         &[])
         .add(Need::Nothing,                        routes!(openapi::describe),       &[])
+        .beside("/",                               get(page::first))
+        .beside("/page/{*file}",                   get(page::file))
 }
 
 /// The routes twice: for when anybody may come, and for when everybody is asked who they are.
@@ -247,6 +251,8 @@ mod tests {
             ("POST /v1/replays/{id}/{act}",        "operator admin"),
             ("GET /healthz",                       "everybody"),
             ("GET /openapi.json",                  "everybody"),
+            ("GET /",                              "everybody"),
+            ("GET /page/{*file}",                  "everybody"),
         ];
         let needs = routes().needs();
         for ((route, need), (name, roles)) in needs.iter().zip(expected) {

@@ -256,12 +256,23 @@ fn greet(
         );
     }
     super::print(&format!(
-        "{} on {}\n  rules   {rules}\n{remarks}  data    {}\n{hooks}  {}\n\nTry: {command}\n",
+        "{} on {}\n  page    {}\n  rules   {rules}\n{remarks}  data    {}\n{hooks}  {}\n\nTry: {command}\n",
         style::bold("redrive serves"),
-        style::bold(address),
+        style::bold(&address),
+        page_address(&address, at),
         args.data.display(),
         open_to,
     ))
+}
+
+/// Where a browser finds the page; no browser goes to the address that stands for all of a machine's.
+fn page_address(address: &str, at: SocketAddr) -> String {
+    let named = if at.ip().is_unspecified() {
+        address.replace(&at.ip().to_string(), "localhost")
+    } else {
+        address.to_owned()
+    };
+    format!("{}/", named.replace("[localhost]", "localhost"))
 }
 
 fn counted(count: usize, what: &str) -> String {
