@@ -189,6 +189,7 @@ fn notice_of(call: &Call) -> Result<(String, Notice), Reply> {
     let [delivery] = call.deliveries.as_slice() else {
         return Err(malformed("there are several".to_owned()));
     };
-    let notice = serde_json::from_slice(&delivery.event.data).map_err(|error| malformed(error.to_string()))?;
+    let notice =
+        serde_json::from_slice(&delivery.event.data).map_err(|error| malformed(error.to_string()))?;
     Ok((delivery.event.id.to_string(), notice))
 }

@@ -22,8 +22,8 @@ use crate::category::Category;
 use crate::ids::{ChannelName, DependencyName, PolicyName, ServiceName};
 use crate::rule::{FailureMatch, GrowingTimeout};
 
-/// The service whose channels are the receivers of a book; no service that is written may have its name.
-pub const OWN_SERVICE: &str = "redrive-alerts";
+pub use crate::alert::OWN_SERVICE;
+
 /// What every notice's type is one of.
 const NOTICES: &str = "redrive.alert.*";
 /// The name of the policy by which receivers are tried that name none.
@@ -209,7 +209,9 @@ receivers:
                 "not the book's default"
             );
             let policy = found.reactions.iter().find_map(|(on, known)| match (on, &known.value) {
-                (FailureMatch::Category(Category::RateLimited), ReactionName::Policy(name)) => Some(name.as_str()),
+                (FailureMatch::Category(Category::RateLimited), ReactionName::Policy(name)) => {
+                    Some(name.as_str())
+                }
                 _ => None,
             });
             assert_eq!(policy, Some(if receiver == "pager" { "standard" } else { PATIENCE }));

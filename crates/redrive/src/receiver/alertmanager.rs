@@ -66,6 +66,9 @@ fn alert(notice: &Notice, subject: &Subject, ends_at: Timestamp) -> Value {
     for (name, value) in subject.of.split(", ").filter_map(|part| part.split_once('=')) {
         labels.insert(label_name(name), value.into());
     }
+    if let Some(covers) = &notice.covers {
+        labels.insert("covers".to_owned(), covers.clone().into());
+    }
     labels.insert("alertname".to_owned(), notice.alert.clone().into());
     labels.insert("severity".to_owned(), notice.severity.clone().into());
     labels.insert("source".to_owned(), "redrive".into());

@@ -254,7 +254,8 @@ mod tests {
             smtp: Smtp::parse("smtp://127.0.0.1:2525").expect("a server"),
         };
         let whose = Whose { network: Network::Public, place: "receiver ops, line 3".to_owned() };
-        let mail = Mail::new(&email, None, whose, Arc::new(Pool::new(Roots::Only(Vec::new())))).expect("mail");
+        let mail =
+            Mail::new(&email, None, whose, Arc::new(Pool::new(Roots::Only(Vec::new())))).expect("mail");
         let told = Notice { summary: "Störung".to_owned(), ..notice(Stage::Firing) };
         let message = mail.message("alert-1", &told).expect("a message");
         let text = String::from_utf8(message.formatted()).expect("ASCII").replace("\r\n", "\n");

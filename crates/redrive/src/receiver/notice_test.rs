@@ -13,13 +13,14 @@ pub(super) fn notice(stage: Stage) -> Notice {
     };
     Notice {
         alert: "breaker-open".to_owned(),
+        covers: None,
         severity: "critical".to_owned(),
         stage,
         receiver: "ops".to_owned(),
         since,
         at: since + std::time::Duration::from_secs(125),
         told_before: 0,
-        summary: "the breakers of 3 dependencies are open".to_owned(),
+        summary: "breaker-open: dependency=mail-api is open, and 2 more".to_owned(),
         condition: "breaker_open for 2m by dependency".to_owned(),
         subjects: vec![subject("dependency=mail-api", 0), subject("dependency=crm", 60)],
         more: 1,

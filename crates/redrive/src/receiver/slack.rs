@@ -43,7 +43,7 @@ mod tests {
         let mut told = notice(Stage::Firing);
         told.summary = "<!channel> & more".to_owned();
         let body: serde_json::Value = serde_json::from_slice(&message(&told).body).expect("JSON");
-        assert_eq!(body["text"], "[critical] breaker-open: &lt;!channel&gt; &amp; more");
+        assert_eq!(body["text"], "[critical] &lt;!channel&gt; &amp; more");
         assert_eq!(body["attachments"][0]["color"], "#b22222");
         let text = body["attachments"][0]["text"].as_str().expect("a text");
         assert!(text.contains("- dependency=mail-api: open") && text.contains("What to do: look after it"));

@@ -5,16 +5,16 @@ use redrive_core::alert::notice::{Notice, Stage, Subject};
 use redrive_core::text::show_rounded;
 use redrive_core::time::Timestamp;
 
-/// The notice in one line: `[critical] dead-letters: 12 dead letters`.
+/// The notice in one line: `[critical] dead-letters: 12`.
 pub(super) fn subject_line(notice: &Notice) -> String {
-    let Notice { alert, severity, summary, .. } = notice;
+    let Notice { severity, summary, .. } = notice;
     let stage = match notice.stage {
         Stage::Firing => severity.clone(),
         Stage::Repeated => format!("still {severity}"),
         Stage::Resolved => "resolved".to_owned(),
         Stage::Test => "test".to_owned(),
     };
-    one_line(&format!("[{stage}] {alert}: {summary}"))
+    one_line(&format!("[{stage}] {summary}"))
 }
 
 /// All of it, a fact on each line.
@@ -43,6 +43,10 @@ pub(super) fn lines(notice: &Notice) -> Vec<String> {
 
 fn subject(subject: &Subject) -> String {
     let Subject { of, value, since } = subject;
+    // Of what is over there is no figure any more.
+    if value.is_empty() {
+        return one_line(&format!("- {of}"));
+    }
     one_line(&format!("- {of}: {value}, since {}", moment(*since)))
 }
 
@@ -69,16 +73,16 @@ mod tests {
     fn a_notice_reads_like_a_short_letter() {
         #[rustfmt::skip]
         let cases = [
-            (Stage::Firing,   "[critical] breaker-open: the breakers of 3 dependencies are open"),
-            (Stage::Repeated, "[still critical] breaker-open: the breakers of 3 dependencies are open"),
-            (Stage::Resolved, "[resolved] breaker-open: the breakers of 3 dependencies are open"),
-            (Stage::Test,     "[test] breaker-open: the breakers of 3 dependencies are open"),
+            (Stage::Firing,   "[critical] breaker-open: dependency=mail-api is open, and 2 more"),
+            (Stage::Repeated, "[still critical] breaker-open: dependency=mail-api is open, and 2 more"),
+            (Stage::Resolved, "[resolved] breaker-open: dependency=mail-api is open, and 2 more"),
+            (Stage::Test,     "[test] breaker-open: dependency=mail-api is open, and 2 more"),
         ];
         for (stage, expected) in cases {
             assert_eq!(subject_line(&notice(stage)), expected);
         }
         insta::assert_snapshot!(lines(&notice(Stage::Firing)).join("\n"), @r"
-        the breakers of 3 dependencies are open
+        breaker-open: dependency=mail-api is open, and 2 more
         Severity critical, since 2025-10-21 14:30:00 UTC (125s).
         - dependency=mail-api: open, since 2025-10-21 14:30:00 UTC
         - dependency=crm: open, since 2025-10-21 14:31:00 UTC
@@ -94,7 +98,7 @@ mod tests {
         let mut odd = notice(Stage::Firing);
         odd.summary = "two\r\nBcc: all@example.test\tof\u{1b}[2J them".to_owned();
         odd.subjects[0].of = "event_type=a\nb".to_owned();
-        assert_eq!(subject_line(&odd), "[critical] breaker-open: two Bcc: all@example.test of [2J them");
+        assert_eq!(subject_line(&odd), "[critical] two Bcc: all@example.test of [2J them");
         assert!(lines(&odd).iter().all(|line| line.chars().all(|c| !c.is_control())));
     }
 }

@@ -41,10 +41,10 @@ use super::Target;
 use crate::clock::wall_clock;
 
 pub use self::address::InvalidAddress;
+pub(crate) use self::elsewhere::Elsewhere;
 pub use self::pool::Pool;
 pub use self::request::Form;
 pub use self::sign::{InvalidSecret, Signing};
-pub(crate) use self::elsewhere::Elsewhere;
 pub(crate) use self::sign::{check as check_secret, key as standard_key};
 pub(crate) use self::wire::{Wire, WireOptions};
 
@@ -100,10 +100,11 @@ impl HttpTarget {
             Ok(signer) => signer,
             Err(unsigned) => return Ok(Ending::Reply(not_made(&unsigned))),
         };
-        let request = match request::make(&self.wire.address, self.form, signer.as_deref(), call, (self.now)()) {
-            Ok(request) => request,
-            Err(misfit) => return Ok(Ending::Reply(internal(misfit.to_string()))),
-        };
+        let request =
+            match request::make(&self.wire.address, self.form, signer.as_deref(), call, (self.now)()) {
+                Ok(request) => request,
+                Err(misfit) => return Ok(Ending::Reply(internal(misfit.to_string()))),
+            };
         let (response, sender) = self.wire.send(request, &limits).await?;
         let (head, body) = response.into_parts();
         let answers_batch = self.form == Form::Batch && head.status.is_success();

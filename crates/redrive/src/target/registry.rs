@@ -63,7 +63,9 @@ impl Targets {
     /// Adds a target for each of those whom the book tells of alerts.
     fn add_receivers(&mut self, book: &RuleBook, secrets: &Secrets, problems: &mut Vec<Problem>) {
         let own = book.own().into_iter().flat_map(|own| &own.sections().services);
-        for (service, channel) in own.flat_map(|service| service.channels.iter().map(move |one| (service, one))) {
+        for (service, channel) in
+            own.flat_map(|service| service.channels.iter().map(move |one| (service, one)))
+        {
             let (Some(at), Some(target)) =
                 (book.sections().receivers.get(channel.name.as_str()), channel.target.as_ref())
             else {

@@ -43,11 +43,7 @@ pub(crate) struct WireOptions {
 }
 
 impl Wire {
-    pub(crate) fn new(
-        address: &str,
-        options: WireOptions,
-        pool: Arc<Pool>,
-    ) -> Result<Self, InvalidAddress> {
+    pub(crate) fn new(address: &str, options: WireOptions, pool: Arc<Pool>) -> Result<Self, InvalidAddress> {
         let WireOptions { permits, network, place } = options;
         let address = Address::parse(address, network)?;
         if address.origin.security == Security::Tls {
