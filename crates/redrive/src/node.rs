@@ -4,6 +4,7 @@
 //! call is a task of its own. They share nothing but messages. What starts here follows the numbered walk
 //! of `ARCHITECTURE.md`.
 
+mod alerting;
 mod breakers;
 mod doors;
 mod hooks;
@@ -32,6 +33,8 @@ use redrive_core::limits;
 use redrive_core::time::Timestamp;
 use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
 
+use self::alerting::Alerting;
+pub use self::alerting::{Alerts, TellError, Told};
 pub use self::breakers::{Hand, Turn, Turns};
 pub use self::doors::KeyError;
 use self::inbox::{Inbox, NoteJob, SubmitJob};
@@ -89,6 +92,7 @@ struct Shared {
     routes: RwLock<Arc<Routes>>,
     keep: Arc<RwLock<Keep>>,
     schedules: Schedules,
+    alerting: Alerting,
     breakers: breakers::Desk,
     readers: Readers,
     /// As many as there are readers.
@@ -289,6 +293,7 @@ impl Node {
             }
         });
         let (schedules, runner) = Schedules::new(Arc::clone(&book), wall);
+        let (alerting, watching) = Alerting::new(Arc::clone(&book));
         let routes = RwLock::new(Arc::new(Routes::new(book)));
         let questions = Arc::new(Semaphore::new(READERS_MAX));
         let shared = Shared {
@@ -299,6 +304,7 @@ impl Node {
             routes,
             keep,
             schedules,
+            alerting,
             breakers,
             readers,
             questions,
@@ -310,6 +316,7 @@ impl Node {
         tokio::spawn(breakers::keep(Arc::downgrade(&shared), keeper));
         tokio::spawn(letters::watch_sessions(Arc::downgrade(&shared)));
         tokio::spawn(schedules::run(Arc::downgrade(&shared), runner));
+        tokio::spawn(alerting::run(Arc::downgrade(&shared), watching));
         Ok(Self { shared })
     }
 
@@ -363,6 +370,7 @@ impl Node {
         *self.shared.routes.write().expect("nobody panics while swapping") =
             Arc::new(Routes::new(Arc::clone(&book)));
         self.shared.schedules.change(Arc::clone(&book));
+        self.shared.alerting.change(Arc::clone(&book));
         let sent = self.shared.engine.send(Message::Book(book, targets)).await;
         let now = self.now();
         self.shared.tidings.tell(What::BookRead, || Happening::new(What::BookRead, now));
