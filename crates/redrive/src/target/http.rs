@@ -110,7 +110,8 @@ impl HttpTarget {
             Ok(signer) => signer,
             Err(unsigned) => return Ok(Ending::Reply(not_made(&unsigned))),
         };
-        let request = match request::make(&self.address, self.form, signer.as_deref(), call, (self.now)()) {
+        let (sampler, now) = (self.pool.sampler(), (self.now)());
+        let request = match request::make(&self.address, self.form, signer.as_deref(), call, sampler, now) {
             Ok(request) => request,
             Err(misfit) => return Ok(Ending::Reply(internal(misfit.to_string()))),
         };
