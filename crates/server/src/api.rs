@@ -14,6 +14,7 @@ mod error;
 mod events;
 mod fresh;
 mod guest;
+pub(crate) mod health;
 pub(crate) mod hooks;
 mod identity;
 mod keys;
@@ -65,6 +66,8 @@ pub(crate) struct Parts {
     pub hooks: hooks::Webhooks,
     /// Who may come in.
     pub access: Access,
+    /// How it was when somebody asked last.
+    pub health: health::Memo,
     /// Turns true when the server stops, so that endless answers end.
     pub closing: watch::Receiver<bool>,
 }
@@ -137,7 +140,8 @@ fn routes() -> Routes {
         .add(Need::Permission(Read, Part),         routes!(replays::one),            &[Code::ReplayNotFound])
         .add(Need::Permission(Read, Part),         routes!(replays::progress),       &[Code::ReplayNotFound])
         .add(Need::Permission(Operate, Part),      routes!(replays::change),         &[Code::ReplayNotFound, Code::PathNotFound, Code::ReplayState])
-        .add(Need::Nothing,                        routes!(queries::health),         &[])
+        .add(Need::Nothing,                        routes!(health::live),            &[])
+        .add(Need::Nothing,                        routes!(health::ready),           &[])
         .add(Need::Nothing,                        routes!(openapi::describe),       &[])
 }
 
@@ -246,6 +250,7 @@ mod tests {
             ("GET /v1/replays/{id}/progress",      "viewer operator admin"),
             ("POST /v1/replays/{id}/{act}",        "operator admin"),
             ("GET /healthz",                       "everybody"),
+            ("GET /readyz",                        "everybody"),
             ("GET /openapi.json",                  "everybody"),
         ];
         let needs = routes().needs();
