@@ -27,6 +27,7 @@ use tokio::sync::watch;
 use self::tls::Watched;
 use super::{Refused, demo, read_book};
 use crate::api::door::Scheme;
+use crate::api::health::Memo;
 use crate::api::hooks::Webhooks;
 use crate::api::{Access, App, Guests, Limiter, Limits, Parts, Reading, Routers, With, listen_behind};
 use crate::cli::ServeArgs;
@@ -403,6 +404,7 @@ impl Doors {
             reading: Reading::default(),
             hooks: self.hooks.clone(),
             access: self.access.clone(),
+            health: Memo::default(),
             closing,
         }
     }
