@@ -14,6 +14,7 @@ mod schedules;
 mod shell;
 #[cfg(test)]
 mod tests;
+mod trend;
 mod writer;
 
 use std::panic::AssertUnwindSafe;
@@ -39,6 +40,7 @@ pub use self::letters::{OrderError, Purged, ReplayWish, SelectError};
 use self::routes::Routes;
 pub use self::schedules::ScheduleView;
 use self::schedules::{Schedules, Wall};
+pub use self::trend::{Lately, Point, Span, Trend, TrendOf};
 use self::writer::{Writer, WriterState};
 use crate::clock::{Clock, wall_clock};
 use crate::happening::{Happening, What};
@@ -90,6 +92,7 @@ struct Shared {
     keep: Arc<RwLock<Keep>>,
     schedules: Schedules,
     breakers: breakers::Desk,
+    trend: trend::Desk,
     readers: Readers,
     /// As many as there are readers.
     questions: Arc<Semaphore>,
@@ -255,6 +258,7 @@ impl Node {
             let _ = reprocess.try_send(dependency);
         }
         let (breakers, keeper) = breakers::desk();
+        let (trend, questions_of_trend) = trend::desk();
         let shell = shell::Shell::new(
             engine,
             targets,
@@ -285,6 +289,7 @@ impl Node {
             keep,
             schedules,
             breakers,
+            trend,
             readers,
             questions,
             changing_keys: tokio::sync::Mutex::new(()),
@@ -293,6 +298,7 @@ impl Node {
         let shared = Arc::new(shared);
         tokio::spawn(letters::bring_back(Arc::downgrade(&shared), well_again));
         tokio::spawn(breakers::keep(Arc::downgrade(&shared), keeper));
+        tokio::spawn(trend::watch(Arc::downgrade(&shared), questions_of_trend));
         tokio::spawn(letters::watch_sessions(Arc::downgrade(&shared)));
         tokio::spawn(schedules::run(Arc::downgrade(&shared), runner));
         Ok(Self { shared })
