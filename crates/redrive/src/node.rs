@@ -278,7 +278,7 @@ impl Node {
             }
         });
         let (schedules, runner) = Schedules::new(Arc::clone(&book), wall);
-        let routes = RwLock::new(Arc::new(Routes::new(book)));
+        let routes = RwLock::new(Arc::new(Routes::new(book, now)));
         let questions = Arc::new(Semaphore::new(READERS_MAX));
         let shared = Shared {
             clock,
@@ -353,7 +353,7 @@ impl Node {
         self.note(note, None).await?;
         *self.shared.keep.write().expect("nobody panics while swapping") = keep(&book);
         *self.shared.routes.write().expect("nobody panics while swapping") =
-            Arc::new(Routes::new(Arc::clone(&book)));
+            Arc::new(Routes::new(Arc::clone(&book), self.now()));
         self.shared.schedules.change(Arc::clone(&book));
         let sent = self.shared.engine.send(Message::Book(book, targets)).await;
         let now = self.now();
@@ -451,6 +451,12 @@ impl Node {
     #[must_use]
     pub fn book(&self) -> Arc<RuleBook> {
         Arc::clone(self.routes().book())
+    }
+
+    /// Since when it holds.
+    #[must_use]
+    pub fn book_read_at(&self) -> Timestamp {
+        self.routes().read_at()
     }
 
     /// The time.
