@@ -27,10 +27,10 @@ use tokio::sync::watch;
 
 use self::tls::Watched;
 use super::{Refused, read_book};
-use crate::api::book;
 use crate::api::door::Scheme;
 use crate::api::hooks::Webhooks;
 use crate::api::{Access, App, Guests, Limiter, Limits, Parts, Reading, Routers, With, listen_behind};
+use crate::api::{book, live};
 use crate::cli::ServeArgs;
 use crate::show;
 use crate::show::{shell_word, style};
@@ -374,6 +374,7 @@ impl Doors {
             access: self.access.clone(),
             book_path,
             book_shown: book::Shown::default(),
+            live: live::Hub::default(),
             closing,
         }
     }
