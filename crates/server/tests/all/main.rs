@@ -33,6 +33,7 @@ mod run;
 mod schedules;
 mod schema;
 mod scripted;
+mod seeing;
 mod serve;
 mod server;
 mod sink;
