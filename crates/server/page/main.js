@@ -29,7 +29,9 @@ import { empty, failure, skeleton } from "./ui.js";
 /** Every view: the name in its address, its module, its name for people, and the group it stands in. */
 const VIEWS = {
   overview: { load: () => import("./views/overview.js"), name: "Overview", group: "Watch" },
+  services: { load: () => import("./views/services.js"), name: "Services", group: "Watch" },
   deliveries: { load: () => import("./views/deliveries.js"), name: "Deliveries", group: "Watch" },
+  breakers: { load: () => import("./views/breakers.js"), name: "Breakers", group: "Watch" },
 };
 const FIRST = "overview";
 
