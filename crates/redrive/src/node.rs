@@ -4,6 +4,7 @@
 //! call is a task of its own. They share nothing but messages. What starts here follows the numbered walk
 //! of `ARCHITECTURE.md`.
 
+mod breakers;
 mod doors;
 mod hooks;
 mod inbox;
@@ -13,6 +14,7 @@ mod schedules;
 mod shell;
 #[cfg(test)]
 mod tests;
+mod trend;
 mod writer;
 
 use std::panic::AssertUnwindSafe;
@@ -31,12 +33,14 @@ use redrive_core::limits;
 use redrive_core::time::Timestamp;
 use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
 
+pub use self::breakers::{Hand, Turn, Turns};
 pub use self::doors::KeyError;
 use self::inbox::{Inbox, NoteJob, SubmitJob};
 pub use self::letters::{OrderError, Purged, ReplayWish, SelectError};
 use self::routes::Routes;
 pub use self::schedules::ScheduleView;
 use self::schedules::{Schedules, Wall};
+pub use self::trend::{Lately, Point, Span, Trend, TrendOf};
 use self::writer::{Writer, WriterState};
 use crate::clock::{Clock, wall_clock};
 use crate::happening::{Happening, What};
@@ -87,6 +91,8 @@ struct Shared {
     routes: RwLock<Arc<Routes>>,
     keep: Arc<RwLock<Keep>>,
     schedules: Schedules,
+    breakers: breakers::Desk,
+    trend: trend::Desk,
     readers: Readers,
     /// As many as there are readers.
     questions: Arc<Semaphore>,
@@ -251,6 +257,8 @@ impl Node {
             // One that finds no place is still owed when the next run begins.
             let _ = reprocess.try_send(dependency);
         }
+        let (breakers, keeper) = breakers::desk();
+        let (trend, questions_of_trend) = trend::desk();
         let shell = shell::Shell::new(
             engine,
             targets,
@@ -258,7 +266,7 @@ impl Node {
             engine_sender.clone(),
             clock,
             tidings.clone(),
-            reprocess,
+            shell::Onward { reprocess, turns: breakers.news() },
         );
         let shell = tokio::spawn(shell.run(engine_receiver));
         tokio::spawn(async move {
@@ -270,7 +278,7 @@ impl Node {
             }
         });
         let (schedules, runner) = Schedules::new(Arc::clone(&book), wall);
-        let routes = RwLock::new(Arc::new(Routes::new(book)));
+        let routes = RwLock::new(Arc::new(Routes::new(book, now)));
         let questions = Arc::new(Semaphore::new(READERS_MAX));
         let shared = Shared {
             clock,
@@ -280,6 +288,8 @@ impl Node {
             routes,
             keep,
             schedules,
+            breakers,
+            trend,
             readers,
             questions,
             changing_keys: tokio::sync::Mutex::new(()),
@@ -287,6 +297,8 @@ impl Node {
         };
         let shared = Arc::new(shared);
         tokio::spawn(letters::bring_back(Arc::downgrade(&shared), well_again));
+        tokio::spawn(breakers::keep(Arc::downgrade(&shared), keeper));
+        tokio::spawn(trend::watch(Arc::downgrade(&shared), questions_of_trend));
         tokio::spawn(letters::watch_sessions(Arc::downgrade(&shared)));
         tokio::spawn(schedules::run(Arc::downgrade(&shared), runner));
         Ok(Self { shared })
@@ -341,7 +353,7 @@ impl Node {
         self.note(note, None).await?;
         *self.shared.keep.write().expect("nobody panics while swapping") = keep(&book);
         *self.shared.routes.write().expect("nobody panics while swapping") =
-            Arc::new(Routes::new(Arc::clone(&book)));
+            Arc::new(Routes::new(Arc::clone(&book), self.now()));
         self.shared.schedules.change(Arc::clone(&book));
         let sent = self.shared.engine.send(Message::Book(book, targets)).await;
         let now = self.now();
@@ -439,6 +451,12 @@ impl Node {
     #[must_use]
     pub fn book(&self) -> Arc<RuleBook> {
         Arc::clone(self.routes().book())
+    }
+
+    /// Since when it holds.
+    #[must_use]
+    pub fn book_read_at(&self) -> Timestamp {
+        self.routes().read_at()
     }
 
     /// The time.

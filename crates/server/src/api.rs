@@ -6,9 +6,11 @@
 //! - nothing a client sends or leaves unsent takes more than a bounded amount of memory or time.
 
 mod body;
+pub(crate) mod book;
 pub(crate) mod bulk;
 mod code;
 mod crowd;
+mod dependencies;
 pub(crate) mod door;
 mod error;
 mod events;
@@ -19,6 +21,7 @@ mod identity;
 mod keys;
 mod letters;
 mod listen;
+pub(crate) mod live;
 pub(crate) mod openapi;
 mod operate;
 mod page;
@@ -28,10 +31,14 @@ mod queries;
 mod rate;
 mod refusal;
 mod replays;
+mod services;
 pub(crate) mod shape;
 mod strangers;
+mod trend;
 mod views;
+mod whoami;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Router;
@@ -39,7 +46,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::routing::get;
 use redrive::archive::archivist::Archivist;
 use redrive::core::access::Permission;
-use redrive::node::Node;
+use redrive::node::{Node, Snapshot};
 use tokio::sync::watch;
 use utoipa_axum::routes;
 
@@ -67,6 +74,10 @@ pub(crate) struct Parts {
     pub hooks: hooks::Webhooks,
     /// Who may come in.
     pub access: Access,
+    /// Where the rule book is, unless it is the built-in one.
+    pub book_path: Option<PathBuf>,
+    pub book_shown: book::Shown,
+    pub live: live::Hub,
     /// Turns true when the server stops, so that endless answers end.
     pub closing: watch::Receiver<bool>,
 }
@@ -74,6 +85,13 @@ pub(crate) struct Parts {
 impl App {
     pub(crate) fn new(parts: Parts) -> Self {
         Self(Arc::new(parts))
+    }
+}
+
+impl App {
+    /// What the engine has at the moment.
+    async fn snapshot(&self) -> Result<Snapshot, ApiError> {
+        self.node.snapshot().await.ok_or_else(|| ApiError::unavailable("the server is shutting down"))
     }
 }
 
@@ -117,6 +135,15 @@ fn routes() -> Routes {
         .add(Need::Permission(Read, Part),         routes!(queries::delivery),       &[Code::DeliveryNotFound, Code::AmbiguousId])
         .add(Need::Permission(Read, Whole),        routes!(queries::status),         &[])
         .add(Need::Permission(Read, Part),         routes!(queries::happenings),     &[])
+        .add(Need::Permission(Read, Part),         routes!(live::live),              &[])
+        .add(Need::Key,                            routes!(whoami::whoami),          &[])
+        .add(Need::Permission(Read, Part),         routes!(services::list),          &[])
+        .add(Need::Permission(Read, Part),         routes!(trend::trend),            &[Code::ServiceNotFound, Code::DependencyNotFound])
+        .add(Need::Permission(Read, Whole),        routes!(book::book),              &[])
+        .add(Need::Permission(Read, Part),         routes!(book::rule),              &[Code::ServiceNotFound, Code::EventNotWanted])
+        .add(Need::Permission(Read, Part),         routes!(dependencies::list),      &[])
+        .add(Need::Permission(Operate, Whole),     routes!(dependencies::trip),      &[Code::DependencyNotFound, Code::NoBreaker])
+        .add(Need::Permission(Operate, Whole),     routes!(dependencies::reset),     &[Code::DependencyNotFound, Code::NoBreaker])
         .add(Need::Permission(Operate, Part),      routes!(operate::pause),          &[Code::ServiceNotFound])
         .add(Need::Permission(Operate, Part),      routes!(operate::resume),         &[Code::ServiceNotFound])
         .add(Need::Permission(Operate, Whole),     routes!(operate::route_unrouted), &[])
@@ -207,7 +234,11 @@ mod tests {
     /// Who may come by a route: every role that may, with a star where a key that is bound to services may
     /// not.
     fn who(need: Need) -> String {
-        let Need::Permission(permission, reach) = need else { return "everybody".to_owned() };
+        let (permission, reach) = match need {
+            Need::Nothing => return "everybody".to_owned(),
+            Need::Key => return "whoever has a key".to_owned(),
+            Need::Permission(permission, reach) => (permission, reach),
+        };
         let star = if reach == Reach::Whole { "*" } else { "" };
         let roles = permission.roles().into_iter().map(Role::as_str);
         format!("{}{star}", roles.collect::<Vec<_>>().join(" "))
@@ -227,6 +258,15 @@ mod tests {
             ("GET /v1/deliveries/{id}",            "viewer operator admin"),
             ("GET /v1/status",                     "viewer operator admin*"),
             ("GET /v1/happenings",                 "viewer operator admin"),
+            ("GET /v1/live",                       "viewer operator admin"),
+            ("GET /v1/whoami",                     "whoever has a key"),
+            ("GET /v1/services",                   "viewer operator admin"),
+            ("GET /v1/trend",                      "viewer operator admin"),
+            ("GET /v1/book",                       "viewer operator admin*"),
+            ("GET /v1/rule",                       "viewer operator admin"),
+            ("GET /v1/dependencies",               "viewer operator admin"),
+            ("POST /v1/dependencies/{name}/trip",  "operator admin*"),
+            ("POST /v1/dependencies/{name}/reset", "operator admin*"),
             ("POST /v1/services/{service}/pause",  "operator admin"),
             ("POST /v1/services/{service}/resume", "operator admin"),
             ("POST /v1/unrouted/route",            "operator admin*"),

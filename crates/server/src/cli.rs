@@ -2,6 +2,7 @@
 
 mod archive;
 mod bench;
+mod breakers;
 mod dlq;
 mod hooks;
 mod keys;
@@ -22,6 +23,7 @@ pub(crate) use remote::{
 
 pub(crate) use self::archive::{ArchiveArgs, ArchiveFormat, ArchiveGetArgs, ArchiveWhat};
 pub(crate) use self::bench::{BenchArgs, BenchFormat, BenchRole, BenchRoleArgs, BenchScenario};
+pub(crate) use self::breakers::{BreakerTurnArgs, Breakers, BreakersArgs, BreakersListArgs};
 pub(crate) use self::dlq::{
     AuditArgs, Dlq, DlqArgs, DlqEditArgs, DlqExportArgs, DlqGroupsArgs, DlqImportArgs, DlqListArgs,
     DlqPurgeArgs, DlqReplayArgs, DlqShowArgs, DlqSkipArgs, FilterArgs, FromArgs, LetterForm, ReplaysArgs,
@@ -76,6 +78,7 @@ pub(crate) enum Command {
     Hooks(HooksArgs),
     Keys(KeysArgs),
     Archive(ArchiveArgs),
+    Breakers(BreakersArgs),
     Pause(PauseArgs),
     Resume(ResumeArgs),
     Route(RouteArgs),

@@ -4,6 +4,7 @@ mod archive;
 mod audit;
 mod backup;
 mod bench;
+mod breakers;
 mod check;
 mod compact;
 mod completions;
@@ -62,6 +63,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Archive(args) => match args.what {
             ArchiveWhat::Get(args) => archive::get(&args),
         },
+        Command::Breakers(args) => breakers::run(&args),
         Command::Pause(args) => pause::pause(&args),
         Command::Resume(args) => pause::resume(&args),
         Command::Route(args) => route::run(&args),

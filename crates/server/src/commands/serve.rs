@@ -30,6 +30,7 @@ use super::{Refused, read_book};
 use crate::api::door::Scheme;
 use crate::api::hooks::Webhooks;
 use crate::api::{Access, App, Guests, Limiter, Limits, Parts, Reading, Routers, With, listen_behind};
+use crate::api::{book, live};
 use crate::cli::ServeArgs;
 use crate::show;
 use crate::show::{shell_word, style};
@@ -183,7 +184,8 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     };
     let limits = Limits::with_body(usize::try_from(args.body_max).unwrap_or(usize::MAX));
     let guests = if args.insecure { Guests::Everybody } else { Guests::ThisMachine };
-    let routes = |closing| Routers::new(&App::new(doors.parts(&node, limits, closing)), guests);
+    let routes =
+        |closing| Routers::new(&App::new(doors.parts(&node, limits, args.rules.clone(), closing)), guests);
     let listening = match listen_behind(door.clone(), args.listen, routes, limits).await {
         Ok(listening) => listening,
         Err(error) => {
@@ -367,7 +369,13 @@ impl Doors {
         Ok(Self { secrets, hooks, access, archivist })
     }
 
-    fn parts(&self, node: &Node, limits: Limits, closing: watch::Receiver<bool>) -> Parts {
+    fn parts(
+        &self,
+        node: &Node,
+        limits: Limits,
+        book_path: Option<PathBuf>,
+        closing: watch::Receiver<bool>,
+    ) -> Parts {
         Parts {
             node: node.clone(),
             archivist: self.archivist.clone(),
@@ -375,6 +383,9 @@ impl Doors {
             reading: Reading::default(),
             hooks: self.hooks.clone(),
             access: self.access.clone(),
+            book_path,
+            book_shown: book::Shown::default(),
+            live: live::Hub::default(),
             closing,
         }
     }

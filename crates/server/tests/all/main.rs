@@ -3,6 +3,7 @@
 mod answers;
 mod archive;
 mod bench;
+mod breakers;
 mod check;
 mod cli;
 mod client;
