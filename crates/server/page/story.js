@@ -65,7 +65,7 @@ function numbers(story) {
   return h(
     "div.numbers",
     most > 0 && most <= PIPS_MAX && h("span.pips.warn", { role: "img", "aria-label": `retry ${number} of ${most}` }, Array.from({ length: most }, (_, at) => h("i", { class: at < number ? "used" : null }))),
-    h("dl", numbersOf(story).map(([name, value]) => h("div", h("dt", name), h("dd", value, name === "window" && used(window)))),
+    h("dl", numbersOf(story).map(([name, value]) => h("div", h("dt", name), h("dd", value, name === "window" && used(window))))),
   );
 }
 
