@@ -51,9 +51,17 @@ const FILES: &[(&str, &str, &[u8])] = &[
     ("ui.js",               SCRIPT,  include_bytes!("../../page/ui.js")),
     ("watch.js",            SCRIPT,  include_bytes!("../../page/watch.js")),
     ("plot.js",             SCRIPT,  include_bytes!("../../page/plot.js")),
+    ("breaker.js",          SCRIPT,  include_bytes!("../../page/breaker.js")),
+    ("words.js",            SCRIPT,  include_bytes!("../../page/words.js")),
+    ("timeline.js",         SCRIPT,  include_bytes!("../../page/timeline.js")),
+    ("story.js",            SCRIPT,  include_bytes!("../../page/story.js")),
     ("feed.js",             SCRIPT,  include_bytes!("../../page/feed.js")),
     ("views/overview.js",   SCRIPT,  include_bytes!("../../page/views/overview.js")),
     ("views/needs.js",      SCRIPT,  include_bytes!("../../page/views/needs.js")),
+    ("views/services.js",   SCRIPT,  include_bytes!("../../page/views/services.js")),
+    ("views/breakers.js",   SCRIPT,  include_bytes!("../../page/views/breakers.js")),
+    ("views/deliveries.js", SCRIPT,  include_bytes!("../../page/views/deliveries.js")),
+    ("views/delivery.js",   SCRIPT,  include_bytes!("../../page/views/delivery.js")),
 ];
 
 /// What a browser is told of every file: whose scripts and styles it may use, whom it may ask, and that
