@@ -8,9 +8,10 @@ import { pulse } from "../live.js";
 import { plot, sparkline } from "../plot.js";
 import { purge } from "../purge.js";
 import { action, me } from "../session.js";
+import { stories } from "../story.js";
+import { timeline } from "../timeline.js";
 import { badge, card, choice, empty, facts, heading, table } from "../ui.js";
 import { watch } from "../watch.js";
-import { story } from "../story.js";
 
 const CATEGORIES = ["transient", "rate-limited", "permanent", "invalid", "fatal", "unknown", "internal"];
 const AGES = [["1h", "Last hour"], ["24h", "Last day"], ["7d", "Last week"], ["", "All"]];
@@ -129,7 +130,11 @@ function oneGroup(place, page, fingerprint) {
     sample = id;
     const body = h("div");
     fill(example, card("The latest letter's story", h("a", { href: `#/letters/${id}` }, "The whole letter"), body));
-    watch(page, body, { load: (signal) => get(`v1/deliveries/${part(id)}`, {}, signal), draw: story });
+    let scale = null;
+    const looking = watch(page, body, {
+      load: (signal) => get(`v1/deliveries/${part(id)}`, {}, signal),
+      draw: (delivery) => [timeline(delivery, scale, (chosen) => ((scale = chosen), looking.again())), stories(delivery)],
+    });
   };
   watch(page, top, {
     load: (signal) => get("v1/failure-groups", filter, signal),

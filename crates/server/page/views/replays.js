@@ -101,7 +101,7 @@ function drawReplay(replay, perSecond, onChange) {
   const isAtWork = replay.state === "running" || replay.state === "gathering";
   return [
     heading(`Replay ${replay.id}`, { up: ["#/replays", "Replays"], badge: badge(replay.state), acts: acts(replay, onChange), says: replay.what }),
-    h("div.verdict", { class: { done: replay.failed > 0 ? "warn" : "good", stopped: "bad", paused: "hold", cancelled: "quiet" }[replay.state] ?? "info" },
+    h("div.standing", { class: { done: replay.failed > 0 ? "warn" : "good", stopped: "bad", paused: "hold", cancelled: "quiet" }[replay.state] ?? "info" },
       h("p", h("b", outcome(replay))),
       replay.stop && replay.state === "stopped" && h("p", h("a", { href: `#/letters/${replay.stop.delivery}` }, "Why the letter failed again"), " · ", h("a", { href: `#/groups/${replay.stop.fingerprint}` }, "Its failure group")),
       replay.claimed_by_others > 0 && h("p", `${counted(replay.claimed_by_others, "letter")} belonged to other replays and were left to them.`)),
