@@ -120,7 +120,7 @@ impl Routes {
                 operation.security = Some(security(need));
                 let asked: &[Code] = match need {
                     Need::Nothing => &[],
-                    Need::Permission(..) => &[Code::Unauthorized, Code::RateLimitExceeded],
+                    Need::Key | Need::Permission(..) => &[Code::Unauthorized, Code::RateLimitExceeded],
                 };
                 for (status, codes) in errors_of(operation, &[errors, asked].concat()) {
                     let name = name_of(&codes);
@@ -149,24 +149,23 @@ impl Routes {
 }
 
 fn guard_by(need: Need, answer: MethodRouter<App>, app: &App) -> MethodRouter<App> {
-    match need {
-        Need::Nothing => answer,
-        Need::Permission(permission, reach) => {
-            let guarding = Guard { app: app.clone(), permission, reach };
-            answer.route_layer(from_fn_with_state(guarding, guard))
-        }
-    }
+    let asked = match need {
+        Need::Nothing => return answer,
+        Need::Key => None,
+        Need::Permission(permission, reach) => Some((permission, reach)),
+    };
+    answer.route_layer(from_fn_with_state(Guard { app: app.clone(), asked }, guard))
 }
 
 /// Who may come: nobody is asked where there are no keys, and else one needs one of the roles.
 fn security(need: Need) -> Vec<SecurityRequirement> {
-    match need {
-        Need::Nothing => Vec::new(),
-        Need::Permission(permission, _) => {
-            let roles = permission.roles().into_iter().map(Role::as_str);
-            vec![SecurityRequirement::default(), SecurityRequirement::new("bearer", roles)]
-        }
-    }
+    let roles = match need {
+        Need::Nothing => return Vec::new(),
+        Need::Key => Role::ALL.to_vec(),
+        Need::Permission(permission, _) => permission.roles(),
+    };
+    let roles = roles.into_iter().map(Role::as_str);
+    vec![SecurityRequirement::default(), SecurityRequirement::new("bearer", roles)]
 }
 
 fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
@@ -262,9 +261,14 @@ fn refine(document: &mut Value) {
         document["components"]["schemas"][name] = whole;
     }
     // What they bring may be left out.
-    for path in
-        ["/v1/events/{name}", "/v1/dead-letters/{id}/skip", "/v1/dead-letters/import", "/v1/keys/{id}/revoke"]
-    {
+    for path in [
+        "/v1/events/{name}",
+        "/v1/dead-letters/{id}/skip",
+        "/v1/dead-letters/import",
+        "/v1/keys/{id}/revoke",
+        "/v1/dependencies/{name}/trip",
+        "/v1/dependencies/{name}/reset",
+    ] {
         document["paths"][path]["post"]["requestBody"]["required"] = json!(false);
     }
     let schemas = &mut document["components"]["schemas"];
