@@ -5,7 +5,7 @@
  * `VIEWS` below and one in the table of `src/api/page.rs`. It fills `place` with `fill(place, …)` from
  * `dom.js`, where `h("tag.class", { props }, …children)` makes elements: text goes in as text, and there is no
  * `innerHTML`, no inline style and no style attribute anywhere (the page's policy forbids them; `style: {}` of
- * `h` uses the object model). `page` has:
+ * `h` uses the object model). An element that is held on to and filled later is a `slot`. `page` has:
  *   - `path`: what follows the view's name in the address, decoded: `#/services/orders` → `["orders"]`;
  *   - `query`: its `URLSearchParams`; `go(query)` changes them without leaving the view;
  *   - `signal`: aborts when the view is left; give it to `get`;
@@ -32,6 +32,7 @@ import { empty, failure, skeleton } from "./ui.js";
  */
 const VIEWS = {
   overview: { load: () => import("./views/overview.js"), name: "Overview", group: "Watch" },
+  deliveries: { load: () => import("./views/deliveries.js"), name: "Deliveries", group: "Watch" },
   alerts: { load: () => import("./views/alerts.js"), name: "Alerts", group: "Watch" },
   groups: { load: () => import("./views/groups.js"), name: "Failure groups", group: "Mend" },
   letters: { load: () => import("./views/letters.js"), name: "Dead letter", under: "groups" },

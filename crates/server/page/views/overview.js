@@ -1,7 +1,7 @@
 /** The overview: how the server is at a glance, what needs a hand, and what happens now. */
 
 import { get } from "../api.js";
-import { fill, h } from "../dom.js";
+import { fill, h, slot } from "../dom.js";
 import { ago, compact, count, counted, percent, queueOf, rate, when } from "../format.js";
 import { feed } from "../feed.js";
 import { pulse } from "../live.js";
@@ -21,11 +21,11 @@ const GROUPS_MS = 10_000;
 
 export async function view(place, page) {
   const span = page.query.get("span") ?? "15m";
-  const tiles = h("div.tiles");
-  const throughput = h("div");
-  const hand = h("div");
-  const services = h("div");
-  const groups = h("div");
+  const tiles = slot("div.tiles");
+  const throughput = slot("div");
+  const hand = slot("div");
+  const services = slot("div");
+  const groups = slot("div");
   fill(
     place,
     heading("Overview", { acts: choice("Time shown", SPANS, span, (chosen) => page.go({ span: chosen })) }),
