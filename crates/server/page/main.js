@@ -32,7 +32,9 @@ import { empty, failure, skeleton } from "./ui.js";
  */
 const VIEWS = {
   overview: { load: () => import("./views/overview.js"), name: "Overview", group: "Watch" },
+  services: { load: () => import("./views/services.js"), name: "Services", group: "Watch" },
   deliveries: { load: () => import("./views/deliveries.js"), name: "Deliveries", group: "Watch" },
+  breakers: { load: () => import("./views/breakers.js"), name: "Breakers", group: "Watch" },
   alerts: { load: () => import("./views/alerts.js"), name: "Alerts", group: "Watch" },
   groups: { load: () => import("./views/groups.js"), name: "Failure groups", group: "Mend" },
   letters: { load: () => import("./views/letters.js"), name: "Dead letter", under: "groups" },

@@ -64,8 +64,7 @@ function numbers(story) {
   const { window } = story.retry ?? {};
   return h(
     "div.numbers",
-    most > 0 && most <= PIPS_MAX && h("span.pips", { role: "img", "aria-label": `retry ${number} of ${most}` }, Array.from({ length: most }, (_, at) => h("i", { class: at < number ? "used" : null }))),
-    h("dl", numbersOf(story).map(([name, value]) => h("div", h("dt", name), h("dd", value)))),
-    window?.limit_nanos && h("meter", { min: 0, max: window.limit_nanos, value: window.used_nanos, "aria-label": "share of the window that is used" }),
+    most > 0 && most <= PIPS_MAX && h("span.pips.warn", { role: "img", "aria-label": `retry ${number} of ${most}` }, Array.from({ length: most }, (_, at) => h("i", { class: at < number ? "used" : null }))),
+    h("dl", numbersOf(story).map(([name, value]) => h("div", h("dt", name), h("dd", value), name === "window" && h("meter", { min: 0, max: window.limit_nanos, value: window.used_nanos, "aria-label": "share of the window that is used" })))),
   );
 }

@@ -90,7 +90,7 @@ function drawn(row, x, now) {
   const middle = HEIGHT / 2;
   const shapes = [
     now !== null && s("path.now", { d: `M${now} -6V${HEIGHT + 6}` }),
-    wait && s("path.wait", { class: wait.tone, d: `M${right} ${middle}H${x(until)}V${HEIGHT + 8}` }),
+    wait && s("path.wait", { class: wait.tone, d: `M${right} ${middle}H${x(until)}V${HEIGHT + 16}` }),
     isBar ? s("rect.bar", { x: left, y: 3, width: right - left, height: HEIGHT - 6 }) : s("path.point", { d: `M${left} ${middle}h.01` }),
   ];
   const went = isBar ? `${name}, ${span(end - start)}` : name;
@@ -121,5 +121,5 @@ function axis(rows, x, from, to, scale) {
     if (fits) free = x(at);
     return fits;
   });
-  return h("div.axis", { "aria-hidden": "true" }, ticks.map((at) => h("span", { style: { left: `${x(at) / 10}%` }, class: x(at) > WIDTH - TICK_ROOM ? "last" : null }, `+${span(at - from)}`)));
+  return h("div.axis", { "aria-hidden": "true" }, ticks.map((at) => h("span", { style: { left: `${x(at) / 10}%` }, class: x(at) > WIDTH - TICK_ROOM ? "last" : null }, at === from ? "0" : `+${span(at - from)}`)));
 }

@@ -30,7 +30,7 @@ export async function view(place, page) {
     place,
     heading("Overview", { acts: choice("Time shown", SPANS, span, (chosen) => page.go({ span: chosen })) }),
     tiles,
-    h("div.columns", card("Throughput", h("span.dim", "in each step of time"), throughput), card("What needs a hand", null, hand)),
+    h("div.columns.even", card("Throughput", h("span.dim", "in each step of time"), throughput), card("What needs a hand", null, hand)),
     h(
       "div.columns",
       h("div.stack", card("Services", h("a", { href: "#/services" }, "All services"), services), card("Causes of dead letters", h("a", { href: "#/groups" }, "All failure groups"), groups)),
