@@ -14,6 +14,7 @@ mod schedules;
 mod shell;
 #[cfg(test)]
 mod tests;
+mod trend;
 mod writer;
 
 use std::panic::AssertUnwindSafe;
@@ -39,6 +40,7 @@ pub use self::letters::{OrderError, Purged, ReplayWish, SelectError};
 use self::routes::Routes;
 pub use self::schedules::ScheduleView;
 use self::schedules::{Schedules, Wall};
+pub use self::trend::{Lately, Point, Span, Trend, TrendOf};
 use self::writer::{Writer, WriterState};
 use crate::clock::{Clock, wall_clock};
 use crate::happening::{Happening, Log, What, is_logged};
@@ -90,6 +92,7 @@ struct Shared {
     keep: Arc<RwLock<Keep>>,
     schedules: Schedules,
     breakers: breakers::Desk,
+    trend: trend::Desk,
     readers: Readers,
     /// As many as there are readers.
     questions: Arc<Semaphore>,
@@ -270,6 +273,7 @@ impl Node {
             let _ = reprocess.try_send(dependency);
         }
         let (breakers, keeper) = breakers::desk();
+        let (trend, questions_of_trend) = trend::desk();
         let shell = shell::Shell::new(
             engine,
             targets,
@@ -289,7 +293,7 @@ impl Node {
             }
         });
         let (schedules, runner) = Schedules::new(Arc::clone(&book), wall);
-        let routes = RwLock::new(Arc::new(Routes::new(book)));
+        let routes = RwLock::new(Arc::new(Routes::new(book, now)));
         let questions = Arc::new(Semaphore::new(READERS_MAX));
         let shared = Shared {
             clock,
@@ -300,6 +304,7 @@ impl Node {
             keep,
             schedules,
             breakers,
+            trend,
             readers,
             questions,
             changing_keys: tokio::sync::Mutex::new(()),
@@ -308,6 +313,7 @@ impl Node {
         let shared = Arc::new(shared);
         tokio::spawn(letters::bring_back(Arc::downgrade(&shared), well_again));
         tokio::spawn(breakers::keep(Arc::downgrade(&shared), keeper));
+        tokio::spawn(trend::watch(Arc::downgrade(&shared), questions_of_trend));
         tokio::spawn(letters::watch_sessions(Arc::downgrade(&shared)));
         tokio::spawn(schedules::run(Arc::downgrade(&shared), runner));
         Ok(Self { shared })
@@ -361,7 +367,7 @@ impl Node {
         self.note(note, None).await?;
         *self.shared.keep.write().expect("nobody panics while swapping") = keep(&book);
         *self.shared.routes.write().expect("nobody panics while swapping") =
-            Arc::new(Routes::new(Arc::clone(&book)));
+            Arc::new(Routes::new(Arc::clone(&book), self.now()));
         self.shared.schedules.change(Arc::clone(&book));
         let sent = self.shared.engine.send(Message::Book(book, targets)).await;
         let now = self.now();
@@ -460,6 +466,12 @@ impl Node {
     #[must_use]
     pub fn book(&self) -> Arc<RuleBook> {
         Arc::clone(self.routes().book())
+    }
+
+    /// Since when it holds.
+    #[must_use]
+    pub fn book_read_at(&self) -> Timestamp {
+        self.routes().read_at()
     }
 
     /// The time.

@@ -6,6 +6,7 @@
 //! - nothing a client sends or leaves unsent takes more than a bounded amount of memory or time.
 
 mod body;
+pub(crate) mod book;
 pub(crate) mod bulk;
 mod code;
 mod crowd;
@@ -30,11 +31,14 @@ mod queries;
 mod rate;
 mod refusal;
 mod replays;
+mod services;
 pub(crate) mod shape;
 mod strangers;
+mod trend;
 mod views;
 mod whoami;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Router;
@@ -75,6 +79,9 @@ pub(crate) struct Parts {
     pub access: Access,
     /// The demo that this server is, if it is one.
     pub demo: Option<Demo>,
+    /// Where the rule book is, unless it is the built-in one.
+    pub book_path: Option<PathBuf>,
+    pub book_shown: book::Shown,
     /// Turns true when the server stops, so that endless answers end.
     pub closing: watch::Receiver<bool>,
 }
@@ -133,6 +140,10 @@ fn routes() -> Routes {
         .add(Need::Permission(Read, Whole),        routes!(queries::status),         &[])
         .add(Need::Permission(Read, Part),         routes!(queries::happenings),     &[])
         .add(Need::Key,                            routes!(whoami::whoami),          &[])
+        .add(Need::Permission(Read, Part),         routes!(services::list),          &[])
+        .add(Need::Permission(Read, Part),         routes!(trend::trend),            &[Code::ServiceNotFound, Code::DependencyNotFound])
+        .add(Need::Permission(Read, Whole),        routes!(book::book),              &[])
+        .add(Need::Permission(Read, Part),         routes!(book::rule),              &[Code::ServiceNotFound, Code::EventNotWanted])
         .add(Need::Permission(Read, Part),         routes!(dependencies::list),      &[])
         .add(Need::Permission(Operate, Whole),     routes!(dependencies::trip),      &[Code::DependencyNotFound, Code::NoBreaker])
         .add(Need::Permission(Operate, Whole),     routes!(dependencies::reset),     &[Code::DependencyNotFound, Code::NoBreaker])
@@ -253,6 +264,10 @@ mod tests {
             ("GET /v1/status",                     "viewer operator admin*"),
             ("GET /v1/happenings",                 "viewer operator admin"),
             ("GET /v1/whoami",                     "whoever has a key"),
+            ("GET /v1/services",                   "viewer operator admin"),
+            ("GET /v1/trend",                      "viewer operator admin"),
+            ("GET /v1/book",                       "viewer operator admin*"),
+            ("GET /v1/rule",                       "viewer operator admin"),
             ("GET /v1/dependencies",               "viewer operator admin"),
             ("POST /v1/dependencies/{name}/trip",  "operator admin*"),
             ("POST /v1/dependencies/{name}/reset", "operator admin*"),

@@ -146,7 +146,7 @@ pub(super) async fn list(
 }
 
 /// The service of `service/channel`.
-fn service_of(name: &str) -> &str {
+pub(super) fn service_of(name: &str) -> &str {
     name.split_once('/').map_or(name, |(service, _)| service)
 }
 

@@ -26,6 +26,7 @@ use tokio::sync::watch;
 
 use self::tls::Watched;
 use super::{Refused, demo, read_book};
+use crate::api::book;
 use crate::api::door::Scheme;
 use crate::api::hooks::Webhooks;
 use crate::api::{Access, App, Guests, Limiter, Limits, Parts, Reading, Routers, With, listen_behind};
@@ -192,7 +193,8 @@ async fn serve(args: &ServeArgs, opened: Opened, demo: Option<Demo>) -> anyhow::
     };
     let limits = Limits::with_body(usize::try_from(args.body_max).unwrap_or(usize::MAX));
     let guests = if args.insecure { Guests::Everybody } else { Guests::ThisMachine };
-    let routes = |closing| Routers::new(&App::new(doors.parts(&node, limits, closing, demo.clone())), guests);
+    let parts = |closing| doors.parts(&node, limits, args.rules.clone(), closing, demo.clone());
+    let routes = |closing| Routers::new(&App::new(parts(closing)), guests);
     let listening = match listen_behind(door.clone(), args.listen, routes, limits).await {
         Ok(listening) => listening,
         Err(error) => {
@@ -391,6 +393,7 @@ impl Doors {
         &self,
         node: &Node,
         limits: Limits,
+        book_path: Option<PathBuf>,
         closing: watch::Receiver<bool>,
         demo: Option<Demo>,
     ) -> Parts {
@@ -402,6 +405,8 @@ impl Doors {
             reading: Reading::default(),
             hooks: self.hooks.clone(),
             access: self.access.clone(),
+            book_path,
+            book_shown: book::Shown::default(),
             closing,
         }
     }

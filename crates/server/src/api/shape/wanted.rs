@@ -116,6 +116,33 @@ pub(crate) struct DeliveryKeys {
     before: Option<String>,
 }
 
+/// How far back, and of what.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct TrendKeys {
+    /// `15m`, `3h` or `24h`; the first unless said.
+    #[schema(pattern = "^(15m|3h|24h)$")]
+    span: Option<String>,
+    /// Of this service with its channels, or of `service/channel`.
+    #[schema(min_length = 1)]
+    service: Option<String>,
+    /// Of this dependency.
+    #[schema(min_length = 1)]
+    dependency: Option<String>,
+}
+
+/// Which rule is meant; `service` and `type` must be said.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct RuleKeys {
+    #[schema(min_length = 1)]
+    service: Option<String>,
+    #[schema(min_length = 1)]
+    channel: Option<String>,
+    /// The event's type.
+    #[serde(rename = "type")]
+    #[schema(min_length = 1)]
+    event_type: Option<String>,
+}
+
 /// The states that deliveries are looked for by.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
