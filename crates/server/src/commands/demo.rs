@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 
 use super::{Refused, serve};
-use crate::cli::{DemoArgs, ServeArgs};
+use crate::cli::{DemoArgs, LogFormat, LogLevel, ServeArgs};
 use crate::demo::{Demo, Step};
 use crate::show::style;
 
@@ -36,6 +36,9 @@ pub(super) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
             tls_cert: None,
             tls_key: None,
             tls_roots: None,
+            // The story is what stands in the terminal.
+            log_level: LogLevel::Error,
+            log_format: LogFormat::Human,
         };
         serve::run_demo(&serve_args, demo).await
     })

@@ -64,6 +64,7 @@ pub(super) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
 
 /// Serves the book of a demo, and the demo beside it.
 pub(super) async fn run_demo(args: &ServeArgs, demo: Demo) -> anyhow::Result<ExitCode> {
+    logging::start(args.log_level, args.log_format);
     let book = open(args.rules.as_deref())?;
     refuse_strangers(args, &book.book)?;
     serve(args, book, Some(demo)).await
