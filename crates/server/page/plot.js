@@ -20,11 +20,12 @@ export function sparkline(points) {
 
 /**
  * A plot. `points`: `[{ at, … }]`; `series`: `[{ name, of(point), tone, filled? }]`; `from` and `to` bound the
- * time axis, `step` is the distance of two points, `since` is the start of what is known.
+ * time axis, `step` is the distance of two points, `since` is the start of what is known, and the value axis goes
+ * up to `least` at least.
  */
-export function plot({ label, points, series, from, to, step, since, unit = "", format = compact }) {
+export function plot({ label, points, series, from, to, step, since, unit = "", format = compact, least = 4 }) {
   const values = points.flatMap((point) => series.map(({ of }) => of(point))).filter(isNumber);
-  const top = ceiling(Math.max(0, ...values));
+  const top = ceiling(Math.max(least, ...values));
   const x = (at) => ((Date.parse(at) - from) / (to - from || 1)) * WIDTH;
   const y = (value) => HEIGHT - (value / top) * HEIGHT;
   const drawn = series.flatMap(({ of, tone, filled }) => {
@@ -88,7 +89,6 @@ const dot = ([x, value], y, tone) => s("path.stroke.single", { class: tone, d: `
 
 /** The next number above that halves well. */
 function ceiling(value) {
-  if (value <= 0) return 1;
   const size = 10 ** Math.floor(Math.log10(value));
   return [1, 2, 4, 5, 10].find((step) => step * size >= value) * size;
 }

@@ -65,6 +65,8 @@ function numbers(story) {
   return h(
     "div.numbers",
     most > 0 && most <= PIPS_MAX && h("span.pips.warn", { role: "img", "aria-label": `retry ${number} of ${most}` }, Array.from({ length: most }, (_, at) => h("i", { class: at < number ? "used" : null }))),
-    h("dl", numbersOf(story).map(([name, value]) => h("div", h("dt", name), h("dd", value), name === "window" && h("meter", { min: 0, max: window.limit_nanos, value: window.used_nanos, "aria-label": "share of the window that is used" })))),
+    h("dl", numbersOf(story).map(([name, value]) => h("div", h("dt", name), h("dd", value, name === "window" && used(window))))),
   );
 }
+
+const used = ({ used_nanos, limit_nanos }) => h("meter", { min: 0, max: limit_nanos, value: used_nanos, "aria-label": "share of the window that is used" });

@@ -103,7 +103,7 @@ export function command(text) {
     await navigator.clipboard.writeText(text);
     toast("copied");
   };
-  return h("div.command", h("code", text), h("button.quiet", { type: "button", onclick: copy, "aria-label": "Copy the line" }, icon("copy")));
+  return h("div.command", h("code", { tabindex: "0" }, text), h("button.quiet", { type: "button", onclick: copy, "aria-label": "Copy the line" }, icon("copy")));
 }
 
 /** Something could not be had: what, and a way to try again. */

@@ -22,6 +22,7 @@ mod identity;
 mod keys;
 mod letters;
 mod listen;
+pub(crate) mod live;
 pub(crate) mod openapi;
 mod operate;
 mod page;
@@ -82,6 +83,7 @@ pub(crate) struct Parts {
     /// Where the rule book is, unless it is the built-in one.
     pub book_path: Option<PathBuf>,
     pub book_shown: book::Shown,
+    pub live: live::Hub,
     /// Turns true when the server stops, so that endless answers end.
     pub closing: watch::Receiver<bool>,
 }
@@ -139,6 +141,7 @@ fn routes() -> Routes {
         .add(Need::Permission(Read, Part),         routes!(queries::delivery),       &[Code::DeliveryNotFound, Code::AmbiguousId])
         .add(Need::Permission(Read, Whole),        routes!(queries::status),         &[])
         .add(Need::Permission(Read, Part),         routes!(queries::happenings),     &[])
+        .add(Need::Permission(Read, Part),         routes!(live::live),              &[])
         .add(Need::Key,                            routes!(whoami::whoami),          &[])
         .add(Need::Permission(Read, Part),         routes!(services::list),          &[])
         .add(Need::Permission(Read, Part),         routes!(trend::trend),            &[Code::ServiceNotFound, Code::DependencyNotFound])
@@ -263,6 +266,7 @@ mod tests {
             ("GET /v1/deliveries/{id}",            "viewer operator admin"),
             ("GET /v1/status",                     "viewer operator admin*"),
             ("GET /v1/happenings",                 "viewer operator admin"),
+            ("GET /v1/live",                       "viewer operator admin"),
             ("GET /v1/whoami",                     "whoever has a key"),
             ("GET /v1/services",                   "viewer operator admin"),
             ("GET /v1/trend",                      "viewer operator admin"),

@@ -19,16 +19,15 @@ function drawAlerts({ evaluated_at: evaluated, alerts, receivers, recent }) {
   const loud = sorted.filter(({ state }) => state !== "quiet");
   const quiet = sorted.filter(({ state }) => state === "quiet");
   const firing = loud.filter(({ state }) => state === "firing").length;
-  return h(
-    "div.stack",
+  return [
     heading("Alerts", { badge: firing > 0 ? badge("firing", `${count(firing)} firing`) : badge("quiet", "quiet"), says: evaluated ? ["Looked at ", when(evaluated), "."] : null }),
-    loud.length > 0 && h("div.stack", loud.map(loudAlert)),
+    loud.map(loudAlert),
     alerts.length === 0 && h("section.card", noAlerts()),
     quiet.length > 0 && card("Watched", h("span.dim", `${counted(quiet.length, "alert")} quiet`), table({ label: "Quiet alerts", columns: QUIET_COLUMNS, rows: quiet, key: nameOf })),
     h("div.columns.even",
       card("Receivers", h("span.dim", "who is told"), drawReceivers(receivers)),
       card("Told lately", null, drawRecent(recent))),
-  );
+  ];
 }
 
 const nameOf = (alert) => alert.name + (alert.covers ?? "");
@@ -39,7 +38,7 @@ function loudAlert(alert) {
   return h(
     "section.card.loud",
     { key: nameOf(alert), class: isFiring ? "bad" : "warn" },
-    h("header", h("h2", alert.name, " ", badge(isFiring ? "firing" : "retrying", alert.state), " ", badge(alert.severity)), h("div.more", alert.since && ["since ", when(alert.since)], alert.line && lineLink(alert.line))),
+    h("header", h("h2", alert.name, " ", badge(isFiring ? "firing" : "retrying", alert.state), " ", badge(alert.severity)), h("div.more", alert.since && h("span", "since ", when(alert.since)), alert.line && lineLink(alert.line))),
     alert.subjects?.length > 0 && table({ label: `What ${alert.name} is about`, columns: SUBJECT_COLUMNS, rows: alert.subjects, key: (subject) => subject.of }),
     facts(
       ["When", h("code", alert.when)],

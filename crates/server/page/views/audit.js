@@ -1,7 +1,7 @@
 /** The audit: who did what and when, by hand or by rule, the latest first. */
 
 import { get, part } from "../api.js";
-import { fill, h } from "../dom.js";
+import { fill, h, slot } from "../dom.js";
 import { count, exact, when } from "../format.js";
 import { me } from "../session.js";
 import { empty, failure, heading, skeleton, table } from "../ui.js";
@@ -10,7 +10,7 @@ const PAGE_ROWS = 100;
 const LOOK_MS = 5000;
 
 export async function view(place, page) {
-  const body = h("section.card");
+  const body = slot("section.card");
   const records = new Map();
   let next = null;
   let wanted = page.query.get("find") ?? "";

@@ -1,7 +1,7 @@
 /** The rule book: its text with what hurts in it, the rule for any event, and every retry policy as a picture. */
 
 import { get, part } from "../api.js";
-import { fill, h } from "../dom.js";
+import { fill, h, slot } from "../dom.js";
 import { counted, when } from "../format.js";
 import { policyPlots } from "../policies.js";
 import { tinted } from "../tint.js";
@@ -31,8 +31,7 @@ export async function view(place, page) {
 
 function drawBook(book, wanted, resolved) {
   const findings = [...book.findings].sort((a, b) => SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity) || a.line - b.line);
-  return h(
-    "div.stack",
+  return [
     heading("Rule book", { says: [book.path ? h("code", book.path) : "The built-in book", ", read ", when(book.read_at), ", ", h("code", { title: "What tells this version from others" }, String(book.hash).slice(0, 16))] }),
     h(
       "div.columns.book",
@@ -40,7 +39,7 @@ function drawBook(book, wanted, resolved) {
       h("div.stack", card("What could hurt", h("span.dim", counted(findings.length, "finding")), drawFindings(findings)), resolved(book)),
     ),
     card("Retry policies", h("span.dim", "when each retry comes, at the earliest and the latest"), h("div.policies", policyPlots(book.policies, describe))),
-  );
+  ];
 }
 
 const lines = (text) => text.replace(/\n$/, "").split("\n");
@@ -91,7 +90,7 @@ const RULE_COLUMNS = [
 
 /** Asks which rule holds for what the reader chooses, and keeps the answer while the book is drawn again. */
 function resolver(page) {
-  const answer = h("div");
+  const answer = slot("div");
   const type = h("input", { name: "type", id: "rule-type", list: "rule-types", required: true, autocomplete: "off", placeholder: "orders.placed" });
   const ask = async (form) => {
     const { queue, type } = Object.fromEntries(new FormData(form));

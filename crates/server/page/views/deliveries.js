@@ -4,6 +4,7 @@ import { get, part } from "../api.js";
 import { fill, h, slot } from "../dom.js";
 import { count, queueOf, when } from "../format.js";
 import { onHappening, pulse } from "../live.js";
+import { boundTo } from "../session.js";
 import { badge, card, command, empty, heading, table } from "../ui.js";
 import { watch } from "../watch.js";
 import { outlook } from "../words.js";
@@ -23,6 +24,7 @@ export async function view(place, page) {
   const found = slot("div");
   fill(place, heading("Deliveries", { says: "An event becomes one delivery for each service that wants it, and each ends in exactly one outcome." }), filters(page), card("Latest first", h("span.dim", live(page)), found));
   const query = Object.fromEntries(FILTERS.map((name) => [name, page.query.get(name)]));
+  query.service ??= boundTo()?.[0];
   const before = page.query.get("before");
   const watching = watch(page, found, {
     load: (signal) => get("v1/deliveries", { ...query, before, limit: PAGE_MAX }, signal),
@@ -51,11 +53,12 @@ function filters(page) {
   const change = (name) => (event) => page.go({ [name]: event.target.value.trim(), before: "" });
   const text = (name, label) => h("input", { type: "search", placeholder: label, "aria-label": label, value: value(name), onchange: change(name), spellcheck: "false" });
   const option = (name) => (text) => h("option", { value: text, selected: text === value(name) }, text);
-  const services = [...new Set([...(pulse.value?.services ?? []).map(({ service }) => service), value("service")])].filter(Boolean);
+  const known = boundTo() ?? (pulse.value?.services ?? []).map(({ service }) => service);
+  const services = [...new Set([...known, value("service")])].filter(Boolean);
   const any = [...FILTERS, "before"].some((name) => page.query.has(name));
   return h(
     "search.filters",
-    h("select", { "aria-label": "Service", onchange: change("service") }, h("option", { value: "" }, "every service"), services.map(option("service"))),
+    h("select", { "aria-label": "Service", onchange: change("service") }, !boundTo() && h("option", { value: "" }, "every service"), services.map(option("service"))),
     h("select", { "aria-label": "State", onchange: change("state") }, h("option", { value: "" }, "every state"), STATES.map(option("state"))),
     text("type", "Event type"),
     text("session", "Session"),

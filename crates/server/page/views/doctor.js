@@ -1,7 +1,7 @@
 /** The doctor: what is likely to hurt, the worst first, with what was seen, what to do and what to write. */
 
 import { get, part } from "../api.js";
-import { fill, h } from "../dom.js";
+import { h } from "../dom.js";
 import { count, counted, when } from "../format.js";
 import { snippet } from "../tint.js";
 import { badge, empty, heading, lineLink } from "../ui.js";
@@ -11,24 +11,21 @@ const DOCTOR_MS = 15_000;
 const HARMS = ["critical", "high", "medium", "low"];
 
 export async function view(place, page) {
-  const body = h("div");
-  fill(place, body);
-  watch(page, body, { load: (signal) => get("v1/doctor", {}, signal), draw: drawReport, every: DOCTOR_MS });
+  watch(page, place, { load: (signal) => get("v1/doctor", {}, signal), draw: drawReport, every: DOCTOR_MS });
 }
 
 function drawReport({ looked_at: looked, findings }) {
   const sorted = [...findings].sort((a, b) => HARMS.indexOf(a.harm) - HARMS.indexOf(b.harm));
   const sums = HARMS.map((harm) => [harm, sorted.filter((finding) => finding.harm === harm).length]).filter(([, number]) => number > 0);
-  return h(
-    "div.stack",
+  return [
     heading("Doctor", {
       badge: sums.map(([harm, number]) => badge(harm, `${count(number)} ${harm}`)),
       says: ["Holds what happens against the rule book. Looked at ", counted(looked.deliveries, "delivery", "deliveries"), " with ", counted(looked.attempts, "attempt"), looked.since && [" since ", when(looked.since)], "."],
     }),
     sorted.length === 0
       ? h("section.card", empty("Nothing to complain about", h("p", "What happens fits the rule book: timeouts, retries, breakers and limits suit what the services do.")))
-      : h("div.stack", sorted.map(finding)),
-  );
+      : sorted.map(finding),
+  ];
 }
 
 const TONES = { critical: "bad", high: "bad", medium: "warn", low: "quiet" };

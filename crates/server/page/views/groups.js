@@ -1,7 +1,7 @@
 /** Failure groups: dead letters by their cause, and one cause with its letters. */
 
 import { get, part } from "../api.js";
-import { fill, h } from "../dom.js";
+import { fill, h, slot } from "../dom.js";
 import { compact, count, counted, queueOf, when } from "../format.js";
 import { letterTable } from "../letter_table.js";
 import { pulse } from "../live.js";
@@ -26,8 +26,8 @@ export async function view(place, page) {
     category: page.query.get("category"),
     from: page.query.get("from"),
   };
-  const body = h("section.card");
-  const held = h("div");
+  const body = slot("section.card");
+  const held = slot("div");
   fill(
     place,
     heading("Failure groups", {
@@ -88,10 +88,11 @@ const trendWords = ({ counts }) => `${count(counts.reduce((sum, one) => sum + on
 function drawGroups({ groups }, filter) {
   if (groups.length === 0) return nothing(filter);
   const letters = groups.reduce((sum, group) => sum + group.count, 0);
-  return [
+  return h(
+    "div",
     h("p.sum", h("b", counted(letters, "dead letter")), ` of ${counted(groups.length, "cause")}`),
     table({ label: "Failure groups", columns: GROUP_COLUMNS, rows: groups, key: (group) => group.fingerprint, href: (group) => hrefOf(group, filter) }),
-  ];
+  );
 }
 
 function nothing(filter) {
@@ -122,18 +123,18 @@ function drawHeld({ held_sessions: held }) {
 function oneGroup(place, page, fingerprint) {
   page.title(`Failure group ${fingerprint}`);
   const filter = { fingerprint, service: page.query.get("service") ?? me.value.services?.[0] };
-  const [top, example, letters] = [h("div.stack"), h("div"), h("div")];
+  const [top, example, letters] = [slot("div.stack"), slot("div"), slot("div")];
   fill(place, top, example, letters);
   let sample = null;
   const showSample = (id) => {
     if (id === sample) return;
     sample = id;
-    const body = h("div");
+    const body = slot("div");
     fill(example, card("The latest letter's story", h("a", { href: `#/letters/${id}` }, "The whole letter"), body));
     let scale = null;
     const looking = watch(page, body, {
       load: (signal) => get(`v1/deliveries/${part(id)}`, {}, signal),
-      draw: (delivery) => [timeline(delivery, scale, (chosen) => ((scale = chosen), looking.again())), stories(delivery)],
+      draw: (delivery) => h("div", timeline(delivery, scale, (chosen) => ((scale = chosen), looking.again())), stories(delivery)),
     });
   };
   watch(page, top, {

@@ -39,8 +39,7 @@ function unlessGone(error) {
 
 function drawLetter({ delivery, envelope }, line, again) {
   const { death } = delivery;
-  return h(
-    "div.stack",
+  return [
     heading([h("code", delivery.event_type), " → ", queueOf(delivery)], {
       up: death ? [`#/groups/${death.fingerprint}`, "Its failure group"] : ["#/groups", "Failure groups"],
       badge: [badge(delivery.state), death?.tier === "poison" && badge("poison")],
@@ -50,7 +49,7 @@ function drawLetter({ delivery, envelope }, line, again) {
     card("Time line", null, line),
     card("Attempts", h("a", { href: `#/deliveries/${delivery.id}` }, "The delivery"), stories(delivery)),
     h("div.columns", envelope && card("Event data", h("span.dim", contentOf(envelope)), dataOf(envelope)), card("Envelope", null, envelopeFacts(delivery, envelope))),
-  );
+  ];
 }
 
 /** Why it is dead, in words that somebody can act on. */

@@ -2,10 +2,11 @@
 
 import { get } from "../api.js";
 import { fill, h, slot } from "../dom.js";
-import { ago, compact, count, counted, percent, queueOf, rate, when } from "../format.js";
 import { feed } from "../feed.js";
+import { ago, compact, count, counted, percent, queueOf, rate, when } from "../format.js";
 import { pulse } from "../live.js";
 import { plot, sparkline } from "../plot.js";
+import { boundTo } from "../session.js";
 import { badge, card, choice, command, empty, heading, table, tile } from "../ui.js";
 import { watch } from "../watch.js";
 import { needs } from "./needs.js";
@@ -52,7 +53,7 @@ export async function view(place, page) {
     },
     every: TREND_MS,
   });
-  watch(page, groups, { load: (signal) => get("v1/failure-groups", {}, signal), draw: drawGroups, every: GROUPS_MS });
+  watch(page, groups, { load: (signal) => get("v1/failure-groups", { service: boundTo()?.[0] }, signal), draw: drawGroups, every: GROUPS_MS });
   needs(page, hand);
 }
 

@@ -246,12 +246,9 @@ struct Listener {
     caller: Caller,
 }
 
-impl Listener {
-    /// Whether it may hear of it: what is of no service may be of any.
-    fn hears(&self, happening: &Happening) -> bool {
-        !self.caller.is_bound()
-            || happening.service.as_deref().is_some_and(|name| self.caller.sees(service_of(name)))
-    }
+/// Whether somebody may hear of it: what is of no service may be of any.
+pub(super) fn hears(caller: &Caller, happening: &Happening) -> bool {
+    !caller.is_bound() || happening.service.as_deref().is_some_and(|name| caller.sees(service_of(name)))
 }
 
 /// The next one, or nothing but a sign of life; none when the server stops, or would not let the listener in
@@ -271,7 +268,7 @@ async fn next_happening(listener: &mut Listener) -> Option<Option<Arc<Happening>
         }
         match happening {
             None => return Some(None),
-            Some(Ok(happening)) if listener.hears(&happening) => return Some(Some(happening)),
+            Some(Ok(happening)) if hears(&listener.caller, &happening) => return Some(Some(happening)),
             // Whoever reads too slowly misses some; it is a view, not a record.
             Some(Ok(_) | Err(RecvError::Lagged(_))) => {}
             Some(Err(RecvError::Closed)) => return None,

@@ -6,6 +6,7 @@ pub(crate) mod dependencies;
 pub(crate) mod hooks;
 pub(crate) mod keys;
 pub(crate) mod letters;
+pub(crate) mod live;
 pub(crate) mod services;
 pub(crate) mod told;
 pub(crate) mod wanted;

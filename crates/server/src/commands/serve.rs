@@ -25,11 +25,16 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use self::tls::Watched;
+<<<<<<< HEAD
 use super::{Refused, demo, read_book};
 use crate::api::book;
+=======
+use super::{Refused, read_book};
+>>>>>>> s-page
 use crate::api::door::Scheme;
 use crate::api::hooks::Webhooks;
 use crate::api::{Access, App, Guests, Limiter, Limits, Parts, Reading, Routers, With, listen_behind};
+use crate::api::{book, live};
 use crate::cli::ServeArgs;
 use crate::demo::Demo;
 use crate::logging;
@@ -408,6 +413,7 @@ impl Doors {
             access: self.access.clone(),
             book_path,
             book_shown: book::Shown::default(),
+            live: live::Hub::default(),
             closing,
         }
     }
