@@ -25,12 +25,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use self::tls::Watched;
-<<<<<<< HEAD
 use super::{Refused, demo, read_book};
-use crate::api::book;
-=======
-use super::{Refused, read_book};
->>>>>>> s-page
 use crate::api::door::Scheme;
 use crate::api::hooks::Webhooks;
 use crate::api::{Access, App, Guests, Limiter, Limits, Parts, Reading, Routers, With, listen_behind};
