@@ -4,6 +4,7 @@
 //! call is a task of its own. They share nothing but messages. What starts here follows the numbered walk
 //! of `ARCHITECTURE.md`.
 
+mod alerting;
 mod breakers;
 mod doors;
 mod hooks;
@@ -33,6 +34,8 @@ use redrive_core::limits;
 use redrive_core::time::Timestamp;
 use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
 
+use self::alerting::Alerting;
+pub use self::alerting::{Alerts, TellError, Told};
 pub use self::breakers::{Hand, Turn, Turns};
 pub use self::doors::KeyError;
 use self::inbox::{Inbox, NoteJob, SubmitJob};
@@ -91,6 +94,7 @@ struct Shared {
     routes: RwLock<Arc<Routes>>,
     keep: Arc<RwLock<Keep>>,
     schedules: Schedules,
+    alerting: Alerting,
     breakers: breakers::Desk,
     trend: trend::Desk,
     readers: Readers,
@@ -293,6 +297,7 @@ impl Node {
             }
         });
         let (schedules, runner) = Schedules::new(Arc::clone(&book), wall);
+        let (alerting, watching) = Alerting::new(Arc::clone(&book));
         let routes = RwLock::new(Arc::new(Routes::new(book, now)));
         let questions = Arc::new(Semaphore::new(READERS_MAX));
         let shared = Shared {
@@ -303,6 +308,7 @@ impl Node {
             routes,
             keep,
             schedules,
+            alerting,
             breakers,
             trend,
             readers,
@@ -316,6 +322,7 @@ impl Node {
         tokio::spawn(trend::watch(Arc::downgrade(&shared), questions_of_trend));
         tokio::spawn(letters::watch_sessions(Arc::downgrade(&shared)));
         tokio::spawn(schedules::run(Arc::downgrade(&shared), runner));
+        tokio::spawn(alerting::run(Arc::downgrade(&shared), watching));
         Ok(Self { shared })
     }
 
@@ -369,6 +376,7 @@ impl Node {
         *self.shared.routes.write().expect("nobody panics while swapping") =
             Arc::new(Routes::new(Arc::clone(&book), self.now()));
         self.shared.schedules.change(Arc::clone(&book));
+        self.shared.alerting.change(Arc::clone(&book));
         let sent = self.shared.engine.send(Message::Book(book, targets)).await;
         let now = self.now();
         self.shared.tidings.tell(What::BookRead, || Happening::new(What::BookRead, now));

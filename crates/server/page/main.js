@@ -20,6 +20,7 @@
 
 import { fill, h } from "./dom.js";
 import { startTicking } from "./format.js";
+import { followStory } from "./guide.js";
 import { listenForKeys } from "./keyboard.js";
 import { stayConnected } from "./live.js";
 import { signIn } from "./session.js";
@@ -99,6 +100,7 @@ dressShell(VIEWS);
 listenForKeys();
 startTicking();
 await signIn();
+followStory();
 stayConnected();
 addEventListener("hashchange", show);
 show();
