@@ -9,8 +9,8 @@ let stage;
 
 before(async () => {
   stage = await Stage.open((target) => `version: 1
-retries:
-  unused: { extends: gentle, max_retries: 7 }
+retry_policies:
+  unused: { initial: 1s, factor: 2, max: 1m, retries: 7, jitter: full }
 services:
   billing:
     target: { http: "${target}/billing" }

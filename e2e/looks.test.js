@@ -17,9 +17,12 @@ before(async () => {
   stage = await Stage.open((target) => `
 version: 1
 alerts:
-  letters: { when: "dead_letters > 2", severity: high, to: [desk] }
+  - { when: "dead_letters > 2 by service", severity: high, to: [desk], action: "Look at the failure groups" }
+  - { when: "breaker_open for 2m by dependency", severity: warning, to: [desk] }
 receivers:
-  desk: { webhook: { url: "${target}/desk" } }
+  desk: { webhook: "${target}/desk" }
+retry_policies:
+  quick: { initial: 20ms, factor: 2, max: 10s, retries: 6, jitter: full }
 services:
   billing:
     target: { http: "${target}/billing" }
@@ -28,7 +31,7 @@ services:
     events: ["orders.*"]
   search:
     target: { http: "${target}/search" }
-    retry: { extends: gentle, max_retries: 2, base: 20ms }
+    retry: quick
     events: [orders.placed, "stock.*"]
 `);
   stage.target.status = 422;

@@ -1,6 +1,7 @@
 /** The audit: who did what and when, by hand or by rule, the latest first. */
 
 import { get, part } from "../api.js";
+import { toast } from "../dialog.js";
 import { fill, h, slot } from "../dom.js";
 import { count, exact, when } from "../format.js";
 import { me } from "../session.js";
@@ -30,10 +31,14 @@ export async function view(place, page) {
     }
   };
   const older = async () => {
-    const found = await get("v1/audit", { limit: PAGE_ROWS, before: next }, page.signal);
-    next = found.next;
-    keep(found);
-    draw();
+    try {
+      const found = await get("v1/audit", { limit: PAGE_ROWS, before: next }, page.signal);
+      next = found.next;
+      keep(found);
+      draw();
+    } catch (error) {
+      if (!page.signal.aborted) toast(error.message, "bad");
+    }
   };
   const filter = h("input", { type: "search", "aria-label": "Filter by who, what or why", placeholder: "Filter by who, what or why", value: wanted, oninput: (event) => ((wanted = event.target.value), draw()) });
   fill(place, heading("Audit", { says: "Whatever is done with letters, services, breakers and keys leaves a record." }), h("div.filters", filter), body);

@@ -47,7 +47,7 @@ const lines = (text) => text.replace(/\n$/, "").split("\n");
 // --- The text --------------------------------------------------------------------------------------
 
 function listing({ text, findings }, wanted) {
-  const at = Map.groupBy ? Map.groupBy(findings, ({ line }) => line) : grouped(findings);
+  const at = byLine(findings);
   const row = (line, index) => {
     const number = index + 1;
     const marks = at.get(number) ?? [];
@@ -63,7 +63,7 @@ function listing({ text, findings }, wanted) {
   return h("div.listing", { tabindex: "0", role: "region", "aria-label": "The text of the rule book" }, h("ol", lines(text).map(row)));
 }
 
-function grouped(findings) {
+function byLine(findings) {
   const at = new Map();
   for (const finding of findings) at.set(finding.line, [...(at.get(finding.line) ?? []), finding]);
   return at;

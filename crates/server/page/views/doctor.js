@@ -4,7 +4,7 @@ import { get, part } from "../api.js";
 import { h } from "../dom.js";
 import { count, counted, when } from "../format.js";
 import { snippet } from "../tint.js";
-import { badge, empty, heading, lineLink } from "../ui.js";
+import { badge, card, empty, heading, lineLink, table } from "../ui.js";
 import { watch } from "../watch.js";
 
 const DOCTOR_MS = 15_000;
@@ -14,7 +14,7 @@ export async function view(place, page) {
   watch(page, place, { load: (signal) => get("v1/doctor", {}, signal), draw: drawReport, every: DOCTOR_MS });
 }
 
-function drawReport({ looked_at: looked, findings }) {
+function drawReport({ looked_at: looked, findings, too_little: unjudged = [] }) {
   const sorted = [...findings].sort((a, b) => HARMS.indexOf(a.harm) - HARMS.indexOf(b.harm));
   const sums = HARMS.map((harm) => [harm, sorted.filter((finding) => finding.harm === harm).length]).filter(([, number]) => number > 0);
   return [
@@ -25,8 +25,15 @@ function drawReport({ looked_at: looked, findings }) {
     sorted.length === 0
       ? h("section.card", empty("Nothing to complain about", h("p", "What happens fits the rule book: timeouts, retries, breakers and limits suit what the services do.")))
       : sorted.map(finding),
+    unjudged.length > 0 && card("Too little to judge", h("span.dim", "they need more attempts"), table({ label: "Rows that are not judged", columns: UNJUDGED_COLUMNS, rows: unjudged, key: (row) => `${row.service} ${row.events}` })),
   ];
 }
+
+const UNJUDGED_COLUMNS = [
+  { name: "Service", cell: (row) => row.service },
+  { name: "Events", cell: (row) => h("code", row.events), wide: true },
+  { name: "Attempts", cell: (row) => count(row.attempts), end: true },
+];
 
 const TONES = { critical: "bad", high: "bad", medium: "warn", low: "quiet" };
 

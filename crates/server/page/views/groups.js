@@ -34,7 +34,7 @@ export async function view(place, page) {
       says: "Dead letters with the same cause stand together: mend the cause, then send the group again.",
       acts: action("operate", "Replay all that is shown", () => location.assign(replayHref(filter))),
     }),
-    filters(page, filter),
+    filters(page, filter, await knownServices(page.signal)),
     body,
     held,
   );
@@ -51,8 +51,13 @@ export const replayHref = (filter) => {
   return `#/replays/new${query.size > 0 ? `?${query}` : "?all=true"}`;
 };
 
-function filters(page, { service, category, from }) {
-  const services = [...new Set([...(pulse.value?.services ?? []).map((one) => one.service), ...(service ? [service] : [])])].sort();
+/** The services that there are to choose from; whoever comes here first has not heard of them yet. */
+export async function knownServices(signal) {
+  return pulse.value?.services ?? (await get("v1/services", {}, signal)).services;
+}
+
+function filters(page, { service, category, from }, known) {
+  const services = [...new Set([...known.map((one) => one.service), ...(service ? [service] : [])])].sort();
   return h(
     "div.filters",
     select("Service", "every service", services, service, (value) => page.go({ service: value })),

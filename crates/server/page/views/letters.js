@@ -53,13 +53,12 @@ function drawLetter({ delivery, envelope }, line, again) {
 }
 
 /** Why it is dead, in words that somebody can act on. */
-function whyDead({ death, replay, behind }) {
+function whyDead({ death, replay }) {
   return h(
     "div.standing.bad",
     h("p", h("b", death.message || death.code)),
     h("p.dim", REASONS[death.code] ?? "The rule takes this for a failure that no retry would mend."),
     death.tier === "poison" && h("p", "It is poison: it failed a replay or does not parse, and replays leave it alone unless it is meant."),
-    behind && h("p", "It holds its session: what comes after it waits."),
     replay && h("p", h("a", { href: `#/replays/${replay}` }, `Replay ${replay}`), " has claimed it."),
   );
 }
@@ -122,7 +121,8 @@ function acts(delivery, envelope, again) {
   const poison = delivery.death.tier === "poison" ? "&include_poison=true" : "";
   return [
     action("operate", "Replay…", () => location.assign(`#/replays/new?letters=${delivery.id}${poison}`), { class: "main" }),
-    action("operate", "Edit…", () => edit(delivery, envelope)),
+    // What is no text cannot be edited in a text field.
+    !envelope.originalMessage?.data_base64 && action("operate", "Edit…", () => edit(delivery, envelope)),
     action("operate", "Skip…", () => skip(delivery, again)),
     action("operate", "Purge…", async () => (await purge(onlyThis(delivery, envelope), "this letter")) && location.assign(`#/groups/${delivery.death.fingerprint}`)),
   ];

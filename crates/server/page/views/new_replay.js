@@ -3,21 +3,21 @@
 import { part, post } from "../api.js";
 import { fill, h, slot } from "../dom.js";
 import { count, counted, queueOf, span } from "../format.js";
-import { pulse } from "../live.js";
 import { may } from "../session.js";
 import { card, empty, facts, heading, say, table } from "../ui.js";
+import { knownServices } from "./groups.js";
 
 /** The keys of the address that say which letters are meant. */
 const WHICH = ["service", "channel", "category", "code", "fingerprint", "type", "session", "correlation_id", "tier", "from", "until"];
 const CAUSES_MAX = 10;
 
-export function newReplay(place, page) {
+export async function newReplay(place, page) {
   page.title("New replay");
   const which = selection(page.query);
   const back = page.query.get("fingerprint") ? [`#/groups/${page.query.get("fingerprint")}`, "The failure group"] : ["#/groups", "Failure groups"];
   if (!may("operate")) return fill(place, heading("New replay", { up: back }), h("section.card", empty("You may look, but not replay", h("p", "An operator or an admin can send letters again."))));
   const came = slot("div");
-  const form = settings(page.query);
+  const form = settings(page.query, await knownServices(page.signal));
   let surveyed = null;
   const wanted = () => ({ ...which, ...read(form) });
   const dryRun = async () => {
@@ -65,8 +65,8 @@ function inWords(which) {
 
 // --- The settings ----------------------------------------------------------------------------------
 
-function settings(query) {
-  const services = [...new Set((pulse.value?.services ?? []).map(queueOf))];
+function settings(query, known) {
+  const services = [...new Set(known.map(queueOf))];
   return slot(
     "form.settings",
     { "aria-label": "How the letters are sent" },
