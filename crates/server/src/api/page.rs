@@ -36,6 +36,7 @@ const FILES: &[(&str, &str, &[u8])] = &[
     ("css/figures.css",     STYLE,   include_bytes!("../../page/css/figures.css")),
     ("css/guide.css",       STYLE,   include_bytes!("../../page/css/guide.css")),
     ("css/views.css",       STYLE,   include_bytes!("../../page/css/views.css")),
+    ("css/mend.css",        STYLE,   include_bytes!("../../page/css/mend.css")),
     ("theme.js",            SCRIPT,  include_bytes!("../../page/theme.js")),
     ("main.js",             SCRIPT,  include_bytes!("../../page/main.js")),
     ("shell.js",            SCRIPT,  include_bytes!("../../page/shell.js")),
@@ -62,6 +63,18 @@ const FILES: &[(&str, &str, &[u8])] = &[
     ("views/breakers.js",   SCRIPT,  include_bytes!("../../page/views/breakers.js")),
     ("views/deliveries.js", SCRIPT,  include_bytes!("../../page/views/deliveries.js")),
     ("views/delivery.js",   SCRIPT,  include_bytes!("../../page/views/delivery.js")),
+    ("letter_table.js",     SCRIPT,  include_bytes!("../../page/letter_table.js")),
+    ("policies.js",         SCRIPT,  include_bytes!("../../page/policies.js")),
+    ("purge.js",            SCRIPT,  include_bytes!("../../page/purge.js")),
+    ("tint.js",             SCRIPT,  include_bytes!("../../page/tint.js")),
+    ("views/alerts.js",     SCRIPT,  include_bytes!("../../page/views/alerts.js")),
+    ("views/audit.js",      SCRIPT,  include_bytes!("../../page/views/audit.js")),
+    ("views/book.js",       SCRIPT,  include_bytes!("../../page/views/book.js")),
+    ("views/doctor.js",     SCRIPT,  include_bytes!("../../page/views/doctor.js")),
+    ("views/groups.js",     SCRIPT,  include_bytes!("../../page/views/groups.js")),
+    ("views/letters.js",    SCRIPT,  include_bytes!("../../page/views/letters.js")),
+    ("views/new_replay.js", SCRIPT,  include_bytes!("../../page/views/new_replay.js")),
+    ("views/replays.js",    SCRIPT,  include_bytes!("../../page/views/replays.js")),
 ];
 
 /// What a browser is told of every file: whose scripts and styles it may use, whom it may ask, and that
