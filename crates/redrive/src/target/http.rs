@@ -100,8 +100,9 @@ impl HttpTarget {
             Ok(signer) => signer,
             Err(unsigned) => return Ok(Ending::Reply(not_made(&unsigned))),
         };
+        let (sampler, now) = (self.wire.sampler(), (self.now)());
         let request =
-            match request::make(&self.wire.address, self.form, signer.as_deref(), call, (self.now)()) {
+            match request::make(&self.wire.address, self.form, signer.as_deref(), call, sampler, now) {
                 Ok(request) => request,
                 Err(misfit) => return Ok(Ending::Reply(internal(misfit.to_string()))),
             };
