@@ -51,7 +51,7 @@ fn conditions_become_expressions() {
 #[test]
 fn a_level_is_a_matcher() {
     let book = "version: 1
-dependencies: { d.x: { kind: http-external, alerts: [{ when: error_rate > 5% over 5m, severity: high }] } }
+dependencies: { d.x: { kind: webhook, alerts: [{ when: error_rate > 5% over 5m, severity: high }] } }
 services:
   s:
     target: { log: stdout }
