@@ -55,7 +55,7 @@ impl Scene {
             Self::Retried(part, whole) => both(world, &|tally| (tally.retried, tally.firsts) = (part, whole)),
             Self::Exhausted(part, whole) => {
                 both(world, &|tally| {
-                    (tally.exhausted, tally.dead, tally.delivered) = (part, part, whole - part)
+                    (tally.exhausted, tally.dead, tally.delivered) = (part, part, whole - part);
                 });
             }
             Self::Letters(count) => world.queue("s").dead = count,
