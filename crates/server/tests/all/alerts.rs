@@ -64,6 +64,10 @@ fn mend(server: &Server) {
     assert_eq!(purged.status, 200, "{purged:?}");
 }
 
+fn url_of(server: &Server) -> String {
+    format!("http://{}", server.client.address)
+}
+
 /// The calls to that path, in their order.
 fn calls_to(target: &Target, path: &str) -> Vec<Call> {
     target.calls().into_iter().filter(|call| call.path == path).collect()
@@ -184,7 +188,8 @@ fn a_receiver_that_was_down_hears_of_it_when_it_is_back() {
     assert_eq!(shown(&server)["receivers"][0].get("last_trouble"), None);
 
     // It is a delivery like any other, and nothing of it counts as trouble of its own.
-    let why = folder.run(&["why", calls[0].event_id(), "--server", &server.client.address]).printed();
+    let delivery = server.delivery(calls[0].event_id())["id"].as_str().expect("an id").to_owned();
+    let why = folder.run(&["why", &delivery, "--server", &url_of(&server)]).printed();
     assert!(why.contains("redrive-alerts/hook") && why.contains("503"), "{why}");
     assert_eq!(shown(&server)["alerts"][0]["value"], "1");
     server.stop().assert_calm();
@@ -271,8 +276,8 @@ fn a_receiver_can_be_tried_out() {
         hook.url()
     );
     let (folder, server) = start(&book(&orders, &receivers, "to: [hook, gone]"));
-    let address = server.client.address.clone();
-    let run = |arguments: &[&str]| folder.run(&[arguments, &["--server", &address]].concat());
+    let url = url_of(&server);
+    let run = |arguments: &[&str]| folder.run(&[arguments, &["--server", &url]].concat());
     assert_eq!(run(&["alerts", "test", "hook"]).printed(), "✓ hook has taken it\n");
     assert_eq!(hook.calls()[0].header("ce-type"), "redrive.alert.test");
     let gone = run(&["alerts", "test", "gone"]);
