@@ -219,12 +219,15 @@ fn look(diagnosis: &'static Diagnosis, chart: &Chart<'_>, findings: &mut Vec<Fin
             let dependency = member.rule.dependency.value.to_string();
             Some(finding(run(chart, member)?, Some(member.queue.to_string()), Some(dependency)))
         })),
-        Look::Dependency(run) => findings.extend(chart.wards().filter_map(|ward| {
-            Some(finding(run(chart, ward)?, None, Some(ward.name.to_string())))
-        })),
+        Look::Dependency(run) => findings.extend(
+            chart
+                .wards()
+                .filter_map(|ward| Some(finding(run(chart, ward)?, None, Some(ward.name.to_string())))),
+        ),
         Look::Queue(run) => {
             let queues = chart.evidence.queues.iter();
-            let look = |queue| run(chart, queue).map(|sign| finding(sign, Some(queue.name.to_string()), None));
+            let look =
+                |queue| run(chart, queue).map(|sign| finding(sign, Some(queue.name.to_string()), None));
             findings.extend(queues.filter_map(look));
         }
         Look::Whole(run) => findings.extend(run(chart).map(|sign| finding(sign, None, None))),

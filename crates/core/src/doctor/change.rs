@@ -84,14 +84,21 @@ impl Change {
     }
 
     /// Gives a dependency a value, whether the book declares it or not.
-    pub(super) fn of_dependency(self, evidence: &Evidence, rule: &Resolved<'_>, key: &str, value: impl Display) -> Self {
+    pub(super) fn of_dependency(
+        self,
+        evidence: &Evidence,
+        rule: &Resolved<'_>,
+        key: &str,
+        value: impl Display,
+    ) -> Self {
         let name = &rule.dependency.value;
         let declared = evidence.book.sections().dependencies.contains_key(name);
         let (path, change) = match (declared, rule.channel) {
             (false, Some(channel)) if name.as_str().contains('/') => {
                 // Such a name is the target's own, and cannot stand in a book.
                 let new = fit(name);
-                let place = keys(&["services", rule.service.name.as_str(), "channels", channel.name.as_str()]);
+                let place =
+                    keys(&["services", rule.service.name.as_str(), "channels", channel.name.as_str()]);
                 (keys(&["dependencies", &new]), self.set(&place, "depends_on", quoted(&new)))
             }
             _ => (keys(&["dependencies", name.as_str()]), self),
@@ -146,7 +153,8 @@ impl Change {
         let breaker = rule.rule.breaker.as_ref();
         let own = breaker.and_then(|breaker| breaker.name.as_ref());
         let own = own.filter(|name| sections.breakers.contains_key(*name));
-        let name = own.map_or_else(|| format!("{}-breaker", fit(&rule.dependency.value)), ToString::to_string);
+        let name =
+            own.map_or_else(|| format!("{}-breaker", fit(&rule.dependency.value)), ToString::to_string);
         let place = keys(&["breakers", &name]);
         let mut change = self;
         if own.is_none()

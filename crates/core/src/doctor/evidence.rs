@@ -289,11 +289,9 @@ impl<'a> Chart<'a> {
     #[must_use]
     pub fn any_row_of(&self, queue: &QueueName) -> Option<Resolved<'a>> {
         let sections = self.evidence.book.sections();
-        let (service, channel, row) = sections
-            .rows()
-            .find(|(service, channel, _)| {
-                service.name == queue.service && channel.map(|channel| &channel.name) == queue.channel.as_ref()
-            })?;
+        let (service, channel, row) = sections.rows().find(|(service, channel, _)| {
+            service.name == queue.service && channel.map(|channel| &channel.name) == queue.channel.as_ref()
+        })?;
         Some(sections.resolve(service, channel, row))
     }
 }

@@ -117,17 +117,21 @@ fn line_of(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<u32> {
 
 fn opens_often(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
     let times: Vec<Timestamp> = openings(recent(chart, ward)).collect();
-    let run = times.windows(OPENINGS_OFTEN).rev().find(|run| {
-        run[OPENINGS_OFTEN - 1].since(run[0]) <= OFTEN_WITHIN
-    })?;
+    let run = times
+        .windows(OPENINGS_OFTEN)
+        .rev()
+        .find(|run| run[OPENINGS_OFTEN - 1].since(run[0]) <= OFTEN_WITHIN)?;
     let rule = &chart.row_of(ward).rule;
     let settings = &rule.rule.breaker.as_ref()?.settings;
     let trip = match settings.trip() {
         Trip::Consecutive(failures) => {
-            let more = (failures.get() * 3 / 2 + 1).clamp(failures.get(), CONSECUTIVE_ADVISED_MAX.max(failures.get()));
+            let more = (failures.get() * 3 / 2 + 1)
+                .clamp(failures.get(), CONSECUTIVE_ADVISED_MAX.max(failures.get()));
             Trip::Consecutive(NonZeroU32::new(more).unwrap_or(failures))
         }
-        Trip::Failures { count, within } => Trip::Failures { count: count.saturating_mul(NonZeroU32::MIN.saturating_add(1)), within },
+        Trip::Failures { count, within } => {
+            Trip::Failures { count: count.saturating_mul(NonZeroU32::MIN.saturating_add(1)), within }
+        }
         rate @ Trip::FailureRate { .. } => rate,
     };
     let open = rounded_up(settings.open() * 2 / 3);
@@ -169,10 +173,8 @@ fn flaps(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
     let rule = &chart.row_of(ward).rule;
     let settings = &rule.rule.breaker.as_ref()?.settings;
     let wanted = (settings.close_after().get() * 2).max(3);
-    let mut evidence = vec![format!(
-        "{flaps} times of late it opened again within {} of closing",
-        show_duration(SOON)
-    )];
+    let mut evidence =
+        vec![format!("{flaps} times of late it opened again within {} of closing", show_duration(SOON))];
     evidence.push(match settings.close_after().get() {
         1 => "one good probe closes it".to_owned(),
         successes => format!("{successes} good probes in a row close it"),
@@ -183,11 +185,7 @@ fn flaps(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
         touched: flaps as u64,
         evidence,
         advice: format!("let {wanted} good probes in a row close it, so that it closes when all is well"),
-        change: Some(Change::new().of_breaker(
-            chart.evidence,
-            rule,
-            &[("close_after", wanted.to_string())],
-        )),
+        change: Some(Change::new().of_breaker(chart.evidence, rule, &[("close_after", wanted.to_string())])),
         line: line_of(chart, ward),
         harm: None,
     })
@@ -206,13 +204,17 @@ fn never_opens(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
     let started = || failed.iter().map(|story| story.started_at);
     let lasted = started().max()?.since(started().min()?);
     let count = failed.len() as u64;
-    let is_failing = attempts >= ATTEMPTS_MIN && exceeds(count, attempts, FAILING_PERCENT) && lasted >= FAILING_FOR;
+    let is_failing =
+        attempts >= ATTEMPTS_MIN && exceeds(count, attempts, FAILING_PERCENT) && lasted >= FAILING_FOR;
     if opened || was_held || !is_failing {
         return None;
     }
     let values = [
         ("trip", "{ failure_rate: 50%, of_at_least: 20, within: 1m }".to_owned()),
-        ("open", show_duration(rule.rule.breaker.as_ref().map_or(Duration::from_secs(30), |b| b.settings.open()))),
+        (
+            "open",
+            show_duration(rule.rule.breaker.as_ref().map_or(Duration::from_secs(30), |b| b.settings.open())),
+        ),
     ];
     let mut evidence = vec![
         format!(
@@ -245,7 +247,8 @@ fn probes_fail(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
     let turns = recent(chart, ward);
     // What ended well is over, so the run that counts is the last one.
     let since_closed = turns.iter().rposition(|turn| turn.to == Phase::Closed).map_or(0, |last| last + 1);
-    let failed = turns[since_closed..].iter().filter(|turn| turn.from == Phase::HalfOpen && turn.to == Phase::Open);
+    let failed =
+        turns[since_closed..].iter().filter(|turn| turn.from == Phase::HalfOpen && turn.to == Phase::Open);
     let failed = failed.count();
     if failed < PROBES_FAILED_MIN {
         return None;

@@ -78,8 +78,10 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
 ];
 
 fn transient(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
-    let attempts = member.attempts_made();
-    let failed: Vec<_> = member.failed_as(&[Category::Transient]).collect();
+    let is_past = |story: &Story| timeouts::is_of_another_limit(member, story);
+    let attempts = member.attempts().filter(|story| !is_past(story)).count() as u64;
+    let failed: Vec<_> =
+        member.failed_as(&[Category::Transient]).filter(|(story, _)| !is_past(story)).collect();
     let count = failed.len() as u64;
     if attempts < ATTEMPTS_MIN || !exceeds(count, attempts, TRANSIENT_PERCENT) {
         return None;
@@ -285,8 +287,8 @@ fn never_heals(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     })?;
     // A row of `classify` that stands nearer to the events is tried first.
     let item = format!("{{ status: {status}, as: permanent, because: it never healed }}");
-    let change = (*level != Level::Row)
-        .then(|| Change::new().add(&place_of(rule, Level::Row), "classify", item));
+    let change =
+        (*level != Level::Row).then(|| Change::new().add(&place_of(rule, Level::Row), "classify", item));
     Some(Sign {
         title: format!("`{}` takes {status} for transient, and it never heals", member.queue),
         touched: retried.answers,

@@ -90,7 +90,11 @@ fn untouched(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
         title: format!("dead letters of `{}` lie there for {}", queue.name, show_rounded(chart.ago(oldest))),
         touched: count,
         evidence: vec![
-            format!("{} of causes that go back more than {}", counted(count, "letter"), show_duration(UNTOUCHED_FOR)),
+            format!(
+                "{} of causes that go back more than {}",
+                counted(count, "letter"),
+                show_duration(UNTOUCHED_FOR)
+            ),
             format!("the oldest died {} ago", show_rounded(chart.ago(oldest))),
         ],
         advice: format!(
@@ -193,8 +197,8 @@ fn unwatched(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
         matches!(metric, Metric::DeadLetters | Metric::DeadLetterAge | Metric::DeadLetterInflow)
     };
     let own = rule.alerts.iter().map(|(alert, _)| *alert);
-    let is_watched = own.chain(&sections.alerts).any(|alert| looks(alert.when.metric))
-        || rule.dead_letter.alert.is_some();
+    let is_watched =
+        own.chain(&sections.alerts).any(|alert| looks(alert.when.metric)) || rule.dead_letter.alert.is_some();
     let is_allowed = rule.allow.iter().any(|allow| allow.lint.value == "dead-letters-unwatched");
     if queue.dead == 0 || is_watched || is_allowed {
         return None;
@@ -202,8 +206,17 @@ fn unwatched(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
     let receiver = sections.receivers.keys().next();
     let change = receiver.map(|receiver| {
         let to = quoted(receiver);
-        Change::new().add(&keys(&[]), "alerts", format!("{{ when: dead_letter_age > 48h, severity: medium, to: [{to}] }}"))
-            .add(&keys(&[]), "alerts", format!("{{ when: dead_letter_inflow > 10/m, severity: high, to: [{to}] }}"))
+        Change::new()
+            .add(
+                &keys(&[]),
+                "alerts",
+                format!("{{ when: dead_letter_age > 48h, severity: medium, to: [{to}] }}"),
+            )
+            .add(
+                &keys(&[]),
+                "alerts",
+                format!("{{ when: dead_letter_inflow > 10/m, severity: high, to: [{to}] }}"),
+            )
     });
     Some(Sign {
         title: format!("nobody is told of the dead letters of `{}`", queue.name),

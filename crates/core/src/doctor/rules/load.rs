@@ -100,11 +100,13 @@ fn too_many(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
     let calm = &ranges[base];
     let is_worse = |beside: &Beside| {
         let allowed = calm.failed * 100 / calm.calls + FAILS_MORE_PERCENT;
-        let fails = exceeds(beside.failed, beside.calls, allowed) && beside.failed * calm.calls > 2 * calm.failed * beside.calls;
+        let fails = exceeds(beside.failed, beside.calls, allowed)
+            && beside.failed * calm.calls > 2 * calm.failed * beside.calls;
         let mean = mean_micros(beside);
         fails || mean >= SLOW_MICROS_MIN && mean > SLOWER * mean_micros(calm)
     };
-    let crowd = (base + 1..ranges.len()).find(|place| ranges[*place].calls >= CALLS_MIN && is_worse(&ranges[*place]))?;
+    let crowd = (base + 1..ranges.len())
+        .find(|place| ranges[*place].calls >= CALLS_MIN && is_worse(&ranges[*place]))?;
     let good = BESIDE_BOUNDS[crowd - 1];
     let rule = &chart.row_of(ward).rule;
     if good >= rule.in_flight.value {
@@ -142,7 +144,8 @@ fn too_few(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
         .filter_map(|member| chart.queue(member.queue))
         .map(|queue| queue.waiting - queue.behind.min(queue.waiting))
         .max()?;
-    let is_full = exceeds(crowd.calls, calls, FULL_PERCENT) && ward.state.is_some_and(|state| state.in_flight >= limit);
+    let is_full =
+        exceeds(crowd.calls, calls, FULL_PERCENT) && ward.state.is_some_and(|state| state.in_flight >= limit);
     let is_well = !exceeds(crowd.failed, crowd.calls, WELL_PERCENT);
     if calls < CALLS_MIN_TO_RAISE || !is_full || !is_well || is_slower || is_paced || waiting < WAITING_MIN {
         return None;
@@ -152,8 +155,15 @@ fn too_few(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
         title: format!("`{}` could take more than the {limit} calls at once that it gets", ward.name),
         touched: waiting,
         evidence: vec![
-            format!("{} of {} found nearly all slots taken", percent(crowd.calls, calls), counted(calls, "call")),
-            format!("{} wait that could start, and {limit} calls are under way", counted(waiting, "delivery")),
+            format!(
+                "{} of {} found nearly all slots taken",
+                percent(crowd.calls, calls),
+                counted(calls, "call")
+            ),
+            format!(
+                "{} wait that could start, and {limit} calls are under way",
+                counted(waiting, "delivery")
+            ),
             shown(full, crowd),
         ],
         advice: format!("make {more} calls at once, and see whether it stays as quick"),
@@ -178,9 +188,15 @@ fn rate_limited(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     if stated.zip(taken).is_some_and(|(stated, taken)| stated <= taken) {
         return None;
     }
-    let waits = member.attempts().filter(|story| story.retry.as_ref().is_some_and(|retry| retry.retry_after_nanos.is_some()));
+    let waits = member
+        .attempts()
+        .filter(|story| story.retry.as_ref().is_some_and(|retry| retry.retry_after_nanos.is_some()));
     let mut evidence = vec![
-        format!("{throttled} of {} ({}) were asked to come later", counted(attempts, "attempt"), percent(throttled, attempts)),
+        format!(
+            "{throttled} of {} ({}) were asked to come later",
+            counted(attempts, "attempt"),
+            percent(throttled, attempts)
+        ),
         format!("{} said for how long, and were obeyed", counted(waits.count() as u64, "answer")),
     ];
     evidence.extend(taken.map(|taken| format!("while that happened it took {taken:.1} a second")));
@@ -190,7 +206,9 @@ fn rate_limited(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
         evidence,
         advice: match &rate {
             Some(rate) => format!("keep to {rate}, a little less than what it takes"),
-            None => format!("ask whoever runs `{}` for its limit, and state it as `rate`", rule.dependency.value),
+            None => {
+                format!("ask whoever runs `{}` for its limit, and state it as `rate`", rule.dependency.value)
+            }
         },
         change: rate.map(|rate| Change::new().of_dependency(chart.evidence, rule, "rate", rate)),
         line: rule.rate.as_ref().and_then(|known| known.origin.position()).map(|position| position.line),
@@ -218,6 +236,7 @@ fn taken_per_second(member: &Member<'_>) -> Option<f64> {
 /// A rate as one would write it: whole numbers a second, a minute or an hour.
 fn as_written(per_second: f64) -> Option<Rate> {
     let units = [1.0, 60.0, 3_600.0];
-    let whole = units.into_iter().map(|unit| ((per_second * unit).floor(), unit)).find(|(count, _)| *count >= 1.0);
+    let whole =
+        units.into_iter().map(|unit| ((per_second * unit).floor(), unit)).find(|(count, _)| *count >= 1.0);
     whole.and_then(|(count, unit)| Rate::per_second(count / unit))
 }

@@ -103,7 +103,8 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
 ];
 
 fn grows(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
-    let state = chart.queue(member.queue).filter(|state| state.waiting >= WAITING_MIN && state.held.is_none())?;
+    let state =
+        chart.queue(member.queue).filter(|state| state.waiting >= WAITING_MIN && state.held.is_none())?;
     let mut waits: Vec<_> = member
         .deliveries
         .iter()
@@ -155,7 +156,10 @@ fn sla_missed(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
             format!("a delivery must have happened within {}", show_duration(sla.value)),
             format!("{} wait in all", counted(queue.waiting, "delivery")),
         ],
-        advice: format!("`redrive status` shows what holds `{}` up; other findings here may say why", queue.name),
+        advice: format!(
+            "`redrive status` shows what holds `{}` up; other findings here may say why",
+            queue.name
+        ),
         change: None,
         line: Some(sla.span.position.line),
         harm: None,
@@ -169,7 +173,10 @@ fn paused(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
         title: format!("`{}` is paused for {}", queue.name, show_rounded(paused_for)),
         touched: queue.waiting,
         evidence: vec![format!("{} wait for it", counted(queue.waiting, "delivery"))],
-        advice: format!("`redrive resume {}` lets it go on, if the reason for the pause is gone", queue.name.service),
+        advice: format!(
+            "`redrive resume {}` lets it go on, if the reason for the pause is gone",
+            queue.name.service
+        ),
         change: None,
         line: None,
         harm: None,
@@ -259,9 +266,10 @@ fn unrouted(chart: &Chart<'_>) -> Option<Sign> {
         let service = sections.services.iter().find(|service| !service.rows.is_empty());
         let place = service.map(|service| keys(&["services", service.name.as_str()]));
         change = place.map(|place| {
-            nobody.iter().take(TYPES_SHOWN_MAX).fold(Change::new(), |change, kind| {
-                change.add(&place, "events", quoted(&kind.event_type))
-            })
+            nobody
+                .iter()
+                .take(TYPES_SHOWN_MAX)
+                .fold(Change::new(), |change, kind| change.add(&place, "events", quoted(&kind.event_type)))
         });
         "add a row to the service that should have them (the change names the first one of the book), then \
          `redrive route --unrouted`; or stop sending them"
@@ -269,9 +277,15 @@ fn unrouted(chart: &Chart<'_>) -> Option<Sign> {
     };
     let shown = types.iter().take(TYPES_SHOWN_MAX);
     Some(Sign {
-        title: format!("nobody wants `{}`{}", first.event_type, if types.len() > 1 { " and others" } else { "" }),
+        title: format!(
+            "nobody wants `{}`{}",
+            first.event_type,
+            if types.len() > 1 { " and others" } else { "" }
+        ),
         touched: count,
-        evidence: shown.map(|kind| format!("{}: {}", kind.event_type, counted(kind.count, "event"))).collect(),
+        evidence: shown
+            .map(|kind| format!("{}: {}", kind.event_type, counted(kind.count, "event")))
+            .collect(),
         advice,
         change,
         line: None,

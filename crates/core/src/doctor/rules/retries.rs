@@ -251,12 +251,19 @@ fn first_too_late(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     let value = match record.policy.backoff.listed() {
         Some(delays) => {
             let rest = delays.iter().map(|delay| show_duration(*delay));
-            ("delays", format!("[{}]", [short.clone()].into_iter().chain(rest).collect::<Vec<_>>().join(", ")))
+            (
+                "delays",
+                format!("[{}]", [short.clone()].into_iter().chain(rest).collect::<Vec<_>>().join(", ")),
+            )
         }
         None => ("initial", short.clone()),
     };
     Some(Sign {
-        title: format!("`{}` waits {} for a retry that could be made at once", member.queue, show_duration(delay)),
+        title: format!(
+            "`{}` waits {} for a retry that could be made at once",
+            member.queue,
+            show_duration(delay)
+        ),
         touched: helped,
         evidence: vec![
             format!(
@@ -310,7 +317,10 @@ fn meet_open_breaker(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
                 show_duration(open)
             ),
         ],
-        advice: format!("let delays grow to {}, beyond the time that the breaker is open", show_duration(longest)),
+        advice: format!(
+            "let delays grow to {}, beyond the time that the breaker is open",
+            show_duration(longest)
+        ),
         change: Some(Change::new().of_policy(chart.evidence, &member.rule, policy, &values)),
         line: reaction_line(member),
         harm: None,
@@ -319,7 +329,8 @@ fn meet_open_breaker(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
 
 fn holds_expire(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     let died = |wanted: &str| {
-        let of_code = |delivery: &&&SeenDelivery| delivery.death().is_some_and(|(_, code)| code.as_str() == wanted);
+        let of_code =
+            |delivery: &&&SeenDelivery| delivery.death().is_some_and(|(_, code)| code.as_str() == wanted);
         member.deliveries.iter().filter(of_code).count() as u64
     };
     let (at_breaker, of_patience) = (died(codes::CIRCUIT_BREAKER_OPEN), died(codes::HOLD_EXPIRED));
@@ -329,14 +340,19 @@ fn holds_expire(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     }
     let rule = &member.rule;
     let hold_max = rule.hold_max.value;
-    let (advice, change, origin) = if rule.when_open.value == WhenOpen::DeadLetter && at_breaker > of_patience {
+    let (advice, change, origin) = if rule.when_open.value == WhenOpen::DeadLetter && at_breaker > of_patience
+    {
         let change = Change::new().set(&place_of(rule, rule.when_open.origin.level), "when_open", "hold");
         let advice = "let deliveries wait for the breaker instead of giving them up at once".to_owned();
         (advice, change, rule.when_open.origin)
     } else {
         let wanted = show_duration(rounded_up(hold_max * 2));
         let change = Change::new().set(&place_of(rule, rule.hold_max.origin.level), "hold_max", &wanted);
-        (format!("let deliveries be held for {wanted} instead of {}", show_duration(hold_max)), change, rule.hold_max.origin)
+        (
+            format!("let deliveries be held for {wanted} instead of {}", show_duration(hold_max)),
+            change,
+            rule.hold_max.origin,
+        )
     };
     Some(Sign {
         title: format!("deliveries of `{}` die while they wait", member.queue),

@@ -86,15 +86,22 @@ pub(super) fn first_limit(member: &Member<'_>) -> Duration {
     }
 }
 
-/// Attempts that were given up at the limit as it is now: one that was given up under another limit says
-/// nothing about this one.
+/// Attempts that were given up at the limit as it is now.
 pub(super) fn given_up(member: &Member<'_>) -> u64 {
-    let at_limit = member.attempts().filter(|story| {
-        let took = Duration::from_nanos(story.took_nanos);
-        let limit = limit_of(member, story);
-        is_timeout(story) && took >= limit * 9 / 10 && took <= limit * 3 / 2 + Duration::from_millis(500)
-    });
-    at_limit.count() as u64
+    let given_up = member.attempts().filter(|story| is_timeout(story) && is_at_limit(member, story));
+    given_up.count() as u64
+}
+
+/// Whether an attempt was given up under another limit than the one that holds now, and so says nothing about
+/// this one.
+pub(super) fn is_of_another_limit(member: &Member<'_>, story: &Story) -> bool {
+    is_timeout(story) && !is_at_limit(member, story)
+}
+
+fn is_at_limit(member: &Member<'_>, story: &Story) -> bool {
+    let took = Duration::from_nanos(story.took_nanos);
+    let limit = limit_of(member, story);
+    took >= limit * 9 / 10 && took <= limit * 3 / 2 + Duration::from_millis(500)
 }
 
 fn is_timeout(story: &Story) -> bool {
@@ -112,9 +119,9 @@ pub(super) fn set_limit(member: &Member<'_>, limit: Duration) -> Change {
     let timeouts = &member.rule.timeouts;
     let whole = &timeouts.whole;
     let place = place_of(&member.rule, whole.origin.level);
-    let in_parts = [timeouts.connect.origin, timeouts.tls.origin].iter().any(|part| {
-        part.span.is_some() && part.span == whole.origin.span
-    });
+    let in_parts = [timeouts.connect.origin, timeouts.tls.origin]
+        .iter()
+        .any(|part| part.span.is_some() && part.span == whole.origin.span);
     let value = if whole.value.factor > 1.0 {
         let longest = limit.max(whole.value.max);
         let (first, longest) = (show_duration(limit), show_duration(longest));
@@ -151,7 +158,11 @@ fn too_short(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     let (p99, wanted) = cuts_through(member)?;
     let limit = first_limit(member);
     Some(Sign {
-        title: format!("the timeout of {} cuts through good calls of `{}`", show_duration(limit), member.queue),
+        title: format!(
+            "the timeout of {} cuts through good calls of `{}`",
+            show_duration(limit),
+            member.queue
+        ),
         touched: given_up,
         evidence: vec![
             format!(
