@@ -1,6 +1,9 @@
 //! What happens, one line each: the facts that `redrive tail`, logs and pages show.
 //!
-//! Invariant: a happening is told only when it is durable.
+//! Invariants: a happening is told only when it is durable, and every one is logged once, here or by whoever
+//! found it and knows more of it.
+
+mod log;
 
 use redrive_core::breaker::Phase;
 use redrive_core::decide::AlertKind;
@@ -8,6 +11,8 @@ use redrive_core::engine::{Next, Settlement, Signal, Waiting};
 use redrive_core::story::End;
 use redrive_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
+
+pub(crate) use self::log::{Log, is_logged};
 
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -55,6 +60,15 @@ pub struct Happening {
     /// How long the attempt took, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took_ms: Option<f64>,
+    /// The dependency whose breaker it is, or that asked everybody to wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dependency: Option<String>,
+    /// The failures that a breaker has counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failures: Option<u32>,
+    /// The number of a replay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<u64>,
 }
 
 /// The kinds of happening.
@@ -127,6 +141,9 @@ impl Happening {
             message: None,
             due_at: None,
             took_ms: None,
+            dependency: None,
+            failures: None,
+            replay: None,
         }
     }
 
@@ -149,12 +166,18 @@ impl Happening {
                     Phase::Closed => What::BreakerClosed,
                 };
                 let message = format!("the breaker of {dependency}, after {} failures", transition.failures);
-                Some(Self::told(what, transition.at, message))
+                Some(Self {
+                    dependency: Some(dependency.to_string()),
+                    failures: Some(transition.failures),
+                    ..Self::told(what, transition.at, message)
+                })
             }
-            Signal::Replay { replay, state } => {
-                Some(Self::told(What::ReplayChanged, now, format!("replay {replay} is {state}")))
-            }
+            Signal::Replay { replay, state } => Some(Self {
+                replay: Some(replay.0),
+                ..Self::told(What::ReplayChanged, now, format!("replay {replay} is {state}"))
+            }),
             Signal::DependencyHeld { dependency, until } => Some(Self {
+                dependency: Some(dependency.to_string()),
                 due_at: Some(*until),
                 ..Self::told(What::DependencyHeld, now, format!("{dependency} asks everybody to wait"))
             }),
@@ -220,6 +243,7 @@ impl Happening {
         }
     }
 }
+
 /// What is wrong, the kind of it first.
 const fn alert_in_words(kind: AlertKind) -> &'static str {
     match kind {

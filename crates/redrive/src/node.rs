@@ -4,6 +4,7 @@
 //! call is a task of its own. They share nothing but messages. What starts here follows the numbered walk
 //! of `ARCHITECTURE.md`.
 
+mod breakers;
 mod doors;
 mod hooks;
 mod inbox;
@@ -31,6 +32,7 @@ use redrive_core::limits;
 use redrive_core::time::Timestamp;
 use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
 
+pub use self::breakers::{Hand, Turn, Turns};
 pub use self::doors::KeyError;
 use self::inbox::{Inbox, NoteJob, SubmitJob};
 pub use self::letters::{OrderError, Purged, ReplayWish, SelectError};
@@ -39,7 +41,7 @@ pub use self::schedules::ScheduleView;
 use self::schedules::{Schedules, Wall};
 use self::writer::{Writer, WriterState};
 use crate::clock::{Clock, wall_clock};
-use crate::happening::{Happening, What};
+use crate::happening::{Happening, Log, What, is_logged};
 use crate::store::door::{By, Deed};
 use crate::store::letter::Ordered;
 use crate::store::{
@@ -87,6 +89,7 @@ struct Shared {
     routes: RwLock<Arc<Routes>>,
     keep: Arc<RwLock<Keep>>,
     schedules: Schedules,
+    breakers: breakers::Desk,
     readers: Readers,
     /// As many as there are readers.
     questions: Arc<Semaphore>,
@@ -179,20 +182,35 @@ struct BackupJob {
     progress: mpsc::Sender<Result<BackupProgress, String>>,
 }
 
-/// Tells whoever listens what happens.
+/// Tells the log and whoever listens what happens.
 #[derive(Clone)]
-struct Tidings(broadcast::Sender<Arc<Happening>>);
+struct Tidings {
+    listeners: broadcast::Sender<Arc<Happening>>,
+    log: Log,
+}
 
 impl Tidings {
-    fn is_heard(&self) -> bool {
-        self.0.receiver_count() > 0
+    fn new(seed: Seed) -> Self {
+        Self { listeners: broadcast::channel(HAPPENINGS_MAX).0, log: Log::new(seed) }
     }
 
-    fn tell(&self, happening: impl FnOnce() -> Happening) {
-        if self.is_heard() {
-            // The last listener may have left this instant.
-            let _ = self.0.send(Arc::new(happening()));
+    /// Whether anybody would hear of such a thing.
+    fn is_wanted(&self, what: What) -> bool {
+        self.listeners.receiver_count() > 0 || is_logged(what)
+    }
+
+    fn tell(&self, what: What, happening: impl FnOnce() -> Happening) {
+        if self.is_wanted(what) {
+            let happening = happening();
+            self.log.write(&happening);
+            self.pass_on(happening);
         }
+    }
+
+    /// The same for what was logged by whoever found it.
+    fn pass_on(&self, happening: Happening) {
+        // Nobody may be listening.
+        let _ = self.listeners.send(Arc::new(happening));
     }
 }
 
@@ -226,7 +244,7 @@ impl Node {
         let clock = Clock::starting_at(now);
         let inbox = Arc::new(Inbox::default());
         let (engine_sender, engine_receiver) = mpsc::channel(MESSAGES_MAX);
-        let tidings = Tidings(broadcast::channel(HAPPENINGS_MAX).0);
+        let tidings = Tidings::new(Seed(recovered.seed));
         let keep = Arc::new(RwLock::new(keep(&book)));
         let owed = recovered.owed.clone();
         let engine = engine(recovered, Arc::clone(&book), bounds);
@@ -251,6 +269,7 @@ impl Node {
             // One that finds no place is still owed when the next run begins.
             let _ = reprocess.try_send(dependency);
         }
+        let (breakers, keeper) = breakers::desk();
         let shell = shell::Shell::new(
             engine,
             targets,
@@ -258,7 +277,7 @@ impl Node {
             engine_sender.clone(),
             clock,
             tidings.clone(),
-            reprocess,
+            shell::Onward { reprocess, turns: breakers.news() },
         );
         let shell = tokio::spawn(shell.run(engine_receiver));
         tokio::spawn(async move {
@@ -280,6 +299,7 @@ impl Node {
             routes,
             keep,
             schedules,
+            breakers,
             readers,
             questions,
             changing_keys: tokio::sync::Mutex::new(()),
@@ -287,6 +307,7 @@ impl Node {
         };
         let shared = Arc::new(shared);
         tokio::spawn(letters::bring_back(Arc::downgrade(&shared), well_again));
+        tokio::spawn(breakers::keep(Arc::downgrade(&shared), keeper));
         tokio::spawn(letters::watch_sessions(Arc::downgrade(&shared)));
         tokio::spawn(schedules::run(Arc::downgrade(&shared), runner));
         Ok(Self { shared })
@@ -325,9 +346,8 @@ impl Node {
 
     fn tell_service(&self, what: What, service: &ServiceName) {
         let now = self.now();
-        self.shared
-            .tidings
-            .tell(|| Happening { service: Some(service.to_string()), ..Happening::new(what, now) });
+        let happening = || Happening { service: Some(service.to_string()), ..Happening::new(what, now) };
+        self.shared.tidings.tell(what, happening);
     }
 
     /// A new rule book holds from now on.
@@ -345,14 +365,15 @@ impl Node {
         self.shared.schedules.change(Arc::clone(&book));
         let sent = self.shared.engine.send(Message::Book(book, targets)).await;
         let now = self.now();
-        self.shared.tidings.tell(|| Happening::new(What::BookRead, now));
+        self.shared.tidings.tell(What::BookRead, || Happening::new(What::BookRead, now));
         sent.map_err(|_| SubmitError::Stopping)
     }
 
     /// A rule book was refused; said to all who listen.
     pub fn book_refused(&self, reason: String) {
         let now = self.now();
-        self.shared.tidings.tell(|| Happening::told(What::BookRefused, now, reason));
+        let refused = || Happening::told(What::BookRefused, now, reason);
+        self.shared.tidings.tell(What::BookRefused, refused);
     }
 
     /// Routes events that nobody wanted by the current book; says how many were looked at and how many
@@ -415,7 +436,7 @@ impl Node {
     /// Everything that happens from now on.
     #[must_use]
     pub fn happenings(&self) -> broadcast::Receiver<Arc<Happening>> {
-        self.shared.tidings.0.subscribe()
+        self.shared.tidings.listeners.subscribe()
     }
 
     /// Asks the store a question, beside the thread that writes.
@@ -603,7 +624,11 @@ fn crash_together(who: &str, outcome: std::thread::Result<()>) {
     if let Err(panic) = outcome {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let message = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-        tracing::error!(message, "{who} failed: this is a bug, and the process ends here");
+        tracing::error!(
+            who,
+            panic = message,
+            "a part of the node failed: this is a bug, and the process ends here"
+        );
         std::process::abort();
     }
 }

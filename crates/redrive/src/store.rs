@@ -393,6 +393,9 @@ pub trait Reader: Send {
     fn book(&self, hash: u64) -> Result<Option<String>, StoreError>;
     /// What there is, by queue and state.
     fn counts(&self) -> Result<Counts, StoreError>;
+    /// Since when the oldest of each queue wait or are dead, for each queue that has either. The price is a few
+    /// looks, however much there is.
+    fn oldest(&self) -> Result<BTreeMap<QueueName, Oldest>, StoreError>;
     /// Dead letters, the latest first.
     fn letters(&self, query: &LetterQuery) -> Result<LetterPage, StoreError>;
     /// A dead letter with its event's data and all its attempts.
@@ -622,6 +625,16 @@ pub struct QueueCounts {
     pub dead: u64,
     /// Dead letters that were done with by hand and are still kept.
     pub closed: u64,
+}
+
+/// Since when the oldest of a queue are there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Oldest {
+    /// When the event was accepted whose delivery has been there for longest of those that have not ended.
+    /// One that is replayed has been there all the time.
+    pub waiting_since: Option<Timestamp>,
+    /// When the oldest dead letter died.
+    pub dead_since: Option<Timestamp>,
 }
 
 /// Why a store did not do what it was asked.

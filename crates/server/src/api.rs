@@ -9,6 +9,8 @@ mod body;
 pub(crate) mod bulk;
 mod code;
 mod crowd;
+mod demo;
+mod dependencies;
 pub(crate) mod door;
 mod error;
 mod events;
@@ -21,6 +23,7 @@ mod letters;
 mod listen;
 pub(crate) mod openapi;
 mod operate;
+mod page;
 mod patient;
 mod polite;
 mod queries;
@@ -30,20 +33,25 @@ mod replays;
 pub(crate) mod shape;
 mod strangers;
 mod views;
+mod whoami;
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::routing::get;
 use redrive::archive::archivist::Archivist;
 use redrive::core::access::Permission;
-use redrive::node::Node;
+use redrive::node::{Node, Snapshot};
 use tokio::sync::watch;
 use utoipa_axum::routes;
+
+use crate::demo::Demo;
 
 pub(crate) use self::body::Reading;
 use self::code::Code;
 use self::error::ApiError;
+pub(crate) use self::fresh::fresh_id;
 pub(crate) use self::guest::Guests;
 pub(crate) use self::identity::{Access, With};
 use self::identity::{Need, Reach};
@@ -65,6 +73,8 @@ pub(crate) struct Parts {
     pub hooks: hooks::Webhooks,
     /// Who may come in.
     pub access: Access,
+    /// The demo that this server is, if it is one.
+    pub demo: Option<Demo>,
     /// Turns true when the server stops, so that endless answers end.
     pub closing: watch::Receiver<bool>,
 }
@@ -72,6 +82,13 @@ pub(crate) struct Parts {
 impl App {
     pub(crate) fn new(parts: Parts) -> Self {
         Self(Arc::new(parts))
+    }
+}
+
+impl App {
+    /// What the engine has at the moment.
+    async fn snapshot(&self) -> Result<Snapshot, ApiError> {
+        self.node.snapshot().await.ok_or_else(|| ApiError::unavailable("the server is shutting down"))
     }
 }
 
@@ -115,6 +132,10 @@ fn routes() -> Routes {
         .add(Need::Permission(Read, Part),         routes!(queries::delivery),       &[Code::DeliveryNotFound, Code::AmbiguousId])
         .add(Need::Permission(Read, Whole),        routes!(queries::status),         &[])
         .add(Need::Permission(Read, Part),         routes!(queries::happenings),     &[])
+        .add(Need::Key,                            routes!(whoami::whoami),          &[])
+        .add(Need::Permission(Read, Part),         routes!(dependencies::list),      &[])
+        .add(Need::Permission(Operate, Whole),     routes!(dependencies::trip),      &[Code::DependencyNotFound, Code::NoBreaker])
+        .add(Need::Permission(Operate, Whole),     routes!(dependencies::reset),     &[Code::DependencyNotFound, Code::NoBreaker])
         .add(Need::Permission(Operate, Part),      routes!(operate::pause),          &[Code::ServiceNotFound])
         .add(Need::Permission(Operate, Part),      routes!(operate::resume),         &[Code::ServiceNotFound])
         .add(Need::Permission(Operate, Whole),     routes!(operate::route_unrouted), &[])
@@ -137,8 +158,12 @@ fn routes() -> Routes {
         .add(Need::Permission(Read, Part),         routes!(replays::one),            &[Code::ReplayNotFound])
         .add(Need::Permission(Read, Part),         routes!(replays::progress),       &[Code::ReplayNotFound])
         .add(Need::Permission(Operate, Part),      routes!(replays::change),         &[Code::ReplayNotFound, Code::PathNotFound, Code::ReplayState])
+        .add(Need::Permission(Read, Whole),        routes!(demo::story),             &[Code::PathNotFound])
+        .add(Need::Permission(Operate, Whole),     routes!(demo::act),               &[Code::PathNotFound])
         .add(Need::Nothing,                        routes!(queries::health),         &[])
         .add(Need::Nothing,                        routes!(openapi::describe),       &[])
+        .beside("/",                               get(page::first))
+        .beside("/page/{*file}",                   get(page::file))
 }
 
 /// The routes twice: for when anybody may come, and for when everybody is asked who they are.
@@ -183,7 +208,7 @@ fn correlation_id(headers: &HeaderMap) -> HeaderValue {
     let sent = headers.get(&CORRELATION_ID).filter(|value| is_fit(value)).cloned();
     sent.unwrap_or_else(|| {
         let mut text = uuid::Uuid::encode_buffer();
-        let fresh = fresh::fresh_id().hyphenated().encode_lower(&mut text);
+        let fresh = fresh_id().hyphenated().encode_lower(&mut text);
         HeaderValue::from_str(fresh).expect("digits, letters and dashes")
     })
 }
@@ -203,7 +228,11 @@ mod tests {
     /// Who may come by a route: every role that may, with a star where a key that is bound to services may
     /// not.
     fn who(need: Need) -> String {
-        let Need::Permission(permission, reach) = need else { return "everybody".to_owned() };
+        let (permission, reach) = match need {
+            Need::Nothing => return "everybody".to_owned(),
+            Need::Key => return "whoever has a key".to_owned(),
+            Need::Permission(permission, reach) => (permission, reach),
+        };
         let star = if reach == Reach::Whole { "*" } else { "" };
         let roles = permission.roles().into_iter().map(Role::as_str);
         format!("{}{star}", roles.collect::<Vec<_>>().join(" "))
@@ -223,6 +252,10 @@ mod tests {
             ("GET /v1/deliveries/{id}",            "viewer operator admin"),
             ("GET /v1/status",                     "viewer operator admin*"),
             ("GET /v1/happenings",                 "viewer operator admin"),
+            ("GET /v1/whoami",                     "whoever has a key"),
+            ("GET /v1/dependencies",               "viewer operator admin"),
+            ("POST /v1/dependencies/{name}/trip",  "operator admin*"),
+            ("POST /v1/dependencies/{name}/reset", "operator admin*"),
             ("POST /v1/services/{service}/pause",  "operator admin"),
             ("POST /v1/services/{service}/resume", "operator admin"),
             ("POST /v1/unrouted/route",            "operator admin*"),
@@ -245,8 +278,12 @@ mod tests {
             ("GET /v1/replays/{id}",               "viewer operator admin"),
             ("GET /v1/replays/{id}/progress",      "viewer operator admin"),
             ("POST /v1/replays/{id}/{act}",        "operator admin"),
+            ("GET /v1/demo",                       "viewer operator admin*"),
+            ("POST /v1/demo/{act}",                "operator admin*"),
             ("GET /healthz",                       "everybody"),
             ("GET /openapi.json",                  "everybody"),
+            ("GET /",                              "everybody"),
+            ("GET /page/{*file}",                  "everybody"),
         ];
         let needs = routes().needs();
         for ((route, need), (name, roles)) in needs.iter().zip(expected) {

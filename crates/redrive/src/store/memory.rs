@@ -14,18 +14,19 @@ mod questions;
 mod replays;
 mod world;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use redrive_core::engine::{Load, Page};
+use redrive_core::engine::{Load, Page, QueueName};
 use redrive_core::ids::{IdPrefix, Seq};
 use redrive_core::replay::ReplayId;
 use redrive_core::time::Timestamp;
 
 use self::world::World;
 use super::{
-    Backup, BackupProgress, Batch, Chores, Counts, DeliveryView, EventKey, EventView, Filter, Keep, Reader,
-    Recovered, Room, Store, StoreError, Written,
+    Backup, BackupProgress, Batch, Chores, Counts, DeliveryView, EventKey, EventView, Filter, Keep, Oldest,
+    Reader, Recovered, Room, Store, StoreError, Written,
 };
 use crate::store::door::{KeyRecord, RefusedBody};
 use crate::store::letter::{
@@ -137,6 +138,10 @@ impl Reader for MemoryReader {
 
     fn counts(&self) -> Result<Counts, StoreError> {
         Ok(locked(&self.world).counts())
+    }
+
+    fn oldest(&self) -> Result<BTreeMap<QueueName, Oldest>, StoreError> {
+        Ok(locked(&self.world).oldest())
     }
 
     fn letters(&self, query: &LetterQuery) -> Result<LetterPage, StoreError> {

@@ -1,10 +1,13 @@
 //! The JSON of the API: what the server answers and what our own commands read, in one place.
 
+pub(crate) mod demo;
+pub(crate) mod dependencies;
 pub(crate) mod hooks;
 pub(crate) mod keys;
 pub(crate) mod letters;
 pub(crate) mod told;
 pub(crate) mod wanted;
+pub(crate) mod whoami;
 
 use redrive::core::story::Story;
 use redrive::core::time::Timestamp;

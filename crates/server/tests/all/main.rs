@@ -3,12 +3,14 @@
 mod answers;
 mod archive;
 mod bench;
+mod breakers;
 mod check;
 mod cli;
 mod client;
 mod completions;
 mod correlation;
 mod dapr;
+mod demo;
 mod described;
 mod dlq;
 mod durable;

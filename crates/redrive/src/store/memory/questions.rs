@@ -1,12 +1,14 @@
 //! What a store in memory answers to a reader.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use redrive_core::engine::QueueName;
 use redrive_core::event::attribute::{CorrelationId, SessionKey};
 use redrive_core::ids::{IdPrefix, Receipt, Seq};
 
 use super::world::{Kept, Row, World};
-use crate::store::{Counts, DeliveryView, EventKey, EventView, Filter};
+use crate::store::{Counts, DeliveryState, DeliveryView, EventKey, EventView, Filter, Oldest};
 
 /// Whether attempts are told.
 #[derive(Clone, Copy)]
@@ -58,6 +60,22 @@ impl World {
 
     pub(super) fn counts(&self) -> Counts {
         self.counts.clone()
+    }
+
+    /// Goes through everything: a store in memory is small.
+    pub(super) fn oldest(&self) -> BTreeMap<QueueName, Oldest> {
+        let mut queues: BTreeMap<QueueName, Oldest> = BTreeMap::new();
+        let waits = |row: &&Row| row.is_head() || row.state == DeliveryState::Behind;
+        for row in self.rows.values().filter(waits) {
+            let oldest = queues.entry((*row.queue).clone()).or_default();
+            oldest.waiting_since.get_or_insert(self.events[&row.event].received_at);
+        }
+        for letter in self.letters.values() {
+            let oldest = queues.entry((*self.rows[&letter.delivery].queue).clone()).or_default();
+            let earliest = oldest.dead_since.map_or(letter.died_at, |since| since.min(letter.died_at));
+            oldest.dead_since = Some(earliest);
+        }
+        queues
     }
 
     fn event_view(&self, seq: Seq, kept: &Kept) -> EventView {

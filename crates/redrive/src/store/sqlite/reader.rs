@@ -7,6 +7,7 @@ mod find;
 mod groups;
 mod kinds;
 mod letters;
+pub(super) mod oldest;
 mod replays;
 mod survey;
 #[cfg(test)]
@@ -34,7 +35,9 @@ use crate::store::letter::{
     AuditRecord, GroupView, HeldCursor, HeldPage, HeldSession, KindView, LetterFilter, LetterKey,
     LetterNumber, LetterPage, LetterQuery, LetterView, ReplayView, Selection, Survey,
 };
-use crate::store::{Counts, DeliveryView, EventKey, EventView, Filter, Reader, StateName, StoreError};
+use crate::store::{
+    Counts, DeliveryView, EventKey, EventView, Filter, Oldest, Reader, StateName, StoreError,
+};
 
 /// Places looked at for one short prefix; what is older is found by one digit more.
 const PLACES_MAX: usize = 100_000;
@@ -108,6 +111,10 @@ impl Reader for SqliteReader {
             let queues = names::queues(look.connection)?.into_iter().map(|(_, name, counts)| (name, counts));
             Ok(Counts { queues: queues.collect(), unrouted: meta.unrouted, events: meta.events })
         })
+    }
+
+    fn oldest(&self) -> Result<BTreeMap<QueueName, Oldest>, StoreError> {
+        self.ask(oldest::oldest)
     }
 
     fn letters(&self, query: &LetterQuery) -> Result<LetterPage, StoreError> {

@@ -16,10 +16,10 @@ use crate::store::StoreError;
 const APPLICATION_ID: i32 = 0x5244_5256;
 
 /// The steps from an empty file to today's tables; a file's format is how many of them it has seen.
-const STEPS: [Step; 3] =
-    [Step::of(FIRST), Step { sql: LETTERS, carry: letters::carry_over }, Step::of(DOORS)];
+const STEPS: [Step; 4] =
+    [Step::of(FIRST), Step { sql: LETTERS, carry: letters::carry_over }, Step::of(DOORS), Step::of(PATIENT)];
 /// Today's format.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 const _: () = assert!(STEPS.len() == FORMAT as usize);
 
 /// A step from one format to the next.
@@ -335,6 +335,12 @@ CREATE TABLE refused (
 CREATE INDEX refused_sizes ON refused (number, kept_bytes);
 ";
 
+/// The oldest of what waits is found at the front of an index. Those that may start have one by their place
+/// already; those that are delivered at once never come here.
+const PATIENT: &str = "
+CREATE INDEX patient ON deliveries (queue) WHERE state IN (1, 2);
+";
+
 /// Opens the file to write, creates what is missing, and brings an older format up to date.
 pub(super) fn open(path: &Path, seed: u64) -> Result<Connection, StoreError> {
     let fail = |fault: rusqlite::Error| Fault::from(fault).not_opened(path);
@@ -491,7 +497,7 @@ mod tests {
             (database("theirs.db", "CREATE TABLE theirs (id)"),                    "not one of redrive's"),
             (database("other.db", "PRAGMA application_id = 7"),                    "not one of redrive's"),
             (database("versioned.db", "PRAGMA user_version = 1"),                  "not one of redrive's"),
-            (database("newer.db", &format!("{ours} PRAGMA user_version = 99")),    "has format 99, and this release knows formats up to 3"),
+            (database("newer.db", &format!("{ours} PRAGMA user_version = 99")),    "has format 99, and this release knows formats up to 4"),
         ];
         for (path, expected) in cases {
             let before = fs::read(&path).expect("it is there");

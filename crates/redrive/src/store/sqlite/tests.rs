@@ -35,6 +35,9 @@ fn no_query_goes_through_a_table_that_grows() {
         ("a list of the ready", reader::LIST_READY,  "SEARCH deliveries USING COVERING INDEX ready (queue=? AND rowid<?)"),
         ("of the due",          reader::LIST_DUE,    "SEARCH deliveries USING COVERING INDEX due (queue=?); USE TEMP B-TREE FOR ORDER BY"),
         ("of the dead",         reader::LIST_DEAD,   "SEARCH deliveries USING COVERING INDEX dead (queue=? AND rowid<?)"),
+        ("the first ready",     reader::oldest::FIRST_READY,   "SEARCH deliveries USING COVERING INDEX ready (queue=?)"),
+        ("the first patient",   reader::oldest::FIRST_PATIENT, "SEARCH deliveries USING INDEX patient (queue=?)"),
+        ("when it came",        reader::oldest::ACCEPTED_AT,   "SEARCH d USING INTEGER PRIMARY KEY (rowid=?); SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"),
         ("of the unrouted",     reader::UNROUTED,    "SEARCH events USING COVERING INDEX unrouted (deliveries=? AND rowid>?)"),
     ];
     for (name, sql, expected) in cases {

@@ -352,6 +352,7 @@ impl Bench {
         let nonzero = counts.queues.iter().filter(|(_, counts)| **counts != QueueCounts::default());
         let nonzero: BTreeMap<_, _> = nonzero.map(|(queue, counts)| (queue.clone(), *counts)).collect();
         assert_eq!(nonzero, scanned.queues, "counters equal a scan");
+        checks::the_oldest_are(self, &all);
         let unrouted = reader.unrouted(Seq::NONE, 1_000_000).expect("it answers").len() as u64;
         assert_eq!(counts.unrouted, unrouted, "and so for unrouted events");
         checks::sessions_go_on(self, &all);

@@ -10,7 +10,7 @@ use redrive_core::ids::{DeliveryId, Seq};
 use super::bench::{Bench, order_of};
 use super::desk::everything;
 use crate::store::letter::{LetterFilter, LetterView, Poison, Selection, Survey};
-use crate::store::{DeliveryState, DeliveryView};
+use crate::store::{DeliveryState, DeliveryView, Oldest};
 
 fn holds(view: &DeliveryView) -> bool {
     matches!(&view.state, DeliveryState::Dead { death, .. } if death.followers == Followers::Wait)
@@ -137,6 +137,25 @@ fn kinds_add_up(bench: &Bench, letters: &[LetterView]) {
         }
     }
     assert_eq!(counted, letters.len() as u64, "kinds count letters");
+}
+
+/// The oldest of each queue are those that a look at all of them finds.
+pub(super) fn the_oldest_are(bench: &Bench, all: &[DeliveryView]) {
+    let mut queues: BTreeMap<QueueName, Oldest> = BTreeMap::new();
+    for view in all {
+        match view.state {
+            DeliveryState::Ready | DeliveryState::Due { .. } | DeliveryState::Behind => {
+                let oldest = queues.entry(view.queue.clone()).or_default();
+                oldest.waiting_since.get_or_insert(view.accepted_at);
+            }
+            DeliveryState::Dead { at, .. } => {
+                let oldest = queues.entry(view.queue.clone()).or_default();
+                oldest.dead_since = Some(oldest.dead_since.map_or(at, |since| since.min(at)));
+            }
+            DeliveryState::Delivered { .. } | DeliveryState::Closed { .. } => {}
+        }
+    }
+    assert_eq!(bench.reader().oldest().expect("it answers"), queues, "the oldest are the oldest");
 }
 
 /// What a replay counts is what deliveries and letters tell of it.

@@ -7,7 +7,7 @@ use redrive_core::time::Timestamp;
 
 use super::Scenario;
 use super::bench::{Bench, at, dead, event, ids, in_session, queue, to};
-use crate::store::{Filter, Note, StateName};
+use crate::store::{Filter, Note, Oldest, StateName};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     ("what may start is paged in the order of the store", ready_pages),
@@ -18,11 +18,40 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     ("a delivery loads with all that was settled", loads_complete),
     ("deliveries are listed by service and state", lists),
     ("a delivery is found by the first digits of its id", by_prefix),
+    ("the oldest that wait and the oldest that are dead are known", the_oldest),
 ];
 
 fn page(bench: &mut Bench, wanted: Wanted, rows_max: u32, bytes_max: usize) -> Page {
     let load = Load { queue: queue("svc"), wanted, rows_max, bytes_max };
     bench.store().load(&load).expect("it loads")
+}
+
+fn the_oldest(bench: &mut Bench) {
+    let mut places = Vec::new();
+    for id in ["1", "2", "3"] {
+        places.push(bench.accept(to("svc", event(id))).remove(0).id);
+        bench.take(&[to("ord", in_session(&format!("ordered {id}"), "s"))]);
+        bench.wait(10);
+    }
+    let svc = |bench: &Bench| {
+        bench.audit();
+        let oldest = bench.reader().oldest().expect("it answers");
+        let Oldest { waiting_since, dead_since } = oldest.get(&*queue("svc")).copied().unwrap_or_default();
+        (waiting_since, dead_since)
+    };
+    assert_eq!(svc(bench), (Some(at(0)), None), "all may start");
+    bench.end(places[0], Next::Due { at: at(500) });
+    assert_eq!(svc(bench), (Some(at(0)), None), "one that waits for its time is older than those that may");
+    bench.end(places[0], dead());
+    assert_eq!(svc(bench), (Some(at(10)), Some(at(30))), "it is dead since it died");
+    bench.wait(10);
+    bench.end(places[1], dead());
+    bench.end(places[2], Next::Delivered);
+    assert_eq!(svc(bench), (None, Some(at(30))), "nothing waits, and the first death counts");
+    let ordered = bench.reader().oldest().expect("it answers")[&*queue("ord")];
+    assert_eq!(ordered, Oldest { waiting_since: Some(at(0)), dead_since: None });
+    bench.crash();
+    assert_eq!(svc(bench), (None, Some(at(30))));
 }
 
 fn ready_pages(bench: &mut Bench) {

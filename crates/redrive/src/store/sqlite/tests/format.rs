@@ -142,6 +142,9 @@ fn the_second_format_shows_what_it_has_and_what_is_on_record() {
     let counts = reader.counts().expect("it answers");
     let waiting: u64 = counts.queues.values().map(|queue| queue.waiting).sum();
     assert_eq!((counts.events, counts.unrouted, waiting), (12, 1, 3));
+    let oldest = reader.oldest().expect("it answers");
+    let waiting = oldest.values().filter(|oldest| oldest.waiting_since.is_some()).count();
+    assert_eq!(waiting, counts.queues.values().filter(|queue| queue.waiting > 0).count());
     assert_eq!(reader.held_sessions(9).expect("it answers").len(), 1);
     let replay = reader.replays(None, 9).expect("it answers").remove(0);
     assert_eq!((replay.tally.total, replay.tally.sent, replay.tally.delivered), (3, 2, 1));

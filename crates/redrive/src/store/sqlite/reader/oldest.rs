@@ -1,0 +1,47 @@
+//! Since when the oldest of each queue wait or are dead: a look at the front of an index each, however long the
+//! index is.
+
+use std::collections::BTreeMap;
+
+use redrive_core::engine::QueueName;
+use rusqlite::OptionalExtension;
+
+use super::Look;
+use crate::store::Oldest;
+use crate::store::sqlite::encode::time;
+use crate::store::sqlite::fault::Fault;
+
+/// The first of those that may start.
+pub(in super::super) const FIRST_READY: &str =
+    "SELECT seq FROM deliveries WHERE queue = ?1 AND state = 0 ORDER BY seq LIMIT 1";
+/// The first of those that wait for their time or for another.
+pub(in super::super) const FIRST_PATIENT: &str =
+    "SELECT seq FROM deliveries WHERE queue = ?1 AND state IN (1, 2) ORDER BY seq LIMIT 1";
+/// When the event of a delivery was accepted.
+pub(in super::super) const ACCEPTED_AT: &str =
+    "SELECT e.received_at FROM deliveries d CROSS JOIN events e ON e.seq = d.event WHERE d.seq = ?1";
+/// When the first letter of each queue died; kinds are few, and know that of theirs.
+const FIRST_DEATHS: &str = "SELECT queue, min(first_at) FROM kinds WHERE count > 0 GROUP BY queue";
+
+pub(super) fn oldest(look: &Look<'_>) -> Result<BTreeMap<QueueName, Oldest>, Fault> {
+    let mut queues: BTreeMap<QueueName, Oldest> = BTreeMap::new();
+    for (id, name) in &look.queues {
+        let mut first: Option<i64> = None;
+        for select in [FIRST_READY, FIRST_PATIENT] {
+            let mut statement = look.connection.prepare_cached(select)?;
+            let found = statement.query_row([id], |row| row.get(0)).optional()?;
+            first = [first, found].into_iter().flatten().min();
+        }
+        let Some(first) = first else { continue };
+        let mut statement = look.connection.prepare_cached(ACCEPTED_AT)?;
+        let accepted_at = statement.query_row([first], |row| row.get(0))?;
+        queues.entry(name.clone()).or_default().waiting_since = Some(time(accepted_at));
+    }
+    let mut statement = look.connection.prepare_cached(FIRST_DEATHS)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let name = look.queue(row.get(0)?)?.clone();
+        queues.entry(name).or_default().dead_since = Some(time(row.get(1)?));
+    }
+    Ok(queues)
+}
