@@ -201,7 +201,11 @@ mod tests {
             assert!(seen.insert(name), "{name} stands twice");
             assert!(name.starts_with("redrive_"), "{name}");
             assert_eq!(name.ends_with("_total"), metric.kind == MetricKind::Counter, "{name}");
-            assert_eq!(name.ends_with("_seconds"), name.contains("age") || name.contains("duration"), "{name}");
+            assert_eq!(
+                name.ends_with("_seconds"),
+                name.contains("age") || name.contains("duration"),
+                "{name}"
+            );
             assert!(metric.help.ends_with('.'), "{name}: a sentence, please");
         }
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod demo;
 pub(crate) mod dependencies;
+pub(crate) mod doctor;
 pub(crate) mod hooks;
 pub(crate) mod keys;
 pub(crate) mod letters;

@@ -179,7 +179,9 @@ mod tests {
         let at_level = |level: &str, when: &str| {
             let alert = format!("alerts: [{{ when: {when}, severity: high }}]");
             let service = |own: &str, row: &str| {
-                format!("services: {{ s: {{ target: {{ log: stdout }}, {own} events: [{{ type: a, {row} }}] }} }}")
+                format!(
+                    "services: {{ s: {{ target: {{ log: stdout }}, {own} events: [{{ type: a, {row} }}] }} }}"
+                )
             };
             match level {
                 "book" => alert,
@@ -230,7 +232,17 @@ mod tests {
             .sections()
             .alerts
             .iter()
-            .map(|a| format!("{} | {} | {:?} | {:?} | {:?} | {:?}", a.title(), a.when, a.severity, a.action.as_deref().map(str::len), a.repeats_every(), a.switch))
+            .map(|a| {
+                format!(
+                    "{} | {} | {:?} | {:?} | {:?} | {:?}",
+                    a.title(),
+                    a.when,
+                    a.severity,
+                    a.action.as_deref().map(str::len),
+                    a.repeats_every(),
+                    a.switch
+                )
+            })
             .collect();
         let expected = [
             "dead-letters | dead_letters > 0 | High | Some(59) | 3600s | On",

@@ -270,7 +270,8 @@ mod tests {
         let read = |text: &str| {
             Smtp::parse(text).map(|smtp| (smtp.privacy, smtp.user.unwrap_or_default(), smtp.host, smtp.port))
         };
-        let good = |privacy, user: &str, host: &str, port| Ok((privacy, user.to_owned(), host.to_owned(), port));
+        let good =
+            |privacy, user: &str, host: &str, port| Ok((privacy, user.to_owned(), host.to_owned(), port));
         let form = |text: &str| Err(InvalidSmtp::Form { text: text.to_owned() });
         #[rustfmt::skip]
         let cases = [

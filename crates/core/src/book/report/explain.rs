@@ -464,7 +464,8 @@ fn alerts(book: &RuleBook, resolved: &Resolved<'_>) -> Vec<Explained> {
             "action": alert.action,
             "off": alert.switch == Switch::Off,
         });
-        let mut note = if alert.to.is_empty() { String::new() } else { format!("to {}", alert.to.join(", ")) };
+        let mut note =
+            if alert.to.is_empty() { String::new() } else { format!("to {}", alert.to.join(", ")) };
         if alert.switch == Switch::Off {
             note = "off".to_owned();
         }
