@@ -134,7 +134,18 @@ pub(crate) fn rest(reader: &dyn Reader, book: Option<u64>) -> Result<Rest, Store
 fn letter_kind(view: KindView) -> LetterKind {
     let KindView { queue, event_type, category, code, failure_code, tier, fingerprint, count, .. } = view;
     let KindView { first_at, last_at, .. } = view;
-    LetterKind { queue, event_type, category, code, failure_code, tier, fingerprint, count, first_at, last_at }
+    LetterKind {
+        queue,
+        event_type,
+        category,
+        code,
+        failure_code,
+        tier,
+        fingerprint,
+        count,
+        first_at,
+        last_at,
+    }
 }
 
 /// What a server that runs knows beside its store.
@@ -154,17 +165,23 @@ pub(crate) fn evidence(
     let in_service = |queue: &QueueName| {
         deliveries.service.as_deref().is_none_or(|service| is_of(service, &queue.to_string()))
     };
-    let queues = rest.counts.queues.iter().filter(|(name, _)| in_service(name)).map(|(name, counts)| QueueState {
-        name: name.clone(),
-        waiting: counts.waiting,
-        behind: counts.behind,
-        dead: counts.dead,
-        oldest_waiting_at: rest.oldest.get(name).and_then(|oldest| oldest.waiting_since),
-        held: match living {
-            Some(living) => living.snapshot.queues.iter().find(|queue| *queue.name == *name).and_then(|queue| queue.held),
-            None => (!is_known(&book, name)).then_some(HeldQueue::Removed),
-        },
-    });
+    let queues =
+        rest.counts.queues.iter().filter(|(name, _)| in_service(name)).map(|(name, counts)| QueueState {
+            name: name.clone(),
+            waiting: counts.waiting,
+            behind: counts.behind,
+            dead: counts.dead,
+            oldest_waiting_at: rest.oldest.get(name).and_then(|oldest| oldest.waiting_since),
+            held: match living {
+                Some(living) => living
+                    .snapshot
+                    .queues
+                    .iter()
+                    .find(|queue| *queue.name == *name)
+                    .and_then(|queue| queue.held),
+                None => (!is_known(&book, name)).then_some(HeldQueue::Removed),
+            },
+        });
     let queues: Vec<_> = queues.collect();
     let letters = rest.letters.into_iter().filter(|kind| in_service(&kind.queue)).collect();
     let held = rest.held.into_iter().filter(|held| in_service(&held.queue)).collect();
