@@ -388,6 +388,8 @@ pub trait Reader: Send {
     fn deliveries(&self, prefix: &IdPrefix, rows_max: usize) -> Result<Vec<DeliveryView>, StoreError>;
     /// Deliveries, the latest first. At most [`LOOKED_AT_MAX`] are looked at, however few of them fit.
     fn list(&self, filter: &Filter) -> Result<Listed, StoreError>;
+    /// The same with all their attempts; whoever wants many asks for them in parts.
+    fn told(&self, filter: &Filter) -> Result<Listed, StoreError>;
     /// Events that nobody wanted, the oldest first, beyond that place; fewer than asked for if they are large.
     fn unrouted(&self, after: Seq, rows_max: usize) -> Result<Vec<EventView>, StoreError>;
     /// The text of a rule book.

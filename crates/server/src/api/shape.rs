@@ -3,6 +3,7 @@
 pub(crate) mod book;
 pub(crate) mod demo;
 pub(crate) mod dependencies;
+pub(crate) mod doctor;
 pub(crate) mod health;
 pub(crate) mod hooks;
 pub(crate) mod keys;

@@ -43,7 +43,7 @@ pub(in super::super) const EVENT: &str = "SELECT e.id, e.source, e.type, e.attri
 
 impl Look<'_> {
     /// A part of a list, which looks at no more than so many.
-    pub(super) fn list(&self, filter: &Filter, looked_at_max: u64) -> Result<Listed, Fault> {
+    pub(super) fn list(&self, filter: &Filter, looked_at_max: u64, depth: Depth) -> Result<Listed, Fault> {
         let wanted = self.queues.iter().filter(|(_, name)| filter.takes_queue(name));
         let queues: Vec<i64> = wanted.map(|(id, _)| *id).collect();
         if queues.is_empty() {
@@ -66,7 +66,7 @@ impl Look<'_> {
         let Found { looks, places, next, .. } = found;
         let mut deliveries = Vec::with_capacity(places.len());
         for place in places {
-            deliveries.extend(self.delivery(seq(place), Depth::Line)?);
+            deliveries.extend(self.delivery(seq(place), depth)?);
         }
         Ok(Listed { deliveries, next: next.map(seq), looked_at: looks.unsigned_abs() })
     }
