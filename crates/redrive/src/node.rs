@@ -13,6 +13,7 @@ mod schedules;
 mod shell;
 #[cfg(test)]
 mod tests;
+mod trail;
 mod writer;
 
 use std::panic::AssertUnwindSafe;
@@ -37,6 +38,8 @@ pub use self::letters::{OrderError, Purged, ReplayWish, SelectError};
 use self::routes::Routes;
 pub use self::schedules::ScheduleView;
 use self::schedules::{Schedules, Wall};
+pub use self::trail::Step;
+use self::trail::Trail;
 use self::writer::{Writer, WriterState};
 use crate::clock::{Clock, wall_clock};
 use crate::happening::{Happening, What};
@@ -181,17 +184,20 @@ struct BackupJob {
 
 /// Tells whoever listens what happens.
 #[derive(Clone)]
-struct Tidings(broadcast::Sender<Arc<Happening>>);
+struct Tidings {
+    happenings: broadcast::Sender<Arc<Happening>>,
+    trail: Trail,
+}
 
 impl Tidings {
     fn is_heard(&self) -> bool {
-        self.0.receiver_count() > 0
+        self.happenings.receiver_count() > 0
     }
 
     fn tell(&self, happening: impl FnOnce() -> Happening) {
         if self.is_heard() {
             // The last listener may have left this instant.
-            let _ = self.0.send(Arc::new(happening()));
+            let _ = self.happenings.send(Arc::new(happening()));
         }
     }
 }
@@ -226,7 +232,8 @@ impl Node {
         let clock = Clock::starting_at(now);
         let inbox = Arc::new(Inbox::default());
         let (engine_sender, engine_receiver) = mpsc::channel(MESSAGES_MAX);
-        let tidings = Tidings(broadcast::channel(HAPPENINGS_MAX).0);
+        let happenings = broadcast::channel(HAPPENINGS_MAX).0;
+        let tidings = Tidings { happenings, trail: Trail::new() };
         let keep = Arc::new(RwLock::new(keep(&book)));
         let owed = recovered.owed.clone();
         let engine = engine(recovered, Arc::clone(&book), bounds);
@@ -301,8 +308,13 @@ impl Node {
         });
         let submission = Submission { events: events.collect() };
         let (reply, answer) = oneshot::channel();
-        self.shared.inbox.submit(SubmitJob { submission, reply })?;
+        self.put(SubmitJob { submission, reply })?;
         answer.await.unwrap_or(Err(SubmitError::Stopping))
+    }
+
+    /// Gives the writer something to take, unless there is too much already.
+    fn put(&self, job: SubmitJob) -> Result<(), SubmitError> {
+        self.shared.inbox.submit(job).inspect_err(|_| self.shared.tidings.trail.refused())
     }
 
     /// Nothing of the service starts from now on.
@@ -415,7 +427,13 @@ impl Node {
     /// Everything that happens from now on.
     #[must_use]
     pub fn happenings(&self) -> broadcast::Receiver<Arc<Happening>> {
-        self.shared.tidings.0.subscribe()
+        self.shared.tidings.happenings.subscribe()
+    }
+
+    /// Every step of every event from now on; it costs something as long as somebody follows.
+    #[must_use]
+    pub fn follow(&self) -> broadcast::Receiver<Arc<Step>> {
+        self.shared.tidings.trail.follow()
     }
 
     /// Asks the store a question, beside the thread that writes.
