@@ -241,6 +241,25 @@ impl RuleBook {
         Some(&self.claim(service, channel, event_type)?.rule)
     }
 
+    /// The row that claims events of that type there.
+    pub(crate) fn row(&self, service: &str, channel: Option<&str>, event_type: &str) -> Option<&EventRow> {
+        Some(&self.claim(service, channel, event_type)?.row)
+    }
+
+    /// Every row of a service and its channels with its rule, in no order.
+    pub(crate) fn rules_of(
+        &self,
+        service: &str,
+    ) -> impl Iterator<Item = (Option<&ChannelName>, &EventRow, &Rule)> {
+        let rules = self.services.get(service);
+        let queues = rules.into_iter().flat_map(|rules| {
+            let channels = rules.channels.iter().map(|(name, rows)| (Some(name), rows));
+            std::iter::once((None, &rules.own)).chain(channels)
+        });
+        queues
+            .flat_map(|(channel, rows)| rows.claims().map(move |claim| (channel, &*claim.row, &*claim.rule)))
+    }
+
     fn claim(&self, service: &str, channel: Option<&str>, event_type: &str) -> Option<&Claim> {
         let service = self.services.get(service)?;
         match channel {

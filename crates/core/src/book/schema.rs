@@ -4,6 +4,7 @@
 //! test that no key is inert. Invariant: a key that is not in these tables is refused, and a key
 //! that is in them changes behaviour or is a fact.
 
+mod alerting;
 mod delivery;
 mod dependency;
 mod edge;
@@ -134,6 +135,10 @@ pub enum Type {
     Hours,
     /// `METRIC OP VALUE [over D] [for D] [by WHAT]`.
     Condition,
+    /// `ann@example.com`.
+    MailAddress,
+    /// `smtp://user@mail.example.com:587`.
+    MailServer,
     /// The code of a lint.
     Lint,
     /// A map with these keys.

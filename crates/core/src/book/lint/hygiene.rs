@@ -10,7 +10,7 @@ use super::addresses::{authority, host, is_inner_name};
 use super::sources::may_feed;
 use super::{Findings, Lint, Run};
 use crate::book::model::{
-    At, JwtKeys, ReactionName, ReceiverKind, Secret, SecretFrom, Sections, Source, SourceKind, Target,
+    Alert, At, JwtKeys, ReactionName, ReceiverKind, Secret, SecretFrom, Sections, Source, SourceKind, Target,
     TargetKind,
 };
 use crate::book::problem::{Severity, Span, nearest};
@@ -304,11 +304,15 @@ fn used_by_layers<'a>(book: &'a Sections, used: &mut NamesUsed<'a>) {
         let timeout = layer.timeout.as_ref().and_then(|at| at.value.name.as_deref());
         used.extend(timeout.map(|name| (Named::Timeout, name.into())));
         used.extend(layer.facts.uses.iter().map(|at| (Named::Dependency, at.value.as_str().into())));
-        let told = layer.alerts.iter().flat_map(|alert| &alert.to);
-        used.extend(told.map(|name| (Named::Receiver, name.as_str().into())));
+        let told = layer.alerts.iter().flat_map(Alert::receivers);
+        used.extend(told.map(|name| (Named::Receiver, name.into())));
     }
-    let told = book.alerts.iter().flat_map(|alert| &alert.to);
-    used.extend(told.map(|name| (Named::Receiver, name.as_str().into())));
+    let told = book.alerts.iter().flat_map(Alert::receivers);
+    used.extend(told.map(|name| (Named::Receiver, name.into())));
+    for at in book.receivers.values() {
+        used.extend(at.value.retry.as_ref().map(|at| (Named::Policy, at.value.as_str().into())));
+        used.extend(at.value.secret.as_deref().map(|name| (Named::Secret, name.into())));
+    }
 }
 
 /// What services, channels, rows and sources name: dependencies and secrets.
@@ -554,8 +558,8 @@ mod tests {
             ("a target's own dependency",        "dependencies: { s: { kind: webhook }, s.c: { kind: smtp } }\n", vec![]),
             ("a vault for a secret",             "dependencies: { v: { kind: key-vault } }\nsecrets: { k: { key-vault: \"https://v.example.test/k\" } }\nsources: { g: { webhook: { scheme: github, secret: k }, type: \"a{data.a}\" } }\n", vec![]),
             ("a secret",                         "secrets: { k: { env: K } }\n", vec!["2:12 unused-definition"]),
-            ("a receiver",                       "receivers: { r: { email: r@example.test } }\n", vec!["2:14 unused-definition"]),
-            ("a receiver that is told",          "receivers: { r: { email: r@example.test } }\nalerts: [{ when: breaker_opened, severity: high, to: [r] }]\n", vec![]),
+            ("a receiver",                       "receivers: { r: { webhook: \"https://r.test/\" } }\n", vec!["2:14 unused-definition"]),
+            ("a receiver that is told",          "receivers: { r: { webhook: \"https://r.test/\" } }\nalerts: [{ when: breaker_opened, severity: high, to: [r] }]\n", vec![]),
             ("a silenced dependency",            "dependencies: { d: { kind: smtp, allow: [{ lint: unused-definition, because: soon }] } }\n", vec![]),
             ("the catalog's values again",       "timeouts: { fast: 5s }\nbreakers:\n  stateBreaker: { trip: { consecutive: 3 }, open: 30s }\ndefaults: { timeout: fast, breaker: stateBreaker }\n", vec![]),
             ("other values by its names",        "timeouts: { fast: 6s }\nbreakers:\n  stateBreaker: { trip: { consecutive: 9 }, open: 30s }\ndefaults: { timeout: fast, breaker: stateBreaker }\n", vec!["2:13 shadowed-catalog", "4:3 shadowed-catalog"]),
