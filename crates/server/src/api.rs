@@ -19,6 +19,7 @@ mod identity;
 mod keys;
 mod letters;
 mod listen;
+mod metrics;
 pub(crate) mod openapi;
 mod operate;
 mod patient;
@@ -48,6 +49,7 @@ pub(crate) use self::guest::Guests;
 pub(crate) use self::identity::{Access, With};
 use self::identity::{Need, Reach};
 pub(crate) use self::listen::{Limits, listen, listen_behind};
+pub(crate) use self::metrics::Metrics;
 use self::openapi::Routes;
 pub(crate) use self::rate::Limiter;
 
@@ -65,6 +67,8 @@ pub(crate) struct Parts {
     pub hooks: hooks::Webhooks,
     /// Who may come in.
     pub access: Access,
+    /// The figures of all this.
+    pub metrics: Metrics,
     /// Turns true when the server stops, so that endless answers end.
     pub closing: watch::Receiver<bool>,
 }
@@ -114,6 +118,8 @@ fn routes() -> Routes {
         .add(Need::Permission(Read, Part),         routes!(queries::list),           &[])
         .add(Need::Permission(Read, Part),         routes!(queries::delivery),       &[Code::DeliveryNotFound, Code::AmbiguousId])
         .add(Need::Permission(Read, Whole),        routes!(queries::status),         &[])
+        .add(Need::Permission(Read, Whole),        routes!(metrics::scrape),         &[])
+        .add(Need::Permission(Read, Whole),        routes!(metrics::figures),        &[])
         .add(Need::Permission(Read, Part),         routes!(queries::happenings),     &[])
         .add(Need::Permission(Operate, Part),      routes!(operate::pause),          &[Code::ServiceNotFound])
         .add(Need::Permission(Operate, Part),      routes!(operate::resume),         &[Code::ServiceNotFound])
@@ -222,6 +228,8 @@ mod tests {
             ("GET /v1/deliveries",                 "viewer operator admin"),
             ("GET /v1/deliveries/{id}",            "viewer operator admin"),
             ("GET /v1/status",                     "viewer operator admin*"),
+            ("GET /metrics",                       "viewer operator admin*"),
+            ("GET /v1/metrics",                    "viewer operator admin*"),
             ("GET /v1/happenings",                 "viewer operator admin"),
             ("POST /v1/services/{service}/pause",  "operator admin"),
             ("POST /v1/services/{service}/resume", "operator admin"),

@@ -156,7 +156,7 @@ fn a_delivery_and_its_attempts_are_told_as_one_tree() {
         told(&stage, delivery),
         [
             "attempt: attempt 1 of delivery, SERVICE_UNAVAILABLE",
-            "attempt: attempt 2 of delivery, INTERNAL_SERVER_ERROR",
+            "attempt: attempt 2 of delivery, SERVER_ERROR",
             "attempt: attempt 3 of delivery, well",
             "deliver: delivery of b7ad6b7169203331, well",
         ]

@@ -3,6 +3,7 @@
 pub(crate) mod hooks;
 pub(crate) mod keys;
 pub(crate) mod letters;
+pub(crate) mod metrics;
 pub(crate) mod told;
 pub(crate) mod wanted;
 

@@ -29,7 +29,9 @@ use self::tls::Watched;
 use super::{Refused, read_book};
 use crate::api::door::Scheme;
 use crate::api::hooks::Webhooks;
-use crate::api::{Access, App, Guests, Limiter, Limits, Parts, Reading, Routers, With, listen_behind};
+use crate::api::{
+    Access, App, Guests, Limiter, Limits, Metrics, Parts, Reading, Routers, With, listen_behind,
+};
 use crate::cli::ServeArgs;
 use crate::show;
 use crate::show::{shell_word, style};
@@ -364,6 +366,7 @@ impl Doors {
             reading: Reading::default(),
             hooks: self.hooks.clone(),
             access: self.access.clone(),
+            metrics: Metrics::new(node),
             closing,
         }
     }
