@@ -146,6 +146,10 @@ pub(crate) struct ServeArgs {
     /// Trusts targets whose certificates these sign, and no others: PEM; without it, whom the system trusts
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_roots: Option<PathBuf>,
+    /// Sends traces to this collector: OTLP over HTTP, such as http://127.0.0.1:4318; OpenTelemetry's own
+    /// environment variables say the same and more
+    #[arg(long, value_name = "URL")]
+    pub(crate) otlp: Option<String>,
 }
 
 /// Finds what is wrong with a rule book, and what will hurt later.

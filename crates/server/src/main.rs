@@ -8,6 +8,7 @@ mod client;
 mod commands;
 mod keys;
 mod letters;
+mod otlp;
 mod show;
 
 use std::process::ExitCode;

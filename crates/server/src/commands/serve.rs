@@ -33,6 +33,7 @@ use crate::api::{
     Access, App, Guests, Limiter, Limits, Metrics, Parts, Reading, Routers, With, listen_behind,
 };
 use crate::cli::ServeArgs;
+use crate::otlp::{Exporter, Settings, SpanCounts};
 use crate::show;
 use crate::show::{shell_word, style};
 
@@ -167,6 +168,8 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     let connections = Targets::none(Arc::new(tls::pool(args)?));
     let targets = targets(&opened, &path, &secrets, Some(&connections))?;
     let store = Sqlite::open(&args.data, Options::default()).map_err(|error| Refused(error.to_string()))?;
+    let traces = Settings::read(args.otlp.as_deref(), |name| std::env::var(name).ok());
+    let traces = traces.map_err(|error| Refused(error.to_string()))?;
     let config = Config {
         book: Arc::clone(&opened.book),
         book_text: Arc::clone(&opened.text),
@@ -176,13 +179,16 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     };
     let mut hands = Hands::new()?;
     let node = Node::start(config).map_err(|error| Refused(error.to_string()))?;
-    let doors = match Doors::open(&node, &opened.book, secrets, &targets).await {
+    let roots = tls::roots(args)?;
+    let exporter = traces.map(|settings| Exporter::start(&node, settings, roots));
+    let mut doors = match Doors::open(&node, &opened.book, secrets, &targets).await {
         Ok(doors) => doors,
         Err(error) => {
             node.stop(Duration::ZERO).await;
             return Err(Refused(error.to_string()).into());
         }
     };
+    doors.spans = exporter.as_ref().map(Exporter::counts);
     let limits = Limits::with_body(usize::try_from(args.body_max).unwrap_or(usize::MAX));
     let guests = if args.insecure { Guests::Everybody } else { Guests::ThisMachine };
     let routes = |closing| Routers::new(&App::new(doors.parts(&node, limits, closing)), guests);
@@ -216,6 +222,9 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     listening.close(REQUESTS_END_WITHIN).await;
     archivist.stop().await;
     let stopped = node.stop(args.drain).await;
+    if let Some(exporter) = exporter {
+        exporter.stop().await;
+    }
     if stopped.interrupted > 0 {
         let count = stopped.interrupted;
         anstream::eprintln!("{}", style::dim(format!("{count} calls were cut short; they burn no retry")));
@@ -331,6 +340,8 @@ struct Doors {
     hooks: Webhooks,
     access: Access,
     archivist: Archivist,
+    /// What became of spans, if traces are told of.
+    spans: Option<Arc<SpanCounts>>,
 }
 
 impl Doors {
@@ -355,7 +366,7 @@ impl Doors {
         // Before anybody can send anything: an archive that is new begins here.
         let archivist = Archivist::start(node).await;
         let hooks = Webhooks::new(book, secrets.clone(), limiter);
-        Ok(Self { secrets, hooks, access, archivist })
+        Ok(Self { secrets, hooks, access, archivist, spans: None })
     }
 
     fn parts(&self, node: &Node, limits: Limits, closing: watch::Receiver<bool>) -> Parts {
@@ -366,7 +377,7 @@ impl Doors {
             reading: Reading::default(),
             hooks: self.hooks.clone(),
             access: self.access.clone(),
-            metrics: Metrics::new(node),
+            metrics: Metrics::new(node, self.spans.clone()),
             closing,
         }
     }

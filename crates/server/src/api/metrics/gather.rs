@@ -15,6 +15,7 @@ use redrive::stale::{Found, Missing, Plan, StaleCache, timer_clock};
 use redrive::store::{Counts, Oldest};
 
 use crate::api::views::open_replays_of;
+use crate::otlp::SpanCounts;
 
 /// Whoever asks again within this gets the same answer.
 const SAME_WITHIN: Duration = Duration::from_millis(200);
@@ -45,6 +46,8 @@ pub(crate) struct Metrics {
     pub(super) engine: StaleCache<Snapshot, NoPart>,
     pub(super) counts: StaleCache<Stock, NoPart>,
     pub(super) oldest: StaleCache<BTreeMap<QueueName, Oldest>, NoPart>,
+    /// What became of spans, if traces are told of.
+    pub(super) spans: Option<Arc<SpanCounts>>,
 }
 
 /// What could be had.
@@ -98,7 +101,7 @@ impl<T> Part<T> {
 
 impl Metrics {
     /// The figures of a node.
-    pub(crate) fn new(node: &Node) -> Self {
+    pub(crate) fn new(node: &Node, spans: Option<Arc<SpanCounts>>) -> Self {
         let (engine, counts, oldest) = (node.clone(), node.clone(), node.clone());
         Self {
             engine: StaleCache::new(plan(), move || snapshot(engine.clone())),
@@ -107,6 +110,7 @@ impl Metrics {
                 let node = oldest.clone();
                 async move { node.read(|reader| reader.oldest()).await.map_err(|error| in_words(&error)) }
             }),
+            spans,
         }
     }
 

@@ -73,6 +73,10 @@ pub(super) fn written(app: &App, gathered: &Gathered) -> String {
         page.single(&ARCHIVE_LEFT_OUT, archive.left_out as f64);
         page.single(&ARCHIVE_BEHIND, archive.behind.as_ref().map_or(0.0, Duration::as_secs_f64));
     }
+    if let Some(spans) = &app.metrics.spans {
+        page.single(&SPANS_SENT, spans.sent() as f64);
+        page.single(&SPANS_DROPPED, spans.dropped() as f64);
+    }
     page.into_text()
 }
 

@@ -62,6 +62,7 @@ fn metrics(engine: &Asked, store: &Asked) -> Metrics {
         engine: engine.cache(snapshot),
         counts: store.cache(stock),
         oldest: store.cache(BTreeMap::new()),
+        spans: None,
     }
 }
 
