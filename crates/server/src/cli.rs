@@ -179,6 +179,10 @@ pub(crate) struct ServeArgs {
     /// Trusts targets whose certificates these sign, and no others: PEM; without it, whom the system trusts
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_roots: Option<PathBuf>,
+    /// Sends traces to this collector: OTLP over HTTP, such as http://127.0.0.1:4318; OpenTelemetry's own
+    /// environment variables say the same and more
+    #[arg(long, value_name = "URL")]
+    pub(crate) otlp: Option<String>,
     /// How much to log, on standard error
     #[arg(long, env = "REDRIVE_LOG", value_enum, value_name = "LEVEL", default_value_t = LogLevel::Info, ignore_case = true)]
     pub(crate) log_level: LogLevel,

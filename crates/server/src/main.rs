@@ -11,6 +11,7 @@ mod doctor;
 mod keys;
 mod letters;
 mod logging;
+mod otlp;
 mod show;
 
 use std::process::ExitCode;
