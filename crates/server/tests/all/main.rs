@@ -14,6 +14,7 @@ mod dlq;
 mod durable;
 mod examples;
 mod guard;
+mod health;
 mod hooks;
 mod hostile;
 mod identity;
@@ -21,6 +22,7 @@ mod init;
 mod inside;
 mod kill;
 mod letters;
+mod logs;
 mod matrix;
 mod openapi;
 mod operate;
@@ -42,3 +44,6 @@ mod tidy;
 mod timeline;
 mod tls;
 mod try_out;
+// Ctrl-C again.
+#[cfg(unix)]
+mod watch;
