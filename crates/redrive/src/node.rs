@@ -4,6 +4,8 @@
 //! call is a task of its own. They share nothing but messages. What starts here follows the numbered walk
 //! of `ARCHITECTURE.md`.
 
+mod alerting;
+mod breakers;
 mod doors;
 mod health;
 mod hooks;
@@ -14,6 +16,7 @@ mod schedules;
 mod shell;
 #[cfg(test)]
 mod tests;
+mod trend;
 mod writer;
 
 use std::panic::AssertUnwindSafe;
@@ -32,6 +35,9 @@ use redrive_core::limits;
 use redrive_core::time::Timestamp;
 use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
 
+use self::alerting::Alerting;
+pub use self::alerting::{Alerts, TellError, Told};
+pub use self::breakers::{Hand, Turn, Turns};
 pub use self::doors::KeyError;
 use self::health::Chart;
 pub use self::health::{DiskShort, Health};
@@ -40,6 +46,7 @@ pub use self::letters::{OrderError, Purged, ReplayWish, SelectError};
 use self::routes::Routes;
 pub use self::schedules::ScheduleView;
 use self::schedules::{Schedules, Wall};
+pub use self::trend::{Lately, Point, Span, Trend, TrendOf};
 use self::writer::{Writer, WriterState};
 use crate::clock::{Clock, wall_clock};
 use crate::happening::{Happening, Log, What, is_logged};
@@ -91,6 +98,9 @@ struct Shared {
     routes: RwLock<Arc<Routes>>,
     keep: Arc<RwLock<Keep>>,
     schedules: Schedules,
+    alerting: Alerting,
+    breakers: breakers::Desk,
+    trend: trend::Desk,
     readers: Readers,
     /// As many as there are readers.
     questions: Arc<Semaphore>,
@@ -272,6 +282,8 @@ impl Node {
             // One that finds no place is still owed when the next run begins.
             let _ = reprocess.try_send(dependency);
         }
+        let (breakers, keeper) = breakers::desk();
+        let (trend, questions_of_trend) = trend::desk();
         let shell = shell::Shell::new(
             engine,
             targets,
@@ -279,7 +291,7 @@ impl Node {
             engine_sender.clone(),
             clock,
             tidings.clone(),
-            reprocess,
+            shell::Onward { reprocess, turns: breakers.news() },
         );
         let shell = tokio::spawn(shell.run(engine_receiver));
         tokio::spawn(async move {
@@ -291,7 +303,8 @@ impl Node {
             }
         });
         let (schedules, runner) = Schedules::new(Arc::clone(&book), wall);
-        let routes = RwLock::new(Arc::new(Routes::new(book)));
+        let (alerting, watching) = Alerting::new(Arc::clone(&book));
+        let routes = RwLock::new(Arc::new(Routes::new(book, now)));
         let questions = Arc::new(Semaphore::new(READERS_MAX));
         let shared = Shared {
             clock,
@@ -302,6 +315,9 @@ impl Node {
             routes,
             keep,
             schedules,
+            alerting,
+            breakers,
+            trend,
             readers,
             questions,
             changing_keys: tokio::sync::Mutex::new(()),
@@ -309,8 +325,11 @@ impl Node {
         };
         let shared = Arc::new(shared);
         tokio::spawn(letters::bring_back(Arc::downgrade(&shared), well_again));
+        tokio::spawn(breakers::keep(Arc::downgrade(&shared), keeper));
+        tokio::spawn(trend::watch(Arc::downgrade(&shared), questions_of_trend));
         tokio::spawn(letters::watch_sessions(Arc::downgrade(&shared)));
         tokio::spawn(schedules::run(Arc::downgrade(&shared), runner));
+        tokio::spawn(alerting::run(Arc::downgrade(&shared), watching));
         Ok(Self { shared })
     }
 
@@ -362,8 +381,9 @@ impl Node {
         self.note(note, None).await?;
         *self.shared.keep.write().expect("nobody panics while swapping") = keep(&book);
         *self.shared.routes.write().expect("nobody panics while swapping") =
-            Arc::new(Routes::new(Arc::clone(&book)));
+            Arc::new(Routes::new(Arc::clone(&book), self.now()));
         self.shared.schedules.change(Arc::clone(&book));
+        self.shared.alerting.change(Arc::clone(&book));
         self.shared.chart.book_read();
         let sent = self.shared.engine.send(Message::Book(book, targets)).await;
         let now = self.now();
@@ -463,6 +483,12 @@ impl Node {
     #[must_use]
     pub fn book(&self) -> Arc<RuleBook> {
         Arc::clone(self.routes().book())
+    }
+
+    /// Since when it holds.
+    #[must_use]
+    pub fn book_read_at(&self) -> Timestamp {
+        self.routes().read_at()
     }
 
     /// The time.

@@ -2,6 +2,7 @@
 
 mod archive;
 mod bench;
+mod breakers;
 mod dlq;
 mod hooks;
 mod keys;
@@ -22,6 +23,7 @@ pub(crate) use remote::{
 
 pub(crate) use self::archive::{ArchiveArgs, ArchiveFormat, ArchiveGetArgs, ArchiveWhat};
 pub(crate) use self::bench::{BenchArgs, BenchFormat, BenchRole, BenchRoleArgs, BenchScenario};
+pub(crate) use self::breakers::{BreakerTurnArgs, Breakers, BreakersArgs, BreakersListArgs};
 pub(crate) use self::dlq::{
     AuditArgs, Dlq, DlqArgs, DlqEditArgs, DlqExportArgs, DlqGroupsArgs, DlqImportArgs, DlqListArgs,
     DlqPurgeArgs, DlqReplayArgs, DlqShowArgs, DlqSkipArgs, FilterArgs, FromArgs, LetterForm, ReplaysArgs,
@@ -59,6 +61,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Demo(DemoArgs),
     Serve(ServeArgs),
     Check(CheckArgs),
     Try(TryArgs),
@@ -76,6 +79,7 @@ pub(crate) enum Command {
     Hooks(HooksArgs),
     Keys(KeysArgs),
     Archive(ArchiveArgs),
+    Breakers(BreakersArgs),
     Pause(PauseArgs),
     Resume(ResumeArgs),
     Route(RouteArgs),
@@ -98,6 +102,29 @@ fn parse_listen(text: &str) -> Result<SocketAddr, &'static str> {
     let named = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
     let text = named.as_deref().unwrap_or(text);
     text.parse().map_err(|_| "write an address and a port, such as 127.0.0.1:7373 or [::1]:7373")
+}
+
+/// Shows Redrive at work: five small services of which some fail, traffic for them, and a page to look at.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redrive demo
+  redrive demo --listen 127.0.0.1:8000
+  redrive demo --data demo                        keeps what happened
+
+Everything lives on this machine and is gone when the demo ends, unless a folder is named. Stop it with Ctrl-C.
+
+Exit code: 0 stopped, 1 refused to start, 2 a file cannot be written.")]
+pub(crate) struct DemoArgs {
+    /// Where the page and the API are
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7373", value_parser = parse_listen)]
+    pub(crate) listen: SocketAddr,
+    /// Listens where others can reach it, who may then do everything
+    #[arg(long)]
+    pub(crate) insecure: bool,
+    /// A folder to keep it in; without one, a temporary folder that is removed at the end
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
 }
 
 /// Takes events in and delivers each to the services that want it.

@@ -4,9 +4,11 @@ mod archive;
 mod audit;
 mod backup;
 mod bench;
+mod breakers;
 mod check;
 mod compact;
 mod completions;
+mod demo;
 mod dlq;
 mod export_dapr;
 mod export_matrix;
@@ -62,6 +64,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Archive(args) => match args.what {
             ArchiveWhat::Get(args) => archive::get(&args),
         },
+        Command::Breakers(args) => breakers::run(&args),
         Command::Pause(args) => pause::pause(&args),
         Command::Resume(args) => pause::resume(&args),
         Command::Route(args) => route::run(&args),
@@ -77,6 +80,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Init(args) => init::run(&args),
         Command::Schema(args) => schema::run(&args),
         Command::Openapi(args) => openapi::run(&args),
+        Command::Demo(args) => demo::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Sink(args) => sink::run(&args),
         Command::Bench(args) => bench::run(&args),

@@ -6,6 +6,7 @@ mod api;
 mod cli;
 mod client;
 mod commands;
+mod demo;
 mod keys;
 mod letters;
 mod logging;

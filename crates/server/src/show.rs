@@ -1,6 +1,7 @@
 //! How things look in a terminal: colour only there, and the same text everywhere else.
 
 pub(crate) mod audit;
+pub(crate) mod breakers;
 pub(crate) mod event;
 pub(crate) mod keys;
 pub(crate) mod letter;

@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use super::breakers::News;
 use super::inbox::{Inbox, NoteJob, Work};
 use super::{Answer, Message, Snapshot, Stopped, Tidings};
 use crate::clock::{Clock, STEP_MIN, wall_clock};
@@ -37,8 +38,7 @@ pub(super) struct Shell {
     own: mpsc::Sender<Message>,
     clock: Clock,
     tidings: Tidings,
-    /// Dependencies that are well again and whose letters the book brings back by itself.
-    reprocess: mpsc::Sender<DependencyName>,
+    onward: Onward,
     calls: HashMap<CallId, AbortHandle>,
     wake_at: Option<Timestamp>,
     /// Shared with whoever looked last, until something is counted again.
@@ -46,6 +46,14 @@ pub(super) struct Shell {
     stopping: Option<Stopping>,
     /// How far the machine's clock was from ours when it was last looked at.
     drift: i128,
+}
+
+/// Where else the engine's word goes.
+pub(super) struct Onward {
+    /// Dependencies that are well again and whose letters the book brings back by itself.
+    pub reprocess: mpsc::Sender<DependencyName>,
+    /// What breakers go through.
+    pub turns: mpsc::Sender<News>,
 }
 
 struct Stopping {
@@ -61,7 +69,7 @@ impl Shell {
         own: mpsc::Sender<Message>,
         clock: Clock,
         tidings: Tidings,
-        reprocess: mpsc::Sender<DependencyName>,
+        onward: Onward,
     ) -> Self {
         let drift = drift(&clock);
         Self {
@@ -72,7 +80,7 @@ impl Shell {
             own,
             clock,
             tidings,
-            reprocess,
+            onward,
             calls: HashMap::new(),
             wake_at: None,
             figures: Arc::default(),
@@ -187,7 +195,7 @@ impl Shell {
                 Effect::Reprocess(dependency) => {
                     self.note(Note::Owe(dependency.clone()), None);
                     // One that finds no place comes back with the next run, or the next time.
-                    let _ = self.reprocess.try_send(dependency);
+                    let _ = self.onward.reprocess.try_send(dependency);
                 }
                 Effect::Signal(signal) => self.tell(&signal),
             }
@@ -208,6 +216,10 @@ impl Shell {
 
     fn tell(&mut self, signal: &Signal) {
         Arc::make_mut(&mut self.figures).count(signal);
+        if let Signal::Breaker { dependency, transition, by } = signal {
+            // One that finds no place is missed on the record, and nowhere else.
+            let _ = self.onward.turns.try_send(News::turned(dependency, transition, *by));
+        }
         if let Signal::Stale(delivery) = signal {
             tracing::warn!(delivery_id = %delivery, "a settlement came too late and changed nothing");
         }

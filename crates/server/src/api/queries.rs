@@ -11,6 +11,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body_util::StreamBody;
+use redrive::core::book::pattern::EventPattern;
 use redrive::core::ids::{DeliveryId, IdPrefix, Receipt, Seq};
 use redrive::happening::Happening;
 use redrive::node::Node;
@@ -133,19 +134,24 @@ pub(super) async fn list(
     let service = fields.text("service")?;
     caller.check_list(service.as_deref().map(service_of))?;
     let state = fields.read("state", state_of)?;
+    let event_type = fields.read("type", EventPattern::parse)?;
+    let (session, correlation_id) = (fields.text("session")?, fields.text("correlation")?);
     let before = fields.read("before", place_of)?;
     let rows_max = letters::limit(&mut fields)?;
     fields.finish()?;
-    let filter = Filter { service, state, before, rows_max };
+    let filter = Filter { service, state, event_type, session, correlation_id, before, rows_max };
     let found = app.node.read(move |reader| reader.list(&filter)).await?;
     let held = Held::of(&app.node).await;
-    let next = (found.len() == rows_max).then(|| found.last().map(|view| view.id.to_string())).flatten();
-    let deliveries = found.iter().map(|view| delivery_shown(view, &held)).collect();
-    Ok(events::json(StatusCode::OK, &DeliveriesFound { deliveries, next }))
+    let deliveries: Vec<_> = found.deliveries.iter().map(|view| delivery_shown(view, &held)).collect();
+    // Where the last one that was looked at does not fit, its place is known and nothing else of it.
+    let last = found.deliveries.last().map(|view| view.id);
+    let place = |seq| last.filter(|id| id.seq() == seq).unwrap_or(DeliveryId::new(seq, 0)).to_string();
+    let next = found.next.map(place);
+    Ok(events::json(StatusCode::OK, &DeliveriesFound { deliveries, next, looked_at: found.looked_at }))
 }
 
 /// The service of `service/channel`.
-fn service_of(name: &str) -> &str {
+pub(super) fn service_of(name: &str) -> &str {
     name.split_once('/').map_or(name, |(service, _)| service)
 }
 
@@ -236,12 +242,9 @@ struct Listener {
     caller: Caller,
 }
 
-impl Listener {
-    /// Whether it may hear of it: what is of no service may be of any.
-    fn hears(&self, happening: &Happening) -> bool {
-        !self.caller.is_bound()
-            || happening.service.as_deref().is_some_and(|name| self.caller.sees(service_of(name)))
-    }
+/// Whether somebody may hear of it: what is of no service may be of any.
+pub(super) fn hears(caller: &Caller, happening: &Happening) -> bool {
+    !caller.is_bound() || happening.service.as_deref().is_some_and(|name| caller.sees(service_of(name)))
 }
 
 /// The next one, or nothing but a sign of life; none when the server stops, or would not let the listener in
@@ -261,7 +264,7 @@ async fn next_happening(listener: &mut Listener) -> Option<Option<Arc<Happening>
         }
         match happening {
             None => return Some(None),
-            Some(Ok(happening)) if listener.hears(&happening) => return Some(Some(happening)),
+            Some(Ok(happening)) if hears(&listener.caller, &happening) => return Some(Some(happening)),
             // Whoever reads too slowly misses some; it is a view, not a record.
             Some(Ok(_) | Err(RecvError::Lagged(_))) => {}
             Some(Err(RecvError::Closed)) => return None,

@@ -25,12 +25,14 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use self::tls::Watched;
-use super::{Refused, read_book};
+use super::{Refused, demo, read_book};
 use crate::api::door::Scheme;
 use crate::api::health::Memo;
 use crate::api::hooks::Webhooks;
 use crate::api::{Access, App, Guests, Limiter, Limits, Parts, Reading, Routers, With, listen_behind};
+use crate::api::{book, live};
 use crate::cli::ServeArgs;
+use crate::demo::Demo;
 use crate::logging;
 use crate::show;
 use crate::show::{shell_word, style};
@@ -58,7 +60,15 @@ pub(super) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     refuse_strangers(args, &book.book)?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("could not start")?;
-    runtime.block_on(serve(args, book))
+    runtime.block_on(serve(args, book, None))
+}
+
+/// Serves the book of a demo, and the demo beside it.
+pub(super) async fn run_demo(args: &ServeArgs, demo: Demo) -> anyhow::Result<ExitCode> {
+    logging::start(args.log_level, args.log_format);
+    let book = open(args.rules.as_deref())?;
+    refuse_strangers(args, &book.book)?;
+    serve(args, book, Some(demo)).await
 }
 
 /// An address that others can reach is not listened on unless they are asked for a key.
@@ -158,7 +168,7 @@ fn targets(
     }
 }
 
-async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
+async fn serve(args: &ServeArgs, opened: Opened, demo: Option<Demo>) -> anyhow::Result<ExitCode> {
     let path = args.rules.clone().unwrap_or_else(|| PathBuf::from(BUILT_IN));
     let certificate = Watched::open(args)?;
     let door = Watched::door(certificate.as_ref());
@@ -185,7 +195,8 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     };
     let limits = Limits::with_body(usize::try_from(args.body_max).unwrap_or(usize::MAX));
     let guests = if args.insecure { Guests::Everybody } else { Guests::ThisMachine };
-    let routes = |closing| Routers::new(&App::new(doors.parts(&node, limits, closing)), guests);
+    let parts = |closing| doors.parts(&node, limits, args.rules.clone(), demo.clone(), closing);
+    let routes = |closing| Routers::new(&App::new(parts(closing)), guests);
     let listening = match listen_behind(door.clone(), args.listen, routes, limits).await {
         Ok(listening) => listening,
         Err(error) => {
@@ -201,7 +212,14 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
         );
         logging::say(said, || tracing::warn!("whoever comes needs a key, and no key is good any more"));
     }
-    greet(args, listening.address, door.scheme(), &opened, &doors.access)?;
+    match &demo {
+        Some(demo) => {
+            let server = format!("{}{}", door.scheme().prefix(), listening.address);
+            super::print(&demo::greeting(demo, &server, &path))?;
+            demo.begin(&node, move |step| demo::tell(step, &server));
+        }
+        None => greet(args, listening.address, door.scheme(), &opened, &doors.access)?,
+    }
     let (path, archivist) = (args.rules.clone(), doors.archivist.clone());
     let mut serving = Serving {
         path,
@@ -262,12 +280,23 @@ fn greet(
         logging::say(said, || tracing::warn!(address, "whoever can reach it may do everything"));
     }
     super::print(&format!(
-        "{} on {}\n  rules   {rules}\n{remarks}  data    {}\n{hooks}  {}\n\nTry: {command}\n",
+        "{} on {}\n  page    {}\n  rules   {rules}\n{remarks}  data    {}\n{hooks}  {}\n\nTry: {command}\n",
         style::bold("redrive serves"),
-        style::bold(address),
+        style::bold(&address),
+        page_address(&address, at),
         args.data.display(),
         open_to,
     ))
+}
+
+/// Where a browser finds the page; no browser goes to the address that stands for all of a machine's.
+fn page_address(address: &str, at: SocketAddr) -> String {
+    let named = if at.ip().is_unspecified() {
+        address.replace(&at.ip().to_string(), "localhost")
+    } else {
+        address.to_owned()
+    };
+    format!("{}/", named.replace("[localhost]", "localhost"))
 }
 
 fn counted(count: usize, what: &str) -> String {
@@ -362,8 +391,16 @@ impl Doors {
         Ok(Self { secrets, hooks, access, archivist })
     }
 
-    fn parts(&self, node: &Node, limits: Limits, closing: watch::Receiver<bool>) -> Parts {
+    fn parts(
+        &self,
+        node: &Node,
+        limits: Limits,
+        book_path: Option<PathBuf>,
+        demo: Option<Demo>,
+        closing: watch::Receiver<bool>,
+    ) -> Parts {
         Parts {
+            demo,
             node: node.clone(),
             archivist: self.archivist.clone(),
             limits,
@@ -371,6 +408,9 @@ impl Doors {
             hooks: self.hooks.clone(),
             access: self.access.clone(),
             health: Memo::default(),
+            book_path,
+            book_shown: book::Shown::default(),
+            live: live::Hub::default(),
             closing,
         }
     }

@@ -79,6 +79,11 @@ impl Pool {
         Self { resolver: Resolver::Listed(list), ..self }
     }
 
+    /// Whom its connections trust.
+    pub(crate) const fn roots(&self) -> &Roots {
+        &self.roots
+    }
+
     pub(super) fn resolver(&self) -> &Resolver {
         &self.resolver
     }

@@ -37,7 +37,7 @@ use redrive_core::trace::{Context, Sampler, Trace};
 use super::address::Address;
 use super::sign::Signer;
 
-const USER_AGENT_VALUE: &str = concat!("redrive/", env!("CARGO_PKG_VERSION"));
+pub(super) const USER_AGENT_VALUE: &str = concat!("redrive/", env!("CARGO_PKG_VERSION"));
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
