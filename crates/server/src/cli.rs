@@ -17,8 +17,8 @@ use redrive::core::text::{Share, parse_duration, parse_share, parse_size};
 use redrive::core::time::Timestamp;
 
 pub(crate) use remote::{
-    BackupArgs, CompactArgs, Format, PauseArgs, ResumeArgs, RouteArgs, SendArgs, ServerArgs, ShowArgs,
-    StatusArgs, TailArgs, WhyArgs,
+    BackupArgs, CompactArgs, Format, HealthArgs, PauseArgs, ResumeArgs, RouteArgs, SendArgs, ServerArgs,
+    ShowArgs, StatusArgs, TailArgs, WhyArgs,
 };
 
 pub(crate) use self::archive::{ArchiveArgs, ArchiveFormat, ArchiveGetArgs, ArchiveWhat};
@@ -73,6 +73,7 @@ pub(crate) enum Command {
     Show(ShowArgs),
     Why(WhyArgs),
     Status(StatusArgs),
+    Health(HealthArgs),
     Dlq(DlqArgs),
     Replays(ReplaysArgs),
     Audit(AuditArgs),

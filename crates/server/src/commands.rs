@@ -12,6 +12,7 @@ mod demo;
 mod dlq;
 mod export_dapr;
 mod export_matrix;
+mod health;
 mod hooks;
 mod import_dapr;
 mod init;
@@ -56,6 +57,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Show(args) => show_key::run(&args),
         Command::Why(args) => why::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Health(args) => health::run(&args),
         Command::Dlq(args) => dlq::run(&args),
         Command::Replays(args) => replays::run(&args),
         Command::Audit(args) => audit::run(&args),

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::identity::key_on_folder;
-use crate::run::Folder;
+use crate::run::{Folder, redrive};
 use crate::server::{Server, until};
 use crate::target::{Target, book, status};
 
@@ -83,4 +83,22 @@ fn names_are_told_to_those_alone_who_may_read() {
     let (code, body) = ready(&server, &bearer("rk_0123abcd_nothing"));
     assert_eq!(code, 401, "a bad key is one here too: {body}");
     server.stop().assert_calm();
+}
+
+#[test]
+fn a_command_tells_by_its_exit_code() {
+    let target = Target::willing();
+    let folder = Folder::with("redrive.yaml", &book(&target, &[]));
+    let server = Server::start(&folder);
+    let url = format!("http://{}", server.client.address);
+    assert_eq!(redrive(&["health", "--server", &url]).printed(), "it works\n");
+    assert_eq!(redrive(&["health", "--ready", "--server", &url]).printed(), "ready\n");
+    assert_eq!(server.post("/v1/services/orders/pause", "", "").status, 200);
+    let paused = until("it is degraded", || {
+        let printed = redrive(&["health", "--ready", "--server", &url]).printed();
+        (printed != "ready\n").then_some(printed)
+    });
+    assert_eq!(paused, "degraded\n  service-paused: a service is paused: orders\n");
+    server.stop().assert_calm();
+    assert_eq!(redrive(&["health", "--server", &url]).code, 3, "nothing answers");
 }
