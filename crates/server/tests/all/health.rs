@@ -32,6 +32,7 @@ fn a_server_is_ready_while_it_takes_events_and_says_what_is_wrong_beside() {
     let server = Server::start(&folder);
     assert_eq!(ready(&server, ""), (200, json!({ "status": "ready", "degraded": [] })));
     server.accept("orders.placed", "o-1", "");
+    until("the breaker is open", || (whats(&ready(&server, "").1) == ["breaker-open"]).then_some(()));
     assert_eq!(server.post("/v1/services/orders/pause", "", "").status, 200);
     folder.write("redrive.yaml", "version: 1\nservices: 7\n");
     let body = until("three things are wrong", || {
