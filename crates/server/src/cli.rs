@@ -19,8 +19,8 @@ use redrive::core::text::{Share, parse_duration, parse_share, parse_size};
 use redrive::core::time::Timestamp;
 
 pub(crate) use remote::{
-    BackupArgs, CompactArgs, Format, PauseArgs, ResumeArgs, RouteArgs, SendArgs, ServerArgs, ShowArgs,
-    StatusArgs, TailArgs, WhyArgs,
+    BackupArgs, CompactArgs, Format, HealthArgs, PauseArgs, ResumeArgs, RouteArgs, SendArgs, ServerArgs,
+    ShowArgs, StatusArgs, TailArgs, WhyArgs,
 };
 
 pub(crate) use self::alerts::{Alerts, AlertsArgs, AlertsListArgs, AlertsTestArgs};
@@ -78,6 +78,7 @@ pub(crate) enum Command {
     Why(WhyArgs),
     Status(StatusArgs),
     Doctor(DoctorArgs),
+    Health(HealthArgs),
     Dlq(DlqArgs),
     Replays(ReplaysArgs),
     Audit(AuditArgs),

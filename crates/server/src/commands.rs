@@ -15,6 +15,7 @@ mod doctor;
 mod export_dapr;
 mod export_matrix;
 mod export_prometheus;
+mod health;
 mod hooks;
 mod import_dapr;
 mod init;
@@ -60,6 +61,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Why(args) => why::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Health(args) => health::run(&args),
         Command::Dlq(args) => dlq::run(&args),
         Command::Replays(args) => replays::run(&args),
         Command::Audit(args) => audit::run(&args),

@@ -18,6 +18,7 @@ mod doctor;
 mod durable;
 mod examples;
 mod guard;
+mod health;
 mod hooks;
 mod hostile;
 mod identity;
@@ -25,6 +26,7 @@ mod init;
 mod inside;
 mod kill;
 mod letters;
+mod logs;
 mod matrix;
 mod openapi;
 mod operate;
@@ -48,3 +50,6 @@ mod tidy;
 mod timeline;
 mod tls;
 mod try_out;
+// Ctrl-C again.
+#[cfg(unix)]
+mod watch;
