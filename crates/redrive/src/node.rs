@@ -4,8 +4,10 @@
 //! call is a task of its own. They share nothing but messages. What starts here follows the numbered walk
 //! of `ARCHITECTURE.md`.
 
+mod alerting;
 mod breakers;
 mod doors;
+mod health;
 mod hooks;
 mod inbox;
 mod letters;
@@ -14,6 +16,7 @@ mod schedules;
 mod shell;
 #[cfg(test)]
 mod tests;
+mod trend;
 mod writer;
 
 use std::panic::AssertUnwindSafe;
@@ -32,13 +35,18 @@ use redrive_core::limits;
 use redrive_core::time::Timestamp;
 use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
 
+use self::alerting::Alerting;
+pub use self::alerting::{Alerts, TellError, Told};
 pub use self::breakers::{Hand, Turn, Turns};
 pub use self::doors::KeyError;
+use self::health::Chart;
+pub use self::health::{DiskShort, Health};
 use self::inbox::{Inbox, NoteJob, SubmitJob};
 pub use self::letters::{OrderError, Purged, ReplayWish, SelectError};
 use self::routes::Routes;
 pub use self::schedules::ScheduleView;
 use self::schedules::{Schedules, Wall};
+pub use self::trend::{Lately, Point, Span, Trend, TrendOf};
 use self::writer::{Writer, WriterState};
 use crate::clock::{Clock, wall_clock};
 use crate::happening::{Happening, Log, What, is_logged};
@@ -86,10 +94,13 @@ struct Shared {
     inbox: Arc<Inbox>,
     engine: mpsc::Sender<Message>,
     tidings: Tidings,
+    chart: Chart,
     routes: RwLock<Arc<Routes>>,
     keep: Arc<RwLock<Keep>>,
     schedules: Schedules,
+    alerting: Alerting,
     breakers: breakers::Desk,
+    trend: trend::Desk,
     readers: Readers,
     /// As many as there are readers.
     questions: Arc<Semaphore>,
@@ -245,6 +256,7 @@ impl Node {
         let inbox = Arc::new(Inbox::default());
         let (engine_sender, engine_receiver) = mpsc::channel(MESSAGES_MAX);
         let tidings = Tidings::new(Seed(recovered.seed));
+        let chart = Chart::default();
         let keep = Arc::new(RwLock::new(keep(&book)));
         let owed = recovered.owed.clone();
         let engine = engine(recovered, Arc::clone(&book), bounds);
@@ -257,6 +269,7 @@ impl Node {
             engine: engine_sender.clone(),
             clock,
             tidings: tidings.clone(),
+            chart: chart.clone(),
             keep: Arc::clone(&keep),
             state: WriterState::new(),
         };
@@ -270,6 +283,7 @@ impl Node {
             let _ = reprocess.try_send(dependency);
         }
         let (breakers, keeper) = breakers::desk();
+        let (trend, questions_of_trend) = trend::desk();
         let shell = shell::Shell::new(
             engine,
             targets,
@@ -289,17 +303,21 @@ impl Node {
             }
         });
         let (schedules, runner) = Schedules::new(Arc::clone(&book), wall);
-        let routes = RwLock::new(Arc::new(Routes::new(book)));
+        let (alerting, watching) = Alerting::new(Arc::clone(&book));
+        let routes = RwLock::new(Arc::new(Routes::new(book, now)));
         let questions = Arc::new(Semaphore::new(READERS_MAX));
         let shared = Shared {
             clock,
             inbox,
             engine: engine_sender,
             tidings,
+            chart,
             routes,
             keep,
             schedules,
+            alerting,
             breakers,
+            trend,
             readers,
             questions,
             changing_keys: tokio::sync::Mutex::new(()),
@@ -308,8 +326,10 @@ impl Node {
         let shared = Arc::new(shared);
         tokio::spawn(letters::bring_back(Arc::downgrade(&shared), well_again));
         tokio::spawn(breakers::keep(Arc::downgrade(&shared), keeper));
+        tokio::spawn(trend::watch(Arc::downgrade(&shared), questions_of_trend));
         tokio::spawn(letters::watch_sessions(Arc::downgrade(&shared)));
         tokio::spawn(schedules::run(Arc::downgrade(&shared), runner));
+        tokio::spawn(alerting::run(Arc::downgrade(&shared), watching));
         Ok(Self { shared })
     }
 
@@ -361,8 +381,10 @@ impl Node {
         self.note(note, None).await?;
         *self.shared.keep.write().expect("nobody panics while swapping") = keep(&book);
         *self.shared.routes.write().expect("nobody panics while swapping") =
-            Arc::new(Routes::new(Arc::clone(&book)));
+            Arc::new(Routes::new(Arc::clone(&book), self.now()));
         self.shared.schedules.change(Arc::clone(&book));
+        self.shared.alerting.change(Arc::clone(&book));
+        self.shared.chart.book_read();
         let sent = self.shared.engine.send(Message::Book(book, targets)).await;
         let now = self.now();
         self.shared.tidings.tell(What::BookRead, || Happening::new(What::BookRead, now));
@@ -372,6 +394,7 @@ impl Node {
     /// A rule book was refused; said to all who listen.
     pub fn book_refused(&self, reason: String) {
         let now = self.now();
+        self.shared.chart.book_refused(now, &reason);
         let refused = || Happening::told(What::BookRefused, now, reason);
         self.shared.tidings.tell(What::BookRefused, refused);
     }
@@ -462,6 +485,12 @@ impl Node {
         Arc::clone(self.routes().book())
     }
 
+    /// Since when it holds.
+    #[must_use]
+    pub fn book_read_at(&self) -> Timestamp {
+        self.routes().read_at()
+    }
+
     /// The time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
@@ -476,6 +505,7 @@ impl Node {
 
     /// Takes no more events, lets calls end within that time, settles what is in hand and closes the store.
     pub async fn stop(&self, within: Duration) -> Stopped {
+        self.shared.chart.stops();
         self.shared.inbox.close();
         let (reply, answer) = oneshot::channel();
         let stopped = match self.shared.engine.send(Message::Stop { within, reply }).await {

@@ -548,6 +548,7 @@ fn is_used(book: &Sections, name: &str) -> bool {
         JwtKeys::Jwks(_) => false,
     };
     targets.any(|target| target.secret.as_deref() == Some(name))
+        || book.receivers.values().any(|at| at.value.secret.as_deref() == Some(name))
         || book.sources.values().any(|at| by_source(&at.value.kind))
         || book.access.jwt.as_ref().is_some_and(|jwt| by_tokens(&jwt.keys))
 }

@@ -19,6 +19,13 @@ export function s(tag, ...rest) {
   return filled(document.createElementNS(SVG, name), classes, rest);
 }
 
+/** An element that somebody holds on to and fills later: it is put in as it is, and never made from another. */
+export function slot(tag, ...rest) {
+  const element = h(tag, ...rest);
+  element.$kept = true;
+  return element;
+}
+
 function filled(element, classes, rest) {
   const given = rest.length > 0 && isProps(rest[0]) ? rest.shift() : {};
   for (const [key, value] of Object.entries(given)) put(element, key, value);
@@ -55,7 +62,8 @@ export function nodes(children) {
 
 /**
  * Makes the content of `place` equal to `children` and leaves in place what is already equal, so that focus,
- * scrolling and what is selected survive a fresh look at the server. Things of a list need a `key`.
+ * scrolling and what is selected survive a fresh look at the server. Things of a list need a `key`, and an
+ * element that is held on to and filled later is a `slot`: any other may be taken for the one that is there.
  */
 export function fill(place, ...children) {
   patchChildren(place, nodes(children));
@@ -70,8 +78,8 @@ function patchChildren(place, wanted) {
   for (const next of wanted) {
     const key = next.dataset?.key;
     const unkeyed = at && at.dataset?.key === undefined ? at : null;
-    const old = key === undefined ? unkeyed : known.get(key);
-    if (!old || old.nodeName !== next.nodeName) {
+    const old = next.$kept ? next : key === undefined ? unkeyed : known.get(key);
+    if (!old || old.parentNode !== place || old.nodeName !== next.nodeName || (old.$kept && old !== next)) {
       place.insertBefore(next, at);
       continue;
     }

@@ -1,6 +1,6 @@
 /** What happens, one line each, the latest on top; it stands still while somebody points at it. */
 
-import { fill, h } from "./dom.js";
+import { fill, h, slot } from "./dom.js";
 import { atClock, span } from "./format.js";
 import { icon } from "./icons.js";
 import { onHappening, pulse } from "./live.js";
@@ -25,8 +25,7 @@ const KINDS = {
 
 /** The list, which fills itself; `wanted(happening)` says which belong into it. */
 export function feed(page, wanted = () => true) {
-  const list = h("ol.feed");
-  const place = h("div.feed-place", { tabindex: "0", role: "log", "aria-label": "What happens now", "aria-live": "off" }, list);
+  const place = slot("div.feed-place", { tabindex: "0", role: "log", "aria-label": "What happens now", "aria-live": "off" });
   const shown = [];
   let fresh = false;
   let number = 0;

@@ -1,7 +1,7 @@
 /** Dead letters page by page, some of which can be chosen. */
 
 import { get } from "./api.js";
-import { fill, h } from "./dom.js";
+import { fill, h, slot } from "./dom.js";
 import { count, counted, queueOf, shortId, when } from "./format.js";
 import { may } from "./session.js";
 import { badge, card, empty, table } from "./ui.js";
@@ -13,7 +13,7 @@ const LETTERS_MS = 5000;
 /** Keeps the letters that `filter` names in `place`, the latest first; those who may can choose some of them. */
 export function letterTable(page, place, filter) {
   const before = page.query.get("before");
-  const [body, acts] = [h("div"), h("div.more")];
+  const [body, acts] = [slot("div"), slot("div.more")];
   const drawActs = () => {
     const chosen = [...body.querySelectorAll("input.choose:checked")].map((box) => box.value);
     const replay = () => location.assign(`#/replays/new?letters=${chosen.join(",")}`);
@@ -61,8 +61,9 @@ function drawLetters({ dead_letters: letters, next }, page) {
   const columns = may("operate") ? [...COLUMNS, CHOOSE] : COLUMNS;
   const older = next && h("button", { type: "button", onclick: () => page.go({ before: next }) }, "Older letters");
   const latest = page.query.get("before") && h("button", { type: "button", onclick: () => page.go({ before: null }) }, "The latest");
-  return [
+  return h(
+    "div",
     table({ label: "Dead letters", columns, rows: letters, key: (letter) => letter.id, href: (letter) => `#/letters/${letter.id}` }),
     (older || latest) && h("div.pages", latest, older),
-  ];
+  );
 }

@@ -1,6 +1,6 @@
 /** Plots of numbers over time, in SVG: they take no points, one point, gaps and any size of number. */
 
-import { fill, h, s } from "./dom.js";
+import { fill, h, s, slot } from "./dom.js";
 import { axisTime, compact, exact } from "./format.js";
 
 /** Plots are drawn in these units and stretched to their place; strokes and text are not. */
@@ -20,11 +20,12 @@ export function sparkline(points) {
 
 /**
  * A plot. `points`: `[{ at, … }]`; `series`: `[{ name, of(point), tone, filled? }]`; `from` and `to` bound the
- * time axis, `step` is the distance of two points, `since` is the start of what is known.
+ * time axis, `step` is the distance of two points, `since` is the start of what is known, and the value axis goes
+ * up to `least` at least; `note` says what a point stands for.
  */
-export function plot({ label, points, series, from, to, step, since, unit = "", format = compact }) {
+export function plot({ label, points, series, from, to, step, since, unit = "", format = compact, least = 4, note }) {
   const values = points.flatMap((point) => series.map(({ of }) => of(point))).filter(isNumber);
-  const top = ceiling(Math.max(0, ...values));
+  const top = ceiling(Math.max(least, ...values));
   const x = (at) => ((Date.parse(at) - from) / (to - from || 1)) * WIDTH;
   const y = (value) => HEIGHT - (value / top) * HEIGHT;
   const drawn = series.flatMap(({ of, tone, filled }) => {
@@ -41,16 +42,16 @@ export function plot({ label, points, series, from, to, step, since, unit = "", 
     s("path.axis", { d: `M0 ${HEIGHT}H${WIDTH}` }),
     drawn.filter(Boolean),
   ];
-  const hint = h("div.hint", { hidden: true });
-  const cross = h("div.cross", { hidden: true });
-  const area2 = h("div.area", canvas("lines", inside.flat(Infinity).filter(Boolean), summary(label, points, series, format)), cross, hint);
-  area2.onpointermove = (event) => point(event, { area: area2, points, series, x, format, unit, hint, cross });
-  area2.onpointerleave = () => (hint.hidden = cross.hidden = true);
-  area2.$handlers = ["onpointermove", "onpointerleave"];
+  const field = h(
+    "div.area",
+    { onpointermove: (event) => point(event, { points, series, x, format, unit }), onpointerleave: unpoint },
+    canvas("lines", inside.flat(Infinity).filter(Boolean), summary(label, points, series, format)),
+    slot("div.pointed"),
+  );
   return h(
     "figure.plot",
-    legend(series),
-    h("div.frame", h("div.ys", { "aria-hidden": "true" }, [1, 0.5, 0].map((share) => h("span", format(top * share)))), area2),
+    h("div.top", legend(series), note && h("span.dim.small", note)),
+    h("div.frame", h("div.ys", { "aria-hidden": "true" }, [1, 0.5, 0].map((share) => h("span", format(top * share)))), field),
     h("div.xs", { "aria-hidden": "true" }, [0, 0.25, 0.5, 0.75, 1].map((share) => h("span", axisTime(from + share * (to - from), to - from)))),
     values.length === 0 && h("p.nothing", "Nothing has happened in this time yet."),
   );
@@ -88,7 +89,6 @@ const dot = ([x, value], y, tone) => s("path.stroke.single", { class: tone, d: `
 
 /** The next number above that halves well. */
 function ceiling(value) {
-  if (value <= 0) return 1;
   const size = 10 ** Math.floor(Math.log10(value));
   return [1, 2, 4, 5, 10].find((step) => step * size >= value) * size;
 }
@@ -100,22 +100,19 @@ function summary(label, points, series, format) {
 }
 
 /** Shows the values nearest to the pointer. */
-function point(event, { area, points, series, x, format, unit, hint, cross }) {
-  const box = area.getBoundingClientRect();
+function point(event, { points, series, x, format, unit }) {
+  const box = event.currentTarget.getBoundingClientRect();
   const wanted = ((event.clientX - box.left) / box.width) * WIDTH;
-  let nearest = null;
-  for (const one of points) {
-    if (!nearest || Math.abs(x(one.at) - wanted) < Math.abs(x(nearest.at) - wanted)) nearest = one;
-  }
-  hint.hidden = cross.hidden = !nearest;
+  const far = (one) => Math.abs(x(one.at) - wanted);
+  const nearest = points.reduce((best, one) => (best === null || far(one) < far(best) ? one : best), null);
   if (!nearest) return;
   const share = x(nearest.at) / WIDTH;
-  cross.style.left = `${share * 100}%`;
-  hint.style.left = `${share * 100}%`;
-  hint.classList.toggle("left", share > 0.6);
+  const row = ({ name, of, tone }) => h("span", { class: tone }, h("i"), name, h("em", isNumber(of(nearest)) ? `${format(of(nearest))}${unit}` : "–"));
   fill(
-    hint,
-    h("b", exact(nearest.at)),
-    series.map(({ name, of, tone }) => h("span", { class: tone }, h("i"), name, h("em", isNumber(of(nearest)) ? `${format(of(nearest))}${unit}` : "–"))),
+    event.currentTarget.querySelector(".pointed"),
+    h("div.cross", { style: { left: `${share * 100}%` } }),
+    h("div.hint", { class: share > 0.6 ? "left" : null, style: { left: `${share * 100}%` } }, h("b", exact(nearest.at)), series.map(row)),
   );
 }
+
+const unpoint = (event) => fill(event.currentTarget.querySelector(".pointed"));

@@ -37,9 +37,9 @@ const endsAt = ({ steps, gives_up_after_ms: end = 0 }) => Math.max(end, ...steps
 function onePolicy(policy, latest, describe) {
   const id = `policy-${policy.name}`;
   return h("section.policy", { key: policy.name, id, "aria-labelledby": `${id}-name` },
-    h("h3", { id: `${id}-name` }, policy.name, " ", h("span.quiet", policy.summary)),
+    h("h3", { id: `${id}-name` }, policy.name, " ", h("span.dim", policy.summary)),
     describe(policy),
-    policy.steps.length > 0 ? drawn(policy, latest) : h("p.quiet", "The first failure is the last: nothing is tried again."),
+    policy.steps.length > 0 ? drawn(policy, latest) : h("p.dim.small", "The first failure is the last: nothing is tried again."),
     policy.steps.length > 0 && told(policy));
 }
 
@@ -95,5 +95,5 @@ function told(policy) {
       h("table", h("thead", h("tr", ["retry", "waits", "spread", "comes after"].map((name) => h("th", { scope: "col" }, name)))),
         h("tbody", rows.map((step) => h("tr", h("td", String(step.retry)), h("td", span(step.delay_ms)),
           h("td", range(step.min_ms, step.max_ms)), h("td", range(step.at_min_ms, step.at_max_ms))))))),
-    more > 0 && h("p.quiet", `and ${count(more)} more`));
+    more > 0 && h("p.dim.small", `and ${count(more)} more`));
 }

@@ -12,6 +12,9 @@ export const me = observable(null);
 /** Whether the one who looks may do that: `may("operate")`. */
 export const may = (permission) => me.value?.may.includes(permission) ?? false;
 
+/** The services that the key is bound to; undefined if it is bound to none. Lists want one of them by name. */
+export const boundTo = () => me.value?.services;
+
 /** A button for those who may press it, and nothing for others. */
 export function action(permission, label, onclick, props = {}) {
   return may(permission) ? h("button", { type: "button", onclick, ...props }, label) : null;

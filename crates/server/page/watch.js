@@ -1,6 +1,7 @@
 /** Loads and draws, again and again: grey lines first, then what there is, and a word when it gets old. */
 
-import { fill, h } from "./dom.js";
+import { ApiError } from "./api.js";
+import { fill, slot } from "./dom.js";
 import { atClock } from "./format.js";
 import { connection } from "./live.js";
 import { failure, skeleton } from "./ui.js";
@@ -10,8 +11,8 @@ import { failure, skeleton } from "./ui.js";
  * the page is left. Returns `{ again }` to look at once.
  */
 export function watch(page, place, { load, draw, every = 5000, lines = 5 }) {
-  const old = h("p.old", { role: "status", hidden: true });
-  const body = h("div");
+  const old = slot("p.old", { role: "status", hidden: true });
+  const body = slot("div.stack");
   let at = null;
   let busy = false;
   fill(body, skeleton(lines));
@@ -28,12 +29,14 @@ export function watch(page, place, { load, draw, every = 5000, lines = 5 }) {
       fill(body, draw(data));
     } catch (error) {
       if (page.signal.aborted || error.name === "AbortError") return;
-      if (at === null || error.status === 404) fill(body, failure(error, again));
-      else {
+      // The strip at the top tells when the server is away; what it refuses will not come by waiting.
+      const isRefused = error.status >= 400 && error.status < 500 && error.status !== 429;
+      if (at === null || isRefused) fill(body, failure(error, again));
+      else if (!error.isAway) {
         old.hidden = false;
         fill(old, "As of ", atClock(at), `: ${error.message}`);
       }
-      if (!(error.status >= 0)) throw error;
+      if (!(error instanceof ApiError)) throw error;
     } finally {
       busy = false;
     }

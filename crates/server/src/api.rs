@@ -6,6 +6,7 @@
 //! - nothing a client sends or leaves unsent takes more than a bounded amount of memory or time.
 
 mod body;
+pub(crate) mod book;
 pub(crate) mod bulk;
 mod code;
 mod crowd;
@@ -17,11 +18,13 @@ mod error;
 mod events;
 mod fresh;
 mod guest;
+pub(crate) mod health;
 pub(crate) mod hooks;
 mod identity;
 mod keys;
 mod letters;
 mod listen;
+pub(crate) mod live;
 pub(crate) mod openapi;
 mod operate;
 mod page;
@@ -31,11 +34,14 @@ mod queries;
 mod rate;
 mod refusal;
 mod replays;
+mod services;
 pub(crate) mod shape;
 mod strangers;
+mod trend;
 mod views;
 mod whoami;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Router;
@@ -76,6 +82,12 @@ pub(crate) struct Parts {
     pub access: Access,
     /// The demo that this server is, if it is one.
     pub demo: Option<Demo>,
+    /// How it was when somebody asked last.
+    pub health: health::Memo,
+    /// Where the rule book is, unless it is the built-in one.
+    pub book_path: Option<PathBuf>,
+    pub book_shown: book::Shown,
+    pub live: live::Hub,
     /// Turns true when the server stops, so that endless answers end.
     pub closing: watch::Receiver<bool>,
 }
@@ -133,7 +145,12 @@ fn routes() -> Routes {
         .add(Need::Permission(Read, Part),         routes!(queries::delivery),       &[Code::DeliveryNotFound, Code::AmbiguousId])
         .add(Need::Permission(Read, Whole),        routes!(queries::status),         &[])
         .add(Need::Permission(Read, Part),         routes!(queries::happenings),     &[])
+        .add(Need::Permission(Read, Part),         routes!(live::live),              &[])
         .add(Need::Key,                            routes!(whoami::whoami),          &[])
+        .add(Need::Permission(Read, Part),         routes!(services::list),          &[])
+        .add(Need::Permission(Read, Part),         routes!(trend::trend),            &[Code::ServiceNotFound, Code::DependencyNotFound])
+        .add(Need::Permission(Read, Whole),        routes!(book::book),              &[])
+        .add(Need::Permission(Read, Part),         routes!(book::rule),              &[Code::ServiceNotFound, Code::EventNotWanted])
         .add(Need::Permission(Read, Part),         routes!(dependencies::list),      &[])
         .add(Need::Permission(Operate, Whole),     routes!(dependencies::trip),      &[Code::DependencyNotFound, Code::NoBreaker])
         .add(Need::Permission(Operate, Whole),     routes!(dependencies::reset),     &[Code::DependencyNotFound, Code::NoBreaker])
@@ -162,7 +179,8 @@ fn routes() -> Routes {
         .add(Need::Permission(Operate, Part),      routes!(replays::change),         &[Code::ReplayNotFound, Code::PathNotFound, Code::ReplayState])
         .add(Need::Permission(Read, Whole),        routes!(demo::story),             &[Code::PathNotFound])
         .add(Need::Permission(Operate, Whole),     routes!(demo::act),               &[Code::PathNotFound])
-        .add(Need::Nothing,                        routes!(queries::health),         &[])
+        .add(Need::Nothing,                        routes!(health::live),            &[])
+        .add(Need::Nothing,                        routes!(health::ready),           &[])
         .add(Need::Nothing,                        routes!(openapi::describe),       &[])
         .beside("/",                               get(page::first))
         .beside("/page/{*file}",                   get(page::file))
@@ -254,7 +272,12 @@ mod tests {
             ("GET /v1/deliveries/{id}",            "viewer operator admin"),
             ("GET /v1/status",                     "viewer operator admin*"),
             ("GET /v1/happenings",                 "viewer operator admin"),
+            ("GET /v1/live",                       "viewer operator admin"),
             ("GET /v1/whoami",                     "whoever has a key"),
+            ("GET /v1/services",                   "viewer operator admin"),
+            ("GET /v1/trend",                      "viewer operator admin"),
+            ("GET /v1/book",                       "viewer operator admin*"),
+            ("GET /v1/rule",                       "viewer operator admin"),
             ("GET /v1/dependencies",               "viewer operator admin"),
             ("POST /v1/dependencies/{name}/trip",  "operator admin*"),
             ("POST /v1/dependencies/{name}/reset", "operator admin*"),
@@ -284,6 +307,7 @@ mod tests {
             ("GET /v1/demo",                       "viewer operator admin*"),
             ("POST /v1/demo/{act}",                "operator admin*"),
             ("GET /healthz",                       "everybody"),
+            ("GET /readyz",                        "everybody"),
             ("GET /openapi.json",                  "everybody"),
             ("GET /",                              "everybody"),
             ("GET /page/{*file}",                  "everybody"),

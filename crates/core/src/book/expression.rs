@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::problem::suggest;
 use crate::limits;
 use crate::text::{self, Rate, Share};
+use crate::time::Timestamp;
 
 /// When an alert is raised.
 #[derive(Clone, Debug, PartialEq)]
@@ -500,6 +501,41 @@ impl Hours {
     }
 }
 
+impl Hours {
+    /// Whether that point in time lies within them, by the clocks of their zone.
+    #[must_use]
+    pub fn contain(&self, at: Timestamp) -> bool {
+        // Zones were looked up when the book was read.
+        let Ok(zone) = jiff::tz::TimeZoneDatabase::bundled().get(&self.zone) else { return true };
+        let Ok(instant) = jiff::Timestamp::from_nanosecond(i128::from(at.as_nanos())) else { return true };
+        let clock = zone.to_datetime(instant);
+        let day = usize::try_from(clock.weekday().to_monday_zero_offset()).unwrap_or_default();
+        let minute = u16::try_from(i32::from(clock.hour()) * 60 + i32::from(clock.minute()));
+        self.days[day] && (self.from_minute..self.to_minute).contains(&minute.unwrap_or_default())
+    }
+}
+
+/// As they are written: `Mon-Fri 09:00-17:00 Europe/Berlin`.
+impl fmt::Display for Hours {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut spans: Vec<String> = Vec::new();
+        let mut day = 0;
+        while let Some(first) = (day..DAYS.len()).find(|day| self.days[*day]) {
+            let last = (first..DAYS.len()).take_while(|day| self.days[*day]).last().unwrap_or(first);
+            let span = if first == last {
+                DAYS[first].to_owned()
+            } else {
+                format!("{}-{}", DAYS[first], DAYS[last])
+            };
+            spans.push(span);
+            day = last + 1;
+        }
+        let clock = |minute: u16| format!("{:02}:{:02}", minute / 60, minute % 60);
+        let (from, to) = (clock(self.from_minute), clock(self.to_minute));
+        write!(f, "{} {from}-{to} {}", spans.join(","), self.zone)
+    }
+}
+
 fn parse_days(text: &str) -> Option<[bool; 7]> {
     let day = |text: &str| DAYS.iter().position(|day| *day == text);
     let mut days = [false; 7];
@@ -593,6 +629,23 @@ mod tests {
             "a b c d",
         ] {
             assert!(Hours::parse(text).is_err(), "{text:?}");
+        }
+    }
+    #[test]
+    fn hours_follow_the_clocks_of_their_zone() {
+        #[rustfmt::skip]
+        let cases = [
+            ("before they begin",        "Mon-Fri 09:00-17:00 UTC",           "2026-03-02T08:59:59Z", false),
+            ("when they begin",          "Mon-Fri 09:00-17:00 UTC",           "2026-03-02T09:00:00Z", true),
+            ("when they end",            "Mon-Fri 09:00-17:00 UTC",           "2026-03-02T17:00:00Z", false),
+            ("on a Sunday",              "Mon-Fri 09:00-17:00 UTC",           "2026-03-01T12:00:00Z", false),
+            ("in winter, further east",  "Mon-Fri 09:00-17:00 Europe/Berlin", "2026-03-02T08:30:00Z", true),
+            ("in summer, earlier still", "Mon-Fri 09:00-17:00 Europe/Berlin", "2026-07-06T07:30:00Z", true),
+            ("until midnight",           "Sun 00:00-24:00 UTC",               "2026-03-01T23:59:59Z", true),
+        ];
+        for (name, hours, at, expected) in cases {
+            let hours = Hours::parse(hours).unwrap();
+            assert_eq!(hours.contain(at.parse().unwrap()), expected, "{name}");
         }
     }
 }

@@ -1,16 +1,17 @@
 /** Failure groups: dead letters by their cause, and one cause with its letters. */
 
 import { get, part } from "../api.js";
-import { fill, h } from "../dom.js";
+import { fill, h, slot } from "../dom.js";
 import { compact, count, counted, queueOf, when } from "../format.js";
 import { letterTable } from "../letter_table.js";
 import { pulse } from "../live.js";
 import { plot, sparkline } from "../plot.js";
 import { purge } from "../purge.js";
 import { action, me } from "../session.js";
+import { stories } from "../story.js";
+import { timeline } from "../timeline.js";
 import { badge, card, choice, empty, facts, heading, table } from "../ui.js";
 import { watch } from "../watch.js";
-import { story } from "../story.js";
 
 const CATEGORIES = ["transient", "rate-limited", "permanent", "invalid", "fatal", "unknown", "internal"];
 const AGES = [["1h", "Last hour"], ["24h", "Last day"], ["7d", "Last week"], ["", "All"]];
@@ -25,15 +26,15 @@ export async function view(place, page) {
     category: page.query.get("category"),
     from: page.query.get("from"),
   };
-  const body = h("section.card");
-  const held = h("div");
+  const body = slot("section.card");
+  const held = slot("div");
   fill(
     place,
     heading("Failure groups", {
       says: "Dead letters with the same cause stand together: mend the cause, then send the group again.",
       acts: action("operate", "Replay all that is shown", () => location.assign(replayHref(filter))),
     }),
-    filters(page, filter),
+    filters(page, filter, await knownServices(page.signal)),
     body,
     held,
   );
@@ -50,8 +51,13 @@ export const replayHref = (filter) => {
   return `#/replays/new${query.size > 0 ? `?${query}` : "?all=true"}`;
 };
 
-function filters(page, { service, category, from }) {
-  const services = [...new Set([...(pulse.value?.services ?? []).map((one) => one.service), ...(service ? [service] : [])])].sort();
+/** The services that there are to choose from; whoever comes here first has not heard of them yet. */
+export async function knownServices(signal) {
+  return pulse.value?.services ?? (await get("v1/services", {}, signal)).services;
+}
+
+function filters(page, { service, category, from }, known) {
+  const services = [...new Set([...known.map((one) => one.service), ...(service ? [service] : [])])].sort();
   return h(
     "div.filters",
     select("Service", "every service", services, service, (value) => page.go({ service: value })),
@@ -87,10 +93,11 @@ const trendWords = ({ counts }) => `${count(counts.reduce((sum, one) => sum + on
 function drawGroups({ groups }, filter) {
   if (groups.length === 0) return nothing(filter);
   const letters = groups.reduce((sum, group) => sum + group.count, 0);
-  return [
+  return h(
+    "div",
     h("p.sum", h("b", counted(letters, "dead letter")), ` of ${counted(groups.length, "cause")}`),
     table({ label: "Failure groups", columns: GROUP_COLUMNS, rows: groups, key: (group) => group.fingerprint, href: (group) => hrefOf(group, filter) }),
-  ];
+  );
 }
 
 function nothing(filter) {
@@ -121,15 +128,19 @@ function drawHeld({ held_sessions: held }) {
 function oneGroup(place, page, fingerprint) {
   page.title(`Failure group ${fingerprint}`);
   const filter = { fingerprint, service: page.query.get("service") ?? me.value.services?.[0] };
-  const [top, example, letters] = [h("div.stack"), h("div"), h("div")];
+  const [top, example, letters] = [slot("div.stack"), slot("div"), slot("div")];
   fill(place, top, example, letters);
   let sample = null;
   const showSample = (id) => {
     if (id === sample) return;
     sample = id;
-    const body = h("div");
+    const body = slot("div");
     fill(example, card("The latest letter's story", h("a", { href: `#/letters/${id}` }, "The whole letter"), body));
-    watch(page, body, { load: (signal) => get(`v1/deliveries/${part(id)}`, {}, signal), draw: story });
+    let scale = null;
+    const looking = watch(page, body, {
+      load: (signal) => get(`v1/deliveries/${part(id)}`, {}, signal),
+      draw: (delivery) => h("div", timeline(delivery, scale, (chosen) => ((scale = chosen), looking.again())), stories(delivery)),
+    });
   };
   watch(page, top, {
     load: (signal) => get("v1/failure-groups", filter, signal),

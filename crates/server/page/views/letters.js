@@ -6,7 +6,8 @@ import { fill, h } from "../dom.js";
 import { count, counted, exact, queueOf, shortId, when } from "../format.js";
 import { purge } from "../purge.js";
 import { action } from "../session.js";
-import { story } from "../story.js";
+import { stories } from "../story.js";
+import { timeline } from "../timeline.js";
 import { snippet } from "../tint.js";
 import { badge, card, empty, facts, heading } from "../ui.js";
 import { watch } from "../watch.js";
@@ -15,13 +16,18 @@ export async function view(place, page) {
   const [id] = page.path;
   page.title(`Dead letter ${shortId(id ?? "")}`);
   if (!id) return fill(place, empty("Which letter?", h("p", h("a", { href: "#/groups" }, "Failure groups lead to their letters"))));
+  let scale = null;
+  const rescale = (chosen) => {
+    scale = chosen;
+    looking.again();
+  };
   const looking = watch(page, place, {
     load: async (signal) => {
       const delivery = await get(`v1/deliveries/${part(id)}`, {}, signal);
       if (delivery.state !== "dead") return { delivery, envelope: null };
       return { delivery, envelope: await get(`v1/dead-letters/${part(id)}`, {}, signal).catch(unlessGone) };
     },
-    draw: (found) => drawLetter(found, () => looking.again()),
+    draw: (found) => drawLetter(found, timeline(found.delivery, scale, rescale), looking.again),
   });
 }
 
@@ -31,29 +37,28 @@ function unlessGone(error) {
   throw error;
 }
 
-function drawLetter({ delivery, envelope }, again) {
+function drawLetter({ delivery, envelope }, line, again) {
   const { death } = delivery;
-  return h(
-    "div.stack",
+  return [
     heading([h("code", delivery.event_type), " → ", queueOf(delivery)], {
       up: death ? [`#/groups/${death.fingerprint}`, "Its failure group"] : ["#/groups", "Failure groups"],
       badge: [badge(delivery.state), death?.tier === "poison" && badge("poison")],
       acts: envelope && acts(delivery, envelope, again),
     }),
     envelope ? whyDead(delivery) : nowOf(delivery),
-    card("Attempts", h("a", { href: `#/deliveries/${delivery.id}` }, "The delivery"), story(delivery)),
+    card("Time line", null, line),
+    card("Attempts", h("a", { href: `#/deliveries/${delivery.id}` }, "The delivery"), stories(delivery)),
     h("div.columns", envelope && card("Event data", h("span.dim", contentOf(envelope)), dataOf(envelope)), card("Envelope", null, envelopeFacts(delivery, envelope))),
-  );
+  ];
 }
 
 /** Why it is dead, in words that somebody can act on. */
-function whyDead({ death, replay, behind }) {
+function whyDead({ death, replay }) {
   return h(
-    "div.verdict.bad",
+    "div.standing.bad",
     h("p", h("b", death.message || death.code)),
     h("p.dim", REASONS[death.code] ?? "The rule takes this for a failure that no retry would mend."),
     death.tier === "poison" && h("p", "It is poison: it failed a replay or does not parse, and replays leave it alone unless it is meant."),
-    behind && h("p", "It holds its session: what comes after it waits."),
     replay && h("p", h("a", { href: `#/replays/${replay}` }, `Replay ${replay}`), " has claimed it."),
   );
 }
@@ -72,7 +77,7 @@ const REASONS = {
 function nowOf({ state, replay, superseded_by: heir, ended_at: ended }) {
   const tone = state === "delivered" ? "good" : "info";
   return h(
-    `div.verdict.${tone}`,
+    `div.standing.${tone}`,
     h("p", h("b", `This letter is ${state === "replaying" ? "on its way again" : state}`), ended && [" ", when(ended)]),
     replay && h("p", h("a", { href: `#/replays/${replay}` }, `Replay ${replay}`)),
     heir && h("p", h("a", { href: `#/deliveries/${heir}` }, "The delivery that took its place")),
@@ -116,7 +121,8 @@ function acts(delivery, envelope, again) {
   const poison = delivery.death.tier === "poison" ? "&include_poison=true" : "";
   return [
     action("operate", "Replay…", () => location.assign(`#/replays/new?letters=${delivery.id}${poison}`), { class: "main" }),
-    action("operate", "Edit…", () => edit(delivery, envelope)),
+    // What is no text cannot be edited in a text field.
+    !envelope.originalMessage?.data_base64 && action("operate", "Edit…", () => edit(delivery, envelope)),
     action("operate", "Skip…", () => skip(delivery, again)),
     action("operate", "Purge…", async () => (await purge(onlyThis(delivery, envelope), "this letter")) && location.assign(`#/groups/${delivery.death.fingerprint}`)),
   ];

@@ -1,23 +1,23 @@
 /** A replay that is prepared: what would be sent, how, and first of all what it would come to. */
 
 import { part, post } from "../api.js";
-import { fill, h } from "../dom.js";
+import { fill, h, slot } from "../dom.js";
 import { count, counted, queueOf, span } from "../format.js";
-import { pulse } from "../live.js";
 import { may } from "../session.js";
 import { card, empty, facts, heading, say, table } from "../ui.js";
+import { knownServices } from "./groups.js";
 
 /** The keys of the address that say which letters are meant. */
 const WHICH = ["service", "channel", "category", "code", "fingerprint", "type", "session", "correlation_id", "tier", "from", "until"];
 const CAUSES_MAX = 10;
 
-export function newReplay(place, page) {
+export async function newReplay(place, page) {
   page.title("New replay");
   const which = selection(page.query);
   const back = page.query.get("fingerprint") ? [`#/groups/${page.query.get("fingerprint")}`, "The failure group"] : ["#/groups", "Failure groups"];
   if (!may("operate")) return fill(place, heading("New replay", { up: back }), h("section.card", empty("You may look, but not replay", h("p", "An operator or an admin can send letters again."))));
-  const came = h("div");
-  const form = settings(page.query, came);
+  const came = slot("div");
+  const form = settings(page.query, await knownServices(page.signal));
   let surveyed = null;
   const wanted = () => ({ ...which, ...read(form) });
   const dryRun = async () => {
@@ -65,9 +65,9 @@ function inWords(which) {
 
 // --- The settings ----------------------------------------------------------------------------------
 
-function settings(query, came) {
-  const services = [...new Set((pulse.value?.services ?? []).map(queueOf))];
-  return h(
+function settings(query, known) {
+  const services = [...new Set(known.map(queueOf))];
+  return slot(
     "form.settings",
     { "aria-label": "How the letters are sent" },
     check("canary", "Canary", "One letter first, then ten, then the rest, each wave only when all of the one before has arrived. It stops by itself when a letter fails.", true),

@@ -2,7 +2,7 @@
 
 import { get, messages, open, part, post } from "../api.js";
 import { ask, toast } from "../dialog.js";
-import { fill, h } from "../dom.js";
+import { fill, h, slot } from "../dom.js";
 import { count, counted, rate, shortId, span, when } from "../format.js";
 import { action } from "../session.js";
 import { badge, card, empty, facts, failure, heading, say, skeleton, table, tile } from "../ui.js";
@@ -18,7 +18,7 @@ export async function view(place, page) {
   if (id === "new") return newReplay(place, page);
   if (id) return oneReplay(place, page, id);
   const before = page.query.get("before");
-  const body = h("section.card");
+  const body = slot("section.card");
   fill(
     place,
     heading("Replays", { says: "Dead letters that are sent through the pipeline again. A replay is a job of the server: it goes on whether anybody watches or not." }),
@@ -42,17 +42,18 @@ function drawReplays({ replays, next }, page) {
   if (replays.length === 0) {
     return empty("Nothing was replayed yet", h("p", "Once the cause of a failure group is mended, its letters can be sent again: ", h("a", { href: "#/groups" }, "failure groups"), "."));
   }
-  return [
+  return h(
+    "div",
     table({ label: "Replays", columns: COLUMNS, rows: replays, key: (replay) => replay.id, href: (replay) => `#/replays/${replay.id}` }),
     next && h("div.pages", h("button", { type: "button", onclick: () => page.go({ before: next }) }, "Older replays")),
-  ];
+  );
 }
 
 // --- One replay ------------------------------------------------------------------------------------
 
 function oneReplay(place, page, id) {
   page.title(`Replay ${id}`);
-  const body = h("div.stack");
+  const body = slot("div.stack");
   fill(place, body);
   fill(body, skeleton(6));
   follow(page, body, id);
@@ -101,7 +102,7 @@ function drawReplay(replay, perSecond, onChange) {
   const isAtWork = replay.state === "running" || replay.state === "gathering";
   return [
     heading(`Replay ${replay.id}`, { up: ["#/replays", "Replays"], badge: badge(replay.state), acts: acts(replay, onChange), says: replay.what }),
-    h("div.verdict", { class: { done: replay.failed > 0 ? "warn" : "good", stopped: "bad", paused: "hold", cancelled: "quiet" }[replay.state] ?? "info" },
+    h("div.standing", { class: { done: replay.failed > 0 ? "warn" : "good", stopped: "bad", paused: "hold", cancelled: "quiet" }[replay.state] ?? "info" },
       h("p", h("b", outcome(replay))),
       replay.stop && replay.state === "stopped" && h("p", h("a", { href: `#/letters/${replay.stop.delivery}` }, "Why the letter failed again"), " · ", h("a", { href: `#/groups/${replay.stop.fingerprint}` }, "Its failure group")),
       replay.claimed_by_others > 0 && h("p", `${counted(replay.claimed_by_others, "letter")} belonged to other replays and were left to them.`)),

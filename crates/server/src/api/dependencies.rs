@@ -218,7 +218,7 @@ fn turn_shown(turn: &Turn) -> TurnShown {
     }
 }
 
-const fn phase(phase: Phase) -> BreakerState {
+pub(super) const fn phase(phase: Phase) -> BreakerState {
     match phase {
         Phase::Closed => BreakerState::Closed,
         Phase::HalfOpen => BreakerState::HalfOpen,

@@ -26,6 +26,7 @@ pub(super) use self::keys::Keys;
 use super::App;
 use super::code::Code;
 use super::identity::{Guard, Need, guard};
+use super::shape::live::Pulse;
 use super::shape::{BackupStep, ErrorBody, told};
 
 /// What every request may be answered with, whatever it asks for.
@@ -54,7 +55,7 @@ const WITH_BODY: [Code; 3] = [Code::Validation, Code::RequestTimeout, Code::Payl
         (name = "replays", description = "dead letters are sent again"),
         (name = "operating", description = "services and the server itself"),
     ),
-    components(schemas(ErrorBody, BackupStep, told::Happening))
+    components(schemas(ErrorBody, BackupStep, Pulse, told::Happening))
 )]
 struct Frame;
 

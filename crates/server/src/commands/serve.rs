@@ -27,8 +27,10 @@ use tokio::sync::watch;
 use self::tls::Watched;
 use super::{Refused, demo, read_book};
 use crate::api::door::Scheme;
+use crate::api::health::Memo;
 use crate::api::hooks::Webhooks;
 use crate::api::{Access, App, Guests, Limiter, Limits, Parts, Reading, Routers, With, listen_behind};
+use crate::api::{book, live};
 use crate::cli::ServeArgs;
 use crate::demo::Demo;
 use crate::logging;
@@ -193,7 +195,8 @@ async fn serve(args: &ServeArgs, opened: Opened, demo: Option<Demo>) -> anyhow::
     };
     let limits = Limits::with_body(usize::try_from(args.body_max).unwrap_or(usize::MAX));
     let guests = if args.insecure { Guests::Everybody } else { Guests::ThisMachine };
-    let routes = |closing| Routers::new(&App::new(doors.parts(&node, limits, closing, demo.clone())), guests);
+    let parts = |closing| doors.parts(&node, limits, args.rules.clone(), demo.clone(), closing);
+    let routes = |closing| Routers::new(&App::new(parts(closing)), guests);
     let listening = match listen_behind(door.clone(), args.listen, routes, limits).await {
         Ok(listening) => listening,
         Err(error) => {
@@ -392,8 +395,9 @@ impl Doors {
         &self,
         node: &Node,
         limits: Limits,
-        closing: watch::Receiver<bool>,
+        book_path: Option<PathBuf>,
         demo: Option<Demo>,
+        closing: watch::Receiver<bool>,
     ) -> Parts {
         Parts {
             demo,
@@ -403,6 +407,10 @@ impl Doors {
             reading: Reading::default(),
             hooks: self.hooks.clone(),
             access: self.access.clone(),
+            health: Memo::default(),
+            book_path,
+            book_shown: book::Shown::default(),
+            live: live::Hub::default(),
             closing,
         }
     }

@@ -13,10 +13,12 @@ use redrive::core::engine::{HeldQueue, QueueName};
 use redrive::core::ids::{DependencyName, Seq};
 use redrive::node::{Snapshot, Turns};
 use redrive::store::letter::{KindView, LetterFilter};
-use redrive::store::{Counts, DeliveryState, DeliveryView, Filter, Oldest, Reader, StoreError};
+use redrive::store::{Counts, DeliveryState, DeliveryView, Filter, Listed, Oldest, Reader, StoreError};
 
 /// Deliveries that are read at once.
 const PAGE: usize = 500;
+/// Deliveries of all services that are gone through at most, to find those of one.
+const LOOKS_MAX: u64 = 200_000;
 /// Events that nobody wanted whose types are looked at.
 const UNROUTED_MAX: usize = 200;
 /// Held sessions that are looked at, those held for longest.
@@ -30,7 +32,8 @@ pub(crate) struct Deliveries {
     before: Option<Seq>,
     /// The hash of the book that the latest attempt was judged by.
     latest_book: Option<u64>,
-    at_the_end: bool,
+    looked_at: u64,
+    is_all: bool,
 }
 
 impl Deliveries {
@@ -42,7 +45,7 @@ impl Deliveries {
     /// The next question; none when there is nothing more to ask.
     pub(crate) fn wanted(&self) -> Option<Filter> {
         let missing = DELIVERIES_MAX - self.seen.len().min(DELIVERIES_MAX);
-        let is_done = self.at_the_end || missing == 0;
+        let is_done = self.is_all || missing == 0 || self.looked_at >= LOOKS_MAX;
         (!is_done).then(|| Filter {
             service: self.service.clone(),
             before: self.before,
@@ -52,12 +55,13 @@ impl Deliveries {
     }
 
     /// The answer to it.
-    pub(crate) fn add(&mut self, wanted: &Filter, views: Vec<DeliveryView>) {
-        self.at_the_end = views.len() < wanted.rows_max;
-        self.before = views.last().map(|view| view.id.seq());
-        let books = views.iter().filter_map(|view| view.stories.last()).map(|story| story.book);
-        self.latest_book = self.latest_book.or_else(|| books.into_iter().next());
-        self.seen.extend(views.into_iter().map(seen));
+    pub(crate) fn add(&mut self, listed: Listed) {
+        let Listed { deliveries, next, looked_at } = listed;
+        (self.before, self.is_all) = (next, next.is_none());
+        self.looked_at += looked_at;
+        let mut books = deliveries.iter().filter_map(|view| view.stories.last()).map(|story| story.book);
+        self.latest_book = self.latest_book.or_else(|| books.next());
+        self.seen.extend(deliveries.into_iter().map(seen));
     }
 
     /// How many there are so far.
