@@ -17,12 +17,13 @@ use redrive::store::{Counts, DeliveryState, DeliveryView, Filter, Listed, Oldest
 
 /// Deliveries that are read at once.
 const PAGE: usize = 500;
-/// Deliveries of all services that are gone through at most, to find those of one.
-const LOOKS_MAX: u64 = 200_000;
 /// Events that nobody wanted whose types are looked at.
 const UNROUTED_MAX: usize = 200;
 /// Held sessions that are looked at, those held for longest.
 const HELD_MAX: usize = 100;
+
+/// Deliveries that are looked at for those of a service: one that had none lately is not looked for for ever.
+const LOOKED_AT_MAX: u64 = 200_000;
 
 /// Deliveries as they are gathered, the latest first.
 #[derive(Debug, Default)]
@@ -32,8 +33,9 @@ pub(crate) struct Deliveries {
     before: Option<Seq>,
     /// The hash of the book that the latest attempt was judged by.
     latest_book: Option<u64>,
+    at_the_end: bool,
+    /// How many were looked at, those of others too.
     looked_at: u64,
-    is_all: bool,
 }
 
 impl Deliveries {
@@ -45,7 +47,7 @@ impl Deliveries {
     /// The next question; none when there is nothing more to ask.
     pub(crate) fn wanted(&self) -> Option<Filter> {
         let missing = DELIVERIES_MAX - self.seen.len().min(DELIVERIES_MAX);
-        let is_done = self.is_all || missing == 0 || self.looked_at >= LOOKS_MAX;
+        let is_done = self.at_the_end || missing == 0;
         (!is_done).then(|| Filter {
             service: self.service.clone(),
             before: self.before,
@@ -56,12 +58,13 @@ impl Deliveries {
 
     /// The answer to it.
     pub(crate) fn add(&mut self, listed: Listed) {
-        let Listed { deliveries, next, looked_at } = listed;
-        (self.before, self.is_all) = (next, next.is_none());
+        let Listed { deliveries: views, next, looked_at } = listed;
         self.looked_at += looked_at;
-        let mut books = deliveries.iter().filter_map(|view| view.stories.last()).map(|story| story.book);
-        self.latest_book = self.latest_book.or_else(|| books.next());
-        self.seen.extend(deliveries.into_iter().map(seen));
+        self.at_the_end = next.is_none() || self.looked_at >= LOOKED_AT_MAX;
+        self.before = next;
+        let books = views.iter().filter_map(|view| view.stories.last()).map(|story| story.book);
+        self.latest_book = self.latest_book.or_else(|| books.into_iter().next());
+        self.seen.extend(views.into_iter().map(seen));
     }
 
     /// How many there are so far.

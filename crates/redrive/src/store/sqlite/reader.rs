@@ -65,7 +65,7 @@ impl SqliteReader {
         let mut part = filter.clone();
         // A list that takes several looks goes backwards, so nothing is in it twice.
         loop {
-            let mut found = self.ask(|look| look.list(&part, depth, LOOKED_AT_MAX - listed.looked_at))?;
+            let mut found = self.ask(|look| look.list(&part, LOOKED_AT_MAX - listed.looked_at, depth))?;
             listed.deliveries.append(&mut found.deliveries);
             listed.looked_at += found.looked_at;
             listed.next = found.next;

@@ -126,14 +126,6 @@ pub(crate) struct DeliveryKeys {
     before: Option<String>,
 }
 
-/// Whom the doctor looks at.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct DoctorKeys {
-    /// Only this service and its channels.
-    #[schema(min_length = 1)]
-    service: Option<String>,
-}
-
 /// How far back, and of what.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct TrendKeys {
@@ -159,6 +151,14 @@ pub(crate) struct RuleKeys {
     #[serde(rename = "type")]
     #[schema(min_length = 1)]
     event_type: Option<String>,
+}
+
+/// Whom the doctor looks at.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct DoctorKeys {
+    /// Only this service and its channels.
+    #[schema(min_length = 1)]
+    service: Option<String>,
 }
 
 /// The states that deliveries are looked for by.

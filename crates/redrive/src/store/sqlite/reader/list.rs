@@ -43,7 +43,7 @@ pub(in super::super) const EVENT: &str = "SELECT e.id, e.source, e.type, e.attri
 
 impl Look<'_> {
     /// A part of a list, which looks at no more than so many.
-    pub(super) fn list(&self, filter: &Filter, depth: Depth, looked_at_max: u64) -> Result<Listed, Fault> {
+    pub(super) fn list(&self, filter: &Filter, looked_at_max: u64, depth: Depth) -> Result<Listed, Fault> {
         let wanted = self.queues.iter().filter(|(_, name)| filter.takes_queue(name));
         let queues: Vec<i64> = wanted.map(|(id, _)| *id).collect();
         if queues.is_empty() {
