@@ -172,7 +172,7 @@ pub struct LookedAt {
 pub struct TooLittle {
     /// The service, or service/channel.
     pub service: String,
-    /// The row's pattern.
+    /// The patterns of its rows.
     pub events: String,
     /// Attempts there were.
     pub attempts: u64,
@@ -245,10 +245,10 @@ fn looked_at(evidence: &Evidence) -> LookedAt {
 }
 
 fn too_little(chart: &Chart<'_>) -> Vec<TooLittle> {
-    let few = chart.members().filter(|member| (member.attempts_made()) < ATTEMPTS_MIN);
+    let few = chart.members().filter(|member| member.attempts_made() < ATTEMPTS_MIN);
     let told = few.map(|member| TooLittle {
         service: member.queue.to_string(),
-        events: member.rule.row.pattern.value.as_str().to_owned(),
+        events: member.patterns.iter().copied().collect::<Vec<_>>().join(", "),
         attempts: member.attempts_made(),
     });
     told.collect()

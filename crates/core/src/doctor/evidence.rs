@@ -3,11 +3,12 @@
 //! Whoever fills it in reads it from a running server or from a data folder; nothing here knows which. What
 //! only a running server counts may be missing, and what would be proved by it is then not found.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::book::RuleBook;
+use crate::book::model::{EventRow, Layer};
 use crate::book::resolve::Resolved;
 use crate::breaker::Phase;
 use crate::category::{Category, Code};
@@ -15,7 +16,7 @@ use crate::engine::{HeldQueue, QueueName};
 use crate::envelope::Tier;
 use crate::figures::{DependencyFigures, Figures};
 use crate::fingerprint::Fingerprint;
-use crate::ids::{DependencyName, Receipt};
+use crate::ids::{ChannelName, DependencyName, Receipt};
 use crate::story::{End, Story};
 use crate::time::Timestamp;
 
@@ -202,13 +203,15 @@ pub struct Chart<'a> {
     wards: BTreeMap<DependencyName, Ward<'a>>,
 }
 
-/// A row of the book and what became of its deliveries.
+/// A row of the book and what became of its deliveries; rows that say nothing of their own are one.
 #[derive(Debug)]
 pub struct Member<'a> {
     /// The service or channel.
     pub queue: &'a QueueName,
-    /// What holds for the row.
+    /// What holds for the row, or for the first of several.
     pub rule: Resolved<'a>,
+    /// The patterns of the rows.
+    pub patterns: BTreeSet<&'a str>,
     /// Its deliveries.
     pub deliveries: Vec<&'a SeenDelivery>,
 }
@@ -235,14 +238,16 @@ impl<'a> Chart<'a> {
         for delivery in &evidence.deliveries {
             let (queue, event_type) = (&delivery.queue, delivery.event_type.as_str());
             let place = *places.entry((queue, event_type)).or_insert_with(|| {
-                let channel = queue.channel.as_ref().map(|channel| channel.as_str());
+                let channel = queue.channel.as_ref().map(ChannelName::as_str);
                 let rule = evidence.book.explain(queue.service.as_str(), channel, event_type)?;
-                let span = rule.row.span;
-                let known = members.iter().position(|m| m.queue == queue && m.rule.row.span == span);
-                Some(known.unwrap_or_else(|| {
-                    members.push(Member { queue, rule, deliveries: Vec::new() });
+                let pattern = rule.row.pattern.value.as_str();
+                let known = members.iter().position(|m| m.queue == queue && is_alike(m.rule.row, rule.row));
+                let place = known.unwrap_or_else(|| {
+                    members.push(Member { queue, rule, patterns: BTreeSet::new(), deliveries: Vec::new() });
                     members.len() - 1
-                }))
+                });
+                members[place].patterns.insert(pattern);
+                Some(place)
             });
             if let Some(place) = place {
                 members[place].deliveries.push(delivery);
@@ -294,6 +299,12 @@ impl<'a> Chart<'a> {
         })?;
         Some(sections.resolve(service, channel, row))
     }
+}
+
+/// Whether the same holds for both: they are one row, or neither says anything of its own.
+fn is_alike(one: &EventRow, other: &EventRow) -> bool {
+    let is_plain = |row: &EventRow| row.depends_on.is_none() && row.layer == Layer::default();
+    one.span == other.span || is_plain(one) && is_plain(other)
 }
 
 fn wards<'a>(evidence: &'a Evidence, members: &[Member<'a>]) -> BTreeMap<DependencyName, Ward<'a>> {

@@ -122,21 +122,64 @@ fn page(report: &Value) -> String {
 
 #[test]
 fn the_page_shows_what_to_change() {
-    assert_snapshot!(page(&report()), @"");
+    assert_snapshot!(page(&report()), @r"
+    redrive doctor at http://server
+    looked at 1,200 deliveries of the last 2h30m with 1,310 attempts
+
+    HIGH  the timeout of 3s cuts through good calls of `mail`  timeout-too-short
+      • 61 of 1310 attempts (5%) ran into the timeout of 3s
+      • 99 of 100 that arrived took up to 2s900ms, which is 97% of the limit
+      → raise the timeout from 3s to 4s500ms, half as much again as the slowest good
+        calls take; if that is longer than anybody can wait, the target must become
+        quicker
+        into the rule book, which says otherwise on line 12:
+        + services:
+        +   mail:
+        +     timeout: 4s500ms
+
+    MEDIUM  dead letters of `mail` lie there for 3d  letters-untouched
+      • 4 letters of causes that go back more than 48h
+      • the oldest died 3d ago [2J
+      → `redrive dlq groups --service mail` shows why
+
+    ✗ 2 findings: 1 high, 1 medium
+    `redrive doctor --explain timeout-too-short` tells more
+    ? too little to judge `sms` by its attempts for `orders.*`: 3 attempts, and 30 are needed
+    ");
 }
 
 #[test]
 fn where_nothing_ails_it_says_what_it_looked_at() {
     let mut well = report();
     well["findings"] = json!([]);
-    assert_snapshot!(page(&well), @"");
+    assert_snapshot!(page(&well), @r"
+    redrive doctor at http://server
+    looked at 1,200 deliveries of the last 2h30m with 1,310 attempts
+
+    ✓ nothing ails, as far as what was looked at can tell
+    ? too little to judge `sms` by its attempts for `orders.*`: 3 attempts, and 30 are needed
+    ");
     let empty = json!({ "looked_at": { "deliveries": 0, "attempts": 0 }, "findings": [], "too_little": [] });
-    assert_snapshot!(page(&empty), @"");
+    assert_snapshot!(page(&empty), @r"
+    redrive doctor at http://server
+    there are no deliveries to look at
+
+    ? nothing has been tried yet, so there is nothing to judge
+    ");
 }
 
 #[test]
 fn a_diagnosis_explains_itself() {
-    assert_snapshot!(redrive(&["doctor", "--explain", "timeout-too-long"]).printed(), @"");
+    assert_snapshot!(redrive(&["doctor", "--explain", "timeout-too-long"]).printed(), @r"
+    MEDIUM timeout-too-long: a call that hangs holds its slot far longer than any good call takes
+
+    Good calls are answered in a small part of the timeout, and some calls hang
+    until it is over. Each of these holds a slot and a connection all that while,
+    and its event waits for a retry that could have been made long ago. A limit of a
+    few times the slowest good call gives up the same calls sooner and no others.
+
+    It needs 100 attempts that arrived and 3 that hung.
+    ");
     let all = redrive(&["doctor", "--explain", "all"]).printed();
     assert_eq!(all.lines().count(), redrive::core::doctor::all().count());
     let refused = redrive(&["doctor", "--explain", "timeout-to-short"]).refused();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::breaker::{Phase, Trip};
 use crate::doctor::change::{self, Change};
-use crate::doctor::evidence::{Chart, Turn, Ward};
+use crate::doctor::evidence::{Chart, Member, Turn, Ward};
 use crate::doctor::words::{counted, exceeds, percent, rounded_up, said, tally};
 use crate::doctor::{Diagnosis, Harm, Look, Sign};
 use crate::story::{End, Story};
@@ -97,7 +97,7 @@ fn failures<'a>(chart: &Chart<'a>, ward: &Ward<'a>) -> Vec<&'a Story> {
         End::Failed { category, .. } => category.counts_against_dependency(),
         End::Delivered { .. } | End::Held { .. } => false,
     };
-    chart.rows_of(ward).flat_map(|member| member.attempts()).filter(counts).collect()
+    chart.rows_of(ward).flat_map(Member::attempts).filter(counts).collect()
 }
 
 /// The root cause as far as codes tell it.
@@ -200,7 +200,7 @@ fn never_opens(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
         .any(|member| member.deliveries.iter().any(|delivery| delivery.stories.iter().any(held)));
     let rule = &chart.row_of(ward).rule;
     let failed = failures(chart, ward);
-    let attempts: u64 = chart.rows_of(ward).map(|member| member.attempts_made()).sum();
+    let attempts: u64 = chart.rows_of(ward).map(Member::attempts_made).sum();
     let started = || failed.iter().map(|story| story.started_at);
     let lasted = started().max()?.since(started().min()?);
     let count = failed.len() as u64;

@@ -287,15 +287,15 @@ fn never_heals(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     })?;
     // A row of `classify` that stands nearer to the events is tried first.
     let item = format!("{{ status: {status}, as: permanent, because: it never healed }}");
-    let change =
-        (*level != Level::Row).then(|| Change::new().add(&place_of(rule, Level::Row), "classify", item));
+    let change = (*level != Level::Row && member.patterns.len() == 1)
+        .then(|| Change::new().add(&place_of(rule, Level::Row), "classify", item));
     Some(Sign {
         title: format!("`{}` takes {status} for transient, and it never heals", member.queue),
         touched: retried.answers,
         evidence: shown(status, &retried),
         advice: match change {
             Some(_) => format!("classify {status} as permanent for these events, or take the row away"),
-            None => format!("take the row of `classify` away that makes {status} transient"),
+            None => format!("take the row of `classify` away that makes {status} transient, or narrow it"),
         },
         change,
         line: Some(row.position.line),

@@ -70,8 +70,8 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
 ];
 
 /// The mean time of calls.
-const fn mean_micros(beside: &Beside) -> u64 {
-    if beside.calls == 0 { 0 } else { beside.took_micros / beside.calls }
+fn mean_micros(beside: &Beside) -> u64 {
+    beside.took_micros.checked_div(beside.calls).unwrap_or(0)
 }
 
 /// How many calls at once a range means.

@@ -42,12 +42,19 @@ pub(super) struct Sketch {
 impl Sketch {
     /// A book whose service says that, beside other sections.
     pub(super) fn new(sections: &str, service: &str) -> Self {
-        let service = service
-            .lines()
-            .map(|line| format!("    {}\n", line.trim_start_matches("| ")))
-            .collect::<String>();
+        Self::with(sections, "[a.b]", service)
+    }
+
+    /// A book whose service has these rows, and says that beside them.
+    pub(super) fn of_rows(rows: &str, service: &str) -> Self {
+        Self::with("", rows, service)
+    }
+
+    fn with(sections: &str, rows: &str, service: &str) -> Self {
+        let lines = service.lines().map(|line| format!("    {}\n", line.trim_start_matches("| ")));
+        let service: String = lines.collect();
         let text = format!(
-            "version: 1\n{sections}services:\n  mail:\n    target: {{ http: \"http://127.0.0.1:9/\" }}\n    events: [a.b]\n{service}"
+            "version: 1\n{sections}services:\n  mail:\n    target: {{ http: \"http://127.0.0.1:9/\" }}\n    events: {rows}\n{service}"
         );
         let reading = book::read(&text);
         let book = reading.book.unwrap_or_else(|| panic!("{text}\n{:#?}", reading.problems));

@@ -65,7 +65,7 @@ fn tells(bench: &mut Bench) {
     let told = |before, rows_max| {
         let filter = Filter { service: Some("svc".to_owned()), before, rows_max, ..Filter::default() };
         let (told, listed) = (bench.reader().told(&filter), bench.reader().list(&filter));
-        let (told, listed) = (told.expect("it answers"), listed.expect("it answers"));
+        let (told, listed) = (told.expect("it answers").deliveries, listed.expect("it answers").deliveries);
         let ids = |views: &[DeliveryView]| views.iter().map(|view| view.id).collect::<Vec<_>>();
         assert_eq!(ids(&told.deliveries), ids(&listed.deliveries), "the same deliveries");
         told.deliveries.into_iter().map(|view| (view.event_id, view.stories)).collect::<Vec<_>>()

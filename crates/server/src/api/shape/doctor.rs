@@ -70,7 +70,7 @@ pub(crate) enum DoctorHarm {
 pub(crate) struct DoctorTooLittle {
     /// The service, or service/channel.
     pub service: String,
-    /// The pattern of the row.
+    /// The patterns of its rows.
     pub events: String,
     pub attempts: u64,
 }
