@@ -38,8 +38,8 @@ const LATELY: Duration = Duration::from_mins(1);
 pub enum TrendOf {
     /// Everything.
     All,
-    /// A service with all its channels, or `service/channel`.
-    Service(String),
+    /// Services with all their channels, or `service/channel`, together.
+    Services(Vec<String>),
     /// A dependency.
     Dependency(String),
 }
@@ -184,9 +184,10 @@ impl Seen {
     fn trend(&self, of: &TrendOf, span: Span) -> Option<Trend> {
         let points = match of {
             TrendOf::All => self.all.points(span),
-            TrendOf::Service(name) => {
-                let is_meant =
-                    |queue: &QueueName| queue.service.as_str() == name || queue.to_string() == *name;
+            TrendOf::Services(names) => {
+                let is_meant = |queue: &QueueName| {
+                    names.iter().any(|name| queue.service.as_str() == name || queue.to_string() == *name)
+                };
                 let queues = self.queues.iter().filter(|(queue, _)| is_meant(queue));
                 together(queues.map(|(_, rings)| rings.points(span)))?
             }
