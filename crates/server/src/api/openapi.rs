@@ -60,7 +60,11 @@ const WITH_BODY: [Code; 3] = [Code::Validation, Code::RequestTimeout, Code::Payl
 struct Frame;
 
 /// Every route with what one needs for it, its description, and the errors of its own.
-pub(super) struct Routes(Vec<Route>);
+pub(super) struct Routes {
+    promised: Vec<Route>,
+    /// What is no part of the API.
+    beside: Vec<(&'static str, MethodRouter<App>)>,
+}
 
 struct Route {
     need: Need,
@@ -70,7 +74,7 @@ struct Route {
 
 impl Routes {
     pub(super) const fn new() -> Self {
-        Self(Vec::new())
+        Self { promised: Vec::new(), beside: Vec::new() }
     }
 
     /// One more route: what one needs for it, and the errors of its own that it is answered with.
@@ -80,18 +84,28 @@ impl Routes {
         described: UtoipaMethodRouter<App>,
         errors: &'static [Code],
     ) -> Self {
-        self.0.push(Route { need, described, errors });
+        self.promised.push(Route { need, described, errors });
+        self
+    }
+
+    /// One more route that everybody may come by and that no program should rely on.
+    pub(super) fn beside(mut self, path: &'static str, answer: MethodRouter<App>) -> Self {
+        self.beside.push((path, answer));
         self
     }
 
     /// What serves: where nobody is asked who they are, and where everybody is.
     pub(super) fn serve(self, app: &App) -> (Router<App>, Router<App>) {
         let (mut open, mut guarded) = (Router::new(), Router::new());
-        for Route { need, described: (_, paths, answer), .. } in self.0 {
+        for Route { need, described: (_, paths, answer), .. } in self.promised {
             for path in paths.paths.keys() {
                 open = open.route(path, answer.clone());
                 guarded = guarded.route(path, guard_by(need, answer.clone(), app));
             }
+        }
+        for (path, answer) in self.beside {
+            open = open.route(path, answer.clone());
+            guarded = guarded.route(path, answer);
         }
         (open, guarded)
     }
@@ -101,7 +115,7 @@ impl Routes {
         let mut router = OpenApiRouter::with_openapi(Frame::openapi());
         // Answers that several routes have in common, by their names.
         let mut common = BTreeMap::new();
-        for Route { need, described: (schemas, mut paths, answer), errors } in self.0 {
+        for Route { need, described: (schemas, mut paths, answer), errors } in self.promised {
             for operation in paths.paths.values_mut().flat_map(operations) {
                 tell_headers(operation);
                 operation.security = Some(security(need));
@@ -130,7 +144,8 @@ impl Routes {
             let method = if item.get.is_some() { "GET" } else { "POST" };
             (format!("{method} {path}"), route.need)
         };
-        self.0.iter().map(of).collect()
+        let beside = self.beside.iter().map(|(path, _)| (format!("GET {path}"), Need::Nothing));
+        self.promised.iter().map(of).chain(beside).collect()
     }
 }
 

@@ -10,6 +10,7 @@ mod client;
 mod completions;
 mod correlation;
 mod dapr;
+mod demo;
 mod described;
 mod dlq;
 mod durable;
