@@ -197,7 +197,7 @@ async fn tick(app: App) {
         }
         if let Some(before) = &before {
             // The last listener may have left this instant.
-            let _ = app.live.beats.send(Arc::new(Beat::between(before, &look, &layout)));
+            let _ = app.live.beats.send(Arc::new(Beat::between(before, &look, &layout, &app.node.alerts())));
         }
         before = Some(look);
     }
