@@ -25,6 +25,9 @@ const FIRST_AT: u64 = 1_700_000_000_000_000_000;
 const PAGE: usize = 50;
 const ASKED: u64 = 200;
 
+/// What is asked for, and the filter of each question.
+type Ask<'a> = (&'static str, Box<dyn Fn(u64) -> Filter + 'a>);
+
 fn main() {
     // Whoever runs the tests of all targets only wants to know that it runs.
     if !std::env::args().any(|argument| argument == "--bench") {
@@ -38,7 +41,6 @@ fn main() {
     let all = || Filter { rows_max: PAGE, ..Filter::default() };
     let pattern = |text: &str| Some(EventPattern::parse(text).expect("a pattern"));
     let named = |text: String| Some(text);
-    type Ask<'a> = (&'static str, Box<dyn Fn(u64) -> Filter + 'a>);
     let asks: Vec<Ask<'_>> = vec![
         ("deliveries", Box::new(|_| all())),
         ("  of a service", Box::new(|n| Filter { service: named(service(n)), ..all() })),

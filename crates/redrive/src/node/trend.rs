@@ -220,7 +220,7 @@ impl Seen {
 }
 
 fn known_of_queue(figures: &QueueFigures, counts: QueueCounts) -> Known {
-    let mut known = Known { took: figures.took.clone(), ..Known::default() };
+    let mut known = Known { took: figures.took, ..Known::default() };
     for tally in figures.types.values() {
         known.tally.add(tally);
     }

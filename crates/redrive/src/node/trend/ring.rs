@@ -56,8 +56,9 @@ impl Span {
     }
 
     /// How many points it has at most.
-    const fn points_max(self) -> usize {
-        (self.length().as_secs() / self.step().as_secs()) as usize
+    fn points_max(self) -> usize {
+        let steps = self.length().as_secs() / self.step().as_secs();
+        usize::try_from(steps).expect("a few hundred")
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redrive::core::alert::AlertState;
 use redrive::core::book::RuleBook;
 use redrive::core::engine::QueueName;
-use redrive::core::figures::{QueueFigures, Tally};
+use redrive::core::figures::Tally;
 use redrive::core::ids::DependencyName;
 use redrive::core::time::Timestamp;
 use redrive::node::Alerts;
@@ -126,7 +126,9 @@ impl Beat {
         let dependencies: Vec<&DependencyPulse> =
             self.dependencies.iter().filter(concerns).map(|beat| &beat.pulse).collect();
         let mut tally = Tally::default();
-        queues.iter().for_each(|beat| tally.add(&beat.tally));
+        for beat in &queues {
+            tally.add(&beat.tally);
+        }
         let (arrived, ended) =
             queues.iter().fold((0, 0), |(arrived, ended), beat| (arrived + beat.arrived, ended + beat.ended));
         let in_flight = if is_bound {
@@ -162,10 +164,9 @@ impl Beat {
 fn tally(look: &Look, queue: &QueueName) -> Tally {
     let mut sum = Tally::default();
     let figures = look.snapshot.figures.queues.get(queue);
-    figures
-        .iter()
-        .flat_map(|figures: &&QueueFigures| figures.types.values())
-        .for_each(|tally| sum.add(tally));
+    for tally in figures.iter().flat_map(|figures| figures.types.values()) {
+        sum.add(tally);
+    }
     sum
 }
 
