@@ -277,10 +277,7 @@ impl Node {
             keep: Arc::clone(&keep),
             state: WriterState::new(),
         };
-        let write =
-            move || crash_together("the writer", std::panic::catch_unwind(AssertUnwindSafe(|| writer.run())));
-        let spawned = std::thread::Builder::new().name("redrive-writer".to_owned()).spawn(write);
-        spawned.map_err(|error| StoreError::NotOpened { path: PathBuf::new(), reason: error.to_string() })?;
+        start_writer(writer)?;
         let (reprocess, well_again) = mpsc::channel(REPROCESS_MAX);
         for dependency in owed {
             // One that finds no place is still owed when the next run begins.
@@ -297,15 +294,7 @@ impl Node {
             tidings.clone(),
             shell::Onward { reprocess, turns: breakers.news() },
         );
-        let shell = tokio::spawn(shell.run(engine_receiver));
-        tokio::spawn(async move {
-            // An aborted task belongs to a runtime that is going away.
-            if let Err(error) = shell.await
-                && error.is_panic()
-            {
-                crash_together("the engine", Err(error.into_panic()));
-            }
-        });
+        start_engine(shell, engine_receiver);
         let (schedules, runner) = Schedules::new(Arc::clone(&book), wall);
         let (alerting, watching) = Alerting::new(Arc::clone(&book));
         let routes = RwLock::new(Arc::new(Routes::new(book, now)));
@@ -661,6 +650,29 @@ fn engine(recovered: Recovered, book: Arc<RuleBook>, bounds: Bounds) -> Engine {
         replays: recovered.replays,
         suspects_until,
     })
+}
+
+/// The writer, on a thread of its own.
+fn start_writer(writer: Writer) -> Result<(), StoreError> {
+    let write =
+        move || crash_together("the writer", std::panic::catch_unwind(AssertUnwindSafe(|| writer.run())));
+    let spawned = std::thread::Builder::new().name("redrive-writer".to_owned()).spawn(write);
+    let not_started =
+        |error: std::io::Error| StoreError::NotOpened { path: PathBuf::new(), reason: error.to_string() };
+    spawned.map(drop).map_err(not_started)
+}
+
+/// The engine, in a task of its own.
+fn start_engine(shell: shell::Shell, messages: mpsc::Receiver<Message>) {
+    let running = tokio::spawn(shell.run(messages));
+    tokio::spawn(async move {
+        // An aborted task belongs to a runtime that is going away.
+        if let Err(error) = running.await
+            && error.is_panic()
+        {
+            crash_together("the engine", Err(error.into_panic()));
+        }
+    });
 }
 
 /// The writer and the engine live and die together, and the process with them: half a node would take

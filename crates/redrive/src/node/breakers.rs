@@ -211,9 +211,9 @@ pub(super) async fn keep(shared: Weak<Shared>, keeper: Keeper) {
     let Some(mut turns) = remembered(&shared).await else { return };
     published.send_replace(Arc::new(turns.clone()));
     let mut is_saved = true;
-    let mut saved_at: Option<Instant> = None;
+    let mut last_save: Option<Instant> = None;
     loop {
-        let save_at = saved_at.map_or_else(Instant::now, |saved_at| saved_at + SAVE_EVERY);
+        let save_at = last_save.map_or_else(Instant::now, |last| last + SAVE_EVERY);
         let waiting = tokio::select! {
             biased;
             heard = news.recv() => match heard {
@@ -229,7 +229,7 @@ pub(super) async fn keep(shared: Weak<Shared>, keeper: Keeper) {
             },
             () = tokio::time::sleep_until(save_at), if !is_saved => {
                 is_saved = save(&shared, &turns).await.is_ok();
-                saved_at = Some(Instant::now());
+                last_save = Some(Instant::now());
                 continue;
             }
         };
@@ -238,7 +238,7 @@ pub(super) async fn keep(shared: Weak<Shared>, keeper: Keeper) {
         if let Some(reply) = waiting {
             let written = save(&shared, &turns).await;
             is_saved = written.is_ok();
-            saved_at = Some(Instant::now());
+            last_save = Some(Instant::now());
             // Whoever waited may have gone.
             let _ = reply.send(written);
         }
@@ -277,8 +277,10 @@ mod tests {
     #[test]
     fn a_breaker_is_tripped_by_hand_until_something_closes_it() {
         use Phase::{Closed, HalfOpen, Open};
+        // From what, to what, and whether by hand.
+        type Change = (Phase, Phase, bool);
         #[rustfmt::skip]
-        let cases: [(&str, &[(Phase, Phase, bool)], bool); 6] = [
+        let cases: [(&str, &[Change], bool); 6] = [
             ("one that never changed",        &[],                                                         false),
             ("opened by failures",            &[(Closed, Open, false)],                                    false),
             ("opened by a person",            &[(Closed, Open, true)],                                     true),

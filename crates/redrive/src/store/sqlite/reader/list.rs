@@ -53,15 +53,15 @@ impl Look<'_> {
         let before = filter.before.map_or(i64::MAX, |seq| i64::try_from(seq.get()).unwrap_or(i64::MAX));
         let looks_max = i64::try_from(looked_at_max).unwrap_or(i64::MAX).min(ROWS_PER_LOOK);
         let mut found = Found { filter, looks_max, looks: 0, places: Vec::new(), next: None };
-        match filter.state {
-            Some(StateName::Ready) => self.merge(&queues, &[READY], before, &mut found)?,
-            Some(StateName::Due | StateName::Behind) => {
-                self.merge(&queues, &[PATIENT], before, &mut found)?
-            }
-            Some(StateName::Dead) => self.merge(&queues, &[DEAD, HOLDING], before, &mut found)?,
-            Some(StateName::Delivered | StateName::Closed) | None => {
-                self.scan(&queues, before, &mut found)?
-            }
+        let indexed: Option<&[&'static str]> = match filter.state {
+            Some(StateName::Ready) => Some(&[READY]),
+            Some(StateName::Due | StateName::Behind) => Some(&[PATIENT]),
+            Some(StateName::Dead) => Some(&[DEAD, HOLDING]),
+            Some(StateName::Delivered | StateName::Closed) | None => None,
+        };
+        match indexed {
+            Some(selects) => self.merge(&queues, selects, before, &mut found)?,
+            None => self.scan(&queues, before, &mut found)?,
         }
         let Found { looks, places, next, .. } = found;
         let mut deliveries = Vec::with_capacity(places.len());
