@@ -99,7 +99,7 @@ function drawn(row, x, now) {
     { class: tone },
     h("span.name", at === undefined ? name : h("a", { href: "#", onclick: (event) => reveal(event, at) }, name)),
     h("span.track", s("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": `${went}${wait ? `, then ${wait.why}` : ""}` }, shapes.filter(Boolean))),
-    h("span.what", h("b", what, isBar && h("span.dim", ` ${span(end - start)}`)), wait && h("span.why", { class: wait.tone }, wait.why)),
+    h("span.what", h("b", { title: what }, what.split(": ")[0], isBar && h("span.dim", ` ${span(end - start)}`)), wait && h("span.why", { class: wait.tone }, wait.why)),
   );
 }
 

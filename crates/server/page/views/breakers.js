@@ -6,7 +6,7 @@ import { ask, toast } from "../dialog.js";
 import { fill, h, slot } from "../dom.js";
 import { compact, count, counted, percent, shortId, span, when } from "../format.js";
 import { onHappening } from "../live.js";
-import { plot } from "../plot.js";
+import { axisOf, plot } from "../plot.js";
 import { action } from "../session.js";
 import { badge, card, empty, facts, failure, heading, table, tile } from "../ui.js";
 import { watch } from "../watch.js";
@@ -149,7 +149,4 @@ const SERIES = [
   { name: "failed", of: (point) => point.failed, tone: "bad", filled: true },
 ];
 
-function calls({ points, span_ms, step_ms, since }) {
-  const to = Date.now();
-  return plot({ label: "Calls and failed calls", points, series: SERIES, from: to - span_ms, to, step: step_ms, since, note: `in each ${span(step_ms)}` });
-}
+const calls = (trend) => plot({ ...axisOf(trend), label: "Calls and failed calls", series: SERIES });
