@@ -66,6 +66,7 @@ function find(event) {
   if (event.key !== "Enter") return;
   const wanted = event.target.value.trim();
   if (wanted) location.hash = `#/deliveries?find=${encodeURIComponent(wanted)}`;
+  event.target.value = "";
   event.target.blur();
 }
 

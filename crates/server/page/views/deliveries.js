@@ -119,13 +119,18 @@ const HEX = /^(msg_)?[0-9a-f]{4,32}$/i;
 async function find(place, page, wanted) {
   const none = (error) => {
     if (error.name === "AbortError" || error.isAway) throw error;
-    return null;
+    return [];
   };
-  const list = (name) => get("v1/deliveries", { [name]: wanted, limit: PAGE_MAX }, page.signal).then((answer) => answer.deliveries).catch(none);
-  const delivery = HEX.test(wanted) ? get(`v1/deliveries/${part(wanted)}`, {}, page.signal).catch(none) : null;
-  const events = get(`v1/events/${part(wanted)}`, {}, page.signal).then((answer) => answer.events.flatMap((event) => event.deliveries)).catch(none);
-  const [byId, ...lists] = await Promise.all([delivery, events, list("type"), list("session"), list("correlation")]);
-  const all = new Map([byId, ...lists.flat()].filter(Boolean).map((row) => [row.id, row]));
+  const list = (name) => get("v1/deliveries", { [name]: wanted, service: boundTo()?.[0], limit: PAGE_MAX }, page.signal).then((answer) => answer.deliveries).catch(none);
+  const ways = [
+    async () => (HEX.test(wanted) ? get(`v1/deliveries/${part(wanted)}`, {}, page.signal).then((delivery) => [delivery]).catch(none) : []),
+    async () => (await Promise.all(["type", "session", "correlation"].map(list))).flat(),
+    async () => get(`v1/events/${part(wanted)}`, {}, page.signal).then((answer) => answer.events.flatMap((event) => event.deliveries)).catch(none),
+  ];
+  const all = new Map();
+  for (const way of ways) {
+    if (all.size === 0) for (const row of await way()) all.set(row.id, row);
+  }
   const rows = [...all.values()].sort((a, b) => Date.parse(b.accepted_at) - Date.parse(a.accepted_at));
   if (rows.length === 1) return location.replace(`#/deliveries/${rows[0].id}`);
   fill(
