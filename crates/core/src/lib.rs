@@ -27,9 +27,11 @@ mod history;
 pub mod idempotency;
 pub mod ids;
 pub mod limits;
+pub mod metric_names;
 pub mod name_template;
 pub mod position;
 pub mod quota;
+pub mod redact;
 pub mod rehearse;
 pub mod replay;
 pub mod reprocess;
@@ -40,6 +42,7 @@ pub mod story;
 pub mod text;
 pub mod throttle;
 pub mod time;
+pub mod trace;
 mod window;
 
 // The laws that the fuzz targets hold us to name the core from outside.

@@ -221,3 +221,37 @@ pub const FIRES_CAUGHT_UP_MAX: usize = 1_000;
 pub const FIRES_COUNTED_MAX: usize = 10_000;
 
 const _: () = assert!(FIRE_ON_TIME.as_secs() < FIRES_CAUGHT_UP_WITHIN.as_secs());
+
+/// Within which time somebody is to see to a critical alert. By then it is said again, and whoever is next is
+/// told: sooner would be noise to those who are at it, later would be too late.
+pub const RESPONSE_TIME_CRITICAL: Duration = Duration::from_mins(15);
+/// The same for a high one.
+pub const RESPONSE_TIME_HIGH: Duration = Duration::from_hours(1);
+/// The same for a medium one.
+pub const RESPONSE_TIME_MEDIUM: Duration = Duration::from_hours(4);
+/// The same for a warning, which waits for business hours: once a day is often enough.
+pub const RESPONSE_TIME_WARNING: Duration = Duration::from_hours(24);
+
+/// The time that an alert looks back over where the book does not say.
+pub const ALERT_OVER_DEFAULT: Duration = Duration::from_mins(5);
+/// For how long a breaker that has opened counts as having just opened.
+pub const BREAKER_OPENED_WITHIN: Duration = Duration::from_mins(1);
+/// The steps in which a window moves on: it is at most that part longer than it says.
+pub const ALERT_WINDOW_STEPS: u32 = 30;
+/// Things that one alert tells apart; what finds no place among them is counted together.
+pub const ALERT_GROUPS_MAX: usize = 200;
+/// A share of fewer than these says nothing: one of twenty is 5 %, which the catalog calls critical.
+pub const ALERT_SHARE_OF_MIN: u64 = 20;
+/// So many of a kind say something however few there were in all: that is no accident.
+pub const ALERT_SHARE_COUNT_MIN: u64 = 5;
+/// For how long an alert must have been quiet to be over, unless it looks back over less: what comes and goes is
+/// one trouble.
+pub const ALERT_QUIET_FOR: Duration = Duration::from_mins(1);
+/// Things that a message names; it counts the rest.
+pub const ALERT_SUBJECTS_SHOWN_MAX: usize = 20;
+/// While an alert lasts, what it is raised for beside is told together, once in this time at most.
+pub const ALERT_FURTHER_EVERY: Duration = Duration::from_mins(1);
+/// Messages to one receiver within [`ALERT_NOTICES_WITHIN`]; further ones wait, the most urgent first.
+pub const ALERT_NOTICES_MAX: usize = 10;
+/// The time within which they are counted.
+pub const ALERT_NOTICES_WITHIN: Duration = Duration::from_mins(1);

@@ -4,8 +4,10 @@
 //! call is a task of its own. They share nothing but messages. What starts here follows the numbered walk
 //! of `ARCHITECTURE.md`.
 
+mod alerting;
 mod breakers;
 mod doors;
+mod health;
 mod hooks;
 mod inbox;
 mod letters;
@@ -33,8 +35,12 @@ use redrive_core::limits;
 use redrive_core::time::Timestamp;
 use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
 
+use self::alerting::Alerting;
+pub use self::alerting::{Alerts, TellError, Told};
 pub use self::breakers::{Hand, Turn, Turns};
 pub use self::doors::KeyError;
+use self::health::Chart;
+pub use self::health::{DiskShort, Health};
 use self::inbox::{Inbox, NoteJob, SubmitJob};
 pub use self::letters::{OrderError, Purged, ReplayWish, SelectError};
 use self::routes::Routes;
@@ -43,7 +49,7 @@ use self::schedules::{Schedules, Wall};
 pub use self::trend::{Lately, Point, Span, Trend, TrendOf};
 use self::writer::{Writer, WriterState};
 use crate::clock::{Clock, wall_clock};
-use crate::happening::{Happening, What};
+use crate::happening::{Happening, Log, What, is_logged};
 use crate::store::door::{By, Deed};
 use crate::store::letter::Ordered;
 use crate::store::{
@@ -88,9 +94,11 @@ struct Shared {
     inbox: Arc<Inbox>,
     engine: mpsc::Sender<Message>,
     tidings: Tidings,
+    chart: Chart,
     routes: RwLock<Arc<Routes>>,
     keep: Arc<RwLock<Keep>>,
     schedules: Schedules,
+    alerting: Alerting,
     breakers: breakers::Desk,
     trend: trend::Desk,
     readers: Readers,
@@ -185,20 +193,35 @@ struct BackupJob {
     progress: mpsc::Sender<Result<BackupProgress, String>>,
 }
 
-/// Tells whoever listens what happens.
+/// Tells the log and whoever listens what happens.
 #[derive(Clone)]
-struct Tidings(broadcast::Sender<Arc<Happening>>);
+struct Tidings {
+    listeners: broadcast::Sender<Arc<Happening>>,
+    log: Log,
+}
 
 impl Tidings {
-    fn is_heard(&self) -> bool {
-        self.0.receiver_count() > 0
+    fn new(seed: Seed) -> Self {
+        Self { listeners: broadcast::channel(HAPPENINGS_MAX).0, log: Log::new(seed) }
     }
 
-    fn tell(&self, happening: impl FnOnce() -> Happening) {
-        if self.is_heard() {
-            // The last listener may have left this instant.
-            let _ = self.0.send(Arc::new(happening()));
+    /// Whether anybody would hear of such a thing.
+    fn is_wanted(&self, what: What) -> bool {
+        self.listeners.receiver_count() > 0 || is_logged(what)
+    }
+
+    fn tell(&self, what: What, happening: impl FnOnce() -> Happening) {
+        if self.is_wanted(what) {
+            let happening = happening();
+            self.log.write(&happening);
+            self.pass_on(happening);
         }
+    }
+
+    /// The same for what was logged by whoever found it.
+    fn pass_on(&self, happening: Happening) {
+        // Nobody may be listening.
+        let _ = self.listeners.send(Arc::new(happening));
     }
 }
 
@@ -232,7 +255,8 @@ impl Node {
         let clock = Clock::starting_at(now);
         let inbox = Arc::new(Inbox::default());
         let (engine_sender, engine_receiver) = mpsc::channel(MESSAGES_MAX);
-        let tidings = Tidings(broadcast::channel(HAPPENINGS_MAX).0);
+        let tidings = Tidings::new(Seed(recovered.seed));
+        let chart = Chart::default();
         let keep = Arc::new(RwLock::new(keep(&book)));
         let owed = recovered.owed.clone();
         let engine = engine(recovered, Arc::clone(&book), bounds);
@@ -245,6 +269,7 @@ impl Node {
             engine: engine_sender.clone(),
             clock,
             tidings: tidings.clone(),
+            chart: chart.clone(),
             keep: Arc::clone(&keep),
             state: WriterState::new(),
         };
@@ -278,6 +303,7 @@ impl Node {
             }
         });
         let (schedules, runner) = Schedules::new(Arc::clone(&book), wall);
+        let (alerting, watching) = Alerting::new(Arc::clone(&book));
         let routes = RwLock::new(Arc::new(Routes::new(book, now)));
         let questions = Arc::new(Semaphore::new(READERS_MAX));
         let shared = Shared {
@@ -285,9 +311,11 @@ impl Node {
             inbox,
             engine: engine_sender,
             tidings,
+            chart,
             routes,
             keep,
             schedules,
+            alerting,
             breakers,
             trend,
             readers,
@@ -301,6 +329,7 @@ impl Node {
         tokio::spawn(trend::watch(Arc::downgrade(&shared), questions_of_trend));
         tokio::spawn(letters::watch_sessions(Arc::downgrade(&shared)));
         tokio::spawn(schedules::run(Arc::downgrade(&shared), runner));
+        tokio::spawn(alerting::run(Arc::downgrade(&shared), watching));
         Ok(Self { shared })
     }
 
@@ -337,9 +366,8 @@ impl Node {
 
     fn tell_service(&self, what: What, service: &ServiceName) {
         let now = self.now();
-        self.shared
-            .tidings
-            .tell(|| Happening { service: Some(service.to_string()), ..Happening::new(what, now) });
+        let happening = || Happening { service: Some(service.to_string()), ..Happening::new(what, now) };
+        self.shared.tidings.tell(what, happening);
     }
 
     /// A new rule book holds from now on.
@@ -355,16 +383,20 @@ impl Node {
         *self.shared.routes.write().expect("nobody panics while swapping") =
             Arc::new(Routes::new(Arc::clone(&book), self.now()));
         self.shared.schedules.change(Arc::clone(&book));
+        self.shared.alerting.change(Arc::clone(&book));
+        self.shared.chart.book_read();
         let sent = self.shared.engine.send(Message::Book(book, targets)).await;
         let now = self.now();
-        self.shared.tidings.tell(|| Happening::new(What::BookRead, now));
+        self.shared.tidings.tell(What::BookRead, || Happening::new(What::BookRead, now));
         sent.map_err(|_| SubmitError::Stopping)
     }
 
     /// A rule book was refused; said to all who listen.
     pub fn book_refused(&self, reason: String) {
         let now = self.now();
-        self.shared.tidings.tell(|| Happening::told(What::BookRefused, now, reason));
+        self.shared.chart.book_refused(now, &reason);
+        let refused = || Happening::told(What::BookRefused, now, reason);
+        self.shared.tidings.tell(What::BookRefused, refused);
     }
 
     /// Routes events that nobody wanted by the current book; says how many were looked at and how many
@@ -427,7 +459,7 @@ impl Node {
     /// Everything that happens from now on.
     #[must_use]
     pub fn happenings(&self) -> broadcast::Receiver<Arc<Happening>> {
-        self.shared.tidings.0.subscribe()
+        self.shared.tidings.listeners.subscribe()
     }
 
     /// Asks the store a question, beside the thread that writes.
@@ -473,6 +505,7 @@ impl Node {
 
     /// Takes no more events, lets calls end within that time, settles what is in hand and closes the store.
     pub async fn stop(&self, within: Duration) -> Stopped {
+        self.shared.chart.stops();
         self.shared.inbox.close();
         let (reply, answer) = oneshot::channel();
         let stopped = match self.shared.engine.send(Message::Stop { within, reply }).await {
@@ -621,7 +654,11 @@ fn crash_together(who: &str, outcome: std::thread::Result<()>) {
     if let Err(panic) = outcome {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let message = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-        tracing::error!(message, "{who} failed: this is a bug, and the process ends here");
+        tracing::error!(
+            who,
+            panic = message,
+            "a part of the node failed: this is a bug, and the process ends here"
+        );
         std::process::abort();
     }
 }

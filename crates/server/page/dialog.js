@@ -51,13 +51,13 @@ export function ask({ title, says = [], fields = [], act, danger = false, insist
   });
 }
 
-function fieldOf({ name, label, hint, type = "text", rows, options, ...rest }) {
+function fieldOf({ name, label, hint, type = "text", rows, options, value, ...rest }) {
   const id = `field-${name}`;
   const described = hint ? { "aria-describedby": `${id}-hint` } : {};
   const input =
     options ? h("select", { id, name, ...described, ...rest }, options.map(([value, text]) => h("option", { value }, text)))
-    : rows ? h("textarea", { id, name, rows, ...described, ...rest })
-    : h("input", { id, name, type, ...described, ...rest });
+    : rows ? h("textarea", { id, name, rows, ...described, ...rest }, value)
+    : h("input", { id, name, type, value, ...described, ...rest });
   return h("div.field", h("label", { for: id }, label), input, hint && h("p.hint", { id: `${id}-hint` }, hint));
 }
 

@@ -20,18 +20,29 @@
 
 import { fill, h } from "./dom.js";
 import { startTicking } from "./format.js";
+import { followStory } from "./guide.js";
 import { listenForKeys } from "./keyboard.js";
 import { stayConnected } from "./live.js";
 import { signIn } from "./session.js";
 import { dressShell, markPlace } from "./shell.js";
 import { empty, failure, skeleton } from "./ui.js";
 
-/** Every view: the name in its address, its module, its name for people, and the group it stands in. */
+/**
+ * Every view: the name in its address, its module, its name for people, and the group it stands in; one
+ * without a group is reached from the view that it is `under`.
+ */
 const VIEWS = {
   overview: { load: () => import("./views/overview.js"), name: "Overview", group: "Watch" },
   services: { load: () => import("./views/services.js"), name: "Services", group: "Watch" },
   deliveries: { load: () => import("./views/deliveries.js"), name: "Deliveries", group: "Watch" },
   breakers: { load: () => import("./views/breakers.js"), name: "Breakers", group: "Watch" },
+  alerts: { load: () => import("./views/alerts.js"), name: "Alerts", group: "Watch" },
+  groups: { load: () => import("./views/groups.js"), name: "Failure groups", group: "Mend" },
+  letters: { load: () => import("./views/letters.js"), name: "Dead letter", under: "groups" },
+  replays: { load: () => import("./views/replays.js"), name: "Replays", group: "Mend" },
+  doctor: { load: () => import("./views/doctor.js"), name: "Doctor", group: "Mend" },
+  book: { load: () => import("./views/book.js"), name: "Rule book", group: "Rules and records" },
+  audit: { load: () => import("./views/audit.js"), name: "Audit", group: "Rules and records" },
 };
 const FIRST = "overview";
 
@@ -54,7 +65,7 @@ async function show() {
   const view = VIEWS[name];
   const title = (text) => (document.title = `${text} · Redrive`);
   title(view?.name ?? "Not found");
-  markPlace(name);
+  markPlace(view?.under ?? name);
   const place = h("div.view", { class: `v-${name}` }, skeleton(6));
   main.replaceChildren(place);
   scrollTo(0, 0);
@@ -89,6 +100,7 @@ dressShell(VIEWS);
 listenForKeys();
 startTicking();
 await signIn();
+followStory();
 stayConnected();
 addEventListener("hashchange", show);
 show();

@@ -49,7 +49,7 @@ function counts() {
 
 function drawNav() {
   const needs = counts();
-  const groups = [...new Set(Object.values(views).map((view) => view.group))];
+  const groups = [...new Set(Object.values(views).map((view) => view.group))].filter(Boolean);
   const link = ([name, view]) => {
     const [number, tone] = needs[name] ?? [0];
     const current_ = name === current ? "page" : null;

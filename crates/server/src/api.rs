@@ -10,12 +10,14 @@ pub(crate) mod book;
 pub(crate) mod bulk;
 mod code;
 mod crowd;
+mod demo;
 mod dependencies;
 pub(crate) mod door;
 mod error;
 mod events;
 mod fresh;
 mod guest;
+pub(crate) mod health;
 pub(crate) mod hooks;
 mod identity;
 mod keys;
@@ -50,9 +52,12 @@ use redrive::node::{Node, Snapshot};
 use tokio::sync::watch;
 use utoipa_axum::routes;
 
+use crate::demo::Demo;
+
 pub(crate) use self::body::Reading;
 use self::code::Code;
 use self::error::ApiError;
+pub(crate) use self::fresh::fresh_id;
 pub(crate) use self::guest::Guests;
 pub(crate) use self::identity::{Access, With};
 use self::identity::{Need, Reach};
@@ -74,6 +79,10 @@ pub(crate) struct Parts {
     pub hooks: hooks::Webhooks,
     /// Who may come in.
     pub access: Access,
+    /// The demo that this server is, if it is one.
+    pub demo: Option<Demo>,
+    /// How it was when somebody asked last.
+    pub health: health::Memo,
     /// Where the rule book is, unless it is the built-in one.
     pub book_path: Option<PathBuf>,
     pub book_shown: book::Shown,
@@ -166,7 +175,10 @@ fn routes() -> Routes {
         .add(Need::Permission(Read, Part),         routes!(replays::one),            &[Code::ReplayNotFound])
         .add(Need::Permission(Read, Part),         routes!(replays::progress),       &[Code::ReplayNotFound])
         .add(Need::Permission(Operate, Part),      routes!(replays::change),         &[Code::ReplayNotFound, Code::PathNotFound, Code::ReplayState])
-        .add(Need::Nothing,                        routes!(queries::health),         &[])
+        .add(Need::Permission(Read, Whole),        routes!(demo::story),             &[Code::PathNotFound])
+        .add(Need::Permission(Operate, Whole),     routes!(demo::act),               &[Code::PathNotFound])
+        .add(Need::Nothing,                        routes!(health::live),            &[])
+        .add(Need::Nothing,                        routes!(health::ready),           &[])
         .add(Need::Nothing,                        routes!(openapi::describe),       &[])
         .beside("/",                               get(page::first))
         .beside("/page/{*file}",                   get(page::file))
@@ -214,7 +226,7 @@ fn correlation_id(headers: &HeaderMap) -> HeaderValue {
     let sent = headers.get(&CORRELATION_ID).filter(|value| is_fit(value)).cloned();
     sent.unwrap_or_else(|| {
         let mut text = uuid::Uuid::encode_buffer();
-        let fresh = fresh::fresh_id().hyphenated().encode_lower(&mut text);
+        let fresh = fresh_id().hyphenated().encode_lower(&mut text);
         HeaderValue::from_str(fresh).expect("digits, letters and dashes")
     })
 }
@@ -289,7 +301,10 @@ mod tests {
             ("GET /v1/replays/{id}",               "viewer operator admin"),
             ("GET /v1/replays/{id}/progress",      "viewer operator admin"),
             ("POST /v1/replays/{id}/{act}",        "operator admin"),
+            ("GET /v1/demo",                       "viewer operator admin*"),
+            ("POST /v1/demo/{act}",                "operator admin*"),
             ("GET /healthz",                       "everybody"),
+            ("GET /readyz",                        "everybody"),
             ("GET /openapi.json",                  "everybody"),
             ("GET /",                              "everybody"),
             ("GET /page/{*file}",                  "everybody"),

@@ -8,6 +8,7 @@ mod breakers;
 mod check;
 mod compact;
 mod completions;
+mod demo;
 mod dlq;
 mod export_dapr;
 mod export_matrix;
@@ -79,6 +80,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Init(args) => init::run(&args),
         Command::Schema(args) => schema::run(&args),
         Command::Openapi(args) => openapi::run(&args),
+        Command::Demo(args) => demo::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Sink(args) => sink::run(&args),
         Command::Bench(args) => bench::run(&args),
@@ -106,7 +108,7 @@ pub(crate) fn read_book(path: &Path) -> anyhow::Result<(RuleBook, String)> {
         return Ok((book, text));
     }
     for problem in reading.problems.into_sorted() {
-        anstream::eprintln!("{}\n", show::problem::render(&problem, path, &text));
+        show::problem::say(&problem, path, &text);
     }
     Err(Refused(format!("{} has errors: mend them first", path.display())).into())
 }

@@ -6,8 +6,10 @@ mod api;
 mod cli;
 mod client;
 mod commands;
+mod demo;
 mod keys;
 mod letters;
+mod logging;
 mod show;
 
 use std::process::ExitCode;
@@ -27,7 +29,8 @@ fn main() -> ExitCode {
             if is_broken_pipe(&error) {
                 return ExitCode::SUCCESS;
             }
-            anstream::eprintln!("{}: {error:#}", show::style::error("error"));
+            let said = format!("{}: {error:#}", show::style::error("error"));
+            logging::say(said, || tracing::error!(error = format!("{error:#}"), "it ends"));
             ExitCode::from(code_of(&error))
         }
     }

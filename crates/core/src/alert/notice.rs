@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::hash;
 use crate::time::Timestamp;
 
 /// One message to one receiver: an alert that has begun, lasts or is over, with everything it is raised for.
@@ -11,6 +12,9 @@ use crate::time::Timestamp;
 pub struct Notice {
     /// The alert's name.
     pub alert: String,
+    /// What the alert looks at, if that is not everything: `service orders`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub covers: Option<String>,
     /// How urgent it is: `warning`, `medium`, `high` or `critical`.
     pub severity: String,
     /// Whether it has begun, lasts or is over.
@@ -36,12 +40,23 @@ pub struct Notice {
     pub action: Option<String>,
 }
 
+impl Notice {
+    /// What tells this message from all others: the same message has the same id, however often it is sent.
+    #[must_use]
+    pub fn id(&self) -> String {
+        let covers = self.covers.as_deref().unwrap_or_default();
+        let parts = [&self.alert, covers, &self.receiver, self.stage.event_type()];
+        let text = format!("{}\n{}\n{}", parts.join("\n"), self.since, self.told_before);
+        format!("{:032x}", hash::stable_128(text.as_bytes()))
+    }
+}
+
 /// One thing that an alert is raised for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
     /// Which: `dependency=mail-api`; empty if the alert is about everything.
     pub of: String,
-    /// The figure, as people write it: `12.5%`, `120`, `3d 2h`.
+    /// The figure, as people write it: `12.5%`, `120`, `50h`; nothing once it is over.
     pub value: String,
     /// Since when.
     pub since: Timestamp,
@@ -57,6 +72,8 @@ pub enum Stage {
     Repeated,
     /// It is over.
     Resolved,
+    /// There is none: somebody tries out whether they would be told.
+    Test,
 }
 
 impl Stage {
@@ -67,6 +84,7 @@ impl Stage {
             Self::Firing => "redrive.alert.firing",
             Self::Repeated => "redrive.alert.repeated",
             Self::Resolved => "redrive.alert.resolved",
+            Self::Test => "redrive.alert.test",
         }
     }
 }

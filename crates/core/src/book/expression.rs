@@ -8,7 +8,9 @@ use std::fmt;
 use std::time::Duration;
 
 use super::problem::suggest;
+use crate::limits;
 use crate::text::{self, Rate, Share};
+use crate::time::Timestamp;
 
 /// When an alert is raised.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +25,8 @@ pub struct Condition {
     pub lasting: Option<Duration>,
     /// For each of what.
     pub by: Option<Grouping>,
+    /// The time that its rate is written in: an hour for `10/h`.
+    rate_per: Option<Duration>,
     text: String,
 }
 
@@ -196,6 +200,28 @@ pub enum InvalidCondition {
         /// What was written.
         word: String,
     },
+    /// The metric is looked at as it stands.
+    #[error("`{metric}` is looked at as it stands and has no `over`")]
+    NeedsNoWindow {
+        /// The metric.
+        metric: &'static str,
+    },
+    /// The metric is a moment.
+    #[error("`{metric}` is a moment and does not last")]
+    DoesNotLast {
+        /// The metric.
+        metric: &'static str,
+    },
+    /// Nobody counts the metric for each of those.
+    #[error("nobody counts `{metric}` by {by}")]
+    Combination {
+        /// The metric.
+        metric: &'static str,
+        /// The grouping.
+        by: &'static str,
+        /// The groupings that it has.
+        known: &'static [Grouping],
+    },
     /// A duration is missing or wrong.
     #[error("after `{word}` comes a duration such as 5m")]
     Span {
@@ -211,6 +237,12 @@ impl InvalidCondition {
         match self {
             Self::Metric { word } => suggest(word, METRICS.map(|(name, ..)| name)),
             Self::Grouping { word } => suggest(word, GROUPINGS.map(|(name, _)| name)),
+            Self::NeedsNoWindow { .. } => "leave `over` out; `for` says how long it must hold".to_owned(),
+            Self::DoesNotLast { .. } => "leave `for` out, or write \"breaker_open for 10m\"".to_owned(),
+            Self::Combination { known, .. } => {
+                let known: Vec<String> = known.iter().map(|by| format!("`by {}`", by.as_str())).collect();
+                format!("leave `by` out, or choose of {}", known.join(", "))
+            }
             Self::NoLimit { .. }
             | Self::NeedsNoLimit { .. }
             | Self::Value { .. }
@@ -235,6 +267,58 @@ impl Metric {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         METRICS.into_iter().find(|(_, metric, _)| *metric == self).expect("every metric is in the table").0
+    }
+
+    /// For each of what it is counted.
+    #[must_use]
+    pub const fn groupings(self) -> &'static [Grouping] {
+        use Grouping::{Category, Channel, Dependency, EventType, Fingerprint, Service};
+        match self {
+            Self::ErrorRate => &[Service, Channel, Dependency, EventType, Category],
+            Self::TransientRate
+            | Self::UnavailableRate
+            | Self::RetryRate
+            | Self::ExhaustedRate
+            | Self::DeadLetterInflow
+            | Self::AuthFailures
+            | Self::ConfigFailures => &[Service, Channel, Dependency, EventType],
+            Self::DeadLetters | Self::DeadLetterAge => {
+                &[Service, Channel, Dependency, EventType, Category, Fingerprint]
+            }
+            Self::BreakerOpen | Self::BreakerOpened => &[Dependency],
+            Self::ConsumerLag | Self::OldestWaiting => &[Service, Channel],
+            Self::LatencyP99 => &[Service, Channel, Dependency],
+        }
+    }
+
+    /// Whether it is taken over a time; else it is looked at as it stands.
+    #[must_use]
+    pub const fn has_window(self) -> bool {
+        match self {
+            Self::ErrorRate
+            | Self::TransientRate
+            | Self::UnavailableRate
+            | Self::RetryRate
+            | Self::ExhaustedRate
+            | Self::DeadLetterInflow
+            | Self::AuthFailures
+            | Self::ConfigFailures
+            | Self::LatencyP99 => true,
+            Self::DeadLetters
+            | Self::DeadLetterAge
+            | Self::BreakerOpen
+            | Self::BreakerOpened
+            | Self::ConsumerLag
+            | Self::OldestWaiting => false,
+        }
+    }
+}
+
+impl Grouping {
+    /// The word that follows `by`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        GROUPINGS.into_iter().find(|(_, by)| *by == self).expect("every grouping is in the table").0
     }
 }
 
@@ -276,6 +360,7 @@ impl Condition {
             "<=" => Some(Op::AtMost),
             _ => None,
         });
+        let mut rate_per = None;
         let limit = match op {
             Some(_) if unit == Unit::State => return Err(InvalidCondition::NeedsNoLimit { metric: name }),
             None if unit == Unit::State => None,
@@ -285,11 +370,12 @@ impl Condition {
                 let word = words.next().unwrap_or_default();
                 let wrong =
                     || InvalidCondition::Value { metric: name, unit: unit.about(), value: word.to_owned() };
+                rate_per = rate_span(word).filter(|_| unit == Unit::Rate);
                 Some(Limit { op, value: unit.read(word).ok_or_else(wrong)? })
             }
         };
         let mut condition =
-            Self { metric, limit, over: None, lasting: None, by: None, text: text.to_owned() };
+            Self { metric, limit, over: None, lasting: None, by: None, rate_per, text: text.to_owned() };
         while let Some(word) = words.next() {
             let next = words.next().unwrap_or_default();
             let span = |word| {
@@ -298,19 +384,48 @@ impl Condition {
             };
             match word {
                 "over" if condition.over.is_none() && unit != Unit::State => {
+                    if !metric.has_window() {
+                        return Err(InvalidCondition::NeedsNoWindow { metric: name });
+                    }
                     condition.over = Some(span("over")?);
+                }
+                "for" if metric == Metric::BreakerOpened => {
+                    return Err(InvalidCondition::DoesNotLast { metric: name });
                 }
                 "for" if condition.lasting.is_none() => condition.lasting = Some(span("for")?),
                 "by" if condition.by.is_none() => {
                     let grouping = GROUPINGS.into_iter().find(|(name, _)| *name == next);
                     let unknown = || InvalidCondition::Grouping { word: next.to_owned() };
-                    condition.by = Some(grouping.ok_or_else(unknown)?.1);
+                    let (word, by) = grouping.ok_or_else(unknown)?;
+                    let known = metric.groupings();
+                    if !known.contains(&by) {
+                        return Err(InvalidCondition::Combination { metric: name, by: word, known });
+                    }
+                    condition.by = Some(by);
                 }
                 _ => return Err(InvalidCondition::Word { word: word.to_owned() }),
             }
         }
         Ok(condition)
     }
+
+    /// The time that the figure is taken over: as stated, else the time that its rate is written in, else a few
+    /// minutes; none for what is looked at as it stands.
+    #[must_use]
+    pub fn window(&self) -> Option<Duration> {
+        let stated = self.over.or(self.rate_per).unwrap_or(limits::ALERT_OVER_DEFAULT);
+        self.metric.has_window().then_some(stated)
+    }
+}
+
+/// The time that a rate is written in.
+fn rate_span(text: &str) -> Option<Duration> {
+    Some(match text.split_once('/')?.1.chars().next()? {
+        's' => Duration::from_secs(1),
+        'm' => Duration::from_mins(1),
+        'h' => Duration::from_hours(1),
+        _ => return None,
+    })
 }
 
 impl fmt::Display for Condition {
@@ -386,6 +501,41 @@ impl Hours {
     }
 }
 
+impl Hours {
+    /// Whether that point in time lies within them, by the clocks of their zone.
+    #[must_use]
+    pub fn contain(&self, at: Timestamp) -> bool {
+        // Zones were looked up when the book was read.
+        let Ok(zone) = jiff::tz::TimeZoneDatabase::bundled().get(&self.zone) else { return true };
+        let Ok(instant) = jiff::Timestamp::from_nanosecond(i128::from(at.as_nanos())) else { return true };
+        let clock = zone.to_datetime(instant);
+        let day = usize::try_from(clock.weekday().to_monday_zero_offset()).unwrap_or_default();
+        let minute = u16::try_from(i32::from(clock.hour()) * 60 + i32::from(clock.minute()));
+        self.days[day] && (self.from_minute..self.to_minute).contains(&minute.unwrap_or_default())
+    }
+}
+
+/// As they are written: `Mon-Fri 09:00-17:00 Europe/Berlin`.
+impl fmt::Display for Hours {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut spans: Vec<String> = Vec::new();
+        let mut day = 0;
+        while let Some(first) = (day..DAYS.len()).find(|day| self.days[*day]) {
+            let last = (first..DAYS.len()).take_while(|day| self.days[*day]).last().unwrap_or(first);
+            let span = if first == last {
+                DAYS[first].to_owned()
+            } else {
+                format!("{}-{}", DAYS[first], DAYS[last])
+            };
+            spans.push(span);
+            day = last + 1;
+        }
+        let clock = |minute: u16| format!("{:02}:{:02}", minute / 60, minute % 60);
+        let (from, to) = (clock(self.from_minute), clock(self.to_minute));
+        write!(f, "{} {from}-{to} {}", spans.join(","), self.zone)
+    }
+}
+
 fn parse_days(text: &str) -> Option<[bool; 7]> {
     let day = |text: &str| DAYS.iter().position(|day| *day == text);
     let mut days = [false; 7];
@@ -426,11 +576,31 @@ mod tests {
             ("", "metric"), ("errors > 5", "metric"), ("error_rate", "needs `>`"), ("dead_letters == 5", "needs `>`"), ("error_rate > 5", "compared with a share"),
             ("breaker_open > 5", "is a state"), ("error_rate > 5% over soon", "a duration"), ("error_rate > 5% by moon", "grouped"),
             ("error_rate > 5% within 2m", "not understood"), ("breaker_open over 5m", "not understood"),
+            ("dead_letters > 5 over 5m", "as it stands"), ("breaker_opened for 5m", "a moment"), ("breaker_open by event_type", "nobody counts"), ("latency_p99 > 5s by category", "nobody counts"),
             ("error_rate > 5% over 0s", "a duration"), ("error_rate >", "compared with a share"),
         ];
         for (text, expected) in bad {
             let error = Condition::parse(text).unwrap_err().to_string();
             assert!(error.contains(expected), "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_rate_says_what_it_is_taken_over() {
+        #[rustfmt::skip]
+        let cases = [
+            ("error_rate > 5% over 2m",            Some(120)),
+            ("error_rate > 5%",                    Some(300)),
+            ("auth_failures > 10/h",               Some(3_600)),
+            ("dead_letter_inflow > 10/m",          Some(60)),
+            ("dead_letter_inflow > 10/min",        Some(60)),
+            ("dead_letter_inflow > 10/m over 10m", Some(600)),
+            ("config_failures > 0",                Some(300)),
+            ("dead_letters > 0",                   None),
+            ("breaker_open for 2m",                None),
+        ];
+        for (text, secs) in cases {
+            assert_eq!(Condition::parse(text).unwrap().window(), secs.map(Duration::from_secs), "{text}");
         }
     }
 
@@ -459,6 +629,23 @@ mod tests {
             "a b c d",
         ] {
             assert!(Hours::parse(text).is_err(), "{text:?}");
+        }
+    }
+    #[test]
+    fn hours_follow_the_clocks_of_their_zone() {
+        #[rustfmt::skip]
+        let cases = [
+            ("before they begin",        "Mon-Fri 09:00-17:00 UTC",           "2026-03-02T08:59:59Z", false),
+            ("when they begin",          "Mon-Fri 09:00-17:00 UTC",           "2026-03-02T09:00:00Z", true),
+            ("when they end",            "Mon-Fri 09:00-17:00 UTC",           "2026-03-02T17:00:00Z", false),
+            ("on a Sunday",              "Mon-Fri 09:00-17:00 UTC",           "2026-03-01T12:00:00Z", false),
+            ("in winter, further east",  "Mon-Fri 09:00-17:00 Europe/Berlin", "2026-03-02T08:30:00Z", true),
+            ("in summer, earlier still", "Mon-Fri 09:00-17:00 Europe/Berlin", "2026-07-06T07:30:00Z", true),
+            ("until midnight",           "Sun 00:00-24:00 UTC",               "2026-03-01T23:59:59Z", true),
+        ];
+        for (name, hours, at, expected) in cases {
+            let hours = Hours::parse(hours).unwrap();
+            assert_eq!(hours.contain(at.parse().unwrap()), expected, "{name}");
         }
     }
 }

@@ -4,6 +4,7 @@
 //! Invariant: a value that validation has reported is passed over here in silence, so no mistake is
 //! reported twice.
 
+mod alerting;
 mod edge;
 mod guards;
 mod layer;
@@ -30,7 +31,7 @@ pub fn lower(book: &Node, problems: &mut Problems) -> Sections {
         .iter()
         .filter_map(|(key, node)| Some((key.text()?.to_owned(), At { value: permits(node), span: key.span })))
         .collect();
-    Sections {
+    let sections = Sections {
         waiting: lowering.waiting(book.get("defaults")),
         keep_delivered: book.get("defaults").and_then(|node| duration_at(node, "keep_delivered")),
         defaults,
@@ -41,14 +42,16 @@ pub fn lower(book: &Node, problems: &mut Problems) -> Sections {
         access: book.get("access").map(Lowering::access).unwrap_or_default(),
         archive: book.get("archive").and_then(Lowering::archive),
         services: lowering.services(section("services")),
-        alerts: book.get("alerts").map(Lowering::alerts).unwrap_or_default(),
-        receivers: Lowering::receivers(section("receivers")),
+        alerts: book.get("alerts").map(|node| lowering.alerts(node)).unwrap_or_default(),
+        receivers: lowering.receivers(section("receivers")),
         dapr: book.get("dapr").map(dapr_file).unwrap_or_default(),
         allow: book.get("allow").map(allow_rows).unwrap_or_default(),
         policies: guards.policies,
         breakers: guards.breakers,
         timeouts: guards.timeouts,
-    }
+    };
+    alerting::check_levels(&sections, problems);
+    sections
 }
 
 struct Lowering<'a> {

@@ -1,5 +1,6 @@
 //! A rule book as it was written, with types: nothing is resolved yet, and every value knows where it stands.
 
+mod alerting;
 mod edge;
 
 use std::collections::BTreeMap;
@@ -18,10 +19,12 @@ use crate::rule::{FailureMatch, GrowingTimeout, Override, WhenOpen};
 use crate::schedule::Cron;
 use crate::text::Rate;
 
+pub use alerting::{
+    Alert, AlertSeverity, Email, InvalidSmtp, Receiver, ReceiverKind, Smtp, SmtpPrivacy, Switch,
+};
 pub use edge::{
-    Access, Alert, AlertSeverity, Algorithm, Archive, Encoding, Hmac, Jwt, JwtKeys, Missed, Network,
-    ProcessLimits, Receiver, ReceiverKind, Schedule, Scheme, Secret, SecretFrom, Source, SourceKind, Target,
-    TargetKind, Webhook,
+    Access, Algorithm, Archive, Encoding, Hmac, Jwt, JwtKeys, Missed, Network, ProcessLimits, Schedule,
+    Scheme, Secret, SecretFrom, Source, SourceKind, Target, TargetKind, Webhook,
 };
 
 /// A value and where it stands.

@@ -4,6 +4,7 @@
 //! test that no key is inert. Invariant: a key that is not in these tables is refused, and a key
 //! that is in them changes behaviour or is a fact.
 
+mod alerting;
 mod delivery;
 mod dependency;
 mod edge;

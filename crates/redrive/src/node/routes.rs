@@ -51,6 +51,13 @@ impl Routes {
         routes
     }
 
+    /// Where a notice to that receiver waits; none if the book does not know them.
+    pub(super) fn to_receiver(&self, receiver: &str, event_type: &str) -> Option<Addressee> {
+        let routes = self.book.own()?.route(event_type);
+        let is_theirs = |route: &&Route<'_>| route.channel.is_some_and(|one| one.name.as_str() == receiver);
+        routes.iter().find(is_theirs).map(|route| self.addressee(route, event_type))
+    }
+
     /// What happens to an event of a webhook when that service is full.
     pub(super) fn when_full_of_webhook(&self, service: &ServiceName) -> WhenFull {
         let waiting = self.book.waiting(service.as_str()).expect("the book routes to services that it has");

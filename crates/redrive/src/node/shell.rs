@@ -221,18 +221,17 @@ impl Shell {
             let _ = self.onward.turns.try_send(News::turned(dependency, transition, *by));
         }
         if let Signal::Stale(delivery) = signal {
-            tracing::warn!(%delivery, "a settlement came too late and changed nothing");
+            tracing::warn!(delivery_id = %delivery, "a settlement came too late and changed nothing");
         }
         // Most of what happens is that something was delivered, and mostly nobody asks.
         let is_delivery =
             matches!(signal, Signal::Settled { settlement, .. } if settlement.next == Next::Delivered);
-        if is_delivery && !self.tidings.is_heard() && !tracing::enabled!(tracing::Level::DEBUG) {
+        if is_delivery && !self.tidings.is_wanted(What::Delivered) {
             return;
         }
         let now = self.clock.now();
         if let Some(happening) = Happening::of(signal, now) {
-            log(&happening);
-            self.tidings.tell(|| happening);
+            self.tidings.tell(happening.what, || happening);
         }
     }
 
@@ -288,10 +287,9 @@ impl Shell {
         if step.unsigned_abs() > STEP_MIN.as_nanos() {
             self.drift = drift;
             let seconds = step / 1_000_000_000;
-            tracing::warn!(seconds, "the machine's clock was set; times here go on as before");
             let now = self.clock.now();
             let message = format!("the machine's clock moved by {seconds} s; times here go on as before");
-            self.tidings.tell(|| Happening::told(What::ClockStepped, now, message));
+            self.tidings.tell(What::ClockStepped, || Happening::told(What::ClockStepped, now, message));
         }
     }
 }
@@ -351,71 +349,5 @@ impl Drop for Report {
         tokio::spawn(async move {
             let _ = own.send(Message::Ended(id, Ending::Reply(reply))).await;
         });
-    }
-}
-
-fn log(happening: &Happening) {
-    let Happening {
-        what,
-        service,
-        delivery,
-        event_id,
-        event_type,
-        attempt,
-        category,
-        code,
-        status,
-        message,
-        ..
-    } = happening;
-    let service = service.as_deref();
-    match what {
-        What::Delivered => {
-            tracing::debug!(service, delivery, event_id, event_type, attempt, status, "delivered");
-        }
-        What::Retrying => tracing::info!(
-            service,
-            delivery,
-            event_id,
-            event_type,
-            attempt,
-            category,
-            code,
-            status,
-            error = message,
-            due_at = happening.due_at.map(tracing::field::display),
-            "attempt failed, will retry"
-        ),
-        What::Held => tracing::info!(service, delivery, event_id, event_type, attempt, "held"),
-        What::Dead => tracing::warn!(
-            service,
-            delivery,
-            event_id,
-            event_type,
-            attempt,
-            category,
-            code,
-            status,
-            error = message,
-            "dead"
-        ),
-        What::BreakerOpened => tracing::warn!(detail = message, "a breaker has opened"),
-        What::BreakerProbing => tracing::info!(detail = message, "a breaker lets probes through"),
-        What::BreakerClosed => tracing::info!(detail = message, "a breaker has closed"),
-        What::DependencyHeld => tracing::warn!(detail = message, "a dependency asked everybody to wait"),
-        What::Paused => tracing::warn!(service, delivery, detail = message, "a service is paused"),
-        What::Alert => tracing::warn!(service, delivery, detail = message, "something needs a person"),
-        What::Accepted
-        | What::SessionHeld
-        | What::ReplayBegan
-        | What::ReplayChanged
-        | What::Unrouted
-        | What::Resumed
-        | What::BookRead
-        | What::BookRefused
-        | What::StoreFailing
-        | What::StoreHealed
-        | What::Security
-        | What::ClockStepped => {}
     }
 }

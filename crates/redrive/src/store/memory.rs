@@ -25,8 +25,8 @@ use redrive_core::time::Timestamp;
 
 use self::world::World;
 use super::{
-    Backup, BackupProgress, Batch, Chores, Counts, DeliveryView, EventKey, EventView, Filter, Keep, Oldest,
-    Reader, Recovered, Room, Store, StoreError, Written,
+    Backup, BackupProgress, Batch, Chores, Counts, DeliveryView, EventKey, EventView, Filter, Keep, Listed,
+    Oldest, Reader, Recovered, Room, Store, StoreError, Written,
 };
 use crate::store::door::{KeyRecord, RefusedBody};
 use crate::store::letter::{
@@ -124,7 +124,7 @@ impl Reader for MemoryReader {
         Ok(locked(&self.world).deliveries(*prefix, rows_max))
     }
 
-    fn list(&self, filter: &Filter) -> Result<Vec<DeliveryView>, StoreError> {
+    fn list(&self, filter: &Filter) -> Result<Listed, StoreError> {
         Ok(locked(&self.world).list(filter))
     }
 

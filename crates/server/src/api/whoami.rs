@@ -23,7 +23,7 @@ pub(super) async fn whoami(State(app): State<App>, caller: Caller) -> Response {
         may: may.map(|permission| permission.as_str().to_owned()).collect(),
         services: caller.services().map(<[String]>::to_vec),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        demo: false,
+        demo: app.demo.is_some(),
     };
     events::json(StatusCode::OK, &whoami)
 }

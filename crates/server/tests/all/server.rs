@@ -81,7 +81,9 @@ impl Server {
         let out = Lines::of(child.stdout.take().expect("it is piped"));
         let err = Lines::of(child.stderr.take().expect("it is piped"));
         let first = out.wait(|lines| lines.first().cloned());
-        let url = first.as_deref().and_then(|line| line.strip_prefix("redrive serves on "));
+        let url = first.as_deref().and_then(|line| {
+            line.strip_prefix("redrive serves on ").or_else(|| line.strip_prefix("redrive demo on "))
+        });
         let address = url.and_then(|url| url.split_once("://")).map(|(_scheme, address)| address);
         if let Some(address) = address {
             return Ok(Self { child, client: Client::new(address), out, err });

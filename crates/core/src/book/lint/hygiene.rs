@@ -10,7 +10,7 @@ use super::addresses::{authority, host, is_inner_name};
 use super::sources::may_feed;
 use super::{Findings, Lint, Run};
 use crate::book::model::{
-    At, JwtKeys, ReactionName, ReceiverKind, Secret, SecretFrom, Sections, Source, SourceKind, Target,
+    Alert, At, JwtKeys, ReactionName, ReceiverKind, Secret, SecretFrom, Sections, Source, SourceKind, Target,
     TargetKind,
 };
 use crate::book::problem::{Severity, Span, nearest};
@@ -304,11 +304,15 @@ fn used_by_layers<'a>(book: &'a Sections, used: &mut NamesUsed<'a>) {
         let timeout = layer.timeout.as_ref().and_then(|at| at.value.name.as_deref());
         used.extend(timeout.map(|name| (Named::Timeout, name.into())));
         used.extend(layer.facts.uses.iter().map(|at| (Named::Dependency, at.value.as_str().into())));
-        let told = layer.alerts.iter().flat_map(|alert| &alert.to);
-        used.extend(told.map(|name| (Named::Receiver, name.as_str().into())));
+        let told = layer.alerts.iter().flat_map(Alert::receivers);
+        used.extend(told.map(|name| (Named::Receiver, name.into())));
     }
-    let told = book.alerts.iter().flat_map(|alert| &alert.to);
-    used.extend(told.map(|name| (Named::Receiver, name.as_str().into())));
+    let told = book.alerts.iter().flat_map(Alert::receivers);
+    used.extend(told.map(|name| (Named::Receiver, name.into())));
+    for at in book.receivers.values() {
+        used.extend(at.value.retry.as_ref().map(|at| (Named::Policy, at.value.as_str().into())));
+        used.extend(at.value.secret.as_deref().map(|name| (Named::Secret, name.into())));
+    }
 }
 
 /// What services, channels, rows and sources name: dependencies and secrets.

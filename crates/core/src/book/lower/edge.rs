@@ -1,14 +1,12 @@
-//! Lowers the book's edges: targets, sources, secrets, alerts and receivers.
+//! Lowers the book's edges: targets, sources and secrets.
 
 use std::collections::BTreeMap;
 
 use super::layer::{depends_on, facts};
 use super::{Lowering, at, count_at, duration_at, duration_of, excluded, name_at, text_of, texts};
-use crate::book::expression::{Condition, Hours};
 use crate::book::model::{
-    Access, Alert, AlertSeverity, Algorithm, Archive, At, Encoding, Hmac, Jwt, JwtKeys, Missed, Network,
-    ProcessLimits, Receiver, ReceiverKind, Schedule, Scheme, Secret, SecretFrom, Source, SourceKind, Target,
-    TargetKind, Webhook,
+    Access, Algorithm, Archive, At, Encoding, Hmac, Jwt, JwtKeys, Missed, Network, ProcessLimits, Schedule,
+    Scheme, Secret, SecretFrom, Source, SourceKind, Target, TargetKind, Webhook,
 };
 use crate::book::pattern::EventPattern;
 use crate::book::source_template::SourceTemplate;
@@ -200,25 +198,6 @@ impl Lowering<'_> {
         });
         entries.collect()
     }
-
-    pub(super) fn alerts(node: &Node) -> Vec<Alert> {
-        node.items().iter().filter_map(alert).collect()
-    }
-
-    pub(super) fn receivers(section: &[(Node, Node)]) -> BTreeMap<String, At<Receiver>> {
-        let entries = section.iter().filter_map(|(key, node)| {
-            let kind = text_of(node, "ntfy")
-                .map(ReceiverKind::Ntfy)
-                .or_else(|| text_of(node, "webhook").map(ReceiverKind::Webhook))
-                .or_else(|| text_of(node, "email").map(ReceiverKind::Email))
-                .or_else(|| text_of(node, "slack").map(ReceiverKind::Slack))
-                .or_else(|| text_of(node, "alertmanager").map(ReceiverKind::Alertmanager))?;
-            let hours = node.get("hours").and_then(|n| at(n, |text| Hours::parse(text).ok()));
-            let receiver = Receiver { kind, hours: hours.map(|at| at.value) };
-            Some((key.text()?.to_owned(), At { value: receiver, span: key.span }))
-        });
-        entries.collect()
-    }
 }
 
 fn target_kind(node: &Node) -> Option<TargetKind> {
@@ -309,22 +288,4 @@ fn scheme(webhook: &Node) -> Option<Scheme> {
 
 fn rate_of(node: &Node) -> Option<text::Rate> {
     text::parse_rate(node.get("rate")?.text()?).ok()
-}
-
-fn alert(node: &Node) -> Option<Alert> {
-    let severity = match text_of(node, "severity")?.as_str() {
-        "warning" => AlertSeverity::Warning,
-        "medium" => AlertSeverity::Medium,
-        "high" => AlertSeverity::High,
-        "critical" => AlertSeverity::Critical,
-        _ => return None,
-    };
-    Some(Alert {
-        span: node.span,
-        when: Condition::parse(node.get("when")?.text()?).ok()?,
-        name: text_of(node, "name"),
-        severity,
-        to: node.get("to").map(texts).unwrap_or_default(),
-        action: text_of(node, "action"),
-    })
 }

@@ -43,7 +43,7 @@ impl Lowering<'_> {
             criticality: word("criticality").and_then(|n| at(n, criticality)),
             data_loss: word("data_loss").and_then(|n| at(n, data_loss)),
             consumer_group: word("consumer_group").and_then(|n| at(n, |text| Some(text.to_owned()))),
-            alerts: node.get("alerts").map(Self::alerts).unwrap_or_default(),
+            alerts: node.get("alerts").map(|node| self.alerts(node)).unwrap_or_default(),
             facts: node.get("facts").map(facts).unwrap_or_default(),
             allow: node.get("allow").map(allow_rows).unwrap_or_default(),
         }

@@ -1,9 +1,8 @@
-//! The book's edges as they were written: targets, sources, secrets, alerts and receivers.
+//! The book's edges as they were written: targets, sources and secrets.
 
 use std::time::Duration;
 
 use super::{At, Facts};
-use crate::book::expression::{Condition, Hours};
 use crate::book::problem::Span;
 use crate::ids::{BreakerName, DependencyName};
 use crate::text::Rate;
@@ -346,58 +345,4 @@ pub enum SecretFrom {
     Command(Vec<String>),
     /// A vault.
     KeyVault(String),
-}
-
-/// What people are told, and when.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Alert {
-    /// Where it stands.
-    pub span: Span,
-    /// When.
-    pub when: Condition,
-    /// What it is called.
-    pub name: Option<String>,
-    /// How urgent it is.
-    pub severity: AlertSeverity,
-    /// Who is told.
-    pub to: Vec<String>,
-    /// What they should do.
-    pub action: Option<String>,
-}
-
-/// How urgent an alert is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum AlertSeverity {
-    /// In business hours.
-    Warning,
-    /// Within four hours.
-    Medium,
-    /// Within an hour.
-    High,
-    /// Within fifteen minutes.
-    Critical,
-}
-
-/// Who is told.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Receiver {
-    /// How.
-    pub kind: ReceiverKind,
-    /// When only.
-    pub hours: Option<Hours>,
-}
-
-/// How somebody is told.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ReceiverKind {
-    /// An ntfy topic.
-    Ntfy(String),
-    /// An address that alerts are posted to.
-    Webhook(String),
-    /// A mail address.
-    Email(String),
-    /// A Slack-compatible webhook.
-    Slack(String),
-    /// An Alertmanager.
-    Alertmanager(String),
 }

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::backoff::Backoff;
 use crate::book::RuleBook;
-use crate::book::model::{At, ConsumerPattern, Facts, ReactionName, TargetKind};
+use crate::book::model::{At, ConsumerPattern, Facts, ReactionName, Switch, TargetKind};
 use crate::book::problem::Span;
 use crate::book::resolve::{Known, Level, Origin, Resolved, ResolvedTimeouts};
 use crate::category::{Category, Code};
@@ -463,9 +463,16 @@ fn alerts(book: &RuleBook, resolved: &Resolved<'_>) -> Vec<Explained> {
             "name": alert.name,
             "severity": severity(alert.severity),
             "to": alert.to,
+            "escalate": alert.escalate,
+            "repeat": show_duration(alert.repeats_every()),
             "action": alert.action,
+            "off": alert.switch == Switch::Off,
         });
-        let note = if alert.to.is_empty() { String::new() } else { format!("to {}", alert.to.join(", ")) };
+        let mut note =
+            if alert.to.is_empty() { String::new() } else { format!("to {}", alert.to.join(", ")) };
+        if alert.switch == Switch::Off {
+            note = "off".to_owned();
+        }
         let shown = severity(alert.severity).to_owned();
         Explained { key: String::new(), label: when, value, shown, note, stated }
     });

@@ -1,7 +1,8 @@
 //! The keys of the book itself, of services, channels and events, and of the rule that they share.
 
+use super::alerting::{ALERT, RECEIVER};
 use super::dependency::{BREAKER, DEPENDENCY, POLICY, THROTTLE, TIMEOUT};
-use super::edge::{ACCESS, ALERT, ARCHIVE, RECEIVER, SECRET, SOURCE, TARGET};
+use super::edge::{ACCESS, ARCHIVE, SECRET, SOURCE, TARGET};
 use super::{Field, Named, Need, Object, Role, Type, fact, key, required};
 use crate::limits;
 

@@ -1,4 +1,4 @@
-//! The keys of the book's edges: targets, sources, secrets, alerts and receivers.
+//! The keys of the book's edges: targets, sources and secrets.
 
 use super::delivery::SOURCE_FACTS;
 use super::{Field, Named, Need, Object, Role, Type, key, required};
@@ -287,35 +287,4 @@ pub(super) static ARCHIVE: Object = Object {
     ],
     includes: &[],
     one_of: &[],
-};
-
-/// An alert.
-pub(super) static ALERT: Object = Object {
-    name: "an alert",
-    about: "What people are told, and when.",
-    fields: &[
-        required("when", Type::Condition, "METRIC OP VALUE [over D] [for D] [by WHAT]."),
-        key("name", Type::Text, "What it is called."),
-        required("severity", Type::Word(&["warning", "medium", "high", "critical"]), "How urgent it is."),
-        key("to", Type::ListOf(&Type::Name(Named::Receiver)), "Who is told."),
-        key("action", Type::Text, "What they should do."),
-    ],
-    includes: &[],
-    one_of: &[],
-};
-
-/// Who is told.
-pub(super) static RECEIVER: Object = Object {
-    name: "a receiver",
-    about: "Who is told of alerts.",
-    fields: &[
-        key("ntfy", Type::Url, "The address of an ntfy topic."),
-        key("webhook", Type::Url, "An address that alerts are posted to."),
-        key("email", Type::Text, "A mail address."),
-        key("slack", Type::Url, "A Slack-compatible webhook."),
-        key("alertmanager", Type::Url, "The address of an Alertmanager."),
-        key("hours", Type::Hours, "Only in these hours: `Mon-Fri 09:00-17:00 Europe/Berlin`."),
-    ],
-    includes: &[],
-    one_of: &["ntfy", "webhook", "email", "slack", "alertmanager"],
 };

@@ -202,6 +202,10 @@ fn beside(object: &Object, key: &str) -> Vec<(&'static str, Value)> {
         ("a webhook source", "header" | "algorithm" | "encoding" | "prefix") => {
             vec![("scheme", json!("hmac"))]
         }
+        ("a receiver", "email") => vec![("smtp", json!("smtp://one.test"))],
+        ("a receiver", "smtp" | "from") => {
+            vec![("email", json!("a@example.test")), ("smtp", json!("smtp://one.test"))]
+        }
         ("a target", "batch_max") => vec![("format", json!("batch"))],
         _ => Vec::new(),
     }
@@ -222,6 +226,7 @@ fn least(object: &Object, which: Sample) -> Map<String, Value> {
         "a service" => json!({ "events": ["a.b"] }),
         "an override of the classification" => json!({ "status": 404 }),
         "a source" => json!({ "type": "a.b" }),
+        "an alert" => json!({ "when": "dead_letters > 1", "severity": "high" }),
         _ => json!({}),
     };
     map.extend(more.as_object().cloned().unwrap_or_default());
@@ -235,7 +240,7 @@ fn with_definitions(book: &Value) -> Value {
         "throttles": { "a": { "rate": "1/s" }, "b": { "rate": "2/s" } },
         "dependencies": { "a": { "kind": "log" }, "b": { "kind": "kafka" } },
         "secrets": { "a": { "env": "A" }, "b": { "env": "B" } },
-        "receivers": { "a": { "email": "a@example.test" }, "b": { "email": "b@example.test" } },
+        "receivers": { "a": { "webhook": "http://a.test/" }, "b": { "webhook": "http://b.test/" } },
     });
     for (key, value) in book.as_object().into_iter().flatten() {
         match (&mut whole[key], value) {

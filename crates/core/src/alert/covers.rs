@@ -1,0 +1,131 @@
+//! What an alert looks at: everything, or what the level covers that it stands at.
+
+use crate::book::RuleBook;
+use crate::book::model::{Alert, EventRow, Sections, Switch};
+use crate::book::pattern::EventPattern;
+use crate::engine::QueueName;
+use crate::ids::{ChannelName, DependencyName, ServiceName};
+
+/// What an alert looks at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Covers {
+    /// All services and dependencies.
+    Everything,
+    /// One dependency, whoever calls it.
+    Dependency(DependencyName),
+    /// One service with all its channels.
+    Service(ServiceName),
+    /// One channel.
+    Channel(ServiceName, ChannelName),
+    /// The events of one row.
+    Row(ServiceName, Option<ChannelName>, EventPattern),
+}
+
+impl Covers {
+    /// As people read it; none if it is everything.
+    pub(crate) fn shown(&self) -> Option<String> {
+        match self {
+            Self::Everything => None,
+            Self::Dependency(name) => Some(format!("dependency {name}")),
+            Self::Service(name) => Some(format!("service {name}")),
+            Self::Channel(service, channel) => Some(format!("channel {service}/{channel}")),
+            Self::Row(service, None, pattern) => Some(format!("{pattern} of service {service}")),
+            Self::Row(service, Some(channel), pattern) => {
+                Some(format!("{pattern} of channel {service}/{channel}"))
+            }
+        }
+    }
+
+    /// Whether it has to do with that queue; of a dependency that is not known before the event type is.
+    pub(super) fn has_queue(&self, queue: &QueueName) -> bool {
+        match self {
+            Self::Everything | Self::Dependency(_) => true,
+            Self::Service(service) => queue.service == *service,
+            Self::Channel(service, channel) => {
+                queue.service == *service && queue.channel.as_ref() == Some(channel)
+            }
+            Self::Row(service, channel, _) => queue.service == *service && queue.channel == *channel,
+        }
+    }
+
+    /// Whether it has to do with events of that type in that queue.
+    pub(super) fn has_type(&self, book: &RuleBook, queue: &QueueName, event_type: &str) -> bool {
+        let channel = queue.channel.as_ref().map(ChannelName::as_str);
+        match self {
+            Self::Everything | Self::Service(_) | Self::Channel(..) => self.has_queue(queue),
+            Self::Row(_, _, pattern) => {
+                let row = book.row(queue.service.as_str(), channel, event_type);
+                self.has_queue(queue) && row.is_some_and(|row| row.pattern.value == *pattern)
+            }
+            Self::Dependency(name) => dependency_of(book, queue, event_type).is_some_and(|of| of == name),
+        }
+    }
+
+    /// Whether it has to do with that dependency.
+    pub(super) fn has_dependency(&self, book: &RuleBook, dependency: &DependencyName) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::Dependency(name) => name == dependency,
+            Self::Service(_) | Self::Channel(..) | Self::Row(..) => {
+                self.rules_of(book).any(|rule| rule.dependency == *dependency)
+            }
+        }
+    }
+
+    /// The rules of the rows that it covers.
+    fn rules_of<'a>(&'a self, book: &'a RuleBook) -> impl Iterator<Item = &'a crate::rule::Rule> {
+        let (service, only) = match self {
+            Self::Everything | Self::Dependency(_) => (None, None),
+            Self::Service(service) => (Some(service), None),
+            Self::Channel(service, channel) => (Some(service), Some(Some(channel))),
+            Self::Row(service, channel, _) => (Some(service), Some(channel.as_ref())),
+        };
+        let pattern = match self {
+            Self::Row(_, _, pattern) => Some(pattern),
+            _ => None,
+        };
+        let claims = service.map(|service| book.rules_of(service.as_str())).into_iter().flatten();
+        claims.filter_map(move |(channel, row, rule)| {
+            let is_meant = only.is_none_or(|only| only == channel)
+                && pattern.is_none_or(|pattern| row.pattern.value == *pattern);
+            is_meant.then_some(rule)
+        })
+    }
+}
+
+/// The dependency that events of that type call there.
+pub(super) fn dependency_of<'a>(
+    book: &'a RuleBook,
+    queue: &QueueName,
+    event_type: &str,
+) -> Option<&'a DependencyName> {
+    let channel = queue.channel.as_ref().map(ChannelName::as_str);
+    book.rule(queue.service.as_str(), channel, event_type).map(|rule| &rule.dependency)
+}
+
+/// Every alert of a book that is switched on, with what it looks at: those of the whole book, then by level.
+pub(crate) fn alerts(book: &Sections) -> Vec<(Covers, &Alert)> {
+    let mut levels: Vec<(Covers, &[Alert])> =
+        vec![(Covers::Everything, &book.alerts), (Covers::Everything, &book.defaults.alerts)];
+    for dependency in book.dependencies.values() {
+        levels.push((Covers::Dependency(dependency.name.clone()), &dependency.layer.alerts));
+    }
+    for service in &book.services {
+        let row = |channel: Option<&ChannelName>, row: &'_ EventRow| {
+            Covers::Row(service.name.clone(), channel.cloned(), row.pattern.value.clone())
+        };
+        levels.push((Covers::Service(service.name.clone()), &service.layer.alerts));
+        levels.extend(service.rows.iter().map(|of| (row(None, of), of.layer.alerts.as_slice())));
+        for channel in &service.channels {
+            let covers = Covers::Channel(service.name.clone(), channel.name.clone());
+            levels.push((covers, &channel.layer.alerts));
+            let rows = channel.rows.iter();
+            levels.extend(rows.map(|of| (row(Some(&channel.name), of), of.layer.alerts.as_slice())));
+        }
+    }
+    let on = levels.into_iter().flat_map(|(covers, alerts)| {
+        let on = alerts.iter().filter(|alert| alert.switch == Switch::On);
+        on.map(move |alert| (covers.clone(), alert))
+    });
+    on.collect()
+}

@@ -1,0 +1,105 @@
+//! Counts over a window of time: the difference of two looks at something that only grows.
+//!
+//! Invariant: memory is bounded. A window keeps one count for each of [`limits::ALERT_WINDOW_STEPS`] steps, so
+//! that it is at most one step longer than it says.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::value::{add, since};
+use crate::limits;
+use crate::time::Timestamp;
+
+/// The counts of one thing, as they stood at some moments.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Series {
+    /// What earlier processes had counted when they ended: ours counts from nothing.
+    before: Vec<u64>,
+    /// What stood at which moment, the oldest first; there is always one.
+    steps: VecDeque<Step>,
+    /// What stood last.
+    last: Vec<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Step {
+    at: Timestamp,
+    counts: Vec<u64>,
+}
+
+impl Series {
+    /// Begins then, with what had been counted by then.
+    pub(super) fn new(at: Timestamp, counts: Vec<u64>) -> Self {
+        let steps = VecDeque::from([Step { at, counts: counts.clone() }]);
+        Self { before: Vec::new(), steps, last: counts }
+    }
+
+    /// Goes on in a process that counts from nothing.
+    pub(super) fn carry_over(&mut self) {
+        self.before = self.last.clone();
+    }
+
+    /// Takes what stands now and says what was counted within the window.
+    pub(super) fn look(&mut self, now: Timestamp, counts: &[u64], window: Duration) -> Vec<u64> {
+        let mut counts = counts.to_vec();
+        add(&mut counts, &self.before);
+        let latest_at = self.steps.back().map_or(now, |step| step.at);
+        if now < latest_at {
+            // A clock that was set back would keep the window from moving on.
+            self.steps.clear();
+        }
+        if self.steps.is_empty() || now.since(latest_at) >= window / limits::ALERT_WINDOW_STEPS {
+            self.steps.push_back(Step { at: now, counts: counts.clone() });
+        }
+        while self.steps.get(1).is_some_and(|next| next.at <= now - window) {
+            self.steps.pop_front();
+        }
+        let within = since(&counts, &self.steps.front().expect("one was pushed if none was there").counts);
+        self.last = counts;
+        within
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(secs: u64) -> Timestamp {
+        Timestamp::from_millis(1_000_000 + secs * 1_000)
+    }
+
+    #[test]
+    fn a_window_holds_what_came_within_it() {
+        let window = Duration::from_mins(5);
+        let mut series = Series::new(at(0), vec![0]);
+        // One a second for ten minutes, then nothing.
+        for second in 1..=600 {
+            let within = series.look(at(second), &[second], window)[0];
+            let least = second.min(300);
+            assert!((least..=least + 10).contains(&within), "{second}: {within}");
+            assert!(series.steps.len() <= limits::ALERT_WINDOW_STEPS as usize + 2);
+        }
+        assert_eq!(series.look(at(2_000), &[600], window), [0]);
+    }
+
+    #[test]
+    fn a_window_goes_on_in_another_process() {
+        let window = Duration::from_mins(5);
+        let mut series = Series::new(at(0), vec![0]);
+        assert_eq!(series.look(at(100), &[40], window), [40]);
+        series.carry_over();
+        assert_eq!(series.look(at(110), &[2], window), [42]);
+        assert_eq!(series.look(at(405), &[3], window), [3], "what came before is out of the window by now");
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_begins_anew() {
+        let window = Duration::from_mins(5);
+        let mut series = Series::new(at(10_000), vec![0]);
+        series.look(at(10_100), &[40], window);
+        assert_eq!(series.look(at(100), &[41], window), [0]);
+        assert_eq!(series.look(at(110), &[45], window), [4]);
+    }
+}

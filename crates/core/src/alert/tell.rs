@@ -1,0 +1,232 @@
+//! Who is told what, and when: what is owed to a receiver follows from where the alert stands and from what the
+//! receiver was told before. There is no list of messages to send, so that nothing can pile up or get lost.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::notice::{Notice, Stage, Subject};
+use crate::book::expression::Hours;
+use crate::book::model::{AlertSeverity, Receiver};
+use crate::limits;
+use crate::time::Timestamp;
+
+/// What a message says of an alert, whatever its state.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Face {
+    pub(super) name: String,
+    pub(super) covers: Option<String>,
+    pub(super) severity: Severity,
+    pub(super) condition: String,
+    pub(super) action: Option<String>,
+}
+
+/// A severity that can be saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub(super) struct Severity(pub(super) AlertSeverity);
+
+impl From<Severity> for String {
+    fn from(severity: Severity) -> Self {
+        severity.0.as_str().to_owned()
+    }
+}
+
+impl TryFrom<String> for Severity {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        AlertSeverity::parse(&text).map(Self).ok_or_else(|| format!("there is no severity `{text}`"))
+    }
+}
+
+/// What one receiver was told of one alert since it began.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Route {
+    /// When the alert began, as far as this receiver is concerned.
+    pub(super) since: Timestamp,
+    /// How often it was told.
+    pub(super) told: u32,
+    /// When it was told last; never if there were too many messages so far.
+    pub(super) last_at: Option<Timestamp>,
+    /// What it was told of.
+    subjects: BTreeSet<String>,
+}
+
+/// What stands between an alert and a receiver.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Gates {
+    receivers: BTreeMap<String, Gate>,
+    /// When each was told lately.
+    spent: BTreeMap<String, Vec<Timestamp>>,
+}
+
+#[derive(Clone, Debug)]
+struct Gate {
+    hours: Option<Hours>,
+    least: Option<AlertSeverity>,
+}
+
+impl Gates {
+    /// The receivers of a book; what was spent before stays spent.
+    pub(super) fn change<'a>(&mut self, receivers: impl Iterator<Item = (&'a String, &'a Receiver)>) {
+        let gate = |receiver: &Receiver| Gate { hours: receiver.hours.clone(), least: receiver.severity };
+        self.receivers = receivers.map(|(name, receiver)| (name.clone(), gate(receiver))).collect();
+        self.spent.retain(|name, _| self.receivers.contains_key(name));
+    }
+
+    pub(super) const fn spent(&self) -> &BTreeMap<String, Vec<Timestamp>> {
+        &self.spent
+    }
+
+    pub(super) fn restore(&mut self, spent: BTreeMap<String, Vec<Timestamp>>) {
+        self.spent = spent;
+        self.spent.retain(|name, _| self.receivers.contains_key(name));
+    }
+
+    /// Whether there is such a receiver, and it is told of alerts of that severity.
+    pub(super) fn hears(&self, receiver: &str, severity: AlertSeverity) -> bool {
+        self.receivers.get(receiver).is_some_and(|gate| gate.least.is_none_or(|least| severity >= least))
+    }
+
+    fn is_open(&self, receiver: &str, now: Timestamp) -> bool {
+        let gate = self.receivers.get(receiver);
+        gate.is_some_and(|gate| gate.hours.as_ref().is_none_or(|hours| hours.contain(now)))
+    }
+
+    /// Takes one of the messages that a receiver may get in a time, if there is one left.
+    fn take(&mut self, receiver: &str, now: Timestamp) -> Option<()> {
+        let spent = self.spent.entry(receiver.to_owned()).or_default();
+        spent.retain(|at| now.since(*at) < limits::ALERT_NOTICES_WITHIN && *at <= now);
+        (spent.len() < limits::ALERT_NOTICES_MAX).then(|| spent.push(now))
+    }
+}
+
+/// An alert that fires, as far as telling is concerned.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Firing<'a> {
+    /// Since when.
+    pub(super) since: Timestamp,
+    /// For what: the worst first.
+    pub(super) subjects: &'a [Subject],
+    /// How often it is said again.
+    pub(super) repeat: Duration,
+}
+
+/// What is owed to a receiver now.
+struct Owed {
+    stage: Stage,
+    subjects: Vec<Subject>,
+}
+
+/// What a receiver of an alert that fires is to be told now, if anything. Its route is there from then on, even
+/// if it cannot be told yet.
+pub(super) fn firing(
+    face: &Face,
+    firing: Firing<'_>,
+    receiver: &str,
+    routes: &mut BTreeMap<String, Route>,
+    gates: &mut Gates,
+    now: Timestamp,
+) -> Option<Notice> {
+    let route = routes.get(receiver);
+    let owed = owed(firing, route, now)?;
+    if !gates.is_open(receiver, now) {
+        // Whoever is away is told of what still fires when they are back.
+        return None;
+    }
+    let begun = Route { since: firing.since, told: 0, last_at: None, subjects: BTreeSet::new() };
+    let route = routes.entry(receiver.to_owned()).or_insert(begun);
+    gates.take(receiver, now)?;
+    let notice = notice(face, &owed, receiver, route, now);
+    route.told = route.told.saturating_add(1);
+    route.last_at = Some(now);
+    route.subjects.extend(firing.subjects.iter().map(|subject| subject.of.clone()));
+    while route.subjects.len() > limits::ALERT_GROUPS_MAX {
+        // What comes and goes for ever, under ever new names, is told again at worst.
+        route.subjects.pop_first();
+    }
+    Some(notice)
+}
+
+fn owed(firing: Firing<'_>, route: Option<&Route>, now: Timestamp) -> Option<Owed> {
+    let all = || firing.subjects.to_vec();
+    let Some((route, last_at)) = route.and_then(|route| Some((route, route.last_at?))) else {
+        return Some(Owed { stage: Stage::Firing, subjects: all() });
+    };
+    if now.since(last_at) >= firing.repeat {
+        return Some(Owed { stage: Stage::Repeated, subjects: all() });
+    }
+    if now.since(last_at) < limits::ALERT_FURTHER_EVERY {
+        return None;
+    }
+    let is_new = |subject: &&Subject| !route.subjects.contains(&subject.of);
+    let further: Vec<Subject> = firing.subjects.iter().filter(is_new).cloned().collect();
+    (!further.is_empty()).then_some(Owed { stage: Stage::Firing, subjects: further })
+}
+
+/// Tells everybody who was told of an alert, or should have been, that it is over.
+pub(super) fn over(
+    face: &Face,
+    routes: &mut BTreeMap<String, Route>,
+    gates: &mut Gates,
+    now: Timestamp,
+) -> Vec<Notice> {
+    // Nobody can tell a receiver that the book does not know any more.
+    routes.retain(|receiver, _| gates.receivers.contains_key(receiver));
+    let mut notices = Vec::new();
+    routes.retain(|receiver, route| {
+        if !gates.is_open(receiver, now) || gates.take(receiver, now).is_none() {
+            return true;
+        }
+        let subject = |of: &String| Subject { of: of.clone(), value: String::new(), since: route.since };
+        let subjects = route.subjects.iter().map(subject).collect();
+        notices.push(notice(face, &Owed { stage: Stage::Resolved, subjects }, receiver, route, now));
+        false
+    });
+    notices
+}
+
+fn notice(face: &Face, owed: &Owed, receiver: &str, route: &Route, now: Timestamp) -> Notice {
+    let shown = limits::ALERT_SUBJECTS_SHOWN_MAX.min(owed.subjects.len());
+    Notice {
+        alert: face.name.clone(),
+        covers: face.covers.clone(),
+        severity: face.severity.0.as_str().to_owned(),
+        stage: owed.stage,
+        receiver: receiver.to_owned(),
+        since: route.since,
+        at: now,
+        told_before: route.told,
+        summary: summary(face, owed, route, now),
+        condition: face.condition.clone(),
+        subjects: owed.subjects[..shown].to_vec(),
+        more: (owed.subjects.len() - shown) as u64,
+        action: face.action.clone(),
+    }
+}
+
+/// One line: what, for which of several, how bad, and for how long.
+fn summary(face: &Face, owed: &Owed, route: &Route, now: Timestamp) -> String {
+    let mut line = face.name.clone();
+    if let Some(covers) = &face.covers {
+        line.push_str(&format!(" of {covers}"));
+    }
+    let lasted = crate::text::show_rounded(now.since(route.since));
+    if owed.stage == Stage::Resolved {
+        return format!("{line} is over after {lasted}");
+    }
+    if let Some(worst) = owed.subjects.first() {
+        let of = if worst.of.is_empty() { String::new() } else { format!("{} is ", worst.of) };
+        line.push_str(&format!(": {of}{}", worst.value));
+    }
+    match owed.subjects.len().saturating_sub(1) {
+        0 => {}
+        more => line.push_str(&format!(", and {more} more")),
+    }
+    if owed.stage == Stage::Repeated {
+        line.push_str(&format!(", for {lasted} by now"));
+    }
+    line
+}

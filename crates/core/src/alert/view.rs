@@ -1,0 +1,62 @@
+//! Alerts as they are shown.
+
+use super::notice::Subject;
+use crate::time::Timestamp;
+
+/// One alert as it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AlertView {
+    /// Its name.
+    pub name: String,
+    /// The condition as it stands in the rule book.
+    pub when: String,
+    /// How urgent it is: `warning`, `medium`, `high` or `critical`.
+    pub severity: &'static str,
+    /// Who is told.
+    pub to: Vec<String>,
+    /// Who is told next, as long as it is not over.
+    pub escalate: Vec<String>,
+    /// What to do.
+    pub action: Option<String>,
+    /// The line of the rule book.
+    pub line: u32,
+    /// What it looks at, if that is not everything: `service orders`.
+    pub covers: Option<String>,
+    /// Where it stands.
+    pub state: AlertState,
+    /// Since when it is pending or fires.
+    pub since: Option<Timestamp>,
+    /// The figure as it was last seen, where there is one for all: of several subjects it is the worst.
+    pub value: Option<String>,
+    /// What it is pending or raised for, at most [`crate::limits::ALERT_SUBJECTS_SHOWN_MAX`].
+    pub subjects: Vec<Subject>,
+    /// How many more there are than are listed.
+    pub more: u64,
+    /// How many messages went out since it began.
+    pub told: u32,
+    /// When the last of them did.
+    pub last_told_at: Option<Timestamp>,
+}
+
+/// Where an alert stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AlertState {
+    /// Its condition does not hold.
+    Quiet,
+    /// It holds, and not yet for as long as it must.
+    Pending,
+    /// It is raised.
+    Firing,
+}
+
+impl AlertState {
+    /// As it is written.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Quiet => "quiet",
+            Self::Pending => "pending",
+            Self::Firing => "firing",
+        }
+    }
+}

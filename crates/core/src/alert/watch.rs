@@ -1,0 +1,406 @@
+//! Holds every alert of a book against samples, and says who is to be told what.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::covers::{self, Covers};
+use super::gather::{Groups, gather, needs_letters};
+use super::notice::{Notice, Subject};
+use super::sample::{Sample, Wants};
+use super::series::Series;
+use super::standing::{Standing, Times, step};
+use super::tell::{self, Face, Firing, Gates, Route, Severity};
+use super::value::{self, Found};
+use super::view::{AlertState, AlertView};
+use crate::book::RuleBook;
+use crate::book::expression::{Condition, Metric};
+use crate::book::model::Alert;
+use crate::figures::OTHER;
+use crate::limits;
+use crate::time::Timestamp;
+
+/// All alerts of a book and where they stand.
+#[derive(Clone, Debug, Default)]
+pub struct Watch {
+    /// In the order of the book.
+    alarms: Vec<Alarm>,
+    /// Alerts that the book does not have any more, of which somebody is still to be told that they are over.
+    farewells: BTreeMap<String, Farewell>,
+    gates: Gates,
+}
+
+/// One alert and where it stands.
+#[derive(Clone, Debug)]
+struct Alarm {
+    /// What tells it from all others of the book.
+    key: String,
+    covers: Covers,
+    condition: Condition,
+    face: Face,
+    to: Vec<String>,
+    escalate: Vec<String>,
+    repeat: Duration,
+    line: u32,
+    memory: Memory,
+    /// The worst figure of the last look.
+    last: Option<f64>,
+}
+
+/// What an alert remembers from look to look.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Memory {
+    /// When it was last looked at; what is counted for the first time after that began at nothing.
+    looked_at: Option<Timestamp>,
+    /// Counts over its window, by what they are about.
+    series: BTreeMap<String, Series>,
+    /// What it holds for, or held until a moment ago.
+    standings: BTreeMap<String, Standing>,
+    /// Since when it fires.
+    firing_since: Option<Timestamp>,
+    /// Who was told what.
+    routes: BTreeMap<String, Route>,
+}
+
+/// An alert that is no longer watched, and those who wait to hear that it is over.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Farewell {
+    face: Face,
+    routes: BTreeMap<String, Route>,
+}
+
+/// What is to be kept over a restart, so that nothing is said twice and nothing is forgotten.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Saved {
+    alerts: BTreeMap<String, SavedAlert>,
+    farewells: BTreeMap<String, Farewell>,
+    spent: BTreeMap<String, Vec<Timestamp>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct SavedAlert {
+    face: Face,
+    memory: Memory,
+}
+
+impl Watch {
+    /// Watches for the alerts of a book, in a process that begins to count now.
+    #[must_use]
+    pub fn new(book: &RuleBook, now: Timestamp) -> Self {
+        let mut watch = Self::default();
+        watch.change(book);
+        for alarm in &mut watch.alarms {
+            alarm.memory.looked_at = Some(now);
+        }
+        watch
+    }
+
+    /// Goes on with another book. Alerts that stay keep their state; of one that goes, everybody who was told of
+    /// it is told that it is over.
+    pub fn change(&mut self, book: &RuleBook) {
+        let receivers = book.sections().receivers.iter().map(|(name, at)| (name, &at.value));
+        self.gates.change(receivers);
+        let before: Vec<Alarm> = std::mem::take(&mut self.alarms);
+        let mut known: BTreeMap<String, (Face, Memory)> =
+            before.into_iter().map(|alarm| (alarm.key, (alarm.face, alarm.memory))).collect();
+        self.alarms = alarms(book);
+        for alarm in &mut self.alarms {
+            if let Some((face, memory)) = known.remove(&alarm.key) {
+                alarm.take_over(&face, memory);
+            } else if let Some(farewell) = self.farewells.remove(&alarm.key) {
+                alarm.memory.routes = farewell.routes;
+            }
+        }
+        let gone = known.into_iter().filter(|(_, (_, memory))| !memory.routes.is_empty());
+        let farewell =
+            |(key, (face, memory)): (String, (Face, Memory))| (key, Farewell { face, routes: memory.routes });
+        self.farewells.extend(gone.map(farewell));
+    }
+
+    /// What the next sample must have.
+    #[must_use]
+    pub fn wants(&self) -> Wants {
+        let is_of = |alarm: &Alarm, metrics: [Metric; 2]| metrics.contains(&alarm.condition.metric);
+        Wants {
+            oldest: self.alarms.iter().any(|a| is_of(a, [Metric::DeadLetterAge, Metric::OldestWaiting])),
+            letters: self.alarms.iter().any(|alarm| needs_letters(&alarm.condition, &alarm.covers)),
+        }
+    }
+
+    /// Looks at a sample and says who is to be told what: the most urgent first.
+    ///
+    /// What it returns counts as told. Whoever cannot pass it on keeps it until they can.
+    pub fn look(&mut self, sample: &Sample<'_>) -> Vec<Notice> {
+        for alarm in &mut self.alarms {
+            alarm.look(sample);
+        }
+        let mut order: Vec<usize> = (0..self.alarms.len()).collect();
+        order.sort_by_key(|place| std::cmp::Reverse(self.alarms[*place].face.severity));
+        let mut notices = Vec::new();
+        for place in order {
+            notices.extend(self.alarms[place].tell(&mut self.gates, sample.at));
+        }
+        let gates = &mut self.gates;
+        self.farewells.retain(|_, farewell| {
+            notices.extend(tell::over(&farewell.face, &mut farewell.routes, gates, sample.at));
+            !farewell.routes.is_empty()
+        });
+        notices
+    }
+
+    /// Every alert as it stands, in the order of the book.
+    #[must_use]
+    pub fn views(&self) -> Vec<AlertView> {
+        self.alarms.iter().map(Alarm::view).collect()
+    }
+
+    /// What is to be kept over a restart.
+    #[must_use]
+    pub fn save(&self) -> Saved {
+        let saved = |alarm: &Alarm| SavedAlert { face: alarm.face.clone(), memory: alarm.memory.clone() };
+        Saved {
+            alerts: self.alarms.iter().map(|alarm| (alarm.key.clone(), saved(alarm))).collect(),
+            farewells: self.farewells.clone(),
+            spent: self.gates.spent().clone(),
+        }
+    }
+
+    /// Goes on where an earlier process stopped; this one has begun to count from nothing.
+    pub fn restore(&mut self, saved: Saved) {
+        let Saved { mut alerts, farewells, spent } = saved;
+        self.gates.restore(spent);
+        self.farewells = farewells;
+        for alarm in &mut self.alarms {
+            if let Some(SavedAlert { face, mut memory }) = alerts.remove(&alarm.key) {
+                memory.series.values_mut().for_each(Series::carry_over);
+                alarm.take_over(&face, memory);
+            } else if let Some(farewell) = self.farewells.remove(&alarm.key) {
+                alarm.memory.routes = farewell.routes;
+            }
+        }
+        let gone = alerts.into_iter().filter(|(_, saved)| !saved.memory.routes.is_empty());
+        let farewell = |saved: SavedAlert| Farewell { face: saved.face, routes: saved.memory.routes };
+        self.farewells.extend(gone.map(|(key, saved)| (key, farewell(saved))));
+    }
+}
+
+/// The alerts of a book, each under a key of its own.
+fn alarms(book: &RuleBook) -> Vec<Alarm> {
+    let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+    let alerts = covers::alerts(book.sections()).into_iter();
+    alerts
+        .map(|(covers, alert)| {
+            let mut name = alert.title();
+            let place = covers.shown();
+            let key = |name: &str| match &place {
+                Some(place) => format!("{name} of {place}"),
+                None => name.to_owned(),
+            };
+            let times = seen.entry(key(&name)).or_default();
+            *times += 1;
+            if *times > 1 {
+                // Two of one name must not take each other's messages for their own.
+                name = format!("{name} ({times})");
+            }
+            Alarm::new(key(&name), name, covers, alert)
+        })
+        .collect()
+}
+
+impl Alarm {
+    fn new(key: String, name: String, covers: Covers, alert: &Alert) -> Self {
+        let face = Face {
+            name,
+            covers: covers.shown(),
+            severity: Severity(alert.severity),
+            condition: alert.when.to_string(),
+            action: alert.action.clone(),
+        };
+        Self {
+            key,
+            covers,
+            condition: alert.when.clone(),
+            face,
+            to: alert.to.clone(),
+            escalate: alert.escalate.clone(),
+            repeat: alert.repeats_every(),
+            line: alert.span.position.line,
+            memory: Memory::default(),
+            last: None,
+        }
+    }
+
+    /// Goes on with what the alert of this name remembers; another condition begins anew, and those who were told
+    /// of the old one hear how it ends.
+    fn take_over(&mut self, before: &Face, memory: Memory) {
+        if before.condition == self.face.condition {
+            self.memory = memory;
+        } else {
+            self.memory.routes = memory.routes;
+        }
+    }
+
+    const fn times(&self) -> Times {
+        let lasting = match self.condition.lasting {
+            Some(lasting) => lasting,
+            None => Duration::ZERO,
+        };
+        let longest = match (self.condition.over, self.condition.lasting) {
+            (Some(span), _) | (None, Some(span)) => span,
+            (None, None) => limits::ALERT_QUIET_FOR,
+        };
+        let is_shorter = longest.as_nanos() < limits::ALERT_QUIET_FOR.as_nanos();
+        Times { lasting, quiet_for: if is_shorter { longest } else { limits::ALERT_QUIET_FOR } }
+    }
+
+    /// Looks at a sample; one without what this alert needs leaves it as it is.
+    fn look(&mut self, sample: &Sample<'_>) {
+        let Some(groups) = gather(sample, &self.condition, &self.covers) else { return };
+        let groups = self.bounded(groups);
+        let now = sample.at;
+        let mut values: BTreeMap<String, f64> = BTreeMap::new();
+        for (of, found) in groups {
+            if let Some(value) = self.value(&of, found, now) {
+                values.insert(of, value);
+            }
+        }
+        self.last =
+            values.values().copied().min_by(|one, other| value::worst_first(&self.condition, *one, *other));
+        self.memory.looked_at = Some(now);
+
+        let times = self.times();
+        let before = std::mem::take(&mut self.memory.standings);
+        let mut all: Vec<&String> = before.keys().chain(values.keys()).collect();
+        all.sort_unstable();
+        all.dedup();
+        let standings = all.into_iter().filter_map(|of| {
+            let holds = values.get(of).copied().filter(|value| value::is_past(&self.condition, *value));
+            Some((of.clone(), step(before.get(of).copied(), holds, times, now)?))
+        });
+        self.memory.standings = standings.collect();
+        let fires = self.memory.standings.values().any(Standing::is_firing);
+        self.memory.firing_since = fires.then(|| self.memory.firing_since.unwrap_or(now));
+    }
+
+    /// The groups that have a place of their own; the rest are counted together.
+    fn bounded(&self, groups: Groups) -> Groups {
+        let Memory { series, standings, .. } = &self.memory;
+        let is_known = |of: &String| series.contains_key(of) || standings.contains_key(of);
+        let mut free = limits::ALERT_GROUPS_MAX.saturating_sub(series.len().max(standings.len()));
+        let mut bounded = Groups::new();
+        for (of, found) in groups {
+            let has_place = is_known(&of) || free > 0;
+            if has_place && !is_known(&of) {
+                free -= 1;
+            }
+            let of = if has_place { of } else { OTHER.to_owned() };
+            match bounded.get_mut(&of) {
+                Some(known) => Found::merge(known, &found, self.condition.metric),
+                None => drop(bounded.insert(of, found)),
+            }
+        }
+        bounded
+    }
+
+    /// What was found in the metric's own unit; none if it says nothing.
+    fn value(&mut self, of: &str, found: Found, now: Timestamp) -> Option<f64> {
+        let window = self.condition.window().unwrap_or(limits::BREAKER_OPENED_WITHIN);
+        let looked_at = self.memory.looked_at;
+        let mut within = |counts: &[u64]| {
+            let series = self.memory.series.entry(of.to_owned()).or_insert_with(|| match looked_at {
+                // It was not there at the last look, so nothing had been counted by then.
+                Some(at) => Series::new(at, vec![0; counts.len()]),
+                None => Series::new(now, counts.to_vec()),
+            });
+            series.look(now, counts, window)
+        };
+        match found {
+            Found::Stands(value) => Some(value),
+            Found::Counted(counts) => {
+                let counts = within(&counts);
+                value::counted(&self.condition, &counts, window)
+            }
+            Found::Breaker { trips, is_open } => {
+                let opened = within(&[trips])[0] > 0;
+                Some(f64::from(u8::from(opened || is_open)))
+            }
+        }
+    }
+
+    /// What is owed now.
+    fn tell(&mut self, gates: &mut Gates, now: Timestamp) -> Vec<Notice> {
+        let Some(since) = self.memory.firing_since else {
+            return tell::over(&self.face, &mut self.memory.routes, gates, now);
+        };
+        let subjects = self.subjects(AlertState::Firing);
+        let firing = Firing { since, subjects: &subjects, repeat: self.repeat };
+        let severity = self.face.severity.0;
+        // The next in line is told when the time to respond has passed once more.
+        let steps = (1..)
+            .zip(&self.escalate)
+            .filter(|(times, _)| now.since(since) >= severity.response_time().saturating_mul(*times));
+        let mut receivers: Vec<&str> = self.to.iter().map(String::as_str).collect();
+        receivers.extend(steps.map(|(_, receiver)| receiver.as_str()));
+        let mut told = Vec::new();
+        let mut notices = Vec::new();
+        for receiver in receivers {
+            if told.contains(&receiver) || !gates.hears(receiver, severity) {
+                continue;
+            }
+            told.push(receiver);
+            let routes = &mut self.memory.routes;
+            notices.extend(tell::firing(&self.face, firing, receiver, routes, gates, now));
+        }
+        notices
+    }
+
+    /// What it is pending or raised for, the worst first.
+    fn subjects(&self, state: AlertState) -> Vec<Subject> {
+        let wanted = |standing: &&Standing| match state {
+            AlertState::Firing => standing.is_firing(),
+            AlertState::Pending | AlertState::Quiet => true,
+        };
+        let mut found: Vec<(&String, &Standing)> =
+            self.memory.standings.iter().filter(|(_, standing)| wanted(standing)).collect();
+        found.sort_by(|(one_of, one), (other_of, other)| {
+            value::worst_first(&self.condition, one.value, other.value).then_with(|| one_of.cmp(other_of))
+        });
+        let subject = |(of, standing): (&String, &Standing)| Subject {
+            of: of.clone(),
+            value: value::show(&self.condition, standing.value),
+            since: standing.since,
+        };
+        found.into_iter().map(subject).collect()
+    }
+
+    fn view(&self) -> AlertView {
+        let memory = &self.memory;
+        let state = match memory.firing_since {
+            Some(_) => AlertState::Firing,
+            None if memory.standings.is_empty() => AlertState::Quiet,
+            None => AlertState::Pending,
+        };
+        let mut subjects = self.subjects(state);
+        let more = subjects.len().saturating_sub(limits::ALERT_SUBJECTS_SHOWN_MAX);
+        subjects.truncate(limits::ALERT_SUBJECTS_SHOWN_MAX);
+        let pending_since = memory.standings.values().map(|standing| standing.since).min();
+        AlertView {
+            name: self.face.name.clone(),
+            when: self.face.condition.clone(),
+            severity: self.face.severity.0.as_str(),
+            to: self.to.clone(),
+            escalate: self.escalate.clone(),
+            action: self.face.action.clone(),
+            line: self.line,
+            covers: self.face.covers.clone(),
+            state,
+            since: memory.firing_since.or(pending_since),
+            value: self.last.map(|last| value::show(&self.condition, last)),
+            subjects,
+            more: more as u64,
+            told: memory.routes.values().map(|route| route.told).sum(),
+            last_told_at: memory.routes.values().filter_map(|route| route.last_at).max(),
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Lowers alerts and receivers, and checks what no single key can show: what an alert needs beside its name in
+//! the catalog, what a level has no figures for, and what belongs to mail alone.
+
+use std::collections::BTreeMap;
+
+use super::{Lowering, at, duration_of, excluded, key_span, name_at, text_of, texts};
+use crate::alert::catalog::{self, CatalogAlert};
+use crate::book::expression::{Condition, Grouping, Hours, Metric};
+use crate::book::model::{
+    Alert, AlertSeverity, At, Email, Layer, Network, Receiver, ReceiverKind, Sections, Smtp, Switch,
+};
+use crate::book::problem::Problems;
+use crate::book::yaml::Node;
+
+impl Lowering<'_> {
+    pub(super) fn alerts(&mut self, node: &Node) -> Vec<Alert> {
+        node.items().iter().filter_map(|node| self.alert(node)).collect()
+    }
+
+    fn alert(&mut self, node: &Node) -> Option<Alert> {
+        let word = text_of(node, "use");
+        let known = word.as_deref().and_then(catalog::named);
+        if word.is_none() {
+            self.needs(node, "when", "METRIC OP VALUE [over D] [for D] [by WHAT]");
+            self.needs(node, "severity", "warning, medium, high or critical");
+        }
+        let own_or = |key, of: fn(&CatalogAlert) -> &'static str| {
+            text_of(node, key).or_else(|| known.map(|alert| of(alert).to_owned()))
+        };
+        let when = own_or("when", |alert| alert.when)?;
+        let severity = own_or("severity", |alert| alert.severity.as_str())?;
+        Some(Alert {
+            span: node.span,
+            when: Condition::parse(&when).ok()?,
+            name: own_or("name", |alert| alert.name),
+            severity: AlertSeverity::parse(&severity)?,
+            to: node.get("to").map(texts).unwrap_or_default(),
+            escalate: node.get("escalate").map(texts).unwrap_or_default(),
+            repeat: duration_of(node, "repeat"),
+            action: own_or("action", |alert| alert.action),
+            switch: if text_of(node, "off").as_deref() == Some("true") { Switch::Off } else { Switch::On },
+        })
+    }
+
+    /// Reports a key that is not there though only a name of the catalog could stand for it.
+    fn needs(&mut self, node: &Node, key: &str, about: &str) {
+        if node.get(key).is_none() && !node.entries().is_empty() {
+            let message = format!("an alert needs `{key}`, unless it names one of the catalog under `use`");
+            self.problems.error("missing-key", node.span, message, format!("`{key}`: {about}"));
+        }
+    }
+
+    pub(super) fn receivers(&mut self, section: &[(Node, Node)]) -> BTreeMap<String, At<Receiver>> {
+        let mut receivers = BTreeMap::new();
+        for (key, node) in section {
+            let Some((name, receiver)) = key.text().zip(self.receiver(key, node)) else { continue };
+            receivers.insert(name.to_owned(), At { value: receiver, span: key.span });
+        }
+        receivers
+    }
+
+    fn receiver(&mut self, key: &Node, node: &Node) -> Option<Receiver> {
+        let kind = text_of(node, "ntfy")
+            .map(ReceiverKind::Ntfy)
+            .or_else(|| text_of(node, "webhook").map(ReceiverKind::Webhook))
+            .or_else(|| text_of(node, "slack").map(ReceiverKind::Slack))
+            .or_else(|| text_of(node, "alertmanager").map(ReceiverKind::Alertmanager));
+        if kind.is_some() {
+            excluded(node, &["smtp", "from"], "it belongs to `email`", self.problems);
+        }
+        if matches!(kind, Some(ReceiverKind::Slack(_))) {
+            excluded(node, &["secret"], "the address of `slack` is the secret", self.problems);
+        }
+        let kind = match kind {
+            Some(kind) => kind,
+            None => ReceiverKind::Email(self.email(key, node)?),
+        };
+        let hours = node.get("hours").and_then(|n| at(n, |text| Hours::parse(text).ok()));
+        Some(Receiver {
+            kind,
+            hours: hours.map(|at| at.value),
+            severity: text_of(node, "severity").as_deref().and_then(AlertSeverity::parse),
+            retry: name_at(node, "retry"),
+            timeout: duration_of(node, "timeout"),
+            network: match text_of(node, "network").as_deref() {
+                Some("private") => Network::Private,
+                _ => Network::Public,
+            },
+            secret: text_of(node, "secret"),
+        })
+    }
+
+    fn email(&mut self, key: &Node, node: &Node) -> Option<Email> {
+        const HELP: &str = "such as smtp://user@mail.example.com:587 or smtps://mail.example.com";
+        let to = text_of(node, "email")?;
+        for key in ["email", "from"] {
+            let Some(address) = text_of(node, key).filter(|address| !is_mailbox(address)) else { continue };
+            let message = format!("`{address}` is no mail address");
+            self.problems.error("bad-mail-address", key_span(node, key), message, "such as ann@example.com");
+        }
+        let Some(smtp) = text_of(node, "smtp") else {
+            let message = "a receiver with `email` needs `smtp`, the server that takes the mail";
+            self.problems.error("missing-key", key.span, message, format!("`smtp`: {HELP}"));
+            return None;
+        };
+        match Smtp::parse(&smtp) {
+            Ok(smtp) => Some(Email { from: text_of(node, "from").unwrap_or_else(|| to.clone()), to, smtp }),
+            Err(error) => {
+                self.problems.error("bad-smtp", key_span(node, "smtp"), error.to_string(), HELP);
+                None
+            }
+        }
+    }
+}
+
+/// Whether a text may be an address; only its server knows whether it is one.
+fn is_mailbox(text: &str) -> bool {
+    let has_odd = text.chars().any(|c| c.is_whitespace() || c.is_control() || matches!(c, '<' | '>' | ','));
+    !has_odd && text.rsplit_once('@').is_some_and(|(name, host)| !name.is_empty() && !host.is_empty())
+}
+
+/// Where an alert stands, as far as it matters to what can be counted there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Level {
+    Book,
+    Dependency,
+    Service,
+    Row,
+}
+
+/// Reports alerts on figures that are not kept for the level they stand at.
+pub(super) fn check_levels(book: &Sections, problems: &mut Problems) {
+    let mut look = |layer: &Layer, level| {
+        for alert in &layer.alerts {
+            if let Some(cure) = cure(&alert.when, level) {
+                let message = format!("nobody keeps `{}` for this level", alert.when);
+                problems.error("alert-without-figure", alert.span, message, cure);
+            }
+        }
+    };
+    look(&book.defaults, Level::Book);
+    book.dependencies.values().for_each(|dependency| look(&dependency.layer, Level::Dependency));
+    for service in &book.services {
+        look(&service.layer, Level::Service);
+        service.rows.iter().for_each(|row| look(&row.layer, Level::Row));
+        for channel in &service.channels {
+            look(&channel.layer, Level::Service);
+            channel.rows.iter().for_each(|row| look(&row.layer, Level::Row));
+        }
+    }
+}
+
+/// What to do about an alert that has no figure at its level; none if it has one.
+const fn cure(when: &Condition, level: Level) -> Option<&'static str> {
+    match (when.metric, level, when.by) {
+        (Metric::ConsumerLag | Metric::OldestWaiting, Level::Row | Level::Dependency, _)
+        | (Metric::LatencyP99, Level::Row, _) => Some("move it to the service, the channel or the book"),
+        (Metric::LatencyP99, Level::Dependency, Some(Grouping::Service | Grouping::Channel)) => {
+            Some("leave `by` out, or move it to the service")
+        }
+        (Metric::LatencyP99, Level::Service, Some(Grouping::Dependency)) => {
+            Some("leave `by` out, or move it to the dependency or the book")
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::book::read;
+
+    fn codes(book: &str) -> Vec<&'static str> {
+        let found = read(&format!("version: 1\n{book}\n")).problems.into_sorted();
+        found.into_iter().map(|problem| problem.code).collect()
+    }
+
+    #[test]
+    fn alerts_and_receivers_are_held_against_each_other() {
+        let at_level = |level: &str, when: &str| {
+            let alert = format!("alerts: [{{ when: {when}, severity: high }}]");
+            let service = |own: &str, row: &str| {
+                format!(
+                    "services: {{ s: {{ target: {{ log: stdout }}, {own} events: [{{ type: a, {row} }}] }} }}"
+                )
+            };
+            match level {
+                "book" => alert,
+                "dependency" => format!("dependencies: {{ d: {{ kind: log, {alert} }} }}"),
+                "service" => service(&format!("{alert},"), ""),
+                _ => service("", &alert),
+            }
+        };
+        let receiver = |keys: &str| format!("receivers: {{ r: {{ {keys} }} }}");
+        #[rustfmt::skip]
+        let cases = [
+            ("by name",                    "alerts: [{ use: dead-letters }]".to_owned(), vec![]),
+            ("with other numbers",         "alerts: [{ use: dead-letters, when: dead_letters > 5, severity: warning }]".to_owned(), vec![]),
+            ("an unknown name",            "alerts: [{ use: dead-leters }]".to_owned(), vec!["unknown-word"]),
+            ("neither name nor condition", "alerts: [{ severity: high }]".to_owned(), vec!["missing-key"]),
+            ("no severity",                "alerts: [{ when: dead_letters > 5 }]".to_owned(), vec!["missing-key"]),
+            ("an unknown next one",        "alerts: [{ use: dead-letters, escalate: [x] }]".to_owned(), vec!["undefined-name"]),
+            ("lag of the book",            at_level("book", "consumer_lag > 5"), vec![]),
+            ("lag of a service",           at_level("service", "consumer_lag > 5"), vec![]),
+            ("lag of a row",               at_level("row", "consumer_lag > 5"), vec!["alert-without-figure"]),
+            ("lag of a dependency",        at_level("dependency", "oldest_waiting > 5m"), vec!["alert-without-figure"]),
+            ("latency of a dependency",    at_level("dependency", "latency_p99 > 5s"), vec![]),
+            ("latency of who calls it",    at_level("dependency", "latency_p99 > 5s by service"), vec!["alert-without-figure"]),
+            ("latency of a row",           at_level("row", "latency_p99 > 5s"), vec!["alert-without-figure"]),
+            ("latency of whom it calls",   at_level("service", "latency_p99 > 5s by dependency"), vec!["alert-without-figure"]),
+            ("letters of a dependency",    at_level("dependency", "dead_letters > 5"), vec![]),
+            ("letters of a row",           at_level("row", "dead_letter_age > 5h"), vec![]),
+            ("breakers of a row",          at_level("row", "breaker_open for 5m"), vec![]),
+            ("mail with a server",         receiver("email: a@b.test, smtp: \"smtp://b.test\""), vec![]),
+            ("mail without a server",      receiver("email: a@b.test"), vec!["missing-key"]),
+            ("mail to nobody",             receiver("email: b.test, smtp: \"smtp://b.test\""), vec!["bad-mail-address"]),
+            ("mail in two lines",          receiver("email: \"a@b.test\\r\\nBcc: c@d.test\", smtp: \"smtp://b.test\""), vec!["bad-mail-address"]),
+            ("mail by the web",            receiver("email: a@b.test, smtp: \"https://b.test\""), vec!["bad-smtp"]),
+            ("a password",                 receiver("email: a@b.test, smtp: \"smtp://a:pw@b.test\""), vec!["bad-smtp"]),
+            ("mail keys elsewhere",        receiver("ntfy: \"https://ntfy.test/t\", smtp: \"smtp://b.test\", from: a@b.test"), vec!["excluded-key", "excluded-key"]),
+            ("a secret for slack",         receiver("slack: \"https://b.test/\", secret: x") + "\nsecrets: { x: { env: X } }", vec!["excluded-key"]),
+        ];
+        for (name, book, expected) in cases {
+            assert_eq!(codes(&book), expected, "{name}\n{book}");
+        }
+    }
+
+    #[test]
+    fn what_an_entry_states_holds_instead_of_the_catalog() {
+        let book = "version: 1\nalerts:\n  - { use: dead-letters }\n  - { use: dead-letters, name: mine, when: dead_letters > 7, severity: warning, action: sleep, repeat: 2h, off: true }\n";
+        let book = read(book).book.expect("a good book");
+        let shown: Vec<String> = book
+            .sections()
+            .alerts
+            .iter()
+            .map(|a| {
+                format!(
+                    "{} | {} | {:?} | {:?} | {:?} | {:?}",
+                    a.title(),
+                    a.when,
+                    a.severity,
+                    a.action.as_deref().map(str::len),
+                    a.repeats_every(),
+                    a.switch
+                )
+            })
+            .collect();
+        let expected = [
+            "dead-letters | dead_letters > 0 | High | Some(59) | 3600s | On",
+            "mine | dead_letters > 7 | Warning | Some(5) | 7200s | Off",
+        ];
+        assert_eq!(shown, expected);
+    }
+}

@@ -1,0 +1,80 @@
+//! The keys of alerts and receivers.
+
+use super::{Named, Object, Type, key};
+use crate::alert::catalog;
+
+const SEVERITIES: &[&str] = &["warning", "medium", "high", "critical"];
+
+/// An alert.
+pub(super) static ALERT: Object = Object {
+    name: "an alert",
+    about: "What people are told, and when.",
+    fields: &[
+        key(
+            "use",
+            Type::Word(&catalog::NAMES),
+            "An alert of the catalog; `when`, `severity` and `action` are its own unless they stand here.",
+        ),
+        key(
+            "when",
+            Type::Condition,
+            "METRIC OP VALUE [over D] [for D] [by WHAT]; needed unless `use` brings one.",
+        ),
+        key("name", Type::Text, "What it is called (default: its name in the catalog, or the condition)."),
+        key("severity", Type::Word(SEVERITIES), "How urgent it is; needed unless `use` brings one."),
+        key("to", Type::ListOf(&Type::Name(Named::Receiver)), "Who is told."),
+        key(
+            "escalate",
+            Type::ListOf(&Type::Name(Named::Receiver)),
+            "Who is told next if it is not over in time, one after each response time: critical 15m, high 1h, medium 4h, warning 24h.",
+        ),
+        key(
+            "repeat",
+            Type::Duration,
+            "How often it is said again while it lasts (default: critical 15m, high 1h, medium 4h, warning 24h).",
+        ),
+        key("action", Type::Text, "What they should do."),
+        key("off", Type::Bool, "`true` leaves it in the book and watches for nothing (default false)."),
+    ],
+    includes: &[],
+    one_of: &[],
+};
+
+/// Who is told.
+pub(super) static RECEIVER: Object = Object {
+    name: "a receiver",
+    about: "Who is told of alerts.",
+    fields: &[
+        key("ntfy", Type::Url, "The address of an ntfy topic."),
+        key("webhook", Type::Url, "An address that alerts are posted to."),
+        key("email", Type::Text, "A mail address."),
+        key("slack", Type::Url, "A Slack-compatible webhook."),
+        key("alertmanager", Type::Url, "The address of an Alertmanager."),
+        key(
+            "smtp",
+            Type::Text,
+            "With `email`, and needed there: the mail server, `smtp://user@host:587` (STARTTLS, except on this machine) or `smtps://user@host`; the password is the `secret`.",
+        ),
+        key("from", Type::Text, "With `email`: the address that mail comes from (default: where it goes)."),
+        key("severity", Type::Word(SEVERITIES), "Only alerts from this severity on (default: all)."),
+        key("hours", Type::Hours, "Only in these hours: `Mon-Fri 09:00-17:00 Europe/Berlin`."),
+        key(
+            "retry",
+            Type::Name(Named::Policy),
+            "The policy by which a message that fails is sent again (default: soon at first, then every five minutes, for a day).",
+        ),
+        key("timeout", Type::Duration, "How long one message may take (default 10s, with `email` 30s)."),
+        key(
+            "network",
+            Type::Word(&["public", "private"]),
+            "`private` lets the name resolve to addresses of this machine and of private networks (default public); an address written as such needs no leave.",
+        ),
+        key(
+            "secret",
+            Type::Name(Named::Secret),
+            "Shows who we are: with `webhook` calls are signed by Standard Webhooks, with `email` it is the password, with `ntfy` and `alertmanager` a bearer token; not with `slack`, whose address is the secret.",
+        ),
+    ],
+    includes: &[],
+    one_of: &["ntfy", "webhook", "email", "slack", "alertmanager"],
+};

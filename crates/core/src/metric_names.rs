@@ -1,0 +1,212 @@
+//! The names of all metrics: one table for the page that scrapers read, for exported alert rules and for the docs.
+//!
+//! Invariant: a name never changes its meaning, its kind or its labels once released.
+
+/// A metric as Prometheus knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetricName {
+    /// Its name.
+    pub name: &'static str,
+    /// What kind of figure it is.
+    pub kind: MetricKind,
+    /// Its labels, in the order in which they are written.
+    pub labels: &'static [&'static str],
+    /// One sentence about it.
+    pub help: &'static str,
+}
+
+/// What kind of figure a metric is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricKind {
+    /// It only grows.
+    Counter,
+    /// It goes up and down.
+    Gauge,
+    /// Counts by range.
+    Histogram,
+}
+
+impl MetricKind {
+    /// The word in the text format.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+const fn counter(name: &'static str, labels: &'static [&'static str], help: &'static str) -> MetricName {
+    MetricName { name, kind: MetricKind::Counter, labels, help }
+}
+
+const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'static str) -> MetricName {
+    MetricName { name, kind: MetricKind::Gauge, labels, help }
+}
+
+const fn histogram(name: &'static str, labels: &'static [&'static str], help: &'static str) -> MetricName {
+    MetricName { name, kind: MetricKind::Histogram, labels, help }
+}
+
+/// Attempts by how they ended.
+pub const ATTEMPTS: MetricName = counter(
+    "redrive_attempts_total",
+    &["service", "channel", "event_type", "outcome"],
+    "Attempts that have ended, delivered or failed.",
+);
+/// Failed attempts by category.
+pub const FAILURES: MetricName = counter(
+    "redrive_failures_total",
+    &["service", "channel", "event_type", "category"],
+    "Attempts that failed, by category.",
+);
+/// Failed attempts by code.
+pub const FAILURES_BY_CODE: MetricName = counter(
+    "redrive_failures_by_code_total",
+    &["service", "channel", "code"],
+    "Attempts that failed, by code.",
+);
+/// Calls to a dependency by how they ended.
+pub const DEPENDENCY_ATTEMPTS: MetricName = counter(
+    "redrive_dependency_attempts_total",
+    &["dependency", "outcome"],
+    "Calls to a dependency that have ended, delivered or failed.",
+);
+/// Failed calls to a dependency by category.
+pub const DEPENDENCY_FAILURES: MetricName = counter(
+    "redrive_dependency_failures_total",
+    &["dependency", "category"],
+    "Calls to a dependency that failed, by category.",
+);
+/// Calls that were answered 503.
+pub const UNAVAILABLE: MetricName =
+    counter("redrive_unavailable_total", &["dependency"], "Calls to a dependency that were answered 503.");
+/// Calls that say that our credentials are wrong.
+pub const AUTH_FAILURES: MetricName = counter(
+    "redrive_auth_failures_total",
+    &["dependency"],
+    "Calls to a dependency that say that our credentials are wrong.",
+);
+/// Calls that say that something is configured wrongly.
+pub const CONFIG_FAILURES: MetricName = counter(
+    "redrive_config_failures_total",
+    &["dependency"],
+    "Calls to a dependency that say that something is configured wrongly, other than credentials.",
+);
+/// First attempts.
+pub const FIRST_ATTEMPTS: MetricName = counter(
+    "redrive_first_attempts_total",
+    &["service", "channel"],
+    "First attempts of deliveries that have ended.",
+);
+/// Deliveries that needed a retry.
+pub const RETRIED: MetricName = counter(
+    "redrive_deliveries_retried_total",
+    &["service", "channel"],
+    "Deliveries whose first attempt was followed by another.",
+);
+/// Deliveries by how they ended.
+pub const DELIVERIES: MetricName = counter(
+    "redrive_deliveries_total",
+    &["service", "channel", "outcome"],
+    "Deliveries that have ended, delivered or dead.",
+);
+/// Deliveries that ran out of retries.
+pub const EXHAUSTED: MetricName = counter(
+    "redrive_deliveries_exhausted_total",
+    &["service", "channel"],
+    "Deliveries that ran out of retries.",
+);
+/// How often a breaker has opened.
+pub const BREAKER_TRIPS: MetricName =
+    counter("redrive_breaker_trips_total", &["dependency"], "How often the breaker has opened.");
+/// The state of a breaker.
+pub const BREAKER_STATE: MetricName = gauge(
+    "redrive_breaker_state",
+    &["dependency", "state"],
+    "1 for the state that the breaker is in (closed, open or half-open), 0 for the others.",
+);
+/// Dead letters.
+pub const DEAD_LETTERS: MetricName =
+    gauge("redrive_dead_letters", &["service", "channel"], "Dead letters that nobody has dealt with.");
+/// The age of the oldest dead letter.
+pub const DEAD_LETTER_AGE: MetricName = gauge(
+    "redrive_dead_letter_oldest_age_seconds",
+    &["service", "channel"],
+    "How long ago the oldest dead letter died; 0 if there is none.",
+);
+/// Deliveries that wait.
+pub const WAITING: MetricName =
+    gauge("redrive_waiting", &["service", "channel"], "Deliveries that are not over.");
+/// The age of the oldest delivery that waits.
+pub const OLDEST_WAITING: MetricName = gauge(
+    "redrive_oldest_waiting_age_seconds",
+    &["service", "channel"],
+    "How long ago the oldest delivery that is not over was accepted; 0 if there is none.",
+);
+/// What was refused at the doors.
+pub const DOOR_REFUSALS: MetricName =
+    counter("redrive_door_refusals_total", &[], "Calls at the doors with a bad key or a bad signature.");
+/// How long attempts took.
+pub const ATTEMPT_DURATION: MetricName = histogram(
+    "redrive_attempt_duration_seconds",
+    &["service", "channel"],
+    "How long attempts took, in seconds.",
+);
+/// How long calls to a dependency took.
+pub const DEPENDENCY_DURATION: MetricName = histogram(
+    "redrive_dependency_duration_seconds",
+    &["dependency"],
+    "How long calls to a dependency took, in seconds.",
+);
+
+/// Every metric that alert rules are made of.
+pub const ALL: &[MetricName] = &[
+    ATTEMPTS,
+    FAILURES,
+    FAILURES_BY_CODE,
+    DEPENDENCY_ATTEMPTS,
+    DEPENDENCY_FAILURES,
+    UNAVAILABLE,
+    AUTH_FAILURES,
+    CONFIG_FAILURES,
+    FIRST_ATTEMPTS,
+    RETRIED,
+    DELIVERIES,
+    EXHAUSTED,
+    BREAKER_TRIPS,
+    BREAKER_STATE,
+    DEAD_LETTERS,
+    DEAD_LETTER_AGE,
+    WAITING,
+    OLDEST_WAITING,
+    DOOR_REFUSALS,
+    ATTEMPT_DURATION,
+    DEPENDENCY_DURATION,
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_say_what_kind_they_are_and_stand_once() {
+        let mut seen = BTreeSet::new();
+        for metric in ALL {
+            let name = metric.name;
+            assert!(seen.insert(name), "{name} stands twice");
+            assert!(name.starts_with("redrive_"), "{name}");
+            assert_eq!(name.ends_with("_total"), metric.kind == MetricKind::Counter, "{name}");
+            assert_eq!(
+                name.ends_with("_seconds"),
+                name.contains("age") || name.contains("duration"),
+                "{name}"
+            );
+            assert!(metric.help.ends_with('.'), "{name}: a sentence, please");
+        }
+    }
+}
