@@ -34,7 +34,7 @@ export function switchPicture(state) {
 /** How a breaker stood over the last hours; `history` has its turns, the latest first. */
 export function strip({ history, state }) {
   const to = Date.now();
-  const oldest = Date.parse(history.at(-1)?.at ?? to);
+  const oldest = history.length > 0 ? Date.parse(history.at(-1).at) : to;
   const room = STRIPS_MS.find((ms) => to - ms < oldest) ?? STRIPS_MS.at(-1);
   const from = to - room;
   const turns = [...history].reverse().filter((turn) => Date.parse(turn.at) > from);

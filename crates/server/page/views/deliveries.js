@@ -10,7 +10,8 @@ import { watch } from "../watch.js";
 import { outlook } from "../words.js";
 import { view as one } from "./delivery.js";
 
-const STATES = ["pending", "retrying", "held", "replaying", "delivered", "dead", "skipped", "purged", "superseded"];
+/** The states that can be asked for. */
+const STATES = ["pending", "retrying", "behind", "delivered", "dead"];
 const FILTERS = ["service", "state", "type", "session", "correlation"];
 const PAGE_MAX = 50;
 const LOOK_MS = 5000;

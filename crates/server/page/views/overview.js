@@ -31,7 +31,7 @@ export async function view(place, page) {
     place,
     heading("Overview", { acts: choice("Time shown", SPANS, chosen, (span) => page.go({ span })) }),
     tiles,
-    h("div.columns.even", card("Throughput", null, throughput), card("What needs a hand", null, hand)),
+    h("div.columns.stretch", card("Throughput", null, throughput), card("What needs a hand", null, hand)),
     h(
       "div.columns",
       h("div.stack", card("Services", h("a", { href: "#/services" }, "All services"), services), card("Causes of dead letters", h("a", { href: "#/groups" }, "All failure groups"), groups)),

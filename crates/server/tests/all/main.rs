@@ -26,6 +26,7 @@ mod letters;
 mod matrix;
 mod openapi;
 mod operate;
+mod page;
 mod reference;
 mod replay;
 mod rules;
