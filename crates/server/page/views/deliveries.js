@@ -2,10 +2,11 @@
 
 import { get, part } from "../api.js";
 import { fill, h, slot } from "../dom.js";
+import { firstEvent } from "../first.js";
 import { count, queueOf, when } from "../format.js";
 import { onHappening, pulse } from "../live.js";
 import { boundTo } from "../session.js";
-import { badge, card, command, empty, heading, table } from "../ui.js";
+import { badge, card, empty, heading, table } from "../ui.js";
 import { watch } from "../watch.js";
 import { outlook } from "../words.js";
 import { view as one } from "./delivery.js";
@@ -106,12 +107,7 @@ function drawn({ deliveries, next }, page, isFresh) {
 
 function nothing(page) {
   if (FILTERS.some((name) => page.query.has(name))) return empty("No delivery is like that", h("p", "Take a filter away, or ", h("a", { href: "#/deliveries" }, "look at all of them"), "."));
-  const type = "greeting.sent";
-  return empty(
-    "No deliveries yet",
-    h("p", "Send the first event; whoever wants its type by the rule book gets it."),
-    command(`curl -d '{"hello":"world"}' ${new URL(`v1/events/${type}`, location.href.split("#")[0])}`),
-  );
+  return empty("No deliveries yet", h("p", "Send the first event; whoever wants its type by the rule book gets it."), firstEvent());
 }
 
 const HEX = /^(msg_)?[0-9a-f]{4,32}$/i;
