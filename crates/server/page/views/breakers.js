@@ -142,7 +142,7 @@ function because({ by, note, delivery, failures, to }) {
   return [words, delivery && [", ", h("a.mono", { href: `#/deliveries/${delivery}` }, shortId(delivery))]];
 }
 
-const turns = (history) => table({ label: "Turns of the breaker", columns: TURN_COLUMNS, rows: history, key: (turn) => turn.at + turn.to });
+const turns = (history) => h("div.tall", table({ label: "Turns of the breaker", columns: TURN_COLUMNS, rows: history, key: (turn) => turn.at + turn.to }));
 
 const SERIES = [
   { name: "calls", of: (point) => point.attempts, tone: "ink" },
