@@ -7,7 +7,7 @@ import { fill, h, slot } from "../dom.js";
 import { compact, count, counted, percent, shortId, span, when } from "../format.js";
 import { onHappening } from "../live.js";
 import { axisOf, plot } from "../plot.js";
-import { action } from "../session.js";
+import { action, boundTo } from "../session.js";
 import { badge, card, empty, facts, failure, heading, table, tile } from "../ui.js";
 import { watch } from "../watch.js";
 
@@ -70,6 +70,8 @@ function standing({ state, since, opens_until, held_until, tripped_by_hand, fail
 }
 
 function hands(dependency, again) {
+  // A breaker may hold back services of others too.
+  if (boundTo()) return [];
   const isOpen = dependency.state === "open" || dependency.state === "half-open";
   const buttons = [
     dependency.state !== "none" && !isOpen && action("operate", "Trip", () => trip(dependency, again)),

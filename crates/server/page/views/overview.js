@@ -45,7 +45,7 @@ export async function view(place, page) {
     drawServices(services, now);
   }, page.signal);
   watch(page, throughput, {
-    load: (signal) => get("v1/trend", { span: chosen }, signal),
+    load: (signal) => get("v1/trend", { span: chosen, service: boundTo()?.[0] }, signal),
     draw: (found) => {
       trend = found;
       drawTiles(tiles, pulse.value, trend);
