@@ -33,7 +33,10 @@ export function axisOf({ points, span_ms, step_ms, since }) {
  * time axis, `step` is the distance of two points, `since` is the start of what is known, and the value axis goes
  * up to `least` at least; `note` says what a point stands for.
  */
-export function plot({ label, points, series, from, to, step, since, unit = "", format = compact, least = 4, note }) {
+export function plot({ label, points, series: wanted, from, to, step, since, unit = "", format = compact, least = 4, note }) {
+  // What is told of no point at all is no part of the picture.
+  const told = wanted.filter(({ of }) => points.some((point) => isNumber(of(point))));
+  const series = told.length > 0 ? told : wanted;
   const values = points.flatMap((point) => series.map(({ of }) => of(point))).filter(isNumber);
   const top = ceiling(Math.max(least, ...values));
   const x = (at) => ((Date.parse(at) - from) / (to - from || 1)) * WIDTH;

@@ -68,7 +68,8 @@ function drawTiles(place, now, trend) {
   const success = share === null || share === undefined ? "plain" : share < 0.95 ? "bad" : share < 0.99 ? "warn" : "good";
   fill(
     place,
-    tile({ name: "Accepted", value: rate(now.accepted_per_s), unit: "/s", points: column(trend, "accepted"), href: "#/deliveries" }),
+    // A key that is bound to services is told of their deliveries only.
+    now.accepted_per_s !== undefined && tile({ name: "Accepted", value: rate(now.accepted_per_s), unit: "/s", points: column(trend, "accepted"), href: "#/deliveries" }),
     tile({ name: "Delivered", value: rate(now.delivered_per_s), unit: "/s", points: column(trend, "delivered"), href: "#/deliveries?state=delivered", tone: "good-line" }),
     tile({ name: "Success", value: percent(share), note: "of the last minute", tone: success, href: "#/services" }),
     tile({ name: "Retries", value: rate(now.retried_per_s), unit: "/s", points: column(trend, "retried"), href: "#/deliveries?state=retrying" }),
