@@ -31,6 +31,7 @@ mod matrix;
 mod openapi;
 mod operate;
 mod prometheus_rules;
+mod page;
 mod reference;
 mod replay;
 mod rules;
