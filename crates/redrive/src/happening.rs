@@ -8,8 +8,10 @@ mod log;
 use redrive_core::breaker::Phase;
 use redrive_core::decide::AlertKind;
 use redrive_core::engine::{Next, Settlement, Signal, Waiting};
+use redrive_core::ids::Attempt;
 use redrive_core::story::End;
 use redrive_core::time::Timestamp;
+use redrive_core::trace::{Sampler, SpanId, Trace};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::log::{Log, is_logged};
@@ -39,6 +41,12 @@ pub struct Happening {
     /// What ties the event to others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
+    /// The trace that the event belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<String>,
+    /// The attempt's span in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub span_id: Option<String>,
     /// Which attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
@@ -134,6 +142,8 @@ impl Happening {
             event_type: None,
             session: None,
             correlation_id: None,
+            trace_id: None,
+            span_id: None,
             attempt: None,
             category: None,
             code: None,
@@ -205,6 +215,8 @@ impl Happening {
             service: Some(delivery.queue.to_string()),
             delivery: Some(delivery.id.to_string()),
             attempt: Some(settlement.attempts),
+            span_id: Attempt::new(settlement.attempts)
+                .map(|attempt| SpanId::of_attempt(delivery.id, attempt).to_string()),
             ..Self::about(what, settlement.at, &delivery.event)
         };
         if let Next::Due { at } = settlement.next {
@@ -239,6 +251,7 @@ impl Happening {
             event_type: Some(event.event_type.to_string()),
             session: event.session.as_ref().map(ToString::to_string),
             correlation_id: event.correlation_id.as_ref().map(ToString::to_string),
+            trace_id: Some(Trace::of(event, Sampler::USUAL).id.to_string()),
             ..Self::new(what, at)
         }
     }

@@ -7,6 +7,7 @@
 mod alerting;
 mod breakers;
 mod doors;
+mod health;
 mod hooks;
 mod inbox;
 mod letters;
@@ -38,6 +39,8 @@ use self::alerting::Alerting;
 pub use self::alerting::{Alerts, TellError, Told};
 pub use self::breakers::{Hand, Turn, Turns};
 pub use self::doors::KeyError;
+use self::health::Chart;
+pub use self::health::{DiskShort, Health};
 use self::inbox::{Inbox, NoteJob, SubmitJob};
 pub use self::letters::{OrderError, Purged, ReplayWish, SelectError};
 use self::routes::Routes;
@@ -91,6 +94,7 @@ struct Shared {
     inbox: Arc<Inbox>,
     engine: mpsc::Sender<Message>,
     tidings: Tidings,
+    chart: Chart,
     routes: RwLock<Arc<Routes>>,
     keep: Arc<RwLock<Keep>>,
     schedules: Schedules,
@@ -252,6 +256,7 @@ impl Node {
         let inbox = Arc::new(Inbox::default());
         let (engine_sender, engine_receiver) = mpsc::channel(MESSAGES_MAX);
         let tidings = Tidings::new(Seed(recovered.seed));
+        let chart = Chart::default();
         let keep = Arc::new(RwLock::new(keep(&book)));
         let owed = recovered.owed.clone();
         let engine = engine(recovered, Arc::clone(&book), bounds);
@@ -264,6 +269,7 @@ impl Node {
             engine: engine_sender.clone(),
             clock,
             tidings: tidings.clone(),
+            chart: chart.clone(),
             keep: Arc::clone(&keep),
             state: WriterState::new(),
         };
@@ -305,6 +311,7 @@ impl Node {
             inbox,
             engine: engine_sender,
             tidings,
+            chart,
             routes,
             keep,
             schedules,
@@ -377,6 +384,7 @@ impl Node {
             Arc::new(Routes::new(Arc::clone(&book), self.now()));
         self.shared.schedules.change(Arc::clone(&book));
         self.shared.alerting.change(Arc::clone(&book));
+        self.shared.chart.book_read();
         let sent = self.shared.engine.send(Message::Book(book, targets)).await;
         let now = self.now();
         self.shared.tidings.tell(What::BookRead, || Happening::new(What::BookRead, now));
@@ -386,6 +394,7 @@ impl Node {
     /// A rule book was refused; said to all who listen.
     pub fn book_refused(&self, reason: String) {
         let now = self.now();
+        self.shared.chart.book_refused(now, &reason);
         let refused = || Happening::told(What::BookRefused, now, reason);
         self.shared.tidings.tell(What::BookRefused, refused);
     }
@@ -496,6 +505,7 @@ impl Node {
 
     /// Takes no more events, lets calls end within that time, settles what is in hand and closes the store.
     pub async fn stop(&self, within: Duration) -> Stopped {
+        self.shared.chart.stops();
         self.shared.inbox.close();
         let (reply, answer) = oneshot::channel();
         let stopped = match self.shared.engine.send(Message::Stop { within, reply }).await {

@@ -17,6 +17,7 @@ mod error;
 mod events;
 mod fresh;
 mod guest;
+pub(crate) mod health;
 pub(crate) mod hooks;
 mod identity;
 mod keys;
@@ -84,6 +85,8 @@ pub(crate) struct Parts {
     pub book_path: Option<PathBuf>,
     pub book_shown: book::Shown,
     pub live: live::Hub,
+    /// How it was when somebody asked last.
+    pub health: health::Memo,
     /// Turns true when the server stops, so that endless answers end.
     pub closing: watch::Receiver<bool>,
 }
@@ -174,7 +177,8 @@ fn routes() -> Routes {
         .add(Need::Permission(Operate, Part),      routes!(replays::change),         &[Code::ReplayNotFound, Code::PathNotFound, Code::ReplayState])
         .add(Need::Permission(Read, Whole),        routes!(demo::story),             &[Code::PathNotFound])
         .add(Need::Permission(Operate, Whole),     routes!(demo::act),               &[Code::PathNotFound])
-        .add(Need::Nothing,                        routes!(queries::health),         &[])
+        .add(Need::Nothing,                        routes!(health::live),            &[])
+        .add(Need::Nothing,                        routes!(health::ready),           &[])
         .add(Need::Nothing,                        routes!(openapi::describe),       &[])
         .beside("/",                               get(page::first))
         .beside("/page/{*file}",                   get(page::file))
@@ -300,6 +304,7 @@ mod tests {
             ("GET /v1/demo",                       "viewer operator admin*"),
             ("POST /v1/demo/{act}",                "operator admin*"),
             ("GET /healthz",                       "everybody"),
+            ("GET /readyz",                        "everybody"),
             ("GET /openapi.json",                  "everybody"),
             ("GET /",                              "everybody"),
             ("GET /page/{*file}",                  "everybody"),

@@ -22,6 +22,7 @@ pub(crate) mod style;
 pub(crate) mod table;
 pub(crate) mod tail;
 pub(crate) mod timeline;
+pub(crate) mod watch;
 pub(crate) mod why;
 
 use std::fmt::Write as _;

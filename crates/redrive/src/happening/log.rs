@@ -77,83 +77,37 @@ impl Log {
 
     fn write_event(&self, happening: &Happening) {
         let session = self.session(happening);
-        let Happening { event_id, event_type, correlation_id, .. } = happening;
+        let Happening { event_id, event_type, correlation_id, trace_id, .. } = happening;
         if happening.what == What::Unrouted {
-            warn!(event_id, event_type, correlation_id, session, "accepted, and nobody wants it");
+            warn!(event_id, event_type, correlation_id, trace_id, session, "accepted, and nobody wants it");
         } else {
-            debug!(event_id, event_type, correlation_id, session, "accepted");
+            debug!(event_id, event_type, correlation_id, trace_id, session, "accepted");
         }
     }
 
+    #[rustfmt::skip]
     fn write_delivery(&self, happening: &Happening) {
         let session = self.session(happening);
-        let Happening { service, event_id, event_type, correlation_id, attempt, .. } = happening;
-        let Happening { delivery: delivery_id, category, code, status, message: error, took_ms, .. } =
-            happening;
+        let Happening { service, delivery: delivery_id, event_id, event_type, correlation_id, .. } = happening;
+        let Happening { trace_id, span_id, attempt, category, code, status, message: error, took_ms, .. } = happening;
         let retry_count = attempt.map(|attempt| attempt.saturating_sub(1));
         let due_at = happening.due_at.map(display);
         match happening.what {
             What::Delivered => debug!(
-                service,
-                delivery_id,
-                event_id,
-                event_type,
-                correlation_id,
-                session,
-                attempt,
-                retry_count,
-                status,
-                took_ms,
-                "delivered"
+                service, delivery_id, event_id, event_type, correlation_id, trace_id, span_id, session,
+                attempt, retry_count, status, took_ms, "delivered"
             ),
             What::Retrying => info!(
-                service,
-                delivery_id,
-                event_id,
-                event_type,
-                correlation_id,
-                session,
-                attempt,
-                retry_count,
-                category,
-                code,
-                status,
-                error,
-                took_ms,
-                due_at,
-                "attempt failed, will retry"
+                service, delivery_id, event_id, event_type, correlation_id, trace_id, span_id, session,
+                attempt, retry_count, category, code, status, error, took_ms, due_at, "attempt failed, will retry"
             ),
             What::Held => info!(
-                service,
-                delivery_id,
-                event_id,
-                event_type,
-                correlation_id,
-                session,
-                attempt,
-                retry_count,
-                category,
-                code,
-                status,
-                error,
-                due_at,
-                "held"
+                service, delivery_id, event_id, event_type, correlation_id, trace_id, span_id, session,
+                attempt, retry_count, category, code, status, error, due_at, "held"
             ),
             _ => warn!(
-                service,
-                delivery_id,
-                event_id,
-                event_type,
-                correlation_id,
-                session,
-                attempt,
-                retry_count,
-                category,
-                code,
-                status,
-                error,
-                took_ms,
-                "dead"
+                service, delivery_id, event_id, event_type, correlation_id, trace_id, span_id, session,
+                attempt, retry_count, category, code, status, error, took_ms, "dead"
             ),
         }
     }

@@ -16,6 +16,7 @@ use redrive_core::engine::{Fate, Input, Settlement};
 use redrive_core::time::Timestamp;
 use tokio::sync::mpsc;
 
+use super::health::Chart;
 use super::inbox::{Inbox, NoteJob, OrderJob, SubmitJob, Work};
 use super::{Answer, BackupJob, Doer, Message, OrderError, Orderer, SubmitError, Tidings, Waiter};
 use crate::clock::Clock;
@@ -81,6 +82,7 @@ pub(super) struct Writer {
     pub engine: mpsc::Sender<Message>,
     pub clock: Clock,
     pub tidings: Tidings,
+    pub chart: Chart,
     pub keep: Arc<std::sync::RwLock<Keep>>,
     pub state: WriterState,
 }
@@ -170,6 +172,7 @@ impl Writer {
                     );
                 }
                 self.state.room = room;
+                self.chart.has_room(self.clock.now(), room);
             }
             Err(error) => tracing::warn!(%error, "could not look at the free space"),
         }
@@ -208,9 +211,11 @@ impl Writer {
             return work.stop;
         }
         let now = self.clock.now();
+        let began = Instant::now();
         match self.store.write(&batch, now) {
             Ok(written) => {
                 self.state.written_at = Instant::now();
+                self.chart.wrote(now, began.elapsed());
                 let mut digest = self.digest(&batch, written, work.notes, orderers, now);
                 self.load(&work.loads, &mut digest.inputs);
                 // Waking them all from here, one by one, would cost more than writing did.
@@ -320,6 +325,7 @@ impl Writer {
         notes: Vec<NoteJob>,
         now: Timestamp,
     ) {
+        self.chart.store_fails(now, error.to_string());
         self.tidings.tell(What::StoreFailing, || Happening::told(What::StoreFailing, now, error.to_string()));
         let unknown = matches!(error, StoreError::Unknown { .. });
         let notes = refuse_asked(notes, &error.to_string());
@@ -361,6 +367,7 @@ impl Writer {
         let replays = self.store.reader()?.replays(None, REPLAYS_KEPT_MAX)?;
         let written = self.store.write(&batch, now)?;
         self.state.written_at = Instant::now();
+        self.chart.store_heals();
         self.tidings.tell(What::StoreHealed, || Happening::new(What::StoreHealed, now));
         let mut digest = self.digest(&batch, written, std::mem::take(&mut failing.notes), Vec::new(), now);
         let alive = replays.iter().filter(|view| view.state.is_open() || view.tally.in_flight() > 0);

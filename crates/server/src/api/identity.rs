@@ -211,6 +211,19 @@ pub(super) async fn guard(State(guard): State<Guard>, mut request: Request, next
     response
 }
 
+/// Whether whoever asks may read everything, where nobody is asked for a key; one who shows something bad is
+/// answered as everywhere.
+pub(super) async fn reads_all(app: &App, headers: &HeaderMap, peer: Option<&Peer>) -> Result<bool, ApiError> {
+    if !app.access.is_on() {
+        return Ok(true);
+    }
+    if matches!(Credential::of(headers), Ok(None)) {
+        return Ok(false);
+    }
+    let caller = who(app, headers, peer, app.node.now()).await?;
+    Ok(may(&caller, Permission::Read, Reach::Whole).is_ok())
+}
+
 /// Whose request it is; one that shows something bad is remembered.
 async fn who(
     app: &App,

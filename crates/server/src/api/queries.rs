@@ -15,7 +15,6 @@ use redrive::core::ids::{DeliveryId, IdPrefix, Receipt, Seq};
 use redrive::happening::Happening;
 use redrive::node::Node;
 use redrive::store::{EventKey, Filter, StateName};
-use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
@@ -24,7 +23,7 @@ use super::code::Code;
 use super::error::{ApiError, Named};
 use super::identity::Caller;
 use super::openapi::Keys;
-use super::shape::wanted::{DeliveryKeys, Health, PageKeys};
+use super::shape::wanted::{DeliveryKeys, PageKeys};
 use super::shape::{DeliveriesFound, DeliveryShown, EventsFound, Status};
 use super::views::{
     Held, ailing_shown, archive_shown, delivery_shown, event_shown, status_shown, with_letters, with_lines,
@@ -171,27 +170,30 @@ fn state_of(word: &str) -> Result<StateName, &'static str> {
     responses((status = 200, description = "services, dependencies and what needs a hand", body = Status))
 )]
 pub(super) async fn status(State(app): State<App>) -> Result<Response, ApiError> {
+    let status = with_letters(&app.node, looked(&app).await?).await?;
+    Ok(events::json(StatusCode::OK, &Status { sources: app.hooks.status(), ..status }))
+}
+
+/// How the server is, without what dead letters and sources are up to.
+pub(super) async fn looked(app: &App) -> Result<Status, ApiError> {
     // The store and the engine are asked one after the other, and what happens in between looks stranded for
     // a moment. What really is stays so: it is in every look, and a look without it is right.
-    let mut status = look(&app).await?;
+    let mut status = look(app).await?;
     for _ in 1..LOOKS_MAX {
         if status.stranded == 0 {
             break;
         }
         tokio::time::sleep(LOOK_AGAIN_AFTER).await;
-        let again = look(&app).await?;
+        let again = look(app).await?;
         let stranded = status.stranded.min(again.stranded);
         status = Status { stranded, ..again };
     }
-    let archive = app.archivist.status(app.node.now()).map(archive_shown);
-    let status = Status {
-        archive,
-        sources: app.hooks.status(),
+    Ok(Status {
+        archive: app.archivist.status(app.node.now()).map(archive_shown),
         secrets: app.hooks.ailing_secrets().await.into_iter().map(ailing_shown).collect(),
         issuer: app.access.ailing_issuer().await.map(ailing_shown),
-        ..with_letters(&app.node, status).await?
-    };
-    Ok(events::json(StatusCode::OK, &status))
+        ..status
+    })
 }
 
 async fn look(app: &App) -> Result<Status, ApiError> {
@@ -199,18 +201,6 @@ async fn look(app: &App) -> Result<Status, ApiError> {
     let snapshot =
         app.node.snapshot().await.ok_or_else(|| ApiError::unavailable("the server is shutting down"))?;
     Ok(status_shown(&app.node, &snapshot, &counts))
-}
-
-/// Whether it works.
-#[utoipa::path(
-    get, path = "/healthz", operation_id = "health", tag = "operating",
-    responses((status = 200, description = "it does", body = Health))
-)]
-pub(super) async fn health(State(app): State<App>) -> Result<Response, ApiError> {
-    match app.node.snapshot().await {
-        Some(_) => Ok(events::json(StatusCode::OK, &json!({ "status": "ok" }))),
-        None => Err(ApiError::unavailable("the server is shutting down")),
-    }
 }
 
 /// What happens, as it happens.

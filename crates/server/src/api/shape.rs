@@ -3,6 +3,7 @@
 pub(crate) mod book;
 pub(crate) mod demo;
 pub(crate) mod dependencies;
+pub(crate) mod health;
 pub(crate) mod hooks;
 pub(crate) mod keys;
 pub(crate) mod letters;
@@ -331,6 +332,16 @@ pub(crate) struct ServiceStatus {
     /// The rule book does not know it any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub removed: bool,
+}
+
+impl ServiceStatus {
+    /// The service, with its channel if it is one's.
+    pub(crate) fn name(&self) -> String {
+        match &self.channel {
+            Some(channel) => format!("{}/{channel}", self.service),
+            None => self.service.clone(),
+        }
+    }
 }
 
 /// How a dependency is.

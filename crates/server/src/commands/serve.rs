@@ -27,6 +27,7 @@ use tokio::sync::watch;
 use self::tls::Watched;
 use super::{Refused, demo, read_book};
 use crate::api::door::Scheme;
+use crate::api::health::Memo;
 use crate::api::hooks::Webhooks;
 use crate::api::{Access, App, Guests, Limiter, Limits, Parts, Reading, Routers, With, listen_behind};
 use crate::api::{book, live};
@@ -409,6 +410,7 @@ impl Doors {
             book_path,
             book_shown: book::Shown::default(),
             live: live::Hub::default(),
+            health: Memo::default(),
             closing,
         }
     }

@@ -14,6 +14,7 @@ use hyper::body::Incoming;
 use redrive_core::answer::Reply;
 use redrive_core::book::model::Network;
 use redrive_core::engine::Call;
+use redrive_core::trace::Sampler;
 use tokio::time::{Instant, timeout};
 
 use super::address::{Address, InvalidAddress, Origin, Security};
@@ -52,6 +53,11 @@ impl Wire {
         }
         let idle_max = usize::try_from(permits).unwrap_or(usize::MAX);
         Ok(Self { address, idle_max, place, pool })
+    }
+
+    /// Which traces are told of; none if nobody is told of any.
+    pub(super) fn sampler(&self) -> Option<Sampler> {
+        self.pool.sampler()
     }
 
     /// Posts a body with those headers within the limits of a call, and says what came back.
