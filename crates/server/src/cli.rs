@@ -1,5 +1,6 @@
 //! What can be typed: commands, flags and their help.
 
+mod alerts;
 mod archive;
 mod bench;
 mod breakers;
@@ -21,6 +22,7 @@ pub(crate) use remote::{
     StatusArgs, TailArgs, WhyArgs,
 };
 
+pub(crate) use self::alerts::{Alerts, AlertsArgs, AlertsListArgs, AlertsTestArgs};
 pub(crate) use self::archive::{ArchiveArgs, ArchiveFormat, ArchiveGetArgs, ArchiveWhat};
 pub(crate) use self::bench::{BenchArgs, BenchFormat, BenchRole, BenchRoleArgs, BenchScenario};
 pub(crate) use self::breakers::{BreakerTurnArgs, Breakers, BreakersArgs, BreakersListArgs};
@@ -79,6 +81,7 @@ pub(crate) enum Command {
     Hooks(HooksArgs),
     Keys(KeysArgs),
     Archive(ArchiveArgs),
+    Alerts(AlertsArgs),
     Breakers(BreakersArgs),
     Pause(PauseArgs),
     Resume(ResumeArgs),

@@ -1,5 +1,6 @@
 //! One module for each command; each turns its arguments into output and an exit code.
 
+mod alerts;
 mod archive;
 mod audit;
 mod backup;
@@ -64,6 +65,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Archive(args) => match args.what {
             ArchiveWhat::Get(args) => archive::get(&args),
         },
+        Command::Alerts(args) => alerts::run(&args),
         Command::Breakers(args) => breakers::run(&args),
         Command::Pause(args) => pause::pause(&args),
         Command::Resume(args) => pause::resume(&args),

@@ -1,5 +1,6 @@
 //! How things look in a terminal: colour only there, and the same text everywhere else.
 
+pub(crate) mod alerts;
 pub(crate) mod audit;
 pub(crate) mod breakers;
 pub(crate) mod event;

@@ -1,6 +1,7 @@
 //! The JSON of the API: what the server answers and what our own commands read, in one place.
 
 pub(crate) mod book;
+pub(crate) mod alerts;
 pub(crate) mod demo;
 pub(crate) mod dependencies;
 pub(crate) mod health;
