@@ -387,6 +387,8 @@ pub trait Reader: Send {
     fn deliveries(&self, prefix: &IdPrefix, rows_max: usize) -> Result<Vec<DeliveryView>, StoreError>;
     /// Deliveries, the latest first.
     fn list(&self, filter: &Filter) -> Result<Vec<DeliveryView>, StoreError>;
+    /// The same with all their attempts; whoever wants many asks for them in parts.
+    fn told(&self, filter: &Filter) -> Result<Vec<DeliveryView>, StoreError>;
     /// Events that nobody wanted, the oldest first, beyond that place; fewer than asked for if they are large.
     fn unrouted(&self, after: Seq, rows_max: usize) -> Result<Vec<EventView>, StoreError>;
     /// The text of a rule book.

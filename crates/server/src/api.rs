@@ -13,6 +13,7 @@ mod code;
 mod crowd;
 mod demo;
 mod dependencies;
+mod doctor;
 pub(crate) mod door;
 mod error;
 mod events;
@@ -156,6 +157,7 @@ fn routes() -> Routes {
         .add(Need::Permission(Operate, Whole),     routes!(dependencies::reset),     &[Code::DependencyNotFound, Code::NoBreaker])
         .add(Need::Permission(Read, Whole),        routes!(alerts::list),            &[])
         .add(Need::Permission(Operate, Whole),     routes!(alerts::test),            &[Code::ReceiverNotFound])
+        .add(Need::Permission(Read, Whole),        routes!(doctor::doctor),          &[])
         .add(Need::Permission(Operate, Part),      routes!(operate::pause),          &[Code::ServiceNotFound])
         .add(Need::Permission(Operate, Part),      routes!(operate::resume),         &[Code::ServiceNotFound])
         .add(Need::Permission(Operate, Whole),     routes!(operate::route_unrouted), &[])
@@ -284,6 +286,7 @@ mod tests {
             ("POST /v1/dependencies/{name}/reset", "operator admin*"),
             ("GET /v1/alerts",                     "viewer operator admin*"),
             ("POST /v1/receivers/{name}/test",     "operator admin*"),
+            ("GET /v1/doctor",                     "viewer operator admin*"),
             ("POST /v1/services/{service}/pause",  "operator admin"),
             ("POST /v1/services/{service}/resume", "operator admin"),
             ("POST /v1/unrouted/route",            "operator admin*"),

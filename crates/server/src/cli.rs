@@ -5,6 +5,7 @@ mod archive;
 mod bench;
 mod breakers;
 mod dlq;
+mod doctor;
 mod hooks;
 mod keys;
 mod remote;
@@ -30,6 +31,7 @@ pub(crate) use self::dlq::{
     AuditArgs, Dlq, DlqArgs, DlqEditArgs, DlqExportArgs, DlqGroupsArgs, DlqImportArgs, DlqListArgs,
     DlqPurgeArgs, DlqReplayArgs, DlqShowArgs, DlqSkipArgs, FilterArgs, FromArgs, LetterForm, ReplaysArgs,
 };
+pub(crate) use self::doctor::DoctorArgs;
 pub(crate) use self::hooks::{HooksArgs, HooksCommand, HooksRefusedArgs, HooksShowArgs, HooksSignArgs};
 pub(crate) use self::keys::{Keys, KeysArgs, KeysCreateArgs, KeysListArgs, KeysRevokeArgs};
 
@@ -75,6 +77,7 @@ pub(crate) enum Command {
     Show(ShowArgs),
     Why(WhyArgs),
     Status(StatusArgs),
+    Doctor(DoctorArgs),
     Dlq(DlqArgs),
     Replays(ReplaysArgs),
     Audit(AuditArgs),

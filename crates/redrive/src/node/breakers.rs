@@ -20,8 +20,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::{Node, Shared, SubmitError};
-use crate::store::Note;
 use crate::store::door::{By, Deed};
+use crate::store::{Note, Reader, StoreError};
 
 /// Changes of one breaker that are kept.
 const TURNS_MAX: usize = 50;
@@ -70,6 +70,16 @@ pub struct Hand {
 pub struct Turns(BTreeMap<String, VecDeque<Turn>>);
 
 impl Turns {
+    /// What a store remembers of them, for whoever reads a folder without its node.
+    pub fn remembered_by(reader: &dyn Reader) -> Result<Self, StoreError> {
+        Ok(Self::read(reader.memo(MEMO)?))
+    }
+
+    /// What another version wrote and this one cannot read is begun anew: it is a view, not a record of acts.
+    fn read(text: Option<String>) -> Self {
+        text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
+    }
+
     /// Those of one, the latest first.
     pub fn of(&self, dependency: &str) -> impl Iterator<Item = &Turn> {
         self.0.get(dependency).into_iter().flatten()
@@ -242,8 +252,7 @@ async fn remembered(shared: &Weak<Shared>) -> Option<Turns> {
         tracing::warn!(%error, "what breakers have been through could not be read");
         None
     });
-    // What another version wrote and this one cannot read is begun anew: it is a view, not a record of acts.
-    Some(text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
+    Some(Turns::read(text))
 }
 
 async fn save(shared: &Weak<Shared>, turns: &Turns) -> Result<(), SubmitError> {

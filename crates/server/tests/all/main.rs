@@ -13,6 +13,7 @@ mod dapr;
 mod demo;
 mod described;
 mod dlq;
+mod doctor;
 mod durable;
 mod examples;
 mod guard;

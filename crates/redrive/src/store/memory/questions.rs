@@ -37,7 +37,7 @@ impl World {
         rows.take(rows_max).map(|row| self.delivery_view(row, Stories::Told)).collect()
     }
 
-    pub(super) fn list(&self, filter: &Filter) -> Vec<DeliveryView> {
+    pub(super) fn list(&self, filter: &Filter, stories: Stories) -> Vec<DeliveryView> {
         let Filter { service, state, before, rows_max } = filter;
         let before = before.unwrap_or(self.last.next());
         let wanted = |row: &&Row| {
@@ -45,7 +45,7 @@ impl World {
                 && state.is_none_or(|state| row.state.name() == state)
         };
         let rows = self.rows.range(..before).rev().map(|(_, row)| row).filter(wanted);
-        rows.take(*rows_max).map(|row| self.delivery_view(row, Stories::Left)).collect()
+        rows.take(*rows_max).map(|row| self.delivery_view(row, stories)).collect()
     }
 
     pub(super) fn unrouted(&self, after: Seq, rows_max: usize) -> Vec<EventView> {

@@ -58,6 +58,23 @@ impl SqliteReader {
         Ok(Self { connection: schema::open_to_read(path)?, path: path.to_owned() })
     }
 
+    /// Deliveries, with so much of each.
+    fn listed(&self, filter: &Filter, depth: Depth) -> Result<Vec<DeliveryView>, StoreError> {
+        let mut views = Vec::new();
+        let mut before = filter.before;
+        // A list that takes several looks goes backwards, so nothing is in it twice.
+        while views.len() < filter.rows_max {
+            let part = Filter { before, rows_max: filter.rows_max - views.len(), ..filter.clone() };
+            let (mut found, next) = self.ask(|look| look.list(&part, depth))?;
+            views.append(&mut found);
+            match next {
+                Some(place) => before = Some(place),
+                None => break,
+            }
+        }
+        Ok(views)
+    }
+
     /// Asks within one look at the file.
     fn ask<T>(&self, question: impl FnOnce(&Look<'_>) -> Result<T, Fault>) -> Result<T, StoreError> {
         let answer = || {
@@ -78,19 +95,11 @@ impl Reader for SqliteReader {
     }
 
     fn list(&self, filter: &Filter) -> Result<Vec<DeliveryView>, StoreError> {
-        let mut views = Vec::new();
-        let mut before = filter.before;
-        // A list that takes several looks goes backwards, so nothing is in it twice.
-        while views.len() < filter.rows_max {
-            let part = Filter { before, rows_max: filter.rows_max - views.len(), ..filter.clone() };
-            let (mut found, next) = self.ask(|look| look.list(&part))?;
-            views.append(&mut found);
-            match next {
-                Some(place) => before = Some(place),
-                None => break,
-            }
-        }
-        Ok(views)
+        self.listed(filter, Depth::Line)
+    }
+
+    fn told(&self, filter: &Filter) -> Result<Vec<DeliveryView>, StoreError> {
+        self.listed(filter, Depth::Stories)
     }
 
     fn unrouted(&self, after: Seq, rows_max: usize) -> Result<Vec<EventView>, StoreError> {
@@ -270,7 +279,7 @@ impl<'a> Look<'a> {
     }
 
     /// A part of a list, and before which place to go on if it may not be all.
-    fn list(&self, filter: &Filter) -> Result<(Vec<DeliveryView>, Option<Seq>), Fault> {
+    fn list(&self, filter: &Filter, depth: Depth) -> Result<(Vec<DeliveryView>, Option<Seq>), Fault> {
         let wanted =
             |name: &QueueName| filter.service.as_ref().is_none_or(|wanted| name.service.as_str() == wanted);
         let queues: Vec<i64> =
@@ -304,7 +313,7 @@ impl<'a> Look<'a> {
         places.truncate(filter.rows_max);
         let mut views = Vec::with_capacity(places.len());
         for place in places {
-            views.extend(self.delivery(seq(place), Depth::Line)?);
+            views.extend(self.delivery(seq(place), depth)?);
         }
         Ok((views, next.map(seq)))
     }
