@@ -21,9 +21,9 @@ export function sparkline(points) {
 /**
  * A plot. `points`: `[{ at, … }]`; `series`: `[{ name, of(point), tone, filled? }]`; `from` and `to` bound the
  * time axis, `step` is the distance of two points, `since` is the start of what is known, and the value axis goes
- * up to `least` at least.
+ * up to `least` at least; `note` says what a point stands for.
  */
-export function plot({ label, points, series, from, to, step, since, unit = "", format = compact, least = 4 }) {
+export function plot({ label, points, series, from, to, step, since, unit = "", format = compact, least = 4, note }) {
   const values = points.flatMap((point) => series.map(({ of }) => of(point))).filter(isNumber);
   const top = ceiling(Math.max(least, ...values));
   const x = (at) => ((Date.parse(at) - from) / (to - from || 1)) * WIDTH;
@@ -50,7 +50,7 @@ export function plot({ label, points, series, from, to, step, since, unit = "", 
   );
   return h(
     "figure.plot",
-    legend(series),
+    h("div.top", legend(series), note && h("span.dim.small", note)),
     h("div.frame", h("div.ys", { "aria-hidden": "true" }, [1, 0.5, 0].map((share) => h("span", format(top * share)))), field),
     h("div.xs", { "aria-hidden": "true" }, [0, 0.25, 0.5, 0.75, 1].map((share) => h("span", axisTime(from + share * (to - from), to - from)))),
     values.length === 0 && h("p.nothing", "Nothing has happened in this time yet."),

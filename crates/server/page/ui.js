@@ -54,16 +54,16 @@ export const facts = (...rows) =>
 /**
  * A table. Columns: `{ name, cell(row), end?, wide? }` (`end` aligns numbers, `wide` takes the room there is).
  * `key(row)` tells rows apart, `href(row)` is where one leads: the first cell is the link, the whole row goes
- * there, and arrow keys walk along.
+ * there, and arrow keys walk along. `isFresh(row)` marks what has just come.
  */
-export function table({ label, columns, rows, key, href }) {
+export function table({ label, columns, rows, key, href, isFresh = () => false }) {
   const cells = (row) =>
     columns.map(({ name, cell, end, wide }, at) => {
       const content = cell(row);
       const linked = at === 0 && href ? h("a", { href: href(row) }, content) : content;
       return h("td", { "data-name": name, class: [end && "end", wide && "wide"].filter(Boolean).join(" ") || null }, linked);
     });
-  const rowOf = (row) => h("tr", { key: key(row), onclick: href && follow, class: href ? "leads" : null }, cells(row));
+  const rowOf = (row) => h("tr", { key: key(row), onclick: href && follow, class: [href && "leads", isFresh(row) && "fresh"].filter(Boolean).join(" ") || null }, cells(row));
   return h(
     "div.scroll",
     { tabindex: "0", role: "region", "aria-label": label },

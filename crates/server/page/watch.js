@@ -29,8 +29,10 @@ export function watch(page, place, { load, draw, every = 5000, lines = 5 }) {
       fill(body, draw(data));
     } catch (error) {
       if (page.signal.aborted || error.name === "AbortError") return;
-      if (at === null || !error.isAway) fill(body, failure(error, again));
-      else {
+      // The strip at the top tells when the server is away; what it refuses will not come by waiting.
+      const isRefused = error.status >= 400 && error.status < 500 && error.status !== 429;
+      if (at === null || isRefused) fill(body, failure(error, again));
+      else if (!error.isAway) {
         old.hidden = false;
         fill(old, "As of ", atClock(at), `: ${error.message}`);
       }

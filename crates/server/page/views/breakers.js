@@ -151,5 +151,5 @@ const SERIES = [
 
 function calls({ points, span_ms, step_ms, since }) {
   const to = Date.now();
-  return plot({ label: "Calls and failed calls", points, series: SERIES, from: to - span_ms, to, step: step_ms, since });
+  return plot({ label: "Calls and failed calls", points, series: SERIES, from: to - span_ms, to, step: step_ms, since, note: `in each ${span(step_ms)}` });
 }

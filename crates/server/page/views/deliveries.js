@@ -26,9 +26,14 @@ export async function view(place, page) {
   const query = Object.fromEntries(FILTERS.map((name) => [name, page.query.get(name)]));
   query.service ??= boundTo()?.[0];
   const before = page.query.get("before");
+  let known = null;
   const watching = watch(page, found, {
     load: (signal) => get("v1/deliveries", { ...query, before, limit: PAGE_MAX }, signal),
-    draw: (answer) => drawn(answer, page),
+    draw: (answer) => {
+      const before = known;
+      known = new Set(answer.deliveries.map(({ id }) => id));
+      return drawn(answer, page, ({ id }) => before !== null && !before.has(id));
+    },
     every: before ? 6 * LOOK_MS : LOOK_MS,
     lines: 12,
   });
@@ -85,14 +90,14 @@ function remark(row) {
 }
 
 /** Deliveries as a table. */
-export const deliveriesTable = (rows, columns = COLUMNS) =>
-  table({ label: "Deliveries", columns, rows, key: (row) => row.id, href: (row) => `#/deliveries/${row.id}` });
+export const deliveriesTable = (rows, { columns = COLUMNS, isFresh } = {}) =>
+  table({ label: "Deliveries", columns, rows, isFresh, key: (row) => row.id, href: (row) => `#/deliveries/${row.id}` });
 
-function drawn({ deliveries, next }, page) {
+function drawn({ deliveries, next }, page, isFresh) {
   if (deliveries.length === 0) return nothing(page);
   const before = page.query.get("before");
   return [
-    deliveriesTable(deliveries),
+    deliveriesTable(deliveries, { isFresh }),
     (before || next) &&
       h("div.pages", before && h("button", { type: "button", onclick: () => page.go({ before: "" }) }, "Latest"), next && h("button", { type: "button", onclick: () => page.go({ before: next }) }, "Earlier ones")),
   ];

@@ -3,7 +3,7 @@
 import { get } from "../api.js";
 import { fill, h, slot } from "../dom.js";
 import { feed } from "../feed.js";
-import { ago, compact, count, counted, percent, queueOf, rate, when } from "../format.js";
+import { ago, compact, count, counted, percent, queueOf, rate, span, when } from "../format.js";
 import { pulse } from "../live.js";
 import { plot, sparkline } from "../plot.js";
 import { boundTo } from "../session.js";
@@ -21,7 +21,7 @@ const TREND_MS = 5000;
 const GROUPS_MS = 10_000;
 
 export async function view(place, page) {
-  const span = page.query.get("span") ?? "15m";
+  const chosen = page.query.get("span") ?? "15m";
   const tiles = slot("div.tiles");
   const throughput = slot("div");
   const hand = slot("div");
@@ -29,9 +29,9 @@ export async function view(place, page) {
   const groups = slot("div");
   fill(
     place,
-    heading("Overview", { acts: choice("Time shown", SPANS, span, (chosen) => page.go({ span: chosen })) }),
+    heading("Overview", { acts: choice("Time shown", SPANS, chosen, (span) => page.go({ span })) }),
     tiles,
-    h("div.columns.even", card("Throughput", h("span.dim", "in each step of time"), throughput), card("What needs a hand", null, hand)),
+    h("div.columns.even", card("Throughput", null, throughput), card("What needs a hand", null, hand)),
     h(
       "div.columns",
       h("div.stack", card("Services", h("a", { href: "#/services" }, "All services"), services), card("Causes of dead letters", h("a", { href: "#/groups" }, "All failure groups"), groups)),
@@ -45,7 +45,7 @@ export async function view(place, page) {
     drawServices(services, now);
   }, page.signal);
   watch(page, throughput, {
-    load: (signal) => get("v1/trend", { span }, signal),
+    load: (signal) => get("v1/trend", { span: chosen }, signal),
     draw: (found) => {
       trend = found;
       drawTiles(tiles, pulse.value, trend);
@@ -59,7 +59,7 @@ export async function view(place, page) {
 
 function drawThroughput({ points, span_ms, step_ms, since }) {
   const to = points.length > 0 ? Math.max(Date.now() - step_ms, Date.parse(points.at(-1).at)) : Date.now();
-  return plot({ label: "Events accepted, delivered and failed", points, series: SERIES, from: to - span_ms, to, step: step_ms, since });
+  return plot({ label: "Events accepted, delivered and failed", points, series: SERIES, from: to - span_ms, to, step: step_ms, since, note: `in each ${span(step_ms)}` });
 }
 
 const column = (trend, name) => trend?.points.map((point) => point[name] ?? null);

@@ -26,7 +26,7 @@ export async function view(place, page) {
   fill(
     place,
     body,
-    card("Deliveries over time", choice("Time shown", SPANS, chosen, (span) => page.go({ span })), trend),
+    card("Over time", choice("Time shown", SPANS, chosen, (span) => page.go({ span })), trend),
     card("Latest deliveries", [h("a", { href: `#/deliveries?service=${part(name)}` }, "All of them"), h("a", { href: `#/deliveries?service=${part(name)}&state=dead` }, "Dead ones")], latest),
   );
   page.title(name);
@@ -40,7 +40,7 @@ export async function view(place, page) {
   const columns = COLUMNS.filter((column) => column.name !== "Service");
   const watchingLatest = watch(page, latest, {
     load: (signal) => get("v1/deliveries", { service: name, limit: LATEST }, signal),
-    draw: ({ deliveries }) => (deliveries.length > 0 ? deliveriesTable(deliveries, columns) : empty("Nothing has come for it yet", h("p", "Events of the types above become deliveries of this service."))),
+    draw: ({ deliveries }) => (deliveries.length > 0 ? deliveriesTable(deliveries, { columns }) : empty("Nothing has come for it yet", h("p", "Events of the types above become deliveries of this service."))),
     every: LOOK_MS,
   });
   onHappening(({ what, service }) => service?.split("/")[0] === name && (what === "paused" || what === "resumed") && (watching.again(), watchingLatest.again()), page.signal);
@@ -161,7 +161,16 @@ const SERIES = [
   { name: "failed", of: (point) => point.failed, tone: "bad", filled: true },
 ];
 
+const TIMES = [
+  { name: "half within", of: (point) => point.p50_ms, tone: "info" },
+  { name: "99% within", of: (point) => point.p99_ms, tone: "hold" },
+];
+
 function overTime({ points, span_ms, step_ms, since }) {
   const to = Date.now();
-  return plot({ label: "Accepted, delivered and failed", points, series: SERIES, from: to - span_ms, to, step: step_ms, since });
+  const axis = { points, from: to - span_ms, to, step: step_ms, since };
+  return [
+    plot({ ...axis, label: "Accepted, delivered and failed", series: SERIES, note: `in each ${span(step_ms)}` }),
+    points.some((point) => point.p99_ms !== undefined) && plot({ ...axis, label: "How long attempts take", series: TIMES, format: span, note: "how long attempts take" }),
+  ];
 }
