@@ -82,7 +82,7 @@ test("a delivery is searched for and a letter replayed by keys alone", async () 
     await page.getByRole("button", { name: "Begin: send 1 letter" }).waitFor();
     await reach(page, "Begin: send 1 letter");
     await page.keyboard.press("Enter");
-    await page.getByText("Done: 1 delivered").waitFor();
+    await page.locator("main").getByText("Done: 1 delivered").waitFor();
   });
 });
 

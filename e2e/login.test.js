@@ -66,7 +66,7 @@ test("an operator can replay a letter, and the audit names who did", async () =>
   await stage.visit({ at: `#/letters/${letter.id}`, key: stage.server.keys.operator, forgive: REFUSED }, async (page) => {
     await page.getByRole("button", { name: "Replay…" }).click();
     await page.getByRole("button", { name: "Begin: send 1 letter" }).click();
-    await page.getByText("Done: 1 delivered").waitFor();
+    await page.locator("main").getByText("Done: 1 delivered").waitFor();
     await page.evaluate(() => (location.hash = "#/audit"));
     await page.getByRole("cell", { name: "the-operator" }).first().waitFor();
   });
