@@ -83,12 +83,12 @@ pub(crate) struct Parts {
     pub access: Access,
     /// The demo that this server is, if it is one.
     pub demo: Option<Demo>,
+    /// How it was when somebody asked last.
+    pub health: health::Memo,
     /// Where the rule book is, unless it is the built-in one.
     pub book_path: Option<PathBuf>,
     pub book_shown: book::Shown,
     pub live: live::Hub,
-    /// How it was when somebody asked last.
-    pub health: health::Memo,
     /// Turns true when the server stops, so that endless answers end.
     pub closing: watch::Receiver<bool>,
 }

@@ -101,10 +101,11 @@ impl HttpTarget {
             Err(unsigned) => return Ok(Ending::Reply(not_made(&unsigned))),
         };
         let (sampler, now) = (self.wire.sampler(), (self.now)());
-        let request = match request::make(&self.wire.address, self.form, signer.as_deref(), call, sampler, now) {
-            Ok(request) => request,
-            Err(misfit) => return Ok(Ending::Reply(internal(misfit.to_string()))),
-        };
+        let request =
+            match request::make(&self.wire.address, self.form, signer.as_deref(), call, sampler, now) {
+                Ok(request) => request,
+                Err(misfit) => return Ok(Ending::Reply(internal(misfit.to_string()))),
+            };
         let (response, sender) = self.wire.send(request, &limits).await?;
         let (head, body) = response.into_parts();
         let answers_batch = self.form == Form::Batch && head.status.is_success();

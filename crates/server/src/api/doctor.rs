@@ -28,9 +28,7 @@ pub(super) async fn doctor(State(app): State<App>, RawQuery(query): RawQuery) ->
     fields.finish()?;
     let mut deliveries = Deliveries::of(service);
     while let Some(wanted) = deliveries.wanted() {
-        let filter = wanted.clone();
-        let views = app.node.read(move |reader| reader.told(&filter)).await?;
-        deliveries.add(&wanted, views);
+        deliveries.add(app.node.read(move |reader| reader.told(&wanted)).await?);
     }
     let book = app.node.book();
     let hash = book.hash();

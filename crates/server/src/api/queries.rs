@@ -11,6 +11,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body_util::StreamBody;
+use redrive::core::book::pattern::EventPattern;
 use redrive::core::ids::{DeliveryId, IdPrefix, Receipt, Seq};
 use redrive::happening::Happening;
 use redrive::node::Node;
@@ -133,15 +134,20 @@ pub(super) async fn list(
     let service = fields.text("service")?;
     caller.check_list(service.as_deref().map(service_of))?;
     let state = fields.read("state", state_of)?;
+    let event_type = fields.read("type", EventPattern::parse)?;
+    let (session, correlation_id) = (fields.text("session")?, fields.text("correlation")?);
     let before = fields.read("before", place_of)?;
     let rows_max = letters::limit(&mut fields)?;
     fields.finish()?;
-    let filter = Filter { service, state, before, rows_max };
+    let filter = Filter { service, state, event_type, session, correlation_id, before, rows_max };
     let found = app.node.read(move |reader| reader.list(&filter)).await?;
     let held = Held::of(&app.node).await;
-    let next = (found.len() == rows_max).then(|| found.last().map(|view| view.id.to_string())).flatten();
-    let deliveries = found.iter().map(|view| delivery_shown(view, &held)).collect();
-    Ok(events::json(StatusCode::OK, &DeliveriesFound { deliveries, next }))
+    let deliveries: Vec<_> = found.deliveries.iter().map(|view| delivery_shown(view, &held)).collect();
+    // Where the last one that was looked at does not fit, its place is known and nothing else of it.
+    let last = found.deliveries.last().map(|view| view.id);
+    let place = |seq| last.filter(|id| id.seq() == seq).unwrap_or(DeliveryId::new(seq, 0)).to_string();
+    let next = found.next.map(place);
+    Ok(events::json(StatusCode::OK, &DeliveriesFound { deliveries, next, looked_at: found.looked_at }))
 }
 
 /// The service of `service/channel`.

@@ -175,9 +175,12 @@ pub(crate) enum StateShown {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct DeliveriesFound {
     pub deliveries: Vec<DeliveryShown>,
-    /// To go on with; none at the end.
+    /// To go on with; none at the end. There may be more, even where nothing was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
+    /// How many deliveries were looked at for it: at most 20,000.
+    #[serde(default)]
+    pub looked_at: u64,
 }
 
 /// What `redrive route --unrouted` came to.

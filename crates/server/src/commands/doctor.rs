@@ -75,7 +75,7 @@ fn deliveries(reader: &dyn Reader, service: Option<String>) -> Result<Deliveries
     let is_watched = std::io::stderr().is_terminal();
     let mut deliveries = Deliveries::of(service);
     while let Some(wanted) = deliveries.wanted() {
-        deliveries.add(&wanted, reader.told(&wanted)?);
+        deliveries.add(reader.told(&wanted)?);
         if is_watched {
             let (count, most) = (deliveries.count() as u64, DELIVERIES_MAX as u64);
             let line = format!("reading deliveries: {} of {}", show::thousands(count), show::thousands(most));

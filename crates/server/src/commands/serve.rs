@@ -195,7 +195,7 @@ async fn serve(args: &ServeArgs, opened: Opened, demo: Option<Demo>) -> anyhow::
     };
     let limits = Limits::with_body(usize::try_from(args.body_max).unwrap_or(usize::MAX));
     let guests = if args.insecure { Guests::Everybody } else { Guests::ThisMachine };
-    let parts = |closing| doors.parts(&node, limits, args.rules.clone(), closing, demo.clone());
+    let parts = |closing| doors.parts(&node, limits, args.rules.clone(), demo.clone(), closing);
     let routes = |closing| Routers::new(&App::new(parts(closing)), guests);
     let listening = match listen_behind(door.clone(), args.listen, routes, limits).await {
         Ok(listening) => listening,
@@ -396,8 +396,8 @@ impl Doors {
         node: &Node,
         limits: Limits,
         book_path: Option<PathBuf>,
-        closing: watch::Receiver<bool>,
         demo: Option<Demo>,
+        closing: watch::Receiver<bool>,
     ) -> Parts {
         Parts {
             demo,
@@ -407,10 +407,10 @@ impl Doors {
             reading: Reading::default(),
             hooks: self.hooks.clone(),
             access: self.access.clone(),
+            health: Memo::default(),
             book_path,
             book_shown: book::Shown::default(),
             live: live::Hub::default(),
-            health: Memo::default(),
             closing,
         }
     }

@@ -13,7 +13,7 @@ use redrive::core::engine::{HeldQueue, QueueName};
 use redrive::core::ids::{DependencyName, Seq};
 use redrive::node::{Snapshot, Turns};
 use redrive::store::letter::{KindView, LetterFilter};
-use redrive::store::{Counts, DeliveryState, DeliveryView, Filter, Oldest, Reader, StoreError};
+use redrive::store::{Counts, DeliveryState, DeliveryView, Filter, Listed, Oldest, Reader, StoreError};
 
 /// Deliveries that are read at once.
 const PAGE: usize = 500;
@@ -21,6 +21,9 @@ const PAGE: usize = 500;
 const UNROUTED_MAX: usize = 200;
 /// Held sessions that are looked at, those held for longest.
 const HELD_MAX: usize = 100;
+
+/// Deliveries that are looked at for those of a service: one that had none lately is not looked for for ever.
+const LOOKED_AT_MAX: u64 = 200_000;
 
 /// Deliveries as they are gathered, the latest first.
 #[derive(Debug, Default)]
@@ -31,6 +34,8 @@ pub(crate) struct Deliveries {
     /// The hash of the book that the latest attempt was judged by.
     latest_book: Option<u64>,
     at_the_end: bool,
+    /// How many were looked at, those of others too.
+    looked_at: u64,
 }
 
 impl Deliveries {
@@ -52,9 +57,11 @@ impl Deliveries {
     }
 
     /// The answer to it.
-    pub(crate) fn add(&mut self, wanted: &Filter, views: Vec<DeliveryView>) {
-        self.at_the_end = views.len() < wanted.rows_max;
-        self.before = views.last().map(|view| view.id.seq());
+    pub(crate) fn add(&mut self, listed: Listed) {
+        let Listed { deliveries: views, next, looked_at } = listed;
+        self.looked_at += looked_at;
+        self.at_the_end = next.is_none() || self.looked_at >= LOOKED_AT_MAX;
+        self.before = next;
         let books = views.iter().filter_map(|view| view.stories.last()).map(|story| story.book);
         self.latest_book = self.latest_book.or_else(|| books.into_iter().next());
         self.seen.extend(views.into_iter().map(seen));

@@ -34,6 +34,7 @@ mod run;
 mod schedules;
 mod schema;
 mod scripted;
+mod seeing;
 mod serve;
 mod server;
 mod sink;

@@ -1,5 +1,6 @@
 //! What waits is found page by page, in its order and within bounds.
 
+use redrive_core::book::pattern::EventPattern;
 use redrive_core::engine::{Load, Next, Page, Wanted};
 use redrive_core::event::Event;
 use redrive_core::ids::{IdPrefix, Seq};
@@ -193,15 +194,17 @@ fn lists(bench: &mut Bench) {
     bench.accept(to("ord", in_session("1", "s")));
     bench.accept(to("ord", in_session("2", "s")));
     let listed = |bench: &Bench, filter: &Filter| {
-        let views = bench.reader().list(filter).expect("it answers");
+        let views = bench.reader().list(filter).expect("it answers").deliveries;
         views.iter().map(|view| view.id.seq().get()).collect::<Vec<_>>()
     };
     let filter = |service: &str, state, rows_max| Filter {
         service: (!service.is_empty()).then(|| service.to_owned()),
         state,
-        before: None,
         rows_max,
+        ..Filter::default()
     };
+    let of_type = |pattern: &str| Some(EventPattern::parse(pattern).expect("a pattern"));
+    let in_s = Filter { session: Some("s".to_owned()), ..filter("", None, 99) };
     #[rustfmt::skip]
     let cases = [
         ("the latest",         filter("", None, 3),                            vec![28, 26, 24]),
@@ -213,6 +216,14 @@ fn lists(bench: &mut Bench) {
         ("delivered",          filter("a", Some(StateName::Delivered), 99),    vec![14, 6]),
         ("dead",               filter("", Some(StateName::Dead), 2),           vec![24, 16]),
         ("dead of a service",  filter("a", Some(StateName::Dead), 99),         vec![16, 8]),
+        ("of a channel",       filter("a/x", None, 99),                        vec![16, 14, 12, 10]),
+        ("of a session",       in_s.clone(),                                   vec![28, 26]),
+        ("and behind in it",   Filter { state: Some(StateName::Behind), ..in_s.clone() },                       vec![28]),
+        ("of another session", Filter { session: Some("t".to_owned()), ..in_s.clone() },                        vec![]),
+        ("of a part of its name", Filter { session: Some(String::new()), ..in_s },                              vec![]),
+        ("of all types",       Filter { event_type: of_type("*"), ..filter("b", Some(StateName::Dead), 99) },   vec![24]),
+        ("of another type",    Filter { event_type: of_type("nothing.*"), ..filter("", None, 99) },             vec![]),
+        ("with no such correlation", Filter { correlation_id: Some("c".to_owned()), ..filter("", None, 99) },   vec![]),
         ("before a place",     Filter { before: Some(Seq::new(16)), ..filter("a", Some(StateName::Dead), 99) }, vec![8]),
     ];
     for (name, filter, expected) in cases {

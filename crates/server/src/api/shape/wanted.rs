@@ -107,10 +107,20 @@ pub(crate) struct FilterKeys {
 /// Which deliveries are meant.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct DeliveryKeys {
+    /// The service with its channels, or `service/channel`.
     #[schema(min_length = 1)]
     service: Option<String>,
     #[schema(inline)]
     state: Option<DeliveryState>,
+    /// The event's type, or a pattern such as `orders.*`.
+    #[serde(rename = "type")]
+    #[schema(max_length = 256, pattern = "^[A-Za-z0-9_:/-]+(\\.[A-Za-z0-9_:/-]+){0,30}(\\.\\*)?$")]
+    event_type: Option<String>,
+    #[schema(min_length = 1)]
+    session: Option<String>,
+    /// The correlation id.
+    #[schema(min_length = 1)]
+    correlation: Option<String>,
     /// The `next` of an earlier answer.
     #[schema(pattern = "^[0-9a-fA-F]{32}$")]
     before: Option<String>,
