@@ -48,11 +48,35 @@ const FIRST = "overview";
 
 const main = document.getElementById("main");
 let leave = new AbortController();
+/** Where we are, without the query: whoever only filters stays where they have scrolled to. */
+let shownAt = null;
 
 function parse(hash) {
   const [path, query = ""] = hash.replace(/^#\/?/, "").split("?");
-  const [name, ...rest] = path.split("/").filter(Boolean).map(decodeURIComponent);
+  const [name, ...rest] = path.split("/").filter(Boolean).map(decoded);
   return { name: name ?? FIRST, path: rest, query: new URLSearchParams(query) };
+}
+
+/** What is no escape stands for itself. */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+/** Makes room for what comes, so that the page neither jumps up nor loses the reader. */
+function takePlace(place, at) {
+  const isSame = at === shownAt;
+  main.style.minHeight = isSame ? `${main.offsetHeight}px` : "";
+  main.replaceChildren(place);
+  if (!isSame) {
+    scrollTo(0, 0);
+    // Whoever goes by keyboard goes on from the top of the new view.
+    if (shownAt !== null) main.focus({ preventScroll: true });
+  }
+  shownAt = at;
 }
 
 async function show() {
@@ -67,8 +91,7 @@ async function show() {
   title(view?.name ?? "Not found");
   markPlace(view?.under ?? name);
   const place = h("div.view", { class: `v-${name}` }, skeleton(6));
-  main.replaceChildren(place);
-  scrollTo(0, 0);
+  takePlace(place, [name, ...path].join("/"));
   if (!view) return fill(place, empty("There is no such page", h("p", h("a", { href: "#/overview" }, "To the overview"))));
   const page = {
     path,

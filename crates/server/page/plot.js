@@ -1,7 +1,7 @@
 /** Plots of numbers over time, in SVG: they take no points, one point, gaps and any size of number. */
 
 import { fill, h, s, slot } from "./dom.js";
-import { axisTime, compact, exact } from "./format.js";
+import { axisTime, compact, exact, span } from "./format.js";
 
 /** Plots are drawn in these units and stretched to their place; strokes and text are not. */
 const WIDTH = 1000;
@@ -16,6 +16,16 @@ export function sparkline(points) {
     s("path.area", { d: area(run, y) }),
     s("path.stroke", { d: line(run, y) }),
   ]));
+}
+
+/** What is known of a server that has just started needs less room than was asked for, and at least this. */
+const ROOM_MS_MIN = 60_000;
+
+/** The axis of a trend: its points, from when to when, and how far they are from each other. */
+export function axisOf({ points, span_ms, step_ms, since }) {
+  const to = Date.now();
+  const from = Math.max(to - span_ms, Math.min(Date.parse(since ?? 0), to - ROOM_MS_MIN));
+  return { points, from, to, step: step_ms, since, note: `in each ${span(step_ms)}` };
 }
 
 /**
@@ -90,7 +100,7 @@ const dot = ([x, value], y, tone) => s("path.stroke.single", { class: tone, d: `
 /** The next number above that halves well. */
 function ceiling(value) {
   const size = 10 ** Math.floor(Math.log10(value));
-  return [1, 2, 4, 5, 10].find((step) => step * size >= value) * size;
+  return [1, 2, 4, 6, 8, 10].find((step) => step * size >= value) * size;
 }
 
 function summary(label, points, series, format) {

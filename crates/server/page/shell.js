@@ -19,6 +19,8 @@ export function dressShell(all) {
   me.watch(drawNav);
   at("menu").append(icon("menu"));
   at("menu").onclick = () => toggleMenu(at("menu").getAttribute("aria-expanded") !== "true");
+  at("main").addEventListener("click", () => toggleMenu(false));
+  document.addEventListener("keydown", (event) => event.key === "Escape" && toggleMenu(false));
   at("shortcuts").onclick = showKeys;
   at("find").onkeydown = find;
   drawTheme();
@@ -66,6 +68,7 @@ function find(event) {
   if (event.key !== "Enter") return;
   const wanted = event.target.value.trim();
   if (wanted) location.hash = `#/deliveries?find=${encodeURIComponent(wanted)}`;
+  event.target.value = "";
   event.target.blur();
 }
 

@@ -57,6 +57,7 @@ const FILES: &[(&str, &str, &[u8])] = &[
     ("timeline.js",         SCRIPT,  include_bytes!("../../page/timeline.js")),
     ("story.js",            SCRIPT,  include_bytes!("../../page/story.js")),
     ("feed.js",             SCRIPT,  include_bytes!("../../page/feed.js")),
+    ("first.js",            SCRIPT,  include_bytes!("../../page/first.js")),
     ("views/overview.js",   SCRIPT,  include_bytes!("../../page/views/overview.js")),
     ("views/needs.js",      SCRIPT,  include_bytes!("../../page/views/needs.js")),
     ("views/services.js",   SCRIPT,  include_bytes!("../../page/views/services.js")),

@@ -27,6 +27,7 @@ mod letters;
 mod matrix;
 mod openapi;
 mod operate;
+mod page;
 mod reference;
 mod replay;
 mod rules;
