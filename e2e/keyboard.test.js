@@ -26,7 +26,7 @@ after(() => stage?.close());
 test("keys lead to every page", async () => {
   const pages = {
     o: "Overview", s: "Services", d: "Deliveries", b: "Breakers", f: "Failure groups",
-    p: "Replays", r: "Rule book", a: "Alerts", h: "Doctor", u: "Audit",
+    p: "Replays", r: "Rule book", a: "Alerts", h: "Doctor", u: "Audit", k: "Keys",
   };
   await stage.visit({}, async (page) => {
     await heading(page, "Overview");

@@ -29,20 +29,22 @@ import { empty, failure, skeleton } from "./ui.js";
 
 /**
  * Every view: the name in its address, its module, its name for people, and the group it stands in; one
- * without a group is reached from the view that it is `under`.
+ * without a group is reached from the view that it is `under`. What `needs` a permission, or concerns the
+ * `whole` server, is listed only for those who may see it.
  */
 const VIEWS = {
   overview: { load: () => import("./views/overview.js"), name: "Overview", group: "Watch" },
   services: { load: () => import("./views/services.js"), name: "Services", group: "Watch" },
   deliveries: { load: () => import("./views/deliveries.js"), name: "Deliveries", group: "Watch" },
   breakers: { load: () => import("./views/breakers.js"), name: "Breakers", group: "Watch" },
-  alerts: { load: () => import("./views/alerts.js"), name: "Alerts", group: "Watch" },
+  alerts: { load: () => import("./views/alerts.js"), name: "Alerts", group: "Watch", whole: true },
   groups: { load: () => import("./views/groups.js"), name: "Failure groups", group: "Mend" },
   letters: { load: () => import("./views/letters.js"), name: "Dead letter", under: "groups" },
   replays: { load: () => import("./views/replays.js"), name: "Replays", group: "Mend" },
-  doctor: { load: () => import("./views/doctor.js"), name: "Doctor", group: "Mend" },
+  doctor: { load: () => import("./views/doctor.js"), name: "Doctor", group: "Mend", whole: true },
   book: { load: () => import("./views/book.js"), name: "Rule book", group: "Rules and records" },
-  audit: { load: () => import("./views/audit.js"), name: "Audit", group: "Rules and records" },
+  audit: { load: () => import("./views/audit.js"), name: "Audit", group: "Rules and records", whole: true },
+  keys: { load: () => import("./views/keys.js"), name: "Keys", group: "Rules and records", needs: "administer", whole: true },
 };
 const FIRST = "overview";
 
