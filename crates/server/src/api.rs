@@ -155,9 +155,9 @@ fn routes() -> Routes {
         .add(Need::Permission(Read, Part),         routes!(dependencies::list),      &[])
         .add(Need::Permission(Operate, Whole),     routes!(dependencies::trip),      &[Code::DependencyNotFound, Code::NoBreaker])
         .add(Need::Permission(Operate, Whole),     routes!(dependencies::reset),     &[Code::DependencyNotFound, Code::NoBreaker])
+        .add(Need::Permission(Read, Whole),        routes!(doctor::doctor),          &[])
         .add(Need::Permission(Read, Whole),        routes!(alerts::list),            &[])
         .add(Need::Permission(Operate, Whole),     routes!(alerts::test),            &[Code::ReceiverNotFound])
-        .add(Need::Permission(Read, Whole),        routes!(doctor::doctor),          &[])
         .add(Need::Permission(Operate, Part),      routes!(operate::pause),          &[Code::ServiceNotFound])
         .add(Need::Permission(Operate, Part),      routes!(operate::resume),         &[Code::ServiceNotFound])
         .add(Need::Permission(Operate, Whole),     routes!(operate::route_unrouted), &[])
@@ -284,9 +284,9 @@ mod tests {
             ("GET /v1/dependencies",               "viewer operator admin"),
             ("POST /v1/dependencies/{name}/trip",  "operator admin*"),
             ("POST /v1/dependencies/{name}/reset", "operator admin*"),
+            ("GET /v1/doctor",                     "viewer operator admin*"),
             ("GET /v1/alerts",                     "viewer operator admin*"),
             ("POST /v1/receivers/{name}/test",     "operator admin*"),
-            ("GET /v1/doctor",                     "viewer operator admin*"),
             ("POST /v1/services/{service}/pause",  "operator admin"),
             ("POST /v1/services/{service}/resume", "operator admin"),
             ("POST /v1/unrouted/route",            "operator admin*"),

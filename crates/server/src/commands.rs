@@ -14,6 +14,7 @@ mod dlq;
 mod doctor;
 mod export_dapr;
 mod export_matrix;
+mod export_prometheus;
 mod hooks;
 mod import_dapr;
 mod init;
@@ -77,6 +78,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Export(args) => match args.what {
             Export::Dapr(args) => export_dapr::run(&args),
             Export::Matrix(args) => export_matrix::run(&args),
+            Export::Prometheus(args) => export_prometheus::run(&args),
         },
         Command::Import(args) => match args.what {
             Import::Dapr(args) => import_dapr::run(&args),

@@ -223,7 +223,7 @@ fn troubles(reader: &dyn Reader) -> Result<BTreeMap<String, String>, StoreError>
     let filter =
         Filter { service: Some(OWN_SERVICE.to_owned()), rows_max: MESSAGES_SEEN_MAX, ..Filter::default() };
     let mut latest: BTreeMap<String, DeliveryView> = BTreeMap::new();
-    for view in reader.list(&filter)?.into_iter().filter(|view| view.attempts > 0) {
+    for view in reader.list(&filter)?.deliveries.into_iter().filter(|view| view.attempts > 0) {
         let Some(channel) = &view.queue.channel else { continue };
         let is_later = |known: &DeliveryView| known.written_at >= view.written_at;
         if !latest.get(channel.as_str()).is_some_and(is_later) {

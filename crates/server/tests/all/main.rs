@@ -1,5 +1,6 @@
 //! All integration tests of the server in one binary: it links once, and helpers are shared.
 
+mod alerts;
 mod answers;
 mod archive;
 mod bench;
@@ -28,6 +29,7 @@ mod matrix;
 mod openapi;
 mod operate;
 mod page;
+mod prometheus_rules;
 mod reference;
 mod replay;
 mod rules;
