@@ -1,6 +1,6 @@
 /**
  * Draws retry policies above one time axis, so that they can be compared: each retry is a bar from the
- * earliest to the latest moment at which it may come, with a tick where it comes without jitter.
+ * earliest to the latest moment at which it may come, with a tick in the middle.
  */
 
 import { h, s } from "./dom.js";
