@@ -29,8 +29,8 @@ import { empty, failure, skeleton } from "./ui.js";
 
 /**
  * Every view: the name in its address, its module, its name for people, and the group it stands in; one
- * without a group is reached from the view that it is `under`, and one about the whole server is not for keys
- * that are bound to services.
+ * without a group is reached from the view that it is `under`. What `needs` a permission, or concerns the
+ * `whole` server, is listed only for those who may see it.
  */
 const VIEWS = {
   overview: { load: () => import("./views/overview.js"), name: "Overview", group: "Watch" },
@@ -44,6 +44,7 @@ const VIEWS = {
   doctor: { load: () => import("./views/doctor.js"), name: "Doctor", group: "Mend", whole: true },
   book: { load: () => import("./views/book.js"), name: "Rule book", group: "Rules and records", whole: true },
   audit: { load: () => import("./views/audit.js"), name: "Audit", group: "Rules and records", whole: true },
+  keys: { load: () => import("./views/keys.js"), name: "Keys", group: "Rules and records", needs: "administer", whole: true },
 };
 const FIRST = "overview";
 

@@ -5,7 +5,7 @@ import { clock, compact, span } from "./format.js";
 import { icon } from "./icons.js";
 import { showKeys } from "./keyboard.js";
 import { connection, pulse, reconnect } from "./live.js";
-import { boundTo, drawWho, me } from "./session.js";
+import { boundTo, drawWho, may, me } from "./session.js";
 import { say } from "./ui.js";
 
 const at = (id) => document.getElementById(id);
@@ -51,8 +51,8 @@ function counts() {
 
 function drawNav() {
   const needs = counts();
-  const seen = Object.entries(views).filter(([, view]) => view.group && !(view.whole && boundTo()));
-  const groups = [...new Set(seen.map(([, view]) => view.group))];
+  const listed = Object.entries(views).filter(([, view]) => view.group && (!view.needs || may(view.needs)) && !(view.whole && boundTo()));
+  const groups = [...new Set(listed.map(([, view]) => view.group))];
   const link = ([name, view]) => {
     const [number, tone] = needs[name] ?? [0];
     const current_ = name === current ? "page" : null;
@@ -60,7 +60,7 @@ function drawNav() {
   };
   fill(
     at("nav"),
-    groups.map((group) => h("div.group", h("h2", group), h("ul", seen.filter(([, view]) => view.group === group).map(link)))),
+    groups.map((group) => h("div.group", h("h2", group), h("ul", listed.filter(([, view]) => view.group === group).map(link)))),
     h("p.foot", me.value && h("span", `Redrive ${me.value.version}`), me.value?.demo && h("span.badge.info", "demo")),
   );
 }

@@ -205,7 +205,7 @@ receivers:
             assert_eq!(rule.dependency, dependency_of(&ChannelName::new(receiver).expect("a name")));
             assert_eq!(
                 found.timeouts.whole.value,
-                GrowingTimeout::fixed(TELLING_MAX),
+                GrowingTimeout::fixed(limit),
                 "not the book's default"
             );
             let policy = found.reactions.iter().find_map(|(on, known)| match (on, &known.value) {

@@ -73,6 +73,7 @@ const FILES: &[(&str, &str, &[u8])] = &[
     ("views/book.js",       SCRIPT,  include_bytes!("../../page/views/book.js")),
     ("views/doctor.js",     SCRIPT,  include_bytes!("../../page/views/doctor.js")),
     ("views/groups.js",     SCRIPT,  include_bytes!("../../page/views/groups.js")),
+    ("views/keys.js",       SCRIPT,  include_bytes!("../../page/views/keys.js")),
     ("views/letters.js",    SCRIPT,  include_bytes!("../../page/views/letters.js")),
     ("views/new_replay.js", SCRIPT,  include_bytes!("../../page/views/new_replay.js")),
     ("views/replays.js",    SCRIPT,  include_bytes!("../../page/views/replays.js")),

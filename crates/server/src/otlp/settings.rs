@@ -196,7 +196,7 @@ mod tests {
                 "{text}"
             );
         }
-        let part = super::Settings::read(Some("http://c"), |name| match name {
+        let part = Settings::read(Some("http://c"), |name| match name {
             "OTEL_TRACES_SAMPLER" => Some("traceidratio".to_owned()),
             "OTEL_TRACES_SAMPLER_ARG" => Some("0.25".to_owned()),
             _ => None,
