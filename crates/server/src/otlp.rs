@@ -22,7 +22,7 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
-pub(crate) use self::settings::{InvalidSettings, Settings};
+pub(crate) use self::settings::Settings;
 use crate::client::{Ask, Client};
 
 /// Spans that may wait to be sent.
