@@ -321,6 +321,24 @@ pub(crate) struct ExportArgs {
 pub(crate) enum Export {
     Dapr(ExportDaprArgs),
     Matrix(ExportMatrixArgs),
+    Prometheus(ExportPrometheusArgs),
+}
+
+/// Writes the alerts of a rule book as a rule file for Prometheus.
+///
+/// Whoever lets Prometheus watch the metrics of Redrive needs no receivers in the book. What has no series there
+/// is listed on standard error.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redrive export prometheus --rules redrive.yaml > redrive-alerts.yml
+  promtool check rules redrive-alerts.yml
+
+Exit code: 0 done, 1 the book has errors, 2 it cannot be read.")]
+pub(crate) struct ExportPrometheusArgs {
+    /// The rule book
+    #[arg(long, value_name = "FILE", default_value = "redrive.yaml")]
+    pub(crate) rules: PathBuf,
 }
 
 /// Prints every row of every service as Markdown tables.

@@ -10,6 +10,7 @@ mod completions;
 mod dlq;
 mod export_dapr;
 mod export_matrix;
+mod export_prometheus;
 mod hooks;
 mod import_dapr;
 mod init;
@@ -70,6 +71,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Export(args) => match args.what {
             Export::Dapr(args) => export_dapr::run(&args),
             Export::Matrix(args) => export_matrix::run(&args),
+            Export::Prometheus(args) => export_prometheus::run(&args),
         },
         Command::Import(args) => match args.what {
             Import::Dapr(args) => import_dapr::run(&args),

@@ -25,6 +25,7 @@ mod matrix;
 mod metrics;
 mod openapi;
 mod operate;
+mod prometheus_rules;
 mod reference;
 mod replay;
 mod rules;
