@@ -28,6 +28,7 @@ mod kill;
 mod letters;
 mod logs;
 mod matrix;
+mod metrics;
 mod openapi;
 mod operate;
 mod page;
@@ -50,6 +51,7 @@ mod target;
 mod tidy;
 mod timeline;
 mod tls;
+mod traces;
 mod try_out;
 // Ctrl-C again.
 #[cfg(unix)]
