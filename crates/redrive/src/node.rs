@@ -16,6 +16,7 @@ mod schedules;
 mod shell;
 #[cfg(test)]
 mod tests;
+mod trail;
 mod trend;
 mod writer;
 
@@ -46,6 +47,8 @@ pub use self::letters::{OrderError, Purged, ReplayWish, SelectError};
 use self::routes::Routes;
 pub use self::schedules::ScheduleView;
 use self::schedules::{Schedules, Wall};
+pub use self::trail::Step;
+use self::trail::Trail;
 pub use self::trend::{Lately, Point, Span, Trend, TrendOf};
 use self::writer::{Writer, WriterState};
 use crate::clock::{Clock, wall_clock};
@@ -198,11 +201,12 @@ struct BackupJob {
 struct Tidings {
     listeners: broadcast::Sender<Arc<Happening>>,
     log: Log,
+    trail: Trail,
 }
 
 impl Tidings {
     fn new(seed: Seed) -> Self {
-        Self { listeners: broadcast::channel(HAPPENINGS_MAX).0, log: Log::new(seed) }
+        Self { listeners: broadcast::channel(HAPPENINGS_MAX).0, log: Log::new(seed), trail: Trail::new() }
     }
 
     /// Whether anybody would hear of such a thing.
@@ -273,10 +277,7 @@ impl Node {
             keep: Arc::clone(&keep),
             state: WriterState::new(),
         };
-        let write =
-            move || crash_together("the writer", std::panic::catch_unwind(AssertUnwindSafe(|| writer.run())));
-        let spawned = std::thread::Builder::new().name("redrive-writer".to_owned()).spawn(write);
-        spawned.map_err(|error| StoreError::NotOpened { path: PathBuf::new(), reason: error.to_string() })?;
+        start_writer(writer)?;
         let (reprocess, well_again) = mpsc::channel(REPROCESS_MAX);
         for dependency in owed {
             // One that finds no place is still owed when the next run begins.
@@ -293,15 +294,7 @@ impl Node {
             tidings.clone(),
             shell::Onward { reprocess, turns: breakers.news() },
         );
-        let shell = tokio::spawn(shell.run(engine_receiver));
-        tokio::spawn(async move {
-            // An aborted task belongs to a runtime that is going away.
-            if let Err(error) = shell.await
-                && error.is_panic()
-            {
-                crash_together("the engine", Err(error.into_panic()));
-            }
-        });
+        start_engine(shell, engine_receiver);
         let (schedules, runner) = Schedules::new(Arc::clone(&book), wall);
         let (alerting, watching) = Alerting::new(Arc::clone(&book));
         let routes = RwLock::new(Arc::new(Routes::new(book, now)));
@@ -342,8 +335,13 @@ impl Node {
         });
         let submission = Submission { events: events.collect() };
         let (reply, answer) = oneshot::channel();
-        self.shared.inbox.submit(SubmitJob { submission, reply })?;
+        self.put(SubmitJob { submission, reply })?;
         answer.await.unwrap_or(Err(SubmitError::Stopping))
+    }
+
+    /// Gives the writer something to take, unless there is too much already.
+    fn put(&self, job: SubmitJob) -> Result<(), SubmitError> {
+        self.shared.inbox.submit(job).inspect_err(|_| self.shared.tidings.trail.refused())
     }
 
     /// Nothing of the service starts from now on.
@@ -460,6 +458,12 @@ impl Node {
     #[must_use]
     pub fn happenings(&self) -> broadcast::Receiver<Arc<Happening>> {
         self.shared.tidings.listeners.subscribe()
+    }
+
+    /// Every step of every event from now on; it costs something as long as somebody follows.
+    #[must_use]
+    pub fn follow(&self) -> broadcast::Receiver<Arc<Step>> {
+        self.shared.tidings.trail.follow()
     }
 
     /// Asks the store a question, beside the thread that writes.
@@ -646,6 +650,29 @@ fn engine(recovered: Recovered, book: Arc<RuleBook>, bounds: Bounds) -> Engine {
         replays: recovered.replays,
         suspects_until,
     })
+}
+
+/// The writer, on a thread of its own.
+fn start_writer(writer: Writer) -> Result<(), StoreError> {
+    let write =
+        move || crash_together("the writer", std::panic::catch_unwind(AssertUnwindSafe(|| writer.run())));
+    let spawned = std::thread::Builder::new().name("redrive-writer".to_owned()).spawn(write);
+    let not_started =
+        |error: std::io::Error| StoreError::NotOpened { path: PathBuf::new(), reason: error.to_string() };
+    spawned.map(drop).map_err(not_started)
+}
+
+/// The engine, in a task of its own.
+fn start_engine(shell: shell::Shell, messages: mpsc::Receiver<Message>) {
+    let running = tokio::spawn(shell.run(messages));
+    tokio::spawn(async move {
+        // An aborted task belongs to a runtime that is going away.
+        if let Err(error) = running.await
+            && error.is_panic()
+        {
+            crash_together("the engine", Err(error.into_panic()));
+        }
+    });
 }
 
 /// The writer and the engine live and die together, and the process with them: half a node would take

@@ -13,6 +13,7 @@ mod code;
 mod crowd;
 mod demo;
 mod dependencies;
+mod doctor;
 pub(crate) mod door;
 mod error;
 mod events;
@@ -25,6 +26,7 @@ mod keys;
 mod letters;
 mod listen;
 pub(crate) mod live;
+mod metrics;
 pub(crate) mod openapi;
 mod operate;
 mod page;
@@ -63,6 +65,7 @@ pub(crate) use self::guest::Guests;
 pub(crate) use self::identity::{Access, With};
 use self::identity::{Need, Reach};
 pub(crate) use self::listen::{Limits, listen, listen_behind};
+pub(crate) use self::metrics::Metrics;
 use self::openapi::Routes;
 pub(crate) use self::rate::Limiter;
 
@@ -88,6 +91,8 @@ pub(crate) struct Parts {
     pub book_path: Option<PathBuf>,
     pub book_shown: book::Shown,
     pub live: live::Hub,
+    /// The figures of all this.
+    pub metrics: Metrics,
     /// Turns true when the server stops, so that endless answers end.
     pub closing: watch::Receiver<bool>,
 }
@@ -144,6 +149,8 @@ fn routes() -> Routes {
         .add(Need::Permission(Read, Part),         routes!(queries::list),           &[])
         .add(Need::Permission(Read, Part),         routes!(queries::delivery),       &[Code::DeliveryNotFound, Code::AmbiguousId])
         .add(Need::Permission(Read, Whole),        routes!(queries::status),         &[])
+        .add(Need::Permission(Read, Whole),        routes!(metrics::scrape),         &[])
+        .add(Need::Permission(Read, Whole),        routes!(metrics::figures),        &[])
         .add(Need::Permission(Read, Part),         routes!(queries::happenings),     &[])
         .add(Need::Permission(Read, Part),         routes!(live::live),              &[])
         .add(Need::Key,                            routes!(whoami::whoami),          &[])
@@ -154,6 +161,7 @@ fn routes() -> Routes {
         .add(Need::Permission(Read, Part),         routes!(dependencies::list),      &[])
         .add(Need::Permission(Operate, Whole),     routes!(dependencies::trip),      &[Code::DependencyNotFound, Code::NoBreaker])
         .add(Need::Permission(Operate, Whole),     routes!(dependencies::reset),     &[Code::DependencyNotFound, Code::NoBreaker])
+        .add(Need::Permission(Read, Whole),        routes!(doctor::doctor),          &[])
         .add(Need::Permission(Read, Whole),        routes!(alerts::list),            &[])
         .add(Need::Permission(Operate, Whole),     routes!(alerts::test),            &[Code::ReceiverNotFound])
         .add(Need::Permission(Operate, Part),      routes!(operate::pause),          &[Code::ServiceNotFound])
@@ -272,6 +280,8 @@ mod tests {
             ("GET /v1/deliveries",                 "viewer operator admin"),
             ("GET /v1/deliveries/{id}",            "viewer operator admin"),
             ("GET /v1/status",                     "viewer operator admin*"),
+            ("GET /metrics",                       "viewer operator admin*"),
+            ("GET /v1/metrics",                    "viewer operator admin*"),
             ("GET /v1/happenings",                 "viewer operator admin"),
             ("GET /v1/live",                       "viewer operator admin"),
             ("GET /v1/whoami",                     "whoever has a key"),
@@ -282,6 +292,7 @@ mod tests {
             ("GET /v1/dependencies",               "viewer operator admin"),
             ("POST /v1/dependencies/{name}/trip",  "operator admin*"),
             ("POST /v1/dependencies/{name}/reset", "operator admin*"),
+            ("GET /v1/doctor",                     "viewer operator admin*"),
             ("GET /v1/alerts",                     "viewer operator admin*"),
             ("POST /v1/receivers/{name}/test",     "operator admin*"),
             ("POST /v1/services/{service}/pause",  "operator admin"),

@@ -5,6 +5,7 @@ mod archive;
 mod bench;
 mod breakers;
 mod dlq;
+mod doctor;
 mod hooks;
 mod keys;
 mod remote;
@@ -18,8 +19,8 @@ use redrive::core::text::{Share, parse_duration, parse_share, parse_size};
 use redrive::core::time::Timestamp;
 
 pub(crate) use remote::{
-    BackupArgs, CompactArgs, Format, PauseArgs, ResumeArgs, RouteArgs, SendArgs, ServerArgs, ShowArgs,
-    StatusArgs, TailArgs, WhyArgs,
+    BackupArgs, CompactArgs, Format, HealthArgs, PauseArgs, ResumeArgs, RouteArgs, SendArgs, ServerArgs,
+    ShowArgs, StatusArgs, TailArgs, WhyArgs,
 };
 
 pub(crate) use self::alerts::{Alerts, AlertsArgs, AlertsListArgs, AlertsTestArgs};
@@ -30,6 +31,7 @@ pub(crate) use self::dlq::{
     AuditArgs, Dlq, DlqArgs, DlqEditArgs, DlqExportArgs, DlqGroupsArgs, DlqImportArgs, DlqListArgs,
     DlqPurgeArgs, DlqReplayArgs, DlqShowArgs, DlqSkipArgs, FilterArgs, FromArgs, LetterForm, ReplaysArgs,
 };
+pub(crate) use self::doctor::DoctorArgs;
 pub(crate) use self::hooks::{HooksArgs, HooksCommand, HooksRefusedArgs, HooksShowArgs, HooksSignArgs};
 pub(crate) use self::keys::{Keys, KeysArgs, KeysCreateArgs, KeysListArgs, KeysRevokeArgs};
 
@@ -75,6 +77,8 @@ pub(crate) enum Command {
     Show(ShowArgs),
     Why(WhyArgs),
     Status(StatusArgs),
+    Doctor(DoctorArgs),
+    Health(HealthArgs),
     Dlq(DlqArgs),
     Replays(ReplaysArgs),
     Audit(AuditArgs),
@@ -176,6 +180,10 @@ pub(crate) struct ServeArgs {
     /// Trusts targets whose certificates these sign, and no others: PEM; without it, whom the system trusts
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_roots: Option<PathBuf>,
+    /// Sends traces to this collector: OTLP over HTTP, such as http://127.0.0.1:4318; OpenTelemetry's own
+    /// environment variables say the same and more
+    #[arg(long, value_name = "URL")]
+    pub(crate) otlp: Option<String>,
     /// How much to log, on standard error
     #[arg(long, env = "REDRIVE_LOG", value_enum, value_name = "LEVEL", default_value_t = LogLevel::Info, ignore_case = true)]
     pub(crate) log_level: LogLevel,

@@ -11,9 +11,11 @@ mod compact;
 mod completions;
 mod demo;
 mod dlq;
+mod doctor;
 mod export_dapr;
 mod export_matrix;
 mod export_prometheus;
+mod health;
 mod hooks;
 mod import_dapr;
 mod init;
@@ -58,6 +60,8 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Show(args) => show_key::run(&args),
         Command::Why(args) => why::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Health(args) => health::run(&args),
         Command::Dlq(args) => dlq::run(&args),
         Command::Replays(args) => replays::run(&args),
         Command::Audit(args) => audit::run(&args),

@@ -7,9 +7,11 @@ mod cli;
 mod client;
 mod commands;
 mod demo;
+mod doctor;
 mod keys;
 mod letters;
 mod logging;
+mod otlp;
 mod show;
 
 use std::process::ExitCode;

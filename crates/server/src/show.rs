@@ -3,6 +3,7 @@
 pub(crate) mod alerts;
 pub(crate) mod audit;
 pub(crate) mod breakers;
+pub(crate) mod doctor;
 pub(crate) mod event;
 pub(crate) mod keys;
 pub(crate) mod letter;

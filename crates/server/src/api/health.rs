@@ -13,6 +13,7 @@ use std::time::Duration;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use redrive::core::alert::OWN_SERVICE;
 use redrive::core::text::show_rounded;
 use redrive::core::time::Timestamp;
 use redrive::node::Health;
@@ -136,6 +137,7 @@ enum Kind {
     ArchiveWaiting,
     ArchiveOpen,
     ScheduleWaiting,
+    ReceiverDead,
 }
 
 impl Kind {
@@ -170,6 +172,11 @@ impl Kind {
                 ("archive-open", "the archive's breaker is open, and events are left out of it", "")
             }
             Self::ScheduleWaiting => ("schedule-waiting", "a schedule cannot emit", "schedules cannot emit"),
+            Self::ReceiverDead => (
+                "receiver-dead",
+                "a receiver could not be told of alerts",
+                "receivers could not be told of alerts",
+            ),
         }
     }
 
@@ -242,6 +249,12 @@ fn troubles(status: &Status) -> Vec<Trouble> {
     let stuck = status.schedules.iter().filter(|schedule| schedule.waiting > 0 && schedule.trouble.is_some());
     found.extend(stuck.map(|schedule| {
         Trouble::about(Kind::ScheduleWaiting, schedule.name.as_deref().unwrap_or(&schedule.cron), None)
+    }));
+    let untold = status.services.iter().filter(|service| service.service == OWN_SERVICE && service.dead > 0);
+    found.extend(untold.map(|service| Trouble {
+        kind: Kind::ReceiverDead,
+        about: service.channel.clone(),
+        since: None,
     }));
     found
 }

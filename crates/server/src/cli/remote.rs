@@ -200,6 +200,24 @@ pub(crate) struct StatusArgs {
     pub(crate) server: ServerArgs,
 }
 
+/// Says whether a running server works, by its exit code: for containers and scripts.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redrive health
+  redrive health --ready
+
+Neither needs a key; with one that may read everything, names are told beside counts.
+
+Exit code: 0 it does, 1 it does not, 2 wrong use, 3 no server.")]
+pub(crate) struct HealthArgs {
+    /// Asks whether it takes events, and what is wrong though it does
+    #[arg(long)]
+    pub(crate) ready: bool,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
 /// Lets nothing of a service start until it is resumed; its events are kept in order.
 #[derive(Debug, Args)]
 #[command(after_help = "\

@@ -158,7 +158,7 @@ impl Screen {
         command(HOME)?;
         for line in lines.iter().take(if hidden > 0 { fits - 1 } else { fits }) {
             print(line)?;
-            command(&format!("{REST_OF_LINE}\r\n"))?;
+            command(&format!("{REST_OF_LINE}\n"))?;
         }
         if hidden > 0 {
             print(&style::dim(format!("… {} more lines than fit", hidden + 1)))?;

@@ -198,9 +198,9 @@ fn services(services: &[ServiceStatus], watch: Option<&Watch>, now: Timestamp) -
         };
         let mut row = vec![
             Cell::bold(plain(&name)),
-            Cell::plain(thousands(service.waiting)),
-            Cell::plain(thousands(service.delivered)),
-            if service.dead > 0 { Cell::painted(dead, style::error) } else { Cell::plain(dead) },
+            number(service.waiting),
+            number(service.delivered),
+            if service.dead > 0 { Cell::painted(dead, style::error) } else { Cell::dim(dead) },
         ];
         if let Some(watch) = watch {
             let (rate, trend) = watch.of_service(&name);
@@ -210,6 +210,11 @@ fn services(services: &[ServiceStatus], watch: Option<&Watch>, now: Timestamp) -
         table.push(row);
     }
     table
+}
+
+/// A count; nothing is what the eye may skip.
+fn number(count: u64) -> Cell {
+    if count == 0 { Cell::dim("0") } else { Cell::plain(thousands(count)) }
 }
 
 fn dependencies(dependencies: &[DependencyStatus], now: Timestamp) -> Table {

@@ -52,9 +52,15 @@ pub(crate) fn serve(folder: &Folder, arguments: &[&str]) -> Command {
 
 /// The command with that folder to run in, and nothing of a developer's own shell.
 pub(crate) fn in_folder(mut command: Command, folder: &Folder) -> Command {
-    for variable in
-        ["CLICOLOR_FORCE", "FORCE_COLOR", "REDRIVE_CA", "REDRIVE_KEY", "REDRIVE_LOG", "REDRIVE_SERVER"]
-    {
+    for variable in [
+        "CLICOLOR_FORCE",
+        "FORCE_COLOR",
+        "REDRIVE_CA",
+        "REDRIVE_KEY",
+        "REDRIVE_LOG",
+        "REDRIVE_LOG_FORMAT",
+        "REDRIVE_SERVER",
+    ] {
         command.env_remove(variable);
     }
     command.current_dir(folder.path("."));
