@@ -22,6 +22,7 @@ use redrive::node::{Config, Node, ReadError, SubmitError};
 use redrive::secret::Secrets;
 use redrive::store::sqlite::{Options, Sqlite};
 use redrive::target::registry::{BUILT_IN_TARGETS, Targets};
+use redrive::tls::Roots;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
@@ -160,6 +161,13 @@ fn targets(
     }
 }
 
+/// Where traces go and whose certificates are believed there, if anybody asked for traces.
+fn traces(args: &ServeArgs) -> anyhow::Result<Option<(Settings, Roots)>> {
+    let settings = Settings::read(args.otlp.as_deref(), |name| std::env::var(name).ok());
+    let settings = settings.map_err(|error| Refused(error.to_string()))?;
+    settings.map(|settings| Ok((settings, tls::roots(args)?))).transpose()
+}
+
 async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     let path = args.rules.clone().unwrap_or_else(|| PathBuf::from(BUILT_IN));
     let certificate = Watched::open(args)?;
@@ -168,8 +176,7 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     let connections = Targets::none(Arc::new(tls::pool(args)?));
     let targets = targets(&opened, &path, &secrets, Some(&connections))?;
     let store = Sqlite::open(&args.data, Options::default()).map_err(|error| Refused(error.to_string()))?;
-    let traces = Settings::read(args.otlp.as_deref(), |name| std::env::var(name).ok());
-    let traces = traces.map_err(|error| Refused(error.to_string()))?;
+    let traces = traces(args)?;
     let config = Config {
         book: Arc::clone(&opened.book),
         book_text: Arc::clone(&opened.text),
@@ -179,8 +186,7 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     };
     let mut hands = Hands::new()?;
     let node = Node::start(config).map_err(|error| Refused(error.to_string()))?;
-    let roots = tls::roots(args)?;
-    let exporter = traces.map(|settings| Exporter::start(&node, settings, roots));
+    let exporter = traces.map(|(settings, roots)| Exporter::start(&node, settings, roots));
     let mut doors = match Doors::open(&node, &opened.book, secrets, &targets).await {
         Ok(doors) => doors,
         Err(error) => {
