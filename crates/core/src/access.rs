@@ -30,7 +30,7 @@ pub enum Permission {
     Send,
     /// Look at events, deliveries, dead letters, and how the server is.
     Read,
-    /// Pause and resume services, and deal with dead letters and replays.
+    /// Pause and resume services, trip and reset breakers, and deal with dead letters and replays.
     Operate,
     /// Make and revoke keys, and copy the store.
     Administer,
@@ -39,6 +39,17 @@ pub enum Permission {
 impl Permission {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Send, Self::Read, Self::Operate, Self::Administer];
+
+    /// Its name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Send => "send",
+            Self::Read => "read",
+            Self::Operate => "operate",
+            Self::Administer => "administer",
+        }
+    }
 
     /// What is done, in words.
     #[must_use]

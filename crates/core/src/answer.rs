@@ -173,6 +173,8 @@ pub enum BrokerError {
     Unauthorized,
     /// It does not take a message of that size.
     MessageTooLarge,
+    /// It does not take the message, now or later.
+    Refused,
     /// Anything else.
     Other,
 }

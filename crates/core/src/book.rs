@@ -15,6 +15,7 @@ mod letter_rule;
 pub mod lint;
 pub mod lower;
 pub mod model;
+pub mod own_book;
 pub mod pattern;
 pub mod problem;
 pub mod report;
@@ -50,6 +51,8 @@ pub struct RuleBook {
     services: Map<ServiceName, ServiceRules>,
     routes: route::Index,
     serving: serving::Serving,
+    /// The rules by which notices are delivered.
+    own: Option<Arc<RuleBook>>,
     hash: u64,
 }
 
@@ -203,6 +206,10 @@ impl Sections {
 
 impl RuleBook {
     fn new(sections: Sections, text: &str) -> Self {
+        Self::of(sections, hash::stable_64(text.as_bytes(), 0))
+    }
+
+    fn of(sections: Sections, hash: u64) -> Self {
         let services = sections.services.iter().enumerate().map(|(place, service)| {
             let rows = |channel, rows| Rows::new(&sections, service, channel, rows);
             let channels = service
@@ -220,7 +227,9 @@ impl RuleBook {
         let services: Map<ServiceName, ServiceRules> = services.collect();
         let routes = route::Index::new(&sections, &services);
         let serving = serving::Serving::of(&sections);
-        Self { services, routes, serving, hash: hash::stable_64(text.as_bytes(), 0), sections }
+        // One text, one hash: whoever remembers which book a story was told by finds both.
+        let own = own_book::sections(&sections).map(|own| Arc::new(Self::of(own, hash)));
+        Self { services, routes, serving, own, hash, sections }
     }
 
     /// The book as it was written.
@@ -261,7 +270,7 @@ impl RuleBook {
     }
 
     fn claim(&self, service: &str, channel: Option<&str>, event_type: &str) -> Option<&Claim> {
-        let service = self.services.get(service)?;
+        let service = self.holding(service).services.get(service)?;
         match channel {
             None => service.own.find(event_type),
             Some(channel) => service.channels.get(channel)?.find(event_type),
@@ -277,13 +286,14 @@ impl RuleBook {
             Some(name) => Some(service.channels.iter().find(|channel| channel.name.as_str() == name)?),
             None => None,
         };
-        Some(self.sections.resolve(service, channel, &claim.row))
+        Some(self.holding(service.name.as_str()).sections.resolve(service, channel, &claim.row))
     }
 
     /// The service of that name.
     #[must_use]
     pub fn service(&self, name: &str) -> Option<&ServiceEntry> {
-        self.services.get(name).map(|rules| &self.sections.services[rules.place])
+        let book = self.holding(name);
+        book.services.get(name).map(|rules| &book.sections.services[rules.place])
     }
 
     /// Everyone who wants events of that type: services and channels with the row that claims it.

@@ -356,7 +356,9 @@ impl Breaker {
         }
     }
 
-    fn failures(&self, now: Timestamp) -> u32 {
+    /// The failures that count towards the next trip; while it is not closed, those of the outage.
+    #[must_use]
+    pub fn failures(&self, now: Timestamp) -> u32 {
         match &self.mode {
             Mode::Closed(tally) => tally.failures(now),
             Mode::Open { outage, .. } | Mode::HalfOpen { outage, .. } => outage.failures,

@@ -202,6 +202,8 @@ pub mod codes {
     pub const QUEUE_NOT_FOUND: &str = "QUEUE_NOT_FOUND";
     /// The broker does not take a message of that size.
     pub const MESSAGE_TOO_LARGE: &str = "MESSAGE_TOO_LARGE";
+    /// The broker or the mail server does not take the message, now or later.
+    pub const MESSAGE_REFUSED: &str = "MESSAGE_REFUSED";
 
     /// The message does not parse.
     pub const DESERIALIZATION_FAILED: &str = "DESERIALIZATION_FAILED";

@@ -194,6 +194,7 @@ const fn of_broker(error: BrokerError) -> Known {
         BrokerError::QueueNotFound => const { known(codes::QUEUE_NOT_FOUND) },
         BrokerError::Unauthorized => const { known(codes::UNAUTHORIZED) },
         BrokerError::MessageTooLarge => const { known(codes::MESSAGE_TOO_LARGE) },
+        BrokerError::Refused => const { known(codes::MESSAGE_REFUSED) },
         BrokerError::Other => const { known(codes::UNKNOWN_ERROR) },
     }
 }
@@ -238,7 +239,7 @@ const fn is_same(one: &[u8], other: &[u8]) -> bool {
 
 /// The codes that an attempt may fail with and what each is, whether we saw it or a caller reports it.
 #[rustfmt::skip]
-const KNOWN: [Known; 53] = [
+const KNOWN: [Known; 54] = [
     Known::new(codes::NETWORK_TIMEOUT,        Kind::Timeout),
     Known::new(codes::TIME_LIMIT_EXCEEDED,    Kind::Timeout),
     Known::new("RELAY_TIMEOUT",               Kind::Timeout),
@@ -276,6 +277,7 @@ const KNOWN: [Known; 53] = [
     Known::new(codes::NOT_IMPLEMENTED,        Kind::Is(Category::Permanent)),
     Known::new(codes::SPAWN_FAILED,           Kind::Is(Category::Permanent)),
     Known::new(codes::MESSAGE_TOO_LARGE,      Kind::Is(Category::Permanent)),
+    Known::new(codes::MESSAGE_REFUSED,        Kind::Is(Category::Permanent)),
     Known::new(codes::DESERIALIZATION_FAILED, Kind::Is(Category::Invalid)),
     Known::new(codes::SCHEMA_VIOLATION,       Kind::Is(Category::Invalid)),
     Known::new(codes::UNAUTHORIZED,           Kind::Is(Category::Fatal)),
@@ -320,6 +322,7 @@ fn connection(what: &What<'_>) -> Connection {
             | BrokerError::QueueNotFound
             | BrokerError::Unauthorized
             | BrokerError::MessageTooLarge
+            | BrokerError::Refused
             | BrokerError::Other,
         )
         | What::Http { .. }

@@ -254,6 +254,7 @@ impl Engine {
             engine.services[place.0].pause(since);
         }
         engine.open_queues();
+        engine.meet_remembered(now);
         let is_same_book = engine.older_books.back().is_some_and(|book| book.hash() == engine.book.hash());
         for name in setup.queues {
             let place = engine.queue(&Arc::new(name));
@@ -398,6 +399,18 @@ impl Engine {
         let rules =
             sections.rows().map(|(service, channel, row)| sections.resolve(service, channel, row).rule);
         rules.into_iter().find(|rule| rule.dependency == *name && rule.breaker.is_some())
+    }
+
+    /// Breakers are as the last run left them from the start, so that whoever looks sees it.
+    fn meet_remembered(&mut self, now: Timestamp) {
+        let names: Vec<_> =
+            self.remembered_breakers.iter().map(|record| record.service_name.clone()).collect();
+        for name in names {
+            if let Some(rule) = self.rule_with_breaker(&name) {
+                let place = self.dependency(&name);
+                self.meet_breaker(place, &rule, now);
+            }
+        }
     }
 
     fn store_healed(&mut self, now: Timestamp) {

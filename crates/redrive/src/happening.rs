@@ -1,13 +1,20 @@
 //! What happens, one line each: the facts that `redrive tail`, logs and pages show.
 //!
-//! Invariant: a happening is told only when it is durable.
+//! Invariants: a happening is told only when it is durable, and every one is logged once, here or by whoever
+//! found it and knows more of it.
+
+mod log;
 
 use redrive_core::breaker::Phase;
 use redrive_core::decide::AlertKind;
 use redrive_core::engine::{Next, Settlement, Signal, Waiting};
+use redrive_core::ids::Attempt;
 use redrive_core::story::End;
 use redrive_core::time::Timestamp;
+use redrive_core::trace::{Sampler, SpanId, Trace};
 use serde::{Deserialize, Serialize};
+
+pub(crate) use self::log::{Log, is_logged};
 
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -34,6 +41,12 @@ pub struct Happening {
     /// What ties the event to others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
+    /// The trace that the event belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<String>,
+    /// The attempt's span in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub span_id: Option<String>,
     /// Which attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
@@ -55,6 +68,15 @@ pub struct Happening {
     /// How long the attempt took, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took_ms: Option<f64>,
+    /// The dependency whose breaker it is, or that asked everybody to wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dependency: Option<String>,
+    /// The failures that a breaker has counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failures: Option<u32>,
+    /// The number of a replay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<u64>,
 }
 
 /// The kinds of happening.
@@ -120,6 +142,8 @@ impl Happening {
             event_type: None,
             session: None,
             correlation_id: None,
+            trace_id: None,
+            span_id: None,
             attempt: None,
             category: None,
             code: None,
@@ -127,6 +151,9 @@ impl Happening {
             message: None,
             due_at: None,
             took_ms: None,
+            dependency: None,
+            failures: None,
+            replay: None,
         }
     }
 
@@ -149,12 +176,18 @@ impl Happening {
                     Phase::Closed => What::BreakerClosed,
                 };
                 let message = format!("the breaker of {dependency}, after {} failures", transition.failures);
-                Some(Self::told(what, transition.at, message))
+                Some(Self {
+                    dependency: Some(dependency.to_string()),
+                    failures: Some(transition.failures),
+                    ..Self::told(what, transition.at, message)
+                })
             }
-            Signal::Replay { replay, state } => {
-                Some(Self::told(What::ReplayChanged, now, format!("replay {replay} is {state}")))
-            }
+            Signal::Replay { replay, state } => Some(Self {
+                replay: Some(replay.0),
+                ..Self::told(What::ReplayChanged, now, format!("replay {replay} is {state}"))
+            }),
             Signal::DependencyHeld { dependency, until } => Some(Self {
+                dependency: Some(dependency.to_string()),
                 due_at: Some(*until),
                 ..Self::told(What::DependencyHeld, now, format!("{dependency} asks everybody to wait"))
             }),
@@ -182,6 +215,8 @@ impl Happening {
             service: Some(delivery.queue.to_string()),
             delivery: Some(delivery.id.to_string()),
             attempt: Some(settlement.attempts),
+            span_id: Attempt::new(settlement.attempts)
+                .map(|attempt| SpanId::of_attempt(delivery.id, attempt).to_string()),
             ..Self::about(what, settlement.at, &delivery.event)
         };
         if let Next::Due { at } = settlement.next {
@@ -216,10 +251,12 @@ impl Happening {
             event_type: Some(event.event_type.to_string()),
             session: event.session.as_ref().map(ToString::to_string),
             correlation_id: event.correlation_id.as_ref().map(ToString::to_string),
+            trace_id: Some(Trace::of(event, Sampler::USUAL).id.to_string()),
             ..Self::new(what, at)
         }
     }
 }
+
 /// What is wrong, the kind of it first.
 const fn alert_in_words(kind: AlertKind) -> &'static str {
     match kind {

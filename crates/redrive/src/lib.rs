@@ -11,6 +11,7 @@ mod jwks;
 pub mod letter;
 pub mod load;
 pub mod node;
+mod receiver;
 pub mod secret;
 pub mod stale;
 pub mod store;

@@ -4,7 +4,10 @@
 //! call is a task of its own. They share nothing but messages. What starts here follows the numbered walk
 //! of `ARCHITECTURE.md`.
 
+mod alerting;
+mod breakers;
 mod doors;
+mod health;
 mod hooks;
 mod inbox;
 mod letters;
@@ -14,6 +17,7 @@ mod shell;
 #[cfg(test)]
 mod tests;
 mod trail;
+mod trend;
 mod writer;
 
 use std::panic::AssertUnwindSafe;
@@ -32,7 +36,12 @@ use redrive_core::limits;
 use redrive_core::time::Timestamp;
 use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
 
+use self::alerting::Alerting;
+pub use self::alerting::{Alerts, TellError, Told};
+pub use self::breakers::{Hand, Turn, Turns};
 pub use self::doors::KeyError;
+use self::health::Chart;
+pub use self::health::{DiskShort, Health};
 use self::inbox::{Inbox, NoteJob, SubmitJob};
 pub use self::letters::{OrderError, Purged, ReplayWish, SelectError};
 use self::routes::Routes;
@@ -40,9 +49,10 @@ pub use self::schedules::ScheduleView;
 use self::schedules::{Schedules, Wall};
 pub use self::trail::Step;
 use self::trail::Trail;
+pub use self::trend::{Lately, Point, Span, Trend, TrendOf};
 use self::writer::{Writer, WriterState};
 use crate::clock::{Clock, wall_clock};
-use crate::happening::{Happening, What};
+use crate::happening::{Happening, Log, What, is_logged};
 use crate::store::door::{By, Deed};
 use crate::store::letter::Ordered;
 use crate::store::{
@@ -87,9 +97,13 @@ struct Shared {
     inbox: Arc<Inbox>,
     engine: mpsc::Sender<Message>,
     tidings: Tidings,
+    chart: Chart,
     routes: RwLock<Arc<Routes>>,
     keep: Arc<RwLock<Keep>>,
     schedules: Schedules,
+    alerting: Alerting,
+    breakers: breakers::Desk,
+    trend: trend::Desk,
     readers: Readers,
     /// As many as there are readers.
     questions: Arc<Semaphore>,
@@ -182,23 +196,36 @@ struct BackupJob {
     progress: mpsc::Sender<Result<BackupProgress, String>>,
 }
 
-/// Tells whoever listens what happens.
+/// Tells the log and whoever listens what happens.
 #[derive(Clone)]
 struct Tidings {
-    happenings: broadcast::Sender<Arc<Happening>>,
+    listeners: broadcast::Sender<Arc<Happening>>,
+    log: Log,
     trail: Trail,
 }
 
 impl Tidings {
-    fn is_heard(&self) -> bool {
-        self.happenings.receiver_count() > 0
+    fn new(seed: Seed) -> Self {
+        Self { listeners: broadcast::channel(HAPPENINGS_MAX).0, log: Log::new(seed), trail: Trail::new() }
     }
 
-    fn tell(&self, happening: impl FnOnce() -> Happening) {
-        if self.is_heard() {
-            // The last listener may have left this instant.
-            let _ = self.happenings.send(Arc::new(happening()));
+    /// Whether anybody would hear of such a thing.
+    fn is_wanted(&self, what: What) -> bool {
+        self.listeners.receiver_count() > 0 || is_logged(what)
+    }
+
+    fn tell(&self, what: What, happening: impl FnOnce() -> Happening) {
+        if self.is_wanted(what) {
+            let happening = happening();
+            self.log.write(&happening);
+            self.pass_on(happening);
         }
+    }
+
+    /// The same for what was logged by whoever found it.
+    fn pass_on(&self, happening: Happening) {
+        // Nobody may be listening.
+        let _ = self.listeners.send(Arc::new(happening));
     }
 }
 
@@ -232,8 +259,8 @@ impl Node {
         let clock = Clock::starting_at(now);
         let inbox = Arc::new(Inbox::default());
         let (engine_sender, engine_receiver) = mpsc::channel(MESSAGES_MAX);
-        let happenings = broadcast::channel(HAPPENINGS_MAX).0;
-        let tidings = Tidings { happenings, trail: Trail::new() };
+        let tidings = Tidings::new(Seed(recovered.seed));
+        let chart = Chart::default();
         let keep = Arc::new(RwLock::new(keep(&book)));
         let owed = recovered.owed.clone();
         let engine = engine(recovered, Arc::clone(&book), bounds);
@@ -246,18 +273,18 @@ impl Node {
             engine: engine_sender.clone(),
             clock,
             tidings: tidings.clone(),
+            chart: chart.clone(),
             keep: Arc::clone(&keep),
             state: WriterState::new(),
         };
-        let write =
-            move || crash_together("the writer", std::panic::catch_unwind(AssertUnwindSafe(|| writer.run())));
-        let spawned = std::thread::Builder::new().name("redrive-writer".to_owned()).spawn(write);
-        spawned.map_err(|error| StoreError::NotOpened { path: PathBuf::new(), reason: error.to_string() })?;
+        start_writer(writer)?;
         let (reprocess, well_again) = mpsc::channel(REPROCESS_MAX);
         for dependency in owed {
             // One that finds no place is still owed when the next run begins.
             let _ = reprocess.try_send(dependency);
         }
+        let (breakers, keeper) = breakers::desk();
+        let (trend, questions_of_trend) = trend::desk();
         let shell = shell::Shell::new(
             engine,
             targets,
@@ -265,28 +292,25 @@ impl Node {
             engine_sender.clone(),
             clock,
             tidings.clone(),
-            reprocess,
+            shell::Onward { reprocess, turns: breakers.news() },
         );
-        let shell = tokio::spawn(shell.run(engine_receiver));
-        tokio::spawn(async move {
-            // An aborted task belongs to a runtime that is going away.
-            if let Err(error) = shell.await
-                && error.is_panic()
-            {
-                crash_together("the engine", Err(error.into_panic()));
-            }
-        });
+        start_engine(shell, engine_receiver);
         let (schedules, runner) = Schedules::new(Arc::clone(&book), wall);
-        let routes = RwLock::new(Arc::new(Routes::new(book)));
+        let (alerting, watching) = Alerting::new(Arc::clone(&book));
+        let routes = RwLock::new(Arc::new(Routes::new(book, now)));
         let questions = Arc::new(Semaphore::new(READERS_MAX));
         let shared = Shared {
             clock,
             inbox,
             engine: engine_sender,
             tidings,
+            chart,
             routes,
             keep,
             schedules,
+            alerting,
+            breakers,
+            trend,
             readers,
             questions,
             changing_keys: tokio::sync::Mutex::new(()),
@@ -294,8 +318,11 @@ impl Node {
         };
         let shared = Arc::new(shared);
         tokio::spawn(letters::bring_back(Arc::downgrade(&shared), well_again));
+        tokio::spawn(breakers::keep(Arc::downgrade(&shared), keeper));
+        tokio::spawn(trend::watch(Arc::downgrade(&shared), questions_of_trend));
         tokio::spawn(letters::watch_sessions(Arc::downgrade(&shared)));
         tokio::spawn(schedules::run(Arc::downgrade(&shared), runner));
+        tokio::spawn(alerting::run(Arc::downgrade(&shared), watching));
         Ok(Self { shared })
     }
 
@@ -337,9 +364,8 @@ impl Node {
 
     fn tell_service(&self, what: What, service: &ServiceName) {
         let now = self.now();
-        self.shared
-            .tidings
-            .tell(|| Happening { service: Some(service.to_string()), ..Happening::new(what, now) });
+        let happening = || Happening { service: Some(service.to_string()), ..Happening::new(what, now) };
+        self.shared.tidings.tell(what, happening);
     }
 
     /// A new rule book holds from now on.
@@ -353,18 +379,22 @@ impl Node {
         self.note(note, None).await?;
         *self.shared.keep.write().expect("nobody panics while swapping") = keep(&book);
         *self.shared.routes.write().expect("nobody panics while swapping") =
-            Arc::new(Routes::new(Arc::clone(&book)));
+            Arc::new(Routes::new(Arc::clone(&book), self.now()));
         self.shared.schedules.change(Arc::clone(&book));
+        self.shared.alerting.change(Arc::clone(&book));
+        self.shared.chart.book_read();
         let sent = self.shared.engine.send(Message::Book(book, targets)).await;
         let now = self.now();
-        self.shared.tidings.tell(|| Happening::new(What::BookRead, now));
+        self.shared.tidings.tell(What::BookRead, || Happening::new(What::BookRead, now));
         sent.map_err(|_| SubmitError::Stopping)
     }
 
     /// A rule book was refused; said to all who listen.
     pub fn book_refused(&self, reason: String) {
         let now = self.now();
-        self.shared.tidings.tell(|| Happening::told(What::BookRefused, now, reason));
+        self.shared.chart.book_refused(now, &reason);
+        let refused = || Happening::told(What::BookRefused, now, reason);
+        self.shared.tidings.tell(What::BookRefused, refused);
     }
 
     /// Routes events that nobody wanted by the current book; says how many were looked at and how many
@@ -427,7 +457,7 @@ impl Node {
     /// Everything that happens from now on.
     #[must_use]
     pub fn happenings(&self) -> broadcast::Receiver<Arc<Happening>> {
-        self.shared.tidings.happenings.subscribe()
+        self.shared.tidings.listeners.subscribe()
     }
 
     /// Every step of every event from now on; it costs something as long as somebody follows.
@@ -459,6 +489,12 @@ impl Node {
         Arc::clone(self.routes().book())
     }
 
+    /// Since when it holds.
+    #[must_use]
+    pub fn book_read_at(&self) -> Timestamp {
+        self.routes().read_at()
+    }
+
     /// The time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
@@ -473,6 +509,7 @@ impl Node {
 
     /// Takes no more events, lets calls end within that time, settles what is in hand and closes the store.
     pub async fn stop(&self, within: Duration) -> Stopped {
+        self.shared.chart.stops();
         self.shared.inbox.close();
         let (reply, answer) = oneshot::channel();
         let stopped = match self.shared.engine.send(Message::Stop { within, reply }).await {
@@ -615,13 +652,40 @@ fn engine(recovered: Recovered, book: Arc<RuleBook>, bounds: Bounds) -> Engine {
     })
 }
 
+/// The writer, on a thread of its own.
+fn start_writer(writer: Writer) -> Result<(), StoreError> {
+    let write =
+        move || crash_together("the writer", std::panic::catch_unwind(AssertUnwindSafe(|| writer.run())));
+    let spawned = std::thread::Builder::new().name("redrive-writer".to_owned()).spawn(write);
+    let not_started =
+        |error: std::io::Error| StoreError::NotOpened { path: PathBuf::new(), reason: error.to_string() };
+    spawned.map(drop).map_err(not_started)
+}
+
+/// The engine, in a task of its own.
+fn start_engine(shell: shell::Shell, messages: mpsc::Receiver<Message>) {
+    let running = tokio::spawn(shell.run(messages));
+    tokio::spawn(async move {
+        // An aborted task belongs to a runtime that is going away.
+        if let Err(error) = running.await
+            && error.is_panic()
+        {
+            crash_together("the engine", Err(error.into_panic()));
+        }
+    });
+}
+
 /// The writer and the engine live and die together, and the process with them: half a node would take
 /// events and never deliver them, while a new process begins with what is durable.
 fn crash_together(who: &str, outcome: std::thread::Result<()>) {
     if let Err(panic) = outcome {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let message = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-        tracing::error!(message, "{who} failed: this is a bug, and the process ends here");
+        tracing::error!(
+            who,
+            panic = message,
+            "a part of the node failed: this is a bug, and the process ends here"
+        );
         std::process::abort();
     }
 }

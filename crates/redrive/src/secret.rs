@@ -10,7 +10,9 @@
 mod command;
 mod env;
 mod file;
+mod seen;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
@@ -28,6 +30,7 @@ use redrive_core::time::Timestamp;
 use tokio::time::timeout;
 use zeroize::Zeroizing;
 
+use self::seen::Seen;
 use crate::stale::outage::{Record, Word};
 use crate::stale::{Ailing, Clock, Found, Missing, Plan, StaleCache, Trouble, timer_clock};
 
@@ -147,6 +150,7 @@ struct Shared {
     open: Opener,
     clock: Clock,
     listener: OnceLock<Box<dyn Fn(News) + Send + Sync>>,
+    seen: Arc<Seen>,
 }
 
 /// One secret, and how it has fared.
@@ -176,7 +180,8 @@ impl Secrets {
 
     fn none(open: Opener) -> Self {
         let by_name = RwLock::new(BTreeMap::new());
-        let shared = Shared { by_name, open, clock: timer_clock(), listener: OnceLock::new() };
+        let shared =
+            Shared { by_name, open, clock: timer_clock(), listener: OnceLock::new(), seen: Arc::default() };
         Self { shared: Arc::new(shared) }
     }
 
@@ -256,6 +261,13 @@ impl Secrets {
         timeout(limit, self.get(name)).await.unwrap_or(Err(SecretError::StillFetching))
     }
 
+    /// A text without the values that were fetched, wherever they stand in it. It waits for nothing, and so
+    /// may be asked by whoever logs.
+    #[must_use]
+    pub fn hide<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        self.shared.seen.hide(text)
+    }
+
     /// The secrets that cannot be fetched, by name. Each is asked for once more, so that what has healed
     /// is not told of though nobody has needed it since.
     pub async fn ailing(&self) -> Vec<(String, Ailing)> {
@@ -303,10 +315,10 @@ impl Shared {
     fn kept(&self, name: &str, secret: &Secret) -> Kept {
         let source = (self.open)(&secret.from);
         let plan = Plan { lifetimes: lifetimes(secret), limit: FETCH_MAX, clock: Arc::clone(&self.clock) };
-        let fetched = Arc::clone(&source);
+        let (fetched, seen) = (Arc::clone(&source), Arc::clone(&self.seen));
         let cache = StaleCache::new(plan, move || {
-            let source = Arc::clone(&fetched);
-            async move { source.fetch().await }
+            let (source, seen) = (Arc::clone(&fetched), Arc::clone(&seen));
+            async move { source.fetch().await.inspect(|values| seen.note(values)) }
         });
         Kept {
             name: name.to_owned(),
@@ -536,6 +548,7 @@ fn is_used(book: &Sections, name: &str) -> bool {
         JwtKeys::Jwks(_) => false,
     };
     targets.any(|target| target.secret.as_deref() == Some(name))
+        || book.receivers.values().any(|at| at.value.secret.as_deref() == Some(name))
         || book.sources.values().any(|at| by_source(&at.value.kind))
         || book.access.jwt.as_ref().is_some_and(|jwt| by_tokens(&jwt.keys))
 }

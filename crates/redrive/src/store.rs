@@ -19,6 +19,7 @@ mod admit;
 mod derive;
 pub mod door;
 pub mod letter;
+mod list;
 pub mod memory;
 pub mod sqlite;
 #[cfg(test)]
@@ -43,6 +44,7 @@ use self::letter::{
     AuditRecord, GivenOrder, GroupView, HeldCursor, HeldPage, HeldSession, KindView, LetterFilter, LetterKey,
     LetterNumber, LetterPage, LetterQuery, LetterView, OrderRefusal, Ordered, ReplayView, Selection, Survey,
 };
+pub use self::list::{Filter, LOOKED_AT_MAX, Listed};
 
 /// The most rule books that a recovery brings back.
 pub const BOOKS_RECOVERED_MAX: usize = 8;
@@ -387,8 +389,10 @@ pub trait Reader: Send {
     fn events(&self, key: &EventKey) -> Result<Vec<EventView>, StoreError>;
     /// A delivery with all its attempts, by the first digits of its id; the latest first, at most so many.
     fn deliveries(&self, prefix: &IdPrefix, rows_max: usize) -> Result<Vec<DeliveryView>, StoreError>;
-    /// Deliveries, the latest first.
-    fn list(&self, filter: &Filter) -> Result<Vec<DeliveryView>, StoreError>;
+    /// Deliveries, the latest first. At most [`LOOKED_AT_MAX`] are looked at, however few of them fit.
+    fn list(&self, filter: &Filter) -> Result<Listed, StoreError>;
+    /// The same with all their attempts; whoever wants many asks for them in parts.
+    fn told(&self, filter: &Filter) -> Result<Listed, StoreError>;
     /// Events that nobody wanted, the oldest first, beyond that place; fewer than asked for if they are large.
     fn unrouted(&self, after: Seq, rows_max: usize) -> Result<Vec<EventView>, StoreError>;
     /// The text of a rule book.
@@ -453,19 +457,6 @@ pub enum EventKey {
     Receipt(Receipt),
     /// By its id.
     Id(String),
-}
-
-/// Which deliveries to list.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Filter {
-    /// Only of that service.
-    pub service: Option<String>,
-    /// Only in that state.
-    pub state: Option<StateName>,
-    /// Only before that place; none begins with the latest.
-    pub before: Option<Seq>,
-    /// At most so many.
-    pub rows_max: usize,
 }
 
 /// An event as it is shown.

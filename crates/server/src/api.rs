@@ -5,46 +5,62 @@
 //! - every answer has an `X-Correlation-Id`, and every error the one form of [`error`];
 //! - nothing a client sends or leaves unsent takes more than a bounded amount of memory or time.
 
+mod alerts;
 mod body;
+pub(crate) mod book;
 pub(crate) mod bulk;
 mod code;
 mod crowd;
+mod demo;
+mod dependencies;
+mod doctor;
 pub(crate) mod door;
 mod error;
 mod events;
 mod fresh;
 mod guest;
+pub(crate) mod health;
 pub(crate) mod hooks;
 mod identity;
 mod keys;
 mod letters;
 mod listen;
+pub(crate) mod live;
 mod metrics;
 pub(crate) mod openapi;
 mod operate;
+mod page;
 mod patient;
 mod polite;
 mod queries;
 mod rate;
 mod refusal;
 mod replays;
+mod services;
 pub(crate) mod shape;
 mod strangers;
+mod trend;
 mod views;
+mod whoami;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::routing::get;
 use redrive::archive::archivist::Archivist;
 use redrive::core::access::Permission;
-use redrive::node::Node;
+use redrive::node::{Node, Snapshot};
 use tokio::sync::watch;
 use utoipa_axum::routes;
+
+use crate::demo::Demo;
 
 pub(crate) use self::body::Reading;
 use self::code::Code;
 use self::error::ApiError;
+pub(crate) use self::fresh::fresh_id;
 pub(crate) use self::guest::Guests;
 pub(crate) use self::identity::{Access, With};
 use self::identity::{Need, Reach};
@@ -67,6 +83,14 @@ pub(crate) struct Parts {
     pub hooks: hooks::Webhooks,
     /// Who may come in.
     pub access: Access,
+    /// The demo that this server is, if it is one.
+    pub demo: Option<Demo>,
+    /// How it was when somebody asked last.
+    pub health: health::Memo,
+    /// Where the rule book is, unless it is the built-in one.
+    pub book_path: Option<PathBuf>,
+    pub book_shown: book::Shown,
+    pub live: live::Hub,
     /// The figures of all this.
     pub metrics: Metrics,
     /// Turns true when the server stops, so that endless answers end.
@@ -76,6 +100,13 @@ pub(crate) struct Parts {
 impl App {
     pub(crate) fn new(parts: Parts) -> Self {
         Self(Arc::new(parts))
+    }
+}
+
+impl App {
+    /// What the engine has at the moment.
+    async fn snapshot(&self) -> Result<Snapshot, ApiError> {
+        self.node.snapshot().await.ok_or_else(|| ApiError::unavailable("the server is shutting down"))
     }
 }
 
@@ -121,6 +152,18 @@ fn routes() -> Routes {
         .add(Need::Permission(Read, Whole),        routes!(metrics::scrape),         &[])
         .add(Need::Permission(Read, Whole),        routes!(metrics::figures),        &[])
         .add(Need::Permission(Read, Part),         routes!(queries::happenings),     &[])
+        .add(Need::Permission(Read, Part),         routes!(live::live),              &[])
+        .add(Need::Key,                            routes!(whoami::whoami),          &[])
+        .add(Need::Permission(Read, Part),         routes!(services::list),          &[])
+        .add(Need::Permission(Read, Part),         routes!(trend::trend),            &[Code::ServiceNotFound, Code::DependencyNotFound])
+        .add(Need::Permission(Read, Whole),        routes!(book::book),              &[])
+        .add(Need::Permission(Read, Part),         routes!(book::rule),              &[Code::ServiceNotFound, Code::EventNotWanted])
+        .add(Need::Permission(Read, Part),         routes!(dependencies::list),      &[])
+        .add(Need::Permission(Operate, Whole),     routes!(dependencies::trip),      &[Code::DependencyNotFound, Code::NoBreaker])
+        .add(Need::Permission(Operate, Whole),     routes!(dependencies::reset),     &[Code::DependencyNotFound, Code::NoBreaker])
+        .add(Need::Permission(Read, Whole),        routes!(doctor::doctor),          &[])
+        .add(Need::Permission(Read, Whole),        routes!(alerts::list),            &[])
+        .add(Need::Permission(Operate, Whole),     routes!(alerts::test),            &[Code::ReceiverNotFound])
         .add(Need::Permission(Operate, Part),      routes!(operate::pause),          &[Code::ServiceNotFound])
         .add(Need::Permission(Operate, Part),      routes!(operate::resume),         &[Code::ServiceNotFound])
         .add(Need::Permission(Operate, Whole),     routes!(operate::route_unrouted), &[])
@@ -143,8 +186,13 @@ fn routes() -> Routes {
         .add(Need::Permission(Read, Part),         routes!(replays::one),            &[Code::ReplayNotFound])
         .add(Need::Permission(Read, Part),         routes!(replays::progress),       &[Code::ReplayNotFound])
         .add(Need::Permission(Operate, Part),      routes!(replays::change),         &[Code::ReplayNotFound, Code::PathNotFound, Code::ReplayState])
-        .add(Need::Nothing,                        routes!(queries::health),         &[])
+        .add(Need::Permission(Read, Whole),        routes!(demo::story),             &[Code::PathNotFound])
+        .add(Need::Permission(Operate, Whole),     routes!(demo::act),               &[Code::PathNotFound])
+        .add(Need::Nothing,                        routes!(health::live),            &[])
+        .add(Need::Nothing,                        routes!(health::ready),           &[])
         .add(Need::Nothing,                        routes!(openapi::describe),       &[])
+        .beside("/",                               get(page::first))
+        .beside("/page/{*file}",                   get(page::file))
 }
 
 /// The routes twice: for when anybody may come, and for when everybody is asked who they are.
@@ -189,7 +237,7 @@ fn correlation_id(headers: &HeaderMap) -> HeaderValue {
     let sent = headers.get(&CORRELATION_ID).filter(|value| is_fit(value)).cloned();
     sent.unwrap_or_else(|| {
         let mut text = uuid::Uuid::encode_buffer();
-        let fresh = fresh::fresh_id().hyphenated().encode_lower(&mut text);
+        let fresh = fresh_id().hyphenated().encode_lower(&mut text);
         HeaderValue::from_str(fresh).expect("digits, letters and dashes")
     })
 }
@@ -209,7 +257,11 @@ mod tests {
     /// Who may come by a route: every role that may, with a star where a key that is bound to services may
     /// not.
     fn who(need: Need) -> String {
-        let Need::Permission(permission, reach) = need else { return "everybody".to_owned() };
+        let (permission, reach) = match need {
+            Need::Nothing => return "everybody".to_owned(),
+            Need::Key => return "whoever has a key".to_owned(),
+            Need::Permission(permission, reach) => (permission, reach),
+        };
         let star = if reach == Reach::Whole { "*" } else { "" };
         let roles = permission.roles().into_iter().map(Role::as_str);
         format!("{}{star}", roles.collect::<Vec<_>>().join(" "))
@@ -231,6 +283,18 @@ mod tests {
             ("GET /metrics",                       "viewer operator admin*"),
             ("GET /v1/metrics",                    "viewer operator admin*"),
             ("GET /v1/happenings",                 "viewer operator admin"),
+            ("GET /v1/live",                       "viewer operator admin"),
+            ("GET /v1/whoami",                     "whoever has a key"),
+            ("GET /v1/services",                   "viewer operator admin"),
+            ("GET /v1/trend",                      "viewer operator admin"),
+            ("GET /v1/book",                       "viewer operator admin*"),
+            ("GET /v1/rule",                       "viewer operator admin"),
+            ("GET /v1/dependencies",               "viewer operator admin"),
+            ("POST /v1/dependencies/{name}/trip",  "operator admin*"),
+            ("POST /v1/dependencies/{name}/reset", "operator admin*"),
+            ("GET /v1/doctor",                     "viewer operator admin*"),
+            ("GET /v1/alerts",                     "viewer operator admin*"),
+            ("POST /v1/receivers/{name}/test",     "operator admin*"),
             ("POST /v1/services/{service}/pause",  "operator admin"),
             ("POST /v1/services/{service}/resume", "operator admin"),
             ("POST /v1/unrouted/route",            "operator admin*"),
@@ -253,8 +317,13 @@ mod tests {
             ("GET /v1/replays/{id}",               "viewer operator admin"),
             ("GET /v1/replays/{id}/progress",      "viewer operator admin"),
             ("POST /v1/replays/{id}/{act}",        "operator admin"),
+            ("GET /v1/demo",                       "viewer operator admin*"),
+            ("POST /v1/demo/{act}",                "operator admin*"),
             ("GET /healthz",                       "everybody"),
+            ("GET /readyz",                        "everybody"),
             ("GET /openapi.json",                  "everybody"),
+            ("GET /",                              "everybody"),
+            ("GET /page/{*file}",                  "everybody"),
         ];
         let needs = routes().needs();
         for ((route, need), (name, roles)) in needs.iter().zip(expected) {

@@ -1,8 +1,11 @@
 //! What can be typed: commands, flags and their help.
 
+mod alerts;
 mod archive;
 mod bench;
+mod breakers;
 mod dlq;
+mod doctor;
 mod hooks;
 mod keys;
 mod remote;
@@ -16,16 +19,19 @@ use redrive::core::text::{Share, parse_duration, parse_share, parse_size};
 use redrive::core::time::Timestamp;
 
 pub(crate) use remote::{
-    BackupArgs, CompactArgs, Format, PauseArgs, ResumeArgs, RouteArgs, SendArgs, ServerArgs, ShowArgs,
-    StatusArgs, TailArgs, WhyArgs,
+    BackupArgs, CompactArgs, Format, HealthArgs, PauseArgs, ResumeArgs, RouteArgs, SendArgs, ServerArgs,
+    ShowArgs, StatusArgs, TailArgs, WhyArgs,
 };
 
+pub(crate) use self::alerts::{Alerts, AlertsArgs, AlertsListArgs, AlertsTestArgs};
 pub(crate) use self::archive::{ArchiveArgs, ArchiveFormat, ArchiveGetArgs, ArchiveWhat};
 pub(crate) use self::bench::{BenchArgs, BenchFormat, BenchRole, BenchRoleArgs, BenchScenario};
+pub(crate) use self::breakers::{BreakerTurnArgs, Breakers, BreakersArgs, BreakersListArgs};
 pub(crate) use self::dlq::{
     AuditArgs, Dlq, DlqArgs, DlqEditArgs, DlqExportArgs, DlqGroupsArgs, DlqImportArgs, DlqListArgs,
     DlqPurgeArgs, DlqReplayArgs, DlqShowArgs, DlqSkipArgs, FilterArgs, FromArgs, LetterForm, ReplaysArgs,
 };
+pub(crate) use self::doctor::DoctorArgs;
 pub(crate) use self::hooks::{HooksArgs, HooksCommand, HooksRefusedArgs, HooksShowArgs, HooksSignArgs};
 pub(crate) use self::keys::{Keys, KeysArgs, KeysCreateArgs, KeysListArgs, KeysRevokeArgs};
 
@@ -59,6 +65,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Demo(DemoArgs),
     Serve(ServeArgs),
     Check(CheckArgs),
     Try(TryArgs),
@@ -70,12 +77,16 @@ pub(crate) enum Command {
     Show(ShowArgs),
     Why(WhyArgs),
     Status(StatusArgs),
+    Doctor(DoctorArgs),
+    Health(HealthArgs),
     Dlq(DlqArgs),
     Replays(ReplaysArgs),
     Audit(AuditArgs),
     Hooks(HooksArgs),
     Keys(KeysArgs),
     Archive(ArchiveArgs),
+    Alerts(AlertsArgs),
+    Breakers(BreakersArgs),
     Pause(PauseArgs),
     Resume(ResumeArgs),
     Route(RouteArgs),
@@ -98,6 +109,29 @@ fn parse_listen(text: &str) -> Result<SocketAddr, &'static str> {
     let named = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
     let text = named.as_deref().unwrap_or(text);
     text.parse().map_err(|_| "write an address and a port, such as 127.0.0.1:7373 or [::1]:7373")
+}
+
+/// Shows Redrive at work: five small services of which some fail, traffic for them, and a page to look at.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redrive demo
+  redrive demo --listen 127.0.0.1:8000
+  redrive demo --data demo                        keeps what happened
+
+Everything lives on this machine and is gone when the demo ends, unless a folder is named. Stop it with Ctrl-C.
+
+Exit code: 0 stopped, 1 refused to start, 2 a file cannot be written.")]
+pub(crate) struct DemoArgs {
+    /// Where the page and the API are
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7373", value_parser = parse_listen)]
+    pub(crate) listen: SocketAddr,
+    /// Listens where others can reach it, who may then do everything
+    #[arg(long)]
+    pub(crate) insecure: bool,
+    /// A folder to keep it in; without one, a temporary folder that is removed at the end
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
 }
 
 /// Takes events in and delivers each to the services that want it.
@@ -150,6 +184,49 @@ pub(crate) struct ServeArgs {
     /// environment variables say the same and more
     #[arg(long, value_name = "URL")]
     pub(crate) otlp: Option<String>,
+    /// How much to log, on standard error
+    #[arg(long, env = "REDRIVE_LOG", value_enum, value_name = "LEVEL", default_value_t = LogLevel::Info, ignore_case = true)]
+    pub(crate) log_level: LogLevel,
+    /// How to log: for people, or one JSON object a line
+    #[arg(long, env = "REDRIVE_LOG_FORMAT", value_enum, value_name = "FORMAT", default_value_t = LogFormat::Human)]
+    pub(crate) log_format: LogFormat,
+}
+
+/// How much of what happens is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogLevel {
+    /// What the server cannot do
+    Error,
+    /// And what needs a look
+    Warn,
+    /// And every failure, hold and change
+    Info,
+    /// And every event and delivery
+    Debug,
+    /// Everything
+    Trace,
+}
+
+impl LogLevel {
+    /// The most that is logged.
+    pub(crate) const fn most(self) -> tracing::Level {
+        match self {
+            Self::Error => tracing::Level::ERROR,
+            Self::Warn => tracing::Level::WARN,
+            Self::Info => tracing::Level::INFO,
+            Self::Debug => tracing::Level::DEBUG,
+            Self::Trace => tracing::Level::TRACE,
+        }
+    }
+}
+
+/// How a log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people
+    Human,
+    /// One JSON object a line
+    Json,
 }
 
 /// Finds what is wrong with a rule book, and what will hurt later.

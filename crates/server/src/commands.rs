@@ -1,16 +1,21 @@
 //! One module for each command; each turns its arguments into output and an exit code.
 
+mod alerts;
 mod archive;
 mod audit;
 mod backup;
 mod bench;
+mod breakers;
 mod check;
 mod compact;
 mod completions;
+mod demo;
 mod dlq;
+mod doctor;
 mod export_dapr;
 mod export_matrix;
 mod export_prometheus;
+mod health;
 mod hooks;
 mod import_dapr;
 mod init;
@@ -55,6 +60,8 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Show(args) => show_key::run(&args),
         Command::Why(args) => why::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Health(args) => health::run(&args),
         Command::Dlq(args) => dlq::run(&args),
         Command::Replays(args) => replays::run(&args),
         Command::Audit(args) => audit::run(&args),
@@ -63,6 +70,8 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Archive(args) => match args.what {
             ArchiveWhat::Get(args) => archive::get(&args),
         },
+        Command::Alerts(args) => alerts::run(&args),
+        Command::Breakers(args) => breakers::run(&args),
         Command::Pause(args) => pause::pause(&args),
         Command::Resume(args) => pause::resume(&args),
         Command::Route(args) => route::run(&args),
@@ -79,6 +88,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Init(args) => init::run(&args),
         Command::Schema(args) => schema::run(&args),
         Command::Openapi(args) => openapi::run(&args),
+        Command::Demo(args) => demo::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Sink(args) => sink::run(&args),
         Command::Bench(args) => bench::run(&args),
@@ -106,7 +116,7 @@ pub(crate) fn read_book(path: &Path) -> anyhow::Result<(RuleBook, String)> {
         return Ok((book, text));
     }
     for problem in reading.problems.into_sorted() {
-        anstream::eprintln!("{}\n", show::problem::render(&problem, path, &text));
+        show::problem::say(&problem, path, &text);
     }
     Err(Refused(format!("{} has errors: mend them first", path.display())).into())
 }

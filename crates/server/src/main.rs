@@ -6,8 +6,11 @@ mod api;
 mod cli;
 mod client;
 mod commands;
+mod demo;
+mod doctor;
 mod keys;
 mod letters;
+mod logging;
 mod otlp;
 mod show;
 
@@ -28,7 +31,8 @@ fn main() -> ExitCode {
             if is_broken_pipe(&error) {
                 return ExitCode::SUCCESS;
             }
-            anstream::eprintln!("{}: {error:#}", show::style::error("error"));
+            let said = format!("{}: {error:#}", show::style::error("error"));
+            logging::say(said, || tracing::error!(error = format!("{error:#}"), "it ends"));
             ExitCode::from(code_of(&error))
         }
     }

@@ -1,6 +1,9 @@
 //! How things look in a terminal: colour only there, and the same text everywhere else.
 
+pub(crate) mod alerts;
 pub(crate) mod audit;
+pub(crate) mod breakers;
+pub(crate) mod doctor;
 pub(crate) mod event;
 pub(crate) mod keys;
 pub(crate) mod letter;
@@ -21,6 +24,7 @@ pub(crate) mod style;
 pub(crate) mod table;
 pub(crate) mod tail;
 pub(crate) mod timeline;
+pub(crate) mod watch;
 pub(crate) mod why;
 
 use std::fmt::Write as _;

@@ -72,6 +72,8 @@ pub enum Stage {
     Repeated,
     /// It is over.
     Resolved,
+    /// There is none: somebody tries out whether they would be told.
+    Test,
 }
 
 impl Stage {
@@ -82,6 +84,7 @@ impl Stage {
             Self::Firing => "redrive.alert.firing",
             Self::Repeated => "redrive.alert.repeated",
             Self::Resolved => "redrive.alert.resolved",
+            Self::Test => "redrive.alert.test",
         }
     }
 }

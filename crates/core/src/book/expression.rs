@@ -515,6 +515,27 @@ impl Hours {
     }
 }
 
+/// As they are written: `Mon-Fri 09:00-17:00 Europe/Berlin`.
+impl fmt::Display for Hours {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut spans: Vec<String> = Vec::new();
+        let mut day = 0;
+        while let Some(first) = (day..DAYS.len()).find(|day| self.days[*day]) {
+            let last = (first..DAYS.len()).take_while(|day| self.days[*day]).last().unwrap_or(first);
+            let span = if first == last {
+                DAYS[first].to_owned()
+            } else {
+                format!("{}-{}", DAYS[first], DAYS[last])
+            };
+            spans.push(span);
+            day = last + 1;
+        }
+        let clock = |minute: u16| format!("{:02}:{:02}", minute / 60, minute % 60);
+        let (from, to) = (clock(self.from_minute), clock(self.to_minute));
+        write!(f, "{} {from}-{to} {}", spans.join(","), self.zone)
+    }
+}
+
 fn parse_days(text: &str) -> Option<[bool; 7]> {
     let day = |text: &str| DAYS.iter().position(|day| *day == text);
     let mut days = [false; 7];

@@ -178,7 +178,9 @@ fn days(span: Duration) -> String {
     }
 }
 
-const fn criticality(word: Criticality) -> &'static str {
+/// Its word in the book.
+#[must_use]
+pub const fn criticality(word: Criticality) -> &'static str {
     match word {
         Criticality::Low => "low",
         Criticality::Medium => "medium",
@@ -211,7 +213,9 @@ const fn reprocess(word: Reprocess) -> &'static str {
     }
 }
 
-const fn order(word: Order) -> &'static str {
+/// Its word in the book.
+#[must_use]
+pub const fn order(word: Order) -> &'static str {
     match word {
         Order::None => "none",
         Order::Session => "session",

@@ -72,13 +72,13 @@ impl RuleBook {
     /// How much may wait for a service; none if there is no such service.
     #[must_use]
     pub fn waiting(&self, service: &str) -> Option<WaitingLimits> {
-        Some(self.services.get(service)?.waiting)
+        Some(self.holding(service).services.get(service)?.waiting)
     }
 
     /// The most deliveries that one call to a service or a channel may carry; none if there is no such.
     #[must_use]
     pub fn batch_max(&self, service: &str, channel: Option<&str>) -> Option<u32> {
-        let service = self.services.get(service)?;
+        let service = self.holding(service).services.get(service)?;
         let rows = match channel {
             None => Some(&service.own),
             Some(channel) => service.channels.get(channel),

@@ -106,6 +106,7 @@ fn everything_else_has_its_category_too() {
         ("no such queue",        What::Broker(BrokerError::QueueNotFound),     Fatal,     codes::QUEUE_NOT_FOUND),
         ("not ours",             What::Broker(BrokerError::Unauthorized),      Fatal,     codes::UNAUTHORIZED),
         ("too large",            What::Broker(BrokerError::MessageTooLarge),   Permanent, codes::MESSAGE_TOO_LARGE),
+        ("not wanted",           What::Broker(BrokerError::Refused),           Permanent, codes::MESSAGE_REFUSED),
         ("another complaint",    What::Broker(BrokerError::Other),             Unknown,   codes::UNKNOWN_ERROR),
         ("does not parse",       What::Malformed(Malformed::DoesNotParse),     Invalid,   codes::DESERIALIZATION_FAILED),
         ("violates its schema",  What::Malformed(Malformed::ViolatesSchema),   Invalid,   codes::SCHEMA_VIOLATION),

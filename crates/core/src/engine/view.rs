@@ -46,6 +46,10 @@ pub struct DependencyView {
     pub name: DependencyName,
     /// Its breaker.
     pub breaker: State,
+    /// The failures that count towards the next trip; while it is not closed, those of the outage.
+    pub failures: u32,
+    /// Since when it has not been closed, through all its probes.
+    pub not_closed_since: Option<Timestamp>,
     /// Calls in flight.
     pub in_flight: u32,
     /// The rate it is held to now, if any.
@@ -85,6 +89,8 @@ impl Engine {
         self.dependencies.iter().map(move |dependency| DependencyView {
             name: dependency.name.clone(),
             breaker: dependency.breaker.state(now),
+            failures: dependency.breaker.failures(now),
+            not_closed_since: dependency.breaker.not_closed_since(),
             in_flight: dependency.throttle.in_flight(),
             rate: dependency.throttle.current_rate(&dependency.settings, now),
             held_until: dependency.throttle.hold_until().filter(|until| now < *until),

@@ -12,7 +12,9 @@ use super::{CatchUp, Schedule};
 use crate::book::RuleBook;
 use crate::book::model::{Missed, Source, SourceKind};
 use crate::event::Event;
-use crate::event::attribute::{ContentType, EventId, EventSource, EventType, SessionKey, Subject};
+use crate::event::attribute::{
+    ContentType, CorrelationId, EventId, EventSource, EventType, SessionKey, Subject,
+};
 use crate::idempotency::schedule_event_id;
 use crate::limits;
 use crate::time::Timestamp;
@@ -90,15 +92,17 @@ impl Emission {
     #[must_use]
     pub fn event(&self, fire_at: Timestamp) -> Event {
         let told = || Bytes::from(json!({ "schedule": self.name, "fire_at": fire_at }).to_string());
+        let id = schedule_event_id(&self.name, fire_at);
         Event {
-            id: EventId::new(&schedule_event_id(&self.name, fire_at)).expect("a name and a time are short"),
+            id: EventId::new(&id).expect("a name and a time are short"),
             source: self.source.clone(),
             event_type: self.event_type.clone(),
             subject: self.subject.clone(),
             time: Some(fire_at),
             content_type: Some(ContentType::new("application/json").expect("a content type of our own")),
             session: self.session.clone(),
-            correlation_id: None,
+            // Nobody asked for it: what follows from a fire is tied to the fire.
+            correlation_id: CorrelationId::new(&id).ok(),
             traceparent: None,
             extensions: std::collections::BTreeMap::new(),
             data: self.data.clone().unwrap_or_else(told),

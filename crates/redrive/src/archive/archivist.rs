@@ -377,7 +377,7 @@ impl Task {
             tracing::warn!(error, "the archive does not get on: it is tried again, and events wait for it");
             let message =
                 format!("the archive does not get on, and events wait in the store for it: {error}");
-            self.node.announce(What::Alert, message);
+            self.node.pass_on(What::Alert, message);
         }
     }
 
@@ -392,23 +392,23 @@ impl Task {
             News::LockedOut => {
                 let message = format!("the archive needs somebody: {error}; events wait in the store for it");
                 tracing::warn!(error, "the archive lets nobody in: events wait in the store for it");
-                self.node.announce(What::Alert, message);
+                self.node.pass_on(What::Alert, message);
             }
             News::LetIn => tracing::info!("the archive lets us in again"),
             News::Opened => {
                 tracing::warn!(error, "the breaker of the archive is open: events are left out of it");
                 let message = format!("the breaker of the archive: events are left out of it; {error}");
-                self.node.announce(What::BreakerOpened, message);
+                self.node.pass_on(What::BreakerOpened, message);
             }
             News::Closed { left_out } => {
                 tracing::warn!(left_out, "the breaker of the archive is closed again");
                 let message = format!("the breaker of the archive, which {left_out} events were left out of");
-                self.node.announce(What::BreakerClosed, message);
+                self.node.pass_on(What::BreakerClosed, message);
             }
             News::TooSlow => {
                 tracing::warn!(%receipt, error, "an event is left out of the archive");
                 let message = format!("the event {receipt} is left out of the archive: {error}, twice");
-                self.node.announce(What::Alert, message);
+                self.node.pass_on(What::Alert, message);
             }
         }
     }

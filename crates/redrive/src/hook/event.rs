@@ -21,6 +21,7 @@ use redrive_core::event::attribute::{
 };
 use redrive_core::event::refusal::Reason;
 use redrive_core::time::Timestamp;
+use redrive_core::trace::Context;
 use ring::digest::{SHA256, digest};
 
 use super::claim::to_hex;
@@ -229,7 +230,8 @@ fn content_type_of(headers: &HeaderMap) -> Result<Option<ContentType>, Malformed
 
 /// The trace that a call belongs to; what is no trace is left out, since no event is worth losing for it.
 fn traceparent(headers: &HeaderMap) -> Option<TraceParent> {
-    single(headers, "traceparent").ok()?.and_then(|text| TraceParent::new(text).ok())
+    let text = single(headers, "traceparent").ok()??;
+    Context::parse(text).and_then(|_| TraceParent::new(text).ok())
 }
 
 fn trace_state(headers: &HeaderMap) -> BTreeMap<ExtensionName, ExtensionValue> {

@@ -58,10 +58,15 @@ impl Node {
         self.shared.tidings.trail.unauthorized();
     }
 
-    /// Tells all who listen of something that needs words.
+    /// Tells the log and all who listen of something that needs words.
     pub fn announce(&self, what: What, message: String) {
         let now = self.now();
-        self.shared.tidings.tell(|| Happening::told(what, now, message));
+        self.shared.tidings.tell(what, || Happening::told(what, now, message));
+    }
+
+    /// The same for what was logged already, by one who has more to say of it than words.
+    pub fn pass_on(&self, what: What, message: String) {
+        self.shared.tidings.pass_on(Happening::told(what, self.now(), message));
     }
 
     /// What was last remembered under that name.

@@ -190,8 +190,8 @@ impl Node {
     fn tell_replay(&self, what: What, view: &ReplayView) {
         let now = self.now();
         let message = format!("replay {} is {}: {}", view.id, view.state, view.what);
-        tracing::info!(replay = view.id.0, state = view.state.as_str(), "replay");
-        self.shared.tidings.tell(|| Happening::told(what, now, message));
+        let happening = || Happening { replay: Some(view.id.0), ..Happening::told(what, now, message) };
+        self.shared.tidings.tell(what, happening);
     }
 
     /// Gives up a letter; says how many waited behind it.
@@ -355,10 +355,9 @@ impl Node {
     }
 
     fn tell_held(&self, session: &HeldSession, now: Timestamp) {
-        let HeldSession { queue, session: key, letter, event_type, since, behind } = session;
-        tracing::warn!(service = %queue, session = key, %letter, behind, %since, "a dead letter holds its session");
+        let HeldSession { queue, session: key, letter, event_type, since: _, behind } = session;
         let message = format!("{behind} wait behind this dead letter; replay, edit, skip or purge it");
-        self.shared.tidings.tell(|| Happening {
+        self.shared.tidings.tell(What::SessionHeld, || Happening {
             service: Some(queue.to_string()),
             delivery: Some(letter.to_string()),
             event_type: Some(event_type.clone()),

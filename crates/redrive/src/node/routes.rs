@@ -7,6 +7,7 @@ use redrive_core::book::route::Route;
 use redrive_core::book::{RuleBook, model};
 use redrive_core::engine::QueueName;
 use redrive_core::ids::{ChannelName, ServiceName};
+use redrive_core::time::Timestamp;
 
 use crate::store::{Addressee, WaitingBound, WhenFull};
 
@@ -16,16 +17,22 @@ const TYPES_MAX: usize = 10_000;
 /// The routes of one book.
 pub(super) struct Routes {
     book: Arc<RuleBook>,
+    /// Since when it holds.
+    read_at: Timestamp,
     known: RwLock<HashMap<Box<str>, Arc<[Addressee]>>>,
 }
 
 impl Routes {
-    pub(super) fn new(book: Arc<RuleBook>) -> Self {
-        Self { book, known: RwLock::default() }
+    pub(super) fn new(book: Arc<RuleBook>, read_at: Timestamp) -> Self {
+        Self { book, read_at, known: RwLock::default() }
     }
 
     pub(super) fn book(&self) -> &Arc<RuleBook> {
         &self.book
+    }
+
+    pub(super) const fn read_at(&self) -> Timestamp {
+        self.read_at
     }
 
     /// Who wants events of that type.
@@ -42,6 +49,13 @@ impl Routes {
             known.insert(event_type.into(), Arc::clone(&routes));
         }
         routes
+    }
+
+    /// Where a notice to that receiver waits; none if the book does not know them.
+    pub(super) fn to_receiver(&self, receiver: &str, event_type: &str) -> Option<Addressee> {
+        let routes = self.book.own()?.route(event_type);
+        let is_theirs = |route: &&Route<'_>| route.channel.is_some_and(|one| one.name.as_str() == receiver);
+        routes.iter().find(is_theirs).map(|route| self.addressee(route, event_type))
     }
 
     /// What happens to an event of a webhook when that service is full.

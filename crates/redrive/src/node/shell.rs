@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use super::breakers::News;
 use super::inbox::{Inbox, NoteJob, Work};
 use super::{Answer, Message, Snapshot, Step, Stopped, Tidings};
 use crate::clock::{Clock, STEP_MIN, wall_clock};
@@ -37,8 +38,7 @@ pub(super) struct Shell {
     own: mpsc::Sender<Message>,
     clock: Clock,
     tidings: Tidings,
-    /// Dependencies that are well again and whose letters the book brings back by itself.
-    reprocess: mpsc::Sender<DependencyName>,
+    onward: Onward,
     calls: HashMap<CallId, AbortHandle>,
     wake_at: Option<Timestamp>,
     /// Shared with whoever looked last, until something is counted again.
@@ -46,6 +46,14 @@ pub(super) struct Shell {
     stopping: Option<Stopping>,
     /// How far the machine's clock was from ours when it was last looked at.
     drift: i128,
+}
+
+/// Where else the engine's word goes.
+pub(super) struct Onward {
+    /// Dependencies that are well again and whose letters the book brings back by itself.
+    pub reprocess: mpsc::Sender<DependencyName>,
+    /// What breakers go through.
+    pub turns: mpsc::Sender<News>,
 }
 
 struct Stopping {
@@ -61,7 +69,7 @@ impl Shell {
         own: mpsc::Sender<Message>,
         clock: Clock,
         tidings: Tidings,
-        reprocess: mpsc::Sender<DependencyName>,
+        onward: Onward,
     ) -> Self {
         let drift = drift(&clock);
         Self {
@@ -72,7 +80,7 @@ impl Shell {
             own,
             clock,
             tidings,
-            reprocess,
+            onward,
             calls: HashMap::new(),
             wake_at: None,
             figures: Arc::default(),
@@ -210,7 +218,7 @@ impl Shell {
                 Effect::Reprocess(dependency) => {
                     self.note(Note::Owe(dependency.clone()), None);
                     // One that finds no place comes back with the next run, or the next time.
-                    let _ = self.reprocess.try_send(dependency);
+                    let _ = self.onward.reprocess.try_send(dependency);
                 }
                 Effect::Signal(signal) => self.tell(signal),
             }
@@ -231,24 +239,27 @@ impl Shell {
 
     fn tell(&mut self, signal: Box<Signal>) {
         Arc::make_mut(&mut self.figures).count(&signal);
+        if let Signal::Breaker { dependency, transition, by } = &*signal {
+            // One that finds no place is missed on the record, and nowhere else.
+            let _ = self.onward.turns.try_send(News::turned(dependency, transition, *by));
+        }
         self.announce(&signal);
         self.tidings.trail.tell(|| Step::Signal(signal));
     }
 
     fn announce(&self, signal: &Signal) {
         if let Signal::Stale(delivery) = signal {
-            tracing::warn!(%delivery, "a settlement came too late and changed nothing");
+            tracing::warn!(delivery_id = %delivery, "a settlement came too late and changed nothing");
         }
         // Most of what happens is that something was delivered, and mostly nobody asks.
         let is_delivery =
             matches!(signal, Signal::Settled { settlement, .. } if settlement.next == Next::Delivered);
-        if is_delivery && !self.tidings.is_heard() && !tracing::enabled!(tracing::Level::DEBUG) {
+        if is_delivery && !self.tidings.is_wanted(What::Delivered) {
             return;
         }
         let now = self.clock.now();
         if let Some(happening) = Happening::of(signal, now) {
-            log(&happening);
-            self.tidings.tell(|| happening);
+            self.tidings.tell(happening.what, || happening);
         }
     }
 
@@ -304,10 +315,9 @@ impl Shell {
         if step.unsigned_abs() > STEP_MIN.as_nanos() {
             self.drift = drift;
             let seconds = step / 1_000_000_000;
-            tracing::warn!(seconds, "the machine's clock was set; times here go on as before");
             let now = self.clock.now();
             let message = format!("the machine's clock moved by {seconds} s; times here go on as before");
-            self.tidings.tell(|| Happening::told(What::ClockStepped, now, message));
+            self.tidings.tell(What::ClockStepped, || Happening::told(What::ClockStepped, now, message));
         }
     }
 }
@@ -352,71 +362,5 @@ impl Drop for Report {
         tokio::spawn(async move {
             let _ = own.send(Message::Ended(id, Ending::Reply(reply))).await;
         });
-    }
-}
-
-fn log(happening: &Happening) {
-    let Happening {
-        what,
-        service,
-        delivery,
-        event_id,
-        event_type,
-        attempt,
-        category,
-        code,
-        status,
-        message,
-        ..
-    } = happening;
-    let service = service.as_deref();
-    match what {
-        What::Delivered => {
-            tracing::debug!(service, delivery, event_id, event_type, attempt, status, "delivered");
-        }
-        What::Retrying => tracing::info!(
-            service,
-            delivery,
-            event_id,
-            event_type,
-            attempt,
-            category,
-            code,
-            status,
-            error = message,
-            due_at = happening.due_at.map(tracing::field::display),
-            "attempt failed, will retry"
-        ),
-        What::Held => tracing::info!(service, delivery, event_id, event_type, attempt, "held"),
-        What::Dead => tracing::warn!(
-            service,
-            delivery,
-            event_id,
-            event_type,
-            attempt,
-            category,
-            code,
-            status,
-            error = message,
-            "dead"
-        ),
-        What::BreakerOpened => tracing::warn!(detail = message, "a breaker has opened"),
-        What::BreakerProbing => tracing::info!(detail = message, "a breaker lets probes through"),
-        What::BreakerClosed => tracing::info!(detail = message, "a breaker has closed"),
-        What::DependencyHeld => tracing::warn!(detail = message, "a dependency asked everybody to wait"),
-        What::Paused => tracing::warn!(service, delivery, detail = message, "a service is paused"),
-        What::Alert => tracing::warn!(service, delivery, detail = message, "something needs a person"),
-        What::Accepted
-        | What::SessionHeld
-        | What::ReplayBegan
-        | What::ReplayChanged
-        | What::Unrouted
-        | What::Resumed
-        | What::BookRead
-        | What::BookRefused
-        | What::StoreFailing
-        | What::StoreHealed
-        | What::Security
-        | What::ClockStepped => {}
     }
 }

@@ -175,7 +175,7 @@ impl Bench {
     fn states(&self) -> BTreeMap<String, DeliveryState> {
         let reader = self.store.reader().expect("in memory");
         let filter = crate::store::Filter { rows_max: 100, ..crate::store::Filter::default() };
-        let views = reader.list(&filter).expect("in memory");
+        let views = reader.list(&filter).expect("in memory").deliveries;
         views.into_iter().map(|view| (view.event_id, view.state)).collect()
     }
 

@@ -16,6 +16,7 @@ use redrive_core::engine::{Fate, Input, Settlement};
 use redrive_core::time::Timestamp;
 use tokio::sync::mpsc;
 
+use super::health::Chart;
 use super::inbox::{Inbox, NoteJob, OrderJob, SubmitJob, Work};
 use super::{Answer, BackupJob, Doer, Message, OrderError, Orderer, Step, SubmitError, Tidings, Waiter};
 use crate::clock::Clock;
@@ -81,6 +82,7 @@ pub(super) struct Writer {
     pub engine: mpsc::Sender<Message>,
     pub clock: Clock,
     pub tidings: Tidings,
+    pub chart: Chart,
     pub keep: Arc<std::sync::RwLock<Keep>>,
     pub state: WriterState,
 }
@@ -170,6 +172,7 @@ impl Writer {
                     );
                 }
                 self.state.room = room;
+                self.chart.has_room(self.clock.now(), room);
             }
             Err(error) => tracing::warn!(%error, "could not look at the free space"),
         }
@@ -209,9 +212,11 @@ impl Writer {
             return work.stop;
         }
         let now = self.clock.now();
+        let began = Instant::now();
         match self.store.write(&batch, now) {
             Ok(written) => {
                 self.state.written_at = Instant::now();
+                self.chart.wrote(now, began.elapsed());
                 let mut digest = self.digest(&batch, written, work.notes, orderers, now);
                 self.load(&work.loads, &mut digest.inputs);
                 // Waking them all from here, one by one, would cost more than writing did.
@@ -262,7 +267,7 @@ impl Writer {
             .extend(written.advanced.into_iter().flatten().map(|(job, sent)| Input::Advanced { job, sent }));
         let ordered = written.ordered.into_iter().map(|ordered| ordered.map_err(OrderError::Refused));
         let ordered = orderers.into_iter().zip(ordered).collect();
-        if self.tidings.is_heard() || self.tidings.trail.is_followed() {
+        if self.tidings.is_wanted(What::Unrouted) || self.tidings.trail.is_followed() {
             for (submission, answer) in batch.submissions.iter().zip(&written.submitted) {
                 self.tell_accepted(submission, answer.as_deref().unwrap_or_default(), now);
             }
@@ -276,7 +281,7 @@ impl Writer {
         for (submitted, taken) in submission.events.iter().zip(taken) {
             if taken.seen == Seen::First {
                 let what = if submitted.routes.is_empty() { What::Unrouted } else { What::Accepted };
-                self.tidings.tell(|| Happening::about(what, now, &submitted.event));
+                self.tidings.tell(what, || Happening::about(what, now, &submitted.event));
                 self.tidings.trail.tell(|| Step::Accepted {
                     event: Arc::clone(&submitted.event),
                     deliveries: taken.deliveries,
@@ -327,8 +332,8 @@ impl Writer {
         notes: Vec<NoteJob>,
         now: Timestamp,
     ) {
-        tracing::error!(%error, "the store takes no writes; nothing is lost, and nothing starts meanwhile");
-        self.tidings.tell(|| Happening::told(What::StoreFailing, now, error.to_string()));
+        self.chart.store_fails(now, error.to_string());
+        self.tidings.tell(What::StoreFailing, || Happening::told(What::StoreFailing, now, error.to_string()));
         let unknown = matches!(error, StoreError::Unknown { .. });
         let notes = refuse_asked(notes, &error.to_string());
         self.state.failing = Some(Failing { since: now, unknown, settlements, notes });
@@ -370,8 +375,8 @@ impl Writer {
         let replays = self.store.reader()?.replays(None, REPLAYS_KEPT_MAX)?;
         let written = self.store.write(&batch, now)?;
         self.state.written_at = Instant::now();
-        tracing::info!("the store takes writes again");
-        self.tidings.tell(|| Happening::new(What::StoreHealed, now));
+        self.chart.store_heals();
+        self.tidings.tell(What::StoreHealed, || Happening::new(What::StoreHealed, now));
         let mut digest = self.digest(&batch, written, std::mem::take(&mut failing.notes), Vec::new(), now);
         let alive = replays.iter().filter(|view| view.state.is_open() || view.tally.in_flight() > 0);
         digest.inputs.extend(alive.map(|view| Input::Replay(view.job())));

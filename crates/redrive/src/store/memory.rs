@@ -23,10 +23,11 @@ use redrive_core::ids::{IdPrefix, Seq};
 use redrive_core::replay::ReplayId;
 use redrive_core::time::Timestamp;
 
+use self::questions::Stories;
 use self::world::World;
 use super::{
-    Backup, BackupProgress, Batch, Chores, Counts, DeliveryView, EventKey, EventView, Filter, Keep, Oldest,
-    Reader, Recovered, Room, Store, StoreError, Written,
+    Backup, BackupProgress, Batch, Chores, Counts, DeliveryView, EventKey, EventView, Filter, Keep, Listed,
+    Oldest, Reader, Recovered, Room, Store, StoreError, Written,
 };
 use crate::store::door::{KeyRecord, RefusedBody};
 use crate::store::letter::{
@@ -124,8 +125,12 @@ impl Reader for MemoryReader {
         Ok(locked(&self.world).deliveries(*prefix, rows_max))
     }
 
-    fn list(&self, filter: &Filter) -> Result<Vec<DeliveryView>, StoreError> {
-        Ok(locked(&self.world).list(filter))
+    fn list(&self, filter: &Filter) -> Result<Listed, StoreError> {
+        Ok(locked(&self.world).list(filter, Stories::Left))
+    }
+
+    fn told(&self, filter: &Filter) -> Result<Listed, StoreError> {
+        Ok(locked(&self.world).list(filter, Stories::Told))
     }
 
     fn unrouted(&self, after: Seq, rows_max: usize) -> Result<Vec<EventView>, StoreError> {

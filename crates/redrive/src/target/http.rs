@@ -4,13 +4,14 @@
 //! hangs, talks nonsense or never stops talking. Redirects are answers like any other: an event goes where
 //! the book says and nowhere else. Only HTTP/1.1 is spoken.
 //!
-//! Invariants: one call is one request. It is sent a second time only if a kept connection turned out to be
-//! closed before any of it was sent. Whoever drops the future of a call ends the call, and its connection.
+//! Invariants: one call is one request, sent as [`wire`] sends any. Whoever drops the future of a call ends the
+//! call, and its connection.
 
 mod address;
 mod answer;
 mod batch;
 mod connect;
+mod elsewhere;
 mod failure;
 pub(crate) mod fetch;
 mod guard;
@@ -19,45 +20,39 @@ mod pool;
 mod request;
 mod resolve;
 mod sign;
+mod wire;
 
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use http::{Request, Response};
-use http_body_util::Full;
-use hyper::body::Incoming;
 use redrive_core::answer::{CallPart, Reply, Seen};
 use redrive_core::book::model::Network;
 use redrive_core::engine::{Call, Ending};
 use redrive_core::time::Timestamp;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
-use self::address::{Address, Security};
 use self::answer::{Body, BodyEnd, Wanted};
-use self::connect::Sender;
 use self::failure::Failure;
-use self::limits::{BATCH_ANSWER_MAX, DRAIN_TIME_MAX, Limits, Step, TURN_AROUND_MAX, timed_out};
+use self::limits::{BATCH_ANSWER_MAX, DRAIN_TIME_MAX, Limits, Step, timed_out};
 use self::sign::{Signer, Unsigned};
 use super::Target;
 use crate::clock::wall_clock;
 
 pub use self::address::InvalidAddress;
+pub(crate) use self::elsewhere::Elsewhere;
 pub use self::pool::Pool;
 pub use self::request::Form;
 pub use self::sign::{InvalidSecret, Signing};
 pub(crate) use self::sign::{check as check_secret, key as standard_key};
+pub(crate) use self::wire::{Wire, WireOptions};
 
 /// Posts events to one address.
 pub struct HttpTarget {
-    address: Address,
+    wire: Wire,
     form: Form,
     signing: Option<Signing>,
-    idle_max: usize,
-    place: String,
-    pool: Arc<Pool>,
     /// The machine's clock: receivers compare it with theirs, and the node's own goes on when that is set.
     now: fn() -> Timestamp,
 }
@@ -89,13 +84,8 @@ impl HttpTarget {
     /// A target that shares its connections with all others of the pool.
     pub fn new(address: &str, options: HttpOptions, pool: Arc<Pool>) -> Result<Self, InvalidTarget> {
         let HttpOptions { form, signing, permits, network, place } = options;
-        let address = Address::parse(address, network)?;
-        if address.origin.security == Security::Tls {
-            // Reading the system's certificates is not for the first call to wait for.
-            pool.tls();
-        }
-        let idle_max = usize::try_from(permits).unwrap_or(usize::MAX);
-        Ok(Self { address, form, signing, idle_max, place, pool, now: wall_clock })
+        let wire = Wire::new(address, WireOptions { permits, network, place }, pool)?;
+        Ok(Self { wire, form, signing, now: wall_clock })
     }
 
     /// The same with another clock.
@@ -110,11 +100,13 @@ impl HttpTarget {
             Ok(signer) => signer,
             Err(unsigned) => return Ok(Ending::Reply(not_made(&unsigned))),
         };
-        let request = match request::make(&self.address, self.form, signer.as_deref(), call, (self.now)()) {
-            Ok(request) => request,
-            Err(misfit) => return Ok(Ending::Reply(internal(misfit.to_string()))),
-        };
-        let (response, sender) = self.send(request, &limits).await?;
+        let (sampler, now) = (self.wire.sampler(), (self.now)());
+        let request =
+            match request::make(&self.wire.address, self.form, signer.as_deref(), call, sampler, now) {
+                Ok(request) => request,
+                Err(misfit) => return Ok(Ending::Reply(internal(misfit.to_string()))),
+            };
+        let (response, sender) = self.wire.send(request, &limits).await?;
         let (head, body) = response.into_parts();
         let answers_batch = self.form == Form::Batch && head.status.is_success();
         let wanted = if answers_batch {
@@ -127,7 +119,7 @@ impl HttpTarget {
         };
         let body = answer::read(body, wanted).await;
         if matches!(body.end, BodyEnd::Whole) {
-            self.keep(sender).await;
+            self.wire.keep(sender).await;
         }
         if !answers_batch {
             return Ok(Ending::Reply(answer::reply(&head, &body.bytes)));
@@ -146,58 +138,8 @@ impl HttpTarget {
         signing.signer(limits.whole).await.map(Some)
     }
 
-    /// The head of the answer, and the connection that it came by.
-    async fn send(
-        &self,
-        request: Request<Full<Bytes>>,
-        limits: &Limits,
-    ) -> Result<(Response<Incoming>, Sender), Failure> {
-        let origin = &self.address.origin;
-        let request = match self.pool.take(origin) {
-            None => request,
-            Some(kept) => match self.send_by(kept, request, limits).await {
-                Ok(answered) => return Ok(answered),
-                Err(Unanswered::Failed(failure)) => return Err(failure),
-                Err(Unanswered::NotSent(request)) => *request,
-            },
-        };
-        let fresh = connect::connect(origin, &self.pool, limits).await;
-        let fresh = fresh.map_err(|failure| failure.at(&self.place))?;
-        self.send_by(fresh, request, limits).await.map_err(|unanswered| match unanswered {
-            Unanswered::Failed(failure) => failure,
-            Unanswered::NotSent(_) => Failure::closed_early(origin),
-        })
-    }
-
-    /// The limit on the headers runs from when the connection has the request, so it holds for sending
-    /// the request too.
-    async fn send_by(
-        &self,
-        mut sender: Sender,
-        request: Request<Full<Bytes>>,
-        limits: &Limits,
-    ) -> Result<(Response<Incoming>, Sender), Unanswered> {
-        let origin = &self.address.origin;
-        match limits.wait(Step::Head, origin, sender.try_send_request(request)).await {
-            Ok(Ok(response)) => Ok((response, sender)),
-            Ok(Err(mut error)) => Err(match error.take_message() {
-                Some(request) => Unanswered::NotSent(Box::new(request)),
-                None => Unanswered::Failed(Failure::http(origin, error.error())),
-            }),
-            Err(failure) => Err(Unanswered::Failed(failure)),
-        }
-    }
-
-    /// Keeps a connection whose answer has ended, if it can carry another call soon.
-    async fn keep(&self, mut sender: Sender) {
-        // An answer may come before its request has gone out, and then there may be no end to that.
-        if sender.is_ready() || matches!(timeout(TURN_AROUND_MAX, sender.ready()).await, Ok(Ok(()))) {
-            self.pool.put(&self.address.origin, sender, self.idle_max);
-        }
-    }
-
     fn failed_in_batch(&self, call: &Call, body: &Body, limits: &Limits) -> Result<Vec<usize>, Failure> {
-        let origin = &self.address.origin;
+        let origin = self.wire.origin();
         let refuse = |why: &str| Failure::protocol(format!("the answer of {origin} is of no use: {why}"));
         match &body.end {
             BodyEnd::Whole => batch::failed(&body.bytes, &call.deliveries).map_err(|why| refuse(&why)),
@@ -206,14 +148,6 @@ impl HttpTarget {
             BodyEnd::Broken(error) => Err(Failure::http(origin, error)),
         }
     }
-}
-
-/// Why a connection brought no answer.
-enum Unanswered {
-    /// Something went wrong, and the target may have the request.
-    Failed(Failure),
-    /// The connection was closed before any of the request was sent: here it is again.
-    NotSent(Box<Request<Full<Bytes>>>),
 }
 
 impl Target for HttpTarget {
@@ -229,7 +163,7 @@ impl Target for HttpTarget {
 impl fmt::Debug for HttpTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpTarget")
-            .field("address", &self.address)
+            .field("address", &self.wire)
             .field("form", &self.form)
             .finish_non_exhaustive()
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use redrive_core::book::RuleBook;
-use redrive_core::book::model::{self, ChannelEntry, ServiceEntry, TargetKind};
+use redrive_core::book::model::{self, ChannelEntry, ReceiverKind, ServiceEntry, TargetKind};
 use redrive_core::book::problem::{Problem, Severity};
 use redrive_core::engine::QueueName;
 use redrive_core::limits::IN_FLIGHT_DEFAULT;
@@ -15,6 +15,7 @@ use redrive_core::limits::IN_FLIGHT_DEFAULT;
 use super::Target;
 use super::http::{Form, HttpOptions, HttpTarget, Pool, Signing, check_secret};
 use super::log::LogTarget;
+use crate::receiver;
 use crate::secret::{Secrets, read_now};
 use crate::tls::Roots;
 
@@ -55,7 +56,34 @@ impl Targets {
                 }
             }
         }
+        targets.add_receivers(book, secrets, &mut problems);
         if problems.is_empty() { Ok(targets) } else { Err(problems) }
+    }
+
+    /// Adds a target for each of those whom the book tells of alerts.
+    fn add_receivers(&mut self, book: &RuleBook, secrets: &Secrets, problems: &mut Vec<Problem>) {
+        let own = book.own().into_iter().flat_map(|own| &own.sections().services);
+        for (service, channel) in
+            own.flat_map(|service| service.channels.iter().map(move |one| (service, one)))
+        {
+            let (Some(at), Some(target)) =
+                (book.sections().receivers.get(channel.name.as_str()), channel.target.as_ref())
+            else {
+                continue;
+            };
+            let place = format!("receiver {}, line {}", channel.name, at.span.position.line);
+            let signs = matches!(at.value.kind, ReceiverKind::Webhook(_));
+            let checked = if signs { signing(book, target, secrets).map(drop) } else { Ok(()) };
+            let made = checked.and_then(|()| {
+                let made = receiver::target(book, &at.value, place, secrets, &self.pool);
+                made.map_err(|error| problem(target, "bad-target", error.to_string()))
+            });
+            let queue = QueueName { service: service.name.clone(), channel: Some(channel.name.clone()) };
+            match made {
+                Ok(target) => drop(self.by_queue.insert(queue, target)),
+                Err(problem) => problems.push(problem),
+            }
+        }
     }
 
     /// None yet, over those connections: the targets of a first book are made after these.

@@ -19,6 +19,8 @@ pub(crate) enum Code {
     EventNotFound,
     DeliveryNotFound,
     ServiceNotFound,
+    DependencyNotFound,
+    ReceiverNotFound,
     DeadLetterNotFound,
     ReplayNotFound,
     MethodNotAllowed,
@@ -30,6 +32,7 @@ pub(crate) enum Code {
     OnlyPoison,
     ServiceGone,
     EventNotWanted,
+    NoBreaker,
     PayloadTooLarge,
     UriTooLong,
     RateLimitExceeded,
@@ -49,7 +52,7 @@ struct Entry {
 
 impl Code {
     /// All of them, in the order of their statuses.
-    pub(crate) const ALL: [Self; 29] = [
+    pub(crate) const ALL: [Self; 32] = [
         Self::BadRequest,
         Self::Validation,
         Self::Unauthorized,
@@ -61,6 +64,8 @@ impl Code {
         Self::EventNotFound,
         Self::DeliveryNotFound,
         Self::ServiceNotFound,
+        Self::DependencyNotFound,
+        Self::ReceiverNotFound,
         Self::DeadLetterNotFound,
         Self::ReplayNotFound,
         Self::MethodNotAllowed,
@@ -72,6 +77,7 @@ impl Code {
         Self::OnlyPoison,
         Self::ServiceGone,
         Self::EventNotWanted,
+        Self::NoBreaker,
         Self::PayloadTooLarge,
         Self::UriTooLong,
         Self::RateLimitExceeded,
@@ -91,6 +97,8 @@ impl Code {
             Self::EventNotFound      => (StatusCode::NOT_FOUND, "EVENT_NOT_FOUND", "there is no event with this id or receipt"),
             Self::DeliveryNotFound   => (StatusCode::NOT_FOUND, "DELIVERY_NOT_FOUND", "there is no delivery whose id begins so"),
             Self::ServiceNotFound    => (StatusCode::NOT_FOUND, "SERVICE_NOT_FOUND", "the rule book has no such service, and none that has gone has deliveries left: `details.services` lists those there are"),
+            Self::DependencyNotFound => (StatusCode::NOT_FOUND, "DEPENDENCY_NOT_FOUND", "the rule book has no such dependency: `details.dependencies` lists those there are"),
+            Self::ReceiverNotFound   => (StatusCode::NOT_FOUND, "RECEIVER_NOT_FOUND", "the rule book has no such receiver: `details.receivers` lists those there are"),
             Self::DeadLetterNotFound => (StatusCode::NOT_FOUND, "DEAD_LETTER_NOT_FOUND", "there is no such dead letter, or none matches"),
             Self::ReplayNotFound     => (StatusCode::NOT_FOUND, "REPLAY_NOT_FOUND", "there is no replay of this number"),
             Self::MethodNotAllowed   => (StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", "the path does not take this method: `Allow` says which it takes"),
@@ -102,6 +110,7 @@ impl Code {
             Self::OnlyPoison         => (StatusCode::CONFLICT, "ONLY_POISON", "only poison matches, and it was not meant: `include_poison` includes it"),
             Self::ServiceGone        => (StatusCode::CONFLICT, "SERVICE_GONE", "the rule book has no such service any more"),
             Self::EventNotWanted     => (StatusCode::CONFLICT, "EVENT_NOT_WANTED", "the service's rules have no row for such events"),
+            Self::NoBreaker          => (StatusCode::CONFLICT, "NO_BREAKER", "no rule guards the dependency by a breaker, so there is nothing to trip or reset"),
             Self::PayloadTooLarge    => (StatusCode::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE", "the body has more than `details.bytes_max` bytes"),
             Self::UriTooLong         => (StatusCode::URI_TOO_LONG, "URI_TOO_LONG", "the path and its query are too long"),
             Self::HeadersTooLarge    => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "HEADERS_TOO_LARGE", "the headers are too many or too long"),

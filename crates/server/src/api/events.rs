@@ -4,10 +4,13 @@ use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use redrive::core::event::attribute::{CorrelationId, EventId};
+use redrive::core::event::attribute::{
+    CorrelationId, EventId, ExtensionName, ExtensionText, ExtensionValue, TraceParent,
+};
 use redrive::core::event::easy::{Easy, parse_easy};
 use redrive::core::event::{Event, HeaderList, Incoming, Parsed, parse};
 use redrive::core::schedule::plan::SOURCE_PREFIX;
+use redrive::core::trace::Context;
 use redrive::hook;
 use redrive::store::{Seen, Taken};
 
@@ -102,13 +105,41 @@ pub(super) async fn accept_easy(
 }
 
 /// An event that is not tied to others belongs to the request that it came with, so that whoever has the
-/// answer finds its deliveries.
+/// answer finds its deliveries, and to the trace of that request.
 fn tied(mut event: Event, headers: &HeaderMap) -> Event {
     if event.correlation_id.is_none() {
         let id = headers.get(CORRELATION_ID).and_then(|id| id.to_str().ok());
         event.correlation_id = id.and_then(|id| CorrelationId::new(id).ok());
     }
+    if event.traceparent.is_none() {
+        event.traceparent = trace_of(headers);
+        if event.traceparent.is_some()
+            && let Some(state) = single(headers, "tracestate").and_then(|text| ExtensionText::new(text).ok())
+        {
+            let name = ExtensionName::new("tracestate").expect("lower-case letters");
+            event.extensions.entry(name).or_insert(ExtensionValue::Text(state));
+        }
+    }
     event
+}
+
+/// The trace of a request. What is no trace is left out: no event is worth losing for it.
+fn trace_of(headers: &HeaderMap) -> Option<TraceParent> {
+    if !headers.contains_key("traceparent") {
+        return None;
+    }
+    let text = single(headers, "traceparent").filter(|text| Context::parse(text).is_some());
+    if text.is_none() {
+        tracing::debug!("a request came with a traceparent that is none");
+    }
+    text.and_then(|text| TraceParent::new(text).ok())
+}
+
+/// The one value of a header, if it has one and that is a text.
+fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next()?.to_str().ok()?;
+    values.next().is_none().then_some(value)
 }
 
 /// Refuses events that are not the caller's to send. The ids of a schedule's events can be guessed, and those

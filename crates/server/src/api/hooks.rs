@@ -207,7 +207,7 @@ fn tell(app: &App, opened: &Opened, answered: Answered, correlation_id: &str, wh
             tracing::warn!(source, correlation_id, count, why, "webhooks came without a good signature");
             let why = why.unwrap_or("it is not signed");
             let times = if count == 1 { String::new() } else { format!(", {count} times by now") };
-            app.node.announce(What::Security, format!("a call to the webhook source {source}: {why}{times}"));
+            app.node.pass_on(What::Security, format!("a call to the webhook source {source}: {why}{times}"));
         }
         Answered::Conflict
         | Answered::Malformed

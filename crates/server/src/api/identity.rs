@@ -52,6 +52,8 @@ use super::rate::{self, Limiter};
 pub(super) enum Need {
     /// Nothing: it tells nobody anything, or has an authentication of its own.
     Nothing,
+    /// To be known, whatever one may do.
+    Key,
     /// To be allowed that, on what it concerns.
     Permission(Permission, Reach),
 }
@@ -176,13 +178,13 @@ impl Access {
 #[derive(Clone)]
 pub(super) struct Guard {
     pub app: App,
-    pub permission: Permission,
-    pub reach: Reach,
+    /// What one must be allowed, if anything.
+    pub asked: Option<(Permission, Reach)>,
 }
 
 /// Lets a request through to its handler, with its caller beside it, or says why not.
 pub(super) async fn guard(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
-    let Guard { app, permission, reach } = guard;
+    let Guard { app, asked } = guard;
     let now = app.node.now();
     let caller = match who(&app, request.headers(), request.extensions().get::<Peer>(), now).await {
         Ok(caller) => caller,
@@ -195,7 +197,8 @@ pub(super) async fn guard(State(guard): State<Guard>, mut request: Request, next
             Err(too_many) => return rate::refusal(&too_many).into_response(),
         },
     };
-    let mut response = match may(&caller, permission, reach) {
+    let may_come = asked.map_or(Ok(()), |(permission, reach)| may(&caller, permission, reach));
+    let mut response = match may_come {
         Ok(()) => {
             request.extensions_mut().insert(caller);
             next.run(request).await
@@ -206,6 +209,19 @@ pub(super) async fn guard(State(guard): State<Guard>, mut request: Request, next
         rate::tell(&allowed, response.headers_mut());
     }
     response
+}
+
+/// Whether whoever asks may read everything, where nobody is asked for a key; one who shows something bad is
+/// answered as everywhere.
+pub(super) async fn reads_all(app: &App, headers: &HeaderMap, peer: Option<&Peer>) -> Result<bool, ApiError> {
+    if !app.access.is_on() {
+        return Ok(true);
+    }
+    if matches!(Credential::of(headers), Ok(None)) {
+        return Ok(false);
+    }
+    let caller = who(app, headers, peer, app.node.now()).await?;
+    Ok(may(&caller, Permission::Read, Reach::Whole).is_ok())
 }
 
 /// Whose request it is; one that shows something bad is remembered.

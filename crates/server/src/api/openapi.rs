@@ -26,6 +26,7 @@ pub(super) use self::keys::Keys;
 use super::App;
 use super::code::Code;
 use super::identity::{Guard, Need, guard};
+use super::shape::live::Pulse;
 use super::shape::{BackupStep, ErrorBody, told};
 
 /// What every request may be answered with, whatever it asks for.
@@ -54,12 +55,16 @@ const WITH_BODY: [Code; 3] = [Code::Validation, Code::RequestTimeout, Code::Payl
         (name = "replays", description = "dead letters are sent again"),
         (name = "operating", description = "services and the server itself"),
     ),
-    components(schemas(ErrorBody, BackupStep, told::Happening))
+    components(schemas(ErrorBody, BackupStep, Pulse, told::Happening))
 )]
 struct Frame;
 
 /// Every route with what one needs for it, its description, and the errors of its own.
-pub(super) struct Routes(Vec<Route>);
+pub(super) struct Routes {
+    promised: Vec<Route>,
+    /// What is no part of the API.
+    beside: Vec<(&'static str, MethodRouter<App>)>,
+}
 
 struct Route {
     need: Need,
@@ -69,7 +74,7 @@ struct Route {
 
 impl Routes {
     pub(super) const fn new() -> Self {
-        Self(Vec::new())
+        Self { promised: Vec::new(), beside: Vec::new() }
     }
 
     /// One more route: what one needs for it, and the errors of its own that it is answered with.
@@ -79,18 +84,28 @@ impl Routes {
         described: UtoipaMethodRouter<App>,
         errors: &'static [Code],
     ) -> Self {
-        self.0.push(Route { need, described, errors });
+        self.promised.push(Route { need, described, errors });
+        self
+    }
+
+    /// One more route that everybody may come by and that no program should rely on.
+    pub(super) fn beside(mut self, path: &'static str, answer: MethodRouter<App>) -> Self {
+        self.beside.push((path, answer));
         self
     }
 
     /// What serves: where nobody is asked who they are, and where everybody is.
     pub(super) fn serve(self, app: &App) -> (Router<App>, Router<App>) {
         let (mut open, mut guarded) = (Router::new(), Router::new());
-        for Route { need, described: (_, paths, answer), .. } in self.0 {
+        for Route { need, described: (_, paths, answer), .. } in self.promised {
             for path in paths.paths.keys() {
                 open = open.route(path, answer.clone());
                 guarded = guarded.route(path, guard_by(need, answer.clone(), app));
             }
+        }
+        for (path, answer) in self.beside {
+            open = open.route(path, answer.clone());
+            guarded = guarded.route(path, answer);
         }
         (open, guarded)
     }
@@ -100,13 +115,13 @@ impl Routes {
         let mut router = OpenApiRouter::with_openapi(Frame::openapi());
         // Answers that several routes have in common, by their names.
         let mut common = BTreeMap::new();
-        for Route { need, described: (schemas, mut paths, answer), errors } in self.0 {
+        for Route { need, described: (schemas, mut paths, answer), errors } in self.promised {
             for operation in paths.paths.values_mut().flat_map(operations) {
                 tell_headers(operation);
                 operation.security = Some(security(need));
                 let asked: &[Code] = match need {
                     Need::Nothing => &[],
-                    Need::Permission(..) => &[Code::Unauthorized, Code::RateLimitExceeded],
+                    Need::Key | Need::Permission(..) => &[Code::Unauthorized, Code::RateLimitExceeded],
                 };
                 for (status, codes) in errors_of(operation, &[errors, asked].concat()) {
                     let name = name_of(&codes);
@@ -129,29 +144,29 @@ impl Routes {
             let method = if item.get.is_some() { "GET" } else { "POST" };
             (format!("{method} {path}"), route.need)
         };
-        self.0.iter().map(of).collect()
+        let beside = self.beside.iter().map(|(path, _)| (format!("GET {path}"), Need::Nothing));
+        self.promised.iter().map(of).chain(beside).collect()
     }
 }
 
 fn guard_by(need: Need, answer: MethodRouter<App>, app: &App) -> MethodRouter<App> {
-    match need {
-        Need::Nothing => answer,
-        Need::Permission(permission, reach) => {
-            let guarding = Guard { app: app.clone(), permission, reach };
-            answer.route_layer(from_fn_with_state(guarding, guard))
-        }
-    }
+    let asked = match need {
+        Need::Nothing => return answer,
+        Need::Key => None,
+        Need::Permission(permission, reach) => Some((permission, reach)),
+    };
+    answer.route_layer(from_fn_with_state(Guard { app: app.clone(), asked }, guard))
 }
 
 /// Who may come: nobody is asked where there are no keys, and else one needs one of the roles.
 fn security(need: Need) -> Vec<SecurityRequirement> {
-    match need {
-        Need::Nothing => Vec::new(),
-        Need::Permission(permission, _) => {
-            let roles = permission.roles().into_iter().map(Role::as_str);
-            vec![SecurityRequirement::default(), SecurityRequirement::new("bearer", roles)]
-        }
-    }
+    let roles = match need {
+        Need::Nothing => return Vec::new(),
+        Need::Key => Role::ALL.to_vec(),
+        Need::Permission(permission, _) => permission.roles(),
+    };
+    let roles = roles.into_iter().map(Role::as_str);
+    vec![SecurityRequirement::default(), SecurityRequirement::new("bearer", roles)]
 }
 
 fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
@@ -247,9 +262,14 @@ fn refine(document: &mut Value) {
         document["components"]["schemas"][name] = whole;
     }
     // What they bring may be left out.
-    for path in
-        ["/v1/events/{name}", "/v1/dead-letters/{id}/skip", "/v1/dead-letters/import", "/v1/keys/{id}/revoke"]
-    {
+    for path in [
+        "/v1/events/{name}",
+        "/v1/dead-letters/{id}/skip",
+        "/v1/dead-letters/import",
+        "/v1/keys/{id}/revoke",
+        "/v1/dependencies/{name}/trip",
+        "/v1/dependencies/{name}/reset",
+    ] {
         document["paths"][path]["post"]["requestBody"]["required"] = json!(false);
     }
     let schemas = &mut document["components"]["schemas"];

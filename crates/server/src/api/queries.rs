@@ -11,11 +11,11 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body_util::StreamBody;
+use redrive::core::book::pattern::EventPattern;
 use redrive::core::ids::{DeliveryId, IdPrefix, Receipt, Seq};
 use redrive::happening::Happening;
 use redrive::node::Node;
 use redrive::store::{EventKey, Filter, StateName};
-use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
@@ -24,7 +24,7 @@ use super::code::Code;
 use super::error::{ApiError, Named};
 use super::identity::Caller;
 use super::openapi::Keys;
-use super::shape::wanted::{DeliveryKeys, Health, PageKeys};
+use super::shape::wanted::{DeliveryKeys, PageKeys};
 use super::shape::{DeliveriesFound, DeliveryShown, EventsFound, Status};
 use super::views::{
     Held, ailing_shown, archive_shown, delivery_shown, event_shown, status_shown, with_letters, with_lines,
@@ -134,19 +134,24 @@ pub(super) async fn list(
     let service = fields.text("service")?;
     caller.check_list(service.as_deref().map(service_of))?;
     let state = fields.read("state", state_of)?;
+    let event_type = fields.read("type", EventPattern::parse)?;
+    let (session, correlation_id) = (fields.text("session")?, fields.text("correlation")?);
     let before = fields.read("before", place_of)?;
     let rows_max = letters::limit(&mut fields)?;
     fields.finish()?;
-    let filter = Filter { service, state, before, rows_max };
+    let filter = Filter { service, state, event_type, session, correlation_id, before, rows_max };
     let found = app.node.read(move |reader| reader.list(&filter)).await?;
     let held = Held::of(&app.node).await;
-    let next = (found.len() == rows_max).then(|| found.last().map(|view| view.id.to_string())).flatten();
-    let deliveries = found.iter().map(|view| delivery_shown(view, &held)).collect();
-    Ok(events::json(StatusCode::OK, &DeliveriesFound { deliveries, next }))
+    let deliveries: Vec<_> = found.deliveries.iter().map(|view| delivery_shown(view, &held)).collect();
+    // Where the last one that was looked at does not fit, its place is known and nothing else of it.
+    let last = found.deliveries.last().map(|view| view.id);
+    let place = |seq| last.filter(|id| id.seq() == seq).unwrap_or(DeliveryId::new(seq, 0)).to_string();
+    let next = found.next.map(place);
+    Ok(events::json(StatusCode::OK, &DeliveriesFound { deliveries, next, looked_at: found.looked_at }))
 }
 
 /// The service of `service/channel`.
-fn service_of(name: &str) -> &str {
+pub(super) fn service_of(name: &str) -> &str {
     name.split_once('/').map_or(name, |(service, _)| service)
 }
 
@@ -171,27 +176,30 @@ fn state_of(word: &str) -> Result<StateName, &'static str> {
     responses((status = 200, description = "services, dependencies and what needs a hand", body = Status))
 )]
 pub(super) async fn status(State(app): State<App>) -> Result<Response, ApiError> {
+    let status = with_letters(&app.node, looked(&app).await?).await?;
+    Ok(events::json(StatusCode::OK, &Status { sources: app.hooks.status(), ..status }))
+}
+
+/// How the server is, without what dead letters and sources are up to.
+pub(super) async fn looked(app: &App) -> Result<Status, ApiError> {
     // The store and the engine are asked one after the other, and what happens in between looks stranded for
     // a moment. What really is stays so: it is in every look, and a look without it is right.
-    let mut status = look(&app).await?;
+    let mut status = look(app).await?;
     for _ in 1..LOOKS_MAX {
         if status.stranded == 0 {
             break;
         }
         tokio::time::sleep(LOOK_AGAIN_AFTER).await;
-        let again = look(&app).await?;
+        let again = look(app).await?;
         let stranded = status.stranded.min(again.stranded);
         status = Status { stranded, ..again };
     }
-    let archive = app.archivist.status(app.node.now()).map(archive_shown);
-    let status = Status {
-        archive,
-        sources: app.hooks.status(),
+    Ok(Status {
+        archive: app.archivist.status(app.node.now()).map(archive_shown),
         secrets: app.hooks.ailing_secrets().await.into_iter().map(ailing_shown).collect(),
         issuer: app.access.ailing_issuer().await.map(ailing_shown),
-        ..with_letters(&app.node, status).await?
-    };
-    Ok(events::json(StatusCode::OK, &status))
+        ..status
+    })
 }
 
 async fn look(app: &App) -> Result<Status, ApiError> {
@@ -199,18 +207,6 @@ async fn look(app: &App) -> Result<Status, ApiError> {
     let snapshot =
         app.node.snapshot().await.ok_or_else(|| ApiError::unavailable("the server is shutting down"))?;
     Ok(status_shown(&app.node, &snapshot, &counts))
-}
-
-/// Whether it works.
-#[utoipa::path(
-    get, path = "/healthz", operation_id = "health", tag = "operating",
-    responses((status = 200, description = "it does", body = Health))
-)]
-pub(super) async fn health(State(app): State<App>) -> Result<Response, ApiError> {
-    match app.node.snapshot().await {
-        Some(_) => Ok(events::json(StatusCode::OK, &json!({ "status": "ok" }))),
-        None => Err(ApiError::unavailable("the server is shutting down")),
-    }
 }
 
 /// What happens, as it happens.
@@ -246,12 +242,9 @@ struct Listener {
     caller: Caller,
 }
 
-impl Listener {
-    /// Whether it may hear of it: what is of no service may be of any.
-    fn hears(&self, happening: &Happening) -> bool {
-        !self.caller.is_bound()
-            || happening.service.as_deref().is_some_and(|name| self.caller.sees(service_of(name)))
-    }
+/// Whether somebody may hear of it: what is of no service may be of any.
+pub(super) fn hears(caller: &Caller, happening: &Happening) -> bool {
+    !caller.is_bound() || happening.service.as_deref().is_some_and(|name| caller.sees(service_of(name)))
 }
 
 /// The next one, or nothing but a sign of life; none when the server stops, or would not let the listener in
@@ -271,7 +264,7 @@ async fn next_happening(listener: &mut Listener) -> Option<Option<Arc<Happening>
         }
         match happening {
             None => return Some(None),
-            Some(Ok(happening)) if listener.hears(&happening) => return Some(Some(happening)),
+            Some(Ok(happening)) if hears(&listener.caller, &happening) => return Some(Some(happening)),
             // Whoever reads too slowly misses some; it is a view, not a record.
             Some(Ok(_) | Err(RecvError::Lagged(_))) => {}
             Some(Err(RecvError::Closed)) => return None,

@@ -1,11 +1,20 @@
 //! The JSON of the API: what the server answers and what our own commands read, in one place.
 
+pub(crate) mod alerts;
+pub(crate) mod book;
+pub(crate) mod demo;
+pub(crate) mod dependencies;
+pub(crate) mod doctor;
+pub(crate) mod health;
 pub(crate) mod hooks;
 pub(crate) mod keys;
 pub(crate) mod letters;
+pub(crate) mod live;
 pub(crate) mod metrics;
+pub(crate) mod services;
 pub(crate) mod told;
 pub(crate) mod wanted;
+pub(crate) mod whoami;
 
 use redrive::core::story::Story;
 use redrive::core::time::Timestamp;
@@ -167,9 +176,12 @@ pub(crate) enum StateShown {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct DeliveriesFound {
     pub deliveries: Vec<DeliveryShown>,
-    /// To go on with; none at the end.
+    /// To go on with; none at the end. There may be more, even where nothing was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
+    /// How many deliveries were looked at for it: at most 20,000.
+    #[serde(default)]
+    pub looked_at: u64,
 }
 
 /// What `redrive route --unrouted` came to.
@@ -326,6 +338,16 @@ pub(crate) struct ServiceStatus {
     /// The rule book does not know it any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub removed: bool,
+}
+
+impl ServiceStatus {
+    /// The service, with its channel if it is one's.
+    pub(crate) fn name(&self) -> String {
+        match &self.channel {
+            Some(channel) => format!("{}/{channel}", self.service),
+            None => self.service.clone(),
+        }
+    }
 }
 
 /// How a dependency is.

@@ -1,13 +1,23 @@
 //! The commands that talk to a running server, or stand in for it while none runs.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use redrive::core::book::pattern::EventPattern;
+use redrive::core::text::parse_duration;
 use redrive::tls::Roots;
 
 use super::DATA_DEFAULT;
 use crate::client::{Address, Client, Key};
+
+/// How often a server may be looked at.
+const EVERY_MIN: Duration = Duration::from_millis(100);
+
+fn parse_every(text: &str) -> Result<Duration, String> {
+    let every = parse_duration(text).map_err(|error| error.to_string())?;
+    if every < EVERY_MIN { Err("look every 100ms at most".to_owned()) } else { Ok(every) }
+}
 
 /// Which server is meant.
 #[derive(Clone, Debug, Args)]
@@ -169,13 +179,41 @@ pub(crate) struct WhyArgs {
 #[command(after_help = "\
 Examples:
   redrive status
+  redrive status --watch
   redrive status --format json --server http://redrive.internal:7373
+
+While it watches, a terminal shows one page that changes, with rates since the last look; elsewhere a page \
+follows the other. A server that goes away is waited for, and Ctrl-C ends it.
 
 Exit code: 0 shown, 1 refused, 2 wrong use, 3 no server.")]
 pub(crate) struct StatusArgs {
+    /// Looks again and again
+    #[arg(long)]
+    pub(crate) watch: bool,
+    /// How often to look
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_every, requires = "watch")]
+    pub(crate) every: Duration,
     /// How to print it
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+/// Says whether a running server works, by its exit code: for containers and scripts.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redrive health
+  redrive health --ready
+
+Neither needs a key; with one that may read everything, names are told beside counts.
+
+Exit code: 0 it does, 1 it does not, 2 wrong use, 3 no server.")]
+pub(crate) struct HealthArgs {
+    /// Asks whether it takes events, and what is wrong though it does
+    #[arg(long)]
+    pub(crate) ready: bool,
     #[command(flatten)]
     pub(crate) server: ServerArgs,
 }

@@ -2,7 +2,6 @@
 
 mod tls;
 
-use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -27,13 +26,17 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use self::tls::Watched;
-use super::{Refused, read_book};
+use super::{Refused, demo, read_book};
 use crate::api::door::Scheme;
+use crate::api::health::Memo;
 use crate::api::hooks::Webhooks;
 use crate::api::{
     Access, App, Guests, Limiter, Limits, Metrics, Parts, Reading, Routers, With, listen_behind,
 };
+use crate::api::{book, live};
 use crate::cli::ServeArgs;
+use crate::demo::Demo;
+use crate::logging;
 use crate::otlp::{Exporter, Settings, SpanCounts};
 use crate::show;
 use crate::show::{shell_word, style};
@@ -56,12 +59,20 @@ const BUILT_IN_SOURCES: &[&str] = &["schedule", "webhook"];
 const BOUNDS: Bounds = Bounds { window: 512, window_bytes: 4 * 1024 * 1024, calls: 1_024 };
 
 pub(super) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
-    start_logging();
+    logging::start(args.log_level, args.log_format);
     let book = open(args.rules.as_deref())?;
     refuse_strangers(args, &book.book)?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("could not start")?;
-    runtime.block_on(serve(args, book))
+    runtime.block_on(serve(args, book, None))
+}
+
+/// Serves the book of a demo, and the demo beside it.
+pub(super) async fn run_demo(args: &ServeArgs, demo: Demo) -> anyhow::Result<ExitCode> {
+    logging::start(args.log_level, args.log_format);
+    let book = open(args.rules.as_deref())?;
+    refuse_strangers(args, &book.book)?;
+    serve(args, book, Some(demo)).await
 }
 
 /// An address that others can reach is not listened on unless they are asked for a key.
@@ -140,7 +151,7 @@ fn show_and_refuse(problems: &[Problem], path: &Path, text: &str, verdict: &str)
         return Ok(());
     }
     for problem in problems {
-        anstream::eprintln!("{}\n", show::problem::render(problem, path, text));
+        show::problem::say(problem, path, text);
     }
     Err(Refused(format!("{} {verdict}", path.display())).into())
 }
@@ -168,11 +179,12 @@ fn traces(args: &ServeArgs) -> anyhow::Result<Option<(Settings, Roots)>> {
     settings.map(|settings| Ok((settings, tls::roots(args)?))).transpose()
 }
 
-async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
+async fn serve(args: &ServeArgs, opened: Opened, demo: Option<Demo>) -> anyhow::Result<ExitCode> {
     let path = args.rules.clone().unwrap_or_else(|| PathBuf::from(BUILT_IN));
     let certificate = Watched::open(args)?;
     let door = Watched::door(certificate.as_ref());
     let secrets = Secrets::new(&opened.book);
+    logging::leave_out(&secrets);
     let connections = Targets::none(Arc::new(tls::pool(args)?));
     let targets = targets(&opened, &path, &secrets, Some(&connections))?;
     let store = Sqlite::open(&args.data, Options::default()).map_err(|error| Refused(error.to_string()))?;
@@ -197,7 +209,8 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     doors.spans = exporter.as_ref().map(Exporter::counts);
     let limits = Limits::with_body(usize::try_from(args.body_max).unwrap_or(usize::MAX));
     let guests = if args.insecure { Guests::Everybody } else { Guests::ThisMachine };
-    let routes = |closing| Routers::new(&App::new(doors.parts(&node, limits, closing)), guests);
+    let parts = |closing| doors.parts(&node, limits, args.rules.clone(), demo.clone(), closing);
+    let routes = |closing| Routers::new(&App::new(parts(closing)), guests);
     let listening = match listen_behind(door.clone(), args.listen, routes, limits).await {
         Ok(listening) => listening,
         Err(error) => {
@@ -207,12 +220,20 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     };
     if doors.access.is_shut(node.now()) {
         let data = shell_word(&args.data.to_string_lossy());
-        anstream::eprintln!(
+        let said = format!(
             "{}: whoever comes needs a key, and no key is good any more: stop the server, and make one with `redrive keys create NAME --role admin --data {data}`",
             style::warning("warning")
         );
+        logging::say(said, || tracing::warn!("whoever comes needs a key, and no key is good any more"));
     }
-    greet(args, listening.address, door.scheme(), &opened, &doors.access)?;
+    match &demo {
+        Some(demo) => {
+            let server = format!("{}{}", door.scheme().prefix(), listening.address);
+            super::print(&demo::greeting(demo, &server, &path))?;
+            demo.begin(&node, move |step| demo::tell(step, &server));
+        }
+        None => greet(args, listening.address, door.scheme(), &opened, &doors.access)?,
+    }
     let (path, archivist) = (args.rules.clone(), doors.archivist.clone());
     let mut serving = Serving {
         path,
@@ -224,7 +245,8 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
         doors,
     };
     serving.until_stopped(&mut hands).await;
-    anstream::eprintln!("{}", style::dim("stopping: no more events are taken, calls may end"));
+    let stopping = "stopping: no more events are taken, calls may end";
+    logging::say(style::dim(stopping), || tracing::info!("{stopping}"));
     listening.close(REQUESTS_END_WITHIN).await;
     archivist.stop().await;
     let stopped = node.stop(args.drain).await;
@@ -233,7 +255,8 @@ async fn serve(args: &ServeArgs, opened: Opened) -> anyhow::Result<ExitCode> {
     }
     if stopped.interrupted > 0 {
         let count = stopped.interrupted;
-        anstream::eprintln!("{}", style::dim(format!("{count} calls were cut short; they burn no retry")));
+        let cut = style::dim(format!("{count} calls were cut short; they burn no retry"));
+        logging::say(cut, || tracing::info!(count, "calls were cut short; they burn no retry"));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -268,17 +291,29 @@ fn greet(
     };
     if !is_asked && !is_near {
         let warning = style::warning("insecure");
-        anstream::eprintln!(
+        let said = format!(
             "{warning}: whoever can reach {address} may do everything; make a key with `redrive keys create`"
         );
+        logging::say(said, || tracing::warn!(address, "whoever can reach it may do everything"));
     }
     super::print(&format!(
-        "{} on {}\n  rules   {rules}\n{remarks}  data    {}\n{hooks}  {}\n\nTry: {command}\n",
+        "{} on {}\n  page    {}\n  rules   {rules}\n{remarks}  data    {}\n{hooks}  {}\n\nTry: {command}\n",
         style::bold("redrive serves"),
-        style::bold(address),
+        style::bold(&address),
+        page_address(&address, at),
         args.data.display(),
         open_to,
     ))
+}
+
+/// Where a browser finds the page; no browser goes to the address that stands for all of a machine's.
+fn page_address(address: &str, at: SocketAddr) -> String {
+    let named = if at.ip().is_unspecified() {
+        address.replace(&at.ip().to_string(), "localhost")
+    } else {
+        address.to_owned()
+    };
+    format!("{}/", named.replace("[localhost]", "localhost"))
 }
 
 fn counted(count: usize, what: &str) -> String {
@@ -359,7 +394,7 @@ impl Doors {
     ) -> Result<Self, ReadError> {
         let limiter = Arc::new(Limiter::default());
         let alerts = node.clone();
-        let alarm = Arc::new(move |words| alerts.announce(What::Alert, words));
+        let alarm = Arc::new(move |words| alerts.pass_on(What::Alert, words));
         let with = With {
             limiter: Arc::clone(&limiter),
             secrets: secrets.clone(),
@@ -375,14 +410,26 @@ impl Doors {
         Ok(Self { secrets, hooks, access, archivist, spans: None })
     }
 
-    fn parts(&self, node: &Node, limits: Limits, closing: watch::Receiver<bool>) -> Parts {
+    fn parts(
+        &self,
+        node: &Node,
+        limits: Limits,
+        book_path: Option<PathBuf>,
+        demo: Option<Demo>,
+        closing: watch::Receiver<bool>,
+    ) -> Parts {
         Parts {
+            demo,
             node: node.clone(),
             archivist: self.archivist.clone(),
             limits,
             reading: Reading::default(),
             hooks: self.hooks.clone(),
             access: self.access.clone(),
+            health: Memo::default(),
+            book_path,
+            book_shown: book::Shown::default(),
+            live: live::Hub::default(),
             metrics: Metrics::new(node, self.spans.clone()),
             closing,
         }
@@ -436,18 +483,16 @@ impl Serving {
                 match self.change(opened, targets).await {
                     Ok(()) if is_new => {
                         let read = style::good("rule book read:");
-                        anstream::eprintln!("{read} {} holds from now on", path.display());
+                        // The node has logged it.
+                        logging::say(format_args!("{read} {} holds from now on", path.display()), || {});
                     }
                     Ok(()) => {}
                     Err(error) => self.put_off(&error),
                 }
             }
             Err(error) => {
-                tracing::error!(path = %path.display(), "the new rule book is refused: the old one stays");
-                anstream::eprintln!(
-                    "{}: {error:#}: the old rule book stays",
-                    style::error("rule book refused")
-                );
+                let refused = style::error("rule book refused");
+                logging::say(format_args!("{refused}: {error:#}: the old rule book stays"), || {});
                 self.node.book_refused(error.to_string());
             }
         }
@@ -479,20 +524,11 @@ impl Serving {
         if std::mem::replace(&mut self.putting_off, true) {
             return;
         }
-        tracing::error!(%error, "the rule book could not be changed: it is tried again");
         self.node.book_refused(format!("the old one stays until the new one can be written down: {error}"));
         let put_off = style::error("rule book put off");
-        anstream::eprintln!("{put_off}: {error}: the old rule book stays until it can be changed");
+        logging::say(
+            format_args!("{put_off}: {error}: the old rule book stays until it can be changed"),
+            || {},
+        );
     }
-}
-
-/// Logs for people, on standard error; `REDRIVE_LOG` says how much.
-fn start_logging() {
-    let level = std::env::var("REDRIVE_LOG").ok().and_then(|level| level.parse().ok());
-    tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_max_level(level.unwrap_or(tracing::Level::INFO))
-        .with_target(false)
-        .with_ansi(std::io::stderr().is_terminal())
-        .init();
 }

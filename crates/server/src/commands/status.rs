@@ -1,21 +1,183 @@
-//! `redrive status`: how a server is.
+//! `redrive status`: how a server is, once or for as long as somebody watches.
 
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
+use std::time::Instant;
+
+use redrive::core::time::Timestamp;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{MissedTickBehavior, interval};
 
 use super::{print, print_json, wait_for};
 use crate::api::shape::Status;
 use crate::cli::{Format, StatusArgs};
-use crate::client::Ask;
-use crate::show::status;
+use crate::client::{Address, Ask, Client, Trouble};
+use crate::show::watch::Watch;
+use crate::show::{status, style};
+
+/// Another screen for as long as it lasts, without a cursor, on which long lines end at the edge.
+const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
+/// The old screen, as it was.
+const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
+/// To the first place of the screen.
+const HOME: &str = "\x1b[H";
+/// Nothing more in this line, or on this screen.
+const REST_OF_LINE: &str = "\x1b[K";
+const REST_OF_SCREEN: &str = "\x1b[J";
 
 pub(super) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     wait_for(async {
         let mut client = args.server.client()?;
-        let (shape, now) = client.timed_json::<Status>(&Ask::get("/v1/status")).await?;
+        // A server that was never there is told at once; only one that went away is waited for.
+        let (shape, now) = look(&mut client).await?;
+        if args.watch {
+            let mut terminate = signal(SignalKind::terminate())?;
+            tokio::select! {
+                biased;
+                interrupted = tokio::signal::ctrl_c() => interrupted?,
+                _ = terminate.recv() => {}
+                result = watch(args, &mut client, shape, now) => result?,
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
         match args.format {
             Format::Json => print_json(&shape)?,
-            Format::Text => print(&status::page(&shape, client.address(), now))?,
+            Format::Text => print(&status::page(&shape, client.address(), None, now))?,
         }
         Ok(ExitCode::SUCCESS)
     })
+}
+
+async fn look(client: &mut Client) -> Result<(Status, Timestamp), Trouble> {
+    client.timed_json::<Status>(&Ask::get("/v1/status")).await
+}
+
+/// Shows one look after the other until somebody stops it.
+async fn watch(
+    args: &StatusArgs,
+    client: &mut Client,
+    mut shape: Status,
+    mut now: Timestamp,
+) -> anyhow::Result<()> {
+    let address = client.address().clone();
+    let mut stage = Stage::new(args.format)?;
+    let mut rates = Watch::default();
+    let mut ticks = interval(args.every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks.tick().await;
+    let mut is_away = false;
+    loop {
+        if !is_away {
+            rates.note(&shape, Instant::now());
+            stage.show(&shape, &address, &rates, now)?;
+        }
+        ticks.tick().await;
+        match look(client).await {
+            Ok(looked) => {
+                (shape, now) = looked;
+                is_away = false;
+            }
+            Err(trouble) if is_absence(&trouble) => {
+                if !std::mem::replace(&mut is_away, true) {
+                    stage.wait(&address)?;
+                }
+            }
+            Err(trouble) => return Err(trouble.into()),
+        }
+    }
+}
+
+fn is_absence(trouble: &Trouble) -> bool {
+    match trouble {
+        Trouble::Unreachable { .. } => true,
+        Trouble::Refused(refusal) => refusal.is_away(),
+        Trouble::Distrusted { .. } | Trouble::Unreadable { .. } | Trouble::Unaskable(_) => false,
+    }
+}
+
+/// Where it is shown.
+enum Stage {
+    /// One page that changes, in place of the terminal's own.
+    Screen(Screen),
+    /// One page after the other.
+    Roll,
+    /// One object a line.
+    Objects,
+}
+
+impl Stage {
+    fn new(format: Format) -> std::io::Result<Self> {
+        match format {
+            Format::Json => Ok(Self::Objects),
+            Format::Text if std::io::stdout().is_terminal() => Ok(Self::Screen(Screen::enter()?)),
+            Format::Text => Ok(Self::Roll),
+        }
+    }
+
+    fn show(
+        &mut self,
+        shape: &Status,
+        address: &Address,
+        rates: &Watch,
+        now: Timestamp,
+    ) -> anyhow::Result<()> {
+        match self {
+            Self::Screen(screen) => screen.draw(&status::page(shape, address, Some(rates), now)),
+            Self::Roll => print(&format!("— {now}\n{}\n", status::page(shape, address, Some(rates), now))),
+            Self::Objects => print(&(serde_json::to_string(shape)? + "\n")),
+        }
+    }
+
+    /// Says that the server is away.
+    fn wait(&mut self, address: &Address) -> anyhow::Result<()> {
+        let words = style::warning(format!("the server has gone away; waiting for {address} …"));
+        match self {
+            Self::Screen(screen) => screen.draw(&format!("{words}\n")),
+            Self::Roll | Self::Objects => {
+                anstream::eprintln!("{words}");
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A screen that is given back, however this ends.
+struct Screen;
+
+impl Screen {
+    fn enter() -> std::io::Result<Self> {
+        command(ENTER)?;
+        Ok(Self)
+    }
+
+    fn draw(&mut self, page: &str) -> anyhow::Result<()> {
+        let rows = terminal_size::terminal_size_of(std::io::stdout()).map(|(_, rows)| usize::from(rows.0));
+        let lines: Vec<&str> = page.lines().collect();
+        let fits = rows.map_or(lines.len(), |rows| rows.saturating_sub(1)).max(1);
+        let hidden = lines.len().saturating_sub(fits);
+        command(HOME)?;
+        for line in lines.iter().take(if hidden > 0 { fits - 1 } else { fits }) {
+            print(line)?;
+            command(&format!("{REST_OF_LINE}\n"))?;
+        }
+        if hidden > 0 {
+            print(&style::dim(format!("… {} more lines than fit", hidden + 1)))?;
+        }
+        command(REST_OF_SCREEN)?;
+        Ok(())
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // A terminal that is gone needs nothing back.
+        let _ = command(LEAVE);
+    }
+}
+
+/// Tells the terminal what to do. What strips colours for those who want none must not strip this.
+fn command(text: &str) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
 }

@@ -31,8 +31,16 @@ pub(super) fn run(args: &WhyArgs) -> anyhow::Result<ExitCode> {
 /// The delivery that failed last, or else the latest; of that service, if one is named.
 async fn last(client: &mut Client, service: Option<&str>) -> anyhow::Result<String> {
     let of = service.map(|service| format!("&service={}", segment(service))).unwrap_or_default();
-    let ask = Ask::get(format!("/v1/deliveries?limit={LOOKED_AT_MAX}{of}"));
-    let found: DeliveriesFound = client.json(&ask).await?;
+    let mut before = String::new();
+    // Of a service that had none for long, the latest is behind many of others.
+    let found = loop {
+        let ask = Ask::get(format!("/v1/deliveries?limit={LOOKED_AT_MAX}{of}{before}"));
+        let found: DeliveriesFound = client.json(&ask).await?;
+        match &found.next {
+            Some(next) if found.deliveries.is_empty() => before = format!("&before={}", segment(next)),
+            Some(_) | None => break found,
+        }
+    };
     let written_at =
         |delivery: &&DeliveryShown| delivery.written_at.or(delivery.ended_at).unwrap_or(delivery.accepted_at);
     // Of equals the first of the list is the latest.

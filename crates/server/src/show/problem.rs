@@ -6,6 +6,8 @@ use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use redrive::core::book::problem::{Problem, Severity};
 use redrive::core::text::hide_passwords;
 
+use crate::logging;
+
 /// Longer lines are not shown: nobody could find the caret.
 const LINE_BYTES_MAX: usize = 400;
 
@@ -36,6 +38,15 @@ pub(crate) fn render(problem: &Problem, path: &Path, text: &str) -> String {
         group = group.element(Level::HELP.message(&problem.help));
     }
     Renderer::styled().render(&[group])
+}
+
+/// Says what is wrong with a book on standard error, or in the log of a server that has one for machines.
+pub(crate) fn say(problem: &Problem, path: &Path, text: &str) {
+    logging::say(format_args!("{}\n", render(problem, path, text)), || {
+        let Problem { severity: _, code, span, message, help } = problem;
+        let (line, column) = (span.position.line, span.position.column);
+        tracing::error!(code, line, column, problem = message, help, "the rule book has a problem");
+    });
 }
 
 struct Line<'a> {

@@ -7,6 +7,7 @@ use redrive::core::time::Timestamp;
 
 use super::moment::{ago, coming, rough};
 use super::table::{Cell, Side, Table};
+use super::watch::Watch;
 use super::{counted, next_steps, plain, shell_word, style, thousands};
 use crate::api::shape::{AilingShown, ArchiveShown, DependencyStatus, ScheduleStatus, ServiceStatus, Status};
 use crate::client::Address;
@@ -16,10 +17,11 @@ const BEHIND_SHOWN_MS: u64 = 5_000;
 /// Replays that have a line of their own.
 const REPLAYS_SHOWN_MAX: usize = 10;
 
-/// The whole page.
-pub(crate) fn page(status: &Status, address: &Address, now: Timestamp) -> String {
+/// The whole page; rates are in it if somebody watches.
+pub(crate) fn page(status: &Status, address: &Address, watch: Option<&Watch>, now: Timestamp) -> String {
     let mut out = format!(
-        "{}  {}\n",
+        "{} {}  {}\n",
+        verdict(status),
         style::bold(format!("redrive {} at {address}", plain(&status.version))),
         style::dim(format!("up {}, rule book {}", rough(now.since(status.started_at)), plain(&status.book)))
     );
@@ -30,6 +32,9 @@ pub(crate) fn page(status: &Status, address: &Address, now: Timestamp) -> String
         let _ = write!(out, ", {}", style::warning(unrouted));
     }
     out.push('\n');
+    if let Some(watch) = watch {
+        let _ = writeln!(out, "{}", watch.line());
+    }
     if status.stranded > 0 {
         let word = "in the store and unknown to the engine: report it, and restart the server";
         let _ = writeln!(out, "{} {} stranded, {word}", style::error("✗"), thousands(status.stranded));
@@ -41,7 +46,7 @@ pub(crate) fn page(status: &Status, address: &Address, now: Timestamp) -> String
         let _ = writeln!(out, "{line}");
     }
     if !status.services.is_empty() {
-        out.push_str(&block(services(&status.services, now)));
+        out.push_str(&block(services(&status.services, watch, now)));
     }
     if !status.dependencies.is_empty() {
         out.push_str(&block(dependencies(&status.dependencies, now)));
@@ -54,6 +59,33 @@ pub(crate) fn page(status: &Status, address: &Address, now: Timestamp) -> String
     }
     out.push_str(&next_steps(&steps(status)));
     out
+}
+
+/// All of it in one mark: whether somebody has to do something, or may have to.
+fn verdict(status: &Status) -> String {
+    let is_gone = |shown: &AilingShown| shown.state != "stale";
+    let ailing = || status.secrets.iter().chain(&status.issuer);
+    let archive = status.archive.as_ref().map(|archive| archive.state.as_str());
+    let is_bad = status.stranded > 0
+        || status.held_sessions > 0
+        || ailing().any(is_gone)
+        || archive == Some("open")
+        || status.dependencies.iter().any(|dependency| dependency.breaker == "open")
+        || status.schedules.iter().any(|schedule| schedule.waiting > 0 && schedule.trouble.is_some());
+    let is_doubtful = status.unrouted > 0
+        || status.poison > 0
+        || ailing().next().is_some()
+        || archive.is_some_and(|state| state != "well")
+        || status.dependencies.iter().any(|dependency| dependency.breaker != "closed")
+        || status
+            .services
+            .iter()
+            .any(|service| service.dead > 0 || service.removed || service.paused_since.is_some());
+    match (is_bad, is_doubtful) {
+        (true, _) => style::error("✗"),
+        (false, true) => style::warning("!"),
+        (false, false) => style::good("✓"),
+    }
 }
 
 /// The secrets and the issuer's keys that cannot be fetched, a line each.
@@ -144,14 +176,17 @@ fn block(table: Table) -> String {
     table.lines().into_iter().fold("\n".to_owned(), |block, line| block + &line + "\n")
 }
 
-fn services(services: &[ServiceStatus], now: Timestamp) -> Table {
-    let mut table = Table::new(&[Side::Left, Side::Right, Side::Right, Side::Right, Side::Left]);
-    table.head(&["SERVICE", "WAITING", "DELIVERED", "DEAD", ""]);
+fn services(services: &[ServiceStatus], watch: Option<&Watch>, now: Timestamp) -> Table {
+    let mut sides = vec![Side::Left, Side::Right, Side::Right, Side::Right];
+    let mut heads = vec!["SERVICE", "WAITING", "DELIVERED", "DEAD"];
+    if watch.is_some() {
+        sides.extend([Side::Right, Side::Left]);
+        heads.extend(["A SECOND", ""]);
+    }
+    let mut table = Table::new(&[sides, vec![Side::Left]].concat());
+    table.head(&[heads, vec![""]].concat());
     for service in services {
-        let name = match &service.channel {
-            Some(channel) => format!("{}/{channel}", service.service),
-            None => service.service.clone(),
-        };
+        let name = service.name();
         let dead = thousands(service.dead);
         let remark = match (service.removed, service.paused_since) {
             (true, _) => Cell::painted("not in the rule book any more", style::error),
@@ -161,15 +196,25 @@ fn services(services: &[ServiceStatus], now: Timestamp) -> Table {
             }
             (false, None) => Cell::plain(""),
         };
-        table.push(vec![
+        let mut row = vec![
             Cell::bold(plain(&name)),
-            Cell::plain(thousands(service.waiting)),
-            Cell::plain(thousands(service.delivered)),
-            if service.dead > 0 { Cell::painted(dead, style::error) } else { Cell::plain(dead) },
-            remark,
-        ]);
+            number(service.waiting),
+            number(service.delivered),
+            if service.dead > 0 { Cell::painted(dead, style::error) } else { Cell::dim(dead) },
+        ];
+        if let Some(watch) = watch {
+            let (rate, trend) = watch.of_service(&name);
+            row.extend([Cell::plain(rate), Cell::painted(trend, style::info)]);
+        }
+        row.push(remark);
+        table.push(row);
     }
     table
+}
+
+/// A count; nothing is what the eye may skip.
+fn number(count: u64) -> Cell {
+    if count == 0 { Cell::dim("0") } else { Cell::plain(thousands(count)) }
 }
 
 fn dependencies(dependencies: &[DependencyStatus], now: Timestamp) -> Table {

@@ -579,7 +579,7 @@ fn the_state_of_a_server_fits_on_a_page() {
     let server = Scripted::new([Reply::json(200, &status)]);
     let printed = redrive(&["status", "--server", server.url()]).printed();
     assert_snapshot!(printed.replace(server.url(), "http://127.0.0.1:7373"), @r"
-    redrive 0.1.0 at http://127.0.0.1:7373  up 3h15m, rule book 00000000000000ff
+    ✗ redrive 0.1.0 at http://127.0.0.1:7373  up 3h15m, rule book 00000000000000ff
     1,234,567 events, 3 calls in flight, 2 that nobody wants
 
     SERVICE        WAITING  DELIVERED  DEAD

@@ -6,6 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
+use serde_json::json;
+
 use crate::run::Folder;
 use crate::server::{Server, contents, in_folder, serve, until};
 use crate::target::{Gate, Target, book, status};
@@ -111,6 +113,13 @@ fn a_full_disk_refuses_events_and_loses_none() {
     until("the target has answered", || target.calls()[0].answered);
     assert_eq!(post("o-more").error(), (503, "SERVICE_UNAVAILABLE".to_owned()));
     assert_eq!(server.get("/healthz").status, 200);
+    let unready = server.get("/readyz");
+    assert_eq!(unready.error(), (503, "SERVICE_UNAVAILABLE".to_owned()));
+    let details = unready.json()["error"]["details"].clone();
+    assert_eq!(
+        (&details["status"], &details["because"][0]["what"]),
+        (&json!("not-ready"), &json!("store-failing"))
+    );
     for id in &taken {
         assert_eq!(server.event(id)["event"]["id"], id.as_str(), "what was accepted can be read");
     }
@@ -125,6 +134,7 @@ fn a_full_disk_refuses_events_and_loses_none() {
         assert_eq!(times, 1, "{id} was called for once");
     }
     assert_eq!(server.status()["stranded"], 0);
+    assert_eq!(server.get("/readyz").status, 200);
     server.stop().assert_calm();
 }
 

@@ -27,7 +27,7 @@ fn a_name_for_this_machine_needs_leave() {
     let port = target.address.port();
     let place = format!("service orders, line 6: localhost:{port} resolves to ");
     assert!(message.starts_with(&place), "{message}");
-    let remedy = ", an address of this machine: write `network: private` beside `http:` to allow it";
+    let remedy = ", an address of this machine: write `network: private` beside its address to allow it";
     assert!(message.ends_with(remedy), "{message}");
     assert_eq!(target.count(), 0, "nobody was called");
 

@@ -25,13 +25,13 @@ pub(crate) fn key_on_folder(folder: &Folder, arguments: &[&str]) -> String {
 
 /// Makes a key with somebody's.
 #[track_caller]
-fn create(server: &Server, admin: &str, wish: &Value) -> String {
+pub(crate) fn create(server: &Server, admin: &str, wish: &Value) -> String {
     let made = server.post("/v1/keys", &bearer(admin), wish.to_string());
     assert_eq!(made.status, 201, "{made:?}");
     made.json()["key"].as_str().expect("a key").to_owned()
 }
 
-fn bearer(key: &str) -> String {
+pub(crate) fn bearer(key: &str) -> String {
     format!("authorization: Bearer {key}\r\n")
 }
 
@@ -41,7 +41,7 @@ fn id_of(key: &str) -> &str {
 }
 
 #[track_caller]
-fn get(server: &Server, path: &str, key: &str) -> Answer {
+pub(crate) fn get(server: &Server, path: &str, key: &str) -> Answer {
     let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n{}connection: close\r\n\r\n", bearer(key));
     server.client.ask(&head, "")
 }

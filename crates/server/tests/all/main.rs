@@ -1,19 +1,24 @@
 //! All integration tests of the server in one binary: it links once, and helpers are shared.
 
+mod alerts;
 mod answers;
 mod archive;
 mod bench;
+mod breakers;
 mod check;
 mod cli;
 mod client;
 mod completions;
 mod correlation;
 mod dapr;
+mod demo;
 mod described;
 mod dlq;
+mod doctor;
 mod durable;
 mod examples;
 mod guard;
+mod health;
 mod hooks;
 mod hostile;
 mod identity;
@@ -21,10 +26,12 @@ mod init;
 mod inside;
 mod kill;
 mod letters;
+mod logs;
 mod matrix;
 mod metrics;
 mod openapi;
 mod operate;
+mod page;
 mod prometheus_rules;
 mod reference;
 mod replay;
@@ -33,6 +40,7 @@ mod run;
 mod schedules;
 mod schema;
 mod scripted;
+mod seeing;
 mod serve;
 mod server;
 mod sink;
@@ -45,3 +53,6 @@ mod timeline;
 mod tls;
 mod traces;
 mod try_out;
+// Ctrl-C again.
+#[cfg(unix)]
+mod watch;

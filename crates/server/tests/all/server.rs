@@ -52,9 +52,15 @@ pub(crate) fn serve(folder: &Folder, arguments: &[&str]) -> Command {
 
 /// The command with that folder to run in, and nothing of a developer's own shell.
 pub(crate) fn in_folder(mut command: Command, folder: &Folder) -> Command {
-    for variable in
-        ["CLICOLOR_FORCE", "FORCE_COLOR", "REDRIVE_CA", "REDRIVE_KEY", "REDRIVE_LOG", "REDRIVE_SERVER"]
-    {
+    for variable in [
+        "CLICOLOR_FORCE",
+        "FORCE_COLOR",
+        "REDRIVE_CA",
+        "REDRIVE_KEY",
+        "REDRIVE_LOG",
+        "REDRIVE_LOG_FORMAT",
+        "REDRIVE_SERVER",
+    ] {
         command.env_remove(variable);
     }
     command.current_dir(folder.path("."));
@@ -81,7 +87,9 @@ impl Server {
         let out = Lines::of(child.stdout.take().expect("it is piped"));
         let err = Lines::of(child.stderr.take().expect("it is piped"));
         let first = out.wait(|lines| lines.first().cloned());
-        let url = first.as_deref().and_then(|line| line.strip_prefix("redrive serves on "));
+        let url = first.as_deref().and_then(|line| {
+            line.strip_prefix("redrive serves on ").or_else(|| line.strip_prefix("redrive demo on "))
+        });
         let address = url.and_then(|url| url.split_once("://")).map(|(_scheme, address)| address);
         if let Some(address) = address {
             return Ok(Self { child, client: Client::new(address), out, err });

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::{at, duration_of, excluded, is_whole, key_span, number_of, text_of};
 use crate::backoff::{Backoff, InvalidBackoff, Jitter, RawBackoff, RawSchedule};
 use crate::book::model::{At, BreakerEntry, PolicyEntry, PolicyParts, TimeoutParts};
+use crate::book::own_book;
 use crate::book::problem::Problems;
 use crate::book::validate::{ACTS, parse_failure_kind};
 use crate::book::yaml::Node;
@@ -33,7 +34,7 @@ struct Reserved {
     has_a_meaning: fn(&str) -> bool,
 }
 
-const RESERVED: [Reserved; 3] = [
+const RESERVED: [Reserved; 5] = [
     Reserved { section: "retry_policies", what: "retry policy", has_a_meaning: |name| ACTS.contains(&name) },
     Reserved { section: "breakers", what: "breaker", has_a_meaning: |name| name == "none" },
     Reserved {
@@ -41,6 +42,8 @@ const RESERVED: [Reserved; 3] = [
         what: "timeout",
         has_a_meaning: |name| name.starts_with(|c: char| c.is_ascii_digit()),
     },
+    Reserved { section: "services", what: "service", has_a_meaning: own_book::is_own },
+    Reserved { section: "dependencies", what: "dependency", has_a_meaning: own_book::is_own },
 ];
 
 impl Guards {

@@ -121,7 +121,7 @@ pub struct Receiver {
     pub timeout: Option<Duration>,
     /// What its name may resolve to.
     pub network: Network,
-    /// The name of the secret that shows who we are: a bearer token, or the password of a mail account.
+    /// The name of the secret that shows who we are: what calls are signed with, a bearer token, or a password.
     pub secret: Option<String>,
 }
 

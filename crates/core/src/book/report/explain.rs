@@ -67,7 +67,9 @@ impl Stated {
         self.position().is_none()
     }
 
-    fn position(self) -> Option<Position> {
+    /// Where in the book.
+    #[must_use]
+    pub fn position(self) -> Option<Position> {
         match self {
             Self::At(origin) => origin.position(),
             Self::ForTheBook(span) => Some(span.position),
@@ -240,7 +242,9 @@ fn delivery(resolved: &Resolved<'_>) -> Vec<Explained> {
     values
 }
 
-fn address(target: &TargetKind) -> String {
+/// Where a target is, without the passwords of its address.
+#[must_use]
+pub fn address(target: &TargetKind) -> String {
     match target {
         TargetKind::Http(text)
         | TargetKind::Ntfy(text)

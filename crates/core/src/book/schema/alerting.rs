@@ -65,9 +65,9 @@ pub(super) static RECEIVER: Object = Object {
         key(
             "retry",
             Type::Name(Named::Policy),
-            "The policy by which a message that fails is sent again (default: patient).",
+            "The policy by which a message that fails is sent again (default: soon at first, then every five minutes, for a day).",
         ),
-        key("timeout", Type::Duration, "How long one message may take (default 10s)."),
+        key("timeout", Type::Duration, "How long one message may take (default 10s, with `email` 30s)."),
         key(
             "network",
             Type::Word(&["public", "private"]),
@@ -76,7 +76,7 @@ pub(super) static RECEIVER: Object = Object {
         key(
             "secret",
             Type::Name(Named::Secret),
-            "Shows who we are: a bearer token, or with `email` the password; not with `slack`, whose address is the secret.",
+            "Shows who we are: with `webhook` calls are signed by Standard Webhooks, with `email` it is the password, with `ntfy` and `alertmanager` a bearer token; not with `slack`, whose address is the secret.",
         ),
     ],
     includes: &[],

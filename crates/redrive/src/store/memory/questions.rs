@@ -8,7 +8,9 @@ use redrive_core::event::attribute::{CorrelationId, SessionKey};
 use redrive_core::ids::{IdPrefix, Receipt, Seq};
 
 use super::world::{Kept, Row, World};
-use crate::store::{Counts, DeliveryState, DeliveryView, EventKey, EventView, Filter, Oldest};
+use crate::store::{
+    Counts, DeliveryState, DeliveryView, EventKey, EventView, Filter, LOOKED_AT_MAX, Listed, Oldest,
+};
 
 /// Whether attempts are told.
 #[derive(Clone, Copy)]
@@ -37,15 +39,25 @@ impl World {
         rows.take(rows_max).map(|row| self.delivery_view(row, Stories::Told)).collect()
     }
 
-    pub(super) fn list(&self, filter: &Filter) -> Vec<DeliveryView> {
-        let Filter { service, state, before, rows_max } = filter;
-        let before = before.unwrap_or(self.last.next());
-        let wanted = |row: &&Row| {
-            service.as_ref().is_none_or(|name| row.queue.service.as_str() == name)
-                && state.is_none_or(|state| row.state.name() == state)
+    pub(super) fn list(&self, filter: &Filter, stories: Stories) -> Listed {
+        let before = filter.before.unwrap_or(self.last.next());
+        let wanted = |row: &Row| {
+            filter.takes_queue(&row.queue)
+                && filter.state.is_none_or(|state| row.state.name() == state)
+                && filter.takes_event(&self.events[&row.event].event)
         };
-        let rows = self.rows.range(..before).rev().map(|(_, row)| row).filter(wanted);
-        rows.take(*rows_max).map(|row| self.delivery_view(row, Stories::Left)).collect()
+        let mut listed = Listed::default();
+        for (place, row) in self.rows.range(..before).rev() {
+            listed.looked_at += 1;
+            if wanted(row) {
+                listed.deliveries.push(self.delivery_view(row, stories));
+            }
+            if listed.deliveries.len() == filter.rows_max || listed.looked_at == LOOKED_AT_MAX {
+                listed.next = Some(*place);
+                break;
+            }
+        }
+        listed
     }
 
     pub(super) fn unrouted(&self, after: Seq, rows_max: usize) -> Vec<EventView> {

@@ -7,6 +7,7 @@ mod find;
 mod groups;
 mod kinds;
 mod letters;
+pub(super) mod list;
 pub(super) mod oldest;
 mod replays;
 mod survey;
@@ -27,7 +28,7 @@ use rusqlite::{Connection, OptionalExtension};
 use self::delivery::Depth;
 use super::encode::{place, seq, time};
 use super::fault::Fault;
-use super::schema::{self, state};
+use super::schema;
 use super::state::Meta;
 use super::{dedup, names, rows};
 use crate::store::door::{KeyRecord, RefusedBody};
@@ -36,7 +37,7 @@ use crate::store::letter::{
     LetterNumber, LetterPage, LetterQuery, LetterView, ReplayView, Selection, Survey,
 };
 use crate::store::{
-    Counts, DeliveryView, EventKey, EventView, Filter, Oldest, Reader, StateName, StoreError,
+    Counts, DeliveryView, EventKey, EventView, Filter, LOOKED_AT_MAX, Listed, Oldest, Reader, StoreError,
 };
 
 /// Places looked at for one short prefix; what is older is found by one digit more.
@@ -58,6 +59,25 @@ impl SqliteReader {
         Ok(Self { connection: schema::open_to_read(path)?, path: path.to_owned() })
     }
 
+    /// Deliveries, with so much of each.
+    fn listed(&self, filter: &Filter, depth: Depth) -> Result<Listed, StoreError> {
+        let mut listed = Listed::default();
+        let mut part = filter.clone();
+        // A list that takes several looks goes backwards, so nothing is in it twice.
+        loop {
+            let mut found = self.ask(|look| look.list(&part, LOOKED_AT_MAX - listed.looked_at, depth))?;
+            listed.deliveries.append(&mut found.deliveries);
+            listed.looked_at += found.looked_at;
+            listed.next = found.next;
+            let is_enough = listed.deliveries.len() >= filter.rows_max || listed.looked_at >= LOOKED_AT_MAX;
+            if is_enough || listed.next.is_none() {
+                return Ok(listed);
+            }
+            part.before = listed.next;
+            part.rows_max = filter.rows_max - listed.deliveries.len();
+        }
+    }
+
     /// Asks within one look at the file.
     fn ask<T>(&self, question: impl FnOnce(&Look<'_>) -> Result<T, Fault>) -> Result<T, StoreError> {
         let answer = || {
@@ -77,20 +97,12 @@ impl Reader for SqliteReader {
         self.ask(|look| look.by_prefix(*prefix, rows_max))
     }
 
-    fn list(&self, filter: &Filter) -> Result<Vec<DeliveryView>, StoreError> {
-        let mut views = Vec::new();
-        let mut before = filter.before;
-        // A list that takes several looks goes backwards, so nothing is in it twice.
-        while views.len() < filter.rows_max {
-            let part = Filter { before, rows_max: filter.rows_max - views.len(), ..filter.clone() };
-            let (mut found, next) = self.ask(|look| look.list(&part))?;
-            views.append(&mut found);
-            match next {
-                Some(place) => before = Some(place),
-                None => break,
-            }
-        }
-        Ok(views)
+    fn list(&self, filter: &Filter) -> Result<Listed, StoreError> {
+        self.listed(filter, Depth::Line)
+    }
+
+    fn told(&self, filter: &Filter) -> Result<Listed, StoreError> {
+        self.listed(filter, Depth::Stories)
     }
 
     fn unrouted(&self, after: Seq, rows_max: usize) -> Result<Vec<EventView>, StoreError> {
@@ -269,73 +281,6 @@ impl<'a> Look<'a> {
         Ok(found)
     }
 
-    /// A part of a list, and before which place to go on if it may not be all.
-    fn list(&self, filter: &Filter) -> Result<(Vec<DeliveryView>, Option<Seq>), Fault> {
-        let wanted =
-            |name: &QueueName| filter.service.as_ref().is_none_or(|wanted| name.service.as_str() == wanted);
-        let queues: Vec<i64> =
-            self.queues.iter().filter(|(_, name)| wanted(name)).map(|(id, _)| *id).collect();
-        // Anybody may ask for what comes before any id.
-        let before = filter.before.map_or(i64::MAX, |seq| i64::try_from(seq.get()).unwrap_or(i64::MAX));
-        if queues.is_empty() {
-            return Ok((Vec::new(), None));
-        }
-        let rows_max = i64::try_from(filter.rows_max).unwrap_or(i64::MAX);
-        let indexed: Option<&[&str]> = match filter.state {
-            Some(StateName::Ready) => Some(&[LIST_READY]),
-            Some(StateName::Due) => Some(&[LIST_DUE]),
-            Some(StateName::Dead) => Some(&[LIST_DEAD, LIST_HOLDING]),
-            Some(StateName::Behind | StateName::Delivered | StateName::Closed) | None => None,
-        };
-        let (mut places, next) = match indexed {
-            Some(selects) => {
-                let mut places = Vec::new();
-                let pairs = queues.iter().flat_map(|queue| selects.iter().map(move |select| (queue, select)));
-                for (queue, select) in pairs {
-                    let mut statement = self.connection.prepare_cached(select)?;
-                    let found = statement.query_map((queue, before, rows_max), |row| row.get::<_, i64>(0))?;
-                    places.extend(found.collect::<Result<Vec<_>, _>>()?);
-                }
-                (places, None)
-            }
-            None => self.scan(&queues, filter.state.map(codes), before, rows_max)?,
-        };
-        places.sort_unstable_by(|one, other| other.cmp(one));
-        places.truncate(filter.rows_max);
-        let mut views = Vec::with_capacity(places.len());
-        for place in places {
-            views.extend(self.delivery(seq(place), Depth::Line)?);
-        }
-        Ok((views, next.map(seq)))
-    }
-
-    /// Goes through deliveries backwards: most of them are what such a list asks for.
-    fn scan(
-        &self,
-        queues: &[i64],
-        states: Option<&[i64]>,
-        before: i64,
-        rows_max: i64,
-    ) -> Result<(Vec<i64>, Option<i64>), Fault> {
-        let select = "SELECT seq, queue, state FROM deliveries WHERE seq < ?1 ORDER BY seq DESC LIMIT ?2";
-        let mut statement = self.connection.prepare_cached(select)?;
-        let mut rows = statement.query((before, ROWS_PER_LOOK))?;
-        let (mut places, mut seen, mut last) = (Vec::new(), 0, 0);
-        while let Some(row) = rows.next()? {
-            seen += 1;
-            last = row.get(0)?;
-            let state = row.get(2)?;
-            let fits = queues.contains(&row.get(1)?) && states.is_none_or(|states| states.contains(&state));
-            if fits {
-                places.push(last);
-            }
-            if i64::try_from(places.len()).is_ok_and(|found| found == rows_max) {
-                return Ok((places, None));
-            }
-        }
-        Ok((places, (seen == ROWS_PER_LOOK).then_some(last)))
-    }
-
     fn unrouted(&self, after: Seq, rows_max: usize) -> Result<Vec<EventView>, Fault> {
         let mut statement = self.connection.prepare_cached(UNROUTED)?;
         let rows_max = i64::try_from(rows_max).unwrap_or(i64::MAX);
@@ -356,26 +301,5 @@ impl<'a> Look<'a> {
 /// Beyond so many bytes of data, a page of unrouted events ends.
 const UNROUTED_BYTES: usize = 16 * 1024 * 1024;
 
-pub(super) const LIST_READY: &str =
-    "SELECT seq FROM deliveries WHERE queue = ?1 AND state = 0 AND seq < ?2 ORDER BY seq DESC LIMIT ?3";
-pub(super) const LIST_DUE: &str =
-    "SELECT seq FROM deliveries WHERE queue = ?1 AND state = 1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3";
-pub(super) const LIST_DEAD: &str =
-    "SELECT seq FROM deliveries WHERE queue = ?1 AND state = 4 AND seq < ?2 ORDER BY seq DESC LIMIT ?3";
 pub(super) const UNROUTED: &str =
     "SELECT seq FROM events WHERE deliveries = 0 AND whole = 1 AND seq > ?1 ORDER BY seq LIMIT ?2";
-
-pub(super) const LIST_HOLDING: &str =
-    "SELECT seq FROM deliveries WHERE queue = ?1 AND state = -1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3";
-
-/// The numbers that stand for a state.
-const fn codes(state: StateName) -> &'static [i64] {
-    match state {
-        StateName::Ready => &[state::READY],
-        StateName::Due => &[state::DUE],
-        StateName::Behind => &[state::BEHIND],
-        StateName::Delivered => &[state::DELIVERED],
-        StateName::Dead => &[state::DEAD, state::HOLDING],
-        StateName::Closed => &[state::SKIPPED, state::SUPERSEDED, state::PURGED],
-    }
-}

@@ -330,14 +330,14 @@ fn listed_deliveries(bench: &mut Bench) {
     bench.settled("strict", in_session("2", "s"), super::desk::holds("boom"));
     bench.settled("svc", event("3"), Next::Delivered);
     let filter = Filter { state: Some(StateName::Dead), rows_max: 10, ..Filter::default() };
-    let listed = bench.reader().list(&filter).expect("it answers");
+    let listed = bench.reader().list(&filter).expect("it answers").deliveries;
     assert_eq!(listed.iter().map(|view| view.event_id.as_str()).collect::<Vec<_>>(), ["2", "1"]);
     let filter = Filter { service: Some("strict".to_owned()), ..filter };
-    assert_eq!(bench.reader().list(&filter).expect("it answers").len(), 1);
+    assert_eq!(bench.reader().list(&filter).expect("it answers").deliveries.len(), 1);
     let closed = Filter { state: Some(StateName::Closed), rows_max: 10, ..Filter::default() };
-    assert!(bench.reader().list(&closed).expect("it answers").is_empty());
+    assert!(bench.reader().list(&closed).expect("it answers").deliveries.is_empty());
     bench.purge(&everything(), 10);
-    let listed = bench.reader().list(&closed).expect("it answers");
+    let listed = bench.reader().list(&closed).expect("it answers").deliveries;
     assert_eq!(listed.iter().map(|view| view.event_id.as_str()).collect::<Vec<_>>(), ["2", "1"]);
     assert!(listed.iter().all(|view| matches!(view.state, DeliveryState::Closed { .. })));
 }

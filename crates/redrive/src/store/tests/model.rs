@@ -321,8 +321,8 @@ fn seen(bench: &Bench) -> Vec<String> {
     let states = [StateName::Ready, StateName::Due, StateName::Behind, StateName::Delivered];
     for state in states.into_iter().chain([StateName::Dead, StateName::Closed]) {
         let filter =
-            Filter { state: Some(state), service: Some("ord".to_owned()), before: None, rows_max: 5 };
-        seen.push(format!("{:?}", reader.list(&filter).expect("it answers")));
+            Filter { state: Some(state), service: Some("ord".to_owned()), rows_max: 5, ..Filter::default() };
+        seen.push(format!("{:?}", reader.list(&filter).expect("it answers").deliveries));
     }
     seen.push(format!("{:?}", bench.all()));
     seen.push(format!("{:?}", reader.unrouted(Seq::NONE, 9).expect("it answers")));

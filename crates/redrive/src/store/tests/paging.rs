@@ -1,5 +1,6 @@
 //! What waits is found page by page, in its order and within bounds.
 
+use redrive_core::book::pattern::EventPattern;
 use redrive_core::engine::{Load, Next, Page, Wanted};
 use redrive_core::event::Event;
 use redrive_core::ids::{IdPrefix, Seq};
@@ -7,7 +8,7 @@ use redrive_core::time::Timestamp;
 
 use super::Scenario;
 use super::bench::{Bench, at, dead, event, ids, in_session, queue, to};
-use crate::store::{Filter, Note, Oldest, StateName};
+use crate::store::{DeliveryView, Filter, Note, Oldest, StateName};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     ("what may start is paged in the order of the store", ready_pages),
@@ -17,6 +18,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     ("what is parked for ever is released at once", release),
     ("a delivery loads with all that was settled", loads_complete),
     ("deliveries are listed by service and state", lists),
+    ("deliveries are told with all their attempts", tells),
     ("a delivery is found by the first digits of its id", by_prefix),
     ("the oldest that wait and the oldest that are dead are known", the_oldest),
 ];
@@ -52,6 +54,30 @@ fn the_oldest(bench: &mut Bench) {
     assert_eq!(ordered, Oldest { waiting_since: Some(at(0)), dead_since: None });
     bench.crash();
     assert_eq!(svc(bench), (None, Some(at(30))));
+}
+
+fn tells(bench: &mut Bench) {
+    let first = bench.accept(to("svc", event("1"))).remove(0).id;
+    bench.end(first, Next::Due { at: at(500) });
+    bench.end(first, Next::Delivered);
+    bench.take(&[to("svc", event("2"))]);
+    bench.take(&[to("other", event("3"))]);
+    let told = |before, rows_max| {
+        let filter = Filter { service: Some("svc".to_owned()), before, rows_max, ..Filter::default() };
+        let (told, listed) = (bench.reader().told(&filter), bench.reader().list(&filter));
+        let (told, listed) = (told.expect("it answers").deliveries, listed.expect("it answers").deliveries);
+        let ids = |views: &[DeliveryView]| views.iter().map(|view| view.id).collect::<Vec<_>>();
+        assert_eq!(ids(&told.deliveries), ids(&listed.deliveries), "the same deliveries");
+        told.deliveries.into_iter().map(|view| (view.event_id, view.stories)).collect::<Vec<_>>()
+    };
+    let all = told(None, 9);
+    assert_eq!(
+        all.iter().map(|(id, stories)| (id.as_str(), stories.len())).collect::<Vec<_>>(),
+        [("2", 0), ("1", 2)]
+    );
+    assert_eq!(all[1].1, bench.view(first.seq()).stories);
+    assert_eq!(told(None, 1), all[..1]);
+    assert_eq!(told(Some(first.seq().next()), 9), all[1..]);
 }
 
 fn ready_pages(bench: &mut Bench) {
@@ -168,15 +194,17 @@ fn lists(bench: &mut Bench) {
     bench.accept(to("ord", in_session("1", "s")));
     bench.accept(to("ord", in_session("2", "s")));
     let listed = |bench: &Bench, filter: &Filter| {
-        let views = bench.reader().list(filter).expect("it answers");
+        let views = bench.reader().list(filter).expect("it answers").deliveries;
         views.iter().map(|view| view.id.seq().get()).collect::<Vec<_>>()
     };
     let filter = |service: &str, state, rows_max| Filter {
         service: (!service.is_empty()).then(|| service.to_owned()),
         state,
-        before: None,
         rows_max,
+        ..Filter::default()
     };
+    let of_type = |pattern: &str| Some(EventPattern::parse(pattern).expect("a pattern"));
+    let in_s = Filter { session: Some("s".to_owned()), ..filter("", None, 99) };
     #[rustfmt::skip]
     let cases = [
         ("the latest",         filter("", None, 3),                            vec![28, 26, 24]),
@@ -188,6 +216,14 @@ fn lists(bench: &mut Bench) {
         ("delivered",          filter("a", Some(StateName::Delivered), 99),    vec![14, 6]),
         ("dead",               filter("", Some(StateName::Dead), 2),           vec![24, 16]),
         ("dead of a service",  filter("a", Some(StateName::Dead), 99),         vec![16, 8]),
+        ("of a channel",       filter("a/x", None, 99),                        vec![16, 14, 12, 10]),
+        ("of a session",       in_s.clone(),                                   vec![28, 26]),
+        ("and behind in it",   Filter { state: Some(StateName::Behind), ..in_s.clone() },                       vec![28]),
+        ("of another session", Filter { session: Some("t".to_owned()), ..in_s.clone() },                        vec![]),
+        ("of a part of its name", Filter { session: Some(String::new()), ..in_s },                              vec![]),
+        ("of all types",       Filter { event_type: of_type("*"), ..filter("b", Some(StateName::Dead), 99) },   vec![24]),
+        ("of another type",    Filter { event_type: of_type("nothing.*"), ..filter("", None, 99) },             vec![]),
+        ("with no such correlation", Filter { correlation_id: Some("c".to_owned()), ..filter("", None, 99) },   vec![]),
         ("before a place",     Filter { before: Some(Seq::new(16)), ..filter("a", Some(StateName::Dead), 99) }, vec![8]),
     ];
     for (name, filter, expected) in cases {

@@ -45,11 +45,7 @@ pub(super) async fn connect(origin: &Origin, pool: &Pool, limits: &Limits) -> Re
 /// Tries the addresses of a name in turn; each gets its share of the time that is left.
 async fn tcp(origin: &Origin, resolver: &Resolver, limits: &Limits) -> Result<TcpStream, Failure> {
     let ends_at = Instant::now() + limits.connect;
-    let addresses = resolver.addresses(&origin.host, origin.port).await;
-    let addresses = addresses.map_err(|error| Failure::dns(origin, &error.to_string()))?;
-    let mut addresses =
-        origin.leave.admit(addresses).map_err(|refused| Failure::no_leave(origin, refused))?;
-    addresses.truncate(ADDRESSES_MAX);
+    let addresses = addresses(origin, resolver).await?;
     let mut failure = Failure::dns(origin, "it has no address");
     for (address, left) in addresses.iter().zip((1..=addresses.len()).rev()) {
         let share = ends_at.saturating_duration_since(Instant::now())
@@ -61,6 +57,16 @@ async fn tcp(origin: &Origin, resolver: &Resolver, limits: &Limits) -> Result<Tc
         };
     }
     Err(failure)
+}
+
+/// What a name stands for, as far as it may be called and there is any use in trying.
+pub(super) async fn addresses(origin: &Origin, resolver: &Resolver) -> Result<Vec<SocketAddr>, Failure> {
+    let addresses = resolver.addresses(&origin.host, origin.port).await;
+    let addresses = addresses.map_err(|error| Failure::dns(origin, &error.to_string()))?;
+    let mut addresses =
+        origin.leave.admit(addresses).map_err(|refused| Failure::no_leave(origin, refused))?;
+    addresses.truncate(ADDRESSES_MAX);
+    Ok(addresses)
 }
 
 async fn open(address: SocketAddr) -> io::Result<TcpStream> {

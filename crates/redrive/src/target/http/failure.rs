@@ -32,7 +32,7 @@ impl Failure {
     pub(super) fn no_leave(origin: &Origin, refused: Refused) -> Self {
         let Refused { address, what } = refused;
         let message = format!(
-            "{origin} resolves to {address}, {what}: write `network: private` beside `http:` to allow it"
+            "{origin} resolves to {address}, {what}: write `network: private` beside its address to allow it"
         );
         Self { error: TransportError::AddressRefused, message }
     }
@@ -73,7 +73,7 @@ impl Failure {
     }
 
     /// What went wrong with a connection.
-    fn io(origin: &Origin, error: &io::Error) -> Self {
+    pub(super) fn io(origin: &Origin, error: &io::Error) -> Self {
         if rustls_error(error).is_some() {
             return Self::tls(origin, error);
         }

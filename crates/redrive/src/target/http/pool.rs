@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
+use redrive_core::trace::Sampler;
 use rustls::client::ClientConfig;
 use tokio::time::{Instant, sleep_until};
 
@@ -16,12 +17,13 @@ use super::limits::{IDLE_MAX, IDLE_TIME_MAX};
 use super::resolve::Resolver;
 use crate::tls::{Roots, client_config};
 
-/// The connections of all HTTP targets, and whom they trust.
+/// The connections of all HTTP targets, whom they trust, and what they tell of traces.
 #[derive(Debug)]
 pub struct Pool {
     roots: Roots,
     resolver: Resolver,
     config: OnceLock<Arc<ClientConfig>>,
+    sampler: OnceLock<Sampler>,
     idle: Mutex<Idle>,
 }
 
@@ -51,13 +53,35 @@ impl Pool {
     /// An empty one.
     #[must_use]
     pub fn new(roots: Roots) -> Self {
-        Self { roots, resolver: Resolver::default(), config: OnceLock::new(), idle: Mutex::default() }
+        Self {
+            roots,
+            resolver: Resolver::default(),
+            config: OnceLock::new(),
+            sampler: OnceLock::new(),
+            idle: Mutex::default(),
+        }
+    }
+
+    /// From now on every call says which trace it belongs to, also of events that came without one: somebody
+    /// is told of traces, and records those of this sampler. Only the first one counts.
+    pub fn tell_traces(&self, sampler: Sampler) {
+        let _ = self.sampler.set(sampler);
+    }
+
+    /// Which traces are told of; none if nobody is told of any.
+    pub(super) fn sampler(&self) -> Option<Sampler> {
+        self.sampler.get().copied()
     }
 
     /// The same with another idea of what names stand for.
     #[cfg(test)]
     pub(super) fn resolving(self, list: fn(&str) -> Vec<std::net::IpAddr>) -> Self {
         Self { resolver: Resolver::Listed(list), ..self }
+    }
+
+    /// Whom its connections trust.
+    pub(crate) const fn roots(&self) -> &Roots {
+        &self.roots
     }
 
     pub(super) fn resolver(&self) -> &Resolver {

@@ -8,7 +8,8 @@
 //! | `redrive-attempt` | the number of the attempt, from 1 |
 //! | `redrive-sequence` | in a session: the place in its order |
 //! | `redrive-replay` | of a dead letter that is sent again: how often it was, this time included |
-//! | `traceparent`, `x-correlation-id` | what the event says |
+//! | `x-correlation-id` | what the event says |
+//! | `traceparent`, `tracestate` | the attempt's own place in the trace that the event says, or in its own trace if traces are told of |
 //!
 //! Places grow from delivery to delivery, but a letter that is replayed keeps its own, and an edited one is
 //! sent in the old one's: it may come after others with a higher one. Only the id tells a repetition.
@@ -27,15 +28,16 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use http_body_util::Full;
 use redrive_core::engine::{Call, Waiting};
 use redrive_core::event::Event;
-use redrive_core::event::attribute::{ExtensionName, ExtensionText, ExtensionValue};
+use redrive_core::event::attribute::{CorrelationId, ExtensionName, ExtensionText, ExtensionValue};
 use redrive_core::hash::stable_128;
 use redrive_core::idempotency::webhook_id;
 use redrive_core::time::Timestamp;
+use redrive_core::trace::{Context, Sampler, Trace};
 
 use super::address::Address;
 use super::sign::Signer;
 
-const USER_AGENT_VALUE: &str = concat!("redrive/", env!("CARGO_PKG_VERSION"));
+pub(super) const USER_AGENT_VALUE: &str = concat!("redrive/", env!("CARGO_PKG_VERSION"));
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
@@ -44,6 +46,7 @@ const REDRIVE_ATTEMPT: HeaderName = HeaderName::from_static("redrive-attempt");
 const REDRIVE_SEQUENCE: HeaderName = HeaderName::from_static("redrive-sequence");
 const REDRIVE_REPLAY: HeaderName = HeaderName::from_static("redrive-replay");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 const X_CORRELATION_ID: HeaderName = HeaderName::from_static("x-correlation-id");
 
 /// How events are laid out in a request.
@@ -84,6 +87,7 @@ pub(super) fn make(
     form: Form,
     signer: Option<&Signer>,
     call: &Call,
+    sampler: Option<Sampler>,
     now: Timestamp,
 ) -> Result<Request<Full<Bytes>>, Misfit> {
     let mut headers = HeaderMap::with_capacity(24);
@@ -101,11 +105,11 @@ pub(super) fn make(
                 let name = HeaderName::try_from(name).expect("attributes have names of letters and digits");
                 headers.insert(name, text(value));
             }
-            (one(&mut headers, delivery), delivery.event.data.clone())
+            (one(&mut headers, delivery, sampler), delivery.event.data.clone())
         }
         (Form::Structured, [delivery]) => {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/cloudevents+json"));
-            (one(&mut headers, delivery), structured(delivery))
+            (one(&mut headers, delivery, sampler), structured(delivery))
         }
         (Form::Batch, deliveries @ [_, ..]) => {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/cloudevents-batch+json"));
@@ -133,7 +137,7 @@ pub(super) fn make(
 }
 
 /// Adds what a call says that carries one delivery, and returns its id.
-fn one(headers: &mut HeaderMap, delivery: &Waiting) -> String {
+fn one(headers: &mut HeaderMap, delivery: &Waiting, sampler: Option<Sampler>) -> String {
     headers.insert(REDRIVE_ATTEMPT, delivery.next_attempt().get().into());
     if let Some(sequence) = delivery.sequence {
         headers.insert(REDRIVE_SEQUENCE, sequence.get().into());
@@ -141,16 +145,36 @@ fn one(headers: &mut HeaderMap, delivery: &Waiting) -> String {
     if let Some(replaying) = delivery.replaying {
         headers.insert(REDRIVE_REPLAY, replaying.times.into());
     }
-    let Event { traceparent, correlation_id, .. } = &*delivery.event;
-    let traceparent = traceparent.as_ref().map(|text| (TRACEPARENT, text.as_str()));
-    let correlation_id = correlation_id.as_ref().map(|text| (X_CORRELATION_ID, text.as_str()));
-    for (name, value) in [traceparent, correlation_id].into_iter().flatten() {
-        // What no header can hold for certain stands among the event's attributes all the same, encoded.
-        if value.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
-            headers.insert(name, text(value.to_owned()));
-        }
+    if let Some(place) = place_in_trace(delivery, sampler) {
+        headers.insert(TRACEPARENT, text(place.to_string()));
+        put(headers, TRACESTATE, trace_state(&delivery.event));
     }
+    put(headers, X_CORRELATION_ID, delivery.event.correlation_id.as_ref().map(CorrelationId::as_str));
     webhook_id(delivery.id)
+}
+
+/// Where the attempt stands in a trace. A trace that nobody is told of has none, if no sender began it: the
+/// target is free to begin one of its own.
+fn place_in_trace(delivery: &Waiting, sampler: Option<Sampler>) -> Option<Context> {
+    let trace = Trace::of(&delivery.event, sampler.unwrap_or(Sampler::USUAL));
+    (trace.sender.is_some() || sampler.is_some())
+        .then(|| trace.at_attempt(delivery.id, delivery.next_attempt()))
+}
+
+/// What systems on the way have put beside the trace.
+fn trace_state(event: &Event) -> Option<&str> {
+    match event.extensions.iter().find(|(name, _)| name.as_str() == "tracestate") {
+        Some((_, ExtensionValue::Text(state))) => Some(state.as_str()),
+        Some((_, ExtensionValue::Integer(_) | ExtensionValue::Boolean(_))) | None => None,
+    }
+}
+
+/// Adds what no header can hold for certain only if this one can; it stands among the event's attributes all
+/// the same, encoded.
+fn put(headers: &mut HeaderMap, name: HeaderName, value: Option<&str>) {
+    if let Some(value) = value.filter(|value| value.bytes().all(|byte| matches!(byte, b' '..=b'~'))) {
+        headers.insert(name, text(value.to_owned()));
+    }
 }
 
 /// Adds what a call says that carries a batch, and returns the batch's id.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use redrive::core::access::{Permission, Scope};
+use redrive::core::access::{Permission, Role, Scope};
 use redrive::core::text::Rate;
 use redrive::core::time::Timestamp;
 use redrive::store::door::By;
@@ -77,7 +77,30 @@ impl Caller {
         }
     }
 
-    pub(super) fn may(&self, permission: Permission) -> bool {
+    /// What it is called by people.
+    pub(in crate::api) fn name(&self) -> String {
+        match &self.0 {
+            Who::Anybody => "anybody".to_owned(),
+            Who::Key(held) => held.record.name.clone(),
+            Who::Token(claims) => claims.subject.clone(),
+        }
+    }
+
+    /// What it is trusted with; of several roles, the one that may most.
+    pub(in crate::api) fn role(&self) -> Role {
+        match &self.0 {
+            Who::Anybody => Role::Admin,
+            Who::Key(held) => held.record.role,
+            Who::Token(claims) => claims.roles.iter().copied().max().unwrap_or(Role::Ingest),
+        }
+    }
+
+    /// The services that it is bound to.
+    pub(in crate::api) fn services(&self) -> Option<&[String]> {
+        self.scope().filter(|scope| scope.is_bound_to_services()).map(|scope| scope.services.as_slice())
+    }
+
+    pub(in crate::api) fn may(&self, permission: Permission) -> bool {
         match &self.0 {
             Who::Anybody => true,
             Who::Key(held) => held.record.role.may(permission),
@@ -160,8 +183,6 @@ impl Caller {
 
 #[cfg(test)]
 mod tests {
-    use redrive::core::access::Role;
-
     use super::super::keyring::Keyring;
     use super::*;
 

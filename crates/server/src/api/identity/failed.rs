@@ -59,7 +59,7 @@ impl Failed {
             tracing::warn!(count, address, last = %doubt, "bad keys were shown");
             let attempts =
                 if count == 1 { "a bad key was".to_owned() } else { format!("{count} bad keys were") };
-            node.announce(What::Security, format!("{attempts} shown, the last one by {address}"));
+            node.pass_on(What::Security, format!("{attempts} shown, the last one by {address}"));
         }
         self.addresses.note(&address, now).map_err(|too_many| rate::refusal(&too_many))
     }

@@ -182,6 +182,12 @@ pub(crate) struct Happening {
     session: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     correlation_id: Option<String>,
+    /// The trace that the event belongs to, as 32 hexadecimal digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace_id: Option<String>,
+    /// The attempt's span in it, as 16 hexadecimal digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    span_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     attempt: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -201,6 +207,15 @@ pub(crate) struct Happening {
     /// How long the attempt took.
     #[serde(skip_serializing_if = "Option::is_none")]
     took_ms: Option<f64>,
+    /// The dependency whose breaker it is, or that asked everybody to wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dependency: Option<String>,
+    /// The failures that a breaker has counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failures: Option<u32>,
+    /// The number of a replay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replay: Option<u64>,
 }
 
 /// Where a replay stands.

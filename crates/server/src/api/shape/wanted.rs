@@ -107,13 +107,58 @@ pub(crate) struct FilterKeys {
 /// Which deliveries are meant.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct DeliveryKeys {
+    /// The service with its channels, or `service/channel`.
     #[schema(min_length = 1)]
     service: Option<String>,
     #[schema(inline)]
     state: Option<DeliveryState>,
+    /// The event's type, or a pattern such as `orders.*`.
+    #[serde(rename = "type")]
+    #[schema(max_length = 256, pattern = "^[A-Za-z0-9_:/-]+(\\.[A-Za-z0-9_:/-]+){0,30}(\\.\\*)?$")]
+    event_type: Option<String>,
+    #[schema(min_length = 1)]
+    session: Option<String>,
+    /// The correlation id.
+    #[schema(min_length = 1)]
+    correlation: Option<String>,
     /// The `next` of an earlier answer.
     #[schema(pattern = "^[0-9a-fA-F]{32}$")]
     before: Option<String>,
+}
+
+/// How far back, and of what.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct TrendKeys {
+    /// `15m`, `3h` or `24h`; the first unless said.
+    #[schema(pattern = "^(15m|3h|24h)$")]
+    span: Option<String>,
+    /// Of this service with its channels, or of `service/channel`.
+    #[schema(min_length = 1)]
+    service: Option<String>,
+    /// Of this dependency.
+    #[schema(min_length = 1)]
+    dependency: Option<String>,
+}
+
+/// Which rule is meant; `service` and `type` must be said.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct RuleKeys {
+    #[schema(min_length = 1)]
+    service: Option<String>,
+    #[schema(min_length = 1)]
+    channel: Option<String>,
+    /// The event's type.
+    #[serde(rename = "type")]
+    #[schema(min_length = 1)]
+    event_type: Option<String>,
+}
+
+/// Whom the doctor looks at.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct DoctorKeys {
+    /// Only this service and its channels.
+    #[schema(min_length = 1)]
+    service: Option<String>,
 }
 
 /// The states that deliveries are looked for by.

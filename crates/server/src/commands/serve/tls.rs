@@ -17,6 +17,7 @@ use super::{Stamp, refuse_other_than_file, stamp};
 use crate::api::door::{Certificate, Door};
 use crate::cli::ServeArgs;
 use crate::commands::Refused;
+use crate::logging;
 use crate::show::style;
 
 /// The connections of all targets, with those whom the flags say to trust.
@@ -70,14 +71,17 @@ impl Watched {
             Ok(config) => {
                 self.shown.change(config);
                 let path = self.certificate.display();
-                anstream::eprintln!("{} {path} is shown from now on", style::good("certificate read:"));
+                let read = style::good("certificate read:");
+                logging::say(format_args!("{read} {path} is shown from now on"), || {
+                    tracing::info!(%path, "a certificate was read");
+                });
             }
             Err(error) => {
                 tracing::error!(%error, "the new certificate is refused: the old one stays");
                 let refused = style::error("certificate refused");
-                anstream::eprintln!("{refused}: {error}: the old one stays");
+                logging::say(format_args!("{refused}: {error}: the old one stays"), || {});
                 let message = format!("the new certificate is refused, and the old one stays: {error}");
-                node.announce(What::Alert, message);
+                node.pass_on(What::Alert, message);
             }
         }
     }

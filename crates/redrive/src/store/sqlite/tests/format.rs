@@ -89,7 +89,7 @@ fn deliveries_of_the_first_format_go_on() {
     let reader = store.reader().expect("it has readers");
     let list = |state| {
         let filter = Filter { state: Some(state), rows_max: 10, ..Filter::default() };
-        let found = reader.list(&filter).expect("it answers");
+        let found = reader.list(&filter).expect("it answers").deliveries;
         found.into_iter().map(|view| view.event_id).collect::<Vec<_>>()
     };
     assert_eq!(list(StateName::Delivered), ["delivered"]);

@@ -45,7 +45,7 @@ async fn a_name_that_leads_inside_is_refused_and_says_what_to_change() {
     for (name, what) in cases {
         let target = named(name, server.port(), Network::Public, &resolving(list));
         let expected = format!(
-            "Transport(AddressRefused), service shop, line 4: {name}:PORT resolves to {what}: write `network: private` beside `http:` to allow it"
+            "Transport(AddressRefused), service shop, line 4: {name}:PORT resolves to {what}: write `network: private` beside its address to allow it"
         );
         assert_eq!(told(&post(&target).await, server.port()), expected, "{name}");
     }

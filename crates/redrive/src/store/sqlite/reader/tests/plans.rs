@@ -4,7 +4,7 @@ use rusqlite::Connection;
 
 use super::super::find::{self, Way};
 use super::super::kinds::{Detail, KindQuery};
-use super::super::{LIST_HOLDING, Look, delivery, door, groups, replays, survey};
+use super::super::{Look, delivery, door, groups, list, replays, survey};
 use super::of;
 use crate::store::letter::LetterFilter;
 use crate::store::sqlite::schema;
@@ -35,7 +35,7 @@ fn no_question_goes_through_all_letters() {
     #[rustfmt::skip]
     let cases: [(&str, String, &str); 17] = [
         ("a delivery",               delivery::DELIVERY.into(),          delivery_plan),
-        ("what holds",               LIST_HOLDING.into(),                "SEARCH deliveries USING COVERING INDEX holding (queue=? AND rowid<?)"),
+        ("what holds",               list::HOLDING.into(),                "SEARCH deliveries USING COVERING INDEX holding (queue=? AND rowid<?)"),
         ("all letters, back",        find::all(Way::Back),               "SEARCH letters USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
         ("all letters, forth",       find::all(Way::Forth),              "SEARCH letters USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
         ("a session, back",          find::of_session(Way::Back),        "SEARCH letters USING INDEX letters_of_session (session=? AND rowid>? AND rowid<?)"),

@@ -1,0 +1,267 @@
+//! The book within the book: from the receivers of a rule book it makes the rules by which notices are
+//! delivered, so that whoever is to be told of an alert is a target like any other.
+//!
+//! Its one service has a channel for each receiver, and every channel a dependency of its own. What holds there
+//! stands where the receiver does, so that a story of a notice names the receiver's line.
+//!
+//! Invariants: no event of a sender is routed here, since routes are those of the written book; and nothing of
+//! the written book's defaults or services reaches in here, but the policies and secrets that receivers name.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::RuleBook;
+use super::model::{
+    At, ChannelEntry, EventRow, Layer, Network, Order, PolicyEntry, ProcessLimits, ReactionName, Receiver,
+    ReceiverKind, Sections, ServiceEntry, Target, TargetKind, TimeoutParts, Waiting, WhenFull,
+};
+use super::pattern::EventPattern;
+use super::problem::Span;
+use crate::backoff::{Backoff, Jitter, RawBackoff, RawSchedule};
+use crate::category::Category;
+use crate::ids::{ChannelName, DependencyName, PolicyName, ServiceName};
+use crate::rule::{FailureMatch, GrowingTimeout};
+
+pub use crate::alert::OWN_SERVICE;
+
+/// What every notice's type is one of.
+const NOTICES: &str = "redrive.alert.*";
+/// The name of the policy by which receivers are tried that name none.
+const PATIENCE: &str = "redrive-alerts";
+/// Notices that may wait for each receiver; one too many is a dead letter at once.
+const WAITING_FOR_EACH_MAX: u64 = 1_000;
+/// The patience itself: soon at first, then every few minutes, for as long as an alert is news.
+const RETRY_FIRST: Duration = Duration::from_secs(5);
+const RETRY_MAX: Duration = Duration::from_mins(5);
+const RETRY_WITHIN: Duration = Duration::from_hours(24);
+/// More than the window holds, so that the window ends it.
+const RETRIES_MAX: u32 = 1_000;
+/// How long telling somebody may take, unless the receiver says so; mail servers take their time.
+const TELLING_MAX: Duration = Duration::from_secs(10);
+const MAILING_MAX: Duration = Duration::from_secs(30);
+
+/// Whether a name is kept for the service of receivers and for what it depends on.
+#[must_use]
+pub fn is_own(name: &str) -> bool {
+    name.strip_prefix(OWN_SERVICE).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+impl RuleBook {
+    /// The rules by which notices are delivered; none in a book that tells nobody.
+    #[must_use]
+    pub fn own(&self) -> Option<&Self> {
+        self.own.as_deref()
+    }
+
+    /// The book that has the rules of that service.
+    pub(super) fn holding(&self, service: &str) -> &Self {
+        if service == OWN_SERVICE { self.own().unwrap_or(self) } else { self }
+    }
+}
+
+/// The thing that may fail when a receiver is told.
+#[must_use]
+pub fn dependency_of(receiver: &ChannelName) -> DependencyName {
+    DependencyName::joined(&service_name(), receiver)
+}
+
+/// What a book has for those whom it tells; none if it tells nobody.
+pub(super) fn sections(written: &Sections) -> Option<Sections> {
+    let span = written.receivers.values().next()?.span;
+    let channels: Vec<ChannelEntry> =
+        written.receivers.iter().filter_map(|(name, at)| channel(name, at)).collect();
+    let mut policies = written.policies.clone();
+    policies.insert(policy_name(), At { value: patience(), span });
+    let service = ServiceEntry {
+        name: service_name(),
+        span,
+        title: None,
+        target: target(TargetKind::Log, span),
+        depends_on: None,
+        // Nobody should hear that something is over before they hear that it has begun.
+        order: Some(At { value: Order::Session, span }),
+        waiting: Waiting {
+            events: Some(At { value: WAITING_FOR_EACH_MAX * channels.len() as u64, span }),
+            when_full: Some(At { value: WhenFull::DeadLetter, span }),
+            ..Waiting::default()
+        },
+        rows: Vec::new(),
+        channels,
+        layer: Layer::default(),
+    };
+    Some(Sections {
+        policies,
+        timeouts: written.timeouts.clone(),
+        secrets: written.secrets.clone(),
+        services: vec![service],
+        ..Sections::default()
+    })
+}
+
+fn channel(name: &str, At { value: receiver, span }: &At<Receiver>) -> Option<ChannelEntry> {
+    let span = *span;
+    let policy = receiver.retry.as_ref().map_or_else(policy_name, |at| at.value.clone());
+    let policy = ReactionName::Policy(policy);
+    let reaction = |category| (FailureMatch::Category(category), At { value: policy.clone(), span });
+    let is_mail = matches!(receiver.kind, ReceiverKind::Email(_));
+    let limit = receiver.timeout.unwrap_or(if is_mail { MAILING_MAX } else { TELLING_MAX });
+    let timeout = TimeoutParts { whole: Some(GrowingTimeout::fixed(limit)), ..TimeoutParts::default() };
+    let row = EventRow {
+        span,
+        pattern: At { value: EventPattern::parse(NOTICES).expect("a pattern of our own"), span },
+        title: None,
+        subscription: None,
+        depends_on: None,
+        layer: Layer::default(),
+    };
+    Some(ChannelEntry {
+        // A name that is none is an error of the book.
+        name: ChannelName::new(name).ok()?,
+        span,
+        title: None,
+        target: Some(Target {
+            secret: receiver.secret.clone(),
+            network: receiver.network,
+            ..target(target_kind(&receiver.kind), span)
+        }),
+        depends_on: None,
+        rows: vec![Arc::new(row)],
+        layer: Layer {
+            // What nobody understands may heal as well, and saying something twice does no harm.
+            reactions: [Category::Transient, Category::RateLimited, Category::Unknown].map(reaction).into(),
+            timeout: Some(At { value: timeout, span }),
+            ..Layer::default()
+        },
+    })
+}
+
+/// What a receiver is reached by, for whoever lists targets; how it is told is the receiver's own matter.
+fn target_kind(kind: &ReceiverKind) -> TargetKind {
+    match kind {
+        ReceiverKind::Ntfy(address) => TargetKind::Ntfy(address.clone()),
+        ReceiverKind::Email(email) => TargetKind::Smtp(email.to.clone()),
+        ReceiverKind::Webhook(address)
+        | ReceiverKind::Slack(address)
+        | ReceiverKind::Alertmanager(address) => TargetKind::Http(address.clone()),
+    }
+}
+
+fn target(kind: TargetKind, span: Span) -> Target {
+    Target {
+        span,
+        kind,
+        format: None,
+        batch_max: None,
+        secret: None,
+        network: Network::default(),
+        process: ProcessLimits::default(),
+    }
+}
+
+fn patience() -> PolicyEntry {
+    let raw = RawBackoff {
+        schedule: RawSchedule::Exponential { initial: RETRY_FIRST, factor: 2.0, max: RETRY_MAX },
+        jitter: Jitter::Equal,
+        retries: RETRIES_MAX,
+        window: Some(RETRY_WITHIN),
+    };
+    let backoff = Backoff::try_from(raw).expect("its numbers are sound, as a test resolves them");
+    // Nobody is alerted of an alert that did not arrive: it is a dead letter, and counted nowhere else.
+    PolicyEntry { backoff, alert_when_exhausted: false, from: None }
+}
+
+fn service_name() -> ServiceName {
+    ServiceName::new(OWN_SERVICE).expect("letters and a dash")
+}
+
+fn policy_name() -> PolicyName {
+    PolicyName::new(PATIENCE).expect("letters and a dash")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::book::read;
+
+    const BOOK: &str = r#"version: 1
+defaults: { retry: none, timeout: 1s }
+services: { all: { target: { log: stdout }, events: ["*"] } }
+receivers:
+  desk: { email: desk@example.test, smtp: "smtps://mail.example.test" }
+  pager: { ntfy: "https://ntfy.example.test/pager", retry: standard, timeout: 5s }
+"#;
+
+    fn book(text: &str) -> RuleBook {
+        let reading = read(text);
+        reading.book.unwrap_or_else(|| panic!("{:#?}", reading.problems))
+    }
+
+    #[test]
+    fn every_receiver_has_a_rule_that_stands_where_it_does() {
+        let book = book(BOOK);
+        for (receiver, line, limit) in [("desk", 5, MAILING_MAX), ("pager", 6, Duration::from_secs(5))] {
+            let found = book.explain(OWN_SERVICE, Some(receiver), "redrive.alert.firing").expect(receiver);
+            let rule = book.rule(OWN_SERVICE, Some(receiver), "redrive.alert.firing").expect(receiver);
+            assert_eq!(rule.dependency, dependency_of(&ChannelName::new(receiver).expect("a name")));
+            assert_eq!(
+                found.timeouts.whole.value,
+                GrowingTimeout::fixed(limit),
+                "not the book's default"
+            );
+            let policy = found.reactions.iter().find_map(|(on, known)| match (on, &known.value) {
+                (FailureMatch::Category(Category::RateLimited), ReactionName::Policy(name)) => {
+                    Some(name.as_str())
+                }
+                _ => None,
+            });
+            assert_eq!(policy, Some(if receiver == "pager" { "standard" } else { PATIENCE }));
+            let at = found.timeouts.whole.origin.position().expect("it stands somewhere");
+            assert_eq!(at.line, line);
+            assert_eq!(found.order.value, Order::Session);
+            assert_eq!(book.batch_max(OWN_SERVICE, Some(receiver)), Some(1));
+            assert!(book.letter_rule(OWN_SERVICE, Some(receiver), "redrive.alert.resolved").is_some());
+        }
+        let waiting = book.waiting(OWN_SERVICE).expect("it has limits");
+        assert_eq!((waiting.events, waiting.when_full), (2_000, WhenFull::DeadLetter));
+        assert!(book.service(OWN_SERVICE).is_some());
+        assert_eq!(book.own().expect("somebody is told").hash(), book.hash());
+        assert!(book.rule(OWN_SERVICE, Some("nobody"), "redrive.alert.firing").is_none());
+        assert!(book.rule(OWN_SERVICE, Some("desk"), "orders.placed").is_none());
+    }
+
+    #[test]
+    fn a_receiver_is_tried_for_a_day() {
+        let patience = patience().backoff;
+        assert!(patience.wait_max_total() >= RETRY_WITHIN, "{:?}", patience.wait_max_total());
+    }
+
+    #[test]
+    fn what_is_written_does_not_see_it() {
+        let book = book(BOOK);
+        let takers: Vec<String> =
+            book.route("redrive.alert.firing").iter().map(|route| route.service.name.to_string()).collect();
+        assert_eq!(takers, ["all"], "a notice that somebody sends is an event like any other");
+        let queues: Vec<String> = book.queues().map(|(service, _)| service.to_string()).collect();
+        assert_eq!(queues, ["all"]);
+        assert_eq!(book.sections().services.len(), 1);
+    }
+
+    #[test]
+    fn a_book_that_tells_nobody_has_none() {
+        let book = book("version: 1\nservices: { all: { target: { log: stdout }, events: [a] } }\n");
+        assert!(book.own().is_none());
+        assert!(book.service(OWN_SERVICE).is_none() && book.waiting(OWN_SERVICE).is_none());
+    }
+
+    #[test]
+    fn only_its_own_names_are_kept() {
+        #[rustfmt::skip]
+        let cases = [
+            ("redrive-alerts", true), ("redrive-alerts.ops", true),
+            ("redrive-alerts-2", false), ("alerts", false), ("redrive", false),
+        ];
+        for (name, expected) in cases {
+            assert_eq!(is_own(name), expected, "{name}");
+        }
+    }
+}

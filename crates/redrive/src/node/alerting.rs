@@ -1,0 +1,291 @@
+//! Watches for the alerts of the rule book, and has whoever is to be told of them told.
+//!
+//! Each second everything is held against the book. What is to be said is an event for the queue of each
+//! receiver, so that the engine delivers it, tries again and keeps what cannot be delivered, as with any event.
+//!
+//! What was found is remembered together with what is still to be said, and only then said, under ids that are
+//! the same however often. A crash before that has said nothing and is found again; a crash after it says what
+//! is remembered, and is known for a repetition where it was said before.
+//!
+//! Invariants: nothing new is looked for while something is still to be said, so that what waits here is
+//! bounded and nothing of it is lost while the store takes no writes; and nobody is told of the telling, whose
+//! own failures raise no alert.
+
+mod eyes;
+mod ledger;
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use redrive_core::alert::notice::{Notice, Stage};
+use redrive_core::alert::{AlertState, AlertView};
+use redrive_core::book::RuleBook;
+use redrive_core::event::Event;
+use redrive_core::event::attribute::{ContentType, EventId, EventSource, EventType, SessionKey, Subject};
+use redrive_core::time::Timestamp;
+use tokio::sync::{oneshot, watch};
+use tokio::time::{Instant, MissedTickBehavior};
+
+use self::eyes::Eyes;
+use self::ledger::Ledger;
+pub use self::ledger::Told;
+use super::inbox::SubmitJob;
+use super::{Node, Shared, SubmitError};
+use crate::happening::What;
+use crate::store::{Refusal, Submission, Submitted};
+
+/// How often everything is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often what is known is remembered while nobody has to be told anything: windows and spans that a restart
+/// forgets are no longer than this.
+const SAVE_EVERY: Duration = Duration::from_secs(10);
+/// How long one write may take; one that takes longer is tried again.
+const TRY_MAX: Duration = Duration::from_secs(30);
+/// How long to wait before what is remembered is read again that could not be.
+const READ_AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// What the store knows it by.
+const MEMO: &str = "alerts";
+/// Where notices come from.
+const SOURCE: &str = "redrive:alerts";
+
+/// How alerts stand.
+#[derive(Clone, Debug, Default)]
+pub struct Alerts {
+    /// When they were last held against what there is; never if the book has none.
+    pub looked_at: Option<Timestamp>,
+    /// Every alert of the book.
+    pub alerts: Vec<AlertView>,
+    /// What was said lately, the latest first.
+    pub recent: Vec<Told>,
+}
+
+/// The node's side: tells of new books, and sees how alerts stand.
+pub(super) struct Alerting {
+    books: watch::Sender<Arc<RuleBook>>,
+    alerts: watch::Receiver<Arc<Alerts>>,
+}
+
+/// The other side, which runs.
+pub(super) struct Runner {
+    books: watch::Receiver<Arc<RuleBook>>,
+    alerts: watch::Sender<Arc<Alerts>>,
+}
+
+impl Alerting {
+    pub(super) fn new(book: Arc<RuleBook>) -> (Self, Runner) {
+        let (books, books_seen) = watch::channel(book);
+        let (alerts, alerts_seen) = watch::channel(Arc::default());
+        (Self { books, alerts: alerts_seen }, Runner { books: books_seen, alerts })
+    }
+
+    pub(super) fn change(&self, book: Arc<RuleBook>) {
+        self.books.send_replace(book);
+    }
+}
+
+/// Why nobody could be told.
+#[derive(Debug, thiserror::Error)]
+pub enum TellError {
+    /// The book does not know them.
+    #[error("the rule book has no receiver `{0}`")]
+    NoReceiver(String),
+    /// It could not be written down.
+    #[error(transparent)]
+    NotWritten(#[from] SubmitError),
+}
+
+impl Node {
+    /// How the alerts of the rule book stand.
+    #[must_use]
+    pub fn alerts(&self) -> Arc<Alerts> {
+        Arc::clone(&self.shared.alerting.alerts.borrow())
+    }
+
+    /// Sends a receiver something that is no alert, so that somebody can see whether it arrives; says the id of
+    /// the event that tells it.
+    pub async fn test_receiver(&self, receiver: &str) -> Result<EventId, TellError> {
+        let now = self.now();
+        let notice = Notice {
+            alert: "test".to_owned(),
+            covers: None,
+            severity: "warning".to_owned(),
+            stage: Stage::Test,
+            receiver: receiver.to_owned(),
+            since: now,
+            at: now,
+            told_before: 0,
+            summary: "this is a test: nothing is wrong, and you would be told like this".to_owned(),
+            condition: "somebody tries out a receiver".to_owned(),
+            subjects: Vec::new(),
+            more: 0,
+            action: None,
+        };
+        let event = event(&notice);
+        let id = event.id.clone();
+        self.tell(&notice.receiver, event).await?;
+        Ok(id)
+    }
+
+    /// Has the engine deliver a notice; one that was sent before is not sent again.
+    async fn tell(&self, receiver: &str, event: Event) -> Result<(), TellError> {
+        let addressee = self.routes().to_receiver(receiver, event.event_type.as_str());
+        let addressee = addressee.ok_or_else(|| TellError::NoReceiver(receiver.to_owned()))?;
+        let submitted = Submitted { event: Arc::new(event), routes: vec![addressee] };
+        let (reply, answer) = oneshot::channel();
+        self.shared.inbox.submit(SubmitJob { submission: Submission { events: vec![submitted] }, reply })?;
+        match answer.await.unwrap_or(Err(SubmitError::Stopping)) {
+            // Another book may have changed the words, but whoever is to hear it has heard it.
+            Ok(_) | Err(SubmitError::Refused(Refusal::Conflict { .. })) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Says what is owed: first all of it is remembered, then it is said, then it is forgotten.
+    async fn say(&self, ledger: &mut Ledger) -> Result<(), SubmitError> {
+        self.save(ledger).await?;
+        while let Some(notice) = ledger.owed() {
+            match self.tell(&notice.receiver, event(notice)).await {
+                Ok(()) => {}
+                Err(TellError::NoReceiver(receiver)) => {
+                    tracing::info!(receiver, alert = notice.alert, "nobody is told: the receiver is gone");
+                }
+                Err(TellError::NotWritten(error)) => return Err(error),
+            }
+            ledger.said();
+        }
+        self.save(ledger).await
+    }
+
+    async fn save(&self, ledger: &mut Ledger) -> Result<(), SubmitError> {
+        let Some(memo) = ledger.memo() else { return Ok(()) };
+        self.set_memo(MEMO, Some(memo.clone())).await?;
+        ledger.written(memo);
+        Ok(())
+    }
+}
+
+/// A notice as an event; notices of one alert keep their order.
+fn event(notice: &Notice) -> Event {
+    let name = match &notice.covers {
+        Some(covers) => format!("{} of {covers}", notice.alert),
+        None => notice.alert.clone(),
+    };
+    Event {
+        id: EventId::new(&notice.id()).expect("some digits"),
+        source: EventSource::new(SOURCE).expect("a source of our own"),
+        event_type: EventType::new(notice.stage.event_type()).expect("types of our own"),
+        // A name that is too long is one that nobody needs to sort by.
+        subject: Subject::new(&name).ok(),
+        time: Some(notice.at),
+        content_type: Some(ContentType::new("application/json").expect("a content type of our own")),
+        session: SessionKey::new(&name).ok(),
+        correlation_id: None,
+        traceparent: None,
+        extensions: std::collections::BTreeMap::new(),
+        data: serde_json::to_vec(notice).expect("texts and numbers").into(),
+    }
+}
+
+/// Looks at everything for as long as the node lives.
+pub(super) async fn run(node: Weak<Shared>, mut runner: Runner) {
+    let Some(memo) = recall(&node).await else { return };
+    let Some(shared) = node.upgrade() else { return };
+    let now = Node { shared }.now();
+    let book = Arc::clone(&runner.books.borrow_and_update());
+    let mut ledger = Ledger::new(book, memo.as_deref(), now);
+    let mut eyes = Eyes::default();
+    let mut saved_at = Instant::now();
+    let mut trouble = Trouble::default();
+    let mut tick = tokio::time::interval(LOOK_EVERY);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        runner.alerts.send_replace(Arc::new(ledger.view()));
+        tokio::select! {
+            biased;
+            changed = runner.books.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+                ledger.change(Arc::clone(&runner.books.borrow_and_update()));
+                continue;
+            }
+            _ = tick.tick() => {}
+        }
+        let Some(shared) = node.upgrade() else { return };
+        let node = Node { shared };
+        if ledger.is_idle() {
+            continue;
+        }
+        if ledger.owed().is_none()
+            && let Some(seen) = eyes.look(&node, ledger.wants()).await
+        {
+            let before = ledger.firing();
+            ledger.look(&seen);
+            announce(&node, &before, &ledger.firing());
+        }
+        if ledger.owed().is_none() && saved_at.elapsed() < SAVE_EVERY {
+            continue;
+        }
+        match tokio::time::timeout(TRY_MAX, node.say(&mut ledger)).await {
+            Ok(Ok(())) => {
+                trouble = Trouble::None;
+                saved_at = Instant::now();
+            }
+            Ok(Err(error)) => trouble.log(&error.to_string()),
+            Err(_) => trouble.log("nothing was written in time"),
+        }
+    }
+}
+
+/// Whether it was said that nobody can be told.
+#[derive(Default)]
+enum Trouble {
+    #[default]
+    None,
+    Known,
+}
+
+impl Trouble {
+    fn log(&mut self, error: &str) {
+        if matches!(self, Self::None) {
+            tracing::warn!(error, "what is to be said of alerts waits: it is tried again");
+        }
+        *self = Self::Known;
+    }
+}
+
+/// Says which alerts have begun and which are over.
+fn announce(node: &Node, before: &[AlertView], now: &[AlertView]) {
+    let is_in = |list: &[AlertView], one: &AlertView| {
+        list.iter().any(|other| other.name == one.name && other.covers == one.covers)
+    };
+    for alert in now.iter().filter(|alert| !is_in(before, alert)) {
+        let AlertView { name, severity, covers, value, .. } = alert;
+        let value = value.as_deref().unwrap_or_default();
+        tracing::warn!(alert = name, severity, covers, value, "an alert fires");
+        node.pass_on(What::Alert, format!("the {severity} alert {name} fires: {value}"));
+    }
+    for alert in before.iter().filter(|alert| !is_in(now, alert)) {
+        let AlertView { name, severity, covers, .. } = alert;
+        tracing::info!(alert = name, severity, covers, "an alert is over");
+        node.pass_on(What::Alert, format!("the {severity} alert {name} is over"));
+    }
+}
+
+/// Whether an alert is raised.
+fn is_firing(view: &AlertView) -> bool {
+    view.state == AlertState::Firing
+}
+
+/// What is remembered, however long it takes to read; none when the node is gone.
+async fn recall(node: &Weak<Shared>) -> Option<Option<String>> {
+    loop {
+        match (Node { shared: node.upgrade()? }).memo(MEMO).await {
+            Ok(memo) => return Some(memo),
+            Err(error) => {
+                tracing::warn!(%error, "what is known of alerts could not be read; it is tried again");
+            }
+        }
+        tokio::time::sleep(READ_AGAIN_AFTER).await;
+    }
+}

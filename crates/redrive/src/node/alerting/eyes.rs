@@ -1,0 +1,128 @@
+//! What alerts are held against: what the engine knows each time, and of what the store knows as much as is
+//! needed, no oftener than it changes anything.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redrive_core::alert::{LetterSample, QueueSample, Sample, Wants};
+use redrive_core::book::RuleBook;
+use redrive_core::engine::{DependencyView, QueueName};
+use redrive_core::figures::Figures;
+use redrive_core::time::Timestamp;
+use tokio::time::Instant;
+
+use super::super::{Node, ReadError, Snapshot};
+use crate::store::letter::{KindView, LetterFilter};
+use crate::store::{Counts, Oldest};
+
+/// How often the oldest of each queue are looked up.
+const OLDEST_EVERY: Duration = Duration::from_secs(5);
+/// How often dead letters are counted by their kind, of which there may be many.
+const LETTERS_EVERY: Duration = Duration::from_secs(5);
+
+/// Everything as it stood at one moment.
+pub(super) struct Seen {
+    pub(super) at: Timestamp,
+    figures: Arc<Figures>,
+    dependencies: Vec<DependencyView>,
+    queues: Vec<QueueSample>,
+    letters: Option<Vec<LetterSample>>,
+}
+
+impl Seen {
+    pub(super) fn sample<'a>(&'a self, book: &'a RuleBook) -> Sample<'a> {
+        Sample {
+            at: self.at,
+            book,
+            figures: &self.figures,
+            dependencies: &self.dependencies,
+            queues: &self.queues,
+            letters: self.letters.as_deref(),
+        }
+    }
+}
+
+#[cfg(test)]
+impl Seen {
+    /// A service that has so many dead letters.
+    pub(super) fn of_letters(at: Timestamp, dead: u64) -> Self {
+        let service = redrive_core::ids::ServiceName::new("shop").expect("a name");
+        let name = Arc::new(QueueName { service, channel: None });
+        let queue = QueueSample { name, waiting: 0, oldest_waiting_at: None, dead, oldest_dead_at: None };
+        Self { at, figures: Arc::default(), dependencies: Vec::new(), queues: vec![queue], letters: None }
+    }
+}
+
+/// Looks, and remembers what need not be looked up each time.
+#[derive(Default)]
+pub(super) struct Eyes {
+    oldest: BTreeMap<QueueName, Oldest>,
+    oldest_at: Option<Instant>,
+    letters_at: Option<Instant>,
+}
+
+impl Eyes {
+    /// Everything as it stands; nothing if the store does not answer or the node is going away.
+    pub(super) async fn look(&mut self, node: &Node, wants: Wants) -> Option<Seen> {
+        let snapshot = node.snapshot().await?;
+        match self.ask(node, wants, snapshot).await {
+            Ok(seen) => Some(seen),
+            Err(error) => {
+                tracing::debug!(%error, "alerts could not be looked at");
+                None
+            }
+        }
+    }
+
+    async fn ask(&mut self, node: &Node, wants: Wants, snapshot: Snapshot) -> Result<Seen, ReadError> {
+        let counts = node.read(|reader| reader.counts()).await?;
+        if wants.oldest && is_due(self.oldest_at, OLDEST_EVERY) {
+            self.oldest = node.read(|reader| reader.oldest()).await?;
+            self.oldest_at = Some(Instant::now());
+        }
+        let mut letters = None;
+        if wants.letters && is_due(self.letters_at, LETTERS_EVERY) {
+            let kinds = node.read(|reader| reader.kinds(&LetterFilter::default())).await?;
+            letters = Some(kinds.into_iter().map(letter).collect());
+            self.letters_at = Some(Instant::now());
+        }
+        Ok(Seen {
+            at: node.now(),
+            queues: self.queues(&counts),
+            figures: snapshot.figures,
+            dependencies: snapshot.dependencies,
+            letters,
+        })
+    }
+
+    fn queues(&self, counts: &Counts) -> Vec<QueueSample> {
+        let sample = |(name, counts): (&QueueName, &crate::store::QueueCounts)| {
+            let oldest = self.oldest.get(name).copied().unwrap_or_default();
+            QueueSample {
+                name: Arc::new(name.clone()),
+                waiting: counts.waiting,
+                // What was looked up a moment ago may have ended since.
+                oldest_waiting_at: oldest.waiting_since.filter(|_| counts.waiting > 0),
+                dead: counts.dead,
+                oldest_dead_at: oldest.dead_since.filter(|_| counts.dead > 0),
+            }
+        };
+        counts.queues.iter().map(sample).collect()
+    }
+}
+
+fn is_due(last: Option<Instant>, every: Duration) -> bool {
+    last.is_none_or(|last| last.elapsed() >= every)
+}
+
+fn letter(kind: KindView) -> LetterSample {
+    LetterSample {
+        queue: Arc::new(kind.queue),
+        category: kind.category,
+        event_type: kind.event_type.into(),
+        fingerprint: kind.fingerprint.to_string().into(),
+        count: kind.count,
+        oldest_at: Some(kind.first_at),
+    }
+}

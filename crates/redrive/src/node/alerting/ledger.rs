@@ -1,0 +1,221 @@
+//! What is known of alerts, what is still to be said, and what was said lately; whoever asks brings the time.
+//!
+//! Invariant: what is remembered holds both where the alerts stand and what is still to be said because of it,
+//! so that neither can be had without the other.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use redrive_core::alert::notice::{Notice, Stage};
+use redrive_core::alert::{AlertView, Saved, Wants, Watch};
+use redrive_core::book::RuleBook;
+use redrive_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::eyes::Seen;
+use super::{Alerts, is_firing};
+
+/// Things that were said, as far as they are kept to be shown.
+const RECENT_MAX: usize = 50;
+
+/// Something that was said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    /// When.
+    pub at: Timestamp,
+    /// Of which alert.
+    pub alert: String,
+    /// Whether it had begun, lasted or was over.
+    pub stage: Stage,
+    /// How urgent it is.
+    pub severity: String,
+    /// What was said, in one line.
+    pub summary: String,
+    /// To whom.
+    pub to: Vec<String>,
+}
+
+/// All that is known of alerts.
+pub(super) struct Ledger {
+    book: Arc<RuleBook>,
+    watch: Watch,
+    /// What is still to be said, the first first.
+    owed: VecDeque<Notice>,
+    /// The latest first.
+    recent: VecDeque<Told>,
+    looked_at: Option<Timestamp>,
+    /// What the store remembers.
+    written: Option<String>,
+}
+
+/// What is remembered over a restart.
+#[derive(Default, Serialize, Deserialize)]
+struct Memo {
+    watch: Saved,
+    #[serde(default)]
+    owed: VecDeque<Notice>,
+    #[serde(default)]
+    recent: VecDeque<Told>,
+}
+
+impl Ledger {
+    /// What an earlier run remembered, as far as the book still has it.
+    pub(super) fn new(book: Arc<RuleBook>, memo: Option<&str>, now: Timestamp) -> Self {
+        let mut watch = Watch::new(&book, now);
+        let written = memo.map(str::to_owned);
+        let memo = memo.and_then(|text| match serde_json::from_str::<Memo>(text) {
+            Ok(memo) => Some(memo),
+            Err(error) => {
+                tracing::warn!(%error, "what was known of alerts cannot be read: they begin anew");
+                None
+            }
+        });
+        let Memo { watch: saved, owed, recent } = memo.unwrap_or_default();
+        watch.restore(saved);
+        Self { book, watch, owed, recent, looked_at: None, written }
+    }
+
+    pub(super) fn change(&mut self, book: Arc<RuleBook>) {
+        self.watch.change(&book);
+        self.book = book;
+    }
+
+    /// Whether there is nothing to look for and nothing to say.
+    pub(super) fn is_idle(&self) -> bool {
+        self.owed.is_empty() && self.watch.save() == Saved::default()
+    }
+
+    pub(super) fn wants(&self) -> Wants {
+        self.watch.wants()
+    }
+
+    /// Holds the alerts against what was seen.
+    pub(super) fn look(&mut self, seen: &Seen) {
+        self.looked_at = Some(seen.at);
+        for notice in self.watch.look(&seen.sample(&self.book)) {
+            self.remember(&notice);
+            self.owed.push_back(notice);
+        }
+    }
+
+    /// What is to be said next.
+    pub(super) fn owed(&self) -> Option<&Notice> {
+        self.owed.front()
+    }
+
+    /// It was said.
+    pub(super) fn said(&mut self) {
+        self.owed.pop_front();
+    }
+
+    /// What is to be remembered; none if it is already.
+    pub(super) fn memo(&self) -> Option<String> {
+        let memo = Memo { watch: self.watch.save(), owed: self.owed.clone(), recent: self.recent.clone() };
+        let memo = serde_json::to_string(&memo).expect("texts and numbers");
+        (self.written.as_ref() != Some(&memo)).then_some(memo)
+    }
+
+    /// It is remembered.
+    pub(super) fn written(&mut self, memo: String) {
+        self.written = Some(memo);
+    }
+
+    /// The alerts that are raised.
+    pub(super) fn firing(&self) -> Vec<AlertView> {
+        self.watch.views().into_iter().filter(is_firing).collect()
+    }
+
+    pub(super) fn view(&self) -> Alerts {
+        Alerts {
+            looked_at: self.looked_at,
+            alerts: self.watch.views(),
+            recent: self.recent.iter().cloned().collect(),
+        }
+    }
+
+    /// One alert is one entry, however many are told of it.
+    fn remember(&mut self, notice: &Notice) {
+        let Notice { at, alert, stage, severity, summary, receiver, .. } = notice.clone();
+        let same = self.recent.iter_mut().find(|told| {
+            told.at == at && told.alert == alert && told.stage == stage && told.summary == summary
+        });
+        match same {
+            Some(told) => told.to.push(receiver),
+            None => self.recent.push_front(Told { at, alert, stage, severity, summary, to: vec![receiver] }),
+        }
+        self.recent.truncate(RECENT_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const BOOK: &str = r#"version: 1
+services: { shop: { target: { log: stdout }, events: [a] } }
+receivers:
+  desk: { webhook: "http://127.0.0.1:1/" }
+  pager: { ntfy: "http://127.0.0.1:1/pager" }
+alerts: [{ use: dead-letters, to: [desk, pager], repeat: 10m }]
+"#;
+
+    fn book(text: &str) -> Arc<RuleBook> {
+        Arc::new(redrive_core::book::read(text).book.expect("a book"))
+    }
+
+    fn at(secs: u64) -> Timestamp {
+        Timestamp::from_millis(1_761_057_000_000) + Duration::from_secs(secs)
+    }
+
+    fn ids(ledger: &Ledger) -> Vec<String> {
+        ledger.owed.iter().map(Notice::id).collect()
+    }
+
+    #[test]
+    fn what_was_found_and_not_said_is_said_by_the_next_run_and_not_found_again() {
+        let mut first = Ledger::new(book(BOOK), None, at(0));
+        first.look(&Seen::of_letters(at(1), 0));
+        assert_eq!(ids(&first).len(), 0, "nothing is wrong yet");
+        first.look(&Seen::of_letters(at(2), 3));
+        assert_eq!(ids(&first).len(), 2, "both are told");
+        let memo = first.memo().expect("something has changed");
+        let mut second = Ledger::new(book(BOOK), Some(&memo), at(10));
+        assert_eq!(ids(&second), ids(&first), "under the same ids");
+        while second.owed().is_some() {
+            second.said();
+        }
+        second.look(&Seen::of_letters(at(11), 3));
+        assert_eq!(ids(&second).len(), 0, "they know already");
+        second.look(&Seen::of_letters(at(700), 3));
+        let stages: Vec<Stage> = second.owed.iter().map(|notice| notice.stage).collect();
+        assert_eq!(stages, [Stage::Repeated, Stage::Repeated]);
+    }
+
+    #[test]
+    fn one_alert_is_one_entry_of_what_was_said() {
+        let mut ledger = Ledger::new(book(BOOK), None, at(0));
+        ledger.look(&Seen::of_letters(at(1), 3));
+        let view = ledger.view();
+        assert_eq!(view.recent.len(), 1);
+        assert_eq!(view.recent[0].to, ["desk", "pager"]);
+        assert_eq!((view.looked_at, ledger.firing().len()), (Some(at(1)), 1));
+    }
+
+    #[test]
+    fn what_is_remembered_is_not_written_twice() {
+        let mut ledger = Ledger::new(book(BOOK), None, at(0));
+        let memo = ledger.memo().expect("nothing is written yet");
+        ledger.written(memo);
+        assert_eq!(ledger.memo(), None);
+    }
+
+    #[test]
+    fn a_book_without_alerts_is_left_alone_and_a_memo_that_is_none_too() {
+        let quiet = "version: 1\nservices: { shop: { target: { log: stdout }, events: [a] } }\n";
+        assert!(Ledger::new(book(quiet), None, at(0)).is_idle());
+        assert!(Ledger::new(book(quiet), Some("{ nonsense"), at(0)).is_idle());
+        assert!(!Ledger::new(book(BOOK), None, at(0)).is_idle());
+    }
+}

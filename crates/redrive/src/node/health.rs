@@ -1,0 +1,139 @@
+//! How well a node can do its work at the moment: whether its store takes events, and whether it goes by the
+//! rule book that it was given last.
+//!
+//! Whoever finds something out says so here; whoever wants to know looks, and waits for nobody.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use redrive_core::time::Timestamp;
+
+use super::Node;
+use crate::store::Room;
+
+/// A write that takes longer is slow.
+pub(super) const SLOW_WRITE: Duration = Duration::from_secs(1);
+/// How long a slow write is told of.
+const SLOW_TOLD_FOR: Duration = Duration::from_secs(60);
+
+/// What is known of a node's health.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    /// The store takes no writes: since when, and why.
+    pub store_failing: Option<(Timestamp, String)>,
+    /// The disk is nearly full: since when.
+    pub disk_short: Option<(Timestamp, DiskShort)>,
+    /// A write took long, a short while ago: when, and how long.
+    pub store_slow: Option<(Timestamp, Duration)>,
+    /// A rule book was refused and the one before it holds: since when, and why.
+    pub book_refused: Option<(Timestamp, String)>,
+    /// No more events are taken, since the node is about to end.
+    pub stopping: bool,
+}
+
+/// How full the disk is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskShort {
+    /// Bytes that are free.
+    pub free_bytes: u64,
+    /// Bytes that must be.
+    pub needed_bytes: u64,
+}
+
+/// Where it is written down; clones are the same.
+#[derive(Clone, Default)]
+pub(super) struct Chart(Arc<Mutex<Health>>);
+
+impl Chart {
+    fn lock(&self) -> MutexGuard<'_, Health> {
+        self.0.lock().expect("nobody panics while writing it down")
+    }
+
+    pub(super) fn store_fails(&self, now: Timestamp, reason: String) {
+        self.lock().store_failing.get_or_insert((now, reason));
+    }
+
+    pub(super) fn store_heals(&self) {
+        self.lock().store_failing = None;
+    }
+
+    pub(super) fn wrote(&self, now: Timestamp, took: Duration) {
+        if took >= SLOW_WRITE {
+            self.lock().store_slow = Some((now, took));
+        }
+    }
+
+    pub(super) fn has_room(&self, now: Timestamp, room: Room) {
+        let mut health = self.lock();
+        health.disk_short = match room {
+            Room::Enough => None,
+            Room::Short { free_bytes, needed_bytes } => {
+                let since = health.disk_short.map_or(now, |(since, _)| since);
+                Some((since, DiskShort { free_bytes, needed_bytes }))
+            }
+        };
+    }
+
+    pub(super) fn book_refused(&self, now: Timestamp, reason: &str) {
+        self.lock().book_refused = Some((now, reason.to_owned()));
+    }
+
+    pub(super) fn book_read(&self) {
+        self.lock().book_refused = None;
+    }
+
+    pub(super) fn stops(&self) {
+        self.lock().stopping = true;
+    }
+
+    fn look(&self, now: Timestamp) -> Health {
+        let mut health = self.lock().clone();
+        health.store_slow = health.store_slow.filter(|(at, _)| now.since(*at) <= SLOW_TOLD_FOR);
+        health
+    }
+}
+
+impl Node {
+    /// How well it can do its work; this waits for nobody.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.shared.chart.look(self.now())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_nanos(seconds * 1_000_000_000)
+    }
+
+    #[test]
+    fn what_is_wrong_is_known_since_it_began_and_until_it_is_over() {
+        let chart = Chart::default();
+        assert_eq!(chart.look(at(1)), Health::default());
+        chart.store_fails(at(1), "disk I/O error".to_owned());
+        chart.store_fails(at(2), "another".to_owned());
+        let short = Room::Short { free_bytes: 1, needed_bytes: 2 };
+        chart.has_room(at(3), short);
+        chart.has_room(at(4), short);
+        chart.book_refused(at(5), "line 2");
+        chart.wrote(at(6), Duration::from_millis(999));
+        chart.wrote(at(7), Duration::from_secs(3));
+        let expected = Health {
+            store_failing: Some((at(1), "disk I/O error".to_owned())),
+            disk_short: Some((at(3), DiskShort { free_bytes: 1, needed_bytes: 2 })),
+            store_slow: Some((at(7), Duration::from_secs(3))),
+            book_refused: Some((at(5), "line 2".to_owned())),
+            stopping: false,
+        };
+        assert_eq!(chart.look(at(60)), expected);
+        chart.store_heals();
+        chart.has_room(at(61), Room::Enough);
+        chart.book_read();
+        assert_eq!(chart.look(at(90)), Health::default(), "a slow write is forgotten after a while");
+        chart.stops();
+        assert!(chart.look(at(91)).stopping);
+    }
+}

@@ -1,0 +1,195 @@
+//! Who is told of alerts: a target for each receiver of the book, which turns a notice into the form that the
+//! receiver reads.
+//!
+//! One that fails is tried again by the engine like any target. Here it only says what it saw.
+//!
+//! Invariant: neither a message nor an error shows a credential.
+
+mod alertmanager;
+mod email;
+#[cfg(test)]
+mod notice_test;
+mod ntfy;
+mod slack;
+mod words;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue};
+use redrive_core::alert::notice::Notice;
+use redrive_core::answer::{Malformed, Reply, Seen};
+use redrive_core::book::RuleBook;
+use redrive_core::book::model::{Network, Receiver, ReceiverKind};
+use redrive_core::engine::{Call, Ending};
+use zeroize::Zeroizing;
+
+use self::alertmanager::Repeats;
+use self::email::Mail;
+use crate::secret::Secrets;
+use crate::target::Target;
+use crate::target::http::{
+    Form, HttpOptions, HttpTarget, InvalidAddress, InvalidTarget, Pool, Signing, Wire, WireOptions,
+};
+
+/// Messages that are on their way to one receiver at once.
+const PERMITS: u32 = 4;
+
+/// Why somebody cannot be told.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InvalidReceiver {
+    #[error(transparent)]
+    Target(#[from] InvalidTarget),
+    #[error(transparent)]
+    Address(#[from] InvalidAddress),
+    #[error("this is no mail address: {0}")]
+    Mail(#[from] lettre::address::AddressError),
+    #[error("whoever logs in there needs a password: name it with `secret`")]
+    NoPassword,
+    #[error("nobody logs in there: write the user before the host, or leave `secret` out")]
+    NoUser,
+}
+
+/// Whose target it is.
+struct Whose {
+    network: Network,
+    place: String,
+}
+
+/// The target that tells a receiver of that name, at that line of the book.
+pub(crate) fn target(
+    book: &RuleBook,
+    receiver: &Receiver,
+    place: String,
+    secrets: &Secrets,
+    pool: &Arc<Pool>,
+) -> Result<Arc<dyn Target>, InvalidReceiver> {
+    let whose = Whose { network: receiver.network, place };
+    let token = receiver.secret.as_ref().map(|name| Token { secrets: secrets.clone(), name: name.clone() });
+    let pool = Arc::clone(pool);
+    Ok(match &receiver.kind {
+        ReceiverKind::Webhook(address) => {
+            let options = HttpOptions {
+                form: Form::Binary,
+                signing: receiver.secret.as_ref().map(|name| Signing::new(secrets.clone(), name)),
+                permits: PERMITS,
+                network: whose.network,
+                place: whose.place,
+            };
+            Arc::new(HttpTarget::new(address, options, pool)?)
+        }
+        ReceiverKind::Ntfy(address) => Arc::new(Posted::new(address, Dialect::Ntfy, token, whose, pool)?),
+        ReceiverKind::Slack(address) => Arc::new(Posted::new(address, Dialect::Slack, token, whose, pool)?),
+        ReceiverKind::Alertmanager(address) => {
+            let address = format!("{}{}", address.trim_end_matches('/'), alertmanager::PATH);
+            let dialect = Dialect::Alertmanager(Repeats::of(book.sections()));
+            Arc::new(Posted::new(&address, dialect, token, whose, pool)?)
+        }
+        ReceiverKind::Email(email) => match (&email.smtp.user, &token) {
+            (Some(_), None) => return Err(InvalidReceiver::NoPassword),
+            (None, Some(_)) => return Err(InvalidReceiver::NoUser),
+            (Some(_), Some(_)) | (None, None) => Arc::new(Mail::new(email, token, whose, pool)?),
+        },
+    })
+}
+
+/// A notice in the form that is posted.
+struct Message {
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+/// The forms that are posted.
+enum Dialect {
+    Ntfy,
+    Slack,
+    Alertmanager(Repeats),
+}
+
+/// Posts notices in a form of their own.
+struct Posted {
+    wire: Wire,
+    dialect: Dialect,
+    token: Option<Token>,
+}
+
+impl Posted {
+    fn new(
+        address: &str,
+        dialect: Dialect,
+        token: Option<Token>,
+        Whose { network, place }: Whose,
+        pool: Arc<Pool>,
+    ) -> Result<Self, InvalidAddress> {
+        let wire = Wire::new(address, WireOptions { permits: PERMITS, network, place }, pool)?;
+        Ok(Self { wire, dialect, token })
+    }
+
+    async fn tell(&self, call: &Call) -> Result<Reply, Reply> {
+        let (_, notice) = notice_of(call)?;
+        let Message { mut headers, body } = match &self.dialect {
+            Dialect::Ntfy => ntfy::message(&notice),
+            Dialect::Slack => slack::message(&notice),
+            Dialect::Alertmanager(repeats) => alertmanager::message(&notice, repeats),
+        };
+        if let Some(token) = &self.token {
+            headers.insert(AUTHORIZATION, token.bearer(call.limit).await?);
+        }
+        Ok(self.wire.post(call, headers, body).await)
+    }
+}
+
+impl Target for Posted {
+    fn call(&self, call: Arc<Call>) -> Pin<Box<dyn Future<Output = Ending> + Send + '_>> {
+        Box::pin(async move { Ending::Reply(self.tell(&call).await.unwrap_or_else(|failed| failed)) })
+    }
+}
+
+/// What shows who we are, whatever that is at the time.
+struct Token {
+    secrets: Secrets,
+    name: String,
+}
+
+impl Token {
+    async fn value(&self, limit: Duration) -> Result<Zeroizing<String>, Reply> {
+        let missing = |why: &dyn std::fmt::Display| Reply {
+            seen: Seen::SecretUnavailable,
+            message: format!("nobody was told, for the secret `{}` is needed: {why}", self.name),
+            retry_after: None,
+        };
+        let values = self.secrets.get_within(&self.name, limit).await.map_err(|error| missing(&error))?;
+        let newest = values.iter().next().ok_or_else(|| missing(&"it is empty"))?;
+        let text = std::str::from_utf8(newest).map_err(|_| missing(&"it is no text"))?;
+        Ok(Zeroizing::new(text.to_owned()))
+    }
+
+    async fn bearer(&self, limit: Duration) -> Result<HeaderValue, Reply> {
+        let value = Zeroizing::new(format!("Bearer {}", self.value(limit).await?.as_str()));
+        let mut header = HeaderValue::from_str(&value).map_err(|_| Reply {
+            seen: Seen::ConfigMissing,
+            message: format!("the secret `{}` has characters that no header takes", self.name),
+            retry_after: None,
+        })?;
+        header.set_sensitive(true);
+        Ok(header)
+    }
+}
+
+/// What a call carries: the event's id, and the notice that it tells.
+fn notice_of(call: &Call) -> Result<(String, Notice), Reply> {
+    let malformed = |why: String| Reply {
+        seen: Seen::Malformed(Malformed::DoesNotParse),
+        message: format!("the event's data are no notice: {why}"),
+        retry_after: None,
+    };
+    let [delivery] = call.deliveries.as_slice() else {
+        return Err(malformed("there are several".to_owned()));
+    };
+    let notice =
+        serde_json::from_slice(&delivery.event.data).map_err(|error| malformed(error.to_string()))?;
+    Ok((delivery.event.id.to_string(), notice))
+}

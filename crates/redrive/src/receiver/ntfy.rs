@@ -1,0 +1,90 @@
+//! The form of ntfy: the text is the body, and headers say how loud it is.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use redrive_core::alert::notice::{Notice, Stage};
+
+use super::Message;
+use super::words;
+
+const TITLE: HeaderName = HeaderName::from_static("title");
+const PRIORITY: HeaderName = HeaderName::from_static("priority");
+const TAGS: HeaderName = HeaderName::from_static("tags");
+/// The longest title: what a phone shows of one, and far less than what servers take.
+const TITLE_CHARS_MAX: usize = 200;
+/// The longest body that is shown as text; ntfy makes an attachment of a longer one.
+const BODY_BYTES_MAX: usize = 4_000;
+
+pub(super) fn message(notice: &Notice) -> Message {
+    let mut headers = HeaderMap::new();
+    let title: String = words::subject_line(notice).chars().take(TITLE_CHARS_MAX).collect();
+    headers.insert(TITLE, header(&title));
+    headers.insert(PRIORITY, HeaderValue::from_static(priority(notice)));
+    headers.insert(TAGS, HeaderValue::from_static(tags(notice)));
+    headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    let mut body = words::lines(notice).join("\n");
+    body.truncate(body.floor_char_boundary(BODY_BYTES_MAX));
+    Message { headers, body: body.into() }
+}
+
+/// From 5, which overrides silence, to 3, which does not; good news are quieter than the bad.
+fn priority(notice: &Notice) -> &'static str {
+    match (notice.stage, notice.severity.as_str()) {
+        (Stage::Resolved | Stage::Test, _) => "3",
+        (Stage::Firing | Stage::Repeated, "critical") => "5",
+        (Stage::Firing | Stage::Repeated, "high") => "4",
+        (Stage::Firing | Stage::Repeated, _) => "3",
+    }
+}
+
+/// The first becomes a picture.
+fn tags(notice: &Notice) -> &'static str {
+    match (notice.stage, notice.severity.as_str()) {
+        (Stage::Resolved, _) => "white_check_mark,redrive",
+        (Stage::Test, _) => "test_tube,redrive",
+        (Stage::Firing | Stage::Repeated, "critical") => "rotating_light,redrive",
+        (Stage::Firing | Stage::Repeated, _) => "warning,redrive",
+    }
+}
+
+/// What is no ASCII is encoded by RFC 2047, which ntfy reads.
+fn header(text: &str) -> HeaderValue {
+    let plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    let value = if plain { text.to_owned() } else { format!("=?UTF-8?B?{}?=", STANDARD.encode(text)) };
+    HeaderValue::try_from(value).expect("printable ASCII")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::notice_test::notice;
+    use super::*;
+
+    #[test]
+    fn a_notice_is_as_loud_as_it_is_urgent() {
+        #[rustfmt::skip]
+        let cases = [
+            (Stage::Firing,   "critical", "5", "rotating_light,redrive"),
+            (Stage::Repeated, "high",     "4", "warning,redrive"),
+            (Stage::Firing,   "medium",   "3", "warning,redrive"),
+            (Stage::Firing,   "warning",  "3", "warning,redrive"),
+            (Stage::Resolved, "critical", "3", "white_check_mark,redrive"),
+        ];
+        for (stage, severity, priority, tags) in cases {
+            let message = message(&Notice { severity: severity.to_owned(), ..notice(stage) });
+            assert_eq!(message.headers[PRIORITY], priority, "{stage:?} {severity}");
+            assert_eq!(message.headers[TAGS], tags, "{stage:?} {severity}");
+        }
+    }
+
+    #[test]
+    fn a_title_of_any_letters_fits_a_header() {
+        let of = |summary: &str| {
+            let message = message(&Notice { summary: summary.to_owned(), ..notice(Stage::Firing) });
+            message.headers[TITLE].to_str().expect("ASCII").to_owned()
+        };
+        assert_eq!(of("12 dead letters"), "[critical] 12 dead letters");
+        assert_eq!(of("Störung"), "=?UTF-8?B?W2NyaXRpY2FsXSBTdMO2cnVuZw==?=");
+        assert!(of(&"x".repeat(9_000)).len() <= TITLE_CHARS_MAX);
+    }
+}

@@ -1,0 +1,51 @@
+//! The form of Slack's incoming webhooks, which Mattermost, Rocket.Chat and others read too: a line of text, and
+//! below it an attachment in the colour of the severity.
+
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue};
+use redrive_core::alert::notice::{Notice, Stage};
+use serde_json::json;
+
+use super::{Message, words};
+
+pub(super) fn message(notice: &Notice) -> Message {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let line = escaped(&words::subject_line(notice));
+    let text = escaped(&words::lines(notice).join("\n"));
+    let attachment = json!({ "color": colour(notice), "fallback": line, "text": text });
+    let body = json!({ "text": line, "attachments": [attachment] });
+    Message { headers, body: body.to_string().into() }
+}
+
+fn colour(notice: &Notice) -> &'static str {
+    match (notice.stage, notice.severity.as_str()) {
+        (Stage::Resolved, _) => "#2e8b57",
+        (Stage::Test, _) => "#708090",
+        (Stage::Firing | Stage::Repeated, "critical") => "#b22222",
+        (Stage::Firing | Stage::Repeated, "high") => "#e8590c",
+        (Stage::Firing | Stage::Repeated, _) => "#e0a800",
+    }
+}
+
+/// These three have a meaning there: whoever names an event type must not be able to call everybody.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::notice_test::notice;
+    use super::*;
+
+    #[test]
+    fn a_notice_is_a_line_and_an_attachment() {
+        let mut told = notice(Stage::Firing);
+        told.summary = "<!channel> & more".to_owned();
+        let body: serde_json::Value = serde_json::from_slice(&message(&told).body).expect("JSON");
+        assert_eq!(body["text"], "[critical] &lt;!channel&gt; &amp; more");
+        assert_eq!(body["attachments"][0]["color"], "#b22222");
+        let text = body["attachments"][0]["text"].as_str().expect("a text");
+        assert!(text.contains("- dependency=mail-api: open") && text.contains("What to do: look after it"));
+    }
+}

@@ -1,0 +1,104 @@
+//! What people read of a notice: one line, and a few lines that say what, how bad, since when, for what, and what
+//! to do. Every receiver says it in these words.
+
+use redrive_core::alert::notice::{Notice, Stage, Subject};
+use redrive_core::text::show_rounded;
+use redrive_core::time::Timestamp;
+
+/// The notice in one line: `[critical] dead-letters: 12`.
+pub(super) fn subject_line(notice: &Notice) -> String {
+    let Notice { severity, summary, .. } = notice;
+    let stage = match notice.stage {
+        Stage::Firing => severity.clone(),
+        Stage::Repeated => format!("still {severity}"),
+        Stage::Resolved => "resolved".to_owned(),
+        Stage::Test => "test".to_owned(),
+    };
+    one_line(&format!("[{stage}] {summary}"))
+}
+
+/// All of it, a fact on each line.
+pub(super) fn lines(notice: &Notice) -> Vec<String> {
+    let mut lines = vec![one_line(&notice.summary)];
+    if notice.stage == Stage::Test {
+        return lines;
+    }
+    let lasted = show_rounded(notice.at.since(notice.since));
+    lines.push(match notice.stage {
+        Stage::Resolved => format!("It is over; it began {} and lasted {lasted}.", moment(notice.since)),
+        Stage::Firing | Stage::Repeated | Stage::Test => {
+            format!("Severity {}, since {} ({lasted}).", notice.severity, moment(notice.since))
+        }
+    });
+    lines.extend(notice.subjects.iter().filter(|subject| !subject.of.is_empty()).map(subject));
+    if notice.more > 0 {
+        lines.push(format!("- and {} more", notice.more));
+    }
+    lines.push(format!("Condition: {}", one_line(&notice.condition)));
+    if let Some(action) = notice.action.as_deref().filter(|_| notice.stage != Stage::Resolved) {
+        lines.push(format!("What to do: {}", one_line(action)));
+    }
+    lines
+}
+
+fn subject(subject: &Subject) -> String {
+    let Subject { of, value, since } = subject;
+    // Of what is over there is no figure any more.
+    if value.is_empty() {
+        return one_line(&format!("- {of}"));
+    }
+    one_line(&format!("- {of}: {value}, since {}", moment(*since)))
+}
+
+/// To the second, since nobody reads further.
+fn moment(at: Timestamp) -> String {
+    let whole = Timestamp::from_millis(at.as_millis() / 1_000 * 1_000);
+    whole.to_string().replace('T', " ").replace('Z', " UTC")
+}
+
+/// The text without breaks and other characters that are not seen: names come from senders of events.
+pub(super) fn one_line(text: &str) -> String {
+    text.split(|c: char| c.is_whitespace() || c.is_control())
+        .filter(|word| !word.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::notice_test::notice;
+    use super::*;
+
+    #[test]
+    fn a_notice_reads_like_a_short_letter() {
+        #[rustfmt::skip]
+        let cases = [
+            (Stage::Firing,   "[critical] breaker-open: dependency=mail-api is open, and 2 more"),
+            (Stage::Repeated, "[still critical] breaker-open: dependency=mail-api is open, and 2 more"),
+            (Stage::Resolved, "[resolved] breaker-open: dependency=mail-api is open, and 2 more"),
+            (Stage::Test,     "[test] breaker-open: dependency=mail-api is open, and 2 more"),
+        ];
+        for (stage, expected) in cases {
+            assert_eq!(subject_line(&notice(stage)), expected);
+        }
+        insta::assert_snapshot!(lines(&notice(Stage::Firing)).join("\n"), @r"
+        breaker-open: dependency=mail-api is open, and 2 more
+        Severity critical, since 2025-10-21 14:30:00 UTC (125s).
+        - dependency=mail-api: open, since 2025-10-21 14:30:00 UTC
+        - dependency=crm: open, since 2025-10-21 14:31:00 UTC
+        - and 1 more
+        Condition: breaker_open for 2m by dependency
+        What to do: look after it
+        ");
+        insta::assert_snapshot!(lines(&notice(Stage::Resolved))[1], @"It is over; it began 2025-10-21 14:30:00 UTC and lasted 125s.");
+    }
+
+    #[test]
+    fn names_of_others_break_no_line() {
+        let mut odd = notice(Stage::Firing);
+        odd.summary = "two\r\nBcc: all@example.test\tof\u{1b}[2J them".to_owned();
+        odd.subjects[0].of = "event_type=a\nb".to_owned();
+        assert_eq!(subject_line(&odd), "[critical] two Bcc: all@example.test of [2J them");
+        assert!(lines(&odd).iter().all(|line| line.chars().all(|c| !c.is_control())));
+    }
+}

@@ -1,0 +1,57 @@
+//! The values that were fetched, so that a log can leave them out wherever they turn up.
+//!
+//! Invariant: the lock here is held while nothing else is done, so that it can be taken by whoever logs.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use redrive_core::redact::hide_known;
+use zeroize::Zeroizing;
+
+use super::SecretValues;
+
+/// How many values are remembered; the oldest are forgotten first.
+const SEEN_MAX: usize = 256;
+
+/// Values that are secret, or were not long ago.
+#[derive(Default)]
+pub(super) struct Seen(Mutex<VecDeque<Zeroizing<String>>>);
+
+impl Seen {
+    /// Remembers values; what is no text cannot turn up in one.
+    pub(super) fn note(&self, values: &SecretValues) {
+        let mut seen = self.0.lock().expect("nobody panics while remembering");
+        for value in values.iter().filter_map(|value| std::str::from_utf8(value).ok()) {
+            if seen.iter().any(|known| known.as_str() == value) {
+                continue;
+            }
+            if seen.len() >= SEEN_MAX {
+                seen.pop_front();
+            }
+            seen.push_back(Zeroizing::new(value.to_owned()));
+        }
+    }
+
+    /// The text without any of them.
+    pub(super) fn hide<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let seen = self.0.lock().expect("nobody panics while remembering");
+        hide_known(text, seen.iter().map(|value| value.as_str()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_left_out_of_texts_even_after_they_were_changed() {
+        let seen = Seen::default();
+        assert_eq!(seen.hide("correct horse"), "correct horse");
+        for lines in ["correct horse\n", "battery staple\ncorrect horse\n"] {
+            seen.note(&SecretValues::from_lines(lines.as_bytes(), "here").expect("a line or two"));
+        }
+        assert_eq!(seen.hide("it said correct horse, battery staple"), "it said [secret], [secret]");
+        assert_eq!(seen.0.lock().expect("not poisoned").len(), 2);
+    }
+}

@@ -1,0 +1,202 @@
+//! Lists deliveries, the latest first, a bounded part at a time.
+//!
+//! What waits or is dead has an index by its place, queue by queue, and the queues are merged; of what is
+//! delivered there is so much that going through all deliveries meets it. What is asked of events is looked up
+//! one by one.
+//!
+//! Invariant: a part is bounded by what it looks at, not by what it finds.
+
+use std::collections::{BinaryHeap, VecDeque};
+use std::ops::ControlFlow;
+
+use rusqlite::Row;
+
+use super::delivery::Depth;
+use super::{Look, ROWS_PER_LOOK};
+use crate::store::sqlite::encode::seq;
+use crate::store::sqlite::fault::Fault;
+use crate::store::sqlite::rows;
+use crate::store::sqlite::schema::state;
+use crate::store::{Filter, Listed, StateName};
+
+/// Places of one queue that are read ahead.
+const READ_AHEAD: i64 = 64;
+
+pub(in super::super) const READY: &str =
+    "SELECT seq, 0 FROM deliveries WHERE queue = ?1 AND state = 0 AND seq < ?2 ORDER BY seq DESC LIMIT ?3";
+/// Those that wait for their time or for another.
+pub(in super::super) const PATIENT: &str = "SELECT seq, state FROM deliveries INDEXED BY patient
+    WHERE queue = ?1 AND state IN (1, 2) AND seq < ?2 ORDER BY seq DESC LIMIT ?3";
+pub(in super::super) const DEAD: &str =
+    "SELECT seq, 4 FROM deliveries WHERE queue = ?1 AND state = 4 AND seq < ?2 ORDER BY seq DESC LIMIT ?3";
+pub(in super::super) const HOLDING: &str =
+    "SELECT seq, -1 FROM deliveries WHERE queue = ?1 AND state = -1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3";
+/// All of them.
+const ALL: &str = "SELECT seq, state, queue FROM deliveries WHERE seq < ?1 ORDER BY seq DESC LIMIT ?2";
+/// All of them with what their events say.
+pub(in super::super) const ALL_WITH_EVENTS: &str =
+    "SELECT e.id, e.source, e.type, e.attributes, x'', d.seq, d.state, d.queue
+    FROM deliveries d CROSS JOIN events e ON e.seq = d.event WHERE d.seq < ?1 ORDER BY d.seq DESC LIMIT ?2";
+/// What the event of one says.
+pub(in super::super) const EVENT: &str = "SELECT e.id, e.source, e.type, e.attributes, x''
+    FROM deliveries d CROSS JOIN events e ON e.seq = d.event WHERE d.seq = ?1";
+
+impl Look<'_> {
+    /// A part of a list, which looks at no more than so many.
+    pub(super) fn list(&self, filter: &Filter, looked_at_max: u64, depth: Depth) -> Result<Listed, Fault> {
+        let wanted = self.queues.iter().filter(|(_, name)| filter.takes_queue(name));
+        let queues: Vec<i64> = wanted.map(|(id, _)| *id).collect();
+        if queues.is_empty() {
+            return Ok(Listed::default());
+        }
+        // Anybody may ask for what comes before any id.
+        let before = filter.before.map_or(i64::MAX, |seq| i64::try_from(seq.get()).unwrap_or(i64::MAX));
+        let looks_max = i64::try_from(looked_at_max).unwrap_or(i64::MAX).min(ROWS_PER_LOOK);
+        let mut found = Found { filter, looks_max, looks: 0, places: Vec::new(), next: None };
+        let indexed: Option<&[&'static str]> = match filter.state {
+            Some(StateName::Ready) => Some(&[READY]),
+            Some(StateName::Due | StateName::Behind) => Some(&[PATIENT]),
+            Some(StateName::Dead) => Some(&[DEAD, HOLDING]),
+            Some(StateName::Delivered | StateName::Closed) | None => None,
+        };
+        match indexed {
+            Some(selects) => self.merge(&queues, selects, before, &mut found)?,
+            None => self.scan(&queues, before, &mut found)?,
+        }
+        let Found { looks, places, next, .. } = found;
+        let mut deliveries = Vec::with_capacity(places.len());
+        for place in places {
+            deliveries.extend(self.delivery(seq(place), depth)?);
+        }
+        Ok(Listed { deliveries, next: next.map(seq), looked_at: looks.unsigned_abs() })
+    }
+
+    /// Goes through all deliveries backwards.
+    fn scan(&self, queues: &[i64], before: i64, found: &mut Found<'_>) -> Result<(), Fault> {
+        let asks_for_events = found.filter.asks_for_events();
+        let (select, first) = if asks_for_events { (ALL_WITH_EVENTS, 5) } else { (ALL, 0) };
+        let mut statement = self.connection.prepare_cached(select)?;
+        let mut rows = statement.query((before, found.looks_max))?;
+        while let Some(row) = rows.next()? {
+            let (place, state): (i64, i64) = (row.get(first)?, row.get(first + 1)?);
+            let fits = queues.contains(&row.get(first + 2)?)
+                && found.takes_state(state)
+                && (!asks_for_events || takes_event(found.filter, row)?);
+            found.places.extend(fits.then_some(place));
+            if found.looked_at(place).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes through those of some queues backwards, as one row of places.
+    fn merge(
+        &self,
+        queues: &[i64],
+        selects: &[&'static str],
+        before: i64,
+        found: &mut Found<'_>,
+    ) -> Result<(), Fault> {
+        let pairs = queues.iter().flat_map(|queue| selects.iter().map(move |select| (*queue, *select)));
+        let mut sources: Vec<Source> =
+            pairs.map(|(queue, select)| Source { queue, select, ahead: VecDeque::new() }).collect();
+        let mut heads = BinaryHeap::new();
+        for (index, source) in sources.iter_mut().enumerate() {
+            heads.extend(source.next(self, before)?.map(|(place, state)| (place, state, index)));
+        }
+        let mut event = self.connection.prepare_cached(EVENT)?;
+        while let Some((place, state, index)) = heads.pop() {
+            let mut fits = found.takes_state(state);
+            if fits && found.filter.asks_for_events() {
+                let mut rows = event.query([place])?;
+                let row = rows.next()?.ok_or(Fault::unreadable("the event of a delivery"))?;
+                fits = takes_event(found.filter, row)?;
+            }
+            found.places.extend(fits.then_some(place));
+            if found.looked_at(place).is_break() {
+                break;
+            }
+            heads.extend(sources[index].next(self, place)?.map(|(place, state)| (place, state, index)));
+        }
+        Ok(())
+    }
+}
+
+/// What was found so far.
+struct Found<'a> {
+    filter: &'a Filter,
+    looks_max: i64,
+    looks: i64,
+    places: Vec<i64>,
+    /// Before which place to go on.
+    next: Option<i64>,
+}
+
+impl Found<'_> {
+    fn takes_state(&self, state: i64) -> bool {
+        self.filter.state.is_none_or(|wanted| codes(wanted).contains(&state))
+    }
+
+    /// Counts a delivery that was looked at; breaks when it is time to stop.
+    fn looked_at(&mut self, place: i64) -> ControlFlow<()> {
+        self.looks += 1;
+        if self.places.len() >= self.filter.rows_max || self.looks >= self.looks_max {
+            self.next = Some(place);
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// The deliveries of one queue in one state.
+struct Source {
+    queue: i64,
+    select: &'static str,
+    ahead: VecDeque<(i64, i64)>,
+}
+
+impl Source {
+    /// The next place and its state, the last one being that.
+    fn next(&mut self, look: &Look<'_>, last: i64) -> Result<Option<(i64, i64)>, Fault> {
+        if self.ahead.is_empty() {
+            let mut statement = look.connection.prepare_cached(self.select)?;
+            let rows =
+                statement.query_map((self.queue, last, READ_AHEAD), |row| Ok((row.get(0)?, row.get(1)?)))?;
+            self.ahead = rows.collect::<Result<_, _>>()?;
+        }
+        Ok(self.ahead.pop_front())
+    }
+}
+
+/// Whether an event is one that is asked for, the cheapest questions first: most are not, and need not be read
+/// whole.
+fn takes_event(filter: &Filter, row: &Row<'_>) -> Result<bool, Fault> {
+    let event_type = rows::text(row, 2)?;
+    if filter.event_type.as_ref().is_some_and(|pattern| !pattern.matches(event_type)) {
+        return Ok(false);
+    }
+    let attributes = row.get_ref(3)?.as_blob().map_err(rusqlite::Error::from)?;
+    let may_have =
+        |wanted: &Option<String>| wanted.as_ref().is_none_or(|wanted| has(attributes, wanted.as_bytes()));
+    if !may_have(&filter.session) || !may_have(&filter.correlation_id) {
+        return Ok(false);
+    }
+    Ok(filter.takes_event(&rows::event(row)?))
+}
+
+fn has(bytes: &[u8], wanted: &[u8]) -> bool {
+    !wanted.is_empty() && bytes.windows(wanted.len()).any(|window| window == wanted)
+}
+
+/// The numbers that stand for a state.
+const fn codes(state: StateName) -> &'static [i64] {
+    match state {
+        StateName::Ready => &[state::READY],
+        StateName::Due => &[state::DUE],
+        StateName::Behind => &[state::BEHIND],
+        StateName::Delivered => &[state::DELIVERED],
+        StateName::Dead => &[state::DEAD, state::HOLDING],
+        StateName::Closed => &[state::SKIPPED, state::SUPERSEDED, state::PURGED],
+    }
+}

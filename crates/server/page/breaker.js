@@ -1,0 +1,68 @@
+/** Breakers as pictures: the switch as it stands, and how it stood over the last hours. */
+
+import { h, s } from "./dom.js";
+import { ago, axisTime, exact, span } from "./format.js";
+import { toneOf } from "./ui.js";
+
+const WIDTH = 1000;
+/** How much a strip may show: as little as holds all turns. */
+const STRIPS_MS = [900_000, 3_600_000, 6 * 3_600_000, 24 * 3_600_000];
+/** A state that lasted for a moment only is drawn this wide. */
+const PART_MIN = 6;
+
+/** What each state means for what goes there. */
+export const MEANS = {
+  closed: "calls flow",
+  open: "calls wait",
+  "half-open": "a few calls go ahead to see whether it is back",
+  none: "it has no breaker: calls always flow",
+};
+
+/** The switch between us and a dependency: closed lets calls flow, open keeps them waiting. */
+export function switchPicture(state) {
+  const lever = { closed: "M46 20H90", open: "M46 20 84 4", "half-open": "M46 20 87 12", none: "M46 20H90" }[state];
+  return s(
+    "svg.switch",
+    { viewBox: "0 0 136 40", role: "img", "aria-label": `the switch is ${state}: ${MEANS[state]}`, class: toneOf(state) },
+    s("path.wire", { d: "M4 20H46M90 20H132" }),
+    s("path.lever", { d: lever }),
+    s("circle", { cx: 46, cy: 20, r: 4.5 }),
+    s("circle", { cx: 90, cy: 20, r: 4.5 }),
+  );
+}
+
+/** How a breaker stood over the last hours; `history` has its turns, the latest first. */
+export function strip({ history, state }) {
+  const to = Date.now();
+  const oldest = history.length > 0 ? Date.parse(history.at(-1).at) : to;
+  const room = STRIPS_MS.find((ms) => to - ms < oldest) ?? STRIPS_MS.at(-1);
+  const from = to - room;
+  const turns = [...history].reverse().filter((turn) => Date.parse(turn.at) > from);
+  const before = turns[0]?.from ?? state;
+  const marks = [{ at: from, is: before }, ...turns.map((turn) => ({ at: Date.parse(turn.at), is: turn.to }))];
+  const x = (at) => ((at - from) / room) * WIDTH;
+  const part = ({ at, is }, index) => {
+    const until = marks[index + 1]?.at ?? to;
+    const label = `${is} for ${span(until - at)} until ${index + 1 < marks.length ? exact(until) : "now"}`;
+    const width = Math.max(PART_MIN, x(until) - x(at));
+    return s("rect", { x: Math.min(x(at), WIDTH - width), y: 0, width, height: 10, class: toneOf(is) }, s("title", label));
+  };
+  const opened = turns.filter((turn) => turn.to === "open").length;
+  const words = opened === 0 ? `${state} throughout` : `opened ${opened === 1 ? "once" : `${opened} times`}, last ${ago(turns.filter((turn) => turn.to === "open").at(-1).at)}`;
+  return h(
+    "figure.strip",
+    s("svg", { viewBox: `0 0 ${WIDTH} 10`, preserveAspectRatio: "none", role: "img", "aria-label": `the last ${span(room)}: ${words}` }, marks.map(part)),
+    h("figcaption", h("span", axisTime(from, room)), h("span", words), h("span", "now")),
+  );
+}
+
+/** Calls by their outcome, as one bar. */
+export function outcomes(attempts, failed) {
+  const share = attempts === 0 ? 0 : failed / attempts;
+  return s(
+    "svg.outcomes",
+    { viewBox: `0 0 ${WIDTH} 10`, preserveAspectRatio: "none", role: "img", "aria-label": `${attempts} calls, ${failed} failed` },
+    s("rect", { x: 0, y: 0, width: WIDTH, height: 10, class: attempts === 0 ? "none" : "good" }),
+    failed > 0 && s("rect.bad", { x: WIDTH - Math.max(6, share * WIDTH), y: 0, width: Math.max(6, share * WIDTH), height: 10 }),
+  );
+}

@@ -1,0 +1,116 @@
+/** Numbers, spans and points in time as people read them, in the reader's own zone. */
+
+import { h } from "./dom.js";
+
+const SECOND = 1000;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+
+const whole = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
+const few = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 });
+const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+const timeOfDay = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+const hourMinute = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hour12: false });
+const dayAndTime = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", hour12: false });
+const exactly = new Intl.DateTimeFormat(undefined, {
+  year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit",
+  fractionalSecondDigits: 3, hour12: false, timeZoneName: "short",
+});
+
+/** A count in full: 12,345. */
+export const count = (n) => whole.format(n);
+
+/** A count in little room: 12.3K. */
+export const compact = (n) => (Math.abs(n) < 10_000 ? whole.format(n) : short.format(n));
+
+/** So many a second. */
+export function rate(n) {
+  if (n === 0) return "0";
+  if (n < 0.1) return "<0.1";
+  return n < 100 ? few.format(n) : compact(n);
+}
+
+/** A share as percent; what is nearly all is not shown as all. */
+export function percent(share) {
+  if (share === null || share === undefined) return "–";
+  const rounded = share > 0.999 && share < 1 ? 99.9 : Math.round(share * 1000) / 10;
+  return `${few.format(rounded)}%`;
+}
+
+/** One thing or several: `counted(2, "attempt")`. */
+export const counted = (n, what, many = `${what}s`) => `${count(n)} ${n === 1 ? what : many}`;
+
+/** A span: 0.8ms, 250ms, 2.1s, 4m 12s, 3h 5m, 2d 4h. */
+export function span(ms) {
+  if (ms < 0) return `-${span(-ms)}`;
+  if (ms < 10) return `${Math.round(ms * 10) / 10}ms`;
+  if (ms < SECOND) return `${Math.round(ms)}ms`;
+  if (ms < 9.95 * SECOND) return `${Math.round(ms / 100) / 10}s`;
+  const two = (large, small, ofLarge, names) => {
+    const [a, b] = [Math.floor(large), Math.floor(small % ofLarge)];
+    return b === 0 ? `${a}${names[0]}` : `${a}${names[0]} ${b}${names[1]}`;
+  };
+  if (ms < MINUTE) return `${Math.floor(ms / SECOND)}s`;
+  if (ms < HOUR) return two(ms / MINUTE, ms / SECOND, 60, "ms");
+  if (ms < DAY) return two(ms / HOUR, ms / MINUTE, 60, "hm");
+  return two(ms / DAY, ms / HOUR, 24, "dh");
+}
+
+export const nanos = (n) => span(n / 1e6);
+
+/** How long ago, or how soon, with one unit: a reader glances at it. */
+export function ago(at, now = Date.now()) {
+  const ms = now - new Date(at).getTime();
+  const size = Math.abs(ms);
+  if (size < 1500) return ms >= 0 ? "now" : "in a moment";
+  const text =
+    size < MINUTE ? `${Math.round(size / SECOND)}s`
+    : size < HOUR ? `${Math.floor(size / MINUTE)}m`
+    : size < DAY ? `${Math.floor(size / HOUR)}h`
+    : `${Math.floor(size / DAY)}d`;
+  return ms > 0 ? `${text} ago` : `in ${text}`;
+}
+
+export const clock = (at) => timeOfDay.format(new Date(at));
+export const exact = (at) => exactly.format(new Date(at));
+
+/** A point on an axis that covers `spanMs`. */
+export const axisTime = (at, spanMs) =>
+  (spanMs > 20 * HOUR ? dayAndTime : spanMs > 5 * MINUTE ? hourMinute : timeOfDay).format(new Date(at));
+
+const WRITTEN = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z/g;
+
+/** Words of the server with the points in time that stand in them by the reader's clock. */
+export const withClocks = (text) => text.replace(WRITTEN, (at) => clock(at));
+
+/** The latest day that the server tells as a point in time stands for "never". */
+const NEVER_YEAR = 2200;
+export const isNever = (at) => new Date(at).getFullYear() >= NEVER_YEAR;
+
+/** A point in time as it is far away, which goes on counting; the exact one is its title. */
+export function when(at) {
+  if (!at) return "–";
+  return h("time", { datetime: at, title: exact(at), "data-ago": true }, ago(at));
+}
+
+/** A point in time by the clock; the exact one is its title. */
+export const atClock = (at) => h("time", { datetime: at, title: exact(at) }, clock(at));
+
+/** Lets all relative times on the page go on. */
+export function startTicking() {
+  setInterval(() => {
+    const now = Date.now();
+    for (const time of document.querySelectorAll("time[data-ago]")) {
+      const text = ago(time.dateTime, now);
+      if (time.textContent !== text) time.textContent = text;
+    }
+  }, SECOND);
+}
+
+/** The service and its channel, as everywhere. */
+export const queueOf = (of) => (of.channel ? `${of.service}/${of.channel}` : of.service);
+
+/** The first digits of an id: enough to tell it from others, and for every command that asks for one. */
+export const shortId = (id) => id.slice(0, SHORT_ID_DIGITS);
+const SHORT_ID_DIGITS = 8;

@@ -1,0 +1,80 @@
+/** What happens on the server, as it happens: one stream for the whole page, which comes back by itself. */
+
+import { messages, open } from "./api.js";
+import { observable } from "./dom.js";
+
+const WAIT_MS_MIN = 1000;
+const WAIT_MS_MAX = 15_000;
+/** There is a pulse every second: a stream that says nothing for so long is dead. */
+const SILENCE_MS_MAX = 8000;
+
+/** How the stream is: `{ is: "connecting" | "live" | "away", since, again }`. */
+export const connection = observable({ is: "connecting", since: Date.now() });
+/** The latest pulse; null before the first. */
+export const pulse = observable(null);
+
+const listeners = new Set();
+
+/** Calls `listener` with every happening until `signal` aborts. */
+export function onHappening(listener, signal) {
+  listeners.add(listener);
+  signal.addEventListener("abort", () => listeners.delete(listener));
+}
+
+let current = null;
+let wake = () => {};
+
+/** Connects anew at once: the key has changed, or somebody does not want to wait. */
+export function reconnect() {
+  current?.abort();
+  wake();
+}
+
+/** Keeps the stream for as long as the page is open. */
+export async function stayConnected() {
+  let wait = WAIT_MS_MIN;
+  for (;;) {
+    try {
+      await listen(() => (wait = WAIT_MS_MIN));
+    } catch (error) {
+      if (error.status === 401) await asleep(WAIT_MS_MAX);
+    }
+    const since = connection.value.is === "away" ? connection.value.since : Date.now();
+    connection.set({ is: "away", since, again: Date.now() + wait });
+    await asleep(wait);
+    wait = Math.min(wait * 2, WAIT_MS_MAX);
+  }
+}
+
+async function listen(onAlive) {
+  const controller = new AbortController();
+  current = controller;
+  let silence;
+  const heard = () => {
+    clearTimeout(silence);
+    silence = setTimeout(() => controller.abort(), SILENCE_MS_MAX);
+  };
+  try {
+    heard();
+    const answer = await open("v1/live", { signal: controller.signal });
+    for await (const { event, data } of messages(answer.body)) {
+      heard();
+      if (connection.value.is !== "live") connection.set({ is: "live", since: Date.now() });
+      onAlive();
+      if (event === "pulse") pulse.set(data);
+      else if (event === "happening") for (const listener of [...listeners]) listener(data);
+    }
+  } finally {
+    clearTimeout(silence);
+  }
+}
+
+function asleep(ms) {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    wake = () => {
+      clearTimeout(timer);
+      resolve();
+    };
+  });
+}

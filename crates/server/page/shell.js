@@ -1,0 +1,118 @@
+/** What is around every view: navigation with its counts, search, the live dot, the theme and the way back. */
+
+import { fill, h } from "./dom.js";
+import { clock, compact, span } from "./format.js";
+import { icon } from "./icons.js";
+import { showKeys } from "./keyboard.js";
+import { connection, pulse, reconnect } from "./live.js";
+import { boundTo, drawWho, may, me } from "./session.js";
+import { say } from "./ui.js";
+
+const at = (id) => document.getElementById(id);
+let views = {};
+let current = "";
+
+/** Puts everything in its place and keeps it up to date. */
+export function dressShell(all) {
+  views = all;
+  pulse.watch(drawNav);
+  me.watch(drawNav);
+  at("menu").append(icon("menu"));
+  at("menu").onclick = () => toggleMenu(at("menu").getAttribute("aria-expanded") !== "true");
+  at("main").addEventListener("click", () => toggleMenu(false));
+  document.addEventListener("keydown", (event) => event.key === "Escape" && toggleMenu(false));
+  at("shortcuts").onclick = showKeys;
+  at("find").onkeydown = find;
+  drawTheme();
+  at("theme").onclick = nextTheme;
+  drawWho(at("who"));
+  connection.watch(drawConnection);
+  setInterval(() => connection.value.is === "away" && drawConnection(connection.value), 1000);
+}
+
+/** Which view is shown. */
+export function markPlace(name) {
+  current = name;
+  toggleMenu(false);
+  drawNav();
+}
+
+function toggleMenu(open) {
+  at("menu").setAttribute("aria-expanded", String(open));
+  document.body.classList.toggle("menu-open", open);
+}
+
+/** What of a page needs a look, as a number behind its name. */
+function counts() {
+  const now = pulse.value;
+  if (!now) return {};
+  return { groups: [now.dead, "bad"], breakers: [now.open_breakers.length, "bad"], alerts: [now.firing_alerts, "bad"] };
+}
+
+function drawNav() {
+  const needs = counts();
+  const listed = Object.entries(views).filter(([, view]) => view.group && (!view.needs || may(view.needs)) && !(view.whole && boundTo()));
+  const groups = [...new Set(listed.map(([, view]) => view.group))];
+  const link = ([name, view]) => {
+    const [number, tone] = needs[name] ?? [0];
+    const current_ = name === current ? "page" : null;
+    return h("li", h("a", { href: `#/${name}`, "aria-current": current_ }, icon(name), view.name, number > 0 && h("span.count", { class: tone }, compact(number))));
+  };
+  fill(
+    at("nav"),
+    groups.map((group) => h("div.group", h("h2", group), h("ul", listed.filter(([, view]) => view.group === group).map(link)))),
+    h("p.foot", me.value && h("span", `Redrive ${me.value.version}`), me.value?.demo && h("span.badge.info", "demo")),
+  );
+}
+
+function find(event) {
+  if (event.key !== "Enter") return;
+  const wanted = event.target.value.trim();
+  if (wanted) location.hash = `#/deliveries?find=${encodeURIComponent(wanted)}`;
+  event.target.value = "";
+  event.target.blur();
+}
+
+const THEMES = { auto: "the theme of this machine", light: "light", dark: "dark" };
+const themeNow = () => document.documentElement.dataset.theme ?? "auto";
+
+function nextTheme() {
+  const names = Object.keys(THEMES);
+  const next = names[(names.indexOf(themeNow()) + 1) % names.length];
+  if (next === "auto") {
+    delete document.documentElement.dataset.theme;
+    localStorage.removeItem("redrive.theme");
+  } else {
+    document.documentElement.dataset.theme = next;
+    localStorage.setItem("redrive.theme", next);
+  }
+  drawTheme();
+}
+
+function drawTheme() {
+  const now = themeNow();
+  const label = `Theme: ${THEMES[now]}`;
+  fill(at("theme"), icon({ auto: "auto", light: "sun", dark: "moon" }[now]));
+  at("theme").title = label;
+  at("theme").setAttribute("aria-label", label);
+}
+
+let last = "";
+
+function drawConnection({ is, since, again }) {
+  const words = { connecting: "connecting", live: "live", away: "away" };
+  const title = is === "live" ? `Live since ${clock(since)}` : "";
+  fill(at("live"), h("span.dot", { class: is, title }), h("span.word", words[is]));
+  const away = is === "away";
+  at("away").hidden = !away;
+  if (away) {
+    const next = `Next try in ${span(Math.max(0, Math.ceil((again - Date.now()) / 1000) * 1000))}.`;
+    fill(
+      at("away"),
+      h("span", h("b", "The server cannot be reached"), ` since ${clock(since)}. Figures are from then. `, h("span", { "aria-hidden": "true" }, next)),
+      h("button", { type: "button", onclick: reconnect }, "Try now"),
+    );
+  }
+  if (is !== last && last === "away") say("The server is back");
+  last = is;
+}

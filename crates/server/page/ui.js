@@ -1,0 +1,145 @@
+/** The parts that every view is made of: badges, tiles, tables, empty places, errors and what loads. */
+
+import { h } from "./dom.js";
+import { toast } from "./dialog.js";
+import { icon } from "./icons.js";
+import { sparkline } from "./plot.js";
+
+/** What each state looks like: its colour, its shape, and, where it differs, its word. */
+const STATES = {
+  pending: ["quiet", "wait"], retrying: ["warn", "retry"], held: ["hold", "hold"], replaying: ["info", "replays"],
+  delivered: ["good", "good"], dead: ["bad", "bad"], skipped: ["quiet", "gone"], purged: ["quiet", "gone"],
+  superseded: ["quiet", "next"],
+  well: ["good", "good"], degraded: ["warn", "warn"], failing: ["bad", "bad"], paused: ["hold", "hold"],
+  idle: ["quiet", "idle"], removed: ["quiet", "gone"],
+  closed: ["good", "good"], open: ["bad", "breakers"], "half-open": ["warn", "wait"], none: ["quiet", "gone"],
+  firing: ["bad", "alerts"], quiet: ["good", "good"],
+  error: ["bad", "bad"], warning: ["warn", "warn"], info: ["info", "idle"],
+  critical: ["bad", "bad"], high: ["bad", "warn"], medium: ["warn", "warn"], low: ["quiet", "idle"],
+  running: ["info", "replays"], gathering: ["info", "wait"], stopped: ["bad", "hold"], cancelled: ["quiet", "gone"],
+  done: ["good", "good"], poison: ["bad", "warn"],
+  transient: ["warn", "retry"], "rate-limited": ["warn", "wait"], permanent: ["bad", "bad"], invalid: ["bad", "bad"],
+  fatal: ["bad", "bad"], unknown: ["warn", "warn"], internal: ["bad", "bad"],
+};
+
+/** The tone of a state: `good`, `warn`, `bad`, `hold`, `info` or `quiet`. */
+export const toneOf = (state) => STATES[state]?.[0] ?? "quiet";
+
+/** A state by its colour, its shape and its word. */
+export function badge(state, word = state) {
+  const [tone, shape] = STATES[state] ?? ["quiet", "idle"];
+  return h("span.badge", { class: tone }, icon(shape), word);
+}
+
+/** A figure with its name; `points` draw how it came to be, and `href` says where it leads. */
+export function tile({ name, value, unit, note, tone = "plain", points, href }) {
+  return h(
+    href ? "a.tile" : "div.tile",
+    { href, class: tone },
+    h("span.name", name),
+    h("span.value", value, unit && h("small", unit)),
+    note && h("span.note", note),
+    points && sparkline(points),
+  );
+}
+
+/** A section with a heading; `more` stands at its right. */
+export const card = (title, more, ...content) =>
+  h("section.card", h("header", h("h2", title), more && h("div.more", more)), content);
+
+/** Names with their values, under each other. */
+export const facts = (...rows) =>
+  h("dl.facts", rows.filter(Boolean).map(([name, value]) => h("div", h("dt", name), h("dd", value))));
+
+/**
+ * A table. Columns: `{ name, cell(row), end?, wide? }` (`end` aligns numbers, `wide` takes the room there is).
+ * `key(row)` tells rows apart, `href(row)` is where one leads: the first cell is the link, the whole row goes
+ * there, and arrow keys walk along. `isFresh(row)` marks what has just come.
+ */
+export function table({ label, columns, rows, key, href, isFresh = () => false }) {
+  const cells = (row) =>
+    columns.map(({ name, cell, end, wide }, at) => {
+      const content = cell(row);
+      const linked = at === 0 && href ? h("a", { href: href(row) }, content) : content;
+      return h("td", { "data-name": name, class: [end && "end", wide && "wide"].filter(Boolean).join(" ") || null }, linked);
+    });
+  const rowOf = (row) => h("tr", { key: key(row), onclick: href && follow, class: [href && "leads", isFresh(row) && "fresh"].filter(Boolean).join(" ") || null }, cells(row));
+  return h(
+    "div.scroll",
+    { tabindex: "0", role: "region", "aria-label": label },
+    h(
+      "table",
+      { onkeydown: walk },
+      h("thead", h("tr", columns.map(({ name, end }) => h("th", { scope: "col", class: end ? "end" : null }, name)))),
+      h("tbody", rows.map(rowOf)),
+    ),
+  );
+}
+
+/** A click anywhere in a row that is not on something else, and does not select text. */
+function follow(event) {
+  if (event.target.closest("a, button, input, label") || !getSelection().isCollapsed) return;
+  event.currentTarget.querySelector("a")?.click();
+}
+
+function walk(event) {
+  const steps = { ArrowDown: 1, ArrowUp: -1, j: 1, k: -1 };
+  const step = steps[event.key];
+  if (!step || event.target.matches("input, textarea, select")) return;
+  const links = [...event.currentTarget.querySelectorAll("tbody tr td:first-child a")];
+  const at = links.indexOf(event.target.closest("tr")?.querySelector("a"));
+  const next = links[at + step];
+  if (!next) return;
+  event.preventDefault();
+  next.focus();
+}
+
+/** A place where there is nothing, which says why and what to do next. */
+export const empty = (title, ...says) => h("div.empty", h("p.title", title), says);
+
+/** A line to be typed, with a button that copies it. */
+export function command(text) {
+  const copy = async () => {
+    await navigator.clipboard.writeText(text);
+    toast("copied");
+  };
+  return h("div.command", h("code", { tabindex: "0" }, text), h("button.quiet", { type: "button", onclick: copy, "aria-label": "Copy the line" }, icon("copy")));
+}
+
+/** Something could not be had: what, and a way to try again. */
+export function failure(error, again) {
+  const title = error.isAway ? "The server cannot be reached" : "That did not work";
+  const says = error.isAway ? "This page tries again by itself." : error.message;
+  return h("div.empty.trouble", { role: "alert" }, h("p.title", title), h("p", says), again && h("button", { type: "button", onclick: again }, "Try again"));
+}
+
+/** Grey lines where something will be. */
+export const skeleton = (lines = 5) =>
+  h("div.skeleton", { "aria-hidden": "true" }, Array.from({ length: lines }, () => h("span")));
+
+/** One of a few: `choice("Span", [["15m", "15 min"], …], "15m", (value) => …)`. */
+export const choice = (label, options, chosen, onchoose) =>
+  h(
+    "div.choice",
+    { role: "group", "aria-label": label },
+    options.map(([value, text]) =>
+      h("button", { type: "button", "aria-pressed": String(value === chosen), onclick: () => onchoose(value) }, text),
+    ),
+  );
+
+/** The heading of a page: where it stands, what it is, and what can be done. */
+export const heading = (title, { up, badge: mark, acts, says } = {}) =>
+  h(
+    "div.heading",
+    up && h("a.up", { href: up[0] }, icon("back"), up[1]),
+    h("div.line", h("h1", title), mark, acts && h("div.acts", acts)),
+    says && h("p.dim", says),
+  );
+
+/** Says a change aloud to those who do not see it. */
+export const say = (text) => {
+  document.getElementById("said").textContent = text;
+};
+
+/** A line of the rule book: its number leads to it there. */
+export const lineLink = (line) => h("a.line", { href: `#/book/${line}`, title: "In the rule book" }, `line ${line}`);

@@ -1,0 +1,140 @@
+/** Deliveries: found by what people have in hand, filtered, paged, and live on top while nothing is asked for. */
+
+import { get, part } from "../api.js";
+import { fill, h, slot } from "../dom.js";
+import { firstEvent } from "../first.js";
+import { count, queueOf, when } from "../format.js";
+import { onHappening, pulse } from "../live.js";
+import { boundTo } from "../session.js";
+import { badge, card, empty, heading, table } from "../ui.js";
+import { watch } from "../watch.js";
+import { outlook } from "../words.js";
+import { view as one } from "./delivery.js";
+
+/** The states that can be asked for. */
+const STATES = ["pending", "retrying", "behind", "delivered", "dead"];
+const FILTERS = ["service", "state", "type", "session", "correlation"];
+const PAGE_MAX = 50;
+const LOOK_MS = 5000;
+/** Not more often than this while a lot happens. */
+const LIVE_MS = 700;
+
+export async function view(place, page) {
+  if (page.path.length > 0) return one(place, page);
+  const wanted = page.query.get("find")?.trim();
+  if (wanted) return find(place, page, wanted);
+  const found = slot("div");
+  fill(place, heading("Deliveries", { says: "An event becomes one delivery for each service that wants it, and each ends in exactly one outcome." }), filters(page), card("Latest first", h("span.dim", live(page)), found));
+  const query = Object.fromEntries(FILTERS.map((name) => [name, page.query.get(name)]));
+  query.service ??= boundTo()?.[0];
+  const before = page.query.get("before");
+  let known = null;
+  const watching = watch(page, found, {
+    load: (signal) => get("v1/deliveries", { ...query, before, limit: PAGE_MAX }, signal),
+    draw: (answer) => {
+      const before = known;
+      known = new Set(answer.deliveries.map(({ id }) => id));
+      return drawn(answer, page, ({ id }) => before !== null && !before.has(id));
+    },
+    every: before ? 6 * LOOK_MS : LOOK_MS,
+    lines: 12,
+  });
+  if (!before) follow(page, query, watching);
+}
+
+/** Looks again soon after something happened that may belong here. */
+function follow(page, query, { again }) {
+  let due = false;
+  onHappening((happening) => (due ||= Boolean(happening.event_id) && (!query.service || happening.service?.split("/")[0] === query.service)), page.signal);
+  page.every(LIVE_MS, () => {
+    if (!due || document.hidden) return;
+    due = false;
+    again();
+  });
+}
+
+const live = (page) => (page.query.get("before") ? "an earlier page" : "kept up to date");
+
+function filters(page) {
+  const value = (name) => page.query.get(name) ?? "";
+  const change = (name) => (event) => page.go({ [name]: event.target.value.trim(), before: "" });
+  const text = (name, label) => h("input", { type: "search", placeholder: label, "aria-label": label, value: value(name), onchange: change(name), spellcheck: "false" });
+  const option = (name) => (text) => h("option", { value: text, selected: text === value(name) }, text);
+  const known = boundTo() ?? (pulse.value?.services ?? []).map(({ service }) => service);
+  const services = [...new Set([...known, value("service")])].filter(Boolean);
+  const any = [...FILTERS, "before"].some((name) => page.query.has(name));
+  return h(
+    "search.filters",
+    h("select", { "aria-label": "Service", onchange: change("service") }, !boundTo() && h("option", { value: "" }, "every service"), services.map(option("service"))),
+    h("select", { "aria-label": "State", onchange: change("state") }, h("option", { value: "" }, "every state"), STATES.map(option("state"))),
+    text("type", "Event type"),
+    text("session", "Session"),
+    text("correlation", "Correlation id"),
+    any && h("a.small", { href: "#/deliveries" }, "Clear"),
+  );
+}
+
+/** The columns of deliveries, wherever they are listed. */
+export const COLUMNS = [
+  { name: "Event", cell: (row) => row.event_type },
+  { name: "Service", cell: queueOf },
+  { name: "State", cell: (row) => badge(row.state) },
+  { name: "How it stands", cell: remark, wide: true },
+  { name: "Attempts", cell: (row) => count(row.attempts), end: true },
+  { name: "Event id", cell: (row) => h("span.mono.cut", { title: row.event_id }, row.event_id) },
+  { name: "Accepted", cell: (row) => when(row.accepted_at), end: true },
+];
+
+function remark(row) {
+  if (row.death) return h("span.dim", row.death.message);
+  if (["pending", "retrying", "held"].includes(row.state)) return h("span.dim", outlook(row));
+  return "";
+}
+
+/** Deliveries as a table. */
+export const deliveriesTable = (rows, { columns = COLUMNS, isFresh } = {}) =>
+  table({ label: "Deliveries", columns, rows, isFresh, key: (row) => row.id, href: (row) => `#/deliveries/${row.id}` });
+
+function drawn({ deliveries, next }, page, isFresh) {
+  if (deliveries.length === 0) return nothing(page);
+  const before = page.query.get("before");
+  return [
+    deliveriesTable(deliveries, { isFresh }),
+    (before || next) &&
+      h("div.pages", before && h("button", { type: "button", onclick: () => page.go({ before: "" }) }, "Latest"), next && h("button", { type: "button", onclick: () => page.go({ before: next }) }, "Earlier ones")),
+  ];
+}
+
+function nothing(page) {
+  if (FILTERS.some((name) => page.query.has(name))) return empty("No delivery is like that", h("p", "Take a filter away, or ", h("a", { href: "#/deliveries" }, "look at all of them"), "."));
+  return empty("No deliveries yet", h("p", "Send the first event; whoever wants its type by the rule book gets it."), firstEvent());
+}
+
+const HEX = /^(msg_)?[0-9a-f]{4,32}$/i;
+
+/** Looks for what was typed as each of the things that it may be; one single hit is shown at once. */
+async function find(place, page, wanted) {
+  const none = (error) => {
+    if (error.name === "AbortError" || error.isAway) throw error;
+    return [];
+  };
+  const list = (name) => get("v1/deliveries", { [name]: wanted, service: boundTo()?.[0], limit: PAGE_MAX }, page.signal).then((answer) => answer.deliveries).catch(none);
+  const ways = [
+    async () => (HEX.test(wanted) ? get(`v1/deliveries/${part(wanted)}`, {}, page.signal).then((delivery) => [delivery]).catch(none) : []),
+    async () => (await Promise.all(["type", "session", "correlation"].map(list))).flat(),
+    async () => get(`v1/events/${part(wanted)}`, {}, page.signal).then((answer) => answer.events.flatMap((event) => event.deliveries)).catch(none),
+  ];
+  const all = new Map();
+  for (const way of ways) {
+    if (all.size === 0) for (const row of await way()) all.set(row.id, row);
+  }
+  const rows = [...all.values()].sort((a, b) => Date.parse(b.accepted_at) - Date.parse(a.accepted_at));
+  if (rows.length === 1) return location.replace(`#/deliveries/${rows[0].id}`);
+  fill(
+    place,
+    heading(h("span", "Found for ", h("q", wanted)), { up: ["#/deliveries", "Deliveries"] }),
+    card("Deliveries", h("span.dim", `${count(rows.length)} found`), rows.length > 0
+      ? deliveriesTable(rows)
+      : empty("Nothing goes by that", h("p", "It may be the id of a delivery (its first digits will do), the id or the receipt of an event, an event type, a session, or a correlation id."))),
+  );
+}

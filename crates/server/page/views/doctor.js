@@ -1,0 +1,55 @@
+/** The doctor: what is likely to hurt, the worst first, with what was seen, what to do and what to write. */
+
+import { get, part } from "../api.js";
+import { h } from "../dom.js";
+import { count, counted, when } from "../format.js";
+import { snippet, spoken } from "../tint.js";
+import { badge, card, empty, heading, lineLink, table } from "../ui.js";
+import { watch } from "../watch.js";
+
+const DOCTOR_MS = 15_000;
+const HARMS = ["critical", "high", "medium", "low"];
+
+export async function view(place, page) {
+  watch(page, place, { load: (signal) => get("v1/doctor", {}, signal), draw: drawReport, every: DOCTOR_MS });
+}
+
+function drawReport({ looked_at: looked, findings, too_little: unjudged = [] }) {
+  const sorted = [...findings].sort((a, b) => HARMS.indexOf(a.harm) - HARMS.indexOf(b.harm));
+  const sums = HARMS.map((harm) => [harm, sorted.filter((finding) => finding.harm === harm).length]).filter(([, number]) => number > 0);
+  return [
+    heading("Doctor", {
+      badge: sums.map(([harm, number]) => badge(harm, `${count(number)} ${harm}`)),
+      says: ["Holds what happens against the rule book. Looked at ", counted(looked.deliveries, "delivery", "deliveries"), " with ", counted(looked.attempts, "attempt"), looked.since && [" since ", when(looked.since)], "."],
+    }),
+    sorted.length === 0
+      ? h("section.card", empty("Nothing to complain about", h("p", "What happens fits the rule book: timeouts, retries, breakers and limits suit what the services do.")))
+      : sorted.map(finding),
+    unjudged.length > 0 && card("Too little to judge", h("span.dim", "they need more attempts"), table({ label: "Rows that are not judged", columns: UNJUDGED_COLUMNS, rows: unjudged, key: (row) => `${row.service} ${row.events}` })),
+  ];
+}
+
+const UNJUDGED_COLUMNS = [
+  { name: "Service", cell: (row) => row.service },
+  { name: "Events", cell: (row) => h("code", row.events), wide: true },
+  { name: "Attempts", cell: (row) => count(row.attempts), end: true },
+];
+
+const TONES = { critical: "bad", high: "bad", medium: "warn", low: "quiet" };
+
+const finding = (found, index) =>
+  h(
+    "section.card.loud",
+    { key: `${found.code}-${found.service ?? ""}-${found.dependency ?? ""}-${index}`, class: TONES[found.harm] ?? "quiet" },
+    h("header", h("h2", badge(found.harm), " ", h("span", spoken(found.title))), h("div.more", h("code.dim", found.code), found.line && lineLink(found.line))),
+    h(
+      "div.pad.finding",
+      (found.service || found.dependency) && h("p.small",
+        found.service && h("span.one-of", "Service ", h("a", { href: `#/services/${part(found.service.split("/")[0])}` }, found.service)),
+        found.dependency && h("span.one-of", "Dependency ", h("a", { href: `#/breakers/${part(found.dependency)}` }, found.dependency))),
+      found.evidence?.length > 0 && [h("h3", "What was seen"), h("ul.evidence", found.evidence.map((line) => h("li", spoken(line))))],
+      h("h3", "What to do"),
+      h("p", spoken(found.advice)),
+      found.change && snippet(found.change, "Copy the change"),
+    ),
+  );

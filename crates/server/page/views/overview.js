@@ -1,0 +1,120 @@
+/** The overview: how the server is at a glance, what needs a hand, and what happens now. */
+
+import { get } from "../api.js";
+import { fill, h, slot } from "../dom.js";
+import { feed } from "../feed.js";
+import { ago, compact, count, counted, percent, queueOf, rate, when } from "../format.js";
+import { pulse } from "../live.js";
+import { axisOf, plot, sparkline } from "../plot.js";
+import { boundTo } from "../session.js";
+import { badge, card, choice, command, empty, heading, table, tile } from "../ui.js";
+import { watch } from "../watch.js";
+import { needs } from "./needs.js";
+
+const SPANS = [["15m", "15 min"], ["3h", "3 h"], ["24h", "24 h"]];
+const SERIES = [
+  { name: "accepted", of: (point) => point.accepted, tone: "ink" },
+  { name: "delivered", of: (point) => point.delivered, tone: "good", filled: true },
+  { name: "failed", of: (point) => point.failed, tone: "bad", filled: true },
+];
+const TREND_MS = 5000;
+const GROUPS_MS = 10_000;
+
+export async function view(place, page) {
+  const chosen = page.query.get("span") ?? "15m";
+  const tiles = slot("div.tiles");
+  const throughput = slot("div");
+  const hand = slot("div");
+  const services = slot("div");
+  const groups = slot("div");
+  fill(
+    place,
+    heading("Overview", { acts: choice("Time shown", SPANS, chosen, (span) => page.go({ span })) }),
+    tiles,
+    h("div.columns.stretch", card("Throughput", null, throughput), card("What needs a hand", null, hand)),
+    h(
+      "div.columns",
+      h("div.stack", card("Services", h("a", { href: "#/services" }, "All services"), services), card("Causes of dead letters", h("a", { href: "#/groups" }, "All failure groups"), groups)),
+      card("What happens now", h("a", { href: "#/deliveries" }, "All deliveries"), feed(page)),
+    ),
+  );
+
+  let trend = null;
+  pulse.watch((now) => {
+    drawTiles(tiles, now, trend);
+    drawServices(services, now);
+  }, page.signal);
+  watch(page, throughput, {
+    load: (signal) => get("v1/trend", { span: chosen, service: boundTo()?.[0] }, signal),
+    draw: (found) => {
+      trend = found;
+      drawTiles(tiles, pulse.value, trend);
+      return drawThroughput(found);
+    },
+    every: TREND_MS,
+  });
+  watch(page, groups, { load: (signal) => get("v1/failure-groups", { service: boundTo()?.[0] }, signal), draw: drawGroups, every: GROUPS_MS });
+  needs(page, hand);
+}
+
+const drawThroughput = (trend) => plot({ ...axisOf(trend), label: "Events accepted, delivered and failed", series: SERIES });
+
+const column = (trend, name) => trend?.points.map((point) => point[name] ?? null);
+
+function drawTiles(place, now, trend) {
+  if (!now) return;
+  const { oldest_waiting_at: oldest, open_breakers: open } = now;
+  const share = now.success_rate;
+  const success = share === null || share === undefined ? "plain" : share < 0.95 ? "bad" : share < 0.99 ? "warn" : "good";
+  fill(
+    place,
+    // A key that is bound to services is told of their deliveries only.
+    now.accepted_per_s !== undefined && tile({ name: "Accepted", value: rate(now.accepted_per_s), unit: "/s", points: column(trend, "accepted"), href: "#/deliveries" }),
+    tile({ name: "Delivered", value: rate(now.delivered_per_s), unit: "/s", points: column(trend, "delivered"), href: "#/deliveries?state=delivered", tone: "good-line" }),
+    tile({ name: "Success", value: percent(share), note: "of the last minute", tone: success, href: "#/services" }),
+    tile({ name: "Retries", value: rate(now.retried_per_s), unit: "/s", points: column(trend, "retried"), href: "#/deliveries?state=retrying" }),
+    tile({ name: "Waiting", value: compact(now.waiting), note: oldest ? `oldest ${ago(oldest)}` : "nothing waits", points: column(trend, "waiting"), href: "#/deliveries?state=pending" }),
+    tile({ name: "Dead letters", value: compact(now.dead), tone: now.dead > 0 ? "bad" : "plain", points: column(trend, "dead_letters"), href: "#/groups" }),
+    tile({ name: "Open breakers", value: count(open.length), tone: open.length > 0 ? "bad" : "plain", note: open.length > 0 ? open.slice(0, 2).join(", ") : "everything flows", href: "#/breakers" }),
+  );
+}
+
+const SERVICE_COLUMNS = [
+  { name: "Service", cell: queueOf },
+  { name: "Health", cell: (row) => badge(row.health) },
+  { name: "Delivered/s", cell: (row) => rate(row.delivered_per_s), end: true },
+  { name: "Failed/s", cell: (row) => (row.failed_per_s > 0 ? h("span.tinted.bad", rate(row.failed_per_s)) : "0"), end: true },
+  { name: "Waiting", cell: (row) => compact(row.waiting), end: true },
+  { name: "Dead", cell: (row) => (row.dead > 0 ? h("span.tinted.bad", compact(row.dead)) : "0"), end: true },
+];
+/** Those that are not well come first, and the rest as they stand in the book. */
+const ORDER = ["failing", "held", "degraded", "paused", "well", "idle", "removed"];
+const SERVICES_SHOWN_MAX = 10;
+
+function drawServices(place, now) {
+  if (!now) return;
+  const rows = [...now.services].sort((a, b) => ORDER.indexOf(a.health) - ORDER.indexOf(b.health)).slice(0, SERVICES_SHOWN_MAX);
+  const more = now.services.length - rows.length;
+  fill(
+    place,
+    rows.length === 0
+      ? empty("The rule book names no service", h("p", "A service says which events it wants and where they go."), command("redrive init"))
+      : table({ label: "Services", columns: SERVICE_COLUMNS, rows, key: queueOf, href: (row) => `#/services/${encodeURIComponent(row.service)}` }),
+    more > 0 && h("p.pages", h("a", { href: "#/services" }, `${counted(more, "more service")}`)),
+  );
+}
+
+const GROUP_COLUMNS = [
+  { name: "Cause", cell: (group) => group.message || group.code, wide: true },
+  { name: "Services", cell: (group) => group.services.map(queueOf).slice(0, 2).join(", ") },
+  { name: "Last day", cell: (group) => sparkline(group.trend.counts) },
+  { name: "Letters", cell: (group) => compact(group.count), end: true },
+  { name: "Latest", cell: (group) => when(group.last_seen), end: true },
+];
+const GROUPS_SHOWN_MAX = 5;
+
+function drawGroups({ groups }) {
+  if (groups.length === 0) return empty("No dead letters", h("p", "What fails for good is kept with its whole story, grouped by its cause, and can be sent again."));
+  const rows = groups.slice(0, GROUPS_SHOWN_MAX);
+  return table({ label: "Failure groups", columns: GROUP_COLUMNS, rows, key: (group) => group.fingerprint, href: (group) => `#/groups/${group.fingerprint}` });
+}

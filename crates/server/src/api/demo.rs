@@ -1,0 +1,68 @@
+//! The demo's story, for its guide on the page; a server that is no demo has none.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use super::code::Code;
+use super::error::{ApiError, Named};
+use super::shape::demo::{ActShown, DemoShown, ServiceShown, StepShown, StepStateShown};
+use super::{App, events};
+use crate::demo::{Act, Demo, Step, StepState};
+
+/// Where the story of the demo stands.
+#[utoipa::path(
+    get, path = "/v1/demo", operation_id = "demo", tag = "demo",
+    responses((status = 200, description = "its services and its steps", body = DemoShown))
+)]
+pub(super) async fn story(State(app): State<App>) -> Result<Response, ApiError> {
+    shown(&app, demo_of(&app)?).await
+}
+
+/// Deploys the release of the broken service that works or the one that does not, or says that somebody has
+/// seen why letters are dead.
+#[utoipa::path(
+    post, path = "/v1/demo/{act}", operation_id = "actInDemo", tag = "demo",
+    params(("act" = String, Path, description = "`mend`, `break` or `look`", example = "mend")),
+    responses((status = 200, description = "the story as it stands now", body = DemoShown))
+)]
+pub(super) async fn act(State(app): State<App>, Named(word): Named) -> Result<Response, ApiError> {
+    let demo = demo_of(&app)?;
+    let act = Act::from_word(&word).ok_or_else(|| {
+        ApiError::new(Code::PathNotFound, format!("there is no `{word}` in the demo: mend, break or look"))
+    })?;
+    demo.act(act);
+    shown(&app, demo).await
+}
+
+fn demo_of(app: &App) -> Result<&Demo, ApiError> {
+    let none = || ApiError::new(Code::PathNotFound, "this server is no demo: `redrive demo` starts one");
+    app.demo.as_ref().ok_or_else(none)
+}
+
+async fn shown(app: &App, demo: &Demo) -> Result<Response, ApiError> {
+    let steps = demo.steps(&app.node).await;
+    let steps = steps.ok_or_else(|| ApiError::unavailable("the store cannot be read at the moment"))?;
+    let services = demo.services().into_iter().map(|service| ServiceShown {
+        service: service.name.to_owned(),
+        habit: service.habit.to_owned(),
+        address: format!("http://{}", service.address),
+    });
+    let shown = DemoShown { services: services.collect(), steps: steps.iter().map(step_shown).collect() };
+    Ok(events::json(StatusCode::OK, &shown))
+}
+
+fn step_shown(step: &Step) -> StepShown {
+    StepShown {
+        title: step.title.to_owned(),
+        text: step.text.to_owned(),
+        page: step.page.to_owned(),
+        command: step.command.map(str::to_owned),
+        act: step.act.map(|(act, label)| ActShown { act: act.to_owned(), label: label.to_owned() }),
+        state: match step.state {
+            StepState::Done => StepStateShown::Done,
+            StepState::Now => StepStateShown::Now,
+            StepState::Later => StepStateShown::Later,
+        },
+    }
+}

@@ -1,0 +1,204 @@
+//! A live stream for pages: a pulse every second, and what happens, as server-sent events.
+//!
+//! One ticker looks for all listeners, and only while there are any: however many pages are open, the store
+//! and the engine are asked once a second. What a listener may see is cut out of that one look.
+//!
+//! Invariants: at most [`LISTENERS_MAX`] listen; nobody gets more than [`HAPPENINGS_PER_PULSE`] happenings
+//! between two pulses, and is told how many were left out; a stream ends when its key does.
+
+mod beat;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use redrive::happening::Happening;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, watch};
+use tokio::time::MissedTickBehavior;
+
+use self::beat::{Beat, Layout};
+use super::App;
+use super::error::ApiError;
+use super::identity::Caller;
+use super::queries::{hears, lines};
+use super::services::Look;
+
+/// How often a pulse is told.
+const PULSE_EVERY: Duration = Duration::from_secs(1);
+/// Pages that may listen at once.
+const LISTENERS_MAX: usize = 64;
+/// Happenings that one listener is told between two pulses.
+const HAPPENINGS_PER_PULSE: u32 = 50;
+/// Pulses that a slow listener may lag behind by.
+const BEATS_MAX: usize = 4;
+/// How long a stream may be silent.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
+/// What a page waits before it comes back when the stream breaks.
+const RETRY_MS: u32 = 2_000;
+
+/// Where listeners meet the ticker.
+pub(crate) struct Hub {
+    beats: broadcast::Sender<Arc<Beat>>,
+    places: Arc<Semaphore>,
+    /// Whether the ticker runs.
+    is_ticking: Mutex<bool>,
+}
+
+impl Default for Hub {
+    fn default() -> Self {
+        let (beats, _) = broadcast::channel(BEATS_MAX);
+        Self { beats, places: Arc::new(Semaphore::new(LISTENERS_MAX)), is_ticking: Mutex::new(false) }
+    }
+}
+
+/// How it is every second, and what happens, as it happens.
+#[utoipa::path(
+    get, path = "/v1/live", operation_id = "live", tag = "operating",
+    responses((status = 200, description = "server-sent events: `pulse` every second with a `Pulse`, and `happening` with a `Happening`, at most 50 a second", body = String, content_type = "text/event-stream"))
+)]
+pub(super) async fn live(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
+    let Ok(place) = Arc::clone(&app.live.places).try_acquire_owned() else {
+        let message = format!("{LISTENERS_MAX} pages listen already: close one of them");
+        return Err(ApiError::unavailable(message));
+    };
+    let listener = Listener {
+        beats: app.live.beats.subscribe(),
+        happenings: app.node.happenings(),
+        closing: app.closing.clone(),
+        caller,
+        told: 0,
+        left_out: 0,
+        first: VecDeque::from([format!("retry: {RETRY_MS}\n")]),
+        app: app.clone(),
+        _place: place,
+    };
+    start_ticking(&app);
+    let stream = lines(listener, |listener| Box::pin(next(listener)), String::clone);
+    let headers = [
+        (header::CONTENT_TYPE, "text/event-stream"),
+        (header::CACHE_CONTROL, "no-store"),
+        // Proxies that collect answers would keep a page waiting.
+        (header::HeaderName::from_static("x-accel-buffering"), "no"),
+    ];
+    Ok((headers, stream).into_response())
+}
+
+/// Somebody who listens.
+struct Listener {
+    app: App,
+    caller: Caller,
+    beats: broadcast::Receiver<Arc<Beat>>,
+    happenings: broadcast::Receiver<Arc<Happening>>,
+    closing: watch::Receiver<bool>,
+    /// Happenings that it was told since the last pulse.
+    told: u32,
+    /// Those that it was not.
+    left_out: u64,
+    /// What it is told before anything else.
+    first: VecDeque<String>,
+    _place: OwnedSemaphorePermit,
+}
+
+/// The next message; none when the server stops, or would not let the listener in any more.
+async fn next(listener: &mut Listener) -> Option<String> {
+    if let Some(first) = listener.first.pop_front() {
+        return Some(first);
+    }
+    loop {
+        let heard = tokio::select! {
+            biased;
+            _ = listener.closing.changed() => return None,
+            beat = listener.beats.recv() => match beat {
+                Ok(beat) => Heard::Beat(beat),
+                // An older pulse is of no use to anybody.
+                Err(RecvError::Lagged(_)) => continue,
+                Err(RecvError::Closed) => return None,
+            },
+            happening = listener.happenings.recv() => match happening {
+                Ok(happening) => Heard::Happening(happening),
+                Err(RecvError::Lagged(missed)) => Heard::Missed(missed),
+                Err(RecvError::Closed) => return None,
+            },
+            () = tokio::time::sleep(KEEP_ALIVE) => Heard::Nothing,
+        };
+        if !listener.caller.is_good(listener.app.node.now()) {
+            return None;
+        }
+        match heard {
+            Heard::Beat(beat) => {
+                let pulse = beat.pulse(&listener.caller, std::mem::take(&mut listener.left_out));
+                listener.told = 0;
+                return Some(message("pulse", &pulse));
+            }
+            Heard::Happening(happening) if !hears(&listener.caller, &happening) => {}
+            Heard::Happening(happening) if listener.told < HAPPENINGS_PER_PULSE => {
+                listener.told += 1;
+                return Some(message("happening", &*happening));
+            }
+            Heard::Happening(_) => listener.left_out += 1,
+            Heard::Missed(missed) => listener.left_out += missed,
+            Heard::Nothing => return Some(": alive\n".to_owned()),
+        }
+    }
+}
+
+enum Heard {
+    Beat(Arc<Beat>),
+    Happening(Arc<Happening>),
+    /// So many were too quick.
+    Missed(u64),
+    Nothing,
+}
+
+/// A message but for the empty line that ends it. JSON is one line, whatever is in it.
+fn message(event: &str, data: &impl serde::Serialize) -> String {
+    let data = serde_json::to_string(data).expect("texts and numbers are always JSON");
+    format!("event: {event}\ndata: {data}\n")
+}
+
+/// Sees to it that somebody looks for those who listen.
+fn start_ticking(app: &App) {
+    let mut is_ticking = app.live.is_ticking.lock().expect("nobody panics while holding it");
+    if !std::mem::replace(&mut *is_ticking, true) {
+        tokio::spawn(tick(app.clone()));
+    }
+}
+
+/// Looks once a second, until nobody listens.
+async fn tick(app: App) {
+    let mut ticks = tokio::time::interval(PULSE_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut layout = Layout::of(&app.node.book());
+    let mut before: Option<Look> = None;
+    let mut closing = app.closing.clone();
+    loop {
+        tokio::select! {
+            biased;
+            // Whatever becomes of it, nobody is let in any more.
+            _ = closing.changed() => return,
+            _ = ticks.tick() => {}
+        }
+        {
+            let mut is_ticking = app.live.is_ticking.lock().expect("nobody panics while holding it");
+            if app.live.beats.receiver_count() == 0 {
+                *is_ticking = false;
+                return;
+            }
+        }
+        // A look that fails is left out; listeners hear that the server is alive all the same.
+        let Ok(look) = Look::of(&app).await else { continue };
+        let book = app.node.book();
+        if layout.hash != book.hash() {
+            layout = Layout::of(&book);
+        }
+        if let Some(before) = &before {
+            // The last listener may have left this instant.
+            let _ = app.live.beats.send(Arc::new(Beat::between(before, &look, &layout, &app.node.alerts())));
+        }
+        before = Some(look);
+    }
+}

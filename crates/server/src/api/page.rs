@@ -1,0 +1,216 @@
+//! The web page of a server: files that are part of this program, for whoever comes.
+//!
+//! They hold nothing that is anybody's: what the page shows it asks the API for, like any other client, and
+//! with a key where one is needed.
+//!
+//! Invariants: a file of `page/` is in the table, or a test fails; nothing is ever read from a disk; the page
+//! runs no script, takes no style and talks to no server but this one, as its policy tells the browser.
+
+use std::sync::LazyLock;
+
+use axum::extract::Path;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use ring::digest::{SHA256, digest};
+
+use super::code::Code;
+use super::error::ApiError;
+
+const HTML: &str = "text/html; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+const STYLE: &str = "text/css; charset=utf-8";
+const DRAWING: &str = "image/svg+xml";
+
+/// The file that is the page itself.
+const FIRST: &str = "index.html";
+
+/// Every file: its path below `page/`, what it is, and what is in it.
+#[rustfmt::skip]
+const FILES: &[(&str, &str, &[u8])] = &[
+    (FIRST,                 HTML,    include_bytes!("../../page/index.html")),
+    ("mark.svg",            DRAWING, include_bytes!("../../page/mark.svg")),
+    ("css/base.css",        STYLE,   include_bytes!("../../page/css/base.css")),
+    ("css/shell.css",       STYLE,   include_bytes!("../../page/css/shell.css")),
+    ("css/parts.css",       STYLE,   include_bytes!("../../page/css/parts.css")),
+    ("css/figures.css",     STYLE,   include_bytes!("../../page/css/figures.css")),
+    ("css/guide.css",       STYLE,   include_bytes!("../../page/css/guide.css")),
+    ("css/views.css",       STYLE,   include_bytes!("../../page/css/views.css")),
+    ("css/mend.css",        STYLE,   include_bytes!("../../page/css/mend.css")),
+    ("theme.js",            SCRIPT,  include_bytes!("../../page/theme.js")),
+    ("main.js",             SCRIPT,  include_bytes!("../../page/main.js")),
+    ("shell.js",            SCRIPT,  include_bytes!("../../page/shell.js")),
+    ("dom.js",              SCRIPT,  include_bytes!("../../page/dom.js")),
+    ("format.js",           SCRIPT,  include_bytes!("../../page/format.js")),
+    ("guide.js",            SCRIPT,  include_bytes!("../../page/guide.js")),
+    ("icons.js",            SCRIPT,  include_bytes!("../../page/icons.js")),
+    ("api.js",              SCRIPT,  include_bytes!("../../page/api.js")),
+    ("live.js",             SCRIPT,  include_bytes!("../../page/live.js")),
+    ("session.js",          SCRIPT,  include_bytes!("../../page/session.js")),
+    ("keyboard.js",         SCRIPT,  include_bytes!("../../page/keyboard.js")),
+    ("dialog.js",           SCRIPT,  include_bytes!("../../page/dialog.js")),
+    ("ui.js",               SCRIPT,  include_bytes!("../../page/ui.js")),
+    ("watch.js",            SCRIPT,  include_bytes!("../../page/watch.js")),
+    ("plot.js",             SCRIPT,  include_bytes!("../../page/plot.js")),
+    ("breaker.js",          SCRIPT,  include_bytes!("../../page/breaker.js")),
+    ("words.js",            SCRIPT,  include_bytes!("../../page/words.js")),
+    ("timeline.js",         SCRIPT,  include_bytes!("../../page/timeline.js")),
+    ("story.js",            SCRIPT,  include_bytes!("../../page/story.js")),
+    ("feed.js",             SCRIPT,  include_bytes!("../../page/feed.js")),
+    ("first.js",            SCRIPT,  include_bytes!("../../page/first.js")),
+    ("views/overview.js",   SCRIPT,  include_bytes!("../../page/views/overview.js")),
+    ("views/needs.js",      SCRIPT,  include_bytes!("../../page/views/needs.js")),
+    ("views/services.js",   SCRIPT,  include_bytes!("../../page/views/services.js")),
+    ("views/breakers.js",   SCRIPT,  include_bytes!("../../page/views/breakers.js")),
+    ("views/deliveries.js", SCRIPT,  include_bytes!("../../page/views/deliveries.js")),
+    ("views/delivery.js",   SCRIPT,  include_bytes!("../../page/views/delivery.js")),
+    ("letter_table.js",     SCRIPT,  include_bytes!("../../page/letter_table.js")),
+    ("policies.js",         SCRIPT,  include_bytes!("../../page/policies.js")),
+    ("purge.js",            SCRIPT,  include_bytes!("../../page/purge.js")),
+    ("tint.js",             SCRIPT,  include_bytes!("../../page/tint.js")),
+    ("views/alerts.js",     SCRIPT,  include_bytes!("../../page/views/alerts.js")),
+    ("views/audit.js",      SCRIPT,  include_bytes!("../../page/views/audit.js")),
+    ("views/book.js",       SCRIPT,  include_bytes!("../../page/views/book.js")),
+    ("views/doctor.js",     SCRIPT,  include_bytes!("../../page/views/doctor.js")),
+    ("views/groups.js",     SCRIPT,  include_bytes!("../../page/views/groups.js")),
+    ("views/keys.js",       SCRIPT,  include_bytes!("../../page/views/keys.js")),
+    ("views/letters.js",    SCRIPT,  include_bytes!("../../page/views/letters.js")),
+    ("views/new_replay.js", SCRIPT,  include_bytes!("../../page/views/new_replay.js")),
+    ("views/replays.js",    SCRIPT,  include_bytes!("../../page/views/replays.js")),
+];
+
+/// What a browser is told of every file: whose scripts and styles it may use, whom it may ask, and that
+/// nobody else may show it or look into it.
+#[rustfmt::skip]
+const RULES: [(HeaderName, &str); 8] = [
+    (header::CONTENT_SECURITY_POLICY, "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    (HeaderName::from_static("permissions-policy"), "camera=(), geolocation=(), microphone=(), payment=(), usb=()"),
+    // A browser asks again each time, and hears that nothing has changed until the program has.
+    (header::CACHE_CONTROL, "no-cache"),
+];
+
+/// The page.
+pub(super) async fn first(asked: HeaderMap) -> Result<Response, ApiError> {
+    serve(FIRST, &asked)
+}
+
+/// A file of the page.
+pub(super) async fn file(Path(name): Path<String>, asked: HeaderMap) -> Result<Response, ApiError> {
+    serve(&name, &asked)
+}
+
+fn serve(name: &str, asked: &HeaderMap) -> Result<Response, ApiError> {
+    let at = FILES.iter().position(|(known, ..)| *known == name);
+    let at = at.ok_or_else(|| ApiError::new(Code::PathNotFound, "the page has no such file"))?;
+    let (_, kind, content) = FILES[at];
+    let tag = &TAGS[at];
+    let is_known = asked.get_all(header::IF_NONE_MATCH).iter().any(|known| known == tag);
+    let mut response = if is_known {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        ([(header::CONTENT_TYPE, kind)], Bytes::from_static(content)).into_response()
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::ETAG, tag.clone());
+    headers.extend(RULES.map(|(name, rule)| (name, HeaderValue::from_static(rule))));
+    Ok(response)
+}
+
+/// What each file is told from other versions of itself by.
+static TAGS: LazyLock<Vec<HeaderValue>> =
+    LazyLock::new(|| FILES.iter().map(|(_, _, content)| tag(content)).collect());
+
+/// The digits of a tag: enough that no two versions of a file share one.
+const TAG_BYTES: usize = 12;
+
+fn tag(content: &[u8]) -> HeaderValue {
+    let digest = digest(&SHA256, content);
+    let digits: String = digest.as_ref()[..TAG_BYTES].iter().map(|byte| format!("{byte:02x}")).collect();
+    HeaderValue::from_str(&format!("\"{digits}\"")).expect("quoted digits are a header")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::path::Path as FilePath;
+
+    use super::*;
+
+    /// More lines than that have more than one job.
+    const LINES_MAX: usize = 300;
+
+    fn folder() -> &'static FilePath {
+        FilePath::new(concat!(env!("CARGO_MANIFEST_DIR"), "/page"))
+    }
+
+    fn below(folder: &FilePath, found: &mut BTreeSet<String>) {
+        for entry in fs::read_dir(folder).expect("the folder can be read") {
+            let path = entry.expect("an entry can be read").path();
+            if path.is_dir() {
+                below(&path, found);
+            } else {
+                let name = path.strip_prefix(self::folder()).expect("it is below");
+                found.insert(name.to_str().expect("names are text").to_owned());
+            }
+        }
+    }
+
+    #[test]
+    fn every_file_of_the_page_is_served() {
+        let mut found = BTreeSet::new();
+        below(folder(), &mut found);
+        let served: BTreeSet<_> = FILES.iter().map(|(name, ..)| (*name).to_owned()).collect();
+        assert_eq!(served.len(), FILES.len(), "a file is in the table twice");
+        assert_eq!(served, found);
+    }
+
+    #[test]
+    fn scripts_are_short_and_nothing_is_markup_that_came_from_elsewhere() {
+        let forbidden = [
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "eval(",
+            "style=\"",
+            " onclick=\"",
+        ];
+        for (name, kind, content) in FILES {
+            let text = std::str::from_utf8(content).expect("files are text");
+            for word in forbidden.iter().filter(|word| text.contains(**word)) {
+                assert!(*name == "main.js" && *word == "innerHTML", "{name} has {word}");
+            }
+            let places = ["https://", "http://"].into_iter().flat_map(|scheme| text.match_indices(scheme));
+            for (at, _) in places {
+                assert!(text[at..].starts_with("http://www.w3.org/"), "{name} names another place");
+            }
+            if *kind == SCRIPT {
+                assert!(text.starts_with("/**"), "{name} does not say what it is for");
+                assert!(text.lines().count() <= LINES_MAX, "{name} is too long");
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_is_sent_once_and_known_afterwards() {
+        let first = serve(FIRST, &HeaderMap::new()).expect("it is there");
+        assert_eq!(first.status(), StatusCode::OK);
+        assert_eq!(first.headers()[header::CONTENT_TYPE], HTML);
+        let policy = first.headers()[header::CONTENT_SECURITY_POLICY].to_str().expect("it is text");
+        assert!(policy.starts_with("default-src 'none'; script-src 'self';"), "{policy}");
+        let mut asked = HeaderMap::new();
+        asked.insert(header::IF_NONE_MATCH, first.headers()[header::ETAG].clone());
+        assert_eq!(serve(FIRST, &asked).expect("it is there").status(), StatusCode::NOT_MODIFIED);
+        let other = serve("main.js", &asked).expect("it is there");
+        assert_eq!(other.status(), StatusCode::OK, "the tag of one file is not another's");
+        for name in ["../src/main.rs", "", "views", "/etc/hostname"] {
+            assert!(serve(name, &HeaderMap::new()).is_err(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Services as they are shown, and how it has been.
+
+use redrive::core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// All services.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ServicesFound {
+    pub services: Vec<ServiceShown>,
+}
+
+/// A service, or one of its channels: how it is, and what the rule book says of it.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ServiceShown {
+    pub service: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channel: Option<String>,
+    /// Where it is reached: the kind, and the address without credentials.
+    pub target: String,
+    /// The dependencies that its rows need.
+    pub depends_on: Vec<String>,
+    pub health: HealthWord,
+    /// Why it is judged so.
+    pub why: String,
+    /// Deliveries that have not ended.
+    pub waiting: u64,
+    /// Those of them that wait for another of their session.
+    pub behind: u64,
+    /// When the event was accepted whose delivery has waited for longest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub oldest_waiting_at: Option<Timestamp>,
+    /// Deliveries that arrived since the server started.
+    pub delivered: u64,
+    /// Dead letters that there are.
+    pub dead: u64,
+    /// Attempts since the server started.
+    pub attempts: u64,
+    /// Those of them that failed.
+    pub failed: u64,
+    /// Those of them that are followed by another.
+    pub retried: u64,
+    /// The time that half of the attempts did not exceed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p50_ms: Option<f64>,
+    /// The time that 99 of 100 did not exceed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99_ms: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub paused_since: Option<Timestamp>,
+    /// Whether deliveries of a session keep their order.
+    pub order: String,
+    /// Calls that its dependencies allow at once, if they are not many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_flight_max: Option<u32>,
+    /// Which events it takes, and how.
+    pub rows: Vec<RowShown>,
+}
+
+/// How a service is, the worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum HealthWord {
+    /// A person or a rule has paused it.
+    Paused,
+    /// The rule book has it no more.
+    Removed,
+    /// An open breaker or a dependency's own word keeps it waiting.
+    Held,
+    /// At least half of what is tried fails.
+    Failing,
+    /// Some of it fails, or it is behind.
+    Degraded,
+    /// There is nothing to do.
+    Idle,
+    /// All is well.
+    Well,
+}
+
+/// A row of the rule book.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct RowShown {
+    /// The event type, or a pattern.
+    #[serde(rename = "type")]
+    pub event_type: String,
+    /// Where it stands in the rule book.
+    pub line: u32,
+    /// What follows on a failure that may pass, in words.
+    pub retry: String,
+    /// How long the first attempt may take.
+    pub timeout_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub criticality: Option<String>,
+    pub subscription: String,
+}
+
+/// How it has been, step by step.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct TrendShown {
+    pub span_ms: u64,
+    pub step_ms: u64,
+    /// Since when it is known.
+    #[schema(value_type = String, format = DateTime)]
+    pub since: Timestamp,
+    /// The oldest first; the last may not have ended yet.
+    pub points: Vec<PointShown>,
+}
+
+/// What happened within a step.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct PointShown {
+    /// When the step ended.
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+    /// Events that came in; only of everything together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accepted: Option<u64>,
+    /// Attempts that ended.
+    pub attempts: u64,
+    /// Those of them that failed.
+    pub failed: u64,
+    /// Those of them that are followed by another.
+    pub retried: u64,
+    /// Deliveries that arrived.
+    pub delivered: u64,
+    /// Deliveries that failed for good.
+    pub dead: u64,
+    /// Deliveries that waited at its end; of no dependency.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<u64>,
+    /// Dead letters at its end; of no dependency.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dead_letters: Option<u64>,
+    /// Calls under way at its end; of no service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_flight: Option<u32>,
+    /// How the breaker was at its end; only of a dependency.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<super::dependencies::BreakerState>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p50_ms: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99_ms: Option<f64>,
+}

@@ -1,0 +1,124 @@
+//! How it has been lately, step by step: of everything, of one service or of one dependency.
+
+use axum::extract::{RawQuery, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use redrive::core::time::Timestamp;
+use redrive::node::{Point, Span, TrendOf};
+
+use super::code::Code;
+use super::dependencies::{declared, phase};
+use super::error::ApiError;
+use super::identity::Caller;
+use super::openapi::Keys;
+use super::queries::service_of;
+use super::services::millis;
+use super::shape::services::{PointShown, TrendShown};
+use super::shape::wanted::TrendKeys;
+use super::{App, events};
+use crate::letters::fields::Fields;
+
+/// How it has been lately: of everything, of one service or of one dependency.
+#[utoipa::path(
+    get, path = "/v1/trend", operation_id = "trend", tag = "operating",
+    params(Keys<TrendKeys>),
+    responses((status = 200, description = "step by step, as far back as is known", body = TrendShown))
+)]
+pub(super) async fn trend(
+    State(app): State<App>,
+    caller: Caller,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ApiError> {
+    let mut fields = Fields::of_query(query.as_deref())?;
+    let span = fields.read("span", span_of)?.unwrap_or(Span::Minutes);
+    let (service, dependency) = (fields.text("service")?, fields.text("dependency")?);
+    fields.finish()?;
+    let of = match (service, dependency) {
+        (Some(_), Some(_)) => return Err(ApiError::invalid("dependency", "goes without `service`")),
+        (Some(service), None) => {
+            caller.check_service(service_of(&service))?;
+            TrendOf::Services(vec![service])
+        }
+        (None, Some(dependency)) => {
+            check_needs(&app, &caller, &dependency)?;
+            TrendOf::Dependency(dependency)
+        }
+        // Whoever is bound to services sees those together.
+        (None, None) => {
+            caller.services().map_or(TrendOf::All, |services| TrendOf::Services(services.to_vec()))
+        }
+    };
+    let (since, points) = match app.node.trend(of.clone(), span).await {
+        Some(trend) => (trend.since, trend.points),
+        None => (known(&app, &of)?, Vec::new()),
+    };
+    let trend = TrendShown {
+        span_ms: millis(span.length()),
+        step_ms: millis(span.step()),
+        since,
+        points: points.iter().map(|point| point_shown(point, &of)).collect(),
+    };
+    Ok(events::json(StatusCode::OK, &trend))
+}
+
+fn span_of(word: &str) -> Result<Span, &'static str> {
+    match word {
+        "15m" => Ok(Span::Minutes),
+        "3h" => Ok(Span::Hours),
+        "24h" => Ok(Span::Day),
+        _ => Err("it is none of 15m, 3h, 24h"),
+    }
+}
+
+/// Since when something is followed of which nothing was seen yet; an error if the book has no such thing.
+fn known(app: &App, of: &TrendOf) -> Result<Timestamp, ApiError> {
+    let book = app.node.book();
+    match of {
+        TrendOf::All => {}
+        TrendOf::Services(names) => {
+            if names.iter().all(|name| book.service(service_of(name)).is_none()) {
+                let message = format!("there is no service `{}`", names.join(", "));
+                return Err(ApiError::new(Code::ServiceNotFound, message));
+            }
+        }
+        TrendOf::Dependency(name) => {
+            if !declared(&book).keys().any(|known| known.as_str() == name) {
+                let message = format!("the rule book has no dependency `{name}`");
+                return Err(ApiError::new(Code::DependencyNotFound, message));
+            }
+        }
+    }
+    Ok(app.node.started_at())
+}
+
+/// Refuses a dependency that no service of the caller's needs.
+fn check_needs(app: &App, caller: &Caller, name: &str) -> Result<(), ApiError> {
+    if !caller.is_bound() {
+        return Ok(());
+    }
+    let all = declared(&app.node.book());
+    let found = all.iter().find(|(known, _)| known.as_str() == name).map(|(_, found)| found);
+    let concerns =
+        found.is_some_and(|found| found.queues.iter().any(|queue| caller.sees(queue.service.as_str())));
+    if concerns { Ok(()) } else { caller.check_list(None) }
+}
+
+fn point_shown(point: &Point, of: &TrendOf) -> PointShown {
+    let (is_all, is_dependency) = (*of == TrendOf::All, matches!(of, TrendOf::Dependency(_)));
+    let ms = |time: std::time::Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
+    PointShown {
+        at: point.at,
+        accepted: is_all.then_some(point.accepted),
+        attempts: point.attempts,
+        failed: point.failed,
+        retried: point.retried,
+        delivered: point.delivered,
+        dead: point.dead,
+        waiting: (!is_dependency).then_some(point.waiting),
+        dead_letters: (!is_dependency).then_some(point.dead_letters),
+        in_flight: (is_all || is_dependency).then_some(point.in_flight),
+        state: point.breaker.map(phase),
+        p50_ms: point.p50.map(ms),
+        p99_ms: point.p99.map(ms),
+    }
+}

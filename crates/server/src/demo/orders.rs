@@ -1,0 +1,79 @@
+//! The traffic of the demo: orders of a small shop, as steady as customers are.
+
+use std::time::Duration;
+
+use redrive::core::event::Event;
+use redrive::core::event::attribute::EventId;
+use redrive::core::event::easy::{Easy, parse_easy};
+use redrive::core::ids::{Attempt, DeliveryId, Seed};
+use redrive::node::{Node, SubmitError};
+use serde_json::{Value, json};
+
+use crate::api::fresh_id;
+
+/// How often something happens in the shop.
+const EVERY: Duration = Duration::from_millis(250);
+/// Every so many times, many customers are updated at once.
+const IMPORT_EVERY: u64 = 60;
+/// How many.
+const IMPORTED: u64 = 20;
+/// How many customers there are.
+const CUSTOMERS: u64 = 40;
+/// Where they live; those of the EU have a VAT id.
+const COUNTRIES: [&str; 5] = ["US", "DE", "GB", "US", "FR"];
+
+/// Sends what happens in the shop until the node stops.
+pub(super) async fn send(node: Node) {
+    let mut tick = tokio::time::interval(EVERY);
+    for number in 0.. {
+        tick.tick().await;
+        // Whatever else it is, the page shows it, and the shop goes on.
+        if let Err(SubmitError::Stopping) = node.submit(happening(number)).await {
+            return;
+        }
+    }
+}
+
+/// What happens in the shop at that time.
+fn happening(number: u64) -> Vec<Event> {
+    if number % IMPORT_EVERY == IMPORT_EVERY - 1 {
+        let customers = (0..IMPORTED).map(|of| draw(number * IMPORTED + of) % CUSTOMERS);
+        return customers
+            .map(|customer| event("customers.updated", customer, &json!({ "newsletter": true })))
+            .collect();
+    }
+    let customer = draw(number) % CUSTOMERS;
+    let country = COUNTRIES[usize::try_from(customer).unwrap_or_default() % COUNTRIES.len()];
+    let order = format!("A-{}", 10_000 + number);
+    let (event_type, data) = match draw(number ^ 0xffff) % 10 {
+        0 => ("orders.cancelled", json!({ "order": order })),
+        1 => ("customers.updated", json!({ "newsletter": false })),
+        _ => {
+            let total = 5 + draw(number + 7) % 400;
+            ("orders.placed", json!({ "order": order, "country": country, "total": total }))
+        }
+    };
+    vec![event(event_type, customer, &data)]
+}
+
+fn event(event_type: &str, customer: u64, data: &Value) -> Event {
+    let customer = format!("customer-{customer}");
+    let mut data = data.clone();
+    data["customer"] = customer.as_str().into();
+    let headers = vec![("ce-source".to_owned(), "/shop".to_owned())];
+    let id = EventId::new(&fresh_id().hyphenated().to_string()).expect("digits, letters and dashes");
+    let easy = Easy {
+        event_type,
+        partition_key: Some(&customer),
+        idempotency_key: None,
+        generated_id: &id,
+        headers: &headers,
+        body: &serde_json::to_vec(&data).expect("texts and numbers are always JSON").into(),
+    };
+    parse_easy(easy).expect("an event of our own")
+}
+
+/// A number that looks drawn and is the same in every run.
+fn draw(number: u64) -> u64 {
+    Seed(7).draw(DeliveryId(u128::from(number)), Attempt::FIRST)
+}

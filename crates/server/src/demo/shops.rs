@@ -1,0 +1,253 @@
+//! The five services of the demo, each an HTTP server on loopback with a habit, and a pager.
+
+use std::convert::Infallible;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{HeaderValue, RETRY_AFTER};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use redrive::core::ids::{Attempt, DeliveryId, Seed};
+use redrive::core::time::Timestamp;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::AbortHandle;
+
+use super::Introduced;
+use redrive::clock::wall_clock;
+
+/// The largest request that a service takes.
+const BODY_BYTES_MAX: usize = 1024 * 1024;
+/// How long the slow one takes.
+const SLOW: Duration = Duration::from_millis(900);
+/// What the limited one takes in a second.
+const CALLS_PER_SECOND: u32 = 3;
+/// How long it asks everybody to wait then, in seconds.
+const WAIT_SECONDS: u64 = 2;
+/// When the one that is down now and then goes down first, for how long, and how often.
+const DOWN_AFTER: Duration = Duration::from_secs(8);
+const DOWN_FOR: Duration = Duration::from_secs(20);
+const DOWN_EVERY: Duration = Duration::from_secs(80);
+/// One call in so many fails at the flaky one.
+const FLAKY_ONE_IN: u64 = 4;
+
+/// What a service is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Habit {
+    Flaky,
+    Slow,
+    Limited,
+    DownNowAndThen,
+    Broken,
+    /// Takes what receivers of alerts are told.
+    Pager,
+}
+
+const SHOPS: [(&str, Habit, &str); 6] = [
+    ("payments", Habit::Flaky, "flaky: one call in four fails, and a retry heals it"),
+    ("shipping", Habit::Slow, "slow: nearly a second for each call, in order for each customer"),
+    ("crm", Habit::Limited, "rate-limited: beyond three calls a second it says how long to wait"),
+    (
+        "warehouse",
+        Habit::DownNowAndThen,
+        "down for 20 seconds now and then: its breaker opens, and events wait",
+    ),
+    ("invoicing", Habit::Broken, "broken by its last deploy: it refuses orders from the EU"),
+    ("pager", Habit::Pager, "takes what alerts have to say"),
+];
+
+/// All of them; dropped, they close.
+pub(super) struct Shops {
+    open: Vec<(&'static str, SocketAddr, AbortHandle)>,
+    world: Arc<World>,
+}
+
+/// What their answers depend on.
+struct World {
+    began: Instant,
+    calls: AtomicU64,
+    /// When the deploy that works was made; none while the broken one runs.
+    mended_at: Mutex<Option<Timestamp>>,
+    /// The second that the limited one is in, and the calls it has taken in it.
+    second: Mutex<(u64, u32)>,
+}
+
+impl Shops {
+    pub(super) async fn open() -> std::io::Result<Self> {
+        let world = Arc::new(World {
+            began: Instant::now(),
+            calls: AtomicU64::new(0),
+            mended_at: Mutex::new(None),
+            second: Mutex::new((0, 0)),
+        });
+        let mut open = Vec::new();
+        for (name, habit, _) in SHOPS {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+            let address = listener.local_addr()?;
+            let task = tokio::spawn(serve(listener, habit, Arc::clone(&world)));
+            open.push((name, address, task.abort_handle()));
+        }
+        Ok(Self { open, world })
+    }
+
+    pub(super) fn addresses(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
+        self.open.iter().map(|(name, address, _)| (*name, *address))
+    }
+
+    /// Those that orders go to.
+    pub(super) fn introduced(&self) -> Vec<Introduced> {
+        let both = SHOPS.into_iter().zip(self.addresses());
+        let services = both.filter(|((_, habit, _), _)| *habit != Habit::Pager);
+        services.map(|((name, _, habit), (_, address))| Introduced { name, habit, address }).collect()
+    }
+
+    pub(super) fn are_closed(&self) -> bool {
+        self.open.iter().all(|(_, _, task)| task.is_finished())
+    }
+
+    pub(super) fn mend(&self) {
+        self.world.mended().get_or_insert_with(wall_clock);
+    }
+
+    pub(super) fn break_again(&self) {
+        *self.world.mended() = None;
+    }
+
+    pub(super) fn mended_at(&self) -> Option<Timestamp> {
+        *self.world.mended()
+    }
+}
+
+impl Drop for Shops {
+    fn drop(&mut self) {
+        self.open.iter().for_each(|(_, _, task)| task.abort());
+    }
+}
+
+async fn serve(listener: TcpListener, habit: Habit, world: Arc<World>) {
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { continue };
+        let world = Arc::clone(&world);
+        tokio::spawn(async move {
+            let service = service_fn(|request| answer(habit, &world, request));
+            let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+        });
+    }
+}
+
+async fn answer(
+    habit: Habit,
+    world: &World,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await;
+    let data: Value =
+        body.ok().and_then(|body| serde_json::from_slice(&body.to_bytes()).ok()).unwrap_or_default();
+    if habit == Habit::Slow {
+        tokio::time::sleep(SLOW).await;
+    }
+    if habit == Habit::Pager {
+        tell_pager(&data);
+    }
+    Ok(match world.trouble(habit, &data) {
+        None => response(StatusCode::OK, &json!({ "ok": true })),
+        Some(Trouble::Failed) => response(StatusCode::SERVICE_UNAVAILABLE, &json!({ "error": "try again" })),
+        Some(Trouble::Down) => {
+            response(StatusCode::SERVICE_UNAVAILABLE, &json!({ "error": "down for maintenance" }))
+        }
+        Some(Trouble::TooMany) => {
+            let mut response = response(StatusCode::TOO_MANY_REQUESTS, &json!({ "error": "too many calls" }));
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(WAIT_SECONDS));
+            response
+        }
+        Some(Trouble::NoVatId) => response(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            &json!({ "error": "orders from the EU need the field `vat_id`" }),
+        ),
+    })
+}
+
+fn response(status: StatusCode, body: &Value) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(body.to_string())));
+    *response.status_mut() = status;
+    response
+}
+
+/// What alerts say, in the terminal.
+fn tell_pager(notice: &Value) {
+    let said = notice.get("summary").or_else(|| notice.get("data").and_then(|data| data.get("summary")));
+    if let Some(summary) = said.and_then(Value::as_str) {
+        anstream::println!("  {} {summary}", crate::show::style::warning("pager"));
+    }
+}
+
+/// Why a call fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trouble {
+    Failed,
+    Down,
+    TooMany,
+    NoVatId,
+}
+
+impl World {
+    fn mended(&self) -> std::sync::MutexGuard<'_, Option<Timestamp>> {
+        self.mended_at.lock().expect("nobody panics while holding it")
+    }
+
+    /// What is the matter with the next call, if anything.
+    fn trouble(&self, habit: Habit, data: &Value) -> Option<Trouble> {
+        match habit {
+            Habit::Flaky => {
+                let number = self.calls.fetch_add(1, Ordering::Relaxed);
+                let drawn = Seed(3).draw(DeliveryId(u128::from(number)), Attempt::FIRST);
+                drawn.is_multiple_of(FLAKY_ONE_IN).then_some(Trouble::Failed)
+            }
+            Habit::Limited => self.is_one_too_many().then_some(Trouble::TooMany),
+            Habit::DownNowAndThen => is_down(self.began.elapsed()).then_some(Trouble::Down),
+            Habit::Broken => {
+                let is_eu = matches!(data["country"].as_str(), Some("DE" | "FR"));
+                (is_eu && self.mended().is_none()).then_some(Trouble::NoVatId)
+            }
+            Habit::Slow | Habit::Pager => None,
+        }
+    }
+
+    fn is_one_too_many(&self) -> bool {
+        let now = self.began.elapsed().as_secs();
+        let mut second = self.second.lock().expect("nobody panics while holding it");
+        if second.0 != now {
+            *second = (now, 0);
+        }
+        second.1 += 1;
+        second.1 > CALLS_PER_SECOND
+    }
+}
+
+fn is_down(elapsed: Duration) -> bool {
+    let Some(since) = elapsed.checked_sub(DOWN_AFTER) else { return false };
+    Duration::from_millis(
+        u64::try_from(since.as_millis()).unwrap_or_default()
+            % u64::try_from(DOWN_EVERY.as_millis()).unwrap_or(1),
+    ) < DOWN_FOR
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_down_now_and_then() {
+        #[rustfmt::skip]
+        let cases = [(0, false), (8, true), (27, true), (28, false), (87, false), (88, true), (107, true), (108, false)];
+        for (seconds, expected) in cases {
+            assert_eq!(is_down(Duration::from_secs(seconds)), expected, "{seconds}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! The story of the demo: something breaks, see why, fix it, replay, and nothing is lost.
+
+/// What the story depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Facts {
+    /// Dead letters of the broken service.
+    pub(crate) letters: u64,
+    /// Somebody has looked why.
+    pub(crate) looked: bool,
+    /// The service works again.
+    pub(crate) mended: bool,
+    /// A replay has begun since.
+    pub(crate) replayed: bool,
+}
+
+/// One step of the story.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    /// What it is called.
+    pub(crate) title: &'static str,
+    /// What happens, or what to do.
+    pub(crate) text: &'static str,
+    /// The page that shows it.
+    pub(crate) page: &'static str,
+    /// The same in a terminal.
+    pub(crate) command: Option<&'static str>,
+    /// What a press of a button does: its act, and what stands on the button.
+    pub(crate) act: Option<(&'static str, &'static str)>,
+    /// Where it stands.
+    pub(crate) state: StepState,
+}
+
+/// Where a step stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StepState {
+    /// It is done.
+    Done,
+    /// It comes next.
+    Now,
+    /// It comes later.
+    Later,
+}
+
+/// The steps and where they stand: those before the first that is not done are done.
+pub(crate) fn steps(facts: &Facts) -> Vec<Step> {
+    let Facts { letters, looked, mended, replayed } = *facts;
+    let broke = letters > 0 || mended;
+    #[rustfmt::skip]
+    let story = [
+        (broke, "Something breaks",
+            "The last deploy of `invoicing` refuses orders from the EU with 422. No retry can help, so none is made: each order is kept as a dead letter, and nothing else is held up.",
+            "#/services/invoicing", Some("redrive status"), None),
+        (broke && (looked || mended), "See why",
+            "Thousands of dead letters would still be one cause. Open the failure group, and one of its letters: the attempt, what the service answered, and the line of the rule book that decided.",
+            "#/groups", Some("redrive dlq groups"), Some(("look", "I have seen why"))),
+        (mended, "Fix it",
+            "Deploy the release of `invoicing` that knows what a VAT id is.",
+            "#/services/invoicing", None, Some(("mend", "Deploy the fix"))),
+        (mended && replayed, "Replay",
+            "Send the group again: a dry run first, then one letter as a canary, then ten, then the rest, in order and at a pace that the service can take.",
+            "#/groups", Some("redrive dlq replay --service invoicing --canary"), None),
+        (mended && replayed && letters == 0, "Nothing is lost",
+            "Every order that failed has been delivered, and the story of each says how it came about.",
+            "#/deliveries", Some("redrive why --last"), Some(("break", "Break it again"))),
+    ];
+    let done = story.iter().take_while(|(is_done, ..)| *is_done).count();
+    let state = |place| match place {
+        _ if place < done => StepState::Done,
+        _ if place == done => StepState::Now,
+        _ => StepState::Later,
+    };
+    let step = |(place, (_, title, text, page, command, act))| Step {
+        title,
+        text,
+        page,
+        command,
+        act,
+        state: state(place),
+    };
+    story.into_iter().enumerate().map(step).collect()
+}
+
+/// How many steps are done.
+pub(crate) fn steps_done(steps: &[Step]) -> usize {
+    steps.iter().filter(|step| step.state == StepState::Done).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_story_goes_on_step_by_step() {
+        let begin = Facts { letters: 0, looked: false, mended: false, replayed: false };
+        #[rustfmt::skip]
+        let cases = [
+            ("nothing has happened",            begin,                                              0),
+            ("it broke",                        Facts { letters: 3, ..begin },                      1),
+            ("somebody looked",                 Facts { letters: 3, looked: true, ..begin },        2),
+            ("mended without a look",           Facts { letters: 3, mended: true, ..begin },        3),
+            ("a replay runs",                   Facts { letters: 3, mended: true, replayed: true, ..begin }, 4),
+            ("all of it arrived",               Facts { mended: true, replayed: true, ..begin },    5),
+            ("no replay, so nothing came back", Facts { mended: true, ..begin },                    3),
+        ];
+        for (name, facts, done) in cases {
+            let steps = steps(&facts);
+            assert_eq!(steps_done(&steps), done, "{name}");
+            let next = steps.iter().filter(|step| step.state == StepState::Now).count();
+            assert_eq!(next, usize::from(done < steps.len()), "{name}: one comes next, until all are done");
+        }
+    }
+}

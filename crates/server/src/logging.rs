@@ -1,0 +1,263 @@
+//! The log of a server: on standard error, one line for each thing, for people or as JSON for machines.
+//!
+//! Every value of every line passes here, whoever wrote the line, and texts of others lose what no log may
+//! hold: secrets by their looks and by their value, and what tells of people. Names of the rule book, event
+//! types and our own ids stay as they are.
+//!
+//! Invariant: with JSON, standard error has nothing but objects, one a line: what is said to people there is
+//! logged instead.
+
+use std::fmt;
+use std::sync::OnceLock;
+
+use redrive::clock::wall_clock;
+use redrive::core::redact::{redact, redact_id};
+use redrive::secret::Secrets;
+use serde_json::{Map, Value};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+use crate::cli::{LogFormat, LogLevel};
+use crate::show::{plain, style};
+
+/// Fields that only the rule book and ourselves fill.
+const OURS: &[&str] = &[
+    "category",
+    "code",
+    "delivery_id",
+    "dependency",
+    "event_type",
+    "fingerprint",
+    "letter",
+    "receipt",
+    "secret",
+    "service",
+    "session",
+    "source",
+    "span_id",
+    "trace_id",
+];
+/// Fields with ids that others choose, and that look like anything.
+const IDS: &[&str] = &["correlation_id", "event_id"];
+
+/// What was chosen at the start, for the whole process, as the log itself is.
+static FORMAT: OnceLock<LogFormat> = OnceLock::new();
+/// Whose values no line may have.
+static SECRETS: OnceLock<Secrets> = OnceLock::new();
+
+/// Logs from now on; only the first call counts.
+pub(crate) fn start(level: LogLevel, format: LogFormat) {
+    let _ = FORMAT.set(format);
+    let log = tracing_subscriber::fmt().with_max_level(level.most());
+    // Whoever has set another one up wants that one.
+    let _ = match format {
+        LogFormat::Human => {
+            let log = log.event_format(Line(format)).with_writer(anstream::stderr).finish();
+            tracing::subscriber::set_global_default(log)
+        }
+        LogFormat::Json => {
+            std::panic::set_hook(Box::new(|panic| tracing::error!(%panic, "a bug: something panicked")));
+            let log = log.event_format(Line(format)).with_writer(std::io::stderr).finish();
+            tracing::subscriber::set_global_default(log)
+        }
+    };
+}
+
+/// Leaves the values of these secrets out from now on.
+pub(crate) fn leave_out(secrets: &Secrets) {
+    let _ = SECRETS.set(secrets.clone());
+}
+
+/// Says something to people in front of the terminal; a log for machines gets its own line instead.
+pub(crate) fn say(text: impl fmt::Display, log: impl FnOnce()) {
+    match FORMAT.get() {
+        Some(LogFormat::Json) => log(),
+        Some(LogFormat::Human) | None => anstream::eprintln!("{text}"),
+    }
+}
+
+/// Writes lines in one of the two forms.
+struct Line(LogFormat);
+
+impl<S, N> FormatEvent<S, N> for Line
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, _: &FmtContext<'_, S, N>, mut out: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let level = *event.metadata().level();
+        let text = match self.0 {
+            LogFormat::Human => human(level, &fields),
+            LogFormat::Json => json(level, fields),
+        };
+        writeln!(out, "{text}")
+    }
+}
+
+/// The fields of a line in the order in which they were written, fit to be read by anybody.
+#[derive(Default)]
+struct Fields {
+    message: String,
+    others: Vec<(&'static str, Value)>,
+}
+
+impl Fields {
+    fn push(&mut self, field: &Field, value: Value) {
+        self.others.push((field.name(), value));
+    }
+
+    fn push_text(&mut self, field: &Field, text: &str) {
+        let text = fit(field.name(), text);
+        match field.name() {
+            "message" => self.message = text,
+            _ => self.push(field, text.into()),
+        }
+    }
+}
+
+/// The text without what no log may hold.
+fn fit(name: &str, text: &str) -> String {
+    if OURS.contains(&name) {
+        return text.to_owned();
+    }
+    let hidden = SECRETS.get().map_or(text.into(), |secrets| secrets.hide(text));
+    if IDS.contains(&name) { redact_id(&hidden).into_owned() } else { redact(&hidden).into_owned() }
+}
+
+impl Visit for Fields {
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.push(field, value.into());
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.push(field, value.into());
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.push(field, value.into());
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.push(field, value.into());
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.push_text(field, value);
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.push_text(field, &format!("{value:?}"));
+    }
+}
+
+fn human(level: Level, fields: &Fields) -> String {
+    let padded = format!("{level:>5}");
+    let level = match level {
+        Level::ERROR => style::error(padded),
+        Level::WARN => style::warning(padded),
+        Level::INFO => style::good(padded),
+        _ => style::dim(padded),
+    };
+    let mut line = format!("{} {level} {}", style::dim(wall_clock()), plain(&fields.message));
+    for (name, value) in &fields.others {
+        // Texts are in quotes, as JSON has them, and nothing in one is obeyed by a terminal.
+        line.push_str(&format!(" {}{}", style::dim(format!("{name}=")), plain(&value.to_string())));
+    }
+    line
+}
+
+fn json(level: Level, fields: Fields) -> String {
+    let mut object = Map::new();
+    object.insert("time".to_owned(), wall_clock().to_string().into());
+    object.insert("level".to_owned(), level.as_str().to_lowercase().into());
+    object.insert("message".to_owned(), fields.message.into());
+    for (name, value) in fields.others {
+        object.insert(name.to_owned(), value);
+    }
+    Value::Object(object).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use tracing_subscriber::fmt::MakeWriter;
+
+    use super::*;
+
+    /// Where lines end up.
+    #[derive(Clone, Default)]
+    struct Page(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Page {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().expect("nobody panics with it").extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl<'a> MakeWriter<'a> for Page {
+        type Writer = Self;
+
+        fn make_writer(&'a self) -> Self {
+            self.clone()
+        }
+    }
+
+    fn logged(format: LogFormat) -> String {
+        let page = Page::default();
+        let log = tracing_subscriber::fmt().event_format(Line(format)).with_writer(page.clone()).finish();
+        tracing::subscriber::with_default(log, || {
+            let none: Option<&str> = None;
+            tracing::warn!(
+                service = "billing",
+                event_id = "0123456789abcdef0123456789abcdef",
+                status = 503,
+                took_ms = 1.5,
+                category = none,
+                error = "no user jane@example.com\nwith password=hunter2",
+                "attempt failed"
+            );
+        });
+        let bytes = page.0.lock().expect("nobody panics with it").clone();
+        String::from_utf8(bytes).expect("lines are text")
+    }
+
+    #[test]
+    fn a_line_of_json_is_flat_and_has_nothing_to_hide() {
+        let line = logged(LogFormat::Json);
+        assert!(line.ends_with("}\n") && line.lines().count() == 1, "{line}");
+        let mut object: Map<String, Value> = serde_json::from_str(&line).expect("an object");
+        let time = object.remove("time").expect("every line has a time");
+        assert!(time.as_str().expect("a text").ends_with('Z'), "{time}");
+        let expected = serde_json::json!({
+            "level": "warn",
+            "message": "attempt failed",
+            "service": "billing",
+            "event_id": "0123456789abcdef0123456789abcdef",
+            "status": 503,
+            "took_ms": 1.5,
+            "error": "no user [email]\nwith password=[secret]",
+        });
+        assert_eq!(Value::Object(object), expected);
+    }
+
+    #[test]
+    fn a_line_for_people_is_one_line() {
+        let line = anstream::adapter::strip_str(&logged(LogFormat::Human)).to_string();
+        let (_, told) = line.split_once("  WARN ").expect("the level");
+        let expected = "attempt failed service=\"billing\" \
+                        event_id=\"0123456789abcdef0123456789abcdef\" status=503 took_ms=1.5 \
+                        error=\"no user [email]\\nwith password=[secret]\"\n";
+        assert_eq!(told, expected);
+    }
+}

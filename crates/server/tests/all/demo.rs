@@ -1,0 +1,110 @@
+//! `redrive demo`: alive at once, and its story from the break to the last replayed letter.
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::run::Folder;
+use crate::server::{Server, in_folder, until};
+
+fn demo(folder: &Folder, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_redrive"));
+    command.args(["demo", "--listen", "127.0.0.1:0"]).args(arguments);
+    // Where the demo keeps its things when nobody names a folder.
+    command.env("TMPDIR", folder.path("."));
+    in_folder(command, folder)
+}
+
+/// Where the steps of the story stand.
+#[track_caller]
+fn states(server: &Server) -> Vec<String> {
+    let answer = server.get("/v1/demo");
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let story = answer.json();
+    let steps = story["steps"].as_array().expect("a list");
+    steps.iter().map(|step| step["state"].as_str().expect("a word").to_owned()).collect()
+}
+
+/// Waits until so many steps are done.
+#[track_caller]
+fn until_done(server: &Server, count: usize) {
+    until(&format!("{count} steps are done"), || {
+        let done = states(server).iter().filter(|state| *state == "done").count();
+        (done >= count).then_some(())
+    });
+}
+
+#[track_caller]
+fn act(server: &Server, act: &str) {
+    let answer = server.post(&format!("/v1/demo/{act}"), "content-type: application/json\r\n", "{}");
+    assert_eq!(answer.status, 200, "{answer:?}");
+}
+
+#[test]
+fn the_story_is_told_from_the_break_to_the_last_letter() {
+    let folder = Folder::new();
+    let server = Server::run(demo(&folder, &[]));
+    until_done(&server, 1);
+    let groups = server.get("/v1/failure-groups").json();
+    assert_eq!(groups["groups"].as_array().map(Vec::len), Some(1), "one cause: {groups}");
+
+    act(&server, "look");
+    until_done(&server, 2);
+    act(&server, "mend");
+    until_done(&server, 3);
+    until("what was under way before the fix has ended", || {
+        let status = server.status();
+        let services = status["services"].as_array().expect("a list").clone();
+        services
+            .iter()
+            .any(|service| service["service"] == "invoicing" && service["waiting"] == 0)
+            .then_some(())
+    });
+    let wish = json!({ "service": "invoicing", "canary": true });
+    let answer = server.post("/v1/replays", "content-type: application/json\r\n", wish.to_string());
+    assert_eq!(answer.status, 201, "{answer:?}");
+    until_done(&server, 5);
+
+    server.out.wait_for("Nothing is lost");
+    let left = || std::fs::read_dir(folder.path(".")).expect("a folder").count();
+    assert_eq!(left(), 1, "it keeps its things in one folder");
+    assert_eq!(server.stop().code, Some(0));
+    assert_eq!(left(), 0, "and leaves nothing behind");
+}
+
+#[test]
+fn each_service_of_the_demo_has_its_habit() {
+    let folder = Folder::new();
+    let server = Server::run(demo(&folder, &["--data", "kept"]));
+    let healed = |delivery: &Value| delivery["attempts"].as_u64().is_some_and(|attempts| attempts > 1);
+    until("a retry has healed a payment", || {
+        let found = server.get("/v1/deliveries?service=payments&state=delivered").json();
+        found["deliveries"].as_array().expect("a list").iter().any(healed).then_some(())
+    });
+    until("the breaker of the warehouse is open", || {
+        let status = server.status();
+        let dependencies = status["dependencies"].as_array().expect("a list").clone();
+        dependencies
+            .iter()
+            .any(|dependency| dependency["name"] == "warehouse-api" && dependency["breaker"] == "open")
+            .then_some(())
+    });
+    assert_eq!(server.stop().code, Some(0));
+    assert!(folder.path("kept/redrive.yaml").exists(), "a folder that somebody named is kept");
+
+    std::fs::create_dir(folder.path("mine")).expect("a folder of the test's own");
+    folder.write("mine/redrive.yaml", "version: 1\n");
+    let refused =
+        Server::try_run(demo(&folder, &["--data", "mine"])).err().expect("it is somebody's own book");
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.stderr.contains("is not a rule book of the demo"), "{}", refused.stderr);
+    let there = std::fs::read_to_string(folder.path("mine/redrive.yaml")).expect("it is still there");
+    assert_eq!(there, "version: 1\n");
+}
+
+#[test]
+fn a_server_that_is_no_demo_has_no_story() {
+    let folder = Folder::new();
+    let server = Server::run(crate::server::serve(&folder, &[]));
+    assert_eq!(server.get("/v1/demo").status, 404);
+}

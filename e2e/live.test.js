@@ -1,0 +1,95 @@
+/** The page comes alive: what happens shows up by itself, and what is done on the page is done. */
+
+import assert from "node:assert/strict";
+import test, { after, before } from "node:test";
+
+import { Stage } from "./support/stage.js";
+import { until } from "./support/until.js";
+
+let stage;
+
+before(async () => {
+  stage = await Stage.open((target) => `
+version: 1
+services:
+  billing:
+    target: { http: "${target}/billing" }
+    events: ["orders.*"]
+`);
+});
+after(() => stage?.close());
+
+test("events that are sent show up without a reload", async () => {
+  await stage.visit({}, async (page) => {
+    await page.getByText("Nothing happens at the moment").waitFor();
+    await live(page);
+    await stage.server.send("orders.placed", 3);
+    const feed = page.getByRole("log", { name: "What happens now" });
+    await feed.getByText("orders.placed").first().waitFor();
+    await feed.getByText("delivered").first().waitFor();
+    await page.getByRole("region", { name: "Services" }).getByText("well").waitFor();
+  });
+});
+
+test("a service is paused and resumed after a question", async () => {
+  await stage.visit({ at: "#/services/billing" }, async (page) => {
+    await page.getByRole("button", { name: "Pause" }).click();
+    await page.getByRole("dialog").getByText("Nothing of billing starts from now on").waitFor();
+    await page.getByRole("dialog").getByRole("button", { name: "Leave it" }).click();
+    assert.equal(await isPaused(), false, "nothing happens before it is meant");
+    await page.getByRole("button", { name: "Pause" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Pause it" }).click();
+    await page.getByRole("button", { name: "Resume" }).waitFor();
+    assert.equal(await isPaused(), true);
+    const calls = stage.target.calls;
+    await stage.server.send("orders.paid");
+    await page.locator(".tile", { hasText: "Waiting" }).getByText("1", { exact: true }).waitFor();
+    assert.equal(stage.target.calls, calls, "a paused service is not called");
+    await page.getByRole("button", { name: "Resume" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Resume it" }).click();
+    await page.getByRole("button", { name: "Pause" }).waitFor();
+    await until("what waited is delivered", () => stage.target.calls === calls + 1);
+  });
+});
+
+test("a breaker is tripped and reset by hand, and its turns are on record", async () => {
+  const [{ name }] = (await stage.server.ask("GET", "/v1/dependencies")).dependencies;
+  await stage.visit({ at: `#/breakers/${encodeURIComponent(name)}` }, async (page) => {
+    await page.getByRole("button", { name: "Trip" }).click();
+    await page.getByRole("dialog").getByLabel("Why").fill("they deploy");
+    await page.getByRole("dialog").getByRole("button", { name: "Trip it" }).click();
+    await page.getByRole("button", { name: "Reset" }).waitFor();
+    await page.getByRole("region", { name: "Turns of the breaker" }).getByText("they deploy").waitFor();
+    const calls = stage.target.calls;
+    await stage.server.send("orders.held");
+    await page.getByRole("button", { name: "Reset" }).click();
+    assert.equal(stage.target.calls, calls, "nothing goes through an open breaker");
+    await page.getByRole("dialog").getByRole("button", { name: "Reset it" }).click();
+    await page.getByRole("button", { name: "Trip" }).waitFor();
+    await until("what was held is delivered", () => stage.target.calls === calls + 1);
+  });
+});
+
+test("a server that goes away is told of, and comes back by itself", async () => {
+  const forgive = [/ERR_CONNECTION_REFUSED/, /ERR_INCOMPLETE_CHUNKED_ENCODING/, /ERR_CONNECTION_RESET/, /ERR_EMPTY_RESPONSE/];
+  await stage.visit({ forgive }, async (page) => {
+    await live(page);
+    await stage.server.leave();
+    const away = page.getByRole("alert").getByText("The server cannot be reached");
+    await away.waitFor();
+    await stage.server.come();
+    await away.waitFor({ state: "hidden" });
+    await live(page);
+    await stage.server.send("orders.back");
+    await page.getByRole("log", { name: "What happens now" }).getByText("orders.back").first().waitFor();
+  });
+});
+
+async function live(page) {
+  await page.locator("#live").getByText("live").waitFor();
+}
+
+async function isPaused() {
+  const { services } = await stage.server.ask("GET", "/v1/services");
+  return services.some(({ paused_since: since }) => since !== undefined && since !== null);
+}

@@ -1,0 +1,144 @@
+/** From a dead letter to its delivery: found, understood, and sent again once the cause is mended. */
+
+import assert from "node:assert/strict";
+import test, { after, before } from "node:test";
+
+import { Stage } from "./support/stage.js";
+import { until } from "./support/until.js";
+
+const LETTERS = 12;
+
+let stage;
+
+before(async () => {
+  stage = await Stage.open((target) => `
+version: 1
+services:
+  billing:
+    target: { http: "${target}/billing" }
+    retry: none
+    breaker: none
+    events: ["orders.*"]
+`);
+  stage.target.status = 422;
+  await stage.server.send("orders.placed", LETTERS);
+  await stage.server.hasDead(LETTERS);
+});
+after(() => stage?.close());
+
+test("a dead letter is found by its failure group and tells why it died", async () => {
+  await stage.visit({ at: "#/groups" }, async (page) => {
+    await page.getByText(`${LETTERS} dead letters`).waitFor();
+    await page.getByRole("link", { name: /422 Unprocessable/ }).click();
+    await page.getByRole("heading", { level: 1, name: /422 Unprocessable/ }).waitFor();
+    const letters = page.getByRole("region", { name: "Dead letters" });
+    await letters.getByRole("link").first().click();
+    await page.getByRole("heading", { level: 1, name: /orders\.placed → billing/ }).waitFor();
+    await page.getByText("The rule takes this for a failure that no retry would mend.").waitFor();
+    await page.getByRole("figure", { name: "Attempts on a time line" }).waitFor();
+    await page.getByText('"customer": "c-7"').waitFor();
+  });
+});
+
+test("a letter that is not mended stops the canary after one attempt", async () => {
+  await stage.visit({ at: "#/groups" }, async (page) => {
+    await prepare(page);
+    const calls = stage.target.calls;
+    await page.getByRole("button", { name: `Begin: send ${LETTERS} letters` }).click();
+    await page.locator("main").getByText(/Stopped by itself, because a letter failed again/).waitFor();
+    assert.equal(stage.target.calls, calls + 1, "the canary spends one letter");
+    await page.getByRole("button", { name: "End…" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "End the replay" }).click();
+    await page.locator("main").getByText(/Ended by hand/).waitFor();
+  });
+});
+
+test("a group is replayed with a dry run and a canary once its target is mended", async () => {
+  const rest = LETTERS - 1;
+  stage.target.status = 200;
+  await stage.visit({ at: "#/groups" }, async (page) => {
+    const calls = stage.target.calls;
+    await prepare(page);
+    await page.getByText(/dry run: nothing was sent/).waitFor();
+    await page.getByText("1 letter left alone").waitFor();
+    assert.equal(stage.target.calls, calls, "a dry run sends nothing");
+    await page.getByRole("button", { name: `Begin: send ${rest} letters` }).click();
+    await page.getByRole("heading", { level: 1, name: /Replay \d+/ }).waitFor();
+    await page.locator("main").getByText(`Done: ${rest} delivered`).waitFor();
+    const bar = page.getByRole("progressbar");
+    assert.equal(await bar.getAttribute("aria-valuenow"), "100");
+    assert.equal(stage.target.calls, calls + rest);
+  });
+  const found = await stage.server.ask("GET", "/v1/dead-letters");
+  assert.equal(found.dead_letters.length, 1, "only the poison is left");
+});
+
+test("a replay that is paused shows where it stands and goes on", async () => {
+  stage.target.status = 422;
+  await stage.server.send("orders.slow", 30);
+  await stage.server.hasDead(31);
+  stage.target.status = 200;
+  const replay = await stage.server.ask("POST", "/v1/replays", { type: "orders.slow", rate: "2/s" });
+  await stage.visit({ at: `#/replays/${replay.id}` }, async (page) => {
+    await page.getByRole("button", { name: "Pause" }).click();
+    await page.locator("main").getByText(/Paused, nothing more is sent/).waitFor();
+    await page.getByRole("button", { name: "Go on" }).click();
+    await page.locator("main").getByText(/^Running/).waitFor();
+    const delivered = await shownDelivered(page);
+    await until("more is delivered without a reload", async () => (await shownDelivered(page)) > delivered);
+    await page.getByRole("button", { name: "End…" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "End the replay" }).click();
+    await page.locator("main").getByText(/Ended by hand/).waitFor();
+  });
+});
+
+test("a letter is edited, another skipped and the rest purged, each after a question", async () => {
+  stage.target.status = 422;
+  await stage.server.send("orders.wrong", 3);
+  await until("they are dead", async () => (await letters("orders.wrong")).length === 3);
+  const [edited, skipped, purged] = await letters("orders.wrong");
+  stage.target.status = 200;
+  await stage.visit({ at: `#/letters/${edited.id}` }, async (page) => {
+    await page.getByRole("button", { name: "Edit…" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("Data (JSON)").fill("{ this is no JSON");
+    await dialog.getByRole("button", { name: "Send with these data" }).click();
+    await dialog.getByText(/The data are no JSON/).waitFor();
+    await dialog.getByLabel("Data (JSON)").fill('{ "order": 4711 }');
+    await dialog.getByRole("button", { name: "Send with these data" }).click();
+    await page.getByText("Delivered after 1 attempt").waitFor();
+
+    await page.goto(`${stage.server.address}/#/letters/${skipped.id}`);
+    await page.getByRole("button", { name: "Skip…" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Leave it" }).click();
+    await page.getByRole("button", { name: "Skip…" }).click();
+    await page.getByRole("dialog").getByLabel("Why").fill("cancelled by phone");
+    await page.getByRole("dialog").getByRole("button", { name: "Skip the letter" }).click();
+    await page.getByText("This letter is skipped").waitFor();
+
+    await page.goto(`${stage.server.address}/#/letters/${purged.id}`);
+    await page.getByRole("button", { name: "Purge…" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Delete 1 letter" }).click();
+    await until("the letter is gone", async () => (await letters("orders.wrong")).length === 0);
+
+    await page.goto(`${stage.server.address}/#/audit`);
+    await page.getByRole("cell", { name: "cancelled by phone" }).waitFor();
+  });
+});
+
+/** From the list of groups to the dry run of the one with most letters. */
+async function prepare(page) {
+  await page.getByRole("link", { name: /422 Unprocessable/ }).first().click();
+  await page.getByRole("button", { name: "Replay the group…" }).click();
+  await page.locator("main").getByText(/would be sent again/).waitFor();
+  assert.ok(await page.getByLabel("Canary").isChecked(), "a canary is what is offered first");
+}
+
+async function letters(type) {
+  return (await stage.server.ask("GET", `/v1/dead-letters?type=${type}`)).dead_letters;
+}
+
+async function shownDelivered(page) {
+  const tile = page.locator(".tile", { hasText: "Delivered" }).locator(".value");
+  return Number(await tile.textContent());
+}

@@ -1,0 +1,94 @@
+/**
+ * The real server: the binary that `REDRIVE` names, with a data folder of its own and a port that was free.
+ *
+ * Whatever it prints is kept and told when something goes wrong.
+ */
+
+import { execFile, spawn } from "node:child_process";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { promisify } from "node:util";
+
+import { until } from "./until.js";
+
+const run = promisify(execFile);
+const binary = resolve(process.env.REDRIVE ?? "target/debug/redrive");
+
+export class Server {
+  /** The keys that were made, by their role. */
+  keys = {};
+  printed = "";
+
+  /**
+   * @param {string} book the rule book
+   * @param {string[]} roles a key is made for each; without any, nobody is asked for one
+   */
+  static async start(book, roles = []) {
+    const server = new Server();
+    server.folder = await mkdtemp(join(tmpdir(), "redrive-e2e-"));
+    server.data = join(server.folder, "data");
+    await writeFile(join(server.folder, "redrive.yaml"), book);
+    for (const role of roles) {
+      const args = ["keys", "create", `the-${role}`, "--role", role, "--quiet", "--data", server.data];
+      server.keys[role] = (await run(binary, args)).stdout.trim();
+    }
+    await server.come("127.0.0.1:0");
+    return server;
+  }
+
+  /** Begins to serve; once it has gone away, at the address that it had. */
+  async come(listen = new URL(this.address).host) {
+    const rules = join(this.folder, "redrive.yaml");
+    const args = ["serve", "--rules", rules, "--data", this.data, "--listen", listen];
+    this.printed = "";
+    this.process = spawn(binary, args, { stdio: ["ignore", "pipe", "pipe"] });
+    const keep = (bytes) => (this.printed += bytes);
+    this.process.stdout.on("data", keep);
+    this.process.stderr.on("data", keep);
+    this.gone = new Promise((gone) => this.process.on("exit", gone));
+    this.address = await until("the server says where it listens", () => {
+      if (this.process.exitCode !== null) throw new Error(this.printed);
+      return this.printed.match(/redrive serves on (http:\/\/\S+)/)?.[1];
+    });
+  }
+
+  /** Goes away; its data stay. */
+  async leave() {
+    this.process.kill("SIGTERM");
+    await this.gone;
+  }
+
+  async stop() {
+    await this.leave();
+    await rm(this.folder, { recursive: true, force: true });
+  }
+
+  /** Asks the API, as whoever holds the strongest key. */
+  async ask(method, path, body) {
+    const key = this.keys.admin;
+    const response = await fetch(this.address + path, {
+      method,
+      headers: { "content-type": "application/json", ...(key && { authorization: `Bearer ${key}` }) },
+      ...(body && { body: JSON.stringify(body) }),
+    });
+    const text = await response.text();
+    if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${text}`);
+    return text ? JSON.parse(text) : undefined;
+  }
+
+  /** Sends events of a type, each with a number of its own. */
+  async send(type, count = 1) {
+    for (let number = 1; number <= count; number += 1) {
+      await this.ask("POST", `/v1/events/${type}`, { order: number, customer: "c-7" });
+    }
+  }
+
+  /** Waits until so many letters are dead. */
+  async hasDead(count) {
+    await until(`${count} letters are dead`, async () => {
+      const found = await this.ask("GET", "/v1/dead-letters?limit=100");
+      return found.dead_letters.length >= count;
+    });
+  }
+}
