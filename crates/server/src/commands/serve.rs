@@ -185,10 +185,13 @@ async fn serve(args: &ServeArgs, opened: Opened, demo: Option<Demo>) -> anyhow::
     let door = Watched::door(certificate.as_ref());
     let secrets = Secrets::new(&opened.book);
     logging::leave_out(&secrets);
-    let connections = Targets::none(Arc::new(tls::pool(args)?));
+    let (pool, traces) = (tls::pool(args)?, traces(args)?);
+    if let Some((settings, _)) = &traces {
+        pool.tell_traces(settings.sampler());
+    }
+    let connections = Targets::none(Arc::new(pool));
     let targets = targets(&opened, &path, &secrets, Some(&connections))?;
     let store = Sqlite::open(&args.data, Options::default()).map_err(|error| Refused(error.to_string()))?;
-    let traces = traces(args)?;
     let config = Config {
         book: Arc::clone(&opened.book),
         book_text: Arc::clone(&opened.text),
@@ -219,12 +222,7 @@ async fn serve(args: &ServeArgs, opened: Opened, demo: Option<Demo>) -> anyhow::
         }
     };
     if doors.access.is_shut(node.now()) {
-        let data = shell_word(&args.data.to_string_lossy());
-        let said = format!(
-            "{}: whoever comes needs a key, and no key is good any more: stop the server, and make one with `redrive keys create NAME --role admin --data {data}`",
-            style::warning("warning")
-        );
-        logging::say(said, || tracing::warn!("whoever comes needs a key, and no key is good any more"));
+        say_that_it_is_shut(args);
     }
     match &demo {
         Some(demo) => {
@@ -259,6 +257,16 @@ async fn serve(args: &ServeArgs, opened: Opened, demo: Option<Demo>) -> anyhow::
         logging::say(cut, || tracing::info!(count, "calls were cut short; they burn no retry"));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Nobody can come in, and only a stopped server can be helped.
+fn say_that_it_is_shut(args: &ServeArgs) {
+    let data = shell_word(&args.data.to_string_lossy());
+    let said = format!(
+        "{}: whoever comes needs a key, and no key is good any more: stop the server, and make one with `redrive keys create NAME --role admin --data {data}`",
+        style::warning("warning")
+    );
+    logging::say(said, || tracing::warn!("whoever comes needs a key, and no key is good any more"));
 }
 
 fn greet(

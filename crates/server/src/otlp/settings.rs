@@ -45,6 +45,11 @@ pub(crate) enum InvalidSettings {
 }
 
 impl Settings {
+    /// Which traces are recorded.
+    pub(crate) const fn sampler(&self) -> Sampler {
+        self.sampler
+    }
+
     /// What was asked for; none if nobody asked.
     pub(crate) fn read(
         flag: Option<&str>,
