@@ -7,14 +7,14 @@
 //! dropped; whoever was told that an alert fires is told that it is over; a restart changes none of this.
 
 pub mod catalog;
-mod covers;
+pub(crate) mod covers;
 mod gather;
 pub mod notice;
 mod sample;
 mod series;
 mod standing;
 mod tell;
-mod value;
+pub(crate) mod value;
 mod view;
 mod watch;
 

@@ -56,6 +56,8 @@ pub struct Intake {
     pub refused: u64,
     /// Calls at the doors with a bad key or a bad signature.
     pub unauthorized: u64,
+    /// How long after the first the duplicates came.
+    pub redelivered: Histogram,
 }
 
 /// What became of the deliveries of one queue.
@@ -270,20 +272,17 @@ impl Figures {
 
     fn dependency(&mut self, name: &DependencyName) -> &mut DependencyFigures {
         // Names of dependencies come from rule books, which are bounded.
-        if !self.dependencies.contains_key(name) {
-            self.dependencies.insert(name.clone(), DependencyFigures::default());
-        }
-        self.dependencies.get_mut(name).expect("it is there by now")
+        self.dependencies.entry(name.clone()).or_default()
     }
 
     fn settled(&mut self, delivery: &Waiting, settlement: &Settlement, made: Option<&Made>) {
         let has_ended = HasEnded::of(settlement);
-        if !self.queues.contains_key(&delivery.queue) {
-            self.queues.insert(Arc::clone(&delivery.queue), QueueFigures::default());
-        }
-        let queue = self.queues.get_mut(&delivery.queue).expect("it is there by now");
+        let queue = match self.queues.get_mut(&delivery.queue) {
+            Some(queue) => queue,
+            None => self.queues.entry(Arc::clone(&delivery.queue)).or_default(),
+        };
         let event_type = delivery.event.event_type.as_str();
-        named(&mut queue.types, event_type, TYPES_MAX).count(settlement, has_ended);
+        at_place(&mut queue.types, event_type, TYPES_MAX, |tally| tally.count(settlement, has_ended));
         if has_ended == HasEnded::Nothing && matches!(settlement.next, Next::Due { .. }) {
             queue.held += 1;
         }
@@ -301,10 +300,13 @@ impl Figures {
             queue.waited.add(story.started_at.since(delivery.written_at));
         }
         if let End::Failed { code, .. } = &story.end {
-            *named(&mut queue.codes, code.as_str(), CODES_MAX) += 1;
+            at_place(&mut queue.codes, code.as_str(), CODES_MAX, |count| *count += 1);
         }
         let Some(made) = made else { return };
-        let dependency = self.dependency(&made.dependency);
+        let dependency = match self.dependencies.get_mut(&made.dependency) {
+            Some(dependency) => dependency,
+            None => self.dependency(&made.dependency),
+        };
         dependency.tally.count(settlement, has_ended);
         dependency.took.add(took);
         let range =
@@ -319,14 +321,20 @@ impl Figures {
     }
 }
 
-/// The place of a name, or of all that found none.
-fn named<'a, T: Default>(places: &'a mut BTreeMap<Arc<str>, T>, name: &str, places_max: usize) -> &'a mut T {
-    if !places.contains_key(name) {
-        let name = if places.len() < places_max { name } else { OTHER };
-        if !places.contains_key(name) {
-            places.insert(name.into(), T::default());
-        }
-        return places.get_mut(name).expect("it is there by now");
+/// Counts at the place of a name, or of all that found none.
+fn at_place<T: Default>(
+    places: &mut BTreeMap<Arc<str>, T>,
+    name: &str,
+    places_max: usize,
+    count: impl FnOnce(&mut T),
+) {
+    // Nearly always it has one, and one look must do.
+    if let Some(place) = places.get_mut(name) {
+        return count(place);
     }
-    places.get_mut(name).expect("it was found")
+    let name = if places.len() < places_max { name } else { OTHER };
+    count(places.entry(name.into()).or_default());
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

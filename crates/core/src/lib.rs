@@ -30,6 +30,7 @@ pub mod limits;
 pub mod metric_names;
 pub mod name_template;
 pub mod position;
+pub mod prometheus_rules;
 pub mod quota;
 pub mod redact;
 pub mod rehearse;

@@ -16,6 +16,7 @@ mod schedules;
 mod shell;
 #[cfg(test)]
 mod tests;
+mod trail;
 mod trend;
 mod writer;
 
@@ -46,6 +47,8 @@ pub use self::letters::{OrderError, Purged, ReplayWish, SelectError};
 use self::routes::Routes;
 pub use self::schedules::ScheduleView;
 use self::schedules::{Schedules, Wall};
+pub use self::trail::Step;
+use self::trail::Trail;
 pub use self::trend::{Lately, Point, Span, Trend, TrendOf};
 use self::writer::{Writer, WriterState};
 use crate::clock::{Clock, wall_clock};
@@ -198,11 +201,12 @@ struct BackupJob {
 struct Tidings {
     listeners: broadcast::Sender<Arc<Happening>>,
     log: Log,
+    trail: Trail,
 }
 
 impl Tidings {
     fn new(seed: Seed) -> Self {
-        Self { listeners: broadcast::channel(HAPPENINGS_MAX).0, log: Log::new(seed) }
+        Self { listeners: broadcast::channel(HAPPENINGS_MAX).0, log: Log::new(seed), trail: Trail::new() }
     }
 
     /// Whether anybody would hear of such a thing.
@@ -342,8 +346,13 @@ impl Node {
         });
         let submission = Submission { events: events.collect() };
         let (reply, answer) = oneshot::channel();
-        self.shared.inbox.submit(SubmitJob { submission, reply })?;
+        self.put(SubmitJob { submission, reply })?;
         answer.await.unwrap_or(Err(SubmitError::Stopping))
+    }
+
+    /// Gives the writer something to take, unless there is too much already.
+    fn put(&self, job: SubmitJob) -> Result<(), SubmitError> {
+        self.shared.inbox.submit(job).inspect_err(|_| self.shared.tidings.trail.refused())
     }
 
     /// Nothing of the service starts from now on.
@@ -460,6 +469,12 @@ impl Node {
     #[must_use]
     pub fn happenings(&self) -> broadcast::Receiver<Arc<Happening>> {
         self.shared.tidings.listeners.subscribe()
+    }
+
+    /// Every step of every event from now on; it costs something as long as somebody follows.
+    #[must_use]
+    pub fn follow(&self) -> broadcast::Receiver<Arc<Step>> {
+        self.shared.tidings.trail.follow()
     }
 
     /// Asks the store a question, beside the thread that writes.

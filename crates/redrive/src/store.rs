@@ -304,6 +304,8 @@ pub struct Taken {
     pub seen: Seen,
     /// How many deliveries it has.
     pub deliveries: u32,
+    /// When it was accepted; the first one, if it came before.
+    pub accepted_at: Timestamp,
 }
 
 /// Whether an event came before.

@@ -24,6 +24,7 @@ mod keys;
 mod letters;
 mod listen;
 pub(crate) mod live;
+mod metrics;
 pub(crate) mod openapi;
 mod operate;
 mod page;
@@ -62,6 +63,7 @@ pub(crate) use self::guest::Guests;
 pub(crate) use self::identity::{Access, With};
 use self::identity::{Need, Reach};
 pub(crate) use self::listen::{Limits, listen, listen_behind};
+pub(crate) use self::metrics::Metrics;
 use self::openapi::Routes;
 pub(crate) use self::rate::Limiter;
 
@@ -87,6 +89,8 @@ pub(crate) struct Parts {
     pub book_path: Option<PathBuf>,
     pub book_shown: book::Shown,
     pub live: live::Hub,
+    /// The figures of all this.
+    pub metrics: Metrics,
     /// Turns true when the server stops, so that endless answers end.
     pub closing: watch::Receiver<bool>,
 }
@@ -143,6 +147,8 @@ fn routes() -> Routes {
         .add(Need::Permission(Read, Part),         routes!(queries::list),           &[])
         .add(Need::Permission(Read, Part),         routes!(queries::delivery),       &[Code::DeliveryNotFound, Code::AmbiguousId])
         .add(Need::Permission(Read, Whole),        routes!(queries::status),         &[])
+        .add(Need::Permission(Read, Whole),        routes!(metrics::scrape),         &[])
+        .add(Need::Permission(Read, Whole),        routes!(metrics::figures),        &[])
         .add(Need::Permission(Read, Part),         routes!(queries::happenings),     &[])
         .add(Need::Permission(Read, Part),         routes!(live::live),              &[])
         .add(Need::Key,                            routes!(whoami::whoami),          &[])
@@ -269,6 +275,8 @@ mod tests {
             ("GET /v1/deliveries",                 "viewer operator admin"),
             ("GET /v1/deliveries/{id}",            "viewer operator admin"),
             ("GET /v1/status",                     "viewer operator admin*"),
+            ("GET /metrics",                       "viewer operator admin*"),
+            ("GET /v1/metrics",                    "viewer operator admin*"),
             ("GET /v1/happenings",                 "viewer operator admin"),
             ("GET /v1/live",                       "viewer operator admin"),
             ("GET /v1/whoami",                     "whoever has a key"),

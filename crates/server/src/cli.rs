@@ -180,6 +180,10 @@ pub(crate) struct ServeArgs {
     /// How to log: for people, or one JSON object a line
     #[arg(long, env = "REDRIVE_LOG_FORMAT", value_enum, value_name = "FORMAT", default_value_t = LogFormat::Human)]
     pub(crate) log_format: LogFormat,
+    /// Sends traces to this collector: OTLP over HTTP, such as http://127.0.0.1:4318; OpenTelemetry's own
+    /// environment variables say the same and more
+    #[arg(long, value_name = "URL")]
+    pub(crate) otlp: Option<String>,
 }
 
 /// How much of what happens is logged.

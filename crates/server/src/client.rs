@@ -8,6 +8,7 @@ mod key;
 mod trouble;
 mod trust;
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -50,7 +51,7 @@ const LINE_BYTES_MAX: usize = 64 << 20;
 pub(crate) struct Ask {
     method: Method,
     path: String,
-    headers: Vec<(&'static str, String)>,
+    headers: Vec<(Cow<'static, str>, String)>,
     body: Bytes,
     tries: Tries,
 }
@@ -71,7 +72,7 @@ impl Ask {
     }
 
     pub(crate) fn post(path: impl Into<String>, content_type: &str, body: impl Into<Bytes>) -> Self {
-        let headers = vec![("content-type", content_type.to_owned())];
+        let headers = vec![("content-type".into(), content_type.to_owned())];
         let (body, tries) = (body.into(), Tries::Several);
         Self { method: Method::POST, path: path.into(), headers, body, tries }
     }
@@ -83,8 +84,8 @@ impl Ask {
     }
 
     /// Adds a header; its value must be visible ASCII, or the request is not sent.
-    pub(crate) fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
-        self.headers.push((name, value.into()));
+    pub(crate) fn header(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
+        self.headers.push((name.into(), value.into()));
         self
     }
 }
@@ -229,7 +230,7 @@ impl Client {
             .uri(format!("{}{}", self.address.base_path(), ask.path))
             .header(HOST, self.address.authority());
         for (name, value) in &ask.headers {
-            request = request.header(*name, value);
+            request = request.header(&**name, value);
         }
         if let Some(key) = &self.key {
             request = request.header(AUTHORIZATION, key.header());

@@ -10,6 +10,7 @@ mod demo;
 mod keys;
 mod letters;
 mod logging;
+mod otlp;
 mod show;
 
 use std::process::ExitCode;

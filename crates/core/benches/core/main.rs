@@ -5,6 +5,7 @@
 
 mod large_book;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use divan::{AllocProfiler, Bencher, black_box};
@@ -16,9 +17,13 @@ use redrive_core::catalog;
 use redrive_core::category::Category;
 use redrive_core::classify::{Outcome, classify};
 use redrive_core::decide::{Ended, History, Moment, decide};
+use redrive_core::engine::{Made, Next, QueueName, Settlement, Signal, Waiting};
+use redrive_core::event::attribute::EventType;
 use redrive_core::event::{self, Event, Incoming};
-use redrive_core::ids::{Attempt, DeliveryId, Seed};
+use redrive_core::figures::Figures;
+use redrive_core::ids::{Attempt, DeliveryId, DependencyName, Seed, ServiceName};
 use redrive_core::rule::Rule;
+use redrive_core::story::{End, Story, Told};
 use redrive_core::time::Timestamp;
 
 /// Counts allocations, which the hot paths must not make.
@@ -151,6 +156,59 @@ fn far_settings() -> BreakerSettings {
     let entry = catalog::breaker("kafkaBreaker").expect("the catalog has it");
     let trip = redrive_core::breaker::Trip::Consecutive(std::num::NonZeroU32::MAX);
     RawBreaker { trip, ..RawBreaker::from(entry) }.try_into().expect("sound settings")
+}
+
+/// What the figures cost a delivery that arrives, in a book of a hundred services of ten events.
+#[divan::bench(sample_count = 100, sample_size = 10_000)]
+fn count_a_delivered_settlement(bencher: Bencher<'_, '_>) {
+    let signals: Vec<Signal> = (0..1_000).map(|number| delivered(number % 100, number / 100)).collect();
+    let mut figures = Figures::default();
+    let mut next = (0..1_000).cycle();
+    bencher.bench_local(|| figures.count(&signals[next.next().expect("endless") * 7 % 1_000]));
+}
+
+fn delivered(service: usize, event_type: usize) -> Signal {
+    let name = format!("service-{service}");
+    let event_type = EventType::new(&format!("shop.order.created.{event_type}")).expect("a type");
+    let delivery = Waiting {
+        id: DeliveryId(42),
+        queue: Arc::new(QueueName { service: ServiceName::new(&name).expect("a name"), channel: None }),
+        event: Arc::new(Event { event_type, ..event() }),
+        sequence: None,
+        replaying: None,
+        attempts: 0,
+        due_at: None,
+        history: History::new(),
+        book: None,
+        written_at: NOW,
+        start_recorded: false,
+    };
+    let story = Story {
+        attempt: Attempt::FIRST,
+        started_at: NOW,
+        took_nanos: 12_345_678,
+        end: End::Delivered { status: Some(200) },
+        book: 1,
+        verdict: Told::Delivered,
+        classified_at: None,
+        reaction_at: None,
+        retry: None,
+        held_nanos: 0,
+    };
+    let settlement = Settlement {
+        delivery: delivery.id,
+        attempts_before: 0,
+        attempts: 1,
+        next: Next::Delivered,
+        history: History::new(),
+        book: 1,
+        story: Some(Box::new(story)),
+        pause: None,
+        stop: None,
+        at: NOW,
+    };
+    let dependency = DependencyName::new(&name).expect("a name");
+    Signal::Settled { delivery, settlement: Arc::new(settlement), made: Some(Made { dependency, beside: 3 }) }
 }
 
 #[divan::bench(sample_count = 100, sample_size = 10_000)]

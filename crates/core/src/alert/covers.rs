@@ -67,9 +67,14 @@ impl Covers {
             Self::Everything => true,
             Self::Dependency(name) => name == dependency,
             Self::Service(_) | Self::Channel(..) | Self::Row(..) => {
-                self.rules_of(book).any(|rule| rule.dependency == *dependency)
+                self.dependencies(book).any(|name| name == dependency)
             }
         }
+    }
+
+    /// The dependencies that the rows of a service, a channel or a row call.
+    pub(crate) fn dependencies<'a>(&'a self, book: &'a RuleBook) -> impl Iterator<Item = &'a DependencyName> {
+        self.rules_of(book).map(|rule| &rule.dependency)
     }
 
     /// The rules of the rows that it covers.

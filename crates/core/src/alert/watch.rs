@@ -404,3 +404,6 @@ impl Alarm {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -156,6 +156,8 @@ fn scalar_schema(takes: &Type) -> Value {
         Type::Json => json!({ "type": "string", "contentMediaType": "application/json" }),
         Type::Cron => text(r"^\s*(\S+\s+){4}\S+\s*$", &["0 9 * * *", "*/5 * * * *"]),
         Type::Zone => text(r"^\S+$", &["UTC", "Europe/Berlin"]),
+        Type::MailAddress => text(r"^\S+@\S+$", &["ann@example.com"]),
+        Type::MailServer => text(r"^smtps?://\S+$", &["smtp://user@mail.example.com:587"]),
         Type::Hours => json!({ "type": "string", "examples": ["Mon-Fri 09:00-17:00 Europe/Berlin"] }),
         Type::Condition => json!({
             "type": "string",

@@ -135,6 +135,10 @@ pub enum Type {
     Hours,
     /// `METRIC OP VALUE [over D] [for D] [by WHAT]`.
     Condition,
+    /// `ann@example.com`.
+    MailAddress,
+    /// `smtp://user@mail.example.com:587`.
+    MailServer,
     /// The code of a lint.
     Lint,
     /// A map with these keys.

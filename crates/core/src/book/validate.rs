@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::expression::{Condition, Hours, is_zone};
+use super::model::Smtp;
 use super::pattern::EventPattern;
 use super::problem::{Problems, Span, suggest};
 use super::schema::{Field, Named, Need, Object, Type};
@@ -303,7 +304,9 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &Type) -> Result<(), Wrong> {
         | Type::Json
         | Type::Zone
         | Type::Hours
-        | Type::Condition => check_expression(text, takes),
+        | Type::Condition
+        | Type::MailAddress
+        | Type::MailServer => check_expression(text, takes),
         // Lint codes are checked where the lints are known, names where the names are, and expressions
         // where they are compiled, which is dear enough to be done once.
         Type::Text | Type::Lint | Type::Name(_) | Type::Reaction | Type::Pattern => Ok(()),
@@ -353,8 +356,23 @@ fn check_expression(text: &str, takes: &Type) -> Result<(), Wrong> {
             message: e.to_string(),
             help: e.help(),
         }),
+        Type::MailAddress if is_mail_address(text) => Ok(()),
+        Type::MailAddress => {
+            Err(wrong("bad-mail-address", format!("`{text}` is no mail address"), "such as ann@example.com"))
+        }
+        Type::MailServer => {
+            let help = "such as smtp://user@mail.example.com:587 or smtps://mail.example.com";
+            Smtp::parse(text).map(drop).map_err(|e| wrong("bad-smtp", e, help))
+        }
         _ => Ok(()),
     }
+}
+
+/// Whether a text may be an address; only its server knows whether it is one.
+fn is_mail_address(text: &str) -> bool {
+    let is_odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '<' | '>' | ',');
+    let parts = text.rsplit_once('@');
+    !text.contains(is_odd) && parts.is_some_and(|(name, host)| !name.is_empty() && !host.is_empty())
 }
 
 /// Five fields; the zone stands beside them in a key of its own.
@@ -441,6 +459,8 @@ pub(super) fn describe(takes: &Type) -> String {
         Type::Zone => "a time zone such as Europe/Berlin".to_owned(),
         Type::Hours => "hours such as \"Mon-Fri 09:00-17:00 Europe/Berlin\"".to_owned(),
         Type::Condition => "a condition such as \"dead_letters > 100\"".to_owned(),
+        Type::MailAddress => "a mail address".to_owned(),
+        Type::MailServer => "a mail server such as smtp://mail.example.com".to_owned(),
         Type::Lint => "the code of a lint".to_owned(),
         Type::Object(object) => object.name.to_owned(),
         Type::MapOf(_) => "names, each with a value".to_owned(),

@@ -4,9 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
+use super::span::{self, Span, Value};
 use super::*;
 use crate::event::attribute::{EventId, EventSource, EventType, TraceParent};
+use crate::figures::tests::{Play, Stage};
 use crate::ids::Seq;
+use crate::time::Timestamp;
 
 const SENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
@@ -123,4 +126,64 @@ fn a_share_of_traces_is_recorded_and_a_sender_has_a_say() {
         assert_eq!(Trace::of(&event(traceparent), Sampler { share, sender }).sampled, expected, "{name}");
     }
     assert_eq!((Share::new(1.5), Share::new(-0.1), Share::new(f64::NAN)), (None, None, None));
+}
+
+/// What a span says of its place: what it does, the end of its id, its parent's, and how it failed.
+fn told(stage: &Stage, delivery: DeliveryId) -> Vec<String> {
+    let life = SpanId::of_delivery(delivery);
+    let name = |id: SpanId| {
+        let attempts = (1..9).find(|number| SpanId::of_attempt(delivery, attempt(*number)) == id);
+        match attempts {
+            Some(number) => format!("attempt {number}"),
+            None if id == life => "delivery".to_owned(),
+            None => id.to_string(),
+        }
+    };
+    let spans = stage.spans.iter().map(|span| {
+        let parent = span.parent.map_or_else(|| "nobody".to_owned(), name);
+        let failure = span.failure.as_deref().unwrap_or("well");
+        format!("{}: {} of {parent}, {failure}", span.does.as_str(), name(span.id))
+    });
+    spans.collect()
+}
+
+#[test]
+fn a_delivery_and_its_attempts_are_told_as_one_tree() {
+    let mut stage = Stage::new();
+    let play = Play { service: "a", event_type: "t", traceparent: Some(SENT), answers: &[503, 500, 200] };
+    let delivery = stage.play(&play);
+    assert_eq!(
+        told(&stage, delivery),
+        [
+            "attempt: attempt 1 of delivery, SERVICE_UNAVAILABLE",
+            "attempt: attempt 2 of delivery, SERVER_ERROR",
+            "attempt: attempt 3 of delivery, well",
+            "deliver: delivery of b7ad6b7169203331, well",
+        ]
+    );
+    let [first, .., last] = &stage.spans[..] else { panic!("several") };
+    assert_eq!(last.started_at, first.started_at, "a delivery lasts from its first attempt");
+    assert!(
+        stage.spans.iter().all(|span| span.started_at <= span.ended_at && span.ended_at <= last.ended_at)
+    );
+    assert!(stage.spans.iter().all(|span| span.trace.to_string() == "0af7651916cd43dd8448eb211c80319c"));
+    let status = |span: &Span| {
+        span.attributes
+            .iter()
+            .find(|(name, _)| *name == "http.response.status_code")
+            .map(|(_, value)| value.clone())
+    };
+    assert_eq!(status(first), Some(Value::Number(503)));
+}
+
+#[test]
+fn what_a_sender_does_not_want_recorded_is_not() {
+    let mut stage = Stage::new();
+    let unsampled = SENT.replace("-01", "-00");
+    stage.play(&Play { service: "a", event_type: "t", traceparent: Some(&unsampled), answers: &[503, 200] });
+    assert_eq!(stage.spans, []);
+    assert_eq!(span::of_accepted(&event(Some(&unsampled)), 1, Timestamp::EPOCH, Sampler::USUAL), None);
+    let accepted =
+        span::of_accepted(&event(Some(SENT)), 1, Timestamp::EPOCH, Sampler::USUAL).expect("recorded");
+    assert_eq!(accepted.parent.map(|id| id.to_string()).as_deref(), Some("b7ad6b7169203331"));
 }

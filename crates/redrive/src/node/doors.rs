@@ -53,6 +53,11 @@ impl Node {
         self.shared.inbox.refuse_body(refused)
     }
 
+    /// Counts that somebody came to a door with a bad key or a bad signature.
+    pub fn count_unauthorized(&self) {
+        self.shared.tidings.trail.unauthorized();
+    }
+
     /// Tells the log and all who listen of something that needs words.
     pub fn announce(&self, what: What, message: String) {
         let now = self.now();

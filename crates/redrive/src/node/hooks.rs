@@ -21,7 +21,7 @@ impl Node {
         let submission =
             Submission { events: vec![Submitted { event: Arc::new(event), routes: addressees }] };
         let (reply, answer) = oneshot::channel();
-        self.shared.inbox.submit(SubmitJob { submission, reply })?;
+        self.put(SubmitJob { submission, reply })?;
         let taken = answer.await.unwrap_or(Err(SubmitError::Stopping))?;
         Ok(taken[0])
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redrive_core::answer::{CallPart, Reply, Seen, TransportError};
 use redrive_core::engine::{Call, CallId, Effect, Ending, Engine, Input, Next, Signal};
-use redrive_core::figures::{Figures, Intake};
+use redrive_core::figures::Figures;
 use redrive_core::ids::DependencyName;
 use redrive_core::time::Timestamp;
 use tokio::sync::{mpsc, oneshot};
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::breakers::News;
 use super::inbox::{Inbox, NoteJob, Work};
-use super::{Answer, Message, Snapshot, Stopped, Tidings};
+use super::{Answer, Message, Snapshot, Step, Stopped, Tidings};
 use crate::clock::{Clock, STEP_MIN, wall_clock};
 use crate::happening::{Happening, What};
 use crate::store::{self, Note};
@@ -130,7 +130,7 @@ impl Shell {
         match message {
             Message::Batch { answers, inputs, done, ordered } => {
                 for (waiter, answer) in answers {
-                    count(&mut Arc::make_mut(&mut self.figures).intake, &answer);
+                    self.count(&answer);
                     // A client that hung up has its event all the same.
                     let _ = waiter.send(answer);
                 }
@@ -162,7 +162,30 @@ impl Shell {
         }
     }
 
-    fn snapshot(&self) -> Snapshot {
+    /// Counts what came in, and how it was answered.
+    fn count(&mut self, answer: &Answer) {
+        let Ok(taken) = answer else { return self.tidings.trail.refused() };
+        let now = self.clock.now();
+        let intake = &mut Arc::make_mut(&mut self.figures).intake;
+        for taken in taken {
+            match taken.seen {
+                store::Seen::First => {
+                    intake.accepted += 1;
+                    intake.unrouted += u64::from(taken.deliveries == 0);
+                }
+                store::Seen::Again => {
+                    intake.duplicates += 1;
+                    intake.redelivered.add(now.since(taken.accepted_at));
+                }
+            }
+        }
+    }
+
+    fn snapshot(&mut self) -> Snapshot {
+        let intake = self.tidings.trail.intake(&self.figures.intake);
+        if intake != self.figures.intake {
+            Arc::make_mut(&mut self.figures).intake = intake;
+        }
         Snapshot {
             queues: self.engine.queue_views().collect(),
             dependencies: self.engine.dependency_views(self.clock.now()).collect(),
@@ -197,7 +220,7 @@ impl Shell {
                     // One that finds no place comes back with the next run, or the next time.
                     let _ = self.onward.reprocess.try_send(dependency);
                 }
-                Effect::Signal(signal) => self.tell(&signal),
+                Effect::Signal(signal) => self.tell(signal),
             }
         }
     }
@@ -214,8 +237,13 @@ impl Shell {
         }
     }
 
-    fn tell(&mut self, signal: &Signal) {
-        Arc::make_mut(&mut self.figures).count(signal);
+    fn tell(&mut self, signal: Box<Signal>) {
+        Arc::make_mut(&mut self.figures).count(&signal);
+        self.announce(&signal);
+        self.tidings.trail.tell(|| Step::Signal(signal));
+    }
+
+    fn announce(&self, signal: &Signal) {
         if let Signal::Breaker { dependency, transition, by } = signal {
             // One that finds no place is missed on the record, and nowhere else.
             let _ = self.onward.turns.try_send(News::turned(dependency, transition, *by));
@@ -291,21 +319,6 @@ impl Shell {
             let message = format!("the machine's clock moved by {seconds} s; times here go on as before");
             self.tidings.tell(What::ClockStepped, || Happening::told(What::ClockStepped, now, message));
         }
-    }
-}
-
-/// Counts what came in, and how it was answered.
-fn count(intake: &mut Intake, answer: &Answer) {
-    let Ok(taken) = answer else {
-        intake.refused += 1;
-        return;
-    };
-    for taken in taken {
-        match taken.seen {
-            store::Seen::First => intake.accepted += 1,
-            store::Seen::Again => intake.duplicates += 1,
-        }
-        intake.unrouted += u64::from(taken.seen == store::Seen::First && taken.deliveries == 0);
     }
 }
 

@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 
 use super::health::Chart;
 use super::inbox::{Inbox, NoteJob, OrderJob, SubmitJob, Work};
-use super::{Answer, BackupJob, Doer, Message, OrderError, Orderer, SubmitError, Tidings, Waiter};
+use super::{Answer, BackupJob, Doer, Message, OrderError, Orderer, Step, SubmitError, Tidings, Waiter};
 use crate::clock::Clock;
 use crate::happening::{Happening, What};
 use crate::store::door::Deed;
@@ -182,6 +182,7 @@ impl Writer {
     fn work(&mut self, mut work: Work) -> Option<tokio::sync::oneshot::Sender<()>> {
         if let Room::Short { free_bytes, needed_bytes } = self.state.room {
             for job in work.submissions.drain(..) {
+                self.tidings.trail.refused();
                 let _ = job.reply.send(Err(SubmitError::NoRoom { free_bytes, needed_bytes }));
             }
             let (adding, others): (Vec<_>, Vec<_>) =
@@ -223,6 +224,7 @@ impl Writer {
             }
             Err(error) => {
                 for reply in waiters {
+                    self.tidings.trail.refused();
                     let _ = reply.send(Err(SubmitError::Failing { reason: error.to_string() }));
                 }
                 refuse_orders(orderers, &error.to_string());
@@ -265,7 +267,7 @@ impl Writer {
             .extend(written.advanced.into_iter().flatten().map(|(job, sent)| Input::Advanced { job, sent }));
         let ordered = written.ordered.into_iter().map(|ordered| ordered.map_err(OrderError::Refused));
         let ordered = orderers.into_iter().zip(ordered).collect();
-        if self.tidings.is_wanted(What::Unrouted) {
+        if self.tidings.is_wanted(What::Unrouted) || self.tidings.trail.is_followed() {
             for (submission, answer) in batch.submissions.iter().zip(&written.submitted) {
                 self.tell_accepted(submission, answer.as_deref().unwrap_or_default(), now);
             }
@@ -280,6 +282,11 @@ impl Writer {
             if taken.seen == Seen::First {
                 let what = if submitted.routes.is_empty() { What::Unrouted } else { What::Accepted };
                 self.tidings.tell(what, || Happening::about(what, now, &submitted.event));
+                self.tidings.trail.tell(|| Step::Accepted {
+                    event: Arc::clone(&submitted.event),
+                    deliveries: taken.deliveries,
+                    at: now,
+                });
             }
         }
     }
@@ -337,6 +344,7 @@ impl Writer {
     fn bear(&mut self, mut work: Work) -> Option<tokio::sync::oneshot::Sender<()>> {
         for job in work.submissions.drain(..) {
             let reason = "the store takes no writes at the moment".to_owned();
+            self.tidings.trail.refused();
             let _ = job.reply.send(Err(SubmitError::Failing { reason }));
         }
         let orderers = work.orders.drain(..).map(|job| job.reply).collect();

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use redrive_core::event::Event;
 use redrive_core::idempotency::DedupKey;
 use redrive_core::ids::{Receipt, Seq, ServiceName};
+use redrive_core::time::Timestamp;
 
 use super::{Addressee, Refusal, Seen, Submission, Submitted, Taken, WhenFull, derive};
 
@@ -30,6 +31,7 @@ pub(super) struct Earlier {
     pub(super) seq: Seq,
     pub(super) content: u64,
     pub(super) deliveries: u32,
+    pub(super) accepted_at: Timestamp,
 }
 
 /// How much waits.
@@ -71,6 +73,7 @@ pub(super) fn admit<L: Ledger>(
     ledger: &mut L,
     submission: &Submission,
     last: Seq,
+    now: Timestamp,
 ) -> Result<Result<Vec<Admitted>, Refusal>, L::Error> {
     let mut added = Added::default();
     let mut within: BTreeMap<DedupKey<'_>, Earlier> = BTreeMap::new();
@@ -87,7 +90,8 @@ pub(super) fn admit<L: Ledger>(
             if earlier.content != content {
                 return Ok(Err(Refusal::Conflict { index, first: receipt }));
             }
-            let taken = Taken { receipt, seen: Seen::Again, deliveries: earlier.deliveries };
+            let Earlier { deliveries, accepted_at, .. } = earlier;
+            let taken = Taken { receipt, seen: Seen::Again, deliveries, accepted_at };
             admitted.push(Admitted::Known(taken));
             continue;
         }
@@ -102,7 +106,7 @@ pub(super) fn admit<L: Ledger>(
         // Most submissions are of one event, which meets no other there.
         if submission.events.len() > 1 {
             let deliveries = deliveries(routes.len());
-            within.insert(event.dedup_key(), Earlier { seq: next, content, deliveries });
+            within.insert(event.dedup_key(), Earlier { seq: next, content, deliveries, accepted_at: now });
         }
         admitted.push(Admitted::New(New { seq: next, content, fits }));
         next = Seq::new(next.get() + 1 + routes.len() as u64);
@@ -119,9 +123,9 @@ pub(super) fn all_fit<L: Ledger>(ledger: &L, routes: &[Addressee], event: &Event
 
 impl New {
     /// What the sender is told.
-    pub(super) fn taken(&self) -> Taken {
+    pub(super) fn taken(&self, now: Timestamp) -> Taken {
         let receipt = Receipt::of(self.seq);
-        Taken { receipt, seen: Seen::First, deliveries: deliveries(self.fits.len()) }
+        Taken { receipt, seen: Seen::First, deliveries: deliveries(self.fits.len()), accepted_at: now }
     }
 }
 

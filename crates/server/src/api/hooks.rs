@@ -197,6 +197,9 @@ fn no_such_source(name: &str) -> ApiError {
 fn tell(app: &App, opened: &Opened, answered: Answered, correlation_id: &str, why: Option<&str>) {
     let source = opened.hook.name();
     tracing::debug!(source, correlation_id, answered = answered.as_str(), why, "a webhook was answered");
+    if answered == Answered::Unauthorized {
+        app.node.count_unauthorized();
+    }
     let Some(count) = opened.tally.count(answered, app.node.now()) else { return };
     match answered {
         Answered::Accepted | Answered::Duplicate | Answered::Challenge => {}

@@ -8,6 +8,7 @@ pub(crate) mod hooks;
 pub(crate) mod keys;
 pub(crate) mod letters;
 pub(crate) mod live;
+pub(crate) mod metrics;
 pub(crate) mod services;
 pub(crate) mod told;
 pub(crate) mod wanted;

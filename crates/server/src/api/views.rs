@@ -18,7 +18,9 @@ use redrive::core::time::Timestamp;
 use redrive::node::{Node, ScheduleView, Snapshot, stranded};
 use redrive::stale::Ailing;
 use redrive::store::letter::{LetterFilter, ReplayView};
-use redrive::store::{Closed, Counts, DeliveryState, DeliveryView, EventView, QueueCounts};
+use redrive::store::{
+    Closed, Counts, DeliveryState, DeliveryView, EventView, QueueCounts, Reader, StoreError,
+};
 
 use super::error::ApiError;
 use super::shape::{
@@ -363,6 +365,11 @@ pub(super) async fn with_letters(node: &Node, status: Status) -> Result<Status, 
         replays: replays.iter().map(view::replay).collect(),
         ..status
     })
+}
+
+/// How many replays are not over.
+pub(super) fn open_replays_of(reader: &dyn Reader) -> Result<u64, StoreError> {
+    Ok(open_replays(|before| reader.replays(before, REPLAYS_PAGE))?.len() as u64)
 }
 
 /// All replays that are not over, the latest first; the store keeps only so many of the others.

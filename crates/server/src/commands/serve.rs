@@ -29,11 +29,13 @@ use super::{Refused, demo, read_book};
 use crate::api::door::Scheme;
 use crate::api::health::Memo;
 use crate::api::hooks::Webhooks;
-use crate::api::{Access, App, Guests, Limiter, Limits, Parts, Reading, Routers, With, listen_behind};
-use crate::api::{book, live};
+use crate::api::{
+    Access, App, Guests, Limiter, Limits, Metrics, Parts, Reading, Routers, With, book, listen_behind, live,
+};
 use crate::cli::ServeArgs;
 use crate::demo::Demo;
 use crate::logging;
+use crate::otlp::{Exporter, Settings, SpanCounts};
 use crate::show;
 use crate::show::{shell_word, style};
 
@@ -177,6 +179,8 @@ async fn serve(args: &ServeArgs, opened: Opened, demo: Option<Demo>) -> anyhow::
     let connections = Targets::none(Arc::new(tls::pool(args)?));
     let targets = targets(&opened, &path, &secrets, Some(&connections))?;
     let store = Sqlite::open(&args.data, Options::default()).map_err(|error| Refused(error.to_string()))?;
+    let traces = Settings::read(args.otlp.as_deref(), |name| std::env::var(name).ok());
+    let traces = traces.map_err(|error| Refused(error.to_string()))?;
     let config = Config {
         book: Arc::clone(&opened.book),
         book_text: Arc::clone(&opened.text),
@@ -186,13 +190,20 @@ async fn serve(args: &ServeArgs, opened: Opened, demo: Option<Demo>) -> anyhow::
     };
     let mut hands = Hands::new()?;
     let node = Node::start(config).map_err(|error| Refused(error.to_string()))?;
-    let doors = match Doors::open(&node, &opened.book, secrets, &targets).await {
+    let roots = tls::roots(args)?;
+    if let Some(settings) = &traces {
+        // Targets go on with the trace that the collector hears of.
+        targets.pool().tell_traces(settings.sampler);
+    }
+    let exporter = traces.map(|settings| Exporter::start(&node, settings, roots));
+    let mut doors = match Doors::open(&node, &opened.book, secrets, &targets).await {
         Ok(doors) => doors,
         Err(error) => {
             node.stop(Duration::ZERO).await;
             return Err(Refused(error.to_string()).into());
         }
     };
+    doors.spans = exporter.as_ref().map(Exporter::counts);
     let limits = Limits::with_body(usize::try_from(args.body_max).unwrap_or(usize::MAX));
     let guests = if args.insecure { Guests::Everybody } else { Guests::ThisMachine };
     let parts = |closing| doors.parts(&node, limits, args.rules.clone(), demo.clone(), closing);
@@ -236,6 +247,9 @@ async fn serve(args: &ServeArgs, opened: Opened, demo: Option<Demo>) -> anyhow::
     listening.close(REQUESTS_END_WITHIN).await;
     archivist.stop().await;
     let stopped = node.stop(args.drain).await;
+    if let Some(exporter) = exporter {
+        exporter.stop().await;
+    }
     if stopped.interrupted > 0 {
         let count = stopped.interrupted;
         let cut = style::dim(format!("{count} calls were cut short; they burn no retry"));
@@ -364,6 +378,8 @@ struct Doors {
     hooks: Webhooks,
     access: Access,
     archivist: Archivist,
+    /// What became of spans, if traces are told of.
+    spans: Option<Arc<SpanCounts>>,
 }
 
 impl Doors {
@@ -388,7 +404,7 @@ impl Doors {
         // Before anybody can send anything: an archive that is new begins here.
         let archivist = Archivist::start(node).await;
         let hooks = Webhooks::new(book, secrets.clone(), limiter);
-        Ok(Self { secrets, hooks, access, archivist })
+        Ok(Self { secrets, hooks, access, archivist, spans: None })
     }
 
     fn parts(
@@ -411,6 +427,7 @@ impl Doors {
             book_path,
             book_shown: book::Shown::default(),
             live: live::Hub::default(),
+            metrics: Metrics::new(node, self.spans.clone()),
             closing,
         }
     }

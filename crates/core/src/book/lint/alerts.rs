@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{Findings, Lint, Run};
 use crate::book::expression::{Condition, Hours, Metric, Op, Quantity};
-use crate::book::model::{Alert, AlertSeverity, Sections};
+use crate::book::model::{Alert, AlertSeverity, Receiver, Sections};
 use crate::book::problem::Severity;
 
 pub(super) const LINTS: &[Lint] = &[
@@ -43,16 +43,39 @@ receivers:
 alerts:
   - { when: breaker_open for 10m, severity: critical, to: [office] }
 receivers:
-  office: { email: office@example.test, hours: Mon-Fri 09:00-17:00 Europe/Berlin }
+  office: { slack: \"https://chat.example.test/office\", hours: Mon-Fri 09:00-17:00 Europe/Berlin }
 ",
         mended: "version: 1
 alerts:
   - { when: breaker_open for 10m, severity: critical, to: [office, on-call] }
 receivers:
-  office: { email: office@example.test, hours: Mon-Fri 09:00-17:00 Europe/Berlin }
+  office: { slack: \"https://chat.example.test/office\", hours: Mon-Fri 09:00-17:00 Europe/Berlin }
   on-call: { webhook: \"https://pager.example.test/hook\" }
 ",
         run: Run::Book(alert_only_business_hours),
+    },
+    Lint {
+        code: "alert-filtered-out",
+        severity: Severity::Error,
+        summary: "an alert that every one of its receivers filters out",
+        explanation: "Every receiver of this alert has a `severity`, from which on it is told, and this alert \
+                      is below all of them: it is raised, and none of those it names ever hears of it. Name \
+                      a receiver that is told of such alerts too, lower the `severity` of one of them, or \
+                      raise that of the alert if it is more urgent than it says.",
+        bad: "version: 1
+alerts:
+  - { when: dead_letters > 100, severity: medium, to: [on-call] }
+receivers:
+  on-call: { webhook: \"https://pager.example.test/hook\", severity: high }
+",
+        mended: "version: 1
+alerts:
+  - { when: dead_letters > 100, severity: medium, to: [on-call, office] }
+receivers:
+  on-call: { webhook: \"https://pager.example.test/hook\", severity: high }
+  office: { slack: \"https://chat.example.test/office\" }
+",
+        run: Run::Book(alert_filtered_out),
     },
     Lint {
         code: "alert-window-missing",
@@ -112,14 +135,14 @@ alerts:
   - { when: dead_letters > 100, severity: high, to: [office] }
 receivers:
   on-call: { webhook: \"https://pager.example.test/hook\" }
-  office: { email: office@example.test }
+  office: { slack: \"https://chat.example.test/office\" }
 ",
         mended: "version: 1
 alerts:
   - { when: dead_letters > 100, severity: high, to: [on-call, office] }
 receivers:
   on-call: { webhook: \"https://pager.example.test/hook\" }
-  office: { email: office@example.test }
+  office: { slack: \"https://chat.example.test/office\" }
 ",
         run: Run::Book(duplicate_alert),
     },
@@ -137,7 +160,7 @@ fn each_list<'a>(
 
 fn alert_without_receiver<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
     each_list(book, findings, |alerts, findings| {
-        for alert in alerts.iter().filter(|alert| alert.to.is_empty()) {
+        for alert in alerts.iter().filter(|alert| alert.receivers().next().is_none()) {
             let help = "add `to:` with the names of receivers";
             findings.report(alert.span, format!("nobody is told that `{}`", alert.when), help);
         }
@@ -147,14 +170,36 @@ fn alert_without_receiver<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
 fn alert_only_business_hours<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
     each_list(book, findings, |alerts, findings| {
         for alert in alerts.iter().filter(|alert| alert.severity >= AlertSeverity::High) {
-            let hours = alert.to.iter().map(|name| book.receivers.get(name)?.value.hours.as_ref());
+            let hearing = receivers(book, alert).filter(|receiver| receiver.hears(alert.severity));
+            let hours = hearing.map(|receiver| receiver.hours.as_ref());
             let Some(hours) = hours.collect::<Option<Vec<_>>>() else { continue };
             if leaves_a_gap(&hours) {
+                let names = alert.receivers().collect::<Vec<_>>().join(", ");
                 findings.report(
                     alert.span,
-                    format!("outside their hours none of [{}] is told of this", alert.to.join(", ")),
+                    format!("outside their hours none of [{names}] is told of this"),
                     "add a receiver without `hours`, or lower the severity",
                 );
+            }
+        }
+    });
+}
+
+/// Everybody who may be told of an alert.
+fn receivers<'a>(book: &'a Sections, alert: &'a Alert) -> impl Iterator<Item = &'a Receiver> {
+    alert.receivers().filter_map(|name| book.receivers.get(name)).map(|at| &at.value)
+}
+
+fn alert_filtered_out<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
+    each_list(book, findings, |alerts, findings| {
+        for alert in alerts {
+            let least = receivers(book, alert).map(|receiver| receiver.severity).min().flatten();
+            // Whoever names no severity is told of everything, and comes first.
+            if let Some(least) = least.filter(|least| alert.severity < *least) {
+                let severity = alert.severity.as_str();
+                let message = format!("none of its receivers is told of {severity} alerts");
+                let help = format!("name a receiver that is, or make the alert {}", least.as_str());
+                findings.report(alert.span, message, help);
             }
         }
     });
@@ -283,11 +328,13 @@ mod tests {
     #[test]
     fn alerts_are_judged() {
         let receivers = "receivers:
-  day: { email: a@example.test, hours: Mon-Sun 06:00-18:00 }
-  early: { email: b@example.test, hours: Mon-Sun 00:00-06:00 }
-  late: { email: c@example.test, hours: Mon-Sun 12:00-24:00 }
-  tokyo: { email: d@example.test, hours: Mon-Sun 06:00-18:00 Asia/Tokyo }
-  pager: { email: e@example.test }
+  day: { webhook: \"http://a.test/\", hours: Mon-Sun 06:00-18:00 }
+  early: { webhook: \"http://b.test/\", hours: Mon-Sun 00:00-06:00 }
+  late: { webhook: \"http://c.test/\", hours: Mon-Sun 12:00-24:00 }
+  tokyo: { webhook: \"http://d.test/\", hours: Mon-Sun 06:00-18:00 Asia/Tokyo }
+  pager: { webhook: \"http://e.test/\" }
+  loud: { webhook: \"http://f.test/\", severity: high }
+  louder: { webhook: \"http://g.test/\", severity: critical }
 ";
         let alert = |when: &str, severity: &str, to: &str| {
             format!("  - {{ when: \"{when}\", severity: {severity}, to: [{to}] }}\n")
@@ -309,6 +356,9 @@ mod tests {
             ("in any order",                   two(("dead_letters > 1000", "warning"), ("dead_letters > 100", "high")), vec!["3:5 alert-thresholds-inverted"]),
             ("the same in other words",        two(("dead_letter_inflow > 60/m", "high"), ("dead_letter_inflow > 1/s", "high")), vec!["4:5 duplicate-alert"]),
             ("for each service is another",    two(("dead_letters > 100", "high"), ("dead_letters > 100 by service", "high")), vec![]),
+            ("too mild for both",              alert("breaker_opened", "medium", "loud, louder"), vec!["3:5 alert-filtered-out"]),
+            ("too mild for one",               alert("breaker_opened", "high", "loud, louder"), vec![]),
+            ("the day hears it alone",         alert("breaker_opened", "high", "day, louder"), vec!["3:5 alert-only-business-hours"]),
             ("a share of when",                alert("retry_rate > 20%", "high", "pager"), vec!["3:5 alert-window-missing"]),
         ];
         for (name, alerts, expected) in cases {

@@ -629,7 +629,7 @@ mod tests {
   - { when: dead_letters > 9, severity: high, to: [x] }
   - { when: dead_letter_age > 2d, severity: high, to: [x] }
   - { when: dead_letter_inflow > 9/m, severity: high, to: [x] }
-receivers: { x: { email: x@example.test } }
+receivers: { x: { webhook: \"https://x.test/\" } }
 ";
         #[rustfmt::skip]
         let cases = [

@@ -47,15 +47,19 @@ pub(super) static RECEIVER: Object = Object {
     fields: &[
         key("ntfy", Type::Url, "The address of an ntfy topic."),
         key("webhook", Type::Url, "An address that alerts are posted to."),
-        key("email", Type::Text, "A mail address."),
+        key("email", Type::MailAddress, "A mail address."),
         key("slack", Type::Url, "A Slack-compatible webhook."),
         key("alertmanager", Type::Url, "The address of an Alertmanager."),
         key(
             "smtp",
-            Type::Text,
+            Type::MailServer,
             "With `email`, and needed there: the mail server, `smtp://user@host:587` (STARTTLS, except on this machine) or `smtps://user@host`; the password is the `secret`.",
         ),
-        key("from", Type::Text, "With `email`: the address that mail comes from (default: where it goes)."),
+        key(
+            "from",
+            Type::MailAddress,
+            "With `email`: the address that mail comes from (default: where it goes).",
+        ),
         key("severity", Type::Word(SEVERITIES), "Only alerts from this severity on (default: all)."),
         key("hours", Type::Hours, "Only in these hours: `Mon-Fri 09:00-17:00 Europe/Berlin`."),
         key(

@@ -283,6 +283,8 @@ fn sample(takes: &Type, which: Sample) -> Value {
         Type::Json => pick(json!("1"), json!("[]")),
         Type::Cron => pick(json!("0 9 * * *"), json!("0 8 * * *")),
         Type::Zone => pick(json!("UTC"), json!("Europe/Berlin")),
+        Type::MailAddress => pick(json!("a@example.test"), json!("b@example.test")),
+        Type::MailServer => pick(json!("smtp://one.test"), json!("smtps://two.test")),
         Type::Hours => pick(json!("Mon-Fri 09:00-17:00 UTC"), json!("Mon-Sun 09:00-17:00 UTC")),
         Type::Condition => pick(json!("dead_letters > 1"), json!("breaker_open for 10m")),
         Type::Object(object) => {

@@ -189,13 +189,13 @@ impl World {
         now: Timestamp,
         waiting: &mut Vec<Waiting>,
     ) -> Result<Vec<Taken>, Refusal> {
-        let Ok(admitted) = admit::admit(self, submission, self.last);
+        let Ok(admitted) = admit::admit(self, submission, self.last, now);
         let mut taken = Vec::with_capacity(submission.events.len());
         for (submitted, admitted) in submission.events.iter().zip(admitted?) {
             match admitted {
                 Admitted::Known(known) => taken.push(known),
                 Admitted::New(new) => {
-                    taken.push(new.taken());
+                    taken.push(new.taken(now));
                     self.add_event(submitted, &new, now, waiting);
                 }
             }
@@ -210,7 +210,7 @@ impl World {
             received_at: now,
             content: new.content,
             first_delivery: new.seq.next(),
-            delivery_count: new.taken().deliveries,
+            delivery_count: new.taken(now).deliveries,
             whole: true,
         };
         self.keep(new.seq, kept);

@@ -178,7 +178,12 @@ impl Ledger for World {
         let seq = places.and_then(BTreeSet::first);
         Ok(seq.map(|seq| {
             let kept = &self.events[seq];
-            Earlier { seq: *seq, content: kept.content, deliveries: kept.delivery_count }
+            Earlier {
+                seq: *seq,
+                content: kept.content,
+                deliveries: kept.delivery_count,
+                accepted_at: kept.received_at,
+            }
         }))
     }
 

@@ -15,7 +15,7 @@ use redrive_core::ids::{Seq, ServiceName};
 use redrive_core::time::Timestamp;
 use rusqlite::{CachedStatement, Connection};
 
-use super::encode::{self, nanos, place};
+use super::encode::{self, nanos, place, time};
 use super::fault::Fault;
 use super::letters::{Body, Grave};
 use super::schema::state;
@@ -26,7 +26,7 @@ use crate::store::door::By;
 use crate::store::letter::GivenOrder;
 use crate::store::{Addressee, Batch, Refusal, Submission, Submitted, Taken, Written, derive};
 
-const FIND_EVENT: &str = "SELECT id, source, content, deliveries FROM events WHERE seq = ?1";
+const FIND_EVENT: &str = "SELECT id, source, content, deliveries, received_at FROM events WHERE seq = ?1";
 const INSERT_EVENT: &str = "INSERT INTO events VALUES (?1, ?2, ?3, NULL, ?4, 1, ?5, ?6, ?7, ?8, ?9)";
 const INSERT_DELIVERY: &str = "INSERT INTO deliveries VALUES
     (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0, NULL, ?9, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL)";
@@ -97,7 +97,8 @@ impl Ledger for Work<'_> {
             let is_first = first.is_none_or(|first| at < first.seq);
             if is_first && rows::text(row, 0)? == key.event_id && rows::text(row, 1)? == key.source {
                 let content = row.get::<_, i64>(2)?.cast_unsigned();
-                first = Some(Earlier { seq: at, content, deliveries: row.get(3)? });
+                let accepted_at = time(row.get(4)?);
+                first = Some(Earlier { seq: at, content, deliveries: row.get(3)?, accepted_at });
             }
         }
         Ok(first)
@@ -135,7 +136,7 @@ impl<'a> Work<'a> {
         waiting: &mut Vec<Waiting>,
     ) -> Result<Result<Vec<Taken>, Refusal>, Fault> {
         let last = self.state.meta.last;
-        let admitted = match admit::admit(self, submission, last)? {
+        let admitted = match admit::admit(self, submission, last, self.now)? {
             Ok(admitted) => admitted,
             Err(refusal) => return Ok(Err(refusal)),
         };
@@ -148,10 +149,11 @@ impl<'a> Work<'a> {
                     continue;
                 }
             };
-            taken.push(new.taken());
+            let now_taken = new.taken(self.now);
+            taken.push(now_taken);
             let hash = self.state.dedup.hash(event.dedup_key());
             self.state.dedup.add(hash, new.seq);
-            self.keep_event(new.seq, new.content, new.taken().deliveries, event)?;
+            self.keep_event(new.seq, new.content, now_taken.deliveries, event)?;
             if routes.is_empty() {
                 self.state.meta.unrouted += 1;
                 self.ended.push(new.seq);

@@ -53,6 +53,7 @@ impl Failed {
         doubt: &Doubt,
         now: Timestamp,
     ) -> Result<(), ApiError> {
+        node.count_unauthorized();
         let address = neighbourhood(peer);
         if let Some(count) = self.telling.lock().expect("nobody panics while counting").count(now) {
             tracing::warn!(count, address, last = %doubt, "bad keys were shown");

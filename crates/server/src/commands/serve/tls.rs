@@ -22,11 +22,15 @@ use crate::show::style;
 
 /// The connections of all targets, with those whom the flags say to trust.
 pub(super) fn pool(args: &ServeArgs) -> anyhow::Result<Pool> {
-    let roots = match &args.tls_roots {
-        Some(path) => Roots::read(path).map_err(|error| exit_of(error.into()))?,
-        None => Roots::System,
-    };
-    Ok(Pool::new(roots))
+    Ok(Pool::new(roots(args)?))
+}
+
+/// Whose certificates are believed.
+pub(super) fn roots(args: &ServeArgs) -> anyhow::Result<Roots> {
+    match &args.tls_roots {
+        Some(path) => Roots::read(path).map_err(|error| exit_of(error.into())),
+        None => Ok(Roots::System),
+    }
 }
 
 /// Two files and what was last made of them.

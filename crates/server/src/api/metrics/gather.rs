@@ -1,0 +1,161 @@
+//! Gathers what metrics are made of, part by part: each part may fail or take too long by itself, and the
+//! others are told all the same.
+//!
+//! Every part is kept in a [`StaleCache`]: what cannot be had now is served as it was, with its age, until it
+//! is too old.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redrive::core::engine::QueueName;
+use redrive::core::freshness::Lifetimes;
+use redrive::node::{Node, ReadError, Snapshot, stranded};
+use redrive::stale::{Found, Missing, Plan, StaleCache, timer_clock};
+use redrive::store::{Counts, Oldest};
+
+use crate::api::views::open_replays_of;
+use crate::otlp::SpanCounts;
+
+/// Whoever asks again within this gets the same answer.
+const SAME_WITHIN: Duration = Duration::from_millis(200);
+/// How long a part may take.
+const PART_MAX: Duration = Duration::from_secs(2);
+/// How long figures are told that cannot be had anew.
+const KEPT: Duration = Duration::from_secs(15 * 60);
+/// How often it is looked until nothing seems stranded, and how long apart.
+const LOOKS_MAX: usize = 10;
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
+
+/// Why a part cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct NoPart(pub(super) String);
+
+/// How much there is, as the store and the engine say at the same time.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stock {
+    pub(super) counts: Counts,
+    pub(super) stranded: u64,
+    pub(super) open_replays: u64,
+}
+
+/// The parts by name, each in a cache of its own.
+#[derive(Clone)]
+pub(crate) struct Metrics {
+    pub(super) engine: StaleCache<Snapshot, NoPart>,
+    pub(super) counts: StaleCache<Stock, NoPart>,
+    pub(super) oldest: StaleCache<BTreeMap<QueueName, Oldest>, NoPart>,
+    /// What became of spans, if traces are told of.
+    pub(super) spans: Option<Arc<SpanCounts>>,
+}
+
+/// What could be had.
+pub(super) struct Gathered {
+    pub(super) engine: Part<Snapshot>,
+    pub(super) counts: Part<Stock>,
+    pub(super) oldest: Part<BTreeMap<QueueName, Oldest>>,
+}
+
+/// One part, as far as it could be had.
+pub(super) enum Part<T> {
+    /// As it is.
+    Fresh { value: Arc<T>, age: Duration },
+    /// As it was.
+    Stale { value: Arc<T>, age: Duration, why: String },
+    /// Not at all.
+    Missing { why: String },
+}
+
+impl<T> Part<T> {
+    fn of(found: Result<Found<T, NoPart>, Missing<NoPart>>) -> Self {
+        match found {
+            Ok(Found { value, age, failure: None }) => Self::Fresh { value, age },
+            Ok(Found { value, age, failure: Some(why) }) => Self::Stale { value, age, why: why.to_string() },
+            Err(missing) => Self::Missing { why: missing.to_string() },
+        }
+    }
+
+    pub(super) fn value(&self) -> Option<&T> {
+        match self {
+            Self::Fresh { value, .. } | Self::Stale { value, .. } => Some(value),
+            Self::Missing { .. } => None,
+        }
+    }
+
+    pub(super) fn age(&self) -> Option<Duration> {
+        match self {
+            Self::Fresh { age, .. } | Self::Stale { age, .. } => Some(*age),
+            Self::Missing { .. } => None,
+        }
+    }
+
+    /// Why it is not as it should be.
+    pub(super) fn trouble(&self) -> Option<&str> {
+        match self {
+            Self::Fresh { .. } => None,
+            Self::Stale { why, .. } | Self::Missing { why } => Some(why),
+        }
+    }
+}
+
+impl Metrics {
+    /// The figures of a node.
+    pub(crate) fn new(node: &Node, spans: Option<Arc<SpanCounts>>) -> Self {
+        let (engine, counts, oldest) = (node.clone(), node.clone(), node.clone());
+        Self {
+            engine: StaleCache::new(plan(), move || snapshot(engine.clone())),
+            counts: StaleCache::new(plan(), move || stock(counts.clone())),
+            oldest: StaleCache::new(plan(), move || {
+                let node = oldest.clone();
+                async move { node.read(|reader| reader.oldest()).await.map_err(|error| in_words(&error)) }
+            }),
+            spans,
+        }
+    }
+
+    /// Everything that can be had now, or could a while ago.
+    pub(super) async fn gather(&self) -> Gathered {
+        let (engine, counts, oldest) = tokio::join!(
+            self.engine.renewed(SAME_WITHIN),
+            self.counts.renewed(SAME_WITHIN),
+            self.oldest.renewed(SAME_WITHIN)
+        );
+        Gathered { engine: Part::of(engine), counts: Part::of(counts), oldest: Part::of(oldest) }
+    }
+}
+
+/// How each part is kept.
+pub(super) fn plan() -> Plan {
+    let lifetimes = Lifetimes { fresh: SAME_WITHIN, kept: KEPT, failure: SAME_WITHIN };
+    Plan { lifetimes, limit: PART_MAX, clock: timer_clock() }
+}
+
+async fn snapshot(node: Node) -> Result<Snapshot, NoPart> {
+    node.snapshot().await.ok_or_else(|| NoPart("the server is shutting down".to_owned()))
+}
+
+/// The store and the engine are asked one after the other, and what happens in between looks stranded for a
+/// moment. What really is stays so: it is in every look.
+async fn stock(node: Node) -> Result<Stock, NoPart> {
+    let mut stock: Option<Stock> = None;
+    for _ in 0..LOOKS_MAX {
+        let read = node.read(|reader| Ok((reader.counts()?, open_replays_of(reader)?)));
+        let (counts, open_replays) = read.await.map_err(|error| in_words(&error))?;
+        // Without an engine nothing can be said to be stranded.
+        let left = node.snapshot().await.map_or(0, |snapshot| stranded(&snapshot, &counts));
+        let left = stock.as_ref().map_or(left, |before| before.stranded.min(left));
+        stock = Some(Stock { counts, stranded: left, open_replays });
+        if left == 0 {
+            break;
+        }
+        tokio::time::sleep(LOOK_AGAIN_AFTER).await;
+    }
+    Ok(stock.expect("it was looked at least once"))
+}
+
+/// What is told: where the store lies is nobody's business but the log's.
+fn in_words(error: &ReadError) -> NoPart {
+    tracing::warn!(error = %error.0, "figures could not be read");
+    NoPart(error.to_string())
+}
