@@ -16,6 +16,7 @@ pub mod category;
 pub mod classify;
 pub mod dapr;
 pub mod decide;
+pub mod doctor;
 pub mod engine;
 pub mod envelope;
 pub mod event;

@@ -255,3 +255,6 @@ pub const ALERT_FURTHER_EVERY: Duration = Duration::from_mins(1);
 pub const ALERT_NOTICES_MAX: usize = 10;
 /// The time within which they are counted.
 pub const ALERT_NOTICES_WITHIN: Duration = Duration::from_mins(1);
+
+const _: () = assert!(ALERT_SHARE_COUNT_MIN < ALERT_SHARE_OF_MIN);
+const _: () = assert!(ALERT_SUBJECTS_SHOWN_MAX < ALERT_GROUPS_MAX);

@@ -31,7 +31,7 @@ pub fn export(book: &RuleBook) -> Exported {
     let mut losses = Vec::new();
     for (covers, alert) in covers::alerts(book.sections()) {
         match expression::of(book, &covers, &alert.when) {
-            Ok(expression) => rules.push_str(&rule(alert, &covers, &expression)),
+            Ok(expression) => rules.push_str(&rule(&alert, &covers, &expression)),
             Err(why) => {
                 let line = alert.span.position.line;
                 let what = format!("`{}` on line {line}", alert.title());

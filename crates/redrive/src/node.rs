@@ -16,6 +16,7 @@ mod schedules;
 mod shell;
 #[cfg(test)]
 mod tests;
+mod tidings;
 mod trail;
 mod trend;
 mod writer;
@@ -47,12 +48,12 @@ pub use self::letters::{OrderError, Purged, ReplayWish, SelectError};
 use self::routes::Routes;
 pub use self::schedules::ScheduleView;
 use self::schedules::{Schedules, Wall};
+use self::tidings::Tidings;
 pub use self::trail::Step;
-use self::trail::Trail;
 pub use self::trend::{Lately, Point, Span, Trend, TrendOf};
 use self::writer::{Writer, WriterState};
 use crate::clock::{Clock, wall_clock};
-use crate::happening::{Happening, Log, What, is_logged};
+use crate::happening::{Happening, What};
 use crate::store::door::{By, Deed};
 use crate::store::letter::Ordered;
 use crate::store::{
@@ -63,8 +64,6 @@ use crate::target::registry::Targets;
 
 /// Messages that may wait for the engine.
 const MESSAGES_MAX: usize = 8_192;
-/// Happenings that a slow listener may lag behind by.
-const HAPPENINGS_MAX: usize = 4_096;
 /// Readers, and so questions answered at once.
 const READERS_MAX: usize = 4;
 /// Dependencies that may wait for their letters to be brought back.
@@ -196,39 +195,6 @@ struct BackupJob {
     progress: mpsc::Sender<Result<BackupProgress, String>>,
 }
 
-/// Tells the log and whoever listens what happens.
-#[derive(Clone)]
-struct Tidings {
-    listeners: broadcast::Sender<Arc<Happening>>,
-    log: Log,
-    trail: Trail,
-}
-
-impl Tidings {
-    fn new(seed: Seed) -> Self {
-        Self { listeners: broadcast::channel(HAPPENINGS_MAX).0, log: Log::new(seed), trail: Trail::new() }
-    }
-
-    /// Whether anybody would hear of such a thing.
-    fn is_wanted(&self, what: What) -> bool {
-        self.listeners.receiver_count() > 0 || is_logged(what)
-    }
-
-    fn tell(&self, what: What, happening: impl FnOnce() -> Happening) {
-        if self.is_wanted(what) {
-            let happening = happening();
-            self.log.write(&happening);
-            self.pass_on(happening);
-        }
-    }
-
-    /// The same for what was logged by whoever found it.
-    fn pass_on(&self, happening: Happening) {
-        // Nobody may be listening.
-        let _ = self.listeners.send(Arc::new(happening));
-    }
-}
-
 /// Readers, and who waits for one.
 struct Readers {
     idle: Mutex<Idle>,
@@ -277,10 +243,7 @@ impl Node {
             keep: Arc::clone(&keep),
             state: WriterState::new(),
         };
-        let write =
-            move || crash_together("the writer", std::panic::catch_unwind(AssertUnwindSafe(|| writer.run())));
-        let spawned = std::thread::Builder::new().name("redrive-writer".to_owned()).spawn(write);
-        spawned.map_err(|error| StoreError::NotOpened { path: PathBuf::new(), reason: error.to_string() })?;
+        start_writer(writer)?;
         let (reprocess, well_again) = mpsc::channel(REPROCESS_MAX);
         for dependency in owed {
             // One that finds no place is still owed when the next run begins.
@@ -297,15 +260,7 @@ impl Node {
             tidings.clone(),
             shell::Onward { reprocess, turns: breakers.news() },
         );
-        let shell = tokio::spawn(shell.run(engine_receiver));
-        tokio::spawn(async move {
-            // An aborted task belongs to a runtime that is going away.
-            if let Err(error) = shell.await
-                && error.is_panic()
-            {
-                crash_together("the engine", Err(error.into_panic()));
-            }
-        });
+        start_engine(shell, engine_receiver);
         let (schedules, runner) = Schedules::new(Arc::clone(&book), wall);
         let (alerting, watching) = Alerting::new(Arc::clone(&book));
         let routes = RwLock::new(Arc::new(Routes::new(book, now)));
@@ -661,6 +616,29 @@ fn engine(recovered: Recovered, book: Arc<RuleBook>, bounds: Bounds) -> Engine {
         replays: recovered.replays,
         suspects_until,
     })
+}
+
+/// The writer, on a thread of its own.
+fn start_writer(writer: Writer) -> Result<(), StoreError> {
+    let write =
+        move || crash_together("the writer", std::panic::catch_unwind(AssertUnwindSafe(|| writer.run())));
+    let spawned = std::thread::Builder::new().name("redrive-writer".to_owned()).spawn(write);
+    let not_started =
+        |error: std::io::Error| StoreError::NotOpened { path: PathBuf::new(), reason: error.to_string() };
+    spawned.map(drop).map_err(not_started)
+}
+
+/// The engine, in a task of its own.
+fn start_engine(shell: shell::Shell, messages: mpsc::Receiver<Message>) {
+    let running = tokio::spawn(shell.run(messages));
+    tokio::spawn(async move {
+        // An aborted task belongs to a runtime that is going away.
+        if let Err(error) = running.await
+            && error.is_panic()
+        {
+            crash_together("the engine", Err(error.into_panic()));
+        }
+    });
 }
 
 /// The writer and the engine live and die together, and the process with them: half a node would take

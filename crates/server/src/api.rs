@@ -5,6 +5,7 @@
 //! - every answer has an `X-Correlation-Id`, and every error the one form of [`error`];
 //! - nothing a client sends or leaves unsent takes more than a bounded amount of memory or time.
 
+mod alerts;
 mod body;
 pub(crate) mod book;
 pub(crate) mod bulk;
@@ -12,6 +13,7 @@ mod code;
 mod crowd;
 mod demo;
 mod dependencies;
+mod doctor;
 pub(crate) mod door;
 mod error;
 mod events;
@@ -159,6 +161,9 @@ fn routes() -> Routes {
         .add(Need::Permission(Read, Part),         routes!(dependencies::list),      &[])
         .add(Need::Permission(Operate, Whole),     routes!(dependencies::trip),      &[Code::DependencyNotFound, Code::NoBreaker])
         .add(Need::Permission(Operate, Whole),     routes!(dependencies::reset),     &[Code::DependencyNotFound, Code::NoBreaker])
+        .add(Need::Permission(Read, Whole),        routes!(doctor::doctor),          &[])
+        .add(Need::Permission(Read, Whole),        routes!(alerts::list),            &[])
+        .add(Need::Permission(Operate, Whole),     routes!(alerts::test),            &[Code::ReceiverNotFound])
         .add(Need::Permission(Operate, Part),      routes!(operate::pause),          &[Code::ServiceNotFound])
         .add(Need::Permission(Operate, Part),      routes!(operate::resume),         &[Code::ServiceNotFound])
         .add(Need::Permission(Operate, Whole),     routes!(operate::route_unrouted), &[])
@@ -287,6 +292,9 @@ mod tests {
             ("GET /v1/dependencies",               "viewer operator admin"),
             ("POST /v1/dependencies/{name}/trip",  "operator admin*"),
             ("POST /v1/dependencies/{name}/reset", "operator admin*"),
+            ("GET /v1/doctor",                     "viewer operator admin*"),
+            ("GET /v1/alerts",                     "viewer operator admin*"),
+            ("POST /v1/receivers/{name}/test",     "operator admin*"),
             ("POST /v1/services/{service}/pause",  "operator admin"),
             ("POST /v1/services/{service}/resume", "operator admin"),
             ("POST /v1/unrouted/route",            "operator admin*"),

@@ -1,9 +1,11 @@
 //! What can be typed: commands, flags and their help.
 
+mod alerts;
 mod archive;
 mod bench;
 mod breakers;
 mod dlq;
+mod doctor;
 mod hooks;
 mod keys;
 mod remote;
@@ -21,6 +23,7 @@ pub(crate) use remote::{
     ShowArgs, StatusArgs, TailArgs, WhyArgs,
 };
 
+pub(crate) use self::alerts::{Alerts, AlertsArgs, AlertsListArgs, AlertsTestArgs};
 pub(crate) use self::archive::{ArchiveArgs, ArchiveFormat, ArchiveGetArgs, ArchiveWhat};
 pub(crate) use self::bench::{BenchArgs, BenchFormat, BenchRole, BenchRoleArgs, BenchScenario};
 pub(crate) use self::breakers::{BreakerTurnArgs, Breakers, BreakersArgs, BreakersListArgs};
@@ -28,6 +31,7 @@ pub(crate) use self::dlq::{
     AuditArgs, Dlq, DlqArgs, DlqEditArgs, DlqExportArgs, DlqGroupsArgs, DlqImportArgs, DlqListArgs,
     DlqPurgeArgs, DlqReplayArgs, DlqShowArgs, DlqSkipArgs, FilterArgs, FromArgs, LetterForm, ReplaysArgs,
 };
+pub(crate) use self::doctor::DoctorArgs;
 pub(crate) use self::hooks::{HooksArgs, HooksCommand, HooksRefusedArgs, HooksShowArgs, HooksSignArgs};
 pub(crate) use self::keys::{Keys, KeysArgs, KeysCreateArgs, KeysListArgs, KeysRevokeArgs};
 
@@ -73,6 +77,7 @@ pub(crate) enum Command {
     Show(ShowArgs),
     Why(WhyArgs),
     Status(StatusArgs),
+    Doctor(DoctorArgs),
     Health(HealthArgs),
     Dlq(DlqArgs),
     Replays(ReplaysArgs),
@@ -80,6 +85,7 @@ pub(crate) enum Command {
     Hooks(HooksArgs),
     Keys(KeysArgs),
     Archive(ArchiveArgs),
+    Alerts(AlertsArgs),
     Breakers(BreakersArgs),
     Pause(PauseArgs),
     Resume(ResumeArgs),
@@ -174,16 +180,16 @@ pub(crate) struct ServeArgs {
     /// Trusts targets whose certificates these sign, and no others: PEM; without it, whom the system trusts
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_roots: Option<PathBuf>,
+    /// Sends traces to this collector: OTLP over HTTP, such as http://127.0.0.1:4318; OpenTelemetry's own
+    /// environment variables say the same and more
+    #[arg(long, value_name = "URL")]
+    pub(crate) otlp: Option<String>,
     /// How much to log, on standard error
     #[arg(long, env = "REDRIVE_LOG", value_enum, value_name = "LEVEL", default_value_t = LogLevel::Info, ignore_case = true)]
     pub(crate) log_level: LogLevel,
     /// How to log: for people, or one JSON object a line
     #[arg(long, env = "REDRIVE_LOG_FORMAT", value_enum, value_name = "FORMAT", default_value_t = LogFormat::Human)]
     pub(crate) log_format: LogFormat,
-    /// Sends traces to this collector: OTLP over HTTP, such as http://127.0.0.1:4318; OpenTelemetry's own
-    /// environment variables say the same and more
-    #[arg(long, value_name = "URL")]
-    pub(crate) otlp: Option<String>,
 }
 
 /// How much of what happens is logged.
@@ -392,6 +398,24 @@ pub(crate) struct ExportArgs {
 pub(crate) enum Export {
     Dapr(ExportDaprArgs),
     Matrix(ExportMatrixArgs),
+    Prometheus(ExportPrometheusArgs),
+}
+
+/// Writes the alerts of a rule book as a rule file for Prometheus.
+///
+/// Whoever lets Prometheus watch the metrics of Redrive needs no receivers in the book. What has no series there
+/// is listed on standard error.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redrive export prometheus --rules redrive.yaml > redrive-alerts.yml
+  promtool check rules redrive-alerts.yml
+
+Exit code: 0 done, 1 the book has errors, 2 it cannot be read.")]
+pub(crate) struct ExportPrometheusArgs {
+    /// The rule book
+    #[arg(long, value_name = "FILE", default_value = "redrive.yaml")]
+    pub(crate) rules: PathBuf,
 }
 
 /// Prints every row of every service as Markdown tables.

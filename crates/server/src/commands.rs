@@ -1,5 +1,6 @@
 //! One module for each command; each turns its arguments into output and an exit code.
 
+mod alerts;
 mod archive;
 mod audit;
 mod backup;
@@ -10,8 +11,10 @@ mod compact;
 mod completions;
 mod demo;
 mod dlq;
+mod doctor;
 mod export_dapr;
 mod export_matrix;
+mod export_prometheus;
 mod health;
 mod hooks;
 mod import_dapr;
@@ -57,6 +60,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Show(args) => show_key::run(&args),
         Command::Why(args) => why::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Health(args) => health::run(&args),
         Command::Dlq(args) => dlq::run(&args),
         Command::Replays(args) => replays::run(&args),
@@ -66,6 +70,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Archive(args) => match args.what {
             ArchiveWhat::Get(args) => archive::get(&args),
         },
+        Command::Alerts(args) => alerts::run(&args),
         Command::Breakers(args) => breakers::run(&args),
         Command::Pause(args) => pause::pause(&args),
         Command::Resume(args) => pause::resume(&args),
@@ -75,6 +80,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Export(args) => match args.what {
             Export::Dapr(args) => export_dapr::run(&args),
             Export::Matrix(args) => export_matrix::run(&args),
+            Export::Prometheus(args) => export_prometheus::run(&args),
         },
         Command::Import(args) => match args.what {
             Import::Dapr(args) => import_dapr::run(&args),

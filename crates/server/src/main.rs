@@ -7,6 +7,7 @@ mod cli;
 mod client;
 mod commands;
 mod demo;
+mod doctor;
 mod keys;
 mod letters;
 mod logging;

@@ -1,7 +1,9 @@
 //! How things look in a terminal: colour only there, and the same text everywhere else.
 
+pub(crate) mod alerts;
 pub(crate) mod audit;
 pub(crate) mod breakers;
+pub(crate) mod doctor;
 pub(crate) mod event;
 pub(crate) mod keys;
 pub(crate) mod letter;

@@ -1,7 +1,10 @@
 //! What an alert looks at: everything, or what the level covers that it stands at.
 
+use std::borrow::Cow;
+
 use crate::book::RuleBook;
-use crate::book::model::{Alert, EventRow, Sections, Switch};
+use crate::book::expression::Condition;
+use crate::book::model::{Alert, AlertSeverity, EventRow, Layer, Sections, Switch};
 use crate::book::pattern::EventPattern;
 use crate::engine::QueueName;
 use crate::ids::{ChannelName, DependencyName, ServiceName};
@@ -109,28 +112,48 @@ pub(super) fn dependency_of<'a>(
 }
 
 /// Every alert of a book that is switched on, with what it looks at: those of the whole book, then by level.
-pub(crate) fn alerts(book: &Sections) -> Vec<(Covers, &Alert)> {
-    let mut levels: Vec<(Covers, &[Alert])> =
-        vec![(Covers::Everything, &book.alerts), (Covers::Everything, &book.defaults.alerts)];
+pub(crate) fn alerts(book: &Sections) -> Vec<(Covers, Cow<'_, Alert>)> {
+    let of_book = book.alerts.iter().map(|alert| (Covers::Everything, Cow::Borrowed(alert)));
+    let of_levels = levels(book).into_iter().flat_map(|(covers, layer)| {
+        let own = layer.alerts.iter().map(Cow::Borrowed);
+        let all = own.chain(inflow(book, layer).map(Cow::Owned));
+        all.map(move |alert| (covers.clone(), alert))
+    });
+    of_book.chain(of_levels).filter(|(_, alert)| alert.switch == Switch::On).collect()
+}
+
+fn levels(book: &Sections) -> Vec<(Covers, &Layer)> {
+    let mut levels = vec![(Covers::Everything, &book.defaults)];
     for dependency in book.dependencies.values() {
-        levels.push((Covers::Dependency(dependency.name.clone()), &dependency.layer.alerts));
+        levels.push((Covers::Dependency(dependency.name.clone()), &dependency.layer));
     }
     for service in &book.services {
-        let row = |channel: Option<&ChannelName>, row: &'_ EventRow| {
+        let row = |channel: Option<&ChannelName>, row: &EventRow| {
             Covers::Row(service.name.clone(), channel.cloned(), row.pattern.value.clone())
         };
-        levels.push((Covers::Service(service.name.clone()), &service.layer.alerts));
-        levels.extend(service.rows.iter().map(|of| (row(None, of), of.layer.alerts.as_slice())));
+        levels.push((Covers::Service(service.name.clone()), &service.layer));
+        levels.extend(service.rows.iter().map(|of| (row(None, of), &of.layer)));
         for channel in &service.channels {
             let covers = Covers::Channel(service.name.clone(), channel.name.clone());
-            levels.push((covers, &channel.layer.alerts));
-            let rows = channel.rows.iter();
-            levels.extend(rows.map(|of| (row(Some(&channel.name), of), of.layer.alerts.as_slice())));
+            levels.push((covers, &channel.layer));
+            levels.extend(channel.rows.iter().map(|of| (row(Some(&channel.name), of), &of.layer)));
         }
     }
-    let on = levels.into_iter().flat_map(|(covers, alerts)| {
-        let on = alerts.iter().filter(|alert| alert.switch == Switch::On);
-        on.map(move |alert| (covers.clone(), alert))
-    });
-    on.collect()
+    levels
+}
+
+/// The alert that a level asks for by the `alert` of its dead letters: everybody is told.
+fn inflow(book: &Sections, layer: &Layer) -> Option<Alert> {
+    let rate = layer.dead_letter.alert.as_ref()?;
+    Some(Alert {
+        span: rate.span,
+        when: Condition::parse(&format!("dead_letter_inflow > {}", rate.value)).ok()?,
+        name: Some("dead-letter-inflow".to_owned()),
+        severity: AlertSeverity::High,
+        to: book.receivers.keys().cloned().collect(),
+        escalate: Vec::new(),
+        repeat: None,
+        action: None,
+        switch: Switch::On,
+    })
 }

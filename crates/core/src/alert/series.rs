@@ -41,6 +41,12 @@ impl Series {
         self.before = self.last.clone();
     }
 
+    /// Whether nothing was ever counted in this process, nor lately in an earlier one.
+    pub(super) fn is_idle(&self) -> bool {
+        let first = self.steps.front().map(|step| step.counts.as_slice()).unwrap_or_default();
+        self.last == self.before && since(&self.last, first).iter().all(|count| *count == 0)
+    }
+
     /// Takes what stands now and says what was counted within the window.
     pub(super) fn look(&mut self, now: Timestamp, counts: &[u64], window: Duration) -> Vec<u64> {
         let mut counts = counts.to_vec();
@@ -92,6 +98,12 @@ mod tests {
         series.carry_over();
         assert_eq!(series.look(at(110), &[2], window), [42]);
         assert_eq!(series.look(at(405), &[3], window), [3], "what came before is out of the window by now");
+        assert!(!series.is_idle());
+        series.carry_over();
+        assert_eq!(series.look(at(410), &[], window), [3]);
+        assert!(!series.is_idle());
+        assert_eq!(series.look(at(900), &[], window), [0]);
+        assert!(series.is_idle());
     }
 
     #[test]

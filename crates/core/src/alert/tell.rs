@@ -10,6 +10,7 @@ use super::notice::{Notice, Stage, Subject};
 use crate::book::expression::Hours;
 use crate::book::model::{AlertSeverity, Receiver};
 use crate::limits;
+use crate::text;
 use crate::time::Timestamp;
 
 /// What a message says of an alert, whatever its state.
@@ -52,6 +53,8 @@ pub(super) struct Route {
     pub(super) last_at: Option<Timestamp>,
     /// What it was told of.
     subjects: BTreeSet<String>,
+    /// When the alert was over, if the receiver is still to be told so.
+    over_at: Option<Timestamp>,
 }
 
 /// What stands between an alert and a receiver.
@@ -130,13 +133,17 @@ pub(super) fn firing(
     gates: &mut Gates,
     now: Timestamp,
 ) -> Option<Notice> {
-    let route = routes.get(receiver);
-    let owed = owed(firing, route, now)?;
+    if let Some(route) = routes.get_mut(receiver) {
+        // It came back before anybody was told that it was over: that is one trouble.
+        route.over_at = None;
+    }
+    let owed = owed(firing, routes.get(receiver), now)?;
     if !gates.is_open(receiver, now) {
         // Whoever is away is told of what still fires when they are back.
         return None;
     }
-    let begun = Route { since: firing.since, told: 0, last_at: None, subjects: BTreeSet::new() };
+    let begun =
+        Route { since: firing.since, told: 0, last_at: None, subjects: BTreeSet::new(), over_at: None };
     let route = routes.entry(receiver.to_owned()).or_insert(begun);
     gates.take(receiver, now)?;
     let notice = notice(face, &owed, receiver, route, now);
@@ -177,6 +184,7 @@ pub(super) fn over(
     routes.retain(|receiver, _| gates.receivers.contains_key(receiver));
     let mut notices = Vec::new();
     routes.retain(|receiver, route| {
+        route.over_at.get_or_insert(now);
         if !gates.is_open(receiver, now) || gates.take(receiver, now).is_none() {
             return true;
         }
@@ -213,7 +221,7 @@ fn summary(face: &Face, owed: &Owed, route: &Route, now: Timestamp) -> String {
     if let Some(covers) = &face.covers {
         line.push_str(&format!(" of {covers}"));
     }
-    let lasted = crate::text::show_rounded(now.since(route.since));
+    let lasted = text::show_rounded(route.over_at.unwrap_or(now).since(route.since));
     if owed.stage == Stage::Resolved {
         return format!("{line} is over after {lasted}");
     }

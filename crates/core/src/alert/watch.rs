@@ -203,7 +203,7 @@ fn alarms(book: &RuleBook) -> Vec<Alarm> {
                 // Two of one name must not take each other's messages for their own.
                 name = format!("{name} ({times})");
             }
-            Alarm::new(key(&name), name, covers, alert)
+            Alarm::new(key(&name), name, covers, &alert)
         })
         .collect()
 }
@@ -257,8 +257,14 @@ impl Alarm {
     /// Looks at a sample; one without what this alert needs leaves it as it is.
     fn look(&mut self, sample: &Sample<'_>) {
         let Some(groups) = gather(sample, &self.condition, &self.covers) else { return };
-        let groups = self.bounded(groups);
+        let mut groups = self.bounded(groups);
         let now = sample.at;
+        if self.condition.metric.has_window() {
+            // A process that has just begun to count has not met all that an earlier one had counted.
+            for of in self.memory.series.keys() {
+                groups.entry(of.clone()).or_insert_with(|| Found::Counted(Vec::new()));
+            }
+        }
         let mut values: BTreeMap<String, f64> = BTreeMap::new();
         for (of, found) in groups {
             if let Some(value) = self.value(&of, found, now) {
@@ -279,6 +285,8 @@ impl Alarm {
             Some((of.clone(), step(before.get(of).copied(), holds, times, now)?))
         });
         self.memory.standings = standings.collect();
+        let Memory { series, standings, .. } = &mut self.memory;
+        series.retain(|of, series| standings.contains_key(of) || !series.is_idle());
         let fires = self.memory.standings.values().any(Standing::is_firing);
         self.memory.firing_since = fires.then(|| self.memory.firing_since.unwrap_or(now));
     }

@@ -36,7 +36,7 @@ pub(super) fn of(book: &RuleBook, covers: &Covers, when: &Condition) -> Result<S
         Metric::ConsumerLag => writing.stands("sum", names::WAITING),
         Metric::OldestWaiting => writing.stands("max", names::OLDEST_WAITING),
         Metric::LatencyP99 => writing.latency(),
-        Metric::BreakerOpen | Metric::BreakerOpened => writing.breaker(),
+        Metric::BreakerOpen | Metric::BreakerOpened => Ok(writing.breaker()),
     }
 }
 
@@ -78,7 +78,7 @@ impl Writing<'_> {
             }
         };
         let grouped = labels(self.when.by);
-        if !wanted.iter().map(|(label, _)| label).chain(grouped).all(|label| has(label)) {
+        if !wanted.iter().map(|(label, _)| label).chain(grouped).all(has) {
             return Err("no series tells this apart");
         }
         let mut matchers: Vec<String> = wanted.into_iter().map(|(_, matcher)| matcher).collect();
@@ -174,7 +174,7 @@ impl Writing<'_> {
         Ok(format!("histogram_quantile(0.99, {sum}(rate({series}[{window}]))) {}", self.limit(1.0)))
     }
 
-    fn breaker(&self) -> Result<String, Why> {
+    fn breaker(&self) -> String {
         let open = "state=~\"open|half-open\"";
         let which = match self.covers {
             Covers::Everything => {
@@ -191,10 +191,10 @@ impl Writing<'_> {
         let state = names::BREAKER_STATE.name;
         let is_open = format!("max by (dependency) ({state}{{{which},{open}}}) > 0");
         if self.when.metric == Metric::BreakerOpen {
-            return Ok(is_open);
+            return is_open;
         }
         let (trips, window) = (names::BREAKER_TRIPS.name, span(limits::BREAKER_OPENED_WITHIN));
-        Ok(format!("sum by (dependency) (increase({trips}{{{which}}}[{window}])) > 0 or {is_open}"))
+        format!("sum by (dependency) (increase({trips}{{{which}}}[{window}])) > 0 or {is_open}")
     }
 }
 

@@ -11,13 +11,11 @@ fn exported(book: &str) -> super::Exported {
 /// The expression of an alert of the whole book.
 fn expression(when: &str) -> Result<String, String> {
     let exported = exported(&format!("version: 1\nalerts: [{{ when: \"{when}\", severity: high }}]\n"));
-    match exported.losses.first() {
-        Some(loss) => Err(loss.why.clone()),
-        None => {
-            let line = exported.yaml.lines().find_map(|line| line.strip_prefix("        expr: "));
-            Ok(serde_json::from_str(line.expect("a rule has an expression")).expect("it is quoted"))
-        }
+    if let Some(loss) = exported.losses.first() {
+        return Err(loss.why.clone());
     }
+    let line = exported.yaml.lines().find_map(|line| line.strip_prefix("        expr: "));
+    Ok(serde_json::from_str(line.expect("a rule has an expression")).expect("it is quoted"))
 }
 
 #[test]
@@ -51,7 +49,7 @@ fn conditions_become_expressions() {
 #[test]
 fn a_level_is_a_matcher() {
     let book = "version: 1
-dependencies: { d.x: { kind: http-external, alerts: [{ when: error_rate > 5% over 5m, severity: high }] } }
+dependencies: { d.x: { kind: webhook, alerts: [{ when: error_rate > 5% over 5m, severity: high }] } }
 services:
   s:
     target: { log: stdout }
@@ -83,7 +81,7 @@ fn what_a_book_says_is_no_template() {
 
 #[test]
 fn the_whole_catalog_is_exported() {
-    let alerts: String = catalog::NAMES.iter().map(|name| format!("  - {{ use: {name} }}\n")).collect();
+    let alerts = catalog::NAMES.map(|name| format!("  - {{ use: {name} }}\n")).concat();
     let exported = exported(&format!("version: 1\nalerts:\n{alerts}"));
     assert_eq!(exported.losses, []);
     assert_eq!(exported.yaml.matches("- alert:").count(), catalog::NAMES.len());

@@ -20,8 +20,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::{Node, Shared, SubmitError};
-use crate::store::Note;
 use crate::store::door::{By, Deed};
+use crate::store::{Note, Reader, StoreError};
 
 /// Changes of one breaker that are kept.
 const TURNS_MAX: usize = 50;
@@ -70,6 +70,16 @@ pub struct Hand {
 pub struct Turns(BTreeMap<String, VecDeque<Turn>>);
 
 impl Turns {
+    /// What a store remembers of them, for whoever reads a folder without its node.
+    pub fn remembered_by(reader: &dyn Reader) -> Result<Self, StoreError> {
+        Ok(Self::read(reader.memo(MEMO)?))
+    }
+
+    /// What another version wrote and this one cannot read is begun anew: it is a view, not a record of acts.
+    fn read(text: Option<String>) -> Self {
+        text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
+    }
+
     /// Those of one, the latest first.
     pub fn of(&self, dependency: &str) -> impl Iterator<Item = &Turn> {
         self.0.get(dependency).into_iter().flatten()
@@ -201,9 +211,9 @@ pub(super) async fn keep(shared: Weak<Shared>, keeper: Keeper) {
     let Some(mut turns) = remembered(&shared).await else { return };
     published.send_replace(Arc::new(turns.clone()));
     let mut is_saved = true;
-    let mut saved_at: Option<Instant> = None;
+    let mut last_save: Option<Instant> = None;
     loop {
-        let save_at = saved_at.map_or_else(Instant::now, |saved_at| saved_at + SAVE_EVERY);
+        let save_at = last_save.map_or_else(Instant::now, |last| last + SAVE_EVERY);
         let waiting = tokio::select! {
             biased;
             heard = news.recv() => match heard {
@@ -219,7 +229,7 @@ pub(super) async fn keep(shared: Weak<Shared>, keeper: Keeper) {
             },
             () = tokio::time::sleep_until(save_at), if !is_saved => {
                 is_saved = save(&shared, &turns).await.is_ok();
-                saved_at = Some(Instant::now());
+                last_save = Some(Instant::now());
                 continue;
             }
         };
@@ -228,7 +238,7 @@ pub(super) async fn keep(shared: Weak<Shared>, keeper: Keeper) {
         if let Some(reply) = waiting {
             let written = save(&shared, &turns).await;
             is_saved = written.is_ok();
-            saved_at = Some(Instant::now());
+            last_save = Some(Instant::now());
             // Whoever waited may have gone.
             let _ = reply.send(written);
         }
@@ -242,8 +252,7 @@ async fn remembered(shared: &Weak<Shared>) -> Option<Turns> {
         tracing::warn!(%error, "what breakers have been through could not be read");
         None
     });
-    // What another version wrote and this one cannot read is begun anew: it is a view, not a record of acts.
-    Some(text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
+    Some(Turns::read(text))
 }
 
 async fn save(shared: &Weak<Shared>, turns: &Turns) -> Result<(), SubmitError> {
@@ -268,8 +277,10 @@ mod tests {
     #[test]
     fn a_breaker_is_tripped_by_hand_until_something_closes_it() {
         use Phase::{Closed, HalfOpen, Open};
+        // From what, to what, and whether by hand.
+        type Change = (Phase, Phase, bool);
         #[rustfmt::skip]
-        let cases: [(&str, &[(Phase, Phase, bool)], bool); 6] = [
+        let cases: [(&str, &[Change], bool); 6] = [
             ("one that never changed",        &[],                                                         false),
             ("opened by failures",            &[(Closed, Open, false)],                                    false),
             ("opened by a person",            &[(Closed, Open, true)],                                     true),

@@ -239,15 +239,15 @@ impl Shell {
 
     fn tell(&mut self, signal: Box<Signal>) {
         Arc::make_mut(&mut self.figures).count(&signal);
+        if let Signal::Breaker { dependency, transition, by } = &*signal {
+            // One that finds no place is missed on the record, and nowhere else.
+            let _ = self.onward.turns.try_send(News::turned(dependency, transition, *by));
+        }
         self.announce(&signal);
         self.tidings.trail.tell(|| Step::Signal(signal));
     }
 
     fn announce(&self, signal: &Signal) {
-        if let Signal::Breaker { dependency, transition, by } = signal {
-            // One that finds no place is missed on the record, and nowhere else.
-            let _ = self.onward.turns.try_send(News::turned(dependency, transition, *by));
-        }
         if let Signal::Stale(delivery) = signal {
             tracing::warn!(delivery_id = %delivery, "a settlement came too late and changed nothing");
         }

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use redrive_core::book::own_book::is_own;
 use redrive_core::breaker::{Phase, State};
 use redrive_core::engine::QueueName;
 use redrive_core::figures::QueueFigures;
@@ -38,8 +39,8 @@ const LATELY: Duration = Duration::from_mins(1);
 pub enum TrendOf {
     /// Everything.
     All,
-    /// A service with all its channels, or `service/channel`.
-    Service(String),
+    /// Services with all their channels, or `service/channel`, together.
+    Services(Vec<String>),
     /// A dependency.
     Dependency(String),
 }
@@ -143,12 +144,14 @@ impl Seen {
         self.looks += 1;
         let mut all = Known { accepted: snapshot.figures.intake.accepted, ..Known::default() };
         all.now.in_flight = u32::try_from(snapshot.calls).unwrap_or(u32::MAX);
-        for counts in counts.queues.values() {
+        // Notices to people go beside what is delivered, and are no part of it.
+        let theirs = counts.queues.iter().filter(|(name, _)| !is_own(name.service.as_str()));
+        for (_, counts) in theirs {
             all.now.waiting += counts.waiting;
             all.now.dead_letters += counts.dead;
         }
         let nothing = QueueFigures::default();
-        for view in &snapshot.queues {
+        for view in snapshot.queues.iter().filter(|view| !is_own(view.name.service.as_str())) {
             let figures = snapshot.figures.queues.get(&view.name).unwrap_or(&nothing);
             let known = known_of_queue(figures, counts.queues.get(&view.name).copied().unwrap_or_default());
             all.tally.add(&known.tally);
@@ -184,9 +187,10 @@ impl Seen {
     fn trend(&self, of: &TrendOf, span: Span) -> Option<Trend> {
         let points = match of {
             TrendOf::All => self.all.points(span),
-            TrendOf::Service(name) => {
-                let is_meant =
-                    |queue: &QueueName| queue.service.as_str() == name || queue.to_string() == *name;
+            TrendOf::Services(names) => {
+                let is_meant = |queue: &QueueName| {
+                    names.iter().any(|name| queue.service.as_str() == name || queue.to_string() == *name)
+                };
                 let queues = self.queues.iter().filter(|(queue, _)| is_meant(queue));
                 together(queues.map(|(_, rings)| rings.points(span)))?
             }
@@ -216,7 +220,7 @@ impl Seen {
 }
 
 fn known_of_queue(figures: &QueueFigures, counts: QueueCounts) -> Known {
-    let mut known = Known { took: figures.took.clone(), ..Known::default() };
+    let mut known = Known { took: figures.took, ..Known::default() };
     for tally in figures.types.values() {
         known.tally.add(tally);
     }

@@ -23,6 +23,7 @@ use redrive_core::ids::{IdPrefix, Seq};
 use redrive_core::replay::ReplayId;
 use redrive_core::time::Timestamp;
 
+use self::questions::Stories;
 use self::world::World;
 use super::{
     Backup, BackupProgress, Batch, Chores, Counts, DeliveryView, EventKey, EventView, Filter, Keep, Listed,
@@ -125,7 +126,11 @@ impl Reader for MemoryReader {
     }
 
     fn list(&self, filter: &Filter) -> Result<Listed, StoreError> {
-        Ok(locked(&self.world).list(filter))
+        Ok(locked(&self.world).list(filter, Stories::Left))
+    }
+
+    fn told(&self, filter: &Filter) -> Result<Listed, StoreError> {
+        Ok(locked(&self.world).list(filter, Stories::Told))
     }
 
     fn unrouted(&self, after: Seq, rows_max: usize) -> Result<Vec<EventView>, StoreError> {

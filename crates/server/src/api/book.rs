@@ -41,15 +41,14 @@ pub(super) async fn book(State(app): State<App>) -> Result<Response, ApiError> {
     let hash = book.hash();
     let lock = || app.book_shown.0.lock().expect("nobody panics while swapping");
     let known = lock().as_ref().filter(|(known, _)| *known == hash).map(|(_, shown)| Arc::clone(shown));
-    let mut shown = match known {
-        Some(shown) => BookShown::clone(&shown),
-        None => {
-            let text = app.node.read(move |reader| reader.book(hash)).await?.unwrap_or_default();
-            let made = tokio::task::spawn_blocking(move || shown(&book, &text)).await;
-            let made = Arc::new(made.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())));
-            *lock() = Some((hash, Arc::clone(&made)));
-            BookShown::clone(&made)
-        }
+    let mut shown = if let Some(shown) = known {
+        BookShown::clone(&shown)
+    } else {
+        let text = app.node.read(move |reader| reader.book(hash)).await?.unwrap_or_default();
+        let made = tokio::task::spawn_blocking(move || shown(&book, &text)).await;
+        let made = Arc::new(made.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())));
+        *lock() = Some((hash, Arc::clone(&made)));
+        BookShown::clone(&made)
     };
     shown.path = app.book_path.as_ref().map(|path| path.display().to_string());
     shown.read_at = app.node.book_read_at();

@@ -20,6 +20,7 @@ pub(crate) enum Code {
     DeliveryNotFound,
     ServiceNotFound,
     DependencyNotFound,
+    ReceiverNotFound,
     DeadLetterNotFound,
     ReplayNotFound,
     MethodNotAllowed,
@@ -51,7 +52,7 @@ struct Entry {
 
 impl Code {
     /// All of them, in the order of their statuses.
-    pub(crate) const ALL: [Self; 31] = [
+    pub(crate) const ALL: [Self; 32] = [
         Self::BadRequest,
         Self::Validation,
         Self::Unauthorized,
@@ -64,6 +65,7 @@ impl Code {
         Self::DeliveryNotFound,
         Self::ServiceNotFound,
         Self::DependencyNotFound,
+        Self::ReceiverNotFound,
         Self::DeadLetterNotFound,
         Self::ReplayNotFound,
         Self::MethodNotAllowed,
@@ -96,6 +98,7 @@ impl Code {
             Self::DeliveryNotFound   => (StatusCode::NOT_FOUND, "DELIVERY_NOT_FOUND", "there is no delivery whose id begins so"),
             Self::ServiceNotFound    => (StatusCode::NOT_FOUND, "SERVICE_NOT_FOUND", "the rule book has no such service, and none that has gone has deliveries left: `details.services` lists those there are"),
             Self::DependencyNotFound => (StatusCode::NOT_FOUND, "DEPENDENCY_NOT_FOUND", "the rule book has no such dependency: `details.dependencies` lists those there are"),
+            Self::ReceiverNotFound   => (StatusCode::NOT_FOUND, "RECEIVER_NOT_FOUND", "the rule book has no such receiver: `details.receivers` lists those there are"),
             Self::DeadLetterNotFound => (StatusCode::NOT_FOUND, "DEAD_LETTER_NOT_FOUND", "there is no such dead letter, or none matches"),
             Self::ReplayNotFound     => (StatusCode::NOT_FOUND, "REPLAY_NOT_FOUND", "there is no replay of this number"),
             Self::MethodNotAllowed   => (StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", "the path does not take this method: `Allow` says which it takes"),

@@ -36,7 +36,7 @@ const HAPPENINGS_PER_PULSE: u32 = 50;
 /// Pulses that a slow listener may lag behind by.
 const BEATS_MAX: usize = 4;
 /// How long a stream may be silent.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// What a page waits before it comes back when the stream breaks.
 const RETRY_MS: u32 = 2_000;
 
@@ -197,7 +197,7 @@ async fn tick(app: App) {
         }
         if let Some(before) = &before {
             // The last listener may have left this instant.
-            let _ = app.live.beats.send(Arc::new(Beat::between(before, &look, &layout)));
+            let _ = app.live.beats.send(Arc::new(Beat::between(before, &look, &layout, &app.node.alerts())));
         }
         before = Some(look);
     }

@@ -9,6 +9,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use redrive::core::book::RuleBook;
+use redrive::core::book::own_book::is_own;
 use redrive::core::book::report::explain;
 use redrive::core::book::report::{self, reaction};
 use redrive::core::book::resolve::Resolved;
@@ -80,7 +81,8 @@ impl Look {
         let removed = self.snapshot.queues.iter().filter(|view| view.held == Some(HeldQueue::Removed));
         removed.map(|view| &*view.name).filter(|name| {
             let counts = self.counts_of(name);
-            counts.waiting > 0 || counts.dead > 0
+            let has_something = counts.waiting > 0 || counts.dead > 0;
+            has_something && !is_own(name.service.as_str())
         })
     }
 

@@ -1,8 +1,10 @@
 //! The JSON of the API: what the server answers and what our own commands read, in one place.
 
+pub(crate) mod alerts;
 pub(crate) mod book;
 pub(crate) mod demo;
 pub(crate) mod dependencies;
+pub(crate) mod doctor;
 pub(crate) mod health;
 pub(crate) mod hooks;
 pub(crate) mod keys;

@@ -37,15 +37,15 @@ pub(super) async fn trend(
         (Some(_), Some(_)) => return Err(ApiError::invalid("dependency", "goes without `service`")),
         (Some(service), None) => {
             caller.check_service(service_of(&service))?;
-            TrendOf::Service(service)
+            TrendOf::Services(vec![service])
         }
         (None, Some(dependency)) => {
             check_needs(&app, &caller, &dependency)?;
             TrendOf::Dependency(dependency)
         }
+        // Whoever is bound to services sees those together.
         (None, None) => {
-            caller.check_list(None)?;
-            TrendOf::All
+            caller.services().map_or(TrendOf::All, |services| TrendOf::Services(services.to_vec()))
         }
     };
     let (since, points) = match app.node.trend(of.clone(), span).await {
@@ -75,9 +75,9 @@ fn known(app: &App, of: &TrendOf) -> Result<Timestamp, ApiError> {
     let book = app.node.book();
     match of {
         TrendOf::All => {}
-        TrendOf::Service(name) => {
-            if book.service(service_of(name)).is_none() {
-                let message = format!("there is no service `{name}`");
+        TrendOf::Services(names) => {
+            if names.iter().all(|name| book.service(service_of(name)).is_none()) {
+                let message = format!("there is no service `{}`", names.join(", "));
                 return Err(ApiError::new(Code::ServiceNotFound, message));
             }
         }

@@ -63,7 +63,8 @@ impl Held {
             held.extend(because.map(|because| (QueueName::clone(&queue.name), because)));
         }
         // A queue whose rows all need one dependency is held when that one is.
-        for (service, channel) in book.queues() {
+        let own = book.own().into_iter().flat_map(redrive::core::book::RuleBook::queues);
+        for (service, channel) in book.queues().chain(own) {
             let name = QueueName { service: service.clone(), channel: channel.cloned() };
             if let Some(because) = blocked_by(&snapshot, &book, &name) {
                 held.entry(name).or_insert(because);
@@ -93,7 +94,7 @@ impl Held {
 }
 
 fn blocked_by(snapshot: &Snapshot, book: &redrive::core::book::RuleBook, name: &QueueName) -> Option<String> {
-    let rows = book.sections().services.iter().find(|service| service.name == name.service)?;
+    let rows = book.service(name.service.as_str())?;
     let rows = match &name.channel {
         None => &rows.rows,
         Some(channel) => &rows.channels.iter().find(|entry| entry.name == *channel)?.rows,

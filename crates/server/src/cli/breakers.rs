@@ -26,7 +26,9 @@ pub(crate) struct BreakersArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Breakers {
     List(BreakersListArgs),
+    /// Opens the breaker of a dependency for as long as failures would: calls wait
     Trip(BreakerTurnArgs),
+    /// Closes it and forgets the failures so far: calls flow
     Reset(BreakerTurnArgs),
 }
 
@@ -40,7 +42,7 @@ pub(crate) struct BreakersListArgs {
     pub(crate) server: ServerArgs,
 }
 
-/// Turns the breaker of a dependency: tripped, calls wait for as long as after failures; reset, they flow.
+/// Which breaker is turned.
 #[derive(Debug, Args)]
 pub(crate) struct BreakerTurnArgs {
     /// The dependency

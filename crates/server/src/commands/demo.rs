@@ -36,6 +36,7 @@ pub(super) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
             tls_cert: None,
             tls_key: None,
             tls_roots: None,
+            otlp: None,
             // The story is what stands in the terminal.
             log_level: LogLevel::Error,
             log_format: LogFormat::Human,

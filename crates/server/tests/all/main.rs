@@ -1,5 +1,6 @@
 //! All integration tests of the server in one binary: it links once, and helpers are shared.
 
+mod alerts;
 mod answers;
 mod archive;
 mod bench;
@@ -13,6 +14,7 @@ mod dapr;
 mod demo;
 mod described;
 mod dlq;
+mod doctor;
 mod durable;
 mod examples;
 mod guard;
@@ -28,6 +30,7 @@ mod logs;
 mod matrix;
 mod openapi;
 mod operate;
+mod prometheus_rules;
 mod reference;
 mod replay;
 mod rules;

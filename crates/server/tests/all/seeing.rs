@@ -165,6 +165,24 @@ fn whoever_listens_hears_a_pulse_every_second_and_what_happens() {
     let server = Server::start(&folder);
     let bound = json!({ "name": "mail-team", "role": "viewer", "services": ["mail"] });
     let bound = create(&server, &admin, &bound);
+    #[rustfmt::skip]
+    let cases = [
+        ("/v1/trend",                                     200, "its services together"),
+        ("/v1/trend?service=orders",                      403, "another's"),
+        ("/v1/trend?dependency=orders",                   403, "what none of its services needs"),
+        ("/v1/trend?dependency=mail",                     200, "what one of them needs"),
+        ("/v1/rule?service=orders&type=orders.placed",    403, "another's rule"),
+        ("/v1/rule?service=mail&type=mail.sent",          200, "its own"),
+        ("/v1/book",                                      403, "the book has everybody's"),
+        ("/v1/services",                                  200, "its own"),
+    ];
+    for (path, status, why) in cases {
+        assert_eq!(get(&server, path, &bound).status, status, "{why}");
+    }
+    let seen = get(&server, "/v1/services", &bound).json();
+    let seen: Vec<_> =
+        seen["services"].as_array().expect("a list").iter().map(|one| one["service"].clone()).collect();
+    assert_eq!(seen, ["mail", "mail"]);
     let (mut whole, mut part) = (listen(&server, &admin), listen(&server, &bound));
     let first = next(&mut whole, "pulse");
     assert_eq!((&first["left_out"], &first["success_rate"]), (&json!(0), &Value::Null), "{first}");

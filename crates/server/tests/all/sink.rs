@@ -13,10 +13,10 @@ use crate::run::redrive;
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A sink that runs as long as the test does.
-struct Sink {
+pub(crate) struct Sink {
     child: Child,
     out: BufReader<ChildStdout>,
-    address: String,
+    pub(crate) address: String,
 }
 
 impl Drop for Sink {
@@ -28,7 +28,7 @@ impl Drop for Sink {
 }
 
 impl Sink {
-    fn start(arguments: &[&str]) -> Self {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_redrive"));
         command.env_remove("CLICOLOR_FORCE").env_remove("FORCE_COLOR");
         command.args(["sink", "--listen", "127.0.0.1:0"]).args(arguments).stdout(Stdio::piped());

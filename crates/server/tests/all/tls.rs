@@ -16,19 +16,19 @@ use crate::run::{Folder, Run};
 use crate::server::{Lines, PATIENCE, Server, in_folder, serve};
 
 /// Somebody who signs certificates.
-struct Authority {
+pub(crate) struct Authority {
     certificate: CertificateDer<'static>,
     issuer: Issuer<'static, KeyPair>,
 }
 
 /// A certificate and its key.
-struct Pair {
+pub(crate) struct Pair {
     certificate: CertificateDer<'static>,
     key: Vec<u8>,
 }
 
 impl Authority {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, name);
@@ -37,24 +37,24 @@ impl Authority {
         Self { certificate, issuer: Issuer::new(params, key) }
     }
 
-    fn pair(&self, name: &str) -> Pair {
+    pub(crate) fn pair(&self, name: &str) -> Pair {
         let key = KeyPair::generate().expect("a key");
         let params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
         let certificate = params.signed_by(&key, &self.issuer).expect("a certificate").der().clone();
         Pair { certificate, key: key.serialize_der() }
     }
 
-    fn pem(&self) -> String {
+    pub(crate) fn pem(&self) -> String {
         pem("CERTIFICATE", &self.certificate)
     }
 }
 
 impl Pair {
-    fn certificate_pem(&self) -> String {
+    pub(crate) fn certificate_pem(&self) -> String {
         pem("CERTIFICATE", &self.certificate)
     }
 
-    fn key_pem(&self) -> String {
+    pub(crate) fn key_pem(&self) -> String {
         pem("PRIVATE KEY", &self.key)
     }
 

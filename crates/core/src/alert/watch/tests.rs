@@ -96,9 +96,8 @@ impl World {
     /// Looks once, after so many seconds.
     fn look(&mut self, after_secs: u64) -> Vec<Notice> {
         self.now = self.now + Duration::from_secs(after_secs);
-        let Self { book, figures, dependencies, queues, letters, .. } = &*self;
-        let sample = Sample { at: self.now, book, figures, dependencies, queues, letters: Some(letters) };
-        self.watch.look(&sample)
+        let Self { book, watch, figures, dependencies, queues, letters, now } = self;
+        watch.look(&Sample { at: *now, book, figures, dependencies, queues, letters: Some(letters) })
     }
 
     /// Looks each second for a while, and says what was told: the second, the stage, to whom, and the summary.
@@ -132,7 +131,8 @@ fn an_alert_is_told_once_repeated_and_resolved() {
     let expected = ["1: Repeated r: many: 7, for 1h by now", "1: Repeated q: many: 7, for 1h by now"];
     assert_eq!(world.told(100), expected);
     world.queue("s").dead = 0;
-    let expected = ["61: Resolved r: many is over after 62m40s", "61: Resolved q: many is over after 62m40s"];
+    let expected =
+        ["61: Resolved q: many is over after 1h2m40s", "61: Resolved r: many is over after 1h2m40s"];
     assert_eq!(world.told(4_000), expected);
 }
 
@@ -204,7 +204,7 @@ receivers: { office: { webhook: \"http://r.test/\", hours: \"Mon-Fri 09:00-17:00
     world.queue("s").dead = 0;
     assert_eq!(world.told(100), [""; 0]);
     world.now = "2026-03-04T08:59:58Z".parse().unwrap();
-    assert_eq!(world.told(5), ["2: Resolved office: d is over after 24h"]);
+    assert_eq!(world.told(5), ["2: Resolved office: d is over after 26h31m"]);
     world.now = "2026-03-04T20:00:00Z".parse().unwrap();
     world.queue("s").dead = 1;
     assert_eq!(world.told(100), [""; 0]);
@@ -358,6 +358,23 @@ fn a_restart_neither_repeats_nor_forgets() {
     world.watch.restore(serde_json::from_str(&saved).unwrap());
     let told: Vec<String> = world.told(100).iter().map(|line| line.chars().take(16).collect()).collect();
     assert_eq!(told, ["1: Resolved r: d", "1: Resolved r: e"]);
+}
+
+#[test]
+fn the_inflow_that_a_level_states_is_an_alert_for_everybody() {
+    let text = format!(
+        "services: {{ s: {{ target: {{ log: stdout }}, dead_letter: {{ alert: 5/m }}, events: [a] }} }}\n{RECEIVERS}"
+    );
+    let mut world = World::new(&text);
+    world.tally("s", "a").dead = 5;
+    world.tally("t", "a").dead = 50;
+    assert_eq!(world.told(10), [""; 0]);
+    world.tally("s", "a").dead = 6;
+    let expected = [
+        "1: Firing q: dead-letter-inflow of service s: 6/m",
+        "1: Firing r: dead-letter-inflow of service s: 6/m",
+    ];
+    assert_eq!(world.told(10), expected);
 }
 
 #[test]

@@ -307,6 +307,10 @@ fn used_by_layers<'a>(book: &'a Sections, used: &mut NamesUsed<'a>) {
         let told = layer.alerts.iter().flat_map(Alert::receivers);
         used.extend(told.map(|name| (Named::Receiver, name.into())));
     }
+    if book.layers().iter().any(|layer| layer.dead_letter.alert.is_some()) {
+        // That alert is told to everybody.
+        used.extend(book.receivers.keys().map(|name| (Named::Receiver, name.as_str().into())));
+    }
     let told = book.alerts.iter().flat_map(Alert::receivers);
     used.extend(told.map(|name| (Named::Receiver, name.into())));
     for at in book.receivers.values() {

@@ -468,11 +468,11 @@ fn alerts(book: &RuleBook, resolved: &Resolved<'_>) -> Vec<Explained> {
             "action": alert.action,
             "off": alert.switch == Switch::Off,
         });
-        let mut note =
-            if alert.to.is_empty() { String::new() } else { format!("to {}", alert.to.join(", ")) };
-        if alert.switch == Switch::Off {
-            note = "off".to_owned();
-        }
+        let note = match alert.switch {
+            Switch::Off => "off".to_owned(),
+            Switch::On if alert.to.is_empty() => String::new(),
+            Switch::On => format!("to {}", alert.to.join(", ")),
+        };
         let shown = severity(alert.severity).to_owned();
         Explained { key: String::new(), label: when, value, shown, note, stated }
     });

@@ -250,7 +250,11 @@ pub(super) static DEAD_LETTER: Object = Object {
             "The form of a letter that is written to a broker (default envelope).",
         ),
         key("retention", Type::Duration, "For how long a letter is kept (default 30d)."),
-        key("alert", Type::Rate, "Letters arriving faster than this raise an alert."),
+        key(
+            "alert",
+            Type::Rate,
+            "Letters arriving faster than this raise an alert of severity high, which every receiver of the book is told of.",
+        ),
         key(
             "reprocess",
             Type::Word(&["manual", "automatic", "filtered"]),

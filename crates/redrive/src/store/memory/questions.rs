@@ -39,7 +39,7 @@ impl World {
         rows.take(rows_max).map(|row| self.delivery_view(row, Stories::Told)).collect()
     }
 
-    pub(super) fn list(&self, filter: &Filter) -> Listed {
+    pub(super) fn list(&self, filter: &Filter, stories: Stories) -> Listed {
         let before = filter.before.unwrap_or(self.last.next());
         let wanted = |row: &Row| {
             filter.takes_queue(&row.queue)
@@ -50,7 +50,7 @@ impl World {
         for (place, row) in self.rows.range(..before).rev() {
             listed.looked_at += 1;
             if wanted(row) {
-                listed.deliveries.push(self.delivery_view(row, Stories::Left));
+                listed.deliveries.push(self.delivery_view(row, stories));
             }
             if listed.deliveries.len() == filter.rows_max || listed.looked_at == LOOKED_AT_MAX {
                 listed.next = Some(*place);

@@ -59,6 +59,25 @@ impl SqliteReader {
         Ok(Self { connection: schema::open_to_read(path)?, path: path.to_owned() })
     }
 
+    /// Deliveries, with so much of each.
+    fn listed(&self, filter: &Filter, depth: Depth) -> Result<Listed, StoreError> {
+        let mut listed = Listed::default();
+        let mut part = filter.clone();
+        // A list that takes several looks goes backwards, so nothing is in it twice.
+        loop {
+            let mut found = self.ask(|look| look.list(&part, LOOKED_AT_MAX - listed.looked_at, depth))?;
+            listed.deliveries.append(&mut found.deliveries);
+            listed.looked_at += found.looked_at;
+            listed.next = found.next;
+            let is_enough = listed.deliveries.len() >= filter.rows_max || listed.looked_at >= LOOKED_AT_MAX;
+            if is_enough || listed.next.is_none() {
+                return Ok(listed);
+            }
+            part.before = listed.next;
+            part.rows_max = filter.rows_max - listed.deliveries.len();
+        }
+    }
+
     /// Asks within one look at the file.
     fn ask<T>(&self, question: impl FnOnce(&Look<'_>) -> Result<T, Fault>) -> Result<T, StoreError> {
         let answer = || {
@@ -79,21 +98,11 @@ impl Reader for SqliteReader {
     }
 
     fn list(&self, filter: &Filter) -> Result<Listed, StoreError> {
-        let mut listed = Listed::default();
-        let mut part = filter.clone();
-        // A list that takes several looks goes backwards, so nothing is in it twice.
-        loop {
-            let mut found = self.ask(|look| look.list(&part, LOOKED_AT_MAX - listed.looked_at))?;
-            listed.deliveries.append(&mut found.deliveries);
-            listed.looked_at += found.looked_at;
-            listed.next = found.next;
-            let is_enough = listed.deliveries.len() >= filter.rows_max || listed.looked_at >= LOOKED_AT_MAX;
-            if is_enough || listed.next.is_none() {
-                return Ok(listed);
-            }
-            part.before = listed.next;
-            part.rows_max = filter.rows_max - listed.deliveries.len();
-        }
+        self.listed(filter, Depth::Line)
+    }
+
+    fn told(&self, filter: &Filter) -> Result<Listed, StoreError> {
+        self.listed(filter, Depth::Stories)
     }
 
     fn unrouted(&self, after: Seq, rows_max: usize) -> Result<Vec<EventView>, StoreError> {

@@ -8,7 +8,7 @@ use redrive_core::time::Timestamp;
 
 use super::Scenario;
 use super::bench::{Bench, at, dead, event, ids, in_session, queue, to};
-use crate::store::{Filter, Note, Oldest, StateName};
+use crate::store::{DeliveryView, Filter, Note, Oldest, StateName};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     ("what may start is paged in the order of the store", ready_pages),
@@ -18,6 +18,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     ("what is parked for ever is released at once", release),
     ("a delivery loads with all that was settled", loads_complete),
     ("deliveries are listed by service and state", lists),
+    ("deliveries are told with all their attempts", tells),
     ("a delivery is found by the first digits of its id", by_prefix),
     ("the oldest that wait and the oldest that are dead are known", the_oldest),
 ];
@@ -53,6 +54,30 @@ fn the_oldest(bench: &mut Bench) {
     assert_eq!(ordered, Oldest { waiting_since: Some(at(0)), dead_since: None });
     bench.crash();
     assert_eq!(svc(bench), (None, Some(at(30))));
+}
+
+fn tells(bench: &mut Bench) {
+    let first = bench.accept(to("svc", event("1"))).remove(0).id;
+    bench.end(first, Next::Due { at: at(500) });
+    bench.end(first, Next::Delivered);
+    bench.take(&[to("svc", event("2"))]);
+    bench.take(&[to("other", event("3"))]);
+    let told = |before, rows_max| {
+        let filter = Filter { service: Some("svc".to_owned()), before, rows_max, ..Filter::default() };
+        let (told, listed) = (bench.reader().told(&filter), bench.reader().list(&filter));
+        let (told, listed) = (told.expect("it answers").deliveries, listed.expect("it answers").deliveries);
+        let ids = |views: &[DeliveryView]| views.iter().map(|view| view.id).collect::<Vec<_>>();
+        assert_eq!(ids(&told.deliveries), ids(&listed.deliveries), "the same deliveries");
+        told.deliveries.into_iter().map(|view| (view.event_id, view.stories)).collect::<Vec<_>>()
+    };
+    let all = told(None, 9);
+    assert_eq!(
+        all.iter().map(|(id, stories)| (id.as_str(), stories.len())).collect::<Vec<_>>(),
+        [("2", 0), ("1", 2)]
+    );
+    assert_eq!(all[1].1, bench.view(first.seq()).stories);
+    assert_eq!(told(None, 1), all[..1]);
+    assert_eq!(told(Some(first.seq().next()), 9), all[1..]);
 }
 
 fn ready_pages(bench: &mut Bench) {

@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use redrive::core::alert::AlertState;
 use redrive::core::book::RuleBook;
 use redrive::core::engine::QueueName;
-use redrive::core::figures::{QueueFigures, Tally};
+use redrive::core::figures::Tally;
 use redrive::core::ids::DependencyName;
 use redrive::core::time::Timestamp;
+use redrive::node::Alerts;
 
 use crate::api::dependencies::{Declared, declared, state_of};
 use crate::api::identity::Caller;
@@ -42,6 +44,7 @@ pub(super) struct Beat {
     took: Duration,
     accepted: u64,
     calls: usize,
+    firing_alerts: u64,
     queues: Vec<QueueBeat>,
     dependencies: Vec<DependencyBeat>,
 }
@@ -64,7 +67,7 @@ struct DependencyBeat {
 }
 
 impl Beat {
-    pub(super) fn between(before: &Look, look: &Look, layout: &Layout) -> Self {
+    pub(super) fn between(before: &Look, look: &Look, layout: &Layout, alerts: &Alerts) -> Self {
         let took = look.at.since(before.at);
         let removed = look.removed().map(|name| (name, BTreeSet::new()));
         let needed = layout.queues.iter().map(|(name, needs)| (name, needs.clone()));
@@ -107,6 +110,8 @@ impl Beat {
             took,
             accepted: accepted(look).saturating_sub(accepted(before)),
             calls: look.snapshot.calls,
+            firing_alerts: alerts.alerts.iter().filter(|alert| alert.state == AlertState::Firing).count()
+                as u64,
             queues: queues.collect(),
             dependencies: dependencies.collect(),
         }
@@ -121,7 +126,9 @@ impl Beat {
         let dependencies: Vec<&DependencyPulse> =
             self.dependencies.iter().filter(concerns).map(|beat| &beat.pulse).collect();
         let mut tally = Tally::default();
-        queues.iter().for_each(|beat| tally.add(&beat.tally));
+        for beat in &queues {
+            tally.add(&beat.tally);
+        }
         let (arrived, ended) =
             queues.iter().fold((0, 0), |(arrived, ended), beat| (arrived + beat.arrived, ended + beat.ended));
         let in_flight = if is_bound {
@@ -147,7 +154,7 @@ impl Beat {
                 .filter(|pulse| pulse.state == BreakerState::Open)
                 .map(|pulse| pulse.name.clone())
                 .collect(),
-            firing_alerts: None,
+            firing_alerts: (!is_bound).then_some(self.firing_alerts),
             services: queues.iter().map(|beat| beat.pulse.clone()).collect(),
             dependencies: dependencies.into_iter().cloned().collect(),
         }
@@ -157,10 +164,9 @@ impl Beat {
 fn tally(look: &Look, queue: &QueueName) -> Tally {
     let mut sum = Tally::default();
     let figures = look.snapshot.figures.queues.get(queue);
-    figures
-        .iter()
-        .flat_map(|figures: &&QueueFigures| figures.types.values())
-        .for_each(|tally| sum.add(tally));
+    for tally in figures.iter().flat_map(|figures| figures.types.values()) {
+        sum.add(tally);
+    }
     sum
 }
 

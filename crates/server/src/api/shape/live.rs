@@ -39,7 +39,7 @@ pub(crate) struct Pulse {
     pub in_flight: u64,
     /// Dependencies whose breakers are open.
     pub open_breakers: Vec<String>,
-    /// Alerts that fire; left out where nothing watches.
+    /// Alerts that fire; not told to those who are bound to services.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub firing_alerts: Option<u64>,
     pub services: Vec<ServicePulse>,

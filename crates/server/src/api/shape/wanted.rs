@@ -153,6 +153,14 @@ pub(crate) struct RuleKeys {
     event_type: Option<String>,
 }
 
+/// Whom the doctor looks at.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct DoctorKeys {
+    /// Only this service and its channels.
+    #[schema(min_length = 1)]
+    service: Option<String>,
+}
+
 /// The states that deliveries are looked for by.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]

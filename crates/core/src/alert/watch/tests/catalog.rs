@@ -7,7 +7,6 @@ use crate::alert::catalog::{ALERTS, NAMES};
 use crate::breaker::State;
 use crate::category::Category;
 use crate::ids::DependencyName;
-use crate::limits;
 
 /// What happens in the world.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +55,7 @@ impl Scene {
             Self::Retried(part, whole) => both(world, &|tally| (tally.retried, tally.firsts) = (part, whole)),
             Self::Exhausted(part, whole) => {
                 both(world, &|tally| {
-                    (tally.exhausted, tally.dead, tally.delivered) = (part, part, whole - part)
+                    (tally.exhausted, tally.dead, tally.delivered) = (part, part, whole - part);
                 });
             }
             Self::Letters(count) => world.queue("s").dead = count,
@@ -133,5 +132,16 @@ fn the_catalog_is_sorted_out() {
         );
     }
     assert!(NAMES.iter().all(|name| NAMES.iter().filter(|other| other == &name).count() == 1));
-    assert!(limits::ALERT_SHARE_COUNT_MIN < limits::ALERT_SHARE_OF_MIN);
+}
+
+#[test]
+fn the_docs_have_every_alert_and_every_metric_as_they_are() {
+    let page = include_str!("../../../../../../docs/alerts.md");
+    for alert in &ALERTS {
+        let row = format!("| `{}` | `{}` | {} |", alert.name, alert.when, alert.severity.as_str());
+        assert!(page.contains(&row), "docs/alerts.md has no row {row}");
+    }
+    for (metric, _) in crate::book::expression::metrics() {
+        assert!(page.contains(&format!("| `{metric}` |")), "docs/alerts.md says nothing of {metric}");
+    }
 }

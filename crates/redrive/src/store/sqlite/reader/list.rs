@@ -43,7 +43,7 @@ pub(in super::super) const EVENT: &str = "SELECT e.id, e.source, e.type, e.attri
 
 impl Look<'_> {
     /// A part of a list, which looks at no more than so many.
-    pub(super) fn list(&self, filter: &Filter, looked_at_max: u64) -> Result<Listed, Fault> {
+    pub(super) fn list(&self, filter: &Filter, looked_at_max: u64, depth: Depth) -> Result<Listed, Fault> {
         let wanted = self.queues.iter().filter(|(_, name)| filter.takes_queue(name));
         let queues: Vec<i64> = wanted.map(|(id, _)| *id).collect();
         if queues.is_empty() {
@@ -53,20 +53,20 @@ impl Look<'_> {
         let before = filter.before.map_or(i64::MAX, |seq| i64::try_from(seq.get()).unwrap_or(i64::MAX));
         let looks_max = i64::try_from(looked_at_max).unwrap_or(i64::MAX).min(ROWS_PER_LOOK);
         let mut found = Found { filter, looks_max, looks: 0, places: Vec::new(), next: None };
-        match filter.state {
-            Some(StateName::Ready) => self.merge(&queues, &[READY], before, &mut found)?,
-            Some(StateName::Due | StateName::Behind) => {
-                self.merge(&queues, &[PATIENT], before, &mut found)?
-            }
-            Some(StateName::Dead) => self.merge(&queues, &[DEAD, HOLDING], before, &mut found)?,
-            Some(StateName::Delivered | StateName::Closed) | None => {
-                self.scan(&queues, before, &mut found)?
-            }
+        let indexed: Option<&[&'static str]> = match filter.state {
+            Some(StateName::Ready) => Some(&[READY]),
+            Some(StateName::Due | StateName::Behind) => Some(&[PATIENT]),
+            Some(StateName::Dead) => Some(&[DEAD, HOLDING]),
+            Some(StateName::Delivered | StateName::Closed) | None => None,
+        };
+        match indexed {
+            Some(selects) => self.merge(&queues, selects, before, &mut found)?,
+            None => self.scan(&queues, before, &mut found)?,
         }
         let Found { looks, places, next, .. } = found;
         let mut deliveries = Vec::with_capacity(places.len());
         for place in places {
-            deliveries.extend(self.delivery(seq(place), Depth::Line)?);
+            deliveries.extend(self.delivery(seq(place), depth)?);
         }
         Ok(Listed { deliveries, next: next.map(seq), looked_at: looks.unsigned_abs() })
     }

@@ -1,0 +1,311 @@
+//! A change to a rule book as a part of one: only the keys that change, where they stand.
+//!
+//! Putting it into the book means the same for people and for programs: a key that is there gets the new
+//! value, one that is not is added; a row of `events` is found by its type, and all other lists grow.
+
+use std::fmt::{self, Display};
+
+use super::evidence::Evidence;
+use crate::book::model::ReactionName;
+use crate::book::resolve::{Level, Resolved};
+use crate::breaker::{BreakerSettings, Trip};
+use crate::category::Category;
+use crate::ids::DependencyName;
+use crate::rule::NamedPolicy;
+use crate::text::show_duration;
+
+/// A part of a rule book.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    root: Vec<(String, Tree)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Tree {
+    /// A value as it is written.
+    Value(String),
+    Map(Vec<(String, Tree)>),
+    /// The row of that event type, or a new one.
+    Row(Vec<(String, Tree)>),
+    /// Items that are added to a list, each as it is written.
+    Items(Vec<String>),
+}
+
+/// A place in the book, from its root.
+pub(super) type Path = Vec<Step>;
+
+/// One step of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Key(String),
+    /// The row of `events` with that pattern; the last step but for keys of the row.
+    Row(String),
+}
+
+/// Keys one below the other.
+pub(super) fn keys(keys: &[&str]) -> Path {
+    keys.iter().map(|key| Step::Key((*key).to_owned())).collect()
+}
+
+/// The place of a level as seen from a row. What stands above all services is stated anew for the one that
+/// suffers, so that no other is touched.
+pub(super) fn place_of(rule: &Resolved<'_>, level: Level) -> Path {
+    let mut path = keys(&["services", rule.service.name.as_str()]);
+    let channel = rule.channel.map(|channel| channel.name.as_str());
+    match level {
+        Level::Row => {
+            path.extend(channel.into_iter().flat_map(|channel| keys(&["channels", channel])));
+            path.extend(keys(&["events"]));
+            path.push(Step::Row(rule.row.pattern.value.as_str().to_owned()));
+        }
+        Level::Channel => path.extend(channel.into_iter().flat_map(|channel| keys(&["channels", channel]))),
+        Level::Dependency => return keys(&["dependencies", rule.dependency.value.as_str()]),
+        Level::Service | Level::Kind | Level::Defaults | Level::BuiltIn => {}
+    }
+    path
+}
+
+impl Change {
+    /// Nothing yet.
+    pub(super) fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets a key at a place.
+    pub(super) fn set(mut self, place: &Path, key: &str, value: impl Display) -> Self {
+        put(&mut self.root, place, key, Tree::Value(value.to_string()));
+        self
+    }
+
+    /// Adds an item to the list under a key at a place.
+    pub(super) fn add(mut self, place: &Path, key: &str, item: impl Display) -> Self {
+        put(&mut self.root, place, key, Tree::Items(vec![item.to_string()]));
+        self
+    }
+
+    /// Gives a dependency a value, whether the book declares it or not.
+    pub(super) fn of_dependency(
+        self,
+        evidence: &Evidence,
+        rule: &Resolved<'_>,
+        key: &str,
+        value: impl Display,
+    ) -> Self {
+        let name = &rule.dependency.value;
+        let declared = evidence.book.sections().dependencies.contains_key(name);
+        let (path, change) = match (declared, rule.channel) {
+            (false, Some(channel)) if name.as_str().contains('/') => {
+                // Such a name is the target's own, and cannot stand in a book.
+                let new = fit(name);
+                let place =
+                    keys(&["services", rule.service.name.as_str(), "channels", channel.name.as_str()]);
+                (keys(&["dependencies", &new]), self.set(&place, "depends_on", quoted(&new)))
+            }
+            _ => (keys(&["dependencies", name.as_str()]), self),
+        };
+        let change = if declared { change } else { change.set(&path, "kind", rule.kind) };
+        change.set(&path, key, value)
+    }
+
+    /// Changes the policy that a row retries by: in place if it is the book's own, else as a new one of the
+    /// service that extends it.
+    pub(super) fn of_policy(
+        self,
+        evidence: &Evidence,
+        rule: &Resolved<'_>,
+        policy: &NamedPolicy,
+        values: &[(&str, String)],
+    ) -> Self {
+        let is_own = evidence.book.sections().policies.contains_key(&policy.name);
+        let name = if is_own { policy.name.to_string() } else { format!("{}-retry", rule.service.name) };
+        let place = keys(&["retry_policies", &name]);
+        let mut change = self;
+        if !is_own {
+            change = change.set(&place, "from", policy.name.as_str());
+        }
+        for (key, value) in values {
+            change = change.set(&place, key, value);
+        }
+        if is_own {
+            return change;
+        }
+        let reaction = rule.reaction_to(Category::Transient);
+        let mut place = place_of(rule, reaction.origin.level);
+        let is_by_policy = matches!(reaction.value, ReactionName::Policy(_));
+        let span = reaction.origin.span.filter(|_| reaction.origin.level < Level::Kind);
+        let is_short = span.is_none_or(|span| is_written_as(evidence, span.start, "retry"));
+        if !is_by_policy || is_short {
+            return change.set(&place, "retry", quoted(&name));
+        }
+        place.extend(keys(&["on_failure"]));
+        change.set(&place, "transient", quoted(&name))
+    }
+
+    /// Changes the breaker of a row's dependency: in place if it is the book's own, else as a new one with
+    /// the same settings but for these.
+    pub(super) fn of_breaker(
+        self,
+        evidence: &Evidence,
+        rule: &Resolved<'_>,
+        values: &[(&str, String)],
+    ) -> Self {
+        let sections = evidence.book.sections();
+        let breaker = rule.rule.breaker.as_ref();
+        let own = breaker.and_then(|breaker| breaker.name.as_ref());
+        let own = own.filter(|name| sections.breakers.contains_key(*name));
+        let name =
+            own.map_or_else(|| format!("{}-breaker", fit(&rule.dependency.value)), ToString::to_string);
+        let place = keys(&["breakers", &name]);
+        let mut change = self;
+        if own.is_none()
+            && let Some(breaker) = breaker
+        {
+            for (key, value) in settings(&breaker.settings) {
+                if values.iter().all(|(changed, _)| *changed != key) {
+                    change = change.set(&place, key, value);
+                }
+            }
+        }
+        for (key, value) in values {
+            change = change.set(&place, key, value);
+        }
+        if own.is_some() {
+            return change;
+        }
+        let declared = sections.dependencies.contains_key(&rule.dependency.value);
+        let level = match rule.breaker_origin.level {
+            Level::Row | Level::Channel | Level::Service => rule.breaker_origin.level,
+            _ if declared => Level::Dependency,
+            _ => Level::Service,
+        };
+        change.set(&place_of(rule, level), "breaker", quoted(&name))
+    }
+}
+
+/// The settings of a breaker as a book states them.
+fn settings(settings: &BreakerSettings) -> Vec<(&'static str, String)> {
+    vec![
+        ("trip", trip(settings.trip())),
+        ("open", show_duration(settings.open())),
+        ("probes", settings.probes().to_string()),
+        ("close_after", settings.close_after().to_string()),
+    ]
+}
+
+/// A trip as a book states it.
+pub(super) fn trip(trip: Trip) -> String {
+    match trip {
+        Trip::Consecutive(failures) => format!("{{ consecutive: {failures} }}"),
+        Trip::Failures { count, within } => {
+            format!("{{ failures: {count}, within: {} }}", show_duration(within))
+        }
+        Trip::FailureRate { share, of_at_least, within } => format!(
+            "{{ failure_rate: {share}, of_at_least: {of_at_least}, within: {} }}",
+            show_duration(within)
+        ),
+    }
+}
+
+/// A name of a dependency that a book can declare.
+fn fit(name: &DependencyName) -> String {
+    name.as_str().replace('/', "-")
+}
+
+/// Whether the value at that place of the text stands under that key.
+fn is_written_as(evidence: &Evidence, start: u32, key: &str) -> bool {
+    let before = evidence.text.as_deref().and_then(|text| text.get(..start as usize));
+    before.is_none_or(|before| {
+        let before = before.trim_end_matches([' ', '"', '\'']);
+        before.strip_suffix(':').is_some_and(|before| before.trim_end().ends_with(key))
+    })
+}
+
+/// A text as YAML has it: in quotes if it could be read as something else.
+pub(super) fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    let begins_well = text.chars().next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
+    let is_word = !matches!(text, "null" | "true" | "false");
+    if begins_well && is_word && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    serde_json::Value::from(text).to_string()
+}
+
+/// The same for a key, which is a text whatever it looks like.
+fn quoted_key(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    let begins_well = text.chars().next().is_some_and(|c| c.is_ascii_alphanumeric() || c == '_');
+    if begins_well && text.chars().all(is_plain) { text.to_owned() } else { quoted(text) }
+}
+
+fn put(map: &mut Vec<(String, Tree)>, place: &[Step], key: &str, value: Tree) {
+    let Some((first, rest)) = place.split_first() else {
+        match (map.iter_mut().find(|(name, _)| name == key), value) {
+            (Some((_, Tree::Items(items))), Tree::Items(more)) => items.extend(more),
+            (Some((_, known)), value) => *known = value,
+            (None, value) => map.push((key.to_owned(), value)),
+        }
+        return;
+    };
+    let Step::Key(name) = first else {
+        unreachable!("a row stands below `events`, which looks one step ahead")
+    };
+    let row = match rest.first() {
+        Some(Step::Row(pattern)) => Some(pattern),
+        Some(Step::Key(_)) | None => None,
+    };
+    if !map.iter().any(|(known, _)| known == name) {
+        let inside = match row {
+            Some(pattern) => Tree::Row(vec![("type".to_owned(), Tree::Value(quoted(pattern)))]),
+            None => Tree::Map(Vec::new()),
+        };
+        map.push((name.clone(), inside));
+    }
+    let inside = map.iter_mut().find(|(known, _)| known == name).map(|(_, inside)| inside);
+    match (inside, rest) {
+        (Some(Tree::Row(inside)), [_, rest @ ..]) | (Some(Tree::Map(inside)), rest) => {
+            put(inside, rest, key, value);
+        }
+        (Some(Tree::Row(_) | Tree::Value(_) | Tree::Items(_)) | None, _) => {
+            unreachable!("a change says one thing of a place")
+        }
+    }
+}
+
+/// YAML.
+impl Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_map(f, &self.root, 0)
+    }
+}
+
+fn write_map(f: &mut fmt::Formatter<'_>, map: &[(String, Tree)], depth: usize) -> fmt::Result {
+    for (key, value) in map {
+        write!(f, "{:depth$}{}:", "", quoted_key(key))?;
+        write_value(f, value, depth)?;
+    }
+    Ok(())
+}
+
+fn write_value(f: &mut fmt::Formatter<'_>, value: &Tree, depth: usize) -> fmt::Result {
+    match value {
+        Tree::Value(value) => writeln!(f, " {value}"),
+        Tree::Map(inside) => {
+            writeln!(f)?;
+            write_map(f, inside, depth + 2)
+        }
+        Tree::Row(inside) => {
+            writeln!(f)?;
+            for (place, (key, value)) in inside.iter().enumerate() {
+                let mark = if place == 0 { "- " } else { "  " };
+                write!(f, "{:depth$}  {mark}{}:", "", quoted_key(key))?;
+                write_value(f, value, depth + 4)?;
+            }
+            Ok(())
+        }
+        Tree::Items(items) => {
+            writeln!(f)?;
+            items.iter().try_for_each(|item| writeln!(f, "{:depth$}  - {item}", ""))
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Alerts: where each stands, who is told, what was said lately, and whether a receiver hears us.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use redrive::core::alert::notice::{Stage, Subject};
+use redrive::core::alert::{AlertState, AlertView};
+use redrive::core::book::model::{Receiver, ReceiverKind};
+use redrive::core::book::own_book::OWN_SERVICE;
+use redrive::core::engine::QueueName;
+use redrive::core::ids::{ChannelName, IdPrefix, ServiceName};
+use redrive::core::story::End;
+use redrive::core::time::Timestamp;
+use redrive::happening::{Happening, What};
+use redrive::node::{TellError, Told};
+use redrive::store::{Counts, DeliveryState, DeliveryView, Filter, Reader, StoreError};
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+
+use super::code::Code;
+use super::error::{ApiError, Named};
+use super::shape::alerts::{
+    AlertShown, AlertStateShown, AlertsFound, ReceiverShown, ReceiverTested, SubjectShown, TestOutcome,
+    ToldShown,
+};
+use super::{App, events};
+
+/// How long a test is watched: less than a request may take, so that whoever asks is answered.
+const TEST_WATCHED: Duration = Duration::from_secs(12);
+/// Messages among which the last trouble of each receiver is looked for.
+const MESSAGES_SEEN_MAX: usize = 100;
+
+/// Alerts and receivers, and what was said lately.
+#[utoipa::path(
+    get, path = "/v1/alerts", operation_id = "alerts", tag = "operating",
+    responses((status = 200, description = "all that the rule book has", body = AlertsFound))
+)]
+pub(super) async fn list(State(app): State<App>) -> Result<Response, ApiError> {
+    let (book, now) = (app.node.book(), app.node.now());
+    let (counts, troubles) = app.node.read(|reader| Ok((reader.counts()?, troubles(reader)?))).await?;
+    let alerts = app.node.alerts();
+    let receivers = book.sections().receivers.iter();
+    let found = AlertsFound {
+        evaluated_at: alerts.looked_at,
+        alerts: alerts.alerts.iter().map(alert_shown).collect(),
+        receivers: receivers
+            .map(|(name, at)| receiver_shown(name, &at.value, &counts, &troubles, now))
+            .collect(),
+        recent: alerts.recent.iter().map(told_shown).collect(),
+    };
+    Ok(events::json(StatusCode::OK, &found))
+}
+
+/// Sends a receiver a message that says that it is a test, and waits a while for what becomes of it.
+#[utoipa::path(
+    post, path = "/v1/receivers/{name}/test", operation_id = "testReceiver", tag = "operating",
+    params(("name" = String, Path, description = "a receiver of the rule book", example = "on-call")),
+    responses((status = 200, description = "what became of it so far; it is tried again like any message", body = ReceiverTested))
+)]
+pub(super) async fn test(State(app): State<App>, Named(name): Named) -> Result<Response, ApiError> {
+    // Before it is sent, so that nothing is missed.
+    let happenings = app.node.happenings();
+    let event = app.node.test_receiver(&name).await.map_err(|error| match error {
+        TellError::NoReceiver(_) => {
+            let book = app.node.book();
+            let names: Vec<String> = book.sections().receivers.keys().cloned().collect();
+            ApiError::new(Code::ReceiverNotFound, error.to_string()).with("receivers", names)
+        }
+        TellError::NotWritten(error) => error.into(),
+    })?;
+    let event = event.to_string();
+    let seen = tokio::time::timeout(TEST_WATCHED, outcome_of(happenings, &event)).await;
+    let tested = match seen.ok().flatten() {
+        Some((outcome, happening)) => ReceiverTested {
+            receiver: name,
+            event,
+            outcome,
+            delivery: happening.delivery.clone(),
+            code: happening.code.clone(),
+            message: happening.message.clone(),
+            due_at: happening.due_at,
+            took_ms: happening.took_ms,
+        },
+        None => ReceiverTested {
+            receiver: name,
+            event,
+            outcome: TestOutcome::Waiting,
+            delivery: None,
+            code: None,
+            message: None,
+            due_at: None,
+            took_ms: None,
+        },
+    };
+    Ok(events::json(StatusCode::OK, &tested))
+}
+
+/// What becomes of an event's delivery; none if nobody tells any more.
+async fn outcome_of(
+    mut happenings: broadcast::Receiver<std::sync::Arc<Happening>>,
+    event: &str,
+) -> Option<(TestOutcome, std::sync::Arc<Happening>)> {
+    loop {
+        let happening = match happenings.recv().await {
+            Ok(happening) => happening,
+            Err(RecvError::Lagged(_)) => continue,
+            Err(RecvError::Closed) => return None,
+        };
+        if happening.event_id.as_deref() != Some(event) {
+            continue;
+        }
+        let outcome = match happening.what {
+            What::Delivered => TestOutcome::Delivered,
+            What::Retrying => TestOutcome::Retrying,
+            What::Dead => TestOutcome::Dead,
+            // That it was accepted, or is held behind a breaker, is no outcome.
+            _ => continue,
+        };
+        return Some((outcome, happening));
+    }
+}
+
+fn alert_shown(view: &AlertView) -> AlertShown {
+    AlertShown {
+        name: view.name.clone(),
+        when: view.when.clone(),
+        severity: view.severity.to_owned(),
+        to: view.to.clone(),
+        escalate: view.escalate.clone(),
+        action: view.action.clone(),
+        line: (view.line > 0).then_some(view.line),
+        covers: view.covers.clone(),
+        state: match view.state {
+            AlertState::Quiet => AlertStateShown::Quiet,
+            AlertState::Pending => AlertStateShown::Pending,
+            AlertState::Firing => AlertStateShown::Firing,
+        },
+        since: view.since,
+        value: view.value.clone(),
+        subjects: view.subjects.iter().map(subject_shown).collect(),
+        more: view.more,
+        told: view.told,
+        last_told_at: view.last_told_at,
+    }
+}
+
+fn subject_shown(Subject { of, value, since }: &Subject) -> SubjectShown {
+    SubjectShown { of: of.clone(), value: value.clone(), since: *since }
+}
+
+fn told_shown(told: &Told) -> ToldShown {
+    let stage = match told.stage {
+        Stage::Firing => "firing",
+        Stage::Repeated => "repeated",
+        Stage::Resolved => "resolved",
+        Stage::Test => "test",
+    };
+    ToldShown {
+        at: told.at,
+        alert: told.alert.clone(),
+        stage: stage.to_owned(),
+        severity: told.severity.clone(),
+        summary: told.summary.clone(),
+        to: told.to.clone(),
+    }
+}
+
+fn receiver_shown(
+    name: &str,
+    receiver: &Receiver,
+    counts: &Counts,
+    troubles: &BTreeMap<String, String>,
+    now: Timestamp,
+) -> ReceiverShown {
+    let queue = ServiceName::new(OWN_SERVICE).ok().zip(ChannelName::new(name).ok());
+    let queue = queue.map(|(service, channel)| QueueName { service, channel: Some(channel) });
+    let counts = queue.and_then(|queue| counts.queues.get(&queue).copied()).unwrap_or_default();
+    ReceiverShown {
+        name: name.to_owned(),
+        kind: receiver.kind.as_str().to_owned(),
+        address: address(&receiver.kind),
+        hours: receiver.hours.as_ref().map(ToString::to_string),
+        severity: receiver.severity.map(|severity| severity.as_str().to_owned()),
+        open_now: receiver.hours.as_ref().is_none_or(|hours| hours.contain(now)),
+        waiting: counts.waiting,
+        dead: counts.dead,
+        last_trouble: troubles.get(name).cloned(),
+    }
+}
+
+/// Where somebody is told, without what opens a door.
+fn address(kind: &ReceiverKind) -> String {
+    match kind {
+        ReceiverKind::Ntfy(address)
+        | ReceiverKind::Webhook(address)
+        | ReceiverKind::Alertmanager(address) => without_user(address),
+        // Whoever has the path of such an address may write there.
+        ReceiverKind::Slack(address) => {
+            let address = without_user(address);
+            let host_ends = address.find("://").map_or(0, |at| at + 3);
+            let path = address[host_ends..].find('/').map_or(address.len(), |at| host_ends + at);
+            format!("{}/…", &address[..path])
+        }
+        ReceiverKind::Email(email) => email.to.clone(),
+    }
+}
+
+fn without_user(address: &str) -> String {
+    let Some((scheme, rest)) = address.split_once("://") else { return address.to_owned() };
+    let place_ends = rest.find('/').unwrap_or(rest.len());
+    let place = &rest[..place_ends];
+    let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
+    // What follows a question mark may be a token.
+    let path = rest[place_ends..].split('?').next().unwrap_or_default();
+    format!("{scheme}://{place}{path}")
+}
+
+/// Why the last message to each receiver failed, where it did.
+fn troubles(reader: &dyn Reader) -> Result<BTreeMap<String, String>, StoreError> {
+    let filter =
+        Filter { service: Some(OWN_SERVICE.to_owned()), rows_max: MESSAGES_SEEN_MAX, ..Filter::default() };
+    let mut latest: BTreeMap<String, DeliveryView> = BTreeMap::new();
+    for view in reader.list(&filter)?.deliveries.into_iter().filter(|view| view.attempts > 0) {
+        let Some(channel) = &view.queue.channel else { continue };
+        let is_later = |known: &DeliveryView| known.written_at >= view.written_at;
+        if !latest.get(channel.as_str()).is_some_and(is_later) {
+            latest.insert(channel.to_string(), view);
+        }
+    }
+    let mut troubles = BTreeMap::new();
+    for (receiver, view) in latest {
+        if matches!(view.state, DeliveryState::Delivered { .. }) {
+            continue;
+        }
+        let Some(prefix) = IdPrefix::parse(&view.id.to_string()) else { continue };
+        let stories = reader.deliveries(&prefix, 1)?.into_iter().flat_map(|view| view.stories);
+        if let Some(End::Failed { message, .. }) = stories.last().map(|story| story.end) {
+            troubles.insert(receiver, message);
+        }
+    }
+    Ok(troubles)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_shown_without_what_opens_a_door() {
+        #[rustfmt::skip]
+        let cases = [
+            (ReceiverKind::Ntfy("https://ann:pw@ntfy.test/ops".into()),              "https://ntfy.test/ops"),
+            (ReceiverKind::Webhook("https://a.test/hook?token=hunter2".into()),      "https://a.test/hook"),
+            (ReceiverKind::Alertmanager("http://127.0.0.1:9093".into()),             "http://127.0.0.1:9093"),
+            (ReceiverKind::Slack("https://hooks.slack.test/services/T0/B0/x".into()), "https://hooks.slack.test/…"),
+            (ReceiverKind::Slack("https://hooks.slack.test".into()),                 "https://hooks.slack.test/…"),
+        ];
+        for (kind, expected) in cases {
+            assert_eq!(address(&kind), expected);
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What can be typed for `redrive doctor`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use redrive::core::doctor::Harm;
+
+use super::dlq::FromArgs;
+use super::remote::Format;
+
+/// Says what ails a server, with the evidence and the change to the rule book.
+///
+/// It looks at the latest 5,000 deliveries with all their attempts, at queues, breakers and dead letters, and
+/// at what the server has counted. What it has seen too little of, it does not judge.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  redrive doctor
+  redrive doctor --service billing
+  redrive doctor --data /var/lib/redrive --rules redrive.yaml
+  redrive doctor --deny high --format json
+  redrive doctor --explain timeout-too-short
+
+Exit code: 0 looked, 1 something does as much harm as --deny says, or refused, 2 wrong use, 3 no server.")]
+pub(crate) struct DoctorArgs {
+    /// Only this service and its channels
+    #[arg(long)]
+    pub(crate) service: Option<String>,
+    /// With --data: the rule book to hold against what happened; else the one of the latest attempt
+    #[arg(long, value_name = "FILE", requires = "data")]
+    pub(crate) rules: Option<PathBuf>,
+    /// Ends with 1 if anything does this much harm, or more
+    #[arg(long, value_name = "HARM", value_enum)]
+    pub(crate) deny: Option<DenyHarm>,
+    /// Says what a diagnosis means and what to do about it, or lists them: `all`
+    #[arg(long, value_name = "CODE")]
+    pub(crate) explain: Option<String>,
+    /// How to print it
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+    #[command(flatten)]
+    pub(crate) from: FromArgs,
+}
+
+/// How much harm is too much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DenyHarm {
+    /// Deliveries stand still, or most of them fail
+    Critical,
+    /// Deliveries fail that need not
+    High,
+    /// Things are slower or dearer than they need be
+    Medium,
+    /// Anything
+    Low,
+}
+
+impl From<DenyHarm> for Harm {
+    fn from(deny: DenyHarm) -> Self {
+        match deny {
+            DenyHarm::Critical => Self::Critical,
+            DenyHarm::High => Self::High,
+            DenyHarm::Medium => Self::Medium,
+            DenyHarm::Low => Self::Low,
+        }
+    }
+}

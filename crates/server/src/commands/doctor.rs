@@ -1,0 +1,115 @@
+//! `redrive doctor`: what ails a server or a data folder, and the change to the rule book that would help.
+
+use std::io::IsTerminal;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use redrive::core::book::RuleBook;
+use redrive::core::book::problem::suggest;
+use redrive::core::doctor::{self, DELIVERIES_MAX, Harm};
+use redrive::core::time::Timestamp;
+use redrive::node::Turns;
+use redrive::store::sqlite::Sqlite;
+use redrive::store::{Reader, StoreError};
+
+use super::{Refused, print, print_json, read_book, wait_for};
+use crate::api::shape::doctor::DoctorReport;
+use crate::cli::{DoctorArgs, Format};
+use crate::client::Ask;
+use crate::doctor::gather::{self, Deliveries, Rest};
+use crate::doctor::report::report;
+use crate::show;
+
+pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
+    if let Some(code) = &args.explain {
+        return explain(code);
+    }
+    let (found, now, whence) = match &args.from.data {
+        Some(folder) => {
+            let (found, now) = examined(folder, args)?;
+            (found, now, folder.display().to_string())
+        }
+        None => wait_for(asked(args))?,
+    };
+    match args.format {
+        Format::Json => print_json(&found)?,
+        Format::Text => print(&show::doctor::page(&found, &whence, now, show::columns()))?,
+    }
+    let limit = args.deny.map(Harm::from);
+    let is_denied = limit.is_some_and(|limit| found.findings.iter().any(|finding| finding.harm >= limit));
+    Ok(if is_denied { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}
+
+async fn asked(args: &DoctorArgs) -> anyhow::Result<(DoctorReport, Timestamp, String)> {
+    let mut client = args.from.server.client()?;
+    let path = match &args.service {
+        Some(service) => {
+            let mut query = form_urlencoded::Serializer::new(String::new());
+            query.append_pair("service", service);
+            format!("/v1/doctor?{}", query.finish())
+        }
+        None => "/v1/doctor".to_owned(),
+    };
+    let (found, now) = client.timed_json::<DoctorReport>(&Ask::get(path)).await?;
+    Ok((found, now, client.address().to_string()))
+}
+
+/// Examines a folder, whether or not a server runs on it.
+fn examined(folder: &Path, args: &DoctorArgs) -> anyhow::Result<(DoctorReport, Timestamp)> {
+    let refused = |error: StoreError| Refused(error.to_string());
+    let reader = Sqlite::open_reader(folder).map_err(refused)?;
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let now = Timestamp::EPOCH + since;
+    let deliveries = deliveries(&*reader, args.service.clone()).map_err(refused)?;
+    let mut rest = gather::rest(&*reader, deliveries.latest_book()).map_err(refused)?;
+    let turns = Turns::remembered_by(&*reader).map_err(refused)?;
+    let book = book(args.rules.as_deref(), &mut rest)?;
+    let evidence = gather::evidence(Arc::new(book), deliveries, rest, &turns, None, now);
+    Ok((report(doctor::examine(&evidence)), now))
+}
+
+/// The latest deliveries; on a terminal it is seen how far they are read.
+fn deliveries(reader: &dyn Reader, service: Option<String>) -> Result<Deliveries, StoreError> {
+    let is_watched = std::io::stderr().is_terminal();
+    let mut deliveries = Deliveries::of(service);
+    while let Some(wanted) = deliveries.wanted() {
+        deliveries.add(reader.told(&wanted)?);
+        if is_watched {
+            let (count, most) = (deliveries.count() as u64, DELIVERIES_MAX as u64);
+            let line = format!("reading deliveries: {} of {}", show::thousands(count), show::thousands(most));
+            anstream::eprint!("\r{}\x1b[K", show::style::dim(line));
+        }
+    }
+    if is_watched {
+        anstream::eprint!("\r\x1b[K");
+    }
+    Ok(deliveries)
+}
+
+/// The book of a file, or the one that the latest attempt was judged by.
+fn book(rules: Option<&Path>, rest: &mut Rest) -> anyhow::Result<RuleBook> {
+    if let Some(path) = rules {
+        let (book, text) = read_book(path)?;
+        rest.text = Some(text);
+        return Ok(book);
+    }
+    let book = rest.text.as_deref().and_then(|text| redrive::core::book::read(text).book);
+    let why = "the folder does not say which rule book holds: name it with --rules";
+    book.ok_or_else(|| Refused(why.to_owned()).into())
+}
+
+fn explain(code: &str) -> anyhow::Result<ExitCode> {
+    if code == "all" {
+        print(&show::doctor::list())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let Some(diagnosis) = doctor::find(code) else {
+        let advice = suggest(code, doctor::all().map(|diagnosis| diagnosis.code).collect::<Vec<_>>());
+        let advice = if advice.ends_with('?') { advice } else { "--explain all lists them".to_owned() };
+        return Err(Refused(format!("there is no diagnosis `{code}`: {advice}")).into());
+    };
+    print(&show::doctor::explained(diagnosis))?;
+    Ok(ExitCode::SUCCESS)
+}

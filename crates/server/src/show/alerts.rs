@@ -1,0 +1,106 @@
+//! Alerts in a terminal: a table of all of them, those who are told, and what became of a test.
+
+use redrive::core::time::Timestamp;
+
+use super::moment::{ago, coming};
+use super::table::{Cell, Side, Table};
+use super::{plain, shell_word, style, thousands};
+use crate::api::shape::alerts::{
+    AlertShown, AlertStateShown, AlertsFound, ReceiverShown, ReceiverTested, TestOutcome,
+};
+
+/// All alerts, one to a line, and below them all receivers.
+pub(crate) fn page(found: &AlertsFound, now: Timestamp) -> String {
+    if found.alerts.is_empty() && found.receivers.is_empty() {
+        return format!("{} the rule book has no alerts\n", style::warning("!"));
+    }
+    let mut text = lines(alerts(&found.alerts, now));
+    if !found.receivers.is_empty() {
+        text.push('\n');
+        text.push_str(&lines(receivers(&found.receivers)));
+    }
+    text
+}
+
+/// What became of a test.
+pub(crate) fn tested(tested: &ReceiverTested, now: Timestamp) -> String {
+    let name = style::bold(plain(&tested.receiver));
+    let because = tested.message.as_deref().map(plain).unwrap_or_default();
+    let story = tested.delivery.as_deref().map_or_else(String::new, |delivery| {
+        format!("; {} tells more", style::bold(format!("redrive why {}", shell_word(delivery))))
+    });
+    match tested.outcome {
+        TestOutcome::Delivered => format!("{} {name} has taken it\n", style::good("✓")),
+        TestOutcome::Retrying => {
+            let again = tested.due_at.map_or_else(|| "later".to_owned(), |at| coming(at, now));
+            format!(
+                "{} {name} was not reached: {because}; it is tried again {again}{story}\n",
+                style::warning("!")
+            )
+        }
+        TestOutcome::Dead => format!("{} {name} was not told: {because}{story}\n", style::error("✗")),
+        TestOutcome::Waiting => {
+            let list = style::bold("redrive alerts");
+            format!("{} nothing has become of it yet; {list} shows what waits\n", style::warning("!"))
+        }
+    }
+}
+
+fn alerts(alerts: &[AlertShown], now: Timestamp) -> Table {
+    let left = Side::Left;
+    let mut table = Table::new(&[left, left, left, Side::Right, left, Side::Right, left, left]);
+    table.head(&["STATE", "SEVERITY", "ALERT", "VALUE", "SINCE", "TOLD", "TO", "WHEN"]);
+    for alert in alerts {
+        let name = match &alert.covers {
+            Some(covers) => format!("{} ({covers})", alert.name),
+            None => alert.name.clone(),
+        };
+        table.push(vec![
+            state(alert.state),
+            Cell::plain(plain(&alert.severity)),
+            Cell::bold(plain(&name)),
+            Cell::plain(plain(alert.value.as_deref().unwrap_or("-"))),
+            Cell::dim(alert.since.map_or_else(|| "-".to_owned(), |since| ago(since, now))),
+            Cell::plain(thousands(u64::from(alert.told))),
+            Cell::plain(plain(&alert.to.join(", "))),
+            Cell::dim(plain(&alert.when)),
+        ]);
+    }
+    table
+}
+
+fn receivers(receivers: &[ReceiverShown]) -> Table {
+    let left = Side::Left;
+    let mut table = Table::new(&[left, left, left, left, Side::Right, Side::Right, left]);
+    table.head(&["RECEIVER", "KIND", "ADDRESS", "HOURS", "WAITING", "DEAD", "LAST TROUBLE"]);
+    for receiver in receivers {
+        let hours = match (&receiver.hours, receiver.open_now) {
+            (None, _) => Cell::dim("always"),
+            (Some(hours), true) => Cell::plain(plain(hours)),
+            (Some(hours), false) => Cell::dim(format!("{} (not now)", plain(hours))),
+        };
+        let dead = thousands(receiver.dead);
+        table.push(vec![
+            Cell::bold(plain(&receiver.name)),
+            Cell::plain(plain(&receiver.kind)),
+            Cell::plain(plain(&receiver.address)),
+            hours,
+            Cell::plain(thousands(receiver.waiting)),
+            if receiver.dead > 0 { Cell::painted(dead, style::error) } else { Cell::plain(dead) },
+            Cell::dim(plain(receiver.last_trouble.as_deref().unwrap_or("-"))),
+        ]);
+    }
+    table
+}
+
+fn lines(table: Table) -> String {
+    table.lines().into_iter().map(|line| line + "\n").collect()
+}
+
+fn state(state: AlertStateShown) -> Cell {
+    match state {
+        AlertStateShown::Quiet => Cell::dim("quiet"),
+        AlertStateShown::Pending => Cell::painted("pending", style::warning),
+        AlertStateShown::Firing => Cell::painted("firing", style::error),
+    }
+}

@@ -1,0 +1,222 @@
+//! `redrive doctor`: what it says, and that what it advises heals.
+
+use std::fs;
+use std::path::Path;
+
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+
+use crate::run::{Folder, redrive};
+use crate::scripted::{Reply, Scripted};
+use crate::server::{Server, until};
+use crate::sink::Sink;
+
+/// Enough for a judgement.
+const EVENTS: usize = 40;
+
+fn book(sink: &Sink, timeout: &str) -> String {
+    format!(
+        "version: 1
+services:
+  orders:
+    target: {{ http: \"http://{}/\" }}
+    retry: none
+    breaker: none
+    timeout: {timeout}
+    events: [\"orders.*\"]
+",
+        sink.address
+    )
+}
+
+/// Sends events and waits until all of them have ended.
+fn send(server: &Server, ids: &str) {
+    for number in 0..EVENTS {
+        server.accept("orders.placed", &format!("{ids}-{number}"), "");
+    }
+    until("nothing waits", || (server.status()["services"][0]["waiting"] == 0).then_some(()));
+}
+
+fn finding(report: &Value, code: &str) -> Option<Value> {
+    let findings = report["findings"].as_array().expect("a list");
+    findings.iter().find(|finding| finding["code"] == code).cloned()
+}
+
+#[test]
+fn a_timeout_that_is_too_short_is_found_and_the_change_heals_it() {
+    let sink = Sink::start(&["--slow", "2s", "--quiet"]);
+    let folder = Folder::with("redrive.yaml", &book(&sink, "1800ms"));
+    let server = Server::start(&folder);
+    send(&server, "before");
+
+    let sick = server.get("/v1/doctor").json();
+    assert_eq!(sick["looked_at"]["attempts"], EVENTS, "{sick}");
+    let found = finding(&sick, "transient-failures").unwrap_or_else(|| panic!("{sick}"));
+    assert_eq!(
+        (&found["harm"], &found["service"], &found["line"]),
+        (&json!("critical"), &json!("orders"), &json!(7))
+    );
+    let change = found["change"].as_str().expect("there is something to change");
+    assert_eq!(change, "services:\n  orders:\n    timeout: 3s\n");
+    assert!(finding(&sick, "one-cause").is_some(), "the letters have one cause: {sick}");
+    let url = format!("http://{}", server.client.address);
+    let text = folder.run(&["doctor", "--server", &url]).printed();
+    assert!(text.contains("CRITICAL  100% of the attempts of `orders` fail for a while"), "{text}");
+    let denied = folder.run(&["doctor", "--server", &url, "--deny", "critical", "--format", "json"]);
+    assert_eq!((denied.code, denied.stderr.as_str()), (1, ""));
+    assert_eq!(server.get("/v1/doctor?service=nobody").json()["findings"], json!([]));
+
+    let stated = change.lines().last().expect("a line").trim();
+    let (_, timeout) = stated.split_once(": ").expect("a key and a value");
+    folder.write("redrive.yaml", book(&sink, timeout));
+    server.signal("HUP");
+    server.err.wait_for("holds from now on");
+    send(&server, "after");
+    let healed = server.get("/v1/doctor").json();
+    assert_eq!(finding(&healed, "transient-failures"), None, "{healed}");
+    server.stop().assert_calm();
+
+    // The same folder without its server, by the book that it remembers and by one of a file.
+    let at_rest = folder.run(&["doctor", "--data", "data", "--format", "json"]).printed();
+    let at_rest: Value = serde_json::from_str(&at_rest).expect("JSON");
+    assert_eq!(at_rest["looked_at"]["deliveries"], 2 * EVENTS, "{at_rest}");
+    assert_eq!(finding(&at_rest, "transient-failures"), None, "{at_rest}");
+    folder.write("old.yaml", book(&sink, "1800ms"));
+    let by_old =
+        folder.run(&["doctor", "--data", "data", "--rules", "old.yaml", "--format", "json"]).printed();
+    let by_old: Value = serde_json::from_str(&by_old).expect("JSON");
+    assert!(finding(&by_old, "transient-failures").is_some(), "{by_old}");
+}
+
+fn report() -> Value {
+    json!({
+        "looked_at": { "deliveries": 1_200, "attempts": 1_310, "since": "2025-10-21T12:05:00Z" },
+        "findings": [
+            {
+                "code": "timeout-too-short", "harm": "high", "service": "mail", "dependency": "mail",
+                "title": "the timeout of 3s cuts through good calls of `mail`",
+                "evidence": [
+                    "61 of 1310 attempts (5%) ran into the timeout of 3s",
+                    "99 of 100 that arrived took up to 2s900ms, which is 97% of the limit",
+                ],
+                "advice": "raise the timeout from 3s to 4s500ms, half as much again as the slowest good calls take; if that is longer than anybody can wait, the target must become quicker",
+                "change": "services:\n  mail:\n    timeout: 4s500ms\n", "line": 12, "touched": 61,
+            },
+            {
+                "code": "letters-untouched", "harm": "medium", "service": "mail",
+                "title": "dead letters of `mail` lie there for 3d",
+                "evidence": ["4 letters of causes that go back more than 48h", "the oldest died 3d ago\u{1b}[2J"],
+                "advice": "`redrive dlq groups --service mail` shows why", "touched": 4,
+            },
+        ],
+        "too_little": [{ "service": "sms", "events": "orders.*", "attempts": 3 }],
+    })
+}
+
+/// What the page says, without the address that the system chose.
+fn page(report: &Value) -> String {
+    let server = Scripted::new([Reply::json(200, report)]);
+    let printed = redrive(&["doctor", "--server", server.url()]).printed();
+    printed.replace(server.url(), "http://server")
+}
+
+#[test]
+fn the_page_shows_what_to_change() {
+    assert_snapshot!(page(&report()), @r"
+    redrive doctor at http://server
+    looked at 1,200 deliveries of the last 2h30m with 1,310 attempts
+
+    HIGH  the timeout of 3s cuts through good calls of `mail`  timeout-too-short
+      • 61 of 1310 attempts (5%) ran into the timeout of 3s
+      • 99 of 100 that arrived took up to 2s900ms, which is 97% of the limit
+      → raise the timeout from 3s to 4s500ms, half as much again as the slowest good
+        calls take; if that is longer than anybody can wait, the target must become
+        quicker
+        into the rule book, which says otherwise on line 12:
+        + services:
+        +   mail:
+        +     timeout: 4s500ms
+
+    MEDIUM  dead letters of `mail` lie there for 3d  letters-untouched
+      • 4 letters of causes that go back more than 48h
+      • the oldest died 3d ago [2J
+      → `redrive dlq groups --service mail` shows why
+
+    ✗ 2 findings: 1 high, 1 medium
+    `redrive doctor --explain timeout-too-short` tells more
+    ? too little to judge `sms` by its attempts for `orders.*`: 3 attempts, and 30 are needed
+    ");
+}
+
+#[test]
+fn where_nothing_ails_it_says_what_it_looked_at() {
+    let mut well = report();
+    well["findings"] = json!([]);
+    assert_snapshot!(page(&well), @r"
+    redrive doctor at http://server
+    looked at 1,200 deliveries of the last 2h30m with 1,310 attempts
+
+    ✓ nothing ails, as far as what was looked at can tell
+    ? too little to judge `sms` by its attempts for `orders.*`: 3 attempts, and 30 are needed
+    ");
+    let empty = json!({ "looked_at": { "deliveries": 0, "attempts": 0 }, "findings": [], "too_little": [] });
+    assert_snapshot!(page(&empty), @r"
+    redrive doctor at http://server
+    there are no deliveries to look at
+
+    ? nothing has been tried yet, so there is nothing to judge
+    ");
+}
+
+#[test]
+fn a_diagnosis_explains_itself() {
+    assert_snapshot!(redrive(&["doctor", "--explain", "timeout-too-long"]).printed(), @r"
+    MEDIUM timeout-too-long: a call that hangs holds its slot far longer than any good call takes
+
+    Good calls are answered in a small part of the timeout, and some calls hang
+    until it is over. Each of these holds a slot and a connection all that while,
+    and its event waits for a retry that could have been made long ago. A limit of a
+    few times the slowest good call gives up the same calls sooner and no others.
+
+    It needs 100 attempts that arrived and 3 that hung.
+    ");
+    let all = redrive(&["doctor", "--explain", "all"]).printed();
+    assert_eq!(all.lines().count(), redrive::core::doctor::all().count());
+    let refused = redrive(&["doctor", "--explain", "timeout-to-short"]).refused();
+    assert!(refused.contains("did you mean `timeout-too-short`?"), "{refused}");
+    let nowhere = Folder::new().run(&["doctor", "--data", "nothing-here"]).refused();
+    assert!(nowhere.contains("nothing-here"), "{nowhere}");
+}
+
+/// Every diagnosis as a row of a table.
+fn table() -> String {
+    let mut table =
+        "| code | harm | what it finds | what it needs to have seen |\n| --- | --- | --- | --- |\n"
+            .to_owned();
+    for diagnosis in redrive::core::doctor::all() {
+        let redrive::core::doctor::Diagnosis { code, harm, summary, needs, .. } = diagnosis;
+        table.push_str(&format!("| `{code}` | {harm} | {summary} | {needs} |\n"));
+    }
+    table
+}
+
+/// Writes the table instead of comparing it: `REDRIVE_UPDATE=1 cargo test -p redrive-server doctor`.
+#[test]
+fn the_page_of_all_diagnoses_is_up_to_date() {
+    const BEGIN: &str = "<!-- every diagnosis -->\n";
+    const END: &str = "<!-- that was every diagnosis -->\n";
+    let server = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let path = server.ancestors().nth(2).expect("crates/server lies two folders down").join("docs/doctor.md");
+    let kept = fs::read_to_string(&path).expect("the page is there");
+    let (before, rest) = kept.split_once(BEGIN).expect("the table begins somewhere");
+    let (_, after) = rest.split_once(END).expect("and ends");
+    let made = format!("{before}{BEGIN}\n{}\n{END}{after}", table());
+    if std::env::var_os("REDRIVE_UPDATE").is_some() {
+        fs::write(&path, &made).expect("the docs can be written");
+        return;
+    }
+    assert!(
+        kept == made,
+        "docs/doctor.md is out of date: run REDRIVE_UPDATE=1 cargo test -p redrive-server doctor"
+    );
+}
