@@ -40,7 +40,6 @@ pub(super) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
             // The story is what stands in the terminal.
             log_level: LogLevel::Error,
             log_format: LogFormat::Human,
-            otlp: None,
         };
         serve::run_demo(&serve_args, demo).await
     })
