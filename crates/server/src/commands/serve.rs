@@ -179,8 +179,7 @@ async fn serve(args: &ServeArgs, opened: Opened, demo: Option<Demo>) -> anyhow::
     let connections = Targets::none(Arc::new(tls::pool(args)?));
     let targets = targets(&opened, &path, &secrets, Some(&connections))?;
     let store = Sqlite::open(&args.data, Options::default()).map_err(|error| Refused(error.to_string()))?;
-    let traces = Settings::read(args.otlp.as_deref(), |name| std::env::var(name).ok());
-    let traces = traces.map_err(|error| Refused(error.to_string()))?;
+    let traces = traces(args, &targets)?;
     let config = Config {
         book: Arc::clone(&opened.book),
         book_text: Arc::clone(&opened.text),
@@ -191,10 +190,6 @@ async fn serve(args: &ServeArgs, opened: Opened, demo: Option<Demo>) -> anyhow::
     let mut hands = Hands::new()?;
     let node = Node::start(config).map_err(|error| Refused(error.to_string()))?;
     let roots = tls::roots(args)?;
-    if let Some(settings) = &traces {
-        // Targets go on with the trace that the collector hears of.
-        targets.pool().tell_traces(settings.sampler);
-    }
     let exporter = traces.map(|settings| Exporter::start(&node, settings, roots));
     let mut doors = match Doors::open(&node, &opened.book, secrets, &targets).await {
         Ok(doors) => doors,
@@ -215,14 +210,7 @@ async fn serve(args: &ServeArgs, opened: Opened, demo: Option<Demo>) -> anyhow::
             return Err(Refused(format!("could not listen on {}: {error}", args.listen)).into());
         }
     };
-    if doors.access.is_shut(node.now()) {
-        let data = shell_word(&args.data.to_string_lossy());
-        let said = format!(
-            "{}: whoever comes needs a key, and no key is good any more: stop the server, and make one with `redrive keys create NAME --role admin --data {data}`",
-            style::warning("warning")
-        );
-        logging::say(said, || tracing::warn!("whoever comes needs a key, and no key is good any more"));
-    }
+    warn_if_shut(args, &doors.access, &node);
     match &demo {
         Some(demo) => {
             let server = format!("{}{}", door.scheme().prefix(), listening.address);
@@ -246,7 +234,13 @@ async fn serve(args: &ServeArgs, opened: Opened, demo: Option<Demo>) -> anyhow::
     logging::say(style::dim(stopping), || tracing::info!("{stopping}"));
     listening.close(REQUESTS_END_WITHIN).await;
     archivist.stop().await;
-    let stopped = node.stop(args.drain).await;
+    end(&node, exporter, args.drain).await;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Lets calls end for so long, and then tells of what is left to tell.
+async fn end(node: &Node, exporter: Option<Exporter>, drain: Duration) {
+    let stopped = node.stop(drain).await;
     if let Some(exporter) = exporter {
         exporter.stop().await;
     }
@@ -255,7 +249,28 @@ async fn serve(args: &ServeArgs, opened: Opened, demo: Option<Demo>) -> anyhow::
         let cut = style::dim(format!("{count} calls were cut short; they burn no retry"));
         logging::say(cut, || tracing::info!(count, "calls were cut short; they burn no retry"));
     }
-    Ok(ExitCode::SUCCESS)
+}
+
+/// Where traces go, if anybody is told of them: targets go on with the trace that the collector hears of.
+fn traces(args: &ServeArgs, targets: &Targets) -> anyhow::Result<Option<Settings>> {
+    let traces = Settings::read(args.otlp.as_deref(), |name| std::env::var(name).ok());
+    let traces = traces.map_err(|error| Refused(error.to_string()))?;
+    if let Some(settings) = &traces {
+        targets.pool().tell_traces(settings.sampler);
+    }
+    Ok(traces)
+}
+
+fn warn_if_shut(args: &ServeArgs, access: &Access, node: &Node) {
+    if !access.is_shut(node.now()) {
+        return;
+    }
+    let data = shell_word(&args.data.to_string_lossy());
+    let said = format!(
+        "{}: whoever comes needs a key, and no key is good any more: stop the server, and make one with `redrive keys create NAME --role admin --data {data}`",
+        style::warning("warning")
+    );
+    logging::say(said, || tracing::warn!("whoever comes needs a key, and no key is good any more"));
 }
 
 fn greet(
