@@ -242,12 +242,16 @@ async fn serve(args: &ServeArgs, opened: Opened, demo: Option<Demo>) -> anyhow::
         doors,
     };
     serving.until_stopped(&mut hands).await;
-    let stopping = "stopping: no more events are taken, calls may end";
-    logging::say(style::dim(stopping), || tracing::info!("{stopping}"));
+    say_that_it_stops();
     listening.close(REQUESTS_END_WITHIN).await;
     archivist.stop().await;
     end(&node, exporter, args.drain).await;
     Ok(ExitCode::SUCCESS)
+}
+
+fn say_that_it_stops() {
+    let stopping = "stopping: no more events are taken, calls may end";
+    logging::say(style::dim(stopping), || tracing::info!("{stopping}"));
 }
 
 /// Lets calls end for so long, and then tells of what is left to tell.
