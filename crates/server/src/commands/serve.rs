@@ -31,9 +31,8 @@ use crate::api::door::Scheme;
 use crate::api::health::Memo;
 use crate::api::hooks::Webhooks;
 use crate::api::{
-    Access, App, Guests, Limiter, Limits, Metrics, Parts, Reading, Routers, With, listen_behind,
+    Access, App, Guests, Limiter, Limits, Metrics, Parts, Reading, Routers, With, book, listen_behind, live,
 };
-use crate::api::{book, live};
 use crate::cli::ServeArgs;
 use crate::demo::Demo;
 use crate::logging;
@@ -243,11 +242,21 @@ async fn serve(args: &ServeArgs, opened: Opened, demo: Option<Demo>) -> anyhow::
         doors,
     };
     serving.until_stopped(&mut hands).await;
-    let stopping = "stopping: no more events are taken, calls may end";
-    logging::say(style::dim(stopping), || tracing::info!("{stopping}"));
+    say_that_it_stops();
     listening.close(REQUESTS_END_WITHIN).await;
     archivist.stop().await;
-    let stopped = node.stop(args.drain).await;
+    end(&node, exporter, args.drain).await;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn say_that_it_stops() {
+    let stopping = "stopping: no more events are taken, calls may end";
+    logging::say(style::dim(stopping), || tracing::info!("{stopping}"));
+}
+
+/// Lets calls end for so long, and then tells of what is left to tell.
+async fn end(node: &Node, exporter: Option<Exporter>, drain: Duration) {
+    let stopped = node.stop(drain).await;
     if let Some(exporter) = exporter {
         exporter.stop().await;
     }
@@ -256,7 +265,6 @@ async fn serve(args: &ServeArgs, opened: Opened, demo: Option<Demo>) -> anyhow::
         let cut = style::dim(format!("{count} calls were cut short; they burn no retry"));
         logging::say(cut, || tracing::info!(count, "calls were cut short; they burn no retry"));
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Nobody can come in, and only a stopped server can be helped.

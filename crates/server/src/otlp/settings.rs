@@ -24,7 +24,7 @@ pub(crate) struct Settings {
     pub(super) path: String,
     pub(super) headers: Vec<(String, String)>,
     pub(super) service_name: String,
-    pub(super) sampler: Sampler,
+    pub(crate) sampler: Sampler,
 }
 
 /// Why nobody can be told of traces like that.
