@@ -11,6 +11,7 @@ mod health;
 mod hooks;
 mod inbox;
 mod letters;
+mod readers;
 mod routes;
 mod schedules;
 mod shell;
@@ -23,7 +24,7 @@ mod writer;
 
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use redrive_core::book::RuleBook;
@@ -45,6 +46,7 @@ use self::health::Chart;
 pub use self::health::{DiskShort, Health};
 use self::inbox::{Inbox, NoteJob, SubmitJob};
 pub use self::letters::{OrderError, Purged, ReplayWish, SelectError};
+use self::readers::Readers;
 use self::routes::Routes;
 pub use self::schedules::ScheduleView;
 use self::schedules::{Schedules, Wall};
@@ -193,17 +195,6 @@ struct BackupJob {
     backup: Backup,
     by: By,
     progress: mpsc::Sender<Result<BackupProgress, String>>,
-}
-
-/// Readers, and who waits for one.
-struct Readers {
-    idle: Mutex<Idle>,
-    returned: Condvar,
-}
-
-struct Idle {
-    readers: Vec<Box<dyn Reader>>,
-    is_closed: bool,
 }
 
 /// Why a question was not answered.
@@ -554,44 +545,6 @@ pub enum RerouteError {
     /// They could not be written.
     #[error(transparent)]
     Write(#[from] SubmitError),
-}
-
-impl Readers {
-    fn new(store: &dyn Store) -> Result<Self, StoreError> {
-        let readers: Result<Vec<_>, _> = (0..READERS_MAX).map(|_| store.reader()).collect();
-        let idle = Idle { readers: readers?, is_closed: false };
-        Ok(Self { idle: Mutex::new(idle), returned: Condvar::new() })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Idle> {
-        self.idle.lock().expect("nobody panics while holding this list")
-    }
-
-    fn ask<T>(&self, question: impl FnOnce(&dyn Reader) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        let is_needed = |idle: &mut Idle| idle.readers.is_empty() && !idle.is_closed;
-        let waited = self.returned.wait_while(self.lock(), is_needed);
-        let reader = waited.expect("nobody panics while holding this list").readers.pop();
-        let Some(reader) = reader else {
-            let reason = "the server is shutting down".to_owned();
-            return Err(StoreError::NotOpened { path: PathBuf::new(), reason });
-        };
-        let answer = std::panic::catch_unwind(AssertUnwindSafe(|| question(reader.as_ref())));
-        let mut idle = self.lock();
-        if !idle.is_closed {
-            idle.readers.push(reader);
-        }
-        drop(idle);
-        self.returned.notify_one();
-        answer.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    }
-
-    /// Answers no more questions: a store that nobody reads can put its file in order when it closes.
-    fn close(&self) {
-        let closed = Idle { readers: Vec::new(), is_closed: true };
-        let open = std::mem::replace(&mut *self.lock(), closed);
-        self.returned.notify_all();
-        drop(open);
-    }
 }
 
 /// The engine that goes on with what a store has.
