@@ -26,7 +26,7 @@ after(() => stage?.close());
 test("keys lead to every page", async () => {
   const pages = {
     o: "Overview", s: "Services", d: "Deliveries", b: "Breakers", f: "Failure groups",
-    p: "Replays", r: "Rule book", a: "Alerts", h: "Doctor", u: "Audit",
+    p: "Replays", r: "Rule book", a: "Alerts", h: "Doctor", u: "Audit", k: "Keys",
   };
   await stage.visit({}, async (page) => {
     await heading(page, "Overview");
@@ -54,12 +54,13 @@ test("the first thing that a tab reaches skips to the content", async () => {
 
 test("a delivery is searched for and a letter replayed by keys alone", async () => {
   stage.target.status = 200;
-  await stage.visit({}, async (page) => {
+  // What is typed may be the id of an event, and the server says that it is not.
+  await stage.visit({ forgive: [/status of 404/] }, async (page) => {
     await heading(page, "Overview");
     await page.keyboard.press("/");
     await page.keyboard.type("orders.placed");
     await page.keyboard.press("Enter");
-    await heading(page, "Deliveries");
+    await heading(page, /Found for/);
 
     await page.keyboard.press("g");
     await page.keyboard.press("f");
@@ -82,7 +83,7 @@ test("a delivery is searched for and a letter replayed by keys alone", async () 
     await page.getByRole("button", { name: "Begin: send 1 letter" }).waitFor();
     await reach(page, "Begin: send 1 letter");
     await page.keyboard.press("Enter");
-    await page.getByText("Done: 1 delivered").waitFor();
+    await page.locator("main").getByText("Done: 1 delivered").waitFor();
   });
 });
 
@@ -93,12 +94,12 @@ async function heading(page, name) {
 /** More stops than any page has. */
 const STOPS_MAX = 150;
 
-/** Tabs until what has the focus reads like that. */
+/** Tabs until a link or a button that reads like that has the focus. */
 async function reach(page, text) {
   await page.locator("main").getByText(text).first().waitFor();
   for (let stop = 0; stop < STOPS_MAX; stop += 1) {
     await page.keyboard.press("Tab");
-    const read = await page.evaluate(() => document.activeElement.textContent.trim());
+    const read = await page.evaluate(() => (document.activeElement.matches("a, button") ? document.activeElement.textContent.trim() : ""));
     if (typeof text === "string" ? read === text : text.test(read)) return;
   }
   assert.fail(`no tab reaches ${text}`);

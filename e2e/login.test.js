@@ -66,8 +66,31 @@ test("an operator can replay a letter, and the audit names who did", async () =>
   await stage.visit({ at: `#/letters/${letter.id}`, key: stage.server.keys.operator, forgive: REFUSED }, async (page) => {
     await page.getByRole("button", { name: "Replay…" }).click();
     await page.getByRole("button", { name: "Begin: send 1 letter" }).click();
-    await page.getByText("Done: 1 delivered").waitFor();
+    await page.locator("main").getByText("Done: 1 delivered").waitFor();
     await page.evaluate(() => (location.hash = "#/audit"));
     await page.getByRole("cell", { name: "the-operator" }).first().waitFor();
   });
 });
+
+test("an admin makes a key that is told once, and ends it", async () => {
+  const { admin } = stage.server.keys;
+  await stage.visit({ at: "#/keys", key: admin, forgive: REFUSED }, async (page) => {
+    await page.getByRole("button", { name: "New key…" }).click();
+    await page.getByRole("dialog").getByLabel("Name").fill("night-shift");
+    await page.getByRole("dialog").getByLabel("Role").selectOption("viewer");
+    await page.getByRole("dialog").getByRole("button", { name: "Make the key" }).click();
+    const told = page.getByRole("dialog", { name: "The key of night-shift" });
+    const made = await told.locator("code").textContent();
+    assert.equal(await whoIs(made), 200);
+    await told.getByRole("button", { name: "Close" }).click();
+    await page.getByRole("row", { name: /night-shift/ }).getByRole("button", { name: "Revoke…" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Revoke the key" }).click();
+    await page.getByRole("row", { name: /night-shift/ }).getByText("revoked").waitFor();
+    assert.equal(await whoIs(made), 401);
+  });
+});
+
+async function whoIs(key) {
+  const answer = await fetch(`${stage.server.address}/v1/whoami`, { headers: { authorization: `Bearer ${key}` } });
+  return answer.status;
+}

@@ -64,6 +64,7 @@ services:
     doctor: ["#/doctor", "Doctor"],
     book: ["#/book/8", "Rule book"],
     audit: ["#/audit", "Audit"],
+    keys: ["#/keys", "Keys"],
     nowhere: ["#/nowhere", null],
   };
 });

@@ -45,11 +45,11 @@ test("a letter that is not mended stops the canary after one attempt", async () 
     await prepare(page);
     const calls = stage.target.calls;
     await page.getByRole("button", { name: `Begin: send ${LETTERS} letters` }).click();
-    await page.getByText(/Stopped by itself, because a letter failed again/).waitFor();
+    await page.locator("main").getByText(/Stopped by itself, because a letter failed again/).waitFor();
     assert.equal(stage.target.calls, calls + 1, "the canary spends one letter");
     await page.getByRole("button", { name: "End…" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "End the replay" }).click();
-    await page.getByText(/Ended by hand/).waitFor();
+    await page.locator("main").getByText(/Ended by hand/).waitFor();
   });
 });
 
@@ -64,7 +64,7 @@ test("a group is replayed with a dry run and a canary once its target is mended"
     assert.equal(stage.target.calls, calls, "a dry run sends nothing");
     await page.getByRole("button", { name: `Begin: send ${rest} letters` }).click();
     await page.getByRole("heading", { level: 1, name: /Replay \d+/ }).waitFor();
-    await page.getByText(`Done: ${rest} delivered`).waitFor();
+    await page.locator("main").getByText(`Done: ${rest} delivered`).waitFor();
     const bar = page.getByRole("progressbar");
     assert.equal(await bar.getAttribute("aria-valuenow"), "100");
     assert.equal(stage.target.calls, calls + rest);
@@ -78,17 +78,17 @@ test("a replay that is paused shows where it stands and goes on", async () => {
   await stage.server.send("orders.slow", 30);
   await stage.server.hasDead(31);
   stage.target.status = 200;
-  const replay = await stage.server.ask("POST", "/v1/replays", { type: "orders.slow", rate: "5/s" });
+  const replay = await stage.server.ask("POST", "/v1/replays", { type: "orders.slow", rate: "2/s" });
   await stage.visit({ at: `#/replays/${replay.id}` }, async (page) => {
     await page.getByRole("button", { name: "Pause" }).click();
-    await page.getByText(/Paused, nothing more is sent/).waitFor();
+    await page.locator("main").getByText(/Paused, nothing more is sent/).waitFor();
     await page.getByRole("button", { name: "Go on" }).click();
-    await page.getByText(/^Running/).waitFor();
+    await page.locator("main").getByText(/^Running/).waitFor();
     const delivered = await shownDelivered(page);
     await until("more is delivered without a reload", async () => (await shownDelivered(page)) > delivered);
     await page.getByRole("button", { name: "End…" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "End the replay" }).click();
-    await page.getByText(/Ended by hand/).waitFor();
+    await page.locator("main").getByText(/Ended by hand/).waitFor();
   });
 });
 
@@ -130,7 +130,7 @@ test("a letter is edited, another skipped and the rest purged, each after a ques
 async function prepare(page) {
   await page.getByRole("link", { name: /422 Unprocessable/ }).first().click();
   await page.getByRole("button", { name: "Replay the group…" }).click();
-  await page.getByText(/would be sent again/).waitFor();
+  await page.locator("main").getByText(/would be sent again/).waitFor();
   assert.ok(await page.getByLabel("Canary").isChecked(), "a canary is what is offered first");
 }
 

@@ -32,5 +32,6 @@ function seconds({ details }) {
 function reason(error) {
   const cause = error.cause ?? error;
   const text = cause.stack ?? String(cause);
-  return text.replace(/^/gm, "    ");
+  // The browser's log comes with colours, which a file does not want.
+  return text.replace(/\u001b\[\d+m/g, "").replace(/^/gm, "    ");
 }

@@ -229,7 +229,7 @@ impl RuleBook {
         let serving = serving::Serving::of(&sections);
         // One text, one hash: whoever remembers which book a story was told by finds both.
         let own = own_book::sections(&sections).map(|own| Arc::new(Self::of(own, hash)));
-        Self { services, routes, serving, own, hash, sections }
+        Self { sections, services, routes, serving, own, hash }
     }
 
     /// The book as it was written.

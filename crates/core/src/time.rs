@@ -41,6 +41,14 @@ impl Timestamp {
         self.0 / 1_000_000
     }
 
+    /// As mail writes it: `Tue, 21 Oct 2025 14:30:00 +0000`.
+    #[must_use]
+    pub fn in_mail(self) -> String {
+        let time = jiff::Timestamp::from_nanosecond(i128::from(self.0))
+            .expect("2554 is before the year 9999, where that library ends");
+        time.strftime("%a, %d %b %Y %H:%M:%S +0000").to_string()
+    }
+
     /// How long ago `earlier` was; nothing if it is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
@@ -121,6 +129,12 @@ mod tests {
         }
         assert!("1969-12-31T23:59:59Z".parse::<Timestamp>().is_err());
         assert!("soon".parse::<Timestamp>().is_err());
+    }
+
+    #[test]
+    fn mail_has_a_form_of_its_own() {
+        let time = Timestamp::from_millis(1_761_057_000_250);
+        assert_eq!(time.in_mail(), "Tue, 21 Oct 2025 14:30:00 +0000");
     }
 
     #[test]

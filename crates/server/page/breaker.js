@@ -5,7 +5,10 @@ import { ago, axisTime, exact, span } from "./format.js";
 import { toneOf } from "./ui.js";
 
 const WIDTH = 1000;
-const STRIP_MS = 6 * 3_600_000;
+/** How much a strip may show: as little as holds all turns. */
+const STRIPS_MS = [900_000, 3_600_000, 6 * 3_600_000, 24 * 3_600_000];
+/** A state that lasted for a moment only is drawn this wide. */
+const PART_MIN = 6;
 
 /** What each state means for what goes there. */
 export const MEANS = {
@@ -31,22 +34,25 @@ export function switchPicture(state) {
 /** How a breaker stood over the last hours; `history` has its turns, the latest first. */
 export function strip({ history, state }) {
   const to = Date.now();
-  const from = to - STRIP_MS;
+  const oldest = history.length > 0 ? Date.parse(history.at(-1).at) : to;
+  const room = STRIPS_MS.find((ms) => to - ms < oldest) ?? STRIPS_MS.at(-1);
+  const from = to - room;
   const turns = [...history].reverse().filter((turn) => Date.parse(turn.at) > from);
   const before = turns[0]?.from ?? state;
   const marks = [{ at: from, is: before }, ...turns.map((turn) => ({ at: Date.parse(turn.at), is: turn.to }))];
-  const x = (at) => ((at - from) / STRIP_MS) * WIDTH;
+  const x = (at) => ((at - from) / room) * WIDTH;
   const part = ({ at, is }, index) => {
     const until = marks[index + 1]?.at ?? to;
     const label = `${is} for ${span(until - at)} until ${index + 1 < marks.length ? exact(until) : "now"}`;
-    return s("rect", { x: x(at), y: 0, width: Math.max(3, x(until) - x(at)), height: 10, class: toneOf(is) }, s("title", label));
+    const width = Math.max(PART_MIN, x(until) - x(at));
+    return s("rect", { x: Math.min(x(at), WIDTH - width), y: 0, width, height: 10, class: toneOf(is) }, s("title", label));
   };
   const opened = turns.filter((turn) => turn.to === "open").length;
   const words = opened === 0 ? `${state} throughout` : `opened ${opened === 1 ? "once" : `${opened} times`}, last ${ago(turns.filter((turn) => turn.to === "open").at(-1).at)}`;
   return h(
     "figure.strip",
-    s("svg", { viewBox: `0 0 ${WIDTH} 10`, preserveAspectRatio: "none", role: "img", "aria-label": `the last ${span(STRIP_MS)}: ${words}` }, marks.map(part)),
-    h("figcaption", h("span", axisTime(from, STRIP_MS)), h("span", words), h("span", "now")),
+    s("svg", { viewBox: `0 0 ${WIDTH} 10`, preserveAspectRatio: "none", role: "img", "aria-label": `the last ${span(room)}: ${words}` }, marks.map(part)),
+    h("figcaption", h("span", axisTime(from, room)), h("span", words), h("span", "now")),
   );
 }
 

@@ -1,10 +1,11 @@
 /** What happens, one line each, the latest on top; it stands still while somebody points at it. */
 
 import { fill, h, slot } from "./dom.js";
+import { firstEvent } from "./first.js";
 import { atClock, span } from "./format.js";
 import { icon } from "./icons.js";
 import { onHappening, pulse } from "./live.js";
-import { command, empty } from "./ui.js";
+import { empty } from "./ui.js";
 
 const SHOWN_MAX = 40;
 const DRAW_MS = 250;
@@ -72,11 +73,5 @@ function row(happening) {
   );
 }
 
-function waitingForFirst() {
-  const type = "greeting.sent";
-  return empty(
-    "Nothing happens at the moment",
-    h("p", "Events show up here as they come and go. To send one:"),
-    command(`curl -d '{"hello":"world"}' ${new URL(`v1/events/${type}`, location.href.split("#")[0])}`),
-  );
-}
+const waitingForFirst = () =>
+  empty("Nothing happens at the moment", h("p", "Events show up here as they come and go. To send one:"), firstEvent());

@@ -29,30 +29,56 @@ import { empty, failure, skeleton } from "./ui.js";
 
 /**
  * Every view: the name in its address, its module, its name for people, and the group it stands in; one
- * without a group is reached from the view that it is `under`.
+ * without a group is reached from the view that it is `under`. What `needs` a permission, or concerns the
+ * `whole` server, is listed only for those who may see it.
  */
 const VIEWS = {
   overview: { load: () => import("./views/overview.js"), name: "Overview", group: "Watch" },
   services: { load: () => import("./views/services.js"), name: "Services", group: "Watch" },
   deliveries: { load: () => import("./views/deliveries.js"), name: "Deliveries", group: "Watch" },
   breakers: { load: () => import("./views/breakers.js"), name: "Breakers", group: "Watch" },
-  alerts: { load: () => import("./views/alerts.js"), name: "Alerts", group: "Watch" },
+  alerts: { load: () => import("./views/alerts.js"), name: "Alerts", group: "Watch", whole: true },
   groups: { load: () => import("./views/groups.js"), name: "Failure groups", group: "Mend" },
   letters: { load: () => import("./views/letters.js"), name: "Dead letter", under: "groups" },
   replays: { load: () => import("./views/replays.js"), name: "Replays", group: "Mend" },
-  doctor: { load: () => import("./views/doctor.js"), name: "Doctor", group: "Mend" },
-  book: { load: () => import("./views/book.js"), name: "Rule book", group: "Rules and records" },
-  audit: { load: () => import("./views/audit.js"), name: "Audit", group: "Rules and records" },
+  doctor: { load: () => import("./views/doctor.js"), name: "Doctor", group: "Mend", whole: true },
+  book: { load: () => import("./views/book.js"), name: "Rule book", group: "Rules and records", whole: true },
+  audit: { load: () => import("./views/audit.js"), name: "Audit", group: "Rules and records", whole: true },
+  keys: { load: () => import("./views/keys.js"), name: "Keys", group: "Rules and records", needs: "administer", whole: true },
 };
 const FIRST = "overview";
 
 const main = document.getElementById("main");
 let leave = new AbortController();
+/** Where we are, without the query: whoever only filters stays where they have scrolled to. */
+let shownAt = null;
 
 function parse(hash) {
   const [path, query = ""] = hash.replace(/^#\/?/, "").split("?");
-  const [name, ...rest] = path.split("/").filter(Boolean).map(decodeURIComponent);
+  const [name, ...rest] = path.split("/").filter(Boolean).map(decoded);
   return { name: name ?? FIRST, path: rest, query: new URLSearchParams(query) };
+}
+
+/** What is no escape stands for itself. */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+/** Makes room for what comes, so that the page neither jumps up nor loses the reader. */
+function takePlace(place, at) {
+  const isSame = at === shownAt;
+  main.style.minHeight = isSame ? `${main.offsetHeight}px` : "";
+  main.replaceChildren(place);
+  if (!isSame) {
+    scrollTo(0, 0);
+    // Whoever goes by keyboard goes on from the top of the new view.
+    if (shownAt !== null) main.focus({ preventScroll: true });
+  }
+  shownAt = at;
 }
 
 async function show() {
@@ -67,8 +93,7 @@ async function show() {
   title(view?.name ?? "Not found");
   markPlace(view?.under ?? name);
   const place = h("div.view", { class: `v-${name}` }, skeleton(6));
-  main.replaceChildren(place);
-  scrollTo(0, 0);
+  takePlace(place, [name, ...path].join("/"));
   if (!view) return fill(place, empty("There is no such page", h("p", h("a", { href: "#/overview" }, "To the overview"))));
   const page = {
     path,

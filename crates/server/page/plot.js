@@ -1,7 +1,7 @@
 /** Plots of numbers over time, in SVG: they take no points, one point, gaps and any size of number. */
 
 import { fill, h, s, slot } from "./dom.js";
-import { axisTime, compact, exact } from "./format.js";
+import { axisTime, compact, exact, span } from "./format.js";
 
 /** Plots are drawn in these units and stretched to their place; strokes and text are not. */
 const WIDTH = 1000;
@@ -18,12 +18,25 @@ export function sparkline(points) {
   ]));
 }
 
+/** What is known of a server that has just started needs less room than was asked for, and at least this. */
+const ROOM_MS_MIN = 60_000;
+
+/** The axis of a trend: its points, from when to when, and how far they are from each other. */
+export function axisOf({ points, span_ms, step_ms, since }) {
+  const to = Date.now();
+  const from = Math.max(to - span_ms, Math.min(Date.parse(since ?? 0), to - ROOM_MS_MIN));
+  return { points, from, to, step: step_ms, since, note: `in each ${span(step_ms)}` };
+}
+
 /**
  * A plot. `points`: `[{ at, … }]`; `series`: `[{ name, of(point), tone, filled? }]`; `from` and `to` bound the
  * time axis, `step` is the distance of two points, `since` is the start of what is known, and the value axis goes
  * up to `least` at least; `note` says what a point stands for.
  */
-export function plot({ label, points, series, from, to, step, since, unit = "", format = compact, least = 4, note }) {
+export function plot({ label, points, series: wanted, from, to, step, since, unit = "", format = compact, least = 4, note }) {
+  // What is told of no point at all is no part of the picture.
+  const told = wanted.filter(({ of }) => points.some((point) => isNumber(of(point))));
+  const series = told.length > 0 ? told : wanted;
   const values = points.flatMap((point) => series.map(({ of }) => of(point))).filter(isNumber);
   const top = ceiling(Math.max(least, ...values));
   const x = (at) => ((Date.parse(at) - from) / (to - from || 1)) * WIDTH;
@@ -90,7 +103,7 @@ const dot = ([x, value], y, tone) => s("path.stroke.single", { class: tone, d: `
 /** The next number above that halves well. */
 function ceiling(value) {
   const size = 10 ** Math.floor(Math.log10(value));
-  return [1, 2, 4, 5, 10].find((step) => step * size >= value) * size;
+  return [1, 2, 4, 6, 8, 10].find((step) => step * size >= value) * size;
 }
 
 function summary(label, points, series, format) {

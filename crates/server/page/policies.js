@@ -1,6 +1,6 @@
 /**
  * Draws retry policies above one time axis, so that they can be compared: each retry is a bar from the
- * earliest to the latest moment at which it may come, with a tick where it comes without jitter.
+ * earliest to the latest moment at which it may come, with a tick in the middle.
  */
 
 import { h, s } from "./dom.js";
@@ -50,7 +50,7 @@ function drawn(policy, latest) {
   const x = (ms) => LEFT + (spread(ms) / spread(latest)) * (WIDTH - LEFT - RIGHT);
   const height = depth + AXIS_HEIGHT;
   const label = `${policy.name}: ${policy.summary}`;
-  return h("div.policy-plot", s("svg.plot", { viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": label },
+  return h("div.policy-plot", { tabindex: "0", role: "region", "aria-label": `Picture of ${policy.name}` }, s("svg.plot", { viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": label },
     TICKS_MS.filter((at) => at <= latest).map((at) => tick(at, x(at), depth)),
     steps.map((step, index) => bar(step, x, 3 + index * (lane + 2), lane)),
     giveUp(policy, x, depth)));

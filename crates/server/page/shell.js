@@ -5,7 +5,7 @@ import { clock, compact, span } from "./format.js";
 import { icon } from "./icons.js";
 import { showKeys } from "./keyboard.js";
 import { connection, pulse, reconnect } from "./live.js";
-import { drawWho, me } from "./session.js";
+import { boundTo, drawWho, may, me } from "./session.js";
 import { say } from "./ui.js";
 
 const at = (id) => document.getElementById(id);
@@ -19,6 +19,8 @@ export function dressShell(all) {
   me.watch(drawNav);
   at("menu").append(icon("menu"));
   at("menu").onclick = () => toggleMenu(at("menu").getAttribute("aria-expanded") !== "true");
+  at("main").addEventListener("click", () => toggleMenu(false));
+  document.addEventListener("keydown", (event) => event.key === "Escape" && toggleMenu(false));
   at("shortcuts").onclick = showKeys;
   at("find").onkeydown = find;
   drawTheme();
@@ -49,7 +51,8 @@ function counts() {
 
 function drawNav() {
   const needs = counts();
-  const groups = [...new Set(Object.values(views).map((view) => view.group))].filter(Boolean);
+  const listed = Object.entries(views).filter(([, view]) => view.group && (!view.needs || may(view.needs)) && !(view.whole && boundTo()));
+  const groups = [...new Set(listed.map(([, view]) => view.group))];
   const link = ([name, view]) => {
     const [number, tone] = needs[name] ?? [0];
     const current_ = name === current ? "page" : null;
@@ -57,7 +60,7 @@ function drawNav() {
   };
   fill(
     at("nav"),
-    groups.map((group) => h("div.group", h("h2", group), h("ul", Object.entries(views).filter(([, view]) => view.group === group).map(link)))),
+    groups.map((group) => h("div.group", h("h2", group), h("ul", listed.filter(([, view]) => view.group === group).map(link)))),
     h("p.foot", me.value && h("span", `Redrive ${me.value.version}`), me.value?.demo && h("span.badge.info", "demo")),
   );
 }
@@ -66,6 +69,7 @@ function find(event) {
   if (event.key !== "Enter") return;
   const wanted = event.target.value.trim();
   if (wanted) location.hash = `#/deliveries?find=${encodeURIComponent(wanted)}`;
+  event.target.value = "";
   event.target.blur();
 }
 

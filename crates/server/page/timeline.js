@@ -1,7 +1,7 @@
 /** A delivery's attempts on a time line: each a bar as long as it took, with the waits between and their causes. */
 
 import { h, s } from "./dom.js";
-import { clock, exact, isNever, span } from "./format.js";
+import { clock, exact, isNever, span, withClocks } from "./format.js";
 import { choice } from "./ui.js";
 import { answerOf, endOf, isAttempt, startOf, waitAfter } from "./words.js";
 
@@ -45,7 +45,8 @@ function rowsOf(delivery) {
   const pending = delivery.due_at && !isNever(delivery.due_at) ? Date.parse(delivery.due_at) : Date.now();
   const next = delivery.ended_at ? null : Math.max(pending, Date.now());
   const first = { name: "accepted", tone: "quiet", start: accepted, end: accepted, what: delivery.event_type };
-  const rows = [waiting(first, starts[0] ?? next, ["in the queue", "quiet"], starts[0] ?? next)];
+  const queued = stories[0]?.held_nanos > 0 ? ["held", "hold"] : ["in the queue", "quiet"];
+  const rows = [waiting(first, starts[0] ?? next, starts.length > 0 ? queued : (nowWaits(delivery) ?? queued), starts[0] ?? next)];
   stories.forEach((story, at) => {
     const row = {
       name: isAttempt(story) ? `attempt ${story.attempt}` : "held",
@@ -57,9 +58,16 @@ function rowsOf(delivery) {
       what: answerOf(story),
     };
     const promised = story.verdict.due_at ?? story.verdict.until;
-    rows.push(waiting(row, starts[at + 1] ?? next, waitAfter(story), promised && !isNever(promised) ? Date.parse(promised) : null));
+    const why = (at === stories.length - 1 && nowWaits(delivery)) || waitAfter(story);
+    rows.push(waiting(row, starts[at + 1] ?? next, why, promised && !isNever(promised) ? Date.parse(promised) : null));
   });
   return rows;
+}
+
+/** Why a delivery waits now, if it is not for its time. */
+function nowWaits({ held_because, behind }) {
+  if (held_because) return [`${withClocks(held_because)}:`, "hold"];
+  return behind ? ["another of its session comes first:", "hold"] : null;
 }
 
 /** The row with the wait after it, up to `until`; what came on top of what was promised is told apart. */
@@ -99,7 +107,7 @@ function drawn(row, x, now) {
     { class: tone },
     h("span.name", at === undefined ? name : h("a", { href: "#", onclick: (event) => reveal(event, at) }, name)),
     h("span.track", s("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": `${went}${wait ? `, then ${wait.why}` : ""}` }, shapes.filter(Boolean))),
-    h("span.what", h("b", what, isBar && h("span.dim", ` ${span(end - start)}`)), wait && h("span.why", { class: wait.tone }, wait.why)),
+    h("span.what", h("b", { title: what }, what.split(": ")[0], isBar && h("span.dim", ` ${span(end - start)}`)), wait && h("span.why", { class: wait.tone }, wait.why)),
   );
 }
 

@@ -37,6 +37,9 @@ export function tintedText(text) {
   return text.split("\n").flatMap((line, index) => (index === 0 ? tinted(line) : ["\n", ...tinted(line)]));
 }
 
+/** A sentence whose words of the book stand between backticks, as the terminal shows it too. */
+export const spoken = (sentence) => sentence.split("`").map((piece, at) => (at % 2 === 1 ? h("code", piece) : piece));
+
 /** A text of several lines with a button that copies it. */
 export function snippet(text, label = "Copy") {
   const copy = async () => {

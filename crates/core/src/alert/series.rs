@@ -56,7 +56,10 @@ impl Series {
             // A clock that was set back would keep the window from moving on.
             self.steps.clear();
         }
-        if self.steps.is_empty() || now.since(latest_at) >= window / limits::ALERT_WINDOW_STEPS {
+        // Steps begin at the same times for all that is counted over this window, whenever it was first seen.
+        let step_nanos = (window / limits::ALERT_WINDOW_STEPS).as_nanos().max(1);
+        let step_of = |at: Timestamp| u128::from(at.as_nanos()) / step_nanos;
+        if self.steps.is_empty() || step_of(now) != step_of(latest_at) {
             self.steps.push_back(Step { at: now, counts: counts.clone() });
         }
         while self.steps.get(1).is_some_and(|next| next.at <= now - window) {
@@ -100,7 +103,7 @@ mod tests {
         assert_eq!(series.look(at(405), &[3], window), [3], "what came before is out of the window by now");
         assert!(!series.is_idle());
         series.carry_over();
-        assert_eq!(series.look(at(410), &[], window), [3]);
+        assert_eq!(series.look(at(410), &[], window), [1]);
         assert!(!series.is_idle());
         assert_eq!(series.look(at(900), &[], window), [0]);
         assert!(series.is_idle());

@@ -203,11 +203,7 @@ receivers:
             let found = book.explain(OWN_SERVICE, Some(receiver), "redrive.alert.firing").expect(receiver);
             let rule = book.rule(OWN_SERVICE, Some(receiver), "redrive.alert.firing").expect(receiver);
             assert_eq!(rule.dependency, dependency_of(&ChannelName::new(receiver).expect("a name")));
-            assert_eq!(
-                found.timeouts.whole.value,
-                GrowingTimeout::fixed(TELLING_MAX),
-                "not the book's default"
-            );
+            assert_eq!(found.timeouts.whole.value, GrowingTimeout::fixed(limit), "not the book's default");
             let policy = found.reactions.iter().find_map(|(on, known)| match (on, &known.value) {
                 (FailureMatch::Category(Category::RateLimited), ReactionName::Policy(name)) => {
                     Some(name.as_str())

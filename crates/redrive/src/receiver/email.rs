@@ -6,35 +6,43 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use lettre::address::AddressError;
-use lettre::message::Mailbox;
-use lettre::message::header::{ContentType, Header, HeaderName, HeaderValue};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use lettre::Address;
+use lettre::address::{AddressError, Envelope};
 use lettre::transport::smtp::authentication::{Credentials, Mechanism};
 use lettre::transport::smtp::client::{AsyncSmtpConnection, Certificate, CertificateStore, TlsParameters};
 use lettre::transport::smtp::extension::ClientId;
 use lettre::transport::smtp::response::Response;
-use lettre::{Address, Message};
 use redrive_core::alert::notice::Notice;
 use redrive_core::answer::{BrokerError, CallPart, Reply, Seen, TransportError};
 use redrive_core::book::model::{Email, Smtp, SmtpPrivacy};
 use redrive_core::engine::{Call, Ending};
 use redrive_core::text::show_duration;
-use redrive_core::time::Timestamp;
 
 use super::{Token, Whose, notice_of, words};
 use crate::target::Target;
 use crate::target::http::{Elsewhere, Pool};
 use crate::tls::Roots;
 
+/// The longest subject, in characters.
+const SUBJECT_CHARS_MAX: usize = 200;
+/// The bytes that one encoded word of a header holds: 75 characters, as RFC 2047 has it.
+const WORD_BYTES_MAX: usize = 45;
+/// The longest line that is written as it stands; RFC 5322 allows 998 bytes.
+const LINE_BYTES_MAX: usize = 900;
+/// The length of a line in base64.
+const CODE_BYTES_MAX: usize = 76;
+
 /// Ways to log in, the plainest first; all of them only where nobody listens in.
 const MECHANISMS: [Mechanism; 2] = [Mechanism::Plain, Mechanism::Login];
 
 /// Writes to one mailbox.
 pub(super) struct Mail {
-    from: Mailbox,
-    to: Mailbox,
+    from: Address,
+    to: Address,
     smtp: Smtp,
     server: Elsewhere,
     password: Option<Token>,
@@ -49,10 +57,9 @@ impl Mail {
         pool: Arc<Pool>,
     ) -> Result<Self, AddressError> {
         let Email { to, from, smtp } = email;
-        let mailbox = |text: &str| text.parse::<Address>().map(|address| Mailbox::new(None, address));
         Ok(Self {
-            from: mailbox(from)?,
-            to: mailbox(to)?,
+            from: from.parse()?,
+            to: to.parse()?,
             smtp: smtp.clone(),
             server: Elsewhere::new(&smtp.host, smtp.port, whose.network, whose.place, Arc::clone(&pool)),
             password,
@@ -62,15 +69,15 @@ impl Mail {
 
     async fn tell(&self, call: &Call) -> Result<Reply, Reply> {
         let (event, notice) = notice_of(call)?;
-        let message = self.message(&event, &notice);
-        let message = message.map_err(|error| internal(&error))?;
+        let envelope = Envelope::new(Some(self.from.clone()), vec![self.to.clone()]);
+        let envelope = envelope.expect("there is somebody to write to");
         let credentials = self.credentials(call.limit).await?;
         let mut connection = self.connect(call.limit).await?;
         if let Some(credentials) = credentials {
             let answer = connection.auth(&MECHANISMS, &credentials).await;
             answer.map_err(|error| self.failed(&error))?;
         }
-        let answer = connection.send(message.envelope(), &message.formatted()).await;
+        let answer = connection.send(&envelope, self.message(&event, &notice).as_bytes()).await;
         let answer = answer.map_err(|error| self.failed(&error))?;
         // It has the mail; how it says goodbye changes nothing.
         let _ = connection.quit().await;
@@ -78,18 +85,23 @@ impl Mail {
     }
 
     /// The mail of a notice; the event's id makes its own.
-    fn message(&self, event_id: &str, notice: &Notice) -> Result<Message, lettre::error::Error> {
-        let domain = self.from.email.domain();
-        let at = notice.at.since(Timestamp::EPOCH);
-        Message::builder()
-            .from(self.from.clone())
-            .to(self.to.clone())
-            .subject(words::subject_line(notice))
-            .date(SystemTime::UNIX_EPOCH + at)
-            .message_id(Some(format!("<{event_id}@{domain}>")))
-            .header(AutoSubmitted)
-            .header(ContentType::TEXT_PLAIN)
-            .body(words::lines(notice).join("\n") + "\n")
+    fn message(&self, event_id: &str, notice: &Notice) -> String {
+        let Self { from, to, .. } = self;
+        let (subject, date) = (subject(&words::subject_line(notice)), notice.at.in_mail());
+        let (encoding, body) = body(&words::lines(notice));
+        // It says that nobody wrote this, so that nobody's absence answers it.
+        let head = [
+            format!("From: {from}"),
+            format!("To: {to}"),
+            format!("Subject: {subject}"),
+            format!("Date: {date}"),
+            format!("Message-ID: <{event_id}@{}>", from.domain()),
+            "Auto-Submitted: auto-generated".to_owned(),
+            "MIME-Version: 1.0".to_owned(),
+            "Content-Type: text/plain; charset=utf-8".to_owned(),
+            format!("Content-Transfer-Encoding: {encoding}"),
+        ];
+        format!("{}\r\n\r\n{body}\r\n", head.join("\r\n"))
     }
 
     async fn credentials(&self, limit: Duration) -> Result<Option<Credentials>, Reply> {
@@ -100,7 +112,7 @@ impl Mail {
 
     async fn connect(&self, limit: Duration) -> Result<AsyncSmtpConnection, Reply> {
         let addresses = self.server.addresses().await?;
-        let hello = ClientId::Domain(self.from.email.domain().to_owned());
+        let hello = ClientId::Domain(self.from.domain().to_owned());
         let tls = || self.tls().map_err(|error| self.failed(&error));
         let at_once = if self.smtp.privacy == SmtpPrivacy::Tls { Some(tls()?) } else { None };
         let connected =
@@ -167,22 +179,33 @@ impl Target for Mail {
     }
 }
 
-/// Says that nobody wrote this, so that nobody's absence answers it.
-#[derive(Clone)]
-struct AutoSubmitted;
-
-impl Header for AutoSubmitted {
-    fn name() -> HeaderName {
-        HeaderName::new_from_ascii_str("Auto-Submitted")
+/// A subject line that mail takes, whatever its letters are.
+fn subject(line: &str) -> String {
+    let line: String = line.chars().take(SUBJECT_CHARS_MAX).collect();
+    if line.is_ascii() {
+        return line;
     }
-
-    fn parse(_: &str) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
-        Ok(Self)
+    let mut words = vec![String::new()];
+    for c in line.chars() {
+        let last = words.last_mut().expect("there is one from the start");
+        if last.len() + c.len_utf8() > WORD_BYTES_MAX {
+            words.push(c.to_string());
+        } else {
+            last.push(c);
+        }
     }
+    let encoded = words.iter().map(|word| format!("=?UTF-8?B?{}?=", STANDARD.encode(word)));
+    encoded.collect::<Vec<_>>().join("\r\n ")
+}
 
-    fn display(&self) -> HeaderValue {
-        HeaderValue::new(Self::name(), "auto-generated".to_owned())
+/// The text with the name of its encoding: as it stands if any mail server takes it so.
+fn body(lines: &[String]) -> (&'static str, String) {
+    if lines.iter().all(|line| line.is_ascii() && line.len() <= LINE_BYTES_MAX) {
+        return ("7bit", lines.join("\r\n"));
     }
+    let code = STANDARD.encode(lines.join("\r\n"));
+    let code = code.as_bytes().chunks(CODE_BYTES_MAX).map(|line| String::from_utf8_lossy(line));
+    ("base64", code.collect::<Vec<_>>().join("\r\n"))
 }
 
 /// What a mail server means by a code that is no success.
@@ -212,11 +235,6 @@ fn in_words(error: &(dyn std::error::Error + 'static)) -> String {
 
 fn transport(error: TransportError, message: String) -> Reply {
     Reply { seen: Seen::Transport(error), message, retry_after: None }
-}
-
-fn internal(error: &lettre::error::Error) -> Reply {
-    let message = format!("the mail could not be written: {error}");
-    Reply { seen: Seen::Internal, message, retry_after: None }
 }
 
 #[cfg(test)]
@@ -257,20 +275,40 @@ mod tests {
         let mail =
             Mail::new(&email, None, whose, Arc::new(Pool::new(Roots::Only(Vec::new())))).expect("mail");
         let told = Notice { summary: "Störung".to_owned(), ..notice(Stage::Firing) };
-        let message = mail.message("alert-1", &told).expect("a message");
-        let text = String::from_utf8(message.formatted()).expect("ASCII");
-        let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
-        let lines: Vec<&str> = head.split("\r\n").collect();
-        for line in [
-            "From: redrive@example.test",
-            "To: ops@example.test",
-            "Message-ID: <alert-1@example.test>",
-            "Auto-Submitted: auto-generated",
-            "Date: Tue, 21 Oct 2025 14:32:05 +0000",
-        ] {
-            assert!(lines.contains(&line), "{line} is not in {head}");
-        }
-        assert!(text.is_ascii() && !head.contains("rung"), "whatever the letters, it is ASCII: {text}");
-        assert!(body.contains("Severity critical, since 2025-10-21 14:30:00 UTC (125s)."), "{body}");
+        insta::assert_snapshot!(mail.message("alert-1", &notice(Stage::Firing)).replace("\r\n", "\n"), @r"
+        From: redrive@example.test
+        To: ops@example.test
+        Subject: [critical] breaker-open: dependency=mail-api is open, and 2 more
+        Date: Tue, 21 Oct 2025 14:32:05 +0000
+        Message-ID: <alert-1@example.test>
+        Auto-Submitted: auto-generated
+        MIME-Version: 1.0
+        Content-Type: text/plain; charset=utf-8
+        Content-Transfer-Encoding: 7bit
+
+        breaker-open: dependency=mail-api is open, and 2 more
+        Severity critical, since 2025-10-21 14:30:00 UTC (125s).
+        - dependency=mail-api: open, since 2025-10-21 14:30:00 UTC
+        - dependency=crm: open, since 2025-10-21 14:31:00 UTC
+        - and 1 more
+        Condition: breaker_open for 2m by dependency
+        What to do: look after it
+        ");
+        let message = mail.message("alert-1", &told);
+        let (head, body) = message.split_once("\r\n\r\n").expect("a head and a body");
+        assert!(message.is_ascii(), "{message}");
+        assert!(head.contains("Subject: =?UTF-8?B?W2NyaXRpY2FsXSBTdMO2cnVuZw==?="), "{head}");
+        assert!(head.contains("Content-Transfer-Encoding: base64"), "{head}");
+        let text = STANDARD.decode(body.replace("\r\n", "")).expect("base64");
+        assert!(String::from_utf8(text).expect("UTF-8").starts_with("Störung\r\nSeverity critical"));
+    }
+
+    #[test]
+    fn no_line_of_a_mail_is_too_long() {
+        let long = "ö".repeat(5_000);
+        assert!(subject(&long).split("\r\n ").all(|word| word.len() <= 75));
+        let (encoding, text) = body(&[long, "x".repeat(5_000)]);
+        assert_eq!(encoding, "base64");
+        assert!(text.split("\r\n").all(|line| line.len() <= CODE_BYTES_MAX));
     }
 }

@@ -31,10 +31,9 @@ pub(super) fn message(notice: &Notice) -> Message {
 /// From 5, which overrides silence, to 3, which does not; good news are quieter than the bad.
 fn priority(notice: &Notice) -> &'static str {
     match (notice.stage, notice.severity.as_str()) {
-        (Stage::Resolved | Stage::Test, _) => "3",
         (Stage::Firing | Stage::Repeated, "critical") => "5",
         (Stage::Firing | Stage::Repeated, "high") => "4",
-        (Stage::Firing | Stage::Repeated, _) => "3",
+        (Stage::Firing | Stage::Repeated | Stage::Resolved | Stage::Test, _) => "3",
     }
 }
 

@@ -32,6 +32,8 @@ function drawAlerts({ evaluated_at: evaluated, alerts, receivers, recent }) {
   ];
 }
 
+/** An alert that was given no name goes by its condition. */
+const hasOwnName = (alert) => alert.name !== alert.when;
 const nameOf = (alert) => alert.name + (alert.covers ?? "");
 const toWhom = ({ to }) => (to?.length > 0 ? to.map((name) => h("span.one-of", name)) : h("span.dim", "nobody"));
 
@@ -44,7 +46,7 @@ function loudAlert(alert) {
     alert.subjects?.length > 0 && table({ label: `What ${alert.name} is about`, columns: SUBJECT_COLUMNS, rows: alert.subjects, key: (subject) => subject.of }),
     alert.more > 0 && h("p.sum.dim", `and ${count(alert.more)} more`),
     facts(
-      ["When", h("code", alert.when)],
+      hasOwnName(alert) && ["When", h("code", alert.when)],
       alert.value !== undefined && alert.value !== null && ["Value", String(alert.value)],
       alert.covers && ["Covers", alert.covers],
       alert.action && ["What to do", alert.action],
@@ -62,9 +64,9 @@ const SUBJECT_COLUMNS = [
 ];
 
 const QUIET_COLUMNS = [
-  { name: "Alert", cell: (alert) => h("b", alert.name) },
+  { name: "Alert", cell: (alert) => (hasOwnName(alert) ? h("b", alert.name) : h("code", alert.when)) },
   { name: "Severity", cell: (alert) => badge(alert.severity) },
-  { name: "Fires when", cell: (alert) => h("code", alert.when), wide: true },
+  { name: "Fires when", cell: (alert) => hasOwnName(alert) && h("code", alert.when), wide: true },
   { name: "Covers", cell: (alert) => alert.covers ?? "" },
   { name: "Tells", cell: toWhom },
   { name: "Stands at", cell: (alert) => (alert.line ? lineLink(alert.line) : "built in") },

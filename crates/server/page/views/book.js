@@ -4,7 +4,7 @@ import { get, part } from "../api.js";
 import { fill, h, slot } from "../dom.js";
 import { counted, when } from "../format.js";
 import { policyPlots } from "../policies.js";
-import { tinted } from "../tint.js";
+import { spoken, tinted } from "../tint.js";
 import { badge, card, empty, facts, heading, lineLink, table } from "../ui.js";
 import { watch } from "../watch.js";
 
@@ -72,12 +72,12 @@ function byLine(findings) {
 const toneOf = (severity) => ({ error: "bad", warning: "warn", info: "info" })[severity] ?? "quiet";
 
 const mark = ({ severity, code, message, help }) =>
-  h("div.mark", badge(severity), h("span", h("b", message), help && h("span.help", help), h("code.dim", code)));
+  h("div.mark", badge(severity), h("span", h("b", spoken(message)), help && h("span.help", spoken(help)), h("code.dim", code)));
 
 function drawFindings(findings) {
   if (findings.length === 0) return empty("Nothing stands out", h("p", "Every check of the book passed: nothing in it contradicts itself or is known to hurt."));
   return h("ul.findings", findings.map((finding) =>
-    h("li", { key: `${finding.code}-${finding.line}-${finding.column}` }, h("a", { href: `#/book/${finding.line}` }, badge(finding.severity), h("span", h("span.dim", `line ${finding.line} `), finding.message)))));
+    h("li", { key: `${finding.code}-${finding.line}-${finding.column}` }, h("a", { href: `#/book/${finding.line}` }, badge(finding.severity), h("span", h("span.dim", `line ${finding.line} `), spoken(finding.message))))));
 }
 
 // --- The rule for an event -------------------------------------------------------------------------

@@ -6,8 +6,8 @@ import { ask, toast } from "../dialog.js";
 import { fill, h, slot } from "../dom.js";
 import { compact, count, counted, percent, shortId, span, when } from "../format.js";
 import { onHappening } from "../live.js";
-import { plot } from "../plot.js";
-import { action } from "../session.js";
+import { axisOf, plot } from "../plot.js";
+import { action, boundTo } from "../session.js";
 import { badge, card, empty, facts, failure, heading, table, tile } from "../ui.js";
 import { watch } from "../watch.js";
 
@@ -19,10 +19,10 @@ export async function view(place, page) {
   const body = slot("div");
   const trend = slot("div");
   const head = name ? null : heading("Breakers", { says: "A breaker stands in front of each dependency. Closed, calls flow; open, what goes there waits and burns no retry until a probe comes through." });
-  fill(place, head, body, name && card("Calls", h("span.dim", "the last 3 hours"), trend));
+  fill(place, head, body);
   const watching = watch(page, body, {
     load: (signal) => get("v1/dependencies", {}, signal),
-    draw: ({ dependencies }) => (name ? one(dependencies.find((dependency) => dependency.name === name), again) : all(dependencies, again)),
+    draw: ({ dependencies }) => (name ? one(dependencies.find((dependency) => dependency.name === name), trend, again) : all(dependencies, again)),
     every: LOOK_MS,
   });
   function again() {
@@ -63,13 +63,15 @@ function standing({ state, since, opens_until, held_until, tripped_by_hand, fail
     "span.dim",
     since && ["since ", when(since)],
     tripped_by_hand && ", tripped by hand",
-    opens_until && [", first probe ", when(opens_until)],
+    opens_until && (Date.parse(opens_until) > Date.now() ? [", first probe ", when(opens_until)] : ", the next call is a probe"),
     held_until && [", asked to wait until ", when(held_until)],
     state === "closed" && failures > 0 && `, ${counted(failures, "failure")} in a row so far`,
   );
 }
 
 function hands(dependency, again) {
+  // A breaker may hold back services of others too.
+  if (boundTo()) return [];
   const isOpen = dependency.state === "open" || dependency.state === "half-open";
   const buttons = [
     dependency.state !== "none" && !isOpen && action("operate", "Trip", () => trip(dependency, again)),
@@ -109,7 +111,7 @@ const reset = (dependency, again) =>
     says: [h("p", "It closes at once: everything that waits for ", h("b", dependency.name), " starts to go there again. If it still fails, the breaker opens once more after its usual count.")],
   });
 
-function one(dependency, again) {
+function one(dependency, trend, again) {
   if (!dependency) return failure(new Error("The rule book has no such dependency."));
   const { name, state, attempts, failed, p50_ms, p99_ms, trips, history } = dependency;
   const share = attempts === 0 ? 0 : failed / attempts;
@@ -124,11 +126,19 @@ function one(dependency, again) {
     ]),
     h(
       "div.columns",
-      card("Breaker", null, h("div.pad.stack", h("div.picture", switchPicture(state), h("p", h("b", MEANS[state]), standing(dependency))), strip(dependency)), facts(["Opens", dependency.settings], ["Kind", dependency.kind], ["Services", dependency.services.map((service, at) => [at > 0 && ", ", serviceLink(service)])])),
+      h("div.stack", about(dependency), card("Calls", h("span.dim", "the last 3 hours"), trend)),
       card("Turns", h("span.dim", "latest first"), history.length === 0 ? empty("It has never turned", h("p", "When it opens or closes, it is written down here with what caused it.")) : turns(history)),
     ),
   ];
 }
+
+const about = (dependency) =>
+  card(
+    "Breaker",
+    null,
+    h("div.pad.stack", h("div.picture", switchPicture(dependency.state), h("p", h("b", MEANS[dependency.state]), standing(dependency))), strip(dependency)),
+    facts(["Opens", dependency.settings], ["Kind", dependency.kind], ["Services", dependency.services.map((service, at) => [at > 0 && ", ", serviceLink(service)])]),
+  );
 
 const TURN_COLUMNS = [
   { name: "When", cell: (turn) => when(turn.at) },
@@ -142,14 +152,11 @@ function because({ by, note, delivery, failures, to }) {
   return [words, delivery && [", ", h("a.mono", { href: `#/deliveries/${delivery}` }, shortId(delivery))]];
 }
 
-const turns = (history) => table({ label: "Turns of the breaker", columns: TURN_COLUMNS, rows: history, key: (turn) => turn.at + turn.to });
+const turns = (history) => h("div.tall", table({ label: "Turns of the breaker", columns: TURN_COLUMNS, rows: history, key: (turn) => turn.at + turn.to }));
 
 const SERIES = [
   { name: "calls", of: (point) => point.attempts, tone: "ink" },
   { name: "failed", of: (point) => point.failed, tone: "bad", filled: true },
 ];
 
-function calls({ points, span_ms, step_ms, since }) {
-  const to = Date.now();
-  return plot({ label: "Calls and failed calls", points, series: SERIES, from: to - span_ms, to, step: step_ms, since, note: `in each ${span(step_ms)}` });
-}
+const calls = (trend) => plot({ ...axisOf(trend), label: "Calls and failed calls", series: SERIES });

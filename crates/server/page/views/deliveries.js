@@ -2,15 +2,17 @@
 
 import { get, part } from "../api.js";
 import { fill, h, slot } from "../dom.js";
+import { firstEvent } from "../first.js";
 import { count, queueOf, when } from "../format.js";
 import { onHappening, pulse } from "../live.js";
 import { boundTo } from "../session.js";
-import { badge, card, command, empty, heading, table } from "../ui.js";
+import { badge, card, empty, heading, table } from "../ui.js";
 import { watch } from "../watch.js";
 import { outlook } from "../words.js";
 import { view as one } from "./delivery.js";
 
-const STATES = ["pending", "retrying", "held", "replaying", "delivered", "dead", "skipped", "purged", "superseded"];
+/** The states that can be asked for. */
+const STATES = ["pending", "retrying", "behind", "delivered", "dead"];
 const FILTERS = ["service", "state", "type", "session", "correlation"];
 const PAGE_MAX = 50;
 const LOOK_MS = 5000;
@@ -105,12 +107,7 @@ function drawn({ deliveries, next }, page, isFresh) {
 
 function nothing(page) {
   if (FILTERS.some((name) => page.query.has(name))) return empty("No delivery is like that", h("p", "Take a filter away, or ", h("a", { href: "#/deliveries" }, "look at all of them"), "."));
-  const type = "greeting.sent";
-  return empty(
-    "No deliveries yet",
-    h("p", "Send the first event; whoever wants its type by the rule book gets it."),
-    command(`curl -d '{"hello":"world"}' ${new URL(`v1/events/${type}`, location.href.split("#")[0])}`),
-  );
+  return empty("No deliveries yet", h("p", "Send the first event; whoever wants its type by the rule book gets it."), firstEvent());
 }
 
 const HEX = /^(msg_)?[0-9a-f]{4,32}$/i;
@@ -119,13 +116,18 @@ const HEX = /^(msg_)?[0-9a-f]{4,32}$/i;
 async function find(place, page, wanted) {
   const none = (error) => {
     if (error.name === "AbortError" || error.isAway) throw error;
-    return null;
+    return [];
   };
-  const list = (name) => get("v1/deliveries", { [name]: wanted, limit: PAGE_MAX }, page.signal).then((answer) => answer.deliveries).catch(none);
-  const delivery = HEX.test(wanted) ? get(`v1/deliveries/${part(wanted)}`, {}, page.signal).catch(none) : null;
-  const events = get(`v1/events/${part(wanted)}`, {}, page.signal).then((answer) => answer.events.flatMap((event) => event.deliveries)).catch(none);
-  const [byId, ...lists] = await Promise.all([delivery, events, list("type"), list("session"), list("correlation")]);
-  const all = new Map([byId, ...lists.flat()].filter(Boolean).map((row) => [row.id, row]));
+  const list = (name) => get("v1/deliveries", { [name]: wanted, service: boundTo()?.[0], limit: PAGE_MAX }, page.signal).then((answer) => answer.deliveries).catch(none);
+  const ways = [
+    async () => (HEX.test(wanted) ? get(`v1/deliveries/${part(wanted)}`, {}, page.signal).then((delivery) => [delivery]).catch(none) : []),
+    async () => (await Promise.all(["type", "session", "correlation"].map(list))).flat(),
+    async () => get(`v1/events/${part(wanted)}`, {}, page.signal).then((answer) => answer.events.flatMap((event) => event.deliveries)).catch(none),
+  ];
+  const all = new Map();
+  for (const way of ways) {
+    if (all.size === 0) for (const row of await way()) all.set(row.id, row);
+  }
   const rows = [...all.values()].sort((a, b) => Date.parse(b.accepted_at) - Date.parse(a.accepted_at));
   if (rows.length === 1) return location.replace(`#/deliveries/${rows[0].id}`);
   fill(

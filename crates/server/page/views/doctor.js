@@ -3,7 +3,7 @@
 import { get, part } from "../api.js";
 import { h } from "../dom.js";
 import { count, counted, when } from "../format.js";
-import { snippet } from "../tint.js";
+import { snippet, spoken } from "../tint.js";
 import { badge, card, empty, heading, lineLink, table } from "../ui.js";
 import { watch } from "../watch.js";
 
@@ -41,15 +41,15 @@ const finding = (found, index) =>
   h(
     "section.card.loud",
     { key: `${found.code}-${found.service ?? ""}-${found.dependency ?? ""}-${index}`, class: TONES[found.harm] ?? "quiet" },
-    h("header", h("h2", badge(found.harm), " ", found.title), h("div.more", h("code.dim", found.code), found.line && lineLink(found.line))),
+    h("header", h("h2", badge(found.harm), " ", h("span", spoken(found.title))), h("div.more", h("code.dim", found.code), found.line && lineLink(found.line))),
     h(
       "div.pad.finding",
       (found.service || found.dependency) && h("p.small",
         found.service && h("span.one-of", "Service ", h("a", { href: `#/services/${part(found.service.split("/")[0])}` }, found.service)),
         found.dependency && h("span.one-of", "Dependency ", h("a", { href: `#/breakers/${part(found.dependency)}` }, found.dependency))),
-      found.evidence?.length > 0 && [h("h3", "What was seen"), h("ul.evidence", found.evidence.map((line) => h("li", line)))],
+      found.evidence?.length > 0 && [h("h3", "What was seen"), h("ul.evidence", found.evidence.map((line) => h("li", spoken(line))))],
       h("h3", "What to do"),
-      h("p", found.advice),
+      h("p", spoken(found.advice)),
       found.change && snippet(found.change, "Copy the change"),
     ),
   );

@@ -7,7 +7,7 @@ import { letterTable } from "../letter_table.js";
 import { pulse } from "../live.js";
 import { plot, sparkline } from "../plot.js";
 import { purge } from "../purge.js";
-import { action, me } from "../session.js";
+import { action, boundTo } from "../session.js";
 import { stories } from "../story.js";
 import { timeline } from "../timeline.js";
 import { badge, card, choice, empty, facts, heading, table } from "../ui.js";
@@ -22,7 +22,7 @@ export async function view(place, page) {
   page.title("Failure groups");
   const filter = {
     // A key that is bound to services has to say which of them it asks about.
-    service: page.query.get("service") ?? me.value.services?.[0],
+    service: page.query.get("service") ?? boundTo()?.[0],
     category: page.query.get("category"),
     from: page.query.get("from"),
   };
@@ -40,7 +40,7 @@ export async function view(place, page) {
   );
   watch(page, body, { load: (signal) => get("v1/failure-groups", filter, signal), draw: (found) => drawGroups(found, filter), every: GROUPS_MS });
   // Whoever is bound to some services is not told of the sessions of all.
-  if (!me.value.services) watch(page, held, { load: (signal) => get("v1/held-sessions", {}, signal), draw: drawHeld, every: GROUPS_MS, lines: 0 });
+  if (!boundTo()) watch(page, held, { load: (signal) => get("v1/held-sessions", {}, signal), draw: drawHeld, every: GROUPS_MS, lines: 0 });
 }
 
 const given = (filter) => Object.fromEntries(Object.entries(filter).filter(([, value]) => value));
@@ -127,7 +127,7 @@ function drawHeld({ held_sessions: held }) {
 
 function oneGroup(place, page, fingerprint) {
   page.title(`Failure group ${fingerprint}`);
-  const filter = { fingerprint, service: page.query.get("service") ?? me.value.services?.[0] };
+  const filter = { fingerprint, service: page.query.get("service") ?? boundTo()?.[0] };
   const [top, example, letters] = [slot("div.stack"), slot("div"), slot("div")];
   fill(place, top, example, letters);
   let sample = null;

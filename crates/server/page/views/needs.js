@@ -4,6 +4,7 @@ import { get } from "../api.js";
 import { fill, h } from "../dom.js";
 import { counted, queueOf, when } from "../format.js";
 import { pulse } from "../live.js";
+import { boundTo } from "../session.js";
 import { badge, empty, skeleton } from "../ui.js";
 
 const LOOK_MS = 10_000;
@@ -17,7 +18,8 @@ export function needs(page, place) {
   fill(place, skeleton(3));
   const draw = () => pulse.value && fill(place, drawn(pulse.value, alerts, finding));
   const look = async () => {
-    // A server that has neither route, or a role that may not ask, has nothing to add.
+    // What is of the whole server is not told to a key for a part of it.
+    if (boundTo()) return;
     const none = () => null;
     const [told, findings] = await Promise.all([
       get("v1/alerts", {}, page.signal).catch(none),

@@ -3,9 +3,9 @@
 import { get } from "../api.js";
 import { fill, h, slot } from "../dom.js";
 import { feed } from "../feed.js";
-import { ago, compact, count, counted, percent, queueOf, rate, span, when } from "../format.js";
+import { ago, compact, count, counted, percent, queueOf, rate, when } from "../format.js";
 import { pulse } from "../live.js";
-import { plot, sparkline } from "../plot.js";
+import { axisOf, plot, sparkline } from "../plot.js";
 import { boundTo } from "../session.js";
 import { badge, card, choice, command, empty, heading, table, tile } from "../ui.js";
 import { watch } from "../watch.js";
@@ -31,7 +31,7 @@ export async function view(place, page) {
     place,
     heading("Overview", { acts: choice("Time shown", SPANS, chosen, (span) => page.go({ span })) }),
     tiles,
-    h("div.columns.even", card("Throughput", null, throughput), card("What needs a hand", null, hand)),
+    h("div.columns.stretch", card("Throughput", null, throughput), card("What needs a hand", null, hand)),
     h(
       "div.columns",
       h("div.stack", card("Services", h("a", { href: "#/services" }, "All services"), services), card("Causes of dead letters", h("a", { href: "#/groups" }, "All failure groups"), groups)),
@@ -45,7 +45,7 @@ export async function view(place, page) {
     drawServices(services, now);
   }, page.signal);
   watch(page, throughput, {
-    load: (signal) => get("v1/trend", { span: chosen }, signal),
+    load: (signal) => get("v1/trend", { span: chosen, service: boundTo()?.[0] }, signal),
     draw: (found) => {
       trend = found;
       drawTiles(tiles, pulse.value, trend);
@@ -57,10 +57,7 @@ export async function view(place, page) {
   needs(page, hand);
 }
 
-function drawThroughput({ points, span_ms, step_ms, since }) {
-  const to = points.length > 0 ? Math.max(Date.now() - step_ms, Date.parse(points.at(-1).at)) : Date.now();
-  return plot({ label: "Events accepted, delivered and failed", points, series: SERIES, from: to - span_ms, to, step: step_ms, since, note: `in each ${span(step_ms)}` });
-}
+const drawThroughput = (trend) => plot({ ...axisOf(trend), label: "Events accepted, delivered and failed", series: SERIES });
 
 const column = (trend, name) => trend?.points.map((point) => point[name] ?? null);
 
@@ -71,7 +68,8 @@ function drawTiles(place, now, trend) {
   const success = share === null || share === undefined ? "plain" : share < 0.95 ? "bad" : share < 0.99 ? "warn" : "good";
   fill(
     place,
-    tile({ name: "Accepted", value: rate(now.accepted_per_s), unit: "/s", points: column(trend, "accepted"), href: "#/deliveries" }),
+    // A key that is bound to services is told of their deliveries only.
+    now.accepted_per_s !== undefined && tile({ name: "Accepted", value: rate(now.accepted_per_s), unit: "/s", points: column(trend, "accepted"), href: "#/deliveries" }),
     tile({ name: "Delivered", value: rate(now.delivered_per_s), unit: "/s", points: column(trend, "delivered"), href: "#/deliveries?state=delivered", tone: "good-line" }),
     tile({ name: "Success", value: percent(share), note: "of the last minute", tone: success, href: "#/services" }),
     tile({ name: "Retries", value: rate(now.retried_per_s), unit: "/s", points: column(trend, "retried"), href: "#/deliveries?state=retrying" }),

@@ -3,9 +3,9 @@
 import { get, part, post } from "../api.js";
 import { ask, toast } from "../dialog.js";
 import { fill, h, slot } from "../dom.js";
-import { compact, count, counted, percent, queueOf, span, when } from "../format.js";
+import { compact, count, counted, percent, queueOf, span, when, withClocks } from "../format.js";
 import { onHappening } from "../live.js";
-import { plot } from "../plot.js";
+import { axisOf, plot } from "../plot.js";
 import { action } from "../session.js";
 import { badge, card, choice, command, empty, facts, failure, heading, lineLink, table, tile, toneOf } from "../ui.js";
 import { watch } from "../watch.js";
@@ -49,7 +49,7 @@ export async function view(place, page) {
 const LIST_COLUMNS = [
   { name: "Service", cell: queueOf },
   { name: "Health", cell: (row) => badge(row.health) },
-  { name: "Why", cell: (row) => h("span.dim", row.why), wide: true },
+  { name: "Why", cell: (row) => h("span.dim", withClocks(row.why)), wide: true },
   { name: "Waiting", cell: (row) => compact(row.waiting), end: true },
   { name: "Oldest", cell: (row) => when(row.oldest_waiting_at), end: true },
   { name: "Delivered", cell: (row) => compact(row.delivered), end: true },
@@ -89,7 +89,7 @@ function oneQueue(queue, isOneOfMany) {
     "div.stack",
     { key: queueOf(queue) },
     isOneOfMany && h("div.line.channel", h("h2", queueOf(queue)), badge(queue.health)),
-    h("p.standing", { class: toneOf(queue.health) }, queue.why, queue.paused_since && [" · paused ", when(queue.paused_since)]),
+    h("p.standing", { class: toneOf(queue.health) }, withClocks(queue.why), queue.paused_since && [" · paused ", when(queue.paused_since)]),
     h("div.tiles", [
       tile({ name: "Waiting", value: compact(queue.waiting), note: waits.filter(Boolean).slice(0, 1) }),
       tile({ name: "Delivered", value: compact(queue.delivered), note: "since the start" }),
@@ -156,7 +156,7 @@ async function resume(name, waiting, again) {
 }
 
 const SERIES = [
-  { name: "accepted", of: (point) => point.accepted, tone: "ink" },
+  { name: "attempts", of: (point) => point.attempts, tone: "ink" },
   { name: "delivered", of: (point) => point.delivered, tone: "good", filled: true },
   { name: "failed", of: (point) => point.failed, tone: "bad", filled: true },
 ];
@@ -166,11 +166,11 @@ const TIMES = [
   { name: "99% within", of: (point) => point.p99_ms, tone: "hold" },
 ];
 
-function overTime({ points, span_ms, step_ms, since }) {
-  const to = Date.now();
-  const axis = { points, from: to - span_ms, to, step: step_ms, since };
+function overTime(trend) {
+  const axis = axisOf(trend);
+  const isTimed = trend.points.some((point) => point.p99_ms !== undefined);
   return [
-    plot({ ...axis, label: "Accepted, delivered and failed", series: SERIES, note: `in each ${span(step_ms)}` }),
-    points.some((point) => point.p99_ms !== undefined) && plot({ ...axis, label: "How long attempts take", series: TIMES, format: span, note: "how long attempts take" }),
+    plot({ ...axis, label: "Attempts, and those delivered and failed", series: SERIES }),
+    isTimed && plot({ ...axis, label: "How long attempts take", series: TIMES, format: span, note: "how long attempts take" }),
   ];
 }

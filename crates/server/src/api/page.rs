@@ -6,6 +6,7 @@
 //! Invariants: a file of `page/` is in the table, or a test fails; nothing is ever read from a disk; the page
 //! runs no script, takes no style and talks to no server but this one, as its policy tells the browser.
 
+use std::fmt::Write;
 use std::sync::LazyLock;
 
 use axum::extract::Path;
@@ -57,6 +58,7 @@ const FILES: &[(&str, &str, &[u8])] = &[
     ("timeline.js",         SCRIPT,  include_bytes!("../../page/timeline.js")),
     ("story.js",            SCRIPT,  include_bytes!("../../page/story.js")),
     ("feed.js",             SCRIPT,  include_bytes!("../../page/feed.js")),
+    ("first.js",            SCRIPT,  include_bytes!("../../page/first.js")),
     ("views/overview.js",   SCRIPT,  include_bytes!("../../page/views/overview.js")),
     ("views/needs.js",      SCRIPT,  include_bytes!("../../page/views/needs.js")),
     ("views/services.js",   SCRIPT,  include_bytes!("../../page/views/services.js")),
@@ -72,6 +74,7 @@ const FILES: &[(&str, &str, &[u8])] = &[
     ("views/book.js",       SCRIPT,  include_bytes!("../../page/views/book.js")),
     ("views/doctor.js",     SCRIPT,  include_bytes!("../../page/views/doctor.js")),
     ("views/groups.js",     SCRIPT,  include_bytes!("../../page/views/groups.js")),
+    ("views/keys.js",       SCRIPT,  include_bytes!("../../page/views/keys.js")),
     ("views/letters.js",    SCRIPT,  include_bytes!("../../page/views/letters.js")),
     ("views/new_replay.js", SCRIPT,  include_bytes!("../../page/views/new_replay.js")),
     ("views/replays.js",    SCRIPT,  include_bytes!("../../page/views/replays.js")),
@@ -128,7 +131,10 @@ const TAG_BYTES: usize = 12;
 
 fn tag(content: &[u8]) -> HeaderValue {
     let digest = digest(&SHA256, content);
-    let digits: String = digest.as_ref()[..TAG_BYTES].iter().map(|byte| format!("{byte:02x}")).collect();
+    let digits = digest.as_ref()[..TAG_BYTES].iter().fold(String::new(), |mut digits, byte| {
+        write!(digits, "{byte:02x}").expect("a string takes everything");
+        digits
+    });
     HeaderValue::from_str(&format!("\"{digits}\"")).expect("quoted digits are a header")
 }
 

@@ -21,6 +21,7 @@ use redrive::node::{Config, Node, ReadError, SubmitError};
 use redrive::secret::Secrets;
 use redrive::store::sqlite::{Options, Sqlite};
 use redrive::target::registry::{BUILT_IN_TARGETS, Targets};
+use redrive::tls::Roots;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
@@ -170,16 +171,26 @@ fn targets(
     }
 }
 
+/// Where traces go and whose certificates are believed there, if anybody asked for traces.
+fn traces(args: &ServeArgs) -> anyhow::Result<Option<(Settings, Roots)>> {
+    let settings = Settings::read(args.otlp.as_deref(), |name| std::env::var(name).ok());
+    let settings = settings.map_err(|error| Refused(error.to_string()))?;
+    settings.map(|settings| Ok((settings, tls::roots(args)?))).transpose()
+}
+
 async fn serve(args: &ServeArgs, opened: Opened, demo: Option<Demo>) -> anyhow::Result<ExitCode> {
     let path = args.rules.clone().unwrap_or_else(|| PathBuf::from(BUILT_IN));
     let certificate = Watched::open(args)?;
     let door = Watched::door(certificate.as_ref());
     let secrets = Secrets::new(&opened.book);
     logging::leave_out(&secrets);
-    let connections = Targets::none(Arc::new(tls::pool(args)?));
+    let (pool, traces) = (tls::pool(args)?, traces(args)?);
+    if let Some((settings, _)) = &traces {
+        pool.tell_traces(settings.sampler());
+    }
+    let connections = Targets::none(Arc::new(pool));
     let targets = targets(&opened, &path, &secrets, Some(&connections))?;
     let store = Sqlite::open(&args.data, Options::default()).map_err(|error| Refused(error.to_string()))?;
-    let traces = traces(args, &targets)?;
     let config = Config {
         book: Arc::clone(&opened.book),
         book_text: Arc::clone(&opened.text),
@@ -189,8 +200,7 @@ async fn serve(args: &ServeArgs, opened: Opened, demo: Option<Demo>) -> anyhow::
     };
     let mut hands = Hands::new()?;
     let node = Node::start(config).map_err(|error| Refused(error.to_string()))?;
-    let roots = tls::roots(args)?;
-    let exporter = traces.map(|settings| Exporter::start(&node, settings, roots));
+    let exporter = traces.map(|(settings, roots)| Exporter::start(&node, settings, roots));
     let mut doors = match Doors::open(&node, &opened.book, secrets, &targets).await {
         Ok(doors) => doors,
         Err(error) => {
@@ -210,7 +220,9 @@ async fn serve(args: &ServeArgs, opened: Opened, demo: Option<Demo>) -> anyhow::
             return Err(Refused(format!("could not listen on {}: {error}", args.listen)).into());
         }
     };
-    warn_if_shut(args, &doors.access, &node);
+    if doors.access.is_shut(node.now()) {
+        say_that_it_is_shut(args);
+    }
     match &demo {
         Some(demo) => {
             let server = format!("{}{}", door.scheme().prefix(), listening.address);
@@ -230,12 +242,16 @@ async fn serve(args: &ServeArgs, opened: Opened, demo: Option<Demo>) -> anyhow::
         doors,
     };
     serving.until_stopped(&mut hands).await;
-    let stopping = "stopping: no more events are taken, calls may end";
-    logging::say(style::dim(stopping), || tracing::info!("{stopping}"));
+    say_that_it_stops();
     listening.close(REQUESTS_END_WITHIN).await;
     archivist.stop().await;
     end(&node, exporter, args.drain).await;
     Ok(ExitCode::SUCCESS)
+}
+
+fn say_that_it_stops() {
+    let stopping = "stopping: no more events are taken, calls may end";
+    logging::say(style::dim(stopping), || tracing::info!("{stopping}"));
 }
 
 /// Lets calls end for so long, and then tells of what is left to tell.
@@ -251,20 +267,8 @@ async fn end(node: &Node, exporter: Option<Exporter>, drain: Duration) {
     }
 }
 
-/// Where traces go, if anybody is told of them: targets go on with the trace that the collector hears of.
-fn traces(args: &ServeArgs, targets: &Targets) -> anyhow::Result<Option<Settings>> {
-    let traces = Settings::read(args.otlp.as_deref(), |name| std::env::var(name).ok());
-    let traces = traces.map_err(|error| Refused(error.to_string()))?;
-    if let Some(settings) = &traces {
-        targets.pool().tell_traces(settings.sampler);
-    }
-    Ok(traces)
-}
-
-fn warn_if_shut(args: &ServeArgs, access: &Access, node: &Node) {
-    if !access.is_shut(node.now()) {
-        return;
-    }
+/// Nobody can come in, and only a stopped server can be helped.
+fn say_that_it_is_shut(args: &ServeArgs) {
     let data = shell_word(&args.data.to_string_lossy());
     let said = format!(
         "{}: whoever comes needs a key, and no key is good any more: stop the server, and make one with `redrive keys create NAME --role admin --data {data}`",

@@ -28,8 +28,10 @@ mod kill;
 mod letters;
 mod logs;
 mod matrix;
+mod metrics;
 mod openapi;
 mod operate;
+mod page;
 mod prometheus_rules;
 mod reference;
 mod replay;
@@ -49,6 +51,7 @@ mod target;
 mod tidy;
 mod timeline;
 mod tls;
+mod traces;
 mod try_out;
 // Ctrl-C again.
 #[cfg(unix)]

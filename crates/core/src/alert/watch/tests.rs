@@ -83,7 +83,15 @@ impl World {
     fn breaker(&mut self, name: &str, state: State) {
         let name = DependencyName::new(name).unwrap();
         self.dependencies.retain(|dependency| dependency.name != name);
-        let view = DependencyView { name, breaker: state, in_flight: 0, rate: None, held_until: None };
+        let view = DependencyView {
+            name,
+            breaker: state,
+            failures: 0,
+            not_closed_since: None,
+            in_flight: 0,
+            rate: None,
+            held_until: None,
+        };
         self.dependencies.push(view);
     }
 

@@ -67,8 +67,8 @@ fn tells(bench: &mut Bench) {
         let (told, listed) = (bench.reader().told(&filter), bench.reader().list(&filter));
         let (told, listed) = (told.expect("it answers").deliveries, listed.expect("it answers").deliveries);
         let ids = |views: &[DeliveryView]| views.iter().map(|view| view.id).collect::<Vec<_>>();
-        assert_eq!(ids(&told.deliveries), ids(&listed.deliveries), "the same deliveries");
-        told.deliveries.into_iter().map(|view| (view.event_id, view.stories)).collect::<Vec<_>>()
+        assert_eq!(ids(&told), ids(&listed), "the same deliveries");
+        told.into_iter().map(|view| (view.event_id, view.stories)).collect::<Vec<_>>()
     };
     let all = told(None, 9);
     assert_eq!(

@@ -101,10 +101,11 @@ proptest! {
                 Stage::Firing => prop_assert_eq!(before.unwrap_or(0), notice.told_before),
                 Stage::Repeated => prop_assert_eq!(before, Some(notice.told_before)),
                 Stage::Resolved => prop_assert!(before.is_none_or(|before| before == notice.told_before)),
+                Stage::Test => prop_assert!(false, "only people test receivers"),
             }
             match notice.stage {
                 Stage::Firing | Stage::Repeated => open.insert(route, notice.told_before + 1),
-                Stage::Resolved => open.remove(&route),
+                Stage::Resolved | Stage::Test => open.remove(&route),
             };
             let lately = lately.entry(notice.receiver.clone()).or_default();
             lately.push(notice.at);
