@@ -49,16 +49,16 @@ fn a_timeout_that_is_too_short_is_found_and_the_change_heals_it() {
     let server = Server::start(&folder);
     send(&server, "before");
 
-    let sick = server.get("/v1/doctor").json();
-    assert_eq!(sick["looked_at"]["attempts"], EVENTS, "{sick}");
-    let found = finding(&sick, "transient-failures").unwrap_or_else(|| panic!("{sick}"));
+    let ailing = server.get("/v1/doctor").json();
+    assert_eq!(ailing["looked_at"]["attempts"], EVENTS, "{ailing}");
+    let found = finding(&ailing, "transient-failures").unwrap_or_else(|| panic!("{ailing}"));
     assert_eq!(
         (&found["harm"], &found["service"], &found["line"]),
         (&json!("critical"), &json!("orders"), &json!(7))
     );
     let change = found["change"].as_str().expect("there is something to change");
     assert_eq!(change, "services:\n  orders:\n    timeout: 3s\n");
-    assert!(finding(&sick, "one-cause").is_some(), "the letters have one cause: {sick}");
+    assert!(finding(&ailing, "one-cause").is_some(), "the letters have one cause: {ailing}");
     let url = format!("http://{}", server.client.address);
     let text = folder.run(&["doctor", "--server", &url]).printed();
     assert!(text.contains("CRITICAL  100% of the attempts of `orders` fail for a while"), "{text}");
