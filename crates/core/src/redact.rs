@@ -214,7 +214,7 @@ fn checks_out(digits: &[u32]) -> bool {
         .enumerate()
         .map(|(place, digit)| if place % 2 == 0 { *digit } else { digit * 2 / 10 + digit * 2 % 10 })
         .sum();
-    sum % 10 == 0 && digits.iter().any(|digit| *digit != 0)
+    sum.is_multiple_of(10) && digits.iter().any(|digit| *digit != 0)
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ mod schedules;
 mod shell;
 #[cfg(test)]
 mod tests;
+mod tidings;
 mod trail;
 mod trend;
 mod writer;
@@ -47,12 +48,12 @@ pub use self::letters::{OrderError, Purged, ReplayWish, SelectError};
 use self::routes::Routes;
 pub use self::schedules::ScheduleView;
 use self::schedules::{Schedules, Wall};
+use self::tidings::Tidings;
 pub use self::trail::Step;
-use self::trail::Trail;
 pub use self::trend::{Lately, Point, Span, Trend, TrendOf};
 use self::writer::{Writer, WriterState};
 use crate::clock::{Clock, wall_clock};
-use crate::happening::{Happening, Log, What, is_logged};
+use crate::happening::{Happening, What};
 use crate::store::door::{By, Deed};
 use crate::store::letter::Ordered;
 use crate::store::{
@@ -63,8 +64,6 @@ use crate::target::registry::Targets;
 
 /// Messages that may wait for the engine.
 const MESSAGES_MAX: usize = 8_192;
-/// Happenings that a slow listener may lag behind by.
-const HAPPENINGS_MAX: usize = 4_096;
 /// Readers, and so questions answered at once.
 const READERS_MAX: usize = 4;
 /// Dependencies that may wait for their letters to be brought back.
@@ -194,39 +193,6 @@ struct BackupJob {
     backup: Backup,
     by: By,
     progress: mpsc::Sender<Result<BackupProgress, String>>,
-}
-
-/// Tells the log and whoever listens what happens.
-#[derive(Clone)]
-struct Tidings {
-    listeners: broadcast::Sender<Arc<Happening>>,
-    log: Log,
-    trail: Trail,
-}
-
-impl Tidings {
-    fn new(seed: Seed) -> Self {
-        Self { listeners: broadcast::channel(HAPPENINGS_MAX).0, log: Log::new(seed), trail: Trail::new() }
-    }
-
-    /// Whether anybody would hear of such a thing.
-    fn is_wanted(&self, what: What) -> bool {
-        self.listeners.receiver_count() > 0 || is_logged(what)
-    }
-
-    fn tell(&self, what: What, happening: impl FnOnce() -> Happening) {
-        if self.is_wanted(what) {
-            let happening = happening();
-            self.log.write(&happening);
-            self.pass_on(happening);
-        }
-    }
-
-    /// The same for what was logged by whoever found it.
-    fn pass_on(&self, happening: Happening) {
-        // Nobody may be listening.
-        let _ = self.listeners.send(Arc::new(happening));
-    }
 }
 
 /// Readers, and who waits for one.

@@ -121,7 +121,8 @@ impl Log {
     /// What stands for the session in the log.
     fn session(&self, happening: &Happening) -> Option<String> {
         let hash = hmac::sign(&self.sessions, happening.session.as_ref()?.as_bytes());
-        Some(hash.as_ref()[..SESSION_BYTES].iter().map(|byte| format!("{byte:02x}")).collect())
+        let first = hash.as_ref().first_chunk::<SESSION_BYTES>().expect("a hash has 32 bytes");
+        Some(format!("{:016x}", u64::from_be_bytes(*first)))
     }
 }
 

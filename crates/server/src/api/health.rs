@@ -65,13 +65,12 @@ pub(super) async fn ready(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let peer = peer.map(|Extension(peer)| peer);
-    let names = match identity::reads_all(&app, &headers, peer.as_ref()).await? {
-        true => Names::Told,
-        false => Names::Counted,
-    };
-    let health = app.node.health();
-    let is_closing = *app.closing.borrow();
-    let blockers = blockers(&health, is_closing);
+    let reads_all = identity::reads_all(&app, &headers, peer.as_ref()).await?;
+    let names = if reads_all { Names::Told } else { Names::Counted };
+    let mut health = app.node.health();
+    // The door closes before the node does.
+    health.stopping |= *app.closing.borrow();
+    let blockers = blockers(&health);
     if let Some(first) = blockers.first() {
         let message = format!("not ready: {}", first.kind.one());
         let because = json!(shown(&blockers, names));
@@ -196,8 +195,8 @@ impl Trouble {
 }
 
 /// What keeps events out.
-fn blockers(health: &Health, is_closing: bool) -> Vec<Trouble> {
-    let stopping = (health.stopping || is_closing).then(|| Trouble::new(Kind::Stopping));
+fn blockers(health: &Health) -> Vec<Trouble> {
+    let stopping = health.stopping.then(|| Trouble::new(Kind::Stopping));
     let failing = health.store_failing.as_ref();
     let failing = failing.map(|(since, why)| Trouble::about(Kind::StoreFailing, why, Some(*since)));
     let short = health.disk_short.map(|(since, short)| {
@@ -319,7 +318,7 @@ mod tests {
             ("an old book",  Health { book_refused: refused, ..Health::default() },        vec![], vec!["book-refused: a rule book was refused, and the old one holds: line 2"]),
         ];
         for (name, health, unready, degraded) in cases {
-            assert_eq!(told(&blockers(&health, false), Names::Told), unready, "{name}");
+            assert_eq!(told(&blockers(&health), Names::Told), unready, "{name}");
             assert_eq!(told(&remarks(&health), Names::Told), degraded, "{name}");
         }
     }

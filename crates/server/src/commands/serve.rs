@@ -21,6 +21,7 @@ use redrive::node::{Config, Node, ReadError, SubmitError};
 use redrive::secret::Secrets;
 use redrive::store::sqlite::{Options, Sqlite};
 use redrive::target::registry::{BUILT_IN_TARGETS, Targets};
+use redrive::tls::Roots;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
@@ -30,9 +31,8 @@ use crate::api::door::Scheme;
 use crate::api::health::Memo;
 use crate::api::hooks::Webhooks;
 use crate::api::{
-    Access, App, Guests, Limiter, Limits, Metrics, Parts, Reading, Routers, With, listen_behind,
+    Access, App, Guests, Limiter, Limits, Metrics, Parts, Reading, Routers, With, book, listen_behind, live,
 };
-use crate::api::{book, live};
 use crate::cli::ServeArgs;
 use crate::demo::Demo;
 use crate::logging;
@@ -171,17 +171,26 @@ fn targets(
     }
 }
 
+/// Where traces go and whose certificates are believed there, if anybody asked for traces.
+fn traces(args: &ServeArgs) -> anyhow::Result<Option<(Settings, Roots)>> {
+    let settings = Settings::read(args.otlp.as_deref(), |name| std::env::var(name).ok());
+    let settings = settings.map_err(|error| Refused(error.to_string()))?;
+    settings.map(|settings| Ok((settings, tls::roots(args)?))).transpose()
+}
+
 async fn serve(args: &ServeArgs, opened: Opened, demo: Option<Demo>) -> anyhow::Result<ExitCode> {
     let path = args.rules.clone().unwrap_or_else(|| PathBuf::from(BUILT_IN));
     let certificate = Watched::open(args)?;
     let door = Watched::door(certificate.as_ref());
     let secrets = Secrets::new(&opened.book);
     logging::leave_out(&secrets);
-    let connections = Targets::none(Arc::new(tls::pool(args)?));
+    let (pool, traces) = (tls::pool(args)?, traces(args)?);
+    if let Some((settings, _)) = &traces {
+        pool.tell_traces(settings.sampler());
+    }
+    let connections = Targets::none(Arc::new(pool));
     let targets = targets(&opened, &path, &secrets, Some(&connections))?;
     let store = Sqlite::open(&args.data, Options::default()).map_err(|error| Refused(error.to_string()))?;
-    let traces = Settings::read(args.otlp.as_deref(), |name| std::env::var(name).ok());
-    let traces = traces.map_err(|error| Refused(error.to_string()))?;
     let config = Config {
         book: Arc::clone(&opened.book),
         book_text: Arc::clone(&opened.text),
@@ -191,8 +200,7 @@ async fn serve(args: &ServeArgs, opened: Opened, demo: Option<Demo>) -> anyhow::
     };
     let mut hands = Hands::new()?;
     let node = Node::start(config).map_err(|error| Refused(error.to_string()))?;
-    let roots = tls::roots(args)?;
-    let exporter = traces.map(|settings| Exporter::start(&node, settings, roots));
+    let exporter = traces.map(|(settings, roots)| Exporter::start(&node, settings, roots));
     let mut doors = match Doors::open(&node, &opened.book, secrets, &targets).await {
         Ok(doors) => doors,
         Err(error) => {
@@ -213,12 +221,7 @@ async fn serve(args: &ServeArgs, opened: Opened, demo: Option<Demo>) -> anyhow::
         }
     };
     if doors.access.is_shut(node.now()) {
-        let data = shell_word(&args.data.to_string_lossy());
-        let said = format!(
-            "{}: whoever comes needs a key, and no key is good any more: stop the server, and make one with `redrive keys create NAME --role admin --data {data}`",
-            style::warning("warning")
-        );
-        logging::say(said, || tracing::warn!("whoever comes needs a key, and no key is good any more"));
+        say_that_it_is_shut(args);
     }
     match &demo {
         Some(demo) => {
@@ -243,7 +246,13 @@ async fn serve(args: &ServeArgs, opened: Opened, demo: Option<Demo>) -> anyhow::
     logging::say(style::dim(stopping), || tracing::info!("{stopping}"));
     listening.close(REQUESTS_END_WITHIN).await;
     archivist.stop().await;
-    let stopped = node.stop(args.drain).await;
+    end(&node, exporter, args.drain).await;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Lets calls end for so long, and then tells of what is left to tell.
+async fn end(node: &Node, exporter: Option<Exporter>, drain: Duration) {
+    let stopped = node.stop(drain).await;
     if let Some(exporter) = exporter {
         exporter.stop().await;
     }
@@ -252,7 +261,16 @@ async fn serve(args: &ServeArgs, opened: Opened, demo: Option<Demo>) -> anyhow::
         let cut = style::dim(format!("{count} calls were cut short; they burn no retry"));
         logging::say(cut, || tracing::info!(count, "calls were cut short; they burn no retry"));
     }
-    Ok(ExitCode::SUCCESS)
+}
+
+/// Nobody can come in, and only a stopped server can be helped.
+fn say_that_it_is_shut(args: &ServeArgs) {
+    let data = shell_word(&args.data.to_string_lossy());
+    let said = format!(
+        "{}: whoever comes needs a key, and no key is good any more: stop the server, and make one with `redrive keys create NAME --role admin --data {data}`",
+        style::warning("warning")
+    );
+    logging::say(said, || tracing::warn!("whoever comes needs a key, and no key is good any more"));
 }
 
 fn greet(

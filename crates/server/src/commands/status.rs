@@ -60,7 +60,7 @@ async fn watch(
     mut now: Timestamp,
 ) -> anyhow::Result<()> {
     let address = client.address().clone();
-    let mut stage = Stage::new(args.format)?;
+    let stage = Stage::new(args.format)?;
     let mut rates = Watch::default();
     let mut ticks = interval(args.every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -114,25 +114,19 @@ impl Stage {
         }
     }
 
-    fn show(
-        &mut self,
-        shape: &Status,
-        address: &Address,
-        rates: &Watch,
-        now: Timestamp,
-    ) -> anyhow::Result<()> {
+    fn show(&self, shape: &Status, address: &Address, rates: &Watch, now: Timestamp) -> anyhow::Result<()> {
         match self {
-            Self::Screen(screen) => screen.draw(&status::page(shape, address, Some(rates), now)),
+            Self::Screen(_) => Screen::draw(&status::page(shape, address, Some(rates), now)),
             Self::Roll => print(&format!("— {now}\n{}\n", status::page(shape, address, Some(rates), now))),
             Self::Objects => print(&(serde_json::to_string(shape)? + "\n")),
         }
     }
 
     /// Says that the server is away.
-    fn wait(&mut self, address: &Address) -> anyhow::Result<()> {
+    fn wait(&self, address: &Address) -> anyhow::Result<()> {
         let words = style::warning(format!("the server has gone away; waiting for {address} …"));
         match self {
-            Self::Screen(screen) => screen.draw(&format!("{words}\n")),
+            Self::Screen(_) => Screen::draw(&format!("{words}\n")),
             Self::Roll | Self::Objects => {
                 anstream::eprintln!("{words}");
                 Ok(())
@@ -150,7 +144,7 @@ impl Screen {
         Ok(Self)
     }
 
-    fn draw(&mut self, page: &str) -> anyhow::Result<()> {
+    fn draw(page: &str) -> anyhow::Result<()> {
         let rows = terminal_size::terminal_size_of(std::io::stdout()).map(|(_, rows)| usize::from(rows.0));
         let lines: Vec<&str> = page.lines().collect();
         let fits = rows.map_or(lines.len(), |rows| rows.saturating_sub(1)).max(1);

@@ -24,7 +24,7 @@ pub(crate) struct Settings {
     pub(super) path: String,
     pub(super) headers: Vec<(String, String)>,
     pub(super) service_name: String,
-    pub(super) sampler: Sampler,
+    pub(crate) sampler: Sampler,
 }
 
 /// Why nobody can be told of traces like that.
@@ -45,6 +45,11 @@ pub(crate) enum InvalidSettings {
 }
 
 impl Settings {
+    /// Which traces are recorded.
+    pub(crate) const fn sampler(&self) -> Sampler {
+        self.sampler
+    }
+
     /// What was asked for; none if nobody asked.
     pub(crate) fn read(
         flag: Option<&str>,
@@ -142,7 +147,9 @@ fn sampler(variable: &dyn Fn(&str) -> Option<String>) -> Result<Sampler, Invalid
 mod tests {
     use super::*;
 
-    fn read(flag: Option<&str>, variables: &[(&str, &str)]) -> Result<Option<Settings>, InvalidSettings> {
+    type Variables<'a> = &'a [(&'a str, &'a str)];
+
+    fn read(flag: Option<&str>, variables: Variables<'_>) -> Result<Option<Settings>, InvalidSettings> {
         let find = |name: &str| variables.iter().find(|(known, _)| *known == name);
         Settings::read(flag, |name| find(name).map(|(_, value)| (*value).to_owned()))
     }
@@ -151,7 +158,7 @@ mod tests {
     fn an_address_is_where_it_is_said_first() {
         let (base, whole) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT");
         #[rustfmt::skip]
-        let cases: [(&str, Option<&str>, &[(&str, &str)], Option<&str>); 9] = [
+        let cases: [(&str, Option<&str>, Variables<'_>, Option<&str>); 9] = [
             ("nobody asked",          None,                 &[],                                               None),
             ("a flag",                Some("http://c:4318"), &[],                                              Some("http://c:4318 /v1/traces")),
             ("a base",                None,                 &[(base, "http://c:4318/otel/")],                  Some("http://c:4318/otel /v1/traces")),

@@ -3,9 +3,6 @@
 mod mail;
 mod manager;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use serde_json::{Value, json};
 
 use crate::run::Folder;
@@ -168,20 +165,27 @@ fn everybody_is_told_once_then_again_and_that_it_is_over() {
 #[test]
 fn a_receiver_that_was_down_hears_of_it_when_it_is_back() {
     let orders = refusing();
-    let is_back = Arc::new(AtomicBool::new(false));
-    let asked = Arc::clone(&is_back);
-    let hook = Target::start(move |_| status(if asked.load(Ordering::SeqCst) { 200 } else { 503 }));
-    let receivers = format!("  hook: {{ webhook: \"{}\", retry: again }}\n", hook.url());
+    let gate = Gate::default();
+    let waits = gate.clone();
+    // It fails less often than would open its breaker, and then takes its time.
+    let hook = Target::start(move |call| {
+        if call.nth < 3 {
+            return status(503);
+        }
+        waits.pass();
+        status(200)
+    });
+    let receivers = format!("  hook: {{ webhook: \"{}\", retry: again, timeout: 60s }}\n", hook.url());
     let (folder, server) = start(&book(&orders, &receivers, "to: [hook], repeat: 1h"));
     spoil(&server, "e-1");
-    hook.until(2);
+    hook.until(3);
     let receiver = until("its trouble is known", || {
         let receiver = shown(&server)["receivers"][0].clone();
         receiver.get("last_trouble").is_some().then_some(receiver)
     });
     assert_eq!((&receiver["kind"], &receiver["waiting"]), (&json!("webhook"), &json!(1)));
     assert_eq!(receiver["last_trouble"], "503 Service Unavailable");
-    is_back.store(true, Ordering::SeqCst);
+    gate.open();
     until("it has arrived", || (shown(&server)["receivers"][0]["waiting"] == 0).then_some(()));
     let calls = hook.calls();
     assert!(calls.iter().all(|call| call.event_id() == calls[0].event_id()), "one notice, tried again");
@@ -237,7 +241,7 @@ fn a_server_that_is_killed_says_nothing_twice_and_forgets_nothing() {
         waits.pass();
         status(200)
     });
-    let receivers = format!("  hook: {{ webhook: \"{}\", retry: again }}\n", hook.url());
+    let receivers = format!("  hook: {{ webhook: \"{}\", retry: again, timeout: 60s }}\n", hook.url());
     let (folder, server) = start(&book(&orders, &receivers, "to: [hook], repeat: 1h"));
     spoil(&server, "e-1");
     // The notice is on its way, and nobody has answered it.

@@ -137,8 +137,9 @@ fn a_breaker_that_opens_is_logged_with_its_numbers_as_fields() {
 
 #[test]
 fn how_much_is_logged_is_chosen_by_flag_or_by_environment() {
+    type Case = (&'static str, &'static [&'static str], &'static [(&'static str, &'static str)], bool);
     #[rustfmt::skip]
-    let cases: [(&str, &[&str], &[(&str, &str)], bool); 4] = [
+    let cases: [Case; 4] = [
         ("by default",             &[],                      &[],                                                false),
         ("by flag",                &["--log-level", "debug"], &[],                                               true),
         ("by environment",         &[],                      &[("REDRIVE_LOG", "DEBUG")],                        true),

@@ -102,9 +102,34 @@ fn a_delivery_is_one_tree_over_retries_and_a_restart() {
         })
         .collect();
     told.sort_unstable();
+    let mut at_target: Vec<_> =
+        target.calls().iter().map(|call| call.header("traceparent").to_owned()).collect();
+    let mut of_attempts: Vec<_> =
+        attempts.iter().map(|span| format!("00-{TRACE}-{}-01", span.text("spanId"))).collect();
+    at_target.sort_unstable();
+    of_attempts.sort_unstable();
+    assert_eq!(at_target, of_attempts, "the target can go on from each attempt");
     let expected =
         [(Some("1"), Some("503"), true), (Some("2"), Some("503"), true), (Some("3"), Some("200"), false)];
     assert_eq!(told, expected);
+}
+
+#[test]
+fn an_event_without_a_trace_begins_one_that_its_target_goes_on_in() {
+    let (target, collector) = (Target::willing(), Target::willing());
+    let folder = Folder::with("redrive.yaml", &book(&target, &[]));
+    let server = traced(&folder, &format!("http://{}", collector.address));
+    server.accept("orders.placed", "o-1", "");
+    server.until("o-1", "delivered");
+    server.stop().assert_calm();
+    let all = spans(&collector);
+    let [accept] = &named(&all, "accept")[..] else { panic!("{all:?}") };
+    let [deliver] = &named(&all, "deliver orders")[..] else { panic!("{all:?}") };
+    let [attempt] = &named(&all, "attempt orders")[..] else { panic!("{all:?}") };
+    assert_eq!(accept.0.get("parentSpanId"), None, "it begins the trace");
+    assert_eq!(deliver.text("parentSpanId"), accept.text("spanId"));
+    let expected = format!("00-{}-{}-01", accept.text("traceId"), attempt.text("spanId"));
+    assert_eq!(target.calls()[0].header("traceparent"), expected);
 }
 
 #[test]

@@ -7,8 +7,10 @@ The first line says the port. Every mail is a line of JSON. `--login USER:PASSWO
 import argparse
 import asyncio
 import json
+import logging
 import ssl
 import sys
+import warnings
 from email import message_from_bytes, policy
 
 from aiosmtpd.smtp import SMTP, AuthResult
@@ -51,7 +53,9 @@ async def main():
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(options.cert, options.key)
     sink = Sink(options.busy)
-    # On loopback nobody listens in, so that logging in needs no TLS.
+    # On loopback nobody listens in, so that logging in needs no TLS, whatever the library thinks of that.
+    warnings.simplefilter("ignore")
+    logging.getLogger("mail.log").setLevel(logging.CRITICAL)
     settings = {"auth_require_tls": False}
     if options.login:
         settings |= {"authenticator": authenticate, "auth_required": True}

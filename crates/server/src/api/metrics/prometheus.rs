@@ -8,7 +8,7 @@ use redrive::core::category::Category;
 use redrive::core::engine::{HeldQueue, QueueName};
 use redrive::core::figures::{Figures, Histogram, QueueFigures, TRIES_MAX, Tally};
 use redrive::core::ids::ChannelName;
-use redrive::core::metric_names::*;
+use redrive::core::metric_names::{self as names, MetricName};
 use redrive::core::time::Timestamp;
 use redrive::node::Snapshot;
 use redrive::store::QueueCounts;
@@ -42,11 +42,11 @@ pub(super) fn written(app: &App, gathered: &Gathered) -> String {
     let mut page = Page::default();
     let now = app.node.now();
     let Gathered { engine, counts, oldest } = gathered;
-    page.family(&BUILD_INFO, [(vec![env!("CARGO_PKG_VERSION")], 1.0)]);
-    page.single(&START_TIME, app.node.started_at().as_millis() as f64 / 1_000.0);
+    page.family(&names::BUILD_INFO, [(vec![env!("CARGO_PKG_VERSION")], 1.0)]);
+    page.single(&names::START_TIME, app.node.started_at().as_millis() as f64 / 1_000.0);
     let ages = [("engine", engine.age()), ("counts", counts.age()), ("oldest", oldest.age())];
     page.family(
-        &METRICS_AGE,
+        &names::METRICS_AGE,
         ages.iter().filter_map(|(part, age)| Some((vec![*part], (*age)?.as_secs_f64()))),
     );
     if let Some(snapshot) = engine.value() {
@@ -64,18 +64,24 @@ pub(super) fn written(app: &App, gathered: &Gathered) -> String {
         names.extend(counts.value().into_iter().flat_map(|stock| stock.counts.queues.keys()));
         let age = |since: Option<Timestamp>| since.map_or(0.0, |since| now.since(since).as_secs_f64());
         let of = |name: &QueueName| oldest.get(name).copied().unwrap_or_default();
-        page.family(&OLDEST_WAITING, names.iter().map(|name| (queue(name), age(of(name).waiting_since))));
-        page.family(&DEAD_LETTER_AGE, names.iter().map(|name| (queue(name), age(of(name).dead_since))));
+        page.family(
+            &names::OLDEST_WAITING,
+            names.iter().map(|name| (queue(name), age(of(name).waiting_since))),
+        );
+        page.family(
+            &names::DEAD_LETTER_AGE,
+            names.iter().map(|name| (queue(name), age(of(name).dead_since))),
+        );
     }
     hooks(&mut page, &app.hooks.status());
     if let Some(archive) = app.archivist.status(now) {
-        page.single(&ARCHIVED, archive.archived as f64);
-        page.single(&ARCHIVE_LEFT_OUT, archive.left_out as f64);
-        page.single(&ARCHIVE_BEHIND, archive.behind.as_ref().map_or(0.0, Duration::as_secs_f64));
+        page.single(&names::ARCHIVED, archive.archived as f64);
+        page.single(&names::ARCHIVE_LEFT_OUT, archive.left_out as f64);
+        page.single(&names::ARCHIVE_BEHIND, archive.behind.as_ref().map_or(0.0, Duration::as_secs_f64));
     }
     if let Some(spans) = &app.metrics.spans {
-        page.single(&SPANS_SENT, spans.sent() as f64);
-        page.single(&SPANS_DROPPED, spans.dropped() as f64);
+        page.single(&names::SPANS_SENT, spans.sent() as f64);
+        page.single(&names::SPANS_DROPPED, spans.dropped() as f64);
     }
     page.into_text()
 }
@@ -86,13 +92,13 @@ fn queue(name: &QueueName) -> Vec<&str> {
 
 fn intake(page: &mut Page, figures: &Figures) {
     let intake = &figures.intake;
-    page.single(&EVENTS_ACCEPTED, intake.accepted as f64);
-    page.single(&EVENTS_DUPLICATES, intake.duplicates as f64);
-    page.single(&EVENTS_UNROUTED, intake.unrouted as f64);
-    page.single(&EVENTS_REFUSED, intake.refused as f64);
-    page.single(&DOOR_REFUSALS, intake.unauthorized as f64);
-    page.times(&REDELIVERED, [(Vec::new(), &intake.redelivered)]);
-    page.single(&STALE_SETTLEMENTS, figures.stale as f64);
+    page.single(&names::EVENTS_ACCEPTED, intake.accepted as f64);
+    page.single(&names::EVENTS_DUPLICATES, intake.duplicates as f64);
+    page.single(&names::EVENTS_UNROUTED, intake.unrouted as f64);
+    page.single(&names::EVENTS_REFUSED, intake.refused as f64);
+    page.single(&names::DOOR_REFUSALS, intake.unauthorized as f64);
+    page.times(&names::REDELIVERED, [(Vec::new(), &intake.redelivered)]);
+    page.single(&names::STALE_SETTLEMENTS, figures.stale as f64);
 }
 
 fn attempts(page: &mut Page, figures: &Figures) {
@@ -103,7 +109,7 @@ fn attempts(page: &mut Page, figures: &Figures) {
         })
     };
     page.family(
-        &ATTEMPTS,
+        &names::ATTEMPTS,
         types().flat_map(|(labels, tally)| {
             let delivered = tally.attempts - tally.failures();
             let outcomes = [("delivered", delivered), ("failed", tally.failures())];
@@ -111,7 +117,7 @@ fn attempts(page: &mut Page, figures: &Figures) {
         }),
     );
     page.family(
-        &FAILURES,
+        &names::FAILURES,
         types().flat_map(|(labels, tally)| {
             let failed = Category::ALL.map(|category| (category.as_str(), tally.failed_as(category)));
             let met = failed.into_iter().filter(|(_, count)| *count > 0);
@@ -119,14 +125,14 @@ fn attempts(page: &mut Page, figures: &Figures) {
         }),
     );
     page.family(
-        &FAILURES_BY_CODE,
+        &names::FAILURES_BY_CODE,
         figures.queues.iter().flat_map(|(name, figures)| {
             let labels = |code| [queue(name), vec![code]].concat();
             figures.codes.iter().map(move |(code, count)| (labels(&**code), *count as f64))
         }),
     );
-    page.times(&ATTEMPT_DURATION, of_queues(figures, |queue| &queue.took));
-    page.times(&WAITED, of_queues(figures, |queue| &queue.waited));
+    page.times(&names::ATTEMPT_DURATION, of_queues(figures, |queue| &queue.took));
+    page.times(&names::WAITED, of_queues(figures, |queue| &queue.waited));
 }
 
 fn of_queues<'a>(
@@ -141,21 +147,21 @@ fn deliveries(page: &mut Page, figures: &Figures) {
     let mut each = |metric: &MetricName, count: fn(&Tally) -> u64| {
         page.family(metric, sums.iter().map(|(name, tally, _)| (queue(name), count(tally) as f64)));
     };
-    each(&FIRST_ATTEMPTS, |tally| tally.firsts);
-    each(&RETRIED, |tally| tally.retried);
-    each(&RETRIES, |tally| tally.retries);
-    each(&EXHAUSTED, |tally| tally.exhausted);
+    each(&names::FIRST_ATTEMPTS, |tally| tally.firsts);
+    each(&names::RETRIED, |tally| tally.retried);
+    each(&names::RETRIES, |tally| tally.retries);
+    each(&names::EXHAUSTED, |tally| tally.exhausted);
     page.family(
-        &DELIVERIES,
+        &names::DELIVERIES,
         sums.iter().flat_map(|(name, tally, _)| {
             let outcomes = [("delivered", tally.delivered), ("dead", tally.dead)];
             outcomes.map(|(outcome, count)| ([queue(name), vec![outcome]].concat(), count as f64))
         }),
     );
-    page.family(&HELD, sums.iter().map(|(name, _, figures)| (queue(name), figures.held as f64)));
+    page.family(&names::HELD, sums.iter().map(|(name, _, figures)| (queue(name), figures.held as f64)));
     let bounds: Vec<String> = (1..TRIES_MAX).map(|tries| tries.to_string()).collect();
     page.ranges(
-        &ATTEMPTS_PER_DELIVERY,
+        &names::ATTEMPTS_PER_DELIVERY,
         sums.iter().map(|(name, _, figures)| {
             let times = figures.tries.iter().enumerate();
             let sum = times.map(|(index, count)| (index as u64 + 1) * count).sum::<u64>() as f64;
@@ -167,7 +173,7 @@ fn deliveries(page: &mut Page, figures: &Figures) {
 fn dependencies(page: &mut Page, snapshot: &Snapshot) {
     let counted = &snapshot.figures.dependencies;
     page.family(
-        &DEPENDENCY_ATTEMPTS,
+        &names::DEPENDENCY_ATTEMPTS,
         counted.iter().flat_map(|(name, figures)| {
             let failed = figures.tally.failures();
             let outcomes = [("delivered", figures.tally.attempts - failed), ("failed", failed)];
@@ -175,7 +181,7 @@ fn dependencies(page: &mut Page, snapshot: &Snapshot) {
         }),
     );
     page.family(
-        &DEPENDENCY_FAILURES,
+        &names::DEPENDENCY_FAILURES,
         counted.iter().flat_map(|(name, figures)| {
             let failed = Category::ALL.map(|category| (category.as_str(), figures.tally.failed_as(category)));
             let met = failed.into_iter().filter(|(_, count)| *count > 0);
@@ -188,31 +194,31 @@ fn dependencies(page: &mut Page, snapshot: &Snapshot) {
             counted.iter().map(|(name, figures)| (vec![name.as_str()], count(figures) as f64)),
         );
     };
-    each(&UNAVAILABLE, |figures| figures.tally.unavailable);
-    each(&AUTH_FAILURES, |figures| figures.tally.unauthorized);
-    each(&CONFIG_FAILURES, |figures| figures.tally.misconfigured);
-    each(&BREAKER_TRIPS, |figures| figures.trips);
-    each(&DEPENDENCY_HOLDS, |figures| figures.held);
+    each(&names::UNAVAILABLE, |figures| figures.tally.unavailable);
+    each(&names::AUTH_FAILURES, |figures| figures.tally.unauthorized);
+    each(&names::CONFIG_FAILURES, |figures| figures.tally.misconfigured);
+    each(&names::BREAKER_TRIPS, |figures| figures.trips);
+    each(&names::DEPENDENCY_HOLDS, |figures| figures.held);
     page.times(
-        &DEPENDENCY_DURATION,
+        &names::DEPENDENCY_DURATION,
         counted.iter().map(|(name, figures)| (vec![name.as_str()], &figures.took)),
     );
     page.family(
-        &BREAKER_STATE,
+        &names::BREAKER_STATE,
         snapshot.dependencies.iter().flat_map(|view| {
             let is_now = state_of(view.breaker);
             STATES.map(|state| (vec![view.name.as_str(), state], f64::from(u8::from(state == is_now))))
         }),
     );
     page.family(
-        &IN_FLIGHT,
+        &names::IN_FLIGHT,
         snapshot.dependencies.iter().map(|view| (vec![view.name.as_str()], f64::from(view.in_flight))),
     );
 }
 
 fn paused(page: &mut Page, snapshot: &Snapshot) {
     page.family(
-        &PAUSED,
+        &names::PAUSED,
         snapshot.queues.iter().map(|view| {
             let is_paused = matches!(view.held, Some(HeldQueue::Paused { .. }));
             (queue(&view.name), f64::from(u8::from(is_paused)))
@@ -222,21 +228,21 @@ fn paused(page: &mut Page, snapshot: &Snapshot) {
 
 fn stored(page: &mut Page, stock: &Stock) {
     let Stock { counts, stranded, open_replays } = stock;
-    page.single(&EVENTS_STORED, counts.events as f64);
-    page.single(&UNROUTED, counts.unrouted as f64);
-    page.single(&STRANDED, *stranded as f64);
-    page.single(&OPEN_REPLAYS, *open_replays as f64);
+    page.single(&names::EVENTS_STORED, counts.events as f64);
+    page.single(&names::UNROUTED, counts.unrouted as f64);
+    page.single(&names::STRANDED, *stranded as f64);
+    page.single(&names::OPEN_REPLAYS, *open_replays as f64);
     let mut each = |metric: &MetricName, count: fn(&QueueCounts) -> u64| {
         page.family(metric, counts.queues.iter().map(|(name, counts)| (queue(name), count(counts) as f64)));
     };
-    each(&WAITING, |counts| counts.waiting);
-    each(&BEHIND, |counts| counts.behind);
-    each(&DEAD_LETTERS, |counts| counts.dead);
+    each(&names::WAITING, |counts| counts.waiting);
+    each(&names::BEHIND, |counts| counts.behind);
+    each(&names::DEAD_LETTERS, |counts| counts.dead);
 }
 
 fn hooks(page: &mut Page, sources: &[SourceStatus]) {
     page.family(
-        &HOOK_ANSWERS,
+        &names::HOOK_ANSWERS,
         sources.iter().flat_map(|source| {
             #[rustfmt::skip]
             let answers = [
