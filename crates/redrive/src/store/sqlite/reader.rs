@@ -36,9 +36,7 @@ use crate::store::letter::{
     AuditRecord, GroupView, HeldCursor, HeldPage, HeldSession, KindView, LetterFilter, LetterKey,
     LetterNumber, LetterPage, LetterQuery, LetterView, ReplayView, Selection, Survey,
 };
-use crate::store::{
-    Counts, DeliveryView, EventKey, EventView, Filter, LOOKED_AT_MAX, Listed, Oldest, Reader, StoreError,
-};
+use crate::store::{Counts, DeliveryView, EventKey, EventView, Filter, Listed, Oldest, Reader, StoreError};
 
 /// Places looked at for one short prefix; what is older is found by one digit more.
 const PLACES_MAX: usize = 100_000;
@@ -63,13 +61,14 @@ impl SqliteReader {
     fn listed(&self, filter: &Filter, depth: Depth) -> Result<Listed, StoreError> {
         let mut listed = Listed::default();
         let mut part = filter.clone();
+        let looked_at_max = list::looked_at_max(filter);
         // A list that takes several looks goes backwards, so nothing is in it twice.
         loop {
-            let mut found = self.ask(|look| look.list(&part, LOOKED_AT_MAX - listed.looked_at, depth))?;
+            let mut found = self.ask(|look| look.list(&part, looked_at_max - listed.looked_at, depth))?;
             listed.deliveries.append(&mut found.deliveries);
             listed.looked_at += found.looked_at;
             listed.next = found.next;
-            let is_enough = listed.deliveries.len() >= filter.rows_max || listed.looked_at >= LOOKED_AT_MAX;
+            let is_enough = listed.deliveries.len() >= filter.rows_max || listed.looked_at >= looked_at_max;
             if is_enough || listed.next.is_none() {
                 return Ok(listed);
             }

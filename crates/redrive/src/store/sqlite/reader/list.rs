@@ -17,8 +17,10 @@ use crate::store::sqlite::encode::seq;
 use crate::store::sqlite::fault::Fault;
 use crate::store::sqlite::rows;
 use crate::store::sqlite::schema::state;
-use crate::store::{Filter, Listed, StateName};
+use crate::store::{Filter, LOOKED_AT_MAX, Listed, StateName};
 
+/// What it costs to look an event up, in deliveries that are met on the way.
+const EVENT_COST: u64 = 5;
 /// Places of one queue that are read ahead.
 const READ_AHEAD: i64 = 64;
 
@@ -41,6 +43,26 @@ pub(in super::super) const ALL_WITH_EVENTS: &str =
 pub(in super::super) const EVENT: &str = "SELECT e.id, e.source, e.type, e.attributes, x''
     FROM deliveries d CROSS JOIN events e ON e.seq = d.event WHERE d.seq = ?1";
 
+/// How many a list may look at. Events that are looked up one by one, all over the file, cost several times
+/// as much as those that are met on the way.
+pub(super) const fn looked_at_max(filter: &Filter) -> u64 {
+    if filter.asks_for_events() && selects(filter.state).is_some() {
+        LOOKED_AT_MAX / EVENT_COST
+    } else {
+        LOOKED_AT_MAX
+    }
+}
+
+/// What leads to deliveries of that state, if anything does.
+const fn selects(state: Option<StateName>) -> Option<&'static [&'static str]> {
+    match state {
+        Some(StateName::Ready) => Some(&[READY]),
+        Some(StateName::Due | StateName::Behind) => Some(&[PATIENT]),
+        Some(StateName::Dead) => Some(&[DEAD, HOLDING]),
+        Some(StateName::Delivered | StateName::Closed) | None => None,
+    }
+}
+
 impl Look<'_> {
     /// A part of a list, which looks at no more than so many.
     pub(super) fn list(&self, filter: &Filter, looked_at_max: u64, depth: Depth) -> Result<Listed, Fault> {
@@ -53,13 +75,7 @@ impl Look<'_> {
         let before = filter.before.map_or(i64::MAX, |seq| i64::try_from(seq.get()).unwrap_or(i64::MAX));
         let looks_max = i64::try_from(looked_at_max).unwrap_or(i64::MAX).min(ROWS_PER_LOOK);
         let mut found = Found { filter, looks_max, looks: 0, places: Vec::new(), next: None };
-        let indexed: Option<&[&'static str]> = match filter.state {
-            Some(StateName::Ready) => Some(&[READY]),
-            Some(StateName::Due | StateName::Behind) => Some(&[PATIENT]),
-            Some(StateName::Dead) => Some(&[DEAD, HOLDING]),
-            Some(StateName::Delivered | StateName::Closed) | None => None,
-        };
-        match indexed {
+        match selects(filter.state) {
             Some(selects) => self.merge(&queues, selects, before, &mut found)?,
             None => self.scan(&queues, before, &mut found)?,
         }
