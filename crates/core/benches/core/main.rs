@@ -158,13 +158,14 @@ fn far_settings() -> BreakerSettings {
     RawBreaker { trip, ..RawBreaker::from(entry) }.try_into().expect("sound settings")
 }
 
-/// What the figures cost a delivery that arrives, in a book of a hundred services of ten events.
-#[divan::bench(sample_count = 100, sample_size = 10_000)]
-fn count_a_delivered_settlement(bencher: Bencher<'_, '_>) {
-    let signals: Vec<Signal> = (0..1_000).map(|number| delivered(number % 100, number / 100)).collect();
+/// What the figures cost a delivery that arrives, in a book of so many services of ten events.
+#[divan::bench(sample_count = 100, sample_size = 10_000, args = [10, 100])]
+fn count_a_delivered_settlement(bencher: Bencher<'_, '_>, services: usize) {
+    let signals: Vec<Signal> =
+        (0..services * 10).map(|number| delivered(number % services, number / services)).collect();
     let mut figures = Figures::default();
-    let mut next = (0..1_000).cycle();
-    bencher.bench_local(|| figures.count(&signals[next.next().expect("endless") * 7 % 1_000]));
+    let mut next = (0..signals.len()).cycle();
+    bencher.bench_local(|| figures.count(&signals[next.next().expect("endless") * 7 % signals.len()]));
 }
 
 fn delivered(service: usize, event_type: usize) -> Signal {
