@@ -72,7 +72,7 @@ async fn the_binary_form() {
     content-type: application/json; charset=utf-8
     redrive-attempt: 3
     redrive-sequence: 7
-    traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01
+    traceparent: 00-0af7651916cd43dd8448eb211c80319c-b64d64d4b9893506-01
     x-correlation-id: c-1
     webhook-id: msg_c92690de482a21cac9150c690a275b3a
     idempotency-key: msg_c92690de482a21cac9150c690a275b3a
@@ -114,7 +114,7 @@ async fn the_structured_form() {
     content-type: application/cloudevents+json
     redrive-attempt: 3
     redrive-sequence: 7
-    traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01
+    traceparent: 00-0af7651916cd43dd8448eb211c80319c-b64d64d4b9893506-01
     x-correlation-id: c-1
     webhook-id: msg_c92690de482a21cac9150c690a275b3a
     idempotency-key: msg_c92690de482a21cac9150c690a275b3a
