@@ -37,10 +37,22 @@ export class Server {
     return server;
   }
 
+  /** The demo, which brings its own rule book, services and traffic. */
+  static async demo() {
+    const server = new Server();
+    server.folder = await mkdtemp(join(tmpdir(), "redrive-e2e-"));
+    await server.begin(["demo", "--listen", "127.0.0.1:0", "--data", server.folder]);
+    return server;
+  }
+
   /** Begins to serve; once it has gone away, at the address that it had. */
   async come(listen = new URL(this.address).host) {
     const rules = join(this.folder, "redrive.yaml");
-    const args = ["serve", "--rules", rules, "--data", this.data, "--listen", listen];
+    await this.begin(["serve", "--rules", rules, "--data", this.data, "--listen", listen]);
+  }
+
+  /** Runs the binary until it says where it listens. */
+  async begin(args) {
     this.printed = "";
     this.process = spawn(binary, args, { stdio: ["ignore", "pipe", "pipe"] });
     const keep = (bytes) => (this.printed += bytes);
@@ -49,7 +61,7 @@ export class Server {
     this.gone = new Promise((gone) => this.process.on("exit", gone));
     this.address = await until("the server says where it listens", () => {
       if (this.process.exitCode !== null) throw new Error(this.printed);
-      return this.printed.match(/redrive serves on (http:\/\/\S+)/)?.[1];
+      return this.printed.match(/redrive (?:serves|demo) on (http:\/\/\S+)/)?.[1];
     });
   }
 

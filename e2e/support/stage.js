@@ -41,15 +41,27 @@ export class Stage {
     const stage = new Stage();
     stage.target = await Target.start();
     stage.server = await Server.start(book(stage.target.address), roles);
-    const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
-    stage.browser = await chromium.launch({ executablePath, args: FLAGS });
+    await stage.openBrowser();
     return stage;
+  }
+
+  /** The same with the demo in its place: it has services of its own. */
+  static async openDemo() {
+    const stage = new Stage();
+    stage.server = await Server.demo();
+    await stage.openBrowser();
+    return stage;
+  }
+
+  async openBrowser() {
+    const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
+    this.browser = await chromium.launch({ executablePath, args: FLAGS });
   }
 
   async close() {
     await this.browser.close();
     await this.server.stop();
-    await this.target.stop();
+    await this.target?.stop();
   }
 
   /**

@@ -189,7 +189,7 @@ fn routes() -> Routes {
         .add(Need::Permission(Read, Whole),        routes!(demo::story),             &[Code::PathNotFound])
         .add(Need::Permission(Operate, Whole),     routes!(demo::act),               &[Code::PathNotFound])
         .add(Need::Nothing,                        routes!(health::live),            &[])
-        .add(Need::Nothing,                        routes!(health::ready),           &[])
+        .add(Need::Nothing,                        routes!(health::ready),           &[Code::Unauthorized, Code::RateLimitExceeded])
         .add(Need::Nothing,                        routes!(openapi::describe),       &[])
         .beside("/",                               get(page::first))
         .beside("/page/{*file}",                   get(page::file))

@@ -36,6 +36,8 @@ const DOWN_FOR: Duration = Duration::from_secs(20);
 const DOWN_EVERY: Duration = Duration::from_secs(80);
 /// One call in so many fails at the flaky one.
 const FLAKY_ONE_IN: u64 = 4;
+/// And so often at most for one order: bad luck must not tell another story than ours.
+const FLAKY_ATTEMPTS_MAX: u32 = 3;
 
 /// What a service is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,7 +148,9 @@ async fn answer(
     world: &World,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
-    let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await;
+    let (head, body) = request.into_parts();
+    let attempt = head.headers.get("redrive-attempt").and_then(|text| text.to_str().ok()?.parse().ok());
+    let body = Limited::new(body, BODY_BYTES_MAX).collect().await;
     let data: Value =
         body.ok().and_then(|body| serde_json::from_slice(&body.to_bytes()).ok()).unwrap_or_default();
     if habit == Habit::Slow {
@@ -155,7 +159,7 @@ async fn answer(
     if habit == Habit::Pager {
         tell_pager(&data);
     }
-    Ok(match world.trouble(habit, &data) {
+    Ok(match world.trouble(habit, attempt.unwrap_or(1), &data) {
         None => response(StatusCode::OK, &json!({ "ok": true })),
         Some(Trouble::Failed) => response(StatusCode::SERVICE_UNAVAILABLE, &json!({ "error": "try again" })),
         Some(Trouble::Down) => {
@@ -202,12 +206,13 @@ impl World {
     }
 
     /// What is the matter with the next call, if anything.
-    fn trouble(&self, habit: Habit, data: &Value) -> Option<Trouble> {
+    fn trouble(&self, habit: Habit, attempt: u32, data: &Value) -> Option<Trouble> {
         match habit {
             Habit::Flaky => {
                 let number = self.calls.fetch_add(1, Ordering::Relaxed);
                 let drawn = Seed(3).draw(DeliveryId(u128::from(number)), Attempt::FIRST);
-                drawn.is_multiple_of(FLAKY_ONE_IN).then_some(Trouble::Failed)
+                let fails = drawn.is_multiple_of(FLAKY_ONE_IN) && attempt <= FLAKY_ATTEMPTS_MAX;
+                fails.then_some(Trouble::Failed)
             }
             Habit::Limited => self.is_one_too_many().then_some(Trouble::TooMany),
             Habit::DownNowAndThen => is_down(self.began.elapsed()).then_some(Trouble::Down),

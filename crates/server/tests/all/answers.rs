@@ -18,15 +18,18 @@ use crate::target::{Target, status};
 
 const SECRET: &str = "It's a Secret to Everybody";
 
-/// Codes that it takes dead letters or replays to see, with the test that shows each.
+/// Codes that it takes dead letters, replays, breakers or receivers to see, with the test that shows each.
 #[rustfmt::skip]
-const SHOWN_ELSEWHERE: [(&str, &str); 6] = [
-    ("AMBIGUOUS_ID",     include_str!("serve.rs")),
-    ("REPLAY_CONFLICT",  include_str!("letters.rs")),
-    ("REPLAY_STATE",     include_str!("replay/odd.rs")),
-    ("ONLY_POISON",      include_str!("replay/odd.rs")),
-    ("SERVICE_GONE",     include_str!("replay/odd.rs")),
-    ("EVENT_NOT_WANTED", include_str!("replay/odd.rs")),
+const SHOWN_ELSEWHERE: [(&str, &str); 9] = [
+    ("DEPENDENCY_NOT_FOUND", include_str!("breakers.rs")),
+    ("NO_BREAKER",           include_str!("breakers.rs")),
+    ("RECEIVER_NOT_FOUND",   include_str!("seeing.rs")),
+    ("AMBIGUOUS_ID",         include_str!("serve.rs")),
+    ("REPLAY_CONFLICT",      include_str!("letters.rs")),
+    ("REPLAY_STATE",         include_str!("replay/odd.rs")),
+    ("ONLY_POISON",          include_str!("replay/odd.rs")),
+    ("SERVICE_GONE",         include_str!("replay/odd.rs")),
+    ("EVENT_NOT_WANTED",     include_str!("replay/odd.rs")),
 ];
 
 fn book(target: &Target) -> String {

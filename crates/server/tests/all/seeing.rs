@@ -107,6 +107,8 @@ fn a_trend_says_since_when_it_knows() {
     assert_eq!(server.get("/v1/trend?service=mail").status, 200);
     assert_eq!(server.get("/v1/trend?service=nobody").error(), (404, "SERVICE_NOT_FOUND".to_owned()));
     assert_eq!(server.get("/v1/trend?dependency=no").error(), (404, "DEPENDENCY_NOT_FOUND".to_owned()));
+    let test = server.post("/v1/receivers/nobody/test", "content-type: application/json\r\n", "{}");
+    assert_eq!(test.error(), (404, "RECEIVER_NOT_FOUND".to_owned()));
     assert_eq!(server.get("/v1/trend?span=1y").error(), (400, "VALIDATION_ERROR".to_owned()));
     server.stop().assert_calm();
 }
