@@ -4,7 +4,7 @@
 //! hangs, talks nonsense or never stops talking. Redirects are answers like any other: an event goes where
 //! the book says and nowhere else. Only HTTP/1.1 is spoken.
 //!
-//! Invariants: one call is one request, sent as [`wire`] sends any. Whoever drops the future of a call ends the
+//! Invariants: one call is one request, sent as `wire.rs` sends any. Whoever drops the future of a call ends the
 //! call, and its connection.
 
 mod address;

@@ -13,15 +13,24 @@ impl<T: PartialSchema> IntoParams for Keys<T> {
     fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
         let object = serde_json::to_value(T::schema()).expect("a schema is JSON");
         let keys = object["properties"].as_object().into_iter().flatten();
-        keys.map(|(name, schema)| parameter(name, &not_null(schema))).collect()
+        let required = object["required"].as_array().cloned().unwrap_or_default();
+        let need = |name: &str| if required.contains(&json!(name)) { Need::Must } else { Need::May };
+        keys.map(|(name, schema)| parameter(name, &not_null(schema), need(name))).collect()
     }
 }
 
-fn parameter(name: &str, schema: &Value) -> Parameter {
+/// Whether a key must be there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Need {
+    Must,
+    May,
+}
+
+fn parameter(name: &str, schema: &Value, need: Need) -> Parameter {
     let parameter = json!({
         "name": name,
         "in": "query",
-        "required": false,
+        "required": need == Need::Must,
         "description": schema.get("description"),
         "schema": schema,
     });

@@ -144,13 +144,13 @@ pub(crate) struct TrendKeys {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct RuleKeys {
     #[schema(min_length = 1)]
-    service: Option<String>,
+    service: String,
     #[schema(min_length = 1)]
     channel: Option<String>,
     /// The event's type.
     #[serde(rename = "type")]
     #[schema(min_length = 1)]
-    event_type: Option<String>,
+    event_type: String,
 }
 
 /// Whom the doctor looks at.
