@@ -118,11 +118,16 @@ test("a letter is edited, another skipped and the rest purged, each after a ques
 
     await page.goto(`${stage.server.address}/#/letters/${purged.id}`);
     await page.getByRole("button", { name: "Purge…" }).click();
+    const answer = await heldBack(page, "**/v1/dead-letters/purge");
     await page.getByRole("dialog").getByRole("button", { name: "Delete 1 letter" }).click();
     await until("the letter is gone", async () => (await letters("orders.wrong")).length === 0);
 
+    // Whoever goes elsewhere before the answer is there is not called back by it.
     await page.goto(`${stage.server.address}/#/audit`);
+    answer.letGo();
+    await page.getByText("1 dead letter deleted").waitFor();
     await page.getByRole("cell", { name: "cancelled by phone" }).waitFor();
+    assert.match(page.url(), /#\/audit$/);
   });
 });
 
@@ -132,6 +137,18 @@ async function prepare(page) {
   await page.getByRole("button", { name: "Replay the group…" }).click();
   await page.locator("main").getByText(/would be sent again/).waitFor();
   assert.ok(await page.getByLabel("Canary").isChecked(), "a canary is what is offered first");
+}
+
+/** Lets what the page asks at an address be done, and keeps the answer until it is let go. */
+async function heldBack(page, address) {
+  let letGo;
+  const gone = new Promise((resolve) => (letGo = resolve));
+  await page.route(address, async (route) => {
+    const response = await route.fetch();
+    await gone;
+    await route.fulfill({ response });
+  });
+  return { letGo };
 }
 
 async function letters(type) {

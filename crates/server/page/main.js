@@ -104,6 +104,10 @@ async function show() {
       const timer = setInterval(act, ms);
       signal.addEventListener("abort", () => clearInterval(timer));
     },
+    /** Leads on once something is done, unless whoever began it has gone elsewhere meanwhile. */
+    leadTo(href) {
+      if (!signal.aborted) location.assign(href);
+    },
     go(changed) {
       const next = new URLSearchParams(query);
       for (const [key, value] of Object.entries(changed)) value ? next.set(key, value) : next.delete(key);

@@ -27,7 +27,7 @@ export async function view(place, page) {
       if (delivery.state !== "dead") return { delivery, envelope: null };
       return { delivery, envelope: await get(`v1/dead-letters/${part(id)}`, {}, signal).catch(unlessGone) };
     },
-    draw: (found) => drawLetter(found, timeline(found.delivery, scale, rescale), looking.again),
+    draw: (found) => drawLetter(found, timeline(found.delivery, scale, rescale), { leadTo: page.leadTo, again: looking.again }),
   });
 }
 
@@ -37,13 +37,13 @@ function unlessGone(error) {
   throw error;
 }
 
-function drawLetter({ delivery, envelope }, line, again) {
+function drawLetter({ delivery, envelope }, line, then) {
   const { death } = delivery;
   return [
     heading([h("code", delivery.event_type), " → ", queueOf(delivery)], {
       up: death ? [`#/groups/${death.fingerprint}`, "Its failure group"] : ["#/groups", "Failure groups"],
       badge: [badge(delivery.state), death?.tier === "poison" && badge("poison")],
-      acts: envelope && acts(delivery, envelope, again),
+      acts: envelope && acts(delivery, envelope, then),
     }),
     envelope ? whyDead(delivery) : nowOf(delivery),
     card("Time line", null, line),
@@ -117,14 +117,15 @@ function envelopeFacts(delivery, envelope) {
 
 // --- What can be done ------------------------------------------------------------------------------
 
-function acts(delivery, envelope, again) {
+/** `then` is what follows an act: to look `again`, or to be led `leadTo` what came of it. */
+function acts(delivery, envelope, { again, leadTo }) {
   const poison = delivery.death.tier === "poison" ? "&include_poison=true" : "";
   return [
     action("operate", "Replay…", () => location.assign(`#/replays/new?letters=${delivery.id}${poison}`), { class: "main" }),
     // What is no text cannot be edited in a text field.
-    !envelope.originalMessage?.data_base64 && action("operate", "Edit…", () => edit(delivery, envelope)),
+    !envelope.originalMessage?.data_base64 && action("operate", "Edit…", () => edit(delivery, envelope, leadTo)),
     action("operate", "Skip…", () => skip(delivery, again)),
-    action("operate", "Purge…", async () => (await purge(onlyThis(delivery, envelope), "this letter")) && location.assign(`#/groups/${delivery.death.fingerprint}`)),
+    action("operate", "Purge…", async () => (await purge(onlyThis(delivery, envelope), "this letter")) && leadTo(`#/groups/${delivery.death.fingerprint}`)),
   ];
 }
 
@@ -161,7 +162,7 @@ async function skip(delivery, again) {
   again();
 }
 
-async function edit(delivery, envelope) {
+async function edit(delivery, envelope, leadTo) {
   const event = envelope.originalMessage ?? {};
   const isJson = event.data !== undefined && typeof event.data !== "string";
   const before = event.data === undefined ? "" : textOf(event.data);
@@ -177,7 +178,7 @@ async function edit(delivery, envelope) {
   });
   if (!done) return;
   toast(`the event ${edited.event_id} takes its place`);
-  location.assign(`#/deliveries/${edited.delivery}`);
+  leadTo(`#/deliveries/${edited.delivery}`);
 }
 
 function parsed(text) {

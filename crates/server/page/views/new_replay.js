@@ -33,7 +33,7 @@ export async function newReplay(place, page) {
   const begin = () =>
     busy(form, came, async () => {
       const { id } = await post("v1/replays", surveyed);
-      location.assign(`#/replays/${id}`);
+      page.leadTo(`#/replays/${id}`);
     });
   form.onsubmit = (event) => {
     event.preventDefault();
