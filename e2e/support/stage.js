@@ -32,6 +32,11 @@ const FLAGS = [
 const DESK = { width: 1440, height: 900 };
 const PHONE = { width: 375, height: 812 };
 
+/** Starts a browser that asks nobody for anything of its own accord. */
+export function launch() {
+  return chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: FLAGS });
+}
+
 export class Stage {
   /**
    * @param {(target: string) => string} book the rule book, given where the service listens
@@ -54,8 +59,7 @@ export class Stage {
   }
 
   async openBrowser() {
-    const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
-    this.browser = await chromium.launch({ executablePath, args: FLAGS });
+    this.browser = await launch();
   }
 
   async close() {

@@ -10,6 +10,7 @@
  *   - `query`: its `URLSearchParams`; `go(query)` changes them without leaving the view;
  *   - `signal`: aborts when the view is left; give it to `get`;
  *   - `every(ms, act)`: calls `act` until the view is left;
+ *   - `leadTo(href)`: goes to another view once something is done, unless this one was left meanwhile;
  *   - `title(text)`: what the tab is called.
  * What comes from the server is shown with `watch(page, place, { load, draw, every })` of `watch.js`, which
  * knows about waiting, errors and old figures. What happens now comes from `pulse` and `onHappening` of
@@ -104,7 +105,6 @@ async function show() {
       const timer = setInterval(act, ms);
       signal.addEventListener("abort", () => clearInterval(timer));
     },
-    /** Leads on once something is done, unless whoever began it has gone elsewhere meanwhile. */
     leadTo(href) {
       if (!signal.aborted) location.assign(href);
     },
@@ -128,6 +128,8 @@ async function show() {
 dressShell(VIEWS);
 listenForKeys();
 startTicking();
+// What will be shown is on its way while the server says who we are; `show` tells if it does not come.
+VIEWS[parse(location.hash).name]?.load().catch(() => {});
 await signIn();
 followStory();
 stayConnected();

@@ -33,8 +33,9 @@ const PULSE_EVERY: Duration = Duration::from_secs(1);
 const LISTENERS_MAX: usize = 64;
 /// Happenings that one listener is told between two pulses.
 const HAPPENINGS_PER_PULSE: u32 = 50;
-/// Pulses that a slow listener may lag behind by.
-const BEATS_MAX: usize = 4;
+/// How soon after the first look there is a pulse: rates need two looks, and whoever opens a page should not
+/// wait for a whole second.
+const FIRST_PULSE_AFTER: Duration = Duration::from_millis(100);
 /// How long a stream may be silent.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// What a page waits before it comes back when the stream breaks.
@@ -42,7 +43,8 @@ const RETRY_MS: u32 = 2_000;
 
 /// Where listeners meet the ticker.
 pub(crate) struct Hub {
-    beats: broadcast::Sender<Arc<Beat>>,
+    /// The latest; none while nobody looks.
+    beats: watch::Sender<Option<Arc<Beat>>>,
     places: Arc<Semaphore>,
     /// Whether the ticker runs.
     is_ticking: Mutex<bool>,
@@ -50,8 +52,11 @@ pub(crate) struct Hub {
 
 impl Default for Hub {
     fn default() -> Self {
-        let (beats, _) = broadcast::channel(BEATS_MAX);
-        Self { beats, places: Arc::new(Semaphore::new(LISTENERS_MAX)), is_ticking: Mutex::new(false) }
+        Self {
+            beats: watch::Sender::new(None),
+            places: Arc::new(Semaphore::new(LISTENERS_MAX)),
+            is_ticking: Mutex::new(false),
+        }
     }
 }
 
@@ -65,8 +70,11 @@ pub(super) async fn live(State(app): State<App>, caller: Caller) -> Result<Respo
         let message = format!("{LISTENERS_MAX} pages listen already: close one of them");
         return Err(ApiError::unavailable(message));
     };
+    let mut beats = app.live.beats.subscribe();
+    // Whoever comes between two pulses is told the latest at once.
+    beats.mark_changed();
     let listener = Listener {
-        beats: app.live.beats.subscribe(),
+        beats,
         happenings: app.node.happenings(),
         closing: app.closing.clone(),
         caller,
@@ -91,7 +99,7 @@ pub(super) async fn live(State(app): State<App>, caller: Caller) -> Result<Respo
 struct Listener {
     app: App,
     caller: Caller,
-    beats: broadcast::Receiver<Arc<Beat>>,
+    beats: watch::Receiver<Option<Arc<Beat>>>,
     happenings: broadcast::Receiver<Arc<Happening>>,
     closing: watch::Receiver<bool>,
     /// Happenings that it was told since the last pulse.
@@ -112,11 +120,10 @@ async fn next(listener: &mut Listener) -> Option<String> {
         let heard = tokio::select! {
             biased;
             _ = listener.closing.changed() => return None,
-            beat = listener.beats.recv() => match beat {
-                Ok(beat) => Heard::Beat(beat),
-                // An older pulse is of no use to anybody.
-                Err(RecvError::Lagged(_)) => continue,
-                Err(RecvError::Closed) => return None,
+            changed = listener.beats.changed() => match (changed, listener.beats.borrow_and_update().clone()) {
+                (Ok(()), Some(beat)) => Heard::Beat(beat),
+                (Ok(()), None) => continue,
+                (Err(_), _) => return None,
             },
             happening = listener.happenings.recv() => match happening {
                 Ok(happening) => Heard::Happening(happening),
@@ -186,6 +193,7 @@ async fn tick(app: App) {
             let mut is_ticking = app.live.is_ticking.lock().expect("nobody panics while holding it");
             if app.live.beats.receiver_count() == 0 {
                 *is_ticking = false;
+                app.live.beats.send_replace(None);
                 return;
             }
         }
@@ -196,8 +204,10 @@ async fn tick(app: App) {
             layout = Layout::of(&book);
         }
         if let Some(before) = &before {
-            // The last listener may have left this instant.
-            let _ = app.live.beats.send(Arc::new(Beat::between(before, &look, &layout, &app.node.alerts())));
+            let beat = Beat::between(before, &look, &layout, &app.node.alerts());
+            app.live.beats.send_replace(Some(Arc::new(beat)));
+        } else {
+            ticks.reset_after(FIRST_PULSE_AFTER);
         }
         before = Some(look);
     }

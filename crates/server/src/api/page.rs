@@ -174,6 +174,17 @@ mod tests {
         assert_eq!(served, found);
     }
 
+    /// A browser that finds the modules one import after the other asks in as many turns as they are deep.
+    #[test]
+    fn whatever_views_share_is_asked_for_at_once() {
+        let page = include_str!("../../page/index.html");
+        for (name, ..) in FILES.iter().filter(|(name, kind, _)| *kind == SCRIPT && !name.contains('/')) {
+            let is_script = page.contains(&format!("src=\"page/{name}\""));
+            let is_preloaded = page.contains(&format!("rel=\"modulepreload\" href=\"page/{name}\""));
+            assert!(is_script != is_preloaded, "{name} is not named in the page, or twice");
+        }
+    }
+
     #[test]
     fn scripts_are_short_and_nothing_is_markup_that_came_from_elsewhere() {
         let forbidden = [

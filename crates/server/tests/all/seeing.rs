@@ -26,8 +26,12 @@ fn two_services(target: &Target) -> String {
 
 /// Listens to the live stream with somebody's key.
 fn listen(server: &Server, key: &str) -> Connection {
+    listen_with(server, &bearer(key))
+}
+
+fn listen_with(server: &Server, headers: &str) -> Connection {
     let mut connection = server.client.connect().expect("it listens");
-    let head = format!("GET /v1/live HTTP/1.1\r\nhost: localhost\r\n{}\r\n", bearer(key));
+    let head = format!("GET /v1/live HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n");
     connection.send(head.as_bytes()).expect("it is sent");
     connection
 }
@@ -220,6 +224,20 @@ fn whoever_listens_hears_a_pulse_every_second_and_what_happens() {
     });
     assert_eq!(get(&server, "/v1/whoami", &bound).status, 401);
     drop(whole);
+    server.stop().assert_calm();
+}
+
+#[test]
+fn whoever_comes_between_two_pulses_is_told_the_latest() {
+    let target = Target::willing();
+    let folder = Folder::with("redrive.yaml", &two_services(&target));
+    let server = Server::start(&folder);
+    let mut first = listen_with(&server, "");
+    until("the second is told what the first was told before it came", || {
+        let told = next(&mut first, "pulse")["at"].clone();
+        (next(&mut listen_with(&server, ""), "pulse")["at"] == told).then_some(())
+    });
+    drop(first);
     server.stop().assert_calm();
 }
 
