@@ -35,6 +35,10 @@ pub struct Notice {
     pub subjects: Vec<Subject>,
     /// How many more there are than are listed.
     pub more: u64,
+    /// What it was raised for and is no more while it lasts for the rest; only receivers that keep a record of
+    /// each are told.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ended: Vec<Subject>,
     /// What to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,

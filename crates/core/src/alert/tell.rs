@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::notice::{Notice, Stage, Subject};
 use crate::book::expression::Hours;
-use crate::book::model::{AlertSeverity, Receiver};
+use crate::book::model::{AlertSeverity, Receiver, ReceiverKind};
 use crate::limits;
 use crate::text;
 use crate::time::Timestamp;
@@ -51,8 +51,11 @@ pub(super) struct Route {
     pub(super) told: u32,
     /// When it was told last; never if there were too many messages so far.
     pub(super) last_at: Option<Timestamp>,
-    /// What it was told of.
+    /// What it was told of that still fires.
     subjects: BTreeSet<String>,
+    /// What it was told of that has ended since, if it is to be told so; see [`Gate::tells_each`].
+    #[serde(default)]
+    ended: BTreeSet<String>,
     /// When the alert was over, if the receiver is still to be told so.
     over_at: Option<Timestamp>,
 }
@@ -69,12 +72,19 @@ pub(super) struct Gates {
 struct Gate {
     hours: Option<Hours>,
     least: Option<AlertSeverity>,
+    /// Whether it keeps a record of every single thing that an alert is raised for: it is told all of them each
+    /// time, and which have ended. People are told some, and the end of the whole.
+    tells_each: bool,
 }
 
 impl Gates {
     /// The receivers of a book; what was spent before stays spent.
     pub(super) fn change<'a>(&mut self, receivers: impl Iterator<Item = (&'a String, &'a Receiver)>) {
-        let gate = |receiver: &Receiver| Gate { hours: receiver.hours.clone(), least: receiver.severity };
+        let gate = |receiver: &Receiver| Gate {
+            hours: receiver.hours.clone(),
+            least: receiver.severity,
+            tells_each: matches!(receiver.kind, ReceiverKind::Alertmanager { .. }),
+        };
         self.receivers = receivers.map(|(name, receiver)| (name.clone(), gate(receiver))).collect();
         self.spent.retain(|name, _| self.receivers.contains_key(name));
     }
@@ -91,6 +101,10 @@ impl Gates {
     /// Whether there is such a receiver, and it is told of alerts of that severity.
     pub(super) fn hears(&self, receiver: &str, severity: AlertSeverity) -> bool {
         self.receivers.get(receiver).is_some_and(|gate| gate.least.is_none_or(|least| severity >= least))
+    }
+
+    fn tells_each(&self, receiver: &str) -> bool {
+        self.receivers.get(receiver).is_some_and(|gate| gate.tells_each)
     }
 
     fn is_open(&self, receiver: &str, now: Timestamp) -> bool {
@@ -121,6 +135,9 @@ pub(super) struct Firing<'a> {
 struct Owed {
     stage: Stage,
     subjects: Vec<Subject>,
+    ended: Vec<Subject>,
+    /// How many of the subjects are named.
+    named_max: usize,
 }
 
 /// What a receiver of an alert that fires is to be told now, if anything. Its route is there from then on, even
@@ -133,44 +150,86 @@ pub(super) fn firing(
     gates: &mut Gates,
     now: Timestamp,
 ) -> Option<Notice> {
+    let tells_each = gates.tells_each(receiver);
     if let Some(route) = routes.get_mut(receiver) {
         // It came back before anybody was told that it was over: that is one trouble.
         route.over_at = None;
+        route.part_with_what_ended(firing.subjects, tells_each);
     }
-    let owed = owed(firing, routes.get(receiver), now)?;
+    let owed = owed(firing, routes.get(receiver), tells_each, now)?;
     if !gates.is_open(receiver, now) {
         // Whoever is away is told of what still fires when they are back.
         return None;
     }
-    let begun =
-        Route { since: firing.since, told: 0, last_at: None, subjects: BTreeSet::new(), over_at: None };
-    let route = routes.entry(receiver.to_owned()).or_insert(begun);
+    let route = routes.entry(receiver.to_owned()).or_insert_with(|| Route::begun(firing.since));
     gates.take(receiver, now)?;
     let notice = notice(face, &owed, receiver, route, now);
     route.told = route.told.saturating_add(1);
     route.last_at = Some(now);
     route.subjects.extend(firing.subjects.iter().map(|subject| subject.of.clone()));
-    while route.subjects.len() > limits::ALERT_GROUPS_MAX {
-        // What comes and goes for ever, under ever new names, is told again at worst.
-        route.subjects.pop_first();
-    }
+    route.ended.clear();
     Some(notice)
 }
 
-fn owed(firing: Firing<'_>, route: Option<&Route>, now: Timestamp) -> Option<Owed> {
-    let all = || firing.subjects.to_vec();
-    let Some((route, last_at)) = route.and_then(|route| Some((route, route.last_at?))) else {
-        return Some(Owed { stage: Stage::Firing, subjects: all() });
+impl Route {
+    const fn begun(since: Timestamp) -> Self {
+        Self {
+            since,
+            told: 0,
+            last_at: None,
+            subjects: BTreeSet::new(),
+            ended: BTreeSet::new(),
+            over_at: None,
+        }
+    }
+
+    /// What fires no more is news when it fires again.
+    fn part_with_what_ended(&mut self, firing: &[Subject], tells_each: bool) {
+        let still: BTreeSet<&str> = firing.iter().map(|subject| subject.of.as_str()).collect();
+        let ended = self.subjects.extract_if(.., |of| !still.contains(of.as_str()));
+        if tells_each {
+            self.ended.extend(ended);
+        } else {
+            ended.for_each(drop);
+        }
+        self.ended.retain(|of| !still.contains(of.as_str()));
+        while self.ended.len() > limits::ALERT_GROUPS_MAX {
+            // While nothing can be said, names that come and go for ever must not pile up.
+            self.ended.pop_first();
+        }
+    }
+
+    /// Things that are over, as a message names them.
+    fn over<'a>(&self, names: impl Iterator<Item = &'a String>) -> Vec<Subject> {
+        let since = self.since;
+        names.map(|of| Subject { of: of.clone(), value: String::new(), since }).collect()
+    }
+}
+
+fn owed(firing: Firing<'_>, route: Option<&Route>, tells_each: bool, now: Timestamp) -> Option<Owed> {
+    let told = route.and_then(|route| Some((route, route.last_at?)));
+    let owed = |stage, subjects| {
+        let ended = route.map(|route| route.over(route.ended.iter())).unwrap_or_default();
+        Some(Owed { stage, subjects, ended, named_max: named_max(tells_each) })
     };
+    let Some((route, last_at)) = told else { return owed(Stage::Firing, firing.subjects.to_vec()) };
     if now.since(last_at) >= firing.repeat {
-        return Some(Owed { stage: Stage::Repeated, subjects: all() });
+        return owed(Stage::Repeated, firing.subjects.to_vec());
     }
     if now.since(last_at) < limits::ALERT_FURTHER_EVERY {
         return None;
     }
     let is_new = |subject: &&Subject| !route.subjects.contains(&subject.of);
     let further: Vec<Subject> = firing.subjects.iter().filter(is_new).cloned().collect();
-    (!further.is_empty()).then_some(Owed { stage: Stage::Firing, subjects: further })
+    match (tells_each, further.is_empty() && route.ended.is_empty()) {
+        (_, true) => None,
+        (true, false) => owed(Stage::Firing, firing.subjects.to_vec()),
+        (false, false) => owed(Stage::Firing, further),
+    }
+}
+
+const fn named_max(tells_each: bool) -> usize {
+    if tells_each { usize::MAX } else { limits::ALERT_SUBJECTS_SHOWN_MAX }
 }
 
 /// Tells everybody who was told of an alert, or should have been, that it is over.
@@ -188,16 +247,17 @@ pub(super) fn over(
         if !gates.is_open(receiver, now) || gates.take(receiver, now).is_none() {
             return true;
         }
-        let subject = |of: &String| Subject { of: of.clone(), value: String::new(), since: route.since };
-        let subjects = route.subjects.iter().map(subject).collect();
-        notices.push(notice(face, &Owed { stage: Stage::Resolved, subjects }, receiver, route, now));
+        let subjects = route.over(route.subjects.iter().chain(&route.ended));
+        let named_max = named_max(gates.tells_each(receiver));
+        let owed = Owed { stage: Stage::Resolved, subjects, ended: Vec::new(), named_max };
+        notices.push(notice(face, &owed, receiver, route, now));
         false
     });
     notices
 }
 
 fn notice(face: &Face, owed: &Owed, receiver: &str, route: &Route, now: Timestamp) -> Notice {
-    let shown = limits::ALERT_SUBJECTS_SHOWN_MAX.min(owed.subjects.len());
+    let shown = owed.named_max.min(owed.subjects.len());
     Notice {
         alert: face.name.clone(),
         covers: face.covers.clone(),
@@ -211,6 +271,7 @@ fn notice(face: &Face, owed: &Owed, receiver: &str, route: &Route, now: Timestam
         condition: face.condition.clone(),
         subjects: owed.subjects[..shown].to_vec(),
         more: (owed.subjects.len() - shown) as u64,
+        ended: owed.ended.clone(),
         action: face.action.clone(),
     }
 }

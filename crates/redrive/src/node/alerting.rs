@@ -118,6 +118,7 @@ impl Node {
             condition: "somebody tries out a receiver".to_owned(),
             subjects: Vec::new(),
             more: 0,
+            ended: Vec::new(),
             action: None,
         };
         let event = event(&notice);

@@ -2,8 +2,7 @@
 //! does.
 //!
 //! Alertmanager takes an alert for over that is not told again in time, so each says until when it holds: for as
-//! long as it takes us to say it twice more. What has left an alert that still fires is over by then, and a
-//! Redrive that is gone for good leaves no alert behind.
+//! long as it takes us to say it twice more. A Redrive that is gone for good leaves no alert behind.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -56,7 +55,9 @@ pub(super) fn message(notice: &Notice, repeats: &Repeats) -> Message {
     };
     let everything = Subject { of: String::new(), value: String::new(), since: notice.since };
     let subjects = if notice.subjects.is_empty() { &[everything] } else { notice.subjects.as_slice() };
-    let alerts: Vec<Value> = subjects.iter().map(|subject| alert(notice, subject, ends_at)).collect();
+    let raised = subjects.iter().map(|subject| alert(notice, subject, ends_at));
+    let ended = notice.ended.iter().map(|subject| alert(notice, subject, notice.at));
+    let alerts: Vec<Value> = raised.chain(ended).collect();
     Message { headers, body: Value::from(alerts).to_string().into() }
 }
 
@@ -124,6 +125,17 @@ mod tests {
         assert_eq!(resolved[0]["labels"], firing[0]["labels"], "it is the same alert");
         assert_eq!(resolved[0]["startsAt"], firing[0]["startsAt"]);
         assert_eq!(resolved[0]["endsAt"], "2025-10-21T14:32:05.25Z");
+    }
+
+    #[test]
+    fn what_has_ended_ends_there_while_the_rest_lasts() {
+        let mut told = notice(Stage::Firing);
+        told.ended = told.subjects.split_off(1);
+        let message = message(&told, &Repeats(BTreeMap::new()));
+        let alerts: Vec<Value> = serde_json::from_slice(&message.body).expect("a list");
+        assert_eq!(alerts[1]["labels"]["dependency"], "crm");
+        assert_eq!(alerts[1]["endsAt"], "2025-10-21T14:32:05.25Z");
+        assert!(alerts[0]["endsAt"].as_str() > alerts[1]["endsAt"].as_str(), "{alerts:?}");
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub(super) fn notice(stage: Stage) -> Notice {
         condition: "breaker_open for 2m by dependency".to_owned(),
         subjects: vec![subject("dependency=mail-api", 0), subject("dependency=crm", 60)],
         more: 1,
+        ended: Vec::new(),
         action: Some("look after it".to_owned()),
     }
 }

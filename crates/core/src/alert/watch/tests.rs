@@ -4,10 +4,11 @@ mod catalog;
 mod laws;
 mod scope;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::notice::Notice;
+use super::super::notice::{Notice, Stage, Subject};
 use super::super::sample::{LetterSample, QueueSample, Sample};
 use super::super::view::AlertState;
 use super::Watch;
@@ -158,6 +159,33 @@ fn what_begins_while_it_lasts_is_told_together_and_not_at_once() {
     assert_eq!(world.told(60), ["1: Firing r: d: service=d is 3, and 2 more"]);
     world.queue("b").dead = 0;
     assert_eq!(world.told(600), [""; 0], "what is over for one of many is not told for itself");
+    world.queue("b").dead = 4;
+    assert_eq!(world.told(600), ["1: Firing r: d: service=b is 4"], "it has begun again");
+}
+
+#[test]
+fn whoever_keeps_a_record_of_each_is_told_all_and_which_have_ended() {
+    let text = "alerts: [{ when: dead_letters > 0 by service, name: d, severity: high, to: [am] }]
+receivers: { am: { alertmanager: \"http://am.test/\" } }\n";
+    let mut world = World::new(text);
+    let names = |subjects: &[Subject]| subjects.iter().map(|of| of.of.clone()).collect::<BTreeSet<_>>();
+    for service in 0..30 {
+        world.queue(&format!("s{service:02}")).dead = 1 + service;
+    }
+    let began = world.look(1).remove(0);
+    assert_eq!((began.subjects.len(), began.more), (30, 0));
+    world.queue("s07").dead = 0;
+    let told: Vec<Notice> = (0..200).flat_map(|_| world.look(1)).collect();
+    let [part] = told.as_slice() else { panic!("one message, not {told:?}") };
+    assert_eq!((part.stage, part.subjects.len()), (Stage::Firing, 29));
+    assert_eq!(names(&part.ended), BTreeSet::from(["service=s07".to_owned()]));
+    // Then it ends for all.
+    for service in 0..30 {
+        world.queue(&format!("s{service:02}")).dead = 0;
+    }
+    let told: Vec<Notice> = (0..200).flat_map(|_| world.look(1)).collect();
+    let [over] = told.as_slice() else { panic!("one message, not {told:?}") };
+    assert_eq!((over.stage, names(&over.subjects)), (Stage::Resolved, names(&part.subjects)));
 }
 
 #[test]
