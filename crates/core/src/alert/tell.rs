@@ -53,7 +53,7 @@ pub(super) struct Route {
     pub(super) last_at: Option<Timestamp>,
     /// What it was told of that still fires.
     subjects: BTreeSet<String>,
-    /// What it was told of that has ended since, if it is to be told so; see [`Gate::tells_each`].
+    /// What it was told of that has ended since, if it is to be told so; see [`Detail`].
     #[serde(default)]
     ended: BTreeSet<String>,
     /// When the alert was over, if the receiver is still to be told so.
@@ -72,9 +72,33 @@ pub(super) struct Gates {
 struct Gate {
     hours: Option<Hours>,
     least: Option<AlertSeverity>,
-    /// Whether it keeps a record of every single thing that an alert is raised for: it is told all of them each
-    /// time, and which have ended. People are told some, and the end of the whole.
-    tells_each: bool,
+    detail: Detail,
+}
+
+/// How much of what an alert is raised for a receiver is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Detail {
+    /// The worst of it, and the end of the whole: that is for people.
+    Worst,
+    /// Everything each time, and what of it has ended: the receiver keeps a record of each thing.
+    Each,
+}
+
+impl Detail {
+    const fn of(kind: &ReceiverKind) -> Self {
+        match kind {
+            ReceiverKind::Alertmanager { .. } => Self::Each,
+            _ => Self::Worst,
+        }
+    }
+
+    /// How many things a message names.
+    const fn named_max(self) -> usize {
+        match self {
+            Self::Worst => limits::ALERT_SUBJECTS_SHOWN_MAX,
+            Self::Each => usize::MAX,
+        }
+    }
 }
 
 impl Gates {
@@ -83,7 +107,7 @@ impl Gates {
         let gate = |receiver: &Receiver| Gate {
             hours: receiver.hours.clone(),
             least: receiver.severity,
-            tells_each: matches!(receiver.kind, ReceiverKind::Alertmanager { .. }),
+            detail: Detail::of(&receiver.kind),
         };
         self.receivers = receivers.map(|(name, receiver)| (name.clone(), gate(receiver))).collect();
         self.spent.retain(|name, _| self.receivers.contains_key(name));
@@ -103,8 +127,8 @@ impl Gates {
         self.receivers.get(receiver).is_some_and(|gate| gate.least.is_none_or(|least| severity >= least))
     }
 
-    fn tells_each(&self, receiver: &str) -> bool {
-        self.receivers.get(receiver).is_some_and(|gate| gate.tells_each)
+    fn detail(&self, receiver: &str) -> Detail {
+        self.receivers.get(receiver).map_or(Detail::Worst, |gate| gate.detail)
     }
 
     fn is_open(&self, receiver: &str, now: Timestamp) -> bool {
@@ -150,13 +174,13 @@ pub(super) fn firing(
     gates: &mut Gates,
     now: Timestamp,
 ) -> Option<Notice> {
-    let tells_each = gates.tells_each(receiver);
+    let detail = gates.detail(receiver);
     if let Some(route) = routes.get_mut(receiver) {
         // It came back before anybody was told that it was over: that is one trouble.
         route.over_at = None;
-        route.part_with_what_ended(firing.subjects, tells_each);
+        route.part_with_what_ended(firing.subjects, detail);
     }
-    let owed = owed(firing, routes.get(receiver), tells_each, now)?;
+    let owed = owed(firing, routes.get(receiver), detail, now)?;
     if !gates.is_open(receiver, now) {
         // Whoever is away is told of what still fires when they are back.
         return None;
@@ -184,10 +208,10 @@ impl Route {
     }
 
     /// What fires no more is news when it fires again.
-    fn part_with_what_ended(&mut self, firing: &[Subject], tells_each: bool) {
+    fn part_with_what_ended(&mut self, firing: &[Subject], detail: Detail) {
         let still: BTreeSet<&str> = firing.iter().map(|subject| subject.of.as_str()).collect();
         let ended = self.subjects.extract_if(.., |of| !still.contains(of.as_str()));
-        if tells_each {
+        if detail == Detail::Each {
             self.ended.extend(ended);
         } else {
             ended.for_each(drop);
@@ -206,11 +230,11 @@ impl Route {
     }
 }
 
-fn owed(firing: Firing<'_>, route: Option<&Route>, tells_each: bool, now: Timestamp) -> Option<Owed> {
+fn owed(firing: Firing<'_>, route: Option<&Route>, detail: Detail, now: Timestamp) -> Option<Owed> {
     let told = route.and_then(|route| Some((route, route.last_at?)));
     let owed = |stage, subjects| {
         let ended = route.map(|route| route.over(route.ended.iter())).unwrap_or_default();
-        Some(Owed { stage, subjects, ended, named_max: named_max(tells_each) })
+        Some(Owed { stage, subjects, ended, named_max: detail.named_max() })
     };
     let Some((route, last_at)) = told else { return owed(Stage::Firing, firing.subjects.to_vec()) };
     if now.since(last_at) >= firing.repeat {
@@ -221,15 +245,10 @@ fn owed(firing: Firing<'_>, route: Option<&Route>, tells_each: bool, now: Timest
     }
     let is_new = |subject: &&Subject| !route.subjects.contains(&subject.of);
     let further: Vec<Subject> = firing.subjects.iter().filter(is_new).cloned().collect();
-    match (tells_each, further.is_empty() && route.ended.is_empty()) {
-        (_, true) => None,
-        (true, false) => owed(Stage::Firing, firing.subjects.to_vec()),
-        (false, false) => owed(Stage::Firing, further),
+    if further.is_empty() && route.ended.is_empty() {
+        return None;
     }
-}
-
-const fn named_max(tells_each: bool) -> usize {
-    if tells_each { usize::MAX } else { limits::ALERT_SUBJECTS_SHOWN_MAX }
+    owed(Stage::Firing, if detail == Detail::Each { firing.subjects.to_vec() } else { further })
 }
 
 /// Tells everybody who was told of an alert, or should have been, that it is over.
@@ -248,7 +267,7 @@ pub(super) fn over(
             return true;
         }
         let subjects = route.over(route.subjects.iter().chain(&route.ended));
-        let named_max = named_max(gates.tells_each(receiver));
+        let named_max = gates.detail(receiver).named_max();
         let owed = Owed { stage: Stage::Resolved, subjects, ended: Vec::new(), named_max };
         notices.push(notice(face, &owed, receiver, route, now));
         false
