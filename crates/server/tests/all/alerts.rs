@@ -301,3 +301,25 @@ fn a_receiver_can_be_tried_out() {
     assert_eq!(shown(&server)["alerts"][0]["state"], "quiet");
     server.stop().assert_calm();
 }
+
+#[test]
+fn whoever_tests_a_receiver_is_on_record() {
+    let (orders, desk) = (refusing(), Target::willing());
+    let receivers = format!("  hook: {{ webhook: \"http://{}/hook\" }}\n", desk.address);
+    let folder = Folder::with("redrive.yaml", &book(&orders, &receivers, "to: [hook]"));
+    folder.write("token", "tk_of_this_run");
+    let key = crate::identity::key_on_folder(&folder, &["root", "--role", "admin"]);
+    let server = Server::start(&folder);
+    let caller = format!("authorization: Bearer {key}\r\n");
+    assert_eq!(server.post("/v1/receivers/nobody/test", &caller, "").status, 404);
+    let tested = server.post("/v1/receivers/hook/test", &caller, "");
+    assert_eq!((tested.status, &tested.json()["outcome"]), (200, &json!("delivered")), "{tested:?}");
+    let head = format!("GET /v1/audit HTTP/1.1\r\nhost: localhost\r\n{caller}connection: close\r\n\r\n");
+    let audit = server.client.ask(&head, "").json();
+    let acts = audit["audit"].as_array().expect("a list");
+    let tests: Vec<&Value> = acts.iter().filter(|record| record["act"] == "test-receiver").collect();
+    let [record] = tests[..] else { panic!("{audit}") };
+    assert_eq!(record["what"], "hook", "{record}");
+    assert!(record["by"].as_str().is_some_and(|by| by.ends_with("(root)")), "{record}");
+    server.stop().assert_calm();
+}
