@@ -323,3 +323,28 @@ fn whoever_tests_a_receiver_is_on_record() {
     assert!(record["by"].as_str().is_some_and(|by| by.ends_with("(root)")), "{record}");
     server.stop().assert_calm();
 }
+
+#[test]
+fn a_receiver_that_says_what_it_was_sent_tells_nobody_our_secret() {
+    let desk = Target::start(|call| {
+        let said = format!("you are {}", call.header("authorization"));
+        crate::target::Say::Status(400, "", said)
+    });
+    let receivers = format!("  phone: {{ ntfy: \"http://{}/ops\", secret: token }}\n", desk.address);
+    let (folder, server) = start(&book(&refusing(), &receivers, "to: [phone]"));
+    let tested = server.post("/v1/receivers/phone/test", "content-type: application/json\r\n", "{}").json();
+    assert_eq!(tested["message"], "400 Bad Request: you are Bearer [secret]", "{tested}");
+    assert_eq!(desk.calls()[0].header("authorization"), "Bearer tk_of_this_run");
+    let delivery = tested["delivery"].as_str().expect("an id");
+    for path in ["/v1/alerts".to_owned(), "/v1/dead-letters".to_owned(), format!("/v1/deliveries/{delivery}")]
+    {
+        let answer = server.get(&path);
+        assert!(answer.status == 200 && answer.body.contains("Bearer [secret]"), "{path}: {answer:?}");
+        assert!(!answer.body.contains("tk_of_this_run"), "{path}: {answer:?}");
+    }
+    server.stop().assert_calm();
+    for (path, bytes) in crate::server::contents(&folder.path("data")) {
+        let has_it = bytes.windows(14).any(|window| window == b"tk_of_this_run");
+        assert!(!has_it, "{} keeps it", path.display());
+    }
+}
