@@ -175,7 +175,9 @@ impl Shell {
                 }
                 store::Seen::Again => {
                     intake.duplicates += 1;
-                    intake.redelivered.add(now.since(taken.accepted_at));
+                    let age = now.since(taken.accepted_at);
+                    intake.redelivered.add(age);
+                    intake.latest_copies.add(age);
                 }
             }
         }
