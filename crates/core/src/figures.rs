@@ -58,6 +58,32 @@ pub struct Intake {
     pub unauthorized: u64,
     /// How long after the first the duplicates came.
     pub redelivered: Histogram,
+    /// The longest of these times.
+    pub latest_copies: Longest,
+}
+
+/// Times that [`Longest`] keeps.
+pub const LONGEST_KEPT: usize = 3;
+
+/// The longest times of many, the longest first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Longest([Duration; LONGEST_KEPT]);
+
+impl Longest {
+    /// Looks at one more.
+    pub fn add(&mut self, time: Duration) {
+        let place = self.0.partition_point(|kept| *kept >= time);
+        if let Some(shorter) = self.0.get_mut(place..).filter(|shorter| !shorter.is_empty()) {
+            shorter.rotate_right(1);
+            shorter[0] = time;
+        }
+    }
+
+    /// The longest, the next and the third; zero where there were fewer.
+    #[must_use]
+    pub const fn times(&self) -> [Duration; LONGEST_KEPT] {
+        self.0
+    }
 }
 
 /// What became of the deliveries of one queue.

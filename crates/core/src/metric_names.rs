@@ -237,6 +237,15 @@ pub const STALE_SETTLEMENTS: MetricName =
     counter("redrive_stale_settlements_total", &[], "Settlements that came too late and changed nothing.");
 /// Replays under way.
 pub const OPEN_REPLAYS: MetricName = gauge("redrive_open_replays", &[], "Replays that are not over.");
+/// How large the store is.
+pub const STORE_BYTES: MetricName =
+    gauge("redrive_store_bytes", &[], "How much of a disk the store takes, in bytes.");
+/// What has happened.
+pub const HAPPENINGS: MetricName = counter(
+    "redrive_happenings_total",
+    &["what"],
+    "What has happened, by the kinds that `redrive tail` shows.",
+);
 /// How webhooks were answered.
 pub const HOOK_ANSWERS: MetricName = counter(
     "redrive_hook_answers_total",
@@ -315,6 +324,8 @@ pub const ALL: &[MetricName] = &[
     STRANDED,
     STALE_SETTLEMENTS,
     OPEN_REPLAYS,
+    STORE_BYTES,
+    HAPPENINGS,
     HOOK_ANSWERS,
     ARCHIVED,
     ARCHIVE_LEFT_OUT,

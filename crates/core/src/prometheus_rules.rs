@@ -8,10 +8,9 @@ mod expression;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use crate::alert::covers::{self, Covers};
+use crate::alert::covers::{self, Named};
 use crate::book::RuleBook;
 use crate::book::expression::Grouping;
-use crate::book::model::Alert;
 use crate::dapr::Remark;
 use crate::text;
 
@@ -29,12 +28,12 @@ pub struct Exported {
 pub fn export(book: &RuleBook) -> Exported {
     let mut rules = String::new();
     let mut losses = Vec::new();
-    for (covers, alert) in covers::alerts(book.sections()) {
-        match expression::of(book, &covers, &alert.when) {
-            Ok(expression) => rules.push_str(&rule(&alert, &covers, &expression)),
+    for named in covers::named(book.sections()) {
+        match expression::of(book, &named.covers, &named.alert.when) {
+            Ok(expression) => rules.push_str(&rule(&named, &expression)),
             Err(why) => {
-                let line = alert.span.position.line;
-                let what = format!("`{}` on line {line}", alert.title());
+                let line = named.alert.span.position.line;
+                let what = format!("`{}` on line {line}", named.name);
                 // A comment ends with its line.
                 let _ = writeln!(rules, "      # Left out: {}: {why}.", what.replace(['\n', '\r'], " "));
                 losses.push(Remark { what, why: why.to_owned() });
@@ -49,12 +48,12 @@ pub fn export(book: &RuleBook) -> Exported {
     Exported { yaml, losses }
 }
 
-fn rule(alert: &Alert, covers: &Covers, expression: &str) -> String {
+fn rule(Named { name, covers, alert, .. }: &Named<'_>, expression: &str) -> String {
     let mut rule = String::new();
     let mut put = |key: &str, value: &str| {
         let _ = writeln!(rule, "{key}: {}", quoted(value));
     };
-    put("      - alert", &alert.title());
+    put("      - alert", name);
     put("        expr", expression);
     if let Some(lasting) = alert.when.lasting {
         put("        for", &span(lasting));
@@ -76,7 +75,7 @@ fn rule(alert: &Alert, covers: &Covers, expression: &str) -> String {
     };
     let of = labels(alert.when.by).iter().map(|label| format!(" {{{{ $labels.{label} }}}}"));
     let of: String = of.collect();
-    put("summary", &format!("{}:{of} {{{{ $value | humanize }}}}", no_template(&alert.title())));
+    put("summary", &format!("{}:{of} {{{{ $value | humanize }}}}", no_template(name)));
     put("description", &no_template(&alert.when.to_string()));
     if let Some(action) = &alert.action {
         put("action", &no_template(action));

@@ -129,6 +129,63 @@ pub enum What {
     ClockStepped,
 }
 
+impl What {
+    /// Every kind.
+    pub const ALL: [Self; 22] = [
+        Self::Accepted,
+        Self::Unrouted,
+        Self::Delivered,
+        Self::Retrying,
+        Self::Held,
+        Self::Dead,
+        Self::Paused,
+        Self::Resumed,
+        Self::BreakerOpened,
+        Self::BreakerProbing,
+        Self::BreakerClosed,
+        Self::DependencyHeld,
+        Self::Alert,
+        Self::SessionHeld,
+        Self::ReplayBegan,
+        Self::ReplayChanged,
+        Self::BookRead,
+        Self::BookRefused,
+        Self::StoreFailing,
+        Self::StoreHealed,
+        Self::Security,
+        Self::ClockStepped,
+    ];
+
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Unrouted => "unrouted",
+            Self::Delivered => "delivered",
+            Self::Retrying => "retrying",
+            Self::Held => "held",
+            Self::Dead => "dead",
+            Self::Paused => "paused",
+            Self::Resumed => "resumed",
+            Self::BreakerOpened => "breaker-opened",
+            Self::BreakerProbing => "breaker-probing",
+            Self::BreakerClosed => "breaker-closed",
+            Self::DependencyHeld => "dependency-held",
+            Self::Alert => "alert",
+            Self::SessionHeld => "session-held",
+            Self::ReplayBegan => "replay-began",
+            Self::ReplayChanged => "replay-changed",
+            Self::BookRead => "book-read",
+            Self::BookRefused => "book-refused",
+            Self::StoreFailing => "store-failing",
+            Self::StoreHealed => "store-healed",
+            Self::Security => "security",
+            Self::ClockStepped => "clock-stepped",
+        }
+    }
+}
+
 impl Happening {
     /// Something about nothing in particular.
     #[must_use]
@@ -264,5 +321,19 @@ const fn alert_in_words(kind: AlertKind) -> &'static str {
         AlertKind::Configuration => "configuration: something is set up wrongly, here or at the target",
         AlertKind::Exhausted => "exhausted: the retries ran out",
         AlertKind::Internal => "internal: redrive itself failed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_one_word_and_one_place() {
+        for (place, what) in What::ALL.into_iter().enumerate() {
+            assert_eq!(what as usize, place, "{what:?}");
+            let written = serde_json::to_value(what).expect("a word");
+            assert_eq!(written, what.as_str(), "the same for programs and for people");
+        }
     }
 }

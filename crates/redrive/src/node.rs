@@ -411,6 +411,11 @@ impl Node {
         answer.await.ok()
     }
 
+    /// How often each kind of thing has happened since the start.
+    pub fn happened(&self) -> impl Iterator<Item = (What, u64)> {
+        self.shared.tidings.counts()
+    }
+
     /// Everything that happens from now on.
     #[must_use]
     pub fn happenings(&self) -> broadcast::Receiver<Arc<Happening>> {

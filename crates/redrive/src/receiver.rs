@@ -135,10 +135,9 @@ impl Posted {
             Dialect::Slack => slack::message(&notice),
             Dialect::Alertmanager(repeats) => alertmanager::message(&notice, repeats),
         };
-        if let Some(token) = &self.token {
-            headers.insert(AUTHORIZATION, token.bearer(call.limit).await?);
-        }
-        Ok(self.wire.post(call, headers, body).await)
+        let Some(token) = &self.token else { return Ok(self.wire.post(call, headers, body).await) };
+        headers.insert(AUTHORIZATION, token.bearer(call.limit).await?);
+        Ok(token.hidden_in(self.wire.post(call, headers, body).await))
     }
 }
 
@@ -165,6 +164,16 @@ impl Token {
         let newest = values.iter().next().ok_or_else(|| missing(&"it is empty"))?;
         let text = std::str::from_utf8(newest).map_err(|_| missing(&"it is no text"))?;
         Ok(Zeroizing::new(text.to_owned()))
+    }
+
+    /// The reply without it: what the other side says is kept and shown, and it may say what it was sent.
+    fn hidden_in(&self, reply: Reply) -> Reply {
+        let hide = |text: &str| self.secrets.hide(text).into_owned();
+        let seen = match reply.seen {
+            Seen::Http { status, headers, body } => Seen::Http { status, headers, body: hide(&body) },
+            other => other,
+        };
+        Reply { seen, message: hide(&reply.message), retry_after: reply.retry_after }
     }
 
     async fn bearer(&self, limit: Duration) -> Result<HeaderValue, Reply> {

@@ -399,6 +399,8 @@ pub trait Reader: Send {
     fn book(&self, hash: u64) -> Result<Option<String>, StoreError>;
     /// What there is, by queue and state.
     fn counts(&self) -> Result<Counts, StoreError>;
+    /// How much of a disk it takes.
+    fn bytes(&self) -> Result<u64, StoreError>;
     /// Since when the oldest of each queue wait or are dead, for each queue that has either. The price is a few
     /// looks, however much there is.
     fn oldest(&self) -> Result<BTreeMap<QueueName, Oldest>, StoreError>;

@@ -4,7 +4,7 @@
 //! only the limits of the call it makes; what an answer means is decided in the core.
 
 #[cfg(test)]
-mod call_test;
+pub(crate) mod call_test;
 pub mod http;
 pub mod log;
 pub mod registry;

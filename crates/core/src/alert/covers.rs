@@ -1,6 +1,7 @@
 //! What an alert looks at: everything, or what the level covers that it stands at.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use crate::book::RuleBook;
 use crate::book::expression::Condition;
@@ -120,6 +121,37 @@ pub(crate) fn alerts(book: &Sections) -> Vec<(Covers, Cow<'_, Alert>)> {
         all.map(move |alert| (covers.clone(), alert))
     });
     of_book.chain(of_levels).filter(|(_, alert)| alert.switch == Switch::On).collect()
+}
+
+/// An alert under names of its own.
+pub(crate) struct Named<'a> {
+    /// What tells it from all others of the book.
+    pub(crate) key: String,
+    /// What tells it from all others of its place.
+    pub(crate) name: String,
+    pub(crate) covers: Covers,
+    pub(crate) alert: Cow<'a, Alert>,
+}
+
+/// The same, each under a name of its own: two of one name must not be taken for each other.
+pub(crate) fn named(book: &Sections) -> Vec<Named<'_>> {
+    let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+    let mut all = Vec::new();
+    for (covers, alert) in alerts(book) {
+        let mut name = alert.title();
+        let place = covers.shown();
+        let key = |name: &str| match &place {
+            Some(place) => format!("{name} of {place}"),
+            None => name.to_owned(),
+        };
+        let times = seen.entry(key(&name)).or_default();
+        *times += 1;
+        if *times > 1 {
+            name = format!("{name} ({times})");
+        }
+        all.push(Named { key: key(&name), name, covers, alert });
+    }
+    all
 }
 
 fn levels(book: &Sections) -> Vec<(Covers, &Layer)> {

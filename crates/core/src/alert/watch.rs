@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::covers::{self, Covers};
+use super::covers::{self, Covers, Named};
 use super::gather::{Groups, gather, needs_letters};
 use super::notice::{Notice, Subject};
 use super::sample::{Sample, Wants};
@@ -16,7 +16,6 @@ use super::value::{self, Found};
 use super::view::{AlertState, AlertView};
 use crate::book::RuleBook;
 use crate::book::expression::{Condition, Metric};
-use crate::book::model::Alert;
 use crate::figures::OTHER;
 use crate::limits;
 use crate::time::Timestamp;
@@ -185,31 +184,12 @@ impl Watch {
     }
 }
 
-/// The alerts of a book, each under a key of its own.
 fn alarms(book: &RuleBook) -> Vec<Alarm> {
-    let mut seen: BTreeMap<String, u32> = BTreeMap::new();
-    let alerts = covers::alerts(book.sections()).into_iter();
-    alerts
-        .map(|(covers, alert)| {
-            let mut name = alert.title();
-            let place = covers.shown();
-            let key = |name: &str| match &place {
-                Some(place) => format!("{name} of {place}"),
-                None => name.to_owned(),
-            };
-            let times = seen.entry(key(&name)).or_default();
-            *times += 1;
-            if *times > 1 {
-                // Two of one name must not take each other's messages for their own.
-                name = format!("{name} ({times})");
-            }
-            Alarm::new(key(&name), name, covers, &alert)
-        })
-        .collect()
+    covers::named(book.sections()).into_iter().map(Alarm::new).collect()
 }
 
 impl Alarm {
-    fn new(key: String, name: String, covers: Covers, alert: &Alert) -> Self {
+    fn new(Named { key, name, covers, alert }: Named<'_>) -> Self {
         let face = Face {
             name,
             covers: covers.shown(),

@@ -16,7 +16,7 @@ use crate::engine::{HeldQueue, QueueName};
 use crate::envelope::Tier;
 use crate::figures::{DependencyFigures, Figures};
 use crate::fingerprint::Fingerprint;
-use crate::ids::{ChannelName, DependencyName, Receipt};
+use crate::ids::{ChannelName, DependencyName};
 use crate::story::{End, Story};
 use crate::time::Timestamp;
 
@@ -91,12 +91,6 @@ pub struct SeenDelivery {
     pub queue: QueueName,
     /// The event's type.
     pub event_type: String,
-    /// The event's source.
-    pub event_source: String,
-    /// The event's id.
-    pub event_id: String,
-    /// The event's receipt.
-    pub receipt: Receipt,
     /// When it was accepted.
     pub accepted_at: Timestamp,
     /// What it is.

@@ -314,3 +314,16 @@ fn what_came_since_is_what_was_played_since() {
     both.add(&since);
     assert_eq!(both, stage.figures.total());
 }
+
+#[test]
+fn the_longest_times_are_kept_in_their_order() {
+    let mut longest = Longest::default();
+    let kept = |longest: &Longest| longest.times().map(|time| time.as_secs());
+    assert_eq!(kept(&longest), [0, 0, 0]);
+    #[rustfmt::skip]
+    let cases = [(5, [5, 0, 0]), (7, [7, 5, 0]), (5, [7, 5, 5]), (1, [7, 5, 5]), (6, [7, 6, 5]), (9, [9, 7, 6])];
+    for (seconds, expected) in cases {
+        longest.add(Duration::from_secs(seconds));
+        assert_eq!(kept(&longest), expected, "after {seconds}");
+    }
+}

@@ -91,3 +91,13 @@ fn the_whole_catalog_is_exported() {
 fn a_book_without_alerts_is_a_file_without_rules() {
     assert!(exported("version: 1\n").yaml.ends_with("rules: []\n"));
 }
+
+#[test]
+fn alerts_of_one_name_are_told_apart() {
+    let alert = "{ name: same, when: dead_letters > 5, severity: high }";
+    let service =
+        format!("services: {{ s: {{ target: {{ log: stdout }}, events: [a], alerts: [{alert}] }} }}");
+    let yaml = exported(&format!("version: 1\nalerts: [{alert}, {alert}]\n{service}\n")).yaml;
+    let names: Vec<&str> = yaml.lines().filter_map(|line| line.strip_prefix("      - alert: ")).collect();
+    assert_eq!(names, [r#""same""#, r#""same (2)""#, r#""same""#], "the last has a label of its own: {yaml}");
+}

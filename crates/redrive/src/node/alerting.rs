@@ -32,7 +32,8 @@ pub use self::ledger::Told;
 use super::inbox::SubmitJob;
 use super::{Node, Shared, SubmitError};
 use crate::happening::What;
-use crate::store::{Refusal, Submission, Submitted};
+use crate::store::door::{By, Deed};
+use crate::store::{Note, Refusal, Submission, Submitted};
 
 /// How often everything is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -102,8 +103,8 @@ impl Node {
     }
 
     /// Sends a receiver something that is no alert, so that somebody can see whether it arrives; says the id of
-    /// the event that tells it.
-    pub async fn test_receiver(&self, receiver: &str) -> Result<EventId, TellError> {
+    /// the event that tells it. Somebody is bothered with it, so that it is on record who did that.
+    pub async fn test_receiver(&self, receiver: &str, by: &By) -> Result<EventId, TellError> {
         let now = self.now();
         let notice = Notice {
             alert: "test".to_owned(),
@@ -124,6 +125,8 @@ impl Node {
         let event = event(&notice);
         let id = event.id.clone();
         self.tell(&notice.receiver, event).await?;
+        let deed = Deed { act: "test-receiver", what: notice.receiver, by: by.clone(), note: None };
+        self.note(Note::Deed(Box::new(deed)), None).await?;
         Ok(id)
     }
 

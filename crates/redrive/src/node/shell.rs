@@ -175,7 +175,9 @@ impl Shell {
                 }
                 store::Seen::Again => {
                     intake.duplicates += 1;
-                    intake.redelivered.add(now.since(taken.accepted_at));
+                    let age = now.since(taken.accepted_at);
+                    intake.redelivered.add(age);
+                    intake.latest_copies.add(age);
                 }
             }
         }
@@ -255,7 +257,7 @@ impl Shell {
         let is_delivery =
             matches!(signal, Signal::Settled { settlement, .. } if settlement.next == Next::Delivered);
         if is_delivery && !self.tidings.is_wanted(What::Delivered) {
-            return;
+            return self.tidings.count(What::Delivered);
         }
         let now = self.clock.now();
         if let Some(happening) = Happening::of(signal, now) {

@@ -267,10 +267,8 @@ impl Writer {
             .extend(written.advanced.into_iter().flatten().map(|(job, sent)| Input::Advanced { job, sent }));
         let ordered = written.ordered.into_iter().map(|ordered| ordered.map_err(OrderError::Refused));
         let ordered = orderers.into_iter().zip(ordered).collect();
-        if self.tidings.is_wanted(What::Unrouted) || self.tidings.trail.is_followed() {
-            for (submission, answer) in batch.submissions.iter().zip(&written.submitted) {
-                self.tell_accepted(submission, answer.as_deref().unwrap_or_default(), now);
-            }
+        for (submission, answer) in batch.submissions.iter().zip(&written.submitted) {
+            self.tell_accepted(submission, answer.as_deref().unwrap_or_default(), now);
         }
         let answers =
             written.submitted.into_iter().map(|answer| answer.map_err(SubmitError::Refused)).collect();

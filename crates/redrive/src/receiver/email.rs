@@ -4,6 +4,9 @@
 //! says is reported as it is meant: 4xx heals, 5xx does not, and a login that is refused is a matter of
 //! credentials.
 
+#[cfg(test)]
+mod starttls_test;
+
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;

@@ -109,7 +109,8 @@ impl fmt::Display for By {
 /// An act to put on record that is none of the store's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deed {
-    /// What was done, for machines: `pause`, `resume`, `route`, `backup`, `key-create`, `key-revoke` …
+    /// What was done, for machines: `pause`, `resume`, `route`, `backup`, `key-create`, `key-revoke`,
+    /// `test-receiver` …
     pub act: &'static str,
     /// On what, in words.
     pub what: String,

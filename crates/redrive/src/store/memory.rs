@@ -215,6 +215,10 @@ impl Reader for MemoryReader {
         Ok(locked(&self.world).memo(name))
     }
 
+    fn bytes(&self) -> Result<u64, StoreError> {
+        Ok(0)
+    }
+
     fn last_place(&self) -> Result<Seq, StoreError> {
         Ok(locked(&self.world).last)
     }

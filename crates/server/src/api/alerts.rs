@@ -22,6 +22,7 @@ use tokio::sync::broadcast::error::RecvError;
 
 use super::code::Code;
 use super::error::{ApiError, Named};
+use super::identity::Caller;
 use super::shape::alerts::{
     AlertShown, AlertStateShown, AlertsFound, ReceiverShown, ReceiverTested, SubjectShown, TestOutcome,
     ToldShown,
@@ -60,10 +61,14 @@ pub(super) async fn list(State(app): State<App>) -> Result<Response, ApiError> {
     params(("name" = String, Path, description = "a receiver of the rule book", example = "on-call")),
     responses((status = 200, description = "what became of it so far; it is tried again like any message", body = ReceiverTested))
 )]
-pub(super) async fn test(State(app): State<App>, Named(name): Named) -> Result<Response, ApiError> {
+pub(super) async fn test(
+    State(app): State<App>,
+    caller: Caller,
+    Named(name): Named,
+) -> Result<Response, ApiError> {
     // Before it is sent, so that nothing is missed.
     let happenings = app.node.happenings();
-    let event = app.node.test_receiver(&name).await.map_err(|error| match error {
+    let event = app.node.test_receiver(&name, &caller.by()).await.map_err(|error| match error {
         TellError::NoReceiver(_) => {
             let book = app.node.book();
             let names: Vec<String> = book.sections().receivers.keys().cloned().collect();

@@ -20,7 +20,7 @@ use super::code::Code;
 use super::error::{ApiError, Named};
 use super::identity::Caller;
 use super::shape::dependencies::{BreakerState, DependenciesFound, DependencyShown, TurnShown};
-use super::shape::wanted::SkipWanted;
+use super::shape::wanted::NoteWanted;
 use super::{App, events, letters};
 
 /// What the rule book says of a dependency.
@@ -92,7 +92,7 @@ pub(super) async fn list(State(app): State<App>, caller: Caller) -> Result<Respo
 #[utoipa::path(
     post, path = "/v1/dependencies/{name}/trip", operation_id = "tripBreaker", tag = "operating",
     params(("name" = String, Path, description = "a dependency of the rule book", example = "billing")),
-    request_body = SkipWanted,
+    request_body = NoteWanted,
     responses((status = 200, description = "the dependency as it is now", body = DependencyShown))
 )]
 pub(super) async fn trip(
@@ -112,7 +112,7 @@ pub(super) async fn trip(
 #[utoipa::path(
     post, path = "/v1/dependencies/{name}/reset", operation_id = "resetBreaker", tag = "operating",
     params(("name" = String, Path, description = "a dependency of the rule book", example = "billing")),
-    request_body = SkipWanted,
+    request_body = NoteWanted,
     responses((status = 200, description = "the dependency as it is now", body = DependencyShown))
 )]
 pub(super) async fn reset(

@@ -16,7 +16,7 @@ use super::code::Code;
 use super::error::{ApiError, Named};
 use super::identity::Caller;
 use super::shape::keys::{KeyEnded, KeyMade, KeyShown, KeysFound};
-use super::shape::wanted::{KeyWanted, SkipWanted};
+use super::shape::wanted::{KeyWanted, NoteWanted};
 use super::{App, events, letters, to_its_end};
 use crate::keys::{self, KeyWish, Made, Unmade};
 use crate::letters::fields::{Fields, WrongField};
@@ -104,7 +104,7 @@ fn unmade(why: &Unmade) -> ApiError {
 #[utoipa::path(
     post, path = "/v1/keys/{id}/revoke", operation_id = "revokeKey", tag = "operating",
     params(("id" = String, Path, description = "what the key is called by")),
-    request_body = SkipWanted,
+    request_body = NoteWanted,
     responses((status = 200, description = "the key as it is now", body = KeyEnded))
 )]
 pub(super) async fn revoke(

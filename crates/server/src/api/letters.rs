@@ -26,7 +26,7 @@ use super::openapi::Keys;
 use super::shape::letters::{
     AuditFound, Edited, Form, GroupsFound, HeldSessionsFound, LettersFound, Skipped,
 };
-use super::shape::wanted::{FilterKeys, LetterForm, LetterWritten, NumberedPageKeys, PageKeys, SkipWanted};
+use super::shape::wanted::{FilterKeys, LetterForm, LetterWritten, NoteWanted, NumberedPageKeys, PageKeys};
 use super::{events, refusal};
 use crate::letters::fields::{Fields, check_note};
 use crate::letters::find::{self, Found};
@@ -167,7 +167,7 @@ pub(super) async fn one(
 #[utoipa::path(
     post, path = "/v1/dead-letters/{id}/skip", operation_id = "skipDeadLetter", tag = "dead letters",
     params(("id" = String, Path, description = "the id, the first digits of it, or the id that it had elsewhere")),
-    request_body = SkipWanted,
+    request_body = NoteWanted,
     responses((status = 200, description = "it is given up", body = Skipped))
 )]
 pub(super) async fn skip(

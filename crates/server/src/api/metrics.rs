@@ -175,7 +175,7 @@ fn service_shown(name: &QueueName, queue: &QueueFigures) -> ServiceMetrics {
 }
 
 fn counts_shown(stock: &Stock) -> CountsShown {
-    let Stock { counts, stranded, open_replays } = stock;
+    let Stock { counts, stranded, open_replays, bytes } = stock;
     let service = |(name, counts): (&QueueName, &QueueCounts)| ServiceCounts {
         service: name.service.to_string(),
         channel: name.channel.as_ref().map(ToString::to_string),
@@ -188,6 +188,7 @@ fn counts_shown(stock: &Stock) -> CountsShown {
         unrouted: counts.unrouted,
         stranded: *stranded,
         open_replays: *open_replays,
+        store_bytes: *bytes,
         services: counts.queues.iter().map(service).collect(),
     }
 }

@@ -82,9 +82,6 @@ fn seen(view: DeliveryView) -> SeenDelivery {
     SeenDelivery {
         queue: view.queue,
         event_type: view.event_type,
-        event_source: view.event_source,
-        event_id: view.event_id,
-        receipt: view.receipt,
         accepted_at: view.accepted_at,
         state: match view.state {
             DeliveryState::Ready | DeliveryState::Due { .. } | DeliveryState::Behind => SeenState::Waiting,

@@ -36,7 +36,7 @@ impl Columns {
 
     /// One line, with its end.
     pub(crate) fn line(&mut self, happening: &Happening) -> String {
-        let kind = word(happening.what);
+        let kind = happening.what.as_str();
         let service = column(happening.service.as_deref(), &mut self.service);
         let event_type = column(happening.event_type.as_deref(), &mut self.event_type);
         let time = time_of_day(happening.at);
@@ -64,33 +64,6 @@ fn column(text: Option<&str>, columns: &mut usize) -> String {
     *columns = (*columns).max(text.width());
     let blanks = " ".repeat(*columns - text.width());
     text + &blanks
-}
-
-const fn word(what: What) -> &'static str {
-    match what {
-        What::Accepted => "accepted",
-        What::Unrouted => "unrouted",
-        What::Delivered => "delivered",
-        What::Retrying => "retrying",
-        What::Held => "held",
-        What::Dead => "dead",
-        What::Paused => "paused",
-        What::Resumed => "resumed",
-        What::BreakerOpened => "breaker-opened",
-        What::BreakerProbing => "breaker-probing",
-        What::BreakerClosed => "breaker-closed",
-        What::DependencyHeld => "dependency-held",
-        What::Alert => "alert",
-        What::SessionHeld => "session-held",
-        What::ReplayBegan => "replay-began",
-        What::ReplayChanged => "replay-changed",
-        What::BookRead => "book-read",
-        What::BookRefused => "book-refused",
-        What::StoreFailing => "store-failing",
-        What::StoreHealed => "store-healed",
-        What::Security => "security",
-        What::ClockStepped => "clock-stepped",
-    }
 }
 
 fn paint(what: What, text: &str) -> String {

@@ -301,3 +301,50 @@ fn a_receiver_can_be_tried_out() {
     assert_eq!(shown(&server)["alerts"][0]["state"], "quiet");
     server.stop().assert_calm();
 }
+
+#[test]
+fn whoever_tests_a_receiver_is_on_record() {
+    let (orders, desk) = (refusing(), Target::willing());
+    let receivers = format!("  hook: {{ webhook: \"http://{}/hook\" }}\n", desk.address);
+    let folder = Folder::with("redrive.yaml", &book(&orders, &receivers, "to: [hook]"));
+    folder.write("token", "tk_of_this_run");
+    let key = crate::identity::key_on_folder(&folder, &["root", "--role", "admin"]);
+    let server = Server::start(&folder);
+    let caller = format!("authorization: Bearer {key}\r\n");
+    assert_eq!(server.post("/v1/receivers/nobody/test", &caller, "").status, 404);
+    let tested = server.post("/v1/receivers/hook/test", &caller, "");
+    assert_eq!((tested.status, &tested.json()["outcome"]), (200, &json!("delivered")), "{tested:?}");
+    let head = format!("GET /v1/audit HTTP/1.1\r\nhost: localhost\r\n{caller}connection: close\r\n\r\n");
+    let audit = server.client.ask(&head, "").json();
+    let acts = audit["audit"].as_array().expect("a list");
+    let tests: Vec<&Value> = acts.iter().filter(|record| record["act"] == "test-receiver").collect();
+    let [record] = tests[..] else { panic!("{audit}") };
+    assert_eq!(record["what"], "hook", "{record}");
+    assert!(record["by"].as_str().is_some_and(|by| by.ends_with("(root)")), "{record}");
+    server.stop().assert_calm();
+}
+
+#[test]
+fn a_receiver_that_says_what_it_was_sent_tells_nobody_our_secret() {
+    let desk = Target::start(|call| {
+        let said = format!("you are {}", call.header("authorization"));
+        crate::target::Say::Status(400, "", said)
+    });
+    let receivers = format!("  phone: {{ ntfy: \"http://{}/ops\", secret: token }}\n", desk.address);
+    let (folder, server) = start(&book(&refusing(), &receivers, "to: [phone]"));
+    let tested = server.post("/v1/receivers/phone/test", "content-type: application/json\r\n", "{}").json();
+    assert_eq!(tested["message"], "400 Bad Request: you are Bearer [secret]", "{tested}");
+    assert_eq!(desk.calls()[0].header("authorization"), "Bearer tk_of_this_run");
+    let delivery = tested["delivery"].as_str().expect("an id");
+    for path in ["/v1/alerts".to_owned(), "/v1/dead-letters".to_owned(), format!("/v1/deliveries/{delivery}")]
+    {
+        let answer = server.get(&path);
+        assert!(answer.status == 200 && answer.body.contains("Bearer [secret]"), "{path}: {answer:?}");
+        assert!(!answer.body.contains("tk_of_this_run"), "{path}: {answer:?}");
+    }
+    server.stop().assert_calm();
+    for (path, bytes) in crate::server::contents(&folder.path("data")) {
+        let has_it = bytes.windows(14).any(|window| window == b"tk_of_this_run");
+        assert!(!has_it, "{} keeps it", path.display());
+    }
+}

@@ -4,6 +4,9 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
+use serde_json::json;
+
+use crate::inside::break_the_store;
 use crate::run::Folder;
 use crate::server::{Server, until};
 use crate::target::{Target, book, status};
@@ -61,6 +64,12 @@ fn a_page_has_every_figure_by_its_name() {
         "redrive_attempts_per_delivery_sum{service=\"orders\",channel=\"\"} 4",
         "redrive_attempt_duration_seconds_count{service=\"orders\",channel=\"\"} 4",
         "redrive_redelivered_seconds_count 1",
+        "redrive_happenings_total{what=\"accepted\"} 3",
+        "redrive_happenings_total{what=\"unrouted\"} 1",
+        "redrive_happenings_total{what=\"delivered\"} 2",
+        "redrive_happenings_total{what=\"retrying\"} 1",
+        "redrive_happenings_total{what=\"dead\"} 1",
+        "redrive_happenings_total{what=\"store-failing\"} 0",
     ];
     for line in expected {
         assert!(answer.body.lines().any(|found| found == line), "{line}\n{}", answer.body);
@@ -117,4 +126,63 @@ fn figures_as_json_are_fresh_and_say_the_same() {
     assert_eq!(figures["counts"]["services"][0]["dead"], 1);
     assert!(figures["oldest"][0]["dead_since"].is_string(), "{figures}");
     assert_eq!(figures["oldest"][0].get("waiting_since"), None, "{figures}");
+}
+
+#[test]
+fn the_size_of_the_store_is_that_of_its_files() {
+    let (_target, folder, server) = busy();
+    let told = server.get("/v1/metrics").json()["counts"]["store_bytes"].as_u64().expect("a number");
+    let files = ["redrive.db", "redrive.db-wal"].map(|name| folder.path("data").join(name));
+    let size: u64 = files.iter().filter_map(|file| Some(file.metadata().ok()?.len())).sum();
+    assert!(told > 0 && told <= size, "{told} of {size}");
+    let page = server.get("/metrics").body;
+    let line = page.lines().find_map(|line| line.strip_prefix("redrive_store_bytes "));
+    assert!(line.and_then(|bytes| bytes.parse::<f64>().ok()).is_some_and(|bytes| bytes > 0.0), "{line:?}");
+}
+
+#[test]
+fn a_store_that_breaks_leaves_figures_as_they_were_and_says_so() {
+    let (_target, folder, server) = busy();
+    assert_eq!(server.get("/v1/metrics").json()["state"], "fresh");
+    break_the_store(&folder.path("data"));
+    let stale = until("the store cannot be read", || {
+        let answer = server.get("/v1/metrics");
+        assert_eq!(answer.status, 200, "{answer:?}");
+        Some(answer.json()).filter(|figures| figures["state"] != "fresh")
+    });
+    assert_eq!((&stale["state"], stale.get("missing")), (&json!("stale"), None), "{stale}");
+    assert_eq!(stale["counts"]["services"][0]["dead"], 1, "as it was: {stale}");
+    assert!(stale["trouble"].as_object().is_some_and(|parts| !parts.is_empty()), "{stale}");
+    assert_eq!(stale["trouble"].get("engine"), None, "{stale}");
+    let told = stale["trouble"].to_string().to_lowercase();
+    assert!(
+        !told.contains("data/") && !told.contains("sqlite"),
+        "where it lies is for the log alone: {told}"
+    );
+}
+
+#[test]
+fn a_store_that_was_never_read_leaves_the_engine_its_say() {
+    let target = Target::willing();
+    let folder = Folder::with("redrive.yaml", &book(&target, &[]));
+    let server = Server::start(&folder);
+    server.accept("orders.placed", "o-1", "");
+    server.until("o-1", "delivered");
+    break_the_store(&folder.path("data"));
+    let partial = until("a part of the store cannot be read", || {
+        let answer = server.get("/v1/metrics");
+        assert_eq!(answer.status, 200, "{answer:?}");
+        Some(answer.json()).filter(|figures| figures["state"] == "partial")
+    });
+    assert_eq!(partial["engine"]["delivered"], 1, "{partial}");
+    let missing = partial["missing"].as_array().expect("a list");
+    assert!(!missing.is_empty() && !missing.contains(&json!("engine")), "{partial}");
+    for part in missing {
+        let part = part.as_str().expect("a name");
+        assert_eq!(partial.get(part), None, "{partial}");
+        assert!(partial["trouble"][part].is_string(), "{partial}");
+    }
+    let page = server.get("/metrics");
+    assert_eq!(page.status, 200);
+    assert!(page.body.contains("\nredrive_events_accepted_total 1\n"), "{}", page.body);
 }

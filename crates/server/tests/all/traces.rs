@@ -133,6 +133,34 @@ fn an_event_without_a_trace_begins_one_that_its_target_goes_on_in() {
 }
 
 #[test]
+fn every_event_of_a_batch_says_its_own_place() {
+    let (target, collector) = (Target::willing(), Target::willing());
+    let rules = book(&target, &[]).replace(" }\n    retry", ", format: batch }\n    retry");
+    let folder = Folder::with("redrive.yaml", &rules);
+    let server = traced(&folder, &format!("http://{}", collector.address));
+    assert_eq!(server.post("/v1/services/orders/pause", "", "").status, 200);
+    send(&server, "o-1", "01");
+    server.accept("orders.placed", "o-2", "");
+    assert_eq!(server.post("/v1/services/orders/resume", "", "").status, 200);
+    for id in ["o-1", "o-2"] {
+        server.until(id, "delivered");
+    }
+    server.stop().assert_calm();
+    let attempts = named(&spans(&collector), "attempt orders");
+    assert_eq!(attempts.len(), 2, "{attempts:?}");
+    let bodies: Vec<Value> = target.calls().iter().map(crate::target::Call::json).collect();
+    let events: Vec<&Value> = bodies.iter().flat_map(|body| body.as_array().expect("a list")).collect();
+    for span in attempts {
+        let id = span.attribute("cloudevents.event_id").expect("it says whose");
+        let event = events.iter().find(|event| event["id"] == id).expect("it was sent");
+        let place = format!("00-{}-{}-01", span.text("traceId"), span.text("spanId"));
+        assert_eq!(event["redrivetraceparent"], place, "{event}");
+        let own = (id == "o-1").then(|| format!("00-{TRACE}-{SENDER}-01"));
+        assert_eq!(event.get("traceparent").and_then(Value::as_str), own.as_deref(), "as it came");
+    }
+}
+
+#[test]
 fn what_a_sender_does_not_want_recorded_is_not_sent() {
     let (target, collector) = (Target::willing(), Target::willing());
     let folder = Folder::with("redrive.yaml", &book(&target, &[]));

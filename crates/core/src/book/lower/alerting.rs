@@ -97,8 +97,28 @@ impl Lowering<'_> {
             let help = "`smtp`: such as smtp://user@mail.example.com:587 or smtps://mail.example.com";
             self.problems.error("missing-key", key.span, message, help);
         }
-        let smtp = Smtp::parse(node.get("smtp")?.text()?).ok()?;
+        let server = node.get("smtp")?;
+        let smtp = Smtp::parse(server.text()?).ok()?;
+        self.login(server, &smtp, node.get("secret"));
         Some(Email { from: text_of(node, "from").unwrap_or_else(|| to.clone()), to, smtp })
+    }
+
+    /// Reports a mail server that somebody logs in to without a password, and a password that nobody logs in with.
+    fn login(&mut self, server: &Node, smtp: &Smtp, secret: Option<&Node>) {
+        match (&smtp.user, secret) {
+            (Some(user), None) => {
+                let message = format!("`{user}` logs in to this mail server, and there is no password");
+                let help = "name the password with `secret`, or leave the user out of the address";
+                self.problems.error("missing-key", server.span, message, help);
+            }
+            (None, Some(secret)) => {
+                let message = "this is a password for the mail server, and nobody logs in there";
+                let help =
+                    "write the user before the host, as in smtp://user@host:587, or leave `secret` out";
+                self.problems.error("excluded-key", secret.span, message, help);
+            }
+            (Some(_), Some(_)) | (None, None) => {}
+        }
     }
 }
 
@@ -195,6 +215,9 @@ mod tests {
             ("breakers of a row",          at_level("row", "breaker_open for 5m"), vec![]),
             ("mail with a server",         receiver("email: a@b.test, smtp: \"smtp://b.test\""), vec![]),
             ("mail without a server",      receiver("email: a@b.test"), vec!["missing-key"]),
+            ("somebody without a password", receiver("email: a@b.test, smtp: \"smtp://ann@b.test\""), vec!["missing-key"]),
+            ("a password of nobody",       receiver("email: a@b.test, smtp: \"smtp://b.test\", secret: x") + "\nsecrets: { x: { env: X } }", vec!["excluded-key"]),
+            ("somebody with a password",   receiver("email: a@b.test, smtp: \"smtp://ann@b.test\", secret: x") + "\nsecrets: { x: { env: X } }", vec![]),
             ("mail to nobody",             receiver("email: b.test, smtp: \"smtp://b.test\""), vec!["bad-mail-address"]),
             ("mail in two lines",          receiver("email: \"a@b.test\\r\\nBcc: c@d.test\", smtp: \"smtp://b.test\""), vec!["control-character", "bad-mail-address"]),
             ("mail by the web",            receiver("email: a@b.test, smtp: \"https://b.test\""), vec!["bad-smtp"]),

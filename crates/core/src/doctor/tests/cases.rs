@@ -202,10 +202,19 @@ fn letters() -> Vec<Case> {
 
 #[rustfmt::skip]
 fn copies() -> Vec<Case> {
+    let forgets_after = |ttl: &str| {
+        Sketch::new("defaults: { keep_delivered: 1h }\n", &format!("idempotency: {{ ttl: {ttl} }}"))
+    };
     vec![
         ("copies that come late", "dedup-window-too-short",
-            on("idempotency: { ttl: 1h }").deliveries(5, "ok 9ms").copies(5, "3h"),
-            on("idempotency: { ttl: 1d }").deliveries(5, "ok 9ms").copies(5, "3h")),
+            forgets_after("4h").copies(3, "3h"),
+            forgets_after("5h").copies(3, "3h")),
+        ("more than two copies that come late", "dedup-window-too-short",
+            forgets_after("4h").copies(2, "3h59m").copies(90, "1m").copies(1, "3h"),
+            forgets_after("4h").copies(2, "3h59m").copies(90, "1m")),
+        ("what was delivered is forgotten too", "dedup-window-too-short",
+            forgets_after("4h").copies(3, "3h"),
+            on("idempotency: { ttl: 4h }").copies(3, "3h")),
     ]
 }
 
@@ -238,6 +247,6 @@ pub(super) fn changes() -> Vec<(&'static str, &'static str, &'static str, Option
         ("a type that nobody wants", "unrouted-events",
             "services:\n  mail:\n    events:\n      - x.y\n", None),
         ("copies that come late", "dedup-window-too-short",
-            "services:\n  mail:\n    idempotency:\n      ttl: 5h\n", Some(6)),
+            "services:\n  mail:\n    idempotency:\n      ttl: 5h\n", Some(7)),
     ]
 }

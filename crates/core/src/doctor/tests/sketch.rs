@@ -13,7 +13,7 @@ use crate::engine::{HeldQueue, QueueName};
 use crate::envelope::Tier;
 use crate::figures::{Beside, Figures};
 use crate::fingerprint::Fingerprint;
-use crate::ids::{Attempt, DependencyName, Receipt, Seq, ServiceName};
+use crate::ids::{Attempt, DependencyName, ServiceName};
 use crate::story::{End, HeldBy, Place, Story, Told, Used, Weighed};
 use crate::text::parse_duration;
 use crate::time::Timestamp;
@@ -90,8 +90,7 @@ impl Sketch {
     /// `timeout 3s` or `held`, then nothing, `dead CODE` or `waits`, all with spaces between.
     pub(super) fn deliveries(mut self, count: usize, words: &str) -> Self {
         for _ in 0..count {
-            let number = self.deliveries.len() as u64 + 1;
-            let delivery = self.delivery(number, words);
+            let delivery = self.delivery(words);
             for earlier in &mut self.deliveries {
                 shift(earlier, self.apart);
             }
@@ -100,7 +99,7 @@ impl Sketch {
         self
     }
 
-    fn delivery(&self, number: u64, words: &str) -> SeenDelivery {
+    fn delivery(&self, words: &str) -> SeenDelivery {
         let mut stories = Vec::new();
         let mut words = words.split_whitespace();
         let mut state = SeenState::Waiting;
@@ -129,16 +128,7 @@ impl Sketch {
         if let (true, Some(last)) = (ends, stories.last_mut()) {
             last.verdict = Told::Dead { code: Code::of(codes::MAX_RETRIES_EXCEEDED), tier: Tier::Dead };
         }
-        SeenDelivery {
-            queue: queue(),
-            event_type: "a.b".to_owned(),
-            event_source: "/test".to_owned(),
-            event_id: format!("event-{number}"),
-            receipt: Receipt::of(Seq::new(number)),
-            accepted_at,
-            state,
-            stories,
-        }
+        SeenDelivery { queue: queue(), event_type: "a.b".to_owned(), accepted_at, state, stories }
     }
 
     fn story(&self, word: &str, took: Duration, attempt: u32, started_at: Timestamp) -> Story {
@@ -192,15 +182,11 @@ impl Sketch {
         }
     }
 
-    /// The latest deliveries are of the event that came so many deliveries before.
-    pub(super) fn copies(mut self, count: usize, apart: &str) -> Self {
-        let apart = span(apart);
-        for number in 0..count {
-            let mut copy = self.deliveries[number].clone();
-            copy.receipt = Receipt::of(Seq::new(10_000 + number as u64));
-            shift(&mut copy, apart);
-            self.deliveries.push(copy);
-        }
+    /// So many events came again, so long after the first.
+    pub(super) fn copies(mut self, count: u64, apart: &str) -> Self {
+        let intake = &mut self.figures.intake;
+        intake.duplicates += count;
+        (0..count).for_each(|_| intake.latest_copies.add(span(apart)));
         self
     }
 

@@ -1,6 +1,7 @@
-//! What a data folder takes of its disk: whether there is room, and how to give back what is free.
+//! What a data folder takes of its disk: how much it is, and whether there is room.
 
-use std::path::Path;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 use crate::store::{Room, StoreError};
 
@@ -17,4 +18,20 @@ pub(super) fn room(folder: &Path, free_within: u64, needed_bytes: u64) -> Result
 #[cfg(not(unix))]
 pub(super) fn room(_folder: &Path, _free_within: u64, _needed_bytes: u64) -> Result<Room, StoreError> {
     Ok(Room::Enough)
+}
+
+/// What the file takes, together with what was written and is not in it yet.
+pub(super) fn bytes(file: &Path) -> Result<u64, StoreError> {
+    let mut log = file.as_os_str().to_owned();
+    log.push("-wal");
+    Ok(length(file)? + length(&PathBuf::from(log))?)
+}
+
+/// A file that is not there takes nothing.
+fn length(file: &Path) -> Result<u64, StoreError> {
+    match file.metadata() {
+        Ok(found) => Ok(found.len()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(0),
+        Err(error) => Err(StoreError::NotWritten { path: file.to_owned(), reason: error.to_string() }),
+    }
 }

@@ -30,7 +30,7 @@ use super::encode::{place, seq, time};
 use super::fault::Fault;
 use super::schema;
 use super::state::Meta;
-use super::{dedup, names, rows};
+use super::{dedup, disk, names, rows};
 use crate::store::door::{KeyRecord, RefusedBody};
 use crate::store::letter::{
     AuditRecord, GroupView, HeldCursor, HeldPage, HeldSession, KindView, LetterFilter, LetterKey,
@@ -192,6 +192,10 @@ impl Reader for SqliteReader {
 
     fn memo(&self, name: &str) -> Result<Option<String>, StoreError> {
         self.ask(|look| look.memo(name))
+    }
+
+    fn bytes(&self) -> Result<u64, StoreError> {
+        disk::bytes(&self.path)
     }
 
     fn last_place(&self) -> Result<Seq, StoreError> {

@@ -14,8 +14,9 @@
 //! Places grow from delivery to delivery, but a letter that is replayed keeps its own, and an edited one is
 //! sent in the old one's: it may come after others with a higher one. Only the id tells a repetition.
 //!
-//! In a batch, which others share, each event says the id, the attempt, the place and the replays for itself,
-//! as the attributes `webhookid`, `redriveattempt`, `redrivesequence` and `redrivereplay`. The headers then
+//! In a batch, which others share, each event says the id, the attempt, the place, the replays and its place
+//! in a trace for itself, as the attributes `webhookid`, `redriveattempt`, `redrivesequence`, `redrivereplay`
+//! and `redrivetraceparent`; its `traceparent` stays what the sender said, as in every form. The headers then
 //! speak of the batch: its id is a hash of those of its deliveries in their order, so that the same batch has
 //! the same id, and its attempt is the highest in it, so that 1 means that nothing in it has been tried
 //! before. In the structured form a replayed event has `redrivereplay` too, so that it is still known for one
@@ -113,7 +114,7 @@ pub(super) fn make(
         }
         (Form::Batch, deliveries @ [_, ..]) => {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/cloudevents-batch+json"));
-            (several(&mut headers, deliveries), list(deliveries))
+            (several(&mut headers, deliveries), list(deliveries, sampler))
         }
         (form, deliveries) => return Err(Misfit { deliveries: deliveries.len(), form }),
     };
@@ -197,20 +198,20 @@ fn structured(delivery: &Waiting) -> Bytes {
     event.to_structured().into()
 }
 
-fn list(deliveries: &[Waiting]) -> Bytes {
+fn list(deliveries: &[Waiting], sampler: Option<Sampler>) -> Bytes {
     let mut body = vec![b'['];
     for (place, delivery) in deliveries.iter().enumerate() {
         if place > 0 {
             body.push(b',');
         }
-        body.extend(told_apart(delivery).to_structured());
+        body.extend(told_apart(delivery, sampler).to_structured());
     }
     body.push(b']');
     body.into()
 }
 
 /// The event with what would stand in headers if it were alone; the data are not copied.
-fn told_apart(delivery: &Waiting) -> Event {
+fn told_apart(delivery: &Waiting, sampler: Option<Sampler>) -> Event {
     let mut event = Event::clone(&delivery.event);
     let short =
         |text: &str| ExtensionValue::Text(ExtensionText::new(text).expect("a few letters and digits"));
@@ -220,6 +221,7 @@ fn told_apart(delivery: &Waiting) -> Event {
     let sequence = delivery.sequence.map(|sequence| short(&sequence.get().to_string()));
     set(&mut event, SEQUENCE, sequence);
     set(&mut event, REPLAY, delivery.replaying.map(|replaying| whole(replaying.times)));
+    set(&mut event, TRACE, place_in_trace(delivery, sampler).map(|place| short(&place.to_string())));
     event
 }
 
@@ -228,10 +230,11 @@ const ID: &str = "webhookid";
 const ATTEMPT: &str = "redriveattempt";
 const SEQUENCE: &str = "redrivesequence";
 const REPLAY: &str = "redrivereplay";
+const TRACE: &str = "redrivetraceparent";
 
 /// Whether an attribute is for us alone to set, in whichever form.
 fn is_ours(name: &str) -> bool {
-    [ID, ATTEMPT, SEQUENCE, REPLAY].contains(&name)
+    [ID, ATTEMPT, SEQUENCE, REPLAY, TRACE].contains(&name)
 }
 
 /// Puts our value in the place of whatever the event has there, or none.

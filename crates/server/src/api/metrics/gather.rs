@@ -38,6 +38,7 @@ pub(super) struct Stock {
     pub(super) counts: Counts,
     pub(super) stranded: u64,
     pub(super) open_replays: u64,
+    pub(super) bytes: u64,
 }
 
 /// The parts by name, each in a cache of its own.
@@ -140,12 +141,12 @@ async fn snapshot(node: Node) -> Result<Snapshot, NoPart> {
 async fn stock(node: Node) -> Result<Stock, NoPart> {
     let mut stock: Option<Stock> = None;
     for _ in 0..LOOKS_MAX {
-        let read = node.read(|reader| Ok((reader.counts()?, open_replays_of(reader)?)));
-        let (counts, open_replays) = read.await.map_err(|error| in_words(&error))?;
+        let read = node.read(|reader| Ok((reader.counts()?, open_replays_of(reader)?, reader.bytes()?)));
+        let (counts, open_replays, bytes) = read.await.map_err(|error| in_words(&error))?;
         // Without an engine nothing can be said to be stranded.
         let left = node.snapshot().await.map_or(0, |snapshot| stranded(&snapshot, &counts));
         let left = stock.as_ref().map_or(left, |before| before.stranded.min(left));
-        stock = Some(Stock { counts, stranded: left, open_replays });
+        stock = Some(Stock { counts, stranded: left, open_replays, bytes });
         if left == 0 {
             break;
         }

@@ -73,6 +73,10 @@ pub(super) fn written(app: &App, gathered: &Gathered) -> String {
             names.iter().map(|name| (queue(name), age(of(name).dead_since))),
         );
     }
+    page.family(
+        &names::HAPPENINGS,
+        app.node.happened().map(|(what, count)| (vec![what.as_str()], count as f64)),
+    );
     hooks(&mut page, &app.hooks.status());
     if let Some(archive) = app.archivist.status(now) {
         page.single(&names::ARCHIVED, archive.archived as f64);
@@ -227,11 +231,12 @@ fn paused(page: &mut Page, snapshot: &Snapshot) {
 }
 
 fn stored(page: &mut Page, stock: &Stock) {
-    let Stock { counts, stranded, open_replays } = stock;
+    let Stock { counts, stranded, open_replays, bytes } = stock;
     page.single(&names::EVENTS_STORED, counts.events as f64);
     page.single(&names::UNROUTED, counts.unrouted as f64);
     page.single(&names::STRANDED, *stranded as f64);
     page.single(&names::OPEN_REPLAYS, *open_replays as f64);
+    page.single(&names::STORE_BYTES, *bytes as f64);
     let mut each = |metric: &MetricName, count: fn(&QueueCounts) -> u64| {
         page.family(metric, counts.queues.iter().map(|(name, counts)| (queue(name), count(counts) as f64)));
     };

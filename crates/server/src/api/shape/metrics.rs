@@ -116,6 +116,8 @@ pub(crate) struct CountsShown {
     /// Deliveries that nobody would start: anything but 0 is a fault.
     pub stranded: u64,
     pub open_replays: u64,
+    /// How much of a disk the store takes.
+    pub store_bytes: u64,
     pub services: Vec<ServiceCounts>,
 }
 

@@ -216,10 +216,10 @@ pub(crate) enum ReplayAct {
     Cancel,
 }
 
-/// Why a letter is given up.
+/// Why something is done.
 #[derive(Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct SkipWanted {
+pub(crate) struct NoteWanted {
     /// For the audit.
     #[schema(min_length = 1, max_length = 1000)]
     note: Option<String>,

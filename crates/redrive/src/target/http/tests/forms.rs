@@ -137,10 +137,10 @@ async fn the_batch_form() {
     webhook-id: batch_f6201d47f2f885dd073bcefc87edcd06
     idempotency-key: batch_f6201d47f2f885dd073bcefc87edcd06
     webhook-timestamp: 1761057000
-    webhook-signature: v1,Yy2dZCFSnt/9BPihMrmLgDP+fgJLGMVB6cOB5LXPd2Y= v1,v2EhBPs6cK8ZtTC+yM0G3GGiup/ETL86TrNbblKGdLg=
-    content-length: 636
+    webhook-signature: v1,KtKnTJlHg89aKi0/fwtsijC2dJxcxdNYTgRMTtVWLSA= v1,KsQ4UxLhVq8AfigKOOt+601muot8boIe7WVqil+HTeM=
+    content-length: 715
 
-    [{"specversion":"1.0","id":"e-1","source":"web","type":"orders.placed","redriveattempt":1,"webhookid":"msg_c92690de482a21ca70271acd7ba3f844","datacontenttype":"application/json","data":{"total":12}},{"specversion":"1.0","id":"e-1","source":"/shop/München","type":"orders.placed","subject":"order 7","partitionkey":"customer-7","correlationid":"c-1","traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01","time":"2025-10-21T14:29:59Z","redriveattempt":3,"redrivesequence":"8","tenant":"blue","webhookid":"msg_1507ca5fd3b3dd8fc9150c690a275b3a","datacontenttype":"application/json; charset=utf-8","data":{ "total": 12 }}]
+    [{"specversion":"1.0","id":"e-1","source":"web","type":"orders.placed","redriveattempt":1,"webhookid":"msg_c92690de482a21ca70271acd7ba3f844","datacontenttype":"application/json","data":{"total":12}},{"specversion":"1.0","id":"e-1","source":"/shop/München","type":"orders.placed","subject":"order 7","partitionkey":"customer-7","correlationid":"c-1","traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01","time":"2025-10-21T14:29:59Z","redriveattempt":3,"redrivesequence":"8","redrivetraceparent":"00-0af7651916cd43dd8448eb211c80319c-548129d45b19f2e4-01","tenant":"blue","webhookid":"msg_1507ca5fd3b3dd8fc9150c690a275b3a","datacontenttype":"application/json; charset=utf-8","data":{ "total": 12 }}]
     "#);
 }
 
@@ -236,6 +236,7 @@ fn hostile() -> Waiting {
         ("ce-redriveattempt", "99"),
         ("ce-redrivesequence", "99"),
         ("ce-redrivereplay", "99"),
+        ("ce-redrivetraceparent", "00-forged"),
         ("content-type", "text/plain; x=\"ce-id: y\""),
     ];
     delivery(7, &headers, "x")
@@ -279,13 +280,25 @@ async fn no_attribute_becomes_a_header_of_its_own() {
 async fn a_sender_does_not_say_what_only_we_know() {
     let batch = request_of(Form::Batch, None, vec![hostile()]).await;
     assert!(!batch.contains("forged\",\"redrive") && !batch.contains("msg_forged"), "{batch}");
-    for spoofed in [r#""redriveattempt":"99""#, r#""redriveattempt":99"#, "redrivesequence", "redrivereplay"]
-    {
+    for spoofed in [
+        r#""redriveattempt":"99""#,
+        r#""redriveattempt":99"#,
+        "redrivesequence",
+        "redrivereplay",
+        "redrivetrace",
+    ] {
         assert!(!batch.contains(spoofed), "{spoofed}: {batch}");
     }
     let structured = request_of(Form::Structured, None, vec![hostile()]).await;
     let binary = request_of(Form::Binary, None, vec![hostile()]).await;
-    for spoofed in ["webhookid", "redriveattempt", "redrivesequence", "redrivereplay", "msg_forged"] {
+    for spoofed in [
+        "webhookid",
+        "redriveattempt",
+        "redrivesequence",
+        "redrivereplay",
+        "redrivetraceparent",
+        "msg_forged",
+    ] {
         assert!(!structured.contains(spoofed), "{spoofed}: {structured}");
         assert!(!binary.contains(spoofed), "{spoofed}: {binary}");
     }
