@@ -137,8 +137,9 @@ impl Demo {
         let mended_at = self.0.shops.mended_at();
         let replays = node.read(|reader| reader.replays(None, 1)).await.ok()?;
         let began_at = replays.first().map(|replay| replay.created_at);
+        let on_their_way = replays.first().map_or(0, |replay| replay.tally.in_flight());
         Some(Facts {
-            letters: counts.queues.get(&queue).map_or(0, |queue| queue.dead),
+            letters: counts.queues.get(&queue).map_or(0, |queue| queue.dead) + on_their_way,
             looked: self.0.looked.load(Ordering::Relaxed),
             mended: mended_at.is_some(),
             replayed: mended_at

@@ -1,8 +1,8 @@
 //! The log of a server: on standard error, one line for each thing, for people or as JSON for machines.
 //!
 //! Every value of every line passes here, whoever wrote the line, and texts of others lose what no log may
-//! hold: secrets by their looks and by their value, and what tells of people. Names of the rule book, event
-//! types and our own ids stay as they are.
+//! hold: secrets by their looks and by their value, and what tells of people. Names of the rule book and our own
+//! ids stay as they are.
 //!
 //! Invariant: with JSON, standard error has nothing but objects, one a line: what is said to people there is
 //! logged instead.
@@ -29,7 +29,6 @@ const OURS: &[&str] = &[
     "code",
     "delivery_id",
     "dependency",
-    "event_type",
     "fingerprint",
     "letter",
     "receipt",
@@ -40,8 +39,8 @@ const OURS: &[&str] = &[
     "span_id",
     "trace_id",
 ];
-/// Fields with ids that others choose, and that look like anything.
-const IDS: &[&str] = &["correlation_id", "event_id"];
+/// Fields with ids and names that others choose, and that look like anything.
+const IDS: &[&str] = &["correlation_id", "event_id", "event_type"];
 
 /// What was chosen at the start, for the whole process, as the log itself is.
 static FORMAT: OnceLock<LogFormat> = OnceLock::new();

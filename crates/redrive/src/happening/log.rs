@@ -89,7 +89,8 @@ impl Log {
     fn write_delivery(&self, happening: &Happening) {
         let session = self.session(happening);
         let Happening { service, delivery: delivery_id, event_id, event_type, correlation_id, .. } = happening;
-        let Happening { trace_id, span_id, attempt, category, code, status, message: error, took_ms, .. } = happening;
+        let Happening { trace_id, span_id, attempt, category, code, status, took_ms, .. } = happening;
+        let error = in_our_words(happening);
         let retry_count = attempt.map(|attempt| attempt.saturating_sub(1));
         let due_at = happening.due_at.map(display);
         match happening.what {
@@ -124,6 +125,14 @@ impl Log {
         let first = hash.as_ref().first_chunk::<SESSION_BYTES>().expect("a hash has 32 bytes");
         Some(format!("{:016x}", u64::from_be_bytes(*first)))
     }
+}
+
+/// What went wrong, without what the other side said about it: it may tell of anybody, in any words, and is kept
+/// with the delivery.
+fn in_our_words(happening: &Happening) -> Option<&str> {
+    let message = happening.message.as_deref()?;
+    let status_line = message.split_once(": ").map_or(message, |(status_line, _)| status_line);
+    Some(if happening.status.is_some() { status_line } else { message })
 }
 
 fn write_dependency(happening: &Happening) {

@@ -3,7 +3,7 @@
 /// What the story depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
-    /// Dead letters of the broken service.
+    /// Dead letters of the broken service, with those that a replay has sent and nobody has answered for yet.
     pub(crate) letters: u64,
     /// Somebody has looked why.
     pub(crate) looked: bool,
@@ -51,13 +51,13 @@ pub(crate) fn steps(facts: &Facts) -> Vec<Step> {
             "The last deploy of `invoicing` refuses orders from the EU with 422. No retry can help, so none is made: each order is kept as a dead letter, and nothing else is held up.",
             "#/services/invoicing", Some("redrive status"), None),
         (broke && (looked || mended), "See why",
-            "Thousands of dead letters would still be one cause. Open the failure group, and one of its letters: the attempt, what the service answered, and the line of the rule book that decided.",
+            "`invoicing` was deployed, and refuses orders now: each is kept as a dead letter, with all that is known of it. Thousands of them would still be one cause. Open the failure group, and one of its letters: the attempt, what the service answered, and the line of the rule book that decided.",
             "#/groups", Some("redrive dlq groups"), Some(("look", "I have seen why"))),
         (mended, "Fix it",
             "Deploy the release of `invoicing` that knows what a VAT id is.",
             "#/services/invoicing", None, Some(("mend", "Deploy the fix"))),
-        (mended && replayed, "Replay",
-            "Send the group again: a dry run first, then one letter as a canary, then ten, then the rest, in order and at a pace that the service can take.",
+        (mended && replayed && letters == 0, "Replay",
+            "Send the group again: a dry run first, then one letter as a canary, then ten, then the rest, in order and at a pace that the service can take. A replay that stopped before the fix goes on when it is told to; a letter that has failed a replay is poison, and is sent again only if it is asked for.",
             "#/groups", Some("redrive dlq replay --service invoicing --canary"), None),
         (mended && replayed && letters == 0, "Nothing is lost",
             "Every order that failed has been delivered, and the story of each says how it came about.",
@@ -98,7 +98,7 @@ mod tests {
             ("it broke",                        Facts { letters: 3, ..begin },                      1),
             ("somebody looked",                 Facts { letters: 3, looked: true, ..begin },        2),
             ("mended without a look",           Facts { letters: 3, mended: true, ..begin },        3),
-            ("a replay runs",                   Facts { letters: 3, mended: true, replayed: true, ..begin }, 4),
+            ("a replay runs, or poison is left", Facts { letters: 3, mended: true, replayed: true, ..begin }, 3),
             ("all of it arrived",               Facts { mended: true, replayed: true, ..begin },    5),
             ("no replay, so nothing came back", Facts { mended: true, ..begin },                    3),
         ];
