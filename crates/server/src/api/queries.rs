@@ -17,7 +17,7 @@ use redrive::happening::Happening;
 use redrive::node::Node;
 use redrive::store::{EventKey, Filter, StateName};
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{OwnedSemaphorePermit, broadcast, watch};
 use tokio::time::Instant;
 
 use super::code::Code;
@@ -214,8 +214,9 @@ async fn look(app: &App) -> Result<Status, ApiError> {
     get, path = "/v1/happenings", operation_id = "happenings", tag = "operating",
     responses((status = 200, description = "one line of JSON for each, as in the schema `Happening`; an empty line is a sign of life", body = String, content_type = "application/x-ndjson"))
 )]
-pub(super) async fn happenings(State(app): State<App>, caller: Caller) -> Response {
+pub(super) async fn happenings(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
     let listener = Listener {
+        _place: app.live.tail_place()?,
         receiver: app.node.happenings(),
         closing: app.closing.clone(),
         node: app.node.clone(),
@@ -231,7 +232,7 @@ pub(super) async fn happenings(State(app): State<App>, caller: Caller) -> Respon
             None => String::new(),
         },
     );
-    ([(header::CONTENT_TYPE, "application/x-ndjson")], stream).into_response()
+    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], stream).into_response())
 }
 
 /// Somebody who listens to what happens.
@@ -240,6 +241,7 @@ struct Listener {
     closing: watch::Receiver<bool>,
     node: Node,
     caller: Caller,
+    _place: OwnedSemaphorePermit,
 }
 
 /// Whether somebody may hear of it: what is of no service may be of any.
