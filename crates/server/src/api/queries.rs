@@ -27,7 +27,8 @@ use super::openapi::Keys;
 use super::shape::wanted::{DeliveryKeys, PageKeys};
 use super::shape::{DeliveriesFound, DeliveryShown, EventsFound, Status};
 use super::views::{
-    Held, ailing_shown, archive_shown, delivery_shown, event_shown, status_shown, with_letters, with_lines,
+    Held, ailing_shown, archive_shown, delivery_shown, event_shown, part_of, status_shown, with_letters,
+    with_lines,
 };
 use super::{App, events, letters};
 use crate::letters::fields::Fields;
@@ -170,14 +171,18 @@ fn state_of(word: &str) -> Result<StateName, &'static str> {
     }
 }
 
-/// How the server is.
+/// How the server is, or the services that the key is bound to.
 #[utoipa::path(
     get, path = "/v1/status", operation_id = "status", tag = "operating",
     responses((status = 200, description = "services, dependencies and what needs a hand", body = Status))
 )]
-pub(super) async fn status(State(app): State<App>) -> Result<Response, ApiError> {
-    let status = with_letters(&app.node, looked(&app).await?).await?;
-    Ok(events::json(StatusCode::OK, &Status { sources: app.hooks.status(), ..status }))
+pub(super) async fn status(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
+    let status = with_letters(&app.node, &caller, looked(&app).await?).await?;
+    let shown = match caller.services() {
+        None => Status { sources: app.hooks.status(), ..status },
+        Some(services) => part_of(status, services, &app.node.book()),
+    };
+    Ok(events::json(StatusCode::OK, &shown))
 }
 
 /// How the server is, without what dead letters and sources are up to.
