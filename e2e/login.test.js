@@ -20,7 +20,7 @@ services:
     breaker: none
     events: ["orders.*"]
 `;
-  stage = await Stage.open(book, ["admin", "operator", "viewer"]);
+  stage = await Stage.open(book, ["admin", "operator", "viewer", "ingest"]);
   stage.target.status = 422;
   await stage.server.send("orders.placed", 2);
   await stage.server.hasDead(2);
@@ -37,6 +37,36 @@ test("a wrong key is refused and a good one lets in", async () => {
     await page.getByText("the-viewer").waitFor();
     await page.getByRole("button", { name: "Sign out" }).click();
     await page.getByRole("dialog").getByLabel("Key").waitFor();
+  });
+});
+
+test("the question for a key cannot be closed, however often somebody tries", async () => {
+  await stage.visit({ forgive: REFUSED }, async (page) => {
+    await page.getByRole("dialog").getByLabel("Key").waitFor();
+    for (let times = 0; times < 4; times += 1) await page.keyboard.press("Escape");
+    await signIn(page, stage.server.keys.viewer);
+    await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
+  });
+});
+
+test("a key for sending is told that it is not for looking, and not that the server is away", async () => {
+  await stage.visit({ key: stage.server.keys.ingest, forgive: REFUSED }, async (page) => {
+    await page.getByText("This key is not for looking").waitFor();
+    assert.equal(await page.locator("#away").isVisible(), false);
+    assert.equal(await page.locator("#nav").getByRole("link").count(), 0);
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await page.getByRole("dialog").getByLabel("Key").waitFor();
+  });
+});
+
+test("whoever's key ends while they look is told why they are asked again", async () => {
+  const made = await stage.server.ask("POST", "/v1/keys", { name: "guest", role: "viewer" });
+  await stage.visit({ key: made.key, forgive: REFUSED }, async (page) => {
+    await page.getByText("guest").waitFor();
+    await stage.server.ask("POST", `/v1/keys/${made.id}/revoke`, {});
+    await page.getByRole("dialog").getByText(/no longer good/).waitFor();
+    await signIn(page, stage.server.keys.viewer);
+    await page.getByText("the-viewer").waitFor();
   });
 });
 

@@ -1,5 +1,7 @@
 /** Talks to the server's API: one way to ask, one kind of error, and the key that this tab was given. */
 
+import { learnTime } from "./now.js";
+
 const KEY = "redrive.key";
 
 /** The key of this tab; it is gone when the tab is. */
@@ -58,6 +60,7 @@ export async function open(path, init = {}) {
     if (error.name === "AbortError") throw error;
     throw new ApiError(0, "AWAY", "the server cannot be reached");
   }
+  learnTime(answer.headers.get("date"));
   if (answer.ok) return answer;
   if (answer.status === 401) onUnauthorized();
   throw await refusal(answer);

@@ -2,6 +2,7 @@
 
 import { h, s } from "./dom.js";
 import { ago, axisTime, exact, span } from "./format.js";
+import { now } from "./now.js";
 import { toneOf } from "./ui.js";
 
 const WIDTH = 1000;
@@ -33,7 +34,7 @@ export function switchPicture(state) {
 
 /** How a breaker stood over the last hours; `history` has its turns, the latest first. */
 export function strip({ history, state }) {
-  const to = Date.now();
+  const to = now();
   const oldest = history.length > 0 ? Date.parse(history.at(-1).at) : to;
   const room = STRIPS_MS.find((ms) => to - ms < oldest) ?? STRIPS_MS.at(-1);
   const from = to - room;

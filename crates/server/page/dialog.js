@@ -1,4 +1,7 @@
-/** Dialogs: one that asks and says what will happen, and one that only tells. Esc closes either. */
+/**
+ * Dialogs: one that asks and says what will happen, and one that only tells. Esc closes either, and whoever goes
+ * to another view leaves what was asked there.
+ */
 
 import { h } from "./dom.js";
 import { icon } from "./icons.js";
@@ -10,6 +13,7 @@ import { icon } from "./icons.js";
  */
 export function ask({ title, says = [], fields = [], act, danger = false, insists = false, doing = async () => {} }) {
   return new Promise((resolve) => {
+    let isDoing = false;
     const trouble = h("p.refused", { role: "alert", hidden: true });
     const button = h("button.main", { type: "submit" }, act);
     if (danger) button.classList.add("danger");
@@ -21,10 +25,16 @@ export function ask({ title, says = [], fields = [], act, danger = false, insist
           event.preventDefault();
           const values = Object.fromEntries(new FormData(form));
           button.disabled = true;
+          isDoing = true;
           try {
             await doing(values);
             settle(values);
           } catch (error) {
+            isDoing = false;
+            if (!dialog.isConnected) {
+              toast(error.message, "bad");
+              return resolve(null);
+            }
             trouble.hidden = false;
             trouble.replaceChildren(icon("bad"), error.message);
             button.disabled = false;
@@ -35,18 +45,29 @@ export function ask({ title, says = [], fields = [], act, danger = false, insist
       says,
       inputs,
       trouble,
-      h("div.acts", !insists && h("button", { type: "button", onclick: () => settle(null) }, "Leave it"), button),
+      h("div.acts", !insists && h("button", { type: "button", onclick: () => leave() }, "Leave it"), button),
     );
     const dialog = shown(form, title);
-    dialog.oncancel = (event) => {
-      event.preventDefault();
-      if (!insists) settle(null);
-    };
-    const settle = (values) => {
+    // What is begun goes on: whoever leaves meanwhile is told what came of it where they are then.
+    const leave = () => (isDoing ? close() : settle(null));
+    const close = () => {
+      removeEventListener("hashchange", leave);
+      dialog.onclose = null;
       dialog.close();
       dialog.remove();
+    };
+    const settle = (values) => {
+      close();
       resolve(values);
     };
+    if (insists) {
+      dialog.oncancel = (event) => event.preventDefault();
+      // A browser lets nobody be held for long: it closes the dialog at the second Esc, whatever it is told.
+      dialog.onclose = () => dialog.showModal();
+    } else {
+      dialog.onclose = leave;
+      addEventListener("hashchange", leave);
+    }
     (form.querySelector("input, textarea, select") ?? button).focus();
   });
 }

@@ -1,6 +1,7 @@
 /** Numbers, spans and points in time as people read them, in the reader's own zone. */
 
 import { h } from "./dom.js";
+import { now } from "./now.js";
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
@@ -60,8 +61,8 @@ export function span(ms) {
 export const nanos = (n) => span(n / 1e6);
 
 /** How long ago, or how soon, with one unit: a reader glances at it. */
-export function ago(at, now = Date.now()) {
-  const ms = now - new Date(at).getTime();
+export function ago(at) {
+  const ms = now() - new Date(at).getTime();
   const size = Math.abs(ms);
   if (size < 1500) return ms >= 0 ? "now" : "in a moment";
   const text =
@@ -100,9 +101,8 @@ export const atClock = (at) => h("time", { datetime: at, title: exact(at) }, clo
 /** Lets all relative times on the page go on. */
 export function startTicking() {
   setInterval(() => {
-    const now = Date.now();
     for (const time of document.querySelectorAll("time[data-ago]")) {
-      const text = ago(time.dateTime, now);
+      const text = ago(time.dateTime);
       if (time.textContent !== text) time.textContent = text;
     }
   }, SECOND);

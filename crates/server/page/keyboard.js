@@ -31,7 +31,7 @@ export function listenForKeys() {
 /** The list of them. */
 export function showKeys() {
   const row = (keys, says) => h("div", h("dt", keys.map((key) => h("kbd", key))), h("dd", says));
-  tell(
+  const close = tell(
     "Keyboard shortcuts",
     h(
       "dl.keys",
@@ -43,4 +43,5 @@ export function showKeys() {
       row(["?"], "This list"),
     ),
   );
+  addEventListener("hashchange", close, { once: true });
 }

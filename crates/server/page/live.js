@@ -8,7 +8,7 @@ const WAIT_MS_MAX = 15_000;
 /** There is a pulse every second: a stream that says nothing for so long is dead. */
 const SILENCE_MS_MAX = 8000;
 
-/** How the stream is: `{ is: "connecting" | "live" | "away", since, again }`. */
+/** How the stream is: `{ is: "connecting" | "live" | "away", since, again, why }`; `why` is what the server said. */
 export const connection = observable({ is: "connecting", since: Date.now() });
 /** The latest pulse; null before the first. */
 export const pulse = observable(null);
@@ -34,13 +34,15 @@ export function reconnect() {
 export async function stayConnected() {
   let wait = WAIT_MS_MIN;
   for (;;) {
+    let why = null;
     try {
       await listen(() => (wait = WAIT_MS_MIN));
     } catch (error) {
       if (error.status === 401) await asleep(WAIT_MS_MAX);
+      if (error.status > 0) why = error.message;
     }
     const since = connection.value.is === "away" ? connection.value.since : Date.now();
-    connection.set({ is: "away", since, again: Date.now() + wait });
+    connection.set({ is: "away", since, again: Date.now() + wait, why });
     await asleep(wait);
     wait = Math.min(wait * 2, WAIT_MS_MAX);
   }

@@ -24,7 +24,7 @@ import { startTicking } from "./format.js";
 import { followStory } from "./guide.js";
 import { listenForKeys } from "./keyboard.js";
 import { stayConnected } from "./live.js";
-import { signIn } from "./session.js";
+import { may, signIn } from "./session.js";
 import { dressShell, markPlace } from "./shell.js";
 import { empty, failure, skeleton } from "./ui.js";
 
@@ -55,7 +55,7 @@ let leave = new AbortController();
 let shownAt = null;
 
 function parse(hash) {
-  const [path, query = ""] = hash.replace(/^#\/?/, "").split("?");
+  const [path, query = ""] = hash.replace(/^#(main$|\/?)/, "").split("?");
   const [name, ...rest] = path.split("/").filter(Boolean).map(decoded);
   return { name: name ?? FIRST, path: rest, query: new URLSearchParams(query) };
 }
@@ -84,17 +84,18 @@ function takePlace(place, at) {
 
 async function show() {
   // The skip link is an address too, and no view.
-  if (location.hash === "#main") return main.focus();
+  if (location.hash === "#main" && shownAt !== null) return main.focus();
   leave.abort();
   leave = new AbortController();
   const { signal } = leave;
   const { name, path, query } = parse(location.hash);
-  const view = VIEWS[name];
+  const view = Object.hasOwn(VIEWS, name) ? VIEWS[name] : undefined;
   const title = (text) => (document.title = `${text} · Redrive`);
   title(view?.name ?? "Not found");
   markPlace(view?.under ?? name);
   const place = h("div.view", { class: `v-${name}` }, skeleton(6));
   takePlace(place, [name, ...path].join("/"));
+  if (!may("read")) return fill(place, notForLooking());
   if (!view) return fill(place, empty("There is no such page", h("p", h("a", { href: "#/overview" }, "To the overview"))));
   const page = {
     path,
@@ -125,13 +126,22 @@ async function show() {
   }
 }
 
+/** What those see whose key is for sending events. */
+const notForLooking = () =>
+  empty(
+    "This key is not for looking",
+    h("p", "It is for programs that send events. To see what becomes of them, sign out and come again with the key of a viewer."),
+  );
+
 dressShell(VIEWS);
 listenForKeys();
 startTicking();
 // What will be shown is on its way while the server says who we are; `show` tells if it does not come.
 VIEWS[parse(location.hash).name]?.load().catch(() => {});
 await signIn();
-followStory();
-stayConnected();
+if (may("read")) {
+  followStory();
+  stayConnected();
+}
 addEventListener("hashchange", show);
 show();

@@ -2,6 +2,7 @@
 
 import { fill, h, s, slot } from "./dom.js";
 import { axisTime, compact, exact, span } from "./format.js";
+import { now } from "./now.js";
 
 /** Plots are drawn in these units and stretched to their place; strokes and text are not. */
 const WIDTH = 1000;
@@ -23,7 +24,7 @@ const ROOM_MS_MIN = 60_000;
 
 /** The axis of a trend: its points, from when to when, and how far they are from each other. */
 export function axisOf({ points, span_ms, step_ms, since }) {
-  const to = Date.now();
+  const to = now();
   const from = Math.max(to - span_ms, Math.min(Date.parse(since ?? 0), to - ROOM_MS_MIN));
   return { points, from, to, step: step_ms, since, note: `in each ${span(step_ms)}` };
 }

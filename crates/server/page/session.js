@@ -21,11 +21,15 @@ export function action(permission, label, onclick, props = {}) {
 }
 
 let asking = null;
+/** Kept over a reload: the key that this tab had was good, and is no more. */
+const ENDED = "redrive.ended";
 
 /** Finds out who we are; waits for a key where the server asks for one. */
 export async function signIn() {
   whenUnauthorized(() => {
-    if (me.value) signOut();
+    if (!me.value) return;
+    if (key.get()) sessionStorage.setItem(ENDED, "yes");
+    signOut();
   });
   for (;;) {
     try {
@@ -41,10 +45,13 @@ export async function signIn() {
 }
 
 async function askForKey(trouble) {
+  const hasEnded = sessionStorage.getItem(ENDED) === "yes";
+  sessionStorage.removeItem(ENDED);
   const given = await ask({
     title: "Sign in",
     says: [
       h("p", "This server asks whoever comes for a key. It stays in this tab and is forgotten with it."),
+      hasEnded && h("p.refused", { role: "alert" }, icon("bad"), "The key that this tab had is no longer good: it has ended, or was revoked."),
       trouble && h("p.refused", { role: "alert" }, icon("bad"), `The server refused that key: ${trouble}`),
       h("p.dim", "An admin makes one with ", h("code", "redrive keys create NAME --role viewer"), "."),
     ],

@@ -17,6 +17,7 @@ export function dressShell(all) {
   views = all;
   pulse.watch(drawNav);
   me.watch(drawNav);
+  me.watch(() => drawConnection(connection.value));
   at("menu").append(icon("menu"));
   at("menu").onclick = () => toggleMenu(at("menu").getAttribute("aria-expanded") !== "true");
   at("main").addEventListener("click", () => toggleMenu(false));
@@ -49,9 +50,12 @@ function counts() {
   return { groups: [now.dead, "bad"], breakers: [now.open_breakers.length, "bad"], alerts: [now.firing_alerts, "bad"] };
 }
 
+/** Before we know who looks, nothing is hidden that most may see. */
+const maySee = ({ needs }) => (me.value ? may(needs ?? "read") : !needs);
+
 function drawNav() {
   const needs = counts();
-  const listed = Object.entries(views).filter(([, view]) => view.group && (!view.needs || may(view.needs)) && !(view.whole && boundTo()));
+  const listed = Object.entries(views).filter(([, view]) => view.group && maySee(view) && !(view.whole && boundTo()));
   const groups = [...new Set(listed.map(([, view]) => view.group))];
   const link = ([name, view]) => {
     const [number, tone] = needs[name] ?? [0];
@@ -99,17 +103,18 @@ function drawTheme() {
 
 let last = "";
 
-function drawConnection({ is, since, again }) {
+function drawConnection({ is, since, again, why }) {
   const words = { connecting: "connecting", live: "live", away: "away" };
   const title = is === "live" ? `Live since ${clock(since)}` : "";
-  fill(at("live"), h("span.dot", { class: is, title }), h("span.word", words[is]));
+  // Whoever may only send events has nothing to wait for.
+  fill(at("live"), (!me.value || may("read")) && [h("span.dot", { class: is, title }), h("span.word", words[is])]);
   const away = is === "away";
   at("away").hidden = !away;
   if (away) {
     const next = `Next try in ${span(Math.max(0, Math.ceil((again - Date.now()) / 1000) * 1000))}.`;
     fill(
       at("away"),
-      h("span", h("b", "The server cannot be reached"), ` since ${clock(since)}. Figures are from then. `, h("span", { "aria-hidden": "true" }, next)),
+      h("span", h("b", why ? `The server tells nothing live: ${why}` : "The server cannot be reached"), `${why ? "," : ""} since ${clock(since)}. Figures are from then. `, h("span", { "aria-hidden": "true" }, next)),
       h("button", { type: "button", onclick: reconnect }, "Try now"),
     );
   }

@@ -2,6 +2,7 @@
 
 import { h, s } from "./dom.js";
 import { clock, exact, isNever, span, withClocks } from "./format.js";
+import { now } from "./now.js";
 import { choice } from "./ui.js";
 import { answerOf, endOf, isAttempt, startOf, waitAfter } from "./words.js";
 
@@ -20,10 +21,10 @@ export function timeline(delivery, scale, onscale) {
   const last = rows.at(-1);
   const isOver = Boolean(delivery.ended_at);
   const from = Date.parse(delivery.accepted_at);
-  const to = Math.max(from + 1, last.until, isOver ? Date.parse(delivery.ended_at) : Date.now());
+  const to = Math.max(from + 1, last.until, isOver ? Date.parse(delivery.ended_at) : now());
   const chosen = scale ?? (rows.some((row) => row.isBar && (row.end - row.start) / (to - from) < THIN) ? "even" : "true");
   const x = chosen === "even" ? evenly(rows, from, to) : (at) => ((at - from) / (to - from)) * WIDTH;
-  const now = isOver ? null : x(Date.now());
+  const here = isOver ? null : x(now());
   return h(
     "figure.timeline",
     { "aria-label": "Attempts on a time line" },
@@ -32,7 +33,7 @@ export function timeline(delivery, scale, onscale) {
       h("span.dim", `${span(to - from)} from `, h("time", { datetime: delivery.accepted_at, title: exact(from) }, clock(from)), ` to ${isOver ? clock(to) : "now"}`),
       choice("Scale of the time line", SCALES, chosen, onscale),
     ),
-    h("ol", rows.map((row) => drawn(row, x, now))),
+    h("ol", rows.map((row) => drawn(row, x, here))),
     axis(rows, x, from, to, chosen),
   );
 }
@@ -42,8 +43,8 @@ function rowsOf(delivery) {
   const stories = delivery.stories ?? [];
   const accepted = Date.parse(delivery.accepted_at);
   const starts = stories.map(startOf);
-  const pending = delivery.due_at && !isNever(delivery.due_at) ? Date.parse(delivery.due_at) : Date.now();
-  const next = delivery.ended_at ? null : Math.max(pending, Date.now());
+  const pending = delivery.due_at && !isNever(delivery.due_at) ? Date.parse(delivery.due_at) : now();
+  const next = delivery.ended_at ? null : Math.max(pending, now());
   const first = { name: "accepted", tone: "quiet", start: accepted, end: accepted, what: delivery.event_type };
   const queued = stories[0]?.held_nanos > 0 ? ["held", "hold"] : ["in the queue", "quiet"];
   const rows = [waiting(first, starts[0] ?? next, starts.length > 0 ? queued : (nowWaits(delivery) ?? queued), starts[0] ?? next)];
@@ -92,12 +93,12 @@ function evenly(rows, from, to) {
   };
 }
 
-function drawn(row, x, now) {
+function drawn(row, x, here) {
   const { start, end, until, wait, tone, name, what, at, isBar } = row;
   const [left, right] = [x(start), Math.max(x(end), x(start) + 2)];
   const middle = HEIGHT / 2;
   const shapes = [
-    now !== null && s("path.now", { d: `M${now} -6V${HEIGHT + 6}` }),
+    here !== null && s("path.now", { d: `M${here} -6V${HEIGHT + 6}` }),
     wait && s("path.wait", { class: wait.tone, d: `M${right} ${middle}H${x(until)}V${HEIGHT + 16}` }),
     isBar ? s("rect.bar", { x: left, y: 3, width: right - left, height: HEIGHT - 6 }) : s("path.point", { d: `M${left} ${middle}h.01` }),
   ];

@@ -6,11 +6,12 @@
 
 import { toast } from "./dialog.js";
 import { h } from "./dom.js";
+import { counted } from "./format.js";
 import { icon } from "./icons.js";
 
 const TOKENS = [
   ["remark", /(?<=^|\s)#.*$/],
-  ["key", /"(?:[^"\\]|\\.)*"(?=\s*:)|[A-Za-z_][\w.*-]*(?=\s*:(?:\s|$))/],
+  ["key", /"(?:[^"\\]|\\.)*"(?=\s*:)|(?<![\w.*-])[A-Za-z_][\w.*-]*(?=\s*:(?:\s|$))/],
   ["text", /"(?:[^"\\]|\\.)*"?|'(?:[^']|'')*'?/],
   ["number", /(?<![\w.-])-?\d+(?:\.\d+)?(?:[eE][+-]?\d+|ms|[smhd]|[KMG]i?B|B|%|\/(?:s|min|m|h))?(?![\w.-])/],
   ["word", /(?<![\w.-])(?:true|false|null|none)(?![\w.-])/],
@@ -40,6 +41,18 @@ export function tintedText(text) {
 /** A sentence whose words of the book stand between backticks, as the terminal shows it too. */
 export const spoken = (sentence) => sentence.split("`").map((piece, at) => (at % 2 === 1 ? h("code", piece) : piece));
 
+/** More than this of a text is not tinted: every piece is an element, and a browser has to carry them all. */
+const TINTED_CHARS_MAX = 50_000;
+/** More than this is not shown at all. */
+const SHOWN_CHARS_MAX = 500_000;
+
+/** As much of a text as a browser bears. */
+function bearable(text) {
+  if (text.length <= TINTED_CHARS_MAX) return tintedText(text);
+  const more = text.length - SHOWN_CHARS_MAX;
+  return more > 0 ? [text.slice(0, SHOWN_CHARS_MAX), h("span.dim", `\n… ${counted(more, "more character")}: copying takes them all`)] : text;
+}
+
 /** A text of several lines with a button that copies it. */
 export function snippet(text, label = "Copy") {
   const copy = async () => {
@@ -48,7 +61,7 @@ export function snippet(text, label = "Copy") {
   };
   return h(
     "div.snippet",
-    h("pre", { tabindex: "0", role: "region", "aria-label": "Text" }, h("code", tintedText(text))),
+    h("pre", { tabindex: "0", role: "region", "aria-label": "Text" }, h("code", bearable(text))),
     h("button.quiet", { type: "button", onclick: copy, "aria-label": label, title: label }, icon("copy")),
   );
 }

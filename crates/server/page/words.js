@@ -1,6 +1,7 @@
 /** The words of a delivery's story: the same that `redrive why` says in a terminal. */
 
 import { count, counted, isNever, nanos, span, withClocks } from "./format.js";
+import { now } from "./now.js";
 
 /** A policy without an end has so many retries. */
 const UNLIMITED = 4_294_967_295;
@@ -123,6 +124,6 @@ export function standing(delivery) {
 export function outlook(delivery) {
   if (delivery.held_because) return withClocks(delivery.held_because);
   if (delivery.behind) return delivery.session ? `another of session ${delivery.session} comes first` : "another of its session comes first";
-  const wait = delivery.due_at && !isNever(delivery.due_at) ? Date.parse(delivery.due_at) - Date.now() : 0;
+  const wait = delivery.due_at && !isNever(delivery.due_at) ? Date.parse(delivery.due_at) - now() : 0;
   return wait > 500 ? `the next attempt starts in ${span(wait)}` : "the next attempt may start at any moment";
 }

@@ -148,7 +148,7 @@ fn routes() -> Routes {
         .add(Need::Permission(Read, Whole),        routes!(hooks::refused::one),     &[Code::RefusedBodyNotFound])
         .add(Need::Permission(Read, Part),         routes!(queries::list),           &[])
         .add(Need::Permission(Read, Part),         routes!(queries::delivery),       &[Code::DeliveryNotFound, Code::AmbiguousId])
-        .add(Need::Permission(Read, Whole),        routes!(queries::status),         &[])
+        .add(Need::Permission(Read, Part),         routes!(queries::status),         &[])
         .add(Need::Permission(Read, Whole),        routes!(metrics::scrape),         &[])
         .add(Need::Permission(Read, Whole),        routes!(metrics::figures),        &[])
         .add(Need::Permission(Read, Part),         routes!(queries::happenings),     &[])
@@ -279,7 +279,7 @@ mod tests {
             ("GET /v1/refused-hooks/{number}",     "viewer operator admin*"),
             ("GET /v1/deliveries",                 "viewer operator admin"),
             ("GET /v1/deliveries/{id}",            "viewer operator admin"),
-            ("GET /v1/status",                     "viewer operator admin*"),
+            ("GET /v1/status",                     "viewer operator admin"),
             ("GET /metrics",                       "viewer operator admin*"),
             ("GET /v1/metrics",                    "viewer operator admin*"),
             ("GET /v1/happenings",                 "viewer operator admin"),

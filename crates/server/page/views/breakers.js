@@ -6,6 +6,7 @@ import { ask, toast } from "../dialog.js";
 import { fill, h, slot } from "../dom.js";
 import { compact, count, counted, percent, shortId, span, when } from "../format.js";
 import { onHappening } from "../live.js";
+import { now } from "../now.js";
 import { axisOf, plot } from "../plot.js";
 import { action, boundTo } from "../session.js";
 import { badge, card, empty, facts, failure, heading, table, tile } from "../ui.js";
@@ -63,7 +64,7 @@ function standing({ state, since, opens_until, held_until, tripped_by_hand, fail
     "span.dim",
     since && ["since ", when(since)],
     tripped_by_hand && ", tripped by hand",
-    opens_until && (Date.parse(opens_until) > Date.now() ? [", first probe ", when(opens_until)] : ", the next call is a probe"),
+    opens_until && (Date.parse(opens_until) > now() ? [", first probe ", when(opens_until)] : ", the next call is a probe"),
     held_until && [", asked to wait until ", when(held_until)],
     state === "closed" && failures > 0 && `, ${counted(failures, "failure")} in a row so far`,
   );

@@ -5,6 +5,7 @@ import { fill, h, slot } from "../dom.js";
 import { compact, count, counted, queueOf, when } from "../format.js";
 import { letterTable } from "../letter_table.js";
 import { pulse } from "../live.js";
+import { now } from "../now.js";
 import { plot, sparkline } from "../plot.js";
 import { purge } from "../purge.js";
 import { action, boundTo } from "../session.js";
@@ -182,7 +183,7 @@ function drawGroup(group, filter) {
 
 function drawTrend({ counts, span_seconds: seconds }) {
   const step = seconds * 1000;
-  const to = Date.now();
+  const to = now();
   const points = counts.map((value, at) => ({ at: new Date(to - (counts.length - 1 - at) * step).toISOString(), value }));
   const series = [{ name: "dead letters", of: (point) => point.value, tone: "bad", filled: true }];
   return plot({ label: "Deliveries that died", points, series, from: to - (counts.length - 1) * step, to, step });

@@ -125,7 +125,7 @@ function acts(delivery, envelope, { again, leadTo }) {
     // What is no text cannot be edited in a text field.
     !envelope.originalMessage?.data_base64 && action("operate", "Edit…", () => edit(delivery, envelope, leadTo)),
     action("operate", "Skip…", () => skip(delivery, again)),
-    action("operate", "Purge…", async () => (await purge(onlyThis(delivery, envelope), "this letter")) && leadTo(`#/groups/${delivery.death.fingerprint}`)),
+    action("operate", "Purge…", async () => (await purge(onlyThis(delivery, envelope), "this letter", 1)) && leadTo(`#/groups/${delivery.death.fingerprint}`)),
   ];
 }
 

@@ -27,14 +27,17 @@ export async function view(place, page) {
   const hand = slot("div");
   const services = slot("div");
   const groups = slot("div");
+  // A key that is bound to services has to say which of them it asks about.
+  const only = boundTo()?.[0];
+  const named = (title) => (only ? `${title} of ${only}` : title);
   fill(
     place,
     heading("Overview", { acts: choice("Time shown", SPANS, chosen, (span) => page.go({ span })) }),
     tiles,
-    h("div.columns.stretch", card("Throughput", null, throughput), card("What needs a hand", null, hand)),
+    h("div.columns.stretch", card(named("Throughput"), null, throughput), card("What needs a hand", null, hand)),
     h(
       "div.columns",
-      h("div.stack", card("Services", h("a", { href: "#/services" }, "All services"), services), card("Causes of dead letters", h("a", { href: "#/groups" }, "All failure groups"), groups)),
+      h("div.stack", card("Services", h("a", { href: "#/services" }, "All services"), services), card(named("Causes of dead letters"), h("a", { href: "#/groups" }, "All failure groups"), groups)),
       card("What happens now", h("a", { href: "#/deliveries" }, "All deliveries"), feed(page)),
     ),
   );
@@ -45,7 +48,7 @@ export async function view(place, page) {
     drawServices(services, now);
   }, page.signal);
   watch(page, throughput, {
-    load: (signal) => get("v1/trend", { span: chosen, service: boundTo()?.[0] }, signal),
+    load: (signal) => get("v1/trend", { span: chosen, service: only }, signal),
     draw: (found) => {
       trend = found;
       drawTiles(tiles, pulse.value, trend);
@@ -53,7 +56,7 @@ export async function view(place, page) {
     },
     every: TREND_MS,
   });
-  watch(page, groups, { load: (signal) => get("v1/failure-groups", { service: boundTo()?.[0] }, signal), draw: drawGroups, every: GROUPS_MS });
+  watch(page, groups, { load: (signal) => get("v1/failure-groups", { service: only }, signal), draw: drawGroups, every: GROUPS_MS });
   needs(page, hand);
 }
 

@@ -75,8 +75,10 @@ async function follow(page, body, id) {
       if (last && isOver(last)) return;
     } catch (error) {
       if (page.signal.aborted) return;
-      if (!last || error.status === 404) fill(body, heading(`Replay ${id}`, { up: ["#/replays", "Replays"] }), h("section.card", failure(error)));
-      if (error.status === 404) return;
+      const isRefused = error.status >= 400 && error.status < 500 && error.status !== 429;
+      if (!last || isRefused) fill(body, heading(`Replay ${id}`, { up: ["#/replays", "Replays"] }), h("section.card", failure(error)));
+      // What is refused will not come by waiting.
+      if (isRefused) return;
     }
     await new Promise((go) => setTimeout(go, AGAIN_MS));
   }

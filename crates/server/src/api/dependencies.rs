@@ -21,7 +21,7 @@ use super::error::{ApiError, Named};
 use super::identity::Caller;
 use super::shape::dependencies::{BreakerState, DependenciesFound, DependencyShown, TurnShown};
 use super::shape::wanted::NoteWanted;
-use super::{App, events, letters};
+use super::{App, events, letters, to_its_end};
 
 /// What the rule book says of a dependency.
 pub(super) struct Declared {
@@ -102,10 +102,13 @@ pub(super) async fn trip(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let note = letters::note(&app, &headers, body).await?;
-    let name = guarded(&app.node.book(), &name)?;
-    app.node.trip(name.clone(), note, &caller.by()).await?;
-    as_it_is_now(&app, &name).await
+    let turn = Turning::read(&app, &name, &headers, body).await?;
+    to_its_end(async move {
+        let Turning { name, note } = turn;
+        app.node.trip(name.clone(), note, &caller.by()).await?;
+        as_it_is_now(&app, &name).await
+    })
+    .await
 }
 
 /// Closes a breaker and forgets the failures that it has counted; calls flow at once.
@@ -122,10 +125,26 @@ pub(super) async fn reset(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let note = letters::note(&app, &headers, body).await?;
-    let name = guarded(&app.node.book(), &name)?;
-    app.node.reset(name.clone(), note, &caller.by()).await?;
-    as_it_is_now(&app, &name).await
+    let turn = Turning::read(&app, &name, &headers, body).await?;
+    to_its_end(async move {
+        let Turning { name, note } = turn;
+        app.node.reset(name.clone(), note, &caller.by()).await?;
+        as_it_is_now(&app, &name).await
+    })
+    .await
+}
+
+/// Which breaker somebody turns by hand, and why.
+struct Turning {
+    name: DependencyName,
+    note: Option<String>,
+}
+
+impl Turning {
+    async fn read(app: &App, name: &str, headers: &HeaderMap, body: Body) -> Result<Self, ApiError> {
+        let note = letters::note(app, headers, body).await?;
+        Ok(Self { name: guarded(&app.node.book(), name)?, note })
+    }
 }
 
 /// A dependency of the book that has a breaker.

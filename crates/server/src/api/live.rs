@@ -3,7 +3,7 @@
 //! One ticker looks for all listeners, and only while there are any: however many pages are open, the store
 //! and the engine are asked once a second. What a listener may see is cut out of that one look.
 //!
-//! Invariants: at most [`LISTENERS_MAX`] listen; nobody gets more than [`HAPPENINGS_PER_PULSE`] happenings
+//! Invariants: at most [`LISTENERS_MAX`] pages listen, and as many others; nobody gets more than [`HAPPENINGS_PER_PULSE`] happenings
 //! between two pulses, and is told how many were left out; a stream ends when its key does.
 
 mod beat;
@@ -29,7 +29,7 @@ use super::services::Look;
 
 /// How often a pulse is told.
 const PULSE_EVERY: Duration = Duration::from_secs(1);
-/// Pages that may listen at once.
+/// Pages that may listen at once, and those beside them who hear of everything.
 const LISTENERS_MAX: usize = 64;
 /// Happenings that one listener is told between two pulses.
 const HAPPENINGS_PER_PULSE: u32 = 50;
@@ -46,18 +46,34 @@ pub(crate) struct Hub {
     /// The latest; none while nobody looks.
     beats: watch::Sender<Option<Arc<Beat>>>,
     places: Arc<Semaphore>,
+    /// Of those who hear of everything: each costs work for whatever happens.
+    tails: Arc<Semaphore>,
     /// Whether the ticker runs.
     is_ticking: Mutex<bool>,
 }
 
 impl Default for Hub {
     fn default() -> Self {
-        Self {
-            beats: watch::Sender::new(None),
-            places: Arc::new(Semaphore::new(LISTENERS_MAX)),
-            is_ticking: Mutex::new(false),
-        }
+        let room = || Arc::new(Semaphore::new(LISTENERS_MAX));
+        Self { beats: watch::Sender::new(None), places: room(), tails: room(), is_ticking: Mutex::new(false) }
     }
+}
+
+impl Hub {
+    /// A place for a page.
+    fn place(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+        taken(&self.places, "pages listen already: close one of them")
+    }
+
+    /// A place for one who hears of everything.
+    pub(super) fn tail_place(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+        taken(&self.tails, "listen already to what happens: stop one of them")
+    }
+}
+
+fn taken(places: &Arc<Semaphore>, full: &str) -> Result<OwnedSemaphorePermit, ApiError> {
+    let place = Arc::clone(places).try_acquire_owned();
+    place.map_err(|_| ApiError::unavailable(format!("{LISTENERS_MAX} {full}")))
 }
 
 /// How it is every second, and what happens, as it happens.
@@ -66,10 +82,7 @@ impl Default for Hub {
     responses((status = 200, description = "server-sent events: `pulse` every second with a `Pulse`, and `happening` with a `Happening`, at most 50 a second", body = String, content_type = "text/event-stream"))
 )]
 pub(super) async fn live(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
-    let Ok(place) = Arc::clone(&app.live.places).try_acquire_owned() else {
-        let message = format!("{LISTENERS_MAX} pages listen already: close one of them");
-        return Err(ApiError::unavailable(message));
-    };
+    let place = app.live.place()?;
     let mut beats = app.live.beats.subscribe();
     // Whoever comes between two pulses is told the latest at once.
     beats.mark_changed();

@@ -17,7 +17,7 @@ use redrive::happening::Happening;
 use redrive::node::Node;
 use redrive::store::{EventKey, Filter, StateName};
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{OwnedSemaphorePermit, broadcast, watch};
 use tokio::time::Instant;
 
 use super::code::Code;
@@ -27,7 +27,8 @@ use super::openapi::Keys;
 use super::shape::wanted::{DeliveryKeys, PageKeys};
 use super::shape::{DeliveriesFound, DeliveryShown, EventsFound, Status};
 use super::views::{
-    Held, ailing_shown, archive_shown, delivery_shown, event_shown, status_shown, with_letters, with_lines,
+    Held, ailing_shown, archive_shown, delivery_shown, event_shown, part_of, status_shown, with_letters,
+    with_lines,
 };
 use super::{App, events, letters};
 use crate::letters::fields::Fields;
@@ -170,14 +171,18 @@ fn state_of(word: &str) -> Result<StateName, &'static str> {
     }
 }
 
-/// How the server is.
+/// How the server is, or the services that the key is bound to.
 #[utoipa::path(
     get, path = "/v1/status", operation_id = "status", tag = "operating",
     responses((status = 200, description = "services, dependencies and what needs a hand", body = Status))
 )]
-pub(super) async fn status(State(app): State<App>) -> Result<Response, ApiError> {
-    let status = with_letters(&app.node, looked(&app).await?).await?;
-    Ok(events::json(StatusCode::OK, &Status { sources: app.hooks.status(), ..status }))
+pub(super) async fn status(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
+    let status = with_letters(&app.node, &caller, looked(&app).await?).await?;
+    let shown = match caller.services() {
+        None => Status { sources: app.hooks.status(), ..status },
+        Some(services) => part_of(status, services, &app.node.book()),
+    };
+    Ok(events::json(StatusCode::OK, &shown))
 }
 
 /// How the server is, without what dead letters and sources are up to.
@@ -214,8 +219,9 @@ async fn look(app: &App) -> Result<Status, ApiError> {
     get, path = "/v1/happenings", operation_id = "happenings", tag = "operating",
     responses((status = 200, description = "one line of JSON for each, as in the schema `Happening`; an empty line is a sign of life", body = String, content_type = "application/x-ndjson"))
 )]
-pub(super) async fn happenings(State(app): State<App>, caller: Caller) -> Response {
+pub(super) async fn happenings(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
     let listener = Listener {
+        _place: app.live.tail_place()?,
         receiver: app.node.happenings(),
         closing: app.closing.clone(),
         node: app.node.clone(),
@@ -231,7 +237,7 @@ pub(super) async fn happenings(State(app): State<App>, caller: Caller) -> Respon
             None => String::new(),
         },
     );
-    ([(header::CONTENT_TYPE, "application/x-ndjson")], stream).into_response()
+    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], stream).into_response())
 }
 
 /// Somebody who listens to what happens.
@@ -240,6 +246,7 @@ struct Listener {
     closing: watch::Receiver<bool>,
     node: Node,
     caller: Caller,
+    _place: OwnedSemaphorePermit,
 }
 
 /// Whether somebody may hear of it: what is of no service may be of any.

@@ -191,7 +191,7 @@ pub(super) async fn list(
 }
 
 /// Whether the caller may see a replay: one of many services concerns more than it is bound to.
-fn sees(caller: &Caller, replay: &ReplayView) -> bool {
+pub(super) fn sees(caller: &Caller, replay: &ReplayView) -> bool {
     let ends_there = replay.to.as_ref().is_none_or(|to| caller.sees(to.service.as_str()));
     caller.check_list(replay.service.as_deref()).is_ok() && ends_there
 }

@@ -219,8 +219,16 @@ pub(crate) struct Status {
     pub services: Vec<ServiceStatus>,
     pub dependencies: Vec<DependencyStatus>,
     pub calls_in_flight: usize,
-    pub events: u64,
-    pub unrouted: u64,
+    /// The services that this is about, if the key is bound to some: of the rest of the server nothing is
+    /// told then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bound_to: Vec<String>,
+    /// Events of the whole server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<u64>,
+    /// Those that nobody wants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unrouted: Option<u64>,
     /// In the store and unknown to the engine; always 0.
     pub stranded: u64,
     /// Dead letters that have failed a replay, or do not parse.

@@ -1,10 +1,11 @@
 //! From what the store and the engine know to what is shown.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 use redrive::archive::archivist::ArchiveStatus;
 use redrive::core::archive::Standing;
+use redrive::core::book::RuleBook;
 use redrive::core::breaker::State;
 use redrive::core::engine::{HeldQueue, QueueName};
 use redrive::core::envelope::Tier;
@@ -22,7 +23,10 @@ use redrive::store::{
     Closed, Counts, DeliveryState, DeliveryView, EventView, QueueCounts, Reader, StoreError,
 };
 
+use super::dependencies::declared;
 use super::error::ApiError;
+use super::identity::Caller;
+use super::replays;
 use super::shape::{
     AilingShown, ArchiveShown, DeathShown, DeliveryShown, DependencyStatus, EventShown, ScheduleStatus,
     ServiceStatus, StateShown, Status, StoryShown,
@@ -63,7 +67,7 @@ impl Held {
             held.extend(because.map(|because| (QueueName::clone(&queue.name), because)));
         }
         // A queue whose rows all need one dependency is held when that one is.
-        let own = book.own().into_iter().flat_map(redrive::core::book::RuleBook::queues);
+        let own = book.own().into_iter().flat_map(RuleBook::queues);
         for (service, channel) in book.queues().chain(own) {
             let name = QueueName { service: service.clone(), channel: channel.cloned() };
             if let Some(because) = blocked_by(&snapshot, &book, &name) {
@@ -93,7 +97,7 @@ impl Held {
     }
 }
 
-fn blocked_by(snapshot: &Snapshot, book: &redrive::core::book::RuleBook, name: &QueueName) -> Option<String> {
+fn blocked_by(snapshot: &Snapshot, book: &RuleBook, name: &QueueName) -> Option<String> {
     let rows = book.service(name.service.as_str())?;
     let rows = match &name.channel {
         None => &rows.rows,
@@ -285,8 +289,9 @@ pub(super) fn status_shown(node: &Node, snapshot: &Snapshot, counts: &Counts) ->
         services: services.into_values().collect(),
         dependencies: snapshot.dependencies.iter().map(dependency).collect(),
         calls_in_flight: snapshot.calls,
-        events: counts.events,
-        unrouted: counts.unrouted,
+        bound_to: Vec::new(),
+        events: Some(counts.events),
+        unrouted: Some(counts.unrouted),
         stranded: stranded(snapshot, counts),
         poison: 0,
         held_sessions: 0,
@@ -298,6 +303,37 @@ pub(super) fn status_shown(node: &Node, snapshot: &Snapshot, counts: &Counts) ->
         schedules: node.schedules().iter().map(schedule_shown).collect(),
         secrets: Vec::new(),
         issuer: None,
+    }
+}
+
+/// What of it concerns some services. Dependencies are theirs if one of their rules needs them, whoever else
+/// does; calls are those of all of them together.
+pub(super) fn part_of(status: Status, services: &[String], book: &RuleBook) -> Status {
+    let is_theirs = |service: &str| services.iter().any(|name| name == service);
+    let mut needed: BTreeSet<String> = BTreeSet::new();
+    for (name, declared) in declared(book) {
+        if declared.queues.iter().any(|queue| is_theirs(queue.service.as_str())) {
+            needed.insert(name.to_string());
+        }
+    }
+    let mut dependencies = status.dependencies;
+    dependencies.retain(|dependency| needed.contains(&dependency.name));
+    let mut of_theirs = status.services;
+    of_theirs.retain(|status| is_theirs(&status.service));
+    Status {
+        bound_to: services.to_vec(),
+        services: of_theirs,
+        calls_in_flight: dependencies.iter().map(|dependency| dependency.in_flight as usize).sum(),
+        dependencies,
+        events: None,
+        unrouted: None,
+        stranded: 0,
+        sources: Vec::new(),
+        archive: None,
+        schedules: Vec::new(),
+        secrets: Vec::new(),
+        issuer: None,
+        ..status
     }
 }
 
@@ -349,20 +385,27 @@ fn schedule_shown(view: &ScheduleView) -> ScheduleStatus {
     }
 }
 
-/// Adds what dead letters are up to.
-pub(super) async fn with_letters(node: &Node, status: Status) -> Result<Status, ApiError> {
-    let (kinds, held, replays) = node
+/// Adds what dead letters are up to, of those that the caller may see.
+pub(super) async fn with_letters(node: &Node, caller: &Caller, status: Status) -> Result<Status, ApiError> {
+    let (kinds, mut held, mut replays) = node
         .read(|reader| {
             let poison = LetterFilter { tier: Some(Tier::Poison), ..LetterFilter::default() };
             let replays = open_replays(|before| reader.replays(before, REPLAYS_PAGE))?;
             Ok((reader.kinds(&poison)?, reader.held_sessions(SESSIONS_MAX)?, replays))
         })
         .await?;
+    let held_at_least = held.len() == SESSIONS_MAX;
+    held.retain(|session| caller.sees(session.queue.service.as_str()));
+    replays.retain(|replay| replays::sees(caller, replay));
+    let poison = kinds
+        .iter()
+        .filter(|kind| kind.tier == Tier::Poison && caller.sees(kind.queue.service.as_str()))
+        .map(|kind| kind.count);
     Ok(Status {
-        poison: kinds.iter().filter(|kind| kind.tier == Tier::Poison).map(|kind| kind.count).sum(),
+        poison: poison.sum(),
         held_sessions: held.len() as u64,
         held_deliveries: held.iter().map(|session| session.behind).sum(),
-        held_at_least: held.len() == SESSIONS_MAX,
+        held_at_least,
         replays: replays.iter().map(view::replay).collect(),
         ..status
     })

@@ -19,6 +19,7 @@ const LINE_BYTES_MAX: usize = 90;
 const BODY_BYTES_MAX: u64 = 1024 * 1024;
 
 pub(super) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
+    refuse_strangers(args)?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("could not start")?;
     runtime.block_on(async {
@@ -43,6 +44,21 @@ pub(super) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
         };
         serve::run_demo(&serve_args, demo).await
     })
+}
+
+/// A folder that is made for this run has no keys, and none can be made for it before it is there.
+fn refuse_strangers(args: &DemoArgs) -> anyhow::Result<()> {
+    let listen = args.listen;
+    if listen.ip().is_loopback() || args.insecure || args.data.is_some() {
+        return Ok(());
+    }
+    let refusal = format!(
+        "{listen} can be reached from elsewhere, and nobody would be asked for a key\n  \
+         stay here:     --listen 127.0.0.1:{}\n  \
+         or let everybody who can reach it play with the demo:  --insecure",
+        listen.port(),
+    );
+    Err(Refused(refusal).into())
 }
 
 /// Writes the book of this run over that of an earlier one, whose services had other addresses; a book of

@@ -26,9 +26,14 @@ pub(crate) fn page(status: &Status, address: &Address, watch: Option<&Watch>, no
         style::dim(format!("up {}, rule book {}", rough(now.since(status.started_at)), plain(&status.book)))
     );
     let calls = counted(status.calls_in_flight as u64, "call");
-    let _ = write!(out, "{}, {calls} in flight", counted(status.events, "event"));
-    if status.unrouted > 0 {
-        let unrouted = format!("{} that nobody wants", thousands(status.unrouted));
+    if let Some(events) = status.events {
+        let _ = write!(out, "{}, {calls} in flight", counted(events, "event"));
+    } else {
+        let services = plain(&status.bound_to.join(", "));
+        let _ = write!(out, "{calls} in flight; the key is bound to {services}, and nothing else is told");
+    }
+    if let Some(unrouted) = status.unrouted.filter(|unrouted| *unrouted > 0) {
+        let unrouted = format!("{} that nobody wants", thousands(unrouted));
         let _ = write!(out, ", {}", style::warning(unrouted));
     }
     out.push('\n');
@@ -72,7 +77,7 @@ fn verdict(status: &Status) -> String {
         || archive == Some("open")
         || status.dependencies.iter().any(|dependency| dependency.breaker == "open")
         || status.schedules.iter().any(|schedule| schedule.waiting > 0 && schedule.trouble.is_some());
-    let is_doubtful = status.unrouted > 0
+    let is_doubtful = status.unrouted.is_some_and(|unrouted| unrouted > 0)
         || status.poison > 0
         || ailing().next().is_some()
         || archive.is_some_and(|state| state != "well")
@@ -288,12 +293,15 @@ fn steps(status: &Status) -> Vec<(String, &'static str)> {
     if let Some(paused) = status.services.iter().find(|service| service.paused_since.is_some()) {
         steps.push((format!("redrive resume {}", shell_word(&paused.service)), "lets it go on"));
     }
-    if status.unrouted > 0 {
+    if status.unrouted.is_some_and(|unrouted| unrouted > 0) {
         steps.push(("redrive route --unrouted".to_owned(), "delivers what the rule book wants by now"));
     }
     if status.services.iter().any(|service| service.dead > 0) {
-        steps.push(("redrive dlq groups".to_owned(), "shows the causes of the dead letters"));
-        steps.push(("redrive why --last".to_owned(), "tells the story of the latest failure"));
+        // A key that is bound to services has to say which of them it asks about.
+        let of = status.bound_to.first().map(|service| format!(" --service {}", shell_word(service)));
+        let of = of.unwrap_or_default();
+        steps.push((format!("redrive dlq groups{of}"), "shows the causes of the dead letters"));
+        steps.push((format!("redrive why --last{of}"), "tells the story of the latest failure"));
     }
     if status.sources.iter().any(|source| source.malformed + source.conflicts > 0) {
         steps.push(("redrive hooks refused".to_owned(), "shows webhooks that could not be taken"));

@@ -17,7 +17,8 @@ pub(crate) struct Watch(VecDeque<Look>);
 /// What only grows, as it was at one moment.
 struct Look {
     at: Instant,
-    accepted: u64,
+    /// None where nothing is told of the whole server.
+    accepted: Option<u64>,
     dead: u64,
     delivered: BTreeMap<String, u64>,
 }
@@ -37,16 +38,17 @@ impl Watch {
         }
     }
 
-    /// What the whole server does, in a line.
+    /// What the server does, as far as it is told, in a line.
     pub(crate) fn line(&self) -> String {
         let part = |word: &str, count: &dyn Fn(&Look) -> u64| {
             let (rate, trend) = self.told(count);
             format!("{rate}/s {word} {}", style::info(trend))
         };
-        let accepted = part("accepted", &|look| look.accepted);
+        let is_told = self.0.back().is_some_and(|look| look.accepted.is_some());
+        let accepted = is_told.then(|| part("accepted", &|look| look.accepted.unwrap_or_default()));
         let delivered = part("delivered", &|look| look.delivered.values().sum());
         let dead = part("dead", &|look| look.dead);
-        format!("{accepted}   {delivered}   {dead}")
+        accepted.into_iter().chain([delivered, dead]).collect::<Vec<_>>().join("   ")
     }
 
     /// What one service is given a second, and how that has gone.
@@ -84,7 +86,7 @@ mod tests {
         let start = Instant::now();
         let look = |seconds: u64, accepted: u64, delivered: u64| {
             let delivered = BTreeMap::from([("billing".to_owned(), delivered)]);
-            Look { at: start + Duration::from_secs(seconds), accepted, dead: 0, delivered }
+            Look { at: start + Duration::from_secs(seconds), accepted: Some(accepted), dead: 0, delivered }
         };
         #[rustfmt::skip]
         let cases = [

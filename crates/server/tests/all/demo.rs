@@ -103,6 +103,18 @@ fn each_service_of_the_demo_has_its_habit() {
 }
 
 #[test]
+fn a_demo_for_others_says_what_can_be_done_and_leaves_nothing_behind() {
+    let folder = Folder::new();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_redrive"));
+    command.args(["demo", "--listen", "0.0.0.0:0"]).env("TMPDIR", folder.path("."));
+    let refused = Server::try_run(in_folder(command, &folder)).err().expect("others could reach it");
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.stderr.contains("--insecure"), "{}", refused.stderr);
+    assert!(!refused.stderr.contains("keys create"), "its folder is not there: {}", refused.stderr);
+    assert_eq!(std::fs::read_dir(folder.path(".")).expect("a folder").count(), 0);
+}
+
+#[test]
 fn a_server_that_is_no_demo_has_no_story() {
     let folder = Folder::new();
     let server = Server::run(crate::server::serve(&folder, &[]));

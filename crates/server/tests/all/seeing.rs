@@ -242,6 +242,29 @@ fn whoever_comes_between_two_pulses_is_told_the_latest() {
 }
 
 #[test]
+fn only_so_many_listen_at_once_and_a_place_is_free_when_somebody_leaves() {
+    let folder = Folder::new();
+    let server = Server::run(crate::server::serve(&folder, &[]));
+    for path in ["/v1/live", "/v1/happenings"] {
+        let listen = || {
+            let mut connection = server.client.connect().expect("it listens");
+            let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+            connection.send(head.as_bytes()).expect("it is sent");
+            let status = connection.line().expect("it answers");
+            (status.contains(" 200 "), connection)
+        };
+        let mut places: Vec<_> = (0..64).map(|_| listen()).collect();
+        assert!(places.iter().all(|(is_heard, _)| *is_heard), "{path}");
+        let refused = server.get(path);
+        assert_eq!(refused.error(), (503, "SERVICE_UNAVAILABLE".to_owned()), "{path}");
+        assert!(refused.body.contains("64"), "it says why: {refused:?}");
+        places.pop();
+        until("the place is free", || listen().0.then_some(()));
+    }
+    server.stop().assert_calm();
+}
+
+#[test]
 fn deliveries_are_found_by_what_their_events_say() {
     let target = Target::willing();
     let folder = Folder::with("redrive.yaml", &two_services(&target));

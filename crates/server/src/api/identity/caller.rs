@@ -171,7 +171,7 @@ impl Caller {
     pub(super) fn check_whole(&self) -> Result<(), ApiError> {
         let Some(service) = self.scope().and_then(|scope| scope.services.first()) else { return Ok(()) };
         Err(forbidden(format!(
-            "this concerns the whole server, and the key is bound to services: it takes a key that is bound to none; this one is good for `redrive tail`, `redrive why --last --service {service}` and `redrive dlq list --service {service}`",
+            "this concerns the whole server, and the key is bound to services: it takes a key that is bound to none; this one is good for `redrive status`, `redrive tail`, `redrive why --last --service {service}` and `redrive dlq list --service {service}`",
         )))
     }
 

@@ -275,7 +275,7 @@ fn a_key_for_a_service_sees_nothing_of_another() {
         ("/v1/events/other.came",                       404),
         ("/v1/events/both.came",                        200),
         ("/v1/replays",                                 200),
-        ("/v1/status",                                  403),
+        ("/v1/status",                                  200),
         ("/v1/held-sessions",                           403),
         ("/v1/audit",                                   403),
         ("/v1/keys",                                    403),
@@ -301,6 +301,35 @@ fn a_key_for_a_service_sees_nothing_of_another() {
 }
 
 #[test]
+fn a_key_for_a_service_is_told_how_that_one_is() {
+    let two = Two::start();
+    let poison = |service: &str| {
+        let wish = json!({ "service": service, "type": format!("{service}.*") }).to_string();
+        assert_eq!(two.server.post("/v1/replays", &bearer(&two.admin), wish).status, 201);
+    };
+    poison("mine");
+    poison("other");
+    let status = |key: &str| get(&two.server, "/v1/status", key).json();
+    until("both replays have failed", || (status(&two.admin)["poison"] == 2).then_some(()));
+
+    let whole = status(&two.admin);
+    assert_eq!((&whole["events"], whole.get("bound_to")), (&json!(3), None), "{whole}");
+    let part = status(&two.bound);
+    let names = |list: &str, name: &str| -> Vec<String> {
+        let list = part[list].as_array().expect("a list");
+        list.iter().map(|one| one[name].as_str().expect("a name").to_owned()).collect()
+    };
+    assert_eq!(names("services", "service"), ["mine"]);
+    assert_eq!(names("dependencies", "name"), ["mine"]);
+    assert_eq!((&part["bound_to"], &part["poison"]), (&json!(["mine"]), &json!(1)), "{part}");
+    for of_the_whole in ["events", "unrouted", "archive", "secrets", "issuer"] {
+        assert_eq!(part.get(of_the_whole), None, "{of_the_whole}: {part}");
+    }
+    assert!(!part.to_string().contains("other"), "{part}");
+    two.server.stop().assert_calm();
+}
+
+#[test]
 fn a_key_for_a_service_is_told_what_it_is_good_for() {
     let two = Two::start();
     two.folder.write("key", &two.bound);
@@ -309,7 +338,7 @@ fn a_key_for_a_service_is_told_what_it_is_good_for() {
         |arguments: &[&str]| two.folder.run(&[arguments, &["--key-file", "key", "--server", &url]].concat());
     #[rustfmt::skip]
     let cases: [(&[&str], &[&str]); 4] = [
-        (&["status"],                                &["bound to services", "`redrive why --last --service mine`"]),
+        (&["audit"],                                 &["bound to services", "`redrive why --last --service mine`"]),
         (&["why", "--last"],                         &["which of them is meant", "services        mine", "with --service NAME"]),
         (&["why", "--last", "--service", "other"],   &["the key is not for the service `other`", "services        mine"]),
         (&["send", "mine.came"],                     &["must also be bound to sources", "--source SOURCE"]),
@@ -323,6 +352,10 @@ fn a_key_for_a_service_is_told_what_it_is_good_for() {
     }
     let told = run(&["why", "--last", "--service", "mine"]).printed();
     assert!(told.contains("→ mine"), "{told}");
+    let told = run(&["status"]).printed();
+    for words in ["the key is bound to mine", "redrive dlq groups --service mine"] {
+        assert!(told.contains(words), "{told}");
+    }
     two.server.stop().assert_calm();
 }
 
