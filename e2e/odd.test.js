@@ -49,6 +49,22 @@ test("an address that names no view says so, whatever it names", async () => {
   }
 });
 
+test("what the server refuses is asked for once, whatever happens and however long it takes", async () => {
+  await stage.visit({ at: "#/overview", forgive: [/400/] }, async (page) => {
+    let asked = 0;
+    page.on("request", (request) => (asked += request.url().endsWith("/v1/deliveries/zzzz") ? 1 : 0));
+    await page.clock.install();
+    await page.evaluate(() => (location.hash = "#/deliveries/zzzz"));
+    await page.getByText("That did not work").waitFor();
+    const happened = page.evaluate(() => import("./page/live.js").then(({ onHappening }) => new Promise((told) => onHappening(told, new AbortController().signal))));
+    await stage.server.ask("POST", "/v1/services/billing/pause");
+    await stage.server.ask("POST", "/v1/services/billing/resume");
+    await happened;
+    await page.clock.fastForward(60_000);
+    assert.equal(asked, 1);
+  });
+});
+
 test("the skip link's own address leads to the overview when the page is loaded there", async () => {
   await stage.visit({ at: "#main" }, (page) => page.getByRole("heading", { level: 1, name: "Overview" }).waitFor());
 });

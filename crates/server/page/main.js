@@ -60,6 +60,9 @@ function parse(hash) {
   return { name: name ?? FIRST, path: rest, query: new URLSearchParams(query) };
 }
 
+/** The view of that name, which may be any word. */
+const viewOf = (name) => (Object.hasOwn(VIEWS, name) ? VIEWS[name] : undefined);
+
 /** What is no escape stands for itself. */
 function decoded(text) {
   try {
@@ -89,7 +92,7 @@ async function show() {
   leave = new AbortController();
   const { signal } = leave;
   const { name, path, query } = parse(location.hash);
-  const view = Object.hasOwn(VIEWS, name) ? VIEWS[name] : undefined;
+  const view = viewOf(name);
   const title = (text) => (document.title = `${text} · Redrive`);
   title(view?.name ?? "Not found");
   markPlace(view?.under ?? name);
@@ -137,7 +140,7 @@ dressShell(VIEWS);
 listenForKeys();
 startTicking();
 // What will be shown is on its way while the server says who we are; `show` tells if it does not come.
-VIEWS[parse(location.hash).name]?.load().catch(() => {});
+viewOf(parse(location.hash).name)?.load().catch(() => {});
 await signIn();
 if (may("read")) {
   followStory();

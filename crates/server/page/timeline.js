@@ -120,15 +120,17 @@ function reveal(event, at) {
   target?.focus({ preventScroll: true });
 }
 
-const TICK_ROOM = 90;
+/** What a label takes of the line, at most: that is so on a phone. */
+const TICK_ROOM = 150;
 
 function axis(rows, x, from, to, scale) {
   const places = scale === "even" ? rows.map((row) => row.start) : [0, 0.25, 0.5, 0.75, 1].map((share) => from + share * (to - from));
-  let free = -TICK_ROOM;
-  const ticks = [...new Set([...places, to])].filter((at) => {
-    const fits = x(at) - free >= TICK_ROOM;
-    if (fits) free = x(at);
+  // The end is always told, to the left of its place.
+  let free = 0;
+  const ticks = places.filter((at) => {
+    const fits = x(at) >= free && x(at) + 2 * TICK_ROOM <= x(to);
+    if (fits) free = x(at) + TICK_ROOM;
     return fits;
   });
-  return h("div.axis", { "aria-hidden": "true" }, ticks.map((at) => h("span", { style: { left: `${x(at) / 10}%` }, class: x(at) > WIDTH - TICK_ROOM ? "last" : null }, at === from ? "0" : `+${span(at - from)}`)));
+  return h("div.axis", { "aria-hidden": "true" }, [...ticks, to].map((at) => h("span", { style: { left: `${x(at) / 10}%` }, class: at === to ? "last" : null }, at === from ? "0" : `+${span(at - from)}`)));
 }

@@ -28,7 +28,7 @@ export function view(place, page) {
     every: LOOK_MS,
     lines: 10,
   });
-  onHappening(({ delivery }) => delivery === shown?.id && watching.again(), page.signal);
+  onHappening(({ delivery }) => shown && delivery === shown.id && watching.again(), page.signal);
   const rescale = (chosen) => {
     scale = chosen;
     watching.again();
