@@ -111,6 +111,10 @@ export function startTicking() {
 /** The service and its channel, as everywhere. */
 export const queueOf = (of) => (of.channel ? `${of.service}/${of.channel}` : of.service);
 
+/** An event's id by its end: those that are made one after the other begin alike. */
+export const endOfId = (id) => (id.length > EVENT_ID_SHOWN_MAX ? `…${id.slice(1 - EVENT_ID_SHOWN_MAX)}` : id);
+const EVENT_ID_SHOWN_MAX = 14;
+
 /** The first digits of an id: enough to tell it from others, and for every command that asks for one. */
 export const shortId = (id) => id.slice(0, SHORT_ID_DIGITS);
 const SHORT_ID_DIGITS = 8;

@@ -3,7 +3,7 @@
 import { get, part } from "../api.js";
 import { fill, h, slot } from "../dom.js";
 import { firstEvent } from "../first.js";
-import { count, queueOf, when } from "../format.js";
+import { count, endOfId, queueOf, when } from "../format.js";
 import { onHappening, pulse } from "../live.js";
 import { boundTo } from "../session.js";
 import { badge, card, empty, heading, table } from "../ui.js";
@@ -81,7 +81,7 @@ export const COLUMNS = [
   { name: "State", cell: (row) => badge(row.state) },
   { name: "How it stands", cell: remark, wide: true },
   { name: "Attempts", cell: (row) => count(row.attempts), end: true },
-  { name: "Event id", cell: (row) => h("span.mono.cut", { title: row.event_id }, row.event_id) },
+  { name: "Event id", cell: (row) => h("span.mono.cut", { title: row.event_id }, endOfId(row.event_id)) },
   { name: "Accepted", cell: (row) => when(row.accepted_at), end: true },
 ];
 

@@ -1,5 +1,7 @@
 //! What the page asks of a real server: services, trends, the rule book, and the live stream.
 
+use std::io::ErrorKind;
+
 use serde_json::{Value, json};
 
 use crate::client::Connection;
@@ -214,13 +216,12 @@ fn whoever_listens_hears_a_pulse_every_second_and_what_happens() {
     assert_eq!((pulse.get("accepted_per_s"), pulse["left_out"].as_u64()), (None, Some(0)), "{pulse}");
     let path = format!("/v1/keys/{}/revoke", &bound[..11]);
     assert_eq!(server.post(&path, &bearer(&admin), "{}").status, 200);
-    until("the stream ends with its key", || {
-        while let Ok(line) = part.line() {
-            if line == "0" {
-                return Some(());
-            }
+    until("the stream ends with its key", || match part.line() {
+        Ok(line) => (line == "0").then_some(()),
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::UnexpectedEof, "it neither ends nor goes on: {error}");
+            Some(())
         }
-        Some(())
     });
     assert_eq!(get(&server, "/v1/whoami", &bound).status, 401);
     drop(whole);
