@@ -3,19 +3,14 @@
 import assert from "node:assert/strict";
 import test, { after, before } from "node:test";
 
+import { BY_DEFAULT } from "./support/books.js";
 import { Stage } from "./support/stage.js";
 import { until } from "./support/until.js";
 
 let stage;
 
 before(async () => {
-  stage = await Stage.open((target) => `
-version: 1
-services:
-  billing:
-    target: { http: "${target}/billing" }
-    events: ["orders.*"]
-`);
+  stage = await Stage.open(BY_DEFAULT);
 });
 after(() => stage?.close());
 
