@@ -1,7 +1,11 @@
-/** What happens on the server, as it happens: one stream for the whole page, which comes back by itself. */
+/**
+ * What happens on the server, as it happens: one stream for the whole page, which comes back by itself and lasts
+ * while somebody sees the page.
+ */
 
 import { messages, open } from "./api.js";
 import { observable } from "./dom.js";
+import { hidden, seen } from "./seen.js";
 
 const WAIT_MS_MIN = 1000;
 const WAIT_MS_MAX = 15_000;
@@ -30,19 +34,26 @@ export function reconnect() {
   wake();
 }
 
-/** Keeps the stream for as long as the page is open. */
+/** Keeps the stream for as long as the page is open and seen. */
 export async function stayConnected() {
   let wait = WAIT_MS_MIN;
   for (;;) {
+    await seen();
+    const left = hidden();
+    left.addEventListener("abort", reconnect);
     try {
       await listen(() => (wait = WAIT_MS_MIN));
     } catch (error) {
       if (error.status === 401) await asleep(WAIT_MS_MAX);
     }
-    const since = connection.value.is === "away" ? connection.value.since : Date.now();
-    connection.set({ is: "away", since, again: Date.now() + wait });
-    await asleep(wait);
-    wait = Math.min(wait * 2, WAIT_MS_MAX);
+    if (!left.aborted) {
+      const since = connection.value.is === "away" ? connection.value.since : Date.now();
+      connection.set({ is: "away", since, again: Date.now() + wait });
+      await asleep(wait);
+      wait = Math.min(wait * 2, WAIT_MS_MAX);
+    }
+    // Whoever comes back sees figures from before, until the stream has come back too.
+    if (left.aborted) connection.set({ is: "connecting", since: Date.now() });
   }
 }
 

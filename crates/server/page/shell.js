@@ -113,6 +113,6 @@ function drawConnection({ is, since, again }) {
       h("button", { type: "button", onclick: reconnect }, "Try now"),
     );
   }
-  if (is !== last && last === "away") say("The server is back");
-  last = is;
+  if (is === "live" && last === "away") say("The server is back");
+  if (is !== "connecting") last = is;
 }

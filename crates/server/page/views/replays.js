@@ -3,7 +3,8 @@
 import { get, messages, open, part, post } from "../api.js";
 import { ask, toast } from "../dialog.js";
 import { fill, h, slot } from "../dom.js";
-import { count, counted, rate, shortId, span, when } from "../format.js";
+import { count, counted, rate, span, when } from "../format.js";
+import { hidden, seen } from "../seen.js";
 import { action } from "../session.js";
 import { badge, card, empty, facts, failure, heading, say, skeleton, table, tile } from "../ui.js";
 import { watch } from "../watch.js";
@@ -59,7 +60,7 @@ function oneReplay(place, page, id) {
   follow(page, body, id);
 }
 
-/** Draws the replay whenever it changes; a stream that breaks off is opened again until it is over. */
+/** Draws the replay whenever it changes, while the tab is seen; a stream that breaks off is opened again until it is over. */
 async function follow(page, body, id) {
   const pace = speedometer();
   let last = null;
@@ -69,12 +70,16 @@ async function follow(page, body, id) {
     fill(body, drawReplay(replay, pace(replay), (changed) => draw(changed)));
   };
   while (!page.signal.aborted) {
+    await seen();
+    const left = hidden();
     try {
-      const answer = await open(`v1/replays/${part(id)}/progress`, { signal: page.signal });
+      const signal = AbortSignal.any([page.signal, left]);
+      const answer = await open(`v1/replays/${part(id)}/progress`, { signal });
       for await (const { data } of messages(answer.body)) draw(data);
       if (last && isOver(last)) return;
     } catch (error) {
       if (page.signal.aborted) return;
+      if (left.aborted) continue;
       if (!last || error.status === 404) fill(body, heading(`Replay ${id}`, { up: ["#/replays", "Replays"] }), h("section.card", failure(error)));
       if (error.status === 404) return;
     }
