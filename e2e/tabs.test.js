@@ -28,7 +28,7 @@ test("each of eight tabs is live when it is shown", async () => {
   const tabs = await opened("#/overview", (page) => page.getByRole("region", { name: "Services" }).getByText("billing"));
   for (const [at, page] of tabs.entries()) {
     await window.show(page);
-    await page.locator("#live").getByText("live").waitFor();
+    await page.locator("#live").getByText("live", { exact: true }).waitFor();
     await stage.server.send(`orders.of-tab-${at}`);
     await page.getByRole("log", { name: "What happens now" }).getByText(`orders.of-tab-${at}`).first().waitFor();
   }

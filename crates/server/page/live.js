@@ -12,7 +12,10 @@ const WAIT_MS_MAX = 15_000;
 /** There is a pulse every second: a stream that says nothing for so long is dead. */
 const SILENCE_MS_MAX = 8000;
 
-/** How the stream is: `{ is: "connecting" | "live" | "away", since, again }`. */
+/**
+ * How the stream is: `{ is: "connecting" | "live" | "away" | "refused", since, again, says }`. A server that answers
+ * and refuses the stream is not away: `says` is its reason.
+ */
 export const connection = observable({ is: "connecting", since: Date.now() });
 /** The latest pulse; null before the first. */
 export const pulse = observable(null);
@@ -41,14 +44,17 @@ export async function stayConnected() {
     await seen();
     const left = hidden();
     left.addEventListener("abort", reconnect);
+    let refusal = null;
     try {
       await listen(() => (wait = WAIT_MS_MIN));
     } catch (error) {
       if (error.status === 401) await asleep(WAIT_MS_MAX);
+      else if (error.status > 0) refusal = error.message;
     }
     if (!left.aborted) {
-      const since = connection.value.is === "away" ? connection.value.since : Date.now();
-      connection.set({ is: "away", since, again: Date.now() + wait });
+      const is = refusal === null ? "away" : "refused";
+      const since = connection.value.is === is ? connection.value.since : Date.now();
+      connection.set({ is, since, again: Date.now() + wait, says: refusal });
       await asleep(wait);
       wait = Math.min(wait * 2, WAIT_MS_MAX);
     }
