@@ -5,25 +5,21 @@ import { ask, toast } from "../dialog.js";
 import { h } from "../dom.js";
 import { count, counted, span, when } from "../format.js";
 import { action } from "../session.js";
-import { badge, card, command, empty, facts, heading, lineLink, table } from "../ui.js";
+import { badge, card, command, empty, facts, heading, lineLink, table, worstFirst } from "../ui.js";
 import { watch } from "../watch.js";
 
 const ALERTS_MS = 3000;
-const STATES = ["firing", "pending", "quiet"];
-const SEVERITIES = ["critical", "high", "warning", "medium", "low", "info"];
 
 export async function view(place, page) {
   watch(page, place, { load: (signal) => get("v1/alerts", {}, signal), draw: drawAlerts, every: ALERTS_MS });
 }
 
 function drawAlerts({ evaluated_at: evaluated, alerts, receivers, recent }) {
-  const sorted = [...alerts].sort((a, b) => STATES.indexOf(a.state) - STATES.indexOf(b.state) || SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity));
-  const loud = sorted.filter(({ state }) => state !== "quiet");
-  const quiet = sorted.filter(({ state }) => state === "quiet");
-  const firing = loud.filter(({ state }) => state === "firing").length;
+  const sorted = worstFirst(alerts, ({ severity }) => severity);
+  const [firing, pending, quiet] = ["firing", "pending", "quiet"].map((wanted) => sorted.filter(({ state }) => state === wanted));
   return [
-    heading("Alerts", { badge: firing > 0 ? badge("firing", `${count(firing)} firing`) : badge("quiet", "quiet"), says: evaluated ? ["Looked at ", when(evaluated), "."] : null }),
-    loud.map(loudAlert),
+    heading("Alerts", { badge: firing.length > 0 ? badge("firing", `${count(firing.length)} firing`) : badge("quiet", "quiet"), says: evaluated ? ["Looked at ", when(evaluated), "."] : null }),
+    [...firing, ...pending].map(loudAlert),
     alerts.length === 0 && h("section.card", noAlerts()),
     quiet.length > 0 && card("Watched", h("span.dim", `${counted(quiet.length, "alert")} quiet`), table({ label: "Quiet alerts", columns: QUIET_COLUMNS, rows: quiet, key: nameOf })),
     h("div.columns.even",

@@ -4,19 +4,18 @@ import { get, part } from "../api.js";
 import { h } from "../dom.js";
 import { count, counted, when } from "../format.js";
 import { snippet, spoken } from "../tint.js";
-import { badge, card, empty, heading, lineLink, table } from "../ui.js";
+import { badge, card, empty, heading, lineLink, SEVERITIES, table, worstFirst } from "../ui.js";
 import { watch } from "../watch.js";
 
 const DOCTOR_MS = 15_000;
-const HARMS = ["critical", "high", "medium", "low"];
 
 export async function view(place, page) {
   watch(page, place, { load: (signal) => get("v1/doctor", {}, signal), draw: drawReport, every: DOCTOR_MS });
 }
 
 function drawReport({ looked_at: looked, findings, too_little: unjudged = [] }) {
-  const sorted = [...findings].sort((a, b) => HARMS.indexOf(a.harm) - HARMS.indexOf(b.harm));
-  const sums = HARMS.map((harm) => [harm, sorted.filter((finding) => finding.harm === harm).length]).filter(([, number]) => number > 0);
+  const sorted = worstFirst(findings, ({ harm }) => harm);
+  const sums = SEVERITIES.map((harm) => [harm, sorted.filter((finding) => finding.harm === harm).length]).filter(([, number]) => number > 0);
   return [
     heading("Doctor", {
       badge: sums.map(([harm, number]) => badge(harm, `${count(number)} ${harm}`)),
