@@ -1,6 +1,6 @@
 /** Dead letters page by page, some of which can be chosen. */
 
-import { get } from "./api.js";
+import { deadLetters } from "./bound.js";
 import { fill, h, slot } from "./dom.js";
 import { count, counted, queueOf, shortId, when } from "./format.js";
 import { may } from "./session.js";
@@ -24,7 +24,7 @@ export function letterTable(page, place, filter) {
   drawActs();
   fill(place, card("Letters", acts, body));
   watch(page, body, {
-    load: (signal) => get("v1/dead-letters", { ...filter, limit: PAGE_ROWS, before }, signal),
+    load: (signal) => deadLetters({ ...filter, limit: PAGE_ROWS, before }, signal),
     draw: (found) => drawLetters(found, page),
     every: LETTERS_MS,
   });

@@ -48,6 +48,7 @@ const FILES: &[(&str, &str, &[u8])] = &[
     ("api.js",              SCRIPT,  include_bytes!("../../page/api.js")),
     ("live.js",             SCRIPT,  include_bytes!("../../page/live.js")),
     ("seen.js",             SCRIPT,  include_bytes!("../../page/seen.js")),
+    ("bound.js",            SCRIPT,  include_bytes!("../../page/bound.js")),
     ("session.js",          SCRIPT,  include_bytes!("../../page/session.js")),
     ("keyboard.js",         SCRIPT,  include_bytes!("../../page/keyboard.js")),
     ("dialog.js",           SCRIPT,  include_bytes!("../../page/dialog.js")),
