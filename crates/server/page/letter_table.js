@@ -57,7 +57,7 @@ const CHOOSE = {
 };
 
 function drawLetters({ dead_letters: letters, next }, page) {
-  if (letters.length === 0) return empty("No letters here");
+  if (letters.length === 0) return empty("No letters here", h("p", "They were sent again, given up or deleted: ", h("a", { href: "#/groups" }, "failure groups"), " has those that are left."));
   const columns = may("operate") ? [...COLUMNS, CHOOSE] : COLUMNS;
   const older = next && h("button", { type: "button", onclick: () => page.go({ before: next }) }, "Older letters");
   const latest = page.query.get("before") && h("button", { type: "button", onclick: () => page.go({ before: null }) }, "The latest");

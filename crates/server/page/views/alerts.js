@@ -5,7 +5,8 @@ import { ask, toast } from "../dialog.js";
 import { h } from "../dom.js";
 import { count, counted, span, when } from "../format.js";
 import { action } from "../session.js";
-import { badge, card, command, empty, facts, heading, lineLink, table, worstFirst } from "../ui.js";
+import { snippet } from "../tint.js";
+import { badge, card, empty, facts, heading, lineLink, table, worstFirst } from "../ui.js";
 import { watch } from "../watch.js";
 
 const ALERTS_MS = 3000;
@@ -68,16 +69,20 @@ const QUIET_COLUMNS = [
   { name: "Stands at", cell: (alert) => (alert.line ? lineLink(alert.line) : "built in") },
 ];
 
+/** An alert of the catalog and somebody who hears of it, as they stand in a book. */
+const FIRST_ALERT = `alerts: [{ use: dead-letters, to: [desk] }]
+receivers: { desk: { email: desk@example.test, smtp: "smtp://mail.example.test:587" } }`;
+
 function noAlerts() {
   return empty(
     "The rule book names no alerts",
-    h("p", "An alert says when somebody is to be told, and whom. The reference lists what can be watched."),
-    command("redrive schema --help"),
+    h("p", "An alert says when somebody is to be told, and a receiver how. Two lines of the book tell of every dead letter:"),
+    snippet(FIRST_ALERT, "Copy the lines"),
   );
 }
 
 function drawReceivers(receivers) {
-  if (receivers.length === 0) return empty("Nobody is told", h("p", "A receiver in the rule book says how people hear of alerts: by e-mail, chat, webhook or a push to a phone."));
+  if (receivers.length === 0) return empty("Nobody is told yet", h("p", "A receiver in the rule book says how people hear of alerts: by e-mail, chat, webhook or a push to a phone."));
   return h("ul.receivers", receivers.map((receiver) =>
     h("li", { key: receiver.name },
       action("operate", "Send a test…", () => tryOut(receiver)),
@@ -119,6 +124,6 @@ const RECENT_COLUMNS = [
 const STAGES = { firing: "firing", resolved: "well", repeated: "degraded" };
 
 function drawRecent(recent) {
-  if (recent.length === 0) return empty("Nothing was told yet");
+  if (recent.length === 0) return empty("Nothing was told yet", h("p", "Once an alert fires, what its receivers were told stands here, and when."));
   return table({ label: "Notices", columns: RECENT_COLUMNS, rows: recent, key: (notice) => `${notice.at}-${notice.alert}-${notice.stage}` });
 }
