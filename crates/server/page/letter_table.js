@@ -42,7 +42,7 @@ const COLUMNS = [
 ];
 
 /** What is special about a letter. */
-export function marks(letter) {
+function marks(letter) {
   return [
     letter.tier === "poison" && badge("poison"),
     letter.claimed_by && h("a", { href: `#/replays/${letter.claimed_by}` }, badge("replaying", `replay ${letter.claimed_by}`)),

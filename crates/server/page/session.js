@@ -56,7 +56,7 @@ async function askForKey(trouble) {
 }
 
 /** Forgets the key and starts over. */
-export function signOut() {
+function signOut() {
   key.forget();
   location.reload();
 }

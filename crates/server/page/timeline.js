@@ -129,5 +129,11 @@ function axis(rows, x, from, to, scale) {
     if (fits) free = x(at);
     return fits;
   });
-  return h("div.axis", { "aria-hidden": "true" }, ticks.map((at) => h("span", { style: { left: `${x(at) / 10}%` }, class: x(at) > WIDTH - TICK_ROOM ? "last" : null }, at === from ? "0" : `+${span(at - from)}`)));
+  const tick = (at) =>
+    h(
+      "span",
+      { style: { left: `${x(at) / 10}%` }, class: x(at) > WIDTH - TICK_ROOM ? "last" : null },
+      at === from ? "0" : `+${span(at - from)}`,
+    );
+  return h("div.axis", { "aria-hidden": "true" }, ticks.map(tick));
 }

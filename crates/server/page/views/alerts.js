@@ -39,7 +39,11 @@ function loudAlert(alert) {
   return h(
     "section.card.loud",
     { key: nameOf(alert), class: isFiring ? "bad" : "warn" },
-    h("header", h("h2", alert.name, " ", badge(isFiring ? "firing" : "retrying", alert.state), " ", badge(alert.severity)), h("div.more", alert.since && h("span", "since ", when(alert.since)), alert.line && lineLink(alert.line))),
+    h(
+      "header",
+      h("h2", alert.name, " ", badge(isFiring ? "firing" : "retrying", alert.state), " ", badge(alert.severity)),
+      h("div.more", alert.since && h("span", "since ", when(alert.since)), alert.line && lineLink(alert.line)),
+    ),
     alert.subjects?.length > 0 && table({ label: `What ${alert.name} is about`, columns: SUBJECT_COLUMNS, rows: alert.subjects, key: (subject) => subject.of }),
     alert.more > 0 && h("p.sum.dim", `and ${count(alert.more)} more`),
     facts(
@@ -86,13 +90,19 @@ function drawReceivers(receivers) {
   return h("ul.receivers", receivers.map((receiver) =>
     h("li", { key: receiver.name },
       action("operate", "Send a test…", () => tryOut(receiver)),
-      h("p", h("b", receiver.name), " ", h("span.dim", receiver.kind), " ", receiver.last_trouble ? badge("failing", "in trouble") : receiver.open_now ? badge("well", "hears") : badge("paused", "out of hours")),
+      h("p", h("b", receiver.name), " ", h("span.dim", receiver.kind), " ", hearing(receiver)),
       h("p.mono.small", receiver.address),
       receiver.hours && h("p.dim.small", `Hours: ${receiver.hours}`),
       receiver.severity && h("p.dim.small", `Only from severity ${receiver.severity} on`),
-      (receiver.waiting > 0 || receiver.dead > 0) && h("p.small", [receiver.waiting > 0 && `${count(receiver.waiting)} wait`, receiver.dead > 0 && `${count(receiver.dead)} could not be told`].filter(Boolean).join(", ")),
+      untold(receiver) && h("p.small", untold(receiver)),
       receiver.last_trouble && h("p.small.tinted.bad", receiver.last_trouble))));
 }
+
+const hearing = ({ last_trouble: trouble, open_now: isOpen }) =>
+  trouble ? badge("failing", "in trouble") : isOpen ? badge("well", "hears") : badge("paused", "out of hours");
+
+const untold = ({ waiting, dead }) =>
+  [waiting > 0 && `${count(waiting)} wait`, dead > 0 && `${count(dead)} could not be told`].filter(Boolean).join(", ");
 
 /** Sends a message that says that it is a test, and tells what became of it. */
 async function tryOut({ name, address }) {

@@ -1,7 +1,7 @@
 /** Deliveries: found by what people have in hand, filtered, paged, and live on top while nothing is asked for. */
 
 import { get, part } from "../api.js";
-import { deliveries, isBoundToSeveral, onlyService } from "../bound.js";
+import { deliveries, onlyService } from "../bound.js";
 import { fill, h, slot } from "../dom.js";
 import { firstEvent } from "../first.js";
 import { count, queueOf, when } from "../format.js";
@@ -25,7 +25,12 @@ export async function view(place, page) {
   const wanted = page.query.get("find")?.trim();
   if (wanted) return find(place, page, wanted);
   const found = slot("div");
-  fill(place, heading("Deliveries", { says: "An event becomes one delivery for each service that wants it, and each ends in exactly one outcome." }), filters(page), card("Latest first", h("span.dim", live(page)), found));
+  fill(
+    place,
+    heading("Deliveries", { says: "An event becomes one delivery for each service that wants it, and each ends in exactly one outcome." }),
+    filters(page),
+    card("Latest first", h("span.dim", live(page)), found),
+  );
   const query = Object.fromEntries(FILTERS.map((name) => [name, page.query.get(name)]));
   query.service ??= onlyService();
   const before = page.query.get("before");
@@ -66,7 +71,7 @@ function filters(page) {
   const any = [...FILTERS, "before"].some((name) => page.query.has(name));
   return h(
     "search.filters",
-    h("select", { "aria-label": "Service", onchange: change("service") }, (!boundTo() || isBoundToSeveral()) && h("option", { value: "" }, "every service"), services.map(option("service"))),
+    h("select", { "aria-label": "Service", onchange: change("service") }, !onlyService() && h("option", { value: "" }, "every service"), services.map(option("service"))),
     h("select", { "aria-label": "State", onchange: change("state") }, h("option", { value: "" }, "every state"), STATES.map(option("state"))),
     text("type", "Event type"),
     text("session", "Session"),

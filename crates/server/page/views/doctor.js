@@ -19,14 +19,22 @@ function drawReport({ looked_at: looked, findings, too_little: unjudged = [] }) 
   return [
     heading("Doctor", {
       badge: sums.map(([harm, number]) => badge(harm, `${count(number)} ${harm}`)),
-      says: ["Holds what happens against the rule book. Looked at ", counted(looked.deliveries, "delivery", "deliveries"), " with ", counted(looked.attempts, "attempt"), looked.since && [" since ", when(looked.since)], "."],
+      says: [
+        `Holds what happens against the rule book. Looked at ${counted(looked.deliveries, "delivery", "deliveries")} with `,
+        counted(looked.attempts, "attempt"),
+        looked.since && [" since ", when(looked.since)],
+        ".",
+      ],
     }),
     sorted.length === 0
       ? h("section.card", empty("Nothing to complain about", h("p", "What happens fits the rule book: timeouts, retries, breakers and limits suit what the services do.")))
       : sorted.map(finding),
-    unjudged.length > 0 && card("Too little to judge", h("span.dim", "they need more attempts"), table({ label: "Rows that are not judged", columns: UNJUDGED_COLUMNS, rows: unjudged, key: (row) => `${row.service} ${row.events}` })),
+    unjudged.length > 0 && card("Too little to judge", h("span.dim", "they need more attempts"), unjudgedTable(unjudged)),
   ];
 }
+
+const unjudgedTable = (rows) =>
+  table({ label: "Rows that are not judged", columns: UNJUDGED_COLUMNS, rows, key: (row) => `${row.service} ${row.events}` });
 
 const UNJUDGED_COLUMNS = [
   { name: "Service", cell: (row) => row.service },

@@ -47,7 +47,7 @@ export async function view(place, page) {
 const given = (filter) => Object.fromEntries(Object.entries(filter).filter(([, value]) => value));
 
 /** Where a replay of what the filter names is prepared. */
-export const replayHref = (filter) => {
+const replayHref = (filter) => {
   const query = new URLSearchParams(given(filter));
   return `#/replays/new${query.size > 0 ? `?${query}` : "?all=true"}`;
 };

@@ -109,14 +109,19 @@ function drawReplay(replay, perSecond, onChange) {
     heading(`Replay ${replay.id}`, { up: ["#/replays", "Replays"], badge: badge(replay.state), acts: acts(replay, onChange), says: replay.what }),
     h("div.standing", { class: { done: replay.failed > 0 ? "warn" : "good", stopped: "bad", paused: "hold", cancelled: "quiet" }[replay.state] ?? "info" },
       h("p", h("b", outcome(replay))),
-      replay.stop && replay.state === "stopped" && h("p", h("a", { href: `#/letters/${replay.stop.delivery}` }, "Why the letter failed again"), " · ", h("a", { href: `#/groups/${replay.stop.fingerprint}` }, "Its failure group")),
+      replay.stop && replay.state === "stopped" && h(
+        "p",
+        h("a", { href: `#/letters/${replay.stop.delivery}` }, "Why the letter failed again"),
+        " · ",
+        h("a", { href: `#/groups/${replay.stop.fingerprint}` }, "Its failure group"),
+      ),
       replay.claimed_by_others > 0 && h("p", `${counted(replay.claimed_by_others, "letter")} belonged to other replays and were left to them.`)),
     replay.canary && waves(replay),
     card("Progress", h("span.dim", progressWords(replay, perSecond, rest, isAtWork)), h("div.pad", bar(replay, "large"), key(replay))),
     h("div.tiles",
       tile({ name: "Letters", value: count(replay.total) }),
       tile({ name: "Delivered", value: count(replay.delivered), tone: replay.delivered > 0 ? "good" : "plain" }),
-      tile({ name: "Failed again", value: count(replay.failed), tone: replay.failed > 0 ? "bad" : "plain", note: replay.failed > 0 ? "poison now" : null, href: replay.failed > 0 ? "#/groups" : null }),
+      tile({ name: "Failed again", value: count(replay.failed), ...(replay.failed > 0 && { tone: "bad", note: "poison now", href: "#/groups" }) }),
       tile({ name: "Left alone", value: count(replay.left), note: replay.left > 0 ? "one before them in their session failed, or they are dead no more" : null }),
       tile({ name: "On their way", value: count(replay.in_flight) }),
       tile({ name: replay.state === "cancelled" ? "Not sent" : "To be sent", value: count(replay.waiting) })),
@@ -130,7 +135,7 @@ function drawReplay(replay, perSecond, onChange) {
 }
 
 /** How it stands, or what came of it. */
-export function outcome(replay) {
+function outcome(replay) {
   const numbers = [`${count(replay.delivered)} delivered`];
   if (replay.failed > 0) numbers.push(`${count(replay.failed)} failed again`);
   if (replay.left > 0) numbers.push(`${count(replay.left)} left alone`);
