@@ -3,20 +3,13 @@
 import assert from "node:assert/strict";
 import test, { after, before } from "node:test";
 
+import { ONE_TRY } from "./support/books.js";
 import { Stage } from "./support/stage.js";
 
 let stage;
 
 before(async () => {
-  stage = await Stage.open((target) => `
-version: 1
-services:
-  billing:
-    target: { http: "${target}/billing" }
-    retry: none
-    breaker: none
-    events: ["orders.*"]
-`);
+  stage = await Stage.open(ONE_TRY);
   stage.target.status = 422;
   await stage.server.send("orders.placed", 3);
   await stage.server.hasDead(3);

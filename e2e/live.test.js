@@ -3,19 +3,17 @@
 import assert from "node:assert/strict";
 import test, { after, before } from "node:test";
 
+import { BY_DEFAULT } from "./support/books.js";
 import { Stage } from "./support/stage.js";
 import { until } from "./support/until.js";
+
+/** Pages that the server lets listen at once. */
+const LISTENERS_MAX = 64;
 
 let stage;
 
 before(async () => {
-  stage = await Stage.open((target) => `
-version: 1
-services:
-  billing:
-    target: { http: "${target}/billing" }
-    events: ["orders.*"]
-`);
+  stage = await Stage.open(BY_DEFAULT);
 });
 after(() => stage?.close());
 
@@ -85,8 +83,28 @@ test("a server that goes away is told of, and comes back by itself", async () =>
   });
 });
 
+test("a server that lets no more pages listen is not away: it says so itself, and lets in whoever tries again", async () => {
+  const others = new AbortController();
+  for (let at = 0; at < LISTENERS_MAX; at += 1) {
+    const answer = await fetch(`${stage.server.address}/v1/live`, { signal: others.signal });
+    assert.equal(answer.status, 200, `listener ${at}`);
+  }
+  await stage.visit({ forgive: [/status of 503/] }, async (page) => {
+    const strip = page.getByRole("alert");
+    await strip.getByText(`The server says: ${LISTENERS_MAX} pages listen already: close one of them.`).waitFor();
+    assert.equal(await page.getByText("cannot be reached").count(), 0);
+    await page.getByRole("region", { name: "Failure groups" }).or(page.getByText("No dead letters")).first().waitFor();
+    others.abort();
+    await until("a try is let in", async () => {
+      if (await strip.isVisible()) await strip.getByRole("button", { name: "Try now" }).click();
+      return page.locator("#live").getByText("live", { exact: true }).isVisible();
+    });
+    await strip.waitFor({ state: "hidden" });
+  });
+});
+
 async function live(page) {
-  await page.locator("#live").getByText("live").waitFor();
+  await page.locator("#live").getByText("live", { exact: true }).waitFor();
 }
 
 async function isPaused() {

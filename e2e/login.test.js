@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import test, { after, before } from "node:test";
 
+import { ONE_TRY } from "./support/books.js";
 import { Stage, signIn } from "./support/stage.js";
 
 let stage;
@@ -11,16 +12,7 @@ let letter;
 const REFUSED = [/status of 401/];
 
 before(async () => {
-  const book = (target) => `
-version: 1
-services:
-  billing:
-    target: { http: "${target}/billing" }
-    retry: none
-    breaker: none
-    events: ["orders.*"]
-`;
-  stage = await Stage.open(book, ["admin", "operator", "viewer", "ingest"]);
+  stage = await Stage.open(ONE_TRY, ["admin", "operator", "viewer", "ingest"]);
   stage.target.status = 422;
   await stage.server.send("orders.placed", 2);
   await stage.server.hasDead(2);

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import test, { after, before } from "node:test";
 
+import { ONE_TRY } from "./support/books.js";
 import { Stage } from "./support/stage.js";
 import { until } from "./support/until.js";
 
@@ -11,15 +12,7 @@ const LETTERS = 12;
 let stage;
 
 before(async () => {
-  stage = await Stage.open((target) => `
-version: 1
-services:
-  billing:
-    target: { http: "${target}/billing" }
-    retry: none
-    breaker: none
-    events: ["orders.*"]
-`);
+  stage = await Stage.open(ONE_TRY);
   stage.target.status = 422;
   await stage.server.send("orders.placed", LETTERS);
   await stage.server.hasDead(LETTERS);

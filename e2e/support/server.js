@@ -13,7 +13,7 @@ import { promisify } from "node:util";
 import { until } from "./until.js";
 
 const run = promisify(execFile);
-const binary = resolve(process.env.REDRIVE ?? "target/debug/redrive");
+export const binary = resolve(process.env.REDRIVE ?? "target/debug/redrive");
 
 export class Server {
   /** The keys that were made, by their role. */

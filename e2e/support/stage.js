@@ -20,7 +20,8 @@ const require = createRequire(join(modules, "package.json"));
 const { chromium } = require("playwright-core");
 const axePath = require.resolve("axe-core/axe.min.js");
 
-const FLAGS = [
+export const BROWSER = process.env.CHROMIUM ?? "/usr/bin/chromium";
+export const FLAGS = [
   "--no-sandbox",
   "--disable-gpu",
   "--disable-quic",
@@ -34,7 +35,12 @@ const PHONE = { width: 375, height: 812 };
 
 /** Starts a browser that asks nobody for anything of its own accord. */
 export function launch() {
-  return chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: FLAGS });
+  return chromium.launch({ executablePath: BROWSER, args: FLAGS });
+}
+
+/** Comes to a browser that runs already, and changes nothing about it. */
+export function attach(address) {
+  return chromium.connectOverCDP(address, { noDefaults: true });
 }
 
 export class Stage {

@@ -73,7 +73,7 @@ async function refusal(answer) {
 }
 
 /** A query as it stands in an address; empty without any value. */
-export function asQuery(query) {
+function asQuery(query) {
   const given = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== "");
   return given.length === 0 ? "" : `?${new URLSearchParams(given)}`;
 }

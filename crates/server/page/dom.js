@@ -53,7 +53,7 @@ function put(element, key, value) {
 }
 
 /** Children as nodes, whatever they were given as. */
-export function nodes(children) {
+function nodes(children) {
   return children
     .flat(Infinity)
     .filter((child) => child !== null && child !== undefined && child !== false)

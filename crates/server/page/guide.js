@@ -5,6 +5,7 @@ import { toast } from "./dialog.js";
 import { fill, h } from "./dom.js";
 import { icon } from "./icons.js";
 import { action, me } from "./session.js";
+import { spoken } from "./tint.js";
 
 /** How often the story is looked at. */
 const EVERY_MS = 1500;
@@ -67,7 +68,7 @@ function draw() {
     h(
       "div.step",
       { id: "guide-step", hidden: closed },
-      h("p", words(step.text)),
+      h("p", spoken(step.text)),
       h(
         "div.acts",
         h("a.lead", { href: step.page }, "Show me", icon("next")),
@@ -76,6 +77,3 @@ function draw() {
     ),
   );
 }
-
-/** Text with names between backticks. */
-const words = (text) => text.split("`").map((part, at) => (at % 2 === 1 ? h("code", part) : part));

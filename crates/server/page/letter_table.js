@@ -1,6 +1,6 @@
 /** Dead letters page by page, some of which can be chosen. */
 
-import { get } from "./api.js";
+import { deadLetters } from "./bound.js";
 import { fill, h, slot } from "./dom.js";
 import { count, counted, queueOf, shortId, when } from "./format.js";
 import { may } from "./session.js";
@@ -24,7 +24,7 @@ export function letterTable(page, place, filter) {
   drawActs();
   fill(place, card("Letters", acts, body));
   watch(page, body, {
-    load: (signal) => get("v1/dead-letters", { ...filter, limit: PAGE_ROWS, before }, signal),
+    load: (signal) => deadLetters({ ...filter, limit: PAGE_ROWS, before }, signal),
     draw: (found) => drawLetters(found, page),
     every: LETTERS_MS,
   });
@@ -42,7 +42,7 @@ const COLUMNS = [
 ];
 
 /** What is special about a letter. */
-export function marks(letter) {
+function marks(letter) {
   return [
     letter.tier === "poison" && badge("poison"),
     letter.claimed_by && h("a", { href: `#/replays/${letter.claimed_by}` }, badge("replaying", `replay ${letter.claimed_by}`)),
@@ -57,7 +57,7 @@ const CHOOSE = {
 };
 
 function drawLetters({ dead_letters: letters, next }, page) {
-  if (letters.length === 0) return empty("No letters here");
+  if (letters.length === 0) return empty("No letters here", h("p", "They were sent again, given up or deleted: ", h("a", { href: "#/groups" }, "failure groups"), " has those that are left."));
   const columns = may("operate") ? [...COLUMNS, CHOOSE] : COLUMNS;
   const older = next && h("button", { type: "button", onclick: () => page.go({ before: next }) }, "Older letters");
   const latest = page.query.get("before") && h("button", { type: "button", onclick: () => page.go({ before: null }) }, "The latest");

@@ -1,14 +1,21 @@
-/** What happens on the server, as it happens: one stream for the whole page, which comes back by itself. */
+/**
+ * What happens on the server, as it happens: one stream for the whole page, which comes back by itself and lasts
+ * while somebody sees the page.
+ */
 
 import { messages, open } from "./api.js";
 import { observable } from "./dom.js";
+import { hidden, seen } from "./seen.js";
 
 const WAIT_MS_MIN = 1000;
 const WAIT_MS_MAX = 15_000;
 /** There is a pulse every second: a stream that says nothing for so long is dead. */
 const SILENCE_MS_MAX = 8000;
 
-/** How the stream is: `{ is: "connecting" | "live" | "away", since, again, why }`; `why` is what the server said. */
+/**
+ * How the stream is: `{ is: "connecting" | "live" | "away" | "refused", since, again, says }`. A server that answers
+ * and refuses the stream is not away: `says` is its reason.
+ */
 export const connection = observable({ is: "connecting", since: Date.now() });
 /** The latest pulse; null before the first. */
 export const pulse = observable(null);
@@ -30,21 +37,29 @@ export function reconnect() {
   wake();
 }
 
-/** Keeps the stream for as long as the page is open. */
+/** Keeps the stream for as long as the page is open and seen. */
 export async function stayConnected() {
   let wait = WAIT_MS_MIN;
   for (;;) {
-    let why = null;
+    await seen();
+    const left = hidden();
+    left.addEventListener("abort", reconnect);
+    let refusal = null;
     try {
       await listen(() => (wait = WAIT_MS_MIN));
     } catch (error) {
       if (error.status === 401) await asleep(WAIT_MS_MAX);
-      if (error.status > 0) why = error.message;
+      else if (error.status > 0) refusal = error.message;
     }
-    const since = connection.value.is === "away" ? connection.value.since : Date.now();
-    connection.set({ is: "away", since, again: Date.now() + wait, why });
-    await asleep(wait);
-    wait = Math.min(wait * 2, WAIT_MS_MAX);
+    if (!left.aborted) {
+      const is = refusal === null ? "away" : "refused";
+      const since = connection.value.is === is ? connection.value.since : Date.now();
+      connection.set({ is, since, again: Date.now() + wait, says: refusal });
+      await asleep(wait);
+      wait = Math.min(wait * 2, WAIT_MS_MAX);
+    }
+    // Whoever comes back sees figures from before, until the stream has come back too.
+    if (left.aborted) connection.set({ is: "connecting", since: Date.now() });
   }
 }
 

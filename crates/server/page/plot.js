@@ -73,7 +73,7 @@ export function plot({ label, points, series: wanted, from, to, step, since, uni
 
 const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 
-export const legend = (series) =>
+const legend = (series) =>
   h("ul.legend", series.map(({ name, tone }) => h("li", { class: tone }, h("i"), name)));
 
 function canvas(kind, content, label) {

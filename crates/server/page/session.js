@@ -12,7 +12,7 @@ export const me = observable(null);
 /** Whether the one who looks may do that: `may("operate")`. */
 export const may = (permission) => me.value?.may.includes(permission) ?? false;
 
-/** The services that the key is bound to; undefined if it is bound to none. Lists want one of them by name. */
+/** The services that the key is bound to; undefined if it is bound to none. Lists for them are in `bound.js`. */
 export const boundTo = () => me.value?.services;
 
 /** A button for those who may press it, and nothing for others. */
@@ -63,7 +63,7 @@ async function askForKey(trouble) {
 }
 
 /** Forgets the key and starts over. */
-export function signOut() {
+function signOut() {
   key.forget();
   location.reload();
 }

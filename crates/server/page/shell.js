@@ -28,7 +28,7 @@ export function dressShell(all) {
   at("theme").onclick = nextTheme;
   drawWho(at("who"));
   connection.watch(drawConnection);
-  setInterval(() => connection.value.is === "away" && drawConnection(connection.value), 1000);
+  setInterval(() => isWaiting(connection.value) && drawConnection(connection.value), 1000);
 }
 
 /** Which view is shown. */
@@ -103,21 +103,26 @@ function drawTheme() {
 
 let last = "";
 
-function drawConnection({ is, since, again, why }) {
-  const words = { connecting: "connecting", live: "live", away: "away" };
+const isWaiting = ({ is }) => is === "away" || is === "refused";
+
+function drawConnection(now) {
+  const { is, since } = now;
+  const words = { connecting: "connecting", live: "live", away: "away", refused: "not live" };
   const title = is === "live" ? `Live since ${clock(since)}` : "";
   // Whoever may only send events has nothing to wait for.
   fill(at("live"), (!me.value || may("read")) && [h("span.dot", { class: is, title }), h("span.word", words[is])]);
-  const away = is === "away";
-  at("away").hidden = !away;
-  if (away) {
-    const next = `Next try in ${span(Math.max(0, Math.ceil((again - Date.now()) / 1000) * 1000))}.`;
-    fill(
-      at("away"),
-      h("span", h("b", why ? `The server tells nothing live: ${why}` : "The server cannot be reached"), `${why ? "," : ""} since ${clock(since)}. Figures are from then. `, h("span", { "aria-hidden": "true" }, next)),
-      h("button", { type: "button", onclick: reconnect }, "Try now"),
-    );
-  }
-  if (is !== last && last === "away") say("The server is back");
-  last = is;
+  at("away").hidden = !isWaiting(now);
+  if (isWaiting(now)) fill(at("away"), trouble(now), h("button", { type: "button", onclick: reconnect }, "Try now"));
+  if (is === "live" && last === "away") say("The server is back");
+  if (is !== "connecting") last = is;
+}
+
+/** Why nothing is live, since when, and when it is tried again. */
+function trouble({ is, since, again, says }) {
+  const next = `Next try in ${span(Math.max(0, Math.ceil((again - Date.now()) / 1000) * 1000))}.`;
+  const [what, more] =
+    is === "refused"
+      ? ["This page is not live", ` since ${clock(since)}. The server says: ${says}. `]
+      : ["The server cannot be reached", ` since ${clock(since)}. Figures are from then. `];
+  return h("span", h("b", what), more, h("span", { "aria-hidden": "true" }, next));
 }

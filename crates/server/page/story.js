@@ -62,9 +62,10 @@ const quote = (place, line) => h("span.quote", place && lineLink(place.line), h(
 function numbers(story) {
   const [number, most] = story.retry?.by_policy ?? [0, 0];
   const { window } = story.retry ?? {};
+  const pips = Array.from({ length: most <= PIPS_MAX ? most : 0 }, (_, at) => h("i", { class: at < number ? "used" : null }));
   return h(
     "div.numbers",
-    most > 0 && most <= PIPS_MAX && h("span.pips.warn", { role: "img", "aria-label": `retry ${number} of ${most}` }, Array.from({ length: most }, (_, at) => h("i", { class: at < number ? "used" : null }))),
+    pips.length > 0 && h("span.pips.warn", { role: "img", "aria-label": `retry ${number} of ${most}` }, pips),
     h("dl", numbersOf(story).map(([name, value]) => h("div", h("dt", name), h("dd", value, name === "window" && used(window))))),
   );
 }

@@ -132,5 +132,7 @@ function axis(rows, x, from, to, scale) {
     if (fits) free = x(at) + TICK_ROOM;
     return fits;
   });
-  return h("div.axis", { "aria-hidden": "true" }, [...ticks, to].map((at) => h("span", { style: { left: `${x(at) / 10}%` }, class: at === to ? "last" : null }, at === from ? "0" : `+${span(at - from)}`)));
+  const tick = (at) =>
+    h("span", { style: { left: `${x(at) / 10}%` }, class: at === to ? "last" : null }, at === from ? "0" : `+${span(at - from)}`);
+  return h("div.axis", { "aria-hidden": "true" }, [...ticks, to].map(tick));
 }

@@ -34,7 +34,7 @@ export function tinted(line) {
 }
 
 /** A whole text, tinted. */
-export function tintedText(text) {
+function tintedText(text) {
   return text.split("\n").flatMap((line, index) => (index === 0 ? tinted(line) : ["\n", ...tinted(line)]));
 }
 

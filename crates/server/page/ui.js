@@ -22,6 +22,12 @@ const STATES = {
   fatal: ["bad", "bad"], unknown: ["warn", "warn"], internal: ["bad", "bad"],
 };
 
+/** The severities of alerts and the harms that the doctor finds, the worst first. */
+export const SEVERITIES = ["critical", "high", "medium", "warning", "low"];
+
+/** Sorts by the severity that `of` tells; what is equally bad stays as it stands. */
+export const worstFirst = (list, of) => [...list].sort((a, b) => SEVERITIES.indexOf(of(a)) - SEVERITIES.indexOf(of(b)));
+
 /** The tone of a state: `good`, `warn`, `bad`, `hold`, `info` or `quiet`. */
 export const toneOf = (state) => STATES[state]?.[0] ?? "quiet";
 

@@ -5,25 +5,22 @@ import { ask, toast } from "../dialog.js";
 import { h } from "../dom.js";
 import { count, counted, span, when } from "../format.js";
 import { action } from "../session.js";
-import { badge, card, command, empty, facts, heading, lineLink, table } from "../ui.js";
+import { snippet } from "../tint.js";
+import { badge, card, empty, facts, heading, lineLink, table, worstFirst } from "../ui.js";
 import { watch } from "../watch.js";
 
 const ALERTS_MS = 3000;
-const STATES = ["firing", "pending", "quiet"];
-const SEVERITIES = ["critical", "high", "warning", "medium", "low", "info"];
 
 export async function view(place, page) {
   watch(page, place, { load: (signal) => get("v1/alerts", {}, signal), draw: drawAlerts, every: ALERTS_MS });
 }
 
 function drawAlerts({ evaluated_at: evaluated, alerts, receivers, recent }) {
-  const sorted = [...alerts].sort((a, b) => STATES.indexOf(a.state) - STATES.indexOf(b.state) || SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity));
-  const loud = sorted.filter(({ state }) => state !== "quiet");
-  const quiet = sorted.filter(({ state }) => state === "quiet");
-  const firing = loud.filter(({ state }) => state === "firing").length;
+  const sorted = worstFirst(alerts, ({ severity }) => severity);
+  const [firing, pending, quiet] = ["firing", "pending", "quiet"].map((wanted) => sorted.filter(({ state }) => state === wanted));
   return [
-    heading("Alerts", { badge: firing > 0 ? badge("firing", `${count(firing)} firing`) : badge("quiet", "quiet"), says: evaluated ? ["Looked at ", when(evaluated), "."] : null }),
-    loud.map(loudAlert),
+    heading("Alerts", { badge: firing.length > 0 ? badge("firing", `${count(firing.length)} firing`) : badge("quiet", "quiet"), says: evaluated ? ["Looked at ", when(evaluated), "."] : null }),
+    [...firing, ...pending].map(loudAlert),
     alerts.length === 0 && h("section.card", noAlerts()),
     quiet.length > 0 && card("Watched", h("span.dim", `${counted(quiet.length, "alert")} quiet`), table({ label: "Quiet alerts", columns: QUIET_COLUMNS, rows: quiet, key: nameOf })),
     h("div.columns.even",
@@ -42,7 +39,11 @@ function loudAlert(alert) {
   return h(
     "section.card.loud",
     { key: nameOf(alert), class: isFiring ? "bad" : "warn" },
-    h("header", h("h2", alert.name, " ", badge(isFiring ? "firing" : "retrying", alert.state), " ", badge(alert.severity)), h("div.more", alert.since && h("span", "since ", when(alert.since)), alert.line && lineLink(alert.line))),
+    h(
+      "header",
+      h("h2", alert.name, " ", badge(isFiring ? "firing" : "retrying", alert.state), " ", badge(alert.severity)),
+      h("div.more", alert.since && h("span", "since ", when(alert.since)), alert.line && lineLink(alert.line)),
+    ),
     alert.subjects?.length > 0 && table({ label: `What ${alert.name} is about`, columns: SUBJECT_COLUMNS, rows: alert.subjects, key: (subject) => subject.of }),
     alert.more > 0 && h("p.sum.dim", `and ${count(alert.more)} more`),
     facts(
@@ -72,26 +73,36 @@ const QUIET_COLUMNS = [
   { name: "Stands at", cell: (alert) => (alert.line ? lineLink(alert.line) : "built in") },
 ];
 
+/** An alert of the catalog and somebody who hears of it, as they stand in a book. */
+const FIRST_ALERT = `alerts: [{ use: dead-letters, to: [desk] }]
+receivers: { desk: { email: desk@example.test, smtp: "smtp://mail.example.test:587" } }`;
+
 function noAlerts() {
   return empty(
     "The rule book names no alerts",
-    h("p", "An alert says when somebody is to be told, and whom. The reference lists what can be watched."),
-    command("redrive schema --help"),
+    h("p", "An alert says when somebody is to be told, and a receiver how. Two lines of the book tell of every dead letter:"),
+    snippet(FIRST_ALERT, "Copy the lines"),
   );
 }
 
 function drawReceivers(receivers) {
-  if (receivers.length === 0) return empty("Nobody is told", h("p", "A receiver in the rule book says how people hear of alerts: by e-mail, chat, webhook or a push to a phone."));
+  if (receivers.length === 0) return empty("Nobody is told yet", h("p", "A receiver in the rule book says how people hear of alerts: by e-mail, chat, webhook or a push to a phone."));
   return h("ul.receivers", receivers.map((receiver) =>
     h("li", { key: receiver.name },
       action("operate", "Send a test…", () => tryOut(receiver)),
-      h("p", h("b", receiver.name), " ", h("span.dim", receiver.kind), " ", receiver.last_trouble ? badge("failing", "in trouble") : receiver.open_now ? badge("well", "hears") : badge("paused", "out of hours")),
+      h("p", h("b", receiver.name), " ", h("span.dim", receiver.kind), " ", hearing(receiver)),
       h("p.mono.small", receiver.address),
       receiver.hours && h("p.dim.small", `Hours: ${receiver.hours}`),
       receiver.severity && h("p.dim.small", `Only from severity ${receiver.severity} on`),
-      (receiver.waiting > 0 || receiver.dead > 0) && h("p.small", [receiver.waiting > 0 && `${count(receiver.waiting)} wait`, receiver.dead > 0 && `${count(receiver.dead)} could not be told`].filter(Boolean).join(", ")),
+      untold(receiver) && h("p.small", untold(receiver)),
       receiver.last_trouble && h("p.small.tinted.bad", receiver.last_trouble))));
 }
+
+const hearing = ({ last_trouble: trouble, open_now: isOpen }) =>
+  trouble ? badge("failing", "in trouble") : isOpen ? badge("well", "hears") : badge("paused", "out of hours");
+
+const untold = ({ waiting, dead }) =>
+  [waiting > 0 && `${count(waiting)} wait`, dead > 0 && `${count(dead)} could not be told`].filter(Boolean).join(", ");
 
 /** Sends a message that says that it is a test, and tells what became of it. */
 async function tryOut({ name, address }) {
@@ -123,6 +134,6 @@ const RECENT_COLUMNS = [
 const STAGES = { firing: "firing", resolved: "well", repeated: "degraded" };
 
 function drawRecent(recent) {
-  if (recent.length === 0) return empty("Nothing was told yet");
+  if (recent.length === 0) return empty("Nothing was told yet", h("p", "Once an alert fires, what its receivers were told stands here, and when."));
   return table({ label: "Notices", columns: RECENT_COLUMNS, rows: recent, key: (notice) => `${notice.at}-${notice.alert}-${notice.stage}` });
 }

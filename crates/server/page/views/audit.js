@@ -40,7 +40,9 @@ export async function view(place, page) {
       if (!page.signal.aborted) toast(error.message, "bad");
     }
   };
-  const filter = h("input", { type: "search", "aria-label": "Filter by who, what or why", placeholder: "Filter by who, what or why", value: wanted, oninput: (event) => ((wanted = event.target.value), draw()) });
+  const label = "Filter by who, what or why";
+  const oninput = (event) => ((wanted = event.target.value), draw());
+  const filter = h("input", { type: "search", "aria-label": label, placeholder: label, value: wanted, oninput });
   fill(place, heading("Audit", { says: "Whatever is done with letters, services, breakers and keys leaves a record." }), h("div.filters", filter), body);
   fill(body, skeleton(6));
   page.every(LOOK_MS, () => document.hidden || look());

@@ -32,7 +32,7 @@ export async function view(place, page) {
 function drawBook(book, wanted, resolved) {
   const findings = [...book.findings].sort((a, b) => SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity) || a.line - b.line);
   return [
-    heading("Rule book", { says: [book.path ? h("code", book.path) : "The built-in book", ", read ", when(book.read_at), ", ", h("code", { title: "What tells this version from others" }, String(book.hash).slice(0, 16))] }),
+    heading("Rule book", { says: [book.path ? h("code", book.path) : "The built-in book", ", read ", when(book.read_at), ", ", version(book)] }),
     h(
       "div.columns.book",
       card("Text", h("span.dim", counted(lines(book.text).length, "line")), listing(book, wanted)),
@@ -41,6 +41,8 @@ function drawBook(book, wanted, resolved) {
     card("Retry policies", h("span.dim", "when each retry comes, at the earliest and the latest"), h("div.policies", policyPlots(book.policies, describe))),
   ];
 }
+
+const version = ({ hash }) => h("code", { title: "What tells this version from others" }, String(hash).slice(0, 16));
 
 const lines = (text) => text.replace(/\n$/, "").split("\n");
 
@@ -54,7 +56,12 @@ function listing({ text, findings }, wanted) {
     const worst = SEVERITIES.find((severity) => marks.some((mark) => mark.severity === severity));
     return h(
       "li",
-      { key: number, id: `line-${number}`, class: [worst && `marked ${toneOf(worst)}`, number === wanted && "wanted"].filter(Boolean).join(" ") || null, "aria-current": number === wanted ? "location" : null },
+      {
+        key: number,
+        id: `line-${number}`,
+        class: [worst && `marked ${toneOf(worst)}`, number === wanted && "wanted"].filter(Boolean).join(" ") || null,
+        "aria-current": number === wanted ? "location" : null,
+      },
       h("a.number", { href: `#/book/${number}`, tabindex: marks.length > 0 || number === wanted ? null : "-1", "aria-label": `Line ${number}` }, number),
       h("code", line === "" ? "\u200b" : tinted(line)),
       marks.length > 0 && h("div.marks", marks.map(mark)),
@@ -77,7 +84,16 @@ const mark = ({ severity, code, message, help }) =>
 function drawFindings(findings) {
   if (findings.length === 0) return empty("Nothing stands out", h("p", "Every check of the book passed: nothing in it contradicts itself or is known to hurt."));
   return h("ul.findings", findings.map((finding) =>
-    h("li", { key: `${finding.code}-${finding.line}-${finding.column}` }, h("a", { href: `#/book/${finding.line}` }, badge(finding.severity), h("span", h("span.dim", `line ${finding.line} `), spoken(finding.message))))));
+    h(
+      "li",
+      { key: `${finding.code}-${finding.line}-${finding.column}` },
+      h(
+        "a",
+        { href: `#/book/${finding.line}` },
+        badge(finding.severity),
+        h("span", h("span.dim", `line ${finding.line} `), spoken(finding.message)),
+      ),
+    )));
 }
 
 // --- The rule for an event -------------------------------------------------------------------------

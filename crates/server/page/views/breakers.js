@@ -19,7 +19,8 @@ export async function view(place, page) {
   const [name] = page.path;
   const body = slot("div");
   const trend = slot("div");
-  const head = name ? null : heading("Breakers", { says: "A breaker stands in front of each dependency. Closed, calls flow; open, what goes there waits and burns no retry until a probe comes through." });
+  const says = "A breaker stands in front of each dependency. Closed, calls flow; open, what goes there waits and burns no retry until a probe comes through.";
+  const head = name ? null : heading("Breakers", { says });
   fill(place, head, body);
   const watching = watch(page, body, {
     load: (signal) => get("v1/dependencies", {}, signal),
@@ -50,7 +51,16 @@ function tileOf(dependency, again) {
       h("div.picture", switchPicture(state), h("p", h("b", MEANS[state]), standing(dependency))),
       strip(dependency),
       h("p.small.dim", settings),
-      h("div", outcomes(attempts, failed), h("p.small.between", h("span", `${compact(attempts)} calls`), h("span", `${percent(attempts === 0 ? 0 : failed / attempts)} failed`), h("span", `${count(dependency.in_flight)} of ${count(dependency.in_flight_max)} under way`))),
+      h(
+        "div",
+        outcomes(attempts, failed),
+        h(
+          "p.small.between",
+          h("span", `${compact(attempts)} calls`),
+          h("span", `${percent(attempts === 0 ? 0 : failed / attempts)} failed`),
+          h("span", `${count(dependency.in_flight)} of ${count(dependency.in_flight_max)} under way`),
+        ),
+      ),
       h("p.small", h("span.dim", "for "), dependency.services.map((service, at) => [at > 0 && ", ", serviceLink(service)])),
     ),
     h("div.pages", hands(dependency, again)),
@@ -100,7 +110,16 @@ const trip = (dependency, again) =>
     danger: true,
     said: `the breaker of ${dependency.name} is open`,
     title: `Trip the breaker of ${dependency.name}?`,
-    says: [h("p", "It opens at once: no further call goes to ", h("b", dependency.name), ", and what wants to go there waits. This holds back ", h("b", dependency.services.join(", ")), ". Calls under way may end. After its usual time it probes by itself.")],
+    says: [
+      h(
+        "p",
+        "It opens at once: no further call goes to ",
+        h("b", dependency.name),
+        ", and what wants to go there waits. This holds back ",
+        h("b", dependency.services.join(", ")),
+        ". Calls under way may end. After its usual time it probes by itself.",
+      ),
+    ],
   });
 
 const reset = (dependency, again) =>
@@ -128,7 +147,7 @@ function one(dependency, trend, again) {
     h(
       "div.columns",
       h("div.stack", about(dependency), card("Calls", h("span.dim", "the last 3 hours"), trend)),
-      card("Turns", h("span.dim", "latest first"), history.length === 0 ? empty("It has never turned", h("p", "When it opens or closes, it is written down here with what caused it.")) : turns(history)),
+      card("Turns", h("span.dim", "latest first"), history.length === 0 ? neverTurned() : turns(history)),
     ),
   ];
 }
@@ -152,6 +171,8 @@ function because({ by, note, delivery, failures, to }) {
   const words = to === "open" ? `after ${counted(failures, "failure")}` : to === "closed" ? "a probe came through" : "its time was up";
   return [words, delivery && [", ", h("a.mono", { href: `#/deliveries/${delivery}` }, shortId(delivery))]];
 }
+
+const neverTurned = () => empty("It has never turned", h("p", "When it opens or closes, it is written down here with what caused it."));
 
 const turns = (history) => h("div.tall", table({ label: "Turns of the breaker", columns: TURN_COLUMNS, rows: history, key: (turn) => turn.at + turn.to }));
 

@@ -1,6 +1,7 @@
 /** Deliveries: found by what people have in hand, filtered, paged, and live on top while nothing is asked for. */
 
 import { get, part } from "../api.js";
+import { deliveries, onlyService } from "../bound.js";
 import { fill, h, slot } from "../dom.js";
 import { firstEvent } from "../first.js";
 import { count, endOfId, queueOf, when } from "../format.js";
@@ -24,13 +25,18 @@ export async function view(place, page) {
   const wanted = page.query.get("find")?.trim();
   if (wanted) return find(place, page, wanted);
   const found = slot("div");
-  fill(place, heading("Deliveries", { says: "An event becomes one delivery for each service that wants it, and each ends in exactly one outcome." }), filters(page), card("Latest first", h("span.dim", live(page)), found));
+  fill(
+    place,
+    heading("Deliveries", { says: "An event becomes one delivery for each service that wants it, and each ends in exactly one outcome." }),
+    filters(page),
+    card("Latest first", h("span.dim", live(page)), found),
+  );
   const query = Object.fromEntries(FILTERS.map((name) => [name, page.query.get(name)]));
-  query.service ??= boundTo()?.[0];
+  query.service ??= onlyService();
   const before = page.query.get("before");
   let known = null;
   const watching = watch(page, found, {
-    load: (signal) => get("v1/deliveries", { ...query, before, limit: PAGE_MAX }, signal),
+    load: (signal) => deliveries({ ...query, before, limit: PAGE_MAX }, signal),
     draw: (answer) => {
       const before = known;
       known = new Set(answer.deliveries.map(({ id }) => id));
@@ -65,7 +71,7 @@ function filters(page) {
   const any = [...FILTERS, "before"].some((name) => page.query.has(name));
   return h(
     "search.filters",
-    h("select", { "aria-label": "Service", onchange: change("service") }, !boundTo() && h("option", { value: "" }, "every service"), services.map(option("service"))),
+    h("select", { "aria-label": "Service", onchange: change("service") }, !onlyService() && h("option", { value: "" }, "every service"), services.map(option("service"))),
     h("select", { "aria-label": "State", onchange: change("state") }, h("option", { value: "" }, "every state"), STATES.map(option("state"))),
     text("type", "Event type"),
     text("session", "Session"),
@@ -95,13 +101,18 @@ function remark(row) {
 export const deliveriesTable = (rows, { columns = COLUMNS, isFresh } = {}) =>
   table({ label: "Deliveries", columns, rows, isFresh, key: (row) => row.id, href: (row) => `#/deliveries/${row.id}` });
 
-function drawn({ deliveries, next }, page, isFresh) {
-  if (deliveries.length === 0) return nothing(page);
+function drawn({ deliveries: rows, next, isCut }, page, isFresh) {
+  if (rows.length === 0) return nothing(page);
   const before = page.query.get("before");
   return [
-    deliveriesTable(deliveries, { isFresh }),
+    deliveriesTable(rows, { isFresh }),
     (before || next) &&
-      h("div.pages", before && h("button", { type: "button", onclick: () => page.go({ before: "" }) }, "Latest"), next && h("button", { type: "button", onclick: () => page.go({ before: next }) }, "Earlier ones")),
+      h(
+        "div.pages",
+        before && h("button", { type: "button", onclick: () => page.go({ before: "" }) }, "Latest"),
+        next && h("button", { type: "button", onclick: () => page.go({ before: next }) }, "Earlier ones"),
+      ),
+    isCut && h("p.pages.dim", "Choose a service to see earlier ones"),
   ];
 }
 
@@ -118,7 +129,7 @@ async function find(place, page, wanted) {
     if (error.name === "AbortError" || error.isAway) throw error;
     return [];
   };
-  const list = (name) => get("v1/deliveries", { [name]: wanted, service: boundTo()?.[0], limit: PAGE_MAX }, page.signal).then((answer) => answer.deliveries).catch(none);
+  const list = (name) => deliveries({ [name]: wanted, limit: PAGE_MAX }, page.signal).then((answer) => answer.deliveries).catch(none);
   const ways = [
     async () => (HEX.test(wanted) ? get(`v1/deliveries/${part(wanted)}`, {}, page.signal).then((delivery) => [delivery]).catch(none) : []),
     async () => (await Promise.all(["type", "session", "correlation"].map(list))).flat(),

@@ -4,30 +4,37 @@ import { get, part } from "../api.js";
 import { h } from "../dom.js";
 import { count, counted, when } from "../format.js";
 import { snippet, spoken } from "../tint.js";
-import { badge, card, empty, heading, lineLink, table } from "../ui.js";
+import { badge, card, empty, heading, lineLink, SEVERITIES, table, worstFirst } from "../ui.js";
 import { watch } from "../watch.js";
 
 const DOCTOR_MS = 15_000;
-const HARMS = ["critical", "high", "medium", "low"];
 
 export async function view(place, page) {
   watch(page, place, { load: (signal) => get("v1/doctor", {}, signal), draw: drawReport, every: DOCTOR_MS });
 }
 
 function drawReport({ looked_at: looked, findings, too_little: unjudged = [] }) {
-  const sorted = [...findings].sort((a, b) => HARMS.indexOf(a.harm) - HARMS.indexOf(b.harm));
-  const sums = HARMS.map((harm) => [harm, sorted.filter((finding) => finding.harm === harm).length]).filter(([, number]) => number > 0);
+  const sorted = worstFirst(findings, ({ harm }) => harm);
+  const sums = SEVERITIES.map((harm) => [harm, sorted.filter((finding) => finding.harm === harm).length]).filter(([, number]) => number > 0);
   return [
     heading("Doctor", {
       badge: sums.map(([harm, number]) => badge(harm, `${count(number)} ${harm}`)),
-      says: ["Holds what happens against the rule book. Looked at ", counted(looked.deliveries, "delivery", "deliveries"), " with ", counted(looked.attempts, "attempt"), looked.since && [" since ", when(looked.since)], "."],
+      says: [
+        `Holds what happens against the rule book. Looked at ${counted(looked.deliveries, "delivery", "deliveries")} with `,
+        counted(looked.attempts, "attempt"),
+        looked.since && [" since ", when(looked.since)],
+        ".",
+      ],
     }),
     sorted.length === 0
       ? h("section.card", empty("Nothing to complain about", h("p", "What happens fits the rule book: timeouts, retries, breakers and limits suit what the services do.")))
       : sorted.map(finding),
-    unjudged.length > 0 && card("Too little to judge", h("span.dim", "they need more attempts"), table({ label: "Rows that are not judged", columns: UNJUDGED_COLUMNS, rows: unjudged, key: (row) => `${row.service} ${row.events}` })),
+    unjudged.length > 0 && card("Too little to judge", h("span.dim", "they need more attempts"), unjudgedTable(unjudged)),
   ];
 }
+
+const unjudgedTable = (rows) =>
+  table({ label: "Rows that are not judged", columns: UNJUDGED_COLUMNS, rows, key: (row) => `${row.service} ${row.events}` });
 
 const UNJUDGED_COLUMNS = [
   { name: "Service", cell: (row) => row.service },

@@ -1,6 +1,7 @@
 /** Failure groups: dead letters by their cause, and one cause with its letters. */
 
 import { get, part } from "../api.js";
+import { failureGroups, isBoundToSeveral, onlyService } from "../bound.js";
 import { fill, h, slot } from "../dom.js";
 import { compact, count, counted, queueOf, when } from "../format.js";
 import { letterTable } from "../letter_table.js";
@@ -22,8 +23,7 @@ export async function view(place, page) {
   if (page.path.length > 0) return oneGroup(place, page, page.path[0]);
   page.title("Failure groups");
   const filter = {
-    // A key that is bound to services has to say which of them it asks about.
-    service: page.query.get("service") ?? boundTo()?.[0],
+    service: page.query.get("service") ?? onlyService(),
     category: page.query.get("category"),
     from: page.query.get("from"),
   };
@@ -33,13 +33,14 @@ export async function view(place, page) {
     place,
     heading("Failure groups", {
       says: "Dead letters with the same cause stand together: mend the cause, then send the group again.",
-      acts: action("operate", "Replay all that is shown", () => location.assign(replayHref(filter))),
+      // A replay of several services concerns more than one who is bound to some may begin.
+      acts: (filter.service || !isBoundToSeveral()) && action("operate", "Replay all that is shown", () => location.assign(replayHref(filter))),
     }),
     filters(page, filter, await knownServices(page.signal)),
     body,
     held,
   );
-  watch(page, body, { load: (signal) => get("v1/failure-groups", filter, signal), draw: (found) => drawGroups(found, filter), every: GROUPS_MS });
+  watch(page, body, { load: (signal) => failureGroups(filter, signal), draw: (found) => drawGroups(found, filter), every: GROUPS_MS });
   // Whoever is bound to some services is not told of the sessions of all.
   if (!boundTo()) watch(page, held, { load: (signal) => get("v1/held-sessions", {}, signal), draw: drawHeld, every: GROUPS_MS, lines: 0 });
 }
@@ -47,7 +48,7 @@ export async function view(place, page) {
 const given = (filter) => Object.fromEntries(Object.entries(filter).filter(([, value]) => value));
 
 /** Where a replay of what the filter names is prepared. */
-export const replayHref = (filter) => {
+const replayHref = (filter) => {
   const query = new URLSearchParams(given(filter));
   return `#/replays/new${query.size > 0 ? `?${query}` : "?all=true"}`;
 };
@@ -86,9 +87,6 @@ const GROUP_COLUMNS = [
   { name: "Last seen", cell: (group) => when(group.last_seen) },
 ];
 
-/** A key that is bound to services has to go on saying which of them it means. */
-const hrefOf = ({ fingerprint }, { service }) => `#/groups/${fingerprint}${service ? `?service=${part(service)}` : ""}`;
-
 const trendWords = ({ counts }) => `${count(counts.reduce((sum, one) => sum + one, 0))} in the last 24 hours`;
 
 function drawGroups({ groups }, filter) {
@@ -97,7 +95,7 @@ function drawGroups({ groups }, filter) {
   return h(
     "div",
     h("p.sum", h("b", counted(letters, "dead letter")), ` of ${counted(groups.length, "cause")}`),
-    table({ label: "Failure groups", columns: GROUP_COLUMNS, rows: groups, key: (group) => group.fingerprint, href: (group) => hrefOf(group, filter) }),
+    table({ label: "Failure groups", columns: GROUP_COLUMNS, rows: groups, key: (group) => group.fingerprint, href: (group) => `#/groups/${group.fingerprint}` }),
   );
 }
 
@@ -128,7 +126,7 @@ function drawHeld({ held_sessions: held }) {
 
 function oneGroup(place, page, fingerprint) {
   page.title(`Failure group ${fingerprint}`);
-  const filter = { fingerprint, service: page.query.get("service") ?? boundTo()?.[0] };
+  const filter = { fingerprint };
   const [top, example, letters] = [slot("div.stack"), slot("div"), slot("div")];
   fill(place, top, example, letters);
   let sample = null;
@@ -144,11 +142,11 @@ function oneGroup(place, page, fingerprint) {
     });
   };
   watch(page, top, {
-    load: (signal) => get("v1/failure-groups", filter, signal),
+    load: (signal) => failureGroups(filter, signal),
     draw: ({ groups: [group] }) => {
       if (!group) return gone(fingerprint);
       showSample(group.sample);
-      return drawGroup(group, filter);
+      return drawGroup(group);
     },
     every: GROUPS_MS,
   });
@@ -167,7 +165,9 @@ function gone(fingerprint) {
   ];
 }
 
-function drawGroup(group, filter) {
+function drawGroup(group) {
+  // A cause is one of a single service, which whoever is bound to some has to name.
+  const filter = { fingerprint: group.fingerprint, service: boundTo() && group.services[0].service };
   return [
     heading(group.message || group.code, {
       up: ["#/groups", "Failure groups"],

@@ -21,7 +21,10 @@ export async function view(place, page) {
   let looking = null;
   fill(
     place,
-    heading("Keys", { says: "Who may come in, and as what. From the first key on, everybody is asked for one.", acts: action("administer", "New key…", () => create(looking.again), { class: "main" }) }),
+    heading("Keys", {
+      says: "Who may come in, and as what. From the first key on, everybody is asked for one.",
+      acts: action("administer", "New key…", () => create(looking.again), { class: "main" }),
+    }),
     card("All keys", null, body),
   );
   looking = watch(page, body, { load: (signal) => get("v1/keys", {}, signal), draw: ({ keys }) => drawKeys(keys, () => looking.again()), every: KEYS_MS });

@@ -1,15 +1,18 @@
-/** What needs a hand, the worst first: alerts, open breakers, failing services and the doctor's worst finding. */
+/**
+ * What needs a hand, the worst first: alerts that fire, open breakers, services that fail or stand still, and the
+ * doctor's worst finding.
+ */
 
-import { get } from "../api.js";
+import { get, part } from "../api.js";
 import { fill, h } from "../dom.js";
 import { counted, queueOf, when } from "../format.js";
 import { pulse } from "../live.js";
 import { boundTo } from "../session.js";
-import { badge, empty, skeleton } from "../ui.js";
+import { spoken } from "../tint.js";
+import { badge, empty, skeleton, worstFirst } from "../ui.js";
 
 const LOOK_MS = 10_000;
 const SHOWN_MAX = 7;
-const HARMS = ["critical", "high", "medium", "low"];
 
 /** Fills `place` for as long as the page is there. */
 export function needs(page, place) {
@@ -26,7 +29,7 @@ export function needs(page, place) {
       get("v1/doctor", {}, page.signal).catch(none),
     ]);
     alerts = (told?.alerts ?? []).filter((alert) => alert.state === "firing");
-    finding = [...(findings?.findings ?? [])].sort((a, b) => HARMS.indexOf(a.harm) - HARMS.indexOf(b.harm))[0] ?? null;
+    [finding = null] = worstFirst(findings?.findings ?? [], ({ harm }) => harm);
     if (!page.signal.aborted) draw();
   };
   pulse.watch(draw, page.signal);
@@ -35,17 +38,58 @@ export function needs(page, place) {
 }
 
 function drawn(now, alerts, finding) {
-  const rows = [
-    ...alerts.map((alert) => row(`alert-${alert.name}`, "#/alerts", badge("firing", alert.severity), alert.name, [alert.when, alert.since && [" since ", when(alert.since)]])),
-    ...now.open_breakers.map((name) => row(`breaker-${name}`, `#/breakers/${encodeURIComponent(name)}`, badge("open"), name, "its breaker is open: what goes there waits")),
-    ...now.services
-      .filter(({ health }) => health === "failing" || health === "paused")
-      .map((service) => row(`service-${queueOf(service)}`, `#/services/${encodeURIComponent(service.service)}`, badge(service.health), queueOf(service), counted(service.waiting, "delivery waits", "deliveries wait"))),
-    finding && row("doctor", "#/doctor", badge(finding.harm), finding.title, finding.advice),
-  ].filter(Boolean);
-  if (rows.length === 0) return empty("All is well", h("p", "No alert fires, every breaker is closed, and no service fails."));
+  const all = [
+    ...alerts.map(ofAlert),
+    ...now.open_breakers.map(ofBreaker),
+    ...now.services.filter(({ health }) => HEALTH[health]).map(ofService),
+    ...(finding ? [ofFinding(finding)] : []),
+  ];
+  if (all.length === 0) return empty("All is well", h("p", "No alert fires, every breaker is closed, and no service fails."));
+  const rows = worstFirst(all, ({ severity }) => severity);
   const more = rows.length - SHOWN_MAX;
-  return [h("ul.needs", rows.slice(0, SHOWN_MAX)), more > 0 && h("p.pages.dim", `and ${more} more`)];
+  return [h("ul.needs", rows.slice(0, SHOWN_MAX).map(row)), more > 0 && h("p.pages.dim", `and ${more} more`)];
 }
 
-const row = (key, href, mark, title, says) => h("li", { key }, h("a", { href }, mark, h("span", h("b", title), h("span.dim", says))));
+/** An alert goes by its name and what it covers: services may have alerts of one name. */
+const ofAlert = ({ name, covers, severity, when: condition, since }) => ({
+  key: `alert-${name}-${covers ?? ""}`,
+  severity,
+  href: "#/alerts",
+  mark: badge("firing", severity),
+  title: covers ? `${name} (${covers})` : name,
+  says: [name !== condition && h("code", condition), since && [" since ", when(since)]],
+});
+
+const ofBreaker = (name) => ({
+  key: `breaker-${name}`,
+  severity: "high",
+  href: `#/breakers/${part(name)}`,
+  mark: badge("open"),
+  title: name,
+  says: "its breaker is open: what goes there waits",
+});
+
+/** How bad it is that a service is like that; what is not named needs no hand. */
+const HEALTH = { failing: "high", paused: "medium" };
+
+const ofService = (service) => ({
+  key: `service-${queueOf(service)}`,
+  severity: HEALTH[service.health],
+  href: `#/services/${part(service.service)}`,
+  mark: badge(service.health),
+  title: queueOf(service),
+  says: counted(service.waiting, "delivery waits", "deliveries wait"),
+});
+
+/** The doctor's own page says what to do; here stands what was seen. */
+const ofFinding = ({ harm, title, evidence, advice }) => ({
+  key: "doctor",
+  severity: harm,
+  href: "#/doctor",
+  mark: badge(harm),
+  title: spoken(title),
+  says: spoken(evidence?.[0] ?? advice),
+});
+
+const row = ({ key, href, mark, title, says }) =>
+  h("li", { key }, h("a", { href }, mark, h("span", h("b", title), h("span.dim", says))));

@@ -84,7 +84,12 @@ const field = (name, label, input, hint) =>
   h("div.field", h("label", { for: `set-${name}` }, label), input, hint && h("p.hint", hint));
 
 const check = (name, label, hint, checked) =>
-  h("div.field.check", h("input", { type: "checkbox", id: `set-${name}`, name, checked, "aria-describedby": `set-${name}-hint` }), h("label", { for: `set-${name}` }, label), h("p.hint", { id: `set-${name}-hint` }, hint));
+  h(
+    "div.field.check",
+    h("input", { type: "checkbox", id: `set-${name}`, name, checked, "aria-describedby": `set-${name}-hint` }),
+    h("label", { for: `set-${name}` }, label),
+    h("p.hint", { id: `set-${name}-hint` }, hint),
+  );
 
 function read(form) {
   const given = new FormData(form);

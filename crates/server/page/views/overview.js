@@ -1,12 +1,12 @@
 /** The overview: how the server is at a glance, what needs a hand, and what happens now. */
 
 import { get } from "../api.js";
+import { failureGroups } from "../bound.js";
 import { fill, h, slot } from "../dom.js";
 import { feed } from "../feed.js";
 import { ago, compact, count, counted, percent, queueOf, rate, when } from "../format.js";
 import { pulse } from "../live.js";
 import { axisOf, plot, sparkline } from "../plot.js";
-import { boundTo } from "../session.js";
 import { badge, card, choice, command, empty, heading, table, tile } from "../ui.js";
 import { watch } from "../watch.js";
 import { needs } from "./needs.js";
@@ -28,7 +28,7 @@ export async function view(place, page) {
   const services = slot("div");
   const groups = slot("div");
   // A key that is bound to services has to say which of them it asks about.
-  const only = boundTo()?.[0];
+  const only = boundTo()?.join(", ");
   const named = (title) => (only ? `${title} of ${only}` : title);
   fill(
     place,
@@ -48,7 +48,7 @@ export async function view(place, page) {
     drawServices(services, now);
   }, page.signal);
   watch(page, throughput, {
-    load: (signal) => get("v1/trend", { span: chosen, service: only }, signal),
+    load: (signal) => get("v1/trend", { span: chosen }, signal),
     draw: (found) => {
       trend = found;
       drawTiles(tiles, pulse.value, trend);
@@ -56,7 +56,7 @@ export async function view(place, page) {
     },
     every: TREND_MS,
   });
-  watch(page, groups, { load: (signal) => get("v1/failure-groups", { service: only }, signal), draw: drawGroups, every: GROUPS_MS });
+  watch(page, groups, { load: (signal) => failureGroups({}, signal), draw: drawGroups, every: GROUPS_MS });
   needs(page, hand);
 }
 

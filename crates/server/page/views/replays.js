@@ -3,7 +3,8 @@
 import { get, messages, open, part, post } from "../api.js";
 import { ask, toast } from "../dialog.js";
 import { fill, h, slot } from "../dom.js";
-import { count, counted, rate, shortId, span, when } from "../format.js";
+import { count, counted, rate, span, when } from "../format.js";
+import { hidden, seen } from "../seen.js";
 import { action } from "../session.js";
 import { badge, card, empty, facts, failure, heading, say, skeleton, table, tile } from "../ui.js";
 import { watch } from "../watch.js";
@@ -59,7 +60,7 @@ function oneReplay(place, page, id) {
   follow(page, body, id);
 }
 
-/** Draws the replay whenever it changes; a stream that breaks off is opened again until it is over. */
+/** Draws the replay whenever it changes, while the tab is seen; a stream that breaks off is opened again until it is over. */
 async function follow(page, body, id) {
   const pace = speedometer();
   let last = null;
@@ -69,12 +70,16 @@ async function follow(page, body, id) {
     fill(body, drawReplay(replay, pace(replay), (changed) => draw(changed)));
   };
   while (!page.signal.aborted) {
+    await seen();
+    const left = hidden();
     try {
-      const answer = await open(`v1/replays/${part(id)}/progress`, { signal: page.signal });
+      const signal = AbortSignal.any([page.signal, left]);
+      const answer = await open(`v1/replays/${part(id)}/progress`, { signal });
       for await (const { data } of messages(answer.body)) draw(data);
       if (last && isOver(last)) return;
     } catch (error) {
       if (page.signal.aborted) return;
+      if (left.aborted) continue;
       const isRefused = error.status >= 400 && error.status < 500 && error.status !== 429;
       if (!last || isRefused) fill(body, heading(`Replay ${id}`, { up: ["#/replays", "Replays"] }), h("section.card", failure(error)));
       // What is refused will not come by waiting.
@@ -106,14 +111,19 @@ function drawReplay(replay, perSecond, onChange) {
     heading(`Replay ${replay.id}`, { up: ["#/replays", "Replays"], badge: badge(replay.state), acts: acts(replay, onChange), says: replay.what }),
     h("div.standing", { class: { done: replay.failed > 0 ? "warn" : "good", stopped: "bad", paused: "hold", cancelled: "quiet" }[replay.state] ?? "info" },
       h("p", h("b", outcome(replay))),
-      replay.stop && replay.state === "stopped" && h("p", h("a", { href: `#/letters/${replay.stop.delivery}` }, "Why the letter failed again"), " · ", h("a", { href: `#/groups/${replay.stop.fingerprint}` }, "Its failure group")),
+      replay.stop && replay.state === "stopped" && h(
+        "p",
+        h("a", { href: `#/letters/${replay.stop.delivery}` }, "Why the letter failed again"),
+        " · ",
+        h("a", { href: `#/groups/${replay.stop.fingerprint}` }, "Its failure group"),
+      ),
       replay.claimed_by_others > 0 && h("p", `${counted(replay.claimed_by_others, "letter")} belonged to other replays and were left to them.`)),
     replay.canary && waves(replay),
     card("Progress", h("span.dim", progressWords(replay, perSecond, rest, isAtWork)), h("div.pad", bar(replay, "large"), key(replay))),
     h("div.tiles",
       tile({ name: "Letters", value: count(replay.total) }),
       tile({ name: "Delivered", value: count(replay.delivered), tone: replay.delivered > 0 ? "good" : "plain" }),
-      tile({ name: "Failed again", value: count(replay.failed), tone: replay.failed > 0 ? "bad" : "plain", note: replay.failed > 0 ? "poison now" : null, href: replay.failed > 0 ? "#/groups" : null }),
+      tile({ name: "Failed again", value: count(replay.failed), ...(replay.failed > 0 && { tone: "bad", note: "poison now", href: "#/groups" }) }),
       tile({ name: "Left alone", value: count(replay.left), note: replay.left > 0 ? "one before them in their session failed, or they are dead no more" : null }),
       tile({ name: "On their way", value: count(replay.in_flight) }),
       tile({ name: replay.state === "cancelled" ? "Not sent" : "To be sent", value: count(replay.waiting) })),
@@ -127,7 +137,7 @@ function drawReplay(replay, perSecond, onChange) {
 }
 
 /** How it stands, or what came of it. */
-export function outcome(replay) {
+function outcome(replay) {
   const numbers = [`${count(replay.delivered)} delivered`];
   if (replay.failed > 0) numbers.push(`${count(replay.failed)} failed again`);
   if (replay.left > 0) numbers.push(`${count(replay.left)} left alone`);

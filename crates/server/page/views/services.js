@@ -40,7 +40,10 @@ export async function view(place, page) {
   const columns = COLUMNS.filter((column) => column.name !== "Service");
   const watchingLatest = watch(page, latest, {
     load: (signal) => get("v1/deliveries", { service: name, limit: LATEST }, signal),
-    draw: ({ deliveries }) => (deliveries.length > 0 ? deliveriesTable(deliveries, { columns }) : empty("Nothing has come for it yet", h("p", "Events of the types above become deliveries of this service."))),
+    draw: ({ deliveries }) =>
+      deliveries.length > 0
+        ? deliveriesTable(deliveries, { columns })
+        : empty("Nothing has come for it yet", h("p", "Events of the types above become deliveries of this service.")),
     every: LOOK_MS,
   });
   onHappening(({ what, service }) => service?.split("/")[0] === name && (what === "paused" || what === "resumed") && (watching.again(), watchingLatest.again()), page.signal);
@@ -135,7 +138,15 @@ function hands(name, queues, again) {
 async function pause(name, again) {
   const done = await ask({
     title: `Pause ${name}?`,
-    says: [h("p", "Nothing of ", h("b", name), " starts from now on. Events for it are still accepted and wait, in their order; calls under way may end. It stays so, over a restart too, until somebody resumes it.")],
+    says: [
+      h(
+        "p",
+        "Nothing of ",
+        h("b", name),
+        " starts from now on. Events for it are still accepted and wait, in their order; calls under way may end.",
+        " It stays so, over a restart too, until somebody resumes it.",
+      ),
+    ],
     act: "Pause it",
     danger: true,
     doing: () => post(`v1/services/${part(name)}/pause`),

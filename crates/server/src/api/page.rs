@@ -48,6 +48,8 @@ const FILES: &[(&str, &str, &[u8])] = &[
     ("api.js",              SCRIPT,  include_bytes!("../../page/api.js")),
     ("live.js",             SCRIPT,  include_bytes!("../../page/live.js")),
     ("now.js",              SCRIPT,  include_bytes!("../../page/now.js")),
+    ("seen.js",             SCRIPT,  include_bytes!("../../page/seen.js")),
+    ("bound.js",            SCRIPT,  include_bytes!("../../page/bound.js")),
     ("session.js",          SCRIPT,  include_bytes!("../../page/session.js")),
     ("keyboard.js",         SCRIPT,  include_bytes!("../../page/keyboard.js")),
     ("dialog.js",           SCRIPT,  include_bytes!("../../page/dialog.js")),
@@ -149,6 +151,8 @@ mod tests {
 
     /// More lines than that have more than one job.
     const LINES_MAX: usize = 300;
+    /// A longer line is read by nobody to its end.
+    const LINE_CHARS_MAX: usize = 200;
 
     fn folder() -> &'static FilePath {
         FilePath::new(concat!(env!("CARGO_MANIFEST_DIR"), "/page"))
@@ -209,8 +213,90 @@ mod tests {
             if *kind == SCRIPT {
                 assert!(text.starts_with("/**"), "{name} does not say what it is for");
                 assert!(text.lines().count() <= LINES_MAX, "{name} is too long");
+                let long = text.lines().position(|line| line.chars().count() > LINE_CHARS_MAX);
+                assert_eq!(long, None, "{name}: a line is too long (counted from 0)");
             }
         }
+    }
+
+    /// A script imports what it uses, and exports what others import: what is left over misleads whoever reads it.
+    #[test]
+    fn every_import_is_used_and_every_export_imported() {
+        let scripts: Vec<(&str, &str)> = FILES
+            .iter()
+            .filter(|(_, kind, _)| *kind == SCRIPT)
+            .map(|(name, _, content)| (*name, std::str::from_utf8(content).expect("files are text")))
+            .collect();
+        let imported: BTreeSet<(String, &str)> = scripts
+            .iter()
+            .flat_map(|(name, text)| imports(name, text))
+            .map(|import| (import.file, import.there))
+            .collect();
+        let mut problems = Vec::new();
+        for (name, text) in &scripts {
+            for Import { here, .. } in imports(name, text).filter(|import| !uses(text, import.here)) {
+                problems.push(format!("{name} imports `{here}` and does not use it"));
+            }
+            for exported in text.lines().filter_map(exported) {
+                // The module of a view is loaded when it is gone to.
+                let is_view = exported == "view" && name.starts_with("views/");
+                if !is_view && !imported.contains(&((*name).to_owned(), exported)) {
+                    problems.push(format!("{name} exports `{exported}`, and nobody imports it"));
+                }
+            }
+        }
+        assert!(problems.is_empty(), "{}", problems.join("\n"));
+    }
+
+    /// A name that a script takes from another file: what it is called there and here.
+    struct Import<'a> {
+        file: String,
+        there: &'a str,
+        here: &'a str,
+    }
+
+    /// `import { one, two as other } from "./file.js";`, which stands on one line everywhere.
+    fn imports<'a>(name: &'a str, text: &'a str) -> impl Iterator<Item = Import<'a>> {
+        let lines = text.lines().filter(|line| line.starts_with("import "));
+        lines.flat_map(move |line| {
+            let (names, file) = line
+                .strip_prefix("import { ")
+                .and_then(|rest| rest.strip_suffix("\";"))
+                .and_then(|rest| rest.split_once(" } from \""))
+                .unwrap_or_else(|| panic!("{name}: an import of another form: {line}"));
+            let file = match (file.strip_prefix("../"), file.strip_prefix("./"), name.rsplit_once('/')) {
+                (Some(above), _, _) => above.to_owned(),
+                (None, Some(beside), Some((folder, _))) => format!("{folder}/{beside}"),
+                (None, Some(beside), None) => beside.to_owned(),
+                (None, None, _) => panic!("{name}: an import from elsewhere: {line}"),
+            };
+            names.split(", ").map(move |one| {
+                let (there, here) = one.split_once(" as ").unwrap_or((one, one));
+                Import { file: file.clone(), there, here }
+            })
+        })
+    }
+
+    /// The name that a line exports.
+    fn exported(line: &str) -> Option<&str> {
+        let declared = line.strip_prefix("export ")?.trim_start_matches("async ");
+        let named = declared.split_once(' ').expect("an export has a name").1;
+        named.split(|char: char| !is_of_word(char)).next()
+    }
+
+    /// Whether the word stands anywhere but in imports and remarks.
+    fn uses(text: &str, word: &str) -> bool {
+        let is_code = |line: &&str| {
+            !["import ", "/*", "*", "//"].iter().any(|start| line.trim_start().starts_with(start))
+        };
+        text.lines()
+            .filter(is_code)
+            .flat_map(|line| line.split(|char: char| !is_of_word(char)))
+            .any(|found| found == word)
+    }
+
+    fn is_of_word(char: char) -> bool {
+        char.is_alphanumeric() || char == '_' || char == '$'
     }
 
     #[test]

@@ -1,0 +1,49 @@
+/**
+ * A window as people have it: of its tabs one is seen, and the others know that they are not.
+ *
+ * A browser that the tests' driver starts by itself tells every tab that it is seen; here the driver comes to a
+ * browser that runs already, and leaves it as it is.
+ */
+
+import { spawn } from "node:child_process";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+import { attach, BROWSER, FLAGS } from "./stage.js";
+import { PATIENCE_MS, until } from "./until.js";
+
+export class Window {
+  static async open() {
+    const window = new Window();
+    window.folder = await mkdtemp(join(tmpdir(), "redrive-e2e-"));
+    const flags = [...FLAGS, "--headless", "--remote-debugging-port=0", `--user-data-dir=${window.folder}`];
+    window.process = spawn(BROWSER, flags, { stdio: ["ignore", "ignore", "pipe"] });
+    window.gone = new Promise((gone) => window.process.on("exit", gone));
+    let printed = "";
+    window.process.stderr.on("data", (bytes) => (printed += bytes));
+    const address = await until("the browser says where it listens", () => printed.match(/listening on (ws:\S+)/)?.[1]);
+    window.browser = await attach(address);
+    [window.context] = window.browser.contexts();
+    window.context.setDefaultTimeout(PATIENCE_MS);
+    return window;
+  }
+
+  /** One more tab, which is seen instead of the one before. */
+  async tab() {
+    return this.context.newPage();
+  }
+
+  /** Shows a tab, and hides the one that was seen. */
+  async show(page) {
+    await page.bringToFront();
+    await until("the tab is seen", () => page.evaluate(() => !document.hidden));
+  }
+
+  async close() {
+    await this.browser.close();
+    this.process.kill();
+    await this.gone;
+    await rm(this.folder, { recursive: true, force: true, maxRetries: 5 });
+  }
+}
