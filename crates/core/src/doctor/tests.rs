@@ -2,6 +2,7 @@
 //! put into the book.
 
 mod cases;
+mod laws;
 mod merge;
 mod sketch;
 

@@ -152,7 +152,8 @@ fn exhausted(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     let record = Record::of(member)?;
     let (count, ended) = (record.exhausted.len() as u64, record.ended);
     let retries = record.policy.backoff.retries();
-    let saved_late = record.last_that_helped() + 2 > retries as usize;
+    let last = record.last_that_helped();
+    let saved_late = last > 0 && last + 2 > retries as usize;
     let is_much = count >= EXHAUSTED_MIN && exceeds(count, ended, EXHAUSTED_PERCENT);
     if !is_much || !saved_late || retries >= RETRIES_ADVISED_MAX {
         return None;
@@ -167,11 +168,11 @@ fn exhausted(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     if let Some(window) = backoff.window() {
         values.push(("window", show_duration(rounded_up(window * 2))));
     }
-    let last = |delivery: &SeenDelivery| match &delivery.attempts().last()?.end {
+    let last_failure = |delivery: &SeenDelivery| match &delivery.attempts().last()?.end {
         End::Failed { code, .. } => Some(code.clone()),
         End::Delivered { .. } | End::Held { .. } => None,
     };
-    let failures: Vec<_> = record.exhausted.iter().filter_map(|delivery| last(delivery)).collect();
+    let failures: Vec<_> = record.exhausted.iter().filter_map(|delivery| last_failure(delivery)).collect();
     let name = &record.policy.name;
     Some(Sign {
         title: format!("`{}` gives up too early: the {retries} retries of `{name}` run out", member.queue),
@@ -183,11 +184,7 @@ fn exhausted(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
                 counted(ended, "delivery"),
                 percent(count, ended)
             ),
-            format!(
-                "retry {} still saved {}",
-                record.last_that_helped(),
-                counted(record.helped[record.last_that_helped() - 1], "delivery")
-            ),
+            format!("retry {last} still saved {}", counted(record.helped[last - 1], "delivery")),
             format!("their last failures: {}", said(&tally(failures.iter()))),
         ],
         advice: format!(

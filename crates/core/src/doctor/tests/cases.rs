@@ -78,6 +78,12 @@ fn retries() -> Vec<Case> {
         ("a policy of the catalog under on_failure", "retries-exhausted",
             on("on_failure: { transient: standard }").deliveries(300, "ok 1ms").deliveries(10, last).deliveries(10, five),
             on("on_failure: { transient: patient }").deliveries(300, "ok 1ms").deliveries(10, "ok 1ms")),
+        ("a single retry", "retries-exhausted",
+            Sketch::new("retry_policies: { once: { initial: 1s, max: 30s, retries: 1 } }\n", "retry: once")
+                .deliveries(40, "503 1ms ok 1ms").deliveries(10, "503 1ms 503 1ms dead MAX_RETRIES_EXCEEDED"),
+            // It has not saved anybody.
+            Sketch::new("retry_policies: { once: { initial: 1s, max: 30s, retries: 1 } }\n", "retry: once")
+                .deliveries(40, "ok 1ms").deliveries(10, "503 1ms 503 1ms dead MAX_RETRIES_EXCEEDED")),
         ("later retries help nobody", "retries-never-help",
             on("retry: standard").deliveries(30, second).deliveries(25, five),
             on("retry: standard").deliveries(30, second).deliveries(5, last).deliveries(25, five)),
