@@ -59,6 +59,17 @@ fn changes_are_minimal_and_name_the_line_that_they_change() {
 }
 
 #[test]
+fn what_shows_it_is_said_in_true_numbers() {
+    for (name, code, expected) in cases::shown() {
+        let sick =
+            cases::cases().into_iter().find(|(known, ..)| *known == name).expect("a case of that name").2;
+        let findings = examine(&sick.evidence()).findings;
+        let finding = findings.iter().find(|finding| finding.code == code).expect("it is found");
+        assert_eq!(finding.evidence, expected, "{name}");
+    }
+}
+
+#[test]
 fn three_calls_prove_nothing_and_that_is_said() {
     let sketch = sketch::Sketch::new("", "timeout: 3s").deliveries(3, "timeout 3s dead MAX_RETRIES_EXCEEDED");
     let examined = examine(&sketch.evidence());
