@@ -362,7 +362,7 @@ fn told_of_endless(
             ),
             format!(
                 "`{name}` goes on for up to {}, and no delivery has come to its end",
-                show_rounded(goes_on)
+                show_duration(rounded_up(goes_on))
             ),
             match record.last_that_helped() {
                 0 => "no retry at all has helped".to_owned(),
@@ -375,7 +375,7 @@ fn told_of_endless(
 
 fn told_of_unused(member: &Member<'_>, record: &Record<'_>, goes_on: Duration) -> Telling {
     let name = &record.policy.name;
-    let (retried, goes_on) = (record.made[0], show_rounded(goes_on));
+    let (retried, goes_on) = (record.made[0], show_duration(rounded_up(goes_on)));
     Telling {
         title: format!("`{name}` of `{}` goes on for {goes_on}, and nothing ever used it up", member.queue),
         touched: retried,

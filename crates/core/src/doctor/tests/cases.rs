@@ -295,18 +295,18 @@ pub(super) fn shown() -> Vec<(&'static str, &'static str, &'static [&'static str
             "their last failures: SERVICE_UNAVAILABLE 10 times",
         ]),
         ("deliveries that are retried for ever", "policy-never-exhausted", &[
-            "5 deliveries are still tried after 19 retries or more, the oldest for 10h",
+            "5 deliveries are still tried after 19 retries or more, the oldest for 10h1s",
             "`endless` goes on for up to 5d, and no delivery has come to its end",
             "no retry later than number 1 has helped",
         ]),
         ("nothing has arrived yet", "policy-never-exhausted", &[
-            "5 deliveries are still tried after 19 retries or more, the oldest for 10h",
+            "5 deliveries are still tried after 19 retries or more, the oldest for 10h1s",
             "`endless` goes on for up to 5d, and no delivery has come to its end",
             "no retry at all has helped",
         ]),
         ("a policy that is never used up", "policy-never-exhausted", &[
             "60 deliveries were retried, and none ran out of retries: those that arrived did so within 2s, by retry 1 at the latest",
-            "`days` goes on for up to 29h: so long is a delivery that can never arrive kept from being seen",
+            "`days` goes on for up to 30h: so long is a delivery that can never arrive kept from being seen",
         ]),
         ("a delivery that is late", "sla-missed", &[
             "the oldest that waits was accepted 10m ago",
