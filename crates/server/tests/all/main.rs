@@ -31,6 +31,7 @@ mod matrix;
 mod metrics;
 mod openapi;
 mod operate;
+mod packaging;
 mod page;
 mod prometheus_rules;
 mod reference;
