@@ -29,7 +29,7 @@ use super::shape::{DeliveriesFound, DeliveryShown, EventsFound, Status};
 use super::views::{
     Held, ailing_shown, archive_shown, delivery_shown, event_shown, status_shown, with_letters, with_lines,
 };
-use super::{App, events, letters};
+use super::{App, alerts, events, health, letters};
 use crate::letters::fields::Fields;
 
 /// Deliveries that may begin with the same digits before it is no use to list them.
@@ -177,7 +177,10 @@ fn state_of(word: &str) -> Result<StateName, &'static str> {
 )]
 pub(super) async fn status(State(app): State<App>) -> Result<Response, ApiError> {
     let status = with_letters(&app.node, looked(&app).await?).await?;
-    Ok(events::json(StatusCode::OK, &Status { sources: app.hooks.status(), ..status }))
+    let degraded = health::degraded(&app, &status);
+    let status =
+        Status { sources: app.hooks.status(), degraded, firing: alerts::firing(&app.node), ..status };
+    Ok(events::json(StatusCode::OK, &status))
 }
 
 /// How the server is, without what dead letters and sources are up to.

@@ -47,6 +47,7 @@ mod server;
 mod sink;
 // Ctrl-C is a signal there, and one process may send it to another.
 #[cfg(unix)]
+mod status;
 mod tail;
 mod target;
 mod tidy;
