@@ -45,9 +45,9 @@ mod seeing;
 mod serve;
 mod server;
 mod sink;
+mod status;
 // Ctrl-C is a signal there, and one process may send it to another.
 #[cfg(unix)]
-mod status;
 mod tail;
 mod target;
 mod tidy;
