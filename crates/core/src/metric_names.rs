@@ -62,6 +62,18 @@ pub const FAILURES: MetricName = counter(
     &["service", "channel", "event_type", "category"],
     "Attempts that failed, by category.",
 );
+/// Attempts of a queue by how they ended.
+pub const SERVICE_ATTEMPTS: MetricName = counter(
+    "redrive_service_attempts_total",
+    &["service", "channel", "outcome"],
+    "Attempts of all event types that have ended, delivered or failed.",
+);
+/// Failed attempts of a queue by category.
+pub const SERVICE_FAILURES: MetricName = counter(
+    "redrive_service_failures_total",
+    &["service", "channel", "category"],
+    "Attempts of all event types that failed, by category.",
+);
 /// Failed attempts by code.
 pub const FAILURES_BY_CODE: MetricName = counter(
     "redrive_failures_by_code_total",
@@ -287,6 +299,8 @@ pub const START_TIME: MetricName =
 pub const ALL: &[MetricName] = &[
     ATTEMPTS,
     FAILURES,
+    SERVICE_ATTEMPTS,
+    SERVICE_FAILURES,
     FAILURES_BY_CODE,
     DEPENDENCY_ATTEMPTS,
     DEPENDENCY_FAILURES,

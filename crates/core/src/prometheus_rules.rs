@@ -43,7 +43,8 @@ pub fn export(book: &RuleBook) -> Exported {
     let has_rules = rules.contains("- alert:");
     let list = if has_rules { format!("\n{rules}") } else { format!(" []\n{rules}") };
     let yaml = format!(
-        "# The alerts of a Redrive rule book, for Prometheus.\ngroups:\n  - name: redrive\n    rules:{list}"
+        "# The alerts of a Redrive rule book, for Prometheus.\n\
+         # Their windows need several samples: scrape with `scrape_interval: 15s` or less.\ngroups:\n  - name: redrive\n    rules:{list}"
     );
     Exported { yaml, losses }
 }

@@ -13,7 +13,7 @@ mod code;
 mod crowd;
 mod demo;
 mod dependencies;
-mod doctor;
+pub(crate) mod doctor;
 pub(crate) mod door;
 mod error;
 mod events;
@@ -87,6 +87,8 @@ pub(crate) struct Parts {
     pub demo: Option<Demo>,
     /// How it was when somebody asked last.
     pub health: health::Memo,
+    /// What the doctor found lately.
+    pub reports: doctor::Reports,
     /// Where the rule book is, unless it is the built-in one.
     pub book_path: Option<PathBuf>,
     pub book_shown: book::Shown,

@@ -18,6 +18,7 @@ use redrive::core::ids::ServiceName;
 use redrive::node::Node;
 
 use self::shops::Shops;
+use self::story::Telling;
 pub(crate) use self::story::{Facts, Step, StepState};
 
 /// How often the story looks whether it has gone on.
@@ -96,18 +97,11 @@ impl Demo {
         tokio::spawn(orders::send(node.clone()));
         let (demo, node) = (self.clone(), node.clone());
         tokio::spawn(async move {
-            let mut told = 0;
+            let mut telling = Telling::default();
             let mut look = tokio::time::interval(LOOK_EVERY);
             while !demo.0.shops.are_closed() {
                 look.tick().await;
-                let Some(facts) = demo.facts(&node).await else { return };
-                let steps = story::steps(&facts);
-                // A story that began anew is told anew.
-                told = told.min(story::steps_done(&steps) + 1);
-                while let Some(step) = steps.get(told).filter(|step| step.state != StepState::Later) {
-                    tell(step);
-                    told += 1;
-                }
+                telling.goes_on(demo.facts(&node).await.as_ref()).iter().for_each(&tell);
             }
         });
     }

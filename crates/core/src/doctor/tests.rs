@@ -2,6 +2,7 @@
 //! put into the book.
 
 mod cases;
+mod laws;
 mod merge;
 mod sketch;
 
@@ -54,6 +55,17 @@ fn changes_are_minimal_and_name_the_line_that_they_change() {
         let finding = findings.iter().find(|finding| finding.code == code).expect("it is found");
         assert_eq!(finding.change.as_deref(), Some(expected), "{name}");
         assert_eq!(finding.line, line, "{name}");
+    }
+}
+
+#[test]
+fn what_shows_it_is_said_in_true_numbers() {
+    for (name, code, expected) in cases::shown() {
+        let sick =
+            cases::cases().into_iter().find(|(known, ..)| *known == name).expect("a case of that name").2;
+        let findings = examine(&sick.evidence()).findings;
+        let finding = findings.iter().find(|finding| finding.code == code).expect("it is found");
+        assert_eq!(finding.evidence, expected, "{name}");
     }
 }
 

@@ -8,7 +8,7 @@ use crate::category::Code;
 /// Codes that are named in one line.
 const CODES_SHOWN_MAX: usize = 3;
 
-/// A part of a whole in percent, such as `37 %`.
+/// A part of a whole in percent, such as `37%`.
 pub(super) fn percent(part: u64, of: u64) -> String {
     let share = if of == 0 { 0.0 } else { part as f64 * 100.0 / of as f64 };
     if share > 0.0 && share < 1.0 { "less than 1%".to_owned() } else { format!("{share:.0}%") }
@@ -26,6 +26,11 @@ pub(super) fn counted(number: u64, word: &str) -> String {
         Some(stem) if !word.ends_with("ay") => format!("{number} {stem}ies"),
         Some(_) | None => format!("{number} {word}s"),
     }
+}
+
+/// So many deliveries, and that they wait: `1 delivery waits`, `2 deliveries wait`.
+pub(super) fn waiting(number: u64) -> String {
+    format!("{} {}", counted(number, "delivery"), if number == 1 { "waits" } else { "wait" })
 }
 
 /// How often each code came, the most frequent first.
@@ -47,7 +52,7 @@ pub(super) fn said(counts: &[(&str, u64)]) -> String {
     };
     let mut shown: Vec<String> = counts.iter().take(CODES_SHOWN_MAX).map(times).collect();
     if counts.len() > CODES_SHOWN_MAX {
-        shown.push(format!("{} others", counts.len() - CODES_SHOWN_MAX));
+        shown.push(counted((counts.len() - CODES_SHOWN_MAX) as u64, "other"));
     }
     shown.join(", ")
 }
@@ -91,6 +96,8 @@ mod tests {
         assert_eq!(counted(3, "replay"), "3 replays");
         assert_eq!(percent(1, 3), "33%");
         assert_eq!(percent(1, 1_000), "less than 1%");
-        assert_eq!(said(&[("A", 3), ("B", 1), ("C", 1), ("D", 1)]), "A 3 times, B once, C once, 1 others");
+        assert_eq!(said(&[("A", 3), ("B", 1), ("C", 1), ("D", 1)]), "A 3 times, B once, C once, 1 other");
+        let five = [("A", 3), ("B", 1), ("C", 1), ("D", 1), ("E", 1)];
+        assert_eq!(said(&five), "A 3 times, B once, C once, 2 others");
     }
 }

@@ -133,10 +133,12 @@ impl Writing<'_> {
     fn failures(&self) -> Result<String, Why> {
         let of_dependency =
             matches!(self.covers, Covers::Dependency(_)) || self.when.by == Some(Grouping::Dependency);
-        let (attempts, failures) = if of_dependency {
-            (names::DEPENDENCY_ATTEMPTS, names::DEPENDENCY_FAILURES)
-        } else {
-            (names::ATTEMPTS, names::FAILURES)
+        let of_type = matches!(self.covers, Covers::Row(..)) || self.when.by == Some(Grouping::EventType);
+        let (attempts, failures) = match (of_dependency, of_type) {
+            (true, _) => (names::DEPENDENCY_ATTEMPTS, names::DEPENDENCY_FAILURES),
+            (false, true) => (names::ATTEMPTS, names::FAILURES),
+            // A type that comes for the first time has a series from then on only, which shows no increase.
+            (false, false) => (names::SERVICE_ATTEMPTS, names::SERVICE_FAILURES),
         };
         let by_category = self.when.by == Some(Grouping::Category);
         match self.when.metric {

@@ -22,12 +22,18 @@ fn expression(when: &str) -> Result<String, String> {
 fn conditions_become_expressions() {
     let own = r#"service!="redrive-alerts""#;
     let dep = r#"dependency!~"redrive-alerts[:.].*""#;
-    let attempts =
-        |by: &str, more: &str| format!("sum{by}(increase(redrive_attempts_total{{{own}{more}}}[2m]))");
+    let attempts = |by: &str, more: &str| {
+        format!("sum{by}(increase(redrive_service_attempts_total{{{own}{more}}}[2m]))")
+    };
     let (failed, all) = (attempts("", ",outcome=\"failed\""), attempts("", ""));
     #[rustfmt::skip]
     let cases = [
         ("error_rate > 5% over 2m", Ok(format!("({failed} / {all} > 0.05) and ({all} >= 20 or {failed} >= 5)"))),
+        ("error_rate > 5% over 2m by event_type", Ok({
+            let (failed, all) = (failed.replace("sum(", "sum by (event_type) ("), all.replace("sum(", "sum by (event_type) ("));
+            let (failed, all) = (failed.replace("service_attempts", "attempts"), all.replace("service_attempts", "attempts"));
+            format!("({failed} / {all} > 0.05) and ({all} >= 20 or {failed} >= 5)")
+        })),
         ("dead_letters > 100", Ok(format!("sum(redrive_dead_letters{{{own}}}) > 100"))),
         ("dead_letter_age > 48h by service", Ok(format!("max by (service) (redrive_dead_letter_oldest_age_seconds{{{own}}}) > 172800"))),
         ("dead_letter_inflow > 10/m", Ok(format!("sum(increase(redrive_deliveries_total{{{own},outcome=\"dead\"}}[1m])) > 10"))),

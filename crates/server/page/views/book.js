@@ -107,7 +107,6 @@ const RULE_COLUMNS = [
 /** Asks which rule holds for what the reader chooses, and keeps the answer while the book is drawn again. */
 function resolver(page) {
   const answer = slot("div");
-  const type = h("input", { name: "type", id: "rule-type", list: "rule-types", required: true, autocomplete: "off", placeholder: "orders.placed" });
   const ask = async (form) => {
     const { queue, type } = Object.fromEntries(new FormData(form));
     const [service, channel] = queue.split("/");
@@ -121,6 +120,8 @@ function resolver(page) {
     const queues = book.services.flatMap(({ service, channels }) => (channels?.length > 0 ? channels.map((channel) => `${service}/${channel}`) : [service]));
     if (queues.length === 0) return null;
     const types = [...new Set(book.services.flatMap((service) => service.types))].filter((one) => !one.includes("*"));
+    // Made anew each time, so that the one on the page stays where it is, with what is typed and the cursor in it.
+    const type = h("input", { name: "type", id: "rule-type", list: "rule-types", required: true, autocomplete: "off", placeholder: "orders.placed" });
     return card(
       "Which rule holds",
       null,

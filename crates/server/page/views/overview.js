@@ -7,6 +7,7 @@ import { feed } from "../feed.js";
 import { ago, compact, count, counted, percent, queueOf, rate, when } from "../format.js";
 import { pulse } from "../live.js";
 import { axisOf, plot, sparkline } from "../plot.js";
+import { boundTo } from "../session.js";
 import { badge, card, choice, command, empty, heading, table, tile } from "../ui.js";
 import { watch } from "../watch.js";
 import { needs } from "./needs.js";

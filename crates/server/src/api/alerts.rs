@@ -15,7 +15,7 @@ use redrive::core::ids::{ChannelName, IdPrefix, ServiceName};
 use redrive::core::story::End;
 use redrive::core::time::Timestamp;
 use redrive::happening::{Happening, What};
-use redrive::node::{TellError, Told};
+use redrive::node::{Node, TellError, Told};
 use redrive::store::{Counts, DeliveryState, DeliveryView, Filter, Reader, StoreError};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
@@ -53,6 +53,13 @@ pub(super) async fn list(State(app): State<App>) -> Result<Response, ApiError> {
         recent: alerts.recent.iter().map(told_shown).collect(),
     };
     Ok(events::json(StatusCode::OK, &found))
+}
+
+/// The alerts that fire.
+pub(super) fn firing(node: &Node) -> Vec<AlertShown> {
+    let alerts = node.alerts();
+    let firing = alerts.alerts.iter().filter(|alert| alert.state == AlertState::Firing);
+    firing.map(alert_shown).collect()
 }
 
 /// Sends a receiver a message that says that it is a test, and waits a while for what becomes of it.

@@ -89,7 +89,7 @@ impl ApiError {
     }
 
     /// Our own fault; what exactly went wrong is in the log.
-    fn internal() -> Self {
+    pub(super) fn internal() -> Self {
         let message = "something went wrong here; the server's log says more";
         Self::new(Code::Internal, message)
     }

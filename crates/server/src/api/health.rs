@@ -83,6 +83,13 @@ pub(super) async fn ready(
     Ok(events::json(StatusCode::OK, &readiness))
 }
 
+/// All that is wrong with a server that is as this status says, with names.
+pub(super) fn degraded(app: &App, status: &Status) -> Vec<Degraded> {
+    let health = app.node.health();
+    let all = [blockers(&health), remarks(&health), troubles(status)].concat();
+    shown(&all, Names::Told)
+}
+
 /// What is wrong by the last look, which is made anew if it is too old.
 async fn looked(app: &App) -> Arc<Vec<Trouble>> {
     let mut memo = app.health.0.lock().await;
@@ -91,14 +98,18 @@ async fn looked(app: &App) -> Arc<Vec<Trouble>> {
     {
         return Arc::clone(troubles);
     }
-    let troubles = match tokio::time::timeout(LOOK_WITHIN, queries::looked(app)).await {
+    let troubles = Arc::new(judged(queries::looked(app)).await);
+    *memo = Some((Instant::now(), Arc::clone(&troubles)));
+    troubles
+}
+
+/// What is wrong by a look, which may fail or take too long.
+async fn judged(look: impl Future<Output = Result<Status, ApiError>>) -> Vec<Trouble> {
+    match tokio::time::timeout(LOOK_WITHIN, look).await {
         Ok(Ok(status)) => troubles(&status),
         Ok(Err(_)) => vec![Trouble::new(Kind::StoreUnread)],
         Err(_) => vec![Trouble::new(Kind::StoreSlow)],
-    };
-    let troubles = Arc::new(troubles);
-    *memo = Some((Instant::now(), Arc::clone(&troubles)));
-    troubles
+    }
 }
 
 /// Whether names may be told.
@@ -321,6 +332,74 @@ mod tests {
             assert_eq!(told(&blockers(&health), Names::Told), unready, "{name}");
             assert_eq!(told(&remarks(&health), Names::Told), degraded, "{name}");
         }
+    }
+
+    /// A status in which all is well, but for this.
+    fn status(more: &serde_json::Value) -> Status {
+        let mut status = json!({
+            "version": "0", "started_at": "2025-10-21T11:20:00Z", "book": "0", "calls_in_flight": 0, "events": 0,
+            "unrouted": 7, "stranded": 0,
+            "services": [{ "service": "mail", "waiting": 9, "delivered": 9, "dead": 9 }],
+            "dependencies": [{ "name": "shop", "breaker": "closed", "in_flight": 1 }],
+            "archive": { "state": "well", "archived": 9, "skipped": 9, "behind_ms": 0 },
+            "schedules": [{ "name": "daily", "cron": "0 9 * * *", "zone": "UTC", "waiting": 1, "caught_up": 0, "lost": 0 }],
+        });
+        status.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        serde_json::from_value(status).expect("a status")
+    }
+
+    #[test]
+    fn every_degraded_state_has_a_name() {
+        let ails = |state: &str| json!({ "name": "signing", "state": state, "since": "2025-10-21T11:20:00Z", "why": "away" });
+        let dependency =
+            |state: &str| json!({ "dependencies": [{ "name": "shop", "breaker": state, "in_flight": 0 }] });
+        let archive = |state: &str| json!({ "archive": { "state": state, "archived": 0, "skipped": 0, "behind_ms": 0 } });
+        let queue = |service: &str, channel: Option<&str>, dead: u64| {
+            json!({
+                "service": service, "channel": channel, "waiting": 0, "delivered": 0, "dead": dead, "paused_since": null,
+            })
+        };
+        let paused = |service: &str, channel: Option<&str>| {
+            let mut queue = queue(service, channel, 0);
+            queue["paused_since"] = json!("2025-10-21T11:20:00Z");
+            queue
+        };
+        let stuck = json!({ "name": "daily", "cron": "0 9 * * *", "zone": "UTC", "waiting": 1, "caught_up": 0, "lost": 0, "trouble": "no room" });
+        let mut nameless = stuck.clone();
+        nameless["name"] = json!(null);
+        #[rustfmt::skip]
+        let cases = [
+            ("all is well",        json!({}),                                     vec![]),
+            ("stranded",           json!({ "stranded": 3 }),                      vec!["stranded: deliveries are unknown to the engine: 3"]),
+            ("an open breaker",    dependency("open"),                            vec!["breaker-open: a breaker is open: shop"]),
+            ("a half-open one",    dependency("half-open"),                       vec!["breaker-open: a breaker is open: shop"]),
+            ("a pause",            json!({ "services": [paused("mail", None)] }), vec!["service-paused: a service is paused: mail"]),
+            ("with its channels",  json!({ "services": [paused("mail", None), paused("mail", Some("sms"))] }),
+                                                                                  vec!["service-paused: a service is paused: mail"]),
+            ("an old secret",      json!({ "secrets": [ails("stale")] }),         vec!["secret-stale: a secret cannot be fetched, and the last value serves: signing"]),
+            ("no secret",          json!({ "secrets": [ails("gone")] }),          vec!["secret-gone: a secret has no value: signing"]),
+            ("old keys",           json!({ "issuer": ails("stale") }),            vec!["issuer-stale: the issuer's keys cannot be fetched, and the last ones serve: signing"]),
+            ("no keys",            json!({ "issuer": ails("gone") }),             vec!["issuer-gone: the issuer's keys cannot be had, and tokens are refused: signing"]),
+            ("an archive waits",   archive("waiting"),                            vec!["archive-waiting: the archive takes nothing, and events wait for it"]),
+            ("an archive is open", archive("open"),                               vec!["archive-open: the archive's breaker is open, and events are left out of it"]),
+            ("a schedule waits",   json!({ "schedules": [stuck] }),               vec!["schedule-waiting: a schedule cannot emit: daily"]),
+            ("one by its times",   json!({ "schedules": [nameless] }),            vec!["schedule-waiting: a schedule cannot emit: 0 9 * * *"]),
+            ("nobody was told",    json!({ "services": [queue(OWN_SERVICE, Some("ops"), 1)] }),
+                                                                                  vec!["receiver-dead: a receiver could not be told of alerts: ops"]),
+            ("others were",        json!({ "services": [queue(OWN_SERVICE, Some("ops"), 0)] }), vec![]),
+        ];
+        for (name, more, expected) in cases {
+            assert_eq!(told(&troubles(&status(&more)), Names::Told), expected, "{name}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_cannot_be_read_or_is_slow_is_told() {
+        let refused = async { Err(ApiError::internal()) };
+        let hangs = std::future::pending::<Result<Status, ApiError>>();
+        assert_eq!(told(&judged(refused).await, Names::Told), ["store-unread: the store cannot be read"]);
+        assert_eq!(told(&judged(hangs).await, Names::Told), ["store-slow: the store is slow"]);
+        assert!(judged(async { Ok(status(&json!({}))) }).await.is_empty());
     }
 
     #[test]

@@ -30,7 +30,7 @@ use super::views::{
     Held, ailing_shown, archive_shown, delivery_shown, event_shown, part_of, status_shown, with_letters,
     with_lines,
 };
-use super::{App, events, letters};
+use super::{App, alerts, events, health, letters};
 use crate::letters::fields::Fields;
 
 /// Deliveries that may begin with the same digits before it is no use to list them.
@@ -179,7 +179,11 @@ fn state_of(word: &str) -> Result<StateName, &'static str> {
 pub(super) async fn status(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
     let status = with_letters(&app.node, &caller, looked(&app).await?).await?;
     let shown = match caller.services() {
-        None => Status { sources: app.hooks.status(), ..status },
+        None => {
+            let degraded = health::degraded(&app, &status);
+            Status { sources: app.hooks.status(), degraded, firing: alerts::firing(&app.node), ..status }
+        }
+        // What is of the whole server is not told to a key for a part of it.
         Some(services) => part_of(status, services, &app.node.book()),
     };
     Ok(events::json(StatusCode::OK, &shown))

@@ -261,6 +261,12 @@ pub(crate) struct Status {
     /// The issuer of tokens, if its keys cannot be fetched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer: Option<AilingShown>,
+    /// What is wrong, as `/readyz` says it; empty when all is well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub degraded: Vec<health::Degraded>,
+    /// Alerts that fire, in the order of the book.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub firing: Vec<alerts::AlertShown>,
 }
 
 /// Something that cannot be fetched.

@@ -303,6 +303,8 @@ pub(super) fn status_shown(node: &Node, snapshot: &Snapshot, counts: &Counts) ->
         schedules: node.schedules().iter().map(schedule_shown).collect(),
         secrets: Vec::new(),
         issuer: None,
+        degraded: Vec::new(),
+        firing: Vec::new(),
     }
 }
 

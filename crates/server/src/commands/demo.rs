@@ -1,5 +1,7 @@
 //! `redrive demo`: a small world that lives on this machine, to look at and to play with.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -7,6 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 
 use super::{Refused, serve};
+use crate::api::fresh_id;
 use crate::cli::{DemoArgs, LogFormat, LogLevel, ServeArgs};
 use crate::demo::{Demo, Step};
 use crate::show::style;
@@ -85,12 +88,24 @@ struct Folder {
 
 impl Folder {
     fn new(named: Option<&Path>) -> anyhow::Result<Self> {
-        let own = || std::env::temp_dir().join(format!("redrive-demo-{}", std::process::id()));
-        let folder = Self { path: named.map_or_else(own, Path::to_owned), is_ours: named.is_none() };
-        let shown = folder.path.display();
-        std::fs::create_dir_all(&folder.path).with_context(|| format!("could not create {shown}"))?;
-        Ok(folder)
+        match named {
+            Some(path) => {
+                std::fs::create_dir_all(path)
+                    .with_context(|| format!("could not create {}", path.display()))?;
+                Ok(Self { path: path.to_owned(), is_ours: false })
+            }
+            None => Ok(Self { path: own_folder(&std::env::temp_dir())?, is_ours: true }),
+        }
     }
+}
+
+/// A new folder among those of everybody: nobody can foresee its name and prepare it, and nobody else reads it.
+fn own_folder(beside: &Path) -> anyhow::Result<PathBuf> {
+    let path = beside.join(format!("redrive-demo-{}", fresh_id().simple()));
+    // One that is there already is somebody else's, and this fails.
+    let made = DirBuilder::new().mode(0o700).create(&path);
+    made.with_context(|| format!("could not create {}", path.display()))?;
+    Ok(path)
 }
 
 impl Drop for Folder {
@@ -146,4 +161,25 @@ fn lines(text: &str) -> Vec<String> {
         }
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn its_own_folder_is_new_and_for_nobody_else() {
+        let beside = tempfile::tempdir().expect("a folder of the test's own");
+        let (one, other) =
+            (own_folder(beside.path()).expect("it is made"), own_folder(beside.path()).expect("again"));
+        assert_ne!(one, other);
+        for folder in [one, other] {
+            let mode = std::fs::metadata(&folder).expect("it is there").permissions().mode();
+            assert_eq!(mode & 0o777, 0o700, "{}", folder.display());
+            let name = folder.file_name().and_then(|name| name.to_str()).expect("a plain name");
+            assert!(!name.contains(&std::process::id().to_string()), "anybody can tell: {name}");
+        }
+    }
 }

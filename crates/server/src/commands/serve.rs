@@ -27,6 +27,7 @@ use tokio::sync::watch;
 
 use self::tls::Watched;
 use super::{Refused, demo, read_book};
+use crate::api::doctor::Reports;
 use crate::api::door::Scheme;
 use crate::api::health::Memo;
 use crate::api::hooks::Webhooks;
@@ -443,6 +444,7 @@ impl Doors {
             hooks: self.hooks.clone(),
             access: self.access.clone(),
             health: Memo::default(),
+            reports: Reports::default(),
             book_path,
             book_shown: book::Shown::default(),
             live: live::Hub::default(),

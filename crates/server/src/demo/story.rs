@@ -85,6 +85,26 @@ pub(crate) fn steps_done(steps: &[Step]) -> usize {
     steps.iter().filter(|step| step.state == StepState::Done).count()
 }
 
+/// How far the story has been told.
+#[derive(Debug, Default)]
+pub(crate) struct Telling {
+    told: usize,
+}
+
+impl Telling {
+    /// What is to be told by now; nothing while nobody knows how it stands, and then the story goes on.
+    pub(crate) fn goes_on(&mut self, facts: Option<&Facts>) -> Vec<Step> {
+        let Some(facts) = facts else { return Vec::new() };
+        let steps = steps(facts);
+        // A story that began anew is told anew.
+        self.told = self.told.min(steps_done(&steps) + 1);
+        let due = steps.into_iter().skip(self.told).take_while(|step| step.state != StepState::Later);
+        let due: Vec<Step> = due.collect();
+        self.told += due.len();
+        due
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,6 +127,29 @@ mod tests {
             assert_eq!(steps_done(&steps), done, "{name}");
             let next = steps.iter().filter(|step| step.state == StepState::Now).count();
             assert_eq!(next, usize::from(done < steps.len()), "{name}: one comes next, until all are done");
+        }
+    }
+
+    #[test]
+    fn each_step_is_told_once_though_nobody_knows_for_a_while() {
+        let begin = Facts { letters: 0, looked: false, mended: false, replayed: false };
+        let broke = Facts { letters: 3, ..begin };
+        let mended = Facts { mended: true, ..broke };
+        #[rustfmt::skip]
+        let looks = [
+            ("it begins",        Some(begin),  vec!["Something breaks"]),
+            ("nothing new",      Some(begin),  vec![]),
+            ("nobody knows",     None,         vec![]),
+            ("it broke",         Some(broke),  vec!["See why"]),
+            ("nobody knows",     None,         vec![]),
+            ("somebody mended",  Some(mended), vec!["Fix it", "Replay"]),
+            ("it breaks anew",   Some(broke),  vec![]),
+            ("and is mended",    Some(mended), vec!["Fix it", "Replay"]),
+        ];
+        let mut telling = Telling::default();
+        for (name, facts, expected) in looks {
+            let told: Vec<&str> = telling.goes_on(facts.as_ref()).iter().map(|step| step.title).collect();
+            assert_eq!(told, expected, "{name}");
         }
     }
 }

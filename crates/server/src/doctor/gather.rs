@@ -152,18 +152,13 @@ fn letter_kind(view: KindView) -> LetterKind {
     }
 }
 
-/// What a server that runs knows beside its store.
-pub(crate) struct Living<'a> {
-    pub(crate) snapshot: &'a Snapshot,
-}
-
-/// All of it together.
+/// All of it together; a server that runs knows more than its store, and says it in a snapshot.
 pub(crate) fn evidence(
     book: std::sync::Arc<RuleBook>,
     deliveries: Deliveries,
     rest: Rest,
     turns: &Turns,
-    living: Option<&Living<'_>>,
+    living: Option<&Snapshot>,
     now: redrive::core::time::Timestamp,
 ) -> Evidence {
     let in_service = |queue: &QueueName| {
@@ -177,12 +172,9 @@ pub(crate) fn evidence(
             dead: counts.dead,
             oldest_waiting_at: rest.oldest.get(name).and_then(|oldest| oldest.waiting_since),
             held: match living {
-                Some(living) => living
-                    .snapshot
-                    .queues
-                    .iter()
-                    .find(|queue| *queue.name == *name)
-                    .and_then(|queue| queue.held),
+                Some(snapshot) => {
+                    snapshot.queues.iter().find(|queue| *queue.name == *name).and_then(|queue| queue.held)
+                }
                 None => (!is_known(&book, name)).then_some(HeldQueue::Removed),
             },
         });
@@ -195,7 +187,7 @@ pub(crate) fn evidence(
         dependencies: dependencies(&book, turns, living),
         book,
         text: rest.text.map(Into::into),
-        figures: living.map(|living| std::sync::Arc::clone(&living.snapshot.figures)),
+        figures: living.map(|snapshot| std::sync::Arc::clone(&snapshot.figures)),
         queues,
         deliveries: deliveries.seen,
         letters,
@@ -213,14 +205,13 @@ fn is_known(book: &RuleBook, queue: &QueueName) -> bool {
     book.queues().any(|(service, channel)| *service == queue.service && channel == queue.channel.as_ref())
 }
 
-fn dependencies(book: &RuleBook, turns: &Turns, living: Option<&Living<'_>>) -> Vec<DependencyState> {
+fn dependencies(book: &RuleBook, turns: &Turns, living: Option<&Snapshot>) -> Vec<DependencyState> {
     let sections = book.sections();
     let mut states: BTreeMap<DependencyName, DependencyState> = BTreeMap::new();
     for (service, channel, row) in sections.rows() {
         let name = redrive::core::book::resolve::dependency_of(service, channel, row).value;
-        let in_flight = living.and_then(|living| {
-            living.snapshot.dependencies.iter().find(|dependency| dependency.name == name)
-        });
+        let in_flight = living
+            .and_then(|snapshot| snapshot.dependencies.iter().find(|dependency| dependency.name == name));
         let in_flight = in_flight.map_or(0, |dependency| dependency.in_flight);
         states.entry(name.clone()).or_insert_with(|| {
             let turn = |turn: &redrive::node::Turn| Turn { at: turn.at, from: turn.from, to: turn.to };

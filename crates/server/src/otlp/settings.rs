@@ -2,8 +2,8 @@
 //!
 //! | variable | what it says |
 //! | --- | --- |
-//! | `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` | the whole address; before all others |
-//! | `OTEL_EXPORTER_OTLP_ENDPOINT` | the address without `/v1/traces`; `--otlp` comes before it |
+//! | `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` | the whole address; `--otlp` comes before it |
+//! | `OTEL_EXPORTER_OTLP_ENDPOINT` | the address without `/v1/traces`; both come before it |
 //! | `OTEL_EXPORTER_OTLP_TRACES_HEADERS`, `OTEL_EXPORTER_OTLP_HEADERS` | `name=value` pairs with commas between them |
 //! | `OTEL_SERVICE_NAME` | who we are, `redrive` unless it says so |
 //! | `OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG` | which traces are recorded |

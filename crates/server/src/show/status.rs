@@ -9,6 +9,8 @@ use super::moment::{ago, coming, rough};
 use super::table::{Cell, Side, Table};
 use super::watch::Watch;
 use super::{counted, next_steps, plain, shell_word, style, thousands};
+use crate::api::shape::alerts::AlertShown;
+use crate::api::shape::health::Degraded;
 use crate::api::shape::{AilingShown, ArchiveShown, DependencyStatus, ScheduleStatus, ServiceStatus, Status};
 use crate::client::Address;
 
@@ -16,6 +18,20 @@ use crate::client::Address;
 const BEHIND_SHOWN_MS: u64 = 5_000;
 /// Replays that have a line of their own.
 const REPLAYS_SHOWN_MAX: usize = 10;
+
+/// What is wrong and has a place of its own on the page: a table, or a line that says more.
+const TOLD_ELSEWHERE: [&str; 10] = [
+    "stranded",
+    "breaker-open",
+    "service-paused",
+    "secret-stale",
+    "secret-gone",
+    "issuer-stale",
+    "issuer-gone",
+    "archive-waiting",
+    "archive-open",
+    "schedule-waiting",
+];
 
 /// The whole page; rates are in it if somebody watches.
 pub(crate) fn page(status: &Status, address: &Address, watch: Option<&Watch>, now: Timestamp) -> String {
@@ -44,7 +60,7 @@ pub(crate) fn page(status: &Status, address: &Address, watch: Option<&Watch>, no
         let word = "in the store and unknown to the engine: report it, and restart the server";
         let _ = writeln!(out, "{} {} stranded, {word}", style::error("✗"), thousands(status.stranded));
     }
-    for line in ailing(status, now) {
+    for line in troubles(status, now).into_iter().chain(firing(status, now)).chain(ailing(status, now)) {
         let _ = writeln!(out, "{line}");
     }
     for line in letters(status).into_iter().chain(status.archive.as_ref().map(|shown| archive(shown, now))) {
@@ -72,12 +88,16 @@ fn verdict(status: &Status) -> String {
     let ailing = || status.secrets.iter().chain(&status.issuer);
     let archive = status.archive.as_ref().map(|archive| archive.state.as_str());
     let is_bad = status.stranded > 0
+        || troubled(status).any(|trouble| !is_bearable(trouble))
+        || status.firing.iter().any(is_urgent)
         || status.held_sessions > 0
         || ailing().any(is_gone)
         || archive == Some("open")
         || status.dependencies.iter().any(|dependency| dependency.breaker == "open")
         || status.schedules.iter().any(|schedule| schedule.waiting > 0 && schedule.trouble.is_some());
     let is_doubtful = status.unrouted.is_some_and(|unrouted| unrouted > 0)
+        || !status.degraded.is_empty()
+        || !status.firing.is_empty()
         || status.poison > 0
         || ailing().next().is_some()
         || archive.is_some_and(|state| state != "well")
@@ -91,6 +111,49 @@ fn verdict(status: &Status) -> String {
         (false, true) => style::warning("!"),
         (false, false) => style::good("✓"),
     }
+}
+
+/// What is wrong and is told nowhere else.
+fn troubled(status: &Status) -> impl Iterator<Item = &Degraded> {
+    status.degraded.iter().filter(|trouble| !TOLD_ELSEWHERE.contains(&trouble.what.as_str()))
+}
+
+/// Whether it may go on for a while without anybody doing anything.
+fn is_bearable(trouble: &Degraded) -> bool {
+    trouble.what == "store-slow"
+}
+
+fn is_urgent(alert: &AlertShown) -> bool {
+    matches!(alert.severity.as_str(), "critical" | "high")
+}
+
+/// What is wrong and is told nowhere else, a line each.
+fn troubles(status: &Status, now: Timestamp) -> Vec<String> {
+    let line = |trouble: &Degraded| {
+        let mark = if is_bearable(trouble) { style::warning("!") } else { style::error("✗") };
+        let since = trouble.since.map(|since| format!(", for {} now", rough(now.since(since))));
+        format!("{mark} {}{}", plain(&trouble.why), since.unwrap_or_default())
+    };
+    troubled(status).map(line).collect()
+}
+
+/// The alerts that fire, a line each.
+fn firing(status: &Status, now: Timestamp) -> Vec<String> {
+    let line = |alert: &AlertShown| {
+        let mark = if is_urgent(alert) { style::error("✗") } else { style::warning("!") };
+        let covers = alert.covers.as_ref().map(|covers| format!(" ({})", plain(covers)));
+        let since = alert.since.map(|since| format!(" for {}", rough(now.since(since))));
+        let value = alert.value.as_ref().map(|value| format!(", it is {}", plain(value)));
+        format!(
+            "{mark} the alert {}{} fires{}: {}{}",
+            style::bold(plain(&alert.name)),
+            covers.unwrap_or_default(),
+            since.unwrap_or_default(),
+            plain(&alert.when),
+            value.unwrap_or_default()
+        )
+    };
+    status.firing.iter().map(line).collect()
 }
 
 /// The secrets and the issuer's keys that cannot be fetched, a line each.
@@ -292,6 +355,9 @@ fn steps(status: &Status) -> Vec<(String, &'static str)> {
     let mut steps = Vec::new();
     if let Some(paused) = status.services.iter().find(|service| service.paused_since.is_some()) {
         steps.push((format!("redrive resume {}", shell_word(&paused.service)), "lets it go on"));
+    }
+    if !status.firing.is_empty() || status.degraded.iter().any(|trouble| trouble.what == "receiver-dead") {
+        steps.push(("redrive alerts".to_owned(), "shows what fires, and who was told or was not"));
     }
     if status.unrouted.is_some_and(|unrouted| unrouted > 0) {
         steps.push(("redrive route --unrouted".to_owned(), "delivers what the rule book wants by now"));

@@ -200,6 +200,34 @@ fn a_receiver_that_was_down_hears_of_it_when_it_is_back() {
 }
 
 #[test]
+fn a_receiver_that_refuses_for_good_is_seen_by_who_looks_at_the_server() {
+    let (orders, hook) = (refusing(), refusing());
+    let receivers = format!("  hook: {{ webhook: \"{}\", retry: none }}\n", hook.url());
+    let (folder, server) = start(&book(&orders, &receivers, "to: [hook], repeat: 1h"));
+    spoil(&server, "e-1");
+    let ready = until("it is degraded", || {
+        let body = server.get("/readyz").json();
+        (body["status"] == "degraded").then_some(body)
+    });
+    let expected =
+        json!([{ "what": "receiver-dead", "why": "a receiver could not be told of alerts: hook" }]);
+    assert_eq!(ready["degraded"], expected);
+    let status = server.status();
+    assert_eq!(status["degraded"], expected);
+    assert_eq!(
+        (&status["firing"][0]["name"], &status["firing"][0]["severity"]),
+        (&json!("letters"), &json!("critical"))
+    );
+    let printed = folder.run(&["status", "--server", &url_of(&server)]).printed();
+    assert!(
+        printed.starts_with("✗ ") && printed.contains("\n✗ a receiver could not be told of alerts: hook\n"),
+        "{printed}"
+    );
+    assert!(printed.contains("\n✗ the alert letters fires"), "{printed}");
+    server.stop().assert_calm();
+}
+
+#[test]
 fn a_storm_is_a_handful_of_messages() {
     let orders = Target::start(|call| match call.event_id().len() % 4 {
         0 => status(400),

@@ -605,46 +605,6 @@ fn the_state_of_a_server_fits_on_a_page() {
 }
 
 #[test]
-fn a_status_says_what_dead_letters_are_up_to() {
-    let replays: Vec<Value> = (1..=12)
-        .rev()
-        .map(|id| {
-            json!({
-                "id": id, "state": "paused", "what": "service billing", "rate": null, "concurrency": 1000, "canary": false,
-                "origin": "operator", "total": 1, "sent": 0, "delivered": 0, "failed": 0, "left": 0, "in_flight": 0,
-                "waiting": 1, "claimed_by_others": 0, "created_at": "2025-10-21T14:34:00Z", "changed_at": "2025-10-21T14:34:50Z",
-            })
-        })
-        .collect();
-    let told = |more: &Value| {
-        let mut status = json!({
-            "version": "0.1.0", "started_at": "2025-10-21T11:20:00Z", "book": "00000000000000ff", "calls_in_flight": 0,
-            "events": 1, "unrouted": 0, "stranded": 0, "services": [], "dependencies": [],
-        });
-        status.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
-        let server = Scripted::new([Reply::json(200, &status)]);
-        let printed = redrive(&["status", "--server", server.url()]).printed();
-        printed.lines().skip(2).map(ToOwned::to_owned).collect::<Vec<_>>()
-    };
-    let held = |sessions: u64, deliveries: u64, at_least: bool| json!({ "held_sessions": sessions, "held_deliveries": deliveries, "held_at_least": at_least });
-    #[rustfmt::skip]
-    let cases = [
-        ("nothing",     held(0, 0, false),           vec![]),
-        ("one alone",   held(1, 0, false),           vec!["✗ 1 session is held by a dead letter: nothing waits there yet"]),
-        ("one",         held(1, 1, false),           vec!["✗ 1 session is held by a dead letter: 1 delivery waits behind it"]),
-        ("some",        held(2, 1200, false),        vec!["✗ 2 sessions are held by dead letters: 1,200 deliveries wait behind them"]),
-        ("too many",    held(10_000, 12_000, true),  vec!["✗ 10,000 sessions or more are held by dead letters: 12,000 deliveries or more wait behind them"]),
-        ("poison",      json!({ "poison": 1 }),      vec!["! 1 poison letter, left alone by replays"]),
-        ("a replay",    json!({ "replays": replays[..1] }), vec!["↻ replay 12 is paused, 0 of 1 letter: service billing"]),
-    ];
-    for (name, more, expected) in cases {
-        assert_eq!(told(&more), expected, "{name}");
-    }
-    let many = told(&json!({ "replays": replays }));
-    assert_eq!((many.len(), many[10].as_str()), (11, "↻ 2 more open replays: `redrive replays` shows them"));
-}
-
-#[test]
 fn operators_are_told_what_they_did() {
     let done = || [Reply::new(200, "{}")];
     let rerouted = |seen: u64, routed: u64| [Reply::json(200, &json!({ "seen": seen, "routed": routed }))];

@@ -1,7 +1,10 @@
 //! `redrive demo`: alive at once, and its story from the break to the last replayed letter.
 
+use std::collections::BTreeMap;
 use std::process::Command;
+use std::time::Duration;
 
+use redrive::core::time::Timestamp;
 use serde_json::{Value, json};
 
 use crate::run::Folder;
@@ -72,6 +75,36 @@ fn the_story_is_told_from_the_break_to_the_last_letter() {
     assert_eq!(left(), 0, "and leaves nothing behind");
 }
 
+fn moment(at: &Value) -> Timestamp {
+    at.as_str().and_then(|at| at.parse().ok()).expect("a time")
+}
+
+/// Whether two orders of one customer are there: each took as long as the slow service does, and the second
+/// began after the first had ended.
+fn is_slow_and_in_order(server: &Server, delivered: &[Value]) -> bool {
+    let mut by_customer: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
+    for delivery in delivered {
+        by_customer.entry(delivery["session"].as_str().expect("a customer")).or_default().push(delivery);
+    }
+    let Some(mut of_one) = by_customer.into_values().find(|deliveries| deliveries.len() > 1) else {
+        return false;
+    };
+    of_one.sort_by_key(|delivery| moment(&delivery["accepted_at"]));
+    let calls = of_one.iter().map(|delivery| {
+        let told = server.get(&format!("/v1/deliveries/{}", delivery["id"].as_str().expect("an id"))).json();
+        let story =
+            told["stories"].as_array().and_then(|stories| stories.last()).expect("it was tried").clone();
+        (moment(&story["started_at"]), Duration::from_nanos(story["took_nanos"].as_u64().expect("a number")))
+    });
+    let mut ended = Timestamp::EPOCH;
+    for (began, took) in calls {
+        assert!(took >= Duration::from_millis(900), "it is slow: {took:?}");
+        assert!(began >= ended, "one after the other: {began} is before {ended}");
+        ended = began + took;
+    }
+    true
+}
+
 #[test]
 fn each_service_of_the_demo_has_its_habit() {
     let folder = Folder::new();
@@ -81,6 +114,11 @@ fn each_service_of_the_demo_has_its_habit() {
         let found = server.get("/v1/deliveries?service=payments&state=delivered").json();
         found["deliveries"].as_array().expect("a list").iter().any(healed).then_some(())
     });
+    until("shipping has taken its time, in order for a customer", || {
+        let found = server.get("/v1/deliveries?service=shipping&state=delivered").json();
+        let delivered = found["deliveries"].as_array().expect("a list").clone();
+        is_slow_and_in_order(&server, &delivered).then_some(())
+    });
     until("the breaker of the warehouse is open", || {
         let status = server.status();
         let dependencies = status["dependencies"].as_array().expect("a list").clone();
@@ -88,6 +126,14 @@ fn each_service_of_the_demo_has_its_habit() {
             .iter()
             .any(|dependency| dependency["name"] == "warehouse-api" && dependency["breaker"] == "open")
             .then_some(())
+    });
+    until("the CRM has said how long to wait, and everybody does", || {
+        let page = server.get("/metrics").body;
+        let failed =
+            "redrive_service_failures_total{service=\"crm\",channel=\"\",category=\"rate-limited\"} ";
+        let holds = "redrive_dependency_holds_total{dependency=\"crm-api\"} ";
+        let count = |name: &str| page.lines().find_map(|line| line.strip_prefix(name)?.parse::<u64>().ok());
+        (count(failed)? > 0 && count(holds)? > 0).then_some(())
     });
     assert_eq!(server.stop().code, Some(0));
     assert!(folder.path("kept/redrive.yaml").exists(), "a folder that somebody named is kept");

@@ -31,6 +31,7 @@ mod matrix;
 mod metrics;
 mod openapi;
 mod operate;
+mod packaging;
 mod page;
 mod prometheus_rules;
 mod reference;
@@ -44,6 +45,7 @@ mod seeing;
 mod serve;
 mod server;
 mod sink;
+mod status;
 // Ctrl-C is a signal there, and one process may send it to another.
 #[cfg(unix)]
 mod tail;

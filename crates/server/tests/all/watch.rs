@@ -49,6 +49,22 @@ fn one_page_follows_the_other_with_rates_where_there_is_no_terminal() {
 }
 
 #[test]
+fn what_begins_to_be_wrong_is_seen_while_one_watches() {
+    let mut wrong = status(0);
+    let why = "a rule book was refused, and the old one holds: line 2";
+    wrong["degraded"] = json!([{ "what": "book-refused", "why": why }]);
+    let server = Scripted::new([Reply::json(200, &status(0)), Reply::json(200, &wrong)]);
+    let (told, _) = watch(&server, &[], "SERVICE", 2);
+    let verdicts: Vec<char> = told
+        .lines()
+        .filter(|line| line.contains(" redrive 0.1.0 at "))
+        .filter_map(|line| line.chars().next())
+        .collect();
+    assert_eq!(verdicts, ['✓', '✗'], "{told}");
+    assert_eq!(told.lines().filter(|line| *line == format!("✗ {why}")).count(), 1, "{told}");
+}
+
+#[test]
 fn a_server_that_goes_away_is_waited_for() {
     let looks = [Reply::json(200, &status(1)), Reply::new(503, ""), Reply::json(200, &status(2))];
     let server = Scripted::new(looks);

@@ -4,13 +4,12 @@
 //! caller who waits and a loop that polls are only there if the book says so, and without them there
 //! is nothing to look for.
 
-use std::time::Duration;
-
 use super::sources::broker_facts;
 use super::{Findings, Lint, Run};
 use crate::book::model::TargetKind;
 use crate::book::problem::Severity;
 use crate::book::resolve::{Level, Resolved, ResolvedTimeouts};
+use crate::ids::Attempt;
 use crate::text::show_duration;
 
 pub(super) const LINTS: &[Lint] = &[
@@ -119,21 +118,6 @@ services:
     },
 ];
 
-/// How long the first attempt may go without an answer, and where that is said.
-fn first_limit(rule: &Resolved<'_>) -> Duration {
-    let timeouts = &rule.rule.timeouts;
-    match rule.target.kind {
-        TargetKind::Http(_) | TargetKind::Ntfy(_) => timeouts.whole.first.min(timeouts.headers),
-        TargetKind::Smtp(_)
-        | TargetKind::Exec(_)
-        | TargetKind::Kafka(_)
-        | TargetKind::RedisStream(_)
-        | TargetKind::Sqs(_)
-        | TargetKind::ServiceBus(_)
-        | TargetKind::Log => timeouts.whole.first,
-    }
-}
-
 fn timeout_below_p99(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
     let Some(p99) = &rule.facts.p99 else {
         let retries = rule.retry_policy().is_some_and(|policy| policy.backoff.retries() > 0);
@@ -142,7 +126,7 @@ fn timeout_below_p99(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
         }
         return;
     };
-    let limit = first_limit(rule);
+    let limit = rule.answer_limit(Attempt::FIRST);
     if limit < p99.value {
         let (limit, p99_shown) = (show_duration(limit), show_duration(p99.value));
         let message =

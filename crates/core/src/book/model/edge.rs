@@ -83,6 +83,21 @@ impl TargetKind {
             Self::Log => "log",
         }
     }
+
+    /// Whether an answer of such a target begins with headers.
+    #[must_use]
+    pub const fn speaks_http(&self) -> bool {
+        match self {
+            Self::Http(_) | Self::Ntfy(_) => true,
+            Self::Smtp(_)
+            | Self::Exec(_)
+            | Self::Kafka(_)
+            | Self::RedisStream(_)
+            | Self::Sqs(_)
+            | Self::ServiceBus(_)
+            | Self::Log => false,
+        }
+    }
 }
 
 /// Limits of a program.

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Known, Level, Levels, Origin};
+use super::{Known, Level, Levels, Origin, Resolved};
 use crate::book::model::{Target, TargetKind, TimeoutParts};
 use crate::category::Category;
+use crate::ids::Attempt;
 use crate::rule::{GrowingTimeout, Timeouts};
 
 const TIME_LIMIT_DEFAULT: Duration = Duration::from_secs(30 * 60);
@@ -27,6 +28,17 @@ pub struct ResolvedTimeouts {
     pub category: Known<Category>,
     /// The name by which the most specific level chose it.
     pub name: Option<String>,
+}
+
+impl Resolved<'_> {
+    /// How long an attempt may go without an answer: what the whole may take, or the headers where they have
+    /// less.
+    #[must_use]
+    pub fn answer_limit(&self, attempt: Attempt) -> Duration {
+        let timeouts = &self.rule.timeouts;
+        let whole = timeouts.whole.limit(attempt);
+        if self.target.kind.speaks_http() { whole.min(timeouts.headers) } else { whole }
+    }
 }
 
 impl ResolvedTimeouts {

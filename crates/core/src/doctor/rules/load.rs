@@ -197,7 +197,7 @@ fn rate_limited(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
             counted(attempts, "attempt"),
             percent(throttled, attempts)
         ),
-        format!("{} said for how long, and were obeyed", counted(waits.count() as u64, "answer")),
+        format!("{} said for how long, which was obeyed", counted(waits.count() as u64, "answer")),
     ];
     evidence.extend(taken.map(|taken| format!("while that happened it took {taken:.1} a second")));
     Some(Sign {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::doctor::change::{Change, keys, quoted};
 use crate::doctor::evidence::{Chart, Member, QueueState, Times};
-use crate::doctor::words::{counted, exceeds, percent};
+use crate::doctor::words::{counted, exceeds, percent, waiting};
 use crate::doctor::{Diagnosis, Harm, Look, Sign};
 use crate::engine::HeldQueue;
 use crate::text::{show_duration, show_rounded};
@@ -127,7 +127,7 @@ fn grows(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
         title: format!("`{}` gets more than it can take", member.queue),
         touched: state.waiting,
         evidence: vec![
-            format!("{} wait", counted(state.waiting, "delivery")),
+            format!("{}", waiting(state.waiting)),
             format!(
                 "half of the earlier deliveries waited up to {} for their first attempt, half of the later ones up to {}",
                 show_rounded(before),
@@ -154,7 +154,7 @@ fn sla_missed(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
         evidence: vec![
             format!("the oldest that waits was accepted {} ago", show_rounded(age)),
             format!("a delivery must have happened within {}", show_duration(sla.value)),
-            format!("{} wait in all", counted(queue.waiting, "delivery")),
+            format!("{} in all", waiting(queue.waiting)),
         ],
         advice: format!(
             "`redrive status` shows what holds `{}` up; other findings here may say why",
@@ -172,7 +172,7 @@ fn paused(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
     (paused_for > PAUSE_MAX && queue.waiting > 0).then(|| Sign {
         title: format!("`{}` is paused for {}", queue.name, show_rounded(paused_for)),
         touched: queue.waiting,
-        evidence: vec![format!("{} wait for it", counted(queue.waiting, "delivery"))],
+        evidence: vec![format!("{} for it", waiting(queue.waiting))],
         advice: format!(
             "`redrive resume {}` lets it go on, if the reason for the pause is gone",
             queue.name.service
@@ -187,7 +187,7 @@ fn removed(_: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
     (queue.held == Some(HeldQueue::Removed) && queue.waiting > 0).then(|| Sign {
         title: format!("`{}` is not in the rule book, and deliveries wait for it", queue.name),
         touched: queue.waiting,
-        evidence: vec![format!("{} wait for it and will never start", counted(queue.waiting, "delivery"))],
+        evidence: vec![format!("{} for it and will never start", waiting(queue.waiting))],
         advice: format!("put `{}` back into the book until they are delivered", queue.name),
         change: None,
         line: None,
@@ -230,11 +230,14 @@ fn held(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
     let oldest = held.first()?;
     let behind: u64 = held.iter().map(|held| held.behind).sum();
     Some(Sign {
-        title: format!("{} of `{}` held by a dead letter", counted_are(held.len() as u64), queue.name),
+        title: match held.len() as u64 {
+            1 => format!("1 session of `{}` is held by a dead letter", queue.name),
+            count => format!("{count} sessions of `{}` are held by dead letters", queue.name),
+        },
         touched: behind.max(1),
         evidence: vec![
             format!("the session `{}` is held for {}", oldest.session, show_rounded(chart.ago(oldest.since))),
-            format!("{} wait behind them", counted(behind, "delivery")),
+            format!("{} behind them", waiting(behind)),
         ],
         advice: format!(
             "`redrive dlq show {}` tells what went wrong; replay it, or give it up with `redrive dlq skip {}`",
@@ -244,10 +247,6 @@ fn held(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
         line: chart.any_row_of(&queue.name)?.order.origin.position().map(|position| position.line),
         harm: None,
     })
-}
-
-fn counted_are(sessions: u64) -> String {
-    format!("{} {}", counted(sessions, "session"), if sessions == 1 { "is" } else { "are" })
 }
 
 fn unrouted(chart: &Chart<'_>) -> Option<Sign> {

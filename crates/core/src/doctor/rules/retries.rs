@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
+use crate::backoff::Backoff;
 use crate::category::{Category, codes};
 use crate::doctor::change::{Change, place_of};
-use crate::doctor::evidence::{Chart, Member, SeenDelivery};
+use crate::doctor::evidence::{Chart, Member, SeenDelivery, SeenState};
 use crate::doctor::words::{counted, exceeds, percent, rounded_up, said, tally};
 use crate::doctor::{Diagnosis, Harm, Look, Sign};
+use crate::limits;
 use crate::rule::{NamedPolicy, WhenOpen};
 use crate::story::{End, HeldBy};
-use crate::text::show_duration;
+use crate::text::{show_duration, show_rounded};
 
 /// Deliveries that must have run out of retries.
 const EXHAUSTED_MIN: u64 = 5;
@@ -31,6 +33,16 @@ const SHORT_FIRST_DELAY: Duration = Duration::from_secs(1);
 const HELD_MIN: u64 = 20;
 /// The hundredths of all retries.
 const HELD_PERCENT: u64 = 50;
+/// Deliveries that must have been retried before a policy that none of them used up is called too long.
+const RETRIED_MIN: u64 = 50;
+/// Deliveries that must be retried without an end in sight.
+const ENDLESS_MIN: usize = 3;
+/// A policy that ends sooner keeps nothing from being seen, and a delivery that is retried for longer is late.
+const GOES_ON_MIN: Duration = Duration::from_secs(60 * 60);
+/// How many times as long as any delivery needed a policy may go on.
+const NEEDED_TIMES: u32 = 10;
+/// No policy is advised to be shorter than this.
+const PATIENCE_MIN: Duration = Duration::from_secs(15 * 60);
 /// Deliveries that must have died waiting.
 const HOLD_EXPIRED_MIN: u64 = 3;
 
@@ -56,6 +68,20 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
                       over. Give up earlier: the letter is there for a replay when the cause is gone.",
         needs: "20 deliveries that made a retry which helped nobody",
         look: Look::Row(never_help),
+    },
+    Diagnosis {
+        code: "policy-never-exhausted",
+        harm: Harm::Low,
+        summary: "a policy goes on for hours, and no delivery ever used it up",
+        explanation: "Whatever arrives here does so soon, and the policy goes on for many times as long. Nothing has \
+                      come to its end yet: a delivery that can never arrive is tried for hours or days, keeps \
+                      what is behind it in its session waiting, and is no dead letter that anybody would see. \
+                      It is worse where deliveries are in that state already. End the policy a good while \
+                      after the latest retry that ever helped: the letter can be replayed when the cause is \
+                      gone. A policy that is meant for long outages which have not come yet may stay as it is.",
+        needs: "50 deliveries that were retried, or 3 that are retried for more than an hour; and none that ran out \
+                of retries",
+        look: Look::Row(never_exhausted),
     },
     Diagnosis {
         code: "first-retry-too-late",
@@ -100,14 +126,25 @@ struct Record<'a> {
     helped: Vec<u64>,
     /// Deliveries that ended for want of retries.
     exhausted: Vec<&'a SeenDelivery>,
+    /// Deliveries that have not ended.
+    waiting: Vec<&'a SeenDelivery>,
+    /// The longest that a delivery took to arrive, from its first attempt on.
+    needed: Duration,
     ended: u64,
 }
 
 impl<'a> Record<'a> {
     fn of(member: &'a Member<'_>) -> Option<Self> {
         let policy = member.rule.retry_policy().filter(|policy| policy.backoff.retries() > 0)?;
-        let mut record =
-            Self { policy, made: Vec::new(), helped: Vec::new(), exhausted: Vec::new(), ended: 0 };
+        let mut record = Self {
+            policy,
+            made: Vec::new(),
+            helped: Vec::new(),
+            exhausted: Vec::new(),
+            waiting: Vec::new(),
+            needed: Duration::ZERO,
+            ended: 0,
+        };
         for delivery in &member.deliveries {
             record.count(delivery);
         }
@@ -128,7 +165,7 @@ impl<'a> Record<'a> {
         if !is_by_it {
             return;
         }
-        let retries = delivery.attempts().count().saturating_sub(1);
+        let retries = retries_of(delivery);
         if self.made.len() < retries {
             self.made.resize(retries, 0);
             self.helped.resize(retries, 0);
@@ -136,9 +173,13 @@ impl<'a> Record<'a> {
         self.made[..retries].iter_mut().for_each(|made| *made += 1);
         if delivery.arrived() && retries > 0 {
             self.helped[retries - 1] += 1;
+            self.needed = self.needed.max(retried_for(delivery));
         }
         if ran_out {
             self.exhausted.push(delivery);
+        }
+        if delivery.state == SeenState::Waiting {
+            self.waiting.push(delivery);
         }
     }
 
@@ -148,11 +189,24 @@ impl<'a> Record<'a> {
     }
 }
 
+/// How many retries it made.
+fn retries_of(delivery: &SeenDelivery) -> usize {
+    delivery.attempts().count().saturating_sub(1)
+}
+
+/// From its first attempt to its last.
+fn retried_for(delivery: &SeenDelivery) -> Duration {
+    let first = delivery.attempts().next().map(|story| story.started_at);
+    let last = delivery.attempts().last().map(|story| story.started_at);
+    first.zip(last).map_or(Duration::ZERO, |(first, last)| last.since(first))
+}
+
 fn exhausted(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     let record = Record::of(member)?;
     let (count, ended) = (record.exhausted.len() as u64, record.ended);
     let retries = record.policy.backoff.retries();
-    let saved_late = record.last_that_helped() + 2 > retries as usize;
+    let last = record.last_that_helped();
+    let saved_late = last > 0 && last + 2 > retries as usize;
     let is_much = count >= EXHAUSTED_MIN && exceeds(count, ended, EXHAUSTED_PERCENT);
     if !is_much || !saved_late || retries >= RETRIES_ADVISED_MAX {
         return None;
@@ -167,11 +221,11 @@ fn exhausted(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     if let Some(window) = backoff.window() {
         values.push(("window", show_duration(rounded_up(window * 2))));
     }
-    let last = |delivery: &SeenDelivery| match &delivery.attempts().last()?.end {
+    let last_failure = |delivery: &SeenDelivery| match &delivery.attempts().last()?.end {
         End::Failed { code, .. } => Some(code.clone()),
         End::Delivered { .. } | End::Held { .. } => None,
     };
-    let failures: Vec<_> = record.exhausted.iter().filter_map(|delivery| last(delivery)).collect();
+    let failures: Vec<_> = record.exhausted.iter().filter_map(|delivery| last_failure(delivery)).collect();
     let name = &record.policy.name;
     Some(Sign {
         title: format!("`{}` gives up too early: the {retries} retries of `{name}` run out", member.queue),
@@ -183,11 +237,7 @@ fn exhausted(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
                 counted(ended, "delivery"),
                 percent(count, ended)
             ),
-            format!(
-                "retry {} still saved {}",
-                record.last_that_helped(),
-                counted(record.helped[record.last_that_helped() - 1], "delivery")
-            ),
+            format!("retry {last} still saved {}", counted(record.helped[last - 1], "delivery")),
             format!("their last failures: {}", said(&tally(failures.iter()))),
         ],
         advice: format!(
@@ -206,6 +256,10 @@ fn never_help(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     let retries = record.policy.backoff.retries();
     let enough = record.last_that_helped().max(1);
     let in_vain = *record.made.get(enough)?;
+    if never_exhausted(chart, member).is_some() {
+        // Which says the same, and more.
+        return None;
+    }
     let to_spare = retries.saturating_sub(u32::try_from(enough).unwrap_or(u32::MAX));
     if in_vain < RETRY_MADE_MIN || retries < RETRIES_TO_SPARE || to_spare < 2 {
         return None;
@@ -237,6 +291,125 @@ fn never_help(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
         line: reaction_line(member),
         harm: None,
     })
+}
+
+fn never_exhausted(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
+    let record = Record::of(member)?;
+    let backoff = &record.policy.backoff;
+    let goes_on = [backoff.window(), member.rule.rule.deadline].into_iter().flatten();
+    let goes_on = goes_on.fold(backoff.wait_max_total(), Duration::min);
+    let patience = record.needed.saturating_mul(NEEDED_TIMES).max(PATIENCE_MIN);
+    let enough = retries_within(backoff, patience).max(u32::try_from(record.last_that_helped()).ok()?);
+    let is_long = goes_on >= GOES_ON_MIN && goes_on > patience && enough < backoff.retries();
+    if !record.exhausted.is_empty() || !is_long {
+        return None;
+    }
+    let beyond = record.waiting.iter().filter(|delivery| retries_of(delivery) > record.last_that_helped());
+    let endless: Vec<_> =
+        beyond.filter(|delivery| tried_since(chart, delivery) > GOES_ON_MIN).copied().collect();
+    let told = if endless.len() >= ENDLESS_MIN {
+        told_of_endless(chart, member, &record, &endless, goes_on)
+    } else if endless.is_empty() && record.needed > Duration::ZERO && record.made[0] >= RETRIED_MIN {
+        told_of_unused(member, &record, goes_on)
+    } else {
+        return None;
+    };
+    let Telling { title, touched, evidence, harm } = told;
+    let values = [("retries", enough.to_string())];
+    Some(Sign {
+        title,
+        touched,
+        evidence,
+        advice: format!(
+            "end it after {}, which is about {}: what cannot arrive is a dead letter then, is seen, and can be \
+             replayed when the cause is gone",
+            counted(u64::from(enough), "retry"),
+            show_rounded(patience)
+        ),
+        change: Some(Change::new().of_policy(chart.evidence, &member.rule, record.policy, &values)),
+        line: reaction_line(member),
+        harm,
+    })
+}
+
+/// What is told of a policy that nothing used up.
+struct Telling {
+    title: String,
+    touched: u64,
+    evidence: Vec<String>,
+    harm: Option<Harm>,
+}
+
+fn told_of_endless(
+    chart: &Chart<'_>,
+    member: &Member<'_>,
+    record: &Record<'_>,
+    endless: &[&SeenDelivery],
+    goes_on: Duration,
+) -> Telling {
+    let name = &record.policy.name;
+    let fewest = endless.iter().map(|delivery| retries_of(delivery) as u64).min().unwrap_or_default();
+    let longest = endless.iter().map(|delivery| tried_since(chart, delivery)).max().unwrap_or_default();
+    Telling {
+        title: format!("`{}` retries for ever: nothing has used up `{name}` yet", member.queue),
+        touched: endless.len() as u64,
+        evidence: vec![
+            format!(
+                "{} are still tried after {} or more, the oldest for {}",
+                counted(endless.len() as u64, "delivery"),
+                counted(fewest, "retry"),
+                show_rounded(longest)
+            ),
+            format!(
+                "`{name}` goes on for up to {}, and no delivery has come to its end",
+                show_duration(rounded_up(goes_on))
+            ),
+            match record.last_that_helped() {
+                0 => "no retry at all has helped".to_owned(),
+                last => format!("no retry later than number {last} has helped"),
+            },
+        ],
+        harm: Some(Harm::Medium),
+    }
+}
+
+fn told_of_unused(member: &Member<'_>, record: &Record<'_>, goes_on: Duration) -> Telling {
+    let name = &record.policy.name;
+    let (retried, goes_on) = (record.made[0], show_duration(rounded_up(goes_on)));
+    Telling {
+        title: format!("`{name}` of `{}` goes on for {goes_on}, and nothing ever used it up", member.queue),
+        touched: retried,
+        evidence: vec![
+            format!(
+                "{} were retried, and none ran out of retries: those that arrived did so within {}, by retry {} \
+                 at the latest",
+                counted(retried, "delivery"),
+                show_rounded(record.needed),
+                record.last_that_helped()
+            ),
+            format!(
+                "`{name}` goes on for up to {goes_on}: so long is a delivery that can never arrive kept from being \
+                 seen"
+            ),
+        ],
+        harm: None,
+    }
+}
+
+/// For how long it is tried by now.
+fn tried_since(chart: &Chart<'_>, delivery: &SeenDelivery) -> Duration {
+    delivery.attempts().next().map_or(Duration::ZERO, |first| chart.ago(first.started_at))
+}
+
+/// How many retries it takes until all delays together, before jitter, are at least so long.
+fn retries_within(backoff: &Backoff, span: Duration) -> u32 {
+    let mut waited = Duration::ZERO;
+    let is_short = |retry: &u32| {
+        waited = waited.saturating_add(backoff.nominal(*retry));
+        waited < span
+    };
+    let most = backoff.retries().min(limits::RETRIES_MAX);
+    u32::try_from((0..most).take_while(is_short).count()).map_or(most, |short| (short + 1).min(most))
 }
 
 fn first_too_late(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {

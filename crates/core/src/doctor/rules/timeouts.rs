@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use crate::book::model::TargetKind;
 use crate::category::{Category, codes};
 use crate::doctor::change::{Change, place_of};
-use crate::doctor::evidence::{Chart, Member};
+use crate::doctor::evidence::{Chart, Member, Times};
 use crate::doctor::words::{counted, exceeds, percent, rounded_up};
 use crate::doctor::{ATTEMPTS_MIN, Diagnosis, Harm, Look, Sign};
+use crate::ids::Attempt;
 use crate::story::{End, Story};
 use crate::text::{show_duration, show_rounded};
 
@@ -54,36 +54,9 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
     },
 ];
 
-/// How long an attempt of the row may take, as the rule reads now: what the whole may take, or the headers
-/// where they have less.
-pub(super) fn limit_of(member: &Member<'_>, story: &Story) -> Duration {
-    let timeouts = &member.rule.rule.timeouts;
-    let whole = timeouts.whole.limit(story.attempt);
-    match member.rule.target.kind {
-        TargetKind::Http(_) | TargetKind::Ntfy(_) => whole.min(timeouts.headers),
-        TargetKind::Smtp(_)
-        | TargetKind::Exec(_)
-        | TargetKind::Kafka(_)
-        | TargetKind::RedisStream(_)
-        | TargetKind::Sqs(_)
-        | TargetKind::ServiceBus(_)
-        | TargetKind::Log => whole,
-    }
-}
-
-/// The limit of a first attempt.
+/// The limit of a first attempt, as the rule reads now.
 pub(super) fn first_limit(member: &Member<'_>) -> Duration {
-    let timeouts = &member.rule.rule.timeouts;
-    match member.rule.target.kind {
-        TargetKind::Http(_) | TargetKind::Ntfy(_) => timeouts.whole.first.min(timeouts.headers),
-        TargetKind::Smtp(_)
-        | TargetKind::Exec(_)
-        | TargetKind::Kafka(_)
-        | TargetKind::RedisStream(_)
-        | TargetKind::Sqs(_)
-        | TargetKind::ServiceBus(_)
-        | TargetKind::Log => timeouts.whole.first,
-    }
+    member.rule.answer_limit(Attempt::FIRST)
 }
 
 /// Attempts that were given up at the limit as it is now.
@@ -100,7 +73,7 @@ pub(super) fn is_of_another_limit(member: &Member<'_>, story: &Story) -> bool {
 
 fn is_at_limit(member: &Member<'_>, story: &Story) -> bool {
     let took = Duration::from_nanos(story.took_nanos);
-    let limit = limit_of(member, story);
+    let limit = member.rule.answer_limit(story.attempt);
     took >= limit * 9 / 10 && took <= limit * 3 / 2 + Duration::from_millis(500)
 }
 
@@ -173,8 +146,8 @@ fn too_short(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
                 show_duration(limit)
             ),
             format!(
-                "99 of 100 that arrived took up to {}, which is {} of the limit",
-                show_rounded(p99),
+                "{}, which is {} of the limit",
+                slowest(&member.successes(), p99),
                 percent(millis(p99), millis(limit))
             ),
         ],
@@ -202,11 +175,7 @@ fn too_long(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
         title: format!("calls of `{}` that hang are waited for {}", member.queue, show_duration(limit)),
         touched: hangs,
         evidence: vec![
-            format!(
-                "99 of {} that arrived took up to {}",
-                counted(successes.count(), "attempt"),
-                show_rounded(p99)
-            ),
+            slowest(&successes, p99),
             format!(
                 "{} hung until the timeout of {}, each in a slot that others could have used",
                 counted(hangs, "attempt"),
@@ -222,6 +191,15 @@ fn too_long(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
         line: line_of(member),
         harm: None,
     })
+}
+
+/// What the slowest good calls took, in a line.
+fn slowest(successes: &Times, p99: Duration) -> String {
+    let arrived = counted(successes.count(), "attempt");
+    // Rounded to whole seconds, it might seem to reach the limit.
+    let whole = Duration::from_millis(millis(p99));
+    let took = if whole.is_zero() { show_rounded(p99) } else { show_duration(whole) };
+    format!("of {arrived} that arrived, 99 in 100 took up to {took}")
 }
 
 fn millis(span: Duration) -> u64 {

@@ -65,6 +65,9 @@ fn retries() -> Vec<Case> {
     let five = "503 1ms 503 1ms 503 1ms 503 1ms 503 1ms 503 1ms dead MAX_RETRIES_EXCEEDED";
     let last = "503 1ms 503 1ms 503 1ms 503 1ms 503 1ms ok 1ms";
     let second = "503 1ms 503 1ms ok 1ms";
+    let tried = &*"503 1ms ".repeat(20);
+    let endless = "retry_policies: { endless: { initial: 1s, max: 30s, retries: unlimited, window: 5d } }\n";
+    let days = "retry_policies: { days: { initial: 1s, max: 1h, retries: 40 } }\n";
     vec![
         ("late retries save some", "retries-exhausted",
             on("retry: standard").deliveries(300, "ok 1ms").deliveries(10, last).deliveries(10, five),
@@ -78,9 +81,32 @@ fn retries() -> Vec<Case> {
         ("a policy of the catalog under on_failure", "retries-exhausted",
             on("on_failure: { transient: standard }").deliveries(300, "ok 1ms").deliveries(10, last).deliveries(10, five),
             on("on_failure: { transient: patient }").deliveries(300, "ok 1ms").deliveries(10, "ok 1ms")),
+        ("a single retry", "retries-exhausted",
+            Sketch::new("retry_policies: { once: { initial: 1s, max: 30s, retries: 1 } }\n", "retry: once")
+                .deliveries(40, "503 1ms ok 1ms").deliveries(10, "503 1ms 503 1ms dead MAX_RETRIES_EXCEEDED"),
+            // It has not saved anybody.
+            Sketch::new("retry_policies: { once: { initial: 1s, max: 30s, retries: 1 } }\n", "retry: once")
+                .deliveries(40, "ok 1ms").deliveries(10, "503 1ms 503 1ms dead MAX_RETRIES_EXCEEDED")),
         ("later retries help nobody", "retries-never-help",
             on("retry: standard").deliveries(30, second).deliveries(25, five),
             on("retry: standard").deliveries(30, second).deliveries(5, last).deliveries(25, five)),
+        ("deliveries that are retried for ever", "policy-never-exhausted",
+            Sketch::new(endless, "retry: endless").deliveries(60, "503 1ms after 2s ok 1ms").apart("2h").deliveries(6, &format!("{tried} waits")),
+            // The policy does come to its end.
+            Sketch::new(endless, "retry: endless").deliveries(60, "503 1ms after 2s ok 1ms").apart("2h").deliveries(6, &format!("{tried} waits"))
+                .deliveries(1, &format!("{tried} dead RETRY_WINDOW_EXCEEDED"))),
+        ("nothing has arrived yet", "policy-never-exhausted",
+            Sketch::new(endless, "retry: endless").apart("2h").deliveries(6, &format!("{tried} waits")),
+            // Retries as late as these have helped others.
+            Sketch::new(endless, "retry: endless").deliveries(9, &format!("{tried} after 6h ok 1ms")).apart("2h").deliveries(6, &format!("{tried} waits"))),
+        ("a policy that is never used up", "policy-never-exhausted",
+            Sketch::new(days, "retry: days").deliveries(60, "503 1ms after 2s ok 1ms"),
+            // Outages of that length do happen here.
+            Sketch::new(days, "retry: days").deliveries(60, "503 1ms after 2s ok 1ms").deliveries(1, "503 1ms after 9h ok 1ms")),
+        ("listed delays of a day", "policy-never-exhausted",
+            Sketch::new("retry_policies: { listed: { delays: [5s, 5m, 30m, 2h, 5h, 10h], retries: 6 } }
+", "retry: listed").deliveries(60, "503 1ms after 5s ok 1ms"),
+            on("retry: critical").deliveries(60, "503 1ms after 5s ok 1ms")),
         ("a retry that could be made at once", "first-retry-too-late",
             Sketch::new("retry_policies: { slow: { initial: 30s, max: 5m, retries: 5 } }\n", "retry: slow").deliveries(40, "503 1ms ok 1ms"),
             on("retry: standard").deliveries(40, "503 1ms ok 1ms")),
@@ -162,6 +188,9 @@ fn queues() -> Vec<Case> {
         ("a service that has gone", "removed-with-waiting",
             on("timeout: 3s").waiting(3, 0).removed(),
             on("timeout: 3s").removed()),
+        ("one waits for a service that has gone", "removed-with-waiting",
+            on("timeout: 3s").waiting(1, 0).removed(),
+            on("timeout: 3s").waiting(1, 0)),
         ("one long session", "session-blocked",
             on("order: session").waiting(200, 190),
             on("order: session").waiting(200, 40)),
@@ -236,6 +265,12 @@ pub(super) fn changes() -> Vec<(&'static str, &'static str, &'static str, Option
             "retry_policies:\n  mine:\n    retries: 7\n    max: 45s\n    window: 10m\n", Some(7)),
         ("a policy of the catalog under on_failure", "retries-exhausted",
             "retry_policies:\n  mail-retry:\n    from: standard\n    retries: 7\n    max: 45s\n    window: 10m\nservices:\n  mail:\n    on_failure:\n      transient: mail-retry\n", Some(6)),
+        ("deliveries that are retried for ever", "policy-never-exhausted",
+            "retry_policies:\n  endless:\n    retries: 34\n", Some(7)),
+        ("a policy that is never used up", "policy-never-exhausted",
+            "retry_policies:\n  days:\n    retries: 10\n", Some(7)),
+        ("listed delays of a day", "policy-never-exhausted",
+            "retry_policies:\n  listed:\n    retries: 3\n", Some(7)),
         ("a range of statuses that is retried", "client-errors-retried",
             "services:\n  mail:\n    on_failure:\n      400-499: dead-letter\n", Some(6)),
         ("an override that expected too much", "override-never-heals",
@@ -248,5 +283,45 @@ pub(super) fn changes() -> Vec<(&'static str, &'static str, &'static str, Option
             "services:\n  mail:\n    events:\n      - x.y\n", None),
         ("copies that come late", "dedup-window-too-short",
             "services:\n  mail:\n    idempotency:\n      ttl: 5h\n", Some(7)),
+    ]
+}
+
+/// A case, the code, and what shows it.
+#[rustfmt::skip]
+pub(super) fn shown() -> Vec<(&'static str, &'static str, &'static [&'static str])> {
+    vec![
+        ("hangs hold slots for half a minute", "timeout-too-long", &[
+            "of 155 attempts that arrived, 99 in 100 took up to 100ms",
+            "5 attempts hung until the timeout of 30s, each in a slot that others could have used",
+        ]),
+        ("good calls come close to the limit", "timeout-too-short", &[
+            "10 of 80 attempts (12%) ran into the timeout of 3s",
+            "of 70 attempts that arrived, 99 in 100 took up to 2s900ms, which is 97% of the limit",
+        ]),
+        ("a single retry", "retries-exhausted", &[
+            "10 of 50 deliveries that ended (20%) ran out of retries",
+            "retry 1 still saved 40 deliveries",
+            "their last failures: SERVICE_UNAVAILABLE 10 times",
+        ]),
+        ("deliveries that are retried for ever", "policy-never-exhausted", &[
+            "5 deliveries are still tried after 19 retries or more, the oldest for 10h1s",
+            "`endless` goes on for up to 5d, and no delivery has come to its end",
+            "no retry later than number 1 has helped",
+        ]),
+        ("nothing has arrived yet", "policy-never-exhausted", &[
+            "5 deliveries are still tried after 19 retries or more, the oldest for 10h1s",
+            "`endless` goes on for up to 5d, and no delivery has come to its end",
+            "no retry at all has helped",
+        ]),
+        ("a policy that is never used up", "policy-never-exhausted", &[
+            "60 deliveries were retried, and none ran out of retries: those that arrived did so within 2s, by retry 1 at the latest",
+            "`days` goes on for up to 30h: so long is a delivery that can never arrive kept from being seen",
+        ]),
+        ("a delivery that is late", "sla-missed", &[
+            "the oldest that waits was accepted 10m ago",
+            "a delivery must have happened within 5m",
+            "3 deliveries wait in all",
+        ]),
+        ("one waits for a service that has gone", "removed-with-waiting", &["1 delivery waits for it and will never start"]),
     ]
 }

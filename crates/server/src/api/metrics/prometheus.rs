@@ -1,12 +1,14 @@
 //! From the figures to the page that scrapers read.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
+use redrive::core::book::RuleBook;
 use redrive::core::breaker::State;
 use redrive::core::category::Category;
 use redrive::core::engine::{HeldQueue, QueueName};
-use redrive::core::figures::{Figures, Histogram, QueueFigures, TRIES_MAX, Tally};
+use redrive::core::figures::{Figures, Histogram, QueueFigures, TRIES_MAX, TYPES_MAX, Tally};
 use redrive::core::ids::ChannelName;
 use redrive::core::metric_names::{self as names, MetricName};
 use redrive::core::time::Timestamp;
@@ -50,9 +52,10 @@ pub(super) fn written(app: &App, gathered: &Gathered) -> String {
         ages.iter().filter_map(|(part, age)| Some((vec![*part], (*age)?.as_secs_f64()))),
     );
     if let Some(snapshot) = engine.value() {
-        intake(&mut page, &snapshot.figures);
-        attempts(&mut page, &snapshot.figures);
-        deliveries(&mut page, &snapshot.figures);
+        let figures = from_nothing(&snapshot.figures, &app.node.book());
+        intake(&mut page, &figures);
+        attempts(&mut page, &figures);
+        deliveries(&mut page, &figures);
         dependencies(&mut page, snapshot);
         paused(&mut page, snapshot);
     }
@@ -90,6 +93,24 @@ pub(super) fn written(app: &App, gathered: &Gathered) -> String {
     page.into_text()
 }
 
+/// The figures with a nought for all that the book names and that nothing has happened to yet.
+///
+/// A counter that comes into sight with the first burst shows no increase: it must have been seen at nothing.
+fn from_nothing(figures: &Figures, book: &RuleBook) -> Figures {
+    let mut figures = figures.clone();
+    for (service, channel, row) in book.sections().rows() {
+        let channel = channel.map(|channel| channel.name.clone());
+        let name = QueueName { service: service.name.clone(), channel };
+        let queue = figures.queues.entry(Arc::new(name)).or_default();
+        let pattern = &row.pattern.value;
+        // Beyond the bound a type is counted among others, and would stay at nothing.
+        if pattern.is_exact() && queue.types.len() < TYPES_MAX {
+            queue.types.entry(pattern.as_str().into()).or_default();
+        }
+    }
+    figures
+}
+
 fn queue(name: &QueueName) -> Vec<&str> {
     vec![name.service.as_str(), name.channel.as_ref().map_or("", ChannelName::as_str)]
 }
@@ -123,9 +144,21 @@ fn attempts(page: &mut Page, figures: &Figures) {
     page.family(
         &names::FAILURES,
         types().flat_map(|(labels, tally)| {
-            let failed = Category::ALL.map(|category| (category.as_str(), tally.failed_as(category)));
-            let met = failed.into_iter().filter(|(_, count)| *count > 0);
-            met.map(|(word, count)| ([&labels[..], &[word]].concat(), count as f64)).collect::<Vec<_>>()
+            by_category(tally).map(|(word, count)| ([&labels[..], &[word]].concat(), count))
+        }),
+    );
+    let sums: Vec<_> = figures.queues.iter().map(|(name, figures)| (name, sum(figures))).collect();
+    page.family(
+        &names::SERVICE_ATTEMPTS,
+        sums.iter().flat_map(|(name, tally)| {
+            let outcomes = [("delivered", tally.attempts - tally.failures()), ("failed", tally.failures())];
+            outcomes.map(|(outcome, count)| ([queue(name), vec![outcome]].concat(), count as f64))
+        }),
+    );
+    page.family(
+        &names::SERVICE_FAILURES,
+        sums.iter().flat_map(|(name, tally)| {
+            by_category(tally).map(|(word, count)| ([queue(name), vec![word]].concat(), count))
         }),
     );
     page.family(
@@ -137,6 +170,11 @@ fn attempts(page: &mut Page, figures: &Figures) {
     );
     page.times(&names::ATTEMPT_DURATION, of_queues(figures, |queue| &queue.took));
     page.times(&names::WAITED, of_queues(figures, |queue| &queue.waited));
+}
+
+/// How many failed in which way, those that nobody met too.
+fn by_category(tally: &Tally) -> [(&'static str, f64); Category::ALL.len()] {
+    Category::ALL.map(|category| (category.as_str(), tally.failed_as(category) as f64))
 }
 
 fn of_queues<'a>(
@@ -187,9 +225,7 @@ fn dependencies(page: &mut Page, snapshot: &Snapshot) {
     page.family(
         &names::DEPENDENCY_FAILURES,
         counted.iter().flat_map(|(name, figures)| {
-            let failed = Category::ALL.map(|category| (category.as_str(), figures.tally.failed_as(category)));
-            let met = failed.into_iter().filter(|(_, count)| *count > 0);
-            met.map(|(word, count)| (vec![name.as_str(), word], count as f64)).collect::<Vec<_>>()
+            by_category(&figures.tally).map(|(word, count)| (vec![name.as_str(), word], count))
         }),
     );
     let mut each = |metric: &MetricName, count: fn(&redrive::core::figures::DependencyFigures) -> u64| {
