@@ -112,7 +112,7 @@ fn cause(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<String> {
 }
 
 fn line_of(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<u32> {
-    chart.row_of(ward).rule.breaker_origin.position().map(|position| position.line)
+    change::breaker_line(chart.evidence, &chart.row_of(ward).rule)
 }
 
 fn opens_often(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
