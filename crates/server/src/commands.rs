@@ -29,6 +29,7 @@ mod schedules;
 mod schema;
 mod send;
 mod serve;
+mod service_name;
 mod show_key;
 mod sink;
 mod status;

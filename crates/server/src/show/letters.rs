@@ -83,8 +83,13 @@ fn lines(table: Table) -> String {
     table.lines().into_iter().map(|line| line + "\n").collect()
 }
 
-/// The causes, the most frequent first.
-pub(crate) fn groups(groups: &[GroupShown], now: Timestamp, columns: Option<usize>) -> String {
+/// The causes, the most frequent first; the letters of the first may belong to a replay.
+pub(crate) fn groups(
+    groups: &[GroupShown],
+    claimed_by: Option<u64>,
+    now: Timestamp,
+    columns: Option<usize>,
+) -> String {
     if groups.is_empty() {
         return format!("{} there are no dead letters\n", style::good("✓"));
     }
@@ -122,15 +127,25 @@ pub(crate) fn groups(groups: &[GroupShown], now: Timestamp, columns: Option<usiz
     let all: u64 = groups.iter().map(|group| group.count).sum();
     let summary = format!("{} of {}", counted(all, "dead letter"), counted(groups.len() as u64, "cause"));
     let _ = writeln!(out, "\n{}", style::dim(summary));
-    let fingerprint = plain(&groups[0].fingerprint);
+    let show = format!("redrive dlq show {}", short_id(&groups[0].sample));
     out.push_str(&next_steps(&[
-        (format!("redrive dlq show {}", short_id(&groups[0].sample)), "shows a letter of the first cause"),
-        (
-            format!("redrive dlq replay --fingerprint {fingerprint} --canary"),
-            "sends its letters again: one, then ten, then the rest",
-        ),
+        (show, "shows a letter of the first cause"),
+        send_again(&groups[0], claimed_by),
     ]));
     out
+}
+
+/// How the letters of a cause are sent again, as far as they may be.
+fn send_again(group: &GroupShown, claimed_by: Option<u64>) -> (String, &'static str) {
+    if let Some(replay) = claimed_by {
+        return (format!("redrive replays {replay}"), "shows the replay that its letters belong to");
+    }
+    let command = format!("redrive dlq replay --fingerprint {} --canary", plain(&group.fingerprint));
+    if group.poison == group.count {
+        let poison = format!("{command} --include-poison --note 'why they should go through now'");
+        return (poison, "sends its letters again, though all of them are poison");
+    }
+    (command, "sends its letters again: one, then ten, then the rest")
 }
 
 fn services(services: &[QueueCount]) -> String {

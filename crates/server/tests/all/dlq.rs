@@ -131,7 +131,8 @@ fn ten_thousand_letters_read_as_their_causes() {
         "services": [{ "service": "search", "count": 2 }],
     });
     let found = json!({ "groups": [group(&json!({})), group(&few)] });
-    let (run, requests) = against([Reply::json(200, &found)], &["dlq", "groups"]);
+    let free = Reply::json(200, &json!({ "dead_letters": [letter(&json!({}))] }));
+    let (run, requests) = against([Reply::json(200, &found), free.clone()], &["dlq", "groups"]);
     assert_snapshot!(run.printed(), @r"
     FAILURE GROUP     COUNT  LAST SEEN  SERVICE           CODE             LAST 24 HOURS             MESSAGE
     00c0ffee00c0ffee  9,998  1m ago     billing/email +1  UNPROCESSABLE    ▁·······▁··············█  order 42 has no field `total`
@@ -147,13 +148,33 @@ fn ten_thousand_letters_read_as_their_causes() {
     ");
     assert_eq!(first_line(&requests[0]), "GET /v1/failure-groups? HTTP/1.1");
     let young = json!({ "groups": [group(&json!({ "first_seen": "2025-10-21T14:30:00Z" }))] });
-    let (run, _) = against([Reply::json(200, &young)], &["dlq", "groups"]);
+    assert_eq!(
+        first_line(&requests[1]),
+        "GET /v1/dead-letters?fingerprint=00c0ffee00c0ffee&limit=1 HTTP/1.1"
+    );
+    let (run, _) = against([Reply::json(200, &young), free.clone()], &["dlq", "groups"]);
     assert_snapshot!(run.printed().lines().take(2).collect::<Vec<_>>().join("\n"), @r"
     FAILURE GROUP     COUNT  LAST SEEN  SERVICE           CODE           LAST HOUR     MESSAGE
     00c0ffee00c0ffee  9,998  1m ago     billing/email +1  UNPROCESSABLE  ··········▄█  order 42 has no field `total`
     ");
     let (run, _) = against([Reply::json(200, &found)], &["dlq", "groups", "--format", "json"]);
     assert_eq!(serde_json::from_str::<Value>(&run.printed()).expect("a list"), found["groups"]);
+    // What cannot be sent again so is not proposed.
+    let claimed = Reply::json(200, &json!({ "dead_letters": [letter(&json!({ "claimed_by": 3 }))] }));
+    let poison = json!({ "groups": [group(&json!({ "poison": 9_998 }))] });
+    let poison_step = "redrive dlq replay --fingerprint 00c0ffee00c0ffee --canary --include-poison --note 'why they should go through now'";
+    #[rustfmt::skip]
+    let cases = [
+        ("a replay has them", &found,  claimed, "redrive replays 3"),
+        ("all are poison",    &poison, free,    poison_step),
+    ];
+    for (name, found, letters, expected) in cases {
+        let (run, _) = against([Reply::json(200, found), letters], &["dlq", "groups"]);
+        let printed = run.printed();
+        let steps: Vec<&str> =
+            printed.lines().filter(|line| line.starts_with("  redrive")).map(str::trim).collect();
+        assert_eq!(steps, ["redrive dlq show 3c6ef372", expected], "{name}");
+    }
 }
 
 fn envelope() -> Value {
