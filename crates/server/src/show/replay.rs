@@ -30,7 +30,15 @@ const fn done(replay: &ReplayShown) -> u64 {
 pub(crate) fn line(replay: &ReplayShown) -> String {
     let ReplayShown { id, state, total, .. } = replay;
     let what = cut(&plain(&replay.what), WHAT_COLUMNS_MAX);
-    format!("replay {id} is {state}, {} of {}: {what}", thousands(done(replay)), counted(*total, "letter"))
+    let how_far = format!("{} of {}", thousands(done(replay)), counted(*total, "letter"));
+    let cure = match state {
+        ReplayState::Stopped => format!("; `redrive replays {id}` tells why, and how it goes on"),
+        ReplayState::Paused => format!("; `redrive replays {id} resume` lets it go on"),
+        ReplayState::Gathering | ReplayState::Running | ReplayState::Cancelled | ReplayState::Done => {
+            String::new()
+        }
+    };
+    format!("replay {id} is {state}, {how_far}: {what}{cure}")
 }
 
 fn state(state: ReplayState) -> Cell {

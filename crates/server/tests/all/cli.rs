@@ -378,8 +378,10 @@ fn an_event_that_nobody_wants_is_shown_as_such() {
     ! nobody wants it
 
     Next:
+      redrive try a.b
+          says which rows of the rule book come close
       redrive route --unrouted
-          delivers what a changed rule book wants by now
+          delivers it, once a row of the book wants it
     ");
 }
 
@@ -528,6 +530,25 @@ fn what_has_not_ended_says_what_it_waits_for() {
 }
 
 #[test]
+fn what_is_held_is_let_go_by_what_holds_it() {
+    #[rustfmt::skip]
+    let cases = [
+        ("a pause",           json!({ "by": "pause" }),                                    vec!["redrive resume billing"]),
+        ("a breaker",         json!({ "by": "breaker", "dependency": "mail-api" }),        vec!["redrive breakers", "redrive breakers reset mail-api"]),
+        ("a request to wait", json!({ "by": "retry-after", "dependency": "mail-api" }),    vec!["redrive breakers"]),
+        ("a changed book",    json!({ "by": "removal" }),                                  vec!["redrive status"]),
+    ];
+    for (name, hold, expected) in cases {
+        let held = delivery(&json!({ "state": "held", "held_because": "of something", "hold": hold }));
+        let (run, _) = against([Reply::json(200, &held)], &["why", DELIVERY]);
+        let printed = run.printed();
+        let steps: Vec<&str> =
+            printed.lines().filter(|line| line.starts_with("  redrive")).map(str::trim).collect();
+        assert_eq!(steps, expected, "{name}");
+    }
+}
+
+#[test]
 fn the_last_failure_is_found_in_the_list() {
     let row = |id: &str, state: &str, attempts: u32, written_at: &str| {
         delivery(&json!({ "id": id, "state": state, "attempts": attempts, "written_at": written_at }))
@@ -616,6 +637,8 @@ fn a_status_says_what_dead_letters_are_up_to() {
             })
         })
         .collect();
+    let mut stopped = replays[0].clone();
+    stopped["state"] = json!("stopped");
     let told = |more: &Value| {
         let mut status = json!({
             "version": "0.1.0", "started_at": "2025-10-21T11:20:00Z", "book": "00000000000000ff", "calls_in_flight": 0,
@@ -635,7 +658,8 @@ fn a_status_says_what_dead_letters_are_up_to() {
         ("some",        held(2, 1200, false),        vec!["✗ 2 sessions are held by dead letters: 1,200 deliveries wait behind them"]),
         ("too many",    held(10_000, 12_000, true),  vec!["✗ 10,000 sessions or more are held by dead letters: 12,000 deliveries or more wait behind them"]),
         ("poison",      json!({ "poison": 1 }),      vec!["! 1 poison letter, left alone by replays"]),
-        ("a replay",    json!({ "replays": replays[..1] }), vec!["↻ replay 12 is paused, 0 of 1 letter: service billing"]),
+        ("a replay",    json!({ "replays": replays[..1] }), vec!["↻ replay 12 is paused, 0 of 1 letter: service billing; `redrive replays 12 resume` lets it go on"]),
+        ("one that has stopped", json!({ "replays": [stopped] }), vec!["↻ replay 12 is stopped, 0 of 1 letter: service billing; `redrive replays 12` tells why, and how it goes on"]),
     ];
     for (name, more, expected) in cases {
         assert_eq!(told(&more), expected, "{name}");

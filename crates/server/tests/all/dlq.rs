@@ -377,8 +377,7 @@ fn a_replay_is_watched_until_it_is_over() {
           lets it send nothing more for now
     ");
     assert!(requests[0].ends_with(r#"{"letters":["3c6e"]}"#), "{requests:?}");
-    let taken =
-        refusal("REPLAY_CONFLICT", "letter 3c6e belongs to replay 2: cancel that one first, or wait for it");
+    let taken = refusal("REPLAY_CONFLICT", "letter 3c6e belongs to replay 2");
     let (run, _) = against([Reply::json(409, &taken)], &["dlq", "replay", "3c6e"]);
     assert!(run.refused().contains("belongs to replay 2"));
 }
