@@ -75,8 +75,8 @@ pub(super) async fn begin(
     let is_dry = fields.is_set("dry_run")?;
     fields.finish()?;
     if names.is_none() && filter::is_empty(&filter) && !is_all {
-        let reason = "says nothing: name letters or a filter, or say `--all` (`\"all\": true`) if you mean all of them";
-        return Err(ApiError::invalid("filter", reason));
+        let message = "it is not said which dead letters are meant: name some or a filter, or say `--all` (`\"all\": true`) if you mean all of them";
+        return Err(ApiError::wrong("filter", message));
     }
     let letters = match &names {
         Some(names) => {

@@ -116,7 +116,7 @@ fn a_server_that_is_not_there_is_tried_again_and_then_told() {
         assert_eq!((run.code, run.stdout.as_str()), (3, ""), "{arguments:?}: {}", run.stderr);
         let first = format!("error: nothing answers at {nowhere}: ");
         assert!(run.stderr.starts_with(&first), "{arguments:?}: {}", run.stderr);
-        let last = "\n  start a server with `redrive serve`, or name another with --server URL\n  System unavailable, try again later\n";
+        let last = "\n  System unavailable, try again later, start a server with `redrive serve`, or name another with --server URL\n";
         assert!(run.stderr.ends_with(last), "{arguments:?}: {}", run.stderr);
     };
     // Each waits for more than a second, so they wait together.
@@ -173,10 +173,13 @@ fn what_the_server_refuses_is_told_with_all_it_says() {
     let (run, _) = against([refusal], &["send", "orders.placed"]);
     assert_snapshot!(run.refused(), @r"
     error: `type` cannot be routed  (VALIDATION_ERROR, 400)
-      field           type
       reason          cannot be routed: it is empty
       correlation id  c-1
     ");
+    let said = json!({ "field": "id", "reason": "is missing" });
+    let said = Reply::json(400, &error("VALIDATION_ERROR", "`id` is missing", &said));
+    let (run, _) = against([said], &["send", "orders.placed"]);
+    assert_eq!(run.refused(), "error: `id` is missing  (VALIDATION_ERROR, 400)\n", "nothing is said twice");
     let several = json!({ "candidates": [DELIVERY, "3c6ef37200000000000000000000000a"] });
     let several = Reply::json(409, &error("AMBIGUOUS_ID", "several deliveries begin so", &several));
     let (run, _) = against([several], &["why", "3c"]);
@@ -191,12 +194,17 @@ fn what_the_server_refuses_is_told_with_all_it_says() {
     let away = error("SERVICE_UNAVAILABLE", "the disk is full\u{1b}[2J", &json!({ "free_bytes": 0 }));
     let (run, _) = against(vec![Reply::json(503, &away); 4], &["send", "orders.placed"]);
     assert_snapshot!(run.refused(), @r"
-    error: System unavailable, try again later
-      the disk is full [2J  (SERVICE_UNAVAILABLE, 503)
+    error: System unavailable, try again later: the disk is full [2J  (SERVICE_UNAVAILABLE, 503)
       free_bytes      0
     ");
     let (run, _) = against([Reply::new(200, "<html>")], &["status"]);
-    assert!(run.refused().contains(" answered what this redrive cannot read: expected value"));
+    let refused = run.refused();
+    assert!(refused.contains(" is no Redrive, or another version of it: expected value"), "{refused}");
+    let (run, _) = against([Reply::new(200, "")], &["status"]);
+    let refused = run.refused();
+    assert!(refused.contains(" is no Redrive, or another version of it: its answer is empty"), "{refused}");
+    let (run, _) = against([Reply::new(404, "<html>")], &["status"]);
+    assert!(run.refused().contains("without a word on why: is it a Redrive that answers there?"));
     // What is quoted of an answer does nothing to the terminal.
     let odd = json!({ "replays": [{ "state": "\u{1b}]0;owned\u{7}\u{202e}" }] });
     let (run, _) = against([Reply::json(200, &odd)], &["replays"]);
