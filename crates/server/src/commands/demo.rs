@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use super::{Refused, serve};
+use super::{Refused, bind, not_made, serve};
 use crate::cli::{DemoArgs, LogFormat, LogLevel, ServeArgs};
 use crate::demo::{Demo, Step};
 use crate::show::style;
@@ -22,6 +22,7 @@ pub(super) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("could not start")?;
     runtime.block_on(async {
+        let listener = bind(args.listen).await?;
         let demo = Demo::open().await.context("could not open the services of the demo")?;
         let folder = Folder::new(args.data.as_deref())?;
         let rules = folder.path.join("redrive.yaml");
@@ -41,7 +42,7 @@ pub(super) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
             log_level: LogLevel::Error,
             log_format: LogFormat::Human,
         };
-        serve::run_demo(&serve_args, demo).await
+        serve::run_demo(&serve_args, listener, demo).await
     })
 }
 
@@ -58,7 +59,7 @@ fn write_book(path: &Path, book: &str) -> anyhow::Result<()> {
         // One that is not there, or cannot be read, shows when it is written.
         Ok(_) | Err(_) => {}
     }
-    std::fs::write(path, book).with_context(|| format!("could not write {}", path.display()))
+    std::fs::write(path, book).map_err(|error| not_made("write", path, &error))
 }
 
 /// Where the demo keeps its things: gone with it, unless somebody named a folder.
@@ -71,8 +72,7 @@ impl Folder {
     fn new(named: Option<&Path>) -> anyhow::Result<Self> {
         let own = || std::env::temp_dir().join(format!("redrive-demo-{}", std::process::id()));
         let folder = Self { path: named.map_or_else(own, Path::to_owned), is_ours: named.is_none() };
-        let shown = folder.path.display();
-        std::fs::create_dir_all(&folder.path).with_context(|| format!("could not create {shown}"))?;
+        std::fs::create_dir_all(&folder.path).map_err(|error| not_made("create", &folder.path, &error))?;
         Ok(folder)
     }
 }
