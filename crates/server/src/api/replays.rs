@@ -108,8 +108,9 @@ pub(super) async fn begin(
         shown.refused_because = refused.map(|error| error.to_string());
         return Ok(events::json(StatusCode::OK, &shown));
     }
-    let replay = app.node.replay(ReplayWish { selection, what, pace, to, note }, &caller.by()).await?;
-    Ok(events::json(StatusCode::CREATED, &view::replay(&replay)))
+    let begun = app.node.replay(ReplayWish { selection, what, pace, to, note }, &caller.by()).await?;
+    let shown = ReplayShown { poison_left: Some(begun.poison_left), ..view::replay(&begun.replay) };
+    Ok(events::json(StatusCode::CREATED, &shown))
 }
 
 fn pace(fields: &mut Fields) -> Result<Pace, WrongField> {

@@ -209,6 +209,17 @@ pub(crate) fn ending(replay: &ReplayShown) -> String {
     out
 }
 
+/// The poison that a replay which has just begun does not touch; nothing if there is none.
+pub(crate) fn poison_left(begun: &ReplayShown) -> String {
+    let (letters, them) = match begun.poison_left.unwrap_or(0) {
+        0 => return String::new(),
+        1 => ("1 poison letter matches too and is".to_owned(), "it"),
+        count => (format!("{} match too and are", counted(count, "poison letter")), "them"),
+    };
+    let word = format!("--include-poison --note TEXT sends {them} as well");
+    format!("{} {letters} left alone: {}\n", style::warning("!"), style::dim(word))
+}
+
 /// How far a replay is: a line that is written over and over.
 pub(crate) fn progress(replay: &ReplayShown, per_second: Option<f64>, columns: usize) -> String {
     let columns = columns.saturating_sub(BAR_TEXT_COLUMNS).min(BAR_COLUMNS_MAX);

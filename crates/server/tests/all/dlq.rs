@@ -304,6 +304,23 @@ fn what_a_replay_would_come_to_is_told_first() {
     }
 }
 
+#[test]
+fn poison_that_a_replay_leaves_alone_is_told() {
+    let done =
+        json!({ "state": "done", "sent": 1, "total": 1, "delivered": 1, "in_flight": 0, "waiting": 0 });
+    #[rustfmt::skip]
+    let cases = [
+        ("none", 0, "✓ replay 3 is done: 1 delivered\n"),
+        ("one",  1, "✓ replay 3 is done: 1 delivered\n! 1 poison letter matches too and is left alone: --include-poison --note TEXT sends it as well\n"),
+        ("two",  2, "✓ replay 3 is done: 1 delivered\n! 2 poison letters match too and are left alone: --include-poison --note TEXT sends them as well\n"),
+    ];
+    for (name, count, expected) in cases {
+        let begun = Reply::json(201, &replay(&json!({ "state": "gathering", "poison_left": count })));
+        let (run, _) = against([begun, stream(&[replay(&done)])], &["dlq", "replay", "--all"]);
+        assert_eq!(run.printed(), expected, "{name}");
+    }
+}
+
 fn stream(states: &[Value]) -> Reply {
     let events = states.iter().fold(String::new(), |text, state| text + &format!("data: {state}\n\n"));
     Reply::new(200, format!(": nothing new\n\n{events}")).header("content-type: text/event-stream")
