@@ -52,7 +52,7 @@ fn state(state: ReplayState) -> Cell {
 }
 
 /// Replays under each other, the latest first.
-pub(crate) fn list(replays: &[ReplayShown], now: Timestamp) -> String {
+pub(crate) fn list(replays: &[ReplayShown], now: Timestamp, columns: Option<usize>) -> String {
     if replays.is_empty() {
         return "nothing was replayed yet\n".to_owned();
     }
@@ -72,7 +72,7 @@ pub(crate) fn list(replays: &[ReplayShown], now: Timestamp) -> String {
             Cell::plain(cut(&plain(&replay.what), WHAT_COLUMNS_MAX)),
         ]);
     }
-    table.lines().into_iter().map(|line| line + "\n").collect()
+    table.within(columns).lines().into_iter().map(|line| line + "\n").collect()
 }
 
 /// A replay with all there is to say.

@@ -423,7 +423,7 @@ fn a_delivery_is_shown_where_no_event_goes_by_that_name() {
       event       order-42                              of /shop
       receipt     9e3779b97f4a7c15
       accepted    2025-10-21T14:30:00Z                  5m ago
-      ended       2025-10-21T14:31:33.5Z                207s ago
+      ended       2025-10-21T14:31:33.5Z                3m27s ago
       row         billing/orders.*
       webhook-id  msg_3c6ef372fe94f82b0123456789abcdef
       session     customer-7

@@ -280,7 +280,7 @@ fn what_a_replay_would_come_to_is_told_first() {
       00c0ffee00c0ffee  4,990  billing/email  order 42 has no field `total`
       0000000000000bad     10  billing
       to billing/email (4,990), billing (10)
-      takes about 250s at that rate
+      takes about 4m10s at that rate
       ! 7 more belong to replay 2
       3 more are poison and stay: --include-poison sends them too
       they hold 2 sessions
