@@ -7,7 +7,7 @@ mod sketch;
 
 use std::collections::BTreeSet;
 
-use super::{all, examine};
+use super::{Harm, all, examine};
 use crate::book::lint::check;
 use crate::book::problem::Severity;
 
@@ -65,6 +65,31 @@ fn three_calls_prove_nothing_and_that_is_said() {
     let [few] = examined.too_little.as_slice() else { panic!("{:?}", examined.too_little) };
     assert_eq!((few.service.as_str(), few.events.as_str(), few.attempts), ("mail", "a.b", 3));
     assert_eq!((examined.looked_at.deliveries, examined.looked_at.attempts), (3, 3));
+}
+
+#[test]
+fn what_has_healed_since_does_little_harm_and_says_when_it_was() {
+    #[rustfmt::skip]
+    let cases = [
+        ("refused until now",   "422 20ms dead UNPROCESSABLE", 0,  "permanent-failures", Harm::High, "refuses"),
+        ("a few have arrived",  "422 20ms dead UNPROCESSABLE", 29, "permanent-failures", Harm::High, "refuses"),
+        ("enough have arrived", "422 20ms dead UNPROCESSABLE", 30, "permanent-failures", Harm::Low,  "and takes it again"),
+        ("failing until now",   "503 20ms waits",              29, "transient-failures", Harm::High, "fail for a while"),
+        ("well again",          "503 20ms waits",              30, "transient-failures", Harm::Low,  "and they arrive again"),
+    ];
+    for (name, failure, arrived, code, harm, words) in cases {
+        let sketch = sketch::Sketch::new("", "timeout: 3s")
+            .deliveries(40, "ok 50ms")
+            .deliveries(30, failure)
+            .deliveries(arrived, "ok 50ms");
+        let findings = examine(&sketch.evidence()).findings;
+        let finding =
+            findings.iter().find(|finding| finding.code == code).unwrap_or_else(|| panic!("{name}"));
+        assert_eq!(finding.harm, harm, "{name}");
+        assert!(finding.title.contains(words), "{name}: {}", finding.title);
+        let when = finding.evidence.iter().filter(|line| line.starts_with("it last happened "));
+        assert_eq!(when.count(), 1, "{name}: {:?}", finding.evidence);
+    }
 }
 
 #[test]
