@@ -109,3 +109,23 @@ fn explanations_are_sentences() {
         assert!(!diagnosis.summary.ends_with('.') && !diagnosis.needs.ends_with('.'), "{}", diagnosis.code);
     }
 }
+
+#[test]
+fn what_nobody_wants_is_offered_to_whoever_takes_the_like() {
+    let of = |services: &str, event_type: &str| {
+        let sketch = sketch::Sketch::with_services(services).unrouted(event_type, 7);
+        let findings = examine(&sketch.evidence()).findings;
+        let finding =
+            findings.into_iter().find(|finding| finding.code == "unrouted-events").expect("it is found");
+        finding.change
+    };
+    let others = "  audit: { target: { log: stdout }, events: [logins.seen] }\n  ship: { target: { log: stdout }, events: [orders.placed] }\n";
+    #[rustfmt::skip]
+    let cases = [
+        ("the first segment is the same", "orders.cancelled", Some("services:\n  ship:\n    events:\n      - orders.cancelled\n")),
+        ("nothing is alike",              "stock.low",        None),
+    ];
+    for (name, event_type, expected) in cases {
+        assert_eq!(of(others, event_type).as_deref(), expected, "{name}");
+    }
+}
