@@ -188,10 +188,10 @@ pub(crate) fn write_new(path: &Path, content: impl AsRef<[u8]>) -> anyhow::Resul
         }
         Err(error) => return Err(not_made("create", path, &error)),
     };
-    file.write_all(content.as_ref()).and_then(|()| file.sync_all()).or_else(|error| {
+    file.write_all(content.as_ref()).and_then(|()| file.sync_all()).map_err(|error| {
         // Half a file would be in the way of the next try; if it cannot be removed, that is no worse.
         let _ = fs::remove_file(path);
-        Err(not_made("write", path, &error))
+        not_made("write", path, &error)
     })
 }
 
