@@ -45,7 +45,7 @@ pub use self::doors::KeyError;
 use self::health::Chart;
 pub use self::health::{DiskShort, Health};
 use self::inbox::{Inbox, NoteJob, SubmitJob};
-pub use self::letters::{OrderError, Purged, ReplayWish, SelectError};
+pub use self::letters::{Begun, OrderError, Purged, ReplayWish, SelectError};
 use self::readers::Readers;
 use self::routes::Routes;
 pub use self::schedules::ScheduleView;

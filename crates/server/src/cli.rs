@@ -474,7 +474,7 @@ Examples:
   redrive sink --down 60s --slow 200ms            away for a minute, then slow
   redrive sink --listen 127.0.0.1:0 --format json | tee requests.ndjson
 
-Exit code: 0 stopped, 1 not an address of this machine, 2 the address cannot be had.")]
+Exit code: 0 stopped, 1 the address cannot be had, or others could reach it, 2 wrong use.")]
 pub(crate) struct SinkArgs {
     /// Where to listen: a loopback address; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", value_parser = parse_listen)]

@@ -29,6 +29,7 @@ mod schedules;
 mod schema;
 mod send;
 mod serve;
+mod service_name;
 mod show_key;
 mod sink;
 mod status;
@@ -38,15 +39,17 @@ mod try_out;
 mod why;
 
 use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use redrive::core::book::RuleBook;
+use tokio::net::TcpListener;
 
 use crate::cli::{ArchiveWhat, Command, Export, Import};
-use crate::show;
+use crate::show::{self, shell_word};
 
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
@@ -102,6 +105,24 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
 #[error("{0}")]
 pub(crate) struct Refused(pub(crate) String);
 
+/// Listens on an address of this machine.
+async fn bind(address: SocketAddr) -> Result<TcpListener, Refused> {
+    TcpListener::bind(address).await.map_err(|error| not_listening(address, &error))
+}
+
+fn not_listening(address: SocketAddr, error: &io::Error) -> Refused {
+    let why = match error.kind() {
+        ErrorKind::AddrInUse => {
+            let other = SocketAddr::new(address.ip(), address.port().wrapping_add(1).max(1));
+            format!(
+                "somebody listens there already, perhaps another redrive\n  stop that one, or take another port, such as --listen {other}"
+            )
+        }
+        _ => show::io_words(error),
+    };
+    Refused(format!("could not listen on {address}: {why}"))
+}
+
 /// The book in a file; one with errors is shown and refused.
 pub(crate) fn open_book(path: &Path) -> anyhow::Result<RuleBook> {
     read_book(path).map(|(book, _)| book)
@@ -109,7 +130,7 @@ pub(crate) fn open_book(path: &Path) -> anyhow::Result<RuleBook> {
 
 /// The book in a file and its text.
 pub(crate) fn read_book(path: &Path) -> anyhow::Result<(RuleBook, String)> {
-    let bytes = redrive::load::load(path)?;
+    let bytes = load(path)?;
     let reading = redrive::core::book::read_bytes(&bytes);
     let text = String::from_utf8_lossy(&bytes).into_owned();
     if let Some(book) = reading.book {
@@ -121,12 +142,43 @@ pub(crate) fn read_book(path: &Path) -> anyhow::Result<(RuleBook, String)> {
     Err(Refused(format!("{} has errors: mend them first", path.display())).into())
 }
 
+/// The bytes of a rule book.
+fn load(path: &Path) -> anyhow::Result<Vec<u8>> {
+    redrive::load::load(path).map_err(|error| {
+        let shown = path.display();
+        let why = match error.source.kind() {
+            ErrorKind::NotFound => {
+                format!(
+                    "there is no such file; `redrive init {}` writes one to start from",
+                    shell_word(&shown.to_string())
+                )
+            }
+            ErrorKind::IsADirectory => "it is a folder, and a rule book is a file".to_owned(),
+            ErrorKind::PermissionDenied => "this user may not read it".to_owned(),
+            _ => show::io_words(&error.source),
+        };
+        anyhow!("could not read {shown}: {why}")
+    })
+}
+
+/// Why a file or folder could not be made.
+fn not_made(what: &str, path: &Path, error: &io::Error) -> anyhow::Error {
+    let why = match error.kind() {
+        ErrorKind::PermissionDenied => "this user may not write there".to_owned(),
+        ErrorKind::NotADirectory | ErrorKind::AlreadyExists => {
+            "there is a file where a folder should be".to_owned()
+        }
+        _ => show::io_words(error),
+    };
+    anyhow!("could not {what} {}: {why}", path.display())
+}
+
 /// Writes a new file, with the folders above it; a file that is there is never written over, whoever
 /// else may be creating it.
 pub(crate) fn write_new(path: &Path, content: impl AsRef<[u8]>) -> anyhow::Result<()> {
     let shown = path.display();
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).with_context(|| format!("could not create {}", folder.display()))?;
+        fs::create_dir_all(folder).map_err(|error| not_made("create", folder, &error))?;
     }
     let mut file = match OpenOptions::new().write(true).create_new(true).open(path) {
         Ok(file) => file,
@@ -134,12 +186,12 @@ pub(crate) fn write_new(path: &Path, content: impl AsRef<[u8]>) -> anyhow::Resul
             let refusal = format!("{shown} is there already and stays as it is: name another file");
             return Err(Refused(refusal).into());
         }
-        Err(error) => return Err(error).context(format!("could not create {shown}")),
+        Err(error) => return Err(not_made("create", path, &error)),
     };
-    file.write_all(content.as_ref()).and_then(|()| file.sync_all()).or_else(|error| {
+    file.write_all(content.as_ref()).and_then(|()| file.sync_all()).map_err(|error| {
         // Half a file would be in the way of the next try; if it cannot be removed, that is no worse.
         let _ = fs::remove_file(path);
-        Err(error).context(format!("could not write {shown}"))
+        not_made("write", path, &error)
     })
 }
 

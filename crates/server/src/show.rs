@@ -58,6 +58,17 @@ fn is_obeyed(c: char) -> bool {
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
+/// Why the system did not do something, in its words and without its number.
+pub(crate) fn io_words(error: &std::io::Error) -> String {
+    let words = error.to_string();
+    match (words.rfind(" (os error "), error.kind()) {
+        (_, std::io::ErrorKind::PermissionDenied) => "this user may not".to_owned(),
+        (_, std::io::ErrorKind::ReadOnlyFilesystem) => "it is on a disk that can only be read".to_owned(),
+        (Some(number), _) => words[..number].to_owned(),
+        (None, _) => words,
+    }
+}
+
 /// The beginning of a text, as much as fits.
 pub(crate) fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
@@ -170,6 +181,20 @@ mod tests {
         ];
         for (name, text, expected) in cases {
             assert_eq!(plain(text), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_the_system_says_has_no_number() {
+        use std::io::{Error, ErrorKind};
+        #[rustfmt::skip]
+        let cases = [
+            ("a number",      Error::from_raw_os_error(2),              "No such file or directory"),
+            ("no number",     Error::from(ErrorKind::UnexpectedEof),    "unexpected end of file"),
+            ("no permission", Error::from_raw_os_error(13),             "this user may not"),
+        ];
+        for (name, error, expected) in cases {
+            assert_eq!(io_words(&error), expected, "{name}");
         }
     }
 

@@ -8,6 +8,10 @@ use crate::figures::Histogram;
 use crate::limits;
 use crate::text::{self, Rate};
 
+/// The figure of a breaker that is open, and of one that has been of late.
+pub(super) const BREAKER_OPEN: f64 = 2.0;
+pub(super) const BREAKER_WAS_OPEN: f64 = 1.0;
+
 /// What was found for one thing: counts that only grow, or something as it stands.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Found {
@@ -148,9 +152,14 @@ pub(super) fn show(condition: &Condition, value: f64) -> String {
         Metric::DeadLetterAge | Metric::OldestWaiting | Metric::LatencyP99 => {
             text::show_rounded(Duration::try_from_secs_f64(value).unwrap_or_default())
         }
-        Metric::BreakerOpen | Metric::BreakerOpened => {
-            if value > 0.0 {
+        Metric::BreakerOpen => if value > 0.0 { "open" } else { "closed" }.to_owned(),
+        // It may be closed again by now.
+        Metric::BreakerOpened => {
+            let within = text::show_duration(limits::BREAKER_OPENED_WITHIN);
+            if value >= BREAKER_OPEN {
                 "open".to_owned()
+            } else if value > 0.0 {
+                format!("opened within {within}")
             } else {
                 "closed".to_owned()
             }

@@ -310,8 +310,12 @@ impl Alarm {
                 value::counted(&self.condition, &counts, window)
             }
             Found::Breaker { trips, is_open } => {
-                let opened = within(&[trips])[0] > 0;
-                Some(f64::from(u8::from(opened || is_open)))
+                let has_opened = within(&[trips])[0] > 0;
+                Some(match (is_open, has_opened) {
+                    (true, _) => value::BREAKER_OPEN,
+                    (false, true) => value::BREAKER_WAS_OPEN,
+                    (false, false) => 0.0,
+                })
             }
         }
     }

@@ -496,3 +496,11 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_question_ends_before_more_advice_follows() {
+    let text = "version: 1\nservices: { s: { target: { log: stdout }, on_failure: { rate-limitd: none }, events: [a] } }\n";
+    let problems = read(text).problems.into_sorted();
+    let helps: Vec<&str> = problems.iter().map(|problem| problem.help.as_str()).collect();
+    assert_eq!(helps, ["did you mean `rate-limited`? Or write a status such as 503 or 500-599"]);
+}

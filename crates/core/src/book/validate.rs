@@ -337,10 +337,11 @@ fn check_expression(text: &str, takes: &Type) -> Result<(), Wrong> {
         Type::FailureKind => parse_failure_kind(text).map(drop).ok_or_else(|| Wrong {
             code: "unknown-word",
             message: format!("`{text}` is no category and no HTTP status"),
-            help: format!(
-                "{}; or write a status such as 503 or 500-599",
-                suggest(text, Category::ALL.map(Category::as_str))
-            ),
+            help: {
+                let hint = suggest(text, Category::ALL.map(Category::as_str));
+                let or = if hint.ends_with('?') { " Or" } else { "; or" };
+                format!("{hint}{or} write a status such as 503 or 500-599")
+            },
         }),
         Type::Cron => check_cron(text),
         Type::Json => serde_json::from_str::<serde::de::IgnoredAny>(text).map(drop).map_err(|e| {

@@ -6,11 +6,11 @@
 use std::fmt::{self, Display};
 
 use super::evidence::Evidence;
-use crate::book::model::ReactionName;
+use crate::book::model::{At, BreakerEntry, Layer, ReactionName, Sections};
 use crate::book::resolve::{Level, Resolved};
 use crate::breaker::{BreakerSettings, Trip};
 use crate::category::Category;
-use crate::ids::DependencyName;
+use crate::ids::{BreakerName, DependencyName};
 use crate::rule::NamedPolicy;
 use crate::text::show_duration;
 
@@ -77,6 +77,11 @@ impl Change {
         self
     }
 
+    /// Sets keys at a place.
+    fn set_all(self, place: &Path, values: &[(&str, String)]) -> Self {
+        values.iter().fold(self, |change, (key, value)| change.set(place, key, value))
+    }
+
     /// Adds an item to the list under a key at a place.
     pub(super) fn add(mut self, place: &Path, key: &str, item: impl Display) -> Self {
         put(&mut self.root, place, key, Tree::Items(vec![item.to_string()]));
@@ -141,37 +146,32 @@ impl Change {
         change.set(&place, "transient", quoted(&name))
     }
 
-    /// Changes the breaker of a row's dependency: in place if it is the book's own, else as a new one with
-    /// the same settings but for these.
+    /// Changes the breaker of a row's dependency: in place if it is the book's own and nobody else's, else as
+    /// a new one that differs by these.
     pub(super) fn of_breaker(
         self,
         evidence: &Evidence,
         rule: &Resolved<'_>,
         values: &[(&str, String)],
     ) -> Self {
+        if let Some((name, _)) = sole_breaker(evidence, rule) {
+            return self.set_all(&keys(&["breakers", name.as_str()]), values);
+        }
         let sections = evidence.book.sections();
-        let breaker = rule.rule.breaker.as_ref();
-        let own = breaker.and_then(|breaker| breaker.name.as_ref());
-        let own = own.filter(|name| sections.breakers.contains_key(*name));
-        let name =
-            own.map_or_else(|| format!("{}-breaker", fit(&rule.dependency.value)), ToString::to_string);
+        let name = new_breaker(sections, &rule.dependency.value);
         let place = keys(&["breakers", &name]);
+        let base = rule.rule.breaker.as_ref();
+        let shared =
+            base.and_then(|base| base.name.as_ref()).filter(|name| sections.breakers.contains_key(*name));
         let mut change = self;
-        if own.is_none()
-            && let Some(breaker) = breaker
-        {
-            for (key, value) in settings(&breaker.settings) {
-                if values.iter().all(|(changed, _)| *changed != key) {
-                    change = change.set(&place, key, value);
-                }
-            }
+        if let Some(shared) = shared {
+            change = change.set(&place, "from", quoted(shared.as_str()));
+        } else if let Some(base) = base {
+            let kept = settings(&base.settings).into_iter();
+            let kept = kept.filter(|(key, _)| values.iter().all(|(changed, _)| changed != key));
+            change = change.set_all(&place, &kept.collect::<Vec<_>>());
         }
-        for (key, value) in values {
-            change = change.set(&place, key, value);
-        }
-        if own.is_some() {
-            return change;
-        }
+        let change = change.set_all(&place, values);
         let declared = sections.dependencies.contains_key(&rule.dependency.value);
         let level = match rule.breaker_origin.level {
             Level::Row | Level::Channel | Level::Service => rule.breaker_origin.level,
@@ -180,6 +180,43 @@ impl Change {
         };
         change.set(&place_of(rule, level), "breaker", quoted(&name))
     }
+}
+
+/// The line that a change to the breaker of a row's dependency is about: where the breaker stands if it is
+/// changed in place, else where it is named.
+pub(super) fn breaker_line(evidence: &Evidence, rule: &Resolved<'_>) -> Option<u32> {
+    match sole_breaker(evidence, rule) {
+        Some((_, entry)) => Some(entry.span.position.line),
+        None => rule.breaker_origin.position().map(|position| position.line),
+    }
+}
+
+/// The breaker of a row's dependency, if it is one of the book that no other dependency goes by.
+fn sole_breaker<'a>(
+    evidence: &'a Evidence,
+    rule: &Resolved<'_>,
+) -> Option<(&'a BreakerName, &'a At<BreakerEntry>)> {
+    let sections = evidence.book.sections();
+    let own = rule.rule.breaker.as_ref()?.name.as_ref()?;
+    let (name, entry) = sections.breakers.get_key_value(own)?;
+    let is_extended = sections.breakers.values().any(|other| other.value.from.as_ref() == Some(name));
+    let of_others = sections.dependencies.iter().filter(|(other, _)| **other != rule.dependency.value);
+    let is_named = |layer: &Layer| layer.breaker.as_ref().is_some_and(|at| at.value.as_ref() == Some(name));
+    let is_of_others = of_others.into_iter().any(|(_, other)| is_named(&other.layer));
+    let is_met_elsewhere = sections.rows().any(|(service, channel, row)| {
+        let other = sections.resolve(service, channel, row);
+        let breaker = other.rule.breaker.as_ref().and_then(|breaker| breaker.name.as_ref());
+        other.dependency.value != rule.dependency.value && breaker == Some(name)
+    });
+    (!is_extended && !is_of_others && !is_met_elsewhere).then_some((name, entry))
+}
+
+/// A name for a breaker of a dependency's own that the book does not have yet.
+fn new_breaker(sections: &Sections, dependency: &DependencyName) -> String {
+    let name = format!("{}-breaker", fit(dependency));
+    let is_free = |name: &String| !sections.breakers.keys().any(|known| known.as_str() == name);
+    let numbered = (2..).map(|number| format!("{name}-{number}"));
+    std::iter::once(name.clone()).chain(numbered).find(is_free).unwrap_or(name)
 }
 
 /// The settings of a breaker as a book states them.

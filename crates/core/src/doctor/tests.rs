@@ -8,7 +8,7 @@ mod sketch;
 
 use std::collections::BTreeSet;
 
-use super::{all, examine};
+use super::{Harm, all, examine};
 use crate::book::lint::check;
 use crate::book::problem::Severity;
 
@@ -80,6 +80,31 @@ fn three_calls_prove_nothing_and_that_is_said() {
 }
 
 #[test]
+fn what_has_healed_since_does_little_harm_and_says_when_it_was() {
+    #[rustfmt::skip]
+    let cases = [
+        ("refused until now",   "422 20ms dead UNPROCESSABLE", 0,  "permanent-failures", Harm::High, "refuses"),
+        ("a few have arrived",  "422 20ms dead UNPROCESSABLE", 29, "permanent-failures", Harm::High, "refuses"),
+        ("enough have arrived", "422 20ms dead UNPROCESSABLE", 30, "permanent-failures", Harm::Low,  "and takes it again"),
+        ("failing until now",   "503 20ms waits",              29, "transient-failures", Harm::High, "fail for a while"),
+        ("well again",          "503 20ms waits",              30, "transient-failures", Harm::Low,  "and they arrive again"),
+    ];
+    for (name, failure, arrived, code, harm, words) in cases {
+        let sketch = sketch::Sketch::new("", "timeout: 3s")
+            .deliveries(40, "ok 50ms")
+            .deliveries(30, failure)
+            .deliveries(arrived, "ok 50ms");
+        let findings = examine(&sketch.evidence()).findings;
+        let finding =
+            findings.iter().find(|finding| finding.code == code).unwrap_or_else(|| panic!("{name}"));
+        assert_eq!(finding.harm, harm, "{name}");
+        assert!(finding.title.contains(words), "{name}: {}", finding.title);
+        let when = finding.evidence.iter().filter(|line| line.starts_with("it last happened "));
+        assert_eq!(when.count(), 1, "{name}: {:?}", finding.evidence);
+    }
+}
+
+#[test]
 fn the_worst_comes_first() {
     let sketch = sketch::Sketch::new("", "timeout: 3s")
         .deliveries(40, "503 10ms dead MAX_RETRIES_EXCEEDED")
@@ -94,5 +119,25 @@ fn explanations_are_sentences() {
     for diagnosis in all() {
         assert!(diagnosis.explanation.ends_with('.'), "{}", diagnosis.code);
         assert!(!diagnosis.summary.ends_with('.') && !diagnosis.needs.ends_with('.'), "{}", diagnosis.code);
+    }
+}
+
+#[test]
+fn what_nobody_wants_is_offered_to_whoever_takes_the_like() {
+    let of = |services: &str, event_type: &str| {
+        let sketch = sketch::Sketch::with_services(services).unrouted(event_type, 7);
+        let findings = examine(&sketch.evidence()).findings;
+        let finding =
+            findings.into_iter().find(|finding| finding.code == "unrouted-events").expect("it is found");
+        finding.change
+    };
+    let others = "  audit: { target: { log: stdout }, events: [logins.seen] }\n  ship: { target: { log: stdout }, events: [orders.placed] }\n";
+    #[rustfmt::skip]
+    let cases = [
+        ("the first segment is the same", "orders.cancelled", Some("services:\n  ship:\n    events:\n      - orders.cancelled\n")),
+        ("nothing is alike",              "stock.low",        None),
+    ];
+    for (name, event_type, expected) in cases {
+        assert_eq!(of(others, event_type).as_deref(), expected, "{name}");
     }
 }

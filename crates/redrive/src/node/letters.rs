@@ -117,6 +117,15 @@ pub enum SelectError {
     NoNote,
 }
 
+/// A replay that has begun.
+#[derive(Clone, Debug)]
+pub struct Begun {
+    /// How it stands.
+    pub replay: ReplayView,
+    /// Letters that match, and are left alone for being poison.
+    pub poison_left: u64,
+}
+
 impl Node {
     /// What a replay would come to, and whether it could begin.
     pub async fn survey(&self, selection: Selection) -> Result<Survey, ReadError> {
@@ -141,7 +150,7 @@ impl Node {
     }
 
     /// Begins a replay.
-    pub async fn replay(&self, wish: ReplayWish, by: &By) -> Result<ReplayView, OrderError> {
+    pub async fn replay(&self, wish: ReplayWish, by: &By) -> Result<Begun, OrderError> {
         let ReplayWish { selection, what, pace, to, note } = wish;
         if selection.poison == Poison::Included && note.is_none() {
             return Err(SelectError::NoNote.into());
@@ -158,7 +167,8 @@ impl Node {
             Arc::new(Redirect { queue: Arc::new(queue), order })
         });
         let new = NewReplay { selection, what, pace, origin: Origin::Operator, to, note };
-        self.begin(new, by).await
+        let replay = self.begin(new, by).await?;
+        Ok(Begun { replay, poison_left: survey.poison_left })
     }
 
     async fn begin(&self, new: NewReplay, by: &By) -> Result<ReplayView, OrderError> {

@@ -456,7 +456,7 @@ pub enum OrderRefusal {
     #[error("there is no dead letter {0}")]
     NoSuchLetter(DeliveryId),
     /// Another replay has it.
-    #[error("letter {letter} belongs to replay {replay}: cancel that one first, or wait for it")]
+    #[error("letter {letter} belongs to replay {replay}")]
     Claimed {
         /// Which letter.
         letter: DeliveryId,

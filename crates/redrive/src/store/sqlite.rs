@@ -56,7 +56,7 @@ use rusqlite::Connection;
 use self::copy::{Copying, Stepped, Ticket};
 use self::core::{Core, Identity};
 use self::fault::Fault;
-use self::lock::Lock;
+use self::lock::{Lock, not_read};
 use self::reader::SqliteReader;
 pub use self::wal::WalBounds;
 use super::{
@@ -120,7 +120,10 @@ impl Sqlite {
 
     /// A reader of a folder's store, beside the process that owns it.
     pub fn open_reader(folder: &Path) -> Result<Box<dyn Reader>, StoreError> {
-        Ok(Box::new(SqliteReader::open(&folder.join(FILE))?))
+        let path = folder.join(FILE);
+        // SQLite would only say that it cannot open it.
+        fs::File::open(&path).map_err(|error| not_read(folder, &error))?;
+        Ok(Box::new(SqliteReader::open(&path)?))
     }
 
     /// The writing connection, so that tests can make it fail.

@@ -73,8 +73,8 @@ pub(super) async fn purge(
     let note = fields.note()?;
     fields.finish()?;
     if filter::is_empty(&filter) && !is_all {
-        let reason = "says nothing: name a filter, or say `--all` (`\"all\": true`) if you mean all of them";
-        return Err(ApiError::invalid("filter", reason));
+        let message = "it is not said which dead letters are meant: name a filter, or say `--all` (`\"all\": true`) if you mean all of them";
+        return Err(ApiError::wrong("filter", message));
     }
     caller.check_list(filter.service.as_deref())?;
     let what = filter::describe(&filter);

@@ -118,7 +118,7 @@ impl Code {
             Self::SourceNotFound     => (StatusCode::NOT_FOUND, "SOURCE_NOT_FOUND", "the rule book has no such webhook source"),
             Self::KeyNotFound        => (StatusCode::NOT_FOUND, "KEY_NOT_FOUND", "there is no key of this id"),
             Self::RefusedBodyNotFound => (StatusCode::NOT_FOUND, "REFUSED_BODY_NOT_FOUND", "there is no refused call of this number: only the latest are kept"),
-            Self::RateLimitExceeded  => (StatusCode::TOO_MANY_REQUESTS, "RATE_LIMIT_EXCEEDED", "the caller, its address or the source has used up its rate: `Retry-After` and `RateLimit` say when to come again"),
+            Self::RateLimitExceeded  => (StatusCode::TOO_MANY_REQUESTS, "RATE_LIMIT_EXCEEDED", "the caller, its address or the source has used up its rate; `RateLimit` says what that is"),
             Self::Internal           => (StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_SERVER_ERROR", "something went wrong in the server, whose log says more under the answer's `X-Correlation-Id`"),
             Self::BacklogFull        => (StatusCode::SERVICE_UNAVAILABLE, "BACKLOG_FULL", "a service that wants the event has as much waiting as its `waiting` allows: `details.service`"),
             Self::Unavailable        => (StatusCode::SERVICE_UNAVAILABLE, "SERVICE_UNAVAILABLE", "it cannot be done at the moment: the disk is nearly full, the store fails, more comes in than can be written, there was no answer within 15 s, or the server is stopping"),

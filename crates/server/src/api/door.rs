@@ -134,6 +134,7 @@ mod tests {
     use rcgen::{CertificateParams, KeyPair};
     use redrive::tls::{Roots, client_config};
     use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName};
+    use tokio::net::TcpListener;
     use tokio_rustls::TlsConnector;
 
     use super::super::Routers;
@@ -152,6 +153,11 @@ mod tests {
             .with_single_cert(vec![certificate.clone()], PrivatePkcs8KeyDer::from(key.serialize_der()).into())
             .expect("a key and its certificate");
         (certificate, Arc::new(config))
+    }
+
+    /// An address of ours.
+    async fn bound() -> TcpListener {
+        TcpListener::bind(("127.0.0.1", 0)).await.expect("a port is free")
     }
 
     const ASK: &str = "GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
@@ -185,9 +191,8 @@ mod tests {
             ..Limits::with_body(1_000)
         };
         let router = Router::new().route("/", get(|| async { "in private" }));
-        let any: SocketAddr = ([127, 0, 0, 1], 0).into();
         let listening =
-            listen_behind(door, any, |_| Routers::open(router), limits).await.expect("a port is free");
+            listen_behind(door, bound().await, |_| Routers::open(router), limits).expect("a port is free");
         // Each takes the only place there is: one says nothing, one says half a hello.
         let mut silent = TcpStream::connect(listening.address).await.expect("it listens");
         let mut half = TcpStream::connect(listening.address).await.expect("it listens");
@@ -206,9 +211,9 @@ mod tests {
         let ((old, config), (new, new_config)) = (pair(), pair());
         let shown = Certificate::new(config);
         let router = Router::new().route("/", get(|| async { "in private" }));
-        let any: SocketAddr = ([127, 0, 0, 1], 0).into();
         let door = Door::Tls(shown.clone());
-        let listening = listen_behind(door, any, |_| Routers::open(router), Limits::with_body(1_000)).await;
+        let listening =
+            listen_behind(door, bound().await, |_| Routers::open(router), Limits::with_body(1_000));
         let listening = listening.expect("a port is free");
         assert!(ask(listening.address, &old).await.is_ok());
         shown.change(new_config);
@@ -230,9 +235,8 @@ mod tests {
     async fn closing_waits_for_nobody_who_is_still_outside() {
         let (_, config) = pair();
         let door = Door::Tls(Certificate::new(config));
-        let any: SocketAddr = ([127, 0, 0, 1], 0).into();
         let listening =
-            listen_behind(door, any, |_| Routers::open(Router::new()), Limits::with_body(1_000)).await;
+            listen_behind(door, bound().await, |_| Routers::open(Router::new()), Limits::with_body(1_000));
         let listening = listening.expect("a port is free");
         let mut silent = TcpStream::connect(listening.address).await.expect("it listens");
         let far_off = Duration::from_mins(10);

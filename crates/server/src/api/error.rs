@@ -67,6 +67,12 @@ impl ApiError {
         Self::new(Code::Validation, format!("`{field}` {reason}")).with("field", field).with("reason", reason)
     }
 
+    /// Something about the request is wrong, in a sentence that needs no name of a field.
+    pub(super) fn wrong(field: &str, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self::new(Code::Validation, message.clone()).with("field", field).with("reason", message)
+    }
+
     pub(super) fn too_large(bytes_max: usize) -> Self {
         let message = format!("the body has more than {bytes_max} bytes");
         Self::new(Code::PayloadTooLarge, message).with("bytes_max", bytes_max)

@@ -232,20 +232,22 @@ async fn who(
     now: Timestamp,
 ) -> Result<Caller, ApiError> {
     let shown = match Credential::of(headers) {
-        Ok(None) => return Err(unauthorized()),
+        Ok(None) => return Err(unauthorized("a key or token is needed, and none was shown")),
         Ok(Some(credential)) => app.access.identify(&credential, now).await?,
         Err(_) => Err(Doubt::Unreadable),
     };
     shown.map_err(|doubt| {
         let peer = peer.map(|peer| peer.0);
-        app.access.0.failed.note(&app.node, peer, &doubt, now).err().unwrap_or_else(unauthorized)
+        let refusal = app.access.0.failed.note(&app.node, peer, &doubt, now).err();
+        refusal
+            .unwrap_or_else(|| unauthorized("the key or token that was shown is not known, or good no more"))
     })
 }
 
-/// One answer to all who are not known, so that nobody learns which keys there are.
-fn unauthorized() -> ApiError {
-    let message = "a good key or token is needed: send it as `Authorization: Bearer KEY`";
-    ApiError::new(Code::Unauthorized, message)
+/// One answer to all who show something that is not good, so that nobody learns which keys there are; whether
+/// they showed anything is no news to them.
+fn unauthorized(because: &str) -> ApiError {
+    ApiError::new(Code::Unauthorized, format!("{because}: send a good one as `Authorization: Bearer KEY`"))
         .with_header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))
 }
 

@@ -121,17 +121,17 @@ pub(crate) async fn listen(
     routers: impl FnOnce(watch::Receiver<bool>) -> Routers,
     limits: Limits,
 ) -> std::io::Result<Listening> {
-    listen_behind(Door::Plain, address, routers, limits).await
+    listen_behind(Door::Plain, TcpListener::bind(address).await?, routers, limits)
 }
 
-/// Serves the API at that address; the routers are made with what turns true when the door closes.
-pub(crate) async fn listen_behind(
+/// Serves the API to those who come to an address that is ours already; the routers are made with what turns
+/// true when the door closes.
+pub(crate) fn listen_behind(
     door: Door,
-    address: SocketAddr,
+    listener: TcpListener,
     routers: impl FnOnce(watch::Receiver<bool>) -> Routers,
     limits: Limits,
 ) -> std::io::Result<Listening> {
-    let listener = TcpListener::bind(address).await?;
     let address = listener.local_addr()?;
     let (close, closing) = watch::channel(false);
     let routers = Arc::new(routers(closing.clone()));

@@ -87,10 +87,10 @@ pub(super) async fn delivery(
 ) -> Result<Response, ApiError> {
     let digits = name.strip_prefix("msg_").unwrap_or(&name).to_owned();
     let Some(prefix) = IdPrefix::parse(&digits) else {
-        return Err(ApiError::invalid(
-            "id",
-            "is no delivery: it has 32 hexadecimal digits, of which the first few will do",
-        ));
+        let message = format!(
+            "`{name}` is no delivery's id: that has 32 hexadecimal digits, of which the first few will do"
+        );
+        return Err(ApiError::wrong("id", message));
     };
     let whole = DeliveryId::parse(&digits);
     let mut found = app.node.read(move |reader| reader.deliveries(&prefix, CANDIDATES_MAX)).await?;

@@ -37,9 +37,12 @@ fn refused(refusal: &OrderRefusal) -> ApiError {
     let message = refusal.to_string();
     match refusal {
         OrderRefusal::NoSuchLetter(id) => not_found(message).with("letter", id.to_string()),
-        OrderRefusal::Claimed { letter, replay } => ApiError::new(Code::ReplayConflict, message)
-            .with("letter", letter.to_string())
-            .with("replay", replay.0),
+        OrderRefusal::Claimed { letter, replay } => {
+            let cure = go_on_or_cancel(&replay.to_string());
+            ApiError::new(Code::ReplayConflict, format!("{message}: {cure}"))
+                .with("letter", letter.to_string())
+                .with("replay", replay.0)
+        }
         OrderRefusal::NothingMatches { claimed, poison } if !claimed.is_empty() => {
             let replays: Vec<u64> = claimed.keys().map(|replay| replay.0).collect();
             ApiError::new(Code::ReplayConflict, all_claimed(claimed))
@@ -70,11 +73,17 @@ fn all_claimed(claimed: &BTreeMap<ReplayId, u64>) -> String {
     };
     let whose: Vec<String> = claimed.keys().map(ReplayId::to_string).collect();
     match whose.as_slice() {
-        [one] => format!("{letters} replay {one}: cancel it first, or wait for it"),
+        [one] => format!("{letters} replay {one}: {}", go_on_or_cancel(one)),
         several => {
-            format!("{letters} the replays {}: cancel them first, or wait for them", several.join(", "))
+            let cure = "resume those that have stopped, wait for those that run, or cancel them";
+            format!("{letters} the replays {}: {cure} (`redrive replays`)", several.join(", "))
         }
     }
+}
+
+/// What can be done about a replay whose letters somebody wants.
+fn go_on_or_cancel(replay: &str) -> String {
+    format!("resume it if it has stopped, wait for it if it runs, or cancel it (`redrive replays {replay}`)")
 }
 
 pub(super) fn unwanted(error: &SelectError) -> ApiError {
@@ -139,9 +148,9 @@ mod tests {
     fn letters_of_other_replays_are_told_in_words_that_agree() {
         #[rustfmt::skip]
         let cases: [(&[(u64, u64)], &str); 3] = [
-            (&[(1, 1)],         "1 dead letter matches, and it belongs to replay 1: cancel it first, or wait for it"),
-            (&[(1, 2000)],      "2,000 dead letters match, and all of them belong to replay 1: cancel it first, or wait for it"),
-            (&[(1, 2), (4, 1)], "3 dead letters match, and all of them belong to the replays 1, 4: cancel them first, or wait for them"),
+            (&[(1, 1)],         "1 dead letter matches, and it belongs to replay 1: resume it if it has stopped, wait for it if it runs, or cancel it (`redrive replays 1`)"),
+            (&[(1, 2000)],      "2,000 dead letters match, and all of them belong to replay 1: resume it if it has stopped, wait for it if it runs, or cancel it (`redrive replays 1`)"),
+            (&[(1, 2), (4, 1)], "3 dead letters match, and all of them belong to the replays 1, 4: resume those that have stopped, wait for those that run, or cancel them (`redrive replays`)"),
         ];
         for (claimed, expected) in cases {
             let claimed = claimed.iter().map(|(replay, count)| (ReplayId(*replay), *count)).collect();

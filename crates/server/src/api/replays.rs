@@ -75,8 +75,8 @@ pub(super) async fn begin(
     let is_dry = fields.is_set("dry_run")?;
     fields.finish()?;
     if names.is_none() && filter::is_empty(&filter) && !is_all {
-        let reason = "says nothing: name letters or a filter, or say `--all` (`\"all\": true`) if you mean all of them";
-        return Err(ApiError::invalid("filter", reason));
+        let message = "it is not said which dead letters are meant: name some or a filter, or say `--all` (`\"all\": true`) if you mean all of them";
+        return Err(ApiError::wrong("filter", message));
     }
     let letters = match &names {
         Some(names) => {
@@ -108,8 +108,9 @@ pub(super) async fn begin(
         shown.refused_because = refused.map(|error| error.to_string());
         return Ok(events::json(StatusCode::OK, &shown));
     }
-    let replay = app.node.replay(ReplayWish { selection, what, pace, to, note }, &caller.by()).await?;
-    Ok(events::json(StatusCode::CREATED, &view::replay(&replay)))
+    let begun = app.node.replay(ReplayWish { selection, what, pace, to, note }, &caller.by()).await?;
+    let shown = ReplayShown { poison_left: Some(begun.poison_left), ..view::replay(&begun.replay) };
+    Ok(events::json(StatusCode::CREATED, &shown))
 }
 
 fn pace(fields: &mut Fields) -> Result<Pace, WrongField> {

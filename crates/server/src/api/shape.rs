@@ -74,6 +74,9 @@ pub(crate) struct DeliveryShown {
     /// Why it is held, in words; none unless it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_because: Option<String>,
+    /// What holds it, for programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold: Option<HoldShown>,
     /// The dead letter that holds its session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_by: Option<String>,
@@ -122,6 +125,22 @@ pub(crate) struct DeliveryShown {
     /// The attempts, the first one first; only where one delivery is asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stories: Vec<StoryShown>,
+}
+
+/// What holds a delivery.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "by", rename_all = "kebab-case")]
+pub(crate) enum HoldShown {
+    /// Its service is paused.
+    Pause,
+    /// The rule book has the service, or the row, no more.
+    Removal,
+    /// A dead letter before it in its session.
+    Letter,
+    /// The breaker of a dependency.
+    Breaker { dependency: String },
+    /// A dependency that asked everybody to wait.
+    RetryAfter { dependency: String },
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

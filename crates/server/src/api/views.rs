@@ -28,8 +28,8 @@ use super::error::ApiError;
 use super::identity::Caller;
 use super::replays;
 use super::shape::{
-    AilingShown, ArchiveShown, DeathShown, DeliveryShown, DependencyStatus, EventShown, ScheduleStatus,
-    ServiceStatus, StateShown, Status, StoryShown,
+    AilingShown, ArchiveShown, DeathShown, DeliveryShown, DependencyStatus, EventShown, HoldShown,
+    ScheduleStatus, ServiceStatus, StateShown, Status, StoryShown,
 };
 use crate::letters::view;
 use crate::show::moment::moment;
@@ -41,9 +41,22 @@ const SESSIONS_MAX: usize = 10_000;
 
 /// What keeps whole queues from starting, at one moment.
 pub(super) struct Held {
-    queues: BTreeMap<QueueName, String>,
+    queues: BTreeMap<QueueName, Reason>,
     /// The letters that hold sessions.
     sessions: BTreeMap<(QueueName, String), DeliveryId>,
+}
+
+/// What holds a delivery, for programs and in words.
+#[derive(Clone)]
+struct Reason {
+    by: HoldShown,
+    because: String,
+}
+
+impl Reason {
+    fn new(by: HoldShown, because: impl Into<String>) -> Self {
+        Self { by, because: because.into() }
+    }
 }
 
 impl Held {
@@ -55,23 +68,25 @@ impl Held {
         let book = node.book();
         let mut held = BTreeMap::new();
         for queue in &snapshot.queues {
-            let because = match queue.held {
+            let reason = match queue.held {
                 Some(HeldQueue::Paused { since }) => {
-                    Some(format!("the service is paused since {}", moment(since)))
+                    let because = format!("the service is paused since {}", moment(since));
+                    Some(Reason::new(HoldShown::Pause, because))
                 }
                 Some(HeldQueue::Removed) => {
-                    Some("SERVICE_REMOVED: the rule book does not have it any more".to_owned())
+                    let because = "SERVICE_REMOVED: the rule book does not have it any more";
+                    Some(Reason::new(HoldShown::Removal, because))
                 }
                 None => None,
             };
-            held.extend(because.map(|because| (QueueName::clone(&queue.name), because)));
+            held.extend(reason.map(|reason| (QueueName::clone(&queue.name), reason)));
         }
         // A queue whose rows all need one dependency is held when that one is.
         let own = book.own().into_iter().flat_map(RuleBook::queues);
         for (service, channel) in book.queues().chain(own) {
             let name = QueueName { service: service.clone(), channel: channel.cloned() };
-            if let Some(because) = blocked_by(&snapshot, &book, &name) {
-                held.entry(name).or_insert(because);
+            if let Some(reason) = blocked_by(&snapshot, &book, &name) {
+                held.entry(name).or_insert(reason);
             }
         }
         Self { queues: held, sessions }
@@ -83,21 +98,23 @@ impl Held {
         self.sessions.get(&(view.queue.clone(), session)).copied()
     }
 
-    fn because(&self, view: &DeliveryView) -> Option<String> {
+    fn reason(&self, view: &DeliveryView) -> Option<Reason> {
         let parked = matches!(view.state, DeliveryState::Due { at } if at == Timestamp::NEVER);
         if parked {
-            return Some("RULE_REMOVED: no rule of the book wants this event any more".to_owned());
+            let because = "RULE_REMOVED: no rule of the book wants this event any more";
+            return Some(Reason::new(HoldShown::Removal, because));
         }
         if let Some(letter) = self.letter_before(view) {
-            return Some(format!(
+            let because = format!(
                 "the dead letter {letter} holds its session, until it is replayed, edited, skipped or purged"
-            ));
+            );
+            return Some(Reason::new(HoldShown::Letter, because));
         }
         self.queues.get(&view.queue).cloned()
     }
 }
 
-fn blocked_by(snapshot: &Snapshot, book: &RuleBook, name: &QueueName) -> Option<String> {
+fn blocked_by(snapshot: &Snapshot, book: &RuleBook, name: &QueueName) -> Option<Reason> {
     let rows = book.service(name.service.as_str())?;
     let rows = match &name.channel {
         None => &rows.rows,
@@ -107,18 +124,23 @@ fn blocked_by(snapshot: &Snapshot, book: &RuleBook, name: &QueueName) -> Option<
     let channel = name.channel.as_ref().map(redrive::core::ids::ChannelName::as_str);
     let rule = book.rule(name.service.as_str(), channel, &pattern)?;
     let dependency = snapshot.dependencies.iter().find(|view| view.name == rule.dependency)?;
-    match (dependency.breaker, dependency.held_until) {
+    let (name, by_name) = (&dependency.name, || dependency.name.to_string());
+    let (by, because) = match (dependency.breaker, dependency.held_until) {
         (State::Open { until }, _) => {
-            Some(format!("the breaker of {} is open until {}", dependency.name, moment(until)))
+            let because = format!("the breaker of {name} is open until {}", moment(until));
+            (HoldShown::Breaker { dependency: by_name() }, because)
         }
         (_, Some(until)) => {
-            Some(format!("{} asked everybody to wait until {}", dependency.name, moment(until)))
+            let because = format!("{name} asked everybody to wait until {}", moment(until));
+            (HoldShown::RetryAfter { dependency: by_name() }, because)
         }
         (State::HalfOpen { .. }, None) => {
-            Some(format!("the breaker of {} lets only probes through", dependency.name))
+            let because = format!("the breaker of {name} lets only probes through");
+            (HoldShown::Breaker { dependency: by_name() }, because)
         }
-        (State::Closed { .. }, None) => None,
-    }
+        (State::Closed { .. }, None) => return None,
+    };
+    Some(Reason { by, because })
 }
 
 pub(super) fn event_shown(view: &EventView, held: &Held) -> EventShown {
@@ -136,14 +158,12 @@ pub(super) fn delivery_shown(view: &DeliveryView, held: &Held) -> DeliveryShown 
         view.state,
         DeliveryState::Delivered { .. } | DeliveryState::Dead { .. } | DeliveryState::Closed { .. }
     );
-    let held_because = held.because(view).filter(|_| !is_over);
+    let reason = held.reason(view).filter(|_| !is_over);
     let (state, due_at, ended_at) = match &view.state {
         DeliveryState::Delivered { at } => (StateShown::Delivered, None, Some(*at)),
         DeliveryState::Dead { at, .. } => (StateShown::Dead, None, Some(*at)),
         DeliveryState::Closed { at, how } => (closed(how), None, Some(*at)),
-        DeliveryState::Ready | DeliveryState::Behind | DeliveryState::Due { .. }
-            if held_because.is_some() =>
-        {
+        DeliveryState::Ready | DeliveryState::Behind | DeliveryState::Due { .. } if reason.is_some() => {
             (StateShown::Held, None, None)
         }
         DeliveryState::Due { at } if view.replaying.is_some() => (StateShown::Replaying, Some(*at), None),
@@ -165,7 +185,8 @@ pub(super) fn delivery_shown(view: &DeliveryView, held: &Held) -> DeliveryShown 
         channel: view.queue.channel.as_ref().map(ToString::to_string),
         subscription: view.subscription.clone(),
         state,
-        held_because,
+        held_because: reason.as_ref().map(|reason| reason.because.clone()),
+        hold: reason.map(|reason| reason.by),
         held_by: held.letter_before(view).map(|letter| letter.to_string()),
         due_at,
         behind: view.state == DeliveryState::Behind,

@@ -10,14 +10,14 @@ use serde_json::Value;
 use super::trust::Distrust;
 use super::{Address, is_away};
 use crate::api::shape::{ErrorBody, ErrorShown};
-use crate::show::plain;
+use crate::show::{io_words, plain};
 
 /// Why a request came to nothing.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Trouble {
     /// Nobody answers there; the exit code is 3.
     #[error(
-        "nothing answers at {address}: {reason}\n  start a server with `redrive serve`, or name another with --server URL\n  System unavailable, try again later"
+        "nothing answers at {address}: {reason}\n  System unavailable, try again later, start a server with `redrive serve`, or name another with --server URL"
     )]
     Unreachable { address: Address, reason: Break },
     /// Somebody answers there who may not be who was meant; the exit code is 3.
@@ -27,7 +27,9 @@ pub(crate) enum Trouble {
     #[error("{0}")]
     Refused(Box<Refusal>),
     /// Something answered that is no such server, or a newer one.
-    #[error("{address} answered what this redrive cannot read: {why}")]
+    #[error(
+        "what answers at {address} is no Redrive, or another version of it: {why}\n  name the server with --server URL"
+    )]
     Unreadable { address: Address, why: NotRead },
     /// No request can say that; the exit code is 2.
     #[error("this cannot be asked of a server: {0}")]
@@ -40,6 +42,9 @@ pub(crate) struct NotRead(pub serde_json::Error);
 
 impl fmt::Display for NotRead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_eof() {
+            return f.write_str("its answer is empty, or broke off");
+        }
         f.write_str(&plain(&self.0.to_string()))
     }
 }
@@ -66,7 +71,7 @@ impl From<Refusal> for Trouble {
 /// Why there is no answer, or no more of it.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Break {
-    #[error("{0}")]
+    #[error("{}", io_words(.0))]
     Connect(std::io::Error),
     #[error("no connection within {}", show_duration(*.0))]
     NotConnected(Duration),
@@ -117,6 +122,18 @@ fn innermost(error: &hyper::Error) -> String {
     cause.to_string()
 }
 
+/// Whether a message says already what a detail says; programs need both, people one.
+fn is_said(error: &ErrorShown, detail: &str) -> bool {
+    let text = |name| error.details.get(name).and_then(Value::as_str);
+    let says_why = text("reason").is_some_and(|reason| error.message.contains(reason));
+    let names_field = || text("field").is_some_and(|field| error.message.contains(&format!("`{field}`")));
+    match detail {
+        "reason" => says_why,
+        "field" => says_why || names_field(),
+        _ => false,
+    }
+}
+
 /// What the server says when it says no.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
@@ -142,28 +159,29 @@ impl Refusal {
 /// What stands between us and the server answers in words of its own, or in none.
 fn unexplained(status: StatusCode) -> ErrorShown {
     let reason = status.canonical_reason().unwrap_or("an unusual status");
+    let doubt = if status.is_server_error() { "" } else { ": is it a Redrive that answers there?" };
     ErrorShown {
         code: format!("HTTP_{}", status.as_u16()),
-        message: format!("{reason}, without a word on why"),
+        message: format!("{reason}, without a word on why{doubt}"),
         details: serde_json::Map::new(),
     }
 }
 
+/// What the message says already is not said again below it:
+///
 /// ```text
-/// `id` is missing  VALIDATION_ERROR, 400
-///   field           id
-///   reason          is missing
+/// `id` is missing  (VALIDATION_ERROR, 400)
 ///   correlation id  c-1
 /// ```
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ErrorShown { code, message, details } = &self.error;
         if self.is_away() {
-            f.write_str("System unavailable, try again later\n  ")?;
+            f.write_str("System unavailable, try again later: ")?;
         }
         write!(f, "{}  ({}, {})", plain(message), plain(code), self.status.as_u16())?;
         let mut line = |name: &str, value: &str| write!(f, "\n  {:14}  {}", plain(name), plain(value));
-        for (name, value) in details {
+        for (name, value) in details.iter().filter(|(name, _)| !is_said(&self.error, name)) {
             match value {
                 Value::String(text) => line(name, text)?,
                 Value::Array(values) => {

@@ -7,6 +7,7 @@ use crate::api::shape::alerts::{AlertsFound, ReceiverTested, TestOutcome};
 use crate::cli::{Alerts, AlertsArgs, AlertsListArgs, AlertsTestArgs, Format};
 use crate::client::{Ask, segment};
 use crate::show::alerts as show;
+use crate::show::terminal_columns;
 
 pub(super) fn run(args: &AlertsArgs) -> anyhow::Result<ExitCode> {
     match &args.what {
@@ -22,7 +23,7 @@ fn list(args: &AlertsListArgs) -> anyhow::Result<ExitCode> {
         let (found, now) = client.timed_json::<AlertsFound>(&Ask::get("/v1/alerts")).await?;
         match args.format {
             Format::Json => print_json(&found)?,
-            Format::Text => print(&show::page(&found, now))?,
+            Format::Text => print(&show::page(&found, now, terminal_columns()))?,
         }
         Ok(ExitCode::SUCCESS)
     })

@@ -7,7 +7,7 @@ use crate::api::shape::letters::AuditFound;
 use crate::cli::{AuditArgs, Format};
 use crate::client::Ask;
 use crate::letters::LIST_MAX;
-use crate::show::audit;
+use crate::show::{audit, terminal_columns};
 
 pub(super) fn run(args: &AuditArgs) -> anyhow::Result<ExitCode> {
     wait_for(async {
@@ -27,7 +27,7 @@ pub(super) fn run(args: &AuditArgs) -> anyhow::Result<ExitCode> {
         };
         match args.format {
             Format::Json => print_json(&records)?,
-            Format::Text => print(&audit::page(&records, now))?,
+            Format::Text => print(&audit::page(&records, now, terminal_columns()))?,
         }
         Ok(ExitCode::SUCCESS)
     })

@@ -9,6 +9,7 @@ use crate::api::shape::dependencies::{DependenciesFound, DependencyShown};
 use crate::cli::{BreakerTurnArgs, Breakers, BreakersArgs, BreakersListArgs, Format};
 use crate::client::{Ask, segment};
 use crate::show::breakers as show;
+use crate::show::terminal_columns;
 
 pub(super) fn run(args: &BreakersArgs) -> anyhow::Result<ExitCode> {
     match &args.what {
@@ -26,7 +27,7 @@ fn list(args: &BreakersListArgs) -> anyhow::Result<()> {
         let (found, now) = client.timed_json::<DependenciesFound>(&Ask::get("/v1/dependencies")).await?;
         match args.format {
             Format::Json => print_json(&found),
-            Format::Text => print(&show::page(&found.dependencies, now)),
+            Format::Text => print(&show::page(&found.dependencies, now, terminal_columns())),
         }
     })
 }

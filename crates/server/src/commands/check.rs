@@ -7,7 +7,7 @@ use redrive::core::book::lint::{self, Checked, Lint};
 use redrive::core::book::problem::{Problem, Severity, Span, suggest};
 use serde::Serialize;
 
-use super::{Refused, print};
+use super::{Refused, load, print};
 use crate::cli::{CheckArgs, CheckFormat, Deny};
 use crate::show::{self, style};
 
@@ -18,11 +18,11 @@ pub(super) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     let mut rows = Vec::new();
     let (mut errors, mut warnings, mut unreadable) = (0, 0, 0);
     for path in &args.files {
-        let bytes = match redrive::load::load(path) {
+        let bytes = match load(path) {
             Ok(bytes) => bytes,
             Err(error) => {
                 // The others are still worth checking.
-                anstream::eprintln!("{}: {:#}", style::error("error"), anyhow::Error::from(error));
+                anstream::eprintln!("{}: {error:#}", style::error("error"));
                 unreadable += 1;
                 continue;
             }

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use redrive::store::StoreError;
 use redrive::store::sqlite::{self, Compacted};
 
 use super::{Refused, print};
@@ -9,7 +10,15 @@ use crate::cli::CompactArgs;
 use crate::show::{size, style};
 
 pub(super) fn run(args: &CompactArgs) -> anyhow::Result<ExitCode> {
-    let compacted = sqlite::compact(&args.data).map_err(|error| Refused(error.to_string()))?;
+    let compacted = sqlite::compact(&args.data).map_err(|error| match error {
+        StoreError::InUse { path, owner } => {
+            let shown = path.display();
+            Refused(format!(
+                "a server runs on {shown} (process {owner}): stop it while the folder is compacted"
+            ))
+        }
+        other => Refused(other.to_string()),
+    })?;
     let Compacted { bytes_before, bytes_after } = compacted;
     let sizes = format!("{} before, {} now", size(bytes_before), size(bytes_after));
     print(&format!("{} {}: {sizes}\n", style::good("✓"), style::bold(args.data.display())))?;

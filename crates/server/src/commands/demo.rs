@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use super::{Refused, serve};
+use super::{Refused, bind, not_made, serve};
 use crate::api::fresh_id;
 use crate::cli::{DemoArgs, LogFormat, LogLevel, ServeArgs};
 use crate::demo::{Demo, Step};
@@ -26,6 +26,7 @@ pub(super) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("could not start")?;
     runtime.block_on(async {
+        let listener = bind(args.listen).await?;
         let demo = Demo::open().await.context("could not open the services of the demo")?;
         let folder = Folder::new(args.data.as_deref())?;
         let rules = folder.path.join("redrive.yaml");
@@ -45,7 +46,7 @@ pub(super) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
             log_level: LogLevel::Error,
             log_format: LogFormat::Human,
         };
-        serve::run_demo(&serve_args, demo).await
+        serve::run_demo(&serve_args, listener, demo).await
     })
 }
 
@@ -77,7 +78,7 @@ fn write_book(path: &Path, book: &str) -> anyhow::Result<()> {
         // One that is not there, or cannot be read, shows when it is written.
         Ok(_) | Err(_) => {}
     }
-    std::fs::write(path, book).with_context(|| format!("could not write {}", path.display()))
+    std::fs::write(path, book).map_err(|error| not_made("write", path, &error))
 }
 
 /// Where the demo keeps its things: gone with it, unless somebody named a folder.
@@ -90,8 +91,7 @@ impl Folder {
     fn new(named: Option<&Path>) -> anyhow::Result<Self> {
         match named {
             Some(path) => {
-                std::fs::create_dir_all(path)
-                    .with_context(|| format!("could not create {}", path.display()))?;
+                std::fs::create_dir_all(path).map_err(|error| not_made("create", path, &error))?;
                 Ok(Self { path: path.to_owned(), is_ours: false })
             }
             None => Ok(Self { path: own_folder(&std::env::temp_dir())?, is_ours: true }),

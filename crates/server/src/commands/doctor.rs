@@ -14,7 +14,7 @@ use redrive::node::Turns;
 use redrive::store::sqlite::Sqlite;
 use redrive::store::{Reader, StoreError};
 
-use super::{Refused, print, print_json, read_book, wait_for};
+use super::{Refused, print, print_json, read_book, service_name, wait_for};
 use crate::api::shape::doctor::DoctorReport;
 use crate::cli::{DoctorArgs, Format};
 use crate::client::Ask;
@@ -53,6 +53,9 @@ async fn asked(args: &DoctorArgs) -> anyhow::Result<(DoctorReport, Timestamp, St
         None => "/v1/doctor".to_owned(),
     };
     let (found, now) = client.timed_json::<DoctorReport>(&Ask::get(path)).await?;
+    if found.looked_at.deliveries == 0 {
+        service_name::check(&mut client, args.service.as_deref()).await?;
+    }
     Ok((found, now, client.address().to_string()))
 }
 
@@ -66,6 +69,9 @@ fn examined(folder: &Path, args: &DoctorArgs) -> anyhow::Result<(DoctorReport, T
     let mut rest = gather::rest(&*reader, deliveries.latest_book()).map_err(refused)?;
     let turns = Turns::remembered_by(&*reader).map_err(refused)?;
     let book = book(args.rules.as_deref(), &mut rest)?;
+    if deliveries.count() == 0 {
+        service_name::check_in(folder, &*reader, Some(&book), args.service.as_deref())?;
+    }
     let evidence = gather::evidence(Arc::new(book), deliveries, rest, &turns, None, now);
     Ok((report(doctor::examine(&evidence)), now))
 }

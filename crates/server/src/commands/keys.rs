@@ -148,7 +148,16 @@ fn put(folder: &Path, act: &'static str, record: KeyRecord, note: Option<String>
     let deed = Deed { act, what: keys::describe(&record), by, note };
     let notes = vec![Note::Key(Box::new(record)), Note::Deed(Box::new(deed))];
     let batch = Batch { notes, ..Batch::default() };
-    write_once(folder, &batch, now()).map_err(|error| refused(&error))?;
+    write_once(folder, &batch, now()).map_err(|error| match error {
+        // Another folder's keys would be of no use to that server.
+        StoreError::InUse { path, owner } => {
+            let shown = path.display();
+            let cure =
+                "ask it instead, without --data and with an admin's key in REDRIVE_KEY, or stop it first";
+            Refused(format!("a server runs on {shown} (process {owner}): {cure}")).into()
+        }
+        other => refused(&other),
+    })?;
     Ok(())
 }
 

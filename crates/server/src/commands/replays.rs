@@ -6,7 +6,7 @@ use super::{dlq, print, print_json, wait_for};
 use crate::api::shape::letters::{ReplayShown, ReplaysFound};
 use crate::cli::{Format, ReplaysArgs};
 use crate::client::Ask;
-use crate::show::replay;
+use crate::show::{replay, terminal_columns};
 
 pub(super) fn run(args: &ReplaysArgs) -> anyhow::Result<ExitCode> {
     wait_for(async {
@@ -15,7 +15,7 @@ pub(super) fn run(args: &ReplaysArgs) -> anyhow::Result<ExitCode> {
             let (found, now) = client.timed_json::<ReplaysFound>(&Ask::get("/v1/replays")).await?;
             match args.format {
                 Format::Json => print_json(&found.replays)?,
-                Format::Text => print(&replay::list(&found.replays, now))?,
+                Format::Text => print(&replay::list(&found.replays, now, terminal_columns()))?,
             }
             return Ok(ExitCode::SUCCESS);
         };

@@ -22,11 +22,12 @@ use redrive::secret::Secrets;
 use redrive::store::sqlite::{Options, Sqlite};
 use redrive::target::registry::{BUILT_IN_TARGETS, Targets};
 use redrive::tls::Roots;
+use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use self::tls::Watched;
-use super::{Refused, demo, read_book};
+use super::{Refused, bind, demo, not_listening, read_book};
 use crate::api::doctor::Reports;
 use crate::api::door::Scheme;
 use crate::api::health::Memo;
@@ -64,15 +65,22 @@ pub(super) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     refuse_strangers(args, &book.book)?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("could not start")?;
-    runtime.block_on(serve(args, book, None))
+    runtime.block_on(async {
+        let listener = bind(args.listen).await?;
+        serve(args, book, listener, None).await
+    })
 }
 
 /// Serves the book of a demo, and the demo beside it.
-pub(super) async fn run_demo(args: &ServeArgs, demo: Demo) -> anyhow::Result<ExitCode> {
+pub(super) async fn run_demo(
+    args: &ServeArgs,
+    listener: TcpListener,
+    demo: Demo,
+) -> anyhow::Result<ExitCode> {
     logging::start(args.log_level, args.log_format);
     let book = open(args.rules.as_deref())?;
     refuse_strangers(args, &book.book)?;
-    serve(args, book, Some(demo)).await
+    serve(args, book, listener, Some(demo)).await
 }
 
 /// An address that others can reach is not listened on unless they are asked for a key.
@@ -179,7 +187,13 @@ fn traces(args: &ServeArgs) -> anyhow::Result<Option<(Settings, Roots)>> {
     settings.map(|settings| Ok((settings, tls::roots(args)?))).transpose()
 }
 
-async fn serve(args: &ServeArgs, opened: Opened, demo: Option<Demo>) -> anyhow::Result<ExitCode> {
+/// The address is ours before anything is written: a server that cannot have it leaves nothing behind.
+async fn serve(
+    args: &ServeArgs,
+    opened: Opened,
+    listener: TcpListener,
+    demo: Option<Demo>,
+) -> anyhow::Result<ExitCode> {
     let path = args.rules.clone().unwrap_or_else(|| PathBuf::from(BUILT_IN));
     let certificate = Watched::open(args)?;
     let door = Watched::door(certificate.as_ref());
@@ -214,11 +228,11 @@ async fn serve(args: &ServeArgs, opened: Opened, demo: Option<Demo>) -> anyhow::
     let guests = if args.insecure { Guests::Everybody } else { Guests::ThisMachine };
     let parts = |closing| doors.parts(&node, limits, args.rules.clone(), demo.clone(), closing);
     let routes = |closing| Routers::new(&App::new(parts(closing)), guests);
-    let listening = match listen_behind(door.clone(), args.listen, routes, limits).await {
+    let listening = match listen_behind(door.clone(), listener, routes, limits) {
         Ok(listening) => listening,
         Err(error) => {
             node.stop(Duration::ZERO).await;
-            return Err(Refused(format!("could not listen on {}: {error}", args.listen)).into());
+            return Err(not_listening(args.listen, &error).into());
         }
     };
     if doors.access.is_shut(node.now()) {

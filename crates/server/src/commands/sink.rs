@@ -25,7 +25,7 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
 
-use super::{Refused, print};
+use super::{Refused, bind, print};
 use crate::cli::SinkArgs;
 use crate::show::plain;
 use crate::show::sink::{self, Counts};
@@ -51,8 +51,7 @@ pub(super) fn run(args: &SinkArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn serve(args: &SinkArgs) -> anyhow::Result<ExitCode> {
-    let listener = TcpListener::bind(args.listen).await;
-    let listener = listener.with_context(|| format!("could not listen on {}", args.listen))?;
+    let listener = bind(args.listen).await?;
     let address: SocketAddr = listener.local_addr().context("could not listen")?;
     print(&sink::listening(&format!("http://{address}"), args.format))?;
 

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use super::{Refused, print, print_json, wait_for};
+use super::{Refused, print, print_json, service_name, wait_for};
 use crate::api::shape::{DeliveriesFound, DeliveryShown, StateShown};
 use crate::cli::{Format, WhyArgs};
 use crate::client::{Ask, Client, segment};
@@ -41,6 +41,9 @@ async fn last(client: &mut Client, service: Option<&str>) -> anyhow::Result<Stri
             Some(_) | None => break found,
         }
     };
+    if found.deliveries.is_empty() {
+        service_name::check(client, service).await?;
+    }
     let written_at =
         |delivery: &&DeliveryShown| delivery.written_at.or(delivery.ended_at).unwrap_or(delivery.accepted_at);
     // Of equals the first of the list is the latest.

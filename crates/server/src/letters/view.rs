@@ -122,6 +122,7 @@ pub(crate) fn replay(view: &ReplayView) -> ReplayShown {
         in_flight: tally.in_flight(),
         waiting: tally.waiting(),
         claimed_by_others: view.claimed_by_others,
+        poison_left: None,
         created_at: view.created_at,
         changed_at: view.changed_at,
         stop: view.stop.map(|stop| StopShown {

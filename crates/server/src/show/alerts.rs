@@ -2,6 +2,7 @@
 
 use redrive::core::time::Timestamp;
 
+use super::event::short_id;
 use super::moment::{ago, coming};
 use super::table::{Cell, Side, Table};
 use super::{plain, shell_word, style, thousands};
@@ -10,14 +11,14 @@ use crate::api::shape::alerts::{
 };
 
 /// All alerts, one to a line, and below them all receivers.
-pub(crate) fn page(found: &AlertsFound, now: Timestamp) -> String {
+pub(crate) fn page(found: &AlertsFound, now: Timestamp, columns: Option<usize>) -> String {
     if found.alerts.is_empty() && found.receivers.is_empty() {
         return format!("{} the rule book has no alerts\n", style::warning("!"));
     }
-    let mut text = lines(alerts(&found.alerts, now));
+    let mut text = lines(alerts(&found.alerts, now).within(columns));
     if !found.receivers.is_empty() {
         text.push('\n');
-        text.push_str(&lines(receivers(&found.receivers)));
+        text.push_str(&lines(receivers(&found.receivers).within(columns)));
     }
     text
 }
@@ -27,7 +28,8 @@ pub(crate) fn tested(tested: &ReceiverTested, now: Timestamp) -> String {
     let name = style::bold(plain(&tested.receiver));
     let because = tested.message.as_deref().map(plain).unwrap_or_default();
     let story = tested.delivery.as_deref().map_or_else(String::new, |delivery| {
-        format!("; {} tells more", style::bold(format!("redrive why {}", shell_word(delivery))))
+        let command = style::bold(format!("redrive why {}", shell_word(&short_id(delivery))));
+        format!("; `{command}` tells more")
     });
     match tested.outcome {
         TestOutcome::Delivered => format!("{} {name} has taken it\n", style::good("✓")),

@@ -8,14 +8,14 @@ use super::table::{Cell, Side, Table};
 use super::{plain, style, thousands};
 
 /// The records, the latest first.
-pub(crate) fn page(records: &[AuditRecord], now: Timestamp) -> String {
+pub(crate) fn page(records: &[AuditRecord], now: Timestamp, room: Option<usize>) -> String {
     if records.is_empty() {
         return format!("{} nothing is on record yet\n", style::good("✓"));
     }
     // Where nobody is asked for a key, nobody is known by name.
     let names_doers = records.iter().any(|record| record.by.is_some());
     let left = Side::Left;
-    let sides = [left, left, left, Side::Right, left, left, left];
+    let sides = [Side::Whole, left, left, Side::Right, left, left, left];
     let heads = ["AT", "", "ACT", "LETTERS", "WHAT", "NOTE", "BY"];
     let columns = if names_doers { heads.len() } else { heads.len() - 1 };
     let mut table = Table::new(&sides[..columns]);
@@ -34,5 +34,5 @@ pub(crate) fn page(records: &[AuditRecord], now: Timestamp) -> String {
         cells.truncate(columns);
         table.push(cells);
     }
-    table.lines().into_iter().map(|line| line + "\n").collect()
+    table.within(room).lines().into_iter().map(|line| line + "\n").collect()
 }

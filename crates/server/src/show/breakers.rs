@@ -8,12 +8,12 @@ use super::{plain, shell_word, style, thousands};
 use crate::api::shape::dependencies::{BreakerState, DependencyShown};
 
 /// All of them, one to a line.
-pub(crate) fn page(dependencies: &[DependencyShown], now: Timestamp) -> String {
+pub(crate) fn page(dependencies: &[DependencyShown], now: Timestamp, columns: Option<usize>) -> String {
     if dependencies.is_empty() {
         return format!("{} the rule book has no dependencies\n", style::good("✓"));
     }
     let left = Side::Left;
-    let mut table = Table::new(&[left, left, left, Side::Right, Side::Right, Side::Right, left, left]);
+    let mut table = Table::new(&[Side::Whole, left, left, Side::Right, Side::Right, Side::Right, left, left]);
     table.head(&["DEPENDENCY", "BREAKER", "", "FAILURES", "TRIPS", "IN FLIGHT", "SETTINGS", "SERVICES"]);
     for shown in dependencies {
         table.push(vec![
@@ -27,7 +27,12 @@ pub(crate) fn page(dependencies: &[DependencyShown], now: Timestamp) -> String {
             Cell::plain(plain(&shown.services.join(", "))),
         ]);
     }
-    table.lines().into_iter().map(|line| line + "\n").collect()
+    let mut text: String = table.within(columns).lines().into_iter().map(|line| line + "\n").collect();
+    if dependencies.iter().any(|shown| shown.trips > 0) {
+        let note = "TRIPS counts every opening since the start, also those by a probe that failed";
+        text.push_str(&format!("\n{}\n", style::dim(note)));
+    }
+    text
 }
 
 /// What a breaker is after somebody has turned it.

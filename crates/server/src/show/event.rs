@@ -10,7 +10,7 @@ use super::moment::{ago, coming, moment, show_wait};
 use super::story::field;
 use super::table::{Cell, Side, Table};
 use super::why::{self, outlook};
-use super::{counted, cut, next_steps, plain, style};
+use super::{counted, cut, next_steps, plain, shell_word, style};
 use crate::api::shape::{DeliveryShown, EventShown, StateShown, StoryShown};
 
 /// Longer data end with a line about the rest.
@@ -156,8 +156,13 @@ fn remark(delivery: &DeliveryShown, now: Timestamp) -> String {
 
 fn steps(shown: &EventShown) -> Vec<(String, &'static str)> {
     if shown.unrouted {
+        let event_type = shown.event["type"].as_str().unwrap_or("TYPE");
+        let trial = format!("redrive try {}", shell_word(event_type));
         let route = "redrive route --unrouted".to_owned();
-        return vec![(route, "delivers what a changed rule book wants by now")];
+        return vec![
+            (trial, "says which rows of the rule book come close"),
+            (route, "delivers it, once a row of the book wants it"),
+        ];
     }
     // One command shows how it is done; the one that needs it most.
     let worst = |delivery: &&DeliveryShown| match delivery.state {

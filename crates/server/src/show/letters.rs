@@ -19,6 +19,9 @@ const MESSAGE_COLUMNS_DEFAULT: usize = 60;
 const NAME_COLUMNS_MAX: usize = 32;
 /// What a trend shows: a day by the hour, or an hour by five minutes.
 const HOURS: usize = 24;
+/// What it shows where a whole day has no room.
+const HOURS_NARROW: usize = 8;
+const WIDE_COLUMNS: usize = 120;
 const HOUR: Duration = Duration::from_hours(1);
 
 /// The service, or service/channel.
@@ -33,7 +36,7 @@ pub(crate) fn list(letters: &[LetterShown], now: Timestamp, columns: Option<usiz
         return format!("{} no dead letter matches\n", style::good("✓"));
     }
     let mut table =
-        Table::new(&[Side::Left, Side::Left, Side::Left, Side::Left, Side::Left, Side::Right, Side::Left]);
+        Table::new(&[Side::Whole, Side::Left, Side::Left, Side::Left, Side::Left, Side::Right, Side::Left]);
     table.head(&["LETTER", "DIED", "SERVICE", "TYPE", "CODE", "ATTEMPTS", "MESSAGE"]);
     let room = |letter: &LetterShown| {
         let before = [8, 8, letter.service.len(), letter.event_type.len(), letter.failure_code.len(), 8];
@@ -52,7 +55,7 @@ pub(crate) fn list(letters: &[LetterShown], now: Timestamp, columns: Option<usiz
             Cell::plain(message),
         ]);
     }
-    let mut out = lines(table);
+    let mut out = lines(table.within(columns));
     let first = short_id(&letters[0].id);
     out.push_str(&next_steps(&[
         (format!("redrive dlq show {first}"), "shows a letter with its attempts and its data"),
@@ -83,22 +86,29 @@ fn lines(table: Table) -> String {
     table.lines().into_iter().map(|line| line + "\n").collect()
 }
 
-/// The causes, the most frequent first.
-pub(crate) fn groups(groups: &[GroupShown], now: Timestamp, columns: Option<usize>) -> String {
+/// The causes, the most frequent first; the letters of the first may belong to a replay.
+pub(crate) fn groups(
+    groups: &[GroupShown],
+    claimed_by: Option<u64>,
+    now: Timestamp,
+    columns: Option<usize>,
+) -> String {
     if groups.is_empty() {
         return format!("{} there are no dead letters\n", style::good("✓"));
     }
+    let is_narrow = columns.is_some_and(|columns| columns < WIDE_COLUMNS);
+    let hours = if is_narrow { HOURS_NARROW } else { HOURS };
     let is_young = groups.iter().all(|group| now.since(group.first_seen) < HOUR);
     let trend = |group: &GroupShown| {
         let per_hour = usize::try_from(HOUR.as_secs() / group.trend.span_seconds.max(1)).unwrap_or(1).max(1);
         let counts = if is_young { group.trend.counts.clone() } else { sums(&group.trend.counts, per_hour) };
-        let shown = if is_young { per_hour } else { HOURS };
+        let shown = if is_young { per_hour } else { hours };
         spark(&counts[counts.len().saturating_sub(shown)..])
     };
-    let title = if is_young { "LAST HOUR" } else { "LAST 24 HOURS" };
+    let title = if is_young { "LAST HOUR".to_owned() } else { format!("LAST {hours} HOURS") };
     let mut table =
-        Table::new(&[Side::Left, Side::Right, Side::Left, Side::Left, Side::Left, Side::Left, Side::Left]);
-    table.head(&["FAILURE GROUP", "COUNT", "LAST SEEN", "SERVICE", "CODE", title, "MESSAGE"]);
+        Table::new(&[Side::Whole, Side::Right, Side::Left, Side::Left, Side::Left, Side::Whole, Side::Left]);
+    table.head(&["FAILURE GROUP", "COUNT", "LAST SEEN", "SERVICE", "CODE", &title, "MESSAGE"]);
     for group in groups {
         let poison = match group.poison {
             0 => String::new(),
@@ -106,7 +116,7 @@ pub(crate) fn groups(groups: &[GroupShown], now: Timestamp, columns: Option<usiz
             count => format!("[{} poison] ", thousands(count)),
         };
         let services = services(&group.services);
-        let before = 16 + 8 + 9 + services.len() + group.code.len() + HOURS + 6 * 2;
+        let before = 16 + 8 + 9 + services.len() + group.code.len() + hours.max(title.len()) + 6 * 2;
         let message = cut(&format!("{poison}{}", plain(&group.message)), message_room(columns, before));
         table.push(vec![
             Cell::bold(plain(&group.fingerprint)),
@@ -118,19 +128,29 @@ pub(crate) fn groups(groups: &[GroupShown], now: Timestamp, columns: Option<usiz
             Cell::plain(message),
         ]);
     }
-    let mut out = lines(table);
+    let mut out = lines(table.within(columns));
     let all: u64 = groups.iter().map(|group| group.count).sum();
     let summary = format!("{} of {}", counted(all, "dead letter"), counted(groups.len() as u64, "cause"));
     let _ = writeln!(out, "\n{}", style::dim(summary));
-    let fingerprint = plain(&groups[0].fingerprint);
+    let show = format!("redrive dlq show {}", short_id(&groups[0].sample));
     out.push_str(&next_steps(&[
-        (format!("redrive dlq show {}", short_id(&groups[0].sample)), "shows a letter of the first cause"),
-        (
-            format!("redrive dlq replay --fingerprint {fingerprint} --canary"),
-            "sends its letters again: one, then ten, then the rest",
-        ),
+        (show, "shows a letter of the first cause"),
+        send_again(&groups[0], claimed_by),
     ]));
     out
+}
+
+/// How the letters of a cause are sent again, as far as they may be.
+fn send_again(group: &GroupShown, claimed_by: Option<u64>) -> (String, &'static str) {
+    if let Some(replay) = claimed_by {
+        return (format!("redrive replays {replay}"), "shows the replay that its letters belong to");
+    }
+    let command = format!("redrive dlq replay --fingerprint {} --canary", plain(&group.fingerprint));
+    if group.poison == group.count {
+        let poison = format!("{command} --include-poison --note 'why they should go through now'");
+        return (poison, "sends its letters again, though all of them are poison");
+    }
+    (command, "sends its letters again: one, then ten, then the rest")
 }
 
 fn services(services: &[QueueCount]) -> String {

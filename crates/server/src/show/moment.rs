@@ -47,7 +47,7 @@ pub(crate) fn show_wait(span: Duration) -> String {
             _ => format!("{:.2}s", span.as_secs_f64()),
         };
     };
-    show_duration(rounded)
+    in_minutes(rounded)
 }
 
 /// A duration in its two largest units, in whole seconds: clocks of two machines agree no better.
@@ -58,7 +58,16 @@ pub(crate) fn rough(span: Duration) -> String {
         600..86_400 => 60,
         _ => 3_600,
     };
-    show_duration(Duration::from_secs(seconds / unit * unit))
+    in_minutes(Duration::from_secs(seconds / unit * unit))
+}
+
+/// A duration in whole seconds, from two minutes on in minutes too.
+fn in_minutes(span: Duration) -> String {
+    let (minutes, seconds) = (span.as_secs() / 60, span.as_secs() % 60);
+    match (minutes, seconds) {
+        (2..10, 1..) => format!("{minutes}m{seconds}s"),
+        _ => show_duration(span),
+    }
 }
 
 #[cfg(test)]
@@ -73,7 +82,8 @@ mod tests {
             ("milliseconds", 352,             "352ms", "0s"),
             ("seconds",      2_450,           "2.45s", "2s"),
             ("nearly",       59_770,          "59.77s", "1m"),
-            ("minutes",      125_400,         "125s",  "125s"),
+            ("a minute",     66_000,          "66s",   "66s"),
+            ("minutes",      125_400,         "2m5s",  "2m5s"),
             ("an hour",      3_725_000,       "1h2m5s", "1h2m"),
             ("days",         273_725_000,     "3d4h2m5s", "3d4h"),
         ];

@@ -30,7 +30,15 @@ const fn done(replay: &ReplayShown) -> u64 {
 pub(crate) fn line(replay: &ReplayShown) -> String {
     let ReplayShown { id, state, total, .. } = replay;
     let what = cut(&plain(&replay.what), WHAT_COLUMNS_MAX);
-    format!("replay {id} is {state}, {} of {}: {what}", thousands(done(replay)), counted(*total, "letter"))
+    let how_far = format!("{} of {}", thousands(done(replay)), counted(*total, "letter"));
+    let cure = match state {
+        ReplayState::Stopped => format!("; `redrive replays {id}` tells why, and how it goes on"),
+        ReplayState::Paused => format!("; `redrive replays {id} resume` lets it go on"),
+        ReplayState::Gathering | ReplayState::Running | ReplayState::Cancelled | ReplayState::Done => {
+            String::new()
+        }
+    };
+    format!("replay {id} is {state}, {how_far}: {what}{cure}")
 }
 
 fn state(state: ReplayState) -> Cell {
@@ -44,7 +52,7 @@ fn state(state: ReplayState) -> Cell {
 }
 
 /// Replays under each other, the latest first.
-pub(crate) fn list(replays: &[ReplayShown], now: Timestamp) -> String {
+pub(crate) fn list(replays: &[ReplayShown], now: Timestamp, columns: Option<usize>) -> String {
     if replays.is_empty() {
         return "nothing was replayed yet\n".to_owned();
     }
@@ -64,7 +72,7 @@ pub(crate) fn list(replays: &[ReplayShown], now: Timestamp) -> String {
             Cell::plain(cut(&plain(&replay.what), WHAT_COLUMNS_MAX)),
         ]);
     }
-    table.lines().into_iter().map(|line| line + "\n").collect()
+    table.within(columns).lines().into_iter().map(|line| line + "\n").collect()
 }
 
 /// A replay with all there is to say.
@@ -199,6 +207,17 @@ pub(crate) fn ending(replay: &ReplayShown) -> String {
     };
     out.push_str(&next_steps(&steps(replay)));
     out
+}
+
+/// The poison that a replay which has just begun does not touch; nothing if there is none.
+pub(crate) fn poison_left(begun: &ReplayShown) -> String {
+    let (letters, them) = match begun.poison_left.unwrap_or(0) {
+        0 => return String::new(),
+        1 => ("1 poison letter matches too and is".to_owned(), "it"),
+        count => (format!("{} match too and are", counted(count, "poison letter")), "them"),
+    };
+    let word = format!("--include-poison --note TEXT sends {them} as well");
+    format!("{} {letters} left alone: {}\n", style::warning("!"), style::dim(word))
 }
 
 /// How far a replay is: a line that is written over and over.

@@ -3,15 +3,20 @@
 
 use unicode_width::UnicodeWidthStr;
 
-use super::style;
+use super::{cut, style};
 
 /// The space between two columns.
 const GAP: &str = "  ";
+
+/// A text that has to make room keeps this much.
+const TEXT_COLUMNS_MIN: usize = 8;
 
 /// On which side of its column a text stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Left,
+    /// Left too, and never cut: people copy it.
+    Whole,
     Right,
 }
 
@@ -63,19 +68,46 @@ impl Table {
         self.rows.push(row);
     }
 
+    /// The same with texts cut, the longest first, until its lines fit.
+    pub(crate) fn within(mut self, columns: Option<usize>) -> Self {
+        let Some(columns) = columns else { return self };
+        let mut widths = self.widths();
+        let gaps = GAP.len() * widths.len().saturating_sub(1);
+        let mut excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(columns);
+        while excess > 0 {
+            let texts = (0..widths.len()).filter(|column| self.sides[*column] == Side::Left);
+            let longest = texts
+                .filter(|column| widths[*column] > TEXT_COLUMNS_MIN)
+                .max_by_key(|column| widths[*column]);
+            let Some(longest) = longest else { break };
+            widths[longest] -= 1;
+            excess -= 1;
+        }
+        for row in &mut self.rows {
+            for (cell, width) in row.iter_mut().zip(&widths) {
+                cell.text = cut(&cell.text, *width);
+            }
+        }
+        self
+    }
+
+    /// How wide each column is.
+    fn widths(&self) -> Vec<usize> {
+        let cells = |column: usize| self.rows.iter().filter_map(move |row| row.get(column));
+        (0..self.sides.len()).map(|column| cells(column).map(width).max().unwrap_or(0)).collect()
+    }
+
     /// One line for each row, without the end of the line and without blanks at it.
     pub(crate) fn lines(self) -> Vec<String> {
-        let widths: Vec<usize> = (0..self.sides.len())
-            .map(|column| self.rows.iter().filter_map(|row| row.get(column)).map(width).max().unwrap_or(0))
-            .collect();
+        let widths = self.widths();
         let line = |row: Vec<Cell>| {
             let last = row.iter().rposition(|cell| !cell.text.is_empty()).unwrap_or(0);
             let mut line = String::new();
             for (column, cell) in row.into_iter().enumerate().take(last + 1) {
                 let blanks = " ".repeat(widths[column] - width(&cell));
                 let (before, after) = match self.sides[column] {
-                    Side::Left if column == last => (String::new(), String::new()),
-                    Side::Left => (String::new(), blanks),
+                    Side::Left | Side::Whole if column == last => (String::new(), String::new()),
+                    Side::Left | Side::Whole => (String::new(), blanks),
                     Side::Right => (blanks, String::new()),
                 };
                 if column > 0 {
@@ -107,5 +139,28 @@ mod tests {
             table.push(vec![Cell::plain(first), Cell::plain(second), Cell::plain(third)]);
         }
         assert_eq!(table.lines(), ["a       1  x", "日本  100", "éé         y"]);
+    }
+
+    #[test]
+    fn texts_make_room_until_lines_fit() {
+        let table = || {
+            let mut table = Table::new(&[Side::Left, Side::Right, Side::Left]);
+            table.push(vec![
+                Cell::plain("a name"),
+                Cell::plain("123456789"),
+                Cell::plain("a text that is long"),
+            ]);
+            table
+        };
+        #[rustfmt::skip]
+        let cases = [
+            ("no terminal",          None,     "a name  123456789  a text that is long"),
+            ("there is room",        Some(38), "a name  123456789  a text that is long"),
+            ("the longest is cut",   Some(33), "a name  123456789  a text that i…"),
+            ("down to what it needs", Some(9), "a name  123456789  a text …"),
+        ];
+        for (name, columns, expected) in cases {
+            assert_eq!(table().within(columns).lines(), [expected], "{name}");
+        }
     }
 }

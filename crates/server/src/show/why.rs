@@ -14,7 +14,7 @@ use super::event::{queue_of, short_id};
 use super::moment::{coming, moment, show_wait};
 use super::story::{self, Numbers, field, note, spent};
 use super::{cut, next_steps, plain, shell_word, style};
-use crate::api::shape::{DeathShown, DeliveryShown, StateShown, StoryShown};
+use crate::api::shape::{DeathShown, DeliveryShown, HoldShown, StateShown, StoryShown};
 
 /// Longer lines of a book, and longer answers of a target, are shown up to here.
 const QUOTED_COLUMNS_MAX: usize = 120;
@@ -303,10 +303,7 @@ fn steps(delivery: &DeliveryShown) -> Vec<(String, &'static str)> {
                 (format!("redrive dlq skip {letter}"), "gives that one up, so that this one goes on"),
             ]
         }
-        StateShown::Held => vec![
-            ("redrive status".to_owned(), "shows which breakers are open and who is paused"),
-            (format!("redrive resume {service}"), "lets the service go on, if it is paused"),
-        ],
+        StateShown::Held => release(delivery.hold.as_ref(), &service),
         StateShown::Dead => {
             let mut steps = vec![
                 (replay_command(delivery), "sends it again, once the cause is mended"),
@@ -320,6 +317,24 @@ fn steps(delivery: &DeliveryShown) -> Vec<(String, &'static str)> {
             }));
             steps
         }
+    }
+}
+
+/// What shows, or ends, what holds a delivery.
+fn release(hold: Option<&HoldShown>, service: &str) -> Vec<(String, &'static str)> {
+    let status = ("redrive status".to_owned(), "shows which breakers are open and who is paused or gone");
+    let breakers = |good_for| ("redrive breakers".to_owned(), good_for);
+    match hold {
+        Some(HoldShown::Pause) => vec![(format!("redrive resume {service}"), "lets the service go on")],
+        Some(HoldShown::Breaker { dependency }) => {
+            let reset = format!("redrive breakers reset {}", shell_word(dependency));
+            vec![
+                breakers("shows how each is and when probes go out"),
+                (reset, "closes it at once, if all is well there"),
+            ]
+        }
+        Some(HoldShown::RetryAfter { .. }) => vec![breakers("shows who asked to wait, and until when")],
+        Some(HoldShown::Removal | HoldShown::Letter) | None => vec![status],
     }
 }
 

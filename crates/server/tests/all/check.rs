@@ -150,7 +150,7 @@ fn the_exit_code_tells_how_it_went() {
     }
     let missing = folder.run(&["check", "missing.yaml"]);
     assert!(
-        missing.stderr.starts_with("error: could not read missing.yaml: No such file"),
+        missing.stderr.starts_with("error: could not read missing.yaml: there is no such file; `redrive init missing.yaml` writes one to start from"),
         "{}",
         missing.stderr
     );

@@ -131,7 +131,8 @@ fn ten_thousand_letters_read_as_their_causes() {
         "services": [{ "service": "search", "count": 2 }],
     });
     let found = json!({ "groups": [group(&json!({})), group(&few)] });
-    let (run, requests) = against([Reply::json(200, &found)], &["dlq", "groups"]);
+    let free = Reply::json(200, &json!({ "dead_letters": [letter(&json!({}))] }));
+    let (run, requests) = against([Reply::json(200, &found), free.clone()], &["dlq", "groups"]);
     assert_snapshot!(run.printed(), @r"
     FAILURE GROUP     COUNT  LAST SEEN  SERVICE           CODE             LAST 24 HOURS             MESSAGE
     00c0ffee00c0ffee  9,998  1m ago     billing/email +1  UNPROCESSABLE    ▁·······▁··············█  order 42 has no field `total`
@@ -147,13 +148,33 @@ fn ten_thousand_letters_read_as_their_causes() {
     ");
     assert_eq!(first_line(&requests[0]), "GET /v1/failure-groups? HTTP/1.1");
     let young = json!({ "groups": [group(&json!({ "first_seen": "2025-10-21T14:30:00Z" }))] });
-    let (run, _) = against([Reply::json(200, &young)], &["dlq", "groups"]);
+    assert_eq!(
+        first_line(&requests[1]),
+        "GET /v1/dead-letters?fingerprint=00c0ffee00c0ffee&limit=1 HTTP/1.1"
+    );
+    let (run, _) = against([Reply::json(200, &young), free.clone()], &["dlq", "groups"]);
     assert_snapshot!(run.printed().lines().take(2).collect::<Vec<_>>().join("\n"), @r"
     FAILURE GROUP     COUNT  LAST SEEN  SERVICE           CODE           LAST HOUR     MESSAGE
     00c0ffee00c0ffee  9,998  1m ago     billing/email +1  UNPROCESSABLE  ··········▄█  order 42 has no field `total`
     ");
     let (run, _) = against([Reply::json(200, &found)], &["dlq", "groups", "--format", "json"]);
     assert_eq!(serde_json::from_str::<Value>(&run.printed()).expect("a list"), found["groups"]);
+    // What cannot be sent again so is not proposed.
+    let claimed = Reply::json(200, &json!({ "dead_letters": [letter(&json!({ "claimed_by": 3 }))] }));
+    let poison = json!({ "groups": [group(&json!({ "poison": 9_998 }))] });
+    let poison_step = "redrive dlq replay --fingerprint 00c0ffee00c0ffee --canary --include-poison --note 'why they should go through now'";
+    #[rustfmt::skip]
+    let cases = [
+        ("a replay has them", &found,  claimed, "redrive replays 3"),
+        ("all are poison",    &poison, free,    poison_step),
+    ];
+    for (name, found, letters, expected) in cases {
+        let (run, _) = against([Reply::json(200, found), letters], &["dlq", "groups"]);
+        let printed = run.printed();
+        let steps: Vec<&str> =
+            printed.lines().filter(|line| line.starts_with("  redrive")).map(str::trim).collect();
+        assert_eq!(steps, ["redrive dlq show 3c6ef372", expected], "{name}");
+    }
 }
 
 fn envelope() -> Value {
@@ -259,7 +280,7 @@ fn what_a_replay_would_come_to_is_told_first() {
       00c0ffee00c0ffee  4,990  billing/email  order 42 has no field `total`
       0000000000000bad     10  billing
       to billing/email (4,990), billing (10)
-      takes about 250s at that rate
+      takes about 4m10s at that rate
       ! 7 more belong to replay 2
       3 more are poison and stay: --include-poison sends them too
       they hold 2 sessions
@@ -279,6 +300,23 @@ fn what_a_replay_would_come_to_is_told_first() {
     ];
     for (name, letters, count, expected) in cases {
         let (run, _) = against([Reply::json(200, &survey(letters, count))], &arguments);
+        assert_eq!(run.printed(), expected, "{name}");
+    }
+}
+
+#[test]
+fn poison_that_a_replay_leaves_alone_is_told() {
+    let done =
+        json!({ "state": "done", "sent": 1, "total": 1, "delivered": 1, "in_flight": 0, "waiting": 0 });
+    #[rustfmt::skip]
+    let cases = [
+        ("none", 0, "✓ replay 3 is done: 1 delivered\n"),
+        ("one",  1, "✓ replay 3 is done: 1 delivered\n! 1 poison letter matches too and is left alone: --include-poison --note TEXT sends it as well\n"),
+        ("two",  2, "✓ replay 3 is done: 1 delivered\n! 2 poison letters match too and are left alone: --include-poison --note TEXT sends them as well\n"),
+    ];
+    for (name, count, expected) in cases {
+        let begun = Reply::json(201, &replay(&json!({ "state": "gathering", "poison_left": count })));
+        let (run, _) = against([begun, stream(&[replay(&done)])], &["dlq", "replay", "--all"]);
         assert_eq!(run.printed(), expected, "{name}");
     }
 }
@@ -356,8 +394,7 @@ fn a_replay_is_watched_until_it_is_over() {
           lets it send nothing more for now
     ");
     assert!(requests[0].ends_with(r#"{"letters":["3c6e"]}"#), "{requests:?}");
-    let taken =
-        refusal("REPLAY_CONFLICT", "letter 3c6e belongs to replay 2: cancel that one first, or wait for it");
+    let taken = refusal("REPLAY_CONFLICT", "letter 3c6e belongs to replay 2");
     let (run, _) = against([Reply::json(409, &taken)], &["dlq", "replay", "3c6e"]);
     assert!(run.refused().contains("belongs to replay 2"));
 }

@@ -220,3 +220,34 @@ fn the_page_of_all_diagnoses_is_up_to_date() {
         "docs/doctor.md is out of date: run REDRIVE_UPDATE=1 cargo test -p redrive-server doctor"
     );
 }
+
+#[test]
+fn a_service_that_is_not_there_is_a_wrong_name_and_no_good_news() {
+    let sink = Sink::start(&["--quiet"]);
+    let folder = Folder::with("redrive.yaml", &book(&sink, "2s"));
+    let server = Server::start(&folder);
+    server.accept("orders.placed", "one", "");
+    server.until("one", "delivered");
+    let url = format!("http://{}", server.client.address);
+    #[rustfmt::skip]
+    let of_a_server: [&[&str]; 5] = [
+        &["doctor", "--deny", "high"], &["doctor", "--format", "json"], &["dlq", "list"], &["dlq", "groups"], &["why", "--last"],
+    ];
+    for words in of_a_server {
+        let run = folder.run(&[words, &["--service", "odrers", "--server", &url]].concat());
+        let expected = "error: there is no service `odrers`: did you mean `orders`?\n";
+        assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (2, "", expected), "{words:?}");
+        let known = folder.run(&[words, &["--service", "orders", "--server", &url]].concat());
+        assert_eq!((known.code, known.stderr.as_str()), (0, ""), "{words:?}");
+    }
+    server.stop().assert_calm();
+    let of_a_folder: [&[&str]; 3] =
+        [&["doctor", "--rules", "redrive.yaml"], &["dlq", "list"], &["dlq", "groups"]];
+    for words in of_a_folder {
+        let run = folder.run(&[words, &["--service", "odrers", "--data", "data"]].concat());
+        let expected = "error: there is no service `odrers` in data: did you mean `orders`?\n";
+        assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (2, "", expected), "{words:?}");
+        let known = folder.run(&[words, &["--service", "orders", "--data", "data"]].concat());
+        assert_eq!((known.code, known.stderr.as_str()), (0, ""), "{words:?}");
+    }
+}

@@ -122,6 +122,9 @@ fn a_good_key_opens_and_every_other_is_answered_alike() {
     let altered = format!("{}{}", &admin[..54], if admin.ends_with('A') { 'B' } else { 'A' });
     let unknown = format!("rk_00000000_{}", "A".repeat(43));
     let expected = get(&server, "/v1/status", "nothing-of-the-kind");
+    assert!(expected.body.contains("the key or token that was shown is not known"), "{expected:?}");
+    let silent = server.get("/v1/status");
+    assert!(silent.body.contains("none was shown"), "whoever shows nothing is told so: {silent:?}");
     for key in [&altered, &unknown, &revoked, &brief] {
         let answer = get(&server, "/v1/status", key);
         assert_eq!((answer.status, &answer.body), (401, &expected.body));

@@ -80,7 +80,11 @@ fn a_copy_is_a_store_whoever_made_it() {
     assert!(backup("online").printed().contains(" pages copied to "));
     assert!(backup("online").refused().contains("the folder for a copy must be empty"));
     let compact = || folder.run(&["compact", "--data", "data"]);
-    assert!(compact().refused().contains("another redrive is running on data"));
+    let refused = compact().refused();
+    assert!(refused.starts_with("error: a server runs on data (process "), "{refused}");
+    assert!(refused.ends_with("): stop it while the folder is compacted\n"), "{refused}");
+    let refused = folder.run(&["keys", "create", "me", "--role", "admin", "--data", "data"]).refused();
+    assert!(refused.contains("ask it instead, without --data and with an admin's key"), "{refused}");
     server.stop().assert_calm();
     assert!(backup("offline").printed().contains(" pages copied to "));
     assert!(compact().printed().starts_with("✓ data: "));

@@ -234,6 +234,7 @@ fn a_paused_service_waits_and_then_goes_on() {
     server.accept("orders.placed", "o-1", "");
     let held = server.until("o-1", "held");
     assert!(text(&held["held_because"]).starts_with("the service is paused"), "{held}");
+    assert_eq!(held["hold"], json!({ "by": "pause" }));
     assert!(server.status()["services"][0]["paused_since"].is_string());
     assert_eq!(target.count(), 0);
     assert_eq!(server.post("/v1/services/orders/resume", "", "").status, 200);

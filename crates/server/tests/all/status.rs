@@ -27,6 +27,8 @@ fn a_status_says_what_dead_letters_are_up_to() {
             })
         })
         .collect();
+    let mut stopped = replays[0].clone();
+    stopped["state"] = json!("stopped");
     let told = |more: &Value| {
         let server = Scripted::new([Reply::json(200, &bare_status(more))]);
         let printed = redrive(&["status", "--server", server.url()]).printed();
@@ -41,7 +43,8 @@ fn a_status_says_what_dead_letters_are_up_to() {
         ("some",        held(2, 1200, false),        vec!["✗ 2 sessions are held by dead letters: 1,200 deliveries wait behind them"]),
         ("too many",    held(10_000, 12_000, true),  vec!["✗ 10,000 sessions or more are held by dead letters: 12,000 deliveries or more wait behind them"]),
         ("poison",      json!({ "poison": 1 }),      vec!["! 1 poison letter, left alone by replays"]),
-        ("a replay",    json!({ "replays": replays[..1] }), vec!["↻ replay 12 is paused, 0 of 1 letter: service billing"]),
+        ("a replay",    json!({ "replays": replays[..1] }), vec!["↻ replay 12 is paused, 0 of 1 letter: service billing; `redrive replays 12 resume` lets it go on"]),
+        ("one that has stopped", json!({ "replays": [stopped] }), vec!["↻ replay 12 is stopped, 0 of 1 letter: service billing; `redrive replays 12` tells why, and how it goes on"]),
     ];
     for (name, more, expected) in cases {
         assert_eq!(told(&more), expected, "{name}");

@@ -109,7 +109,7 @@ fn the_story_of_an_outage() {
     attempt 6  at 70s  connection refused
       category  transient CONNECTION_REFUSED  (by the built-in classification)
       rule      on transient: retry by standard  (book.yaml:9)
-      breaker   open until 130s: nothing goes through  ← opened again by a failed probe  (the webhook kind's)
+      breaker   open until 2m10s: nothing goes through  ← opened again by a failed probe  (the webhook kind's)
       verdict   dead letter: the 5 retries of the policy are used up MAX_RETRIES_EXCEEDED
 
     ✗ dead after 6 attempts and 70s, kept in _notification-svc.deadletter
@@ -155,19 +155,19 @@ fn the_story_of_a_process_that_hangs() {
       category  transient TIME_LIMIT_EXCEEDED  (by the built-in classification)
       rule      on transient: retry by standard  (book.yaml:7)
       breaker   open until 3m: nothing goes through  ← opened again by a failed probe  (`touchy`)
-      verdict   retry in 1.75s, at 122s  (retry 2 of 5; backoff 1s to 2s, jitter equal; window 32.45s of 5m)
+      verdict   retry in 1.75s, at 2m2s  (retry 2 of 5; backoff 1s to 2s, jitter equal; window 32.45s of 5m)
 
-    held  at 122s  no attempt is made
+    held  at 2m2s  no attempt is made
       because   the breaker is open: the wait burns no retry
       held      90s of 90s of `hold_max`
-      verdict   held until 152s
+      verdict   held until 2m32s
 
-    held  at 152s  no attempt is made
+    held  at 2m32s  no attempt is made
       because   the breaker is open: the wait burns no retry
       held      90s of 90s of `hold_max`
       verdict   dead letter: the breaker is still open, and `hold_max` is used up CIRCUIT_BREAKER_OPEN
 
-    ✗ dead after 2 attempts and 152s, kept in _report-svc.deadletter
+    ✗ dead after 2 attempts and 2m32s, kept in _report-svc.deadletter
     (1 answer was not needed)
     ");
 }

@@ -343,6 +343,26 @@ fn views_say_how_things_stand() {
 }
 
 #[test]
+fn a_breaker_that_has_closed_again_is_not_called_open() {
+    let mut world =
+        World::new(&alerts("{ when: breaker_opened, name: b, severity: high, to: [r], action: look }"));
+    let shown = |world: &World| world.watch.views().remove(0).value.unwrap_or_default();
+    let trips = |world: &mut World, trips: u64| {
+        world.figures.dependencies.entry(DependencyName::new("d").unwrap()).or_default().trips = trips;
+    };
+    world.breaker("d", State::Closed { failures: 0 });
+    trips(&mut world, 0);
+    world.told(1);
+    assert_eq!(shown(&world), "closed");
+    trips(&mut world, 1);
+    world.told(1);
+    assert_eq!(shown(&world), "opened within 1m");
+    world.breaker("d", State::Open { until: world.now });
+    world.told(1);
+    assert_eq!(shown(&world), "open");
+}
+
+#[test]
 fn another_book_keeps_what_stays_and_ends_what_goes() {
     let mut world = World::new(&alerts(
         "{ when: dead_letters > 0, name: d, severity: high, to: [r] }, { when: error_rate > 5% over 5m, name: e, severity: high, to: [r] }",

@@ -123,14 +123,15 @@ services:
                       grows faster than it is emptied, an old one (`dead_letter_age > 48h`) that nobody \
                       looks, and a fast inflow (`dead_letter_inflow > 10/m`, or `dead_letter: { alert: \
                       10/m }`) that something has just broken. Watch all three. In a book without any \
-                      alerts or receivers this is no more than a hint.",
+                      alerts or receivers this is no more than a hint, and likewise in one that watches \
+                      them by one figure and calls nothing critical.",
         bad: "version: 1
 services:
   mail:
     target: { http: \"http://127.0.0.1:9000\" }
     events: [todo.task.created]
 alerts:
-  - { when: dead_letters > 1000, severity: high, to: [on-call] }
+  - { when: error_rate > 5% over 5m, severity: high, to: [on-call] }
 receivers:
   on-call: { webhook: \"https://pager.example.test/hook\" }
 ",
@@ -140,6 +141,7 @@ services:
     target: { http: \"http://127.0.0.1:9000\" }
     events: [todo.task.created]
 alerts:
+  - { when: error_rate > 5% over 5m, severity: high, to: [on-call] }
   - { when: dead_letters > 1000, severity: high, to: [on-call] }
   - { when: dead_letter_age > 48h, severity: medium, to: [on-call] }
   - { when: dead_letter_inflow > 10/m, severity: high, to: [on-call] }
@@ -428,6 +430,9 @@ fn alerts_for<'r, 'a>(
     own.chain(&book.alerts).filter(move |alert| alert.when.metric == metric)
 }
 
+/// By which dead letters are watched: depth, age and inflow.
+const FIGURES_OF_LETTERS: usize = 3;
+
 fn dead_letters_unwatched<'a>(resolved: &Resolved<'a>, findings: &mut Findings<'a>) {
     let book = findings.book();
     let watched = |metric| alerts_for(resolved, book, metric).next().is_some();
@@ -458,12 +463,16 @@ fn dead_letters_unwatched<'a>(resolved: &Resolved<'a>, findings: &mut Findings<'
         findings.report_as(Severity::Info, place, "nobody is told of dead letters in this book", help);
         return;
     }
+    // Who watches them by one figure has seen to it, and hears of the others as advice unless much depends on it.
+    let is_watched = missing.len() < FIGURES_OF_LETTERS;
+    let is_dear = resolved.criticality.is_some() || resolved.data_loss.is_some();
+    let severity = if is_watched && !is_dear { Severity::Info } else { Severity::Warning };
     let figures = rest.iter().fold((*first).to_owned(), |all, figure| format!("{all}, {figure}"));
     // What the whole book lacks is said once, not for each service.
     if resolved.alerts.is_empty() && resolved.dead_letter.alert.is_none() {
         let place = book.services.first().map_or(resolved.service.span, |service| service.span);
         let message = format!("no alert of this book watches dead letters by {figures}");
-        findings.report(place, message, "add alerts for the whole book, or for each service");
+        findings.report_as(severity, place, message, "add alerts for the whole book, or for each service");
         return;
     }
     let (place, owner) = match resolved.channel {
@@ -471,7 +480,7 @@ fn dead_letters_unwatched<'a>(resolved: &Resolved<'a>, findings: &mut Findings<'
         None => (resolved.service.span, resolved.service.name.to_string()),
     };
     let message = format!("no alert watches the dead letters of `{owner}` by {figures}");
-    findings.report(place, message, "add alerts, here or for the whole book");
+    findings.report_as(severity, place, message, "add alerts, here or for the whole book");
 }
 
 fn is_told_of_the_first(alert: &Alert) -> bool {
@@ -674,5 +683,14 @@ receivers: { x: { webhook: \"https://x.test/\" } }
         assert_eq!(severities(&book(", criticality: high")), ["3:3 warning"]);
         let allowed = ", allow: [{ lint: dead-letters-unwatched, because: a demo }]";
         assert_eq!(severities(&book(allowed)), ["3:3 info"]);
+        let told = |when: &str| {
+            let receiver = "receivers: { ops: { webhook: \"https://pager.example.test/\" } }";
+            format!("alerts: [{{ when: {when}, severity: high, to: [ops] }}]\n{receiver}\n")
+        };
+        let (letters, others) = (told("dead_letters > 3 by service"), told("error_rate > 5% over 5m"));
+        assert_eq!(severities(&(book("") + &letters)), ["3:3 info"], "one figure is watched");
+        assert_eq!(severities(&(book("") + &others)), ["3:3 warning"], "none is");
+        let dear = severities(&(book(", criticality: high") + &letters));
+        assert_eq!(dear, ["3:3 warning"], "much depends on it");
     }
 }

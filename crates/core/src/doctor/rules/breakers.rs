@@ -112,7 +112,7 @@ fn cause(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<String> {
 }
 
 fn line_of(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<u32> {
-    chart.row_of(ward).rule.breaker_origin.position().map(|position| position.line)
+    change::breaker_line(chart.evidence, &chart.row_of(ward).rule)
 }
 
 fn opens_often(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
@@ -141,8 +141,14 @@ fn opens_often(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
             "it opened {OPENINGS_OFTEN} times within {}",
             show_rounded(run[OPENINGS_OFTEN - 1].since(run[0]))
         ),
-        format!("{} in the last {}", counted(times.len() as u64, "opening"), show_duration(RECENTLY)),
+        format!(
+            "{} in the last {}, not counting probes that failed",
+            counted(times.len() as u64, "opening"),
+            show_duration(RECENTLY)
+        ),
     ];
+    evidence
+        .extend(times.last().map(|last| format!("the last one was {} ago", show_rounded(chart.ago(*last)))));
     evidence.extend(cause(chart, ward));
     Some(Sign {
         title: format!("the breaker of `{}` opens often", ward.name),

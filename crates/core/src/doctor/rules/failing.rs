@@ -11,7 +11,7 @@ use crate::doctor::words::{counted, exceeds, percent, rounded_up, said, tally};
 use crate::doctor::{ATTEMPTS_MIN, Diagnosis, Harm, Look, Sign};
 use crate::rule::FailureMatch;
 use crate::story::{End, Place, Story, Told};
-use crate::text::show_duration;
+use crate::text::{show_duration, show_rounded};
 
 /// More transient failures than this, in hundredths of attempts, are a sickness.
 const TRANSIENT_PERCENT: u64 = 20;
@@ -21,6 +21,8 @@ const TRANSIENT_PERCENT_CRITICAL: u64 = 50;
 const PERMANENT_PERCENT: u64 = 10;
 /// The hundredths of failures that must be timeouts before they are to blame.
 const DOMINANT_PERCENT: u64 = 50;
+/// Attempts that must have arrived since the last failure before it seems to be over.
+const HEALED_AFTER: u64 = ATTEMPTS_MIN;
 /// Answers of one kind that must have been retried before it is called useless.
 const RETRIED_MIN: u64 = 10;
 /// The hundredths of them that may heal and it is still useless.
@@ -77,7 +79,41 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
     },
 ];
 
-fn transient(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
+/// How it has been since a failure last happened.
+struct Since {
+    last: String,
+    /// Attempts that have arrived since.
+    arrived: u64,
+}
+
+impl Since {
+    fn of<'a>(
+        chart: &Chart<'_>,
+        member: &Member<'a>,
+        failed: impl Iterator<Item = &'a Story>,
+    ) -> Option<Self> {
+        let last_at = failed.map(|story| story.started_at).max()?;
+        let has_arrived =
+            |story: &&Story| matches!(story.end, End::Delivered { .. }) && story.started_at > last_at;
+        let arrived = member.attempts().filter(has_arrived).count() as u64;
+        Some(Self { last: show_rounded(chart.ago(last_at)), arrived })
+    }
+
+    /// Whether so many have arrived that it seems to be over.
+    const fn is_over(&self) -> bool {
+        self.arrived >= HEALED_AFTER
+    }
+
+    fn said(&self) -> String {
+        let last = &self.last;
+        match self.arrived {
+            0 => format!("it last happened {last} ago"),
+            count => format!("it last happened {last} ago, and {} arrived since", counted(count, "attempt")),
+        }
+    }
+}
+
+fn transient(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     let is_past = |story: &Story| timeouts::is_of_another_limit(member, story);
     let attempts = member.attempts().filter(|story| !is_past(story)).count() as u64;
     let failed: Vec<_> =
@@ -117,21 +153,29 @@ fn transient(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
             member.rule.dependency.value
         )
     };
+    let since = Since::of(chart, member, failed.iter().map(|(story, _)| *story))?;
+    let (share, queue) = (percent(count, attempts), &member.queue);
+    let is_critical = exceeds(count, attempts, TRANSIENT_PERCENT_CRITICAL);
     Some(Sign {
-        title: format!("{} of the attempts of `{}` fail for a while", percent(count, attempts), member.queue),
+        title: if since.is_over() {
+            format!("{share} of the attempts of `{queue}` failed for a while, and they arrive again")
+        } else {
+            format!("{share} of the attempts of `{queue}` fail for a while")
+        },
         touched: count,
         evidence: vec![
             format!("{count} of {} failed in a way that heals by itself", counted(attempts, "attempt")),
             said(&counts),
+            since.said(),
         ],
         advice,
         line: change.is_some().then(|| timeouts::line_of(member)).flatten(),
         change,
-        harm: exceeds(count, attempts, TRANSIENT_PERCENT_CRITICAL).then_some(Harm::Critical),
+        harm: if since.is_over() { Some(Harm::Low) } else { is_critical.then_some(Harm::Critical) },
     })
 }
 
-fn permanent(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
+fn permanent(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     let attempts = member.attempts_made();
     let failed: Vec<_> = member.failed_as(&[Category::Permanent, Category::Invalid]).collect();
     let count = failed.len() as u64;
@@ -152,10 +196,17 @@ fn permanent(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
         said(&tally(failed.iter().map(|(_, code)| *code))),
         format!("by event type: {}", said(&types)),
     ];
+    let since = Since::of(chart, member, failed.iter().map(|(story, _)| *story))?;
+    evidence.push(since.said());
     evidence.extend(messages(failed.iter().map(|(story, _)| *story)));
+    let (share, queue) = (percent(count, attempts), &member.queue);
     let worst = types.first().map_or("these events", |(event_type, _)| event_type);
     Some(Sign {
-        title: format!("`{}` refuses {} of what it gets", member.queue, percent(count, attempts)),
+        title: if since.is_over() {
+            format!("`{queue}` refused {share} of what it got, and takes it again")
+        } else {
+            format!("`{queue}` refuses {share} of what it gets")
+        },
         touched: count,
         evidence,
         advice: format!(
@@ -164,7 +215,7 @@ fn permanent(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
         ),
         change: None,
         line: None,
-        harm: None,
+        harm: since.is_over().then_some(Harm::Low),
     })
 }
 

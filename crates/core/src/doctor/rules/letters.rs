@@ -176,8 +176,10 @@ fn poison(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
         title: format!("`{}` has {} that replays leave alone", queue.name, counted(count, "poison letter")),
         touched: count,
         evidence: vec![format!(
-            "most of them are `{}` and failed with {}",
-            worst.event_type, worst.failure_code
+            "{} `{}` and failed with {}",
+            if count == 1 { "it is" } else { "most of them are" },
+            worst.event_type,
+            worst.failure_code
         )],
         advice: format!(
             "`redrive dlq list --service {} --tier poison` shows them; mend the data with `redrive dlq edit`, or \

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::book::model::ServiceEntry;
 use crate::doctor::change::{Change, keys, quoted};
 use crate::doctor::evidence::{Chart, Member, QueueState, Times};
 use crate::doctor::words::{counted, exceeds, percent, waiting};
@@ -249,6 +250,21 @@ fn held(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
     })
 }
 
+/// The service that takes what is most like these events; of several that take nothing like them, none.
+fn likely_taker<'a>(services: &'a [ServiceEntry], event_type: &str) -> Option<&'a ServiceEntry> {
+    let alike = |pattern: &str| {
+        let pairs = pattern.split('.').zip(event_type.split('.'));
+        pairs.take_while(|(own, other)| own == other).count()
+    };
+    let likeness = |service: &ServiceEntry| {
+        service.rows.iter().map(|row| alike(row.pattern.value.as_str())).max().unwrap_or(0)
+    };
+    let takers = || services.iter().filter(|service| !service.rows.is_empty());
+    // Of equals the first of the book.
+    let best = takers().rev().max_by_key(|service| likeness(service))?;
+    (likeness(best) > 0 || takers().count() == 1).then_some(best)
+}
+
 fn unrouted(chart: &Chart<'_>) -> Option<Sign> {
     // What the book wants by now needs no row, only to be routed.
     let sections = chart.evidence.book.sections();
@@ -262,17 +278,18 @@ fn unrouted(chart: &Chart<'_>) -> Option<Sign> {
     let advice = if nobody.is_empty() {
         "the book wants all of them by now: `redrive route --unrouted` delivers them".to_owned()
     } else {
-        let service = sections.services.iter().find(|service| !service.rows.is_empty());
-        let place = service.map(|service| keys(&["services", service.name.as_str()]));
-        change = place.map(|place| {
-            nobody
-                .iter()
-                .take(TYPES_SHOWN_MAX)
-                .fold(Change::new(), |change, kind| change.add(&place, "events", quoted(&kind.event_type)))
-        });
-        "add a row to the service that should have them (the change names the first one of the book), then \
-         `redrive route --unrouted`; or stop sending them"
-            .to_owned()
+        for kind in nobody.iter().take(TYPES_SHOWN_MAX) {
+            let Some(service) = likely_taker(&sections.services, &kind.event_type) else { continue };
+            let place = keys(&["services", service.name.as_str()]);
+            let known = change.unwrap_or_else(Change::new);
+            change = Some(known.add(&place, "events", quoted(&kind.event_type)));
+        }
+        let guess =
+            if change.is_some() { " (the change names the one whose events are most alike)" } else { "" };
+        format!(
+            "add a row to the service that should have them{guess}, then `redrive route --unrouted`; or stop \
+             sending them"
+        )
     };
     let shown = types.iter().take(TYPES_SHOWN_MAX);
     Some(Sign {

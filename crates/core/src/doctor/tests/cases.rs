@@ -130,6 +130,7 @@ fn breakers() -> Vec<Case> {
     let cycle = ["open", "half", "closed"];
     let cycles = |count: usize| cycle.repeat(count);
     let own = "breakers: { mine: { trip: { consecutive: 5 }, open: 30s } }\n";
+    let shared = "breakers:\n  quick: { trip: { consecutive: 5 }, open: 30s }\ndependencies:\n  mail: { kind: webhook, breaker: quick }\n  sms: { kind: sms, breaker: quick }\n";
     let down = ["half", "open"];
     vec![
         ("a nervous breaker", "breaker-opens-often",
@@ -138,6 +139,9 @@ fn breakers() -> Vec<Case> {
         ("a nervous breaker of the book", "breaker-opens-often",
             Sketch::new(own, "breaker: mine").deliveries(50, "ok 1ms").turns("100s", &cycles(6)),
             Sketch::new(own, "breaker: mine").deliveries(50, "ok 1ms").turns("100s", &cycles(3))),
+        ("a nervous breaker that others share", "breaker-opens-often",
+            Sketch::new(shared, "timeout: 3s").deliveries(50, "ok 1ms").turns("100s", &cycles(6)),
+            Sketch::new(shared, "timeout: 3s").deliveries(50, "ok 1ms")),
         ("a dependency of the book", "breaker-opens-often",
             Sketch::new("dependencies: { mail: { kind: webhook } }\n", "timeout: 3s").deliveries(50, "ok 1ms").turns("100s", &cycles(6)),
             Sketch::new("dependencies: { mail: { kind: webhook } }\n", "timeout: 3s").deliveries(50, "ok 1ms")),
@@ -276,7 +280,9 @@ pub(super) fn changes() -> Vec<(&'static str, &'static str, &'static str, Option
         ("an override that expected too much", "override-never-heals",
             "services:\n  mail:\n    events:\n      - type: a.b\n        classify:\n          - { status: 404, as: permanent, because: it never healed }\n", Some(6)),
         ("a nervous breaker of the book", "breaker-opens-often",
-            "breakers:\n  mine:\n    trip: { consecutive: 8 }\n    open: 20s\n", Some(7)),
+            "breakers:\n  mine:\n    trip: { consecutive: 8 }\n    open: 20s\n", Some(2)),
+        ("a nervous breaker that others share", "breaker-opens-often",
+            "breakers:\n  mail-breaker:\n    from: quick\n    trip: { consecutive: 8 }\n    open: 20s\ndependencies:\n  mail:\n    breaker: mail-breaker\n", Some(5)),
         ("a crowd fails", "too-many-at-once",
             "dependencies:\n  mail:\n    kind: webhook\n    in_flight: 8\n", None),
         ("a type that nobody wants", "unrouted-events",

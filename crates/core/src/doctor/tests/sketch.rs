@@ -50,12 +50,17 @@ impl Sketch {
         Self::with("", rows, service)
     }
 
+    /// A book with other services before the usual one.
+    pub(super) fn with_services(others: &str) -> Self {
+        Self::of(&format!("services:\n{others}{}", mail("[a.b]", "")))
+    }
+
     fn with(sections: &str, rows: &str, service: &str) -> Self {
-        let lines = service.lines().map(|line| format!("    {}\n", line.trim_start_matches("| ")));
-        let service: String = lines.collect();
-        let text = format!(
-            "version: 1\n{sections}services:\n  mail:\n    target: {{ http: \"http://127.0.0.1:9/\" }}\n    events: {rows}\n{service}"
-        );
+        Self::of(&format!("{sections}services:\n{}", mail(rows, service)))
+    }
+
+    fn of(sections: &str) -> Self {
+        let text = format!("version: 1\n{sections}");
         let reading = book::read(&text);
         let book = reading.book.unwrap_or_else(|| panic!("{text}\n{:#?}", reading.problems));
         let queue =
@@ -291,6 +296,13 @@ impl Sketch {
             unrouted: self.unrouted.clone(),
         }
     }
+}
+
+/// The service that all is about.
+fn mail(rows: &str, says: &str) -> String {
+    let says = says.lines().map(|line| format!("    {}\n", line.trim_start_matches("| ")));
+    let says: String = says.collect();
+    format!("  mail:\n    target: {{ http: \"http://127.0.0.1:9/\" }}\n    events: {rows}\n{says}")
 }
 
 fn shift(delivery: &mut SeenDelivery, by: Duration) {

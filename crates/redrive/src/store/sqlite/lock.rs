@@ -53,9 +53,24 @@ pub(super) fn not_opened(path: &Path, source: &io::Error) -> StoreError {
     let reason = match source.kind() {
         io::ErrorKind::PermissionDenied => format!("this user may not write there ({source})"),
         io::ErrorKind::ReadOnlyFilesystem => format!("it is on a disk that can only be read ({source})"),
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+            "there is a file where a folder should be".to_owned()
+        }
         _ => source.to_string(),
     };
     StoreError::NotOpened { path: PathBuf::from(path), reason }
+}
+
+/// A store that cannot be read, in words that say what to look at.
+pub(super) fn not_read(folder: &Path, source: &io::Error) -> StoreError {
+    let reason = match source.kind() {
+        io::ErrorKind::NotFound if folder.exists() => "there is no store in it".to_owned(),
+        io::ErrorKind::NotFound => "there is no such folder".to_owned(),
+        io::ErrorKind::NotADirectory => "it is a file, and a store is in a folder".to_owned(),
+        io::ErrorKind::PermissionDenied => format!("this user may not read it ({source})"),
+        _ => source.to_string(),
+    };
+    StoreError::NotOpened { path: PathBuf::from(folder), reason }
 }
 
 #[cfg(test)]

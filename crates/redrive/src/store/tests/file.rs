@@ -215,6 +215,24 @@ fn what_cannot_be_opened_says_why() {
 }
 
 #[test]
+fn what_cannot_be_read_says_what_is_there_instead() {
+    let home = folder();
+    fs::write(home.path().join("file"), "").expect("it is written");
+    #[rustfmt::skip]
+    let cases = [
+        ("an empty folder", home.path().to_owned(),        "there is no store in it"),
+        ("no folder",       home.path().join("none"),      "there is no such folder"),
+        ("a file",          home.path().join("file"),      "it is a file, and a store is in a folder"),
+    ];
+    for (name, path, expected) in cases {
+        let Err(error) = Sqlite::open_reader(&path) else { panic!("{name} is no store") };
+        assert_eq!(error.to_string(), format!("could not open {}: {expected}", path.display()), "{name}");
+    }
+    let error = Sqlite::open(&home.path().join("file"), Options::default()).expect_err("it is a file");
+    assert!(error.to_string().ends_with(": there is a file where a folder should be"), "{error}");
+}
+
+#[test]
 fn a_folder_has_one_owner_and_many_readers() {
     let home = folder();
     assert!(

@@ -179,6 +179,9 @@ pub(crate) struct ReplayShown {
     pub waiting: u64,
     /// Matched, and belonged to other replays.
     pub claimed_by_others: u64,
+    /// Matched, and are left alone for being poison; told to whoever begins it, and not later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub poison_left: Option<u64>,
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
     #[schema(value_type = String, format = DateTime)]

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use redrive::core::envelope::Envelope;
 use redrive::core::time::Timestamp;
-use redrive::store::letter::LetterQuery;
+use redrive::store::letter::{LetterFilter, LetterQuery};
 use redrive::store::sqlite::Sqlite;
 use redrive::store::{Reader, StoreError};
 use serde_json::Value;
@@ -15,28 +15,34 @@ use super::query;
 use crate::api::shape::letters::{Form, GroupShown, GroupsFound, LetterShown, LettersFound};
 use crate::cli::{DlqExportArgs, DlqGroupsArgs, DlqListArgs, DlqShowArgs, FilterArgs, Format, FromArgs};
 use crate::client::{Ask, segment};
-use crate::commands::{Refused, print, print_json, wait_for};
+use crate::commands::{Refused, print, print_json, service_name, wait_for};
 use crate::letters::fields::Fields;
 use crate::letters::find::{self, Found, not_dead};
 use crate::letters::{EXPORT_PAGE, GROUPS_MAX, LIST_MAX, everything, filter, view};
 use crate::show::{letter, letters, plain, style, terminal_columns};
 
 /// A data folder that is read without its server.
-struct Folder {
+struct Folder<'a> {
+    path: &'a Path,
     reader: Box<dyn Reader>,
     now: Timestamp,
 }
 
-impl Folder {
-    fn open(folder: &Path) -> anyhow::Result<Self> {
-        let reader = Sqlite::open_reader(folder).map_err(|error| refused(&error))?;
+impl<'a> Folder<'a> {
+    fn open(path: &'a Path) -> anyhow::Result<Self> {
+        let reader = Sqlite::open_reader(path).map_err(|error| refused(&error))?;
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Ok(Self { reader, now: Timestamp::EPOCH + since })
+        Ok(Self { path, reader, now: Timestamp::EPOCH + since })
     }
 
-    fn filter(&self, args: &FilterArgs) -> anyhow::Result<redrive::store::letter::LetterFilter> {
+    fn filter(&self, args: &FilterArgs) -> anyhow::Result<LetterFilter> {
         let mut fields = Fields::of_pairs(args.pairs());
         filter::take(&mut fields, self.now).map_err(|wrong| Refused(wrong.to_string()).into())
+    }
+
+    /// Where no letter was found: whether that is since nothing goes by the service's name.
+    fn check_service(&self, args: &FilterArgs) -> anyhow::Result<()> {
+        service_name::check_in(self.path, &*self.reader, None, args.service.as_deref())
     }
 }
 
@@ -71,12 +77,15 @@ async fn listed(args: &DlqListArgs) -> anyhow::Result<(LettersFound, Timestamp)>
         let ask = Ask::get(format!("/v1/dead-letters?{}", query(pairs)));
         let (page, now) = client.timed_json::<LettersFound>(&ask).await?;
         if all.is_whole_with(page) {
+            if all.letters.is_empty() {
+                service_name::check(&mut client, args.filter.service.as_deref()).await?;
+            }
             return Ok((all.found(), now));
         }
     }
 }
 
-fn listed_there(folder: &Folder, args: &DlqListArgs) -> anyhow::Result<(LettersFound, Timestamp)> {
+fn listed_there(folder: &Folder<'_>, args: &DlqListArgs) -> anyhow::Result<(LettersFound, Timestamp)> {
     let mut all = Gathered::new(args);
     let filter = folder.filter(&args.filter)?;
     loop {
@@ -85,6 +94,9 @@ fn listed_there(folder: &Folder, args: &DlqListArgs) -> anyhow::Result<(LettersF
         let query = LetterQuery { filter: filter.clone(), before, rows_max: all.missing() };
         let page = folder.reader.letters(&query).map_err(|error| refused(&error))?;
         if all.is_whole_with(view::letters(&page)) {
+            if all.letters.is_empty() {
+                folder.check_service(&args.filter)?;
+            }
             return Ok((all.found(), folder.now));
         }
     }
@@ -120,26 +132,63 @@ impl Gathered {
 }
 
 pub(super) fn groups(args: &DlqGroupsArgs) -> anyhow::Result<ExitCode> {
-    let (found, now) = match &args.from.data {
-        Some(folder) => {
-            let folder = Folder::open(folder)?;
-            let filter = folder.filter(&args.filter)?;
-            let found =
-                folder.reader.groups(&filter, folder.now, GROUPS_MAX).map_err(|error| refused(&error))?;
-            (found.iter().map(view::group).collect::<Vec<GroupShown>>(), folder.now)
-        }
-        None => wait_for(async {
-            let mut client = args.from.server.client()?;
-            let ask = Ask::get(format!("/v1/failure-groups?{}", query(args.filter.pairs())));
-            let (found, now) = client.timed_json::<GroupsFound>(&ask).await?;
-            Ok((found.groups, now))
-        })?,
+    let Grouped { groups, claimed_by, now } = match &args.from.data {
+        Some(folder) => grouped_there(&Folder::open(folder)?, args)?,
+        None => wait_for(grouped(args))?,
     };
     match args.format {
-        Format::Json => print_json(&found)?,
-        Format::Text => print(&letters::groups(&found, now, terminal_columns()))?,
+        Format::Json => print_json(&groups)?,
+        Format::Text => print(&letters::groups(&groups, claimed_by, now, terminal_columns()))?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Causes, and what matters before the first of them is replayed.
+struct Grouped {
+    groups: Vec<GroupShown>,
+    /// The replay that a letter of the first cause belongs to.
+    claimed_by: Option<u64>,
+    now: Timestamp,
+}
+
+async fn grouped(args: &DlqGroupsArgs) -> anyhow::Result<Grouped> {
+    let mut client = args.from.server.client()?;
+    let ask = Ask::get(format!("/v1/failure-groups?{}", query(args.filter.pairs())));
+    let (GroupsFound { groups }, now) = client.timed_json(&ask).await?;
+    let Some(first) = groups.first() else {
+        service_name::check(&mut client, args.filter.service.as_deref()).await?;
+        return Ok(Grouped { groups, claimed_by: None, now });
+    };
+    let claimed_by = match args.format {
+        Format::Json => None,
+        Format::Text => {
+            let mut pairs = args.filter.pairs();
+            pairs.retain(|(name, _)| *name != "fingerprint");
+            pairs.extend([("fingerprint", first.fingerprint.clone()), ("limit", "1".to_owned())]);
+            let ask = Ask::get(format!("/v1/dead-letters?{}", query(pairs)));
+            let found: LettersFound = client.json(&ask).await?;
+            claim_of(&found)
+        }
+    };
+    Ok(Grouped { groups, claimed_by, now })
+}
+
+fn grouped_there(folder: &Folder<'_>, args: &DlqGroupsArgs) -> anyhow::Result<Grouped> {
+    let filter = folder.filter(&args.filter)?;
+    let found = folder.reader.groups(&filter, folder.now, GROUPS_MAX).map_err(|error| refused(&error))?;
+    let Some(first) = found.first() else {
+        folder.check_service(&args.filter)?;
+        return Ok(Grouped { groups: Vec::new(), claimed_by: None, now: folder.now });
+    };
+    let of_first = LetterFilter { fingerprint: Some(first.fingerprint), ..LetterFilter::default() };
+    let query = LetterQuery { filter: of_first, before: None, rows_max: 1 };
+    let letters = folder.reader.letters(&query).map_err(|error| refused(&error))?;
+    let claimed_by = claim_of(&view::letters(&letters));
+    Ok(Grouped { groups: found.iter().map(view::group).collect(), claimed_by, now: folder.now })
+}
+
+fn claim_of(found: &LettersFound) -> Option<u64> {
+    found.dead_letters.first().and_then(|letter| letter.claimed_by)
 }
 
 pub(super) fn show(args: &DlqShowArgs) -> anyhow::Result<ExitCode> {
@@ -201,7 +250,7 @@ pub(super) fn export(args: &DlqExportArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn exported_there(folder: &Folder, args: &DlqExportArgs, form: Form) -> anyhow::Result<()> {
+fn exported_there(folder: &Folder<'_>, args: &DlqExportArgs, form: Form) -> anyhow::Result<()> {
     let selection = everything(folder.filter(&args.filter)?, folder.now);
     let mut after = None;
     loop {

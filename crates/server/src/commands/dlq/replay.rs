@@ -36,14 +36,19 @@ pub(super) fn run(args: &DlqReplayArgs) -> anyhow::Result<ExitCode> {
             return Ok(if could_begin { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         let (began, now) = client.timed_json::<ReplayShown>(&ask).await?;
-        if !args.detach {
-            return watch(&mut client, began.id, args.format).await;
+        let code = if args.detach {
+            match args.format {
+                Format::Json => print_json(&began)?,
+                Format::Text => print(&replay::page(&began, now))?,
+            }
+            ExitCode::SUCCESS
+        } else {
+            watch(&mut client, began.id, args.format).await?
+        };
+        if args.format == Format::Text {
+            print(&replay::poison_left(&began))?;
         }
-        match args.format {
-            Format::Json => print_json(&began)?,
-            Format::Text => print(&replay::page(&began, now))?,
-        }
-        Ok(ExitCode::SUCCESS)
+        Ok(code)
     })
 }
 

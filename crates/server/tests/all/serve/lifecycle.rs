@@ -174,6 +174,7 @@ fn what_waits_for_a_removed_service_is_held_until_it_is_back() {
         (delivery["state"] == "held" && because.starts_with("SERVICE_REMOVED")).then_some(delivery)
     });
     assert_eq!((&held["attempts"], target.count()), (&json!(0), 0));
+    assert_eq!(held["hold"], json!({ "by": "removal" }));
     let status = server.status();
     let orders = status["services"].as_array().expect("a list").iter().find(|one| one["service"] == "orders");
     assert_eq!(orders.expect("it is still shown")["removed"], true, "{status}");

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::run::Folder;
+use crate::run::{Folder, Run};
 use crate::server::{Server, serve};
 use crate::target::{Target, book};
 
@@ -103,5 +103,9 @@ fn what_it_cannot_start_with_is_said() {
     let first = Server::run(serve(&folder, &[]));
     let taken = folder.run(&["serve", "--listen", &first.client.address, "--data", "other"]);
     assert_eq!(taken.code, 1, "{}", taken.stderr);
-    assert!(taken.stderr.contains("could not listen on"), "{}", taken.stderr);
+    let says = |run: &Run| run.stderr.contains("somebody listens there already, perhaps another redrive");
+    assert!(says(&taken) && taken.stderr.contains("--listen 127.0.0.1:"), "{}", taken.stderr);
+    assert!(!folder.path("other").exists(), "what does not start leaves nothing behind");
+    let demo = folder.run(&["demo", "--listen", &first.client.address, "--data", "play"]);
+    assert!(demo.code == 1 && says(&demo) && !folder.path("play").exists(), "{demo:?}");
 }
