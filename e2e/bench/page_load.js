@@ -17,6 +17,9 @@ const BATCH = 1_000;
 const LOADS = 5;
 const VIEWS = ["overview", "services", "deliveries", "groups", "replays", "breakers", "book", "alerts", "audit"];
 
+// A line for each of a million dead letters would be all that is measured.
+process.env.REDRIVE_LOG = "error";
+
 const service = (name, target, retry) => `
   ${name}:
     target: { http: "${target.address}", format: batch, batch_max: 500 }

@@ -12,6 +12,9 @@ import { promisify } from "node:util";
 
 import { until } from "./until.js";
 
+/** How much of what it prints is kept; the end tells what went wrong. */
+const PRINTED_MAX = 200_000;
+
 const run = promisify(execFile);
 export const binary = resolve(process.env.REDRIVE ?? "target/debug/redrive");
 
@@ -55,7 +58,7 @@ export class Server {
   async begin(args) {
     this.printed = "";
     this.process = spawn(binary, args, { stdio: ["ignore", "pipe", "pipe"] });
-    const keep = (bytes) => (this.printed += bytes);
+    const keep = (bytes) => (this.printed = (this.printed + bytes).slice(-PRINTED_MAX));
     this.process.stdout.on("data", keep);
     this.process.stderr.on("data", keep);
     this.gone = new Promise((gone) => this.process.on("exit", gone));
