@@ -1,9 +1,12 @@
 /** The rule book: its text with what could hurt, the rule for an event, and its retries as a picture. */
 
 import assert from "node:assert/strict";
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import test, { after, before } from "node:test";
 
 import { Stage } from "./support/stage.js";
+import { until } from "./support/until.js";
 
 let stage;
 
@@ -58,5 +61,24 @@ test("every retry policy is drawn", async () => {
     }
     const bars = await page.locator("#policy-unused .retry").count();
     assert.equal(bars, 7, "a bar for each retry");
+  });
+});
+
+test("a book that is refused is told of beside the one that holds, until it is mended", async () => {
+  const file = join(stage.server.folder, "redrive.yaml");
+  const good = await readFile(file, "utf8");
+  const isRefused = async () => ((await stage.server.ask("GET", "/v1/status")).degraded ?? []).some(({ what }) => what === "book-refused");
+  await writeFile(file, good.replace("retry: standard", "retry: standrd"));
+  await until("the book is refused", isRefused);
+  await stage.visit({ at: "#/overview" }, async (page) => {
+    await page.getByRole("link", { name: /a rule book was refused/ }).click();
+    await page.getByText(/a rule book was refused, and the old one holds/).waitFor();
+    await page.locator("#line-7").getByText("standard").waitFor();
+  });
+  await writeFile(file, good);
+  await until("the book is taken", async () => !(await isRefused()));
+  await stage.visit({ at: "#/book" }, async (page) => {
+    await page.locator("#line-7").getByText("standard").waitFor();
+    assert.equal(await page.getByText(/a rule book was refused/).count(), 0);
   });
 });

@@ -5,7 +5,7 @@ import { fill, h, slot } from "../dom.js";
 import { counted, when } from "../format.js";
 import { policyPlots } from "../policies.js";
 import { spoken, tinted } from "../tint.js";
-import { badge, card, empty, facts, heading, lineLink, table } from "../ui.js";
+import { badge, card, command, empty, facts, heading, lineLink, table } from "../ui.js";
 import { watch } from "../watch.js";
 
 const BOOK_MS = 10_000;
@@ -17,22 +17,26 @@ export async function view(place, page) {
   const resolved = resolver(page);
   let reached = false;
   watch(page, place, {
-    load: (signal) => get("v1/book", {}, signal),
-    draw: (book) => {
+    load: async (signal) => {
+      const [book, { degraded = [] }] = await Promise.all([get("v1/book", {}, signal), get("v1/status", {}, signal)]);
+      return { book, refusal: degraded.find(({ what }) => what === "book-refused") };
+    },
+    draw: ({ book, refusal }) => {
       // A line is gone to once: whoever scrolls on from there is not brought back.
       if (!reached && wanted) requestAnimationFrame(() => document.getElementById(`line-${wanted}`)?.scrollIntoView({ block: "center" }));
       reached = true;
-      return drawBook(book, wanted, resolved);
+      return drawBook(book, refusal, wanted, resolved);
     },
     every: BOOK_MS,
     lines: 12,
   });
 }
 
-function drawBook(book, wanted, resolved) {
+function drawBook(book, refusal, wanted, resolved) {
   const findings = [...book.findings].sort((a, b) => SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity) || a.line - b.line);
   return [
     heading("Rule book", { says: [book.path ? h("code", book.path) : "The built-in book", ", read ", when(book.read_at), ", ", version(book)] }),
+    refusal && h("div.standing.bad", { role: "status" }, h("p", h("b", refusal.why)), book.path && command(`redrive check ${book.path}`)),
     h(
       "div.columns.book",
       card("Text", h("span.dim", counted(lines(book.text).length, "line")), listing(book, wanted)),

@@ -1,6 +1,6 @@
 /**
- * What needs a hand, the worst first: alerts that fire, open breakers, services that fail or stand still, and the
- * doctor's worst finding.
+ * What needs a hand, the worst first: alerts that fire, open breakers, services that fail or stand still, whatever
+ * else is degraded, and the doctor's worst finding.
  */
 
 import { get, part } from "../api.js";
@@ -16,19 +16,20 @@ const SHOWN_MAX = 7;
 
 /** Fills `place` for as long as the page is there. */
 export function needs(page, place) {
-  let alerts = [];
+  // What is of the whole server is not told to a key for a part of it.
+  let status = boundTo() ? {} : null;
   let finding = null;
   fill(place, skeleton(3));
-  const draw = () => pulse.value && fill(place, drawn(pulse.value, alerts, finding));
+  // What is not known yet is not well.
+  const draw = () => pulse.value && status && fill(place, drawn(pulse.value, status, finding));
   const look = async () => {
-    // What is of the whole server is not told to a key for a part of it.
     if (boundTo()) return;
     const none = () => null;
     const [told, findings] = await Promise.all([
-      get("v1/alerts", {}, page.signal).catch(none),
+      get("v1/status", {}, page.signal).catch(none),
       get("v1/doctor", {}, page.signal).catch(none),
     ]);
-    alerts = (told?.alerts ?? []).filter((alert) => alert.state === "firing");
+    status = told ?? status;
     [finding = null] = worstFirst(findings?.findings ?? [], ({ harm }) => harm);
     if (!page.signal.aborted) draw();
   };
@@ -37,9 +38,10 @@ export function needs(page, place) {
   look();
 }
 
-function drawn(now, alerts, finding) {
+function drawn(now, { firing = [], degraded = [] }, finding) {
   const all = [
-    ...alerts.map(ofAlert),
+    ...firing.map(ofAlert),
+    ...degraded.filter(({ what }) => !TOLD_BY_PULSES.includes(what)).map(ofTrouble),
     ...now.open_breakers.map(ofBreaker),
     ...now.services.filter(({ health }) => HEALTH[health]).map(ofService),
     ...(finding ? [ofFinding(finding)] : []),
@@ -58,6 +60,20 @@ const ofAlert = ({ name, covers, severity, when: condition, since }) => ({
   mark: badge("firing", severity),
   title: covers ? `${name} (${covers})` : name,
   says: [name !== condition && h("code", condition), since && [" since ", when(since)]],
+});
+
+/** What pulses tell of, by name and at once. */
+const TOLD_BY_PULSES = ["breaker-open", "service-paused"];
+/** Where the rest can be looked at. */
+const PLACES = { "book-refused": "#/book", "receiver-dead": "#/alerts" };
+
+const ofTrouble = ({ what, why, since }) => ({
+  key: `trouble-${what}`,
+  severity: "high",
+  href: PLACES[what] ?? "#/doctor",
+  mark: badge("degraded"),
+  title: why,
+  says: since && ["since ", when(since)],
 });
 
 const ofBreaker = (name) => ({
