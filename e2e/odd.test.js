@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import test, { after, before } from "node:test";
 
+import { ONE_TRY } from "./support/books.js";
 import { Stage } from "./support/stage.js";
 import { until } from "./support/until.js";
 
@@ -14,16 +15,7 @@ const HOUR_MS = 3_600_000;
 let stage;
 
 before(async () => {
-  const book = (target) => `
-version: 1
-services:
-  billing:
-    target: { http: "${target}/billing" }
-    retry: none
-    breaker: none
-    events: ["orders.*"]
-`;
-  stage = await Stage.open(book);
+  stage = await Stage.open(ONE_TRY);
   stage.target.status = 422;
 });
 after(() => stage?.close());
