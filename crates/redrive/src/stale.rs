@@ -29,6 +29,7 @@
 //! Invariants: one fetch at a time; it is a task of its own and ends within its limit, so whoever stops
 //! waiting stops nobody else; and a fetch that panics counts as one that failed.
 
+#[cfg(feature = "node")]
 pub(crate) mod outage;
 
 use std::fmt;
