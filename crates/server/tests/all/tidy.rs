@@ -79,7 +79,8 @@ fn crates_depend_in_one_direction() {
     for (name, may_use) in MAY_USE {
         for dependency in dependencies(package(&metadata, name)) {
             let used = text_of(dependency, "name");
-            if ours.contains(used) && !may_use.contains(&used) {
+            // A crate whose tests want more of its own features names itself.
+            if used != name && ours.contains(used) && !may_use.contains(&used) {
                 problems.push(format!("{name} uses {used}: the direction is server → redrive → core"));
             }
         }
