@@ -6,6 +6,8 @@
 pub mod archive;
 pub mod cache;
 pub mod clock;
+#[cfg(feature = "embedded")]
+pub mod embedded;
 #[cfg(feature = "node")]
 pub mod happening;
 #[cfg(feature = "node")]
@@ -19,6 +21,10 @@ pub mod load;
 #[cfg(feature = "node")]
 pub mod node;
 pub mod once;
+#[cfg(feature = "embedded")]
+pub mod outbox;
+#[cfg(feature = "embedded")]
+mod private;
 #[cfg(feature = "node")]
 mod receiver;
 #[cfg(feature = "node")]
@@ -32,6 +38,7 @@ pub mod target;
 pub mod tls;
 #[cfg(feature = "node")]
 pub mod token;
+pub mod transition;
 
 pub use redrive_core as core;
 
