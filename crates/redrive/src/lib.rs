@@ -5,6 +5,7 @@
 #[cfg(all(unix, feature = "node"))]
 pub mod archive;
 pub mod clock;
+pub mod guard;
 #[cfg(feature = "node")]
 pub mod happening;
 #[cfg(feature = "node")]
@@ -13,7 +14,6 @@ pub mod hook;
 mod jwks;
 #[cfg(feature = "node")]
 pub mod letter;
-#[cfg(feature = "node")]
 pub mod load;
 #[cfg(feature = "node")]
 pub mod node;
@@ -21,6 +21,7 @@ pub mod node;
 mod receiver;
 #[cfg(feature = "node")]
 pub mod secret;
+pub mod shared;
 pub mod stale;
 #[cfg(feature = "node")]
 pub mod store;
@@ -31,4 +32,8 @@ pub mod tls;
 #[cfg(feature = "node")]
 pub mod token;
 
+pub use guard::{Attempt, Book, CallError, Cause, Classify, Guard};
 pub use redrive_core as core;
+
+/// A boxed future that may move between threads.
+pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;
