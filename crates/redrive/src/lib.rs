@@ -8,6 +8,7 @@ pub mod cache;
 pub mod clock;
 #[cfg(feature = "embedded")]
 pub mod embedded;
+pub mod guard;
 #[cfg(feature = "node")]
 pub mod happening;
 #[cfg(feature = "node")]
@@ -16,7 +17,6 @@ pub mod hook;
 mod jwks;
 #[cfg(feature = "node")]
 pub mod letter;
-#[cfg(feature = "node")]
 pub mod load;
 #[cfg(feature = "node")]
 pub mod node;
@@ -29,6 +29,7 @@ mod private;
 mod receiver;
 #[cfg(feature = "node")]
 pub mod secret;
+pub mod shared;
 pub mod stale;
 #[cfg(feature = "node")]
 pub mod store;
@@ -40,7 +41,8 @@ pub mod tls;
 pub mod token;
 pub mod transition;
 
+pub use guard::{Attempt, Book, CallError, Cause, Classify, Guard};
 pub use redrive_core as core;
 
-/// A future that a trait hands out, whatever is behind it.
+/// A boxed future that may move between threads.
 pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;
