@@ -4,6 +4,7 @@
 //! one, and never from one pattern to another. Overrides of the classification do not replace each
 //! other: they are tried in that order, and the first match wins.
 
+mod direct;
 mod timeouts;
 mod waiting;
 
@@ -19,6 +20,7 @@ use super::model::{
 };
 use super::problem::Span;
 use crate::breaker::{BreakerSettings, RawBreaker};
+use crate::budget::BudgetSettings;
 use crate::catalog::{self, Kind};
 use crate::category::Category;
 use crate::ids::{BreakerName, DependencyName, PolicyName, ServiceName};
@@ -34,7 +36,7 @@ use crate::text::Rate;
 use crate::throttle::ThrottleSettings;
 
 pub use timeouts::ResolvedTimeouts;
-use timeouts::timeouts;
+use timeouts::{Owner, timeouts};
 pub use waiting::ResolvedWaiting;
 
 /// How general the level is that a value came from.
@@ -126,6 +128,8 @@ pub struct Resolved<'a> {
     pub in_flight: Known<u32>,
     /// Calls in a time.
     pub rate: Option<Known<Rate>>,
+    /// How many of the calls may be retries.
+    pub retry_budget: Option<Known<BudgetSettings>>,
     /// What follows on which failure, the more specific first.
     pub reactions: Vec<(FailureMatch, Known<ReactionName>)>,
     /// Overrides with the level that states them.
@@ -253,12 +257,13 @@ impl Sections {
         let (breaker, breaker_origin) = self.breaker(&levels, kind);
         let own_target = channel.is_some_and(|channel| channel.target.is_some());
         let owner = if own_target { Level::Channel } else { Level::Service };
-        let timeouts = timeouts(&levels, target, owner);
+        let timeouts = timeouts(&levels, &Owner::of(target, owner));
         let when_open = levels.or(|l| &l.when_open, WhenOpen::Hold);
         let hold_max = levels.or(|l| &l.hold_max, limits::HOLD_MAX_DEFAULT);
         let deadline = levels.find(|l| &l.deadline);
         let fatal_after = levels.find(|l| &l.fatal_after);
         let (in_flight, rate) = self.permits(&dependency.value);
+        let retry_budget = self.retry_budget(&dependency.value);
         let rule = Rule {
             classify: classify.iter().map(|(o, _)| o.clone()).collect::<Vec<_>>().into(),
             reactions: self.compile(&reactions, &levels),
@@ -284,6 +289,7 @@ impl Sections {
             kind,
             in_flight,
             rate,
+            retry_budget,
             reactions,
             classify,
             timeouts,
@@ -387,6 +393,15 @@ impl Sections {
         // The format asks for one at least.
         let in_flight = NonZeroU32::new(in_flight.value).unwrap_or(NonZeroU32::MIN);
         ThrottleSettings { in_flight, rate: rate.map(|known| known.value) }
+    }
+
+    /// How many of the calls to a dependency may be retries; none if nothing limits that.
+    #[must_use]
+    pub fn retry_budget(&self, dependency: &DependencyName) -> Option<Known<BudgetSettings>> {
+        let entry = self.dependencies.get(dependency);
+        let own = entry.and_then(|entry| entry.retry_budget.as_ref()).map(|at| (Level::Dependency, at));
+        let (level, at) = own.or(self.retry_budget.as_ref().map(|at| (Level::Defaults, at)))?;
+        Some(Known { value: at.value, origin: Origin { level, span: Some(at.span) } })
     }
 
     /// How much may wait for a service.
