@@ -4,6 +4,7 @@
 
 #[cfg(all(unix, feature = "node"))]
 pub mod archive;
+pub mod cache;
 pub mod clock;
 #[cfg(feature = "node")]
 pub mod happening;

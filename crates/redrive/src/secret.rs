@@ -344,7 +344,7 @@ impl Shared {
         let word = kept.record.lock().expect("nobody panics with it").hear(&found, (self.clock)());
         let secret = kept.name.as_str();
         match found {
-            Ok(Found { value, age, failure }) => {
+            Ok(Found { value, age, failure, .. }) => {
                 match (word, failure) {
                     (Word::Warning, Some(error)) => {
                         let age = show_rounded(age);

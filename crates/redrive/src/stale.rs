@@ -27,7 +27,8 @@
 //! ```
 //!
 //! Invariants: one fetch at a time; it is a task of its own and ends within its limit, so whoever stops
-//! waiting stops nobody else; and a fetch that panics counts as one that failed.
+//! waiting stops nobody else; and a fetch that panics counts as one that failed. [`crate::cache`] keeps many
+//! such things, by key.
 
 #[cfg(feature = "node")]
 pub(crate) mod outage;
@@ -70,13 +71,72 @@ pub struct StaleCache<T, E> {
 }
 
 /// What there is.
+#[derive(Debug)]
 pub struct Found<T, E> {
     /// The thing itself.
     pub value: Arc<T>,
     /// How long ago it was fetched.
     pub age: Duration,
+    /// Whether it is within its time, or serves for want of something better.
+    pub standing: Standing,
     /// Why the last fetch failed, if no other has succeeded since.
     pub failure: Option<Arc<Trouble<E>>>,
+}
+
+/// Whether a thing is within its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It is.
+    Fresh,
+    /// It is past it: it is being fetched anew, or could not be.
+    Stale,
+}
+
+/// What is served to who always wants something.
+#[derive(Debug)]
+pub enum Served<T, E> {
+    /// The thing, as new as it should be.
+    Fresh {
+        /// The thing itself.
+        value: Arc<T>,
+        /// How long ago it was fetched.
+        age: Duration,
+    },
+    /// The thing as it was: past its time, or nothing newer could be fetched.
+    Stale {
+        /// The thing itself.
+        value: Arc<T>,
+        /// How long ago it was fetched.
+        age: Duration,
+        /// Why there is nothing newer; none while it is being fetched.
+        why: Option<Arc<Trouble<E>>>,
+    },
+    /// What was given in place of the thing.
+    Fallback {
+        /// What was given.
+        value: Arc<T>,
+        /// Why the thing itself is not to be had.
+        why: Arc<Trouble<E>>,
+    },
+}
+
+impl<T, E> Served<T, E> {
+    /// What was found, or what is given in its place.
+    pub fn of(found: Result<Found<T, E>, Missing<E>>, fallback: T) -> Self {
+        match found {
+            Ok(Found { value, age, standing: Standing::Fresh, failure: None }) => Self::Fresh { value, age },
+            Ok(Found { value, age, failure: why, .. }) => Self::Stale { value, age, why },
+            Err(Missing { failure: why, .. }) => Self::Fallback { value: Arc::new(fallback), why },
+        }
+    }
+
+    /// What is served, whatever it is.
+    #[must_use]
+    pub fn value(&self) -> &Arc<T> {
+        match self {
+            Self::Fresh { value, .. } | Self::Stale { value, .. } | Self::Fallback { value, .. } => value,
+        }
+    }
 }
 
 /// There is nothing that may be served.
@@ -104,6 +164,23 @@ pub enum Trouble<E> {
     /// It ended without a word: it panicked, or its runtime is going away.
     #[error("fetching it broke off")]
     Lost,
+    /// It went well, and there is no such thing.
+    #[error("there is no such thing")]
+    Nothing,
+    /// It was not begun: everything that a cache has room for is being fetched.
+    #[error("all {keys_max} that there is room for are being fetched")]
+    Crowded {
+        /// How many that is.
+        keys_max: usize,
+    },
+}
+
+impl<E> Missing<E> {
+    /// Whether it is known that there is no such thing, rather than unknown what there is.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        matches!(*self.failure, Trouble::Nothing)
+    }
 }
 
 /// Something that cannot be fetched, for people to be told.
@@ -137,12 +214,15 @@ impl Ailment {
     }
 }
 
-type Fetching<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
+/// A fetch, and how it ended.
+pub(crate) type Fetching<T, E> = Pin<Box<dyn Future<Output = Result<T, Trouble<E>>> + Send>>;
 
 struct Shared<T, E> {
     fetch: Box<dyn Fn() -> Fetching<T, E> + Send + Sync>,
     limit: Duration,
     clock: Clock,
+    /// How long it is remembered that there is nothing.
+    nothing: Duration,
     state: Mutex<State<T, E>>,
 }
 
@@ -165,10 +245,23 @@ where
     where
         F: Future<Output = Result<T, E>> + Send + 'static,
     {
+        let fetch = move || {
+            let fetched = fetch();
+            Box::pin(async move { fetched.await.map_err(Trouble::Failed) }) as Fetching<T, E>
+        };
+        // Such a fetch never says that there is nothing.
+        Self::looking_up(plan, Duration::ZERO, Box::new(fetch))
+    }
+
+    /// The same for a thing that may not be there, which is remembered for that long.
+    pub(crate) fn looking_up(
+        plan: Plan,
+        nothing: Duration,
+        fetch: Box<dyn Fn() -> Fetching<T, E> + Send + Sync>,
+    ) -> Self {
         let Plan { lifetimes, limit, clock } = plan;
         let state = State { lifetimes, good: None, failure: None, flight: None };
-        let fetch = Box::new(move || Box::pin(fetch()) as Fetching<T, E>);
-        Self { shared: Arc::new(Shared { fetch, limit, clock, state: Mutex::new(state) }) }
+        Self { shared: Arc::new(Shared { fetch, limit, clock, nothing, state: Mutex::new(state) }) }
     }
 
     /// Other lifetimes hold from now on, for what is there too.
@@ -178,19 +271,37 @@ where
 
     /// The thing: at once if there is anything that may be served, else when it has been fetched.
     pub async fn get(&self) -> Result<Found<T, E>, Missing<E>> {
+        self.asked().wait().await
+    }
+
+    /// The thing, or what is given here if there is none.
+    pub async fn get_or(&self, fallback: T) -> Served<T, E> {
+        Served::of(self.get().await, fallback)
+    }
+
+    /// What there is now, and what is still to come; a fetch has begun where one was due.
+    pub(crate) fn asked(&self) -> Asked<T, E> {
         let asked_at = self.shared.now();
-        let flight = {
-            let mut state = self.shared.lock();
-            match freshness(state.past(), &state.lifetimes, asked_at) {
-                Freshness::Fresh | Freshness::Stale | Freshness::NotYet => return state.told(asked_at),
-                Freshness::Refresh => {
-                    self.take_off(&mut state);
-                    return state.told(asked_at);
-                }
-                Freshness::Gone => self.take_off(&mut state),
+        let mut state = self.shared.lock();
+        let freshness = state.freshness(self.shared.nothing, asked_at);
+        let flight = match freshness {
+            Freshness::Fresh | Freshness::Stale | Freshness::NotYet => None,
+            Freshness::Refresh => {
+                self.take_off(&mut state);
+                None
             }
+            Freshness::Gone => Some(self.take_off(&mut state)),
         };
-        self.landed(flight, asked_at).await
+        let come = match flight {
+            Some(flight) => Come::Later { cache: self.clone(), flight, asked_at },
+            None => Come::Now(state.told(freshness, asked_at)),
+        };
+        Asked { freshness, come }
+    }
+
+    /// Whether a fetch is under way.
+    pub(crate) fn is_fetching(&self) -> bool {
+        self.shared.lock().flight.is_some()
     }
 
     /// The thing as it is now: fetched anew, unless that was tried within that span. If it fails, what there
@@ -202,7 +313,7 @@ where
             let Past { fetched_at, failed_at } = state.past();
             let tried_at = fetched_at.max(failed_at);
             if tried_at.is_some_and(|at| asked_at.since(at) < unless_within) {
-                return state.told(asked_at);
+                return state.told(state.freshness(self.shared.nothing, asked_at), asked_at);
             }
             self.take_off(&mut state)
         };
@@ -212,7 +323,8 @@ where
     /// What may be served now, without fetching anything.
     #[must_use]
     pub fn known(&self) -> Option<Found<T, E>> {
-        self.shared.lock().told(self.shared.now()).ok()
+        let (state, now) = (self.shared.lock(), self.shared.now());
+        state.told(state.freshness(self.shared.nothing, now), now).ok()
     }
 
     /// The fetch that is under way, or a new one.
@@ -228,7 +340,7 @@ where
             let limit = landing.shared.limit;
             landing.bring(match timeout(limit, (landing.shared.fetch)()).await {
                 Ok(Ok(value)) => Ok(Arc::new(value)),
-                Ok(Err(error)) => Err(Trouble::Failed(error)),
+                Ok(Err(trouble)) => Err(trouble),
                 Err(_) => Err(Trouble::TimedOut { limit }),
             });
         });
@@ -244,10 +356,35 @@ where
     ) -> Result<Found<T, E>, Missing<E>> {
         // Nothing is ever sent: it ends with an error when the other end is dropped.
         let _ = flight.changed().await;
-        let state = self.shared.lock();
+        let (state, now) = (self.shared.lock(), self.shared.now());
         match &state.good {
-            Some((_, fetched_at)) if *fetched_at >= asked_at => Ok(state.found(self.shared.now())),
-            _ => state.told(self.shared.now()),
+            Some((_, fetched_at)) if *fetched_at >= asked_at => Ok(state.found(Standing::Fresh, now)),
+            _ => state.told(state.freshness(self.shared.nothing, now), now),
+        }
+    }
+}
+
+/// What there was for who asked, and what they wait for.
+pub(crate) struct Asked<T, E> {
+    /// How good it was at that moment.
+    pub(crate) freshness: Freshness,
+    come: Come<T, E>,
+}
+
+enum Come<T, E> {
+    Now(Result<Found<T, E>, Missing<E>>),
+    Later { cache: StaleCache<T, E>, flight: watch::Receiver<()>, asked_at: Timestamp },
+}
+
+impl<T, E> Asked<T, E>
+where
+    T: Send + Sync + 'static,
+    E: Send + Sync + 'static,
+{
+    pub(crate) async fn wait(self) -> Result<Found<T, E>, Missing<E>> {
+        match self.come {
+            Come::Now(told) => told,
+            Come::Later { cache, flight, asked_at } => cache.landed(flight, asked_at).await,
         }
     }
 }
@@ -283,10 +420,20 @@ impl<T, E> State<T, E> {
         }
     }
 
-    /// What may be served by its age, or why there is nothing.
-    fn told(&self, now: Timestamp) -> Result<Found<T, E>, Missing<E>> {
-        match freshness(self.past(), &self.lifetimes, now) {
-            Freshness::Fresh | Freshness::Refresh | Freshness::Stale => Ok(self.found(now)),
+    /// How good it is now, where it is remembered for so long that there is nothing.
+    fn freshness(&self, nothing: Duration, now: Timestamp) -> Freshness {
+        let failure = match &self.failure {
+            Some((failure, _)) if matches!(**failure, Trouble::Nothing) => nothing,
+            _ => self.lifetimes.failure,
+        };
+        freshness(self.past(), &Lifetimes { failure, ..self.lifetimes }, now)
+    }
+
+    /// What may be served when it is as good as that, or why there is nothing.
+    fn told(&self, freshness: Freshness, now: Timestamp) -> Result<Found<T, E>, Missing<E>> {
+        match freshness {
+            Freshness::Fresh => Ok(self.found(Standing::Fresh, now)),
+            Freshness::Refresh | Freshness::Stale => Ok(self.found(Standing::Stale, now)),
             Freshness::Gone | Freshness::NotYet => Err(Missing {
                 failure: self
                     .failure
@@ -297,11 +444,12 @@ impl<T, E> State<T, E> {
         }
     }
 
-    fn found(&self, now: Timestamp) -> Found<T, E> {
+    fn found(&self, standing: Standing, now: Timestamp) -> Found<T, E> {
         let (value, fetched_at) = self.good.as_ref().expect("what has an age is there");
         Found {
             value: Arc::clone(value),
             age: now.since(*fetched_at),
+            standing,
             failure: self.failure.as_ref().map(|(failure, _)| Arc::clone(failure)),
         }
     }
@@ -328,6 +476,10 @@ impl<T, E> Drop for Landing<T, E> {
         state.flight = None;
         match brought {
             Ok(value) => (state.good, state.failure) = (Some((value, now)), None),
+            // What was there is no more: it must not serve on as if nobody knew.
+            Err(Trouble::Nothing) => {
+                (state.good, state.failure) = (None, Some((Arc::new(Trouble::Nothing), now)));
+            }
             Err(trouble) => state.failure = Some((Arc::new(trouble), now)),
         }
     }

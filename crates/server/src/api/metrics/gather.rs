@@ -71,8 +71,10 @@ pub(super) enum Part<T> {
 impl<T> Part<T> {
     fn of(found: Result<Found<T, NoPart>, Missing<NoPart>>) -> Self {
         match found {
-            Ok(Found { value, age, failure: None }) => Self::Fresh { value, age },
-            Ok(Found { value, age, failure: Some(why) }) => Self::Stale { value, age, why: why.to_string() },
+            Ok(Found { value, age, failure: None, .. }) => Self::Fresh { value, age },
+            Ok(Found { value, age, failure: Some(why), .. }) => {
+                Self::Stale { value, age, why: why.to_string() }
+            }
             Err(missing) => Self::Missing { why: missing.to_string() },
         }
     }
