@@ -18,6 +18,7 @@ pub mod letter;
 pub mod load;
 #[cfg(feature = "node")]
 pub mod node;
+pub mod once;
 #[cfg(feature = "node")]
 mod receiver;
 #[cfg(feature = "node")]
@@ -33,3 +34,6 @@ pub mod tls;
 pub mod token;
 
 pub use redrive_core as core;
+
+/// A future that a trait hands out, whatever is behind it.
+pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;
