@@ -3,7 +3,7 @@
 //! Invariant: nothing is counted by key or address; the codes are all that is kept of a request.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use redrive::core::alert::notice::Notice;
 use redrive::core::alert::{AlertView, Sample, Watch};
@@ -127,14 +127,14 @@ impl Counters {
 /// The alerts of a rule book, held against the counts now and then.
 #[derive(Debug)]
 pub struct Monitor {
-    book: RuleBook,
+    book: Arc<RuleBook>,
     watch: Watch,
 }
 
 impl Monitor {
     /// The alerts of that book; nothing has been counted yet.
     #[must_use]
-    pub fn new(book: RuleBook, now: Timestamp) -> Self {
+    pub fn new(book: Arc<RuleBook>, now: Timestamp) -> Self {
         Self { watch: Watch::new(&book, now), book }
     }
 
