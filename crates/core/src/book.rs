@@ -250,6 +250,12 @@ impl RuleBook {
         Some(&self.claim(service, channel, event_type)?.rule)
     }
 
+    /// The rule for calls to a dependency of the book that no service stands for: from the dependency down.
+    #[must_use]
+    pub fn dependency_rule(&self, name: &str) -> Option<Rule> {
+        self.sections.dependency_rule(name)
+    }
+
     /// The row that claims events of that type there.
     pub(crate) fn row(&self, service: &str, channel: Option<&str>, event_type: &str) -> Option<&EventRow> {
         Some(&self.claim(service, channel, event_type)?.row)

@@ -6,6 +6,7 @@
 pub mod archive;
 pub mod cache;
 pub mod clock;
+pub mod guard;
 #[cfg(feature = "node")]
 pub mod happening;
 #[cfg(feature = "node")]
@@ -14,7 +15,6 @@ pub mod hook;
 mod jwks;
 #[cfg(feature = "node")]
 pub mod letter;
-#[cfg(feature = "node")]
 pub mod load;
 #[cfg(feature = "node")]
 pub mod node;
@@ -23,6 +23,7 @@ pub mod once;
 mod receiver;
 #[cfg(feature = "node")]
 pub mod secret;
+pub mod shared;
 pub mod stale;
 #[cfg(feature = "node")]
 pub mod store;
@@ -33,7 +34,8 @@ pub mod tls;
 #[cfg(feature = "node")]
 pub mod token;
 
+pub use guard::{Attempt, Book, CallError, Cause, Classify, Guard};
 pub use redrive_core as core;
 
-/// A future that a trait hands out, whatever is behind it.
+/// A boxed future that may move between threads.
 pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -4,6 +4,7 @@
 //! one, and never from one pattern to another. Overrides of the classification do not replace each
 //! other: they are tried in that order, and the first match wins.
 
+mod direct;
 mod timeouts;
 mod waiting;
 
@@ -34,7 +35,7 @@ use crate::text::Rate;
 use crate::throttle::ThrottleSettings;
 
 pub use timeouts::ResolvedTimeouts;
-use timeouts::timeouts;
+use timeouts::{Owner, timeouts};
 pub use waiting::ResolvedWaiting;
 
 /// How general the level is that a value came from.
@@ -253,7 +254,7 @@ impl Sections {
         let (breaker, breaker_origin) = self.breaker(&levels, kind);
         let own_target = channel.is_some_and(|channel| channel.target.is_some());
         let owner = if own_target { Level::Channel } else { Level::Service };
-        let timeouts = timeouts(&levels, target, owner);
+        let timeouts = timeouts(&levels, &Owner::of(target, owner));
         let when_open = levels.or(|l| &l.when_open, WhenOpen::Hold);
         let hold_max = levels.or(|l| &l.hold_max, limits::HOLD_MAX_DEFAULT);
         let deadline = levels.find(|l| &l.deadline);

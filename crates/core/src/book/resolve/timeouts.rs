@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Known, Level, Levels, Origin, Resolved};
-use crate::book::model::{Target, TargetKind, TimeoutParts};
+use crate::book::model::{At, Target, TargetKind, TimeoutParts};
 use crate::category::Category;
 use crate::ids::Attempt;
 use crate::rule::{GrowingTimeout, Timeouts};
@@ -28,6 +28,24 @@ pub struct ResolvedTimeouts {
     pub category: Known<Category>,
     /// The name by which the most specific level chose it.
     pub name: Option<String>,
+}
+
+/// Who is called, as far as that changes how long it may take.
+pub(super) struct Owner {
+    /// The level that says what is called.
+    pub(super) level: Level,
+    /// Whether it is a process, which runs.
+    pub(super) process: bool,
+    /// The `time_limit` of a process.
+    pub(super) time_limit: Option<At<Duration>>,
+}
+
+impl Owner {
+    /// The target of a service or of a channel.
+    pub(super) fn of(target: &Target, level: Level) -> Self {
+        let process = matches!(target.kind, TargetKind::Exec(_));
+        Self { level, process, time_limit: target.process.time_limit.clone() }
+    }
 }
 
 impl Resolved<'_> {
@@ -58,14 +76,15 @@ impl ResolvedTimeouts {
 /// Each part from the most specific level that states it. A stated whole stands for the headers too,
 /// unless a level at least as specific names them; a process target's `time_limit` is the whole as its
 /// owner states it.
-pub(super) fn timeouts(levels: &Levels<'_>, target: &Target, owner: Level) -> ResolvedTimeouts {
-    let process = matches!(target.kind, TargetKind::Exec(_));
+pub(super) fn timeouts(levels: &Levels<'_>, owner: &Owner) -> ResolvedTimeouts {
+    let Owner { level: owner, process, time_limit } = owner;
+    let (owner, process) = (*owner, *process);
     // What is said above the owner of a program is meant for calls; a run may take longer.
     let heard: Vec<_> = levels.0.iter().copied().filter(|(level, _)| !process || *level <= owner).collect();
     let levels = &Levels(heard);
     let part = |pick: fn(&TimeoutParts) -> Option<Duration>| levels.timeout(pick);
     let built_in = |limit| Known { value: limit, origin: Origin::BUILT_IN };
-    let limit = target.process.time_limit.as_ref().map(|at| Known {
+    let limit = time_limit.as_ref().map(|at| Known {
         value: GrowingTimeout::fixed(at.value),
         origin: Origin { level: owner, span: Some(at.span) },
     });

@@ -1,0 +1,81 @@
+//! The rule for calls to a dependency that no service of the book stands for: a program's own.
+
+use super::timeouts::{Owner, timeouts};
+use super::{Level, Levels};
+use crate::book::model::Sections;
+use crate::catalog::Kind;
+use crate::limits;
+use crate::rule::{Rule, WhenOpen};
+
+impl Sections {
+    /// What holds for whoever calls a dependency of the book directly, without a service: what the
+    /// dependency says, its kind, the defaults. None if the book has no such dependency.
+    #[must_use]
+    pub fn dependency_rule(&self, name: &str) -> Option<Rule> {
+        let (name, entry) = self.dependencies.get_key_value(name)?;
+        let levels = Levels(vec![(Level::Dependency, &entry.layer), (Level::Defaults, &self.defaults)]);
+        let process = entry.kind == Kind::Process;
+        let owner = Owner { level: Level::Dependency, process, time_limit: None };
+        let (breaker, _) = self.breaker(&levels, entry.kind);
+        let classify =
+            levels.0.iter().flat_map(|(_, layer)| layer.classify.iter().map(|at| at.value.clone()));
+        Some(Rule {
+            classify: classify.collect::<Vec<_>>().into(),
+            reactions: self.compile(&Self::reactions(&levels), &levels),
+            dependency: name.clone(),
+            breaker,
+            when_open: levels.or(|l| &l.when_open, WhenOpen::Hold).value,
+            hold_max: levels.or(|l| &l.hold_max, limits::HOLD_MAX_DEFAULT).value,
+            deadline: levels.find(|l| &l.deadline).map(|known| known.value),
+            fatal_after: levels.find(|l| &l.fatal_after).map(|known| known.value),
+            timeouts: timeouts(&levels, &owner).limits(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crate::book::read;
+    use crate::category::Category;
+    use crate::rule::WhenOpen;
+
+    const BOOK: &str = "\
+version: 1
+defaults: { retry: patient, deadline: 9s, hold_max: 1m }
+dependencies:
+  ntfy: { kind: ntfy, timeout: 2s, deadline: 4s, when_open: dead-letter }
+  plain: { kind: webhook }
+  worker: { kind: process }
+services:
+  notes: { target: { http: \"http://127.0.0.1:9\" }, depends_on: ntfy, events: [note.made] }
+";
+
+    #[test]
+    fn values_fall_from_the_dependency_over_its_kind_to_the_defaults() {
+        let book = read(BOOK).book.expect("a sound book");
+        let ntfy = book.dependency_rule("ntfy").expect("the book has it");
+        let policy = |rule: &crate::rule::Rule| rule.reactions.policies()[0].name.to_string();
+        assert_eq!(policy(&ntfy), "patient", "the defaults state it");
+        assert_eq!(ntfy.timeouts.whole.first, Duration::from_secs(2), "the dependency states it");
+        assert_eq!(ntfy.deadline, Some(Duration::from_secs(4)), "the dependency comes before the defaults");
+        assert_eq!(ntfy.hold_max, Duration::from_secs(60), "the defaults state it");
+        assert_eq!(ntfy.when_open, WhenOpen::DeadLetter);
+        let breaker = ntfy.breaker.as_ref().expect("the kind has one");
+        assert_eq!(breaker.settings.open(), Duration::from_secs(30));
+        let plain = book.dependency_rule("plain").expect("the book has it");
+        assert_eq!(plain.timeouts.whole.first, Duration::from_secs(10), "built in");
+        assert_eq!(plain.timeouts.category, Category::Transient);
+        let worker = book.dependency_rule("worker").expect("the book has it");
+        assert_eq!(worker.timeouts.category, Category::Permanent, "a run past its limit is ended for good");
+        assert!(book.dependency_rule("smtp").is_none(), "it is not in the book");
+    }
+
+    #[test]
+    fn a_row_that_says_nothing_of_its_own_has_the_same_rule() {
+        let book = read(BOOK).book.expect("a sound book");
+        let of_row = book.rule("notes", None, "note.made").expect("the row");
+        assert_eq!(book.dependency_rule("ntfy").as_ref(), Some(&**of_row));
+    }
+}

@@ -1,0 +1,423 @@
+//! A rule book that a program calls by: guards, and how they follow when the book changes.
+//!
+//! Invariants:
+//! - a guard reads one book or the next, never a bit of both;
+//! - a book with an error changes nothing, and the error says where it is wrong;
+//! - what is known of a dependency, breaker and all, outlives every book.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, SystemTime};
+
+use arc_swap::ArcSwap;
+use redrive_core::book::problem::{Problem, Severity, suggest};
+use redrive_core::book::{Reading, RuleBook, read_bytes};
+use redrive_core::ids::DependencyName;
+use redrive_core::rule::Rule;
+
+use super::Guard;
+use super::clock::Clock;
+use super::dependency::Dependency;
+use super::link::Link;
+use crate::load::{LoadError, load};
+use crate::shared::SharedState;
+
+/// How often a file is looked at by [`Book::watch`].
+const WATCH_EVERY: Duration = Duration::from_secs(1);
+/// How often shared breakers are compared while nothing happens.
+const REFRESH_EVERY: Duration = Duration::from_secs(1);
+
+/// A rule book. Clones are cheap and are the same book.
+#[derive(Clone, Debug)]
+pub struct Book {
+    shelf: Arc<Shelf>,
+}
+
+/// Why a text is no book, or a file could not be read as one.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BookError {
+    /// The file could not be read.
+    Unreadable(LoadError),
+    /// It has errors; here they are with their places.
+    Wrong {
+        /// The file, if it is one.
+        path: Option<PathBuf>,
+        /// What is wrong, in the order of the book.
+        problems: Vec<Problem>,
+    },
+    /// The book was made from a text, so there is no file to read again.
+    NoFile,
+}
+
+impl fmt::Display for BookError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(error) => write!(f, "{error}"),
+            Self::NoFile => f.write_str("this rule book was made from a text and has no file"),
+            Self::Wrong { path, problems } => {
+                let name = path.as_ref().map_or("rule book".into(), |path| path.display().to_string());
+                let errors = problems.iter().filter(|problem| problem.severity == Severity::Error).count();
+                write!(f, "{name} has {errors} {}", if errors == 1 { "error" } else { "errors" })?;
+                for Problem { severity, span, message, help, .. } in problems {
+                    let place = span.position;
+                    write!(f, "\n{name}:{}:{}: {severity}: {message}", place.line, place.column)?;
+                    if !help.is_empty() {
+                        write!(f, "\n  {help}")?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl std::error::Error for BookError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Unreadable(error) => error.source(),
+            Self::Wrong { .. } | Self::NoFile => None,
+        }
+    }
+}
+
+/// The book has nothing of that name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the rule book has no {wanted}: {help}")]
+pub struct UnknownGuard {
+    wanted: String,
+    help: String,
+}
+
+impl Book {
+    /// Reads a book from a text.
+    pub fn parse(text: &str) -> Result<Self, BookError> {
+        let book = checked(text.as_bytes(), None)?;
+        Ok(Self { shelf: Arc::new(Shelf::new(book, None)) })
+    }
+
+    /// Reads a book from a file.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, BookError> {
+        let path = path.as_ref();
+        let stamp = stamp(path);
+        let book = read_file(path)?;
+        let file = BookFile { path: path.to_owned(), stamp: Mutex::new(stamp) };
+        Ok(Self { shelf: Arc::new(Shelf::new(book, Some(file))) })
+    }
+
+    /// The guard of a dependency of the book, by what the dependency, its kind and the defaults say.
+    pub fn guard(&self, dependency: &str) -> Result<Guard, UnknownGuard> {
+        self.shelf.guard(Wanted::Dependency(dependency.to_owned())).ok_or_else(|| {
+            let book = self.rules();
+            let known = book.sections().dependencies.keys().map(DependencyName::as_str);
+            let help = suggest(dependency, known);
+            UnknownGuard { wanted: format!("dependency `{dependency}`"), help }
+        })
+    }
+
+    /// The guard of events of that type for a service, or for a channel of it: by the very rule that a delivery
+    /// there goes by.
+    pub fn guard_for(
+        &self,
+        service: &str,
+        channel: Option<&str>,
+        event_type: &str,
+    ) -> Result<Guard, UnknownGuard> {
+        let wanted = Wanted::Row {
+            service: service.to_owned(),
+            channel: channel.map(str::to_owned),
+            event_type: event_type.to_owned(),
+        };
+        let shown = wanted.to_string();
+        self.shelf.guard(wanted).ok_or_else(|| {
+            let book = self.rules();
+            let help = if book.service(service).is_some() {
+                "the service does not take such an event there".to_owned()
+            } else {
+                suggest(service, book.sections().services.iter().map(|entry| entry.name.as_str()))
+            };
+            UnknownGuard { wanted: shown, help }
+        })
+    }
+
+    /// From now on this book holds, for guards that there are and for new ones. One with an error changes
+    /// nothing.
+    ///
+    /// A guard whose dependency or row the new book does not have goes on by its last rule.
+    pub fn reload(&self, text: &str) -> Result<(), BookError> {
+        let book = checked(text.as_bytes(), None)?;
+        self.shelf.change_to(book);
+        Ok(())
+    }
+
+    /// The same with what the file says now.
+    pub fn reload_file(&self) -> Result<(), BookError> {
+        self.shelf.reload_file()
+    }
+
+    /// Follows the file from now on: looks every second whether it has changed, and reads it then. A file with
+    /// an error is told in the log, and the old book stays.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a Tokio runtime, which the watching runs on.
+    pub fn watch(&self) -> Result<(), BookError> {
+        if self.shelf.file.is_none() {
+            return Err(BookError::NoFile);
+        }
+        tokio::spawn(follow(Arc::downgrade(&self.shelf)));
+        Ok(())
+    }
+
+    /// Shares the breakers of all its dependencies with other processes; see [`crate::shared`].
+    ///
+    /// # Panics
+    ///
+    /// Outside of a Tokio runtime, which the exchange runs on.
+    #[must_use]
+    pub fn shared(self, state: Arc<dyn SharedState>) -> Self {
+        self.shared_every(state, REFRESH_EVERY)
+    }
+
+    /// The same, with how often breakers are compared while nothing happens.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a Tokio runtime, which the exchange runs on.
+    #[must_use]
+    pub fn shared_every(self, state: Arc<dyn SharedState>, every: Duration) -> Self {
+        let mut contents = self.shelf.lock();
+        for dependency in contents.dependencies.values() {
+            Link::begin(dependency, Arc::clone(&state), every, self.shelf.clock);
+        }
+        contents.shared = Some(Shared { state, every });
+        drop(contents);
+        self
+    }
+
+    /// The rules that hold now.
+    #[must_use]
+    pub fn rules(&self) -> Arc<RuleBook> {
+        Arc::clone(&self.shelf.lock().book)
+    }
+}
+
+/// Where the book stands, with all that hangs on it.
+pub(super) struct Shelf {
+    clock: Clock,
+    file: Option<BookFile>,
+    contents: Mutex<Contents>,
+}
+
+struct BookFile {
+    path: PathBuf,
+    /// What the file looked like before it was last read: whatever is written later shows.
+    stamp: Mutex<Stamp>,
+}
+
+struct Contents {
+    book: Arc<RuleBook>,
+    dependencies: BTreeMap<DependencyName, Arc<Dependency>>,
+    seats: BTreeMap<Wanted, Weak<Seat>>,
+    shared: Option<Shared>,
+}
+
+struct Shared {
+    state: Arc<dyn SharedState>,
+    every: Duration,
+}
+
+impl fmt::Debug for Shelf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shelf").field("hash", &self.lock().book.hash()).finish_non_exhaustive()
+    }
+}
+
+/// What a guard is for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Wanted {
+    Dependency(String),
+    Row { service: String, channel: Option<String>, event_type: String },
+}
+
+impl fmt::Display for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Dependency(name) => write!(f, "dependency `{name}`"),
+            Self::Row { service, channel: None, event_type } => {
+                write!(f, "rule for `{event_type}` of service `{service}`")
+            }
+            Self::Row { service, channel: Some(channel), event_type } => {
+                write!(f, "rule for `{event_type}` of channel `{channel}` of service `{service}`")
+            }
+        }
+    }
+}
+
+impl Wanted {
+    fn rule(&self, book: &RuleBook) -> Option<Arc<Rule>> {
+        match self {
+            Self::Dependency(name) => book.dependency_rule(name).map(Arc::new),
+            Self::Row { service, channel, event_type } => {
+                book.rule(service, channel.as_deref(), event_type).cloned()
+            }
+        }
+    }
+}
+
+/// What all guards for one thing have in common.
+pub(super) struct Seat {
+    wanted: Wanted,
+    terms: ArcSwap<Terms>,
+    shelf: Arc<Shelf>,
+}
+
+/// By what an attempt is made and judged.
+#[derive(Debug)]
+pub(super) struct Terms {
+    pub(super) rule: Arc<Rule>,
+    pub(super) dependency: Arc<Dependency>,
+}
+
+impl fmt::Debug for Seat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Seat").field("wanted", &self.wanted).finish_non_exhaustive()
+    }
+}
+
+impl Seat {
+    pub(super) fn terms(&self) -> Arc<Terms> {
+        self.terms.load_full()
+    }
+
+    pub(super) fn clock(&self) -> &Clock {
+        &self.shelf.clock
+    }
+
+    pub(super) fn share(&self, state: Arc<dyn SharedState>) {
+        Link::begin(&self.terms().dependency, state, REFRESH_EVERY, self.shelf.clock);
+    }
+}
+
+impl Shelf {
+    fn new(book: RuleBook, file: Option<BookFile>) -> Self {
+        let contents = Contents {
+            book: Arc::new(book),
+            dependencies: BTreeMap::new(),
+            seats: BTreeMap::new(),
+            shared: None,
+        };
+        Self { clock: Clock::start(), file, contents: Mutex::new(contents) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Contents> {
+        // A book is changed in one step after all that could go wrong.
+        self.contents.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn guard(self: &Arc<Self>, wanted: Wanted) -> Option<Guard> {
+        let mut contents = self.lock();
+        if let Some(seat) = contents.seats.get(&wanted).and_then(Weak::upgrade) {
+            return Some(Guard::new(seat));
+        }
+        let rule = wanted.rule(&contents.book)?;
+        let terms = contents.terms(rule, self.clock);
+        let seat = Arc::new(Seat {
+            wanted: wanted.clone(),
+            terms: ArcSwap::from_pointee(terms),
+            shelf: Arc::clone(self),
+        });
+        contents.seats.retain(|_, seat| seat.strong_count() > 0);
+        contents.seats.insert(wanted, Arc::downgrade(&seat));
+        Some(Guard::new(seat))
+    }
+
+    fn change_to(&self, book: RuleBook) {
+        let mut contents = self.lock();
+        if book.hash() == contents.book.hash() {
+            return;
+        }
+        contents.book = Arc::new(book);
+        let seats: Vec<Arc<Seat>> = contents.seats.values().filter_map(Weak::upgrade).collect();
+        for seat in seats {
+            if let Some(rule) = seat.wanted.rule(&contents.book) {
+                seat.terms.store(Arc::new(contents.terms(rule, self.clock)));
+            } else {
+                let wanted = seat.wanted.to_string();
+                tracing::warn!(wanted, "the new rule book has it no more: its last rule holds on");
+            }
+        }
+        tracing::info!(hash = contents.book.hash(), "rule book changed");
+    }
+
+    fn reload_file(&self) -> Result<(), BookError> {
+        let file = self.file.as_ref().ok_or(BookError::NoFile)?;
+        *file.stamp() = stamp(&file.path);
+        let book = read_file(&file.path)?;
+        self.change_to(book);
+        Ok(())
+    }
+}
+
+impl Contents {
+    fn terms(&mut self, rule: Arc<Rule>, clock: Clock) -> Terms {
+        let limits = self.book.sections().throttle(&rule.dependency);
+        let dependency = self.dependencies.entry(rule.dependency.clone()).or_insert_with(|| {
+            let dependency = Arc::new(Dependency::new(rule.dependency.clone(), limits));
+            if let Some(Shared { state, every }) = &self.shared {
+                Link::begin(&dependency, Arc::clone(state), *every, clock);
+            }
+            dependency
+        });
+        dependency.follow(limits, &rule);
+        Terms { dependency: Arc::clone(dependency), rule }
+    }
+}
+
+impl BookFile {
+    fn stamp(&self) -> MutexGuard<'_, Stamp> {
+        self.stamp.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn has_changed(&self) -> bool {
+        // A file that is being replaced may be missing for a moment.
+        stamp(&self.path).is_some_and(|now| Some(now) != *self.stamp())
+    }
+}
+
+/// What tells one version of a file from another, at a glance; none if there is no file.
+type Stamp = Option<(SystemTime, u64)>;
+
+fn stamp(path: &Path) -> Stamp {
+    let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+    Some((metadata.modified().ok()?, metadata.len()))
+}
+
+fn read_file(path: &Path) -> Result<RuleBook, BookError> {
+    let bytes = load(path).map_err(BookError::Unreadable)?;
+    checked(&bytes, Some(path))
+}
+
+fn checked(bytes: &[u8], path: Option<&Path>) -> Result<RuleBook, BookError> {
+    let Reading { book, problems } = read_bytes(bytes);
+    book.ok_or_else(|| BookError::Wrong { path: path.map(Path::to_owned), problems: problems.into_sorted() })
+}
+
+async fn follow(shelf: Weak<Shelf>) {
+    loop {
+        tokio::time::sleep(WATCH_EVERY).await;
+        let Some(shelf) = shelf.upgrade() else { return };
+        let look = tokio::task::spawn_blocking(move || {
+            let Some(file) = &shelf.file else { return };
+            if file.has_changed()
+                && let Err(error) = shelf.reload_file()
+            {
+                tracing::error!(%error, "the old rule book stays");
+            }
+        });
+        // It panics only with a bug, and the next look is as good.
+        let _ = look.await;
+    }
+}

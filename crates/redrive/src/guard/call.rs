@@ -1,0 +1,410 @@
+//! One call from its start to its end: attempts, what became of them, and the waits between.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use redrive_core::answer::{Answer, CallPart, TransportError, What};
+use redrive_core::breaker::{CallEnd, Observation};
+use redrive_core::category::{Category, Code, codes};
+use redrive_core::classify::{Connection, Failure, Outcome, classify};
+use redrive_core::decide::{DeathReason, Decision, Ended, History, HoldCause, Moment, Verdict, Why, decide};
+use redrive_core::ids::{self, Seed};
+use redrive_core::time::Timestamp;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::attempt::{Attempt, CallKey};
+use super::book::Terms;
+use super::clock::Clock;
+use super::dependency::Ticket;
+use super::error::{CallError, Cause};
+use super::queue::{Entry, enter};
+use super::{Guard, WhenHeld};
+
+pub(super) async fn call<T, E, J, F, Fut>(guard: &Guard, judge: J, mut work: F) -> Result<T, CallError<E>>
+where
+    J: for<'a> Fn(&'a Result<T, E>) -> Option<Answer<'a>>,
+    F: FnMut(Attempt) -> Fut,
+    Fut: Future<Output = Result<T, E>>,
+{
+    let mut call = Call::begin(guard);
+    let mut running = pin!(None);
+    loop {
+        let started = call.start().await?;
+        running.set(Some(work(started.attempt)));
+        let ended = run(running.as_mut(), started.ends_at).await;
+        running.set(None);
+        match call.judge(ended, &judge, started.limit) {
+            Ok(value) => {
+                started.ticket.settle(Observation::Success, &call.terms.rule, call.clock.now());
+                return Ok(value);
+            }
+            Err(Bad::OutOfTime) => return Err(call.too_late()),
+            Err(Bad::Accepted(last)) => {
+                started.ticket.settle(Observation::Success, &call.terms.rule, call.clock.now());
+                return Err(call.accepted(last));
+            }
+            Err(Bad::Failed(last)) => {
+                let due_at = call.failed(last, started.ticket)?;
+                sleep_until(call.clock.instant_of(due_at)).await;
+            }
+        }
+    }
+}
+
+/// Runs an attempt until it ends or its time is over.
+async fn run<Fut: Future>(mut running: Pin<&mut Option<Fut>>, ends_at: Instant) -> Option<Fut::Output> {
+    let work = running.as_mut().as_pin_mut().expect("it was just set");
+    timeout_at(ends_at, work).await.ok()
+}
+
+/// An attempt that may be made now.
+struct Started {
+    ticket: Ticket,
+    attempt: Attempt,
+    /// How long the rule gives it.
+    limit: Duration,
+    /// When it ends at the latest.
+    ends_at: Instant,
+}
+
+/// What was not good about an attempt.
+enum Bad<E> {
+    Failed(Last<E>),
+    /// The rule takes the error for a success, so there is nothing to mend, and no value either.
+    Accepted(Last<E>),
+    /// The call's deadline cut it short, which says nothing of the dependency.
+    OutOfTime,
+}
+
+/// The last attempt that failed.
+struct Last<E> {
+    failure: Box<Failure>,
+    what: Fault<E>,
+}
+
+enum Fault<E> {
+    Error(E),
+    Value,
+    Timeout { limit: Duration },
+}
+
+/// A call under way.
+struct Call<'a, E> {
+    guard: &'a Guard,
+    clock: Clock,
+    begun_at: Timestamp,
+    deadline: Option<Timestamp>,
+    key: CallKey,
+    terms: Arc<Terms>,
+    history: History,
+    attempts: u32,
+    last: Option<Last<E>>,
+}
+
+impl<'a, E> Call<'a, E> {
+    fn begin(guard: &'a Guard) -> Self {
+        let clock = *guard.seat.clock();
+        let terms = guard.terms();
+        let begun_at = clock.now();
+        let limit = [guard.deadline, terms.rule.deadline].into_iter().flatten().min();
+        Self {
+            guard,
+            clock,
+            begun_at,
+            deadline: limit.map(|limit| begun_at + limit),
+            key: CallKey::new(),
+            terms,
+            history: History::new(),
+            attempts: 0,
+            last: None,
+        }
+    }
+
+    /// Waits until the next attempt may be made.
+    async fn start(&mut self) -> Result<Started, CallError<E>> {
+        let deadline = self.deadline.map(|at| self.clock.instant_of(at));
+        loop {
+            self.follow_book();
+            let terms = Arc::clone(&self.terms);
+            let number = self.next_number();
+            let limit = terms.rule.timeouts.whole.limit(number);
+            let mut changed = pin!(terms.dependency.changed());
+            match enter(&terms, limit, &self.clock, deadline).await {
+                Entry::In(ticket) => {
+                    let now = self.clock.now();
+                    self.history = self.history.started(now);
+                    self.attempts = number.get();
+                    let ends_at = self.clock.instant_of(now + limit);
+                    let ends_at = deadline.map_or(ends_at, |deadline| ends_at.min(deadline));
+                    let attempt = Attempt { number, key: self.key, limit, deadline };
+                    return Ok(Started { ticket, attempt, limit, ends_at });
+                }
+                Entry::TooLate => return Err(self.too_late()),
+                Entry::Held(cause, until) => {
+                    let until = self.held(cause, until)?;
+                    let until = self.clock.instant_of(until);
+                    let until = deadline.map_or(until, |deadline| until.min(deadline));
+                    // Whichever comes first, it asks again.
+                    let _ = timeout_at(until, changed.as_mut()).await;
+                }
+            }
+            if self.is_out_of_time() {
+                return Err(self.too_late());
+            }
+        }
+    }
+
+    /// The newest book rules on the next attempt; a policy keeps its count by its name.
+    fn follow_book(&mut self) {
+        let newest = self.guard.terms();
+        if !Arc::ptr_eq(&newest, &self.terms) {
+            self.history =
+                self.history.carried_over(Some(&self.terms.rule.reactions), &newest.rule.reactions);
+            self.terms = newest;
+        }
+    }
+
+    fn next_number(&self) -> ids::Attempt {
+        ids::Attempt::new(self.attempts.saturating_add(1)).unwrap_or(ids::Attempt::FIRST)
+    }
+
+    fn is_out_of_time(&self) -> bool {
+        self.deadline.is_some_and(|deadline| self.clock.now() >= deadline)
+    }
+
+    fn judge<T, J>(&self, ended: Option<Result<T, E>>, judge: &J, limit: Duration) -> Result<T, Bad<E>>
+    where
+        J: for<'b> Fn(&'b Result<T, E>) -> Option<Answer<'b>>,
+    {
+        let Some(result) = ended else {
+            if self.is_out_of_time() {
+                return Err(Bad::OutOfTime);
+            }
+            let answer = Answer {
+                what: What::Transport(TransportError::Timeout(CallPart::Whole)),
+                message: "no answer in time",
+                retry_after: None,
+            };
+            return Err(self.meaning(&answer).with(Fault::Timeout { limit }));
+        };
+        let meaning = match judge(&result) {
+            Some(answer) => self.meaning(&answer),
+            None => match result {
+                Ok(value) => return Ok(value),
+                Err(error) => {
+                    let what = What::Reported { code: codes::UNKNOWN_ERROR };
+                    let answer = Answer { what, message: "", retry_after: None };
+                    return Err(self.meaning(&answer).with(Fault::Error(error)));
+                }
+            },
+        };
+        match (result, meaning) {
+            (Ok(value), Meaning::Good(_)) => Ok(value),
+            (Ok(_), meaning @ Meaning::Bad(_)) => Err(meaning.with(Fault::Value)),
+            (Err(error), meaning) => Err(meaning.with(Fault::Error(error))),
+        }
+    }
+
+    fn meaning(&self, answer: &Answer<'_>) -> Meaning {
+        let rule = &self.terms.rule;
+        match classify(answer, &rule.classify, rule.timeouts.category) {
+            Outcome::Failed(failure) => Meaning::Bad(Box::new(failure)),
+            Outcome::Delivered { .. } => match classify(answer, &[], rule.timeouts.category) {
+                Outcome::Failed(failure) => Meaning::Good(Some(Box::new(failure))),
+                Outcome::Delivered { .. } => Meaning::Good(None),
+            },
+        }
+    }
+
+    /// Decides what follows on a failure: when the next attempt is due, or the end.
+    fn failed(&mut self, last: Last<E>, ticket: Ticket) -> Result<Timestamp, CallError<E>> {
+        let now = self.clock.now();
+        let terms = Arc::clone(&self.terms);
+        let number = ids::Attempt::new(self.attempts).unwrap_or(ids::Attempt::FIRST);
+        let moment = Moment { now, seed: Seed::default(), delivery: self.key.as_delivery(), attempt: number };
+        let ended = Ended::Outcome(Outcome::Failed((*last.failure).clone()));
+        let decision = decide(&terms.rule, &self.history, &ended, &moment);
+        self.history = self.history.after(&decision, now);
+        if last.failure.category == Category::RateLimited {
+            terms.dependency.throttled(&last.failure, now);
+        }
+        let next = self.next(&decision, &last);
+        let seen = match (&next, decision.observation) {
+            (Err(_), Observation::Failure(CallEnd::WillRetry)) => Observation::Failure(CallEnd::Final),
+            (_, seen) => seen,
+        };
+        ticket.settle(seen, &terms.rule, now);
+        self.last = Some(last);
+        next.map_err(|end| self.end(end, &decision))
+    }
+
+    fn next(&self, decision: &Decision, last: &Last<E>) -> Result<Timestamp, End> {
+        match decision.verdict {
+            Verdict::Retry { due_at } | Verdict::Hold { until: due_at } => {
+                if self.deadline.is_some_and(|deadline| due_at > deadline) {
+                    Err(End::Deadline)
+                } else {
+                    Ok(due_at)
+                }
+            }
+            Verdict::DeadLetter { reason: DeathReason::DeadlineExceeded, .. } => Err(End::Deadline),
+            Verdict::DeadLetter { reason, .. } => {
+                Err(End::Failed(reason.code().map_or_else(|| last.failure.code.clone(), Code::of)))
+            }
+            Verdict::Pause | Verdict::Deliver => Err(End::Failed(last.failure.code.clone())),
+        }
+    }
+
+    /// Says until when the call waits for the breaker or the dependency, or ends it.
+    fn held(&mut self, cause: HoldCause, until: Timestamp) -> Result<Timestamp, CallError<E>> {
+        let now = self.clock.now();
+        let retry_after = until.since(now);
+        if self.guard.when_held == WhenHeld::FailFast {
+            let code = match cause {
+                HoldCause::BreakerOpen => codes::CIRCUIT_BREAKER_OPEN,
+                HoldCause::AskedToWait => codes::RATE_LIMITED,
+            };
+            return Err(self.not_let_in(cause, retry_after, code));
+        }
+        let ended = match cause {
+            HoldCause::BreakerOpen => Ended::BreakerOpen { until },
+            HoldCause::AskedToWait => Ended::AskedToWait { until },
+        };
+        let moment = Moment {
+            now,
+            seed: Seed::default(),
+            delivery: self.key.as_delivery(),
+            attempt: self.next_number(),
+        };
+        let decision = decide(&self.terms.rule, &self.history, &ended, &moment);
+        self.history = self.history.after(&decision, now);
+        match decision.verdict {
+            Verdict::Hold { until } | Verdict::Retry { due_at: until } => Ok(until),
+            Verdict::DeadLetter { reason: DeathReason::DeadlineExceeded, .. } => Err(self.too_late()),
+            Verdict::DeadLetter { reason, .. } => {
+                let code = reason.code().unwrap_or(codes::CIRCUIT_BREAKER_OPEN);
+                Err(self.not_let_in(cause, retry_after, code))
+            }
+            Verdict::Deliver | Verdict::Pause => unreachable!("what did not start is held or ends"),
+        }
+    }
+
+    fn not_let_in(&mut self, cause: HoldCause, retry_after: Duration, code: &'static str) -> CallError<E> {
+        let category = match cause {
+            HoldCause::BreakerOpen => Category::Transient,
+            HoldCause::AskedToWait => Category::RateLimited,
+        };
+        self.error(Code::of(code), category, |last| match cause {
+            HoldCause::BreakerOpen => Cause::BreakerOpen { retry_after, last },
+            HoldCause::AskedToWait => Cause::AskedToWait { retry_after, last },
+        })
+    }
+
+    fn too_late(&mut self) -> CallError<E> {
+        let code = Code::of(codes::DEADLINE_EXCEEDED);
+        self.error(code, Category::Transient, |last| Cause::Deadline { last })
+    }
+
+    fn end(&mut self, end: End, decision: &Decision) -> CallError<E> {
+        match end {
+            End::Deadline => self.too_late(),
+            End::Failed(code) => {
+                let category = match &decision.why {
+                    Why::Failed(ruling) => ruling.category,
+                    Why::Delivered { .. } | Why::Held(_) | Why::Interrupted => Category::Unknown,
+                };
+                let fault = self.last.take().expect("it has just failed");
+                let Last { failure, what } = fault;
+                let cause = match what {
+                    Fault::Error(error) => Cause::Failed(error),
+                    Fault::Value => Cause::FaultFound,
+                    Fault::Timeout { limit } => Cause::TimedOut { limit },
+                };
+                self.error_of(code, category, Some(failure), cause)
+            }
+        }
+    }
+
+    fn accepted(&mut self, last: Last<E>) -> CallError<E> {
+        let (code, category) = (last.failure.code.clone(), last.failure.category);
+        let Last { failure, what } = last;
+        let cause = match what {
+            Fault::Error(error) => Cause::Accepted(error),
+            Fault::Value => Cause::FaultFound,
+            Fault::Timeout { limit } => Cause::TimedOut { limit },
+        };
+        self.error_of(code, category, Some(failure), cause)
+    }
+
+    /// The error of a call that ended for a reason beside its last failure.
+    fn error(
+        &mut self,
+        code: Code,
+        category: Category,
+        cause: impl FnOnce(Option<E>) -> Cause<E>,
+    ) -> CallError<E> {
+        let (failure, last) = match self.last.take() {
+            Some(Last { failure, what: Fault::Error(error) }) => (Some(failure), Some(error)),
+            Some(Last { failure, what: Fault::Value | Fault::Timeout { .. } }) => (Some(failure), None),
+            None => (None, None),
+        };
+        let category = failure.as_ref().map_or(category, |failure| failure.category);
+        self.error_of(code, category, failure, cause(last))
+    }
+
+    fn error_of(
+        &self,
+        code: Code,
+        category: Category,
+        failure: Option<Box<Failure>>,
+        cause: Cause<E>,
+    ) -> CallError<E> {
+        CallError {
+            dependency: self.terms.rule.dependency.clone(),
+            category,
+            code,
+            attempts: self.attempts,
+            elapsed: self.clock.now().since(self.begun_at),
+            failure,
+            cause,
+        }
+    }
+}
+
+/// Why a call ends after a failure.
+enum End {
+    Failed(Code),
+    Deadline,
+}
+
+/// What an answer means by the rule.
+enum Meaning {
+    Bad(Box<Failure>),
+    /// No failure; here is what it would be if the rule did not say so.
+    Good(Option<Box<Failure>>),
+}
+
+impl Meaning {
+    fn with<E>(self, what: Fault<E>) -> Bad<E> {
+        match self {
+            Self::Bad(failure) => Bad::Failed(Last { failure, what }),
+            Self::Good(Some(failure)) => Bad::Accepted(Last { failure, what }),
+            // An error that reports a success has nothing else to be called.
+            Self::Good(None) => {
+                let failure = Failure {
+                    category: Category::Unknown,
+                    code: Code::of(codes::UNKNOWN_ERROR),
+                    status: None,
+                    message: String::new(),
+                    retry_after: None,
+                    matched: None,
+                    default_category: None,
+                    connection: Connection::Made,
+                };
+                Bad::Accepted(Last { failure: Box::new(failure), what })
+            }
+        }
+    }
+}

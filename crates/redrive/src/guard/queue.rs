@@ -1,0 +1,76 @@
+//! Getting in: past the breaker, and into a place among those in flight at the dependency's pace.
+//!
+//! Who finds no room lines up. One at a time stands at the front and is woken when there is room or when the
+//! pace allows; whoever leaves the line, by getting in or by giving up, makes way for the next.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redrive_core::decide::HoldCause;
+use redrive_core::time::Timestamp;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::book::Terms;
+use super::clock::Clock;
+use super::dependency::{Asker, Gate, Ticket};
+
+/// What came of waiting to get in.
+#[derive(Debug)]
+pub(super) enum Entry {
+    /// The attempt may be made.
+    In(Ticket),
+    /// Not before then.
+    Held(HoldCause, Timestamp),
+    /// The deadline has come first.
+    TooLate,
+}
+
+/// Waits for room for an attempt that takes at most `limit`.
+pub(super) async fn enter(terms: &Terms, limit: Duration, clock: &Clock, deadline: Option<Instant>) -> Entry {
+    let dependency = &terms.dependency;
+    if let Some(link) = dependency.link.get()
+        && dependency.is_to_be_probed(clock.now())
+    {
+        link.refresh(dependency, clock).await;
+    }
+    match ask(terms, limit, Asker::Newcomer, clock) {
+        Ok(entry) => entry,
+        Err(_) => match deadline {
+            Some(deadline) => {
+                timeout_at(deadline, line_up(terms, limit, clock)).await.unwrap_or(Entry::TooLate)
+            }
+            None => line_up(terms, limit, clock).await,
+        },
+    }
+}
+
+/// Until when the pace keeps it out; none if it waits for others to be done.
+struct NotYet(Option<Timestamp>);
+
+fn ask(terms: &Terms, limit: Duration, asker: Asker, clock: &Clock) -> Result<Entry, NotYet> {
+    match terms.dependency.admit(&terms.rule, limit, asker, clock.now()) {
+        Gate::Open(pass) => Ok(Entry::In(Ticket::new(&terms.dependency, pass))),
+        Gate::Held(cause, until) => Ok(Entry::Held(cause, until)),
+        Gate::Paced(until) => Err(NotYet(Some(until))),
+        Gate::Busy => Err(NotYet(None)),
+    }
+}
+
+async fn line_up(terms: &Terms, limit: Duration, clock: &Clock) -> Entry {
+    let dependency = Arc::clone(&terms.dependency);
+    let _waiting = dependency.wait();
+    let _turn = dependency.turn.acquire().await.expect("nobody closes it");
+    loop {
+        match ask(terms, limit, Asker::First, clock) {
+            Ok(entry) => return entry,
+            Err(NotYet(None)) => dependency.room().await,
+            Err(NotYet(Some(until))) => {
+                tokio::select! {
+                    biased;
+                    () = dependency.room() => {}
+                    () = sleep_until(clock.instant_of(until)) => {}
+                }
+            }
+        }
+    }
+}
