@@ -73,7 +73,8 @@ impl ErrorMetrics {
         let mut failed = [0; Category::ALL.len()];
         failed[Category::Transient as usize] = self.transient_errors;
         failed[Category::Permanent as usize] = self.permanent_errors;
-        failed[Category::Internal as usize] = self.total_errors - self.transient_errors - self.permanent_errors;
+        failed[Category::Internal as usize] =
+            self.total_errors - self.transient_errors - self.permanent_errors;
         Tally {
             attempts: self.total_requests,
             failed,

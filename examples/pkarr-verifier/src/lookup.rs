@@ -3,22 +3,21 @@
 //! Invariant: one lookup is one try at one place and reports what it saw. Whether there is another, and when, is
 //! not decided here; the next try goes to the next place.
 
-use std::pin::Pin;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use pkarr::dht::{DhtClient, ResolveError};
 use pkarr::errors::SignedPacketVerifyError;
 use pkarr::{PKARR_INVALID_SIGNED_PACKET_SEQ, PublicKey, SignedPacket};
-use redrive::Classify;
+use redrive::clock::wall_clock;
 use redrive::core::answer::{Answer, What};
 use redrive::core::retry_after;
-use redrive::core::time::Timestamp;
+use redrive::{BoxFuture, Classify};
 use reqwest::{Response, StatusCode, Url, header};
 
 use crate::code::ErrorCode;
 
 /// A lookup under way.
-pub type Looking<'a> = Pin<Box<dyn Future<Output = Result<SignedPacket, LookupError>> + Send + 'a>>;
+pub type Looking<'a> = BoxFuture<'a, Result<SignedPacket, LookupError>>;
 
 /// Where packets are looked up.
 pub trait Lookup: Send + Sync {
@@ -40,8 +39,8 @@ pub struct LookupError {
 
 impl LookupError {
     /// That code, and what was seen.
-    pub fn new(code: ErrorCode, seen: impl ToString) -> Self {
-        Self { code, message: seen.to_string(), retry_after: None }
+    pub fn new(code: ErrorCode, seen: impl Into<String>) -> Self {
+        Self { code, message: seen.into(), retry_after: None }
     }
 }
 
@@ -93,8 +92,9 @@ async fn ask_relay(
     relay: &Url,
     key: &PublicKey,
 ) -> Result<SignedPacket, LookupError> {
-    let url =
-        relay.join(&key.to_z32()).map_err(|error| LookupError::new(ErrorCode::UnknownError, error))?;
+    let url = relay
+        .join(&key.to_z32())
+        .map_err(|error| LookupError::new(ErrorCode::UnknownError, error.to_string()))?;
     let mut response = client.get(url).send().await.map_err(unreachable)?;
     if response.status() != StatusCode::OK {
         return Err(refused(&response));
@@ -111,7 +111,7 @@ async fn ask_relay(
             SignedPacketVerifyError::SignatureError(_) => ErrorCode::SignatureInvalid,
             _ => ErrorCode::MalformedResponse,
         };
-        LookupError::new(code, error)
+        LookupError::new(code, error.to_string())
     })
 }
 
@@ -124,7 +124,7 @@ fn unreachable(error: reqwest::Error) -> LookupError {
         () => ErrorCode::UnknownError,
     };
     // The address has the key in it, and keys do not belong into logs.
-    LookupError::new(code, error.without_url())
+    LookupError::new(code, error.without_url().to_string())
 }
 
 /// An answer that brings no packet.
@@ -139,9 +139,9 @@ fn refused(response: &Response) -> LookupError {
         500..=599 => ErrorCode::TemporaryFailure,
         _ => ErrorCode::UnknownError,
     };
-    let retry_after = header(header::RETRY_AFTER.as_str())
-        .and_then(|value| retry_after::parse(value, Timestamp::from(SystemTime::now())));
-    LookupError { retry_after, ..LookupError::new(code, format_args!("the relay answered {}", response.status())) }
+    let retry_after =
+        header(header::RETRY_AFTER.as_str()).and_then(|value| retry_after::parse(value, wall_clock()));
+    LookupError { retry_after, ..LookupError::new(code, format!("the relay answered {}", response.status())) }
 }
 
 async fn ask_dht(dht: &DhtClient, key: &PublicKey) -> Result<SignedPacket, LookupError> {
@@ -154,6 +154,6 @@ async fn ask_dht(dht: &DhtClient, key: &PublicKey) -> Result<SignedPacket, Looku
             | ResolveError::NoNodesResponded
             | ResolveError::NoUsableResponses => ErrorCode::DhtUnavailable,
         };
-        LookupError::new(code, error)
+        LookupError::new(code, error.to_string())
     })
 }

@@ -24,7 +24,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     tracing_subscriber::fmt().json().init();
-    let rules = env::args().nth(1).unwrap_or_else(|| concat!(env!("CARGO_MANIFEST_DIR"), "/rules.yaml").into());
+    let rules =
+        env::args().nth(1).unwrap_or_else(|| concat!(env!("CARGO_MANIFEST_DIR"), "/rules.yaml").into());
     let listen = env::var("LISTEN").unwrap_or_else(|_| "127.0.0.1:8080".into());
     let book = Book::open(rules)?;
 
@@ -40,7 +41,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn places() -> Result<Vec<Place>, Box<dyn Error>> {
-    let relays = env::var("RELAYS").unwrap_or_else(|_| "http://127.0.0.1:6881/,http://127.0.0.1:6882/".into());
+    let relays =
+        env::var("RELAYS").unwrap_or_else(|_| "http://127.0.0.1:6881/,http://127.0.0.1:6882/".into());
     let mut places = Vec::new();
     for relay in relays.split(',') {
         places.push(Place::Relay(relay.parse()?));

@@ -10,8 +10,8 @@ use std::time::Duration;
 use pkarr::dns::rdata::RData;
 use pkarr::{PublicKey, SignedPacket};
 use redrive::cache::{Cache, Plan};
-use redrive::core::freshness::Lifetimes;
 use redrive::core::category::codes;
+use redrive::core::freshness::Lifetimes;
 use redrive::guard::{BreakerState, CallError, Cause, UnknownGuard};
 use redrive::stale::{Found, Missing, Trouble, timer_clock};
 use redrive::{Book, Guard};
@@ -29,12 +29,12 @@ pub const RECORD: &str = "_nip05";
 
 /// How long what was found serves, and how long failures are remembered.
 pub const LIFETIMES: Lifetimes = Lifetimes {
-    fresh: Duration::from_secs(300),
-    kept: Duration::from_secs(3_600),
+    fresh: Duration::from_mins(5),
+    kept: Duration::from_hours(1),
     failure: Duration::from_secs(30),
 };
 /// Longer than the rule book gives a lookup in all, which ends first.
-const LOOKUP_LIMIT: Duration = Duration::from_secs(60);
+const LOOKUP_LIMIT: Duration = Duration::from_mins(1);
 /// Contacts that are kept.
 const CONTACTS_MAX: usize = 10_000;
 
@@ -49,6 +49,7 @@ pub struct Contact {
 
 /// The answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[expect(clippy::struct_excessive_bools, reason = "the answer's form is given")]
 pub struct Verification {
     /// The question was answered; always so.
     pub success: bool,
@@ -234,7 +235,8 @@ fn is_address(text: &str) -> bool {
     let is_name = |part: &str| {
         !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
     };
-    text.split_once('@').is_some_and(|(name, domain)| is_name(name) && is_name(domain) && domain.contains('.'))
+    text.split_once('@')
+        .is_some_and(|(name, domain)| is_name(name) && is_name(domain) && domain.contains('.'))
 }
 
 impl Record {
@@ -252,9 +254,10 @@ impl Record {
 impl Failure {
     fn of(error: &CallError<LookupError>, looked_up_at: Instant) -> Self {
         // A lookup that the deadline ended without an answer has waited for one all the time.
-        let last = error.failure.as_ref().map_or(ErrorCode::NetworkTimeout, |failure| {
-            ErrorCode::named(failure.code.as_str())
-        });
+        let last = error
+            .failure
+            .as_ref()
+            .map_or(ErrorCode::NetworkTimeout, |failure| ErrorCode::named(failure.code.as_str()));
         let code = match error.cause {
             Cause::BreakerOpen { .. } => ErrorCode::CircuitBreakerOpen,
             Cause::AskedToWait { .. } => ErrorCode::RateLimited,

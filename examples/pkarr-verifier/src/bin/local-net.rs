@@ -16,14 +16,17 @@ const ADDRESS: &str = "alice@example.test";
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let testnet = Testnet::builder(10).build()?;
-    let bootstrap = testnet.bootstrap.iter().map(|node| node.parse()).collect::<Result<Vec<SocketAddrV4>, _>>()?;
+    let bootstrap =
+        testnet.bootstrap.iter().map(|node| node.parse()).collect::<Result<Vec<SocketAddrV4>, _>>()?;
     let mut config = DhtConfig::default();
     config.bootstrap = Some(bootstrap);
     config.bind_address = Some(Ipv4Addr::LOCALHOST);
+    config.server_mode = true;
     let dht = DhtClient::build(config)?;
 
     let alice = Keypair::random();
-    let packet = SignedPacket::builder().txt(verify::RECORD.try_into()?, ADDRESS.try_into()?, 300).sign(&alice)?;
+    let packet =
+        SignedPacket::builder().txt(verify::RECORD.try_into()?, ADDRESS.try_into()?, 300).sign(&alice)?;
     let nodes = dht.publish(&packet).await?;
     println!("{nodes} nodes hold the record of {ADDRESS}. With the verifier running, ask for it:\n");
     println!(

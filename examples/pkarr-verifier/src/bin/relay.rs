@@ -4,9 +4,13 @@
 
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
 
 use pkarr::dht::{DhtClient, DhtConfig};
 use tokio::net::TcpListener;
+
+/// How long a node of the table may take; those on loopback are quick or gone.
+const REQUEST_LIMIT: Duration = Duration::from_millis(250);
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -17,6 +21,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut dht = DhtConfig::default();
     dht.bootstrap = Some(bootstrap);
     dht.bind_address = Some(Ipv4Addr::LOCALHOST);
+    dht.server_mode = true;
+    dht.request_timeout = REQUEST_LIMIT;
     let listener = TcpListener::bind(listen).await?;
     println!("http://{}/", listener.local_addr()?);
     axum::serve(listener, pkarr_verifier::relay::router(DhtClient::build(dht)?)).await?;

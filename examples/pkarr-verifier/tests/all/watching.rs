@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use pkarr_verifier::code::ErrorCode;
 use pkarr_verifier::counters::{Counters, Ended, Monitor};
-use redrive::core::alert::AlertState;
 use redrive::Book;
+use redrive::core::alert::AlertState;
+use redrive::core::alert::notice::Stage;
 use redrive::core::time::Timestamp;
 use redrive::guard::BreakerState;
 
@@ -89,7 +90,6 @@ fn who_is_told_once_is_told_that_it_is_over() {
         let error = (second < 400).then_some(ErrorCode::RecordNotFound);
         (0..10).for_each(|_| counters.count(Ended { error, retried: false }));
     }
-    use redrive::core::alert::notice::Stage;
     let to = |stage| ("operators".to_owned(), "high".to_owned(), stage);
     assert_eq!(told, [to(Stage::Firing), to(Stage::Resolved)]);
 }
