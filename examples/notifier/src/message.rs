@@ -5,10 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use redrive::clock::wall_clock;
+use redrive::transition::sqlite::{ApplyError, Column, StateName};
+use redrive::transition::{Applied, Transitions};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Serialize;
 use uuid::Uuid;
@@ -29,6 +31,18 @@ const SCHEMA: &str = "
         created_date    TEXT NOT NULL,
         updated_date    TEXT NOT NULL
     ) STRICT";
+
+/// Where the status of a message stands.
+const STATUS: Column<'static> = Column { table: "messages", key: "message_id", state: "status" };
+
+/// Which status may follow which.
+static TRANSITIONS: LazyLock<Transitions<Status>> = LazyLock::new(|| {
+    let rows = [
+        (Status::Created, [Status::Queued].as_slice()),
+        (Status::Queued, [Status::Completed, Status::Failed].as_slice()),
+    ];
+    Transitions::new(&rows).expect("each row leads on")
+});
 
 /// How far a message has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -98,6 +112,9 @@ pub enum MessageError {
     /// The file says no.
     #[error("the messages cannot be read or written")]
     Store(#[from] rusqlite::Error),
+    /// Its status cannot be changed.
+    #[error("the status cannot be changed")]
+    Status(#[from] ApplyError),
     /// The work was not done: the program is ending.
     #[error("the program is ending")]
     Ending,
@@ -136,7 +153,7 @@ impl Messages {
         };
         let stored = message.clone();
         self.with(move |connection| {
-            connection.execute(
+            Ok(connection.execute(
                 "INSERT INTO messages (message_id, correlation_id, stage, title, text, status, created_date, updated_date)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7)",
                 params![
@@ -148,7 +165,7 @@ impl Messages {
                     stored.status.as_str(),
                     stored.created_date,
                 ],
-            )
+            )?)
         })
         .await?;
         Ok(message)
@@ -159,7 +176,32 @@ impl Messages {
         let id = id.to_owned();
         self.with(move |connection| {
             let query = "SELECT * FROM messages WHERE message_id = ?1";
-            connection.query_row(query, [id], message_of).optional()
+            Ok(connection.query_row(query, [id], message_of).optional()?)
+        })
+        .await
+    }
+
+    /// The queue has delivered it.
+    pub async fn queue(&self, id: &str) -> Result<Applied<Status>, MessageError> {
+        self.change(id, Status::Queued, |_| Ok(())).await
+    }
+
+    /// Its reader was told, by that notification.
+    pub async fn complete(&self, id: &str, notification_id: String) -> Result<Applied<Status>, MessageError> {
+        let key = id.to_owned();
+        self.change(id, Status::Completed, move |connection| {
+            let sql = "UPDATE messages SET notification_id = ?2 WHERE message_id = ?1 AND notification_id IS NULL";
+            connection.execute(sql, params![key, notification_id]).map(drop)
+        })
+        .await
+    }
+
+    /// Nobody will be told, for that reason.
+    pub async fn fail(&self, id: &str, reason: String) -> Result<Applied<Status>, MessageError> {
+        let key = id.to_owned();
+        self.change(id, Status::Failed, move |connection| {
+            let sql = "UPDATE messages SET error = ?2 WHERE message_id = ?1";
+            connection.execute(sql, params![key, reason]).map(drop)
         })
         .await
     }
@@ -178,15 +220,37 @@ impl Messages {
         .await
     }
 
+    /// Changes the status if that is allowed, and then what else belongs to it, all or nothing.
+    async fn change(
+        &self,
+        id: &str,
+        to: Status,
+        also: impl FnOnce(&Connection) -> rusqlite::Result<()> + Send + 'static,
+    ) -> Result<Applied<Status>, MessageError> {
+        let id = id.to_owned();
+        self.with(move |connection| {
+            let transaction = connection.unchecked_transaction()?;
+            let applied = TRANSITIONS.apply_at(&transaction, STATUS, &id, to)?;
+            if applied == Applied::Changed {
+                let sql = "UPDATE messages SET updated_date = ?2 WHERE message_id = ?1";
+                transaction.execute(sql, params![id, wall_clock().to_string()])?;
+                also(&transaction)?;
+            }
+            transaction.commit()?;
+            Ok(applied)
+        })
+        .await
+    }
+
     async fn with<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+        work: impl FnOnce(&Connection) -> Result<T, MessageError> + Send + 'static,
     ) -> Result<T, MessageError> {
         let connection = Arc::clone(&self.connection);
         let done = tokio::task::spawn_blocking(move || {
             work(&connection.lock().expect("nothing panics while it holds the connection"))
         });
-        Ok(done.await.map_err(|_| MessageError::Ending)??)
+        done.await.map_err(|_| MessageError::Ending)?
     }
 }
 
@@ -204,6 +268,12 @@ fn message_of(row: &Row<'_>) -> rusqlite::Result<Message> {
         created_date: row.get("created_date")?,
         updated_date: row.get("updated_date")?,
     })
+}
+
+impl StateName for Status {
+    fn name(&self) -> &str {
+        self.as_str()
+    }
 }
 
 impl Status {

@@ -13,9 +13,10 @@ use redrive::Guard;
 use redrive::core::category::Category;
 use redrive::guard::{CallError, Cause};
 use redrive::once::{Once, OnceError};
+use redrive::transition::Applied;
 use serde::{Deserialize, Serialize};
 
-use crate::message::{Message, MessageError, Messages, Moved, Status};
+use crate::message::{Message, MessageError, Messages, Status};
 use crate::ntfy::{Ntfy, SendError};
 
 /// How long it is remembered that a notification was sent: longer than any queue keeps a message.
@@ -123,10 +124,14 @@ impl Notifier {
     async fn process(&self, record: &Record) -> Result<(), ItemError> {
         let body: Body = serde_json::from_str(&record.body).map_err(ItemError::Unreadable)?;
         let message = self.messages.find(&body.message_id).await?.ok_or(ItemError::Unknown)?;
-        match self.messages.advance(&message.message_id, Status::Queued).await? {
-            Moved::Yes => self.notify(&message).await,
-            Moved::No(Status::Completed) => Ok(()),
-            Moved::No(_) => Err(ItemError::FailedBefore),
+        match self.messages.queue(&message.message_id).await? {
+            // It may have been queued before: then the queue brings it again, or another process has it.
+            Applied::Changed | Applied::NotExpected { actual: Status::Created | Status::Queued } => {
+                self.notify(&message).await
+            }
+            Applied::NotExpected { actual: Status::Completed } => Ok(()),
+            Applied::NotExpected { actual: Status::Failed } => Err(ItemError::FailedBefore),
+            Applied::Missing => Err(ItemError::Unknown),
         }
     }
 
@@ -135,9 +140,9 @@ impl Notifier {
         let key = format!("notification/{id}");
         let sending = || self.guard.call(|_| self.ntfy.send(message));
         match self.once.call(&key, REMEMBERED, sending).await {
-            Ok(sent) => self.messages.complete(id, sent.into_value()).await?,
+            Ok(sent) => drop(self.messages.complete(id, sent.into_value()).await?),
             // It was sent, and only that could not be written down there: here it can.
-            Err(OnceError::Unrecorded { value, .. }) => self.messages.complete(id, value).await?,
+            Err(OnceError::Unrecorded { value, .. }) => drop(self.messages.complete(id, value).await?),
             Err(OnceError::InProgress { .. }) => return Err(ItemError::InProgress),
             Err(OnceError::Failed(error)) => {
                 self.give_up(message, &error).await?;
@@ -163,6 +168,6 @@ impl Notifier {
             }
             _ => error.last().map_or_else(|| error.to_string(), ToString::to_string),
         };
-        self.messages.fail(message_id, reason).await
+        self.messages.fail(message_id, reason).await.map(drop)
     }
 }
