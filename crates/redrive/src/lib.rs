@@ -7,6 +7,8 @@ pub mod archive;
 pub mod cache;
 pub mod clock;
 pub mod guard;
+#[cfg(feature = "embedded")]
+pub mod embedded;
 #[cfg(feature = "node")]
 pub mod happening;
 #[cfg(feature = "node")]
@@ -19,6 +21,10 @@ pub mod load;
 #[cfg(feature = "node")]
 pub mod node;
 pub mod once;
+#[cfg(feature = "embedded")]
+pub mod outbox;
+#[cfg(feature = "embedded")]
+mod private;
 #[cfg(feature = "node")]
 mod receiver;
 #[cfg(feature = "node")]
@@ -33,6 +39,7 @@ pub mod target;
 pub mod tls;
 #[cfg(feature = "node")]
 pub mod token;
+pub mod transition;
 
 pub use guard::{Attempt, Book, CallError, Cause, Classify, Guard};
 pub use redrive_core as core;

@@ -11,8 +11,10 @@ use crate::stale::Clock;
 
 /// The lease that marks are made with here.
 const LEASE: Duration = Duration::from_secs(30);
-/// How long results are kept here.
-const TTL: Duration = Duration::from_hours(1);
+const HALF_A_LEASE: Duration = Duration::from_secs(15);
+/// How long results are kept here, and a moment less.
+const TTL: Duration = Duration::from_millis(60_000);
+const ALMOST_TTL: Duration = Duration::from_millis(59_999);
 
 /// A clock that goes when it is told to.
 #[derive(Clone, Default)]
@@ -90,7 +92,7 @@ async fn a_key_has_one_holder_and_one_result(desk: &Desk<'_>) {
     assert_eq!(desk.finish("one", token, b"8").await, Held::No, "it is done");
     assert_eq!(desk.renew("one", token).await, Held::No, "nothing is held any more");
     desk.store.release(&key("one"), token);
-    desk.hands.forward(TTL - Duration::from_millis(1));
+    desk.hands.forward(ALMOST_TTL);
     assert_eq!(desk.begin("one").await, done(b"7"), "to the last");
     desk.hands.forward(Duration::from_millis(1));
     assert!(desk.take("one").await > token, "and not longer; a later token is higher");
@@ -98,8 +100,8 @@ async fn a_key_has_one_holder_and_one_result(desk: &Desk<'_>) {
 
 async fn a_lease_ends_unless_it_is_renewed(desk: &Desk<'_>) {
     let token = desk.take("leased").await;
-    desk.hands.forward(LEASE / 3);
-    assert_eq!(desk.begin("leased").await, in_progress(LEASE - LEASE / 3));
+    desk.hands.forward(HALF_A_LEASE);
+    assert_eq!(desk.begin("leased").await, in_progress(HALF_A_LEASE));
     assert_eq!(desk.renew("leased", token).await, Held::Yes);
     assert_eq!(desk.begin("leased").await, in_progress(LEASE));
     desk.hands.forward(LEASE);

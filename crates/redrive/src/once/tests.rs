@@ -26,11 +26,12 @@ impl Work {
     }
 
     async fn run(self) -> Result<u32, io::Error> {
+        tokio::task::yield_now().await;
         Ok(self.0.fetch_add(1, Ordering::SeqCst) + 1)
     }
 
     async fn fail(self) -> Result<u32, io::Error> {
-        self.0.fetch_add(1, Ordering::SeqCst);
+        self.run().await?;
         Err(io::Error::other("no luck"))
     }
 }

@@ -26,7 +26,6 @@ mod lock;
 mod names;
 mod notes;
 mod orders;
-mod private;
 mod purge;
 mod reader;
 mod recover;
@@ -62,6 +61,7 @@ pub use self::wal::WalBounds;
 use super::{
     Backup, BackupProgress, Batch, Chores, Keep, Reader, Recovered, Room, Store, StoreError, Written,
 };
+use crate::private;
 
 /// The file of a data folder.
 const FILE: &str = "redrive.db";

@@ -17,7 +17,8 @@ use rusqlite::backup::{Backup, Progress};
 
 use super::core::Core;
 use super::fault::Fault;
-use super::{FILE, lock, private};
+use super::{FILE, lock};
+use crate::private;
 use crate::store::{BackupProgress, StoreError};
 
 /// What the copy is called until it is whole.

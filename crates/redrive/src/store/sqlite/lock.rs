@@ -6,7 +6,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
-use super::private;
+use crate::private;
 use crate::store::StoreError;
 
 /// The file that is locked.

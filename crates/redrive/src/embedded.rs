@@ -1,0 +1,125 @@
+//! One SQLite file that several processes of one machine open at once, to share what each has done and learnt.
+//!
+//! It keeps which work was done ([`crate::once`]). There is nothing to install and nothing that runs beside
+//! the processes: SQLite's own locks keep them apart, and the file survives them all.
+//!
+//! ```
+//! use std::time::Duration;
+//! use redrive::embedded::File;
+//! use redrive::once::Once;
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("state.db");
+//! let once = Once::new(File::open(&path)?);
+//! let week = Duration::from_secs(7 * 24 * 60 * 60);
+//! let id = once.call("note/n-1", week, || async { Ok::<_, std::io::Error>("id-7".to_owned()) }).await?;
+//! assert!(id.is_first());
+//! # Ok(()) }
+//! ```
+//!
+//! Invariants: a result is on the disk before anybody hears that it was kept; a file that is damaged, newer or
+//! not ours is never changed; no async thread waits for the disk, for one thread of its own does; and what has
+//! expired goes in small steps.
+
+mod desk;
+mod marks;
+mod schema;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::desk::{Desk, Durability, NotDone, Task};
+use self::marks::Span;
+pub use self::schema::OpenError;
+use crate::BoxFuture;
+use crate::clock::wall_clock;
+use crate::once::{Begun, DedupStore, Held, Key, StoreError, Token};
+use crate::stale::Clock;
+
+/// The file, opened; clones share it, and it closes with the last of them.
+#[derive(Clone)]
+pub struct File {
+    path: Arc<PathBuf>,
+    desk: Arc<Desk>,
+}
+
+impl File {
+    /// Opens the file, and makes it if it is not there. It blocks for as long as the disk takes, and at most
+    /// a few seconds longer where other processes are opening it too.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
+        Self::open_by(path.as_ref(), Arc::new(wall_clock))
+    }
+
+    fn open_by(path: &Path, clock: Clock) -> Result<Self, OpenError> {
+        let connection = schema::open(path)?;
+        let desk = Desk::start(connection, clock).map_err(|source| OpenError::thread(path, &source))?;
+        Ok(Self { path: Arc::new(path.to_owned()), desk: Arc::new(desk) })
+    }
+
+    async fn ask<T: Send + 'static>(&self, task: Task<T>) -> Result<T, StoreError> {
+        self.desk.ask(task).await.map_err(|NotDone(reason)| {
+            let reason = format!("{}: {reason}", self.path.display());
+            StoreError::Away { reason }
+        })
+    }
+}
+
+impl DedupStore for File {
+    fn begin<'a>(&'a self, key: &'a Key, lease: Duration) -> BoxFuture<'a, Result<Begun, StoreError>> {
+        let (looked, key) = (key.clone(), key.clone());
+        let task = Task::looking(
+            move |connection, now| marks::look(connection, &looked, now),
+            move |connection, now| marks::begin(connection, &key, Span { from: now, lasts: lease }),
+        );
+        Box::pin(self.ask(task))
+    }
+
+    fn renew<'a>(
+        &'a self,
+        key: &'a Key,
+        token: Token,
+        lease: Duration,
+    ) -> BoxFuture<'a, Result<Held, StoreError>> {
+        let key = key.clone();
+        let task = Task::writing(Durability::Process, move |connection, now| {
+            marks::renew(connection, &key, token, Span { from: now, lasts: lease })
+        });
+        Box::pin(self.ask(task))
+    }
+
+    fn finish<'a>(
+        &'a self,
+        key: &'a Key,
+        token: Token,
+        result: &'a [u8],
+        ttl: Duration,
+    ) -> BoxFuture<'a, Result<Held, StoreError>> {
+        let (key, result) = (key.clone(), result.to_vec());
+        let task = Task::writing(Durability::Disk, move |connection, now| {
+            marks::finish(connection, &key, token, &result, Span { from: now, lasts: ttl })
+        });
+        Box::pin(self.ask(task))
+    }
+
+    fn release(&self, key: &Key, token: Token) {
+        self.desk.release(key.clone(), token);
+    }
+
+    fn forget<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<(), StoreError>> {
+        let key = key.clone();
+        let task = Task::writing(Durability::Disk, move |connection, _now| marks::forget(connection, &key));
+        Box::pin(self.ask(task))
+    }
+}
+
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("File").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,270 @@
+//! The thread that reads and writes the file for all of this process, so that no async thread waits for a disk.
+//!
+//! What waits is done together: whatever has come while the last batch was written shares one transaction, and
+//! so one wait for the disk. A batch waits for it only if something in it must survive the machine; the rest
+//! survives the process, since the system has it by then.
+//!
+//! Invariants: nobody hears that something was done before its transaction is committed; a transaction that
+//! fails was done for nobody; and who has asked and gone stops nothing.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use redrive_core::time::Timestamp;
+use rusqlite::{Connection, TransactionBehavior};
+use tokio::sync::{mpsc, oneshot};
+
+use super::marks;
+use crate::once::{Key, Token};
+use crate::stale::Clock;
+
+/// The most that wait for the thread; who comes then waits for a place.
+const WAITING_MAX: usize = 1_024;
+/// The most that share a transaction.
+const BATCH_MAX: usize = 256;
+/// How often it is looked for what has expired.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+/// The most that is swept at once, so that nobody waits for a long sweep.
+const SWEPT_AT_ONCE: usize = 100;
+
+/// Why something was not done, in words.
+pub(super) struct NotDone(pub(super) String);
+
+/// What something must survive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Durability {
+    /// This process.
+    Process,
+    /// The machine.
+    Disk,
+}
+
+type Look<T> = Box<dyn FnOnce(&Connection, Timestamp) -> Result<Option<T>, rusqlite::Error> + Send>;
+type Work<T> = Box<dyn FnOnce(&Connection, Timestamp) -> Result<T, rusqlite::Error> + Send>;
+
+/// Something to do with the file.
+pub(super) struct Task<T> {
+    /// What may answer by reading alone, for which nobody needs to wait for who writes.
+    look: Option<Look<T>>,
+    work: Option<Work<T>>,
+    durability: Durability,
+}
+
+impl<T> Task<T> {
+    /// Something to write.
+    pub(super) fn writing(
+        durability: Durability,
+        work: impl FnOnce(&Connection, Timestamp) -> Result<T, rusqlite::Error> + Send + 'static,
+    ) -> Self {
+        Self { look: None, work: Some(Box::new(work)), durability }
+    }
+
+    /// Something to write, that must survive the process, unless a look shows that there is no need.
+    pub(super) fn looking(
+        look: impl FnOnce(&Connection, Timestamp) -> Result<Option<T>, rusqlite::Error> + Send + 'static,
+        work: impl FnOnce(&Connection, Timestamp) -> Result<T, rusqlite::Error> + Send + 'static,
+    ) -> Self {
+        Self { look: Some(Box::new(look)), ..Self::writing(Durability::Process, work) }
+    }
+}
+
+/// A task of whatever type, and who waits for it.
+trait Order: Send {
+    /// What it must survive.
+    fn durability(&self) -> Durability;
+    /// Tries to do it by reading alone.
+    fn look(&mut self, connection: &Connection, now: Timestamp) -> Result<Looked, rusqlite::Error>;
+    /// Does it within a transaction.
+    fn work(&mut self, connection: &Connection, now: Timestamp) -> Result<(), rusqlite::Error>;
+    /// Says what came of it.
+    fn tell(self: Box<Self>, why_not: Option<&str>);
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Looked {
+    Done,
+    NeedsWork,
+}
+
+struct Waiting<T> {
+    task: Task<T>,
+    came: Option<T>,
+    answer: oneshot::Sender<Result<T, NotDone>>,
+}
+
+impl<T: Send> Order for Waiting<T> {
+    fn durability(&self) -> Durability {
+        self.task.durability
+    }
+
+    fn look(&mut self, connection: &Connection, now: Timestamp) -> Result<Looked, rusqlite::Error> {
+        let Some(look) = self.task.look.take() else { return Ok(Looked::NeedsWork) };
+        self.came = look(connection, now)?;
+        Ok(if self.came.is_some() { Looked::Done } else { Looked::NeedsWork })
+    }
+
+    fn work(&mut self, connection: &Connection, now: Timestamp) -> Result<(), rusqlite::Error> {
+        let work = self.task.work.take().expect("each is done once");
+        self.came = Some(work(connection, now)?);
+        Ok(())
+    }
+
+    fn tell(self: Box<Self>, why_not: Option<&str>) {
+        let told = match (self.came, why_not) {
+            (Some(came), None) => Ok(came),
+            (_, Some(why)) => Err(NotDone(why.to_owned())),
+            (None, None) => unreachable!("what was done without an error has come to something"),
+        };
+        // Who has gone hears nothing.
+        let _ = self.answer.send(told);
+    }
+}
+
+/// Takes tasks for the thread; the thread ends with it.
+pub(super) struct Desk {
+    orders: mpsc::Sender<Option<Box<dyn Order>>>,
+    released: Arc<Mutex<Vec<(Key, Token)>>>,
+}
+
+impl Desk {
+    pub(super) fn start(connection: Connection, clock: Clock) -> io::Result<Self> {
+        let (orders, waiting) = mpsc::channel(WAITING_MAX);
+        let released: Arc<Mutex<Vec<(Key, Token)>>> = Arc::default();
+        let clerk = Clerk {
+            connection,
+            clock,
+            released: Arc::clone(&released),
+            synchronous: None,
+            sweep_at: Timestamp::EPOCH,
+        };
+        std::thread::Builder::new().name("redrive-file".to_owned()).spawn(move || clerk.run(waiting))?;
+        Ok(Self { orders, released })
+    }
+
+    pub(super) async fn ask<T: Send + 'static>(&self, task: Task<T>) -> Result<T, NotDone> {
+        let gone = || NotDone("the thread that reads and writes it has ended".to_owned());
+        let (answer, answered) = oneshot::channel();
+        let order = Box::new(Waiting { task, came: None, answer });
+        self.orders.send(Some(order)).await.map_err(|_| gone())?;
+        answered.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    /// Has a mark taken away soon. There are as many of these as there was work, so they need no bound.
+    pub(super) fn release(&self, key: Key, token: Token) {
+        self.released.lock().expect("nobody panics with it").push((key, token));
+        // If there is no place, the thread is busy, and will see it then.
+        let _ = self.orders.try_send(None);
+    }
+}
+
+/// Does what is asked for, on the thread.
+struct Clerk {
+    connection: Connection,
+    clock: Clock,
+    released: Arc<Mutex<Vec<(Key, Token)>>>,
+    /// What SQLite was last told about waiting for the disk.
+    synchronous: Option<Durability>,
+    sweep_at: Timestamp,
+}
+
+impl Clerk {
+    fn run(mut self, mut waiting: mpsc::Receiver<Option<Box<dyn Order>>>) {
+        while let Some(first) = waiting.blocking_recv() {
+            let mut batch: Vec<_> = first.into_iter().collect();
+            while batch.len() < BATCH_MAX
+                && let Ok(next) = waiting.try_recv()
+            {
+                batch.extend(next);
+            }
+            let now = (self.clock)();
+            let released = std::mem::take(&mut *self.released.lock().expect("nobody panics with it"));
+            // What was released must show to who asks next, so then nobody is answered by a look before.
+            let rest = if released.is_empty() { self.look(batch, now) } else { batch };
+            self.write(rest, released, now);
+            self.sweep(now);
+        }
+    }
+
+    /// Answers those for whom a look is enough, and gives the others.
+    fn look(&self, batch: Vec<Box<dyn Order>>, now: Timestamp) -> Vec<Box<dyn Order>> {
+        let mut rest = Vec::new();
+        for mut order in batch {
+            match order.look(&self.connection, now) {
+                Ok(Looked::NeedsWork) => rest.push(order),
+                Ok(Looked::Done) => order.tell(None),
+                Err(error) => order.tell(Some(&error.to_string())),
+            }
+        }
+        rest
+    }
+
+    fn write(&mut self, mut batch: Vec<Box<dyn Order>>, released: Vec<(Key, Token)>, now: Timestamp) {
+        let Some(durability) = batch
+            .iter()
+            .map(|order| order.durability())
+            .chain((!released.is_empty()).then_some(Durability::Process))
+            .max()
+        else {
+            return;
+        };
+        let why_not =
+            self.commit(&mut batch, &released, durability, now).err().map(|error| error.to_string());
+        if why_not.is_some() {
+            self.released.lock().expect("nobody panics with it").extend(released);
+        }
+        for order in batch {
+            order.tell(why_not.as_deref());
+        }
+    }
+
+    fn commit(
+        &mut self,
+        batch: &mut [Box<dyn Order>],
+        released: &[(Key, Token)],
+        durability: Durability,
+        now: Timestamp,
+    ) -> Result<(), rusqlite::Error> {
+        self.synchronise(durability)?;
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        for (key, token) in released {
+            marks::release(&transaction, key, *token)?;
+        }
+        for order in batch {
+            order.work(&transaction, now)?;
+        }
+        transaction.commit()
+    }
+
+    /// Has SQLite wait for the disk with each commit, or not.
+    fn synchronise(&mut self, durability: Durability) -> Result<(), rusqlite::Error> {
+        if self.synchronous == Some(durability) {
+            return Ok(());
+        }
+        let mode = match durability {
+            Durability::Process => "normal",
+            Durability::Disk => "full",
+        };
+        self.connection.pragma_update(None, "synchronous", mode)?;
+        self.synchronous = Some(durability);
+        Ok(())
+    }
+
+    /// Drops a little of what has expired, if it is time to.
+    fn sweep(&mut self, now: Timestamp) {
+        if now < self.sweep_at {
+            return;
+        }
+        let swept = self
+            .synchronise(Durability::Process)
+            .and_then(|()| marks::sweep(&self.connection, SWEPT_AT_ONCE, now));
+        self.sweep_at = match swept {
+            Ok(swept) if swept >= SWEPT_AT_ONCE => now,
+            Ok(_) => now + SWEEP_EVERY,
+            Err(error) => {
+                tracing::warn!(%error, "what has expired could not be swept");
+                now + SWEEP_EVERY
+            }
+        };
+    }
+}

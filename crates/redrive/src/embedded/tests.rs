@@ -1,0 +1,168 @@
+//! The file within one process; several processes share it in the tests beside the crate.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use rusqlite::Connection;
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::once::contract::{Hands, keeps_the_contract};
+use crate::once::{Once, Outcome};
+
+const HOUR: Duration = Duration::from_hours(1);
+
+fn key(name: &str) -> Key {
+    Key::new(name).expect("a key")
+}
+
+fn rows(path: &Path) -> u32 {
+    let connection = Connection::open(path).expect("it opens");
+    connection.query_row("SELECT count(*) FROM once", [], |row| row.get(0)).expect("it is SQL")
+}
+
+#[tokio::test]
+async fn a_file_keeps_the_contract() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let hands = Hands::default();
+    let file = File::open_by(&folder.path().join("state.db"), hands.clock()).expect("it opens");
+    keeps_the_contract(&file, &hands).await;
+}
+
+#[tokio::test]
+async fn results_and_tokens_survive_a_reopening() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("state.db");
+    let mut tokens = BTreeSet::new();
+    for round in 0..3_u32 {
+        let once = Once::new(File::open(&path).expect("it opens"));
+        let work = async || Ok::<_, std::io::Error>(round);
+        let outcome = once.call("kept", HOUR, work).await.expect("it goes well");
+        assert_eq!(outcome, if round == 0 { Outcome::First(0) } else { Outcome::Replayed(0) });
+        let fenced = async |token: Token| Ok::<_, std::io::Error>(token.0);
+        let token = once.call_fenced(&format!("round {round}"), HOUR, fenced).await.expect("it goes well");
+        assert!(tokens.last() < Some(&token.into_value()), "a later token is higher");
+        tokens.insert(token.into_value());
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_was_set_back_keeps_nobody_out_for_longer_than_a_lease() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("state.db");
+    let lease = Duration::from_secs(30);
+    let (early, late) = (Hands::default(), Hands::default());
+    late.forward(HOUR);
+    let later = File::open_by(&path, late.clock()).expect("it opens");
+    assert!(matches!(later.begin(&key("a"), lease).await, Ok(Begun::Yours(_))));
+    let file = File::open_by(&path, early.clock()).expect("it opens");
+    for _ in 0..2 {
+        assert_eq!(file.begin(&key("a"), lease).await, Ok(Begun::InProgress { lease_left: lease }));
+    }
+    early.forward(lease);
+    assert!(matches!(file.begin(&key("a"), lease).await, Ok(Begun::Yours(_))));
+}
+
+#[tokio::test]
+async fn what_has_expired_is_swept_in_small_steps() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("state.db");
+    let hands = Hands::default();
+    let file = File::open_by(&path, hands.clock()).expect("it opens");
+    let once = Once::new(file.clone());
+    for number in 0..250 {
+        let done = once.call(&format!("short {number}"), HOUR, async || Ok::<_, std::io::Error>(())).await;
+        done.expect("it goes well");
+    }
+    file.begin(&key("a mark"), HOUR).await.expect("it is there");
+    once.call("long", HOUR * 9, async || Ok::<_, std::io::Error>(())).await.expect("it goes well");
+    hands.forward(HOUR);
+    let mut left = Vec::new();
+    for _ in 0..4 {
+        file.forget(&key("nothing")).await.expect("it is there");
+        // The sweep comes after the answer: the next that is answered has waited for it.
+        file.begin(&key("long"), HOUR).await.expect("it is there");
+        left.push(rows(&path));
+    }
+    assert!(left.windows(2).all(|pair| pair[0] - pair[1] <= 200), "small steps: {left:?}");
+    assert_eq!(left.last(), Some(&2), "what is kept longer stays, and so does a mark for a while: {left:?}");
+    hands.forward(HOUR);
+    for _ in 0..2 {
+        file.begin(&key("long"), HOUR).await.expect("it is there");
+    }
+    assert_eq!(rows(&path), 1, "and then it goes too");
+}
+
+#[test]
+fn what_is_not_ours_is_refused_and_left_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let database = |name: &str, sql: &str| {
+        let path = folder.path().join(name);
+        Connection::open(&path).expect("it opens").execute_batch(sql).expect("it is SQL");
+        path
+    };
+    let garbage = folder.path().join("garbage.db");
+    fs::write(&garbage, "no database ".repeat(1_000)).expect("it is written");
+    let newer = folder.path().join("newer.db");
+    drop(File::open(&newer).expect("it is made"));
+    database("newer.db", "PRAGMA user_version = 99");
+    #[rustfmt::skip]
+    let cases = [
+        (garbage,                                               "file is not a database"),
+        (database("theirs.db", "CREATE TABLE theirs (id)"),     "a database of something else"),
+        (database("other.db", "PRAGMA application_id = 7"),     "a database of something else"),
+        (newer,                                                 "has format 99, and this release knows formats up to 1"),
+        (folder.path().join("no folder").join("state.db"),      "cannot be opened"),
+    ];
+    for (path, expected) in cases {
+        let before = fs::read(&path).ok();
+        let error = File::open(&path).expect_err("refused");
+        assert!(error.to_string().contains(expected), "{}: {error}", path.display());
+        assert_eq!(fs::read(&path).ok(), before, "{}", path.display());
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn only_its_owner_can_read_the_file() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("state.db");
+    let _file = File::open(&path).expect("it opens");
+    let mode = fs::metadata(&path).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_written_is_away_and_nothing_is_done() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("state.db");
+    let file = File::open(&path).expect("it opens");
+    Connection::open(&path).expect("it opens").execute_batch("DROP TABLE tokens").expect("it is SQL");
+    let once = Once::new(file);
+    let error = once.call("a", HOUR, async || Ok::<(), std::io::Error>(())).await.expect_err("it is away");
+    let expected = format!("the store of what was done is away: {}: no such table: tokens", path.display());
+    assert!(error.to_string().starts_with(&expected), "{error}");
+}
+
+/// Many threads of one process, each with the file open: each work is done once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_threads_and_openings_do_each_work_once() {
+    const KEYS: u32 = 30;
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("state.db");
+    let mut callers = JoinSet::new();
+    for caller in 0..8_u32 {
+        let once = Once::new(File::open(&path).expect("it opens"));
+        callers.spawn(async move {
+            let mut firsts = 0;
+            for round in 0..KEYS {
+                let work = async || Ok::<_, std::io::Error>((caller, round));
+                let key = format!("key {}", (round + caller) % KEYS);
+                firsts += u32::from(once.call(&key, HOUR, work).await.expect("it goes well").is_first());
+            }
+            firsts
+        });
+    }
+    assert_eq!(callers.join_all().await.into_iter().sum::<u32>(), KEYS);
+}

@@ -1,0 +1,100 @@
+//! A consumer with a ledger of its own.
+
+use std::path::Path;
+
+use super::*;
+
+fn ledger(path: &Path) -> Connection {
+    let connection = Connection::open(path).expect("it opens");
+    connection.busy_timeout(Duration::from_secs(30)).expect("it can wait");
+    create_tables(&connection).expect("the table is made");
+    let made = "CREATE TABLE IF NOT EXISTS entries (event_id TEXT)";
+    connection.execute_batch(made).expect("it is SQL");
+    connection
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ends {
+    Committed,
+    TakenBack,
+}
+
+fn handle(connection: &mut Connection, event: DedupKey<'_>, ends: Ends) -> Seen {
+    // It is going to write, and says so before it reads, as who shares a file with others should.
+    let begun = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate);
+    let transaction = begun.expect("it begins");
+    let seen = first_time_from(&transaction, event).expect("it is written");
+    if seen == Seen::First {
+        transaction.execute("INSERT INTO entries VALUES (?1)", [event.event_id]).expect("it is SQL");
+    }
+    match ends {
+        Ends::Committed => transaction.commit().expect("it is kept"),
+        Ends::TakenBack => transaction.rollback().expect("it is taken back"),
+    }
+    seen
+}
+
+fn entries(connection: &Connection) -> u32 {
+    connection.query_row("SELECT count(*) FROM entries", [], |row| row.get(0)).expect("it is SQL")
+}
+
+fn event<'a>(source: &'a str, event_id: &'a str) -> DedupKey<'a> {
+    DedupKey { source, event_id }
+}
+
+#[test]
+fn an_event_changes_the_ledger_once_and_with_its_id_or_not_at_all() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut connection = ledger(&folder.path().join("ledger.db"));
+    #[rustfmt::skip]
+    let steps = [
+        ("taken back: as if it had not come", event("shop", "1"),   Ends::TakenBack, Seen::First,  0),
+        ("the first that is kept",            event("shop", "1"),   Ends::Committed, Seen::First,  1),
+        ("the same again",                    event("shop", "1"),   Ends::Committed, Seen::Before, 1),
+        ("the same id from elsewhere",        event("bank", "1"),   Ends::Committed, Seen::First,  2),
+        ("another",                           event("shop", "2"),   Ends::Committed, Seen::First,  3),
+        ("a shifted boundary",                event("shop2", ""),   Ends::Committed, Seen::First,  4),
+    ];
+    for (name, event, ends, expected, total) in steps {
+        assert_eq!(handle(&mut connection, event, ends), expected, "{name}");
+        assert_eq!(entries(&connection), total, "{name}");
+    }
+}
+
+#[test]
+fn ids_are_dropped_when_they_are_old_a_few_at_a_time() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut connection = ledger(&folder.path().join("ledger.db"));
+    for number in 0..5 {
+        handle(&mut connection, event("shop", &number.to_string()), Ends::Committed);
+    }
+    let day = Duration::from_hours(24);
+    assert_eq!(forget_older(&connection, day, 100).expect("it is SQL"), 0, "none is old");
+    let aged = "UPDATE redrive_seen SET seen_at = seen_at - ?1 + event_id WHERE event_id < '4'";
+    connection.execute(aged, [2 * 24 * 60 * 60 * 1_000_i64]).expect("it is SQL");
+    assert_eq!(forget_older(&connection, day, 3).expect("it is SQL"), 3, "the oldest three");
+    let seen = ["2", "3", "4"].map(|id| handle(&mut connection, event("shop", id), Ends::TakenBack));
+    assert_eq!(seen, [Seen::First, Seen::Before, Seen::Before]);
+    assert_eq!(forget_older(&connection, day, 3).expect("it is SQL"), 1);
+    create_tables(&connection).expect("it is there already");
+    assert_eq!(handle(&mut connection, event("shop", "4"), Ends::Committed), Seen::Before);
+}
+
+#[test]
+fn of_many_who_handle_an_event_at_once_one_is_first() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("ledger.db");
+    drop(ledger(&path));
+    let firsts: usize = std::thread::scope(|scope| {
+        let threads = [(); 4].map(|()| {
+            scope.spawn(|| {
+                let mut connection = ledger(&path);
+                let ids = (0..25).map(|number| format!("event {number}"));
+                let mut seen = |id: String| handle(&mut connection, event("", &id), Ends::Committed);
+                ids.filter(|id| seen(id.clone()) == Seen::First).count()
+            })
+        });
+        threads.into_iter().map(|thread| thread.join().expect("it ends")).sum()
+    });
+    assert_eq!((firsts, entries(&ledger(&path))), (25, 25));
+}

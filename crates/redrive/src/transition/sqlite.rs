@@ -1,0 +1,118 @@
+//! Conditional transitions of a row in the caller's own SQLite database.
+//!
+//! ```
+//! use redrive::transition::sqlite::{Column, StateName};
+//! use redrive::transition::{Applied, Transitions};
+//!
+//! #[derive(Clone, Copy, Debug, PartialEq)]
+//! enum Status { Queued, Completed }
+//!
+//! impl StateName for Status {
+//!     fn name(&self) -> &str {
+//!         match self { Self::Queued => "queued", Self::Completed => "completed" }
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let database = rusqlite::Connection::open_in_memory()?;
+//! database.execute_batch("
+//!     CREATE TABLE messages (message_id TEXT PRIMARY KEY, status TEXT NOT NULL);
+//!     INSERT INTO messages VALUES ('m-1', 'queued');
+//! ")?;
+//! let table = Transitions::new(&[(Status::Queued, &[Status::Completed])])?;
+//! let status = Column { table: "messages", key: "message_id", state: "status" };
+//! assert_eq!(table.apply_at(&database, status, "m-1", Status::Completed)?, Applied::Changed);
+//! assert_eq!(table.apply_at(&database, status, "m-2", Status::Completed)?, Applied::Missing);
+//! # Ok(()) }
+//! ```
+//!
+//! Invariants: the condition is part of the statement that writes, so of two who come at once one changes the
+//! row and the other finds it changed; and within a transaction of the caller's the transition is part of that.
+
+use rusqlite::{Connection, OptionalExtension, ToSql, params_from_iter};
+
+use super::{Applied, Transitions};
+
+/// How a state is written in a database.
+pub trait StateName {
+    /// Its name there.
+    fn name(&self) -> &str;
+}
+
+/// Where the state of a thing is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Column<'a> {
+    /// The table.
+    pub table: &'a str,
+    /// The column by which a row is found; it should be unique.
+    pub key: &'a str,
+    /// The column of the state, as text.
+    pub state: &'a str,
+}
+
+/// Why a transition could not be tried.
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    /// The database says so.
+    #[error(transparent)]
+    Sqlite(#[from] rusqlite::Error),
+    /// The row has a state that the table does not name.
+    #[error("the row's state is {name:?}, which no transition names")]
+    UnknownState {
+        /// What stands there.
+        name: String,
+    },
+}
+
+impl<S: Copy + PartialEq + StateName> Transitions<S> {
+    /// Gives the row of that key its new state if the table allows it, within the caller's transaction if one
+    /// is open and else in one of its own.
+    pub fn apply_at(
+        &self,
+        connection: &Connection,
+        column: Column<'_>,
+        key: impl ToSql,
+        to: S,
+    ) -> Result<Applied<S>, ApplyError> {
+        if !connection.is_autocommit() {
+            return self.apply_within(connection, column, &key, to);
+        }
+        // What is read when nothing was changed must be what kept it from being changed.
+        let transaction = connection.unchecked_transaction()?;
+        let applied = self.apply_within(&transaction, column, &key, to)?;
+        transaction.commit()?;
+        Ok(applied)
+    }
+
+    fn apply_within(
+        &self,
+        connection: &Connection,
+        column: Column<'_>,
+        key: &dyn ToSql,
+        to: S,
+    ) -> Result<Applied<S>, ApplyError> {
+        let [table, key_column, state] = [column.table, column.key, column.state].map(quoted);
+        let expected = self.expected(to);
+        let places = vec!["?"; expected.len()].join(", ");
+        let sql = format!("UPDATE {table} SET {state} = ? WHERE {key_column} = ? AND {state} IN ({places})");
+        let to_name = to.name();
+        let names: Vec<&str> = expected.iter().map(StateName::name).collect();
+        let given: Vec<&dyn ToSql> = [&to_name as &dyn ToSql, key]
+            .into_iter()
+            .chain(names.iter().map(|name| name as &dyn ToSql))
+            .collect();
+        if connection.prepare_cached(&sql)?.execute(params_from_iter(given))? > 0 {
+            return Ok(Applied::Changed);
+        }
+        let sql = format!("SELECT {state} FROM {table} WHERE {key_column} = ?");
+        let found = connection.prepare_cached(&sql)?.query_row([key], |row| row.get(0)).optional()?;
+        let Some(name): Option<String> = found else { return Ok(Applied::Missing) };
+        let actual = self.states().into_iter().find(|state| state.name() == name);
+        actual.map(|actual| Applied::NotExpected { actual }).ok_or(ApplyError::UnknownState { name })
+    }
+}
+
+/// A name as SQL takes it, whatever it is made of.
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
