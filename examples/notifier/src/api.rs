@@ -20,7 +20,6 @@ use crate::metrics::Metrics;
 use crate::service::{Batch, BatchAnswer, Notifier};
 
 /// What requests share.
-#[derive(Debug)]
 pub struct Doors {
     /// Does the work.
     pub notifier: Notifier,
@@ -64,7 +63,12 @@ impl ApiError {
 
     fn internal() -> Self {
         let message = "Unexpected server error".to_owned();
-        Self { status: StatusCode::INTERNAL_SERVER_ERROR, code: "INTERNAL_SERVER_ERROR", message, details: None }
+        Self {
+            status: StatusCode::INTERNAL_SERVER_ERROR,
+            code: "INTERNAL_SERVER_ERROR",
+            message,
+            details: None,
+        }
     }
 
     /// Nothing can be served now.

@@ -23,7 +23,8 @@ use tokio::net::TcpListener;
 async fn main() -> Result<(), Box<dyn Error>> {
     tracing_subscriber::fmt().json().with_writer(std::io::stderr).init();
     let setting = |name, otherwise: &str| env::var(name).unwrap_or_else(|_| otherwise.to_owned());
-    let rules = env::args().nth(1).unwrap_or_else(|| concat!(env!("CARGO_MANIFEST_DIR"), "/rules.yaml").into());
+    let rules =
+        env::args().nth(1).unwrap_or_else(|| concat!(env!("CARGO_MANIFEST_DIR"), "/rules.yaml").into());
     let data = PathBuf::from(setting("DATA", "notifier-data"));
     std::fs::create_dir_all(&data)?;
 
@@ -31,7 +32,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let book = Book::open(rules)?.shared(Arc::new(state.clone()));
     book.watch()?;
     let messages = Messages::open(&data.join("messages.db"))?;
-    let ntfy = Ntfy::new(setting("NTFY", "http://127.0.0.1:8082/").parse()?, setting("TOPIC", "rez-agent-dev"));
+    let ntfy =
+        Ntfy::new(setting("NTFY", "http://127.0.0.1:8082/").parse()?, setting("TOPIC", "rez-agent-dev"));
     let doors = Arc::new(Doors {
         notifier: Notifier::new(messages.clone(), ntfy.clone(), book.guard("ntfy-sh")?, Once::new(state)),
         metrics: Metrics::new(messages, ntfy),

@@ -190,7 +190,8 @@ impl Messages {
     pub async fn complete(&self, id: &str, notification_id: String) -> Result<Applied<Status>, MessageError> {
         let key = id.to_owned();
         self.change(id, Status::Completed, move |connection| {
-            let sql = "UPDATE messages SET notification_id = ?2 WHERE message_id = ?1 AND notification_id IS NULL";
+            let sql =
+                "UPDATE messages SET notification_id = ?2 WHERE message_id = ?1 AND notification_id IS NULL";
             connection.execute(sql, params![key, notification_id]).map(drop)
         })
         .await
@@ -207,9 +208,9 @@ impl Messages {
     }
 
     /// How many there are of each status.
-    pub async fn counts(&self) -> Result<BTreeMap<Status, u64>, MessageError> {
+    pub async fn counts(&self) -> Result<BTreeMap<Status, u32>, MessageError> {
         self.with(|connection| {
-            let mut counts: BTreeMap<Status, u64> = Status::ALL.map(|status| (status, 0)).into();
+            let mut counts: BTreeMap<Status, u32> = Status::ALL.map(|status| (status, 0)).into();
             let mut query = connection.prepare("SELECT status, COUNT(*) FROM messages GROUP BY status")?;
             for row in query.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get(1)?)))? {
                 let (word, count) = row?;

@@ -24,7 +24,7 @@ const PART_LIMIT: Duration = Duration::from_secs(2);
 /// The figures, part by part.
 #[derive(Debug)]
 pub struct Metrics {
-    messages: StaleCache<BTreeMap<Status, u64>, MessageError>,
+    messages: StaleCache<BTreeMap<Status, u32>, MessageError>,
     ntfy: StaleCache<bool, SendError>,
 }
 
@@ -57,16 +57,17 @@ impl Metrics {
 
     /// What can be had now, or could a while ago.
     pub async fn gather(&self) -> Result<Value, ApiError> {
-        let (messages, ntfy) = tokio::join!(self.messages.renewed(SAME_WITHIN), self.ntfy.renewed(SAME_WITHIN));
+        let (messages, ntfy) =
+            tokio::join!(self.messages.renewed(SAME_WITHIN), self.ntfy.renewed(SAME_WITHIN));
         let (messages, ntfy) = (Part::of(messages), Part::of(ntfy));
         let mut missing = Vec::new();
         let mut told = json!({});
         match &messages.value {
-            Some(counts) => told["messages"] = json!(counts),
+            Some(counts) => told["messages"] = json!(**counts),
             None => missing.push("messages"),
         }
         match &ntfy.value {
-            Some(healthy) => told["ntfy"] = json!({ "healthy": healthy }),
+            Some(healthy) => told["ntfy"] = json!({ "healthy": **healthy }),
             None => missing.push("ntfy"),
         }
         let stale_for = messages.stale_for.max(ntfy.stale_for);

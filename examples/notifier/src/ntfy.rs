@@ -43,7 +43,9 @@ impl Classify for SendError {
             Self::Unreachable(error) if error.is_timeout() => {
                 (What::Transport(TransportError::Timeout(CallPart::Whole)), None)
             }
-            Self::Unreachable(error) if error.is_connect() => (What::Transport(TransportError::Refused), None),
+            Self::Unreachable(error) if error.is_connect() => {
+                (What::Transport(TransportError::Refused), None)
+            }
             Self::Unreachable(_) => (What::Transport(TransportError::Reset), None),
             Self::Refused { status, retry_after } => {
                 (What::Http { status: *status, headers: &(), body: "" }, *retry_after)

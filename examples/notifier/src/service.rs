@@ -88,7 +88,6 @@ pub enum ItemError {
 }
 
 /// The service.
-#[derive(Debug)]
 pub struct Notifier {
     messages: Messages,
     ntfy: Ntfy,

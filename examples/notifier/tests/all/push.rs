@@ -106,7 +106,8 @@ async fn publish(
         (failing, format!("n{}", inside.taken.len()))
     };
     match answer {
-        None => Json(json!({ "id": id, "time": 1_700_000_000, "event": "message", "topic": topic })).into_response(),
+        None => Json(json!({ "id": id, "time": 1_700_000_000, "event": "message", "topic": topic }))
+            .into_response(),
         Some(Some(status)) => StatusCode::from_u16(status).expect("a status").into_response(),
         Some(None) => std::future::pending().await,
     }

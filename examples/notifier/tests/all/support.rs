@@ -22,13 +22,19 @@ pub const RULES: &str = include_str!("../../rules.yaml");
 
 /// The same book with times that a test can wait for.
 pub fn quick_rules() -> String {
-    changed(RULES, &[
-        ("open: 30s", "open: 300ms"),
-        ("whole: 10s", "whole: 500ms"),
-        ("retry: messaging", "retry: quick"),
-        ("rate-limited: messaging", "rate-limited: quick"),
-        ("\ndependencies:", "\nretry_policies:\n  quick: { from: messaging, initial: 5ms, jitter: none }\n\ndependencies:"),
-    ])
+    changed(
+        RULES,
+        &[
+            ("open: 30s", "open: 300ms"),
+            ("whole: 10s", "whole: 500ms"),
+            ("retry: messaging", "retry: quick"),
+            ("rate-limited: messaging", "rate-limited: quick"),
+            (
+                "\ndependencies:",
+                "\nretry_policies:\n  quick: { from: messaging, initial: 5ms, jitter: none }\n\ndependencies:",
+            ),
+        ],
+    )
 }
 
 /// A book with other words in it.
