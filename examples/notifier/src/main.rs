@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use notifier::api::{self, Doors};
 use notifier::message::Messages;
-use notifier::metrics::Metrics;
+use notifier::metrics::{self, Metrics};
 use notifier::ntfy::Ntfy;
 use notifier::service::Notifier;
 use redrive::Book;
@@ -34,9 +34,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let messages = Messages::open(&data.join("messages.db"))?;
     let ntfy =
         Ntfy::new(setting("NTFY", "http://127.0.0.1:8082/").parse()?, setting("TOPIC", "rez-agent-dev"));
+    let guard = book.guard("ntfy-sh")?;
     let doors = Arc::new(Doors {
-        notifier: Notifier::new(messages.clone(), ntfy.clone(), book.guard("ntfy-sh")?, Once::new(state)),
-        metrics: Metrics::new(messages, ntfy),
+        notifier: Notifier::new(messages.clone(), ntfy.clone(), guard.clone(), Once::new(state)),
+        metrics: Metrics::new(messages, ntfy, guard, metrics::KEPT),
     });
     let listener = TcpListener::bind(setting("LISTEN", "127.0.0.1:8081")).await?;
     println!("http://{}", listener.local_addr()?);

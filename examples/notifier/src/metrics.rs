@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redrive::Guard;
 use redrive::core::freshness::Lifetimes;
+use redrive::guard::BreakerState;
 use redrive::stale::{Found, Missing, Plan, StaleCache, timer_clock};
 use serde_json::{Value, json};
 
@@ -15,7 +17,7 @@ use crate::message::{MessageError, Messages, Status};
 use crate::ntfy::{Ntfy, SendError};
 
 /// How long figures serve that cannot be had anew.
-pub const KEPT: Duration = Duration::from_secs(15 * 60);
+pub const KEPT: Duration = Duration::from_mins(15);
 /// Who asks again within this gets the same answer.
 const SAME_WITHIN: Duration = Duration::from_millis(200);
 /// How long a part may take.
@@ -24,26 +26,22 @@ const PART_LIMIT: Duration = Duration::from_secs(2);
 /// The figures, part by part.
 #[derive(Debug)]
 pub struct Metrics {
+    guard: Guard,
     messages: StaleCache<BTreeMap<Status, u32>, MessageError>,
     ntfy: StaleCache<bool, SendError>,
 }
 
 impl Metrics {
-    /// Of these messages and that push service.
+    /// Of these messages, that push service and the guard in front of it; figures are kept for so long.
     #[must_use]
-    pub fn new(messages: Messages, ntfy: Ntfy) -> Self {
-        Self::kept(messages, ntfy, KEPT)
-    }
-
-    /// The same, with figures that are kept for so long.
-    #[must_use]
-    pub fn kept(messages: Messages, ntfy: Ntfy, kept: Duration) -> Self {
+    pub fn new(messages: Messages, ntfy: Ntfy, guard: Guard, kept: Duration) -> Self {
         let plan = || Plan {
             lifetimes: Lifetimes { fresh: SAME_WITHIN, kept, failure: SAME_WITHIN },
             limit: PART_LIMIT,
             clock: timer_clock(),
         };
         Self {
+            guard,
             messages: StaleCache::new(plan(), move || {
                 let messages = messages.clone();
                 async move { messages.counts().await }
@@ -61,7 +59,7 @@ impl Metrics {
             tokio::join!(self.messages.renewed(SAME_WITHIN), self.ntfy.renewed(SAME_WITHIN));
         let (messages, ntfy) = (Part::of(messages), Part::of(ntfy));
         let mut missing = Vec::new();
-        let mut told = json!({});
+        let mut told = json!({ "circuit": circuit(self.guard.breaker()) });
         match &messages.value {
             Some(counts) => told["messages"] = json!(**counts),
             None => missing.push("messages"),
@@ -84,6 +82,15 @@ impl Metrics {
             told["age_seconds"] = json!(age.as_secs());
         }
         Ok(told)
+    }
+}
+
+/// The state of a breaker in a word.
+const fn circuit(state: BreakerState) -> &'static str {
+    match state {
+        BreakerState::Closed { .. } => "closed",
+        BreakerState::Open { .. } => "open",
+        BreakerState::HalfOpen { .. } => "half_open",
     }
 }
 

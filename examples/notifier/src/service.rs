@@ -20,7 +20,7 @@ use crate::message::{Message, MessageError, Messages, Status};
 use crate::ntfy::{Ntfy, SendError};
 
 /// How long it is remembered that a notification was sent: longer than any queue keeps a message.
-const REMEMBERED: Duration = Duration::from_secs(14 * 24 * 60 * 60);
+const REMEMBERED: Duration = Duration::from_hours(14 * 24);
 
 /// What the queue delivers.
 #[derive(Clone, Debug, Deserialize)]
@@ -138,17 +138,18 @@ impl Notifier {
         let id = &message.message_id;
         let key = format!("notification/{id}");
         let sending = || self.guard.call(|_| self.ntfy.send(message));
-        match self.once.call(&key, REMEMBERED, sending).await {
-            Ok(sent) => drop(self.messages.complete(id, sent.into_value()).await?),
+        let notification_id = match self.once.call(&key, REMEMBERED, sending).await {
+            Ok(sent) => sent.into_value(),
             // It was sent, and only that could not be written down there: here it can.
-            Err(OnceError::Unrecorded { value, .. }) => drop(self.messages.complete(id, value).await?),
+            Err(OnceError::Unrecorded { value, .. }) => value,
             Err(OnceError::InProgress { .. }) => return Err(ItemError::InProgress),
             Err(OnceError::Failed(error)) => {
                 self.give_up(message, &error).await?;
                 return Err(ItemError::NotSent(error));
             }
             Err(other) => return Err(ItemError::Unsure(other.to_string())),
-        }
+        };
+        self.messages.complete(id, notification_id).await?;
         Ok(())
     }
 
@@ -167,6 +168,7 @@ impl Notifier {
             }
             _ => error.last().map_or_else(|| error.to_string(), ToString::to_string),
         };
-        self.messages.fail(message_id, reason).await.map(drop)
+        self.messages.fail(message_id, reason).await?;
+        Ok(())
     }
 }

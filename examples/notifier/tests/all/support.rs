@@ -65,8 +65,8 @@ impl Served {
         let book = Book::parse(&quick_rules()).expect("a sound book").shared(Arc::new(state.clone()));
         let guard = book.guard("ntfy-sh").expect("the book has it");
         let doors = Arc::new(Doors {
-            notifier: Notifier::new(messages.clone(), ntfy.clone(), guard, Once::new(state)),
-            metrics: Metrics::kept(messages, ntfy, kept),
+            notifier: Notifier::new(messages.clone(), ntfy.clone(), guard.clone(), Once::new(state)),
+            metrics: Metrics::new(messages, ntfy, guard, kept),
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = format!("http://{}", listener.local_addr().expect("it is bound"));
