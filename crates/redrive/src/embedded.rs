@@ -1,6 +1,6 @@
 //! One SQLite file that several processes of one machine open at once, to share what each has done and learnt.
 //!
-//! It keeps which work was done ([`crate::once`]). There is nothing to install and nothing that runs beside
+//! It keeps which work was done ([`crate::once`]) and how breakers stand ([`crate::shared`]). There is nothing to install and nothing that runs beside
 //! the processes: SQLite's own locks keep them apart, and the file survives them all.
 //!
 //! ```
@@ -22,6 +22,7 @@
 //! not ours is never changed; no async thread waits for the disk, for one thread of its own does; and what has
 //! expired goes in small steps.
 
+mod breakers;
 mod desk;
 mod marks;
 mod schema;
@@ -34,10 +35,17 @@ use std::time::Duration;
 use self::desk::{Desk, Durability, NotDone, Task};
 use self::marks::Span;
 pub use self::schema::OpenError;
+use redrive_core::breaker::Record;
+use redrive_core::ids::DependencyName;
+
 use crate::BoxFuture;
 use crate::clock::wall_clock;
 use crate::once::{Begun, DedupStore, Held, Key, StoreError, Token};
+use crate::shared::{Away, SharedState, Swap};
 use crate::stale::Clock;
+
+/// The SQLite library that is used here: whoever hands over a connection of theirs needs the same.
+pub use rusqlite;
 
 /// The file, opened; clones share it, and it closes with the last of them.
 #[derive(Clone)]
@@ -60,10 +68,35 @@ impl File {
     }
 
     async fn ask<T: Send + 'static>(&self, task: Task<T>) -> Result<T, StoreError> {
-        self.desk.ask(task).await.map_err(|NotDone(reason)| {
-            let reason = format!("{}: {reason}", self.path.display());
-            StoreError::Away { reason }
-        })
+        self.desk.ask(task).await.map_err(|error| StoreError::Away { reason: self.in_words(&error) })
+    }
+
+    async fn ask_shared<T: Send + 'static>(&self, task: Task<T>) -> Result<T, Away> {
+        self.desk.ask(task).await.map_err(|error| Away::because(self.in_words(&error)))
+    }
+
+    fn in_words(&self, NotDone(reason): &NotDone) -> String {
+        format!("{}: {reason}", self.path.display())
+    }
+}
+
+impl SharedState for File {
+    fn load<'a>(&'a self, dependency: &'a DependencyName) -> BoxFuture<'a, Result<Option<Record>, Away>> {
+        let dependency = dependency.clone();
+        let task = Task::reading(move |connection, _now| breakers::load(connection, &dependency));
+        Box::pin(self.ask_shared(task))
+    }
+
+    fn swap<'a>(
+        &'a self,
+        expected: Option<&'a Record>,
+        record: &'a Record,
+    ) -> BoxFuture<'a, Result<Swap, Away>> {
+        let (expected, record) = (expected.cloned(), record.clone());
+        let task = Task::writing(Durability::Process, move |connection, _now| {
+            breakers::swap(connection, expected.as_ref(), &record)
+        });
+        Box::pin(self.ask_shared(task))
     }
 }
 

@@ -6,9 +6,9 @@
 pub mod archive;
 pub mod cache;
 pub mod clock;
-pub mod guard;
 #[cfg(feature = "embedded")]
 pub mod embedded;
+pub mod guard;
 #[cfg(feature = "node")]
 pub mod happening;
 #[cfg(feature = "node")]

@@ -15,7 +15,7 @@ use redrive_core::time::Timestamp;
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot};
 
-use super::marks;
+use super::{breakers, marks};
 use crate::once::{Key, Token};
 use crate::stale::Clock;
 
@@ -47,11 +47,20 @@ type Work<T> = Box<dyn FnOnce(&Connection, Timestamp) -> Result<T, rusqlite::Err
 pub(super) struct Task<T> {
     /// What may answer by reading alone, for which nobody needs to wait for who writes.
     look: Option<Look<T>>,
+    /// What is done within a transaction if there was no such answer.
     work: Option<Work<T>>,
     durability: Durability,
 }
 
-impl<T> Task<T> {
+impl<T: 'static> Task<T> {
+    /// Something to read.
+    pub(super) fn reading(
+        look: impl Fn(&Connection, Timestamp) -> Result<T, rusqlite::Error> + Clone + Send + 'static,
+    ) -> Self {
+        let again = look.clone();
+        Self::looking(move |connection, now| look(connection, now).map(Some), again)
+    }
+
     /// Something to write.
     pub(super) fn writing(
         durability: Durability,
@@ -255,10 +264,7 @@ impl Clerk {
         if now < self.sweep_at {
             return;
         }
-        let swept = self
-            .synchronise(Durability::Process)
-            .and_then(|()| marks::sweep(&self.connection, SWEPT_AT_ONCE, now));
-        self.sweep_at = match swept {
+        self.sweep_at = match self.swept(now) {
             Ok(swept) if swept >= SWEPT_AT_ONCE => now,
             Ok(_) => now + SWEEP_EVERY,
             Err(error) => {
@@ -266,5 +272,12 @@ impl Clerk {
                 now + SWEEP_EVERY
             }
         };
+    }
+    /// How many rows have gone.
+    fn swept(&mut self, now: Timestamp) -> Result<usize, rusqlite::Error> {
+        self.synchronise(Durability::Process)?;
+        let marks = marks::sweep(&self.connection, SWEPT_AT_ONCE, now)?;
+        let breakers = breakers::sweep(&self.connection, SWEPT_AT_ONCE, now)?;
+        Ok(marks.max(breakers))
     }
 }

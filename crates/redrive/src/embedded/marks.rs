@@ -32,7 +32,8 @@ impl Span {
     }
 }
 
-fn millis(at: Timestamp) -> i64 {
+/// A point in time as rows have it.
+pub(super) fn millis(at: Timestamp) -> i64 {
     i64::try_from(at.as_millis()).expect("nanoseconds in 64 bits are milliseconds in 63")
 }
 

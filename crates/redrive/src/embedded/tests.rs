@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use super::*;
 use crate::once::contract::{Hands, keeps_the_contract};
 use crate::once::{Once, Outcome};
+use crate::shared::contract::record;
 
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -27,6 +28,65 @@ async fn a_file_keeps_the_contract() {
     let hands = Hands::default();
     let file = File::open_by(&folder.path().join("state.db"), hands.clock()).expect("it opens");
     keeps_the_contract(&file, &hands).await;
+}
+
+#[tokio::test]
+async fn a_file_shares_breakers_as_every_shared_state_does() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("state.db");
+    crate::shared::contract::holds(&File::open(&path).expect("it opens")).await;
+}
+
+/// Many openings write on, each from what it has read: no generation is written twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_record_is_lost_to_who_read_before_it_was_written() {
+    use redrive_core::breaker::{Generation, Phase};
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("state.db");
+    let mut writers = JoinSet::new();
+    for _ in 0..6 {
+        let file = File::open(&path).expect("it opens");
+        writers.spawn(async move {
+            let mut written = 0;
+            while written < 20 {
+                let record = record("d", 0, Phase::Open);
+                let stored = file.load(&record.service_name).await.expect("it is there");
+                let generation = stored.as_ref().map_or(0, |stored| stored.generation.0) + 1;
+                let next = Record { generation: Generation(generation), ..record };
+                let swap = file.swap(stored.as_ref(), &next).await.expect("it is there");
+                written += u64::from(swap == Swap::Written);
+            }
+            written
+        });
+    }
+    let written: u64 = writers.join_all().await.into_iter().sum();
+    let file = File::open(&path).expect("it opens");
+    let last = file.load(&record("d", 0, Phase::Open).service_name).await.expect("it is there");
+    assert_eq!(last.map(|last| last.generation), Some(Generation(written)));
+}
+
+#[tokio::test]
+async fn records_that_have_expired_go_and_unreadable_ones_are_as_good_as_none() {
+    use redrive_core::breaker::Phase;
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("state.db");
+    let hands = Hands::default();
+    let file = File::open_by(&path, hands.clock()).expect("it opens");
+    let expires_at = (hands.clock())() + HOUR;
+    let short = Record { expires_at, ..record("short", 1, Phase::Open) };
+    let long = record("long", 1, Phase::Open);
+    for record in [&short, &long] {
+        assert_eq!(file.swap(None, record).await.expect("it is there"), Swap::Written);
+    }
+    hands.forward(HOUR);
+    for _ in 0..2 {
+        assert_eq!(file.load(&long.service_name).await.expect("it is there").as_ref(), Some(&long));
+    }
+    assert_eq!(file.load(&short.service_name).await.expect("it is there"), None);
+    let spoilt = "UPDATE breakers SET record = '{}'";
+    Connection::open(&path).expect("it opens").execute_batch(spoilt).expect("it is SQL");
+    assert_eq!(file.load(&long.service_name).await.expect("it is there"), None);
+    assert_eq!(file.swap(None, &long).await.expect("it is there"), Swap::Written);
 }
 
 #[tokio::test]

@@ -1,0 +1,56 @@
+//! The rows of what processes know of their breakers.
+//!
+//! Invariant: a record is compared and written in one transaction, so nobody's record is lost to who read before
+//! it was written. A row that cannot be read is as good as none: a breaker writes its own over it.
+
+use redrive_core::breaker::Record;
+use redrive_core::ids::DependencyName;
+use redrive_core::time::Timestamp;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::marks::millis;
+use crate::shared::{Swap, is_same};
+
+pub(super) fn load(
+    connection: &Connection,
+    dependency: &DependencyName,
+) -> Result<Option<Record>, rusqlite::Error> {
+    let sql = "SELECT record FROM breakers WHERE dependency = ?1";
+    let mut statement = connection.prepare_cached(sql)?;
+    let found: Option<String> = statement.query_row([dependency.as_str()], |row| row.get(0)).optional()?;
+    Ok(found.and_then(|text| match serde_json::from_str(&text) {
+        Ok(record) => Some(record),
+        Err(error) => {
+            tracing::warn!(%dependency, %error, "what is shared of a breaker cannot be read");
+            None
+        }
+    }))
+}
+
+pub(super) fn swap(
+    connection: &Connection,
+    expected: Option<&Record>,
+    record: &Record,
+) -> Result<Swap, rusqlite::Error> {
+    if !is_same(load(connection, &record.service_name)?.as_ref(), expected) {
+        return Ok(Swap::Beaten);
+    }
+    let text = serde_json::to_string(record).expect("names, numbers and times can always be written");
+    let sql = "INSERT INTO breakers VALUES (?1, ?2, ?3)
+        ON CONFLICT (dependency) DO UPDATE SET record = ?2, expires_at = ?3";
+    let written = params![record.service_name.as_str(), text, millis(record.expires_at)];
+    connection.prepare_cached(sql)?.execute(written)?;
+    Ok(Swap::Written)
+}
+
+/// Drops at most so many of the records that have expired, and says how many that were.
+pub(super) fn sweep(
+    connection: &Connection,
+    rows_max: usize,
+    now: Timestamp,
+) -> Result<usize, rusqlite::Error> {
+    let sql = "DELETE FROM breakers WHERE rowid IN
+        (SELECT rowid FROM breakers WHERE expires_at <= ?1 LIMIT ?2)";
+    let rows_max = i64::try_from(rows_max).unwrap_or(i64::MAX);
+    connection.prepare_cached(sql)?.execute(params![millis(now), rows_max])
+}
