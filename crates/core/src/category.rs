@@ -230,6 +230,8 @@ pub mod codes {
     pub const RETRY_WINDOW_EXCEEDED: &str = "RETRY_WINDOW_EXCEEDED";
     /// The next retry would start after the rule's deadline.
     pub const DEADLINE_EXCEEDED: &str = "DEADLINE_EXCEEDED";
+    /// Too many of the calls to the dependency are retries already.
+    pub const RETRY_BUDGET_SPENT: &str = "RETRY_BUDGET_SPENT";
     /// The other side asked for more patience than `hold_max` has.
     pub const HOLD_EXPIRED: &str = "HOLD_EXPIRED";
     /// Too much was waiting for the service when the event came, and its rule says to dead-letter then. Of

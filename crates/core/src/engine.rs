@@ -440,7 +440,9 @@ impl Engine {
         for place in 0..self.dependencies.len() {
             let dependency = &mut self.dependencies[place];
             dependency.settings = self.book.throttle(&dependency.name);
+            dependency.budget_settings = self.book.retry_budget(&dependency.name);
             dependency.waiters.clear();
+            dependency.retriers.clear();
         }
         self.runnable.clear();
         self.share_waiters.clear();
@@ -510,7 +512,8 @@ impl Engine {
             return *place;
         }
         let place = DependencyPlace(self.dependencies.len());
-        self.dependencies.push(Dependency::new(name.clone(), self.book.throttle(name)));
+        let (throttle, budget) = (self.book.throttle(name), self.book.retry_budget(name));
+        self.dependencies.push(Dependency::new(name.clone(), throttle, budget));
         self.dependency_places.insert(name.clone(), place);
         place
     }

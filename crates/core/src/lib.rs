@@ -11,6 +11,7 @@ pub mod archive;
 pub mod backoff;
 pub mod book;
 pub mod breaker;
+pub mod budget;
 pub mod catalog;
 pub mod category;
 pub mod classify;

@@ -55,6 +55,9 @@ pub const RATE_HALVED_EVERY: Duration = Duration::from_secs(1);
 /// By what a halved rate is multiplied for each second in which the other side does not throttle.
 pub const RATE_GROWTH_PER_SECOND: f64 = 1.05;
 
+/// The time over which a retry budget counts calls and retries.
+pub const RETRY_BUDGET_OVER: Duration = Duration::from_secs(10);
+
 /// A breaker's record is forgotten this long after its last use.
 pub const BREAKER_RECORD_KEPT: Duration = Duration::from_hours(7 * 24);
 

@@ -57,6 +57,12 @@ impl CallWindow {
         bucket.made = bucket.made.saturating_add(1);
     }
 
+    /// Counts several calls that did not fail.
+    pub(crate) fn count_calls(&mut self, calls: u32, now: Timestamp) {
+        let bucket = self.slide_to(now);
+        bucket.made = bucket.made.saturating_add(calls);
+    }
+
     /// Counts a call that failed.
     pub(crate) fn count_failure(&mut self, now: Timestamp) {
         let bucket = self.slide_to(now);

@@ -15,6 +15,7 @@ use std::time::Duration;
 use super::model::{Allow, At, DaprFile, Permits, Sections};
 use super::problem::{Problems, Span};
 use super::yaml::{Node, Value};
+use crate::budget::BudgetSettings;
 use crate::ids::Name;
 use crate::text;
 
@@ -34,6 +35,7 @@ pub fn lower(book: &Node, problems: &mut Problems) -> Sections {
     let sections = Sections {
         waiting: lowering.waiting(book.get("defaults")),
         keep_delivered: book.get("defaults").and_then(|node| duration_at(node, "keep_delivered")),
+        retry_budget: book.get("defaults").and_then(retry_budget),
         defaults,
         throttles,
         dependencies: lowering.dependencies(section("dependencies")),
@@ -66,6 +68,16 @@ fn permits(node: &Node) -> Permits {
         in_flight: node.get("in_flight").and_then(|n| at(n, |text| text.parse().ok())),
         rate: node.get("rate").and_then(|n| at(n, |text| text::parse_rate(text).ok())),
     }
+}
+
+/// A share alone, or a share and a floor.
+fn retry_budget(node: &Node) -> Option<At<BudgetSettings>> {
+    let stated = node.get("retry_budget")?;
+    let share = |node: &Node| at(node, |text| text::parse_share(text).ok());
+    let usual = BudgetSettings::with_share(share(stated.get("share").unwrap_or(stated))?.value);
+    let at_least = stated.get("at_least").and_then(|node| at(node, |text| text::parse_rate(text).ok()));
+    let at_least = at_least.map_or(usual.at_least, |at| at.value);
+    Some(At { value: BudgetSettings { at_least, ..usual }, span: stated.span })
 }
 
 fn dapr_file(node: &Node) -> DaprFile {

@@ -11,6 +11,7 @@ use super::pattern::EventPattern;
 use super::problem::Span;
 use crate::backoff::{Backoff, Jitter};
 use crate::breaker::BreakerSettings;
+use crate::budget::BudgetSettings;
 use crate::catalog::Kind;
 use crate::category::Category;
 use crate::ids::{BreakerName, ChannelName, DependencyName, PolicyName, ServiceName};
@@ -45,6 +46,8 @@ pub struct Sections {
     pub waiting: Waiting,
     /// How long delivered and unrouted events are kept.
     pub keep_delivered: Option<At<Duration>>,
+    /// How many of the calls to a dependency may be retries, where that does not say so itself.
+    pub retry_budget: Option<At<BudgetSettings>>,
     /// The book's own retry policies.
     pub policies: BTreeMap<PolicyName, At<PolicyEntry>>,
     /// The book's own breakers.
@@ -364,6 +367,8 @@ pub struct DependencyEntry {
     pub throttle: Option<At<String>>,
     /// Its own permits.
     pub permits: Permits,
+    /// How many of the calls may be retries.
+    pub retry_budget: Option<At<BudgetSettings>>,
     /// What it is in an exported Dapr file.
     pub dapr: Option<At<DaprTarget>>,
     /// What it says of failures.

@@ -20,6 +20,7 @@ use super::model::{
 };
 use super::problem::Span;
 use crate::breaker::{BreakerSettings, RawBreaker};
+use crate::budget::BudgetSettings;
 use crate::catalog::{self, Kind};
 use crate::category::Category;
 use crate::ids::{BreakerName, DependencyName, PolicyName, ServiceName};
@@ -127,6 +128,8 @@ pub struct Resolved<'a> {
     pub in_flight: Known<u32>,
     /// Calls in a time.
     pub rate: Option<Known<Rate>>,
+    /// How many of the calls may be retries.
+    pub retry_budget: Option<Known<BudgetSettings>>,
     /// What follows on which failure, the more specific first.
     pub reactions: Vec<(FailureMatch, Known<ReactionName>)>,
     /// Overrides with the level that states them.
@@ -260,6 +263,7 @@ impl Sections {
         let deadline = levels.find(|l| &l.deadline);
         let fatal_after = levels.find(|l| &l.fatal_after);
         let (in_flight, rate) = self.permits(&dependency.value);
+        let retry_budget = self.retry_budget(&dependency.value);
         let rule = Rule {
             classify: classify.iter().map(|(o, _)| o.clone()).collect::<Vec<_>>().into(),
             reactions: self.compile(&reactions, &levels),
@@ -285,6 +289,7 @@ impl Sections {
             kind,
             in_flight,
             rate,
+            retry_budget,
             reactions,
             classify,
             timeouts,
@@ -388,6 +393,15 @@ impl Sections {
         // The format asks for one at least.
         let in_flight = NonZeroU32::new(in_flight.value).unwrap_or(NonZeroU32::MIN);
         ThrottleSettings { in_flight, rate: rate.map(|known| known.value) }
+    }
+
+    /// How many of the calls to a dependency may be retries; none if nothing limits that.
+    #[must_use]
+    pub fn retry_budget(&self, dependency: &DependencyName) -> Option<Known<BudgetSettings>> {
+        let entry = self.dependencies.get(dependency);
+        let own = entry.and_then(|entry| entry.retry_budget.as_ref()).map(|at| (Level::Dependency, at));
+        let (level, at) = own.or(self.retry_budget.as_ref().map(|at| (Level::Defaults, at)))?;
+        Some(Known { value: at.value, origin: Origin { level, span: Some(at.span) } })
     }
 
     /// How much may wait for a service.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::RuleBook;
 use super::model::{Sections, ServiceEntry, Target, WhenFull};
+use crate::budget::BudgetSettings;
 use crate::hash::Map;
 use crate::ids::{ChannelName, DependencyName, ServiceName};
 use crate::limits;
@@ -112,6 +113,12 @@ impl RuleBook {
             rate: None,
         };
         self.serving.throttles.get(dependency).copied().unwrap_or(UNDECLARED)
+    }
+
+    /// How many of the calls to a dependency may be retries, whether the book declares it or not.
+    #[must_use]
+    pub fn retry_budget(&self, dependency: &DependencyName) -> Option<BudgetSettings> {
+        self.sections.retry_budget(dependency).map(|known| known.value)
     }
 
     /// Every service and channel that can have deliveries, in the order of the book.

@@ -154,6 +154,7 @@ fn every_code_means_the_same_whoever_says_it() {
         codes::MAX_RETRIES_EXCEEDED,
         codes::RETRY_WINDOW_EXCEEDED,
         codes::DEADLINE_EXCEEDED,
+        codes::RETRY_BUDGET_SPENT,
         codes::HOLD_EXPIRED,
         codes::BACKLOG_FULL,
         codes::SESSION_FULL,

@@ -62,6 +62,12 @@ pub(super) fn of_book(sections: &Sections, losses: &mut Remarks) {
     if sections.keep_delivered.is_some() {
         losses.add("defaults", "`keep_delivered`: Dapr keeps no events");
     }
+    let budgets = sections.dependencies.values().filter(|entry| entry.retry_budget.is_some());
+    let labels = budgets.map(|entry| format!("dependency {}", entry.name));
+    for label in labels.chain(sections.retry_budget.as_ref().map(|_| "defaults".to_owned())) {
+        losses
+            .add(label, "`retry_budget`: Dapr bounds the retries of each call, never those of all together");
+    }
     if !sections.alerts.is_empty() {
         losses.add("alerts", "Dapr has no alerts");
     }

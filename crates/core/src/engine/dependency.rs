@@ -1,14 +1,16 @@
 //! What stands in front of one dependency: its breaker, its throttle, and a gentle start after an outage.
 //!
-//! Breaker first, then throttle: a call that the throttle refuses gives its permit back unused. Invariant:
+//! Breaker first, then throttle: a call that the throttle refuses gives its permit back unused. A retry beyond
+//! the budget of retries waits, burns nothing and keeps nobody else waiting. Invariant:
 //! no call without a [`Ticket`], and every ticket comes back by [`Dependency::back`] or
 //! [`Dependency::unused`].
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::LinePlace;
+use super::{LinePlace, Waiting};
 use crate::breaker::{Admission, Breaker, BreakerSettings, Observation, Permit, State, Transition};
+use crate::budget::{Budget, BudgetSettings};
 use crate::decide::HoldCause;
 use crate::ids::{DependencyName, Seq};
 use crate::limits;
@@ -23,6 +25,9 @@ pub(super) struct Dependency {
     pub breaker: Breaker,
     pub throttle: Throttle,
     pub settings: ThrottleSettings,
+    pub budget: Budget,
+    /// How many of the calls may be retries, if that is limited.
+    pub budget_settings: Option<BudgetSettings>,
     /// Of the rule that met it last; none before one with a breaker did.
     pub breaker_settings: Option<BreakerSettings>,
     /// The most calls in flight while it comes back; none once that is no limit any more.
@@ -31,6 +36,8 @@ pub(super) struct Dependency {
     pub opened_by: Option<Seq>,
     /// Lines that have something to send and may not.
     pub waiters: VecDeque<LinePlace>,
+    /// Lines that have nothing to send but retries, while those are too many.
+    pub retriers: VecDeque<LinePlace>,
     /// When the waiters are to ask again, whatever happens.
     pub asks_at: Option<Timestamp>,
 }
@@ -43,6 +50,20 @@ pub(super) struct Ticket {
     slot: Slot,
 }
 
+/// What is to be called, as far as that matters to who lets it through.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asks {
+    /// How long it takes at most.
+    limit: Duration,
+    is_retry: bool,
+}
+
+impl Asks {
+    pub(super) fn of(row: &Waiting, rule: &Rule) -> Self {
+        Self { limit: rule.timeouts.whole.limit(row.next_attempt()), is_retry: row.is_retry() }
+    }
+}
+
 /// Whether a call may be made.
 #[derive(Debug)]
 pub(super) enum Gate {
@@ -52,21 +73,30 @@ pub(super) enum Gate {
     Held(HoldCause, Timestamp),
     /// Not before then, to keep the pace.
     Paced(Timestamp),
+    /// Not before then, since it is a retry and there are too many of them.
+    OverBudget(Timestamp),
     /// Not before another call ends.
     Busy,
 }
 
 impl Dependency {
-    pub(super) fn new(name: DependencyName, settings: ThrottleSettings) -> Self {
+    pub(super) fn new(
+        name: DependencyName,
+        settings: ThrottleSettings,
+        budget_settings: Option<BudgetSettings>,
+    ) -> Self {
         Self {
             name,
             breaker: Breaker::new(),
             throttle: Throttle::new(),
             settings,
+            budget: Budget::new(),
+            budget_settings,
             breaker_settings: None,
             ramp: Some(limits::RAMP_START),
             opened_by: None,
             waiters: VecDeque::new(),
+            retriers: VecDeque::new(),
             asks_at: None,
         }
     }
@@ -77,27 +107,30 @@ impl Dependency {
     }
 
     /// Asks to make a call; the breaker may have become half-open by that, whatever the answer.
-    pub(super) fn admit(
-        &mut self,
-        rule: &Rule,
-        limit: Duration,
-        now: Timestamp,
-    ) -> (Gate, Option<Transition>) {
+    pub(super) fn admit(&mut self, rule: &Rule, asks: Asks, now: Timestamp) -> (Gate, Option<Transition>) {
         if let Some(until) = self.asked_to_wait(now) {
             return (Gate::Held(HoldCause::AskedToWait, until), None);
         }
         if self.ramp.is_some_and(|ramp| self.throttle.in_flight() >= ramp) {
             return (Gate::Busy, None);
         }
-        let permit = match rule.breaker.as_ref().map(|named| self.breaker.admit(&named.settings, limit, now))
-        {
-            Some(Admission::WaitUntil(until)) => return (Gate::Held(HoldCause::BreakerOpen, until), None),
-            Some(Admission::Allowed(permit)) => Some(permit),
-            None => None,
-        };
+        if let Some(until) = self.retries_from(now).filter(|_| asks.is_retry) {
+            return (Gate::OverBudget(until), None);
+        }
+        let permit =
+            match rule.breaker.as_ref().map(|named| self.breaker.admit(&named.settings, asks.limit, now)) {
+                Some(Admission::WaitUntil(until)) => {
+                    return (Gate::Held(HoldCause::BreakerOpen, until), None);
+                }
+                Some(Admission::Allowed(permit)) => Some(permit),
+                None => None,
+            };
         let transition = permit.as_ref().and_then(|permit| self.breaker.transition_by(permit));
         let gate = match self.throttle.admit(&self.settings, now) {
-            Pass::Go(slot) => Gate::Open(Ticket { permit, slot }),
+            Pass::Go(slot) => {
+                self.count(asks, now);
+                Gate::Open(Ticket { permit, slot })
+            }
             Pass::Full => {
                 self.give_up(permit);
                 Gate::Busy
@@ -108,6 +141,22 @@ impl Dependency {
             }
         };
         (gate, transition)
+    }
+
+    /// From when on a retry may be made, if none may now.
+    pub(super) fn retries_from(&self, now: Timestamp) -> Option<Timestamp> {
+        self.budget.refuses_until(self.budget_settings.as_ref()?, now)
+    }
+
+    fn count(&mut self, asks: Asks, now: Timestamp) {
+        if self.budget_settings.is_none() {
+            return;
+        }
+        if asks.is_retry {
+            self.budget.count_retry(now);
+        } else {
+            self.budget.count_calls(1, now);
+        }
     }
 
     /// What keeps everybody with that rule from starting, and until when; nothing that a call's end can change.

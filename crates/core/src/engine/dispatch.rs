@@ -1,9 +1,8 @@
 //! Who gets the next call: lines take turns, and one that may not send waits for what keeps it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use super::dependency::{Gate, Ticket};
+use super::dependency::{Asks, Gate, Ticket};
 use super::port::{Call, CallId, Effect, Next, Signal, Waiting};
 use super::queue::{LineStatus, Presence, PushAt, Ready};
 use super::sabotage::Sabotage;
@@ -22,6 +21,8 @@ enum Turn {
     Idle,
     /// It waits for its dependency.
     AwaitDependency,
+    /// It has retries alone, and there are too many of them.
+    AwaitBudget,
     /// It waits for a share of the calls.
     AwaitShare,
     /// It is to be started alone, when nothing else runs.
@@ -60,6 +61,12 @@ impl Engine {
                     let dependency = self.queues[place.queue.0].lines[place.line].dependency;
                     self.dependencies[dependency.0].waiters.push_back(place);
                     LineStatus::AwaitsDependency
+                }
+                Turn::AwaitBudget => {
+                    let dependency = self.queues[place.queue.0].lines[place.line].dependency;
+                    self.dependencies[dependency.0].retriers.push_back(place);
+                    self.pass_turn_on(place);
+                    LineStatus::AwaitsBudget
                 }
                 Turn::AwaitShare => {
                     self.share_waiters.push_back(place);
@@ -106,8 +113,8 @@ impl Engine {
             return Turn::AwaitQuiet;
         }
         let (rule, dependency, delivery) = (Arc::clone(&first.rule), line.dependency, first.waiting.id);
-        let limit = rule.timeouts.whole.limit(first.waiting.next_attempt());
-        let (gate, transition) = self.admit(dependency, &rule, limit, now);
+        let asks = Asks::of(&first.waiting, &rule);
+        let (gate, transition) = self.admit(dependency, &rule, asks, now);
         if let Some(transition) = transition {
             self.breaker_changed(dependency, transition, Some(delivery), now);
         }
@@ -125,6 +132,10 @@ impl Engine {
                 self.set_dependency_timer(dependency, until);
                 Turn::AwaitDependency
             }
+            Gate::OverBudget(until) => {
+                self.set_dependency_timer(dependency, until);
+                Turn::AwaitBudget
+            }
             Gate::Busy => Turn::AwaitDependency,
         }
     }
@@ -133,7 +144,7 @@ impl Engine {
         &mut self,
         dependency: DependencyPlace,
         rule: &Rule,
-        limit: Duration,
+        asks: Asks,
         now: Timestamp,
     ) -> (Gate, Option<Transition>) {
         let dependency = &mut self.dependencies[dependency.0];
@@ -141,15 +152,20 @@ impl Engine {
         if let Some(way) = self.sabotage
             && way.passes(dependency.breaker.state(now))
         {
-            return dependency.admit(&Rule { breaker: None, ..rule.clone() }, limit, now);
+            return dependency.admit(&Rule { breaker: None, ..rule.clone() }, asks, now);
         }
-        dependency.admit(rule, limit, now)
+        dependency.admit(rule, asks, now)
     }
 
-    /// Of a line whose breaker is not closed, one whose failure did not open it: that one had its chance.
+    /// Of a line whose breaker is not closed, one whose failure did not open it: that one had its chance. Of
+    /// one whose retries are too many for now, one that is no retry: those who wait keep nobody else waiting.
     fn whose_turn(&self, place: LinePlace, now: Timestamp) -> usize {
         let line = &self.queues[place.queue.0].lines[place.line];
         let dependency = &self.dependencies[line.dependency.0];
+        if dependency.retries_from(now).is_some() {
+            let first = line.ready.iter().position(|ready| !ready.waiting.is_retry());
+            return first.unwrap_or(0);
+        }
         let Some(opened_by) = dependency.opened_by else { return 0 };
         match dependency.breaker.state(now) {
             State::Closed { .. } => 0,
@@ -339,9 +355,18 @@ impl Engine {
     }
 
     pub(super) fn wake_all(&mut self, place: DependencyPlace) {
-        for line in std::mem::take(&mut self.dependencies[place.0].waiters) {
+        let dependency = &mut self.dependencies[place.0];
+        let retriers = std::mem::take(&mut dependency.retriers);
+        for line in std::mem::take(&mut dependency.waiters).into_iter().chain(retriers) {
             self.wake(line);
         }
+    }
+
+    /// A line that waits for the budget has got something that may be no retry.
+    pub(super) fn wake_retrier(&mut self, line: LinePlace) {
+        let dependency = self.queues[line.queue.0].lines[line.line].dependency;
+        self.dependencies[dependency.0].retriers.retain(|waiting| *waiting != line);
+        self.wake(line);
     }
 
     pub(super) fn wake_for_share(&mut self) {

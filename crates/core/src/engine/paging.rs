@@ -139,6 +139,7 @@ impl Engine {
             (LineStatus::AwaitsDependency, Some((cause, until))) => {
                 self.hold(line, index, cause, until, now);
             }
+            (LineStatus::AwaitsBudget, _) => self.wake_retrier(line),
             (
                 LineStatus::Idle
                 | LineStatus::Runnable

@@ -77,6 +77,12 @@ impl Waiting {
     pub fn next_attempt(&self) -> Attempt {
         Attempt::new(self.attempts.saturating_add(1)).expect("more than 0")
     }
+
+    /// Whether its next attempt is a retry: one that its rule allowed after a failure. What begins anew, such as
+    /// a replay, is none.
+    pub(super) const fn is_retry(&self) -> bool {
+        self.history.retries_total() > 0
+    }
 }
 
 /// What happened.

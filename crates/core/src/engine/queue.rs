@@ -86,6 +86,8 @@ pub(super) enum LineStatus {
     Runnable,
     /// It waits for its dependency.
     AwaitsDependency,
+    /// It has retries alone, and there are too many of them.
+    AwaitsBudget,
     /// It waits for a share of the calls.
     AwaitsShare,
 }

@@ -27,11 +27,13 @@ dependencies:
   narrow: { kind: webhook, breaker: none, in_flight: 1 }
   guarded: { kind: webhook, breaker: touchy }
   returning: { kind: webhook, breaker: touchy }
+  stingy: { kind: webhook, breaker: none, retry_budget: { share: 0%, at_least: 1/m } }
 services:
   a: { target: { http: "http://a.test/" }, depends_on: narrow, retry: thrice, on_failure: { fatal: pause }, events: [t] }
   b: { target: { http: "http://b.test/" }, depends_on: narrow, retry: thrice, events: [t] }
   c: { target: { http: "http://c.test/" }, depends_on: narrow, retry: thrice, events: [t] }
   d: { target: { http: "http://d.test/" }, depends_on: narrow, retry: thrice, events: [t] }
+  s: { target: { http: "http://s.test/" }, depends_on: stingy, retry: thrice, events: [t] }
   o: { target: { http: "http://o.test/" }, retry: thrice, order: session-strict, events: [t] }
   r:
     target: { http: "http://r.test/" }
@@ -201,6 +203,25 @@ fn a_turn_that_a_paused_line_cannot_use_goes_to_the_next() {
     assert_eq!(bench.end(1, 200), ["settle 1: delivered", "start 4 of d"]);
     bench.operator(Command::Resume(service("c")));
     assert_eq!(bench.end(2, 200), ["settle 4: delivered", "start 3 of c"]);
+}
+
+#[test]
+fn a_retry_beyond_the_budget_waits_and_keeps_nobody_else_waiting() {
+    let mut bench = bench();
+    for seq in 1..=2 {
+        assert_eq!(bench.accept("s", "t"), [format!("start {seq} of s")]);
+        assert_eq!(bench.end(seq, 503), [format!("settle {seq}: due in 1s")]);
+        assert_eq!(bench.settled(seq), NOTHING);
+    }
+    assert_eq!(bench.pass(secs(1)), ["start 1 of s"], "one retry in ten seconds");
+    assert_eq!(bench.end(3, 200), ["settle 1: delivered"]);
+    bench.settled(1);
+    assert_eq!(bench.accept("s", "t"), ["start 3 of s"], "no retry, so it does not wait");
+    assert_eq!(bench.end(4, 200), ["settle 3: delivered"]);
+    bench.settled(3);
+    assert_eq!(bench.pass(secs(8)), NOTHING, "the budget is spent");
+    assert_eq!(bench.pass(secs(3)), ["start 2 of s"], "it was not lost, and burnt no retry");
+    assert_eq!(bench.end(5, 503), ["settle 2: dead: RETRY_WINDOW_EXCEEDED"], "the window ran on meanwhile");
 }
 
 #[test]

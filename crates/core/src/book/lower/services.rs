@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::layer::depends_on;
-use super::{Lowering, at, count_at, permits, text_of};
+use super::{Lowering, at, count_at, permits, retry_budget, text_of};
 use crate::book::model::{
     At, ChannelEntry, DaprTarget, DependencyEntry, Direction, EventRow, Layer, Order, ServiceEntry, Waiting,
     WhenFull,
@@ -165,6 +165,7 @@ impl Lowering<'_> {
                 kind: node.get("kind").and_then(Node::text).and_then(Kind::from_word)?,
                 throttle: node.get("throttle").and_then(|n| at(n, |text| Some(text.to_owned()))),
                 permits: permits(node),
+                retry_budget: retry_budget(node),
                 dapr: node.get("dapr").and_then(dapr_target),
                 layer: self.layer(node),
             };

@@ -17,6 +17,7 @@ use crate::book::RuleBook;
 use crate::book::model::{At, ConsumerPattern, Facts, ReactionName, Switch, TargetKind};
 use crate::book::problem::Span;
 use crate::book::resolve::{Known, Level, Origin, Resolved, ResolvedTimeouts};
+use crate::budget::BudgetSettings;
 use crate::category::{Category, Code};
 use crate::limits;
 use crate::position::Position;
@@ -393,6 +394,13 @@ fn permits(resolved: &Resolved<'_>) -> Vec<Explained> {
     let Known { value, origin } = resolved.in_flight;
     let mut values = vec![Explained::new("in_flight", value, value.to_string(), origin)];
     values.extend(resolved.rate.as_ref().map(|known| Explained::rate("rate", known.value, known.origin)));
+    values.extend(resolved.retry_budget.as_ref().map(|known| {
+        let BudgetSettings { share, at_least } = known.value;
+        let value = json!({ "share": share.get(), "at_least_per_second": at_least.as_per_second() });
+        let shown = format!("{share} of the calls, at least {at_least}");
+        let budget = Explained::new("retry_budget", value, shown, known.origin);
+        Explained { label: "retry budget".to_owned(), ..budget }
+    }));
     values
 }
 

@@ -1,7 +1,7 @@
 //! The keys of the book itself, of services, channels and events, and of the rule that they share.
 
 use super::alerting::{ALERT, RECEIVER};
-use super::dependency::{BREAKER, DEPENDENCY, POLICY, THROTTLE, TIMEOUT};
+use super::dependency::{BREAKER, DEPENDENCY, POLICY, RETRY_BUDGET_KEY, THROTTLE, TIMEOUT};
 use super::edge::{ACCESS, ARCHIVE, SECRET, SOURCE, TARGET};
 use super::{Field, Named, Need, Object, Role, Type, fact, key, required};
 use crate::limits;
@@ -72,6 +72,7 @@ pub(super) static DEFAULTS: Object = Object {
             Type::Duration,
             "How long an event is kept once all its deliveries are delivered, or if nobody wants it (default 7d).",
         ),
+        RETRY_BUDGET_KEY,
     ],
     includes: &[&RULE],
     one_of: &[],

@@ -165,6 +165,25 @@ const PERMITS: [Field; 2] = [
     ),
 ];
 
+/// How many of the calls may be retries.
+pub(super) static RETRY_BUDGET: Object = Object {
+    name: "a retry budget",
+    about: "How many of the calls to a dependency may be retries, counted over ten seconds and over all that call it.",
+    fields: &[
+        required("share", Type::Share, "For each call, so many retries: 20% is one for five calls."),
+        key("at_least", Type::Rate, "So many retries in any case, however few the calls are (default 1/s)."),
+    ],
+    includes: &[],
+    one_of: &[],
+};
+
+/// The key of it.
+pub(super) const RETRY_BUDGET_KEY: Field = key(
+    "retry_budget",
+    Type::ShortOrLong(&Type::Share, &RETRY_BUDGET),
+    "How many of the calls may be retries: a delivery beyond it waits, a program's own call ends (default: no limit for deliveries, 20% and at least 10/s for the calls of a program).",
+);
+
 /// A throttle.
 pub(super) static THROTTLE: Object = Object {
     name: "a throttle",
@@ -203,6 +222,7 @@ pub(super) static DEPENDENCY: Object = Object {
             "What kind of thing it is; the kind has a breaker of its own.",
         ),
         key("throttle", Type::Name(Named::Throttle), "The throttle, by name."),
+        RETRY_BUDGET_KEY,
         key("dapr", Type::Object(&DAPR_TARGET), "What it is in an exported Dapr resiliency file."),
     ],
     includes: &[&THROTTLE, &RULE],

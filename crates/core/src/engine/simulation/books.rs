@@ -121,6 +121,8 @@ impl Policy {
 pub(super) struct Dependency {
     pub in_flight: u32,
     pub per_second: Option<u32>,
+    /// How many of a hundred calls may be retries.
+    pub budget_percent: Option<u32>,
     pub breaker: Option<Breaker>,
 }
 
@@ -258,8 +260,11 @@ impl Spec {
             let breaker = dependency.breaker.as_ref().map_or("none".to_owned(), |_| format!("b{place}"));
             let rate = dependency.per_second.map_or(String::new(), |rate| format!(", rate: {rate}/s"));
             let in_flight = dependency.in_flight;
+            let budget = dependency.budget_percent.map_or(String::new(), |percent| {
+                format!(", retry_budget: {{ share: {percent}%, at_least: 30/m }}")
+            });
             text += &format!(
-                "  d{place}: {{ kind: webhook, breaker: {breaker}, in_flight: {in_flight}{rate} }}\n"
+                "  d{place}: {{ kind: webhook, breaker: {breaker}, in_flight: {in_flight}{rate}{budget} }}\n"
             );
         }
         text + &self.services_to_yaml()
@@ -381,6 +386,7 @@ fn dependency(dice: &mut Dice) -> Dependency {
     Dependency {
         in_flight: dice.count(1, 8),
         per_second: dice.chance(15).then_some(dice.count(10, 60)),
+        budget_percent: dice.chance(25).then_some(dice.count(0, 50)),
         breaker: dice.chance(75).then_some(breaker),
     }
 }
