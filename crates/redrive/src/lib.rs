@@ -17,6 +17,8 @@ pub mod letter;
 pub mod load;
 #[cfg(feature = "node")]
 pub mod node;
+#[cfg(all(unix, feature = "process"))]
+pub mod process;
 #[cfg(feature = "node")]
 mod receiver;
 #[cfg(feature = "node")]
