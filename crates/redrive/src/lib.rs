@@ -87,6 +87,8 @@ pub mod once;
 pub mod outbox;
 #[cfg(feature = "embedded")]
 mod private;
+#[cfg(all(unix, feature = "process"))]
+pub mod process;
 #[cfg(feature = "node")]
 mod receiver;
 #[cfg(feature = "node")]
