@@ -1,0 +1,190 @@
+//! What a process prints, as much of it as is kept: the beginning and the end, with a word on what lies between.
+//!
+//! Invariant: a process is read for as long as it prints, however much that is, so that none waits for us; and
+//! what is kept has a bound.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// Read at once.
+const READ_BYTES: usize = 64 * 1024;
+
+/// What was printed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Output {
+    beginning: Vec<u8>,
+    end: Vec<u8>,
+    left_out: u64,
+}
+
+impl Output {
+    /// All of it, if nothing was left out.
+    #[must_use]
+    pub fn whole(&self) -> Option<&[u8]> {
+        (self.left_out == 0).then_some(&self.beginning)
+    }
+
+    /// How many bytes are missing between the beginning and the end.
+    #[must_use]
+    pub const fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    /// Whether nothing was printed.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.beginning.is_empty()
+    }
+
+    /// As text; a cut is marked, and what is no UTF-8 is replaced.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let beginning = String::from_utf8_lossy(&self.beginning);
+        if self.left_out == 0 {
+            return beginning.into_owned();
+        }
+        let end = String::from_utf8_lossy(&self.end);
+        format!("{beginning}\n[{} bytes left out]\n{end}", self.left_out)
+    }
+
+    /// The last line that says something, as text.
+    #[must_use]
+    pub fn last_line(&self) -> Option<String> {
+        let text = if self.left_out == 0 { &self.beginning } else { &self.end };
+        let text = String::from_utf8_lossy(text);
+        let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty())?;
+        Some(line.to_owned())
+    }
+}
+
+/// Keeps the beginning and the end of what comes, up to a bound.
+#[derive(Debug)]
+struct Keeper {
+    bytes_max: usize,
+    beginning: Vec<u8>,
+    end: VecDeque<u8>,
+    left_out: u64,
+}
+
+impl Keeper {
+    fn new(bytes_max: usize) -> Self {
+        Self { bytes_max, beginning: Vec::new(), end: VecDeque::new(), left_out: 0 }
+    }
+
+    /// While all of it fits it is kept whole; then the second half of it becomes what the end moves through.
+    fn take(&mut self, bytes: &[u8]) {
+        let room = self.bytes_max - self.beginning.len();
+        if self.left_out == 0 && self.end.is_empty() {
+            if bytes.len() <= room {
+                return self.beginning.extend_from_slice(bytes);
+            }
+            let half = self.bytes_max / 2;
+            if self.beginning.len() > half {
+                self.end.extend(self.beginning.drain(half..));
+            } else {
+                let (first, rest) = bytes.split_at(half - self.beginning.len());
+                self.beginning.extend_from_slice(first);
+                return self.move_on(rest);
+            }
+        }
+        self.move_on(bytes);
+    }
+
+    fn move_on(&mut self, bytes: &[u8]) {
+        let end_max = self.bytes_max - self.beginning.len();
+        let kept = &bytes[bytes.len().saturating_sub(end_max)..];
+        self.left_out += (bytes.len() - kept.len()) as u64;
+        let too_many = (self.end.len() + kept.len()).saturating_sub(end_max);
+        self.end.drain(..too_many);
+        self.left_out += too_many as u64;
+        self.end.extend(kept);
+    }
+
+    fn output(&self) -> Output {
+        let mut beginning = self.beginning.clone();
+        let end: Vec<u8> = self.end.iter().copied().collect();
+        if self.left_out == 0 {
+            beginning.extend(end);
+            return Output { beginning, end: Vec::new(), left_out: 0 };
+        }
+        Output { beginning, end, left_out: self.left_out }
+    }
+}
+
+/// What a stream has brought so far, for whoever reads and whoever wants to know.
+#[derive(Clone, Debug)]
+pub(super) struct Capture(Arc<Mutex<Keeper>>);
+
+impl Capture {
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Self(Arc::new(Mutex::new(Keeper::new(bytes_max))))
+    }
+
+    /// Reads to the end of the stream.
+    pub(super) async fn read(&self, mut stream: impl AsyncRead + Unpin) -> io::Result<()> {
+        let mut buffer = vec![0; READ_BYTES];
+        loop {
+            match stream.read(&mut buffer).await? {
+                0 => return Ok(()),
+                length => self.keeper().take(&buffer[..length]),
+            }
+        }
+    }
+
+    pub(super) fn output(&self) -> Output {
+        self.keeper().output()
+    }
+
+    fn keeper(&self) -> MutexGuard<'_, Keeper> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(bytes_max: usize, pieces: &[&str]) -> Output {
+        let mut keeper = Keeper::new(bytes_max);
+        pieces.iter().for_each(|piece| keeper.take(piece.as_bytes()));
+        keeper.output()
+    }
+
+    #[test]
+    fn the_beginning_and_the_end_are_kept() {
+        #[rustfmt::skip]
+        let cases: [(&str, usize, &[&str], &str, u64); 8] = [
+            ("nothing",                     8, &[],                       "",                             0),
+            ("what fits is whole",          8, &["abc", "defgh"],         "abcdefgh",                     0),
+            ("one byte too many",           8, &["abcdefgh", "i"],        "abcd\n[1 bytes left out]\nfghi", 1),
+            ("in one piece",                8, &["abcdefghijkl"],         "abcd\n[4 bytes left out]\nijkl", 4),
+            ("byte by byte",                4, &["a", "b", "c", "d", "e", "f"], "ab\n[2 bytes left out]\nef", 2),
+            ("after a short beginning",     8, &["a", "bcdefghijkl"],     "abcd\n[4 bytes left out]\nijkl", 4),
+            ("the end goes on moving",      8, &["abcdefgh", "ij", "kl"], "abcd\n[4 bytes left out]\nijkl", 4),
+            ("nothing may be kept",         0, &["abc"],                  "\n[3 bytes left out]\n",       3),
+        ];
+        for (name, bytes_max, pieces, text, left_out) in cases {
+            let output = kept(bytes_max, pieces);
+            assert_eq!((output.text().as_str(), output.left_out()), (text, left_out), "{name}");
+            assert_eq!(output.whole().is_some(), left_out == 0, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_last_line_is_the_last_that_says_something() {
+        #[rustfmt::skip]
+        let cases = [
+            ("none",             64, "",                  None),
+            ("only white space", 64, " \n\n",             None),
+            ("one",              64, "a",                 Some("a")),
+            ("with an end",      64, "a\nb\n\n  \n",      Some("b")),
+            ("of the end",       8,  "first\nsecond\nz\n", Some("z")),
+        ];
+        for (name, bytes_max, text, expected) in cases {
+            assert_eq!(kept(bytes_max, &[text]).last_line().as_deref(), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! Who belongs to a run: its leader, whoever is in its group or session, whoever carries its mark, and whoever
+//! descends from one of them, as far as that was ever seen.
+//!
+//! A process that leaves the group with a session of its own still has the mark in the environment that it was
+//! started with; one that clears its environment too is known if it was seen while its parent lived. Both are
+//! looked up in `/proc`, so on systems without it only the group is known.
+//!
+//! Invariant: nobody is signalled by a number alone. A process is its id and the moment it started, and both are
+//! looked at again between getting hold of it and signalling it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Read;
+use std::path::PathBuf;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// The variable that carries the mark.
+pub const MARK_VARIABLE: &str = "REDRIVE_RUN";
+/// What is looked at of an environment: systems let it be no larger.
+const ENVIRONMENT_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// The memory of a page, where the system does not say; it says how many pages a process has.
+const PAGE_BYTES: u64 = 4_096;
+
+/// What tells the processes of one run from all others.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Mark(String);
+
+impl Mark {
+    /// One that no other run has.
+    pub(super) fn new() -> Self {
+        use std::hash::{BuildHasher, RandomState};
+        let draw = || RandomState::new().hash_one(std::time::SystemTime::now());
+        Self(format!("{:016x}{:016x}", draw(), draw()))
+    }
+
+    /// One that was written down.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        let is_mark = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_mark.then(|| Self(text.to_owned()))
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A process that cannot be mistaken for another: its id, and when it started, in ticks since the machine did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Process {
+    pub(super) pid: i32,
+    pub(super) started: u64,
+}
+
+impl Process {
+    /// The process with that id, if there is one.
+    pub(super) fn now(pid: i32) -> Option<Self> {
+        Some(Stat::of(pid)?.process)
+    }
+
+    /// Signals it, if it is still there.
+    fn signal(self, signal: Signal) {
+        let Some(pid) = Pid::from_raw(self.pid) else { return };
+        #[cfg(target_os = "linux")]
+        {
+            use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
+            // What is held by this cannot become another before it is signalled.
+            let Ok(held) = pidfd_open(pid, PidfdFlags::empty()) else { return };
+            if Self::now(self.pid) == Some(self) {
+                let _ = pidfd_send_signal(&held, signal);
+            }
+        }
+        #[cfg(not(target_os = "linux"))]
+        if Self::now(self.pid) == Some(self) {
+            let _ = rustix::process::kill_process(pid, signal);
+        }
+    }
+}
+
+/// What the system says of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stat {
+    process: Process,
+    parent: i32,
+    group: i32,
+    session: i32,
+    /// It has ended, and nobody has asked how.
+    is_over: bool,
+}
+
+impl Stat {
+    fn of(pid: i32) -> Option<Self> {
+        Self::read(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// `7 (a name (with) anything) S 1 7 7 …`, with the start as the 22nd field.
+    fn read(text: &str) -> Option<Self> {
+        let pid = text.split(' ').next()?.parse().ok()?;
+        let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
+        let is_over = matches!(fields.next()?, "Z" | "X" | "x");
+        let parent = fields.next()?.parse().ok()?;
+        let group = fields.next()?.parse().ok()?;
+        let session = fields.next()?.parse().ok()?;
+        let started = fields.nth(15)?.parse().ok()?;
+        Some(Self { process: Process { pid, started }, parent, group, session, is_over })
+    }
+}
+
+/// Everybody whom the system tells of.
+fn everybody() -> Vec<Stat> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter_map(Stat::of).collect()
+}
+
+/// The mark that a process was started with; none of another user's.
+fn mark_of(pid: i32) -> Option<Mark> {
+    let mut environment = Vec::new();
+    let file = fs::File::open(format!("/proc/{pid}/environ")).ok()?;
+    file.take(ENVIRONMENT_BYTES_MAX).read_to_end(&mut environment).ok()?;
+    let mut variables = environment.split(|byte| *byte == 0);
+    let value =
+        variables.find_map(|variable| variable.strip_prefix(MARK_VARIABLE.as_bytes())?.strip_prefix(b"="))?;
+    Mark::read(std::str::from_utf8(value).ok()?)
+}
+
+/// The processes of one run.
+#[derive(Clone, Debug)]
+pub(super) struct Family {
+    mark: Mark,
+    /// Who leads the group and the session; none if that is not known.
+    leader: Option<Process>,
+    /// All that were ever seen and may still be there.
+    known: BTreeSet<Process>,
+}
+
+impl Family {
+    pub(super) fn new(mark: Mark, leader: Option<Process>) -> Self {
+        Self { mark, leader, known: leader.into_iter().collect() }
+    }
+
+    /// What a record says of a run that nobody looks after any more: of whom its group was is not known for sure.
+    pub(super) fn left(mark: Mark, known: Vec<Process>) -> Self {
+        Self { mark, leader: None, known: known.into_iter().collect() }
+    }
+
+    /// All that were seen and may still be there.
+    pub(super) const fn known(&self) -> &BTreeSet<Process> {
+        &self.known
+    }
+
+    /// Learns of children, at little cost: only those are asked who are known.
+    pub(super) fn watch(&mut self) {
+        self.known.retain(|process| Process::now(process.pid) == Some(*process));
+        let mut to_ask: Vec<Process> = self.known.iter().copied().collect();
+        while let Some(process) = to_ask.pop() {
+            for child in children(process.pid).into_iter().filter_map(Process::now) {
+                if self.known.insert(child) {
+                    to_ask.push(child);
+                }
+            }
+        }
+    }
+
+    /// Everybody of the run who has not ended.
+    pub(super) fn members(&mut self) -> Vec<Process> {
+        let everybody = everybody();
+        let own = i32::try_from(std::process::id()).unwrap_or_default();
+        // As long as anybody is in the group, nobody else can have its number.
+        let is_reused = self.leader.is_some_and(|leader| {
+            everybody
+                .iter()
+                .any(|stat| stat.process.pid == leader.pid && stat.process.started != leader.started)
+        });
+        let group = self.leader.filter(|_| !is_reused).map(|leader| leader.pid);
+        let mut found: BTreeSet<Process> = BTreeSet::new();
+        for stat in &everybody {
+            let is_member = self.known.contains(&stat.process)
+                || group.is_some_and(|group| stat.group == group || stat.session == group)
+                || mark_of(stat.process.pid).as_ref() == Some(&self.mark);
+            if is_member && stat.process.pid != own {
+                found.insert(stat.process);
+            }
+        }
+        loop {
+            let is_child = |stat: &&Stat| {
+                stat.process.pid != own
+                    && !found.contains(&stat.process)
+                    && found.iter().any(|parent| parent.pid == stat.parent)
+            };
+            let children: Vec<Process> = everybody.iter().filter(is_child).map(|stat| stat.process).collect();
+            if children.is_empty() {
+                break;
+            }
+            found.extend(children);
+        }
+        self.known.clone_from(&found);
+        let is_alive = |stat: &&Stat| !stat.is_over && found.contains(&stat.process);
+        everybody.iter().filter(is_alive).map(|stat| stat.process).collect()
+    }
+
+    /// Signals everybody of the run; says whether anybody is left.
+    pub(super) fn signal(&mut self, signal: Signal) -> Left {
+        let members = self.members();
+        for process in &members {
+            process.signal(signal);
+        }
+        // Orphans are ours to bury if we are the first process of a machine or a container.
+        for process in &self.known {
+            bury(process.pid, self.leader);
+        }
+        if members.is_empty() { Left::Nobody } else { Left::Some }
+    }
+
+    /// The memory that everybody of the run has, in bytes, as far as they are known; what they share with each
+    /// other is counted once, if the system can tell.
+    pub(super) fn memory(&self, limit: u64) -> u64 {
+        let resident: u64 = self.known.iter().map(|process| resident(process.pid)).sum();
+        if resident <= limit {
+            return resident;
+        }
+        self.known
+            .iter()
+            .map(|process| proportional(process.pid).unwrap_or_else(|| resident_of(*process)))
+            .sum()
+    }
+}
+
+/// Whether anybody is left of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    Nobody,
+    Some,
+}
+
+/// Ends the whole group of a leader whose end nobody has asked for: so long its number is its own.
+pub(super) fn kill_group(leader: i32) {
+    if let Some(group) = Pid::from_raw(leader) {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+}
+
+/// The marks of all processes that carry one of these.
+pub(super) fn marked(marks: &BTreeSet<Mark>) -> BTreeSet<Mark> {
+    let pids = everybody().into_iter().filter(|stat| !stat.is_over).map(|stat| stat.process.pid);
+    pids.filter_map(mark_of).filter(|mark| marks.contains(mark)).collect()
+}
+
+/// How often the kernel has killed something for want of memory; none if it does not say.
+pub(super) fn kills_for_memory() -> Option<u64> {
+    let text = fs::read_to_string("/proc/vmstat").ok()?;
+    text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
+}
+
+/// A child of ours that somebody else left behind; the leader is waited for where it was started.
+fn bury(pid: i32, leader: Option<Process>) {
+    let own = i32::try_from(std::process::id()).ok();
+    let is_leader = leader.is_some_and(|leader| leader.pid == pid);
+    if is_leader || Stat::of(pid).is_none_or(|stat| !stat.is_over || Some(stat.parent) != own) {
+        return;
+    }
+    if let Some(pid) = Pid::from_raw(pid) {
+        let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::NOHANG);
+    }
+}
+
+fn children(pid: i32) -> Vec<i32> {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let files = tasks.flatten().map(|task| -> PathBuf { task.path().join("children") });
+    let texts = files.filter_map(|file| fs::read_to_string(file).ok());
+    texts
+        .flat_map(|text| text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+        .collect()
+}
+
+fn resident_of(process: Process) -> u64 {
+    resident(process.pid)
+}
+
+/// The memory of its own that a process has: what is resident less what it shares with files.
+fn resident(pid: i32) -> u64 {
+    let Ok(text) = fs::read_to_string(format!("/proc/{pid}/statm")) else { return 0 };
+    let mut pages = text.split_ascii_whitespace().skip(1).map_while(|field| field.parse::<u64>().ok());
+    let (all, shared) = (pages.next().unwrap_or(0), pages.next().unwrap_or(0));
+    all.saturating_sub(shared) * page_bytes()
+}
+
+/// The same, with what is shared divided among those who share it.
+fn proportional(pid: i32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let kib: u64 =
+        text.lines().find_map(|line| line.strip_prefix("Pss:")?.trim().strip_suffix(" kB")?.parse().ok())?;
+    Some(kib * 1_024)
+}
+
+fn page_bytes() -> u64 {
+    let bytes = rustix::param::page_size();
+    u64::try_from(bytes).unwrap_or(PAGE_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_system_tells_of_processes_whatever_they_are_called() {
+        let numbers = "0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4711 0 0";
+        #[rustfmt::skip]
+        let cases = [
+            ("plain",          format!("7 (sh) S 1 7 7 {numbers}"),           Some((7, 4711, 1, 7, 7, false))),
+            ("a nasty name",   format!("7 (a) Z 9 (b) R 1 6 5 {numbers}"),    Some((7, 4711, 1, 6, 5, false))),
+            ("one that ended", format!("7 (sh) Z 1 7 7 {numbers}"),           Some((7, 4711, 1, 7, 7, true))),
+            ("cut short",      "7 (sh) S 1 7".to_owned(),                     None),
+            ("nothing",        String::new(),                                 None),
+        ];
+        for (name, text, expected) in cases {
+            let read = Stat::read(&text).map(|stat| {
+                (stat.process.pid, stat.process.started, stat.parent, stat.group, stat.session, stat.is_over)
+            });
+            assert_eq!(read, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn marks_are_read_back_and_nothing_else_is_one() {
+        let mark = Mark::new();
+        assert_eq!(Mark::read(mark.as_str()), Some(mark.clone()));
+        assert_ne!(Mark::new(), mark);
+        for wrong in ["", "abc", "../../../../../../etc/passwd-00000", "0123456789abcdef0123456789abcdeg"] {
+            assert_eq!(Mark::read(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_process_is_known_by_its_start_too() {
+        let own = i32::try_from(std::process::id()).expect("a small number");
+        let real = Process::now(own).expect("we run");
+        // Somebody else had our number before us: the signal would end this test.
+        Process { started: real.started - 1, ..real }.signal(Signal::KILL);
+        assert_eq!(Process::now(own), Some(real));
+    }
+}

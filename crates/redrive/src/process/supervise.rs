@@ -1,0 +1,318 @@
+//! One run, from its start to when nobody of it is left.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tokio::io::AsyncWriteExt;
+use tokio::process::{Child, ChildStdin};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::capture::Capture;
+use super::family::{Family, Left, Mark, Process, kill_group, kills_for_memory};
+use super::ledger::{Record, end_now};
+use super::{Command, Limits, Output, Run, RunEnd, Supervisor, spawner};
+
+/// How often a run is looked at: who belongs to it, and how much memory they have.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often it is looked whether those have ended who were asked to.
+const ENDED_EVERY: Duration = Duration::from_millis(20);
+/// How long those may take to end whom a program left behind when it ended.
+const LEFT_BEHIND_GRACE: Duration = Duration::from_secs(1);
+/// How long anybody may take to die of a signal that nobody can ignore.
+const DIE_WITHIN: Duration = Duration::from_secs(10);
+/// How long to go on reading from a run of which nobody is left; only somebody unknown could hold it open.
+const READ_ON: Duration = Duration::from_secs(1);
+/// The part of the time for stopping that is kept for killing.
+const KILL_PART: u32 = 4;
+/// But no more than this.
+const KILL_TIME_MAX: Duration = Duration::from_secs(1);
+
+pub(super) async fn run(supervisor: &Supervisor, command: Command, limits: Limits) -> Run {
+    let begun = Instant::now();
+    let stop_by = supervisor.stop_by.subscribe();
+    let (end, stdout, stderr) = if stop_by.borrow().is_some() {
+        (RunEnd::Stopped, Output::default(), Output::default())
+    } else {
+        match start(supervisor, command, &limits).await {
+            Ok(under_way) => under_way.run_out(&limits, begun, stop_by).await,
+            Err(reason) => (RunEnd::SpawnFailed { reason }, Output::default(), Output::default()),
+        }
+    };
+    Run { end, stdout, stderr, took: begun.elapsed() }
+}
+
+async fn start(supervisor: &Supervisor, command: Command, limits: &Limits) -> Result<UnderWay, String> {
+    let mark = Mark::new();
+    let program = command.name();
+    let record = supervisor.ledger.as_ref().map(|ledger| ledger.begin(&mark)).transpose();
+    let record = record.map_err(|error| format!("its start could not be put on record: {error}"))?;
+    let kills_before = kills_for_memory();
+    let (mut prepared, input) = command.prepare(&mark, limits.memory_bytes);
+    let runtime = tokio::runtime::Handle::current();
+    let start = Box::new(move || {
+        let _inside = runtime.enter();
+        prepared.spawn()
+    });
+    match spawner::spawn(start, limits.spawn).await {
+        Ok(child) => Ok(UnderWay::new(child, input, mark, record, kills_before, limits)),
+        Err(error) => {
+            record.into_iter().for_each(Record::over);
+            Err(format!("{program}: {error}"))
+        }
+    }
+}
+
+/// A run that has started.
+struct UnderWay {
+    // Before the child: the group is ended while its number is still its own.
+    guard: Guard,
+    child: Child,
+    family: Family,
+    /// Whoever writes to it and reads from it; they end with the run.
+    streams: JoinSet<()>,
+    stdout: Capture,
+    stderr: Capture,
+    kills_before: Option<u64>,
+}
+
+/// What ends a run that nobody waits for any more.
+struct Guard {
+    /// Until its end was asked for: from then on its number may be another's.
+    leader: Option<i32>,
+    family: Option<Family>,
+    record: Option<Record>,
+}
+
+/// What came first.
+enum First {
+    Exited(std::io::Result<ExitStatus>),
+    TimeLimit,
+    Memory(u64),
+    Stop(Instant),
+}
+
+impl UnderWay {
+    fn new(
+        mut child: Child,
+        input: Vec<u8>,
+        mark: Mark,
+        record: Option<Record>,
+        kills_before: Option<u64>,
+        limits: &Limits,
+    ) -> Self {
+        let leader = child.id().and_then(|id| i32::try_from(id).ok());
+        let family = Family::new(mark, leader.and_then(Process::now));
+        let guard = Guard { leader, family: Some(family.clone()), record };
+        let (stdout, stderr) = (Capture::new(limits.output_bytes), Capture::new(limits.output_bytes));
+        let mut streams = JoinSet::new();
+        if let Some(stdin) = child.stdin.take() {
+            streams.spawn(feed(stdin, input));
+        }
+        // A stream that breaks has brought what it has brought.
+        if let Some(stream) = child.stdout.take() {
+            let capture = stdout.clone();
+            streams.spawn(async move { drop(capture.read(stream).await) });
+        }
+        if let Some(stream) = child.stderr.take() {
+            let capture = stderr.clone();
+            streams.spawn(async move { drop(capture.read(stream).await) });
+        }
+        let under_way = Self { guard, child, family, streams, stdout, stderr, kills_before };
+        under_way.put_on_record();
+        under_way
+    }
+
+    fn put_on_record(&self) {
+        if let Some(record) = &self.guard.record
+            && let Err(error) = record.known(self.family.known())
+        {
+            tracing::warn!(%error, "who belongs to a run could not be put on record");
+        }
+    }
+
+    async fn run_out(
+        mut self,
+        limits: &Limits,
+        begun: Instant,
+        stop_by: watch::Receiver<Option<Instant>>,
+    ) -> (RunEnd, Output, Output) {
+        let first = self.first_of(limits, begun, stop_by).await;
+        let end = match first {
+            First::Exited(Ok(status)) => {
+                self.guard.leader = None;
+                let end = self.how_it_ended(status);
+                self.end_all(LEFT_BEHIND_GRACE).await;
+                end
+            }
+            First::Exited(Err(error)) => {
+                self.end_all(Duration::ZERO).await;
+                RunEnd::SpawnFailed { reason: format!("how it ended is not known: {error}") }
+            }
+            First::TimeLimit => {
+                self.end_all(limits.grace).await;
+                RunEnd::TimeLimit { limit: limits.time }
+            }
+            First::Memory(used) => {
+                self.end_all(Duration::ZERO).await;
+                RunEnd::OutOfMemory { used: Some(used) }
+            }
+            First::Stop(by) => {
+                let left = by.saturating_duration_since(Instant::now());
+                self.end_all(left.saturating_sub(KILL_TIME_MAX.min(left / KILL_PART))).await;
+                RunEnd::Stopped
+            }
+        };
+        // All writers are gone, so that this ends as soon as everything is read.
+        let read = async { while self.streams.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(READ_ON, read).await;
+        (end, self.stdout.output(), self.stderr.output())
+    }
+
+    async fn first_of(
+        &mut self,
+        limits: &Limits,
+        begun: Instant,
+        mut stop_by: watch::Receiver<Option<Instant>>,
+    ) -> First {
+        let time_limit = tokio::time::sleep_until(begun + limits.time);
+        tokio::pin!(time_limit);
+        let mut look = tokio::time::interval(LOOK_EVERY);
+        loop {
+            tokio::select! {
+                biased;
+                status = self.child.wait() => return First::Exited(status),
+                by = told_to_stop(&mut stop_by) => return First::Stop(by),
+                () = &mut time_limit => return First::TimeLimit,
+                _ = look.tick() => {
+                    if let Some(used) = self.look(limits.memory_bytes).await {
+                        return First::Memory(used);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Learns who belongs to the run; says how much memory they have if that is more than they may.
+    async fn look(&mut self, memory_bytes: Option<u64>) -> Option<u64> {
+        let before = self.family.known().clone();
+        let used = self.ask(move |family| {
+            family.watch();
+            memory_bytes.map(|limit| family.memory(limit))
+        });
+        let used = used.await;
+        if *self.family.known() != before {
+            self.guard.family = Some(self.family.clone());
+            self.put_on_record();
+        }
+        used.filter(|used| memory_bytes.is_some_and(|limit| *used > limit))
+    }
+
+    /// Looks at processes on a thread that may wait for the system.
+    async fn ask<T: Send + 'static>(&mut self, look: impl FnOnce(&mut Family) -> T + Send + 'static) -> T {
+        let mut family = self.family.clone();
+        let asked = tokio::task::spawn_blocking(move || {
+            let answer = look(&mut family);
+            (family, answer)
+        });
+        let (family, answer) =
+            asked.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+        self.family = family;
+        answer
+    }
+
+    fn how_it_ended(&self, status: ExitStatus) -> RunEnd {
+        match (status.code(), status.signal()) {
+            (Some(code), _) => RunEnd::Exited(code),
+            (None, Some(signal)) => {
+                let is_kill = signal == Signal::KILL.as_raw();
+                let has_killed = kills_for_memory() > self.kills_before;
+                if is_kill && has_killed {
+                    RunEnd::OutOfMemory { used: None }
+                } else {
+                    RunEnd::Signalled(signal)
+                }
+            }
+            (None, None) => RunEnd::Signalled(0),
+        }
+    }
+
+    /// Asks everybody to end, kills whoever has not after that time, and waits until they are gone.
+    async fn end_all(&mut self, grace: Duration) {
+        let mut signal = if grace.is_zero() { Signal::KILL } else { Signal::TERM };
+        let kill_at = Instant::now() + grace;
+        let mut is_asked = false;
+        loop {
+            let now = Instant::now();
+            if signal == Signal::TERM && now >= kill_at {
+                signal = Signal::KILL;
+                is_asked = false;
+            }
+            // Who is killed may have started another a moment before; who is asked is asked once.
+            let left = if is_asked && signal == Signal::TERM {
+                self.ask(|family| if family.members().is_empty() { Left::Nobody } else { Left::Some }).await
+            } else {
+                self.ask(move |family| family.signal(signal)).await
+            };
+            is_asked = true;
+            // Its end is asked for, or it would stay as one that has ended.
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                self.guard.leader = None;
+            }
+            if left == Left::Nobody {
+                break;
+            }
+            if now > kill_at + DIE_WITHIN {
+                tracing::error!("processes of a run do not end, though they were killed");
+                return;
+            }
+            tokio::time::sleep(ENDED_EVERY).await;
+        }
+        let _ = tokio::time::timeout(DIE_WITHIN, self.child.wait()).await;
+        self.guard.is_over();
+    }
+}
+
+impl Guard {
+    fn is_over(&mut self) {
+        self.leader = None;
+        self.family = None;
+        self.record.take().into_iter().for_each(Record::over);
+    }
+}
+
+/// Somebody stopped waiting for the run: it is ended, and those are who left its group.
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let Some(family) = self.family.take() else { return };
+        if let Some(leader) = self.leader {
+            kill_group(leader);
+        }
+        let record = self.record.take();
+        let sweep = move || match end_now(family, DIE_WITHIN) {
+            Ok(()) => record.into_iter().for_each(Record::over),
+            Err(error) => tracing::error!(%error, "a run that was given up has left something behind"),
+        };
+        // Without a thread the record stays, and the next start ends what is left.
+        let _ = std::thread::Builder::new().name("redrive-sweep".to_owned()).spawn(sweep);
+    }
+}
+
+/// When the run must have ended, as soon as somebody says so.
+async fn told_to_stop(stop_by: &mut watch::Receiver<Option<Instant>>) -> Instant {
+    let told = stop_by.wait_for(Option::is_some).await.ok().and_then(|by| *by);
+    match told {
+        Some(by) => by,
+        // The supervisor is there as long as the run is, which is a call to it.
+        None => std::future::pending().await,
+    }
+}
+
+/// Writes all of it, and ends the stream. A program need not read what it does not want.
+async fn feed(mut stdin: ChildStdin, input: Vec<u8>) {
+    let _ = stdin.write_all(&input).await;
+    let _ = stdin.shutdown().await;
+}
