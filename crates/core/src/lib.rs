@@ -46,6 +46,7 @@ pub mod throttle;
 pub mod time;
 pub mod trace;
 mod window;
+pub mod worker;
 
 // The laws that the fuzz targets hold us to name the core from outside.
 #[cfg(test)]
