@@ -30,7 +30,7 @@ pub mod yaml;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use self::model::{ChannelEntry, EventRow, Sections, ServiceEntry};
+use self::model::{ChannelEntry, EventRow, Machine, Sections, ServiceEntry};
 use self::pattern::EventPattern;
 use self::problem::{Problem, Problems, Severity, Span};
 use self::resolve::Resolved;
@@ -39,6 +39,7 @@ use crate::ids::{ChannelName, ServiceName};
 use crate::limits;
 use crate::position::Position;
 use crate::rule::Rule;
+use crate::worker::Worker;
 
 pub use self::builtin_book::BUILTIN_BOOK;
 pub use self::letter_rule::LetterRule;
@@ -81,6 +82,8 @@ struct Rows {
     patterns: Vec<(EventPattern, Claim)>,
     /// The most deliveries in one call to their target.
     batch_max: u32,
+    /// What runs them, if a program does.
+    worker: Option<Worker>,
 }
 
 #[derive(Clone, Debug)]
@@ -93,9 +96,15 @@ struct Claim {
 /// Reads a book from bytes, which may be anything at all.
 #[must_use]
 pub fn read_bytes(bytes: &[u8]) -> Reading {
+    read_bytes_for(bytes, Machine::default())
+}
+
+/// The same for that machine.
+#[must_use]
+pub fn read_bytes_for(bytes: &[u8], machine: Machine) -> Reading {
     let mut problems = Problems::default();
     match text_of(bytes, &mut problems) {
-        Some(text) => read(text),
+        Some(text) => read_for(text, machine),
         None => Reading { book: None, problems },
     }
 }
@@ -132,6 +141,12 @@ fn end_of(good: &[u8]) -> Span {
 /// Reads a book.
 #[must_use]
 pub fn read(text: &str) -> Reading {
+    read_for(text, Machine::default())
+}
+
+/// The same for that machine.
+#[must_use]
+pub fn read_for(text: &str, machine: Machine) -> Reading {
     let mut problems = Problems::default();
     let Some(root) = yaml::read(text, &mut problems) else {
         if !problems.has_errors() {
@@ -143,7 +158,7 @@ pub fn read(text: &str) -> Reading {
     yaml::check_keys(&root, &mut problems);
     let names = validate::Names::of(&root);
     validate::validate(&root, &schema::Type::Object(&schema::BOOK), &names, &mut problems);
-    let sections = lower::lower(&root, &mut problems);
+    let sections = Sections { machine, ..lower::lower(&root, &mut problems) };
     check_policy_counts(&sections, &mut problems);
     check_subscriptions(&sections, &mut problems);
     let book = (!problems.has_errors()).then(|| RuleBook::new(sections, text));
@@ -381,7 +396,7 @@ impl Rows {
         // A narrower pattern has more words or more segments, and no two patterns cross.
         patterns.sort_by_key(|(pattern, _)| std::cmp::Reverse(pattern.specificity()));
         let target = channel.and_then(|channel| channel.target.as_ref()).unwrap_or(&service.target);
-        Self { exact, patterns, batch_max: serving::batch_max(target) }
+        Self { exact, patterns, batch_max: serving::batch_max(target), worker: serving::worker(target) }
     }
 
     /// Every claim, in no order.

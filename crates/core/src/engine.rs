@@ -46,7 +46,7 @@ pub use self::port::{
     Advance, Bounds, Call, CallId, Command, Death, Effect, Ending, Fate, Followers, Input, Load, Made, Next,
     Page, QueueName, Settlement, Setup, Signal, Waiting, Wanted,
 };
-use self::queue::{Presence, PushAt, Queue, Ready};
+use self::queue::{Presence, PushAt, Queue, Ready, Starts};
 use self::replays::Replays;
 use self::sabotage::Sabotage;
 use self::share::Shares;
@@ -159,6 +159,8 @@ struct InFlight {
     ticket: Ticket,
     /// How many calls the dependency had in flight when it began, itself included.
     beside: u32,
+    /// Whether its start is on record.
+    starts: Starts,
 }
 
 /// A settlement on its way to the store.
@@ -178,15 +180,25 @@ enum Stage {
     /// No call was made.
     NotMade,
     /// The call begins when its start is on record.
-    ToBeMade(Box<Alone>),
+    ToBeMade(Box<Start>),
 }
 
-/// A delivery that is about to start with nothing beside it, and its right to.
+/// A delivery that is about to start, and its right to.
 #[derive(Debug)]
-struct Alone {
+struct Start {
     ready: Ready,
     dependency: DependencyPlace,
     ticket: Ticket,
+    company: Company,
+}
+
+/// Who may run beside a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Company {
+    /// Nobody: Redrive may go down with it.
+    Nobody,
+    /// Others; its part of the calls is taken already.
+    Others,
 }
 
 /// Redrive may have gone down because of one delivery.
@@ -502,7 +514,11 @@ impl Engine {
     fn presence(&self, name: &QueueName) -> Presence {
         let channel = name.channel.as_ref().map(ChannelName::as_str);
         match self.book.batch_max(name.service.as_str(), channel) {
-            Some(batch_max) => Presence::Here { batch_max },
+            Some(batch_max) => {
+                let worker = self.book.worker(name.service.as_str(), channel);
+                let starts = if worker.is_some() { Starts::OnRecord } else { Starts::AtOnce };
+                Presence::Here { batch_max, starts }
+            }
             None => Presence::Removed,
         }
     }

@@ -47,6 +47,7 @@ pub mod throttle;
 pub mod time;
 pub mod trace;
 mod window;
+pub mod worker;
 
 // The laws that the fuzz targets hold us to name the core from outside.
 #[cfg(test)]

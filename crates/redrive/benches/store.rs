@@ -193,6 +193,7 @@ fn delivered(waiting: &Waiting) -> Arc<Settlement> {
         story: Some(Box::new(story)),
         pause: None,
         stop: None,
+        emits: Vec::new(),
         at: started_at,
     })
 }

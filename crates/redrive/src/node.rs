@@ -99,7 +99,7 @@ struct Shared {
     engine: mpsc::Sender<Message>,
     tidings: Tidings,
     chart: Chart,
-    routes: RwLock<Arc<Routes>>,
+    routes: Arc<RwLock<Arc<Routes>>>,
     keep: Arc<RwLock<Keep>>,
     schedules: Schedules,
     alerting: Alerting,
@@ -241,6 +241,7 @@ impl Node {
             let _ = reprocess.try_send(dependency);
         }
         let (breakers, keeper) = breakers::desk();
+        let routes = Arc::new(RwLock::new(Arc::new(Routes::new(Arc::clone(&book), now))));
         let (trend, questions_of_trend) = trend::desk();
         let shell = shell::Shell::new(
             engine,
@@ -249,12 +250,11 @@ impl Node {
             engine_sender.clone(),
             clock,
             tidings.clone(),
-            shell::Onward { reprocess, turns: breakers.news() },
+            shell::Onward { reprocess, turns: breakers.news(), routes: Arc::clone(&routes) },
         );
         start_engine(shell, engine_receiver);
         let (schedules, runner) = Schedules::new(Arc::clone(&book), wall);
-        let (alerting, watching) = Alerting::new(Arc::clone(&book));
-        let routes = RwLock::new(Arc::new(Routes::new(book, now)));
+        let (alerting, watching) = Alerting::new(book);
         let questions = Arc::new(Semaphore::new(READERS_MAX));
         let shared = Shared {
             clock,

@@ -5,6 +5,7 @@
 
 #[cfg(test)]
 pub(crate) mod call_test;
+pub(crate) mod exec;
 pub mod http;
 pub mod log;
 pub mod registry;
@@ -12,11 +13,21 @@ pub mod registry;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use redrive_core::engine::{Call, Ending};
+
+/// What a call may take beyond its limit, to say so.
+const LIMIT_MARGIN: Duration = Duration::from_secs(1);
 
 /// Takes deliveries.
 pub trait Target: Send + Sync {
     /// Makes one call, which ends within the limits of its rule whatever the other side does.
     fn call(&self, call: Arc<Call>) -> Pin<Box<dyn Future<Output = Ending> + Send + '_>>;
+
+    /// When a call with that limit must have ended: it keeps its limit by itself, and one that does not is cut
+    /// off then.
+    fn ends_within(&self, limit: Duration) -> Duration {
+        limit + LIMIT_MARGIN
+    }
 }

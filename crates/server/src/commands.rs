@@ -41,11 +41,13 @@ mod why;
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
 use redrive::core::book::RuleBook;
+use redrive::core::book::model::Machine;
 use tokio::net::TcpListener;
 
 use crate::cli::{ArchiveWhat, Command, Export, Import};
@@ -131,7 +133,7 @@ pub(crate) fn open_book(path: &Path) -> anyhow::Result<RuleBook> {
 /// The book in a file and its text.
 pub(crate) fn read_book(path: &Path) -> anyhow::Result<(RuleBook, String)> {
     let bytes = load(path)?;
-    let reading = redrive::core::book::read_bytes(&bytes);
+    let reading = redrive::core::book::read_bytes_for(&bytes, machine());
     let text = String::from_utf8_lossy(&bytes).into_owned();
     if let Some(book) = reading.book {
         return Ok((book, text));
@@ -215,4 +217,10 @@ pub(crate) fn json_text(value: &impl serde::Serialize) -> anyhow::Result<String>
 pub(crate) fn wait_for<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("could not start a runtime")?.block_on(work)
+}
+
+/// The machine that a book is read for.
+pub(crate) fn machine() -> Machine {
+    let cores = std::thread::available_parallelism().ok().and_then(|cores| NonZeroU32::try_from(cores).ok());
+    cores.map_or_else(Machine::default, |cores| Machine { cores })
 }

@@ -206,6 +206,7 @@ fn delivered(service: usize, event_type: usize) -> Signal {
         story: Some(Box::new(story)),
         pause: None,
         stop: None,
+        emits: Vec::new(),
         at: NOW,
     };
     let dependency = DependencyName::new(&name).expect("a name");

@@ -12,7 +12,7 @@ mod services;
 
 use std::time::Duration;
 
-use super::model::{Allow, At, DaprFile, Permits, Sections};
+use super::model::{Allow, At, DaprFile, Machine, Permits, Sections};
 use super::problem::{Problems, Span};
 use super::yaml::{Node, Value};
 use crate::budget::BudgetSettings;
@@ -33,6 +33,7 @@ pub fn lower(book: &Node, problems: &mut Problems) -> Sections {
         .filter_map(|(key, node)| Some((key.text()?.to_owned(), At { value: permits(node), span: key.span })))
         .collect();
     let sections = Sections {
+        machine: Machine::default(),
         waiting: lowering.waiting(book.get("defaults")),
         keep_delivered: book.get("defaults").and_then(|node| duration_at(node, "keep_delivered")),
         retry_budget: book.get("defaults").and_then(retry_budget),

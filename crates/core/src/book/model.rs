@@ -4,6 +4,7 @@ mod alerting;
 mod edge;
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,9 +38,25 @@ pub struct At<T> {
     pub span: Span,
 }
 
+/// What a book may ask of the machine that it is read for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// Programs that can run at once.
+    pub cores: NonZeroU32,
+}
+
+/// Four cores, where nobody has looked.
+impl Default for Machine {
+    fn default() -> Self {
+        Self { cores: NonZeroU32::new(4).expect("more than none") }
+    }
+}
+
 /// A whole book.
 #[derive(Clone, Debug, Default)]
 pub struct Sections {
+    /// The machine that it is read for.
+    pub machine: Machine,
     /// What nothing more specific says.
     pub defaults: Layer,
     /// How much may wait for a service that does not say so itself.

@@ -90,6 +90,7 @@ pub(super) fn sections(written: &Sections) -> Option<Sections> {
         layer: Layer::default(),
     };
     Some(Sections {
+        machine: written.machine,
         policies,
         timeouts: written.timeouts.clone(),
         secrets: written.secrets.clone(),

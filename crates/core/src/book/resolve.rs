@@ -5,11 +5,11 @@
 //! other: they are tried in that order, and the first match wins.
 
 mod direct;
+mod permits;
 mod timeouts;
 mod waiting;
 
 use std::fmt;
-use std::num::NonZeroU32;
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -33,7 +33,6 @@ use crate::rule::{
 };
 use crate::schedule::Cron;
 use crate::text::Rate;
-use crate::throttle::ThrottleSettings;
 
 pub use timeouts::ResolvedTimeouts;
 use timeouts::{Owner, timeouts};
@@ -262,7 +261,7 @@ impl Sections {
         let hold_max = levels.or(|l| &l.hold_max, limits::HOLD_MAX_DEFAULT);
         let deadline = levels.find(|l| &l.deadline);
         let fatal_after = levels.find(|l| &l.fatal_after);
-        let (in_flight, rate) = self.permits(&dependency.value);
+        let (in_flight, rate) = self.permits(&dependency.value, kind);
         let retry_budget = self.retry_budget(&dependency.value);
         let rule = Rule {
             classify: classify.iter().map(|(o, _)| o.clone()).collect::<Vec<_>>().into(),
@@ -368,31 +367,6 @@ impl Sections {
                 (breaker, Origin { level: Level::Kind, span: None })
             }
         }
-    }
-
-    fn permits(&self, dependency: &DependencyName) -> (Known<u32>, Option<Known<Rate>>) {
-        let entry = self.dependencies.get(dependency);
-        let throttle = entry.and_then(|e| e.throttle.as_ref()).and_then(|at| self.throttles.get(&at.value));
-        let stated = |at: &At<_>| Known { value: at.value, origin: dependency_origin(at.span) };
-        let in_flight = entry
-            .and_then(|e| e.permits.in_flight.as_ref())
-            .or_else(|| throttle.and_then(|t| t.value.in_flight.as_ref()))
-            .map(stated);
-        let rate = entry
-            .and_then(|e| e.permits.rate.as_ref())
-            .or_else(|| throttle.and_then(|t| t.value.rate.as_ref()))
-            .map(|at| Known { value: at.value, origin: dependency_origin(at.span) });
-        let default = Known { value: limits::IN_FLIGHT_DEFAULT, origin: Origin::BUILT_IN };
-        (in_flight.unwrap_or(default), rate)
-    }
-
-    /// How calls to a dependency are held back.
-    #[must_use]
-    pub fn throttle(&self, dependency: &DependencyName) -> ThrottleSettings {
-        let (in_flight, rate) = self.permits(dependency);
-        // The format asks for one at least.
-        let in_flight = NonZeroU32::new(in_flight.value).unwrap_or(NonZeroU32::MIN);
-        ThrottleSettings { in_flight, rate: rate.map(|known| known.value) }
     }
 
     /// How many of the calls to a dependency may be retries; none if nothing limits that.

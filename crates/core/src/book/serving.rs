@@ -6,12 +6,15 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::RuleBook;
-use super::model::{Sections, ServiceEntry, Target, WhenFull};
+use super::model::{Sections, ServiceEntry, Target, TargetKind, WhenFull};
 use crate::budget::BudgetSettings;
+use crate::catalog::Kind;
+use crate::event::attribute::EventType;
 use crate::hash::Map;
 use crate::ids::{ChannelName, DependencyName, ServiceName};
 use crate::limits;
 use crate::throttle::ThrottleSettings;
+use crate::worker::Worker;
 
 /// How much may wait for one service, over all its channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,9 +42,14 @@ pub(super) struct Serving {
 
 impl Serving {
     pub(super) fn of(sections: &Sections) -> Self {
-        let names = sections.dependencies.keys();
+        let declared = sections.dependencies.iter().map(|(name, entry)| (name.clone(), entry.kind));
+        let own = sections.own_processes().into_iter().map(|name| (name, Kind::Process));
+        let throttle = |(name, kind): (DependencyName, Kind)| {
+            let settings = sections.throttle(&name, kind);
+            (name, settings)
+        };
         Self {
-            throttles: names.map(|name| (name.clone(), sections.throttle(name))).collect(),
+            throttles: declared.chain(own).map(throttle).collect(),
             keep_delivered: sections.keep_delivered().value,
             dedup_ttl_max: sections.dedup_ttl_max(),
             letter_retention: sections.letter_retention(),
@@ -69,6 +77,13 @@ pub(super) fn batch_max(target: &Target) -> u32 {
     target.batch_max.as_ref().map_or(limits::BATCH_DELIVERIES_DEFAULT, |at| at.value)
 }
 
+/// What a target tells of its runs, if it runs something. A type that is none is an error of the book.
+pub(super) fn worker(target: &Target) -> Option<Worker> {
+    let is_worker = matches!(target.kind, TargetKind::Exec(_));
+    let output = target.process.output.as_deref().and_then(|output| EventType::new(output).ok());
+    is_worker.then_some(Worker { output })
+}
+
 impl RuleBook {
     /// How much may wait for a service; none if there is no such service.
     #[must_use]
@@ -85,6 +100,17 @@ impl RuleBook {
             Some(channel) => service.channels.get(channel),
         };
         rows.map(|rows| rows.batch_max)
+    }
+
+    /// What runs the deliveries of a service or a channel, if a program does.
+    #[must_use]
+    pub fn worker(&self, service: &str, channel: Option<&str>) -> Option<&Worker> {
+        let service = self.holding(service).services.get(service)?;
+        let rows = match channel {
+            None => &service.own,
+            Some(channel) => service.channels.get(channel)?,
+        };
+        rows.worker.as_ref()
     }
 
     /// How long an event is kept once all its deliveries are delivered, or if nobody wants it.

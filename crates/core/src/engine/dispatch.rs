@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::dependency::{Asks, Gate, Ticket};
-use super::port::{Call, CallId, Effect, Next, Signal, Waiting};
-use super::queue::{LineStatus, Presence, PushAt, Ready};
+use super::port::{Call, CallId, Effect, Next, Settlement, Signal, Waiting};
+use super::queue::{LineStatus, Presence, PushAt, Ready, Starts};
 use super::sabotage::Sabotage;
-use super::{Alone, DependencyPlace, Engine, InFlight, LinePlace, QueuePlace, Running, Stage};
+use super::{Company, DependencyPlace, Engine, InFlight, LinePlace, QueuePlace, Running, Stage, Start};
 use crate::breaker::{Phase, State, Transition};
 use crate::decide::{Ended, History, HoldCause, Moment, Verdict, decide};
 use crate::ids::DeliveryId;
@@ -95,7 +95,7 @@ impl Engine {
 
     fn take_turn(&mut self, place: LinePlace, now: Timestamp) -> Turn {
         let queue = &self.queues[place.queue.0];
-        let Presence::Here { batch_max } = queue.presence else { return Turn::Idle };
+        let Presence::Here { batch_max, .. } = queue.presence else { return Turn::Idle };
         if self.services[queue.service.0].is_paused() && !self.sabotaged_by(Sabotage::IgnoresPause) {
             return Turn::Idle;
         }
@@ -195,50 +195,77 @@ impl Engine {
             }
             if self.caution.suspects(ready.waiting.id.seq(), now) {
                 if batch.is_empty() {
-                    self.start_alone(place.queue, Alone { ready, dependency, ticket }, now);
+                    self.caution.alone = Some(ready.waiting.id.seq());
+                    let start = Start { ready, dependency, ticket, company: Company::Nobody };
+                    self.start_on_record(place.queue, start, now);
                 } else {
                     self.queues[place.queue.0].push(place.line, ready, PushAt::Front);
-                    self.begin_call(place.queue, dependency, ticket, batch, now);
+                    self.begin_call(place.queue, dependency, ticket, batch, Starts::AtOnce, now);
                 }
                 self.look_for_more(place.queue, now);
                 return;
             }
             self.shares.take(service.0);
+            if self.records_starts(place.queue) {
+                let start = Start { ready, dependency, ticket, company: Company::Others };
+                self.start_on_record(place.queue, start, now);
+                return self.look_for_more(place.queue, now);
+            }
             batch.push(ready);
         }
         if batch.is_empty() {
             self.dependencies[dependency.0].unused(ticket);
         } else {
-            self.begin_call(place.queue, dependency, ticket, batch, now);
+            self.begin_call(place.queue, dependency, ticket, batch, Starts::AtOnce, now);
         }
         self.look_for_more(place.queue, now);
     }
 
-    fn start_alone(&mut self, place: QueuePlace, alone: Alone, now: Timestamp) {
-        let row = alone.ready.waiting.clone();
-        self.caution.alone = Some(row.id.seq());
-        let settlement = self.settlement_without_attempt(&row, Next::Starting, now);
-        self.settle(place, row, settlement, Stage::ToBeMade(Box::new(alone)));
+    fn records_starts(&self, place: QueuePlace) -> bool {
+        matches!(self.queues[place.0].presence, Presence::Here { starts: Starts::OnRecord, .. })
     }
 
-    /// The start is on record: now it may run, with nothing beside it.
-    pub(super) fn begin_alone(&mut self, place: QueuePlace, row: Waiting, alone: Alone, now: Timestamp) {
-        let Alone { ready, dependency, ticket } = alone;
+    fn start_on_record(&mut self, place: QueuePlace, start: Start, now: Timestamp) {
+        let row = start.ready.waiting.clone();
+        let settlement = self.settlement_without_attempt(&row, Next::Starting, now);
+        let emits = self.worker_of(&row).map_or_else(Vec::new, |worker| worker.started(&row, now));
+        let settlement = Settlement { emits, ..settlement };
+        self.settle(place, row, settlement, Stage::ToBeMade(Box::new(start)));
+    }
+
+    /// The start is on record: now it may run.
+    pub(super) fn begin_recorded(&mut self, place: QueuePlace, row: Waiting, start: Start, now: Timestamp) {
+        let Start { ready, dependency, ticket, company } = start;
         let row = Waiting { start_recorded: false, ..row };
         let service = self.queues[place.0].service;
         let may_start = self.store_failing_since.is_none() && self.running == Running::Yes;
         let has_same_rule = self.rule(&row).is_some_and(|rule| Arc::ptr_eq(rule, &ready.rule));
         let is_held = self.dependencies[dependency.0].barrier(&ready.rule, now).is_some();
         if may_start && has_same_rule && !is_held && !self.services[service.0].is_paused() {
-            self.shares.take(service.0);
+            if company == Company::Nobody {
+                self.shares.take(service.0);
+            }
             let ready = Ready { waiting: row, ..ready };
-            return self.begin_call(place, dependency, ticket, vec![ready], now);
+            return self.begin_call(place, dependency, ticket, vec![ready], Starts::OnRecord, now);
         }
         // Something has come up. It did not start, and if Redrive goes down now, it was not this one's fault.
-        self.dependencies[dependency.0].unused(ticket);
-        self.caution.alone = None;
+        self.not_begun(place, Start { ready, dependency, ticket, company });
         let settlement = self.settlement_without_attempt(&row, Next::Ready, now);
         self.settle(place, row, settlement, Stage::NotMade);
+    }
+
+    /// Gives back what a call was to have that is not made.
+    pub(super) fn not_begun(&mut self, place: QueuePlace, start: Start) {
+        let Start { dependency, ticket, company, .. } = start;
+        self.dependencies[dependency.0].unused(ticket);
+        match company {
+            Company::Nobody => self.caution.alone = None,
+            Company::Others => {
+                self.shares.give_back(self.queues[place.0].service.0);
+                self.wake_some(dependency);
+                self.wake_for_share();
+            }
+        }
     }
 
     fn begin_call(
@@ -247,6 +274,7 @@ impl Engine {
         dependency: DependencyPlace,
         ticket: Ticket,
         batch: Vec<Ready>,
+        starts: Starts,
         now: Timestamp,
     ) {
         let rule = Arc::clone(&batch[0].rule);
@@ -268,7 +296,7 @@ impl Engine {
         });
         self.effects.push_back(Effect::Start(Arc::clone(&call)));
         let beside = self.dependencies[dependency.0].throttle.in_flight();
-        self.calls.insert(call.id, InFlight { call, queue, dependency, ticket, beside });
+        self.calls.insert(call.id, InFlight { call, queue, dependency, ticket, beside, starts });
     }
 
     fn history_at_start(&self, ready: &Ready, now: Timestamp) -> History {

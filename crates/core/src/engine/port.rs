@@ -18,6 +18,7 @@ use crate::replay::{ReplayId, ReplayJob, ReplayState, Replaying, Stop, Wave};
 use crate::rule::Rule;
 use crate::story::Story;
 use crate::time::Timestamp;
+use crate::worker::Report;
 
 /// Whose deliveries wait together: those of a service, or of one of its channels.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -145,6 +146,13 @@ pub enum Ending {
         /// The places in the batch of those that failed, in order.
         failed: Vec<usize>,
     },
+    /// A worker's run is over.
+    Ran {
+        /// How.
+        reply: Reply,
+        /// What it left behind.
+        report: Box<Report>,
+    },
     /// Our own shutdown cut it short.
     Interrupted,
 }
@@ -263,6 +271,8 @@ pub struct Settlement {
     pub pause: Option<ServiceName>,
     /// The replay that stops because of it, in the same transaction.
     pub stop: Option<Stop>,
+    /// Events that tell of it, in the same transaction, as far as somebody wants them.
+    pub emits: Vec<Arc<Event>>,
     /// When it was decided.
     pub at: Timestamp,
 }
@@ -281,7 +291,8 @@ pub enum Next {
     },
     /// Failed for good, and kept.
     Dead(Box<Death>),
-    /// An attempt is about to start, alone, since Redrive may go down with it.
+    /// An attempt is about to start whose end may never be known: a worker that could outlive us, or one that
+    /// Redrive may go down with.
     Starting,
 }
 

@@ -48,10 +48,19 @@ pub(super) struct Queue {
 /// Whether the rule book knows the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
-    /// It does, and one call takes so many.
-    Here { batch_max: u32 },
+    /// It does, and one call takes so many, and begins so.
+    Here { batch_max: u32, starts: Starts },
     /// Its service or channel is gone: all of it is held.
     Removed,
+}
+
+/// How calls of a queue begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Starts {
+    /// At once: a call that we go down with ends by itself.
+    AtOnce,
+    /// When their start is on record: a worker may outlive us.
+    OnRecord,
 }
 
 /// Whether a page of what is ready is on its way.
@@ -338,7 +347,7 @@ mod tests {
     fn queue() -> Queue {
         let service = ServiceName::new("s").expect("a name");
         let name = Arc::new(QueueName { service, channel: None });
-        Queue::empty(name, ServicePlace(0), Presence::Here { batch_max: 1 })
+        Queue::empty(name, ServicePlace(0), Presence::Here { batch_max: 1, starts: Starts::AtOnce })
     }
 
     fn row(seq: u64, bytes: usize) -> Waiting {

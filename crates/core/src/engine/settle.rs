@@ -3,30 +3,33 @@
 use std::sync::Arc;
 
 use super::port::{CallId, Death, Effect, Ending, Fate, Followers, Made, Next, Settlement, Signal, Waiting};
-use super::queue::{PushAt, Ready};
+use super::queue::{PushAt, Ready, Starts};
 use super::sabotage::Sabotage;
 use super::{Engine, InFlight, QueuePlace, Settling, Stage};
 use crate::answer::{Reply, Seen};
+use crate::book::RuleBook;
 use crate::breaker::Observation;
 use crate::category::{Category, Code, codes};
 use crate::classify::{Connection, Failure, Outcome, classify};
 use crate::decide::{Decision, Ended, History, Moment, Verdict, decide};
 use crate::envelope::Tier;
 use crate::fingerprint::Fingerprint;
-use crate::ids::DeliveryId;
+use crate::ids::{ChannelName, DeliveryId};
 use crate::rule::Rule;
 use crate::story::{End, Facts, HeldBy, Story, Told};
 use crate::time::Timestamp;
+use crate::worker::{self, Worker};
 
 impl Engine {
     pub(super) fn ended(&mut self, id: CallId, ending: &Ending, now: Timestamp) {
         let Some(in_flight) = self.calls.remove(&id) else { return };
-        let (reply, failed) = match ending {
-            Ending::Reply(reply) => (reply, None),
-            Ending::Partly { reply, failed } => (reply, Some(failed)),
+        let (reply, failed, report) = match ending {
+            Ending::Reply(reply) => (reply, None, None),
+            Ending::Partly { reply, failed } => (reply, Some(failed), None),
+            Ending::Ran { reply, report } => (reply, None, Some(&**report)),
             Ending::Interrupted => return self.interrupted(in_flight, now),
         };
-        let InFlight { call, queue, dependency, ticket, beside } = in_flight;
+        let InFlight { call, queue, dependency, ticket, beside, starts: _ } = in_flight;
         let answer = reply.as_answer();
         let outcome = classify(&answer, &call.rule.classify, call.rule.timeouts.category);
         // A batch that was answered in part has been answered: that is what the dependency is judged by.
@@ -46,6 +49,10 @@ impl Engine {
             let attempt =
                 Tried { row: &row, rule: &call.rule, book: call.book.hash(), started_at: call.started_at };
             let mut settlement = Self::settlement(&attempt, &outcome, reply, &decision, now);
+            if let Some(worker) = worker_of(&call.book, &row) {
+                let end = worker::End::Run { outcome: &outcome, reply, report };
+                settlement.emits = worker.ended(&row, end, &settlement);
+            }
             if self.sabotaged_by(Sabotage::RetriesForEver) && matches!(settlement.next, Next::Dead(_)) {
                 settlement.next = Next::Due { at: now };
             }
@@ -87,13 +94,13 @@ impl Engine {
 
     /// Our own shutdown: it burns nothing, and the next run finds the delivery as it was.
     fn interrupted(&mut self, in_flight: InFlight, now: Timestamp) {
-        let InFlight { call, queue, dependency, ticket, .. } = in_flight;
+        let InFlight { call, queue, dependency, ticket, starts, .. } = in_flight;
         self.dependencies[dependency.0].unused(ticket);
         for row in &call.deliveries {
             self.shares.give_back(self.queues[queue.0].service.0);
-            if self.caution.alone == Some(row.id.seq()) {
+            if starts == Starts::OnRecord {
                 // Its start is on record, and must not look as if Redrive had gone down with it.
-                self.caution.alone = None;
+                self.let_go_of_alone(row);
                 let settlement = self.settlement_without_attempt(row, Next::Ready, now);
                 self.settle(queue, row.clone(), settlement, Stage::NotMade);
             } else {
@@ -117,6 +124,12 @@ impl Engine {
         stage: Stage,
     ) {
         self.complete_letter(&waiting, &mut settlement);
+        if matches!((&stage, &settlement.next), (Stage::NotMade, Next::Dead(_)))
+            && settlement.emits.is_empty()
+            && let Some(worker) = self.worker_of(&waiting)
+        {
+            settlement.emits = worker.ended(&waiting, worker::End::GivenUp, &settlement);
+        }
         let settlement = Arc::new(settlement);
         if !(self.sabotaged_by(Sabotage::LosesOutcome) && waiting.id.content().is_multiple_of(64)) {
             self.effects.push_back(Effect::Settle(Arc::clone(&settlement)));
@@ -137,8 +150,8 @@ impl Engine {
         if fate == Fate::Stale {
             // Whoever settled it knows; what is left of it on disk is found by looking.
             self.let_go_of_alone(&waiting);
-            if let Stage::ToBeMade(alone) = stage {
-                self.dependencies[alone.dependency.0].unused(alone.ticket);
+            if let Stage::ToBeMade(start) = stage {
+                self.not_begun(queue, *start);
             }
             self.forget(queue, seq);
             self.queues[queue.0].explore();
@@ -176,7 +189,7 @@ impl Engine {
                 self.line_up(queue, Waiting { due_at: Some(*at), ..row }, PushAt::Back, now);
             }
             (Next::Due { at }, _) => self.wait_for(queue, *at, Waiting { due_at: Some(*at), ..row }, now),
-            (Next::Starting, Stage::ToBeMade(alone)) => return self.begin_alone(queue, row, *alone, now),
+            (Next::Starting, Stage::ToBeMade(start)) => return self.begin_recorded(queue, row, *start, now),
             (Next::Starting, Stage::Over { .. } | Stage::NotMade) => {
                 unreachable!("a start is recorded before a call")
             }
@@ -236,6 +249,7 @@ impl Engine {
             story: Some(Box::new(Story::of(&facts, decision))),
             pause: (decision.verdict == Verdict::Pause).then(|| row.queue.service.clone()),
             stop: None,
+            emits: Vec::new(),
             at: now,
         }
     }
@@ -252,6 +266,7 @@ impl Engine {
             story: None,
             pause: None,
             stop: None,
+            emits: Vec::new(),
             at: now,
         }
     }
@@ -367,9 +382,18 @@ impl Engine {
         let decision = decide(rule, &row.history, &ended, &moment);
         let reply = Reply { seen: Seen::Internal, message, retry_after: None };
         let tried = Tried { row: &row, rule, book: self.book.hash(), started_at: row.written_at };
-        let settlement = Self::settlement(&tried, &outcome, &reply, &decision, now);
+        let mut settlement = Self::settlement(&tried, &outcome, &reply, &decision, now);
+        if let Some(worker) = self.worker_of(&row) {
+            let end = worker::End::Run { outcome: &outcome, reply: &reply, report: None };
+            settlement.emits = worker.ended(&row, end, &settlement);
+        }
         self.tell_alert(&row, &decision);
         self.settle(queue, row, settlement, Stage::NotMade);
+    }
+
+    /// What runs the deliveries of that queue, if they are run.
+    pub(super) fn worker_of(&self, row: &Waiting) -> Option<&Worker> {
+        worker_of(&self.book, row)
     }
 
     fn told_without_attempt(&self, row: &Waiting, by: HeldBy, verdict: Told, now: Timestamp) -> Box<Story> {
@@ -402,6 +426,10 @@ struct Tried<'a> {
     rule: &'a Rule,
     book: u64,
     started_at: Timestamp,
+}
+
+fn worker_of<'a>(book: &'a RuleBook, row: &Waiting) -> Option<&'a Worker> {
+    book.worker(row.queue.service.as_str(), row.queue.channel.as_ref().map(ChannelName::as_str))
 }
 
 fn not_started(code: Code, message: String) -> Failure {

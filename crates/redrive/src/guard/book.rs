@@ -363,7 +363,7 @@ impl Shelf {
 
 impl Contents {
     fn terms(&mut self, rule: Arc<Rule>, clock: Clock) -> Terms {
-        let limits = self.book.sections().throttle(&rule.dependency);
+        let limits = self.book.throttle(&rule.dependency);
         let dependency = self.dependencies.entry(rule.dependency.clone()).or_insert_with(|| {
             let dependency = Arc::new(Dependency::new(rule.dependency.clone(), limits));
             if let Some(Shared { state, every }) = &self.shared {

@@ -41,6 +41,8 @@ pub(super) struct Work {
     pub orders: Vec<OrderJob>,
     pub advances: Vec<Advance>,
     pub submissions: Vec<SubmitJob>,
+    /// Events that tell of the settlements beside them, in the same transaction.
+    pub emissions: Vec<Submission>,
     pub backups: Vec<BackupJob>,
     pub stop: Option<oneshot::Sender<()>>,
 }
@@ -54,6 +56,7 @@ impl Work {
         self.orders.append(&mut other.orders);
         self.advances.append(&mut other.advances);
         self.submissions.append(&mut other.submissions);
+        self.emissions.append(&mut other.emissions);
         self.backups.append(&mut other.backups);
         self.stop = self.stop.take().or(other.stop.take());
     }
@@ -65,6 +68,7 @@ impl Work {
             && self.orders.is_empty()
             && self.advances.is_empty()
             && self.submissions.is_empty()
+            && self.emissions.is_empty()
             && self.backups.is_empty()
             && self.stop.is_none()
     }

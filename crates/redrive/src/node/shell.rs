@@ -1,11 +1,11 @@
 //! The live shell: feeds the engine with what happens and carries out what it decides.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use redrive_core::answer::{CallPart, Reply, Seen, TransportError};
-use redrive_core::engine::{Call, CallId, Effect, Ending, Engine, Input, Next, Signal};
+use redrive_core::engine::{Call, CallId, Effect, Ending, Engine, Input, Next, Settlement, Signal};
 use redrive_core::figures::Figures;
 use redrive_core::ids::DependencyName;
 use redrive_core::time::Timestamp;
@@ -15,14 +15,13 @@ use tokio::time::Instant;
 
 use super::breakers::News;
 use super::inbox::{Inbox, NoteJob, Work};
+use super::routes::Routes;
 use super::{Answer, Message, Snapshot, Step, Stopped, Tidings};
 use crate::clock::{Clock, STEP_MIN, wall_clock};
 use crate::happening::{Happening, What};
-use crate::store::{self, Note};
+use crate::store::{self, Note, Submission, Submitted, WhenFull};
 use crate::target::registry::Targets;
 
-/// A target keeps its limits by itself; one that does not is cut off a little later.
-const LIMIT_MARGIN: Duration = Duration::from_secs(1);
 /// Messages taken in one go.
 const MESSAGES_AT_ONCE: usize = 256;
 /// How often the machine's clock is compared with ours.
@@ -40,6 +39,8 @@ pub(super) struct Shell {
     tidings: Tidings,
     onward: Onward,
     calls: HashMap<CallId, AbortHandle>,
+    /// Calls that ended because we stop.
+    interrupted: usize,
     wake_at: Option<Timestamp>,
     /// Shared with whoever looked last, until something is counted again.
     figures: Arc<Figures>,
@@ -54,6 +55,8 @@ pub(super) struct Onward {
     pub reprocess: mpsc::Sender<DependencyName>,
     /// What breakers go through.
     pub turns: mpsc::Sender<News>,
+    /// Who wants what is told of workers.
+    pub routes: Arc<RwLock<Arc<Routes>>>,
 }
 
 struct Stopping {
@@ -82,6 +85,7 @@ impl Shell {
             tidings,
             onward,
             calls: HashMap::new(),
+            interrupted: 0,
             wake_at: None,
             figures: Arc::default(),
             stopping: None,
@@ -146,6 +150,7 @@ impl Shell {
             }
             Message::Ended(call, ending) => {
                 self.calls.remove(&call);
+                self.interrupted += usize::from(ending == Ending::Interrupted);
                 self.feed(Input::Ended { call, ending });
             }
             Message::Book(book, targets) => {
@@ -157,6 +162,7 @@ impl Shell {
             }
             Message::Stop { within, reply } => {
                 self.stopping = Some(Stopping { until: Instant::now() + within, reply });
+                self.targets.stop(within);
                 self.feed(Input::Stop);
             }
         }
@@ -209,7 +215,10 @@ impl Shell {
         while let Some(effect) = self.engine.next_effect() {
             match effect {
                 Effect::Start(call) => self.start(call),
-                Effect::Settle(settlement) => self.outbox.settlements.push(settlement),
+                Effect::Settle(settlement) => {
+                    self.emit(&settlement);
+                    self.outbox.settlements.push(settlement);
+                }
                 Effect::Load(load) => self.outbox.loads.push(load),
                 Effect::WakeAt(at) => self.wake_at = Some(at),
                 Effect::Keep(record) => self.note(Note::Breaker(record), None),
@@ -223,6 +232,22 @@ impl Shell {
                     let _ = self.onward.reprocess.try_send(dependency);
                 }
                 Effect::Signal(signal) => self.tell(signal),
+            }
+        }
+    }
+
+    /// Has what is told of a settlement written with it, as far as somebody wants it.
+    fn emit(&mut self, settlement: &Settlement) {
+        for event in &settlement.emits {
+            let routes = Arc::clone(&self.onward.routes.read().expect("nobody panics while swapping"));
+            let mut routes = routes.of(event.event_type.as_str()).to_vec();
+            for addressee in &mut routes {
+                // Nobody is there who could send it again.
+                addressee.bound.when_full = WhenFull::DeadLetter;
+            }
+            if !routes.is_empty() {
+                let submitted = Submitted { event: Arc::clone(event), routes };
+                self.outbox.emissions.push(Submission { events: vec![submitted] });
             }
         }
     }
@@ -268,7 +293,7 @@ impl Shell {
     fn start(&mut self, call: Arc<Call>) {
         let target = self.targets.get(&call.queue);
         let (id, own) = (call.id, self.own.clone());
-        let limit = call.limit + LIMIT_MARGIN;
+        let limit = target.as_ref().map_or(call.limit, |target| target.ends_within(call.limit));
         let task = tokio::spawn(async move {
             let report = Report { own: own.clone(), id, is_made: false };
             let ending = match target {
@@ -298,7 +323,7 @@ impl Shell {
 
     /// Cuts short what still runs; it burns nothing, and the next run begins with it.
     fn end(mut self) {
-        let interrupted = self.calls.len();
+        let interrupted = self.interrupted + self.calls.len();
         for (call, task) in std::mem::take(&mut self.calls) {
             task.abort();
             self.engine.handle(Input::Ended { call, ending: Ending::Interrupted }, self.clock.now());

@@ -99,11 +99,19 @@ pub(super) struct WriterState {
     backups: Vec<BackupJob>,
 }
 
+/// What must be written as soon as it can be.
+#[derive(Default)]
+struct Unwritten {
+    settlements: Vec<Arc<Settlement>>,
+    emissions: Vec<Submission>,
+}
+
 struct Failing {
     since: Timestamp,
     /// Whether what is durable must be looked up first.
     unknown: bool,
     settlements: Vec<Arc<Settlement>>,
+    emissions: Vec<Submission>,
     notes: Vec<NoteJob>,
 }
 
@@ -194,8 +202,11 @@ impl Writer {
                 let _ = job.reply.send(Err(OrderError::NotWritten(no_room)));
             }
         }
-        let (submissions, waiters): (Vec<Submission>, Vec<_>) =
+        let (mut submissions, mut waiters): (Vec<Submission>, Vec<_>) =
             work.submissions.into_iter().map(|SubmitJob { submission, reply }| (submission, reply)).unzip();
+        // Nobody waits for these, but they are counted like all others.
+        waiters.extend(work.emissions.iter().map(|_| tokio::sync::oneshot::channel().0));
+        submissions.extend(work.emissions.iter().cloned());
         if self.state.written_at.elapsed() > ALIVE_EVERY {
             work.notes.push(NoteJob { note: Note::Alive, then: None, reply: None });
         }
@@ -228,7 +239,12 @@ impl Writer {
                     let _ = reply.send(Err(SubmitError::Failing { reason: error.to_string() }));
                 }
                 refuse_orders(orderers, &error.to_string());
-                self.fail(&error, batch.settlements, work.notes, now);
+                self.fail(
+                    &error,
+                    Unwritten { settlements: batch.settlements, emissions: work.emissions },
+                    work.notes,
+                    now,
+                );
             }
         }
         work.stop
@@ -293,7 +309,7 @@ impl Writer {
         for load in loads {
             match self.store.load(load) {
                 Ok(page) => inputs.push(Input::Loaded(page)),
-                Err(error) => return self.fail(&error, Vec::new(), Vec::new(), self.clock.now()),
+                Err(error) => return self.fail(&error, Unwritten::default(), Vec::new(), self.clock.now()),
             }
         }
     }
@@ -326,7 +342,7 @@ impl Writer {
     fn fail(
         &mut self,
         error: &StoreError,
-        settlements: Vec<Arc<Settlement>>,
+        Unwritten { settlements, emissions }: Unwritten,
         notes: Vec<NoteJob>,
         now: Timestamp,
     ) {
@@ -334,7 +350,7 @@ impl Writer {
         self.tidings.tell(What::StoreFailing, || Happening::told(What::StoreFailing, now, error.to_string()));
         let unknown = matches!(error, StoreError::Unknown { .. });
         let notes = refuse_asked(notes, &error.to_string());
-        self.state.failing = Some(Failing { since: now, unknown, settlements, notes });
+        self.state.failing = Some(Failing { since: now, unknown, settlements, emissions, notes });
         self.tell_engine(vec![Input::StoreFailing]);
     }
 
@@ -350,6 +366,7 @@ impl Writer {
         self.state.backups.append(&mut work.backups);
         let mut failing = self.state.failing.take().expect("it is called while the store fails");
         failing.settlements.append(&mut work.settlements);
+        failing.emissions.append(&mut work.emissions);
         failing.notes.append(&mut refuse_asked(work.notes, "the store takes no writes at the moment"));
         // Pages that were asked for are asked for again once it is well: all of the engine looks anew.
         if let Err(error) = self.heal(&mut failing) {
@@ -368,7 +385,8 @@ impl Writer {
         let now = self.clock.now();
         let mut notes: Vec<Note> = failing.notes.iter().map(|job| job.note.clone()).collect();
         notes.push(Note::Absence { from: failing.since });
-        let batch = Batch { settlements: failing.settlements.clone(), notes, ..Batch::default() };
+        let (settlements, submissions) = (failing.settlements.clone(), failing.emissions.clone());
+        let batch = Batch { settlements, submissions, notes, ..Batch::default() };
         // A replay may have begun in a batch that nobody heard of.
         let replays = self.store.reader()?.replays(None, REPLAYS_KEPT_MAX)?;
         let written = self.store.write(&batch, now)?;
@@ -401,7 +419,7 @@ impl Writer {
             Err(error) => {
                 self.state.more_to_keep = false;
                 let now = self.clock.now();
-                self.fail(&error, Vec::new(), Vec::new(), now);
+                self.fail(&error, Unwritten::default(), Vec::new(), now);
             }
         }
     }

@@ -149,7 +149,9 @@ mod tests {
 
     fn kept(bytes_max: usize, pieces: &[&str]) -> Output {
         let mut keeper = Keeper::new(bytes_max);
-        pieces.iter().for_each(|piece| keeper.take(piece.as_bytes()));
+        for piece in pieces {
+            keeper.take(piece.as_bytes());
+        }
         keeper.output()
     }
 

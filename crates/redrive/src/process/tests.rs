@@ -135,10 +135,10 @@ async fn of_our_environment_only_what_is_named_is_inherited() {
     let named = run(named.variable("HOME", "/h"), limits()).await;
     let place = folder.path().canonicalize().expect("it is there");
     assert_eq!(named.stdout.text(), format!("redrive o n e /h\n{}\n", place.display()));
-    let names = run(sh("env | cut -d= -f1 | sort"), limits()).await.stdout.text();
+    let all = run(sh("env | cut -d= -f1 | sort"), limits()).await.stdout.text();
     let own = ["OLDPWD", "PWD", "SHLVL", "_", MARK_VARIABLE];
-    let strange = names.lines().find(|name| !INHERITED.contains(name) && !own.contains(name));
-    assert_eq!(strange, None, "{names}");
+    let strange = all.lines().find(|name| !INHERITED.contains(name) && !own.contains(name));
+    assert_eq!(strange, None, "{all}");
 }
 
 #[tokio::test]

@@ -45,6 +45,7 @@ pub use self::address::InvalidAddress;
 pub(crate) use self::elsewhere::Elsewhere;
 pub use self::pool::Pool;
 pub use self::request::Form;
+pub(super) use self::request::{place_in_trace, structured, trace_state};
 pub use self::sign::{InvalidSecret, Signing};
 pub(crate) use self::sign::{check as check_secret, key as standard_key};
 pub(crate) use self::wire::{Wire, WireOptions};

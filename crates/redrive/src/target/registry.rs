@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use redrive_core::book::RuleBook;
 use redrive_core::book::model::{self, ChannelEntry, ReceiverKind, ServiceEntry, TargetKind};
@@ -13,14 +14,16 @@ use redrive_core::engine::QueueName;
 use redrive_core::limits::IN_FLIGHT_DEFAULT;
 
 use super::Target;
+use super::exec::{ExecOptions, ExecTarget};
 use super::http::{Form, HttpOptions, HttpTarget, Pool, Signing, check_secret};
 use super::log::LogTarget;
+use crate::process::Supervisor;
 use crate::receiver;
 use crate::secret::{Secrets, read_now};
 use crate::tls::Roots;
 
 /// The kinds of target that this program can serve.
-pub const BUILT_IN_TARGETS: &[&str] = &["http", "log"];
+pub const BUILT_IN_TARGETS: &[&str] = &["exec", "http", "log"];
 
 /// Where the deliveries of each queue go.
 #[derive(Clone)]
@@ -28,6 +31,7 @@ pub struct Targets {
     by_queue: BTreeMap<QueueName, Arc<dyn Target>>,
     pool: Arc<Pool>,
     log: Option<Arc<LogTarget>>,
+    supervisor: Supervisor,
 }
 
 impl Targets {
@@ -35,11 +39,10 @@ impl Targets {
     /// used again. Secrets are asked for their values with each call: see [`Secrets::check`] for those that
     /// have none.
     pub fn new(book: &RuleBook, secrets: &Secrets, previous: Option<&Self>) -> Result<Self, Vec<Problem>> {
-        let (pool, log) = match previous {
-            Some(previous) => (Arc::clone(&previous.pool), previous.log.clone()),
-            None => (Arc::new(Pool::new(Roots::System)), None),
+        let mut targets = match previous {
+            Some(previous) => Self { by_queue: BTreeMap::new(), ..previous.clone() },
+            None => Self::none(Arc::new(Pool::new(Roots::System)), Supervisor::new()),
         };
-        let mut targets = Self { by_queue: BTreeMap::new(), pool, log };
         let mut problems = Vec::new();
         for service in &book.sections().services {
             let own = std::iter::once(None);
@@ -86,10 +89,16 @@ impl Targets {
         }
     }
 
-    /// None yet, over those connections: the targets of a first book are made after these.
+    /// None yet, over those connections and with that hand for programs: the targets of a first book are made
+    /// after these.
     #[must_use]
-    pub fn none(pool: Arc<Pool>) -> Self {
-        Self { by_queue: BTreeMap::new(), pool, log: None }
+    pub fn none(pool: Arc<Pool>, supervisor: Supervisor) -> Self {
+        Self { by_queue: BTreeMap::new(), pool, log: None, supervisor }
+    }
+
+    /// Ends the programs that run, within that time; no more are started.
+    pub(crate) fn stop(&self, within: Duration) {
+        self.supervisor.stop(within);
     }
 
     /// The same target for every queue of a book, whatever the book says.
@@ -137,9 +146,18 @@ impl Targets {
                 let made = made.map_err(|error| problem(target, "bad-target", error.to_string()))?;
                 Ok(Arc::new(made))
             }
+            TargetKind::Exec(words) => {
+                let options = ExecOptions {
+                    supervisor: self.supervisor.clone(),
+                    pool: Arc::clone(&self.pool),
+                    place: place(service, channel, target),
+                };
+                let made = ExecTarget::new(words, target.format.as_deref(), &target.process, options);
+                let made = made.map_err(|error| problem(target, "bad-target", error.to_string()))?;
+                Ok(Arc::new(made))
+            }
             TargetKind::Ntfy(_)
             | TargetKind::Smtp(_)
-            | TargetKind::Exec(_)
             | TargetKind::Kafka(_)
             | TargetKind::RedisStream(_)
             | TargetKind::Sqs(_)
@@ -185,7 +203,6 @@ fn problem(target: &model::Target, code: &'static str, message: String) -> Probl
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
-    use std::time::Duration;
 
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;

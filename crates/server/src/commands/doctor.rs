@@ -14,7 +14,7 @@ use redrive::node::Turns;
 use redrive::store::sqlite::Sqlite;
 use redrive::store::{Reader, StoreError};
 
-use super::{Refused, print, print_json, read_book, service_name, wait_for};
+use super::{Refused, machine, print, print_json, read_book, service_name, wait_for};
 use crate::api::shape::doctor::DoctorReport;
 use crate::cli::{DoctorArgs, Format};
 use crate::client::Ask;
@@ -101,7 +101,7 @@ fn book(rules: Option<&Path>, rest: &mut Rest) -> anyhow::Result<RuleBook> {
         rest.text = Some(text);
         return Ok(book);
     }
-    let book = rest.text.as_deref().and_then(|text| redrive::core::book::read(text).book);
+    let book = rest.text.as_deref().and_then(|text| redrive::core::book::read_for(text, machine()).book);
     let why = "the folder does not say which rule book holds: name it with --rules";
     book.ok_or_else(|| Refused(why.to_owned()).into())
 }

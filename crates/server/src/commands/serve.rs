@@ -18,6 +18,7 @@ use redrive::core::engine::Bounds;
 use redrive::happening::What;
 use redrive::hook::Hook;
 use redrive::node::{Config, Node, ReadError, SubmitError};
+use redrive::process::Supervisor;
 use redrive::secret::Secrets;
 use redrive::store::sqlite::{Options, Sqlite};
 use redrive::target::registry::{BUILT_IN_TARGETS, Targets};
@@ -55,6 +56,9 @@ const BUILT_IN: &str = "the built-in book";
 
 /// The kinds of source that this program has, beside the events API.
 const BUILT_IN_SOURCES: &[&str] = &["schedule", "webhook"];
+
+/// Where the data folder has its record of workers that run.
+const WORKERS: &str = "workers";
 
 /// The bounds of the engine: a window for each queue, and calls over all services.
 const BOUNDS: Bounds = Bounds { window: 512, window_bytes: 4 * 1024 * 1024, calls: 1_024 };
@@ -203,9 +207,13 @@ async fn serve(
     if let Some((settings, _)) = &traces {
         pool.tell_traces(settings.sampler());
     }
-    let connections = Targets::none(Arc::new(pool));
-    let targets = targets(&opened, &path, &secrets, Some(&connections))?;
+    let pool = Arc::new(pool);
+    let connections = |supervisor| Targets::none(Arc::clone(&pool), supervisor);
+    // Whatever is wrong with the book is said before anything is written.
+    targets(&opened, &path, &secrets, Some(&connections(Supervisor::new())))?;
     let store = Sqlite::open(&args.data, Options::default()).map_err(|error| Refused(error.to_string()))?;
+    let connections = connections(supervisor(&args.data)?);
+    let targets = targets(&opened, &path, &secrets, Some(&connections))?;
     let config = Config {
         book: Arc::clone(&opened.book),
         book_text: Arc::clone(&opened.text),
@@ -262,6 +270,22 @@ async fn serve(
     archivist.stop().await;
     end(&node, exporter, args.drain).await;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Who runs workers. The folder is ours by now, and nothing has started: what an earlier run left behind is ended.
+fn supervisor(data: &Path) -> anyhow::Result<Supervisor> {
+    let folder = data.join(WORKERS);
+    let (supervisor, survived) = Supervisor::recording(&folder)
+        .with_context(|| format!("could not see to the workers of an earlier run in {}", folder.display()))?;
+    if survived > 0 {
+        let ended = format!(
+            "{} of an earlier run had outlived it, and {} ended",
+            counted(survived, "worker"),
+            if survived == 1 { "was" } else { "were" }
+        );
+        logging::say(style::dim(ended), || tracing::warn!(survived, "workers of an earlier run were ended"));
+    }
+    Ok(supervisor)
 }
 
 fn say_that_it_stops() {

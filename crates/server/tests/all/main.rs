@@ -58,3 +58,4 @@ mod try_out;
 // Ctrl-C again.
 #[cfg(unix)]
 mod watch;
+mod workers;

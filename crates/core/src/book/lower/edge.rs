@@ -14,6 +14,7 @@ use crate::book::yaml::Node;
 use crate::event::attribute::{SessionKey, Subject};
 use crate::limits;
 use crate::text;
+use crate::worker;
 
 impl Lowering<'_> {
     pub(super) fn target(&mut self, node: &Node, owner: &Node) -> Option<Target> {
@@ -32,16 +33,17 @@ impl Lowering<'_> {
             );
         }
         if !matches!(kind, TargetKind::Http(_)) {
-            excluded(node, &["format", "secret", "network"], "it belongs to `http`", self.problems);
+            excluded(node, &["secret", "network"], "it belongs to `http`", self.problems);
         }
         let format = text_of(node, "format");
+        self.check_format(node, &kind);
         if format.as_deref() != Some("batch") {
             excluded(node, &["batch_max"], "it belongs to `format: batch`", self.problems);
         }
         if !matches!(kind, TargetKind::Exec(_)) {
-            let keys = ["time_limit", "spawn_limit", "on_timeout", "output"];
-            excluded(node, &keys, "it belongs to `exec`", self.problems);
+            excluded(node, &OF_PROCESSES, "it belongs to `exec`", self.problems);
         }
+        self.check_output(node);
         Some(Target {
             span: node.span,
             kind,
@@ -57,8 +59,41 @@ impl Lowering<'_> {
                 spawn_limit: duration_at(node, "spawn_limit"),
                 on_timeout: node.get("on_timeout").map(texts).unwrap_or_default(),
                 output: text_of(node, "output"),
+                grace: duration_of(node, "grace"),
+                memory_bytes: size_of(node, "memory"),
+                output_bytes_max: size_of(node, "output_max"),
+                folder: text_of(node, "folder"),
+                env: variables(node),
+                inherit: node.get("inherit").map(texts).unwrap_or_default(),
             },
         })
+    }
+
+    /// Reports a form that such a target does not take.
+    fn check_format(&mut self, node: &Node, kind: &TargetKind) {
+        let Some(format) = node.get("format") else { return };
+        let (takes, belongs): (&[&str], _) = match kind {
+            TargetKind::Http(_) => (&["binary", "structured", "batch"], "`data` belongs to `exec`"),
+            TargetKind::Exec(_) => (&["structured", "data"], "`exec` takes `structured` or `data`"),
+            _ => (&[], "it belongs to `http` and `exec`"),
+        };
+        if format.text().is_some_and(|word| !takes.contains(&word)) {
+            let message = format!("`format` has no meaning here: {belongs}");
+            self.problems.error("excluded-key", format.span, message, "remove it, or state another");
+        }
+    }
+
+    /// Reports an `output` that could never be the type of an event.
+    fn check_output(&mut self, node: &Node) {
+        let Some((value, output)) = node.get("output").and_then(|value| Some((value, value.text()?))) else {
+            return;
+        };
+        let is_type = EventPattern::parse(output).is_ok_and(|pattern| pattern.is_exact());
+        if !is_type || output == worker::LIFECYCLE {
+            let message = format!("`{output}` cannot be the type of results");
+            let help = "name a type of their own, such as `worker.result`";
+            self.problems.error("bad-event-type", value.span, message, help);
+        }
     }
 
     pub(super) fn sources(&mut self, section: &[(Node, Node)]) -> BTreeMap<String, At<Source>> {
@@ -198,6 +233,30 @@ impl Lowering<'_> {
         });
         entries.collect()
     }
+}
+
+/// The keys of targets that run something.
+const OF_PROCESSES: [&str; 10] = [
+    "time_limit",
+    "spawn_limit",
+    "on_timeout",
+    "output",
+    "grace",
+    "memory",
+    "output_max",
+    "folder",
+    "env",
+    "inherit",
+];
+
+fn size_of(node: &Node, key: &str) -> Option<u64> {
+    text::parse_size(node.get(key)?.text()?).ok()
+}
+
+fn variables(node: &Node) -> BTreeMap<String, String> {
+    let entries = node.get("env").map(Node::entries).unwrap_or_default();
+    let pairs = entries.iter().filter_map(|(key, value)| Some((key.text()?, value.text()?)));
+    pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
 fn target_kind(node: &Node) -> Option<TargetKind> {

@@ -1,5 +1,6 @@
 //! The book's edges as they were written: targets, sources and secrets.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{At, Facts};
@@ -100,7 +101,7 @@ impl TargetKind {
     }
 }
 
-/// Limits of a program.
+/// How a program is run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProcessLimits {
     /// How long a run may take.
@@ -111,6 +112,18 @@ pub struct ProcessLimits {
     pub on_timeout: Vec<String>,
     /// The event type of results.
     pub output: Option<String>,
+    /// How long it has to end when it is asked to.
+    pub grace: Option<Duration>,
+    /// The memory that a run may have, in bytes.
+    pub memory_bytes: Option<u64>,
+    /// How much is kept of what it prints, in bytes.
+    pub output_bytes_max: Option<u64>,
+    /// The folder to run in.
+    pub folder: Option<String>,
+    /// Variables of its environment.
+    pub env: BTreeMap<String, String>,
+    /// Variables that it inherits.
+    pub inherit: Vec<String>,
 }
 
 /// Where events come from.

@@ -24,8 +24,8 @@ pub(super) static TARGET: Object = Object {
         key("log", Type::Word(&["stdout"]), "Prints each event; for first steps."),
         key(
             "format",
-            Type::Word(&["binary", "structured", "batch"]),
-            "With `http`: the CloudEvents form (default binary).",
+            Type::Word(&["binary", "batch", "data", "structured"]),
+            "With `http`: the CloudEvents form (default binary). With `exec`: `structured` puts the whole event on standard input as JSON (the default), `data` its data alone.",
         ),
         key(
             "batch_max",
@@ -47,9 +47,31 @@ pub(super) static TARGET: Object = Object {
         key(
             "on_timeout",
             Type::ListOf(&Type::Text),
-            "With `exec`: a command that cancels what runs elsewhere.",
+            "With `exec`: a command that cancels what runs elsewhere, or one address that is posted to.",
         ),
         key("output", Type::Text, "With `exec`: the event type of the results."),
+        key(
+            "grace",
+            Type::Duration,
+            "With `exec`: how long a run has to end by itself when it is asked to, before it is killed (default 10s).",
+        ),
+        key(
+            "memory",
+            Type::Size,
+            "With `exec`: the memory that all processes of a run may have together (default: no limit).",
+        ),
+        key(
+            "output_max",
+            Type::Size,
+            "With `exec`: how much is kept of what a run prints (default 64KiB); the middle of more is left out.",
+        ),
+        key("folder", Type::Text, "With `exec`: the folder to run in (default: the server's)."),
+        key("env", Type::MapOf(&Type::Text), "With `exec`: variables of the program's environment."),
+        key(
+            "inherit",
+            Type::ListOf(&Type::Text),
+            "With `exec`: variables of the server's own environment that the program gets, beside PATH, HOME, LANG, TZ and the like.",
+        ),
     ],
     includes: &[],
     one_of: &TARGET_KINDS,

@@ -195,9 +195,11 @@ fn beside(object: &Object, key: &str) -> Vec<(&'static str, Value)> {
         ("a dead-letter rule", "queue") => vec![("name", json!("{queue}:dlq"))],
         ("a dead-letter rule", "stage") => vec![("name", json!("_{service}-{stage}"))],
         ("a Dapr target", "direction") => vec![("component", json!("x"))],
-        ("a target", "time_limit" | "spawn_limit" | "on_timeout" | "output") => {
-            vec![("exec", json!(["true"]))]
-        }
+        (
+            "a target",
+            "time_limit" | "spawn_limit" | "on_timeout" | "output" | "grace" | "memory" | "output_max"
+            | "folder" | "env" | "inherit",
+        ) => vec![("exec", json!(["true"]))],
         ("a webhook source", "tolerance") => vec![("scheme", json!("slack"))],
         ("a webhook source", "header" | "algorithm" | "encoding" | "prefix") => {
             vec![("scheme", json!("hmac"))]

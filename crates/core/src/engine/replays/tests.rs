@@ -135,6 +135,7 @@ fn settlement(next: Next) -> Settlement {
         story: None,
         pause: None,
         stop: None,
+        emits: Vec::new(),
         at: START,
     }
 }

@@ -38,7 +38,16 @@ pub(super) struct Taker {
     pub order: Order,
     pub reprocess: Reprocess,
     pub reprocess_max: u32,
+    pub reached: Reached,
     pub claims: Vec<(&'static str, Arc<Claim>)>,
+}
+
+/// How a service is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reached {
+    ByCall,
+    /// By a program, whose start is put on record.
+    ByWorker,
 }
 
 /// Whether deliveries of one session keep their order.
@@ -222,6 +231,12 @@ impl Spec {
         self.dependencies = (0..dependencies).map(|_| dependency(dice)).collect();
     }
 
+    /// Whether some worker needs the dependency at that place.
+    pub(super) fn is_of_worker(&self, dependency: usize) -> bool {
+        let workers = self.takers.iter().filter(|taker| taker.reached == Reached::ByWorker);
+        workers.flat_map(|taker| &taker.claims).any(|(_, claim)| claim.dependency == dependency)
+    }
+
     /// The rule for an event of that taker; none if it does not want it.
     pub(super) fn claim(&self, queue: &QueueName, event_type: &str) -> Option<&Arc<Claim>> {
         let taker = self.takers.iter().find(|taker| *taker.queue == *queue)?;
@@ -287,7 +302,11 @@ impl Spec {
                     Reprocess::Filtered => "filtered, reprocess_categories: [transient, unknown]",
                 };
                 let times = taker.reprocess_max;
-                text += &format!("  {name}:\n    target: {{ http: \"http://{name}.example.test/\" }}\n");
+                let target = match taker.reached {
+                    Reached::ByCall => format!("http: \"http://{name}.example.test/\""),
+                    Reached::ByWorker => "exec: [work], output: done".to_owned(),
+                };
+                text += &format!("  {name}:\n    target: {{ {target} }}\n    timeout: {{ as: transient }}\n");
                 text += &format!("    order: {order}\n");
                 text += &format!("    dead_letter: {{ reprocess: {reprocess}, reprocess_max: {times} }}\n");
                 service = Some(name);
@@ -342,7 +361,8 @@ fn taker(dice: &mut Dice, service: usize) -> Taker {
         2 => Reprocess::Filtered,
         _ => Reprocess::Manual,
     };
-    Taker { queue, order, reprocess, reprocess_max: dice.count(1, 3), claims: Vec::new() }
+    let reached = if dice.chance(25) { Reached::ByWorker } else { Reached::ByCall };
+    Taker { queue, order, reprocess, reprocess_max: dice.count(1, 3), reached, claims: Vec::new() }
 }
 
 fn claim(dice: &mut Dice, dependencies: usize, taker: usize) -> Claim {

@@ -193,6 +193,7 @@ pub(super) fn settlement(
         story: story.map(Box::new),
         pause: None,
         stop: None,
+        emits: Vec::new(),
         at: now,
     }
 }

@@ -69,7 +69,7 @@ impl Pool {
     }
 
     /// Which traces are told of; none if nobody is told of any.
-    pub(super) fn sampler(&self) -> Option<Sampler> {
+    pub(in crate::target) fn sampler(&self) -> Option<Sampler> {
         self.sampler.get().copied()
     }
 

@@ -156,14 +156,14 @@ fn one(headers: &mut HeaderMap, delivery: &Waiting, sampler: Option<Sampler>) ->
 
 /// Where the attempt stands in a trace. A trace that nobody is told of has none, if no sender began it: the
 /// target is free to begin one of its own.
-fn place_in_trace(delivery: &Waiting, sampler: Option<Sampler>) -> Option<Context> {
+pub(in crate::target) fn place_in_trace(delivery: &Waiting, sampler: Option<Sampler>) -> Option<Context> {
     let trace = Trace::of(&delivery.event, sampler.unwrap_or(Sampler::USUAL));
     (trace.sender.is_some() || sampler.is_some())
         .then(|| trace.at_attempt(delivery.id, delivery.next_attempt()))
 }
 
 /// What systems on the way have put beside the trace.
-fn trace_state(event: &Event) -> Option<&str> {
+pub(in crate::target) fn trace_state(event: &Event) -> Option<&str> {
     match event.extensions.iter().find(|(name, _)| name.as_str() == "tracestate") {
         Some((_, ExtensionValue::Text(state))) => Some(state.as_str()),
         Some((_, ExtensionValue::Integer(_) | ExtensionValue::Boolean(_))) | None => None,
@@ -187,7 +187,7 @@ fn several(headers: &mut HeaderMap, deliveries: &[Waiting]) -> String {
 }
 
 /// The event alone; a replayed one says so.
-fn structured(delivery: &Waiting) -> Bytes {
+pub(in crate::target) fn structured(delivery: &Waiting) -> Bytes {
     let says_so = delivery.event.extensions.keys().any(|name| is_ours(name.as_str()));
     if delivery.replaying.is_none() && !says_so {
         return delivery.event.to_structured().into();

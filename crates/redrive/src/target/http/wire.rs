@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, USER_AGENT};
@@ -68,6 +69,12 @@ impl Wire {
             Ok(reply) => reply,
             Err(failure) => failure.into_reply(),
         }
+    }
+
+    /// The same within a time of its own.
+    pub(crate) async fn post_within(&self, whole: Duration, headers: HeaderMap, body: Bytes) -> Reply {
+        let exchanged = self.exchange(self.request(headers, body), &Limits::within(whole)).await;
+        exchanged.unwrap_or_else(Failure::into_reply)
     }
 
     async fn exchange(&self, request: Request<Full<Bytes>>, limits: &Limits) -> Result<Reply, Failure> {

@@ -2,7 +2,8 @@
 //!
 //! A model is sure only of what every breaker with such settings must have seen. After a crash or a new
 //! book it is unsure until enough successes in a row have closed any breaker there could be and nothing
-//! is in flight that began before.
+//! is in flight that began before. Of a dependency that workers need it is never sure: they have their permit
+//! before their start is on record, so when one begins does not tell which state it was let through in.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,7 +60,8 @@ impl Breakers {
             let state = State::Unsure { successes: 0 };
             Some((place, Model { settings, trip, state, counted: BTreeSet::new() }))
         };
-        self.models = spec.dependencies.iter().enumerate().filter_map(model).collect();
+        let is_seen = |(place, _): &(usize, &Dependency)| !spec.is_of_worker(*place);
+        self.models = spec.dependencies.iter().enumerate().filter(is_seen).filter_map(model).collect();
     }
 
     /// Redrive went down.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::books::{Claim, Spec, WhenOpen};
+use super::super::books::{Claim, Reached, Spec, WhenOpen};
 use super::super::targets::Means;
 use super::{CallEnd, CallSeen, Checker, Delivery};
 use crate::category::codes;
@@ -19,7 +19,9 @@ impl Checker {
     pub(super) fn death_is_early(&self, delivery: &Delivery, death: &Death, at: Timestamp) -> Option<String> {
         let last = delivery.last_end();
         // A start on record whose end is not counts as a failure of our own, though perhaps no call was made.
-        if death.failure_code.as_str() == codes::INTERRUPTED && self.crashes.len() >= limits::CRASHES_MAX {
+        if death.failure_code.as_str() == codes::INTERRUPTED
+            && self.crashes.len() >= self.crashes_min(delivery)
+        {
             return None;
         }
         match death.code.as_str() {
@@ -59,6 +61,13 @@ impl Checker {
         self.books.iter().filter_map(of).map(|claim| &**claim)
     }
 
+    /// After how many crashes a start of it may be on record: those of workers always are.
+    fn crashes_min(&self, delivery: &Delivery) -> usize {
+        let takers = self.books.iter().flat_map(|spec| &spec.takers);
+        let mut own = takers.filter(|taker| taker.queue.service == delivery.queue.service);
+        if own.any(|taker| taker.reached == Reached::ByWorker) { 1 } else { limits::CRASHES_MAX }
+    }
+
     fn retries_left(&self, delivery: &Delivery) -> Option<String> {
         let failures = |wanted: fn(Means) -> bool| {
             let is_one = |call: &&CallSeen| match call.end {
@@ -71,7 +80,7 @@ impl Checker {
         };
         // Of starts on record there may be more than calls.
         let attempts = (delivery.attempts - delivery.attempts_before) as usize;
-        let recorded = if self.crashes.len() >= limits::CRASHES_MAX { attempts } else { 0 };
+        let recorded = if self.crashes.len() >= self.crashes_min(delivery) { attempts } else { 0 };
         let unknown = failures(|means| means == Means::Unknown);
         let all = failures(|means| means != Means::Delivered).max(recorded);
         let (call, _, means) = delivery.last_end()?;

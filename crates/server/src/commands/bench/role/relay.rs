@@ -98,7 +98,7 @@ async fn forward(State(relay): State<Arc<Relay>>, headers: HeaderMap, body: Body
         let call = Arc::new(relay.call(event));
         let taken = match relay.target.call(call).await {
             Ending::Reply(reply) => matches!(reply.seen, Seen::Http { status: 200..=299, .. }),
-            Ending::Partly { .. } | Ending::Interrupted => false,
+            Ending::Partly { .. } | Ending::Ran { .. } | Ending::Interrupted => false,
         };
         if !taken {
             return StatusCode::BAD_GATEWAY.into_response();
