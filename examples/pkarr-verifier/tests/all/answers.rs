@@ -99,7 +99,7 @@ async fn every_failure_has_its_form() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_lookup_that_the_deadline_ends_has_the_code_of_its_last_try() {
     // Longer delays than the deadline leaves room for.
     let rules = changed(&quick_rules(), &[("deadline: 5s", "deadline: 350ms")]);
