@@ -80,6 +80,16 @@ pub struct Guard {
     seat: Arc<Seat>,
     deadline: Option<Duration>,
     when_held: WhenHeld,
+    retries: Retries,
+}
+
+/// Whether a call is tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Retries {
+    /// As the rule says.
+    ByRule,
+    /// Never: what is called for can be sent once only.
+    Never,
 }
 
 /// What a call does that the breaker or the dependency's wish for patience keeps from starting.
@@ -93,7 +103,7 @@ enum WhenHeld {
 
 impl Guard {
     fn new(seat: Arc<Seat>) -> Self {
-        Self { seat, deadline: None, when_held: WhenHeld::FailFast }
+        Self { seat, deadline: None, when_held: WhenHeld::FailFast, retries: Retries::ByRule }
     }
 
     /// The same guard for calls that end within that time, whatever they wait for; the rule's own `deadline`
@@ -109,6 +119,13 @@ impl Guard {
     #[must_use]
     pub fn wait_when_open(self) -> Self {
         Self { when_held: WhenHeld::Wait, ..self }
+    }
+
+    /// The same guard for calls of one attempt, whatever the rule says: for what cannot be sent again, such as
+    /// a body that is read as it goes.
+    #[must_use]
+    pub fn single_attempt(self) -> Self {
+        Self { retries: Retries::Never, ..self }
     }
 
     /// Shares the breaker of this guard's dependency with other processes; see [`crate::shared`].

@@ -75,6 +75,7 @@ pub mod guard;
 pub mod happening;
 #[cfg(feature = "node")]
 pub mod hook;
+pub mod http;
 #[cfg(feature = "node")]
 mod jwks;
 #[cfg(feature = "node")]
@@ -103,6 +104,8 @@ pub mod target;
 pub mod tls;
 #[cfg(feature = "node")]
 pub mod token;
+#[cfg(feature = "tower")]
+pub mod tower;
 pub mod transition;
 
 pub use guard::{Attempt, Book, CallError, Cause, Classify, Guard};

@@ -20,7 +20,7 @@ use super::clock::Clock;
 use super::dependency::Ticket;
 use super::error::{CallError, Cause};
 use super::queue::{Entry, enter};
-use super::{Guard, WhenHeld};
+use super::{Guard, Retries, WhenHeld};
 
 pub(super) async fn call<T, E, J, F, Fut>(guard: &Guard, judge: J, mut work: F) -> Result<T, CallError<E>>
 where
@@ -242,6 +242,9 @@ impl<'a, E> Call<'a, E> {
 
     fn next(&self, decision: &Decision, last: &Last<E>) -> Result<Timestamp, End> {
         match decision.verdict {
+            Verdict::Retry { .. } | Verdict::Hold { .. } if self.guard.retries == Retries::Never => {
+                Err(End::Failed(last.failure.code.clone()))
+            }
             Verdict::Retry { due_at } | Verdict::Hold { until: due_at } => {
                 if self.deadline.is_some_and(|deadline| due_at > deadline) {
                     Err(End::Deadline)

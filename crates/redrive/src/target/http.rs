@@ -39,6 +39,7 @@ use self::limits::{BATCH_ANSWER_MAX, DRAIN_TIME_MAX, Limits, Step, timed_out};
 use self::sign::{Signer, Unsigned};
 use super::Target;
 use crate::clock::wall_clock;
+use crate::http::answer::reply;
 
 pub use self::address::InvalidAddress;
 pub(crate) use self::elsewhere::Elsewhere;
@@ -122,11 +123,11 @@ impl HttpTarget {
             self.wire.keep(sender).await;
         }
         if !answers_batch {
-            return Ok(Ending::Reply(answer::reply(&head, &body.bytes)));
+            return Ok(Ending::Reply(reply(head.status, &head.headers, &body.bytes)));
         }
         let failed = self.failed_in_batch(call, &body, &limits)?;
         if failed.is_empty() {
-            return Ok(Ending::Reply(answer::reply(&head, &body.bytes)));
+            return Ok(Ending::Reply(reply(head.status, &head.headers, &body.bytes)));
         }
         let reply = batch::item_failure(failed.len(), call.deliveries.len());
         Ok(Ending::Partly { reply, failed })

@@ -9,6 +9,8 @@ use redrive_core::answer::{CallPart, Reply, Seen, TransportError};
 
 use super::address::Origin;
 use super::guard::Refused;
+use crate::http::chain::causes;
+use crate::http::transport;
 use crate::tls;
 
 /// A call without an answer.
@@ -78,21 +80,19 @@ impl Failure {
             return Self::tls(origin, error);
         }
         let failure = |error, message| Self { error, message };
-        match error.kind() {
-            ErrorKind::ConnectionRefused => {
+        match transport(error) {
+            Some(TransportError::Refused) => {
                 failure(TransportError::Refused, format!("{origin} refused the connection"))
             }
-            ErrorKind::ConnectionReset
-            | ErrorKind::ConnectionAborted
-            | ErrorKind::BrokenPipe
-            | ErrorKind::NotConnected
-            | ErrorKind::TimedOut => {
+            // The system has waited in vain for a sign of life; our own limits are told elsewhere.
+            Some(TransportError::Reset | TransportError::Timeout(_)) => {
                 failure(TransportError::Reset, format!("{origin} broke off the connection"))
             }
-            ErrorKind::UnexpectedEof => Self::closed_early(origin),
-            ErrorKind::InvalidData | ErrorKind::InvalidInput => Self::not_http(origin, error),
+            Some(TransportError::ClosedEarly) => Self::closed_early(origin),
+            Some(TransportError::Protocol) => Self::not_http(origin, error),
+            None if error.kind() == ErrorKind::InvalidInput => Self::not_http(origin, error),
             // No route, no address, or too many open files: all of it heals, and none of it is an answer.
-            _ => failure(TransportError::Unreachable, format!("no way to {origin}: {error}")),
+            Some(_) | None => failure(TransportError::Unreachable, format!("no way to {origin}: {error}")),
         }
     }
 
@@ -101,8 +101,7 @@ impl Failure {
         if error.is_parse() {
             return Self::not_http(origin, error);
         }
-        let io = std::iter::successors(error.source(), |cause: &&(dyn Error + 'static)| (*cause).source())
-            .find_map(|cause| cause.downcast_ref::<io::Error>());
+        let io = causes(error).find_map(|cause| cause.downcast_ref::<io::Error>());
         match io {
             Some(io) => Self::io(origin, io),
             None if error.is_incomplete_message() || error.is_canceled() || error.is_closed() => {

@@ -30,9 +30,6 @@ pub(super) const ADDRESSES_MAX: usize = 8;
 /// The largest head of an answer, and the largest piece that is read at once.
 pub(super) const HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// The part of an answer's body that is kept.
-pub(super) const BODY_KEPT_MAX: usize = 16 * 1024;
-
 /// The part of an answer's body that is read, since a connection lives on only if its answer has ended.
 pub(super) const BODY_READ_MAX: usize = 256 * 1024;
 
@@ -41,9 +38,6 @@ pub(super) const BATCH_ANSWER_MAX: usize = 1024 * 1024;
 
 /// How long the body of a success is waited for that no rule looks at.
 pub(super) const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
-
-/// The part of an answer's body that its message tells.
-pub(super) const BODY_TOLD_MAX: usize = 300;
 
 /// The limits of one call, from when it was made.
 pub(super) struct Limits {

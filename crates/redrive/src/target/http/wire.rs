@@ -24,6 +24,7 @@ use super::failure::Failure;
 use super::limits::{DRAIN_TIME_MAX, Limits, Step, TURN_AROUND_MAX};
 use super::pool::Pool;
 use super::request::USER_AGENT_VALUE;
+use crate::http::answer::reply;
 
 /// A way to one address.
 pub(crate) struct Wire {
@@ -78,7 +79,7 @@ impl Wire {
         if matches!(body.end, BodyEnd::Whole) {
             self.keep(sender).await;
         }
-        Ok(answer::reply(&head, &body.bytes))
+        Ok(reply(head.status, &head.headers, &body.bytes))
     }
 
     fn request(&self, mut headers: HeaderMap, body: Bytes) -> Request<Full<Bytes>> {

@@ -1,0 +1,84 @@
+//! What errors of the network and of clients for HTTP are, in the words that rule books are written in.
+//!
+//! `std::io::Error` can be given to a guard as it is. With the feature `reqwest`, so can `reqwest::Error`, and
+//! [`reqwest::check`] makes an error of an answer that is no success, with all that rules look at: status,
+//! headers, the wait it asks for and the beginning of its body. The feature `hyper` has the same for hyper and
+//! for the client of hyper-util.
+//!
+//! Invariant: errors are told apart by what they are and never by their words, but for those whose makers
+//! leave no other way: names that cannot be resolved, and addresses of another scheme.
+
+#[cfg(any(feature = "node", feature = "reqwest", feature = "hyper"))]
+pub(crate) mod answer;
+#[cfg(any(feature = "node", feature = "reqwest", feature = "hyper"))]
+pub(crate) mod chain;
+#[cfg(any(feature = "reqwest", feature = "hyper"))]
+mod error;
+#[cfg(feature = "hyper")]
+pub mod hyper;
+#[cfg(feature = "reqwest")]
+pub mod reqwest;
+#[cfg(all(test, feature = "reqwest", feature = "hyper"))]
+mod tests;
+
+use std::io::{self, ErrorKind};
+
+use redrive_core::answer::{Answer, CallPart, TransportError, What};
+use redrive_core::category::codes;
+
+#[cfg(any(feature = "reqwest", feature = "hyper"))]
+pub use self::error::HttpError;
+use crate::guard::Classify;
+
+impl Classify for io::Error {
+    fn answer(&self) -> Answer<'_> {
+        let (what, message) = match transport(self) {
+            Some(error) => (What::Transport(error), in_words(error)),
+            None => (What::Reported { code: codes::UNKNOWN_ERROR }, "an input or output error"),
+        };
+        Answer { what, message, retry_after: None }
+    }
+}
+
+/// What an error of a connection means; none for one that has nothing to do with connections.
+pub(crate) fn transport(error: &io::Error) -> Option<TransportError> {
+    match error.kind() {
+        // A socket with a time limit of its own says that it would block.
+        ErrorKind::TimedOut | ErrorKind::WouldBlock => Some(TransportError::Timeout(CallPart::Whole)),
+        ErrorKind::ConnectionRefused => Some(TransportError::Refused),
+        ErrorKind::ConnectionReset
+        | ErrorKind::ConnectionAborted
+        | ErrorKind::BrokenPipe
+        | ErrorKind::NotConnected => Some(TransportError::Reset),
+        ErrorKind::UnexpectedEof => Some(TransportError::ClosedEarly),
+        ErrorKind::InvalidData => Some(TransportError::Protocol),
+        ErrorKind::HostUnreachable
+        | ErrorKind::NetworkUnreachable
+        | ErrorKind::NetworkDown
+        | ErrorKind::AddrNotAvailable => Some(TransportError::Unreachable),
+        _ if is_of_names(error) => Some(TransportError::Dns),
+        _ => None,
+    }
+}
+
+/// The standard library has no kind for a name that cannot be resolved; these are its words.
+fn is_of_names(error: &io::Error) -> bool {
+    error.raw_os_error().is_none() && error.to_string().contains("failed to lookup address information")
+}
+
+/// For people, and for rules that look at the message.
+pub(crate) const fn in_words(error: TransportError) -> &'static str {
+    match error {
+        TransportError::Timeout(CallPart::Connect) => "no connection in time",
+        TransportError::Timeout(CallPart::Tls) => "no TLS handshake in time",
+        TransportError::Timeout(CallPart::Headers | CallPart::Whole) => "no answer in time",
+        TransportError::Refused => "the connection was refused",
+        TransportError::Reset => "the connection was reset",
+        TransportError::Dns => "the name could not be resolved",
+        TransportError::Tls => "the TLS handshake failed",
+        TransportError::Unreachable => "there is no way to that address",
+        TransportError::AddressRefused => "the address must not be called",
+        TransportError::ClosedEarly => "the connection was closed before the answer was whole",
+        TransportError::Protocol => "the answer is not the protocol that was expected",
+    }
+}

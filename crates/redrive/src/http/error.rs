@@ -1,0 +1,65 @@
+//! A call over HTTP that had no good answer.
+//!
+//! Invariant: it has all that a rule looks at, and the client's own error where there was one.
+
+use std::error::Error;
+use std::fmt;
+
+use redrive_core::answer::{Answer, Reply, Seen};
+
+use crate::guard::Classify;
+
+/// A call over HTTP that had no good answer.
+#[derive(Debug)]
+pub enum HttpError<E> {
+    /// An answer came that is no success.
+    Refused(Box<Reply>),
+    /// No answer came, or not all of it.
+    Unanswered {
+        /// What was seen.
+        seen: Box<Reply>,
+        /// The client's own error.
+        error: E,
+    },
+}
+
+impl<E> HttpError<E> {
+    pub(super) fn unanswered(seen: Seen, message: String, error: E) -> Self {
+        Self::Unanswered { seen: Box::new(Reply { seen, message, retry_after: None }), error }
+    }
+
+    /// What was seen.
+    #[must_use]
+    pub const fn seen(&self) -> &Reply {
+        match self {
+            Self::Refused(seen) | Self::Unanswered { seen, .. } => seen,
+        }
+    }
+
+    /// The status of the answer, if one came.
+    #[must_use]
+    pub fn status(&self) -> Option<u16> {
+        self.seen().as_answer().what.status()
+    }
+}
+
+impl<E> Classify for HttpError<E> {
+    fn answer(&self) -> Answer<'_> {
+        self.seen().as_answer()
+    }
+}
+
+impl<E> fmt::Display for HttpError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.seen().message)
+    }
+}
+
+impl<E: Error + 'static> Error for HttpError<E> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Refused(_) => None,
+            Self::Unanswered { error, .. } => Some(error),
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! What hyper and the client of hyper-util report.
+
+use std::error::Error;
+
+use ::http::Response;
+use ::hyper::body::{Body, Buf};
+use http_body_util::BodyExt;
+use hyper_util::client::legacy;
+use redrive_core::answer::{Answer, Reply, Seen, TransportError, What};
+
+use super::answer::{self, BODY_KEPT_MAX};
+use super::{HttpError, chain, in_words};
+use crate::guard::Classify;
+
+impl Classify for ::hyper::Error {
+    fn answer(&self) -> Answer<'_> {
+        let error = chain::of_hyper(self);
+        Answer { what: What::Transport(error), message: in_words(error), retry_after: None }
+    }
+}
+
+impl Classify for legacy::Error {
+    fn answer(&self) -> Answer<'_> {
+        let (what, message) = match of_client(self) {
+            Some(error) => (What::Transport(error), in_words(error)),
+            None => (What::ConfigMissing, "a request that cannot be sent"),
+        };
+        Answer { what, message, retry_after: None }
+    }
+}
+
+impl From<::hyper::Error> for HttpError<::hyper::Error> {
+    fn from(error: ::hyper::Error) -> Self {
+        let seen = Seen::Transport(chain::of_hyper(&error));
+        Self::unanswered(seen, chain::told(&error), error)
+    }
+}
+
+impl From<legacy::Error> for HttpError<legacy::Error> {
+    fn from(error: legacy::Error) -> Self {
+        let seen = of_client(&error).map_or(Seen::ConfigMissing, Seen::Transport);
+        Self::unanswered(seen, chain::told(&error), error)
+    }
+}
+
+/// None for a request that nobody can send.
+fn of_client(error: &legacy::Error) -> Option<TransportError> {
+    if chain::is_of_scheme(error) {
+        None
+    } else if error.is_connect() {
+        Some(chain::of_connecting(error))
+    } else {
+        Some(chain::of_call(error))
+    }
+}
+
+/// The answer if it is a success, and else what rules want to know of it; of its body that is the beginning.
+pub async fn check<B, E>(response: Response<B>) -> Result<Response<B>, HttpError<E>>
+where
+    B: Body + Unpin,
+{
+    if response.status().is_success() {
+        return Ok(response);
+    }
+    let (head, mut body) = response.into_parts();
+    let mut bytes = Vec::new();
+    // The status has come, and a body that breaks off takes nothing back of it.
+    while let (true, Some(Ok(frame))) = (bytes.len() < BODY_KEPT_MAX, body.frame().await) {
+        let Ok(mut data) = frame.into_data() else { continue };
+        let wanted = data.remaining().min(BODY_KEPT_MAX - bytes.len());
+        bytes.extend_from_slice(&data.copy_to_bytes(wanted));
+    }
+    Err(HttpError::Refused(Box::new(answer::reply(head.status, &head.headers, &bytes))))
+}
+
+/// What was seen of a result, or none where there is nothing to complain of: for `tower`, around any service
+/// that answers as HTTP does. The body is left for who gets the answer.
+pub fn judge<B, E: Error + 'static>(result: &Result<Response<B>, E>) -> Option<Reply> {
+    match result {
+        Ok(response) if response.status().is_success() => None,
+        Ok(response) => Some(answer::reply(response.status(), response.headers(), b"")),
+        Err(error) => {
+            let client = chain::causes(error).find_map(|cause| cause.downcast_ref::<legacy::Error>());
+            let seen = match client {
+                Some(error) => of_client(error).map_or(Seen::ConfigMissing, Seen::Transport),
+                None => Seen::Transport(chain::of_call(error)),
+            };
+            Some(Reply { seen, message: chain::told(error), retry_after: None })
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What reqwest reports.
+//!
+//! ```no_run
+//! use redrive::http::HttpError;
+//! use redrive::http::reqwest::check;
+//!
+//! # async fn shown() -> Result<(), Box<dyn std::error::Error>> {
+//! # let book = redrive::Book::open("rules.yaml")?;
+//! let (ntfy, client) = (book.guard("ntfy")?, reqwest::Client::new());
+//! let answer = ntfy.call(|attempt| {
+//!     let request = client
+//!         .post("http://ntfy.example/alerts")
+//!         .header("idempotency-key", attempt.idempotency_key().to_string())
+//!         .body("the disk is full");
+//!     // A 503 is an answer to reqwest; `check` makes it a failure, with what it asks for.
+//!     async { check(request.send().await.map_err(HttpError::from)?).await }
+//! });
+//! println!("{}", answer.await?.text().await?);
+//! # Ok(()) }
+//! ```
+
+use ::reqwest::{Error, Response};
+use redrive_core::answer::{Answer, CallPart, HeaderPairs, Reply, Seen, TransportError, What};
+
+use super::answer::{self, BODY_KEPT_MAX};
+use super::{HttpError, chain, in_words};
+use crate::guard::Classify;
+
+/// The status alone, where it is one; everything else that an answer says is lost by then: use [`check`].
+impl Classify for Error {
+    fn answer(&self) -> Answer<'_> {
+        let (what, message) = match kind(self) {
+            Kind::Status(status) => {
+                (What::Http { status, headers: &(), body: "" }, "an answer that is no success")
+            }
+            Kind::Transport(error) => (What::Transport(error), in_words(error)),
+            Kind::Unsendable => (What::ConfigMissing, "a request that cannot be sent"),
+        };
+        Answer { what, message, retry_after: None }
+    }
+}
+
+impl From<Error> for HttpError<Error> {
+    fn from(error: Error) -> Self {
+        let seen = seen(&error);
+        // An address may hold a password.
+        let error = error.without_url();
+        Self::unanswered(seen, chain::told(&error), error)
+    }
+}
+
+/// The answer if it is a success, and else what rules want to know of it; of its body that is the beginning.
+pub async fn check(mut response: Response) -> Result<Response, HttpError<Error>> {
+    let status = response.status();
+    if status.is_success() {
+        return Ok(response);
+    }
+    let mut body = Vec::new();
+    // The status has come, and a body that breaks off takes nothing back of it.
+    while let (true, Ok(Some(piece))) = (body.len() < BODY_KEPT_MAX, response.chunk().await) {
+        body.extend_from_slice(&piece[..piece.len().min(BODY_KEPT_MAX - body.len())]);
+    }
+    Err(HttpError::Refused(Box::new(answer::reply(status, response.headers(), &body))))
+}
+
+/// What was seen of a result, or none where there is nothing to complain of: for `tower`, since a client is a
+/// service there. The body is left for who gets the answer.
+#[must_use]
+pub fn judge(result: &Result<Response, Error>) -> Option<Reply> {
+    match result {
+        Ok(response) if response.status().is_success() => None,
+        Ok(response) => Some(answer::reply(response.status(), response.headers(), b"")),
+        Err(error) => {
+            let message = Classify::answer(error).message.to_owned();
+            Some(Reply { seen: seen(error), message, retry_after: None })
+        }
+    }
+}
+
+fn seen(error: &Error) -> Seen {
+    match kind(error) {
+        Kind::Status(status) => Seen::Http { status, headers: HeaderPairs::default(), body: String::new() },
+        Kind::Transport(error) => Seen::Transport(error),
+        Kind::Unsendable => Seen::ConfigMissing,
+    }
+}
+
+enum Kind {
+    Status(u16),
+    Transport(TransportError),
+    /// The program has built a request that nobody can send, or that leads nowhere.
+    Unsendable,
+}
+
+fn kind(error: &Error) -> Kind {
+    if let Some(status) = error.status() {
+        return Kind::Status(status.as_u16());
+    }
+    if error.is_builder() || chain::is_of_scheme(error) {
+        return Kind::Unsendable;
+    }
+    Kind::Transport(match (error.is_timeout(), error.is_connect()) {
+        (true, true) => TransportError::Timeout(CallPart::Connect),
+        (true, false) => TransportError::Timeout(CallPart::Whole),
+        (false, true) => chain::of_connecting(error),
+        (false, false) => chain::of_call(error),
+    })
+}
