@@ -75,7 +75,7 @@ async fn what_can_only_fail_is_not_tried_again_by_anybody() {
         assert_eq!(served.deliver(&[&id]).await, [format!("item-{id}")], "so it ends where the queue says");
     }
     let message = served.message(&id).await;
-    assert_eq!((&message["status"], &message["error"]), (&json!("failed"), &json!("ntfy answered 400")));
+    assert_eq!((&message["status"], &message["error"]), (&json!("failed"), &json!("ntfy: 400 Bad Request")));
     assert_eq!(push.calls(), 1);
 }
 
