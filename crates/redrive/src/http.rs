@@ -1,7 +1,7 @@
 //! What errors of the network and of clients for HTTP are, in the words that rule books are written in.
 //!
 //! `std::io::Error` can be given to a guard as it is. With the feature `reqwest`, so can `reqwest::Error`, and
-//! [`reqwest::check`] makes an error of an answer that is no success, with all that rules look at: status,
+//! `http::reqwest::check` makes an error of an answer that is no success, with all that rules look at: status,
 //! headers, the wait it asks for and the beginning of its body. The feature `hyper` has the same for hyper and
 //! for the client of hyper-util.
 //!
