@@ -4,7 +4,7 @@ use notifier::metrics::KEPT;
 use serde_json::json;
 
 use crate::push::{Mood, Push, Pushed};
-use crate::support::{Served, changed, quick_rules};
+use crate::support::{RULES, Served, changed, quick_rules};
 
 #[tokio::test]
 async fn a_message_goes_from_created_over_queued_to_completed() {
@@ -107,6 +107,11 @@ async fn no_answer_in_time_is_an_outage_too() {
     let id = served.create("nobody answers").await;
     assert_eq!(served.deliver(&[&id]).await.len(), 1);
     assert_eq!((push.calls(), &served.message(&id).await["status"]), (4, &json!("queued")));
+}
+
+#[test]
+fn the_book_has_nothing_to_complain_of() {
+    assert_eq!(redrive::core::book::lint::check(RULES.as_bytes()).problems, []);
 }
 
 #[tokio::test]
