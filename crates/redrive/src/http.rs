@@ -18,7 +18,7 @@ mod error;
 pub mod hyper;
 #[cfg(feature = "reqwest")]
 pub mod reqwest;
-#[cfg(all(test, feature = "reqwest", feature = "hyper"))]
+#[cfg(all(test, feature = "hyper", feature = "node", feature = "reqwest", feature = "tower"))]
 mod tests;
 
 use std::io::{self, ErrorKind};
