@@ -50,6 +50,13 @@ pub fn run(mut subjects: Vec<Subject>) -> Vec<Figures> {
     subjects.iter_mut().zip(rounds).map(|(subject, rounds)| figures(subject, rounds)).collect()
 }
 
+/// The middle of what was measured, and the middle half of it; nothing was counted.
+pub fn figures_of(name: &'static str, mut rounds: Vec<f64>) -> Figures {
+    rounds.sort_by(f64::total_cmp);
+    let at = |quarter: usize| rounds[(rounds.len() - 1) * quarter / 4];
+    Figures { name, ns: at(2), ns_low: at(1), ns_high: at(3), allocations: f64::NAN }
+}
+
 /// Warms up and finds out how many calls fill a turn.
 fn calls_per_turn(subject: &mut Subject) -> u64 {
     (subject.run)(WARM_UP_CALLS);
@@ -66,14 +73,8 @@ fn time(subject: &mut Subject, calls: u64) -> Duration {
     started_at.elapsed()
 }
 
-fn figures(subject: &mut Subject, mut rounds: Vec<f64>) -> Figures {
-    rounds.sort_by(f64::total_cmp);
+fn figures(subject: &mut Subject, rounds: Vec<f64>) -> Figures {
     let allocations = allocations::during(|| (subject.run)(ALLOCATION_CALLS));
-    Figures {
-        name: subject.name,
-        ns: rounds[ROUNDS / 2],
-        ns_low: rounds[ROUNDS / 4],
-        ns_high: rounds[ROUNDS * 3 / 4],
-        allocations: allocations as f64 / ALLOCATION_CALLS as f64,
-    }
+    let allocations = allocations as f64 / ALLOCATION_CALLS as f64;
+    Figures { allocations, ..figures_of(subject.name, rounds) }
 }

@@ -26,13 +26,13 @@ const DELAY_FIRST: Duration = Duration::from_millis(100);
 const DELAY_MAX: Duration = Duration::from_secs(10);
 const OPEN: Duration = Duration::from_secs(10);
 /// Failures in a row that open a breaker on the success path.
-const FAILURES: u32 = 5;
+pub const FAILURES: u32 = 5;
 /// The share of failures that opens recloser, which knows no failures in a row, and of how many calls.
-const FAILURE_SHARE: f32 = 0.5;
+pub const FAILURE_SHARE: f32 = 0.5;
 const WINDOW_CALLS: usize = 100;
 
 pub fn success() -> Vec<Subject> {
-    let mut tower = tower_service(call::succeed, FAILURES as usize);
+    let mut tower = tower_service(service_fn(answer(call::succeed)), FAILURES as usize);
     assert!(matches!(poll_call(&mut tower, 7), Ok(7)), "tower-resilience lets the result through");
 
     let (alone, paired) = (failsafe_breaker(FAILURES), failsafe_breaker(FAILURES));
@@ -147,7 +147,7 @@ fn is_retryable(error: &CircuitBreakerError<Unavailable>) -> bool {
 }
 
 /// A function as an async one that is ready at once.
-fn answer(
+pub fn answer(
     call: fn(u64) -> Result<u64, Unavailable>,
 ) -> impl Fn(u64) -> std::future::Ready<Result<u64, Unavailable>> + Clone + Send + 'static {
     move |input| std::future::ready(call(input))
@@ -159,30 +159,33 @@ fn breaker_layer(failures: usize) -> CircuitBreakerLayer {
 }
 
 /// Retries around the breaker, so that the breaker sees every attempt.
-fn tower_service(
-    call: fn(u64) -> Result<u64, Unavailable>,
+pub fn tower_service<F>(
+    service: F,
     failures: usize,
-) -> impl Service<u64, Response = u64, Error = CircuitBreakerError<Unavailable>> {
+) -> impl Service<u64, Response = u64, Error = CircuitBreakerError<Unavailable>, Future: Send> + Clone + Send
+where
+    F: Service<u64, Response = u64, Error = Unavailable, Future: Send> + Clone + Send + 'static,
+{
     let retry = RetryLayer::<u64, u64, CircuitBreakerError<Unavailable>>::builder()
         .max_attempts(1 + RETRIES)
         .backoff(exponential_random())
         .retry_on(is_retryable)
         .build();
-    retry.layer(breaker_layer(failures).layer(service_fn(answer(call))))
+    retry.layer(breaker_layer(failures).layer(service))
 }
 
-fn failsafe_breaker(failures: u32) -> impl CircuitBreaker {
+pub fn failsafe_breaker(failures: u32) -> impl CircuitBreaker + Clone + Send + 'static {
     let backoff = failsafe::backoff::exponential(OPEN, OPEN);
     let policy = failsafe::failure_policy::consecutive_failures(failures, backoff);
     failsafe::Config::new().failure_policy(policy).build()
 }
 
-fn recloser(failure_share: f32) -> Recloser {
+pub fn recloser(failure_share: f32) -> Recloser {
     Recloser::custom().error_rate(failure_share).closed_len(WINDOW_CALLS).open_wait(OPEN).build()
 }
 
 /// Waits for readiness and for the answer; both are there at the first poll, or nothing is measured.
-fn poll_call<S: Service<u64>>(service: &mut S, input: u64) -> Result<S::Response, S::Error> {
+pub fn poll_call<S: Service<u64>>(service: &mut S, input: u64) -> Result<S::Response, S::Error> {
     let mut context = Context::from_waker(Waker::noop());
     match service.poll_ready(&mut context) {
         Poll::Ready(ready) => ready?,

@@ -177,6 +177,20 @@ impl Permit {
     }
 }
 
+/// What a success does to a breaker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnSuccess {
+    /// Nothing, but that it was the last one.
+    Nothing,
+    /// It is counted, and alike until then: several may be counted together.
+    Counts {
+        /// Until when.
+        alike_until: Timestamp,
+    },
+    /// It may change more than that.
+    Changes,
+}
+
 /// What a call says about the dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Observation {
@@ -302,6 +316,35 @@ impl Breaker {
             && let PermitKind::FirstProbe(lease) | PermitKind::Probe(lease) = permit.kind
         {
             leases.retain(|out| out.number != lease);
+        }
+    }
+
+    /// What the success of a call does that was let through while it was closed.
+    ///
+    /// A shell that is in a hurry need not ask for a permit while the breaker is closed, nor settle a success
+    /// that does nothing: [`Self::admit`] changes nothing then, and gives all the same permit, which
+    /// [`Self::closed_permit`] gives later to whoever needs it after all.
+    #[must_use]
+    pub fn on_success(&self, trip: Trip) -> OnSuccess {
+        match &self.mode {
+            Mode::Closed(tally) => tally.on_success(trip),
+            Mode::Open { .. } | Mode::HalfOpen { .. } => OnSuccess::Changes,
+        }
+    }
+
+    /// The permit that it gives to everybody while it is closed; none if it is not.
+    #[must_use]
+    pub fn closed_permit(&self) -> Option<Permit> {
+        let is_closed = matches!(self.mode, Mode::Closed(_));
+        is_closed.then_some(Permit { generation: self.generation, kind: PermitKind::Call })
+    }
+
+    /// Counts successes that [`OnSuccess::Counts`] together.
+    pub fn count_successes(&mut self, count: u32, trip: Trip, at: Timestamp) {
+        if let Mode::Closed(tally) = &mut self.mode
+            && count > 0
+        {
+            tally.successes(count, trip, at);
         }
     }
 

@@ -64,6 +64,12 @@ impl Budget {
         }
     }
 
+    /// Until when calls are counted alike, whenever exactly they were made; none if none was counted yet.
+    #[must_use]
+    pub fn counts_alike_until(&self) -> Option<Timestamp> {
+        self.recent.as_ref().map(CallWindow::counts_alike_until)
+    }
+
     /// Counts a retry.
     pub fn count_retry(&mut self, now: Timestamp) {
         self.window(now).count_failure(now);

@@ -116,6 +116,25 @@ impl Throttle {
         Pass::Go(Slot { _only_made_here: () })
     }
 
+    /// Until when calls may be let in without it, as long as no more than `in_flight` of them are out: nothing
+    /// else limits them, and until then they are counted alike. None if something does.
+    ///
+    /// Who does so tells it by [`Self::take_stock`] before it asks anything else.
+    #[must_use]
+    pub fn flows_until(&self, settings: &ThrottleSettings) -> Option<Timestamp> {
+        let is_calm = self.hold_until.is_none() && self.cut.is_none() && settings.rate.is_none();
+        let recent = self.recent.as_ref()?;
+        is_calm.then(|| recent.counts_alike_until())
+    }
+
+    /// Learns that so many calls were let in without it, and how many are in flight in all by now.
+    pub fn take_stock(&mut self, let_in: u32, in_flight: u32, at: Timestamp) {
+        if let Some(recent) = self.recent.as_mut().filter(|_| let_in > 0) {
+            recent.count_calls(let_in, at);
+        }
+        self.in_flight = in_flight;
+    }
+
     /// Gives a slot back when its call has ended, however it ended.
     ///
     /// # Panics

@@ -50,6 +50,11 @@ impl CallWindow {
         self.within
     }
 
+    /// Until when what is counted falls into one and the same part, whenever exactly it was.
+    pub(crate) const fn counts_alike_until(&self) -> Timestamp {
+        self.newest_ends_at
+    }
+
     /// Counts a call that did not fail.
     #[inline]
     pub(crate) fn count_call(&mut self, now: Timestamp) {

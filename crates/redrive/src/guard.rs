@@ -51,6 +51,7 @@ mod link;
 mod queue;
 #[cfg(test)]
 mod tests;
+mod word;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -58,6 +59,7 @@ use std::time::Duration;
 
 use redrive_core::answer::Answer;
 pub use redrive_core::breaker::State as BreakerState;
+use redrive_core::rule::Rule;
 
 pub use self::attempt::{Attempt, CallKey};
 pub use self::book::{Book, BookError, UnknownGuard};
@@ -183,6 +185,15 @@ impl Guard {
 
     fn terms(&self) -> Arc<Terms> {
         self.seat.terms()
+    }
+
+    /// How long a whole call may take by the guard and its rule.
+    #[inline]
+    fn time_limit(&self, rule: &Rule) -> Option<Duration> {
+        match (self.deadline, rule.deadline) {
+            (Some(own), Some(rules)) => Some(own.min(rules)),
+            (own, rules) => own.or(rules),
+        }
     }
 }
 

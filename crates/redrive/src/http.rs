@@ -1,7 +1,7 @@
 //! What errors of the network and of clients for HTTP are, in the words that rule books are written in.
 //!
 //! `std::io::Error` can be given to a guard as it is. With the feature `reqwest`, so can `reqwest::Error`, and
-//! [`reqwest::check`] makes an error of an answer that is no success, with all that rules look at: status,
+//! `http::reqwest::check` makes an error of an answer that is no success, with all that rules look at: status,
 //! headers, the wait it asks for and the beginning of its body. The feature `hyper` has the same for hyper and
 //! for the client of hyper-util.
 //!
@@ -18,7 +18,7 @@ mod error;
 pub mod hyper;
 #[cfg(feature = "reqwest")]
 pub mod reqwest;
-#[cfg(all(test, feature = "reqwest", feature = "hyper"))]
+#[cfg(all(test, feature = "hyper", feature = "node", feature = "reqwest", feature = "tower"))]
 mod tests;
 
 use std::io::{self, ErrorKind};

@@ -24,8 +24,13 @@
 //! # Ok(()) }
 //! ```
 //!
+//! The other way round it is the same: an event that a change brings about is written in the transaction of that
+//! change ([`send_later`]), and a [`Relay`] hands it over afterwards.
+//!
 //! Invariants: nothing is written but in the caller's transaction, which the caller commits; an id is known
 //! until [`forget_older`] drops it, and that is asked for by the caller.
+
+mod relay;
 
 use std::time::Duration;
 
@@ -33,6 +38,7 @@ use redrive_core::idempotency::DedupKey;
 use redrive_core::time::Timestamp;
 use rusqlite::{Connection, Transaction, params};
 
+pub use self::relay::{Outgoing, Passed, Relay, RelayError, send_later};
 use crate::clock::wall_clock;
 
 const TABLES: &str = "
@@ -44,6 +50,22 @@ CREATE TABLE IF NOT EXISTS redrive_seen (
     PRIMARY KEY (source, event_id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS redrive_seen_at ON redrive_seen (seen_at);
+
+-- Events to be sent, in the order in which their transactions were committed; a place is never given twice.
+CREATE TABLE IF NOT EXISTS redrive_outgoing (
+    place    INTEGER PRIMARY KEY AUTOINCREMENT,
+    event_id TEXT NOT NULL,
+    payload  BLOB NOT NULL
+) STRICT;
+
+-- The one relay that sends them, until its lease ends: milliseconds since 1970.
+CREATE TABLE IF NOT EXISTS redrive_relay (
+    id            INTEGER PRIMARY KEY CHECK (id = 1),
+    holder        INTEGER NOT NULL,
+    since         INTEGER NOT NULL,
+    lease_ends_at INTEGER NOT NULL
+) STRICT;
+INSERT OR IGNORE INTO redrive_relay VALUES (1, 0, 0, 0);
 ";
 
 /// Whether an event was handled before.
@@ -55,7 +77,7 @@ pub enum Seen {
     Before,
 }
 
-/// Makes the table that ids are kept in, unless it is there.
+/// Makes the tables that ids and events are kept in, unless they are there.
 pub fn create_tables(connection: &Connection) -> Result<(), rusqlite::Error> {
     connection.execute_batch(TABLES)
 }

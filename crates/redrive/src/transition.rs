@@ -2,7 +2,7 @@
 //!
 //! This is what makes a handler idempotent whose thing has a status of its own: the second time it finds the
 //! thing where the first has left it, changes nothing and says so. The table is data, checked once; it is
-//! applied to what is in memory here, and to a row of the caller's own database in [`sqlite`].
+//! applied to what is in memory here, and to a row of the caller's own database by `transition::sqlite`.
 //!
 //! ```
 //! use redrive::transition::{Applied, Transitions};

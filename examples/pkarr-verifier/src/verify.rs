@@ -18,7 +18,7 @@ use redrive::{Book, Guard};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::code::{ErrorCode, Kind};
+use crate::code::ErrorCode;
 use crate::counters::{Counters, Ended, ErrorMetrics};
 use crate::lookup::{Lookup, LookupError};
 
@@ -187,7 +187,7 @@ impl Verifier {
     async fn known(&self, key: &PublicKey, address: &str) -> Known {
         match self.contacts.get(key).await {
             // The newest word of the relays is that there is none: then an older one is no longer true.
-            Ok(Found { failure: Some(trouble), .. }) if is_final(&trouble) => Known::failed(&trouble),
+            Ok(Found { failure: Some(trouble), .. }) if is_withdrawn(&trouble) => Known::failed(&trouble),
             Ok(Found { value, .. }) => value.known(address),
             Err(Missing { failure, .. }) => {
                 let known = Known::failed(&failure);
@@ -268,9 +268,9 @@ impl Failure {
     }
 }
 
-/// Whether a failure says for good what is the case, so that nothing older serves in its place.
-fn is_final(trouble: &Trouble<Failure>) -> bool {
-    matches!(trouble, Trouble::Failed(failure) if failure.code.kind() == Kind::Permanent)
+/// Whether a lookup says that there is no record, rather than that it could not be had.
+fn is_withdrawn(trouble: &Trouble<Failure>) -> bool {
+    matches!(trouble, Trouble::Failed(failure) if failure.code == ErrorCode::RecordNotFound)
 }
 
 impl Known {

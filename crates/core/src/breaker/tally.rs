@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use super::OnSuccess;
 use super::settings::{BreakerSettings, Trip};
 use crate::time::Timestamp;
 use crate::window::CallWindow;
@@ -65,6 +66,27 @@ impl Tally {
             Counts::InARow(failures) => *failures = 0,
             Counts::Times(_) => {}
             Counts::Calls(window) => window.count_call(now),
+        }
+    }
+
+    /// What one more success would do.
+    pub(super) fn on_success(&self, trip: Trip) -> OnSuccess {
+        if !self.counts.fit(trip) {
+            return OnSuccess::Changes;
+        }
+        match &self.counts {
+            Counts::InARow(0) | Counts::Times(_) => OnSuccess::Nothing,
+            Counts::InARow(_) => OnSuccess::Changes,
+            Counts::Calls(window) => OnSuccess::Counts { alike_until: window.counts_alike_until() },
+        }
+    }
+
+    /// Counts several successes at once.
+    pub(super) fn successes(&mut self, count: u32, trip: Trip, at: Timestamp) {
+        match self.counts_for(trip, at) {
+            Counts::InARow(failures) => *failures = 0,
+            Counts::Times(_) => {}
+            Counts::Calls(window) => window.count_calls(count, at),
         }
     }
 

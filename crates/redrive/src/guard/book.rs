@@ -11,16 +11,18 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard as Peeked};
 use redrive_core::book::problem::{Problem, Severity, suggest};
 use redrive_core::book::{Reading, RuleBook, read_bytes};
+use redrive_core::budget::BudgetSettings;
 use redrive_core::ids::DependencyName;
 use redrive_core::rule::Rule;
 
 use super::Guard;
 use super::clock::Clock;
-use super::dependency::Dependency;
+use super::dependency::{Dependency, Limits};
 use super::link::Link;
+use super::word::Wants;
 use crate::load::{LoadError, load};
 use crate::shared::SharedState;
 
@@ -279,6 +281,8 @@ pub(super) struct Seat {
 pub(super) struct Terms {
     pub(super) rule: Arc<Rule>,
     pub(super) dependency: Arc<Dependency>,
+    /// What an attempt by the rule asks of the word in front of the dependency.
+    pub(super) wants: Wants,
 }
 
 impl fmt::Debug for Seat {
@@ -290,6 +294,12 @@ impl fmt::Debug for Seat {
 impl Seat {
     pub(super) fn terms(&self) -> Arc<Terms> {
         self.terms.load_full()
+    }
+
+    /// The same for a moment, without a count that threads would share.
+    #[inline]
+    pub(super) fn peek(&self) -> Peeked<Arc<Terms>> {
+        self.terms.load()
     }
 
     pub(super) fn clock(&self) -> &Clock {
@@ -363,7 +373,10 @@ impl Shelf {
 
 impl Contents {
     fn terms(&mut self, rule: Arc<Rule>, clock: Clock) -> Terms {
-        let limits = self.book.throttle(&rule.dependency);
+        let limits = Limits {
+            throttle: self.book.throttle(&rule.dependency),
+            budget: self.book.retry_budget(&rule.dependency).unwrap_or_else(BudgetSettings::of_guards),
+        };
         let dependency = self.dependencies.entry(rule.dependency.clone()).or_insert_with(|| {
             let dependency = Arc::new(Dependency::new(rule.dependency.clone(), limits));
             if let Some(Shared { state, every }) = &self.shared {
@@ -371,8 +384,8 @@ impl Contents {
             }
             dependency
         });
-        dependency.follow(limits, &rule);
-        Terms { dependency: Arc::clone(dependency), rule }
+        let wants = dependency.follow(limits, &rule);
+        Terms { dependency: Arc::clone(dependency), wants, rule }
     }
 }
 

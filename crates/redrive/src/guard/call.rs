@@ -1,8 +1,9 @@
 //! One call from its start to its end: attempts, what became of them, and the waits between.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use redrive_core::answer::{Answer, CallPart, TransportError, What};
@@ -28,21 +29,44 @@ where
     F: FnMut(Attempt) -> Fut,
     Fut: Future<Output = Result<T, E>>,
 {
-    let mut call = Call::begin(guard);
     let mut running = pin!(None);
+    let begun =
+        poll_fn(|context| Poll::Ready(begin(guard, &judge, &mut work, running.as_mut(), context))).await;
+    let (mut call, mut under_way) = match begun {
+        Begun::Done(value) => return Ok(value),
+        Begun::UnderWay { ticket, at, key, result } => {
+            let mut call = Call::begin(guard, ticket.terms(), at, key);
+            let attempt = call.started(ticket, at);
+            (call, Some((attempt, result)))
+        }
+        Begun::NotYet => {
+            let (terms, at) = (guard.seat.terms(), guard.seat.clock().now());
+            (Call::begin(guard, &terms, at, CallKey::new()), None)
+        }
+    };
     loop {
-        let started = call.start().await?;
-        running.set(Some(work(started.attempt)));
-        let ended = run(running.as_mut(), started.ends_at).await;
+        let (started, ended) = match under_way.take() {
+            Some((started, Some(result))) => (started, Some(result)),
+            Some((started, None)) => {
+                let ended = run(running.as_mut(), Polled::Once, started.ends_at).await;
+                (started, ended)
+            }
+            None => {
+                let started = call.start().await?;
+                running.set(Some(work(started.attempt.clone())));
+                let ended = run(running.as_mut(), Polled::NotYet, started.ends_at).await;
+                (started, ended)
+            }
+        };
         running.set(None);
         match call.judge(ended, &judge, started.limit) {
             Ok(value) => {
-                started.ticket.settle(Observation::Success, &call.terms.rule, call.clock.now());
+                started.ticket.end_well(call.clock.now());
                 return Ok(value);
             }
             Err(Bad::OutOfTime) => return Err(call.too_late()),
             Err(Bad::Accepted(last)) => {
-                started.ticket.settle(Observation::Success, &call.terms.rule, call.clock.now());
+                started.ticket.end_well(call.clock.now());
                 return Err(call.accepted(last));
             }
             Err(Bad::Failed(last)) => {
@@ -53,15 +77,93 @@ where
     }
 }
 
-/// Runs an attempt until it ends or its time is over.
-async fn run<Fut: Future>(mut running: Pin<&mut Option<Fut>>, ends_at: Instant) -> Option<Fut::Output> {
-    let work = running.as_mut().as_pin_mut().expect("it was just set");
-    timeout_at(ends_at, work).await.ok()
+/// What came of beginning a call at once.
+enum Begun<T, E> {
+    /// It has ended well already.
+    Done(T),
+    /// Its first attempt has begun, and has ended too if there is a result.
+    UnderWay { ticket: Ticket<Arc<Terms>>, at: Timestamp, key: CallKey, result: Option<Result<T, E>> },
+    /// It must ask, or wait.
+    NotYet,
+}
+
+/// Makes the first attempt at once where nobody need be asked: most calls end here, having written one word.
+#[inline]
+fn begin<T, E, J, F, Fut>(
+    guard: &Guard,
+    judge: &J,
+    work: &mut F,
+    mut running: Pin<&mut Option<Fut>>,
+    context: &mut Context<'_>,
+) -> Begun<T, E>
+where
+    J: for<'a> Fn(&'a Result<T, E>) -> Option<Answer<'a>>,
+    F: FnMut(Attempt) -> Fut,
+    Fut: Future<Output = Result<T, E>>,
+{
+    let terms = guard.seat.peek();
+    let clock = guard.seat.clock();
+    let at = clock.now();
+    let Some(pass) = terms.dependency.start(terms.wants, at) else { return Begun::NotYet };
+    let ticket = Ticket::new(&**terms, pass);
+    let key = CallKey::new();
+    let deadline = guard.time_limit(&terms.rule).map(|limit| clock.instant_of(at + limit));
+    let (number, limit) = (ids::Attempt::FIRST, terms.rule.timeouts.whole.first);
+    running.set(Some(work(Attempt { number, key, limit, deadline })));
+    let polled = running.as_mut().as_pin_mut().expect("it was just set").poll(context);
+    let result = match polled {
+        Poll::Ready(result) => {
+            let is_good = judge(&result).is_none();
+            match result {
+                Ok(value) if is_good => {
+                    ticket.end_well(at);
+                    return Begun::Done(value);
+                }
+                result => Some(result),
+            }
+        }
+        Poll::Pending => None,
+    };
+    Begun::UnderWay { ticket: ticket.keep(|| Arc::clone(&terms)), at, key, result }
+}
+
+/// Whether an attempt was polled before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Polled {
+    NotYet,
+    /// Just now, and it is not ready.
+    Once,
+}
+
+/// Runs an attempt until it ends or its time is over. A timer is only made for one that has to be waited for.
+async fn run<Fut: Future>(
+    mut running: Pin<&mut Option<Fut>>,
+    polled: Polled,
+    ends_at: Instant,
+) -> Option<Fut::Output> {
+    let mut work = running.as_mut().as_pin_mut().expect("it was just set");
+    if polled == Polled::NotYet
+        && let Poll::Ready(output) = poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await
+    {
+        return Some(output);
+    }
+    let mut limit = pin!(sleep_until(ends_at));
+    let mut is_polled = true;
+    poll_fn(|context| {
+        // It has just been polled by the same task, which is woken when there is more to see.
+        if !std::mem::take(&mut is_polled)
+            && let Poll::Ready(output) = work.as_mut().poll(context)
+        {
+            return Poll::Ready(Some(output));
+        }
+        limit.as_mut().poll(context).map(|()| None)
+    })
+    .await
 }
 
 /// An attempt that may be made now.
 struct Started {
-    ticket: Ticket,
+    ticket: Ticket<Arc<Terms>>,
     attempt: Attempt,
     /// How long the rule gives it.
     limit: Duration,
@@ -104,22 +206,30 @@ struct Call<'a, E> {
 }
 
 impl<'a, E> Call<'a, E> {
-    fn begin(guard: &'a Guard) -> Self {
-        let clock = *guard.seat.clock();
-        let terms = guard.terms();
-        let begun_at = clock.now();
-        let limit = [guard.deadline, terms.rule.deadline].into_iter().flatten().min();
+    fn begin(guard: &'a Guard, terms: &Arc<Terms>, at: Timestamp, key: CallKey) -> Self {
         Self {
             guard,
-            clock,
-            begun_at,
-            deadline: limit.map(|limit| begun_at + limit),
-            key: CallKey::new(),
-            terms,
+            clock: *guard.seat.clock(),
+            begun_at: at,
+            deadline: guard.time_limit(&terms.rule).map(|limit| at + limit),
+            key,
+            terms: Arc::clone(terms),
             history: History::new(),
             attempts: 0,
             last: None,
         }
+    }
+
+    /// An attempt begins.
+    fn started(&mut self, ticket: Ticket<Arc<Terms>>, now: Timestamp) -> Started {
+        let number = self.next_number();
+        let limit = self.terms.rule.timeouts.whole.limit(number);
+        let deadline = self.deadline.map(|at| self.clock.instant_of(at));
+        self.history = self.history.started(now);
+        self.attempts = number.get();
+        let ends_at = self.clock.instant_of(now + limit);
+        let ends_at = deadline.map_or(ends_at, |deadline| ends_at.min(deadline));
+        Started { ticket, attempt: Attempt { number, key: self.key, limit, deadline }, limit, ends_at }
     }
 
     /// Waits until the next attempt may be made.
@@ -128,18 +238,15 @@ impl<'a, E> Call<'a, E> {
         loop {
             self.follow_book();
             let terms = Arc::clone(&self.terms);
-            let number = self.next_number();
-            let limit = terms.rule.timeouts.whole.limit(number);
+            let limit = terms.rule.timeouts.whole.limit(self.next_number());
             let mut changed = pin!(terms.dependency.changed());
             match enter(&terms, limit, &self.clock, deadline).await {
                 Entry::In(ticket) => {
                     let now = self.clock.now();
-                    self.history = self.history.started(now);
-                    self.attempts = number.get();
-                    let ends_at = self.clock.instant_of(now + limit);
-                    let ends_at = deadline.map_or(ends_at, |deadline| ends_at.min(deadline));
-                    let attempt = Attempt { number, key: self.key, limit, deadline };
-                    return Ok(Started { ticket, attempt, limit, ends_at });
+                    if self.attempts == 0 {
+                        terms.dependency.count_call(now);
+                    }
+                    return Ok(self.started(ticket, now));
                 }
                 Entry::TooLate => return Err(self.too_late()),
                 Entry::Held(cause, until) => {
@@ -219,7 +326,7 @@ impl<'a, E> Call<'a, E> {
     }
 
     /// Decides what follows on a failure: when the next attempt is due, or the end.
-    fn failed(&mut self, last: Last<E>, ticket: Ticket) -> Result<Timestamp, CallError<E>> {
+    fn failed(&mut self, last: Last<E>, ticket: Ticket<Arc<Terms>>) -> Result<Timestamp, CallError<E>> {
         let now = self.clock.now();
         let terms = Arc::clone(&self.terms);
         let number = ids::Attempt::new(self.attempts).unwrap_or(ids::Attempt::FIRST);
@@ -230,17 +337,17 @@ impl<'a, E> Call<'a, E> {
         if last.failure.category == Category::RateLimited {
             terms.dependency.throttled(&last.failure, now);
         }
-        let next = self.next(&decision, &last);
+        let next = self.next(&decision, &last, now);
         let seen = match (&next, decision.observation) {
             (Err(_), Observation::Failure(CallEnd::WillRetry)) => Observation::Failure(CallEnd::Final),
             (_, seen) => seen,
         };
-        ticket.settle(seen, &terms.rule, now);
+        ticket.settle(seen, now);
         self.last = Some(last);
         next.map_err(|end| self.end(end, &decision))
     }
 
-    fn next(&self, decision: &Decision, last: &Last<E>) -> Result<Timestamp, End> {
+    fn next(&self, decision: &Decision, last: &Last<E>, now: Timestamp) -> Result<Timestamp, End> {
         match decision.verdict {
             Verdict::Retry { .. } | Verdict::Hold { .. } if self.guard.retries == Retries::Never => {
                 Err(End::Failed(last.failure.code.clone()))
@@ -248,6 +355,8 @@ impl<'a, E> Call<'a, E> {
             Verdict::Retry { due_at } | Verdict::Hold { until: due_at } => {
                 if self.deadline.is_some_and(|deadline| due_at > deadline) {
                     Err(End::Deadline)
+                } else if !self.terms.dependency.grant_retry(now) {
+                    Err(End::Budget)
                 } else {
                     Ok(due_at)
                 }
@@ -313,6 +422,10 @@ impl<'a, E> Call<'a, E> {
     fn end(&mut self, end: End, decision: &Decision) -> CallError<E> {
         match end {
             End::Deadline => self.too_late(),
+            End::Budget => {
+                let code = Code::of(codes::RETRY_BUDGET_SPENT);
+                self.error(code, Category::Transient, |last| Cause::BudgetSpent { last })
+            }
             End::Failed(code) => {
                 let category = match &decision.why {
                     Why::Failed(ruling) => ruling.category,
@@ -380,6 +493,7 @@ impl<'a, E> Call<'a, E> {
 enum End {
     Failed(Code),
     Deadline,
+    Budget,
 }
 
 /// What an answer means by the rule.

@@ -18,7 +18,7 @@ use super::dependency::{Asker, Gate, Ticket};
 #[derive(Debug)]
 pub(super) enum Entry {
     /// The attempt may be made.
-    In(Ticket),
+    In(Ticket<Arc<Terms>>),
     /// Not before then.
     Held(HoldCause, Timestamp),
     /// The deadline has come first.
@@ -26,7 +26,12 @@ pub(super) enum Entry {
 }
 
 /// Waits for room for an attempt that takes at most `limit`.
-pub(super) async fn enter(terms: &Terms, limit: Duration, clock: &Clock, deadline: Option<Instant>) -> Entry {
+pub(super) async fn enter(
+    terms: &Arc<Terms>,
+    limit: Duration,
+    clock: &Clock,
+    deadline: Option<Instant>,
+) -> Entry {
     let dependency = &terms.dependency;
     if let Some(link) = dependency.link.get()
         && dependency.is_to_be_probed(clock.now())
@@ -47,16 +52,16 @@ pub(super) async fn enter(terms: &Terms, limit: Duration, clock: &Clock, deadlin
 /// Until when the pace keeps it out; none if it waits for others to be done.
 struct NotYet(Option<Timestamp>);
 
-fn ask(terms: &Terms, limit: Duration, asker: Asker, clock: &Clock) -> Result<Entry, NotYet> {
+fn ask(terms: &Arc<Terms>, limit: Duration, asker: Asker, clock: &Clock) -> Result<Entry, NotYet> {
     match terms.dependency.admit(&terms.rule, limit, asker, clock.now()) {
-        Gate::Open(pass) => Ok(Entry::In(Ticket::new(&terms.dependency, pass))),
+        Gate::Open(pass) => Ok(Entry::In(Ticket::new(Arc::clone(terms), pass))),
         Gate::Held(cause, until) => Ok(Entry::Held(cause, until)),
         Gate::Paced(until) => Err(NotYet(Some(until))),
         Gate::Busy => Err(NotYet(None)),
     }
 }
 
-async fn line_up(terms: &Terms, limit: Duration, clock: &Clock) -> Entry {
+async fn line_up(terms: &Arc<Terms>, limit: Duration, clock: &Clock) -> Entry {
     let dependency = Arc::clone(&terms.dependency);
     let _waiting = dependency.wait();
     let _turn = dependency.turn.acquire().await.expect("nobody closes it");

@@ -77,6 +77,25 @@ pub fn judge(result: &Result<Response, Error>) -> Option<Reply> {
     }
 }
 
+/// Copies requests whose bodies can be copied and gives all attempts of a call one `idempotency-key`, unless the
+/// request has one. A body that is read as it goes is sent once.
+#[cfg(feature = "tower")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TryCloned;
+
+#[cfg(feature = "tower")]
+impl crate::tower::RequestPolicy<::reqwest::Request> for TryCloned {
+    fn copy(&self, request: &::reqwest::Request) -> Option<::reqwest::Request> {
+        request.try_clone()
+    }
+
+    fn prepare(&self, request: &mut ::reqwest::Request, attempt: &crate::guard::Attempt) {
+        let key = attempt.idempotency_key().to_string();
+        let key = key.parse().expect("hexadecimal digits are fit for a header");
+        request.headers_mut().entry("idempotency-key").or_insert(key);
+    }
+}
+
 fn seen(error: &Error) -> Seen {
     match kind(error) {
         Kind::Status(status) => Seen::Http { status, headers: HeaderPairs::default(), body: String::new() },

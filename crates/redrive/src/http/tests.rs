@@ -370,3 +370,58 @@ async fn a_refusal_says_all_that_rules_look_at_and_no_error_shows_a_password() {
     assert!(!shown.contains("hidden"), "{shown}");
     assert!(shown.contains("Connection refused"), "{shown}");
 }
+
+/// A server that is busy for the first call, and notes what it was asked.
+async fn busy_once() -> (SocketAddr, Arc<std::sync::Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("it has one");
+    let asked: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
+    let noted = Arc::clone(&asked);
+    tokio::spawn(async move {
+        for answer in [LIMITED, FINE] {
+            let (mut stream, _) = listener.accept().await.expect("somebody comes");
+            let mut request = vec![0; 4_096];
+            let length = stream.read(&mut request).await.expect("it asks");
+            request.truncate(length);
+            noted.lock().expect("nobody panics").push(String::from_utf8(request).expect("text"));
+            stream.write_all(answer.as_bytes()).await.expect("it listens");
+        }
+    });
+    (address, asked)
+}
+
+fn quick_guard() -> crate::Guard {
+    let rules = "version: 1\nretry_policies: { quick: { delays: [1ms], retries: 1, jitter: none } }\n\
+        dependencies: { d: { kind: webhook, on_failure: { rate-limited: quick } } }\n";
+    crate::Book::parse(rules).expect("a book").guard("d").expect("it is there")
+}
+
+#[tokio::test]
+async fn clients_are_services_that_a_guard_goes_around() {
+    use tower_layer::Layer;
+    use tower_service::Service;
+
+    let (address, asked) = busy_once().await;
+    let layer =
+        crate::tower::GuardLayer::new(quick_guard()).judged(reqwest::judge).requests(reqwest::TryCloned);
+    let mut client = layer.layer(reqwest_client(Manner::Away.limit()));
+    let request = ::reqwest::Client::new().post(format!("http://{address}/")).body("hello").build();
+    std::future::poll_fn(|context| client.poll_ready(context)).await.expect("it is ready");
+    let answer = client.call(request.expect("a request")).await.expect("the second goes well");
+    assert_eq!(answer.text().await.expect("a body"), "fine");
+    let asked = asked.lock().expect("nobody panics").clone();
+    let key = |request: &String| {
+        request.lines().find(|line| line.starts_with("idempotency-key: ")).map(str::to_owned)
+    };
+    assert_eq!(asked.len(), 2);
+    assert!(key(&asked[0]).is_some() && key(&asked[0]) == key(&asked[1]), "{asked:?}");
+
+    let (address, asked) = busy_once().await;
+    let inner = Client::builder(TokioExecutor::new()).build::<_, Empty<Bytes>>(HttpConnector::new());
+    let mut client = crate::tower::GuardLayer::new(quick_guard()).judged(hyper::judge).layer(inner);
+    let request = Request::get(format!("http://{address}/")).body(Empty::new()).expect("a request");
+    std::future::poll_fn(|context| client.poll_ready(context)).await.expect("it is ready");
+    let answer = client.call(request).await.expect("the second goes well");
+    assert_eq!(answer.into_body().collect().await.expect("a body").to_bytes(), "fine");
+    assert_eq!(asked.lock().expect("nobody panics").len(), 2);
+}

@@ -98,3 +98,66 @@ fn of_many_who_handle_an_event_at_once_one_is_first() {
     });
     assert_eq!((firsts, entries(&ledger(&path))), (25, 25));
 }
+
+/// Writes events in one transaction each.
+fn write_events(connection: &mut Connection, ids: &[&str], ends: Ends) {
+    for id in ids {
+        let transaction = connection.transaction().expect("it begins");
+        send_later(&transaction, id, format!("payload of {id}").as_bytes()).expect("it is written");
+        match ends {
+            Ends::Committed => transaction.commit().expect("it is kept"),
+            Ends::TakenBack => transaction.rollback().expect("it is taken back"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn events_are_handed_over_in_order_and_one_that_fails_holds_up_the_rest() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("ledger.db");
+    let mut connection = ledger(&path);
+    write_events(&mut connection, &["a", "b"], Ends::Committed);
+    write_events(&mut connection, &["never"], Ends::TakenBack);
+    write_events(&mut connection, &["c"], Ends::Committed);
+    let relay = Relay::open(&path).expect("it opens");
+    let mut sent = Vec::new();
+    let mut failing = |event: Outgoing| {
+        let is_fine = event.event_id != "b";
+        sent.push(event.event_id);
+        async move { if is_fine { Ok(()) } else { Err("no luck") } }
+    };
+    for _ in 0..2 {
+        let error = relay.pass(&mut failing).await.expect_err("`b` fails");
+        assert_eq!(error.to_string(), "the event b could not be sent: no luck");
+    }
+    assert_eq!(sent, ["a", "b", "b"]);
+    let mut sent = Vec::new();
+    let all = relay.pass(|event: Outgoing| {
+        sent.push(event);
+        async { Ok::<_, std::convert::Infallible>(()) }
+    });
+    assert_eq!(all.await.expect("all goes well"), Passed::All { sent: 2 });
+    let ids: Vec<&str> = sent.iter().map(|event| event.event_id.as_str()).collect();
+    assert_eq!((ids, sent[0].payload.as_slice()), (vec!["b", "c"], b"payload of b".as_slice()));
+    let none = relay.pass(async |_| Ok::<_, std::convert::Infallible>(())).await.expect("nothing is left");
+    assert_eq!(none, Passed::All { sent: 0 });
+}
+
+#[tokio::test]
+async fn of_two_relays_one_works_and_the_other_takes_over_when_its_lease_has_ended() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("ledger.db");
+    let mut connection = ledger(&path);
+    write_events(&mut connection, &["a"], Ends::Committed);
+    let send = async |_| Ok::<_, std::convert::Infallible>(());
+    let [one, other] = [(); 2].map(|()| Relay::open(&path).expect("it opens"));
+    assert_eq!(one.pass(send).await.expect("all goes well"), Passed::All { sent: 1 });
+    write_events(&mut connection, &["b"], Ends::Committed);
+    assert_eq!(other.pass(send).await.expect("all goes well"), Passed::NotOurs);
+    connection.execute_batch("UPDATE redrive_relay SET lease_ends_at = since").expect("it is SQL");
+    assert_eq!(other.pass(send).await.expect("all goes well"), Passed::All { sent: 1 });
+    assert_eq!(one.pass(send).await.expect("all goes well"), Passed::NotOurs);
+    let later = "UPDATE redrive_relay SET since = since + 3600000, lease_ends_at = lease_ends_at + 3600000";
+    connection.execute_batch(later).expect("it is SQL");
+    assert_eq!(one.pass(send).await.expect("the clock was set back"), Passed::All { sent: 0 });
+}

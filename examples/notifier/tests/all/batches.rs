@@ -1,9 +1,10 @@
 //! Batches from the queue: what is sent, what stays, what fails, and what a second delivery does.
 
+use notifier::metrics::KEPT;
 use serde_json::json;
 
 use crate::push::{Mood, Push, Pushed};
-use crate::support::Served;
+use crate::support::{RULES, Served, changed, quick_rules};
 
 #[tokio::test]
 async fn a_message_goes_from_created_over_queued_to_completed() {
@@ -74,7 +75,7 @@ async fn what_can_only_fail_is_not_tried_again_by_anybody() {
         assert_eq!(served.deliver(&[&id]).await, [format!("item-{id}")], "so it ends where the queue says");
     }
     let message = served.message(&id).await;
-    assert_eq!((&message["status"], &message["error"]), (&json!("failed"), &json!("ntfy answered 400")));
+    assert_eq!((&message["status"], &message["error"]), (&json!("failed"), &json!("ntfy: 400 Bad Request")));
     assert_eq!(push.calls(), 1);
 }
 
@@ -85,7 +86,7 @@ async fn outages_are_tried_three_more_times() {
         ("503 twice",          Mood::FailsFirst(2, 503), 3, "completed"),
         ("429 three times",    Mood::FailsFirst(3, 429), 4, "completed"),
         ("503 and no end",     Mood::Answers(503),       4, "queued"),
-        ("no answer at all",   Mood::Hangs,              4, "queued"),
+        ("broken",             Mood::Answers(500),       3, "queued"),
         ("not authorized",     Mood::Answers(401),       1, "failed"),
         ("no such topic",      Mood::Answers(404),       1, "failed"),
     ];
@@ -96,6 +97,21 @@ async fn outages_are_tried_three_more_times() {
         served.deliver(&[&id]).await;
         assert_eq!((push.calls(), &served.message(&id).await["status"]), (calls, &json!(status)), "{name}");
     }
+}
+
+#[tokio::test]
+async fn no_answer_in_time_is_an_outage_too() {
+    let (folder, push) = (tempfile::tempdir().expect("a folder"), Push::start(Mood::Hangs).await);
+    let rules = changed(&quick_rules(), &[("whole: 10s", "whole: 200ms")]);
+    let served = Served::by(&rules, folder.path(), &push, KEPT).await;
+    let id = served.create("nobody answers").await;
+    assert_eq!(served.deliver(&[&id]).await.len(), 1);
+    assert_eq!((push.calls(), &served.message(&id).await["status"]), (4, &json!("queued")));
+}
+
+#[test]
+fn the_book_has_nothing_to_complain_of() {
+    assert_eq!(redrive::core::book::lint::check(RULES.as_bytes()).problems, []);
 }
 
 #[tokio::test]

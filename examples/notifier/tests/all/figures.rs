@@ -6,7 +6,7 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use crate::push::{Mood, Push};
-use crate::support::Served;
+use crate::support::{Served, quick_rules};
 
 /// Makes the messages unreadable, and readable again.
 fn rename(folder: &std::path::Path, from: &str, to: &str) {
@@ -52,7 +52,7 @@ async fn figures_are_as_good_as_they_can_be_had() {
 #[tokio::test]
 async fn what_was_never_had_is_named_and_nothing_at_all_is_unavailable() {
     let (folder, push) = (tempfile::tempdir().expect("a folder"), Push::start(Mood::Well).await);
-    let served = Served::keeping(folder.path(), &push, Duration::from_millis(300)).await;
+    let served = Served::by(&quick_rules(), folder.path(), &push, Duration::from_millis(300)).await;
     rename(folder.path(), "messages", "away");
     let partial = json!({ "status": "partial", "circuit": "closed", "missing": ["messages"], "ntfy": { "healthy": true } });
     assert_eq!(served.get("/api/metrics").await, (200, partial));

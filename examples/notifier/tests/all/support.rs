@@ -26,7 +26,6 @@ pub fn quick_rules() -> String {
         RULES,
         &[
             ("open: 30s", "open: 300ms"),
-            ("whole: 10s", "whole: 500ms"),
             ("retry: messaging", "retry: quick"),
             ("rate-limited: messaging", "rate-limited: quick"),
             (
@@ -54,15 +53,15 @@ pub struct Served {
 impl Served {
     /// In this process, with state in that folder.
     pub async fn here(folder: &Path, push: &Push) -> Self {
-        Self::keeping(folder, push, notifier::metrics::KEPT).await
+        Self::by(&quick_rules(), folder, push, notifier::metrics::KEPT).await
     }
 
-    /// The same, with figures that are kept for so long.
-    pub async fn keeping(folder: &Path, push: &Push, kept: Duration) -> Self {
+    /// The same by that book, with figures that are kept for so long.
+    pub async fn by(rules: &str, folder: &Path, push: &Push, kept: Duration) -> Self {
         let state = File::open(folder.join("state.db")).expect("a file");
         let messages = Messages::open(&folder.join("messages.db")).expect("a file");
         let ntfy = Ntfy::new(push.address.parse().expect("an address"), "rez-agent-dev");
-        let book = Book::parse(&quick_rules()).expect("a sound book").shared(Arc::new(state.clone()));
+        let book = Book::parse(rules).expect("a sound book").shared(Arc::new(state.clone()));
         let guard = book.guard("ntfy-sh").expect("the book has it");
         let doors = Arc::new(Doors {
             notifier: Notifier::new(messages.clone(), ntfy.clone(), guard.clone(), Once::new(state)),

@@ -10,7 +10,7 @@ use pkarr::dht::{DhtClient, DhtConfig};
 use tokio::net::TcpListener;
 
 /// How long a node of the table may take; those on loopback are quick or gone.
-const REQUEST_LIMIT: Duration = Duration::from_millis(250);
+const REQUEST_LIMIT: Duration = Duration::from_millis(400);
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {

@@ -99,7 +99,7 @@ async fn every_failure_has_its_form() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_lookup_that_the_deadline_ends_has_the_code_of_its_last_try() {
     // Longer delays than the deadline leaves room for.
     let rules = changed(&quick_rules(), &[("deadline: 5s", "deadline: 350ms")]);
@@ -203,6 +203,35 @@ async fn errors_are_counted_by_kind_and_code() {
         "circuitState": "CLOSED",
     });
     assert_eq!(metrics, expected);
+}
+
+#[tokio::test]
+async fn logs_say_what_happened_and_to_nobody_whom() {
+    let (log, keys) = (Log::default(), someone());
+    let lines = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_ansi(false);
+    let subscriber = subscriber.with_writer(move || lines.clone()).finish();
+    let _here = tracing::subscriber::set_default(subscriber);
+    let relay = Puppet::with_status(500).await;
+    quick_verifier(relay.network()).verify(&contact(&keys)).await;
+    let text = String::from_utf8(log.0.lock().expect("no panic").clone()).expect("text");
+    assert!(text.contains("contact not verified code=MAX_RETRIES_EXCEEDED"), "{text}");
+    assert!(!text.contains(&keys.public_key().to_z32()) && !text.contains(ADDRESS), "{text}");
+}
+
+/// Keeps what is logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("no panic").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 #[tokio::test]

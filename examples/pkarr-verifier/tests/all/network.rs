@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainline::Testnet;
+use pkarr::Keypair;
 use pkarr::dht::{DhtClient, DhtConfig};
 use pkarr_verifier::code::ErrorCode;
 use pkarr_verifier::lookup::{Network, Place};
@@ -27,6 +28,12 @@ impl Table {
         Self { testnet, dht }
     }
 
+    /// Publishes a packet, again and again until enough nodes hold it: a machine with much to do loses some.
+    async fn publish(&self, keys: &Keypair) {
+        let packet = packet(keys);
+        until(async || self.dht.publish(&packet).await.is_ok_and(|nodes| nodes >= 3)).await;
+    }
+
     fn relay(&self) -> RelayProcess {
         RelayProcess::start(&self.testnet.bootstrap)
     }
@@ -40,14 +47,14 @@ fn config(testnet: &Testnet) -> DhtConfig {
     config.bind_address = Some(Ipv4Addr::LOCALHOST);
     config.server_mode = true;
     // Nodes on loopback are quick or gone.
-    config.request_timeout = Duration::from_millis(250);
+    config.request_timeout = Duration::from_millis(400);
     config
 }
 
 /// A lookup in the table takes a while, and longer on a machine that has much to do.
 fn over(places: impl IntoIterator<Item = Place>) -> Verifier {
     let rules =
-        changed(&quick_rules(), &[("timeout: 300ms", "timeout: 1s"), ("deadline: 5s", "deadline: 10s")]);
+        changed(&quick_rules(), &[("timeout: 300ms", "timeout: 1500ms"), ("deadline: 5s", "deadline: 20s")]);
     verifier_by(&rules, Arc::new(Network::new(places.into_iter().collect())), QUICK_LIFETIMES)
 }
 
@@ -55,7 +62,7 @@ fn over(places: impl IntoIterator<Item = Place>) -> Verifier {
 async fn a_published_packet_is_found_over_a_relay_and_in_the_table() {
     let table = Table::start();
     let keys = someone();
-    assert!(table.dht.publish(&packet(&keys)).await.expect("nodes take it") > 0);
+    table.publish(&keys).await;
     let relay = table.relay();
     for place in [relay.place.clone(), Place::Dht(table.dht.clone())] {
         let answer = over([place.clone()]).verify(&contact(&keys)).await;
@@ -72,16 +79,22 @@ async fn a_packet_is_published_over_a_relay_too() {
     let keys = someone();
     let Place::Relay(url) = &relay.place else { unreachable!("it is a relay") };
     let url = url.join(&keys.public_key().to_z32()).expect("an address");
-    let put = reqwest::Client::new().put(url).body(packet(&keys).to_relay_payload());
-    assert_eq!(put.send().await.expect("it answers").status(), 204);
-    assert!(over([Place::Dht(table.dht.clone())]).verify(&contact(&keys)).await.verified);
+    let (client, payload) = (reqwest::Client::new(), packet(&keys).to_relay_payload());
+    // A relay that has just begun may know too few nodes yet, and says so.
+    until(async || {
+        let put = client.put(url.clone()).body(payload.clone()).send().await.expect("it answers");
+        put.status() == 204
+    })
+    .await;
+    let verifier = over([Place::Dht(table.dht.clone())]);
+    until(async || verifier.verify(&contact(&keys)).await.verified).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn while_one_relay_is_gone_or_frozen_the_next_try_goes_elsewhere() {
     let table = Table::start();
     let keys = someone();
-    table.dht.publish(&packet(&keys)).await.expect("nodes take it");
+    table.publish(&keys).await;
     let (mut killed, frozen, well) = (table.relay(), table.relay(), table.relay());
     killed.kill();
     frozen.freeze();
@@ -100,7 +113,7 @@ async fn frozen_relays_open_the_breaker_and_thawed_ones_close_it() {
     let relay = table.relay();
     let keys = [someone(), someone(), someone()];
     for keys in &keys {
-        table.dht.publish(&packet(keys)).await.expect("nodes take it");
+        table.publish(keys).await;
     }
     let verifier = over([relay.place.clone()]);
     assert!(verifier.verify(&contact(&keys[0])).await.verified);

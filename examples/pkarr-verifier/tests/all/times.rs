@@ -149,18 +149,27 @@ async fn a_found_record_serves_for_five_minutes_and_longer_while_nobody_answers(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_withdrawn_record_does_not_serve_on() {
-    let keys = alice();
-    let script = Script::new([Step::Found(packet(&keys)), Step::Fails(ErrorCode::RecordNotFound)]);
-    let verifier = verifier(script);
-    assert!(verifier.verify(&contact(&keys)).await.verified);
-    advance(LIFETIMES.fresh + Duration::from_secs(1)).await;
-    // The first who comes by gets what there is, and has it looked up again.
-    verifier.verify(&contact(&keys)).await;
-    yield_now().await;
-    advance(Duration::from_secs(1)).await;
-    let answer = verifier.verify(&contact(&keys)).await;
-    assert_eq!((answer.error_code, answer.cached), (Some(ErrorCode::RecordNotFound), true));
+async fn a_withdrawn_record_does_not_serve_on_and_nonsense_withdraws_nothing() {
+    #[rustfmt::skip]
+    let cases = [
+        (ErrorCode::RecordNotFound,    Some(ErrorCode::RecordNotFound)),
+        (ErrorCode::SignatureInvalid,  None),
+        (ErrorCode::MalformedResponse, None),
+        (ErrorCode::DhtUnavailable,    None),
+    ];
+    for (newest, expected) in cases {
+        let keys = alice();
+        let script = Script::new([Step::Found(packet(&keys)), Step::Fails(newest)]);
+        let verifier = verifier(script);
+        assert!(verifier.verify(&contact(&keys)).await.verified);
+        advance(LIFETIMES.fresh + Duration::from_secs(1)).await;
+        // The first who comes by gets what there is, and has it looked up again.
+        verifier.verify(&contact(&keys)).await;
+        yield_now().await;
+        advance(Duration::from_secs(1)).await;
+        let answer = verifier.verify(&contact(&keys)).await;
+        assert_eq!((answer.error_code, answer.cached), (expected, true), "{newest}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

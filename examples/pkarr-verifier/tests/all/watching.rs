@@ -39,6 +39,11 @@ fn the_book_has_the_limits_and_the_targets_of_the_guide() {
     assert_eq!(shown, expected);
 }
 
+#[test]
+fn the_book_has_nothing_to_complain_of() {
+    assert_eq!(redrive::core::book::lint::check(RULES.as_bytes()).problems, []);
+}
+
 /// Which alerts fire after so many good requests a second, and so many of those that ended otherwise.
 fn firing_after(seconds: u64, odd: Option<(Ended, u64)>, breaker: BreakerState) -> Vec<String> {
     let (counters, mut monitor) = (Counters::default(), monitor());

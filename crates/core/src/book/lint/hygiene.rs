@@ -66,7 +66,8 @@ pub(super) const LINTS: &[Lint] = &[
         summary: "a policy, breaker, timeout, throttle, dependency, secret or receiver that nothing refers to",
         explanation: "Something is defined and never named. Often a service was meant to use it and names \
                       something else, or nothing at all, and so runs under another policy than its author \
-                      believes. Refer to it where it was meant, or remove it.",
+                      believes. Refer to it where it was meant, or remove it. The dependencies of a book \
+                      without services are what a program calls, by their names in its code.",
         bad: "version: 1\nretry_policies:\n  mine: { from: standard, retries: 2 }\n",
         mended: "version: 1\nretry_policies:\n  mine: { from: standard, retries: 2 }\ndefaults: { retry: mine }\n",
         run: Run::Book(unused_definition),
@@ -241,6 +242,10 @@ fn unused_definition<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
     book.throttles.iter().for_each(|(name, at)| look(Named::Throttle, name, at.span));
     book.secrets.iter().for_each(|(name, at)| look(Named::Secret, name, at.span));
     book.receivers.iter().for_each(|(name, at)| look(Named::Receiver, name, at.span));
+    if book.services.is_empty() {
+        // The book is a program's, which names its dependencies where nobody sees it from here.
+        return;
+    }
     for (name, entry) in &book.dependencies {
         // What stands in an exported Dapr file has its use there.
         if entry.dapr.is_none() && !used.contains(&(Named::Dependency, Cow::Borrowed(name.as_str()))) {
@@ -571,6 +576,12 @@ mod tests {
         for (name, text, expected) in cases {
             assert_eq!(found(&format!("version: 1\n{text}{service}"), super::LINTS), expected, "{name}");
         }
+        let of_a_program = "version: 1\nbreakers:\n  b: { trip: { consecutive: 2 }, open: 1s }\ndependencies: { d: { kind: smtp } }\n";
+        assert_eq!(
+            found(of_a_program, super::LINTS),
+            ["3:3 unused-definition"],
+            "a program names its dependencies"
+        );
     }
 
     #[test]

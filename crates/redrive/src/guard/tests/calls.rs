@@ -10,16 +10,19 @@ use super::{Oops, guard, play};
 
 const PLAIN: &str = "dependencies: { d: { kind: webhook, retry: quick, timeout: 5s } }";
 
+/// A name, the place of a book, a script, what the call says and when its attempts began.
+type Row<'a> = (&'a str, usize, &'a [Result<u32, Oops>], &'a str, &'a [u64]);
+
 #[tokio::test(start_paused = true)]
 async fn attempts_follow_the_rule() {
+    use Oops::{Code, Refused, Status, Wait};
     let books = [
         PLAIN,
         "dependencies: { d: { kind: webhook, retry: quick, deadline: 2500ms } }",
         "dependencies: { d: { kind: webhook, retry: quick, classify: [{ status: 409, as: delivered, because: \"it is there\" }] } }",
     ];
-    use Oops::*;
     #[rustfmt::skip]
-    let cases: [(&str, usize, &[Result<u32, Oops>], &str, &[u64]); 9] = [
+    let cases: [Row; 9] = [
         ("a success",               0, &[Ok(1)],                                            "ok",                               &[0]),
         ("two retries",             0, &[Err(Refused), Err(Refused), Ok(1)],                "ok",                               &[0, 1_000, 3_000]),
         ("retries run out",         0, &[Err(Refused); 4],                                  "transient MAX_RETRIES_EXCEEDED",   &[0, 1_000, 3_000, 7_000]),

@@ -1,5 +1,5 @@
-//! Several real processes share one file: each work is done once, and who is killed in the middle of it is
-//! replaced.
+//! Several real processes share one file: each work is done once, who is killed in the middle of it is replaced,
+//! what a breaker has learnt is known to all, and events that wait to be sent survive their relay.
 //!
 //! The other processes are this one, started again: [`another_process`] is what they run. It does nothing
 //! unless it is told what to do by the environment.
@@ -11,16 +11,25 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::embedded::File;
+use redrive::guard::{BreakerState, Cause};
 use redrive::once::{Meanwhile, Once, OnceError, Outcome};
+use redrive::outbox::{self, Outgoing, Relay};
+use redrive::{Book, Guard};
+use tokio::time::{sleep, timeout};
 
 const HOUR: Duration = Duration::from_hours(1);
 /// Long enough for a busy machine to renew it in time.
 const LEASE: Duration = Duration::from_secs(3);
 /// Marks the lines that are meant for who started the process.
 const WORD: &str = "word: ";
+/// Short, so that another relay need not wait for long; nothing depends on its being kept.
+const RELAY_LEASE: Duration = Duration::from_millis(500);
+/// The longest that anything is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
 const PROCESSES: usize = 4;
 const KEYS: usize = 50;
 
@@ -33,6 +42,10 @@ enum Role {
     Finish,
     /// Does all keys, in an order of its own.
     All { offset: usize },
+    /// Calls a dependency that is down until its breaker opens, and never ends.
+    Trip,
+    /// Hands over events, and never ends.
+    Relay,
 }
 
 impl Role {
@@ -41,6 +54,8 @@ impl Role {
             Self::Hold => "hold".to_owned(),
             Self::Finish => "finish".to_owned(),
             Self::All { offset } => offset.to_string(),
+            Self::Trip => "trip".to_owned(),
+            Self::Relay => "relay".to_owned(),
         }
     }
 
@@ -48,6 +63,8 @@ impl Role {
         match text {
             "hold" => Self::Hold,
             "finish" => Self::Finish,
+            "trip" => Self::Trip,
+            "relay" => Self::Relay,
             offset => Self::All { offset: offset.parse().expect("an offset") },
         }
     }
@@ -64,8 +81,8 @@ impl Other {
         let itself = std::env::current_exe().expect("it knows where it is");
         let mut child = Command::new(itself)
             .args(["--exact", "another_process", "--nocapture"])
-            .env("SHARED_FILE_FOLDER", folder)
-            .env("SHARED_FILE_ROLE", role.as_text())
+            .env("REDRIVE_TEST_FOLDER", folder)
+            .env("REDRIVE_TEST_ROLE", role.as_text())
             .stdout(Stdio::piped())
             .spawn()
             .expect("it starts");
@@ -109,8 +126,8 @@ fn say(word: &str) {
 /// What the other processes run.
 #[tokio::test]
 async fn another_process() {
-    let Ok(folder) = std::env::var("SHARED_FILE_FOLDER") else { return };
-    let (folder, role) = (PathBuf::from(folder), std::env::var("SHARED_FILE_ROLE").expect("a role"));
+    let Ok(folder) = std::env::var("REDRIVE_TEST_FOLDER") else { return };
+    let (folder, role) = (PathBuf::from(folder), std::env::var("REDRIVE_TEST_ROLE").expect("a role"));
     let once = once(&folder);
     match Role::of_text(&role) {
         Role::Hold => {
@@ -133,7 +150,33 @@ async fn another_process() {
                 say(&format!("{key} = {}", value.expect("it goes well").into_value()));
             }
         }
+        Role::Trip => {
+            let guard = shared_guard(&folder);
+            while !is_open(&guard) {
+                let down =
+                    async |_| Err::<(), _>(std::io::Error::from(std::io::ErrorKind::ConnectionRefused));
+                guard.call(down).await.expect_err("it is down");
+            }
+            say("open");
+            std::future::pending::<()>().await;
+        }
+        Role::Relay => {
+            let relay = Relay::open(folder.join("ledger.db")).expect("it opens").lease(RELAY_LEASE);
+            relay.run(async |event: Outgoing| note(&folder, &event.event_id).map(|_| say("sent"))).await;
+        }
     }
+}
+
+/// The guard of a dependency whose breaker all processes share.
+fn shared_guard(folder: &Path) -> Guard {
+    let rules = "version: 1\nbreakers: { two: { trip: { consecutive: 2 }, open: 10m } }\n\
+        dependencies: { d: { kind: webhook, retry: none, breaker: two } }\n";
+    let guard = Book::parse(rules).expect("a book").guard("d").expect("it is there");
+    guard.shared(Arc::new(File::open(state(folder)).expect("it opens")))
+}
+
+fn is_open(guard: &Guard) -> bool {
+    matches!(guard.breaker(), BreakerState::Open { .. })
 }
 
 /// Work that can be seen afterwards: a line for each time that it is done.
@@ -190,4 +233,62 @@ fn many_processes_do_each_work_once_and_all_hear_the_same() {
     let heard_by_all: BTreeSet<&str> =
         heard.iter().filter(|(_, times)| **times == PROCESSES).map(|(word, _)| word.as_str()).collect();
     assert_eq!(heard_by_all, lines.into_iter().collect(), "all heard what came of the one time");
+}
+
+#[tokio::test]
+async fn a_breaker_that_opens_in_one_process_is_open_in_another() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let guard = shared_guard(folder.path());
+    assert!(!is_open(&guard));
+    let mut other = Other::start(folder.path(), Role::Trip);
+    assert_eq!(other.word().as_deref(), Some("open"));
+    let heard = timeout(PATIENCE, async {
+        while !is_open(&guard) {
+            sleep(Duration::from_millis(20)).await;
+        }
+    });
+    heard.await.expect("it hears of it");
+    let error = guard.call(async |_| Ok::<_, std::io::Error>(())).await.expect_err("it is open here too");
+    assert!(error.is_untried(), "{error}");
+    assert!(matches!(error.cause, Cause::BreakerOpen { .. }), "{error}");
+    other.kill();
+}
+
+#[tokio::test]
+async fn events_that_wait_to_be_sent_survive_their_relay() {
+    const EVENTS: usize = 60;
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut ledger = rusqlite::Connection::open(folder.path().join("ledger.db")).expect("it opens");
+    ledger.busy_timeout(PATIENCE).expect("it can wait");
+    outbox::create_tables(&ledger).expect("the tables are made");
+    let ids: Vec<String> = (0..EVENTS).map(|number| format!("event {number}")).collect();
+    for id in &ids {
+        let transaction = ledger.transaction().expect("it begins");
+        outbox::send_later(&transaction, id, b"").expect("it is written");
+        transaction.commit().expect("it is kept");
+    }
+    for _ in 0..3 {
+        let mut relay = Other::start(folder.path(), Role::Relay);
+        for _ in 0..10 {
+            assert_eq!(relay.word().as_deref(), Some("sent"));
+        }
+        relay.kill();
+    }
+    let last = Relay::open(folder.path().join("ledger.db")).expect("it opens").lease(RELAY_LEASE);
+    let run = last.run(async |event: Outgoing| note(folder.path(), &event.event_id).map(drop));
+    let left = "SELECT count(*) FROM redrive_outgoing";
+    let emptied = async {
+        while ledger.query_row(left, [], |row| row.get::<_, i64>(0)).expect("it is SQL") > 0 {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::select! {
+        _ = run => unreachable!("a relay never ends"),
+        done = timeout(PATIENCE, emptied) => done.expect("all are sent"),
+    }
+    let log = std::fs::read_to_string(folder.path().join("log")).expect("events were sent");
+    let mut sent: Vec<&str> = log.lines().filter_map(|line| Some(line.split_once(" = ")?.0)).collect();
+    assert!(sent.len() <= EVENTS + 3, "only what was under way at a kill is sent again: {}", sent.len());
+    sent.dedup();
+    assert_eq!(sent, ids, "in order, and none is lost");
 }

@@ -1,0 +1,196 @@
+//! Events that are written with the change that brings them about, and handed over after it.
+//!
+//! Invariants: they are handed over in the order in which their transactions were committed, one after the
+//! other; one that could not be handed over holds up those after it; and it goes from the table only after it was
+//! handed over, so that whoever is killed in between leaves it to be handed over again, with the same id. Of
+//! several relays of one database one works at a time, and another takes over when its lease has ended.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::hash::{BuildHasher, RandomState};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use redrive_core::time::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+
+use super::{create_tables, millis};
+use crate::clock::wall_clock;
+
+/// How long a relay that has died keeps others from working.
+const LEASE: Duration = Duration::from_secs(30);
+/// How long one connection waits for another's lock.
+const BUSY_MAX: Duration = Duration::from_secs(5);
+/// How often it is looked for new events.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// After a failure it is tried again after this, then ever later, up to `TRY_AGAIN_MAX`.
+const TRY_AGAIN: Duration = Duration::from_millis(500);
+const TRY_AGAIN_MAX: Duration = Duration::from_secs(30);
+
+/// An event that is to be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outgoing {
+    /// Its id: the same however often it is handed over, so that who gets it can tell.
+    pub event_id: String,
+    /// What it says.
+    pub payload: Vec<u8>,
+}
+
+/// Writes down, inside the caller's transaction, that an event is to be sent once that is committed.
+pub fn send_later(
+    transaction: &Transaction<'_>,
+    event_id: &str,
+    payload: &[u8],
+) -> Result<(), rusqlite::Error> {
+    let sql = "INSERT INTO redrive_outgoing (event_id, payload) VALUES (?1, ?2)";
+    transaction.prepare_cached(sql)?.execute(params![event_id, payload]).map(drop)
+}
+
+/// Hands over what was written to be sent.
+#[derive(Debug)]
+pub struct Relay {
+    connection: Arc<Mutex<Connection>>,
+    /// Tells this relay from all others of the database.
+    holder: i64,
+    lease: Duration,
+}
+
+/// What became of a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passed {
+    /// So many events were handed over, and none is left.
+    All {
+        /// How many.
+        sent: u64,
+    },
+    /// Another relay works now.
+    NotOurs,
+}
+
+/// Why a pass ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum RelayError<E> {
+    /// An event could not be handed over; it is the first of the next pass.
+    #[error("the event {event_id} could not be sent: {error}")]
+    NotSent {
+        /// Its id.
+        event_id: String,
+        /// Why.
+        error: E,
+    },
+    /// The database says so.
+    #[error(transparent)]
+    Sqlite(#[from] rusqlite::Error),
+    /// The work was broken off: the runtime is going away, or it panicked.
+    #[error("the database could not be asked")]
+    BrokenOff,
+}
+
+impl Relay {
+    /// A relay of that database, on a connection of its own.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, rusqlite::Error> {
+        let connection = Connection::open(path)?;
+        connection.busy_timeout(BUSY_MAX)?;
+        create_tables(&connection)?;
+        // Nobody has nought: that is who holds a new table.
+        let holder = (RandomState::new().hash_one(std::process::id()) | 1).cast_signed();
+        Ok(Self { connection: Arc::new(Mutex::new(connection)), holder, lease: LEASE })
+    }
+
+    /// With a lease of that length instead of 30 seconds; it should be longer than it takes to send an event.
+    #[must_use]
+    pub fn lease(self, lease: Duration) -> Self {
+        Self { lease, ..self }
+    }
+
+    /// Hands over events for as long as it is polled; failures are logged and tried again.
+    pub async fn run<E, F>(&self, mut send: impl FnMut(Outgoing) -> F) -> Infallible
+    where
+        E: std::fmt::Display,
+        F: Future<Output = Result<(), E>>,
+    {
+        let mut pause = TRY_AGAIN;
+        loop {
+            match self.pass(&mut send).await {
+                Ok(_) => {
+                    pause = TRY_AGAIN;
+                    sleep(LOOK_EVERY).await;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "events wait to be sent");
+                    sleep(pause).await;
+                    pause = (pause * 2).min(TRY_AGAIN_MAX);
+                }
+            }
+        }
+    }
+
+    /// Hands over what there is, up to the first that could not be.
+    pub async fn pass<E, F>(&self, mut send: impl FnMut(Outgoing) -> F) -> Result<Passed, RelayError<E>>
+    where
+        F: Future<Output = Result<(), E>>,
+    {
+        let mut done = None;
+        let mut count = 0;
+        loop {
+            let (place, event) = match self.next(done).await? {
+                Next::Event(place, event) => (place, event),
+                Next::None => return Ok(Passed::All { sent: count }),
+                Next::NotOurs => return Ok(Passed::NotOurs),
+            };
+            let event_id = event.event_id.clone();
+            send(event).await.map_err(|error| RelayError::NotSent { event_id, error })?;
+            (done, count) = (Some(place), count + 1);
+        }
+    }
+
+    /// Takes away what was sent and gives what comes next, in one transaction that renews the lease.
+    async fn next<E>(&self, sent: Option<i64>) -> Result<Next, RelayError<E>> {
+        let (connection, holder, lease) = (Arc::clone(&self.connection), self.holder, self.lease);
+        let asked = spawn_blocking(move || {
+            let mut connection = connection.lock().expect("nothing panics while it holds the connection");
+            next(&mut connection, holder, lease, sent, wall_clock())
+        });
+        Ok(asked.await.map_err(|_| RelayError::BrokenOff)??)
+    }
+}
+
+enum Next {
+    Event(i64, Outgoing),
+    None,
+    NotOurs,
+}
+
+fn next(
+    connection: &mut Connection,
+    holder: i64,
+    lease: Duration,
+    sent: Option<i64>,
+    now: Timestamp,
+) -> Result<Next, rusqlite::Error> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    if let Some(place) = sent {
+        // It was sent, whoever works now.
+        transaction.prepare_cached("DELETE FROM redrive_outgoing WHERE place = ?1")?.execute([place])?;
+    }
+    // A lease from later than now is one from before the clock was set back.
+    let sql = "UPDATE redrive_relay SET holder = ?1, since = ?2, lease_ends_at = ?3
+        WHERE holder = ?1 OR lease_ends_at <= ?2 OR since > ?2";
+    let claimed = params![holder, millis(now), millis(now + lease)];
+    let is_ours = transaction.prepare_cached(sql)?.execute(claimed)? > 0;
+    let next = if is_ours { first(&transaction)? } else { Next::NotOurs };
+    transaction.commit()?;
+    Ok(next)
+}
+
+fn first(transaction: &Transaction<'_>) -> Result<Next, rusqlite::Error> {
+    let sql = "SELECT place, event_id, payload FROM redrive_outgoing ORDER BY place LIMIT 1";
+    let mut statement = transaction.prepare_cached(sql)?;
+    let found = statement.query_row([], |row| {
+        Ok(Next::Event(row.get(0)?, Outgoing { event_id: row.get(1)?, payload: row.get(2)? }))
+    });
+    Ok(found.optional()?.unwrap_or(Next::None))
+}
