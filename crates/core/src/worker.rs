@@ -9,7 +9,8 @@
 //! - an event is made of the settlement that it goes with, and written in the same transaction: it is there once,
 //!   or the settlement is not there either;
 //! - the same settlement gives the same event, by id and by content;
-//! - no run emits an event of the type that it was started for, so that no service feeds itself.
+//! - nothing is told of a run that was started by what is told of its own service, and nothing of the life of one
+//!   that was started by a life: no service feeds itself, and those who look after lives do not wake each other.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -69,7 +70,7 @@ impl Worker {
     #[must_use]
     pub fn started(&self, delivery: &Waiting, at: Timestamp) -> Vec<Arc<Event>> {
         let task = Task { delivery, run_at: at, at };
-        let fact = (!task.is_of(LIFECYCLE)).then(|| task.event(LIFECYCLE, "started", "started", Map::new()));
+        let fact = task.tells_life().then(|| task.event(LIFECYCLE, "started", "started", Map::new()));
         fact.into_iter().flatten().collect()
     }
 
@@ -94,7 +95,7 @@ impl Worker {
             }
             (End::GivenUp, _) => return Vec::new(),
         }
-        let output = self.output.as_ref().map(EventType::as_str).filter(|output| !task.is_of(output));
+        let output = self.output.as_ref().map(EventType::as_str).filter(|_| !task.is_told_of_itself());
         let result = output.and_then(|output| {
             let mut data = more.clone();
             if let End::Run { report: Some(report), .. } = &end {
@@ -102,7 +103,7 @@ impl Worker {
             }
             task.event(output, "result", result, data)
         });
-        let fact = fact.filter(|_| !task.is_of(LIFECYCLE));
+        let fact = fact.filter(|_| task.tells_life());
         let fact = fact.and_then(|fact| task.event(LIFECYCLE, "ended", fact, more));
         result.into_iter().chain(fact).collect()
     }
@@ -146,9 +147,15 @@ struct Task<'a> {
 }
 
 impl Task<'_> {
-    /// Whether it was started for an event of that type.
-    fn is_of(&self, event_type: &str) -> bool {
-        self.delivery.event.event_type.as_str() == event_type
+    /// Whether it was started by what is told of its own service.
+    fn is_told_of_itself(&self) -> bool {
+        let teller = self.delivery.event.source.as_str().strip_prefix(SOURCE_PREFIX);
+        teller == Some(self.delivery.queue.service.as_str())
+    }
+
+    /// Whether anything is told of its life.
+    fn tells_life(&self) -> bool {
+        self.delivery.event.event_type.as_str() != LIFECYCLE && !self.is_told_of_itself()
     }
 
     fn event(
@@ -190,3 +197,6 @@ impl Task<'_> {
         }))
     }
 }
+
+#[cfg(test)]
+mod tests;

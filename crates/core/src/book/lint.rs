@@ -23,6 +23,7 @@ mod sources;
 mod throttle;
 mod timeout;
 mod waiting;
+mod workers;
 mod worst_case;
 
 use std::collections::BTreeSet;
@@ -79,6 +80,7 @@ pub fn all() -> Vec<&'static Lint> {
         patterns::LINTS,
         addresses::LINTS,
         hygiene::LINTS,
+        workers::LINTS,
     ];
     FAMILIES.iter().copied().flatten().collect()
 }

@@ -9,8 +9,9 @@ use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use tokio::process::Child;
 use tokio::sync::oneshot;
+
+use super::supervise::Newborn;
 
 /// Starts that hang, and so threads that are left behind, before no more is started.
 const STUCK_MAX: usize = 16;
@@ -18,11 +19,11 @@ const STUCK_MAX: usize = 16;
 const WAITING_MAX: usize = 1_024;
 
 /// Starts something; made by who wants it, called on the thread that starts.
-pub(super) type Start = Box<dyn FnOnce() -> io::Result<Child> + Send>;
+pub(super) type Start = Box<dyn FnOnce() -> io::Result<Newborn> + Send>;
 
 struct Job {
     start: Start,
-    reply: oneshot::Sender<io::Result<Child>>,
+    reply: oneshot::Sender<io::Result<Newborn>>,
 }
 
 /// The thread that starts, and how many have been left behind.
@@ -46,7 +47,7 @@ pub(super) enum NotStarted {
 }
 
 /// Starts something within that time.
-pub(super) async fn spawn(start: Start, within: Duration) -> Result<Child, NotStarted> {
+pub(super) async fn spawn(start: Start, within: Duration) -> Result<Newborn, NotStarted> {
     let (reply, started) = oneshot::channel();
     let generation = hand_over(Job { start, reply })?;
     match tokio::time::timeout(within, started).await {
@@ -93,7 +94,7 @@ fn begin() -> io::Result<mpsc::SyncSender<Job>> {
             if reply.is_closed() {
                 continue;
             }
-            // A child that nobody waits for any more is dropped, and so ended.
+            // One that nobody waits for any more is dropped, and so ended.
             let _ = reply.send(start());
         }
         // Those that were started from here die with this thread.

@@ -53,17 +53,23 @@ async fn start(supervisor: &Supervisor, command: Command, limits: &Limits) -> Re
     let kills_before = kills_for_memory();
     let (mut prepared, input) = command.prepare(&mark, limits.memory_bytes);
     let runtime = tokio::runtime::Handle::current();
+    let mut guard = Guard { leader: None, family: None, record };
     let start = Box::new(move || {
         let _inside = runtime.enter();
-        prepared.spawn()
+        let child = prepared.spawn()?;
+        guard.watch_over(&child, mark);
+        Ok(Newborn { guard, child })
     });
-    match spawner::spawn(start, limits.spawn).await {
-        Ok(child) => Ok(UnderWay::new(child, input, mark, record, kills_before, limits)),
-        Err(error) => {
-            record.into_iter().for_each(Record::over);
-            Err(format!("{program}: {error}"))
-        }
-    }
+    let newborn = spawner::spawn(start, limits.spawn).await.map_err(|error| format!("{program}: {error}"))?;
+    Ok(UnderWay::new(newborn, input, kills_before, limits))
+}
+
+/// A run that has just started. Whoever was waiting for it may be gone: then it ends here.
+#[derive(Debug)]
+pub(super) struct Newborn {
+    // Before the child: the group is ended while its number is still its own.
+    guard: Guard,
+    child: Child,
 }
 
 /// A run that has started.
@@ -80,7 +86,9 @@ struct UnderWay {
 }
 
 /// What ends a run that nobody waits for any more.
+#[derive(Debug)]
 struct Guard {
+    // Without a family nothing has started, or nobody is left.
     /// Until its end was asked for: from then on its number may be another's.
     leader: Option<i32>,
     family: Option<Family>,
@@ -96,17 +104,9 @@ enum First {
 }
 
 impl UnderWay {
-    fn new(
-        mut child: Child,
-        input: Vec<u8>,
-        mark: Mark,
-        record: Option<Record>,
-        kills_before: Option<u64>,
-        limits: &Limits,
-    ) -> Self {
-        let leader = child.id().and_then(|id| i32::try_from(id).ok());
-        let family = Family::new(mark, leader.and_then(Process::now));
-        let guard = Guard { leader, family: Some(family.clone()), record };
+    fn new(newborn: Newborn, input: Vec<u8>, kills_before: Option<u64>, limits: &Limits) -> Self {
+        let Newborn { guard, mut child } = newborn;
+        let family = guard.family.clone().expect("it has started, and nobody has ended it");
         let (stdout, stderr) = (Capture::new(limits.output_bytes), Capture::new(limits.output_bytes));
         let mut streams = JoinSet::new();
         if let Some(stdin) = child.stdin.take() {
@@ -277,6 +277,11 @@ impl UnderWay {
 }
 
 impl Guard {
+    fn watch_over(&mut self, child: &Child, mark: Mark) {
+        self.leader = child.id().and_then(|id| i32::try_from(id).ok());
+        self.family = Some(Family::new(mark, self.leader.and_then(Process::now)));
+    }
+
     fn is_over(&mut self) {
         self.leader = None;
         self.family = None;
@@ -287,7 +292,9 @@ impl Guard {
 /// Somebody stopped waiting for the run: it is ended, and those are who left its group.
 impl Drop for Guard {
     fn drop(&mut self) {
-        let Some(family) = self.family.take() else { return };
+        let Some(family) = self.family.take() else {
+            return self.record.take().into_iter().for_each(Record::over);
+        };
         if let Some(leader) = self.leader {
             kill_group(leader);
         }

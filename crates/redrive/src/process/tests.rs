@@ -217,6 +217,32 @@ async fn nothing_outlives_a_time_limit_or_one_who_stopped_waiting() {
     }
 }
 
+/// The start is made by another thread: whoever wanted it may be gone before it hears of it.
+#[tokio::test]
+async fn nothing_outlives_one_who_did_not_even_wait_for_the_start() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = format!("{FOR_EVER} & echo $! >child.pid; wait");
+    let command = sh(&script).folder(folder.path());
+    let mut running = Box::pin(run(command, limits()));
+    // Polled once, which begins the start, and never again.
+    assert!(
+        std::future::poll_fn(|context| std::task::Poll::Ready(running.as_mut().poll(context).is_pending()))
+            .await
+    );
+    while pid_files(folder.path()) == 0 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let left = processes_in(folder.path(), 1).await;
+    drop(running);
+    until("it is ended", || (!left.iter().any(runs)).then_some(())).await;
+}
+
+/// How many have written down who they are.
+fn pid_files(folder: &Path) -> usize {
+    let files = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("a file").path());
+    files.filter(|file| fs::read_to_string(file).is_ok_and(|text| text.ends_with('\n'))).count()
+}
+
 #[tokio::test]
 async fn a_program_that_ends_when_it_is_asked_may_say_a_last_word() {
     let script = "trap 'echo bye; exit 0' TERM; echo hello; while :; do sleep 0.05; done";

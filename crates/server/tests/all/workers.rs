@@ -112,8 +112,8 @@ fn pids(folder: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Leaves a child that ignores TERM, and a daemon in a session of its own, and waits for ever at the first try.
-const NASTY: &str = "[ $REDRIVE_ATTEMPT = 1 ] || { echo again; exit 0; }\n\
+/// Leaves a child that ignores TERM, and a daemon in a session of its own, and waits for ever at the first try of the first task.
+const NASTY: &str = "[ $REDRIVE_ATTEMPT$REDRIVE_EVENT_ID = 1t-1 ] || { echo again; exit 0; }\n\
     echo $$ >leader.pid\n\
     (trap '' TERM; sh -c 'echo $$ >child.pid; sleep 1000')&\n\
     (setsid sh -c 'trap \"\" TERM; (echo $$ >daemon.pid; sleep 1000) & wait' &)\n\
@@ -185,7 +185,8 @@ fn as_many_workers_run_at_once_as_the_machine_has_cores() {
     let folder = Folder::with("redrive.yaml", &book(&worker("exit 0", "", "")));
     let cores = std::thread::available_parallelism().expect("it says so");
     let shown = folder.run(&["rules", "worker", "task.given", "--rules", "redrive.yaml"]).printed();
-    let line = shown.lines().find(|line| line.trim_start().starts_with("in_flight")).expect("it is shown");
-    assert!(line.split_whitespace().nth(1) == Some(&cores.to_string()) && line.contains("kind"), "{line}");
+    let line = shown.lines().find(|line| line.trim_start().starts_with("in flight")).expect("it is shown");
+    assert_eq!(line.split_whitespace().nth(2), Some(cores.to_string().as_str()), "{line}");
+    assert!(line.ends_with("as many as this machine has cores"), "{line}");
     folder.run(&["check", "redrive.yaml"]).printed();
 }

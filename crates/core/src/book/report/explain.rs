@@ -392,7 +392,9 @@ fn timeouts(resolved: &Resolved<'_>) -> Vec<Explained> {
 
 fn permits(resolved: &Resolved<'_>) -> Vec<Explained> {
     let Known { value, origin } = resolved.in_flight;
-    let mut values = vec![Explained::new("in_flight", value, value.to_string(), origin)];
+    let by_cores = resolved.kind == Kind::Process && origin.level == Level::Kind;
+    let note = if by_cores { "as many as this machine has cores" } else { "" };
+    let mut values = vec![Explained::new("in_flight", value, value.to_string(), origin).noting(note)];
     values.extend(resolved.rate.as_ref().map(|known| Explained::rate("rate", known.value, known.origin)));
     values.extend(resolved.retry_budget.as_ref().map(|known| {
         let BudgetSettings { share, at_least } = known.value;
