@@ -18,6 +18,7 @@ use crate::book::model::{At, ConsumerPattern, Facts, ReactionName, Switch, Targe
 use crate::book::problem::Span;
 use crate::book::resolve::{Known, Level, Origin, Resolved, ResolvedTimeouts};
 use crate::budget::BudgetSettings;
+use crate::catalog::Kind;
 use crate::category::{Category, Code};
 use crate::limits;
 use crate::position::Position;
