@@ -55,6 +55,11 @@ impl Attempt {
     }
 }
 
+thread_local! {
+    /// What this thread drew, and how many calls it has made.
+    static NEXT: Cell<(u64, u64)> = Cell::new((RandomState::new().hash_one(0), 0));
+}
+
 /// Tells one call from all others; shown as 32 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CallKey(DeliveryId);
@@ -62,14 +67,17 @@ pub struct CallKey(DeliveryId);
 impl CallKey {
     /// A key that nobody else has: the draw of this thread and how many calls it has made.
     pub(super) fn new() -> Self {
-        thread_local! {
-            static NEXT: Cell<(u64, u64)> = Cell::new((RandomState::new().hash_one(0), 0));
-        }
         NEXT.with(|next| {
             let (drawn, count) = next.get();
             next.set((drawn, count.wrapping_add(1)));
             Self(DeliveryId(u128::from(drawn) << 64 | u128::from(count)))
         })
+    }
+
+    /// Has the next call of this thread the key that a rehearsal has.
+    #[cfg(test)]
+    pub(super) fn next_is_one() {
+        NEXT.with(|next| next.set((0, 1)));
     }
 
     /// What the jitter of the call hangs on.

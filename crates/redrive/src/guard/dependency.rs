@@ -86,6 +86,14 @@ pub(super) struct Limits {
 #[must_use = "a pass is given back"]
 pub(super) struct Pass(Kind);
 
+impl Pass {
+    /// Whether nobody was asked for it.
+    #[cfg(test)]
+    pub(super) const fn is_quick(&self) -> bool {
+        matches!(self.0, Kind::Quick(_))
+    }
+}
+
 #[derive(Debug)]
 enum Kind {
     /// Given by the word, in that epoch.
@@ -238,7 +246,7 @@ impl Dependency {
     }
 
     /// An attempt is over, and says this about the dependency.
-    fn settle(&self, pass: Pass, seen: Observation, rule: &Rule, now: Timestamp) {
+    pub(super) fn settle(&self, pass: Pass, seen: Observation, rule: &Rule, now: Timestamp) {
         let mut state = self.lock();
         let permit = state.leave(pass);
         let probed = permit.as_ref().is_some_and(Permit::is_probe);
@@ -261,7 +269,7 @@ impl Dependency {
     }
 
     /// An attempt was not made, or nobody waited for its end.
-    fn unused(&self, pass: Pass) {
+    pub(super) fn unused(&self, pass: Pass) {
         let mut state = self.lock();
         let permit = state.leave(pass);
         let probed = permit.as_ref().is_some_and(Permit::is_probe);
@@ -339,6 +347,13 @@ impl Dependency {
         if let Some(link) = self.link.get() {
             link.wake();
         }
+    }
+
+    /// What is behind the word, for tests that hold it against the same without one.
+    #[cfg(test)]
+    pub(super) fn seen(&self) -> (Breaker, Throttle, Budget) {
+        let state = self.lock();
+        (state.breaker.clone(), state.throttle.clone(), state.budget.clone())
     }
 
     /// The state, for one alone: nobody passes by the word meanwhile, and all that did is known.

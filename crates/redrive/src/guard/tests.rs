@@ -1,6 +1,10 @@
 //! What the guard's tests have in common: errors that say what they are, and scripts of them.
 
+mod books;
 mod calls;
+mod endings;
+mod same;
+mod words;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

@@ -1,8 +1,189 @@
 //! Breakers that are shared: several books stand for several processes.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use redrive_core::answer::{Answer, TransportError, What};
+use redrive_core::breaker::{Generation, Phase};
+use tokio::time::sleep;
+
 use super::*;
+use crate::guard::{Book, BreakerState, Classify, Guard};
+
+const BOOK: &str = "version: 1\nbreakers: { two: { trip: { consecutive: 2 }, open: 10s } }\n\
+                    dependencies: { d: { kind: webhook, retry: none, breaker: two } }\n";
+
+#[derive(Debug)]
+struct Down;
+
+impl Classify for Down {
+    fn answer(&self) -> Answer<'_> {
+        Answer { what: What::Transport(TransportError::Refused), message: "", retry_after: None }
+    }
+}
+
+fn process(state: &Arc<impl SharedState + 'static>) -> Guard {
+    let book = Book::parse(BOOK).expect("a sound book").shared(Arc::clone(state) as Arc<dyn SharedState>);
+    book.guard("d").expect("the book has it")
+}
+
+async fn fail(guard: &Guard) {
+    let _ = guard.call(|_| async { Err::<(), _>(Down) }).await;
+}
+
+async fn succeed(guard: &Guard) -> bool {
+    guard.call(|_| async { Ok::<_, Down>(()) }).await.is_ok()
+}
+
+/// Time for what was told to arrive.
+async fn a_moment() {
+    sleep(Duration::from_millis(1_500)).await;
+}
+
+async fn stored(state: &impl SharedState) -> Option<(Phase, u64)> {
+    let name = DependencyName::new("d").expect("a name");
+    state.load(&name).await.expect("it is there").map(|record| (record.state, record.generation.0))
+}
 
 #[tokio::test]
 async fn memory_keeps_the_contract() {
     contract::holds(&Memory::new()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_one_has_learnt_the_others_know() {
+    let state = Arc::new(Memory::new());
+    let [one, two, three] = [(), (), ()].map(|()| process(&state));
+    fail(&one).await;
+    a_moment().await;
+    assert_eq!(stored(&*state).await, None, "only changes are told");
+    fail(&two).await;
+    a_moment().await;
+    assert_eq!(stored(&*state).await, None, "failures are counted by each alone");
+    fail(&one).await;
+    a_moment().await;
+    assert_eq!(stored(&*state).await, Some((Phase::Open, 1)));
+    for guard in [&one, &two, &three] {
+        assert!(matches!(guard.breaker(), BreakerState::Open { .. }));
+        assert!(!succeed(guard).await);
+    }
+    sleep(Duration::from_secs(10)).await;
+    assert!(succeed(&two).await, "its probe");
+    a_moment().await;
+    assert_eq!(stored(&*state).await, Some((Phase::Closed, 3)));
+    for guard in [&one, &two, &three] {
+        assert_eq!(guard.breaker(), BreakerState::Closed { failures: 0 });
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_is_about_to_probe_hears_the_others_first() {
+    let state = Arc::new(Memory::new());
+    let one = process(&state);
+    fail(&one).await;
+    fail(&one).await;
+    a_moment().await;
+    // Another process has found out that it is too early, just now.
+    let name = DependencyName::new("d").expect("a name");
+    let known = state.load(&name).await.expect("it is there").expect("it was told");
+    sleep(Duration::from_millis(8_600)).await;
+    let until = known.open_until.expect("it is open") + Duration::from_secs(5);
+    let opened_at = known.opened_at.map(|at| at + Duration::from_secs(5));
+    let later = Record { open_until: Some(until), opened_at, generation: Generation(3), ..known.clone() };
+    let swapped = state.swap(Some(&known), &later).await.expect("it is there");
+    assert_eq!(swapped, Swap::Written);
+    assert!(!succeed(&one).await, "it does not probe");
+    sleep(Duration::from_secs(5)).await;
+    assert!(succeed(&one).await);
+}
+
+/// A shared state that may be away.
+#[derive(Default)]
+struct Fickle {
+    memory: Memory,
+    is_away: AtomicBool,
+}
+
+impl Fickle {
+    fn check(&self) -> Result<(), Away> {
+        if self.is_away.load(Ordering::SeqCst) { Err(Away::because("unplugged")) } else { Ok(()) }
+    }
+}
+
+impl SharedState for Fickle {
+    fn load<'a>(&'a self, dependency: &'a DependencyName) -> BoxFuture<'a, Result<Option<Record>, Away>> {
+        Box::pin(async move { self.check().and(self.memory.load(dependency).await) })
+    }
+
+    fn swap<'a>(
+        &'a self,
+        expected: Option<&'a Record>,
+        record: &'a Record,
+    ) -> BoxFuture<'a, Result<Swap, Away>> {
+        Box::pin(async move {
+            self.check()?;
+            self.memory.swap(expected, record).await
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_shared_state_is_away_each_decides_by_itself() {
+    let state = Arc::new(Fickle::default());
+    let [one, two] = [(), ()].map(|()| process(&state));
+    state.is_away.store(true, Ordering::SeqCst);
+    fail(&one).await;
+    fail(&one).await;
+    a_moment().await;
+    assert!(!succeed(&one).await, "its own breaker is open");
+    assert!(succeed(&two).await, "it knows nothing, and lets calls through");
+    state.is_away.store(false, Ordering::SeqCst);
+    a_moment().await;
+    assert!(!succeed(&two).await, "now it knows");
+    state.is_away.store(true, Ordering::SeqCst);
+    sleep(Duration::from_secs(10)).await;
+    assert!(succeed(&two).await, "its probe");
+    assert_eq!(two.breaker(), BreakerState::Closed { failures: 0 });
+    state.is_away.store(false, Ordering::SeqCst);
+    a_moment().await;
+    assert_eq!(one.breaker(), BreakerState::Closed { failures: 0 }, "what happened meanwhile is told");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_many_who_trip_at_once_one_generation_wins() {
+    let state = Arc::new(Memory::new());
+    let guards: Vec<Guard> = (0..16).map(|_| process(&state)).collect();
+    let callers: Vec<_> = guards
+        .iter()
+        .cloned()
+        .map(|guard| {
+            tokio::spawn(async move {
+                fail(&guard).await;
+                fail(&guard).await;
+            })
+        })
+        .collect();
+    for caller in callers {
+        caller.await.expect("no panic");
+    }
+    let name = DependencyName::new("d").expect("a name");
+    let mut looks = 0;
+    loop {
+        let known = state.load(&name).await.expect("it is there");
+        let until = known.as_ref().and_then(|record| record.open_until);
+        let agree = guards.iter().all(|guard| match (guard.breaker(), until) {
+            // Nobody stays open for longer than its own settings would, counted from when it heard.
+            (BreakerState::Open { until: own }, Some(until)) => own <= until,
+            (BreakerState::Open { .. } | BreakerState::Closed { .. } | BreakerState::HalfOpen { .. }, _) => {
+                false
+            }
+        });
+        if agree && known.is_some_and(|record| record.generation == Generation(1)) {
+            break;
+        }
+        looks += 1;
+        assert!(looks < 600, "all hear of it within the interval");
+        sleep(Duration::from_millis(20)).await;
+    }
 }
