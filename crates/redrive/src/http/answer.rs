@@ -12,6 +12,10 @@ use redrive_core::time::Timestamp;
 /// The part of an answer's body that is kept.
 pub(crate) const BODY_KEPT_MAX: usize = 16 * 1024;
 
+/// How long the body of an answer that is no success is waited for: its status has said what matters.
+#[cfg(any(feature = "reqwest", feature = "hyper"))]
+pub(super) const BODY_WAIT_MAX: Duration = Duration::from_secs(1);
+
 /// The part of an answer's body that its message tells.
 const BODY_TOLD_MAX: usize = 300;
 

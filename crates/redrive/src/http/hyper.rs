@@ -7,8 +7,9 @@ use ::hyper::body::{Body, Buf};
 use http_body_util::BodyExt;
 use hyper_util::client::legacy;
 use redrive_core::answer::{Answer, Reply, Seen, TransportError, What};
+use tokio::time::timeout;
 
-use super::answer::{self, BODY_KEPT_MAX};
+use super::answer::{self, BODY_KEPT_MAX, BODY_WAIT_MAX};
 use super::{HttpError, chain, in_words};
 use crate::guard::Classify;
 
@@ -64,12 +65,15 @@ where
     }
     let (head, mut body) = response.into_parts();
     let mut bytes = Vec::new();
-    // The status has come, and a body that breaks off takes nothing back of it.
-    while let (true, Some(Ok(frame))) = (bytes.len() < BODY_KEPT_MAX, body.frame().await) {
-        let Ok(mut data) = frame.into_data() else { continue };
-        let wanted = data.remaining().min(BODY_KEPT_MAX - bytes.len());
-        bytes.extend_from_slice(&data.copy_to_bytes(wanted));
-    }
+    // The status has come, and a body that breaks off or hangs takes nothing back of it.
+    let _ = timeout(BODY_WAIT_MAX, async {
+        while let (true, Some(Ok(frame))) = (bytes.len() < BODY_KEPT_MAX, body.frame().await) {
+            let Ok(mut data) = frame.into_data() else { continue };
+            let wanted = data.remaining().min(BODY_KEPT_MAX - bytes.len());
+            bytes.extend_from_slice(&data.copy_to_bytes(wanted));
+        }
+    })
+    .await;
     Err(HttpError::Refused(Box::new(answer::reply(head.status, &head.headers, &bytes))))
 }
 

@@ -21,8 +21,9 @@
 
 use ::reqwest::{Error, Response};
 use redrive_core::answer::{Answer, CallPart, HeaderPairs, Reply, Seen, TransportError, What};
+use tokio::time::timeout;
 
-use super::answer::{self, BODY_KEPT_MAX};
+use super::answer::{self, BODY_KEPT_MAX, BODY_WAIT_MAX};
 use super::{HttpError, chain, in_words};
 use crate::guard::Classify;
 
@@ -56,10 +57,13 @@ pub async fn check(mut response: Response) -> Result<Response, HttpError<Error>>
         return Ok(response);
     }
     let mut body = Vec::new();
-    // The status has come, and a body that breaks off takes nothing back of it.
-    while let (true, Ok(Some(piece))) = (body.len() < BODY_KEPT_MAX, response.chunk().await) {
-        body.extend_from_slice(&piece[..piece.len().min(BODY_KEPT_MAX - body.len())]);
-    }
+    // The status has come, and a body that breaks off or hangs takes nothing back of it.
+    let _ = timeout(BODY_WAIT_MAX, async {
+        while let (true, Ok(Some(piece))) = (body.len() < BODY_KEPT_MAX, response.chunk().await) {
+            body.extend_from_slice(&piece[..piece.len().min(BODY_KEPT_MAX - body.len())]);
+        }
+    })
+    .await;
     Err(HttpError::Refused(Box::new(answer::reply(status, response.headers(), &body))))
 }
 

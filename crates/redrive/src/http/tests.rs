@@ -27,6 +27,8 @@ enum Manner {
     Away,
     /// Answers with these bytes and hangs up.
     Say(&'static str),
+    /// Answers with these bytes and then says nothing more.
+    Stall(&'static str),
     /// Reads the request and resets the connection.
     Reset,
     /// Takes the connection and says nothing.
@@ -58,6 +60,11 @@ async fn server(manner: Manner) -> SocketAddr {
                     Manner::Say(words) => {
                         let _ = stream.read(&mut request).await;
                         let _ = stream.write_all(words.as_bytes()).await;
+                    }
+                    Manner::Stall(words) => {
+                        let _ = stream.read(&mut request).await;
+                        let _ = stream.write_all(words.as_bytes()).await;
+                        kept.push(stream);
                     }
                     Manner::Reset => {
                         let _ = stream.read(&mut request).await;
@@ -99,7 +106,7 @@ fn meaning(answer: &Answer<'_>) -> String {
 
 /// Each row: what the server does, and what all clients make of it.
 #[rustfmt::skip]
-const MANNERS: [(Manner, &str); 10] = [
+const MANNERS: [(Manner, &str); 11] = [
     (Manner::Say(FINE),                    "fine"),
     (Manner::Away,                         "CONNECTION_REFUSED transient"),
     (Manner::Reset,                        "CONNECTION_RESET transient"),
@@ -110,6 +117,7 @@ const MANNERS: [(Manner, &str); 10] = [
     (Manner::Say(BUSY),                    "SERVICE_UNAVAILABLE transient after 7s"),
     (Manner::Say(LIMITED),                 "RATE_LIMITED rate-limited"),
     (Manner::Say(CUT_BUSY),                "SERVICE_UNAVAILABLE transient"),
+    (Manner::Stall(CUT_BUSY),              "SERVICE_UNAVAILABLE transient"),
 ];
 
 fn reqwest_client(limit: Duration) -> ::reqwest::Client {
