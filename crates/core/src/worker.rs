@@ -88,7 +88,7 @@ impl Worker {
         match (&end, &settlement.next) {
             (End::Run { outcome: Outcome::Delivered { .. }, .. }, _) => {}
             (End::Run { reply, .. }, _) => {
-                drop(more.insert("error".to_owned(), reply.message.as_str().into()))
+                drop(more.insert("error".to_owned(), reply.message.as_str().into()));
             }
             (End::GivenUp, Next::Dead(death)) => {
                 drop(more.insert("error".to_owned(), death.message.as_str().into()));

@@ -17,6 +17,7 @@ use crate::book::RuleBook;
 use crate::book::model::{At, ConsumerPattern, Facts, ReactionName, Switch, TargetKind};
 use crate::book::problem::Span;
 use crate::book::resolve::{Known, Level, Origin, Resolved, ResolvedTimeouts};
+use crate::catalog::Kind;
 use crate::category::{Category, Code};
 use crate::limits;
 use crate::position::Position;
