@@ -28,7 +28,9 @@ dependencies:
   guarded: { kind: webhook, breaker: touchy }
   returning: { kind: webhook, breaker: touchy }
   stingy: { kind: webhook, breaker: none, retry_budget: { share: 0%, at_least: 1/m } }
+  single: { kind: process, in_flight: 1 }
 services:
+  w: { target: { exec: [work] }, depends_on: single, retry: thrice, events: [t] }
   a: { target: { http: "http://a.test/" }, depends_on: narrow, retry: thrice, on_failure: { fatal: pause }, events: [t] }
   b: { target: { http: "http://b.test/" }, depends_on: narrow, retry: thrice, events: [t] }
   c: { target: { http: "http://c.test/" }, depends_on: narrow, retry: thrice, events: [t] }
@@ -326,6 +328,32 @@ fn a_suspect_that_a_stop_cuts_short_does_not_look_like_a_crash() {
     assert_eq!(bench.tell(Input::Stop), NOTHING);
     let ending = Input::Ended { call: CallId(1), ending: Ending::Interrupted };
     assert_eq!(bench.tell(ending), ["settle 1: ready"], "its start is on record no more");
+}
+
+#[test]
+fn a_worker_starts_when_its_start_is_on_record() {
+    let mut bench = bench();
+    assert_eq!(bench.accept("w", "t"), ["settle 1: starting"]);
+    assert_eq!(bench.accept("g", "t"), ["start 2 of g"], "others start beside it");
+    assert_eq!(bench.accept("w", "t"), NOTHING, "its place is taken already");
+    assert_eq!(bench.settled(1), ["start 1 of w"]);
+    assert_eq!(bench.tell(Input::Stop), NOTHING);
+    let ending = Input::Ended { call: CallId(2), ending: Ending::Interrupted };
+    assert_eq!(bench.tell(ending), ["settle 1: ready"], "a stop burns nothing, and is no crash");
+}
+
+#[test]
+fn a_worker_that_may_not_start_after_all_gives_its_place_back() {
+    let mut bench = bench();
+    assert_eq!(bench.accept("w", "t"), ["settle 1: starting"]);
+    assert_eq!(bench.accept("w", "t"), NOTHING);
+    bench.operator(Command::Pause(service("w")));
+    assert_eq!(bench.settled(1), ["settle 1: ready"]);
+    assert_eq!(bench.settled(1), NOTHING);
+    assert_eq!(bench.operator(Command::Resume(service("w"))), ["settle 1: starting"]);
+    assert_eq!(bench.settled(1), ["start 1 of w"]);
+    assert_eq!(bench.end(1, 200), ["settle 1: delivered"]);
+    assert_eq!(bench.settled(1), ["settle 2: starting"]);
 }
 
 #[test]

@@ -21,6 +21,7 @@ use redrive::node::{Config, Node, ReadError, SubmitError};
 use redrive::process::Supervisor;
 use redrive::secret::Secrets;
 use redrive::store::sqlite::{Options, Sqlite};
+use redrive::target::http::Pool;
 use redrive::target::registry::{BUILT_IN_TARGETS, Targets};
 use redrive::tls::Roots;
 use tokio::net::TcpListener;
@@ -207,13 +208,7 @@ async fn serve(
     if let Some((settings, _)) = &traces {
         pool.tell_traces(settings.sampler());
     }
-    let pool = Arc::new(pool);
-    let connections = |supervisor| Targets::none(Arc::clone(&pool), supervisor);
-    // Whatever is wrong with the book is said before anything is written.
-    targets(&opened, &path, &secrets, Some(&connections(Supervisor::new())))?;
-    let store = Sqlite::open(&args.data, Options::default()).map_err(|error| Refused(error.to_string()))?;
-    let connections = connections(supervisor(&args.data)?);
-    let targets = targets(&opened, &path, &secrets, Some(&connections))?;
+    let (store, targets) = open_data(args, &opened, &path, &secrets, pool)?;
     let config = Config {
         book: Arc::clone(&opened.book),
         book_text: Arc::clone(&opened.text),
@@ -270,6 +265,22 @@ async fn serve(
     archivist.stop().await;
     end(&node, exporter, args.drain).await;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The store, and the targets of the book. Whatever is wrong with the book is said before anything is written.
+fn open_data(
+    args: &ServeArgs,
+    opened: &Opened,
+    path: &Path,
+    secrets: &Secrets,
+    pool: Pool,
+) -> anyhow::Result<(Sqlite, Targets)> {
+    let pool = Arc::new(pool);
+    let connections = |supervisor| Targets::none(Arc::clone(&pool), supervisor);
+    targets(opened, path, secrets, Some(&connections(Supervisor::new())))?;
+    let store = Sqlite::open(&args.data, Options::default()).map_err(|error| Refused(error.to_string()))?;
+    let targets = targets(opened, path, secrets, Some(&connections(supervisor(&args.data)?)))?;
+    Ok((store, targets))
 }
 
 /// Who runs workers. The folder is ours by now, and nothing has started: what an earlier run left behind is ended.

@@ -52,8 +52,9 @@ fn hears(folder: &Folder, name: &str, statuses: &[&str]) -> Vec<Value> {
 
 #[test]
 fn results_and_lives_of_workers_reach_whoever_wants_them() {
+    type Words = &'static [&'static str];
     #[rustfmt::skip]
-    let cases: [(&str, &str, &str, &[&str], &[&str], &str, &str); 5] = [
+    let cases: [(&str, &str, &str, Words, Words, &str, &str); 5] = [
         ("a success",    r#"cat >/dev/null; echo '{"sum":42}'"#, "", &["completed"], &["started", "succeeded"], "delivered", ""),
         ("a crash",      "echo out of luck >&2; exit 3", "", &["failed", "failed"], &["started", "failed", "started", "failed"], "dead",
             "Process crashed: it ended with status 3: out of luck"),

@@ -43,9 +43,8 @@ async fn post(target: &HttpTarget) -> Ending {
 /// An ending in one line, with `PORT` for the port of the server.
 fn told(ending: &Ending, port: u16) -> String {
     let text = match ending {
-        Ending::Reply(reply) => reply_told(reply),
+        Ending::Reply(reply) | Ending::Ran { reply, .. } => reply_told(reply),
         Ending::Partly { reply, failed } => format!("{failed:?} {}", reply_told(reply)),
-        Ending::Ran { reply, .. } => reply_told(reply),
         Ending::Interrupted => "interrupted".to_owned(),
     };
     text.replace(&format!(":{port}"), ":PORT")
