@@ -14,6 +14,9 @@ use crate::once::{Begun, Held, Key, Token};
 /// taken over.
 const ENDED_MARKS_KEPT: Duration = Duration::from_hours(1);
 
+/// The tokens that are left free for each millisecond; more than anybody gives.
+const TOKENS_PER_MILLI: i64 = 1_000;
+
 /// From when on something holds, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
@@ -86,8 +89,11 @@ pub(super) fn begin(connection: &Connection, key: &Key, lease: Span) -> Result<B
 }
 
 fn mark(connection: &Connection, key: &Key, lease: Span) -> Result<Begun, rusqlite::Error> {
-    let sql = "UPDATE tokens SET last = last + 1 RETURNING last";
-    let token: i64 = connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+    // Marks do not wait for the disk, so the last tokens may be lost with the machine: the next are higher all
+    // the same, since it is later by then.
+    let sql = "UPDATE tokens SET last = max(last + 1, ?1) RETURNING last";
+    let since_1970 = lease.begins().saturating_mul(TOKENS_PER_MILLI);
+    let token: i64 = connection.prepare_cached(sql)?.query_row([since_1970], |row| row.get(0))?;
     let sql = "INSERT INTO once (key, token, since, ends_at) VALUES (?1, ?2, ?3, ?4)
         ON CONFLICT (key) DO UPDATE SET token = ?2, since = ?3, ends_at = ?4, result = NULL";
     let marked = params![key.as_str(), token, lease.begins(), lease.ends()];

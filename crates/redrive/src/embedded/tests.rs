@@ -107,6 +107,25 @@ async fn results_and_tokens_survive_a_reopening() {
 }
 
 #[tokio::test]
+async fn tokens_that_were_lost_with_the_machine_are_not_given_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("state.db");
+    let hands = Hands::default();
+    let mut tokens = Vec::new();
+    for name in ["a", "b", "c"] {
+        let file = File::open_by(&path, hands.clock()).expect("it opens");
+        match file.begin(&key(name), HOUR).await {
+            Ok(Begun::Yours(token)) => tokens.push(token),
+            other => panic!("it is free: {other:?}"),
+        }
+        let lost = "UPDATE tokens SET last = 0";
+        Connection::open(&path).expect("it opens").execute_batch(lost).expect("it is SQL");
+        hands.forward(Duration::from_millis(1));
+    }
+    assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
+}
+
+#[tokio::test]
 async fn a_clock_that_was_set_back_keeps_nobody_out_for_longer_than_a_lease() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("state.db");

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 
 use super::store::{Begun, DedupStore, Held, Key, StoreError, Token};
 use crate::BoxFuture;
+use crate::clock::wall_clock;
 use crate::stale::{Clock, timer_clock};
 
 /// What a store holds unless told otherwise.
@@ -88,7 +89,10 @@ impl Memory {
 
     pub(super) fn with_clock(room: Room, clock: Clock) -> Self {
         assert!(room.keys_max > 0, "a store without room for a key would refuse everything");
-        Self { shared: Arc::new(Shared { room, clock, state: Mutex::default() }) }
+        // Whoever remembers the tokens of the process before this one must find those of this one higher.
+        let last = Token(wall_clock().as_nanos() / 1_000);
+        let state = State { last, ..State::default() };
+        Self { shared: Arc::new(Shared { room, clock, state: Mutex::new(state) }) }
     }
 
     /// How many keys it holds now, those that have just expired among them.

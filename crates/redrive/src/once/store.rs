@@ -61,7 +61,8 @@ impl fmt::Display for Key {
     }
 }
 
-/// Tells one holder of a key from all others that it ever had: the later has the higher.
+/// Tells one holder of a key from all others that it ever had: the later has the higher, also after a restart
+/// that has lost what was in progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u64);
 

@@ -50,6 +50,16 @@ async fn memory_keeps_the_contract() {
     keeps_the_contract(&Memory::with_clock(room, hands.clock()), &hands).await;
 }
 
+#[tokio::test]
+async fn tokens_after_a_restart_are_higher_than_those_before() {
+    let before = Token(crate::clock::wall_clock().as_nanos() / 1_000);
+    let key = Key::new("a").expect("a key");
+    match Memory::default().begin(&key, TTL).await {
+        Ok(Begun::Yours(token)) => assert!(token > before, "{token:?} after {before:?}"),
+        other => panic!("it is free: {other:?}"),
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_first_does_the_work_and_all_others_get_its_result() {
     let (once, work) = (Once::new(Memory::default()), Work::default());
