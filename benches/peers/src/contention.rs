@@ -16,8 +16,8 @@ use crate::measure::{Figures, figures_of};
 use crate::peers::{self, FAILURE_SHARE, FAILURES};
 use crate::whole;
 
-const ROUNDS: usize = 9;
-const CALLS: u64 = 40_000;
+const ROUNDS: usize = 7;
+const CALLS: u64 = 4_000;
 
 /// What one thread does, so many times.
 type Work = Box<dyn FnMut(u64) + Send>;
