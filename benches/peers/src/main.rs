@@ -74,7 +74,8 @@ fn print_text(paths: &[Path]) {
         for figures in &path.figures {
             let Figures { name, ns, ns_low, ns_high, allocations } = figures;
             let spread = format!("{ns_low:.1}–{ns_high:.1}");
-            println!("{name:<44} {ns:>9.1} {spread:>17} {allocations:>12.2} {:>7.2}", ns / base);
+            let counted = if allocations.is_nan() { "–".to_owned() } else { format!("{allocations:.2}") };
+            println!("{name:<44} {ns:>9.1} {spread:>17} {counted:>12} {:>7.2}", ns / base);
         }
         println!();
     }

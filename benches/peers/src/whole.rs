@@ -62,7 +62,7 @@ pub fn ready() -> Vec<Subject> {
 
 pub fn pending() -> Vec<Subject> {
     let guard = guard("target");
-    let mut tower = peers::tower_service(service_fn(|input| Twice::new(input)), FAILURES as usize);
+    let mut tower = peers::tower_service(service_fn(Twice::new), FAILURES as usize);
     vec![
         Subject::new("bare future", |input| {
             let _ = black_box(twice(Twice::new(input)));

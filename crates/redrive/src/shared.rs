@@ -5,6 +5,18 @@
 //! breakers behind it tell each other of every change: after each of their own, before the first call that
 //! tries an open one anew, and every second in between.
 //!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::sync::Arc;
+//! use redrive::Book;
+//! use redrive::shared::Memory;
+//!
+//! let state = Arc::new(Memory::new());
+//! let book = Book::parse("version: 1\ndependencies: { ntfy: { kind: ntfy } }\n")?.shared(state);
+//! let ntfy = book.guard("ntfy")?;
+//! # drop(ntfy); Ok(()) }
+//! ```
+//!
 //! Invariants:
 //! - no call waits for the shared state, but the one that is about to probe, and that one not for long;
 //! - while the shared state is away each breaker decides by what it has seen itself;

@@ -369,15 +369,6 @@ impl Sections {
         }
     }
 
-    /// How many of the calls to a dependency may be retries; none if nothing limits that.
-    #[must_use]
-    pub fn retry_budget(&self, dependency: &DependencyName) -> Option<Known<BudgetSettings>> {
-        let entry = self.dependencies.get(dependency);
-        let own = entry.and_then(|entry| entry.retry_budget.as_ref()).map(|at| (Level::Dependency, at));
-        let (level, at) = own.or(self.retry_budget.as_ref().map(|at| (Level::Defaults, at)))?;
-        Some(Known { value: at.value, origin: Origin { level, span: Some(at.span) } })
-    }
-
     /// How much may wait for a service.
     #[must_use]
     pub fn waiting_of(&self, service: &ServiceEntry) -> ResolvedWaiting {

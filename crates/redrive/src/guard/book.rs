@@ -32,6 +32,24 @@ const WATCH_EVERY: Duration = Duration::from_secs(1);
 const REFRESH_EVERY: Duration = Duration::from_secs(1);
 
 /// A rule book. Clones are cheap and are the same book.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use redrive::Book;
+///
+/// let book = Book::parse("version: 1\ndependencies: { ntfy: { kind: ntfy, timeout: 2s } }\n")?;
+/// let ntfy = book.guard("ntfy")?;
+/// // A new book holds for guards that there are; one with an error changes nothing and says why.
+/// book.reload("version: 1\ndependencies: { ntfy: { kind: ntfy, timeout: 5s } }\n")?;
+/// let wrong = book.reload("version: 1\ndependencies: { ntfy: { kind: ntfyy } }\n").unwrap_err();
+/// assert!(wrong.to_string().contains("rule book:2:31: error"), "{wrong}");
+///
+/// let limit = ntfy.call(|attempt| async move { Ok::<_, Never>(attempt.limit()) }).await?;
+/// assert_eq!(limit.as_secs(), 5);
+/// # Ok(()) }
+/// # #[derive(Debug, thiserror::Error)] #[error("never")] struct Never;
+/// # impl redrive::Classify for Never { fn answer(&self) -> redrive::core::answer::Answer<'_> { unreachable!() } }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Book {
     shelf: Arc<Shelf>,

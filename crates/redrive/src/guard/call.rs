@@ -108,7 +108,8 @@ where
     let ticket = Ticket::new(&**terms, pass);
     let key = CallKey::new();
     let deadline = guard.time_limit(&terms.rule).map(|limit| clock.instant_of(at + limit));
-    let (number, limit) = (ids::Attempt::FIRST, terms.rule.timeouts.whole.first);
+    let whole = &terms.rule.timeouts.whole;
+    let (number, limit) = (ids::Attempt::FIRST, whole.first.min(whole.max));
     running.set(Some(work(Attempt { number, key, limit, deadline })));
     let polled = running.as_mut().as_pin_mut().expect("it was just set").poll(context);
     let result = match polled {

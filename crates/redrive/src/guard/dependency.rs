@@ -196,37 +196,11 @@ impl Dependency {
 
     /// Asks to make an attempt that takes at most `limit`.
     pub(super) fn admit(&self, rule: &Rule, limit: Duration, asker: Asker, now: Timestamp) -> Gate {
-        let mut state = self.lock();
-        if let Some(until) = state.throttle.hold_until().filter(|until| now < *until) {
-            return Gate::Held(HoldCause::AskedToWait, until);
-        }
-        let admission = rule.breaker.as_ref().map(|named| state.breaker.admit(&named.settings, limit, now));
-        let permit = match admission {
-            Some(Admission::WaitUntil(until)) => return Gate::Held(HoldCause::BreakerOpen, until),
-            Some(Admission::Allowed(permit)) => Some(permit),
-            None => None,
-        };
-        if let Some(transition) = permit.as_ref().and_then(|permit| state.breaker.transition_by(permit)) {
+        let (gate, transition) = self.lock().admit(rule, limit, asker, now);
+        if let Some(transition) = transition {
             self.tell(transition);
         }
-        let limits = state.limits.throttle;
-        let pass = if asker == Asker::Newcomer && state.waiting > 0 {
-            throttle::Pass::Full
-        } else {
-            state.throttle.admit(&limits, now)
-        };
-        match pass {
-            // The slot is counted by number: `leave` gives it back.
-            throttle::Pass::Go(_slot) => Gate::Open(Pass(Kind::Asked(permit))),
-            throttle::Pass::Full => {
-                state.give_up(permit);
-                Gate::Busy
-            }
-            throttle::Pass::WaitUntil(until) => {
-                state.give_up(permit);
-                Gate::Paced(until)
-            }
-        }
+        gate
     }
 
     /// A call has begun: what its retries are a share of.
@@ -443,6 +417,44 @@ impl State {
             breaker: if is_closed { Closed::Yes { epoch: self.epoch, stamp } } else { Closed::No },
         };
         (standing, alike_until)
+    }
+
+    /// Breaker first, then throttle; the breaker may have become half-open by that, whatever the answer.
+    fn admit(
+        &mut self,
+        rule: &Rule,
+        limit: Duration,
+        asker: Asker,
+        now: Timestamp,
+    ) -> (Gate, Option<Transition>) {
+        if let Some(until) = self.throttle.hold_until().filter(|until| now < *until) {
+            return (Gate::Held(HoldCause::AskedToWait, until), None);
+        }
+        let admission = rule.breaker.as_ref().map(|named| self.breaker.admit(&named.settings, limit, now));
+        let permit = match admission {
+            Some(Admission::WaitUntil(until)) => return (Gate::Held(HoldCause::BreakerOpen, until), None),
+            Some(Admission::Allowed(permit)) => Some(permit),
+            None => None,
+        };
+        let transition = permit.as_ref().and_then(|permit| self.breaker.transition_by(permit));
+        let pass = if asker == Asker::Newcomer && self.waiting > 0 {
+            throttle::Pass::Full
+        } else {
+            self.throttle.admit(&self.limits.throttle, now)
+        };
+        let gate = match pass {
+            // The slot is counted by number: `leave` gives it back.
+            throttle::Pass::Go(_slot) => Gate::Open(Pass(Kind::Asked(permit))),
+            throttle::Pass::Full => {
+                self.give_up(permit);
+                Gate::Busy
+            }
+            throttle::Pass::WaitUntil(until) => {
+                self.give_up(permit);
+                Gate::Paced(until)
+            }
+        };
+        (gate, transition)
     }
 
     /// Takes a place back, and says which permit the breaker gave for it, if that still means anything to it.

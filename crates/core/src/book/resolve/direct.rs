@@ -1,13 +1,25 @@
-//! The rule for calls to a dependency that no service of the book stands for: a program's own.
+//! What holds for a dependency, whoever calls it: its budget of retries, and the rule for calls that no service of
+//! the book stands for, a program's own.
 
 use super::timeouts::{Owner, timeouts};
-use super::{Level, Levels};
+use super::{Known, Level, Levels, Origin};
 use crate::book::model::Sections;
+use crate::budget::BudgetSettings;
 use crate::catalog::Kind;
+use crate::ids::DependencyName;
 use crate::limits;
 use crate::rule::{Rule, WhenOpen};
 
 impl Sections {
+    /// How many of the calls to a dependency may be retries; none if nothing limits that.
+    #[must_use]
+    pub fn retry_budget(&self, dependency: &DependencyName) -> Option<Known<BudgetSettings>> {
+        let entry = self.dependencies.get(dependency);
+        let own = entry.and_then(|entry| entry.retry_budget.as_ref()).map(|at| (Level::Dependency, at));
+        let (level, at) = own.or(self.retry_budget.as_ref().map(|at| (Level::Defaults, at)))?;
+        Some(Known { value: at.value, origin: Origin { level, span: Some(at.span) } })
+    }
+
     /// What holds for whoever calls a dependency of the book directly, without a service: what the
     /// dependency says, its kind, the defaults. None if the book has no such dependency.
     #[must_use]
@@ -39,6 +51,7 @@ mod tests {
 
     use crate::book::read;
     use crate::category::Category;
+    use crate::ids::DependencyName;
     use crate::rule::WhenOpen;
 
     const BOOK: &str = "\
@@ -70,6 +83,23 @@ services:
         let worker = book.dependency_rule("worker").expect("the book has it");
         assert_eq!(worker.timeouts.category, Category::Permanent, "a run past its limit is ended for good");
         assert!(book.dependency_rule("smtp").is_none(), "it is not in the book");
+    }
+
+    #[test]
+    fn a_budget_is_the_dependencys_or_else_the_defaults() {
+        let with = |defaults: &str, own: &str| {
+            let text = format!(
+                "version: 1\ndefaults: {{ {defaults} }}\ndependencies: {{ d: {{ kind: webhook{own} }} }}\n"
+            );
+            let book = read(&text).book.expect("a sound book");
+            let budget = book.retry_budget(&DependencyName::new("d").expect("a name"));
+            budget.map(|budget| (budget.share.to_string(), budget.at_least.to_string()))
+        };
+        let told = |share: &str, rate: &str| Some((share.to_owned(), rate.to_owned()));
+        assert_eq!(with("", ""), None);
+        assert_eq!(with("retry_budget: 20%", ""), told("20%", "1/s"));
+        assert_eq!(with("retry_budget: 20%", ", retry_budget: 5%"), told("5%", "1/s"));
+        assert_eq!(with("", ", retry_budget: { share: 5%, at_least: 30/m }"), told("5%", "30/m"));
     }
 
     #[test]
