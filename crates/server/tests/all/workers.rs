@@ -14,7 +14,7 @@ use crate::server::{Server, serve, until};
 fn book(worker: &str) -> String {
     let ear = |name: &str, event: &str| {
         format!(
-            "  {name}:\n    target: {{ exec: [sh, -c, 'cat >>{name}.log; echo >>{name}.log'], format: data }}\n    order: session\n    events: [{event}]\n"
+            "  {name}:\n    target: {{ exec: [sh, -c, 'text=$(cat); printf \"%s\\n\" \"$text\" >>{name}.log'], format: data }}\n    order: session\n    events: [{event}]\n"
         )
     };
     format!(
@@ -34,10 +34,12 @@ fn worker(script: &str, target: &str, rest: &str) -> String {
     )
 }
 
-/// What a service has heard so far.
+/// What a service has heard so far; one that was cut short may hear the same again.
 fn heard(folder: &Folder, name: &str) -> Vec<Value> {
     let text = fs::read_to_string(folder.path(&format!("{name}.log"))).unwrap_or_default();
-    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    let mut heard: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    heard.dedup();
+    heard
 }
 
 /// Waits until it has heard so much, in that order of words.

@@ -1,3 +1,5 @@
+//! Programs as targets: what they get, what their ends are told as, and what follows when their time is over.
+
 use std::path::Path;
 
 use redrive_core::book::model::TargetKind;
