@@ -368,7 +368,7 @@ mod tests {
     #[test]
     fn what_is_built_in_can_be_made() {
         let book = book_of(
-            "version: 1\nservices:\n  a:\n    target: { http: \"http://h/\" }\n    events: [a.b]\n  b:\n    target: { log: stdout }\n    events: [a.b]\n",
+            "version: 1\nservices:\n  a:\n    target: { exec: [work] }\n    events: [a.b]\n  b:\n    target: { http: \"http://h/\" }\n    events: [a.b]\n  c:\n    target: { log: stdout }\n    events: [a.b]\n",
         );
         let kinds: Vec<&str> = book.sections().services.iter().map(|one| one.target.kind.as_str()).collect();
         assert_eq!(kinds, BUILT_IN_TARGETS);
