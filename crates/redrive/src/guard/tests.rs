@@ -3,6 +3,7 @@
 mod books;
 mod calls;
 mod endings;
+mod engine;
 mod same;
 mod words;
 

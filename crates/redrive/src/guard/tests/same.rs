@@ -2,6 +2,7 @@
 //! when a delivery would, and ends as it ends.
 
 use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
 use redrive_core::decide::Verdict;
 use redrive_core::ids::Seed;
 use redrive_core::rehearse::{AttemptKind, Beat, End, parse_script, rehearse};
@@ -10,11 +11,12 @@ use tokio::time::Instant;
 
 use super::super::attempt::CallKey;
 use super::super::{CallError, Cause};
+use super::engine::delivered;
 use super::{Book, Oops};
 
 /// One answer, as a script writes it and as an attempt gives it; none never answers.
 #[derive(Clone, Copy, Debug)]
-struct Line(&'static str, Option<Result<(), Oops>>);
+pub(super) struct Line(pub(super) &'static str, pub(super) Option<Result<(), Oops>>);
 
 const LINES: [Line; 11] = [
     Line("ok", Some(Ok(()))),
@@ -75,10 +77,11 @@ fn any_rule() -> impl Strategy<Value = String> {
     })
 }
 
+/// When the attempts began, and how it ended.
 #[derive(Debug, PartialEq)]
-struct Told {
-    starts_ms: Vec<u64>,
-    end: String,
+pub(super) struct Told {
+    pub(super) starts_ms: Vec<u64>,
+    pub(super) end: String,
 }
 
 fn rehearsed(book: &Book, script: &[Line]) -> Told {
@@ -134,21 +137,39 @@ async fn called(book: &Book, script: &[Line]) -> Told {
     Told { starts_ms: starts.into_inner(), end }
 }
 
+/// What a guard does that is called by that book, on a clock that stands still while nothing happens.
+fn guarded(rule: &str, script: &[Line]) -> Told {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    // The clock of a book is the one that is paused.
+    runtime.expect("a runtime").block_on(async {
+        let book = Book::parse(rule).expect("a sound book");
+        called(&book, script).await
+    })
+}
+
+fn agrees(ours: &Told, theirs: &Told) -> Result<(), TestCaseError> {
+    prop_assert_eq!(&ours.end, &theirs.end, "{:?} {:?}", ours, theirs);
+    prop_assert_eq!(ours.starts_ms.len(), theirs.starts_ms.len(), "{:?} {:?}", ours, theirs);
+    for (our, their) in ours.starts_ms.iter().zip(&theirs.starts_ms) {
+        let late = our.checked_sub(*their);
+        prop_assert!(late.is_some_and(|late| late <= 20), "{:?} {:?}", ours, theirs);
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn a_guard_does_what_a_delivery_would(rule in any_rule(), script in any_script()) {
+    fn a_guard_does_what_a_rehearsal_says(rule in any_rule(), script in any_script()) {
         let book = Book::parse(&rule).expect("a sound book");
-        let expected = rehearsed(&book, &script);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-        // The clock of a book is the one that is paused.
-        let told = runtime.expect("a runtime").block_on(async { called(&Book::parse(&rule).expect("a sound book"), &script).await });
-        prop_assert_eq!(&told.end, &expected.end, "{:?} {:?}", told, expected);
-        prop_assert_eq!(told.starts_ms.len(), expected.starts_ms.len());
-        for (ours, theirs) in told.starts_ms.iter().zip(&expected.starts_ms) {
-            let late = ours.checked_sub(*theirs);
-            prop_assert!(late.is_some_and(|late| late <= 20), "{:?} {:?}", told, expected);
+        agrees(&guarded(&rule, &script), &rehearsed(&book, &script))?;
+    }
+
+    #[test]
+    fn a_guard_does_what_the_engine_does_with_a_delivery(rule in any_rule(), script in any_script()) {
+        if let Some(theirs) = delivered(&rule, &script) {
+            agrees(&guarded(&rule, &script), &theirs)?;
         }
     }
 }
