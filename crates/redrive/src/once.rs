@@ -172,10 +172,11 @@ impl Once {
 
     /// Marks the key, or says what there is, as late as the caller wants to know.
     async fn begin<T, E>(&self, key: &Key) -> Result<Beginning, OnceError<T, E>> {
-        let give_up_at = match self.meanwhile {
-            Meanwhile::Wait { at_most } => Some(Instant::now() + at_most),
-            Meanwhile::Tell => None,
+        let patience = match self.meanwhile {
+            Meanwhile::Wait { at_most } => at_most,
+            Meanwhile::Tell => Duration::ZERO,
         };
+        let came = Instant::now();
         let mut pause = LOOK_AGAIN;
         loop {
             let lease_left = match self.store.begin(key, self.lease).await? {
@@ -186,7 +187,7 @@ impl Once {
                 Begun::Done { result } => return Ok(Beginning::Done { result }),
                 Begun::InProgress { lease_left } => lease_left,
             };
-            let left = give_up_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()));
+            let left = patience.saturating_sub(came.elapsed());
             if left.is_zero() {
                 return Ok(Beginning::InProgress { retry_after: lease_left });
             }

@@ -378,3 +378,18 @@ async fn many_threads_do_each_work_once() {
     assert!(succeeded.iter().all(|times| times.load(Ordering::SeqCst) == 1));
     assert_eq!(usize::try_from(firsts.load(Ordering::SeqCst)), Ok(KEYS));
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_as_long_as_it_takes_gets_the_result() {
+    let for_ever = Meanwhile::Wait { at_most: Duration::MAX };
+    let once = Once::new(Memory::default()).meanwhile(for_ever).lease(Duration::MAX);
+    let slow = async {
+        tokio::time::sleep(Duration::from_hours(24)).await;
+        Ok::<_, io::Error>(7)
+    };
+    let first = once.call("a", Duration::MAX, || slow);
+    let second = once.call("a", Duration::MAX, || async { Ok::<_, io::Error>(8) });
+    let (first, second) = tokio::join!(first, second);
+    assert_eq!(first.expect("it goes well"), Outcome::First(7));
+    assert_eq!(second.expect("it goes well"), Outcome::Replayed(7));
+}
