@@ -17,6 +17,7 @@ use redrive_core::book::{Reading, RuleBook, read_bytes};
 use redrive_core::budget::BudgetSettings;
 use redrive_core::ids::DependencyName;
 use redrive_core::rule::Rule;
+use tokio::runtime::Handle;
 
 use super::Guard;
 use super::clock::Clock;
@@ -208,11 +209,12 @@ impl Book {
     /// Outside of a Tokio runtime, which the exchange runs on.
     #[must_use]
     pub fn shared_every(self, state: Arc<dyn SharedState>, every: Duration) -> Self {
+        let shared = Shared { state, every, runtime: Handle::current() };
         let mut contents = self.shelf.lock();
         for dependency in contents.dependencies.values() {
-            Link::begin(dependency, Arc::clone(&state), every, self.shelf.clock);
+            shared.link(dependency, self.shelf.clock);
         }
-        contents.shared = Some(Shared { state, every });
+        contents.shared = Some(shared);
         drop(contents);
         self
     }
@@ -247,6 +249,14 @@ struct Contents {
 struct Shared {
     state: Arc<dyn SharedState>,
     every: Duration,
+    /// Where the exchange runs, also for guards that are made elsewhere.
+    runtime: Handle,
+}
+
+impl Shared {
+    fn link(&self, dependency: &Arc<Dependency>, clock: Clock) {
+        Link::begin(dependency, Arc::clone(&self.state), self.every, clock, &self.runtime);
+    }
 }
 
 impl fmt::Debug for Shelf {
@@ -325,7 +335,8 @@ impl Seat {
     }
 
     pub(super) fn share(&self, state: Arc<dyn SharedState>) {
-        Link::begin(&self.terms().dependency, state, REFRESH_EVERY, self.shelf.clock);
+        let shared = Shared { state, every: REFRESH_EVERY, runtime: Handle::current() };
+        shared.link(&self.terms().dependency, self.shelf.clock);
     }
 }
 
@@ -397,8 +408,8 @@ impl Contents {
         };
         let dependency = self.dependencies.entry(rule.dependency.clone()).or_insert_with(|| {
             let dependency = Arc::new(Dependency::new(rule.dependency.clone(), limits));
-            if let Some(Shared { state, every }) = &self.shared {
-                Link::begin(&dependency, Arc::clone(state), *every, clock);
+            if let Some(shared) = &self.shared {
+                shared.link(&dependency, clock);
             }
             dependency
         });
