@@ -251,7 +251,9 @@ impl Clerk {
                 batch.extend(next);
             }
             if let Err(why) = self.follow_file() {
-                batch.into_iter().for_each(|order| order.tell(Some(&why)));
+                for order in batch {
+                    order.tell(Some(&why));
+                }
                 continue;
             }
             let now = (self.clock)();

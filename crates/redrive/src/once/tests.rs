@@ -384,7 +384,7 @@ async fn who_waits_for_as_long_as_it_takes_gets_the_result() {
     let for_ever = Meanwhile::Wait { at_most: Duration::MAX };
     let once = Once::new(Memory::default()).meanwhile(for_ever).lease(Duration::MAX);
     let slow = async {
-        tokio::time::sleep(Duration::from_hours(24)).await;
+        sleep(Duration::from_hours(24)).await;
         Ok::<_, io::Error>(7)
     };
     let first = once.call("a", Duration::MAX, || slow);
