@@ -145,12 +145,12 @@ impl Relay {
                 Next::NotOurs => return Ok(Passed::NotOurs),
             };
             let event_id = event.event_id.clone();
-            let sent = tokio::select! {
+            let outcome = tokio::select! {
                 biased;
-                sent = send(event) => sent,
+                outcome = send(event) => outcome,
                 never = self.keep_lease() => match never {},
             };
-            sent.map_err(|error| RelayError::NotSent { event_id, error })?;
+            outcome.map_err(|error| RelayError::NotSent { event_id, error })?;
             (done, count) = (Some(place), count + 1);
         }
     }
