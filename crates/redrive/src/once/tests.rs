@@ -393,3 +393,24 @@ async fn who_waits_for_as_long_as_it_takes_gets_the_result() {
     assert_eq!(first.expect("it goes well"), Outcome::First(7));
     assert_eq!(second.expect("it goes well"), Outcome::Replayed(7));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_away_for_a_moment_is_told_the_result_after_it() {
+    let (store, work) = (Frail::default(), Work::default());
+    let once = Once::new(store.clone());
+    let first = tokio::spawn({
+        let (once, store, work) = (once.clone(), store.clone(), work.clone());
+        async move {
+            let done = || async move {
+                store.set_away(Away::Yes);
+                work.run().await
+            };
+            once.call("a", TTL, done).await
+        }
+    });
+    settle().await;
+    store.set_away(Away::No);
+    assert_eq!(first.await.expect("it ends").expect("it is kept"), Outcome::First(1));
+    let again = once.call("a", TTL, || work.clone().run()).await.expect("it is there");
+    assert_eq!((again, work.done()), (Outcome::Replayed(1), 1));
+}
