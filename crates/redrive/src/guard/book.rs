@@ -374,21 +374,32 @@ impl Shelf {
     }
 
     fn change_to(&self, book: RuleBook) {
+        let book = Arc::new(book);
+        let Some(gone) = self.replace(&book) else { return };
+        // Whoever hears of it may ask for a guard of this very book.
+        for wanted in gone {
+            tracing::warn!(%wanted, "the new rule book has it no more: its last rule holds on");
+        }
+        tracing::info!(hash = book.hash(), "rule book changed");
+    }
+
+    /// Puts the new book in place of the old, and says what guards there are that it has no rule for; none if it
+    /// is the same book.
+    fn replace(&self, book: &Arc<RuleBook>) -> Option<Vec<Wanted>> {
         let mut contents = self.lock();
         if book.hash() == contents.book.hash() {
-            return;
+            return None;
         }
-        contents.book = Arc::new(book);
+        contents.book = Arc::clone(book);
         let seats: Vec<Arc<Seat>> = contents.seats.values().filter_map(Weak::upgrade).collect();
+        let mut gone = Vec::new();
         for seat in seats {
-            if let Some(rule) = seat.wanted.rule(&contents.book) {
-                seat.terms.store(Arc::new(contents.terms(rule, self.clock)));
-            } else {
-                let wanted = seat.wanted.to_string();
-                tracing::warn!(wanted, "the new rule book has it no more: its last rule holds on");
+            match seat.wanted.rule(&contents.book) {
+                Some(rule) => seat.terms.store(Arc::new(contents.terms(rule, self.clock))),
+                None => gone.push(seat.wanted.clone()),
             }
         }
-        tracing::info!(hash = contents.book.hash(), "rule book changed");
+        Some(gone)
     }
 
     fn reload_file(&self) -> Result<(), BookError> {
