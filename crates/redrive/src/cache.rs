@@ -43,7 +43,7 @@ use std::fmt;
 use std::future::Future;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redrive_core::freshness::{Freshness, Lifetimes};
@@ -168,6 +168,10 @@ where
     }
 
     /// The thing of a key: at once if there is anything that may be served, else when it has been fetched.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a Tokio runtime, where something is to be fetched.
     pub async fn get(&self, key: &K) -> Result<Found<V, E>, Missing<E>> {
         let tally = &self.shared.tally;
         let Some(asked) = self.shared.asked(key) else {
@@ -244,7 +248,8 @@ impl<K, V, E> fmt::Debug for Cache<K, V, E> {
 
 impl<K, V, E> Shared<K, V, E> {
     fn lock(&self) -> MutexGuard<'_, Kept<K, V, E>> {
-        self.kept.lock().expect("nothing panics while it holds the keys")
+        // What may panic is a fetch that finds no runtime, and then the keys are whole.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

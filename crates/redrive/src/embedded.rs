@@ -19,8 +19,8 @@
 //! ```
 //!
 //! Invariants: a result is on the disk before anybody hears that it was kept; a file that is damaged, newer or
-//! not ours is never changed; no async thread waits for the disk, for one thread of its own does; and what has
-//! expired goes in small steps.
+//! not ours is never changed; no async thread waits for the disk, for one thread of its own does; what has
+//! expired goes in small steps; and a file that somebody removes is made anew, so that all share one again.
 
 mod breakers;
 mod desk;
@@ -63,7 +63,7 @@ impl File {
 
     fn open_by(path: &Path, clock: Clock) -> Result<Self, OpenError> {
         let connection = schema::open(path)?;
-        let desk = Desk::start(connection, clock).map_err(|source| OpenError::thread(path, &source))?;
+        let desk = Desk::start(connection, path, clock).map_err(|source| OpenError::thread(path, &source))?;
         Ok(Self { path: Arc::new(path.to_owned()), desk: Arc::new(desk) })
     }
 
@@ -102,11 +102,17 @@ impl SharedState for File {
 
 impl DedupStore for File {
     fn begin<'a>(&'a self, key: &'a Key, lease: Duration) -> BoxFuture<'a, Result<Begun, StoreError>> {
-        let (looked, key) = (key.clone(), key.clone());
+        let (looked, marked, unheard) = (key.clone(), key.clone(), key.clone());
+        let desk = Arc::clone(&self.desk);
         let task = Task::looking(
             move |connection, now| marks::look(connection, &looked, now),
-            move |connection, now| marks::begin(connection, &key, Span { from: now, lasts: lease }),
-        );
+            move |connection, now| marks::begin(connection, &marked, Span { from: now, lasts: lease }),
+        )
+        .unless_heard(move |begun| {
+            if let Begun::Yours(token) = begun {
+                desk.release(unheard, token);
+            }
+        });
         Box::pin(self.ask(task))
     }
 

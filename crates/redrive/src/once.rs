@@ -49,6 +49,9 @@ const LEASE: Duration = Duration::from_secs(30);
 const RENEWALS_PER_LEASE: u32 = 3;
 /// After a renewal that failed the next comes so many times sooner.
 const SOONER: u32 = 4;
+/// So often is it tried to write a result down, and so long is it waited in between.
+const FINISH_TRIES: u32 = 4;
+const FINISH_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// The longest that anybody waits for who was first.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Who waits looks again after this, and then ever less often, down to once in `LOOK_AGAIN_MAX`.
@@ -172,10 +175,11 @@ impl Once {
 
     /// Marks the key, or says what there is, as late as the caller wants to know.
     async fn begin<T, E>(&self, key: &Key) -> Result<Beginning, OnceError<T, E>> {
-        let give_up_at = match self.meanwhile {
-            Meanwhile::Wait { at_most } => Some(Instant::now() + at_most),
-            Meanwhile::Tell => None,
+        let patience = match self.meanwhile {
+            Meanwhile::Wait { at_most } => at_most,
+            Meanwhile::Tell => Duration::ZERO,
         };
+        let came = Instant::now();
         let mut pause = LOOK_AGAIN;
         loop {
             let lease_left = match self.store.begin(key, self.lease).await? {
@@ -186,7 +190,7 @@ impl Once {
                 Begun::Done { result } => return Ok(Beginning::Done { result }),
                 Begun::InProgress { lease_left } => lease_left,
             };
-            let left = give_up_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()));
+            let left = patience.saturating_sub(came.elapsed());
             if left.is_zero() {
                 return Ok(Beginning::InProgress { retry_after: lease_left });
             }
@@ -263,7 +267,7 @@ impl Mark {
     ) -> Result<Outcome<T>, OnceError<T, E>> {
         let why = match encoded(&value) {
             Err(why) => why,
-            Ok(result) => match self.store.finish(&self.key, self.token, &result, ttl).await {
+            Ok(result) => match self.write_down(&result, ttl).await {
                 Ok(Held::Yes) => {
                     self.is_held = false;
                     return Ok(Outcome::First(value));
@@ -273,6 +277,20 @@ impl Mark {
             },
         };
         Err(OnceError::Unrecorded { value, why })
+    }
+
+    /// A store that is away for a moment is asked again, for what is not written down is done again.
+    async fn write_down(&self, result: &[u8], ttl: Duration) -> Result<Held, StoreError> {
+        for _ in 1..FINISH_TRIES {
+            match self.store.finish(&self.key, self.token, result, ttl).await {
+                Err(error) => {
+                    tracing::warn!(key = %self.key, %error, "a result could not be written down");
+                    sleep(FINISH_AGAIN_AFTER).await;
+                }
+                held => return held,
+            }
+        }
+        self.store.finish(&self.key, self.token, result, ttl).await
     }
 }
 

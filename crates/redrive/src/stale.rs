@@ -270,6 +270,10 @@ where
     }
 
     /// The thing: at once if there is anything that may be served, else when it has been fetched.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a Tokio runtime, where something is to be fetched.
     pub async fn get(&self) -> Result<Found<T, E>, Missing<E>> {
         self.asked().wait().await
     }
@@ -284,17 +288,17 @@ where
         let asked_at = self.shared.now();
         let mut state = self.shared.lock();
         let freshness = state.freshness(self.shared.nothing, asked_at);
-        let flight = match freshness {
+        let boarded = match freshness {
             Freshness::Fresh | Freshness::Stale | Freshness::NotYet => None,
-            Freshness::Refresh => {
-                self.take_off(&mut state);
-                None
-            }
-            Freshness::Gone => Some(self.take_off(&mut state)),
+            Freshness::Refresh | Freshness::Gone => Some(self.board(&mut state)),
         };
-        let come = match flight {
-            Some(flight) => Come::Later { cache: self.clone(), flight, asked_at },
-            None => Come::Now(state.told(freshness, asked_at)),
+        let told = state.told(freshness, asked_at);
+        drop(state);
+        let come = match boarded.map(Boarded::take_off) {
+            Some(flight) if freshness == Freshness::Gone => {
+                Come::Later { cache: self.clone(), flight, asked_at }
+            }
+            Some(_) | None => Come::Now(told),
         };
         Asked { freshness, come }
     }
@@ -308,16 +312,16 @@ where
     /// is serves on by its age.
     pub async fn renewed(&self, unless_within: Duration) -> Result<Found<T, E>, Missing<E>> {
         let asked_at = self.shared.now();
-        let flight = {
+        let boarded = {
             let mut state = self.shared.lock();
             let Past { fetched_at, failed_at } = state.past();
             let tried_at = fetched_at.max(failed_at);
             if tried_at.is_some_and(|at| asked_at.since(at) < unless_within) {
                 return state.told(state.freshness(self.shared.nothing, asked_at), asked_at);
             }
-            self.take_off(&mut state)
+            self.board(&mut state)
         };
-        self.landed(flight, asked_at).await
+        self.landed(boarded.take_off(), asked_at).await
     }
 
     /// What may be served now, without fetching anything.
@@ -327,24 +331,16 @@ where
         state.told(state.freshness(self.shared.nothing, now), now).ok()
     }
 
-    /// The fetch that is under way, or a new one.
-    fn take_off(&self, state: &mut State<T, E>) -> watch::Receiver<()> {
+    /// The fetch that is under way, or a new one, which begins when the state is free again.
+    fn board(&self, state: &mut State<T, E>) -> Boarded<T, E> {
         if let Some(flight) = &state.flight {
-            return flight.clone();
+            return Boarded { flight: flight.clone(), landing: None };
         }
         let (landing, flight) = watch::channel(());
         state.flight = Some(flight.clone());
-        let mut landing =
+        let landing =
             Landing { shared: Arc::clone(&self.shared), brought: Err(Trouble::Lost), _wakes: landing };
-        tokio::spawn(async move {
-            let limit = landing.shared.limit;
-            landing.bring(match timeout(limit, (landing.shared.fetch)()).await {
-                Ok(Ok(value)) => Ok(Arc::new(value)),
-                Ok(Err(trouble)) => Err(trouble),
-                Err(_) => Err(Trouble::TimedOut { limit }),
-            });
-        });
-        flight
+        Boarded { flight, landing: Some(landing) }
     }
 
     /// What there is once a fetch has ended; what it brought is good for whoever waited for it, however short
@@ -361,6 +357,35 @@ where
             Some((_, fetched_at)) if *fetched_at >= asked_at => Ok(state.found(Standing::Fresh, now)),
             _ => state.told(state.freshness(self.shared.nothing, now), now),
         }
+    }
+}
+
+/// A fetch to wait for.
+struct Boarded<T, E> {
+    flight: watch::Receiver<()>,
+    /// Of one that has not begun.
+    landing: Option<Landing<T, E>>,
+}
+
+impl<T, E> Boarded<T, E>
+where
+    T: Send + Sync + 'static,
+    E: Send + Sync + 'static,
+{
+    /// Begins the fetch. Nobody holds the state by then: a runtime that has ended drops what it is given at
+    /// once, and that lands.
+    fn take_off(self) -> watch::Receiver<()> {
+        if let Some(mut landing) = self.landing {
+            tokio::spawn(async move {
+                let limit = landing.shared.limit;
+                landing.bring(match timeout(limit, (landing.shared.fetch)()).await {
+                    Ok(Ok(value)) => Ok(Arc::new(value)),
+                    Ok(Err(trouble)) => Err(trouble),
+                    Err(_) => Err(Trouble::TimedOut { limit }),
+                });
+            });
+        }
+        self.flight
     }
 }
 

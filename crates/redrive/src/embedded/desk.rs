@@ -8,6 +8,7 @@
 //! fails was done for nobody; and who has asked and gone stops nothing.
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use redrive_core::time::Timestamp;
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{breakers, marks};
+use super::{breakers, marks, schema};
 use crate::once::{Key, Token};
 use crate::stale::Clock;
 
@@ -50,6 +51,8 @@ pub(super) struct Task<T> {
     /// What is done within a transaction if there was no such answer.
     work: Option<Work<T>>,
     durability: Durability,
+    /// What becomes of an answer that nobody has heard.
+    unheard: Option<Box<dyn FnOnce(T) + Send>>,
 }
 
 impl<T: 'static> Task<T> {
@@ -66,7 +69,7 @@ impl<T: 'static> Task<T> {
         durability: Durability,
         work: impl FnOnce(&Connection, Timestamp) -> Result<T, rusqlite::Error> + Send + 'static,
     ) -> Self {
-        Self { look: None, work: Some(Box::new(work)), durability }
+        Self { look: None, work: Some(Box::new(work)), durability, unheard: None }
     }
 
     /// Something to write, that must survive the process, unless a look shows that there is no need.
@@ -75,6 +78,31 @@ impl<T: 'static> Task<T> {
         work: impl FnOnce(&Connection, Timestamp) -> Result<T, rusqlite::Error> + Send + 'static,
     ) -> Self {
         Self { look: Some(Box::new(look)), ..Self::writing(Durability::Process, work) }
+    }
+
+    /// The same, where an answer that nobody has heard is to be undone.
+    pub(super) fn unless_heard(self, undo: impl FnOnce(T) + Send + 'static) -> Self {
+        Self { unheard: Some(Box::new(undo)), ..self }
+    }
+}
+
+/// An answer on its way: whoever asked may be gone when it arrives.
+struct Answer<T> {
+    came: Option<T>,
+    unheard: Option<Box<dyn FnOnce(T) + Send>>,
+}
+
+impl<T> Answer<T> {
+    fn heard(mut self) -> T {
+        self.came.take().expect("it is heard once")
+    }
+}
+
+impl<T> Drop for Answer<T> {
+    fn drop(&mut self) {
+        if let (Some(came), Some(unheard)) = (self.came.take(), self.unheard.take()) {
+            unheard(came);
+        }
     }
 }
 
@@ -99,7 +127,7 @@ enum Looked {
 struct Waiting<T> {
     task: Task<T>,
     came: Option<T>,
-    answer: oneshot::Sender<Result<T, NotDone>>,
+    answer: oneshot::Sender<Result<Answer<T>, NotDone>>,
 }
 
 impl<T: Send> Order for Waiting<T> {
@@ -121,11 +149,11 @@ impl<T: Send> Order for Waiting<T> {
 
     fn tell(self: Box<Self>, why_not: Option<&str>) {
         let told = match (self.came, why_not) {
-            (Some(came), None) => Ok(came),
+            (Some(came), None) => Ok(Answer { came: Some(came), unheard: self.task.unheard }),
             (_, Some(why)) => Err(NotDone(why.to_owned())),
             (None, None) => unreachable!("what was done without an error has come to something"),
         };
-        // Who has gone hears nothing.
+        // Who has gone hears nothing, and what is to be undone then is.
         let _ = self.answer.send(told);
     }
 }
@@ -137,11 +165,14 @@ pub(super) struct Desk {
 }
 
 impl Desk {
-    pub(super) fn start(connection: Connection, clock: Clock) -> io::Result<Self> {
+    pub(super) fn start(connection: Connection, path: &Path, clock: Clock) -> io::Result<Self> {
         let (orders, waiting) = mpsc::channel(WAITING_MAX);
         let released: Arc<Mutex<Vec<(Key, Token)>>> = Arc::default();
+        let path = std::path::absolute(path)?;
         let clerk = Clerk {
             connection,
+            identity: Identity::of(&path),
+            path,
             clock,
             released: Arc::clone(&released),
             synchronous: None,
@@ -156,7 +187,7 @@ impl Desk {
         let (answer, answered) = oneshot::channel();
         let order = Box::new(Waiting { task, came: None, answer });
         self.orders.send(Some(order)).await.map_err(|_| gone())?;
-        answered.await.unwrap_or_else(|_| Err(gone()))
+        answered.await.unwrap_or_else(|_| Err(gone())).map(Answer::heard)
     }
 
     /// Has a mark taken away soon. There are as many of these as there was work, so they need no bound.
@@ -167,9 +198,42 @@ impl Desk {
     }
 }
 
+/// Tells one file from another that has its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Identity {
+    /// Its device and its number there.
+    #[cfg(unix)]
+    Known(u64, u64),
+    /// There is none.
+    Missing,
+    /// The system does not say.
+    Unknown,
+}
+
+impl Identity {
+    #[cfg(unix)]
+    fn of(path: &Path) -> Self {
+        use std::os::unix::fs::MetadataExt;
+        match std::fs::metadata(path) {
+            Ok(metadata) => Self::Known(metadata.dev(), metadata.ino()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::Missing,
+            Err(_) => Self::Unknown,
+        }
+    }
+
+    /// Elsewhere nobody can remove a file that is open.
+    #[cfg(not(unix))]
+    fn of(_path: &Path) -> Self {
+        Self::Unknown
+    }
+}
+
 /// Does what is asked for, on the thread.
 struct Clerk {
     connection: Connection,
+    path: PathBuf,
+    /// Which file the connection has.
+    identity: Identity,
     clock: Clock,
     released: Arc<Mutex<Vec<(Key, Token)>>>,
     /// What SQLite was last told about waiting for the disk.
@@ -186,6 +250,12 @@ impl Clerk {
             {
                 batch.extend(next);
             }
+            if let Err(why) = self.follow_file() {
+                for order in batch {
+                    order.tell(Some(&why));
+                }
+                continue;
+            }
             let now = (self.clock)();
             let released = std::mem::take(&mut *self.released.lock().expect("nobody panics with it"));
             // What was released must show to who asks next, so then nobody is answered by a look before.
@@ -193,6 +263,20 @@ impl Clerk {
             self.write(rest, released, now);
             self.sweep(now);
         }
+    }
+
+    /// Opens the file anew if it was removed or replaced: whoever else opens it finds the new one, and what is
+    /// written into the old one is written for nobody.
+    fn follow_file(&mut self) -> Result<(), String> {
+        let found = Identity::of(&self.path);
+        if found == self.identity || found == Identity::Unknown {
+            return Ok(());
+        }
+        self.connection = schema::open(&self.path).map_err(|error| error.to_string())?;
+        self.synchronous = None;
+        self.identity = Identity::of(&self.path);
+        tracing::error!(path = %self.path.display(), "the file was removed: what it knew is lost, and it is made anew");
+        Ok(())
     }
 
     /// Answers those for whom a look is enough, and gives the others.

@@ -123,8 +123,9 @@ pub(super) fn finish(
     result: &[u8],
     kept: Span,
 ) -> Result<Held, rusqlite::Error> {
+    // Who heard nothing of a result that was written down may write it again.
     let sql = "UPDATE once SET since = ?3, ends_at = ?4, result = ?5
-        WHERE key = ?1 AND token = ?2 AND result IS NULL";
+        WHERE key = ?1 AND token = ?2 AND (result IS NULL OR result = ?5)";
     let done = params![key.as_str(), token.0.cast_signed(), kept.begins(), kept.ends(), result];
     connection.prepare_cached(sql)?.execute(done).map(held_if_changed)
 }

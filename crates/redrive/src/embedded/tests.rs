@@ -2,13 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::task::Poll;
 
+use redrive_core::breaker::Phase;
 use rusqlite::Connection;
 use tokio::task::JoinSet;
 
 use super::*;
 use crate::once::contract::{Hands, keeps_the_contract};
-use crate::once::{Once, Outcome};
+use crate::once::{Meanwhile, Once, Outcome};
 use crate::shared::contract::record;
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -40,7 +42,7 @@ async fn a_file_shares_breakers_as_every_shared_state_does() {
 /// Many openings write on, each from what it has read: no generation is written twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_record_is_lost_to_who_read_before_it_was_written() {
-    use redrive_core::breaker::{Generation, Phase};
+    use redrive_core::breaker::Generation;
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("state.db");
     let mut writers = JoinSet::new();
@@ -67,7 +69,6 @@ async fn no_record_is_lost_to_who_read_before_it_was_written() {
 
 #[tokio::test]
 async fn records_that_have_expired_go_and_unreadable_ones_are_as_good_as_none() {
-    use redrive_core::breaker::Phase;
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("state.db");
     let hands = Hands::default();
@@ -244,4 +245,51 @@ async fn many_threads_and_openings_do_each_work_once() {
         });
     }
     assert_eq!(callers.join_all().await.into_iter().sum::<u32>(), KEYS);
+}
+
+/// The file was asked and the answer may be on its way: a mark that nobody knows of must not keep the next out.
+#[tokio::test]
+async fn who_is_dropped_while_it_begins_leaves_no_mark() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = File::open(folder.path().join("state.db")).expect("it opens");
+    let patience = Meanwhile::Wait { at_most: Duration::from_secs(60) };
+    let once = Once::new(file.clone()).lease(HOUR).meanwhile(patience);
+    for number in 0..50 {
+        let name = format!("work/{number}");
+        let key = key(&name);
+        let mut begun = file.begin(&key, HOUR);
+        let polled = std::future::poll_fn(|context| Poll::Ready(begun.as_mut().poll(context))).await;
+        if let Poll::Ready(Ok(Begun::Yours(token))) = polled {
+            // The thread was so quick that it was heard.
+            file.release(&key, token);
+        }
+        if number % 2 == 0 {
+            // The thread has answered by now, and nobody has heard it.
+            file.load(&record("d", 0, Phase::Open).service_name).await.expect("it is there");
+        }
+        drop(begun);
+        let second = once.call(&name, HOUR, || async { Ok::<_, std::io::Error>(7) }).await;
+        assert_eq!(second.expect("it is free"), Outcome::First(7), "{name}");
+    }
+}
+
+/// Others find no file, or another one: whoever wrote on into the one that has gone would do their work again.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_that_was_removed_is_made_anew_for_all() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("state.db");
+    let one = Once::new(File::open(&path).expect("it opens"));
+    let work = async |once: &Once, key: &str| {
+        once.call(key, HOUR, || async { Ok::<_, std::io::Error>(7) }).await.expect("it goes well").is_first()
+    };
+    assert!(work(&one, "before").await);
+    for name in ["state.db", "state.db-wal", "state.db-shm"] {
+        fs::remove_file(folder.path().join(name)).expect("it was there");
+    }
+    assert!(work(&one, "after").await);
+    let two = Once::new(File::open(&path).expect("it opens"));
+    assert!(!work(&two, "after").await, "the other has done it");
+    assert!(work(&two, "then").await);
+    assert!(!work(&one, "then").await, "the other has done it");
 }

@@ -17,6 +17,7 @@ use redrive_core::book::{Reading, RuleBook, read_bytes};
 use redrive_core::budget::BudgetSettings;
 use redrive_core::ids::DependencyName;
 use redrive_core::rule::Rule;
+use tokio::runtime::Handle;
 
 use super::Guard;
 use super::clock::Clock;
@@ -208,11 +209,12 @@ impl Book {
     /// Outside of a Tokio runtime, which the exchange runs on.
     #[must_use]
     pub fn shared_every(self, state: Arc<dyn SharedState>, every: Duration) -> Self {
+        let shared = Shared { state, every, runtime: Handle::current() };
         let mut contents = self.shelf.lock();
         for dependency in contents.dependencies.values() {
-            Link::begin(dependency, Arc::clone(&state), every, self.shelf.clock);
+            shared.link(dependency, self.shelf.clock);
         }
-        contents.shared = Some(Shared { state, every });
+        contents.shared = Some(shared);
         drop(contents);
         self
     }
@@ -247,6 +249,14 @@ struct Contents {
 struct Shared {
     state: Arc<dyn SharedState>,
     every: Duration,
+    /// Where the exchange runs, also for guards that are made elsewhere.
+    runtime: Handle,
+}
+
+impl Shared {
+    fn link(&self, dependency: &Arc<Dependency>, clock: Clock) {
+        Link::begin(dependency, Arc::clone(&self.state), self.every, clock, &self.runtime);
+    }
 }
 
 impl fmt::Debug for Shelf {
@@ -325,7 +335,8 @@ impl Seat {
     }
 
     pub(super) fn share(&self, state: Arc<dyn SharedState>) {
-        Link::begin(&self.terms().dependency, state, REFRESH_EVERY, self.shelf.clock);
+        let shared = Shared { state, every: REFRESH_EVERY, runtime: Handle::current() };
+        shared.link(&self.terms().dependency, self.shelf.clock);
     }
 }
 
@@ -363,21 +374,32 @@ impl Shelf {
     }
 
     fn change_to(&self, book: RuleBook) {
+        let book = Arc::new(book);
+        let Some(gone) = self.replace(&book) else { return };
+        // Whoever hears of it may ask for a guard of this very book.
+        for wanted in gone {
+            tracing::warn!(%wanted, "the new rule book has it no more: its last rule holds on");
+        }
+        tracing::info!(hash = book.hash(), "rule book changed");
+    }
+
+    /// Puts the new book in place of the old, and says what guards there are that it has no rule for; none if it
+    /// is the same book.
+    fn replace(&self, book: &Arc<RuleBook>) -> Option<Vec<Wanted>> {
         let mut contents = self.lock();
         if book.hash() == contents.book.hash() {
-            return;
+            return None;
         }
-        contents.book = Arc::new(book);
+        contents.book = Arc::clone(book);
         let seats: Vec<Arc<Seat>> = contents.seats.values().filter_map(Weak::upgrade).collect();
+        let mut gone = Vec::new();
         for seat in seats {
-            if let Some(rule) = seat.wanted.rule(&contents.book) {
-                seat.terms.store(Arc::new(contents.terms(rule, self.clock)));
-            } else {
-                let wanted = seat.wanted.to_string();
-                tracing::warn!(wanted, "the new rule book has it no more: its last rule holds on");
+            match seat.wanted.rule(&contents.book) {
+                Some(rule) => seat.terms.store(Arc::new(contents.terms(rule, self.clock))),
+                None => gone.push(seat.wanted.clone()),
             }
         }
-        tracing::info!(hash = contents.book.hash(), "rule book changed");
+        Some(gone)
     }
 
     fn reload_file(&self) -> Result<(), BookError> {
@@ -397,8 +419,8 @@ impl Contents {
         };
         let dependency = self.dependencies.entry(rule.dependency.clone()).or_insert_with(|| {
             let dependency = Arc::new(Dependency::new(rule.dependency.clone(), limits));
-            if let Some(Shared { state, every }) = &self.shared {
-                Link::begin(&dependency, Arc::clone(state), *every, clock);
+            if let Some(shared) = &self.shared {
+                shared.link(&dependency, clock);
             }
             dependency
         });

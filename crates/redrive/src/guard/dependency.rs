@@ -59,7 +59,7 @@ struct State {
     throttle: Throttle,
     budget: Budget,
     limits: Limits,
-    /// Of the rule that was made last; none if that has no breaker.
+    /// Of the rule that was made last and has a breaker; none if no rule has.
     breaker_settings: Option<BreakerSettings>,
     /// Trips of rules that there are or were; a stamp is a place among them.
     trips: Vec<Trip>,
@@ -158,7 +158,9 @@ impl Dependency {
     pub(super) fn follow(&self, limits: Limits, rule: &Rule) -> Wants {
         let mut state = self.lock();
         state.limits = limits;
-        state.breaker_settings = rule.breaker.as_ref().map(|named| named.settings.clone());
+        if let Some(named) = &rule.breaker {
+            state.breaker_settings = Some(named.settings.clone());
+        }
         let wants = match rule.breaker.as_ref().map(|named| named.settings.trip()) {
             Some(trip) => Wants::Breaker(state.stamp(trip)),
             None => Wants::NoBreaker,

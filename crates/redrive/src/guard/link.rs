@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Notify};
 use tokio::time::timeout;
 
@@ -45,6 +46,7 @@ impl Link {
         state: Arc<dyn SharedState>,
         every: Duration,
         clock: Clock,
+        runtime: &Handle,
     ) {
         let link = Arc::new(Self {
             state,
@@ -54,7 +56,7 @@ impl Link {
             is_away: AtomicBool::new(false),
         });
         if dependency.link.set(Arc::clone(&link)).is_ok() {
-            tokio::spawn(run(Arc::downgrade(dependency), link, every, clock));
+            runtime.spawn(run(Arc::downgrade(dependency), link, every, clock));
         }
     }
 
@@ -64,7 +66,9 @@ impl Link {
     }
 
     /// Hears what the others know, unless that takes too long; whoever waits together is served by one exchange.
-    pub(super) async fn refresh(&self, dependency: &Dependency, clock: &Clock) {
+    /// Of what is left to the caller it takes half at most, or there would be no time to probe.
+    pub(super) async fn refresh(&self, dependency: &Dependency, clock: &Clock, left: Option<Duration>) {
+        let patience = left.map_or(PATIENCE, |left| PATIENCE.min(left / 2));
         let before = self.exchanges.load(Ordering::Acquire);
         let exchange = async {
             let _one = self.exchanging.lock().await;
@@ -72,7 +76,7 @@ impl Link {
                 self.exchange(dependency, clock).await;
             }
         };
-        if timeout(PATIENCE, exchange).await.is_err() {
+        if timeout(patience, exchange).await.is_err() {
             self.note(dependency, Err(&Away::because("no answer in time")));
         }
     }

@@ -36,7 +36,8 @@ pub(super) async fn enter(
     if let Some(link) = dependency.link.get()
         && dependency.is_to_be_probed(clock.now())
     {
-        link.refresh(dependency, clock).await;
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        link.refresh(dependency, clock, left).await;
     }
     match ask(terms, limit, Asker::Newcomer, clock) {
         Ok(entry) => entry,

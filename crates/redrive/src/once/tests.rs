@@ -378,3 +378,39 @@ async fn many_threads_do_each_work_once() {
     assert!(succeeded.iter().all(|times| times.load(Ordering::SeqCst) == 1));
     assert_eq!(usize::try_from(firsts.load(Ordering::SeqCst)), Ok(KEYS));
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_as_long_as_it_takes_gets_the_result() {
+    let for_ever = Meanwhile::Wait { at_most: Duration::MAX };
+    let once = Once::new(Memory::default()).meanwhile(for_ever).lease(Duration::MAX);
+    let slow = async {
+        sleep(Duration::from_hours(24)).await;
+        Ok::<_, io::Error>(7)
+    };
+    let first = once.call("a", Duration::MAX, || slow);
+    let second = once.call("a", Duration::MAX, || async { Ok::<_, io::Error>(8) });
+    let (first, second) = tokio::join!(first, second);
+    assert_eq!(first.expect("it goes well"), Outcome::First(7));
+    assert_eq!(second.expect("it goes well"), Outcome::Replayed(7));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_away_for_a_moment_is_told_the_result_after_it() {
+    let (store, work) = (Frail::default(), Work::default());
+    let once = Once::new(store.clone());
+    let first = tokio::spawn({
+        let (once, store, work) = (once.clone(), store.clone(), work.clone());
+        async move {
+            let done = || async move {
+                store.set_away(Away::Yes);
+                work.run().await
+            };
+            once.call("a", TTL, done).await
+        }
+    });
+    settle().await;
+    store.set_away(Away::No);
+    assert_eq!(first.await.expect("it ends").expect("it is kept"), Outcome::First(1));
+    let again = once.call("a", TTL, || work.clone().run()).await.expect("it is there");
+    assert_eq!((again, work.done()), (Outcome::Replayed(1), 1));
+}

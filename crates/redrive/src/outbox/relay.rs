@@ -22,6 +22,8 @@ use crate::clock::wall_clock;
 
 /// How long a relay that has died keeps others from working.
 const LEASE: Duration = Duration::from_secs(30);
+/// A lease is renewed so many times before it would end.
+const RENEWALS_PER_LEASE: u32 = 3;
 /// How long one connection waits for another's lock.
 const BUSY_MAX: Duration = Duration::from_secs(5);
 /// How often it is looked for new events.
@@ -100,7 +102,8 @@ impl Relay {
         Ok(Self { connection: Arc::new(Mutex::new(connection)), holder, lease: LEASE })
     }
 
-    /// With a lease of that length instead of 30 seconds; it should be longer than it takes to send an event.
+    /// With a lease of that length instead of 30 seconds: how long it takes until another takes over from one
+    /// that has died. It is renewed while an event is sent.
     #[must_use]
     pub fn lease(self, lease: Duration) -> Self {
         Self { lease, ..self }
@@ -142,8 +145,28 @@ impl Relay {
                 Next::NotOurs => return Ok(Passed::NotOurs),
             };
             let event_id = event.event_id.clone();
-            send(event).await.map_err(|error| RelayError::NotSent { event_id, error })?;
+            let outcome = tokio::select! {
+                biased;
+                outcome = send(event) => outcome,
+                never = self.keep_lease() => match never {},
+            };
+            outcome.map_err(|error| RelayError::NotSent { event_id, error })?;
             (done, count) = (Some(place), count + 1);
+        }
+    }
+
+    /// Renews the lease for as long as it is polled: sending an event may take longer than a lease.
+    async fn keep_lease(&self) -> Infallible {
+        loop {
+            sleep(self.lease / RENEWALS_PER_LEASE).await;
+            let (connection, holder, lease) = (Arc::clone(&self.connection), self.holder, self.lease);
+            let asked = spawn_blocking(move || {
+                let connection = connection.lock().expect("nothing panics while it holds the connection");
+                renew(&connection, holder, lease, wall_clock())
+            });
+            if let Ok(Err(error)) = asked.await {
+                tracing::warn!(%error, "the lease of a relay could not be renewed");
+            }
         }
     }
 
@@ -156,6 +179,18 @@ impl Relay {
         });
         Ok(asked.await.map_err(|_| RelayError::BrokenOff)??)
     }
+}
+
+/// Lets the lease of that relay run from now on again, if it has it.
+fn renew(
+    connection: &Connection,
+    holder: i64,
+    lease: Duration,
+    now: Timestamp,
+) -> Result<(), rusqlite::Error> {
+    let sql = "UPDATE redrive_relay SET since = ?2, lease_ends_at = ?3 WHERE holder = ?1";
+    let renewed = params![holder, millis(now), millis(now + lease)];
+    connection.prepare_cached(sql)?.execute(renewed).map(drop)
 }
 
 enum Next {

@@ -161,3 +161,35 @@ async fn of_two_relays_one_works_and_the_other_takes_over_when_its_lease_has_end
     connection.execute_batch(later).expect("it is SQL");
     assert_eq!(one.pass(send).await.expect("the clock was set back"), Passed::All { sent: 0 });
 }
+
+/// A guard may take minutes to send an event, and nobody else is to send it meanwhile.
+#[tokio::test]
+async fn a_relay_keeps_its_lease_while_it_sends() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("ledger.db");
+    let mut connection = ledger(&path);
+    write_events(&mut connection, &["a"], Ends::Committed);
+    let relay = Relay::open(&path).expect("it opens").lease(Duration::from_millis(300));
+    let (is_sent, sent) = tokio::sync::oneshot::channel::<()>();
+    let mut sent = Some(sent);
+    let pass = relay.pass(|_| sent.take().expect("there is one event"));
+    let watch = async {
+        let ends_at = || -> i64 {
+            let sql = "SELECT lease_ends_at FROM redrive_relay";
+            connection.query_row(sql, [], |row| row.get(0)).expect("it is SQL")
+        };
+        let mut seen = std::collections::BTreeSet::new();
+        let mut looks = 0;
+        // None, the first lease, and the one after it.
+        while seen.len() < 3 {
+            seen.insert(ends_at());
+            looks += 1;
+            assert!(looks < 2_000, "the lease is renewed: {seen:?}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        is_sent.send(()).expect("it waits for that");
+    };
+    let (watched, passed) = tokio::join!(biased; watch, pass);
+    let () = watched;
+    assert_eq!(passed.expect("all goes well"), Passed::All { sent: 1 });
+}

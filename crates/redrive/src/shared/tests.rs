@@ -187,3 +187,59 @@ async fn of_many_who_trip_at_once_one_generation_wins() {
         sleep(Duration::from_millis(20)).await;
     }
 }
+
+#[test]
+fn a_guard_of_a_shared_book_is_made_wherever_it_is_needed() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime = runtime.expect("a runtime");
+    let state = Arc::new(Memory::new());
+    let shared = Arc::clone(&state) as Arc<dyn SharedState>;
+    let book = runtime.block_on(async { Book::parse(BOOK).expect("a sound book").shared(shared) });
+    let guard = book.guard("d").expect("the book has it");
+    runtime.block_on(async {
+        fail(&guard).await;
+        fail(&guard).await;
+        a_moment().await;
+        assert_eq!(stored(&*state).await, Some((Phase::Open, 1)));
+    });
+}
+
+/// A shared state that never answers.
+struct Silent;
+
+impl SharedState for Silent {
+    fn load<'a>(&'a self, _: &'a DependencyName) -> BoxFuture<'a, Result<Option<Record>, Away>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn swap<'a>(&'a self, _: Option<&'a Record>, _: &'a Record) -> BoxFuture<'a, Result<Swap, Away>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_about_to_probe_has_time_left_for_it() {
+    let one = process(&Arc::new(Silent)).deadline(Duration::from_millis(100));
+    fail(&one).await;
+    fail(&one).await;
+    sleep(Duration::from_secs(10)).await;
+    let begun = tokio::time::Instant::now();
+    assert!(succeed(&one).await, "its probe");
+    assert!(begun.elapsed() < Duration::from_millis(100), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_row_without_a_breaker_keeps_nobody_from_sharing() {
+    let text = format!(
+        "{BOOK}services:\n  s:\n    target: {{ http: \"http://127.0.0.1:9\" }}\n    depends_on: d\n    \
+         events: [{{ type: a.b, breaker: none }}]\n"
+    );
+    let state = Arc::new(Memory::new());
+    let book = Book::parse(&text).expect("a sound book").shared(Arc::clone(&state) as Arc<dyn SharedState>);
+    let (with, _without) = (book.guard("d"), book.guard_for("s", None, "a.b"));
+    let with = with.expect("the book has it");
+    fail(&with).await;
+    fail(&with).await;
+    a_moment().await;
+    assert_eq!(stored(&*state).await, Some((Phase::Open, 1)));
+}

@@ -251,3 +251,42 @@ async fn no_two_fetches_are_under_way_at_once() {
     assert_eq!(doubles.load(Ordering::SeqCst), 0, "another was under way");
     let _ = cache.get().await.expect("the last fetch went well");
 }
+
+/// A runtime that has ended drops what is spawned on it at once, in the middle of asking; without a runtime there
+/// is nothing to fetch with. Neither hangs, and the cache serves on.
+#[test]
+fn who_asks_outside_of_a_runtime_that_runs_hears_so() {
+    let ended = runtime().handle().clone();
+    let cache = cache_of(&Arc::new(Provider::default()));
+    let (telling, told_there) = std::sync::mpsc::channel();
+    let there = cache.clone();
+    std::thread::spawn(move || {
+        let within = ended.enter();
+        let after_its_end = poll_once(there.get()).map(told);
+        drop(within);
+        let without = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            poll_once(there.renewed(Duration::ZERO))
+        }));
+        // Who has given up waiting hears nothing.
+        let _ = telling.send((after_its_end, without.is_err()));
+    });
+    let (after_its_end, panics_without) =
+        told_there.recv_timeout(Duration::from_secs(60)).expect("nobody hangs");
+    assert_eq!(after_its_end, Some("nothing, fetching it broke off".to_owned()));
+    assert!(panics_without, "as every use of the timers does");
+    let later = runtime().block_on(cache.renewed(Duration::ZERO));
+    assert_eq!(later.map(|found| *found.value).ok(), Some(1));
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime")
+}
+
+/// What has come by the first poll.
+fn poll_once<T>(future: impl Future<Output = T>) -> Option<T> {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match std::pin::pin!(future).poll(&mut context) {
+        std::task::Poll::Ready(output) => Some(output),
+        std::task::Poll::Pending => None,
+    }
+}

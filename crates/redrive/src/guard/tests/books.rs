@@ -1,6 +1,7 @@
 //! Books that change under their guards.
 
 use std::cell::Cell;
+use std::sync::mpsc;
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -105,4 +106,52 @@ async fn the_rule_of_a_row_guards_what_the_row_delivers() {
         "the rule book has no rule for `a.b` of channel `mail` of service `s`: the service does not take such an \
          event there"
     );
+}
+
+/// Hears what is logged and asks the book for a guard each time, as one that sends alerts does.
+struct Alerts {
+    book: Book,
+    heard: mpsc::Sender<String>,
+}
+
+impl tracing::Subscriber for Alerts {
+    fn event(&self, event: &tracing::Event<'_>) {
+        self.book.guard("alerts").expect("the book has it");
+        // Who has given up waiting hears nothing.
+        let _ = self.heard.send(event.metadata().level().to_string());
+    }
+
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[test]
+fn whoever_hears_of_a_new_book_may_use_it() {
+    let (heard, hears) = mpsc::channel();
+    std::thread::spawn(move || {
+        let book = Book::parse("version: 1\ndependencies: { alerts: { kind: ntfy }, d: { kind: ntfy } }\n");
+        let book = book.expect("a sound book");
+        let _guards = ["alerts", "d"].map(|name| book.guard(name).expect("the book has it"));
+        let alerts = Alerts { book: book.clone(), heard };
+        tracing::subscriber::with_default(alerts, || {
+            book.reload("version: 1\ndependencies: { alerts: { kind: ntfy } }\n").expect("a sound book");
+        });
+    });
+    for level in ["WARN", "INFO"] {
+        let heard = hears.recv_timeout(Duration::from_secs(60)).expect("nobody waits for itself");
+        assert_eq!(heard, level);
+    }
 }
