@@ -10,8 +10,8 @@
 
 #[cfg(any(feature = "node", feature = "reqwest", feature = "hyper"))]
 pub(crate) mod answer;
-#[cfg(any(feature = "node", feature = "reqwest", feature = "hyper"))]
-pub(crate) mod chain;
+#[cfg(any(feature = "reqwest", feature = "hyper"))]
+mod chain;
 #[cfg(any(feature = "reqwest", feature = "hyper"))]
 mod error;
 #[cfg(feature = "hyper")]
@@ -21,6 +21,8 @@ pub mod reqwest;
 #[cfg(all(test, feature = "hyper", feature = "node", feature = "reqwest", feature = "tower"))]
 mod tests;
 
+#[cfg(any(feature = "node", feature = "reqwest", feature = "hyper"))]
+use std::error::Error;
 use std::io::{self, ErrorKind};
 
 use redrive_core::answer::{Answer, CallPart, TransportError, What};
@@ -38,6 +40,14 @@ impl Classify for io::Error {
         };
         Answer { what, message, retry_after: None }
     }
+}
+
+/// The error and all its causes, the outermost first.
+#[cfg(any(feature = "node", feature = "reqwest", feature = "hyper"))]
+pub(crate) fn causes<'a>(
+    error: &'a (dyn Error + 'static),
+) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |error: &&'a (dyn Error + 'static)| (*error).source())
 }
 
 /// What an error of a connection means; none for one that has nothing to do with connections.

@@ -1,5 +1,7 @@
 //! The push service: posts a message to a topic and gets the id of a notification.
 
+use std::time::Duration;
+
 use redrive::Classify;
 use redrive::core::answer::{Answer, TransportError, What};
 use redrive::http::HttpError;
@@ -9,6 +11,11 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::message::Message;
+
+/// How long a connection may take to be made, the handshake of TLS included.
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+/// How long nothing may come, the headers or more of the body.
+const SILENCE_LIMIT: Duration = Duration::from_secs(5);
 
 /// A topic of a push service that speaks as ntfy does.
 #[derive(Clone, Debug)]
@@ -56,7 +63,7 @@ impl Ntfy {
     /// That topic on that server.
     #[must_use]
     pub fn new(server: Url, topic: impl Into<String>) -> Self {
-        Self { client: reqwest::Client::new(), server, topic: topic.into() }
+        Self { client: client(), server, topic: topic.into() }
     }
 
     /// Sends a message and returns the id of its notification.
@@ -75,6 +82,17 @@ impl Ntfy {
     fn address(&self, path: &str) -> Url {
         self.server.join(path).expect("a topic is a path")
     }
+}
+
+/// A client that keeps the limits on the parts of a call; the guard keeps the one on the whole.
+fn client() -> reqwest::Client {
+    let client = reqwest::Client::builder()
+        .connect_timeout(CONNECT_LIMIT)
+        .read_timeout(SILENCE_LIMIT)
+        .pool_max_idle_per_host(10)
+        .pool_idle_timeout(Duration::from_secs(90))
+        .tcp_keepalive(Duration::from_secs(30));
+    client.build().expect("these settings go together")
 }
 
 /// What a good answer says.

@@ -6,6 +6,7 @@
 //! - what is known of a dependency, breaker and all, outlives every book.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -57,7 +58,8 @@ pub struct Book {
 }
 
 /// Why a text is no book, or a file could not be read as one.
-#[derive(Debug)]
+///
+/// Its debug form is what it says to people, with its cause: a `main` that returns it prints that.
 #[non_exhaustive]
 pub enum BookError {
     /// The file could not be read.
@@ -95,8 +97,15 @@ impl fmt::Display for BookError {
     }
 }
 
-impl std::error::Error for BookError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+impl fmt::Debug for BookError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")?;
+        self.source().map_or(Ok(()), |cause| write!(f, ": {cause}"))
+    }
+}
+
+impl Error for BookError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Unreadable(error) => error.source(),
             Self::Wrong { .. } | Self::NoFile => None,

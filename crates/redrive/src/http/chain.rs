@@ -2,21 +2,12 @@
 
 use std::error::Error;
 use std::io::{self, ErrorKind};
-use std::iter::successors;
 
 use redrive_core::answer::{CallPart, TransportError};
 
-use super::transport;
+use super::{causes, transport};
 
-/// The error and all its causes, the outermost first.
-pub(crate) fn causes<'a>(
-    error: &'a (dyn Error + 'static),
-) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    successors(Some(error), |error: &&'a (dyn Error + 'static)| (*error).source())
-}
-
-/// The same as one line of text, for people.
-#[cfg(any(feature = "reqwest", feature = "hyper"))]
+/// The error and all its causes as one line of text, for people.
 pub(super) fn told(error: &(dyn Error + 'static)) -> String {
     let mut told: Vec<String> = Vec::new();
     for cause in causes(error).map(ToString::to_string) {
@@ -29,7 +20,7 @@ pub(super) fn told(error: &(dyn Error + 'static)) -> String {
 }
 
 /// What an error of hyper means: by what it is, and else by what the system said.
-pub(crate) fn of_hyper(error: &hyper::Error) -> TransportError {
+pub(super) fn of_hyper(error: &hyper::Error) -> TransportError {
     if error.is_parse() {
         return TransportError::Protocol;
     }
@@ -48,7 +39,6 @@ pub(crate) fn of_hyper(error: &hyper::Error) -> TransportError {
 }
 
 /// What an error means that came after the connection was made.
-#[cfg(any(feature = "reqwest", feature = "hyper"))]
 pub(super) fn of_call(error: &(dyn Error + 'static)) -> TransportError {
     let of_cause = |cause: &(dyn Error + 'static)| {
         cause
@@ -61,7 +51,6 @@ pub(super) fn of_call(error: &(dyn Error + 'static)) -> TransportError {
 
 /// What an error means that came while the connection was made. What is neither of the system nor of names is
 /// of the handshake, for nothing else happens there; libraries for TLS hand it over as data that is invalid.
-#[cfg(any(feature = "reqwest", feature = "hyper"))]
 pub(super) fn of_connecting(error: &(dyn Error + 'static)) -> TransportError {
     if causes(error).any(|cause| cause.to_string() == "dns error") {
         return TransportError::Dns;
@@ -76,7 +65,6 @@ pub(super) fn of_connecting(error: &(dyn Error + 'static)) -> TransportError {
 }
 
 /// Whether the address has a scheme that the client does not speak: only the book or the program can mend that.
-#[cfg(any(feature = "reqwest", feature = "hyper"))]
 pub(super) fn is_of_scheme(error: &(dyn Error + 'static)) -> bool {
     causes(error).any(|cause| cause.to_string().contains("scheme is not http"))
 }

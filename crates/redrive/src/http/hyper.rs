@@ -10,7 +10,7 @@ use redrive_core::answer::{Answer, Reply, Seen, TransportError, What};
 use tokio::time::timeout;
 
 use super::answer::{self, BODY_KEPT_MAX, BODY_WAIT_MAX};
-use super::{HttpError, chain, in_words};
+use super::{HttpError, causes, chain, in_words};
 use crate::guard::Classify;
 
 impl Classify for ::hyper::Error {
@@ -84,7 +84,7 @@ pub fn judge<B, E: Error + 'static>(result: &Result<Response<B>, E>) -> Option<R
         Ok(response) if response.status().is_success() => None,
         Ok(response) => Some(answer::reply(response.status(), response.headers(), b"")),
         Err(error) => {
-            let client = chain::causes(error).find_map(|cause| cause.downcast_ref::<legacy::Error>());
+            let client = causes(error).find_map(|cause| cause.downcast_ref::<legacy::Error>());
             let seen = match client {
                 Some(error) => of_client(error).map_or(Seen::ConfigMissing, Seen::Transport),
                 None => Seen::Transport(chain::of_call(error)),

@@ -312,7 +312,7 @@ async fn end(node: &Node, exporter: Option<Exporter>, drain: Duration) {
     }
     if stopped.interrupted > 0 {
         let count = stopped.interrupted;
-        let cut = style::dim(format!("{count} calls were cut short; they burn no retry"));
+        let cut = style::dim(format!("{} cut short, no retry burnt", counted(count, "call")));
         logging::say(cut, || tracing::info!(count, "calls were cut short; they burn no retry"));
     }
 }

@@ -27,6 +27,7 @@ async fn guards_follow_a_new_book_and_the_breaker_stays() {
     let said = error.to_string();
     assert!(said.starts_with("rule book has 1 error\nrule book:2:28: error: "), "{said}");
     assert!(said.contains("did you mean `ntfy`?"), "{said}");
+    assert_eq!(format!("{error:?}"), said, "a `main` that returns it prints this");
     assert_eq!(limit().await.expect("it is well"), 2, "a wrong book changes nothing");
 
     book.reload("version: 1\ndependencies: { e: { kind: ntfy } }\n").expect("a sound book");
@@ -82,7 +83,9 @@ async fn a_file_is_followed() {
         assert!(looks < 600, "the file is looked at every second");
         sleep(Duration::from_millis(50)).await;
     }
-    assert!(matches!(Book::open(folder.path().join("none.yaml")), Err(BookError::Unreadable(_))));
+    let error = Book::open(folder.path().join("none.yaml")).map(drop).expect_err("no such file");
+    assert!(matches!(error, BookError::Unreadable(_)));
+    assert!(format!("{error:?}").contains("none.yaml: No such file"), "{error:?}");
 }
 
 #[tokio::test(start_paused = true)]

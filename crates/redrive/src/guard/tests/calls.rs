@@ -113,6 +113,7 @@ async fn a_breaker_that_opens_in_mid_call_keeps_the_last_error() {
     assert!(matches!(&error.cause, Cause::BreakerOpen { last: Some(Oops::Status(503)), .. }));
     let source = std::error::Error::source(&error).expect("the caller's own");
     assert_eq!(source.downcast_ref(), Some(&Oops::Status(503)));
+    assert_eq!(error.into_last(), Some(Oops::Status(503)));
 }
 
 #[tokio::test(start_paused = true)]

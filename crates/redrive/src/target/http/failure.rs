@@ -9,7 +9,7 @@ use redrive_core::answer::{CallPart, Reply, Seen, TransportError};
 
 use super::address::Origin;
 use super::guard::Refused;
-use crate::http::chain::causes;
+use crate::http::causes;
 use crate::http::transport;
 use crate::tls;
 

@@ -52,7 +52,7 @@ fn a_call_that_was_cut_short_burns_no_retry() {
     let ended = server.stop();
     assert!(started.elapsed() < Duration::from_secs(5), "it waits no longer than it may");
     ended.assert_calm();
-    assert!(ended.stderr.contains("1 calls were cut short"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("1 call cut short, no retry burnt"), "{}", ended.stderr);
     gate.open();
 
     let server = Server::start(&folder);
