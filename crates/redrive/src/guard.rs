@@ -109,7 +109,8 @@ impl Guard {
     }
 
     /// The same guard for calls that end within that time, whatever they wait for; the rule's own `deadline`
-    /// holds where it is shorter.
+    /// holds where it is shorter. An attempt that it cuts short is no failure of the dependency, so one that is
+    /// shorter than the rule's `timeout` keeps a dependency that hangs from opening its breaker.
     #[must_use]
     pub fn deadline(self, limit: Duration) -> Self {
         Self { deadline: Some(limit), ..self }

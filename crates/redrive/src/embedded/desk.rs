@@ -205,6 +205,7 @@ enum Identity {
     #[cfg(unix)]
     Known(u64, u64),
     /// There is none.
+    #[cfg(unix)]
     Missing,
     /// The system does not say.
     Unknown,

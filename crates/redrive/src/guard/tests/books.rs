@@ -143,7 +143,7 @@ impl tracing::Subscriber for Alerts {
 
 #[test]
 fn whoever_hears_of_a_new_book_may_use_it() {
-    let (heard, hears) = mpsc::channel();
+    let (heard, levels) = mpsc::channel();
     std::thread::spawn(move || {
         let book = Book::parse("version: 1\ndependencies: { alerts: { kind: ntfy }, d: { kind: ntfy } }\n");
         let book = book.expect("a sound book");
@@ -154,7 +154,7 @@ fn whoever_hears_of_a_new_book_may_use_it() {
         });
     });
     for level in ["WARN", "INFO"] {
-        let heard = hears.recv_timeout(Duration::from_secs(60)).expect("nobody waits for itself");
-        assert_eq!(heard, level);
+        let told = levels.recv_timeout(Duration::from_secs(60)).expect("nobody waits for itself");
+        assert_eq!(told, level);
     }
 }
