@@ -90,7 +90,8 @@ struct Stat {
 
 impl Stat {
     fn of(pid: i32) -> Option<Self> {
-        Self::read(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+        // A name may be any bytes, and a longer one is cut short in the middle of a letter.
+        Self::read(&String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/stat")).ok()?))
     }
 
     /// `7 (a name (with) anything) S 1 7 7 …`, with the start as the 22nd field.
