@@ -271,8 +271,13 @@ impl UnderWay {
             if !matches!(self.child.try_wait(), Ok(None)) {
                 self.guard.leader = None;
             }
-            if left == Left::Nobody {
+            if left == Left::Nobody && signal == Signal::KILL {
                 break;
+            }
+            if left == Left::Nobody {
+                // Those who fork on and on may not have been seen: the group is killed before it counts as empty.
+                (signal, kill_at, is_asked) = (Signal::KILL, now, false);
+                continue;
             }
             if now > kill_at + DIE_WITHIN {
                 tracing::error!("processes of a run do not end, though they were killed");

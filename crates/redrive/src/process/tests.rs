@@ -229,6 +229,18 @@ async fn nothing_outlives_a_time_limit_or_one_who_stopped_waiting() {
     }
 }
 
+/// Whoever is seen of them has ended when it is signalled, and its child goes on.
+#[tokio::test]
+async fn nothing_outlives_its_run_by_forking_on_and_on() {
+    let hops = "import os, time\nopen('leader.pid', 'w').write(str(os.getpid()))\nuntil = time.time() + 90\n\
+                for i in range(30):\n if os.fork() == 0:\n  while time.time() < until:\n   if os.fork(): os._exit(0)\n  os._exit(0)";
+    let folder = tempfile::tempdir().expect("a folder");
+    assert_eq!(run(python(hops).folder(folder.path()), limits()).await.end, RunEnd::Exited(0));
+    let leader = fs::read_to_string(folder.path().join("leader.pid")).expect("it wrote it down");
+    let group = rustix::process::Pid::from_raw(leader.parse().expect("a number")).expect("a process");
+    until("nobody is left", || rustix::process::test_kill_process_group(group).is_err().then_some(())).await;
+}
+
 /// The start is made by another thread: whoever wanted it may be gone before it hears of it.
 #[tokio::test]
 async fn nothing_outlives_one_who_did_not_even_wait_for_the_start() {
