@@ -161,9 +161,11 @@ impl Run {
                 return None;
             }
             match report.get("error") {
-                Some(serde_json::Value::String(error)) => Some(error.clone()),
-                Some(other) if !other.is_null() => Some(other.to_string()),
-                Some(_) | None => Some("it does not say which".to_owned()),
+                Some(serde_json::Value::String(error)) if !error.trim().is_empty() => Some(error.clone()),
+                Some(serde_json::Value::String(_) | serde_json::Value::Null) | None => {
+                    Some("it does not say which".to_owned())
+                }
+                Some(other) => Some(other.to_string()),
             }
         };
         let last = self.stdout.last_line();

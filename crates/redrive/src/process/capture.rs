@@ -1,5 +1,7 @@
 //! What a process prints, as much of it as is kept: the beginning and the end, with a word on what lies between.
 //!
+//! The last line is kept beside them, whatever is left out: it may be a program's word on how it went.
+//!
 //! Invariant: a process is read for as long as it prints, however much that is, so that none waits for us; and
 //! what is kept has a bound.
 
@@ -12,12 +14,16 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 /// Read at once.
 const READ_BYTES: usize = 64 * 1024;
 
+/// What is kept of a last line.
+const LINE_BYTES_MAX: usize = 256 * 1024;
+
 /// What was printed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Output {
     beginning: Vec<u8>,
     end: Vec<u8>,
     left_out: u64,
+    last_line: Vec<u8>,
 }
 
 impl Output {
@@ -53,10 +59,8 @@ impl Output {
     /// The last line that says something, as text.
     #[must_use]
     pub fn last_line(&self) -> Option<String> {
-        let text = if self.left_out == 0 { &self.beginning } else { &self.end };
-        let text = String::from_utf8_lossy(text);
-        let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty())?;
-        Some(line.to_owned())
+        let text = String::from_utf8_lossy(&self.last_line);
+        Some(text.trim()).filter(|line| !line.is_empty()).map(str::to_owned)
     }
 }
 
@@ -67,15 +71,47 @@ struct Keeper {
     beginning: Vec<u8>,
     end: VecDeque<u8>,
     left_out: u64,
+    lines: Lines,
+}
+
+/// Follows what comes line by line.
+#[derive(Debug, Default)]
+struct Lines {
+    /// The last that has ended and says something.
+    last: Vec<u8>,
+    /// The one that has not ended yet.
+    current: Vec<u8>,
+}
+
+impl Lines {
+    fn take(&mut self, bytes: &[u8]) {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let room = LINE_BYTES_MAX - self.current.len();
+            self.current.extend_from_slice(&piece[..piece.len().min(room)]);
+            if piece.ends_with(b"\n") {
+                if !self.current.trim_ascii().is_empty() {
+                    std::mem::swap(&mut self.last, &mut self.current);
+                }
+                self.current.clear();
+            }
+        }
+    }
+
+    /// The last that says something; none if it was too long to be kept.
+    fn last(&self) -> Option<&[u8]> {
+        let last = if self.current.trim_ascii().is_empty() { &self.last } else { &self.current };
+        (last.len() < LINE_BYTES_MAX).then_some(last)
+    }
 }
 
 impl Keeper {
     fn new(bytes_max: usize) -> Self {
-        Self { bytes_max, beginning: Vec::new(), end: VecDeque::new(), left_out: 0 }
+        Self { bytes_max, beginning: Vec::new(), end: VecDeque::new(), left_out: 0, lines: Lines::default() }
     }
 
     /// While all of it fits it is kept whole; then the second half of it becomes what the end moves through.
     fn take(&mut self, bytes: &[u8]) {
+        self.lines.take(bytes);
         let room = self.bytes_max - self.beginning.len();
         if self.left_out == 0 && self.end.is_empty() {
             if bytes.len() <= room {
@@ -105,13 +141,18 @@ impl Keeper {
 
     fn output(&self) -> Output {
         let mut beginning = self.beginning.clone();
-        let end: Vec<u8> = self.end.iter().copied().collect();
+        let mut end: Vec<u8> = self.end.iter().copied().collect();
         if self.left_out == 0 {
-            beginning.extend(end);
-            return Output { beginning, end: Vec::new(), left_out: 0 };
+            beginning.append(&mut end);
         }
-        Output { beginning, end, left_out: self.left_out }
+        let kept = if self.left_out == 0 { &beginning } else { &end };
+        let last_line = self.lines.last().or_else(|| last_line_of(kept)).unwrap_or_default().to_vec();
+        Output { beginning, end, left_out: self.left_out, last_line }
     }
+}
+
+fn last_line_of(text: &[u8]) -> Option<&[u8]> {
+    text.rsplit(|byte| *byte == b'\n').find(|line| !line.trim_ascii().is_empty())
 }
 
 /// What a stream has brought so far, for whoever reads and whoever wants to know.
@@ -184,6 +225,8 @@ mod tests {
             ("one",              64, "a",                 Some("a")),
             ("with an end",      64, "a\nb\n\n  \n",      Some("b")),
             ("of the end",       8,  "first\nsecond\nz\n", Some("z")),
+            ("longer than what is kept", 4, "first\nsecond\n", Some("second")),
+            ("which has not ended", 4, "first\nsecond\n \nthird", Some("third")),
         ];
         for (name, bytes_max, text, expected) in cases {
             assert_eq!(kept(bytes_max, &[text]).last_line().as_deref(), expected, "{name}");

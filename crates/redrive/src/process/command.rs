@@ -97,6 +97,11 @@ impl Command {
         self.program.to_string_lossy().into_owned()
     }
 
+    /// The folder to run in, if it is not ours.
+    pub(super) fn stated_folder(&self) -> Option<PathBuf> {
+        self.folder.clone()
+    }
+
     /// What is to be started, and what to write to it.
     pub(super) fn prepare(
         self,

@@ -6,7 +6,8 @@
 //! looked up in `/proc`, so on systems without it only the group is known.
 //!
 //! Invariant: nobody is signalled by a number alone. A process is its id and the moment it started, and both are
-//! looked at again between getting hold of it and signalling it.
+//! looked at again between getting hold of it and signalling it. A group is killed as a whole, since those who
+//! fork on and on have ended whenever they are looked at again: right after a look that nobody else has its number.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -90,7 +91,8 @@ struct Stat {
 
 impl Stat {
     fn of(pid: i32) -> Option<Self> {
-        Self::read(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+        // A name may be any bytes, and a longer one is cut short in the middle of a letter.
+        Self::read(&String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/stat")).ok()?))
     }
 
     /// `7 (a name (with) anything) S 1 7 7 …`, with the start as the 22nd field.
@@ -164,6 +166,11 @@ impl Family {
 
     /// Everybody of the run who has not ended.
     pub(super) fn members(&mut self) -> Vec<Process> {
+        self.look().0
+    }
+
+    /// Everybody of the run who has not ended, and the number of its group, if that is known and still its own.
+    fn look(&mut self) -> (Vec<Process>, Option<i32>) {
         let everybody = everybody();
         let own = i32::try_from(std::process::id()).unwrap_or_default();
         // As long as anybody is in the group, nobody else can have its number.
@@ -196,12 +203,15 @@ impl Family {
         }
         self.known.clone_from(&found);
         let is_alive = |stat: &&Stat| !stat.is_over && found.contains(&stat.process);
-        everybody.iter().filter(is_alive).map(|stat| stat.process).collect()
+        (everybody.iter().filter(is_alive).map(|stat| stat.process).collect(), group)
     }
 
     /// Signals everybody of the run; says whether anybody is left.
     pub(super) fn signal(&mut self, signal: Signal) -> Left {
-        let members = self.members();
+        let (members, group) = self.look();
+        if signal == Signal::KILL {
+            group.into_iter().for_each(kill_group);
+        }
         for process in &members {
             process.signal(signal);
         }
@@ -233,7 +243,7 @@ pub(super) enum Left {
     Some,
 }
 
-/// Ends the whole group of a leader whose end nobody has asked for: so long its number is its own.
+/// Ends the whole group of a leader: at once, so that nobody of it gets away by forking.
 pub(super) fn kill_group(leader: i32) {
     if let Some(group) = Pid::from_raw(leader) {
         let _ = kill_process_group(group, Signal::KILL);

@@ -1,11 +1,12 @@
-//! Starts processes, from one thread that lives as long as the program does.
+//! Starts processes, from threads that live as long as the program does.
 //!
-//! A worker is killed when the thread that forked it ends, and threads of a runtime come and go. A start that
-//! hangs, on a file system that does not answer, keeps its thread: the starts after it get a new one, and the
-//! old one stays for the sake of those that it started before.
+//! A worker is killed when the thread that forked it ends, and threads of a runtime come and go. There is one
+//! thread, until a start hangs, on a file system that does not answer, say, and keeps it: then there is another
+//! for the starts that wait, and one that comes free again helps.
 
 use std::io;
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -13,12 +14,12 @@ use tokio::sync::oneshot;
 
 use super::supervise::Newborn;
 
-/// Starts that hang, and so threads that are left behind, before no more is started.
-const STUCK_MAX: usize = 16;
-/// Starts that may wait for the thread.
+/// Threads that start; when starts hang on all of them, nothing is started until one comes free.
+const THREADS_MAX: usize = 17;
+/// Starts that may wait for a thread.
 const WAITING_MAX: usize = 1_024;
 
-/// Starts something; made by who wants it, called on the thread that starts.
+/// Starts something; made by who wants it, called on a thread that starts.
 pub(super) type Start = Box<dyn FnOnce() -> io::Result<Newborn> + Send>;
 
 struct Job {
@@ -26,14 +27,24 @@ struct Job {
     reply: oneshot::Sender<io::Result<Newborn>>,
 }
 
-/// The thread that starts, and how many have been left behind.
+/// The threads that start, and what waits for them.
 struct Spawner {
-    jobs: Option<mpsc::SyncSender<Job>>,
-    /// Tells one thread from the next.
-    generation: usize,
+    jobs: mpsc::SyncSender<Job>,
+    waiting: Mutex<mpsc::Receiver<Job>>,
+    threads: Mutex<Threads>,
 }
 
-static SPAWNER: Mutex<Spawner> = Mutex::new(Spawner { jobs: None, generation: 0 });
+#[derive(Default)]
+struct Threads {
+    all: usize,
+    /// Those that start something at the moment.
+    busy: usize,
+}
+
+static SPAWNER: LazyLock<Spawner> = LazyLock::new(|| {
+    let (jobs, waiting) = mpsc::sync_channel(WAITING_MAX);
+    Spawner { jobs, waiting: Mutex::new(waiting), threads: Mutex::default() }
+});
 
 /// Why nothing was started.
 #[derive(Debug, thiserror::Error)]
@@ -42,73 +53,93 @@ pub(super) enum NotStarted {
     Refused(#[source] io::Error),
     #[error("it did not start within {}", redrive_core::text::show_duration(*.0))]
     TookTooLong(Duration),
-    #[error("{STUCK_MAX} starts hang already")]
-    TooManyHang,
 }
 
 /// Starts something within that time.
 pub(super) async fn spawn(start: Start, within: Duration) -> Result<Newborn, NotStarted> {
     let (reply, started) = oneshot::channel();
-    let generation = hand_over(Job { start, reply })?;
+    if SPAWNER.threads().all == 0 {
+        SPAWNER.add_thread().map_err(NotStarted::Refused)?;
+    }
+    let full = |_| NotStarted::Refused(io::Error::other("too many starts wait"));
+    SPAWNER.jobs.try_send(Job { start, reply }).map_err(full)?;
     match tokio::time::timeout(within, started).await {
         Ok(Ok(outcome)) => outcome.map_err(NotStarted::Refused),
-        // Only a start that panics takes its thread with it.
-        Ok(Err(_)) => {
-            leave_behind(generation);
-            Err(NotStarted::Refused(io::Error::other("the start failed in an unforeseen way")))
-        }
+        Ok(Err(_)) => Err(NotStarted::Refused(io::Error::other("the start failed in an unforeseen way"))),
         Err(_) => {
-            leave_behind(generation);
+            if let Err(error) = SPAWNER.add_thread() {
+                tracing::warn!(%error, "a start hangs, and there is no other thread for those that wait");
+            }
             Err(NotStarted::TookTooLong(within))
         }
     }
 }
 
-fn hand_over(job: Job) -> Result<usize, NotStarted> {
-    let mut spawner = SPAWNER.lock().unwrap_or_else(PoisonError::into_inner);
-    if spawner.generation >= STUCK_MAX {
-        return Err(NotStarted::TooManyHang);
+impl Spawner {
+    fn threads(&self) -> MutexGuard<'_, Threads> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    if spawner.jobs.is_none() {
-        spawner.jobs = Some(begin().map_err(NotStarted::Refused)?);
-    }
-    let jobs = spawner.jobs.as_ref().expect("it was made right above");
-    let full = || NotStarted::Refused(io::Error::other("too many starts wait"));
-    jobs.try_send(job).map_err(|_| full())?;
-    Ok(spawner.generation)
-}
 
-/// That thread hangs: whoever comes next gets another.
-fn leave_behind(generation: usize) {
-    let mut spawner = SPAWNER.lock().unwrap_or_else(PoisonError::into_inner);
-    if spawner.generation == generation {
-        spawner.jobs = None;
-        spawner.generation += 1;
+    /// One more, if none is free.
+    fn add_thread(&'static self) -> io::Result<()> {
+        let mut threads = self.threads();
+        if threads.busy < threads.all || threads.all >= THREADS_MAX {
+            return Ok(());
+        }
+        thread::Builder::new().name("redrive-spawn".to_owned()).spawn(|| self.work())?;
+        threads.all += 1;
+        Ok(())
     }
-}
 
-fn begin() -> io::Result<mpsc::SyncSender<Job>> {
-    let (jobs, waiting) = mpsc::sync_channel::<Job>(WAITING_MAX);
-    let work = move || {
-        while let Ok(Job { start, reply }) = waiting.recv() {
+    /// Never ends, nor does a start that panics end it: those that were started from here die with this thread.
+    fn work(&self) {
+        loop {
+            let Ok(Job { start, reply }) = self.next() else {
+                thread::park();
+                continue;
+            };
             if reply.is_closed() {
                 continue;
             }
+            self.threads().busy += 1;
+            let started = catch_unwind(AssertUnwindSafe(start));
+            self.threads().busy -= 1;
             // One that nobody waits for any more is dropped, and so ended.
-            let _ = reply.send(start());
+            if let Ok(started) = started {
+                let _ = reply.send(started);
+            }
         }
-        // Those that were started from here die with this thread.
-        loop {
-            thread::park();
-        }
-    };
-    thread::Builder::new().name("redrive-spawn".to_owned()).spawn(work)?;
-    Ok(jobs)
+    }
+
+    fn next(&self) -> Result<Job, mpsc::RecvError> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).recv()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Slow is not stuck: a server that starts programs for months has some slow starts.
+    #[tokio::test]
+    async fn starts_that_were_slow_keep_nobody_from_starting_ever_after() {
+        for _ in 0..=THREADS_MAX {
+            let (release, held) = mpsc::channel::<()>();
+            let slow: Start = Box::new(move || {
+                let _ = held.recv();
+                Err(io::Error::other("never mind"))
+            });
+            let error = spawn(slow, Duration::from_millis(1)).await.expect_err("it is slow");
+            assert!(matches!(error, NotStarted::TookTooLong(_)), "{error:?}");
+            drop(release);
+        }
+        let refused: Start = Box::new(|| Err(io::ErrorKind::NotFound.into()));
+        let error = spawn(refused, Duration::from_mins(1)).await.expect_err("there is no such thing");
+        assert!(
+            matches!(&error, NotStarted::Refused(why) if why.kind() == io::ErrorKind::NotFound),
+            "{error:?}"
+        );
+    }
 
     #[tokio::test]
     async fn a_start_that_hangs_keeps_nobody_else_from_starting() {

@@ -1,6 +1,8 @@
 //! One run, from its start to when nobody of it is left.
 
+use std::io;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -38,16 +40,16 @@ pub(super) async fn run(supervisor: &Supervisor, command: Command, limits: Limit
         (RunEnd::Stopped, Output::default(), Output::default())
     } else {
         match start(supervisor, command, &limits).await {
-            Ok(under_way) => under_way.run_out(&limits, begun, stop_by).await,
+            Ok(newborn) => UnderWay::new(newborn, stop_by, &limits).run_out(&limits, begun).await,
             Err(reason) => (RunEnd::SpawnFailed { reason }, Output::default(), Output::default()),
         }
     };
     Run { end, stdout, stderr, took: begun.elapsed() }
 }
 
-async fn start(supervisor: &Supervisor, command: Command, limits: &Limits) -> Result<UnderWay, String> {
+async fn start(supervisor: &Supervisor, command: Command, limits: &Limits) -> Result<Newborn, String> {
     let mark = Mark::new();
-    let program = command.name();
+    let (program, folder) = (command.name(), command.stated_folder());
     let record = supervisor.ledger.as_ref().map(|ledger| ledger.begin(&mark)).transpose();
     let record = record.map_err(|error| format!("its start could not be put on record: {error}"))?;
     let kills_before = kills_for_memory();
@@ -56,12 +58,19 @@ async fn start(supervisor: &Supervisor, command: Command, limits: &Limits) -> Re
     let mut guard = Guard { leader: None, family: None, record };
     let start = Box::new(move || {
         let _inside = runtime.enter();
-        let child = prepared.spawn()?;
+        let child = prepared.spawn().map_err(|error| why_not(error, folder.as_deref()))?;
         guard.watch_over(&child, mark);
-        Ok(Newborn { guard, child })
+        Ok(Newborn { guard, child, input, kills_before })
     });
-    let newborn = spawner::spawn(start, limits.spawn).await.map_err(|error| format!("{program}: {error}"))?;
-    Ok(UnderWay::new(newborn, input, kills_before, limits))
+    spawner::spawn(start, limits.spawn).await.map_err(|error| format!("{program}: {error}"))
+}
+
+/// The system says of a folder that is missing the same as of a program.
+fn why_not(error: io::Error, folder: Option<&Path>) -> io::Error {
+    match folder.filter(|folder| !folder.is_dir()) {
+        Some(folder) => io::Error::other(format!("there is no folder {} to run it in", folder.display())),
+        None => error,
+    }
 }
 
 /// A run that has just started. Whoever was waiting for it may be gone: then it ends here.
@@ -70,6 +79,8 @@ pub(super) struct Newborn {
     // Before the child: the group is ended while its number is still its own.
     guard: Guard,
     child: Child,
+    input: Vec<u8>,
+    kills_before: Option<u64>,
 }
 
 /// A run that has started.
@@ -83,6 +94,8 @@ struct UnderWay {
     stdout: Capture,
     stderr: Capture,
     kills_before: Option<u64>,
+    /// When it must have ended, as soon as somebody says so.
+    stop_by: watch::Receiver<Option<Instant>>,
 }
 
 /// What ends a run that nobody waits for any more.
@@ -97,15 +110,15 @@ struct Guard {
 
 /// What came first.
 enum First {
-    Exited(std::io::Result<ExitStatus>),
+    Exited(io::Result<ExitStatus>),
     TimeLimit,
     Memory(u64),
     Stop(Instant),
 }
 
 impl UnderWay {
-    fn new(newborn: Newborn, input: Vec<u8>, kills_before: Option<u64>, limits: &Limits) -> Self {
-        let Newborn { guard, mut child } = newborn;
+    fn new(newborn: Newborn, stop_by: watch::Receiver<Option<Instant>>, limits: &Limits) -> Self {
+        let Newborn { guard, mut child, input, kills_before } = newborn;
         let family = guard.family.clone().expect("it has started, and nobody has ended it");
         let (stdout, stderr) = (Capture::new(limits.output_bytes), Capture::new(limits.output_bytes));
         let mut streams = JoinSet::new();
@@ -121,7 +134,7 @@ impl UnderWay {
             let capture = stderr.clone();
             streams.spawn(async move { drop(capture.read(stream).await) });
         }
-        let under_way = Self { guard, child, family, streams, stdout, stderr, kills_before };
+        let under_way = Self { guard, child, family, streams, stdout, stderr, kills_before, stop_by };
         under_way.put_on_record();
         under_way
     }
@@ -134,13 +147,8 @@ impl UnderWay {
         }
     }
 
-    async fn run_out(
-        mut self,
-        limits: &Limits,
-        begun: Instant,
-        stop_by: watch::Receiver<Option<Instant>>,
-    ) -> (RunEnd, Output, Output) {
-        let first = self.first_of(limits, begun, stop_by).await;
+    async fn run_out(mut self, limits: &Limits, begun: Instant) -> (RunEnd, Output, Output) {
+        let first = self.first_of(limits, begun).await;
         let end = match first {
             First::Exited(Ok(status)) => {
                 self.guard.leader = None;
@@ -161,8 +169,7 @@ impl UnderWay {
                 RunEnd::OutOfMemory { used: Some(used) }
             }
             First::Stop(by) => {
-                let left = by.saturating_duration_since(Instant::now());
-                self.end_all(left.saturating_sub(KILL_TIME_MAX.min(left / KILL_PART))).await;
+                self.end_all(grace_until(by)).await;
                 RunEnd::Stopped
             }
         };
@@ -172,12 +179,7 @@ impl UnderWay {
         (end, self.stdout.output(), self.stderr.output())
     }
 
-    async fn first_of(
-        &mut self,
-        limits: &Limits,
-        begun: Instant,
-        mut stop_by: watch::Receiver<Option<Instant>>,
-    ) -> First {
+    async fn first_of(&mut self, limits: &Limits, begun: Instant) -> First {
         let time_limit = tokio::time::sleep_until(begun + limits.time);
         tokio::pin!(time_limit);
         let mut look = tokio::time::interval(LOOK_EVERY);
@@ -185,7 +187,7 @@ impl UnderWay {
             tokio::select! {
                 biased;
                 status = self.child.wait() => return First::Exited(status),
-                by = told_to_stop(&mut stop_by) => return First::Stop(by),
+                by = told_to_stop(&mut self.stop_by) => return First::Stop(by),
                 () = &mut time_limit => return First::TimeLimit,
                 _ = look.tick() => {
                     if let Some(used) = self.look(limits.memory_bytes).await {
@@ -243,10 +245,17 @@ impl UnderWay {
     /// Asks everybody to end, kills whoever has not after that time, and waits until they are gone.
     async fn end_all(&mut self, grace: Duration) {
         let mut signal = if grace.is_zero() { Signal::KILL } else { Signal::TERM };
-        let kill_at = Instant::now() + grace;
+        let mut kill_at = Instant::now() + grace;
         let mut is_asked = false;
+        // A run that we ended already is also to be gone when we stop.
+        let mut is_told = false;
         loop {
             let now = Instant::now();
+            let stop_by = self.stop_by.borrow().filter(|_| !is_told);
+            if let Some(by) = stop_by {
+                is_told = true;
+                kill_at = kill_at.min(now + grace_until(by));
+            }
             if signal == Signal::TERM && now >= kill_at {
                 signal = Signal::KILL;
                 is_asked = false;
@@ -262,8 +271,13 @@ impl UnderWay {
             if !matches!(self.child.try_wait(), Ok(None)) {
                 self.guard.leader = None;
             }
-            if left == Left::Nobody {
+            if left == Left::Nobody && signal == Signal::KILL {
                 break;
+            }
+            if left == Left::Nobody {
+                // Those who fork on and on may not have been seen: the group is killed before it counts as empty.
+                (signal, kill_at, is_asked) = (Signal::KILL, now, false);
+                continue;
             }
             if now > kill_at + DIE_WITHIN {
                 tracing::error!("processes of a run do not end, though they were killed");
@@ -306,6 +320,12 @@ impl Drop for Guard {
         // Without a thread the record stays, and the next start ends what is left.
         let _ = std::thread::Builder::new().name("redrive-sweep".to_owned()).spawn(sweep);
     }
+}
+
+/// How long a run has to end by itself that must be gone by then.
+fn grace_until(by: Instant) -> Duration {
+    let left = by.saturating_duration_since(Instant::now());
+    left.saturating_sub(KILL_TIME_MAX.min(left / KILL_PART))
 }
 
 /// When the run must have ended, as soon as somebody says so.

@@ -60,7 +60,8 @@ async fn processes_in(folder: &Path, count: usize) -> Vec<Process> {
 
 /// Whether it runs; one that has ended and that its parent has not asked about does not.
 fn runs(process: &Process) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", process.pid)).unwrap_or_default();
+    let stat = fs::read(format!("/proc/{}/stat", process.pid)).unwrap_or_default();
+    let stat = String::from_utf8_lossy(&stat);
     let is_over = stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('Z'));
     Process::now(process.pid) == Some(*process) && !is_over
 }
@@ -87,12 +88,18 @@ async fn a_run_ends_in_the_way_it_ends() {
         ("past its time",         sh(FOR_EVER),                        limit, (RunEnd::TimeLimit { limit }, Some(Exit::TimeLimit))),
         ("there is none",         Command::new("/nonexistent/program"), long, failed(missing)),
         ("not a program",         Command::new("/etc"),                long,  failed("/etc: Permission denied (os error 13)")),
-        ("no such folder",        sh("exit 0").folder("/nonexistent"), long,  failed("sh: No such file or directory (os error 2)")),
+        ("no such folder",        sh("exit 0").folder("/nonexistent"), long,  failed("sh: there is no folder /nonexistent to run it in")),
     ];
     for (name, command, time, (end, exit)) in cases {
         let run = run(command, within(time.min(PATIENCE))).await;
         assert_eq!((&run.end, run.exit()), (&end, exit), "{name}: {run:?}");
     }
+    // What is left out of a long output is never the report.
+    let long_winded = sh(r#"seq 100000; printf '{"status":"error","error":"%01000d"}\n' 7"#);
+    let run_short = run(long_winded, Limits { output_bytes: 1_000, ..limits() }).await;
+    assert_eq!(run_short.exit(), Some(Exit::ReportedError), "{run_short:?}");
+    let wordless = run(sh(r#"echo '{"status":"error","error":" "}'"#), limits()).await;
+    assert_eq!(wordless.reported_error().as_deref(), Some("it does not say which"));
     let silent = run(sh("exit 0"), limits()).await;
     assert!(silent.stdout.is_empty() && silent.stderr.is_empty() && silent.reported_error().is_none());
     let error = run(sh(r#"echo '{"status":"error","error":"no such project"}'"#), limits()).await;
@@ -174,6 +181,11 @@ fn nasty() -> Vec<(&'static str, String, usize)> {
             script("env -i sh -c 'echo $$ >bare.pid; FOR_EVER' &"),
             1,
         ),
+        (
+            "one whose name is no text, as names become that the system cuts short",
+            script("setsid sh -c 'printf \"\\303\" >/proc/$$/comm; echo $$ >odd.pid; FOR_EVER; true' &"),
+            1,
+        ),
     ]
 }
 
@@ -215,6 +227,18 @@ async fn nothing_outlives_a_time_limit_or_one_who_stopped_waiting() {
         assert_eq!(running.await.expect("no panic").end, RunEnd::TimeLimit { limit }, "{name}");
         assert!(!left.iter().any(runs), "{name}: {left:?}");
     }
+}
+
+/// Whoever is seen of them has ended when it is signalled, and its child goes on.
+#[tokio::test]
+async fn nothing_outlives_its_run_by_forking_on_and_on() {
+    let hops = "import os, time\nopen('leader.pid', 'w').write(str(os.getpid()))\nuntil = time.time() + 90\n\
+                for i in range(30):\n if os.fork() == 0:\n  while time.time() < until:\n   if os.fork(): os._exit(0)\n  os._exit(0)";
+    let folder = tempfile::tempdir().expect("a folder");
+    assert_eq!(run(python(hops).folder(folder.path()), limits()).await.end, RunEnd::Exited(0));
+    let leader = fs::read_to_string(folder.path().join("leader.pid")).expect("it wrote it down");
+    let group = rustix::process::Pid::from_raw(leader.parse().expect("a number")).expect("a process");
+    until("nobody is left", || rustix::process::test_kill_process_group(group).is_err().then_some(())).await;
 }
 
 /// The start is made by another thread: whoever wanted it may be gone before it hears of it.
@@ -383,4 +407,21 @@ async fn stopping_ends_every_run_within_its_time() {
     }
     assert!(!left.iter().any(self::runs));
     assert_eq!(supervisor.run(sh("exit 0"), limits()).await.end, RunEnd::Stopped);
+}
+
+#[tokio::test]
+async fn stopping_cuts_short_the_time_that_a_run_past_its_limit_has_to_end() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let supervisor = Supervisor::new();
+    let rude = sh("trap 'echo $$ >asked.pid' TERM; while :; do sleep 0.05; done").folder(folder.path());
+    let limits = Limits { grace: 10 * PATIENCE, ..within(Duration::from_millis(500)) };
+    let running = tokio::spawn({
+        let supervisor = supervisor.clone();
+        async move { supervisor.run(rude, limits).await }
+    });
+    let left = processes_in(folder.path(), 1).await;
+    supervisor.stop(Duration::from_secs(1));
+    let run = tokio::time::timeout(PATIENCE, running).await.expect("it is stopped").expect("no panic");
+    assert_eq!(run.end, RunEnd::TimeLimit { limit: limits.time });
+    assert!(!left.iter().any(runs));
 }

@@ -197,7 +197,7 @@ impl ExecTarget {
         match failed {
             None => "`on_timeout` has cancelled it".to_owned(),
             Some(why) => {
-                tracing::warn!(webhook_id = webhook_id(delivery.id), why, "`on_timeout` failed");
+                tracing::warn!(delivery_id = %delivery.id, why, "`on_timeout` failed");
                 format!("`on_timeout` failed: {why}")
             }
         }
