@@ -29,7 +29,8 @@ fn assert_discreet(answer: &Answer, folder: &Folder) {
 pub(crate) fn break_the_store(data: &Path) {
     for entry in fs::read_dir(data).expect("the store is there") {
         let path = entry.expect("it can be listed").path();
-        if path.extension().is_some_and(|extension| extension.to_string_lossy().ends_with("-shm")) {
+        let is_shared = path.extension().is_some_and(|end| end.to_string_lossy().ends_with("-shm"));
+        if is_shared || path.is_dir() {
             continue;
         }
         let length = fs::metadata(&path).expect("it is there").len();
