@@ -3,9 +3,11 @@
 //! The fuzz targets and the core's own tests call the same functions, so that what a fuzzer finds is a
 //! file for the corpus and from then on a test. A law that is broken panics; nothing else does.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use redrive_core::book::lint::{Checked, check};
-use redrive_core::book::problem::Severity;
+use redrive_core::book::problem::{Problem, Severity};
 use redrive_core::book::report::{explain, markdown, matrix};
 use redrive_core::book::{BUILTIN_BOOK, RuleBook, read};
 use redrive_core::dapr::{Matching, export};
@@ -15,13 +17,15 @@ use redrive_core::event::refusal::InvalidEvent;
 use redrive_core::event::{Event, Incoming, Parsed, parse};
 use redrive_core::ids::{ChannelName, ServiceName};
 use redrive_core::limits;
+use redrive_core::scenario::{self, Flow};
+use redrive_core::simulate::{Go, Plan, run};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// What came of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Came {
-    /// They are an event, some events or a book.
+    /// They are an event, some events, a book or a scenario.
     Taken,
     /// They are not, and it was said why.
     Refused,
@@ -29,6 +33,19 @@ pub enum Came {
 
 /// The longest word to a sender on why something is no event: what they sent is not read out to them.
 const REFUSAL_BYTES_MAX: usize = 1_000;
+
+/// A larger burst than this takes longer than a fuzzer may wait.
+const BURST_PLAYED_MAX: u32 = 1_000;
+
+/// What scenarios are played against.
+const SCENARIO_BOOK: &str = r#"version: 1
+services:
+  shop:
+    target: { http: "http://127.0.0.1:9000/" }
+    depends_on: api
+    events: ["*"]
+dependencies: { api: { kind: webhook } }
+"#;
 
 /// Rows of a book that are looked at one by one; the rest are like them.
 const ROWS_LOOKED_AT: usize = 50;
@@ -83,13 +100,7 @@ pub fn easy_event(bytes: &[u8]) -> Came {
 /// Bytes as a rule book.
 pub fn rule_book(bytes: &[u8]) -> Came {
     let Checked { book, problems, .. } = check(bytes);
-    for problem in &problems {
-        let (start, end) = (problem.span.start as usize, problem.span.end as usize);
-        assert!(start <= end && end <= bytes.len(), "{problem:?} points into the book");
-        let is_whole = |text: &str| text.is_char_boundary(start) && text.is_char_boundary(end);
-        assert!(std::str::from_utf8(bytes).map_or(true, is_whole), "{problem:?} cuts no character in two");
-        assert!(!problem.message.is_empty(), "{problem:?} says what is wrong");
-    }
+    holds_for_problems(&problems, bytes);
     let Some(book) = book else {
         let is_error = problems.iter().any(|problem| problem.severity == Severity::Error);
         assert!(is_error, "a book that is refused has an error");
@@ -101,6 +112,45 @@ pub fn rule_book(bytes: &[u8]) -> Came {
     holds_for_book(&book);
     assert_eq!(matrix::render(&book), matrix::render(&again), "the same book gives the same report");
     Came::Taken
+}
+
+/// Bytes as a scenario.
+pub fn scenario(bytes: &[u8]) -> Came {
+    let scenario::Reading { scenario, problems } = scenario::read_bytes(bytes);
+    let problems = problems.into_sorted();
+    holds_for_problems(&problems, bytes);
+    let Some(scenario) = scenario else {
+        let is_error = problems.iter().any(|problem| problem.severity == Severity::Error);
+        assert!(is_error, "a scenario that is refused has an error");
+        return Came::Refused;
+    };
+    let book = Arc::new(read(SCENARIO_BOOK).book.expect("a book of our own"));
+    holds_for_problems(&scenario.misfits(&book).into_sorted(), bytes);
+    // A burst comes at one moment, in which nobody can stop it.
+    let bursts = scenario.arrivals.iter().map(|arrival| match arrival.flow {
+        Flow::Bursts { size, .. } => size,
+        Flow::Steady { .. } | Flow::Wave { .. } | Flow::Trace { .. } => 1,
+    });
+    if bursts.max().unwrap_or(0) > BURST_PLAYED_MAX {
+        return Came::Taken;
+    }
+    let plan = Plan { scenario: &scenario, book, seed: 1 };
+    if let Ok(report) = run(&plan, &mut |_| Go::Stop) {
+        let ended = report.delivered + report.dead + report.waiting;
+        assert_eq!(report.deliveries, ended, "nothing is lost");
+        assert_eq!(report.order_violations, 0, "order is kept");
+    }
+    Came::Taken
+}
+
+fn holds_for_problems(problems: &[Problem], bytes: &[u8]) {
+    for problem in problems {
+        let (start, end) = (problem.span.start as usize, problem.span.end as usize);
+        assert!(start <= end && end <= bytes.len(), "{problem:?} points into the text");
+        let is_whole = |text: &str| text.is_char_boundary(start) && text.is_char_boundary(end);
+        assert!(std::str::from_utf8(bytes).map_or(true, is_whole), "{problem:?} cuts no character in two");
+        assert!(!problem.message.is_empty(), "{problem:?} says what is wrong");
+    }
 }
 
 fn refused(invalid: &InvalidEvent) -> Came {

@@ -15,6 +15,7 @@ mod letter_rule;
 pub mod lint;
 pub mod lower;
 pub mod model;
+pub mod overlay;
 pub mod own_book;
 pub mod pattern;
 pub mod problem;

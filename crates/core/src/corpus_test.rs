@@ -27,6 +27,8 @@ static EASY_EVENT: Target =
     Target { name: "easy_event", law: laws::easy_event, corpus: LazyLock::new(|| files("easy_event")) };
 static RULE_BOOK: Target =
     Target { name: "rule_book", law: laws::rule_book, corpus: LazyLock::new(|| files("rule_book")) };
+static SCENARIO: Target =
+    Target { name: "scenario", law: laws::scenario, corpus: LazyLock::new(|| files("scenario")) };
 
 /// Fewer files than this and the corpus was not found.
 const FILES_MIN: usize = 10;
@@ -50,7 +52,7 @@ fn files(target: &str) -> Vec<(String, Vec<u8>)> {
 #[test]
 fn every_file_of_the_corpus_keeps_the_laws_and_ends_as_its_name_says() {
     let mut problems = Vec::new();
-    for target in [&EVENT, &EASY_EVENT, &RULE_BOOK] {
+    for target in [&EVENT, &EASY_EVENT, &RULE_BOOK, &SCENARIO] {
         assert!(target.corpus.len() >= FILES_MIN, "{} has a corpus", target.name);
         for (name, bytes) in &*target.corpus {
             let came = (target.law)(bytes);
@@ -150,5 +152,15 @@ proptest! {
     #[test]
     fn a_mangled_rule_book_keeps_the_laws(which: Index, blows in blows()) {
         (RULE_BOOK.law)(&mangled(&RULE_BOOK, which, &blows));
+    }
+}
+
+proptest! {
+    // What is read is played, which takes longer than reading.
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_mangled_scenario_keeps_the_laws(which: Index, blows in blows()) {
+        (SCENARIO.law)(&mangled(&SCENARIO, which, &blows));
     }
 }

@@ -54,6 +54,15 @@ pub struct History {
     retries_by_policy: Counts,
 }
 
+/// What a record says was used up by some time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct UsedOnRecord {
+    /// Of the deadline.
+    pub age_nanos: u64,
+    /// Of the window.
+    pub window_nanos: u64,
+}
+
 /// A hold that lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Hold {
@@ -243,6 +252,15 @@ impl History {
             *count = before.map_or(0, |index| self.retries_by_policy.0[index]);
         }
         Self { retries_by_policy: counts, ..self.clone() }
+    }
+
+    /// The same as it is on record by then: what was excused there is excused here, an absence or a pause.
+    #[must_use]
+    pub(crate) fn reconciled(&self, record: UsedOnRecord, now: Timestamp) -> Self {
+        let away = self.age_nanos(now).saturating_sub(record.age_nanos);
+        let present = if away == 0 { self.clone() } else { self.away(Duration::from_nanos(away)) };
+        let paused = present.window_used_nanos(now).saturating_sub(record.window_nanos);
+        if paused == 0 { present } else { present.paused_for(Duration::from_nanos(paused)) }
     }
 
     fn retrying(mut self, numbers: &RetryNumbers, category: Category, now: Timestamp) -> Self {

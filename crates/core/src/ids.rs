@@ -191,7 +191,7 @@ impl Seq {
         Self(self.0 + 1)
     }
 
-    /// The same number as people see it: neighbours look nothing alike, and its first digits hang only on
+    /// The same number as people see it: neighbours look nothing alike, and its first digits depend only on
     /// the last bits of the number, so that a few digits find it again without an index.
     #[must_use]
     const fn scattered(self) -> u64 {

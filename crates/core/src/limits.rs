@@ -259,5 +259,59 @@ pub const ALERT_NOTICES_MAX: usize = 10;
 /// The time within which they are counted.
 pub const ALERT_NOTICES_WITHIN: Duration = Duration::from_mins(1);
 
+/// The most attempts that a dependency of a scenario makes at another; with layers they multiply.
+pub const SIMULATION_INNER_ATTEMPTS_MAX: u32 = 10;
+/// The most dependencies of a scenario that stand before each other.
+pub const SIMULATION_LAYERS_MAX: usize = 5;
+/// The most calls from one dependency of a scenario to another, all of them together.
+pub const SIMULATION_INNER_CALLS_MAX: usize = 1_000;
+/// How long a dependency of a scenario waits for another, unless the scenario says otherwise.
+pub const SIMULATION_INNER_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
+/// Nodes of a simulated cluster.
+pub const SIMULATION_NODES_MAX: u32 = 16;
+/// Sessions over which simulated events of one type are spread.
+pub const SIMULATION_SESSIONS_MAX: u32 = 1_000_000;
+/// Events of one simulated burst.
+pub const SIMULATION_BURST_MAX: u32 = 1_000_000;
+/// Calls that a simulated dependency works on at once.
+pub const SIMULATION_CONCURRENT_MAX: u32 = 100_000;
+/// Calls that may wait inside a simulated dependency.
+pub const SIMULATION_INSIDE_MAX: u32 = 1_000_000;
+/// The same, unless the scenario says otherwise.
+pub const SIMULATION_INSIDE_DEFAULT: u32 = 10_000;
+/// How long a simulation waits for everything to settle, unless the scenario says otherwise.
+pub const SIMULATION_SETTLE_DEFAULT: Duration = Duration::from_hours(24);
+/// Events of one simulation; a scenario that would bring more is refused.
+pub const SIMULATION_EVENTS_MAX: u64 = 100_000_000;
+/// Arrivals that a recorded trace may hold.
+pub const SIMULATION_TRACE_MAX: usize = 5_000_000;
+/// Rule books that one sweep plays.
+pub const SIMULATION_SWEEP_MAX: usize = 64;
+/// Steps over time that a simulation's report has at most; when they are full, two become one.
+pub const SIMULATION_STEPS_MAX: usize = 240;
+/// Transitions of breakers that a report lists; it counts the rest.
+pub const SIMULATION_TRANSITIONS_MAX: usize = 200;
+/// A dependency is as it was before once no more waits than did within this time before its trouble.
+pub const SIMULATION_CALM_SECONDS: usize = 60;
+
+/// Steps in which a backtest knows how a dependency was over time; when they are full, two become one.
+pub const BACKTEST_STEPS_MAX: usize = 16_384;
+/// How long such a step is at first.
+pub const BACKTEST_STEP_MIN: Duration = Duration::from_secs(1);
+/// What a dependency answered at most so long before or after is taken for what it would have answered.
+pub const BACKTEST_NEAR: Duration = Duration::from_mins(1);
+/// The same if it answered alike before and after, and no more time lies between the two.
+pub const BACKTEST_BETWEEN: Duration = Duration::from_mins(10);
+/// Deliveries that are named for each change.
+pub const BACKTEST_EXAMPLES_MAX: usize = 3;
+/// Rows of changes that a backtest tells; it counts the rest.
+pub const BACKTEST_ROWS_MAX: usize = 50;
+/// Rule books that a backtest remembers; what was judged by others is known as it was judged.
+pub const BACKTEST_BOOKS_MAX: usize = 256;
+/// Types of events that a backtest counts apart, to tell who would have got them too.
+pub const BACKTEST_TYPES_MAX: usize = 10_000;
+/// Calls of one delivery that a backtest thinks up.
+pub const BACKTEST_CALLS_MAX: u32 = 10_000;
+
 const _: () = assert!(ALERT_SHARE_COUNT_MIN < ALERT_SHARE_OF_MIN);
 const _: () = assert!(ALERT_SUBJECTS_SHOWN_MAX < ALERT_GROUPS_MAX);

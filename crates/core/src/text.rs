@@ -52,7 +52,9 @@ pub enum InvalidQuantity {
         text: String,
     },
     /// Not a rate.
-    #[error("`{text}` is no rate: write a number per second, minute or hour, such as 20/s, 10/m or 100/h")]
+    #[error(
+        "`{text}` is no rate: write a number above 0 per second, minute or hour, such as 20/s, 10/m or 100/h"
+    )]
     NoRate {
         /// What was written.
         text: String,
@@ -145,6 +147,20 @@ pub fn show_rounded(span: Duration) -> String {
     show_duration(Duration::from_millis(u64::try_from(rounded).unwrap_or(u64::MAX)))
 }
 
+/// Shows a count as people read it: `12,480`.
+#[must_use]
+pub fn show_count(count: u64) -> String {
+    let digits = count.to_string();
+    let mut shown = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    shown
+}
+
 /// Reads a size such as `25MiB`.
 pub fn parse_size(text: &str) -> Result<u64, InvalidQuantity> {
     let wrong = || InvalidQuantity::NoSize { text: text.to_owned() };
@@ -228,6 +244,11 @@ pub fn parse_rate(text: &str) -> Result<Rate, InvalidQuantity> {
 pub struct Share(f64);
 
 impl Share {
+    /// Nothing of it.
+    pub const NONE: Self = Self(0.0);
+    /// All of it.
+    pub const ALL: Self = Self(1.0);
+
     /// The share, if it is one.
     #[must_use]
     pub fn new(share: f64) -> Option<Self> {
@@ -317,6 +338,14 @@ mod tests {
         ];
         for (name, nanos, expected) in cases {
             assert_eq!(show_rounded(Duration::from_nanos(nanos)), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn counts_are_shown_in_groups_of_three() {
+        let cases = [(0, "0"), (999, "999"), (1_000, "1,000"), (12_480, "12,480"), (1_000_000, "1,000,000")];
+        for (count, expected) in cases {
+            assert_eq!(show_count(count), expected);
         }
     }
 

@@ -222,7 +222,7 @@ impl Node {
         let owed = recovered.owed.clone();
         let engine = engine(recovered, Arc::clone(&book), bounds);
         let readers = Readers::new(store.as_ref())?;
-        let note = Note::Book { hash: book.hash(), text: book_text };
+        let note = Note::Book { hash: book.hash(), text: Arc::clone(&book_text) };
         inbox.add(|work| work.notes.push(NoteJob { note, then: None, reply: None }));
         let writer = Writer {
             store,
@@ -241,7 +241,7 @@ impl Node {
             let _ = reprocess.try_send(dependency);
         }
         let (breakers, keeper) = breakers::desk();
-        let routes = Arc::new(RwLock::new(Arc::new(Routes::new(Arc::clone(&book), now))));
+        let routes = Arc::new(RwLock::new(Arc::new(Routes::new(Arc::clone(&book), book_text, now))));
         let (trend, questions_of_trend) = trend::desk();
         let shell = shell::Shell::new(
             engine,
@@ -332,11 +332,11 @@ impl Node {
         text: Arc<str>,
         targets: Targets,
     ) -> Result<(), SubmitError> {
-        let note = Note::Book { hash: book.hash(), text };
+        let note = Note::Book { hash: book.hash(), text: Arc::clone(&text) };
         self.note(note, None).await?;
         *self.shared.keep.write().expect("nobody panics while swapping") = keep(&book);
         *self.shared.routes.write().expect("nobody panics while swapping") =
-            Arc::new(Routes::new(Arc::clone(&book), self.now()));
+            Arc::new(Routes::new(Arc::clone(&book), text, self.now()));
         self.shared.schedules.change(Arc::clone(&book));
         self.shared.alerting.change(Arc::clone(&book));
         self.shared.chart.book_read();
@@ -449,6 +449,13 @@ impl Node {
     #[must_use]
     pub fn book(&self) -> Arc<RuleBook> {
         Arc::clone(self.routes().book())
+    }
+
+    /// The same with the text that it was read from, whether or not that is durable yet.
+    #[must_use]
+    pub fn book_and_text(&self) -> (Arc<RuleBook>, Arc<str>) {
+        let routes = self.routes();
+        (Arc::clone(routes.book()), Arc::clone(routes.text()))
     }
 
     /// Since when it holds.

@@ -443,6 +443,8 @@ pub trait Reader: Send {
     fn refused_body(&self, number: u64) -> Result<Option<RefusedBody>, StoreError>;
     /// What a [`Note::Memo`] of that name said last.
     fn memo(&self, name: &str) -> Result<Option<String>, StoreError>;
+    /// Made when the store was: what the jitter of its deliveries is drawn from.
+    fn seed(&self) -> Result<u64, StoreError>;
     /// The last place that was given.
     fn last_place(&self) -> Result<Seq, StoreError>;
     /// Accepted events with their data and without their deliveries, in the order in which they were

@@ -1,4 +1,5 @@
-//! The format of the rule book as JSON Schema (draft 2020-12), so that editors complete and check it.
+//! The format of the rule book, and of all that is written in the same tables, as JSON Schema (draft 2020-12), so
+//! that editors complete and check it.
 //!
 //! Made from the tables in [`super::schema`] and nothing else. A schema cannot say all that `check`
 //! says: it never refuses a book that `check` takes, unless that book quotes a number or has a number
@@ -21,10 +22,15 @@ const STATUSES: &str = r"^[1-5][0-9]{2}( *- *[1-5][0-9]{2})?$";
 /// The whole schema.
 #[must_use]
 pub fn schema() -> Value {
+    schema_of(&BOOK, "A Redrive rule book")
+}
+
+/// The schema of whatever else is written in such tables.
+pub(crate) fn schema_of(root: &Object, title: &str) -> Value {
     let mut definitions = Map::new();
-    let mut schema = object(&BOOK, &mut definitions);
+    let mut schema = object(root, &mut definitions);
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
-    schema["title"] = json!("A Redrive rule book");
+    schema["title"] = json!(title);
     schema["$defs"] = definitions.into();
     schema
 }
@@ -209,12 +215,18 @@ fn categories() -> [&'static str; 7] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenario::schema::SCENARIO;
     use std::collections::BTreeMap;
 
+    /// Both formats.
+    fn roots() -> [(&'static Object, Value); 2] {
+        [(&BOOK, schema()), (&SCENARIO, crate::scenario::json_schema())]
+    }
+
     /// Every map of the format, by its name in the schema.
-    fn objects() -> BTreeMap<String, &'static Object> {
+    fn objects(root: &'static Object) -> BTreeMap<String, &'static Object> {
         let mut found = BTreeMap::new();
-        let mut waiting: Vec<&'static Object> = vec![&BOOK];
+        let mut waiting: Vec<&'static Object> = vec![root];
         while let Some(object) = waiting.pop() {
             let name = definition_name(object);
             if let Some(known) = found.insert(name.clone(), object) {
@@ -239,10 +251,14 @@ mod tests {
 
     #[test]
     fn every_key_of_the_tables_is_there_with_its_sentence() {
-        let schema = schema();
-        for (name, object) in objects() {
-            let described =
-                if std::ptr::eq(object, &raw const BOOK) { &schema } else { &schema["$defs"][&name] };
+        let all = roots().map(|(root, schema)| {
+            objects(root)
+                .into_iter()
+                .map(move |(name, object)| (root, schema.clone(), name, object))
+                .collect::<Vec<_>>()
+        });
+        for (root, schema, name, object) in all.into_iter().flatten() {
+            let described = if std::ptr::eq(object, root) { &schema } else { &schema["$defs"][&name] };
             assert_eq!(described["additionalProperties"], false, "{name}");
             let properties = described["properties"].as_object().expect("a map has properties");
             assert_eq!(properties.len(), object.all_fields().count(), "{name}");
@@ -259,11 +275,13 @@ mod tests {
 
     #[test]
     fn every_reference_leads_somewhere() {
-        let schema = schema();
-        let text = schema.to_string();
-        for (_, rest) in text.match_indices("\"#/$defs/").map(|(at, found)| text.split_at(at + found.len())) {
-            let name = rest.split('"').next().expect("a split has a first part");
-            assert!(schema["$defs"][name].is_object(), "{name}");
+        for (_, schema) in roots() {
+            let text = schema.to_string();
+            let found = text.match_indices("\"#/$defs/").map(|(at, found)| text.split_at(at + found.len()));
+            for (_, rest) in found {
+                let name = rest.split('"').next().expect("a split has a first part");
+                assert!(schema["$defs"][name].is_object(), "{name}");
+            }
         }
     }
 }

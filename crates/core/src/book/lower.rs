@@ -100,7 +100,7 @@ fn allow_rows(node: &Node) -> Vec<Allow> {
 }
 
 /// The value of a scalar and where it stands, if it can be read.
-fn at<T>(node: &Node, read: impl FnOnce(&str) -> Option<T>) -> Option<At<T>> {
+pub(crate) fn at<T>(node: &Node, read: impl FnOnce(&str) -> Option<T>) -> Option<At<T>> {
     Some(At { value: read(node.text()?)?, span: node.span })
 }
 
@@ -108,7 +108,7 @@ fn duration_at(node: &Node, key: &str) -> Option<At<Duration>> {
     at(node.get(key)?, |text| text::parse_duration(text).ok())
 }
 
-fn duration_of(node: &Node, key: &str) -> Option<Duration> {
+pub(crate) fn duration_of(node: &Node, key: &str) -> Option<Duration> {
     duration_at(node, key).map(|at| at.value)
 }
 
@@ -116,11 +116,11 @@ fn count_at<T: std::str::FromStr>(node: &Node, key: &str) -> Option<At<T>> {
     Some(At { value: number_of(node, key)?, span: node.get(key)?.span })
 }
 
-fn number_of<T: std::str::FromStr>(node: &Node, key: &str) -> Option<T> {
+pub(crate) fn number_of<T: std::str::FromStr>(node: &Node, key: &str) -> Option<T> {
     node.get(key)?.text()?.parse().ok()
 }
 
-fn text_of(node: &Node, key: &str) -> Option<String> {
+pub(crate) fn text_of(node: &Node, key: &str) -> Option<String> {
     node.get(key)?.text().map(str::to_owned)
 }
 
@@ -133,7 +133,7 @@ fn name_at<Of>(node: &Node, key: &str) -> Option<At<Name<Of>>> {
 }
 
 /// Whether every scalar below was read: only then do missing parts mean anything.
-fn is_whole(node: &Node) -> bool {
+pub(crate) fn is_whole(node: &Node) -> bool {
     match &node.value {
         Value::Refused => false,
         Value::Null | Value::Scalar { .. } => true,
@@ -152,6 +152,6 @@ fn excluded(node: &Node, keys: &[&str], because: &str, problems: &mut Problems) 
     }
 }
 
-fn key_span(node: &Node, key: &str) -> Span {
+pub(crate) fn key_span(node: &Node, key: &str) -> Span {
     node.get(key).map_or(node.span, |value| value.span)
 }

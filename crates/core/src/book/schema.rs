@@ -205,12 +205,12 @@ impl Named {
 }
 
 /// An optional key that changes behaviour.
-const fn key(key: &'static str, takes: Type, about: &'static str) -> Field {
+pub(crate) const fn key(key: &'static str, takes: Type, about: &'static str) -> Field {
     Field { key, takes, role: Role::Behaviour, need: Need::Optional, about }
 }
 
 /// A key that must be there.
-const fn required(key: &'static str, takes: Type, about: &'static str) -> Field {
+pub(crate) const fn required(key: &'static str, takes: Type, about: &'static str) -> Field {
     Field { key, takes, role: Role::Behaviour, need: Need::Required, about }
 }
 

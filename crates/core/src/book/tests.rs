@@ -126,7 +126,7 @@ fn each_mistake_is_named_with_its_place_and_its_cure() {
         ("a sign before a number",     "version: 1\nretry_policies: { p: { from: standard, retries: +5 } }\n",
             "2:49 wrong-type: `+5` stands here where a whole number belongs"),
         ("a pattern without quotes",   "version: 1\nservices: { s: { target: { log: stdout }, events: [*.created] } }\n",
-            "2:52 yaml-alias: aliases (`*name`) are not part of a rule book | a pattern with `*` must stand in quotes"),
+            "2:52 yaml-alias: aliases (`*name`) are no part of this format | a pattern with `*` must stand in quotes"),
         ("a slash in a name",          "version: 1\nservices: { a/b: { target: { log: stdout }, events: [a] } }\n",
             "2:13 bad-name: a name has no '/'"),
         ("a service without a target", "version: 1\nservices:\n  s:\n    events: [a]\n",

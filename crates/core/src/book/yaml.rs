@@ -1,4 +1,5 @@
-//! Reads YAML into nodes that know where they stand, and refuses what makes YAML treacherous.
+//! Reads YAML into nodes that know where they stand, and refuses what makes YAML treacherous: for rule books,
+//! scenarios and whatever else people write.
 //!
 //! Invariants: bounded in bytes, depth and nodes; no anchors, aliases, merge keys, tags or second
 //! documents; no duplicate keys; any input ends in nodes or in problems, never in a panic.
@@ -156,7 +157,7 @@ impl Reader<'_> {
             Event::DocumentStart(..) => {
                 self.documents += 1;
                 if self.documents > 1 {
-                    let help = "keep one book in a file, without `---` in the middle";
+                    let help = "keep to one document in a file, without `---` in the middle";
                     self.problems.error("second-document", span, "a second YAML document starts here", help);
                     return Flow::Stop;
                 }
@@ -171,12 +172,7 @@ impl Reader<'_> {
             }
             Event::Alias(_) | Event::UnresolvedAlias(_) => {
                 let help = "a pattern with `*` must stand in quotes: \"*.created\"; a value that is meant twice is written out";
-                self.problems.error(
-                    "yaml-alias",
-                    span,
-                    "aliases (`*name`) are not part of a rule book",
-                    help,
-                );
+                self.problems.error("yaml-alias", span, "aliases (`*name`) are no part of this format", help);
                 return self.put(Node { span, value: Value::Refused });
             }
             Event::SequenceStart(_, anchor, tag) => {
@@ -204,11 +200,11 @@ impl Reader<'_> {
     /// Reports anchors and tags; true if there was one.
     fn is_decorated(&mut self, anchor: usize, tag: Option<&Tag>, span: Span) -> bool {
         if anchor != 0 {
-            let help = "anchors (`&name`) are not part of a rule book: write the value out";
+            let help = "anchors (`&name`) are no part of this format: write the value out";
             self.problems.error("yaml-anchor", span, "an anchor stands before this value", help);
         }
         if tag.is_some() {
-            let help = "tags (`!name`) are not part of a rule book: leave it out";
+            let help = "tags (`!name`) are no part of this format: leave it out";
             self.problems.error("yaml-tag", span, "a tag stands before this value", help);
         }
         anchor != 0 || tag.is_some()
@@ -225,14 +221,14 @@ impl Reader<'_> {
 
     fn refuse_depth(&mut self, span: Span) {
         let message = format!("nested more than {} levels deep", limits::BOOK_DEPTH_MAX);
-        self.problems.error("too-deep", span, message, "a rule book needs eight levels at most");
+        self.problems.error("too-deep", span, message, "eight levels are enough for everything");
     }
 
     fn put(&mut self, node: Node) -> Flow {
         self.nodes += 1;
         if self.nodes > limits::BOOK_NODES_MAX {
             let message = format!("more than {} values", limits::BOOK_NODES_MAX);
-            self.problems.error("file-too-large", node.span, message, "split it into several books");
+            self.problems.error("file-too-large", node.span, message, "split it into several files");
             return Flow::Stop;
         }
         let Some(parent) = self.open.last_mut() else {
@@ -288,7 +284,7 @@ fn syntax_help(text: &str, line: usize) -> &'static str {
     } else if before_comment.contains('*') && !before_comment.contains('"') {
         "a pattern with `*` must stand in quotes: \"*.created\""
     } else if line.starts_with('%') {
-        "a rule book has no directives: leave the line out"
+        "this format has no directives: leave the line out"
     } else {
         "look at the indentation, the quotes and the brackets of this line and the one before"
     }
@@ -326,7 +322,7 @@ pub fn check_keys(node: &Node, problems: &mut Problems) {
                 );
             }
             Some("<<") => {
-                let help = "merge keys are not part of a rule book: use `from:` in policies and breakers";
+                let help = "merge keys are no part of this format; in a rule book use `from:` in policies and breakers";
                 problems.error("yaml-merge-key", key.span, "`<<` merges another map in", help);
             }
             Some(text) => seen.push((text, key.span)),

@@ -3,7 +3,6 @@
 
 mod cases;
 mod laws;
-mod merge;
 mod sketch;
 
 use std::collections::BTreeSet;
@@ -38,7 +37,7 @@ fn every_change_can_be_put_into_the_book_and_leaves_no_error() {
         let book = sick.book();
         for finding in examine(&sick.evidence()).findings {
             let Some(change) = finding.change else { continue };
-            let merged = merge::merged(&book, &change);
+            let merged = crate::book::overlay::laid_over(&book, &change).expect("both are YAML");
             let problems = check(merged.as_bytes()).problems;
             let errors: Vec<_> = problems.iter().filter(|p| p.severity == Severity::Error).collect();
             assert!(errors.is_empty(), "{name}: {}\n{change}\n{merged}\n{errors:#?}", finding.code);

@@ -241,6 +241,8 @@ impl Engine {
         let may_start = self.store_failing_since.is_none() && self.running == Running::Yes;
         let has_same_rule = self.rule(&row).is_some_and(|rule| Arc::ptr_eq(rule, &ready.rule));
         let is_held = self.dependencies[dependency.0].barrier(&ready.rule, now).is_some();
+        // Its deadline may have passed while its start was being written.
+        let may_start = may_start && !self.is_past_deadline(&ready, now);
         if may_start && has_same_rule && !is_held && !self.services[service.0].is_paused() {
             if company == Company::Nobody {
                 self.shares.take(service.0);

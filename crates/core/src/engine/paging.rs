@@ -24,7 +24,7 @@ impl Engine {
         }
         if let Some(due_at) = row.due_at.filter(|due_at| *due_at > now) {
             self.wait_for(place, due_at, row, now);
-        } else if self.queues[place.0].enter(row.bytes(), &bounds) == Entry::Fits {
+        } else if self.queues[place.0].enter(&row, &bounds) == Entry::Fits {
             self.learn(place, row.id.seq(), row.bytes());
             self.line_up(place, row, PushAt::Back, now);
         } else {
@@ -72,7 +72,7 @@ impl Engine {
         let mut taken = 0;
         for row in &page.rows {
             if !self.known.contains_key(&row.id.seq()) || self.sabotaged_by(Sabotage::TakesTwice) {
-                if !self.queues[place.0].may_take(row.bytes(), &bounds) {
+                if !self.queues[place.0].may_take(row, page.wanted, &bounds) {
                     break;
                 }
                 self.learn(place, row.id.seq(), row.bytes());

@@ -468,3 +468,8 @@ pub struct Bounds {
     /// Deliveries in flight, over all services.
     pub calls: u32,
 }
+
+impl Bounds {
+    /// Those that a server gives its engine, and that a simulation gives it too.
+    pub const OF_A_SERVER: Self = Self { window: 512, window_bytes: 4 * 1024 * 1024, calls: 1_024 };
+}

@@ -5,6 +5,9 @@
 //! has found nothing that is not in memory, arrivals come straight from the writer again. Deliveries
 //! that wait for their time have a window of their own, the rest of them lie on disk until they are due.
 //!
+//! Of those that may start, retries have a window and all others have one: retries may have to wait for their
+//! budget, and must not keep first attempts out of memory, which need none.
+//!
 //! Invariant: a delivery of the queue that may start is in memory, or `on_disk` (or `due_on_disk`) says
 //! that somebody must look.
 
@@ -27,8 +30,8 @@ pub(super) struct Queue {
     /// What is ready, by the dependency it needs: one that is down holds up nobody else's.
     pub lines: Vec<Line>,
     due: BTreeMap<(Timestamp, Seq), Waiting>,
-    rows: u32,
-    bytes: usize,
+    first: Taken,
+    retries: Taken,
     due_bytes: usize,
     /// Deliveries of this queue that the engine knows: in memory, in flight or being settled.
     pub known: u32,
@@ -38,11 +41,29 @@ pub(super) struct Queue {
     asked: Asked,
     /// One of a page did not fit: there is no use in asking again before something has left.
     cramped: bool,
+    cramped_due: bool,
     /// When to look for what is due on disk.
     due_on_disk: Option<Timestamp>,
     loading_due: bool,
     /// The timer that is set for this queue.
     pub timer_at: Option<Timestamp>,
+}
+
+/// How much of a window is taken.
+#[derive(Clone, Copy, Debug, Default)]
+struct Taken {
+    rows: u32,
+    bytes: usize,
+}
+
+impl Taken {
+    fn has_room(self, bytes: usize, bounds: &Bounds) -> bool {
+        self.rows < bounds.window && (self.rows == 0 || self.bytes + bytes <= bounds.window_bytes)
+    }
+
+    const fn runs_low(self, bounds: &Bounds) -> bool {
+        self.rows <= bounds.window / 2
+    }
 }
 
 /// Whether the rule book knows the queue.
@@ -128,14 +149,15 @@ impl Queue {
             presence,
             lines: Vec::new(),
             due: BTreeMap::new(),
-            rows: 0,
-            bytes: 0,
+            first: Taken::default(),
+            retries: Taken::default(),
             due_bytes: 0,
             known: 0,
             known_bytes: 0,
             on_disk: None,
             asked: Asked::Nothing,
             cramped: false,
+            cramped_due: false,
             due_on_disk: None,
             loading_due: false,
             timer_at: None,
@@ -143,8 +165,8 @@ impl Queue {
     }
 
     /// Whether one that is ready and came from the writer may come into memory.
-    pub(super) fn enter(&mut self, bytes: usize, bounds: &Bounds) -> Entry {
-        if self.on_disk.is_none() && self.has_room(bytes, bounds) {
+    pub(super) fn enter(&mut self, row: &Waiting, bounds: &Bounds) -> Entry {
+        if self.on_disk.is_none() && self.window_of(row).has_room(row.bytes(), bounds) {
             return Entry::Fits;
         }
         self.left_on_disk();
@@ -159,8 +181,8 @@ impl Queue {
         }
     }
 
-    fn has_room(&self, bytes: usize, bounds: &Bounds) -> bool {
-        self.rows < bounds.window && (self.rows == 0 || self.bytes + bytes <= bounds.window_bytes)
+    const fn window_of(&mut self, row: &Waiting) -> &mut Taken {
+        if row.is_retry() { &mut self.retries } else { &mut self.first }
     }
 
     /// The line of that dependency.
@@ -173,8 +195,9 @@ impl Queue {
     }
 
     pub(super) fn push(&mut self, line: usize, ready: Ready, end: PushAt) {
-        self.rows += 1;
-        self.bytes += ready.waiting.bytes();
+        let window = self.window_of(&ready.waiting);
+        window.rows += 1;
+        window.bytes += ready.waiting.bytes();
         match end {
             PushAt::Back => self.lines[line].ready.push_back(ready),
             PushAt::Front => self.lines[line].ready.push_front(ready),
@@ -184,17 +207,17 @@ impl Queue {
     /// Takes the delivery at that place of a line.
     pub(super) fn take(&mut self, line: usize, index: usize) -> Option<Ready> {
         let ready = self.lines[line].ready.remove(index)?;
-        self.rows -= 1;
-        self.cramped = false;
-        self.bytes -= ready.waiting.bytes();
+        let window = self.window_of(&ready.waiting);
+        window.rows -= 1;
+        window.bytes -= ready.waiting.bytes();
+        (self.cramped, self.cramped_due) = (false, false);
         Some(ready)
     }
 
     /// Takes everything that is ready in memory, to be lined up anew.
     pub(super) fn take_all(&mut self) -> Vec<Ready> {
-        self.rows = 0;
-        self.bytes = 0;
-        self.cramped = false;
+        (self.first, self.retries) = (Taken::default(), Taken::default());
+        (self.cramped, self.cramped_due) = (false, false);
         std::mem::take(&mut self.lines).into_iter().flat_map(|line| line.ready).collect()
     }
 
@@ -240,16 +263,18 @@ impl Queue {
         let load = |wanted, rows_max| Load { queue: Arc::clone(&self.name), wanted, rows_max, bytes_max };
         // What is known already comes first; a page may hold all of it, and still some that is not.
         let rows_from_the_first = rows + self.known;
-        if self.rows > bounds.window / 2 || self.cramped || self.presence == Presence::Removed {
+        if self.presence == Presence::Removed {
             return None;
         }
-        if !self.loading_due && self.due_on_disk.is_some_and(|at| at <= now) {
+        let takes_due = self.retries.runs_low(bounds) && !self.cramped_due && !self.loading_due;
+        if takes_due && self.due_on_disk.is_some_and(|at| at <= now) {
             let due = load(Wanted::Due { until: now }, rows_from_the_first);
             self.loading_due = true;
             self.due_on_disk = None;
             return Some(due);
         }
-        let Cursor(after) = self.on_disk.filter(|_| self.asked == Asked::Nothing)?;
+        let takes_ready = self.first.runs_low(bounds) && !self.cramped && self.asked == Asked::Nothing;
+        let Cursor(after) = self.on_disk.filter(|_| takes_ready)?;
         let ready =
             load(Wanted::Ready { after }, if after == Seq::NONE { rows_from_the_first } else { rows });
         self.asked = Asked::Page;
@@ -281,9 +306,13 @@ impl Queue {
     }
 
     /// Whether one more may come into memory from a page.
-    pub(super) fn may_take(&mut self, bytes: usize, bounds: &Bounds) -> bool {
-        self.cramped = !self.has_room(bytes, bounds);
-        !self.cramped
+    pub(super) fn may_take(&mut self, row: &Waiting, of: Wanted, bounds: &Bounds) -> bool {
+        let has_room = self.window_of(row).has_room(row.bytes(), bounds);
+        match of {
+            Wanted::Ready { .. } => self.cramped = !has_room,
+            Wanted::Due { .. } => self.cramped_due = !has_room,
+        }
+        has_room
     }
 
     /// Nobody knows what the store has: look everywhere.
@@ -307,7 +336,7 @@ impl Queue {
 
     /// How many wait in memory: ready, and for their time.
     pub(super) fn in_memory(&self) -> (u32, usize) {
-        (self.rows, self.due.len())
+        (self.first.rows + self.retries.rows, self.due.len())
     }
 
     /// Whether there may be deliveries on disk that could start and are not in memory.
@@ -419,9 +448,9 @@ mod tests {
     #[test]
     fn arrivals_come_through_disk_while_anything_is_there() {
         let mut queue = queue();
-        assert_eq!(queue.enter(10, &BOUNDS), Entry::Fits);
+        assert_eq!(queue.enter(&row(1, 10), &BOUNDS), Entry::Fits);
         queue.left_on_disk();
-        assert_eq!(queue.enter(10, &BOUNDS), Entry::StaysOnDisk, "others were there before it");
+        assert_eq!(queue.enter(&row(1, 10), &BOUNDS), Entry::StaysOnDisk, "others were there before it");
     }
 
     #[test]
@@ -433,8 +462,9 @@ mod tests {
         queue.push(line, Ready { waiting: row(1, 60), rule, blocked_since: None }, PushAt::Back);
         queue.left_on_disk();
         assert!(wanted(&mut queue, at(0)).is_some());
-        assert!(!queue.may_take(60, &BOUNDS), "60 and 60 are more than 100 bytes");
-        queue.ready_loaded(&page(Wanted::Ready { after: Seq::NONE }, &[2]), Seq::NONE, 0);
+        let ready = Wanted::Ready { after: Seq::NONE };
+        assert!(!queue.may_take(&row(2, 60), ready, &BOUNDS), "60 and 60 are more than 100 bytes");
+        queue.ready_loaded(&page(ready, &[2]), Seq::NONE, 0);
         assert_eq!(wanted(&mut queue, at(0)), None);
         queue.take(line, 0);
         assert!(wanted(&mut queue, at(0)).is_some());

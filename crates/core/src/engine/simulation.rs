@@ -31,7 +31,7 @@ use super::sabotage::Sabotage;
 /// Seeds that must keep the promise, unless `REDRIVE_SEEDS` asks for more.
 const SEEDS: u64 = 2_000;
 /// Seeds within which a sabotage must be caught.
-const SEEDS_TO_CATCH: u64 = 200;
+const SEEDS_TO_CATCH: u64 = 400;
 const EVENTS_MIN: usize = 300;
 const CRASHES_MIN: u32 = 2;
 

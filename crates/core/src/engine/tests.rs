@@ -227,6 +227,24 @@ fn a_retry_beyond_the_budget_waits_and_keeps_nobody_else_waiting() {
 }
 
 #[test]
+fn retries_beyond_the_budget_leave_room_in_memory_for_others() {
+    let mut bench = bench();
+    for (seq, call) in [(1, 1), (2, 2), (3, 3), (4, 4)] {
+        bench.accept("s", "t");
+        bench.end(call, 503);
+        bench.settled(seq);
+    }
+    assert_eq!(bench.pass(secs(1)), ["start 1 of s"], "the others wait for the budget");
+    for (seq, call) in [(5, 6), (6, 7)] {
+        assert_eq!(bench.accept("s", "t"), [format!("start {seq} of s")]);
+        bench.end(call, 503);
+        bench.settled(seq);
+    }
+    assert_eq!(bench.pass(secs(1)), NOTHING, "five wait now, and the window is four");
+    assert_eq!(bench.accept("s", "t"), ["start 7 of s"], "who is no retry has a window of its own");
+}
+
+#[test]
 fn a_breaker_that_no_delivery_has_met_can_be_tripped() {
     let mut bench = bench();
     bench.operator(Command::Trip(DependencyName::new("guarded").expect("a name")));

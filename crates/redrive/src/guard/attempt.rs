@@ -80,7 +80,7 @@ impl CallKey {
         NEXT.with(|next| next.set((0, 1)));
     }
 
-    /// What the jitter of the call hangs on.
+    /// What the jitter of the call depends on.
     pub(super) const fn as_delivery(self) -> DeliveryId {
         self.0
     }

@@ -235,7 +235,7 @@ impl Book {
     }
 }
 
-/// Where the book stands, with all that hangs on it.
+/// Where the book stands, with all that depends on it.
 pub(super) struct Shelf {
     clock: Clock,
     file: Option<BookFile>,

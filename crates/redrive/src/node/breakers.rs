@@ -80,6 +80,11 @@ impl Turns {
         text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
     }
 
+    /// Everyone whose breaker has changed.
+    pub fn dependencies(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
     /// Those of one, the latest first.
     pub fn of(&self, dependency: &str) -> impl Iterator<Item = &Turn> {
         self.0.get(dependency).into_iter().flatten()

@@ -17,18 +17,24 @@ const TYPES_MAX: usize = 10_000;
 /// The routes of one book.
 pub(super) struct Routes {
     book: Arc<RuleBook>,
+    /// What it was read from.
+    text: Arc<str>,
     /// Since when it holds.
     read_at: Timestamp,
     known: RwLock<HashMap<Box<str>, Arc<[Addressee]>>>,
 }
 
 impl Routes {
-    pub(super) fn new(book: Arc<RuleBook>, read_at: Timestamp) -> Self {
-        Self { book, read_at, known: RwLock::default() }
+    pub(super) fn new(book: Arc<RuleBook>, text: Arc<str>, read_at: Timestamp) -> Self {
+        Self { book, text, read_at, known: RwLock::default() }
     }
 
     pub(super) fn book(&self) -> &Arc<RuleBook> {
         &self.book
+    }
+
+    pub(super) fn text(&self) -> &Arc<str> {
+        &self.text
     }
 
     pub(super) const fn read_at(&self) -> Timestamp {

@@ -138,7 +138,12 @@ impl Bench {
     }
 
     fn on(store: &Memory, open: usize) -> Self {
-        let (mood, reopened) = (Arc::new(Mutex::new(Mood::Well)), Arc::new(AtomicUsize::new(0)));
+        Self::feeling(Mood::Well, store, open)
+    }
+
+    /// Its store feels like that from the start.
+    fn feeling(mood: Mood, store: &Memory, open: usize) -> Self {
+        let (mood, reopened) = (Arc::new(Mutex::new(mood)), Arc::new(AtomicUsize::new(0)));
         let gate = Arc::new(Gate { open: Semaphore::new(open), calls: Mutex::default() });
         let inner = store.opened_again();
         let flaky =
@@ -215,6 +220,15 @@ async fn events_of_a_session_go_out_one_after_the_other() {
     let counts = bench.node.read(|reader| reader.counts()).await.expect("in memory");
     let snapshot = bench.node.snapshot().await.expect("it runs");
     assert_eq!(stranded(&snapshot, &counts), 0);
+}
+
+#[tokio::test]
+async fn the_text_of_the_book_is_there_before_it_is_durable() {
+    let bench = Bench::feeling(Mood::Refuses, &Memory::new(7), 0);
+    let (book, text) = bench.node.book_and_text();
+    let hash = book.hash();
+    let durable = bench.node.read(move |reader| reader.book(hash)).await.expect("in memory");
+    assert_eq!((&*text, durable), (BOOK, None));
 }
 
 #[tokio::test]

@@ -43,7 +43,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// An empty one, whose hashes and jitter hang on the seed.
+    /// An empty one, whose hashes and jitter depend on the seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { world: Arc::new(Mutex::new(World::new(seed))) }
@@ -217,6 +217,10 @@ impl Reader for MemoryReader {
 
     fn bytes(&self) -> Result<u64, StoreError> {
         Ok(0)
+    }
+
+    fn seed(&self) -> Result<u64, StoreError> {
+        Ok(locked(&self.world).seed)
     }
 
     fn last_place(&self) -> Result<Seq, StoreError> {

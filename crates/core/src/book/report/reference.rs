@@ -16,11 +16,21 @@ pub fn reference() -> String {
          Made from the same tables that `redrive check` and `redrive schema` use. A **fact** changes nothing that \
          Redrive does: it tells `check` about the world outside.\n",
     );
-    let mut objects: Vec<&'static Object> = vec![&BOOK];
+    push_keys(&mut page, &BOOK);
+    catalog_policies(&mut page);
+    catalog_breakers(&mut page);
+    catalog_timeouts(&mut page);
+    alert_language(&mut page);
+    page
+}
+
+/// A section for each map, from the outermost inwards.
+pub(crate) fn push_keys(page: &mut String, root: &'static Object) {
+    let mut objects: Vec<&'static Object> = vec![root];
     let mut next = 0;
     while let Some(object) = objects.get(next).copied() {
         next += 1;
-        section(&mut page, object);
+        section(page, object);
         let inner = object.all_fields().filter_map(|field| object_in(&field.takes));
         let shared = object.includes.iter().copied();
         for object in shared.chain(inner).collect::<Vec<_>>() {
@@ -29,11 +39,6 @@ pub fn reference() -> String {
             }
         }
     }
-    catalog_policies(&mut page);
-    catalog_breakers(&mut page);
-    catalog_timeouts(&mut page);
-    alert_language(&mut page);
-    page
 }
 
 fn catalog_policies(page: &mut String) {

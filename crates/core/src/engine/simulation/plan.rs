@@ -99,6 +99,7 @@ pub(super) enum LetterAct {
 const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 const EVENTS_MIN: u32 = 300;
 const EVENTS_MAX: u32 = 360;
+const CALLS_FEWEST: u32 = 5;
 const CRASHES_MIN: u32 = 2;
 const CRASHES_MAX: u32 = 4;
 
@@ -119,7 +120,7 @@ impl Plan {
         let bounds = Bounds {
             window: dice.count(2, 8),
             window_bytes: usize::try_from(dice.pick(&[300, 1_000, 100_000])).expect("small"),
-            calls: dice.pick(&[5, 8, 12, 24]),
+            calls: dice.pick(&[CALLS_FEWEST, 8, 12, 24]),
         };
         let everybody = Spec::everybody(&mut dice);
         let mut specs = vec![everybody.clone()];
@@ -128,8 +129,9 @@ impl Plan {
         }
         let books: Vec<Book> = specs.into_iter().map(Book::of).collect();
         let arrivals = arrivals(&mut dice, lasts);
-        // Now and then all hang but one, who must not notice.
+        // Now and then all hang but one, who must not notice, however few calls there may be at once.
         let spared = dice.chance(15).then(|| dice.place(books[0].spec.takers.len()));
+        let bounds = Bounds { calls: if spared.is_some() { CALLS_FEWEST } else { bounds.calls }, ..bounds };
         let scripts = books[0].spec.takers.iter().enumerate().map(|(place, taker)| {
             let script = match spared {
                 Some(spared) if spared == place => Script::well(),

@@ -23,7 +23,7 @@ use super::fault::Fault;
 use super::filter::{Filter, Key};
 use super::rows::text;
 
-/// Bits of a hash that hang on the source too.
+/// Bits of a hash that depend on the source too.
 const SOURCE_BITS: u32 = 24;
 /// Hashes that one step of sealing writes.
 const HASHES_PER_STEP: usize = 4_096;
@@ -54,7 +54,7 @@ pub(super) const fn last_of_id(hash: u64) -> u64 {
     hash | ((1 << SOURCE_BITS) - 1)
 }
 
-/// What is asked of filters: the part of a hash that hangs on the id alone.
+/// What is asked of filters: the part of a hash that depends on the id alone.
 const fn filter_key(hash: u64) -> u64 {
     hash >> SOURCE_BITS
 }

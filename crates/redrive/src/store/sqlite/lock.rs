@@ -1,6 +1,8 @@
 //! One process owns a data folder: it holds a lock on a file there, and says in it who it is.
 //!
-//! The system frees the lock when the process ends, however it ends, so a crash leaves nothing to clean up.
+//! The system frees the lock when the process ends, however it ends, so a crash leaves nothing to clean up. Whoever
+//! gives a folder back frees it by name: a child that was just forked and has not begun its program holds every
+//! file of ours open, and a file that is only closed on our side would stay locked until it does.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -17,7 +19,14 @@ const OWNER_BYTES_MAX: u64 = 100;
 /// Holds the folder until it is dropped.
 #[derive(Debug)]
 pub(super) struct Lock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing it is the second best, and comes anyway.
+        let _ = self.file.unlock();
+    }
 }
 
 impl Lock {
@@ -37,7 +46,7 @@ impl Lock {
         }
         // Who has it is a help to people and no more: a note that cannot be written stops nobody.
         let _ = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
-        Ok(Self { _file: file })
+        Ok(Self { file })
     }
 }
 
@@ -87,5 +96,15 @@ mod tests {
         }
         drop(lock);
         Lock::take(folder.path()).expect("it is free again");
+    }
+
+    #[test]
+    fn a_folder_is_free_at_once_though_a_child_has_its_files() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let lock = Lock::take(folder.path()).expect("it is free");
+        let of_a_child = lock.file.try_clone().expect("as a fork has it");
+        drop(lock);
+        Lock::take(folder.path()).expect("it is free again");
+        drop(of_a_child);
     }
 }

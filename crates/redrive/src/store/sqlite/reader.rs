@@ -198,6 +198,10 @@ impl Reader for SqliteReader {
         disk::bytes(&self.path)
     }
 
+    fn seed(&self) -> Result<u64, StoreError> {
+        self.ask(|look| Ok(Meta::load(look.connection)?.seed))
+    }
+
     fn last_place(&self) -> Result<Seq, StoreError> {
         self.ask(|look| Ok(Meta::load(look.connection)?.last))
     }

@@ -72,6 +72,7 @@ pub(super) fn seen(bench: &Bench) -> Vec<String> {
     let mut seen = vec![
         format!("keys {:?}", reader.keys().expect("it answers")),
         format!("last place {:?}", reader.last_place().expect("it answers")),
+        format!("seed {}", reader.seed().expect("it answers")),
         format!("refused {:?}", reader.refused(None, 50).expect("it answers")),
         format!("refused body {:?}", reader.refused_body(2).expect("it answers")),
     ];

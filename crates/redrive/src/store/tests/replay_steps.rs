@@ -48,7 +48,7 @@ fn gathering(bench: &mut Bench) {
         assert!(steps < 100, "it comes to an end");
     }
     let running = bench.replay_now(replay.id);
-    // Whether the late one is in hangs on how far letters had been looked at; the selection allows it.
+    // Whether the late one is in depends on how far letters had been looked at; the selection allows it.
     assert_eq!((running.state, running.tally.sent), (ReplayState::Running, 0));
     assert_eq!(running.tally.total, count as u64 + 1);
     assert_eq!(bench.now_at(late).state.name(), StateName::Dead);

@@ -42,7 +42,7 @@ fn no_change_goes_through_a_table_that_grows() {
     }
 }
 
-/// Whatever is asked of a session is asked for each letter of it, so it must not hang on how many there are.
+/// Whatever is asked of a session is asked for each letter of it, so it must not depend on how many there are.
 #[test]
 fn a_long_session_is_asked_as_quickly_as_a_short_one() {
     let folder = tempfile::tempdir().expect("a folder");

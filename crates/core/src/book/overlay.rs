@@ -1,14 +1,14 @@
-//! Puts a change into a book as a person would: keys replace keys, a row of `events` is found by its type, and
-//! other lists grow. The result is JSON, which is YAML too.
+//! Puts a part of a book into a whole one, as a person would: keys replace keys, a row of `events` is found by its
+//! type, and other lists grow. The result is JSON, which is YAML too.
 
-use crate::book::problem::Problems;
-use crate::book::yaml::{self, Node, Quoted, Value};
+use super::problem::Problems;
+use super::yaml::{self, Node, Quoted, Value};
 
-/// The book with the change in it.
-pub(super) fn merged(book: &str, change: &str) -> String {
-    let (mut book, change) = (parsed(book), parsed(change));
-    merge(&mut book, change);
-    book.written()
+/// The text of the book with the part in it; what is wrong, if one of them is no YAML.
+pub fn laid_over(book: &str, part: &str) -> Result<String, Problems> {
+    let (mut book, part) = (parsed(book)?, parsed(part)?);
+    merge(&mut book, part);
+    Ok(book.written())
 }
 
 enum Part {
@@ -17,11 +17,16 @@ enum Part {
     List(Vec<Part>),
 }
 
-fn parsed(text: &str) -> Part {
+fn parsed(text: &str) -> Result<Part, Problems> {
     let mut problems = Problems::default();
-    let node = yaml::read(text, &mut problems).unwrap_or_else(|| panic!("{text}\n{problems:?}"));
-    assert!(!problems.has_errors(), "{text}\n{problems:?}");
-    Part::of(&node)
+    let node = yaml::read(text, &mut problems);
+    if let Some(node) = &node {
+        yaml::check_keys(node, &mut problems);
+    }
+    match node {
+        Some(node) if !problems.has_errors() => Ok(Part::of(&node)),
+        Some(_) | None => Err(problems),
+    }
 }
 
 impl Part {

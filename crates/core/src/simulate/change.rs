@@ -1,0 +1,27 @@
+//! What a changed part of a rule book must say beside the change, so that a thing which the book does not define
+//! itself stays what it was: a policy or breaker of the catalog is extended, a dependency is declared with its kind.
+
+use crate::book::RuleBook;
+use crate::catalog;
+
+/// The keys that go before a change of something with that name, such as `from: standard`.
+pub(super) fn beside_change(book: &RuleBook, section: &str, name: &str) -> Option<String> {
+    let sections = book.sections();
+    match section {
+        "retry_policies" => {
+            let is_from_catalog = !sections.policies.contains_key(name) && catalog::policy(name).is_some();
+            is_from_catalog.then(|| format!("from: {name}"))
+        }
+        "breakers" => {
+            let is_from_catalog = !sections.breakers.contains_key(name) && catalog::breaker(name).is_some();
+            is_from_catalog.then(|| format!("from: {name}"))
+        }
+        "dependencies" if !sections.dependencies.contains_key(name) => {
+            let mut rows =
+                sections.rows().map(|(service, channel, row)| sections.resolve(service, channel, row));
+            let caller = rows.find(|resolved| resolved.dependency.value.as_str() == name)?;
+            Some(format!("kind: {}", caller.kind))
+        }
+        _ => None,
+    }
+}

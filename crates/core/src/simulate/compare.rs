@@ -1,0 +1,309 @@
+//! Two rule books side by side: the same scenario, the same seeds, and so the same luck.
+//!
+//! Runs are compared in pairs of one seed. A book is called better at something only if it is so in 19 of 20 pairs
+//! at least, and by more than a reader would shrug at; whatever it is worse at is told beside it.
+
+mod beside;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use serde::Serialize;
+
+pub use self::beside::{Beside, beside};
+pub(super) use self::words::listed;
+use super::figures::{Better, Key, Measured, Spread, better, differ};
+use super::report::{Cause, Report};
+use crate::scenario::expectation::{Metric, Value};
+
+/// One of the two books.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Side {
+    /// The first.
+    A,
+    /// The second.
+    B,
+}
+
+impl Side {
+    /// Both.
+    pub const BOTH: [Self; 2] = [Self::A, Self::B];
+
+    /// Its own of a pair.
+    pub fn of<T>(self, pair: [T; 2]) -> T {
+        let [a, b] = pair;
+        match self {
+            Self::A => a,
+            Self::B => b,
+        }
+    }
+
+    /// The other one.
+    #[must_use]
+    pub const fn other(self) -> Self {
+        match self {
+            Self::A => Self::B,
+            Self::B => Self::A,
+        }
+    }
+}
+
+/// What two books came to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// How many runs each.
+    pub runs: usize,
+    /// Their seeds, from the first to the last.
+    pub seeds: (u64, u64),
+    /// Figures of all, then of each dependency.
+    pub figures: Vec<Compared>,
+    /// Why deliveries failed for good.
+    pub dead_letters: Vec<ComparedCause>,
+    /// What one of them is better at, the weightiest first.
+    pub advantages: Vec<Advantage>,
+    /// What was expected, and how often it came so.
+    pub expectations: Vec<ComparedExpectation>,
+}
+
+/// A figure of both.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Compared {
+    /// Which.
+    pub metric: &'static str,
+    /// Of which dependency, if not of all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub of: Option<String>,
+    /// By the first book; none if it does not know the dependency.
+    pub a: Option<Spread>,
+    /// By the second.
+    pub b: Option<Spread>,
+    /// How much larger that of the second is, over pairs of runs; none where one never came to an end.
+    pub difference: Option<Spread>,
+    /// Which is better at it.
+    pub better: Option<Side>,
+    /// In how many runs the first was better, and the second.
+    pub better_in: [usize; 2],
+    /// Whether less or more of it would be better at all.
+    #[serde(skip)]
+    pub is_judged: bool,
+}
+
+/// Why deliveries failed for good, and how many by each book.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ComparedCause {
+    /// The service or channel.
+    pub queue: String,
+    /// Why they were given up.
+    pub code: String,
+    /// The last failure's own code.
+    pub failure_code: String,
+    /// How many by the first book.
+    pub a: Spread,
+    /// How many by the second.
+    pub b: Spread,
+}
+
+/// Something that one book is better at.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Advantage {
+    /// Which book.
+    pub side: Side,
+    /// At what.
+    pub metric: &'static str,
+    /// Of which dependency, if not of all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub of: Option<String>,
+    /// In a few words with its numbers: "38% fewer calls on `ntfy`".
+    pub text: String,
+    /// In how many runs.
+    pub better_in: usize,
+}
+
+/// An expectation, and in how many runs of each book it came so.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ComparedExpectation {
+    /// As it was written.
+    pub expectation: String,
+    /// In so many runs of the first book.
+    pub a: usize,
+    /// In so many runs of the second.
+    pub b: usize,
+    /// What came by each; over many runs, in the middle.
+    pub shown: [String; 2],
+}
+
+/// Two runs of one scenario with one seed.
+#[must_use]
+pub fn compare(a: &Report, b: &Report) -> Comparison {
+    compare_runs(&[[Measured::of(a), Measured::of(b)]])
+}
+
+/// Pairs of runs, each of one seed, of which there is one at least.
+#[must_use]
+pub fn compare_runs(pairs: &[[Measured; 2]]) -> Comparison {
+    let (first, last) = (&pairs[0][0], &pairs[pairs.len() - 1][0]);
+    let figures: Vec<(Key, Compared)> = keys(&pairs[0]).map(|key| compared(key, pairs)).collect();
+    let advantages = words::advantages(&figures, pairs);
+    Comparison {
+        runs: pairs.len(),
+        seeds: (first.seed, last.seed),
+        figures: figures.into_iter().map(|(_, compared)| compared).collect(),
+        dead_letters: causes(pairs),
+        advantages,
+        expectations: expectations(pairs),
+    }
+}
+
+/// Of all, then of each dependency that one of them knows.
+fn keys(pair: &[Measured; 2]) -> impl Iterator<Item = Key> {
+    let [a, b] = pair;
+    let more = b.figures.iter().filter(|(key, _)| a.value(key).is_none());
+    a.figures.iter().chain(more).map(|(key, _)| key.clone())
+}
+
+fn compared(key: Key, pairs: &[[Measured; 2]]) -> (Key, Compared) {
+    let of = |side: Side| {
+        let values: Vec<Value> =
+            pairs.iter().filter_map(|pair| side.of([&pair[0], &pair[1]]).value(&key)).collect();
+        (!values.is_empty()).then(|| Spread::of(values))
+    };
+    let better_in = Side::BOTH.map(|side| gains(&key, side, pairs).count());
+    let better = Side::BOTH.into_iter().find(|side| is_most(side.of(better_in), pairs.len()));
+    let compared = Compared {
+        metric: key.metric.as_str(),
+        of: key.of.clone(),
+        a: of(Side::A),
+        b: of(Side::B),
+        difference: difference(&key, pairs),
+        better,
+        better_in,
+        is_judged: self::better(key.metric) != Better::Neither,
+    };
+    (key, compared)
+}
+
+/// 19 of 20.
+const fn is_most(part: usize, whole: usize) -> bool {
+    part * 20 >= whole * 19
+}
+
+/// The pairs in which that side is better at it: its own value, and that of the other.
+fn gains<'a>(
+    key: &'a Key,
+    side: Side,
+    pairs: &'a [[Measured; 2]],
+) -> impl Iterator<Item = (Value, Value)> + 'a {
+    let both = pairs.iter().filter_map(|[a, b]| Some([a.value(key)?, b.value(key)?]));
+    let ordered = both.map(move |pair| (side.of(pair), side.other().of(pair)));
+    ordered.filter(|(own, others)| is_better(key.metric, *own, *others))
+}
+
+pub(super) fn is_better(metric: Metric, own: Value, others: Value) -> bool {
+    let is_ahead = match better(metric) {
+        Better::Less => own.as_f64() < others.as_f64(),
+        Better::More => own.as_f64() > others.as_f64(),
+        Better::Neither => false,
+    };
+    is_ahead && differ(metric, own, others)
+}
+
+fn difference(key: &Key, pairs: &[[Measured; 2]]) -> Option<Spread> {
+    let apart = |[a, b]: &[Measured; 2]| {
+        let (a, b) = (a.value(key)?, b.value(key)?);
+        (a != Value::Never && b != Value::Never).then_some((a, b))
+    };
+    let mut both: Vec<(Value, Value)> = pairs.iter().map(apart).collect::<Option<_>>()?;
+    both.sort_by(|one, other| apart_by(*one).total_cmp(&apart_by(*other)));
+    let at = |place: usize| both[place];
+    let (min, median, max) = (at(0), at((both.len() - 1) / 2), at(both.len() - 1));
+    let shown = |(a, b)| words::signed(a, b);
+    Some(Spread {
+        min: Some(apart_by(min)),
+        median: Some(apart_by(median)),
+        max: Some(apart_by(max)),
+        shown: (shown(min), shown(median), shown(max)),
+    })
+}
+
+fn apart_by((a, b): (Value, Value)) -> f64 {
+    super::report::rounded(b.as_f64() - a.as_f64())
+}
+
+fn causes(pairs: &[[Measured; 2]]) -> Vec<ComparedCause> {
+    let mut known: Vec<&Cause> = Vec::new();
+    for cause in pairs.iter().flatten().flat_map(|run| &run.causes) {
+        if !known.iter().any(|it| is_same(it, cause)) {
+            known.push(cause);
+        }
+    }
+    let count = |run: &Measured, cause: &Cause| {
+        let same = run.causes.iter().filter(|it| is_same(it, cause));
+        Value::Count(same.map(|it| it.count).sum())
+    };
+    let told = known.iter().map(|cause| {
+        let of = |side: Side| {
+            Spread::of(pairs.iter().map(|pair| count(side.of([&pair[0], &pair[1]]), cause)).collect())
+        };
+        ComparedCause {
+            queue: cause.queue.clone(),
+            code: cause.code.clone(),
+            failure_code: cause.failure_code.clone(),
+            a: of(Side::A),
+            b: of(Side::B),
+        }
+    });
+    told.collect()
+}
+
+fn is_same(one: &Cause, other: &Cause) -> bool {
+    (&one.queue, &one.code, &one.failure_code) == (&other.queue, &other.code, &other.failure_code)
+}
+
+fn expectations(pairs: &[[Measured; 2]]) -> Vec<ComparedExpectation> {
+    let met = |side: Side, place: usize| {
+        let runs = pairs.iter().map(|pair| side.of([&pair[0], &pair[1]]));
+        runs.filter(|run| run.expectations.get(place).is_some_and(|expected| expected.met)).count()
+    };
+    let middle = &pairs[(pairs.len() - 1) / 2];
+    let shown = |side: Side, place: usize| {
+        let expected = side.of([&middle[0], &middle[1]]).expectations.get(place);
+        expected.map(|expected| expected.value.clone()).unwrap_or_default()
+    };
+    let told = pairs[0][0].expectations.iter().enumerate().map(|(place, expected)| ComparedExpectation {
+        expectation: expected.expectation.clone(),
+        a: met(Side::A, place),
+        b: met(Side::B, place),
+        shown: Side::BOTH.map(|side| shown(side, place)),
+    });
+    told.collect()
+}
+
+impl Comparison {
+    /// Whether all came as expected, by either book in every run.
+    #[must_use]
+    pub fn is_as_expected(&self) -> bool {
+        self.expectations.iter().all(|expected| expected.a == self.runs && expected.b == self.runs)
+    }
+
+    /// Figures in which no run differed, and those in which chance decided which was better.
+    #[must_use]
+    pub fn undecided(&self) -> Undecided {
+        words::undecided(self)
+    }
+
+    /// All of it in a sentence that hides nothing.
+    #[must_use]
+    pub fn overall(&self, names: [&str; 2]) -> String {
+        words::overall(self, names)
+    }
+}
+
+/// What neither is better at.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Undecided {
+    /// It is the same, or nearly so, in all runs.
+    pub same: Vec<String>,
+    /// It differs, but now the one is better and now the other.
+    pub by_chance: Vec<String>,
+}

@@ -1,0 +1,201 @@
+//! The figures that runs are told apart by, and how they spread over many runs.
+
+use serde::Serialize;
+
+use super::report::{Cause, Expected, Report};
+use crate::scenario::expectation::{Metric, Value};
+
+/// What is told of the whole of each run.
+const OF_ALL: [Metric; 8] = [
+    Metric::Delivered,
+    Metric::DeadLetters,
+    Metric::Waiting,
+    Metric::Duplicates,
+    Metric::OrderViolations,
+    Metric::LatencyP50,
+    Metric::LatencyP99,
+    Metric::AttemptsMax,
+];
+
+/// What is told of each dependency.
+const OF_EACH: [Metric; 6] = [
+    Metric::Calls,
+    Metric::Amplification,
+    Metric::CallRate,
+    Metric::QueueDepth,
+    Metric::Drain,
+    Metric::BreakerOpened,
+];
+
+/// Which figure it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// Its metric.
+    pub metric: Metric,
+    /// Of which dependency, if not of all.
+    pub of: Option<String>,
+}
+
+/// What one run came to in figures alone: small enough to be kept of thousands of runs.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    pub(super) seed: u64,
+    /// Of all, then of each dependency.
+    pub(super) figures: Vec<(Key, Value)>,
+    pub(super) causes: Vec<Cause>,
+    pub(super) expectations: Vec<Expected>,
+}
+
+impl Measured {
+    /// The figures of a run.
+    #[must_use]
+    pub fn of(report: &Report) -> Self {
+        let whole = OF_ALL.into_iter().map(|metric| Key { metric, of: None });
+        let names = report.dependencies.iter().map(|dependency| &dependency.name);
+        let each = names.flat_map(|name| OF_EACH.map(|metric| Key { metric, of: Some(name.clone()) }));
+        let valued = |key: Key| {
+            let value = report.value(key.metric, key.of.as_deref());
+            (key, value)
+        };
+        Self {
+            seed: report.seed,
+            figures: whole.chain(each).map(valued).collect(),
+            causes: report.dead_letters.clone(),
+            expectations: report.expectations.clone(),
+        }
+    }
+
+    pub(super) fn value(&self, key: &Key) -> Option<Value> {
+        self.figures.iter().find(|(known, _)| known == key).map(|(_, value)| *value)
+    }
+
+    /// Whether all came as expected.
+    #[must_use]
+    pub fn is_as_expected(&self) -> bool {
+        self.expectations.iter().all(|expected| expected.met)
+    }
+}
+
+/// A figure over some runs; shares are from 0 to 1, times in seconds, and what never came is none.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Spread {
+    /// The least.
+    pub min: Option<f64>,
+    /// Half of the runs had no more.
+    pub median: Option<f64>,
+    /// The most.
+    pub max: Option<f64>,
+    /// The same as people read it: least, middle and most.
+    pub shown: (String, String, String),
+}
+
+impl Spread {
+    /// Over these values, of which there is one at least.
+    pub(super) fn of(mut values: Vec<Value>) -> Self {
+        values.sort_by(|one, other| one.as_f64().total_cmp(&other.as_f64()));
+        let number = |value: Value| Some(value.as_f64()).filter(|number| number.is_finite());
+        let (min, median, max) = (values[0], values[(values.len() - 1) / 2], values[values.len() - 1]);
+        Self {
+            min: number(min),
+            median: number(median),
+            max: number(max),
+            shown: (min.to_string(), median.to_string(), max.to_string()),
+        }
+    }
+}
+
+/// What of a figure is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Better {
+    Less,
+    More,
+    /// It is neither good nor bad in itself.
+    Neither,
+}
+
+pub(super) const fn better(metric: Metric) -> Better {
+    match metric {
+        Metric::Delivered => Better::More,
+        Metric::BreakerOpened => Better::Neither,
+        Metric::DeadLetters
+        | Metric::Waiting
+        | Metric::Duplicates
+        | Metric::OrderViolations
+        | Metric::LatencyP50
+        | Metric::LatencyP99
+        | Metric::AttemptsMax
+        | Metric::Amplification
+        | Metric::Drain
+        | Metric::QueueDepth
+        | Metric::Calls
+        | Metric::CallRate => Better::Less,
+    }
+}
+
+/// So large a part of the larger one is a difference that is worth a word.
+const PART_MIN: f64 = 0.02;
+/// Peaks depend on a few calls, so more is asked of them.
+const PART_OF_PEAK_MIN: f64 = 0.05;
+/// And so many seconds.
+const LATENCY_SECONDS_MIN: f64 = 0.01;
+const DRAIN_SECONDS_MIN: f64 = 1.0;
+
+/// Whether two values of a figure differ by more than a reader would shrug at.
+pub(super) fn differ(metric: Metric, one: Value, other: Value) -> bool {
+    let (one, other) = (one.as_f64(), other.as_f64());
+    if one.is_infinite() || other.is_infinite() {
+        return one.is_finite() || other.is_finite();
+    }
+    let (apart, larger) = ((one - other).abs(), one.max(other));
+    match metric {
+        Metric::DeadLetters
+        | Metric::Delivered
+        | Metric::Waiting
+        | Metric::Duplicates
+        | Metric::OrderViolations
+        | Metric::BreakerOpened
+        | Metric::AttemptsMax => apart > 1e-9,
+        Metric::LatencyP50 | Metric::LatencyP99 => {
+            apart >= LATENCY_SECONDS_MIN && apart > PART_OF_PEAK_MIN * larger
+        }
+        Metric::Drain => apart >= DRAIN_SECONDS_MIN && apart > PART_OF_PEAK_MIN * larger,
+        Metric::Amplification | Metric::Calls => apart > PART_MIN * larger,
+        Metric::QueueDepth | Metric::CallRate => apart > PART_OF_PEAK_MIN * larger,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn what_is_worth_a_word_depends_on_the_figure() {
+        let ms = |count| Value::Duration(Duration::from_millis(count));
+        #[rustfmt::skip]
+        let cases = [
+            ("one dead letter",          Metric::DeadLetters, Value::Count(0), Value::Count(1),           true),
+            ("the same",                 Metric::DeadLetters, Value::Count(7), Value::Count(7),           false),
+            ("one call of a thousand",   Metric::Calls,       Value::Count(1_000), Value::Count(1_001),   false),
+            ("one call of ten",          Metric::Calls,       Value::Count(10), Value::Count(9),          true),
+            ("a millisecond",            Metric::LatencyP50,  ms(3), ms(4),                               false),
+            ("a second",                 Metric::LatencyP50,  ms(3), ms(1_003),                           true),
+            ("half a second of drain",   Metric::Drain,       ms(500), ms(0),                             false),
+            ("never and late",           Metric::Drain,       Value::Never, ms(90_000),                   true),
+            ("never and never",          Metric::Drain,       Value::Never, Value::Never,                 false),
+        ];
+        for (name, metric, one, other, expected) in cases {
+            assert_eq!(differ(metric, one, other), expected, "{name}");
+            assert_eq!(differ(metric, other, one), expected, "{name}, the other way round");
+        }
+    }
+
+    #[test]
+    fn a_spread_has_its_ends_and_its_middle() {
+        let told = Spread::of([9, 1, 5, 7].map(Value::Count).to_vec());
+        assert_eq!((told.min, told.median, told.max), (Some(1.0), Some(5.0), Some(9.0)));
+        let never = Spread::of(vec![Value::Never, Value::Duration(Duration::from_secs(7))]);
+        assert_eq!((never.median, never.max, never.shown.2.as_str()), (Some(7.0), None, "never"));
+    }
+}

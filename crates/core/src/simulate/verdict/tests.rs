@@ -1,0 +1,198 @@
+//! What is found in which report, and that a change which is advised helps.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::book::{self, overlay};
+use crate::scenario::expectation::Value;
+use crate::scenario::{self, Scenario};
+use crate::simulate::{Go, Plan, run};
+
+fn text(inside: &str, more: &str) -> String {
+    format!(
+        "version: 1\n{more}services:\n  shop:\n    target: {{ http: \"http://127.0.0.1:9000/\" }}\n    depends_on: api\n{inside}    events: [\"orders.*\"]\n"
+    )
+}
+
+fn scenario(api: &str) -> Scenario {
+    let text = format!(
+        "version: 1\nduration: 2m\nsettle: 1h\narrivals: [{{ type: orders.placed, rate: 5/s }}]\ndependencies:\n  api: {{ {api} }}\n"
+    );
+    scenario::read(&text).scenario.unwrap_or_else(|| panic!("{text}"))
+}
+
+fn play(book: &str, scenario: &Scenario) -> (Report, Arc<RuleBook>) {
+    let read = book::read(book);
+    let book = Arc::new(read.book.unwrap_or_else(|| panic!("{book}\n{:?}", read.problems)));
+    let plan = Plan { scenario, book: Arc::clone(&book), seed: 1 };
+    (run(&plan, &mut |_| Go::On).expect("nobody stops it"), book)
+}
+
+const BARE: &str = "dependencies:\n  api: { kind: webhook, breaker: none, in_flight: 500 }\n";
+const GUARDED: &str = "breakers:\n  five: { trip: { consecutive: 5 }, open: 10s }\ndependencies:\n  api: { kind: webhook, breaker: five, in_flight: 500 }\n";
+const STEPS: &str = "retry_policies:\n  steps: { delays: [1s, 2s, 4s], retries: 3, jitter: none }\n";
+
+#[test]
+fn each_finding_is_made_where_it_belongs() {
+    let bare = |inside: &str| text(inside, &format!("{BARE}{STEPS}"));
+    let guarded = |inside: &str| text(inside, &format!("{GUARDED}{STEPS}"));
+    let steps = "    retry: steps\n";
+    #[rustfmt::skip]
+    let cases = [
+        ("a calm day",              bare(""),        "latency: 10ms",                                                        vec!["all-delivered"]),
+        ("down for good",           bare(steps),     "phases: [{ at: 0s, for: 1d, is: down }]",                              vec!["dead-letters", "amplified", "breaker-never-opens"]),
+        ("down for a while",        guarded(steps),  "latency: 10ms, phases: [{ at: 30s, for: 30s, is: down }]",             vec!["stampede", "drained", "all-delivered"]),
+        ("locked out",              bare("    on_failure: { fatal: pause }\n"), "latency: 10ms, phases: [{ at: 30s, for: 1h, fails: { status: 401 } }]", vec!["still-waiting"]),
+        ("slower than anybody waits", bare("    retry: steps\n    timeout: 1s\n"), "phases: [{ at: 0s, for: 1d, slow: 3s }]",  vec!["dead-letters", "amplified", "breaker-never-opens", "duplicates"]),
+    ];
+    for (name, book, api, expected) in cases {
+        let (report, book) = play(&book, &scenario(api));
+        let findings = verdict(&report, &book);
+        let codes: Vec<&str> = findings.iter().map(|finding| finding.code).collect();
+        for code in &expected {
+            assert!(codes.contains(code), "{name}: {code} is not among {findings:#?}");
+        }
+        assert_eq!(codes.len(), expected.len(), "{name}: {findings:#?}");
+        assert!(findings.is_sorted_by_key(|finding| finding.weight), "{name}: the worst first");
+    }
+}
+
+/// A known result: what failed together comes back together, unless chance parts it.
+#[test]
+fn full_jitter_parts_what_failed_together() {
+    let burst = "version: 1\nduration: 2m\narrivals: [{ type: orders.placed, bursts: { size: 100 } }]\ndependencies:\n  api: { latency: 10ms, phases: [{ at: 0s, for: 30s, fails: { status: 503 } }] }\n";
+    let burst = scenario::read(burst).scenario.expect("a scenario");
+    let book_text = |jitter: &str| {
+        let policy =
+            format!("retry_policies:\n  steps: {{ initial: 10s, max: 10s, retries: 5, jitter: {jitter} }}\n");
+        text("    retry: steps\n", &format!("{BARE}{policy}"))
+    };
+    let waves = |jitter: &str| {
+        let (report, _) = play(&book_text(jitter), &burst);
+        let calls = report.dependencies[0].series.calls.clone();
+        (calls[1..].iter().copied().max().expect("there were retries"), report)
+    };
+    let (together, report) = waves("none");
+    let (parted, report_of_parted) = waves("full");
+    assert_eq!(together, 100, "all of them at once, again and again");
+    assert!(parted < 40, "{parted}");
+    for (jitter, report, is_found) in [("none", report, true), ("full", report_of_parted, false)] {
+        let book = book::read(&book_text(jitter)).book.expect("a book");
+        let codes: Vec<&str> = verdict(&report, &book).iter().map(|finding| finding.code).collect();
+        assert_eq!(codes.contains(&"no-jitter"), is_found, "{jitter}: {codes:?}");
+    }
+}
+
+#[test]
+fn a_change_that_is_advised_helps_and_one_that_does_not_is_not_told() {
+    let book_text = text("    retry: steps\n", &format!("{BARE}{STEPS}"));
+    let outage = scenario("latency: 10ms, phases: [{ at: 30s, for: 40s, is: down }]");
+    let (before, book) = play(&book_text, &outage);
+    let findings = verdict(&before, &book);
+    let dead = findings.iter().find(|finding| finding.code == "dead-letters").expect("some die");
+    let gain = |candidate: &Candidate| {
+        let changed = overlay::laid_over(&book_text, &candidate.change).expect("both are YAML");
+        candidate.gain(&before, &play(&changed, &outage).0)
+    };
+    let told: Vec<(String, Option<Gain>)> =
+        dead.candidates.iter().map(|candidate| (candidate.words(), gain(candidate))).collect();
+    assert_eq!(told.len(), 2, "{told:?}");
+    for (words, gain) in &told {
+        let gain = gain.unwrap_or_else(|| panic!("{words} helps"));
+        assert!(gain.after.as_f64() < gain.before.as_f64(), "{words}: {gain:?}");
+    }
+    let mut idle = dead.candidates[0].clone();
+    "defaults: { keep_delivered: 1d }\n".clone_into(&mut idle.change);
+    assert_eq!(gain(&idle), None);
+}
+
+/// Many calls in one second are no wave of retries if something else brings them.
+#[test]
+fn a_burst_is_not_taken_for_a_wave_of_retries() {
+    let book_text = text("    retry: steps\n", &format!("{BARE}{STEPS}"));
+    let scenario = "version: 1\nduration: 2m\narrivals: [{ type: orders.placed, rate: 1/s, spacing: even }, { type: orders.batch, bursts: { size: 100 }, from: 90s }]\ndependencies:\n  api: { latency: 10ms, phases: [{ at: 10s, for: 30s, is: down }] }\n";
+    let (report, book) = play(&book_text, &scenario::read(scenario).scenario.expect("a scenario"));
+    let api = &report.dependencies[0];
+    assert!(api.call_rate_max >= 100.0 && api.retry_rate_max <= 4.0, "{api:#?}");
+    let codes: Vec<&str> = verdict(&report, &book).iter().map(|finding| finding.code).collect();
+    assert!(!codes.contains(&"no-jitter"), "{codes:?}");
+}
+
+/// The load on a dependency that is back can be many times the usual, by retries alone.
+#[test]
+fn what_retries_do_after_recovery_is_told_with_what_helps() {
+    let policy = "retry_policies:\n  steps: { initial: 1m, max: 1m, retries: 9, jitter: none }\n";
+    let book_text = text("    retry: steps\n", &format!("{BARE}{policy}"));
+    let scenario = "version: 1\nduration: 10m\narrivals: [{ type: orders.placed, rate: 1/s, spacing: even }, { type: orders.batch, bursts: { size: 60 }, from: 2m }]\ndependencies:\n  api: { latency: 10ms, phases: [{ at: 1m, for: 90s, is: down }] }\n";
+    let scenario = scenario::read(scenario).scenario.expect("a scenario");
+    let (before, book) = play(&book_text, &scenario);
+    let findings = verdict(&before, &book);
+    let stampede = findings.iter().find(|finding| finding.code == "stampede").expect("they come together");
+    assert!(stampede.text.starts_with("`api`: retries make the load "), "{}", stampede.text);
+    // A second of it has more than the step in which it lies, so it is said what the figure is taken over.
+    assert!(
+        stampede.text.contains(" after recovery (up to ") && stampede.text.contains("/s over 4s)"),
+        "{}",
+        stampede.text
+    );
+    let words: Vec<String> = stampede.candidates.iter().map(Candidate::words).collect();
+    assert_eq!(
+        words,
+        ["`jitter: full` in `steps`", "`breaker: externalBreaker` on `api`", "`retry_budget: 10%` on `api`"]
+    );
+    let changed = overlay::laid_over(&book_text, &stampede.candidates[0].change).expect("both are YAML");
+    let gain = stampede.candidates[0].gain(&before, &play(&changed, &scenario).0);
+    assert!(gain.is_some_and(|gain| gain.after.as_f64() < 0.5 * gain.before.as_f64()), "{gain:?}");
+}
+
+/// A known result: with few retries among the calls, a storm of them cannot keep a dependency down.
+#[test]
+fn a_retry_budget_is_advised_where_retries_keep_a_dependency_down() {
+    let policy = "retry_policies:\n  steps: { initial: 1s, max: 2s, retries: 10000, jitter: full }\n";
+    let book_text = text("    retry: steps\n    timeout: 1s\n", &format!("{BARE}{policy}"));
+    let scenario = "version: 1\nduration: 4m\nsettle: 1s\narrivals: [{ type: orders.placed, rate: 5/s }]\ndependencies:\n  api: { latency: 50ms, capacity: { rate: 10/s, queue: 1000 }, phases: [{ at: 30s, for: 30s, is: down }] }\n";
+    let scenario = scenario::read(scenario).scenario.expect("a scenario");
+    let (before, book) = play(&book_text, &scenario);
+    let findings = verdict(&before, &book);
+    let found = findings.iter().find(|finding| finding.code == "never-drained");
+    let found = found.unwrap_or_else(|| panic!("it stays down: {findings:#?}"));
+    let budget = found.candidates.iter().find(|it| it.words() == "`retry_budget: 10%` on `api`");
+    let budget = budget.expect("it is tried");
+    let changed = overlay::laid_over(&book_text, &budget.change).expect("both are YAML");
+    let gain = budget.gain(&before, &play(&changed, &scenario).0);
+    assert!(gain.is_some_and(|gain| gain.before == Value::Never), "{gain:?}");
+}
+
+#[test]
+fn what_holds_for_many_dependencies_is_said_and_mended_once() {
+    let mut book_text = "version: 1\nservices:\n".to_owned();
+    let names = ["a", "b", "c", "d", "e"];
+    for name in names {
+        let service = format!(
+            "  {name}: {{ target: {{ http: \"http://127.0.0.1:9000/\" }}, retry: few, events: [{name}.x] }}\n"
+        );
+        book_text.push_str(&service);
+    }
+    let bare: Vec<String> =
+        names.iter().map(|name| format!("{name}: {{ kind: webhook, breaker: none }}")).collect();
+    book_text.push_str(&format!("dependencies: {{ {} }}\n", bare.join(", ")));
+    book_text.push_str("retry_policies: { few: { delays: [1s], retries: 3, jitter: none } }\n");
+    let scenario = "version: 1\nduration: 1m\narrivals: [{ type: \"*\", rate: 2/s }]\ndependencies: { all: { phases: [{ at: 10s, for: 30s, is: down }] } }\n";
+    let scenario = scenario::read(scenario).scenario.expect("a scenario");
+    let (before, book) = play(&book_text, &scenario);
+    let findings = verdict(&before, &book);
+    let dead: Vec<&Finding> = findings.iter().filter(|finding| finding.code == "dead-letters").collect();
+    let [dead] = dead.as_slice() else { panic!("{dead:#?}") };
+    assert!(dead.text.contains(" and 3 others: "), "{}", dead.text);
+    let words: Vec<String> = dead.candidates.iter().map(Candidate::words).collect();
+    assert_eq!(words.len(), 2, "{words:?}");
+    assert!(
+        words[1].starts_with("`breaker: externalBreaker` on `") && words[1].ends_with(" and 3 others"),
+        "{words:?}"
+    );
+    let changed = overlay::laid_over(&book_text, &dead.candidates[1].change).expect("both are YAML");
+    let after = book::read(&changed).book.expect("a book");
+    let has_breaker =
+        |name: &str| after.rule(name, None, &format!("{name}.x")).is_some_and(|rule| rule.breaker.is_some());
+    assert!(names.into_iter().all(has_breaker), "{changed}");
+}
