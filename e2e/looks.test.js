@@ -64,6 +64,7 @@ services:
     replay: [`#/replays/${replay.id}`, /Replay/],
     doctor: ["#/doctor", "Doctor"],
     book: ["#/book/8", "Rule book"],
+    simulate: ["#/simulate?scenario=outage", "Simulate"],
     audit: ["#/audit", "Audit"],
     keys: ["#/keys", "Keys"],
     nowhere: ["#/nowhere", null],

@@ -38,8 +38,9 @@ export async function get(path, query = {}, signal = undefined) {
 }
 
 /** Does something: `post("v1/services/orders/pause")`. */
-export async function post(path, body = {}) {
+export async function post(path, body = {}, signal = undefined) {
   const answer = await open(path, {
+    signal,
     method: "POST",
     headers: { "content-type": "application/json" },
     body: JSON.stringify(body),

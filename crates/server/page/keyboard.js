@@ -7,7 +7,7 @@ import { tell } from "./dialog.js";
 const PLACES = {
   o: ["overview", "Overview"], s: ["services", "Services"], d: ["deliveries", "Deliveries"], b: ["breakers", "Breakers"],
   f: ["groups", "Failure groups"], p: ["replays", "Replays"], r: ["book", "Rule book"], a: ["alerts", "Alerts"],
-  h: ["doctor", "Doctor"], u: ["audit", "Audit"], k: ["keys", "Keys"],
+  m: ["simulate", "Simulate"], h: ["doctor", "Doctor"], u: ["audit", "Audit"], k: ["keys", "Keys"],
 };
 const CHORD_MS_MAX = 1500;
 

@@ -38,6 +38,7 @@ mod refusal;
 mod replays;
 mod services;
 pub(crate) mod shape;
+mod simulate;
 mod strangers;
 mod trend;
 mod views;
@@ -68,6 +69,7 @@ pub(crate) use self::listen::{Limits, listen, listen_behind};
 pub(crate) use self::metrics::Metrics;
 use self::openapi::Routes;
 pub(crate) use self::rate::Limiter;
+pub(crate) use self::simulate::Simulations;
 
 /// What every handler has; each request gets a clone of its own.
 #[derive(Clone)]
@@ -89,6 +91,8 @@ pub(crate) struct Parts {
     pub health: health::Memo,
     /// What the doctor found lately.
     pub reports: doctor::Reports,
+    /// The bound of what is simulated at once.
+    pub simulations: Simulations,
     /// Where the rule book is, unless it is the built-in one.
     pub book_path: Option<PathBuf>,
     pub book_shown: book::Shown,
@@ -160,6 +164,8 @@ fn routes() -> Routes {
         .add(Need::Permission(Read, Part),         routes!(trend::trend),            &[Code::ServiceNotFound, Code::DependencyNotFound])
         .add(Need::Permission(Read, Whole),        routes!(book::book),              &[])
         .add(Need::Permission(Read, Part),         routes!(book::rule),              &[Code::ServiceNotFound, Code::EventNotWanted])
+        .add(Need::Permission(Read, Whole),        routes!(simulate::ready),         &[])
+        .add(Need::Permission(Read, Whole),        routes!(simulate::simulate),      &[])
         .add(Need::Permission(Read, Part),         routes!(dependencies::list),      &[])
         .add(Need::Permission(Operate, Whole),     routes!(dependencies::trip),      &[Code::DependencyNotFound, Code::NoBreaker])
         .add(Need::Permission(Operate, Whole),     routes!(dependencies::reset),     &[Code::DependencyNotFound, Code::NoBreaker])
@@ -291,6 +297,8 @@ mod tests {
             ("GET /v1/trend",                      "viewer operator admin"),
             ("GET /v1/book",                       "viewer operator admin*"),
             ("GET /v1/rule",                       "viewer operator admin"),
+            ("GET /v1/scenarios",                  "viewer operator admin*"),
+            ("POST /v1/simulate",                  "viewer operator admin*"),
             ("GET /v1/dependencies",               "viewer operator admin"),
             ("POST /v1/dependencies/{name}/trip",  "operator admin*"),
             ("POST /v1/dependencies/{name}/reset", "operator admin*"),

@@ -2,6 +2,7 @@
 
 mod alerts;
 mod archive;
+mod backtest;
 mod bench;
 mod breakers;
 mod dlq;
@@ -9,6 +10,7 @@ mod doctor;
 mod hooks;
 mod keys;
 mod remote;
+mod simulate;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -25,6 +27,7 @@ pub(crate) use remote::{
 
 pub(crate) use self::alerts::{Alerts, AlertsArgs, AlertsListArgs, AlertsTestArgs};
 pub(crate) use self::archive::{ArchiveArgs, ArchiveFormat, ArchiveGetArgs, ArchiveWhat};
+pub(crate) use self::backtest::BacktestArgs;
 pub(crate) use self::bench::{BenchArgs, BenchFormat, BenchRole, BenchRoleArgs, BenchScenario};
 pub(crate) use self::breakers::{BreakerTurnArgs, Breakers, BreakersArgs, BreakersListArgs};
 pub(crate) use self::dlq::{
@@ -34,6 +37,7 @@ pub(crate) use self::dlq::{
 pub(crate) use self::doctor::DoctorArgs;
 pub(crate) use self::hooks::{HooksArgs, HooksCommand, HooksRefusedArgs, HooksShowArgs, HooksSignArgs};
 pub(crate) use self::keys::{Keys, KeysArgs, KeysCreateArgs, KeysListArgs, KeysRevokeArgs};
+pub(crate) use self::simulate::SimulateArgs;
 
 /// Delivers events and records one outcome for each, by rules you can read.
 #[derive(Debug, Parser)]
@@ -71,6 +75,8 @@ pub(crate) enum Command {
     Try(TryArgs),
     Rules(RulesArgs),
     Timeline(TimelineArgs),
+    Simulate(SimulateArgs),
+    Backtest(BacktestArgs),
     Schedules(SchedulesArgs),
     Send(SendArgs),
     Tail(TailArgs),
@@ -448,10 +454,24 @@ pub(crate) struct InitArgs {
 #[command(after_help = "\
 Examples:
   redrive schema > redrive.schema.json
+  redrive schema scenario > scenario.schema.json
 
-Then the first line of a book tells the editor where it is:
+Then the first line of a book or a scenario tells the editor where it is:
   # yaml-language-server: $schema=./redrive.schema.json")]
-pub(crate) struct SchemaArgs {}
+pub(crate) struct SchemaArgs {
+    /// Of what
+    #[arg(value_enum, default_value_t = Schema::Book)]
+    pub(crate) of: Schema,
+}
+
+/// What is written in YAML.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Schema {
+    /// A rule book
+    Book,
+    /// A scenario for `redrive simulate`
+    Scenario,
+}
 
 /// Prints the description of the HTTP API, OpenAPI 3.1, for tools that make clients, pages and tests of it.
 #[derive(Debug, Args)]

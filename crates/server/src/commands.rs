@@ -3,6 +3,7 @@
 mod alerts;
 mod archive;
 mod audit;
+mod backtest;
 mod backup;
 mod bench;
 mod breakers;
@@ -31,6 +32,7 @@ mod send;
 mod serve;
 mod service_name;
 mod show_key;
+mod simulate;
 mod sink;
 mod status;
 mod tail;
@@ -59,6 +61,8 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Try(args) => try_out::run(&args),
         Command::Rules(args) => rules::run(&args),
         Command::Timeline(args) => timeline::run(&args),
+        Command::Simulate(args) => simulate::run(&args),
+        Command::Backtest(args) => backtest::run(&args),
         Command::Schedules(args) => schedules::run(&args),
         Command::Send(args) => send::run(&args),
         Command::Tail(args) => tail::run(&args),

@@ -2,19 +2,27 @@
 
 pub(crate) mod alerts;
 pub(crate) mod audit;
+pub(crate) mod backtest;
 pub(crate) mod breakers;
+#[cfg(test)]
+mod classical_test;
+pub(crate) mod compact_json;
 pub(crate) mod doctor;
 pub(crate) mod event;
+pub(crate) mod html;
 pub(crate) mod keys;
 pub(crate) mod letter;
 pub(crate) mod letters;
+pub(crate) mod markup;
 pub(crate) mod moment;
+pub(crate) mod plot;
 pub(crate) mod problem;
 pub(crate) mod refused;
 pub(crate) mod remarks;
 pub(crate) mod replay;
 pub(crate) mod rule;
 pub(crate) mod schedules;
+pub(crate) mod simulate;
 pub(crate) mod sink;
 pub(crate) mod source;
 pub(crate) mod spark;
@@ -30,6 +38,7 @@ pub(crate) mod why;
 use std::fmt::Write as _;
 
 use redrive::core::book::resolve::Resolved;
+pub(crate) use redrive::core::text::show_count as thousands;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// The width of a page where no terminal tells another.
@@ -94,17 +103,14 @@ pub(crate) fn counted(number: u64, word: &str) -> String {
     }
 }
 
-/// A number as people read it.
-pub(crate) fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut shown = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            shown.push(',');
-        }
-        shown.push(digit);
-    }
-    shown
+/// A number that need not be whole, to the nearest that is.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "what is counted is not negative"
+)]
+pub(crate) fn rounded(number: f64) -> String {
+    thousands(number.round() as u64)
 }
 
 /// A number of bytes as people read it, in units of 1024.

@@ -3,6 +3,7 @@
 import { get, part } from "../api.js";
 import { fill, h, slot } from "../dom.js";
 import { counted, when } from "../format.js";
+import { icon } from "../icons.js";
 import { policyPlots } from "../policies.js";
 import { spoken, tinted } from "../tint.js";
 import { badge, card, command, empty, facts, heading, lineLink, table } from "../ui.js";
@@ -35,7 +36,10 @@ export async function view(place, page) {
 function drawBook(book, refusal, wanted, resolved) {
   const findings = [...book.findings].sort((a, b) => SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity) || a.line - b.line);
   return [
-    heading("Rule book", { says: [book.path ? h("code", book.path) : "The built-in book", ", read ", when(book.read_at), ", ", version(book)] }),
+    heading("Rule book", {
+      acts: h("a.button", { href: "#/simulate" }, icon("simulate"), "Simulate"),
+      says: [book.path ? h("code", book.path) : "The built-in book", ", read ", when(book.read_at), ", ", version(book)],
+    }),
     refusal && h("div.standing.bad", { role: "status" }, h("p", h("b", refusal.why)), book.path && command(`redrive check ${book.path}`)),
     h(
       "div.columns.book",

@@ -37,14 +37,13 @@ pub(crate) struct Shown(Mutex<Option<(u64, Arc<BookShown>)>>);
     responses((status = 200, description = "its text without the passwords of addresses", body = BookShown))
 )]
 pub(super) async fn book(State(app): State<App>) -> Result<Response, ApiError> {
-    let book = app.node.book();
+    let (book, text) = app.node.book_and_text();
     let hash = book.hash();
     let lock = || app.book_shown.0.lock().expect("nobody panics while swapping");
     let known = lock().as_ref().filter(|(known, _)| *known == hash).map(|(_, shown)| Arc::clone(shown));
     let mut shown = if let Some(shown) = known {
         BookShown::clone(&shown)
     } else {
-        let text = app.node.read(move |reader| reader.book(hash)).await?.unwrap_or_default();
         let made = tokio::task::spawn_blocking(move || shown(&book, &text)).await;
         let made = Arc::new(made.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())));
         *lock() = Some((hash, Arc::clone(&made)));

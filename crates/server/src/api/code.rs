@@ -91,7 +91,7 @@ impl Code {
     const fn entry(self) -> Entry {
         let (status, word, says) = match self {
             Self::BadRequest         => (StatusCode::BAD_REQUEST, "BAD_REQUEST", "what came is no request that HTTP/1.1 knows"),
-            Self::Validation         => (StatusCode::BAD_REQUEST, "VALIDATION_ERROR", "something about the request is wrong: `details.field` says what and `details.reason` why; of a batch `details.index` says where, of an import `details.problems` lists the lines"),
+            Self::Validation         => (StatusCode::BAD_REQUEST, "VALIDATION_ERROR", "something about the request is wrong: `details.field` says what and `details.reason` why; of a batch `details.index` says where, of an import or a scenario `details.problems` lists the lines"),
             Self::Forbidden          => (StatusCode::FORBIDDEN, "FORBIDDEN", "the key's role or what it is bound to does not allow it: `details.roles`; or, where nobody is asked for a key, the `Host` is not this machine or a web page from elsewhere asks"),
             Self::PathNotFound       => (StatusCode::NOT_FOUND, "PATH_NOT_FOUND", "there is nothing at this path"),
             Self::EventNotFound      => (StatusCode::NOT_FOUND, "EVENT_NOT_FOUND", "there is no event with this id or receipt"),
@@ -121,7 +121,7 @@ impl Code {
             Self::RateLimitExceeded  => (StatusCode::TOO_MANY_REQUESTS, "RATE_LIMIT_EXCEEDED", "the caller, its address or the source has used up its rate; `RateLimit` says what that is"),
             Self::Internal           => (StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_SERVER_ERROR", "something went wrong in the server, whose log says more under the answer's `X-Correlation-Id`"),
             Self::BacklogFull        => (StatusCode::SERVICE_UNAVAILABLE, "BACKLOG_FULL", "a service that wants the event has as much waiting as its `waiting` allows: `details.service`"),
-            Self::Unavailable        => (StatusCode::SERVICE_UNAVAILABLE, "SERVICE_UNAVAILABLE", "it cannot be done at the moment: the disk is nearly full, the store fails, more comes in than can be written, there was no answer within 15 s, or the server is stopping"),
+            Self::Unavailable        => (StatusCode::SERVICE_UNAVAILABLE, "SERVICE_UNAVAILABLE", "it cannot be done at the moment: the disk is nearly full, the store fails, more comes in than can be written, there was no answer within 15 s, another simulation is being played, or the server is stopping"),
         };
         Entry { word, status, says }
     }

@@ -38,10 +38,12 @@ const FILES: &[(&str, &str, &[u8])] = &[
     ("css/guide.css",       STYLE,   include_bytes!("../../page/css/guide.css")),
     ("css/views.css",       STYLE,   include_bytes!("../../page/css/views.css")),
     ("css/mend.css",        STYLE,   include_bytes!("../../page/css/mend.css")),
+    ("css/simulated.css",   STYLE,   include_bytes!("../../page/css/simulated.css")),
     ("theme.js",            SCRIPT,  include_bytes!("../../page/theme.js")),
     ("main.js",             SCRIPT,  include_bytes!("../../page/main.js")),
     ("shell.js",            SCRIPT,  include_bytes!("../../page/shell.js")),
     ("dom.js",              SCRIPT,  include_bytes!("../../page/dom.js")),
+    ("fragment.js",         SCRIPT,  include_bytes!("../../page/fragment.js")),
     ("format.js",           SCRIPT,  include_bytes!("../../page/format.js")),
     ("guide.js",            SCRIPT,  include_bytes!("../../page/guide.js")),
     ("icons.js",            SCRIPT,  include_bytes!("../../page/icons.js")),
@@ -80,6 +82,7 @@ const FILES: &[(&str, &str, &[u8])] = &[
     ("views/keys.js",       SCRIPT,  include_bytes!("../../page/views/keys.js")),
     ("views/letters.js",    SCRIPT,  include_bytes!("../../page/views/letters.js")),
     ("views/new_replay.js", SCRIPT,  include_bytes!("../../page/views/new_replay.js")),
+    ("views/simulate.js",   SCRIPT,  include_bytes!("../../page/views/simulate.js")),
     ("views/replays.js",    SCRIPT,  include_bytes!("../../page/views/replays.js")),
 ];
 

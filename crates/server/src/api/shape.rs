@@ -12,6 +12,7 @@ pub(crate) mod letters;
 pub(crate) mod live;
 pub(crate) mod metrics;
 pub(crate) mod services;
+pub(crate) mod simulate;
 pub(crate) mod told;
 pub(crate) mod wanted;
 pub(crate) mod whoami;

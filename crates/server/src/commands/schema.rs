@@ -1,13 +1,17 @@
-//! `redrive schema`: the format of the rule book as JSON Schema, for editors.
+//! `redrive schema`: the format of the rule book, or of scenarios, as JSON Schema, for editors.
 
 use std::process::ExitCode;
 
-use redrive::core::book::json_schema;
+use redrive::core::{book, scenario};
 
-use super::print;
-use crate::cli::SchemaArgs;
+use super::print_json;
+use crate::cli::{Schema, SchemaArgs};
 
-pub(super) fn run(SchemaArgs {}: &SchemaArgs) -> anyhow::Result<ExitCode> {
-    print(&(serde_json::to_string_pretty(&json_schema::schema())? + "\n"))?;
+pub(super) fn run(args: &SchemaArgs) -> anyhow::Result<ExitCode> {
+    let schema = match args.of {
+        Schema::Book => book::json_schema::schema(),
+        Schema::Scenario => scenario::json_schema(),
+    };
+    print_json(&schema)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -35,7 +35,8 @@ use crate::api::door::Scheme;
 use crate::api::health::Memo;
 use crate::api::hooks::Webhooks;
 use crate::api::{
-    Access, App, Guests, Limiter, Limits, Metrics, Parts, Reading, Routers, With, book, listen_behind, live,
+    Access, App, Guests, Limiter, Limits, Metrics, Parts, Reading, Routers, Simulations, With, book,
+    listen_behind, live,
 };
 use crate::cli::ServeArgs;
 use crate::demo::Demo;
@@ -60,9 +61,6 @@ const BUILT_IN_SOURCES: &[&str] = &["schedule", "webhook"];
 
 /// Where the data folder has its record of workers that run.
 const WORKERS: &str = "workers";
-
-/// The bounds of the engine: a window for each queue, and calls over all services.
-const BOUNDS: Bounds = Bounds { window: 512, window_bytes: 4 * 1024 * 1024, calls: 1_024 };
 
 pub(super) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     logging::start(args.log_level, args.log_format);
@@ -214,7 +212,7 @@ async fn serve(
         book_text: Arc::clone(&opened.text),
         targets: targets.clone(),
         store: Box::new(store),
-        bounds: BOUNDS,
+        bounds: Bounds::OF_A_SERVER,
     };
     let mut hands = Hands::new()?;
     let node = Node::start(config).map_err(|error| Refused(error.to_string()))?;
@@ -494,6 +492,7 @@ impl Doors {
             access: self.access.clone(),
             health: Memo::default(),
             reports: Reports::default(),
+            simulations: Simulations::default(),
             book_path,
             book_shown: book::Shown::default(),
             live: live::Hub::default(),

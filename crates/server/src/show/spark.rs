@@ -7,7 +7,11 @@ const NOTHING: char = '·';
 
 /// A character for each number, as high as it is beside the largest of them.
 pub(crate) fn spark(counts: &[u64]) -> String {
-    let most = counts.iter().copied().max().unwrap_or(0);
+    spark_up_to(counts, counts.iter().copied().max().unwrap_or(0))
+}
+
+/// The same beside a number that none is above, so that two can be held against each other.
+pub(crate) fn spark_up_to(counts: &[u64], most: u64) -> String {
     let step = |count: &u64| match count {
         0 => NOTHING,
         count => {
@@ -43,6 +47,7 @@ mod tests {
         for (name, counts, expected) in cases {
             assert_eq!(spark(counts), expected, "{name}");
         }
+        assert_eq!(spark_up_to(&[4, 8], 16), "▂▄", "beside something larger");
         assert_eq!(sums(&[1, 2, 3, 4, 5], 2), [1, 5, 9]);
     }
 }

@@ -186,7 +186,7 @@ fn listed(server: &Server, path: &str) -> Vec<Value> {
 }
 
 /// All deliveries that there are, page by page.
-fn all_deliveries(server: &Server) -> Vec<Value> {
+pub(crate) fn all_deliveries(server: &Server) -> Vec<Value> {
     let mut all = Vec::new();
     let mut path = "/v1/deliveries?limit=500".to_owned();
     loop {

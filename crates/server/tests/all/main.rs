@@ -3,6 +3,7 @@
 mod alerts;
 mod answers;
 mod archive;
+mod backtest;
 mod bench;
 mod breakers;
 mod check;
@@ -17,6 +18,9 @@ mod dlq;
 mod doctor;
 mod durable;
 mod examples;
+// One port for two sockets, one of which never listens.
+#[cfg(target_os = "linux")]
+mod foretold;
 mod guard;
 mod health;
 mod hooks;
@@ -44,6 +48,9 @@ mod scripted;
 mod seeing;
 mod serve;
 mod server;
+mod simulate;
+mod simulate_books;
+mod simulate_page;
 mod sink;
 mod status;
 // Ctrl-C is a signal there, and one process may send it to another.

@@ -21,6 +21,11 @@ impl Folder {
         Self(tempfile::tempdir().expect("a folder for the test can be made"))
     }
 
+    /// A folder in memory where the system has one, in which nobody waits for a disk.
+    pub(crate) fn quick() -> Self {
+        tempfile::tempdir_in("/dev/shm").map_or_else(|_| Self::new(), Self)
+    }
+
     /// A folder with one file in it.
     pub(crate) fn with(name: &str, text: &str) -> Self {
         let folder = Self::new();

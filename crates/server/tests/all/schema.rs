@@ -20,7 +20,11 @@ struct Checker {
 
 impl Checker {
     fn new() -> Self {
-        let printed = redrive(&["schema"]).printed();
+        Self::printed_by(&["schema"])
+    }
+
+    fn printed_by(arguments: &[&str]) -> Self {
+        let printed = redrive(arguments).printed();
         let schema: Value = serde_json::from_str(&printed).expect("the schema is JSON");
         assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
         Self { schema }
@@ -214,5 +218,44 @@ fn every_form_of_a_value_passes_or_not() {
             expected || refused || name.contains("no name"),
             "{name}: `check` takes what the schema refuses"
         );
+    }
+}
+
+#[test]
+fn scenarios_pass_if_they_can_be_read() {
+    let checker = Checker::printed_by(&["schema", "scenario"]);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut problems = Vec::new();
+    let mut seen = 0;
+    for folder in ["examples/scenarios", "fuzz/corpus/scenario"] {
+        let entries = fs::read_dir(root.join(folder)).expect("there are some");
+        for path in entries.map(|entry| entry.expect("it can be listed").path()).filter(|path| path.is_file())
+        {
+            let Ok(text) = fs::read_to_string(&path) else { continue };
+            if redrive::core::scenario::read(&text).scenario.is_none() {
+                continue;
+            }
+            seen += 1;
+            problems.extend(checker.problem(&text).map(|problem| format!("{}: {problem}", path.display())));
+        }
+    }
+    assert!(problems.is_empty() && seen > 10, "{seen} scenarios\n{}\n", problems.join("\n"));
+    let with = |rest: &str| format!("version: 1\nduration: 1m\n{rest}\n");
+    #[rustfmt::skip]
+    let cases = [
+        ("a rate",             with("arrivals: [{ type: a.b, rate: 1/s }]"),                                 true),
+        ("no rate",            with("arrivals: [{ type: a.b, rate: 1 }]"),                                   false),
+        ("two flows",          with("arrivals: [{ type: a.b, rate: 1/s, trace: x }]"),                       false),
+        ("a latency in short", with("dependencies: { a: { latency: 1s } }"),                                 true),
+        ("a status in short",  with("dependencies: { a: { phases: [{ at: 1s, for: 1s, fails: 503 }] } }"),   true),
+        ("a success",          with("dependencies: { a: { phases: [{ at: 1s, for: 1s, fails: 200 }] } }"),   false),
+        ("a mood nobody knows", with("dependencies: { a: { phases: [{ at: 1s, for: 1s, is: sad }] } }"),     false),
+        ("a misspelt key",     with("arrival: []"),                                                          false),
+        ("no duration",        "version: 1\n".to_owned(),                                                    false),
+    ];
+    for (name, text, expected) in cases {
+        let problem = checker.problem(&text);
+        assert_eq!(problem.is_none(), expected, "{name}: {}", problem.unwrap_or_default());
+        assert_eq!(redrive::core::scenario::read(&text).scenario.is_some(), expected, "{name}");
     }
 }

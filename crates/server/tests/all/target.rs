@@ -167,9 +167,9 @@ fn talk(stream: TcpStream, script: &dyn Fn(&Call) -> Say, kept: &Mutex<Kept>) ->
     Ok(())
 }
 
-type Request = (String, BTreeMap<String, String>, Vec<u8>);
+pub(crate) type Request = (String, BTreeMap<String, String>, Vec<u8>);
 
-fn request(stream: &mut BufReader<TcpStream>) -> io::Result<Option<Request>> {
+pub(crate) fn request(stream: &mut BufReader<TcpStream>) -> io::Result<Option<Request>> {
     let mut line = String::new();
     if stream.read_line(&mut line)? == 0 {
         return Ok(None);

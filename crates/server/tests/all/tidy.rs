@@ -193,14 +193,14 @@ fn every_rule_book_in_docs_and_examples_is_sound() {
             String::from_utf8_lossy(&fs::read(&path).expect("a file of the project can be read")).into_owned()
         };
         match path.extension().and_then(|extension| extension.to_str()) {
-            Some("yaml") if shown(&path).starts_with("examples/rulebooks/") => {
+            Some("yaml") if shown(&path).starts_with("examples/") && is_book(&shown(&path)) => {
                 check(shown(&path), &text);
                 books += 1;
             }
             Some("md") => {
                 for block in text.split("```yaml\n").skip(1) {
                     let block = block.split("```").next().unwrap_or_default();
-                    if block.contains("version: 1") {
+                    if block.contains("version: 1") && !is_scenario(block) {
                         check(shown(&path), block);
                         books += 1;
                     }
@@ -211,6 +211,41 @@ fn every_rule_book_in_docs_and_examples_is_sound() {
     }
     assert!(books >= 6, "the examples and the README have books: {books}");
     assert_none(&problems);
+}
+
+#[test]
+fn every_scenario_in_docs_and_examples_is_sound() {
+    let mut problems = Vec::new();
+    let mut scenarios = 0;
+    for path in files_under(&root().join("docs")).into_iter().chain(files_under(&root().join("examples"))) {
+        let name = shown(&path);
+        let text = String::from_utf8_lossy(&fs::read(&path).expect("a file of the project can be read"))
+            .into_owned();
+        let blocks: Vec<&str> = if name.starts_with("examples/scenarios/") && !is_book(&name) {
+            vec![&text]
+        } else {
+            let blocks = text.split("```yaml\n").skip(1).filter_map(|block| block.split("```").next());
+            blocks.filter(|block| is_scenario(block)).collect()
+        };
+        for block in blocks {
+            scenarios += 1;
+            for problem in redrive::core::scenario::read(block).problems.into_sorted() {
+                problems.push(format!("{name}: {}: {}", problem.span.position, problem.message));
+            }
+        }
+    }
+    assert!(scenarios >= 8, "the examples and the page on simulating have some: {scenarios}");
+    assert_none(&problems);
+}
+
+/// Rule books of the examples lie in folders of their own.
+fn is_book(name: &str) -> bool {
+    name.contains("/rulebooks/") || name.contains("/books/")
+}
+
+/// What arrives is said in a scenario, and nowhere else.
+fn is_scenario(block: &str) -> bool {
+    block.contains("version: 1") && block.contains("\narrivals:")
 }
 
 /// Tests stand beside what they test, and the map leaves them out.

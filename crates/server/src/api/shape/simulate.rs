@@ -1,0 +1,127 @@
+//! Simulations as they are asked for and shown.
+
+use redrive::core::book::problem::Problem;
+use redrive::core::simulate::advice::{Advised, Proven};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A scenario to be played against the rule book that holds.
+#[derive(Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SimulateWanted {
+    /// The scenario, as YAML.
+    #[schema(min_length = 1)]
+    scenario: String,
+    /// What chance is drawn from; 1 unless it is said.
+    #[schema(minimum = 0, maximum = 9_223_372_036_854_775_807_u64)]
+    seed: Option<u64>,
+}
+
+/// What a scenario came to.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Simulated {
+    /// All figures, as `redrive simulate --format json` prints them.
+    #[schema(value_type = Object)]
+    pub report: serde_json::Value,
+    /// What they show, the worst first.
+    pub findings: Vec<SimulatedFinding>,
+    /// Both as a part of a page, with plots: HTML without styles, scripts and addresses.
+    pub html: String,
+}
+
+/// Something that a simulation shows.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct SimulatedFinding {
+    pub code: String,
+    #[schema(pattern = "^(bad|fair|good)$")]
+    pub weight: String,
+    pub text: String,
+    /// Changes to the rule book with which the scenario was played again with several seeds, and came out better with each.
+    pub advice: Vec<SimulatedAdvice>,
+}
+
+/// A change to the rule book that helps.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct SimulatedAdvice {
+    /// In a few words.
+    pub words: String,
+    /// YAML to be put into the book.
+    pub change: String,
+    /// What became less.
+    pub metric: String,
+    /// What it was with the seed of the run.
+    pub before: String,
+    /// What it is with the change.
+    pub after: String,
+    /// With so many seeds it was played, and it became less with each of them.
+    pub seeds: u64,
+}
+
+impl From<&Advised> for SimulatedFinding {
+    fn from(advised: &Advised) -> Self {
+        let weight = match advised.finding.weight {
+            redrive::core::simulate::verdict::Weight::Bad => "bad",
+            redrive::core::simulate::verdict::Weight::Fair => "fair",
+            redrive::core::simulate::verdict::Weight::Good => "good",
+        };
+        Self {
+            code: advised.finding.code.to_owned(),
+            weight: weight.to_owned(),
+            text: advised.finding.text.clone(),
+            advice: advised.advice.iter().map(SimulatedAdvice::from).collect(),
+        }
+    }
+}
+
+impl From<&Proven> for SimulatedAdvice {
+    fn from(proven: &Proven) -> Self {
+        Self {
+            words: proven.words.clone(),
+            change: proven.change.clone(),
+            metric: proven.metric.to_owned(),
+            before: proven.before.clone(),
+            after: proven.after.clone(),
+            seeds: proven.seeds,
+        }
+    }
+}
+
+/// Scenarios that are ready to be played.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Scenarios {
+    pub scenarios: Vec<ScenarioShown>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ScenarioShown {
+    pub name: String,
+    /// In a few words.
+    pub about: String,
+    /// The scenario, as YAML.
+    pub text: String,
+}
+
+/// Something that is wrong with a scenario, as an error's details have it.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ScenarioProblem {
+    pub severity: String,
+    pub code: &'static str,
+    pub line: u32,
+    pub column: u32,
+    pub message: String,
+    pub help: String,
+}
+
+impl From<Problem> for ScenarioProblem {
+    fn from(problem: Problem) -> Self {
+        Self {
+            severity: problem.severity.to_string(),
+            code: problem.code,
+            line: problem.span.position.line,
+            column: problem.span.position.column,
+            message: problem.message,
+            help: problem.help,
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Writes the page of `--html`: all of it or nothing.
+//!
+//! It is written beside its place and renamed, so that whoever looks at the file sees the page before or the page
+//! after, and a full disk leaves the one that was there.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+
+use crate::cli::SimulateArgs;
+use crate::show;
+
+/// Writes the page if one was asked for, and says where; `page` is given the name of the rules.
+pub(super) fn write(args: &SimulateArgs, page: impl FnOnce(&str) -> String) -> anyhow::Result<()> {
+    let Some(path) = &args.html else { return Ok(()) };
+    check(path, args)?;
+    let page = page(&args.rules.display().to_string());
+    put(path, page.as_bytes()).map_err(|error| not_written(path, &error))?;
+    anstream::eprintln!("{}", show::style::dim(format!("wrote {}", path.display())));
+    Ok(())
+}
+
+/// Refuses a place where the page would take the place of what it was made from, or of something that is no file.
+fn check(path: &Path, args: &SimulateArgs) -> anyhow::Result<()> {
+    let shown = path.display();
+    let Ok(found) = fs::canonicalize(path) else { return Ok(()) };
+    let read = [Some(&args.scenario), Some(&args.rules), args.against.as_ref()];
+    if read.into_iter().flatten().any(|read| fs::canonicalize(read).is_ok_and(|read| read == found)) {
+        return Err(anyhow!("could not write {shown}: it is what was played; name another file"));
+    }
+    if !found.is_file() && !found.is_dir() {
+        return Err(anyhow!("could not write {shown}: it is no file that a page could replace"));
+    }
+    Ok(())
+}
+
+fn put(path: &Path, content: &[u8]) -> io::Result<()> {
+    if path.is_dir() {
+        return Err(ErrorKind::IsADirectory.into());
+    }
+    let beside = beside(path)?;
+    let written = File::create_new(&beside).and_then(|mut file| {
+        file.write_all(content)?;
+        file.sync_all()?;
+        fs::rename(&beside, path)
+    });
+    if written.is_err() {
+        // Half a page helps nobody; if it cannot be removed, that is no worse.
+        let _ = fs::remove_file(&beside);
+    }
+    written
+}
+
+/// A name in the same folder that nobody else has: of this process.
+fn beside(path: &Path) -> io::Result<PathBuf> {
+    let name = path.file_name().ok_or(ErrorKind::InvalidInput)?;
+    Ok(path.with_file_name(format!(".{}.{}.part", name.to_string_lossy(), std::process::id())))
+}
+
+fn not_written(path: &Path, error: &io::Error) -> anyhow::Error {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let why = match (error.kind(), folder) {
+        (ErrorKind::NotFound, Some(folder)) => format!("there is no folder {}", folder.display()),
+        (ErrorKind::NotADirectory, Some(folder)) => format!("{} is no folder", folder.display()),
+        (ErrorKind::IsADirectory | ErrorKind::InvalidInput, _) => "it is a folder; name a file".to_owned(),
+        (ErrorKind::PermissionDenied, _) => "this user may not write there".to_owned(),
+        _ => show::io_words(error),
+    };
+    anyhow!("could not write {}: {why}", path.display())
+}

@@ -1,0 +1,74 @@
+//! Many runs, on all cores; what they come to is put together in the order of their numbers, so that it does not
+//! depend on which was quicker.
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use redrive::core::simulate::figures::Measured;
+use redrive::core::simulate::runs::{Ranges, Runs};
+use redrive::core::simulate::{self, Go, Plan, Report};
+
+use super::progress::Bar;
+use super::{Expectations, html_file, print, print_json};
+use crate::cli::{Format, SimulateArgs};
+use crate::show;
+
+pub(super) fn run(plan: &Plan<'_>, args: &SimulateArgs) -> anyhow::Result<ExitCode> {
+    let ranges = ranges(plan, args.runs);
+    let about = plan.scenario.about.as_deref();
+    html_file::write(args, |rules| {
+        let head = show::html::ranges::head(about, &ranges, rules);
+        show::html::document(&head, &show::html::ranges::body(&ranges))
+    })?;
+    match args.format {
+        Format::Text => print(&show::simulate::ranges(about, &ranges))?,
+        Format::Json => print_json(&ranges)?,
+    }
+    let met = ranges.expectations.iter().map(|often| often.met == ranges.runs);
+    Ok(Expectations::of(met).code(args))
+}
+
+fn ranges(plan: &Plan<'_>, runs: u32) -> Ranges {
+    let measured = each(runs, |number| Measured::of(&play(plan, number)));
+    let mut all = Runs::default();
+    for run in &measured {
+        all.add_measured(run);
+    }
+    all.ranges().expect("there is one run at least")
+}
+
+/// The run of that number, from 0: its seed is so many after the plan's.
+pub(super) fn play(plan: &Plan<'_>, number: u32) -> Report {
+    let seed = plan.seed.wrapping_add(u64::from(number));
+    let report = simulate::run(&Plan { seed, ..plan.clone() }, &mut |_| Go::On);
+    report.expect("nobody stops it")
+}
+
+/// Does so many things on all cores, with a bar that shows how many are done; they come back in their order.
+pub(super) fn each<T: Send>(count: u32, act: impl Fn(u32) -> T + Sync) -> Vec<T> {
+    let next = AtomicU32::new(0);
+    let done: Mutex<(Vec<(u32, T)>, Bar)> = Mutex::new((Vec::new(), Bar::new()));
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    std::thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= count {
+                        return;
+                    }
+                    let came = act(number);
+                    let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+                    done.0.push((number, came));
+                    let so_far = u32::try_from(done.0.len()).unwrap_or(u32::MAX);
+                    done.1.show_runs(so_far, count);
+                }
+            });
+        }
+    });
+    let (mut all, bar) = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    bar.clear();
+    all.sort_by_key(|(number, _)| *number);
+    all.into_iter().map(|(_, came)| came).collect()
+}

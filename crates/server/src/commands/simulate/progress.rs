@@ -1,0 +1,81 @@
+//! How far something is that takes a while: a line on standard error that is written over, in a terminal only.
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use redrive::core::simulate::{Go, Progress};
+use redrive::core::text::show_rounded;
+
+use crate::show::{style, thousands};
+
+/// Quicker than this nobody needs to be told anything.
+const QUIET_FOR: Duration = Duration::from_millis(300);
+const SHOWN_EVERY: Duration = Duration::from_millis(100);
+const BAR_COLUMNS: u64 = 30;
+
+/// The line.
+pub(in crate::commands) struct Bar {
+    is_terminal: bool,
+    began: Instant,
+    shown_at: Option<Instant>,
+}
+
+impl Bar {
+    pub(in crate::commands) fn new() -> Self {
+        Self { is_terminal: std::io::stderr().is_terminal(), began: Instant::now(), shown_at: None }
+    }
+
+    /// Shows how far one run is.
+    pub(in crate::commands) fn show(&mut self, progress: &Progress) -> Go {
+        if self.is_due() {
+            let Progress { at, duration, ended, open, .. } = *progress;
+            let words = if at < duration {
+                format!("{} of {}", show_rounded(at), show_rounded(duration))
+            } else {
+                format!("{}, {} left", show_rounded(at), thousands(open))
+            };
+            let part = at.as_secs_f64() / duration.as_secs_f64().max(1e-9);
+            Self::write(part, &format!("{words}, {} deliveries", thousands(ended)));
+        }
+        Go::On
+    }
+
+    /// Shows how many of many runs are done.
+    pub(in crate::commands) fn show_runs(&mut self, done: u32, runs: u32) {
+        if self.is_due() {
+            Self::write(f64::from(done) / f64::from(runs), &format!("{done} of {runs} runs"));
+        }
+    }
+
+    /// Shows how much of something is done.
+    pub(in crate::commands) fn show_part(&mut self, part: f64, words: &str) {
+        if self.is_due() {
+            Self::write(part, words);
+        }
+    }
+
+    fn is_due(&mut self) -> bool {
+        let now = Instant::now();
+        let is_due = self.is_terminal
+            && now.duration_since(self.began) > QUIET_FOR
+            && self.shown_at.is_none_or(|at| now.duration_since(at) > SHOWN_EVERY);
+        if is_due {
+            self.shown_at = Some(now);
+        }
+        is_due
+    }
+
+    fn write(part: f64, words: &str) {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few columns")]
+        let full = ((part * BAR_COLUMNS as f64) as u64).min(BAR_COLUMNS);
+        let bar: String = (0..BAR_COLUMNS).map(|column| if column < full { '█' } else { '░' }).collect();
+        // A line that cannot be shown is no reason to stop.
+        let _ = write!(anstream::stderr().lock(), "\r{bar} {}\x1b[K", style::dim(words));
+    }
+
+    pub(in crate::commands) fn clear(&self) {
+        if self.shown_at.is_some() {
+            let _ = write!(anstream::stderr().lock(), "\r\x1b[K");
+        }
+    }
+}

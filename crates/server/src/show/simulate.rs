@@ -1,0 +1,255 @@
+//! What a simulation came to: its totals, each dependency over time, the verdict, and what was expected.
+
+pub(crate) mod compare;
+pub(crate) mod sweep;
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use redrive::core::simulate::Report;
+use redrive::core::simulate::advice::Advised;
+use redrive::core::simulate::report::{DependencyReport, Expected};
+use redrive::core::simulate::runs::Ranges;
+use redrive::core::simulate::verdict::Weight;
+use redrive::core::text::show_rounded;
+
+use super::spark::{spark, spark_up_to};
+use super::table::{Cell, Side, Table};
+use super::{counted, rounded, style, thousands};
+
+/// Figures over time take so many columns at most.
+const SPARK_COLUMNS: usize = 60;
+
+/// The whole page.
+pub(crate) fn page(report: &Report, findings: &[Advised]) -> String {
+    let mut out = heading(report);
+    out.push_str(&totals(report));
+    let columns = Columns::of(report);
+    for dependency in report.dependencies.iter().filter(|dependency| dependency.calls > 0) {
+        out.push_str(&of_dependency(dependency, report, columns));
+    }
+    let _ = writeln!(out, "{}", style::dim(format!("each column is {}", show(columns.each_ms))));
+    out.push('\n');
+    for advised in findings {
+        out.push_str(&of_finding(advised));
+    }
+    if let Some(proven) = findings.iter().flat_map(|advised| &advised.advice).next() {
+        let words = format!("what was played again helped with each of {} seeds", proven.seeds);
+        let _ = writeln!(out, "    {}", style::dim(words));
+    }
+    if !report.expectations.is_empty() {
+        out.push('\n');
+        for expected in &report.expectations {
+            out.push_str(&of_expectation(expected));
+        }
+    }
+    out
+}
+
+fn show(millis: u64) -> String {
+    show_rounded(Duration::from_millis(millis))
+}
+
+fn heading(report: &Report) -> String {
+    let about = report.about.as_deref().unwrap_or("A scenario");
+    let more = report.ended_at_ms.saturating_sub(report.duration_ms);
+    let until = match more {
+        0 => String::new(),
+        more => format!(" and {} more until the last has ended", show(more)),
+    };
+    let nodes = counted(u64::from(report.nodes), "node");
+    let played = format!("{} of events{until} · {nodes} · seed {}", show(report.duration_ms), report.seed);
+    format!("{}\n{}\n\n", style::bold(about), style::dim(played))
+}
+
+fn totals(report: &Report) -> String {
+    let mut out = String::new();
+    let mut parts = vec![format!("{} delivered", thousands(report.delivered))];
+    if report.dead > 0 {
+        parts.push(style::error(format!("{} dead", thousands(report.dead))));
+    }
+    if report.waiting > 0 {
+        parts.push(style::warning(format!("{} still waiting", thousands(report.waiting))));
+    }
+    let _ = writeln!(out, "{}: {}", counted(report.deliveries, "delivery"), parts.join(", "));
+    let latency = report.latency;
+    let quantile = |name: &str, millis| format!("{} {}", style::dim(name), show(millis));
+    let latencies = [
+        quantile("p50", latency.p50_ms),
+        quantile("p90", latency.p90_ms),
+        quantile("p99", latency.p99_ms),
+        quantile("max", latency.max_ms),
+    ];
+    let _ = writeln!(out, "  {}  {}", label("latency"), latencies.join("  "));
+    let _ = writeln!(out, "  {}  {}", label("attempts"), attempts(report));
+    let again = format!(
+        "{} took effect again, {} out of order",
+        thousands(report.duplicates),
+        report.order_violations
+    );
+    let _ = writeln!(out, "  {}  {again}", label("repeats"));
+    out.push('\n');
+    out
+}
+
+fn label(text: &str) -> String {
+    style::dim(format!("{text:<9}"))
+}
+
+/// How many of them a line can hold.
+const ATTEMPTS_SHOWN_MAX: usize = 6;
+
+fn attempts(report: &Report) -> String {
+    let all = &report.attempts_per_delivery;
+    let shown = all.iter().take(ATTEMPTS_SHOWN_MAX);
+    let mut parts: Vec<String> = shown
+        .map(|count| {
+            format!("{} {}", style::dim(format!("{}×", count.attempts)), thousands(count.deliveries))
+        })
+        .collect();
+    let rest: u64 = all.iter().skip(ATTEMPTS_SHOWN_MAX).map(|count| count.deliveries).sum();
+    if rest > 0 {
+        parts.push(format!("{} {}", style::dim(format!("up to {}×", report.attempts_max)), thousands(rest)));
+    }
+    parts.join("  ")
+}
+
+/// How steps of the report become columns.
+#[derive(Clone, Copy)]
+struct Columns {
+    steps_each: usize,
+    each_ms: u64,
+}
+
+impl Columns {
+    fn of(report: &Report) -> Self {
+        let steps = report.dependencies.first().map_or(1, |dependency| dependency.series.calls.len());
+        Self::over(steps, report.step_ms)
+    }
+
+    fn over(steps: usize, step_ms: u64) -> Self {
+        let steps_each = steps.div_ceil(SPARK_COLUMNS).max(1);
+        Self { steps_each, each_ms: step_ms * steps_each as u64 }
+    }
+
+    /// Each column as high as its highest step.
+    fn peaks(self, steps: &[u64]) -> Vec<u64> {
+        steps.chunks(self.steps_each).map(|chunk| chunk.iter().copied().max().unwrap_or(0)).collect()
+    }
+
+    fn spark(self, steps: &[u64]) -> String {
+        spark(&self.peaks(steps))
+    }
+
+    fn spark_up_to(self, steps: &[u64], most: u64) -> String {
+        spark_up_to(&self.peaks(steps), most)
+    }
+
+    /// The highest column of two.
+    fn most(self, both: &[Vec<u64>; 2]) -> u64 {
+        both.iter().flat_map(|steps| self.peaks(steps)).max().unwrap_or(0)
+    }
+}
+
+fn of_dependency(dependency: &DependencyReport, report: &Report, columns: Columns) -> String {
+    let capacity = dependency.capacity_per_second;
+    let capacity = capacity.map(|rate| format!("  can take {rate:.0}/s")).unwrap_or_default();
+    let behind = match dependency.behind.as_slice() {
+        [] => String::new(),
+        callers => format!("  behind {}", callers.join(", ")),
+    };
+    let mut out = format!("{}{}\n", style::bold(&dependency.name), style::dim(behind + &capacity));
+    let series = &dependency.series;
+    let mut line = |name: &str, steps: &[u64], words: String| {
+        let _ = writeln!(out, "  {}  {}  {words}", label(name), columns.spark(steps));
+    };
+    let rate = format!(
+        "up to {}/s, {:.2} for each delivery",
+        rounded(dependency.call_rate_max),
+        dependency.amplification
+    );
+    line("calls", &series.calls, rate);
+    if dependency.calls_failed > 0 {
+        let share = 100.0 * dependency.calls_failed as f64 / dependency.calls as f64;
+        line("failed", &series.failed, format!("{} ({share:.1}%)", thousands(dependency.calls_failed)));
+    }
+    line("waiting", &series.waiting, format!("up to {}", thousands(dependency.waiting_max)));
+    let in_flight = series.in_flight.iter().max().copied().unwrap_or(0);
+    line("in flight", &series.in_flight, format!("up to {in_flight}"));
+    let latency = dependency.call_latency;
+    line(
+        "call time",
+        &series.latency_ms,
+        format!("p50 {}, p99 {}", show(latency.p50_ms), show(latency.p99_ms)),
+    );
+    if dependency.breaker_opened > 0 {
+        let opened = counted(dependency.breaker_opened, "time");
+        let nodes = if report.nodes > 1 { ", over all nodes" } else { "" };
+        let words =
+            format!("opened {opened}, not closed for {}{nodes}", show(dependency.breaker_not_closed_ms));
+        line("breaker", &series.breaker_not_closed, words);
+    }
+    out.push('\n');
+    out
+}
+
+fn of_finding(advised: &Advised) -> String {
+    let sign = match advised.finding.weight {
+        Weight::Bad => style::error("✗"),
+        Weight::Fair => style::warning("!"),
+        Weight::Good => style::good("✓"),
+    };
+    let mut out = format!("{sign} {}\n", advised.finding.text);
+    for proven in &advised.advice {
+        let _ = writeln!(
+            out,
+            "    {} {}: {} {} → {}",
+            style::dim("played again with"),
+            proven.words,
+            proven.metric,
+            proven.before,
+            style::bold(&proven.after)
+        );
+    }
+    out
+}
+
+fn of_expectation(expected: &Expected) -> String {
+    let sign = if expected.met { style::good("✓") } else { style::error("✗") };
+    format!("{sign} expected {}: {}\n", style::bold(&expected.expectation), expected.value)
+}
+
+/// Many runs.
+pub(crate) fn ranges(about: Option<&str>, ranges: &Ranges) -> String {
+    let (from, to) = ranges.seeds;
+    let runs = format!("{}, seeds {from} to {to}", counted(ranges.runs as u64, "run"));
+    let mut out = format!("{}\n{}\n\n", style::bold(about.unwrap_or("A scenario")), style::dim(runs));
+    let mut table = Table::new(&[Side::Whole, Side::Right, Side::Right, Side::Right]);
+    table.head(&["", "least", "middle", "most"]);
+    for range in &ranges.figures {
+        let name = match &range.of {
+            Some(of) => format!("{} of {of}", range.metric),
+            None => range.metric.to_owned(),
+        };
+        let (least, middle, most) = range.shown.clone();
+        table.push(vec![Cell::plain(name), Cell::plain(least), Cell::bold(middle), Cell::plain(most)]);
+    }
+    for row in table.lines() {
+        let _ = writeln!(out, "{row}");
+    }
+    if !ranges.expectations.is_empty() {
+        out.push('\n');
+        for often in &ranges.expectations {
+            let is_met = often.met == ranges.runs;
+            let sign = if is_met { style::good("✓") } else { style::error("✗") };
+            let _ = writeln!(
+                out,
+                "{sign} expected {}: in {} of {} runs",
+                style::bold(&often.expectation),
+                often.met,
+                ranges.runs
+            );
+        }
+    }
+    out
+}

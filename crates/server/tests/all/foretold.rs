@@ -1,0 +1,291 @@
+//! Whether the crystal ball is right: the same book and the same scenario, once foretold by `redrive simulate` and
+//! once played by a real server against a real HTTP target that follows the script.
+//!
+//! Times are scaled: seconds where a real scenario has minutes. The stage waits for a slow machine before anything
+//! changes on it (see `live.rs`), and what is due after a change is due at least a second after what is due before.
+//!
+//! Where nothing is left to chance both agree in everything that is told: deliveries, attempts, dead letters with
+//! their causes, turns of the breaker, duplicates, order. Where chance or the speed of the machine has a part they
+//! agree within the bounds that each test states.
+
+mod actor;
+mod live;
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use self::live::{Came, Played, Stage};
+
+/// One service that calls one dependency; `TARGET` is where.
+fn book(dependency: &str, service: &str) -> String {
+    format!(
+        "version: 1
+retry_policies:
+  steps: {{ delays: [1s, 2s], retries: 2, jitter: none }}
+  long: {{ delays: [4s], retries: 10, jitter: none }}
+  eager: {{ initial: 100ms, max: 300ms, retries: 20, jitter: full }}
+breakers:
+  three: {{ trip: {{ consecutive: 3 }}, open: 2s }}
+dependencies:
+  warehouse: {{ kind: webhook, {dependency} }}
+services:
+  shop:
+    target: {{ http: \"TARGET\" }}
+    depends_on: warehouse
+    {service}
+    events: [\"orders.*\"]
+"
+    )
+}
+
+fn scenario(duration: &str, arrivals: &[&str], warehouse: &str, more: &str) -> String {
+    let arrivals = arrivals.iter().fold(String::new(), |mut lines, arrival| {
+        let _ = writeln!(lines, "  - {{ {arrival} }}");
+        lines
+    });
+    format!(
+        "version: 1
+duration: {duration}
+settle: 30s
+arrivals:
+{arrivals}dependencies:
+  warehouse: {{ {warehouse} }}
+{more}"
+    )
+}
+
+/// A machine that stands still in each of so many runs is none to test on.
+const RUNS_MAX: usize = 5;
+
+/// What was foretold, with all of its report, and what came.
+#[track_caller]
+fn played(book: &str, scenario: &str) -> (Came, Value, Played) {
+    for _ in 0..RUNS_MAX {
+        let stage = Stage::set(book, scenario);
+        let (foretold, report) = stage.foretold();
+        if let Some(played) = stage.play() {
+            return (foretold, report, played);
+        }
+    }
+    panic!(
+        "in each of {RUNS_MAX} runs the server made more calls than were foretold, or the machine stood still"
+    );
+}
+
+/// Foretells and plays; both must say the same.
+#[track_caller]
+fn assert_agree(book: &str, scenario: &str, told: &str) {
+    let (foretold, report, played) = played(book, scenario);
+    assert_eq!(foretold, played.came, "foretold, then what came, with {:?}", played.seen);
+    let dead: Vec<String> = foretold
+        .dead
+        .iter()
+        .map(|([.., code, failure], count)| format!("{count} {code}/{failure}"))
+        .collect();
+    let attempts: Vec<String> =
+        foretold.attempts.iter().map(|(attempts, count)| format!("{count}×{attempts}")).collect();
+    let shown = format!(
+        "{} delivered; attempts: {}; dead: {}; breaker: {}; {} again",
+        foretold.delivered,
+        attempts.join(" "),
+        dead.join(", "),
+        foretold.breaker.join(", "),
+        foretold.duplicates
+    );
+    assert_eq!(shown, told, "{report}");
+}
+
+/// All of them at once, since they mostly wait.
+#[test]
+fn what_is_foretold_comes() {
+    let cases: [(&str, fn()); 9] = [
+        ("retries that run out", retries_that_run_out),
+        ("an outage and a breaker", an_outage_and_a_breaker),
+        ("a bad deploy", a_bad_deploy),
+        ("throttling with retry after", throttling_with_retry_after),
+        ("a target that hangs and one that is too slow", a_target_that_hangs_and_one_that_is_too_slow),
+        ("poison among good ones in a session", poison_among_good_ones_in_a_session),
+        ("a server that is killed and comes back", a_server_that_is_killed_and_comes_back),
+        ("a brown out by chance", a_brown_out_by_chance),
+        ("a backlog flushes at the rate of its limit", a_backlog_flushes_at_the_rate_of_its_limit),
+    ];
+    let failed: Vec<&str> = std::thread::scope(|scope| {
+        let playing = cases.map(|(name, play)| {
+            let thread = std::thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, play);
+            (name, thread.expect("a thread can be had"))
+        });
+        playing.into_iter().filter_map(|(name, thread)| thread.join().is_err().then_some(name)).collect()
+    });
+    assert!(failed.is_empty(), "{failed:?}: each has said above what was foretold and what came");
+}
+
+fn retries_that_run_out() {
+    assert_agree(
+        &book("breaker: none, in_flight: 50", "retry: steps"),
+        &scenario(
+            "7s",
+            &[
+                "type: orders.placed, bursts: { size: 12 }",
+                "type: orders.paid, bursts: { size: 8 }, from: 2500ms",
+                "type: orders.sent, bursts: { size: 5 }, from: 6s",
+            ],
+            "latency: 10ms, phases: [{ at: 0s, for: 5s, is: down }]",
+            "",
+        ),
+        "13 delivered; attempts: 5×1 20×3; dead: 12 MAX_RETRIES_EXCEEDED/CONNECTION_REFUSED; breaker: ; 0 again",
+    );
+}
+
+fn an_outage_and_a_breaker() {
+    assert_agree(
+        &book("breaker: three, in_flight: 50", "retry: steps"),
+        &scenario(
+            "6s",
+            &[
+                "type: orders.placed, bursts: { size: 2 }",
+                "type: orders.paid, bursts: { size: 10 }, from: 1500ms",
+            ],
+            "latency: 10ms, phases: [{ at: 1s, for: 5s, is: down }]",
+            "",
+        ),
+        "12 delivered; attempts: 2×1 10×2; dead: ; breaker: closed → open, open → half-open, half-open → open, open → half-open, half-open → open, open → half-open, half-open → closed; 0 again",
+    );
+}
+
+fn a_bad_deploy() {
+    assert_agree(
+        &book("breaker: three, in_flight: 50", "retry: steps"),
+        &scenario(
+            "6s",
+            &[
+                "type: orders.placed, bursts: { size: 10 }",
+                "type: orders.paid, bursts: { size: 7 }, from: 2500ms",
+                "type: orders.sent, bursts: { size: 5 }, from: 5s",
+            ],
+            "latency: 10ms, phases: [{ at: 0s, for: 2s, fails: { status: 404 } }, { at: 2s, for: 2s, fails: { status: 400 } }]",
+            "",
+        ),
+        "5 delivered; attempts: 22×1; dead: 7 BAD_REQUEST/BAD_REQUEST, 10 NOT_FOUND/NOT_FOUND; breaker: ; 0 again",
+    );
+}
+
+fn throttling_with_retry_after() {
+    assert_agree(
+        &book("breaker: three, in_flight: 50", "on_failure: { rate-limited: steps }"),
+        &scenario(
+            "5s",
+            &["type: orders.placed, bursts: { size: 3 }"],
+            "latency: 10ms, phases: [{ at: 0s, for: 30s, throttled: { rate: 20/m, retry_after: 3s } }]",
+            "",
+        ),
+        "3 delivered; attempts: 1×1 1×2 1×3; dead: ; breaker: ; 0 again",
+    );
+}
+
+fn a_target_that_hangs_and_one_that_is_too_slow() {
+    assert_agree(
+        &book("breaker: none, in_flight: 50", "retry: long\n    timeout: 2s"),
+        &scenario(
+            "5s",
+            &[
+                // So many successes let all others be called at once.
+                "type: orders.sent, bursts: { size: 20 }",
+                "type: orders.placed, bursts: { size: 4 }, from: 1s",
+                "type: orders.paid, bursts: { size: 6 }, from: 2s",
+            ],
+            "latency: 10ms, phases: [{ at: 1s, for: 1s, is: hanging }, { at: 2s, for: 3s, slow: 9s }]",
+            "",
+        ),
+        "30 delivered; attempts: 20×1 10×2; dead: ; breaker: ; 6 again",
+    );
+}
+
+fn poison_among_good_ones_in_a_session() {
+    assert_agree(
+        &book("breaker: three, in_flight: 50", "retry: steps\n    order: session"),
+        &scenario(
+            "6s",
+            &[
+                "type: orders.placed, bursts: { size: 6 }, sessions: 1",
+                "type: orders.broken, bursts: { size: 2 }, sessions: 1, poison: 100%, from: 1s",
+                "type: orders.placed, bursts: { size: 6 }, sessions: 1, from: 2500ms",
+                "type: orders.paid, bursts: { size: 3 }, sessions: 1, from: 5s",
+            ],
+            "latency: 10ms, phases: [{ at: 2s, for: 2s, fails: { status: 503 } }]",
+            "",
+        ),
+        "15 delivered; attempts: 16×1 1×3; dead: 2 UNPROCESSABLE/UNPROCESSABLE; breaker: ; 0 again",
+    );
+}
+
+fn a_server_that_is_killed_and_comes_back() {
+    assert_agree(
+        &book("breaker: none, in_flight: 50", "retry: long\n    timeout: 20s"),
+        &scenario(
+            "6s",
+            &[
+                "type: orders.placed, bursts: { size: 3 }",
+                "type: orders.paid, bursts: { size: 4 }, from: 1500ms",
+                "type: orders.sent, bursts: { size: 5 }, from: 4s",
+            ],
+            "latency: 10ms, phases: [{ at: 0s, for: 1s, fails: { status: 503 } }, { at: 1s, for: 2s, slow: 10s }]",
+            "faults: [{ at: 3s, restart: 2s }]\n",
+        ),
+        "12 delivered; attempts: 9×1 3×2; dead: ; breaker: ; 4 again",
+    );
+}
+
+/// Both count so many, give or take a tenth of what was foretold and one.
+#[track_caller]
+fn assert_near(what: &str, foretold: u64, came: u64) {
+    let distance = foretold.abs_diff(came);
+    assert!(distance <= foretold / 10 + 1, "{what}: {foretold} foretold, {came} came");
+}
+
+/// A third of all calls fail by chance, and delays are drawn: both differ between the two, their sums do not.
+fn a_brown_out_by_chance() {
+    let (foretold, report, played) = played(
+        &book("breaker: none, in_flight: 50", "retry: eager"),
+        &scenario(
+            "3s",
+            &["type: orders.placed, rate: 50/s, spacing: even"],
+            "latency: 10ms, phases: [{ at: 0s, for: 1h, fails: { status: 503, share: 30% } }]",
+            "",
+        ),
+    );
+    assert_eq!((foretold.delivered, played.came.delivered), (150, 150));
+    assert_near("calls", report["attempts"].as_u64().expect("a count"), played.seen.calls);
+    let first = |came: &Came| came.attempts.get(&1).copied().unwrap_or(0);
+    assert_near("delivered at once", first(&foretold), first(&played.came));
+    assert_eq!(played.came.duplicates, 0);
+}
+
+/// A backlog flushes as quickly as `in_flight` lets it: the calls at once rise by one with every success, from
+/// four to that limit, which is soon. It is so in earnest, and it is foretold.
+fn a_backlog_flushes_at_the_rate_of_its_limit() {
+    let (foretold, report, played) = played(
+        &book("breaker: three, in_flight: 20", "retry: long"),
+        &scenario(
+            "5s",
+            &[
+                "type: orders.placed, rate: 5/s, spacing: even, until: 700ms",
+                "type: orders.sent, bursts: { size: 3 }, from: 1500ms",
+                "type: orders.paid, bursts: { size: 200 }, from: 2s",
+            ],
+            "latency: 200ms, phases: [{ at: 1s, for: 4s, is: down }]",
+            "",
+        ),
+    );
+    assert_eq!((foretold.delivered, played.came.delivered), (207, 207));
+    assert_eq!(foretold.breaker, played.came.breaker);
+    let warehouse = &report["dependencies"][0];
+    let in_flight = warehouse["series"]["in_flight"].as_array().expect("a series");
+    let at_once = in_flight.iter().filter_map(Value::as_u64).max();
+    assert_eq!(at_once, Some(20), "foretold");
+    let came = played.seen.at_once_max;
+    assert!((15..=20).contains(&came), "{came} at once: as many as may, and no more");
+    let usual = 5.0;
+    let flush = warehouse["call_rate_max"].as_f64().expect("a rate");
+    assert!(flush >= 15.0 * usual, "{flush} calls in one second");
+}

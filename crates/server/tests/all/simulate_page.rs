@@ -1,0 +1,195 @@
+//! Simulations as pages: `redrive simulate --html`, and those that a running server plays.
+
+use serde_json::{Value, json};
+
+use crate::run::Folder;
+use crate::server::{Server, until};
+
+const BOOK: &str = "\
+version: 1
+retry_policies:
+  steps: { delays: [1s, 2s, 4s], retries: 3, jitter: none }
+dependencies:
+  warehouse: { kind: webhook, breaker: none }
+services:
+  shop:
+    target: { http: \"http://user:secret@127.0.0.1:9000/\" }
+    depends_on: warehouse
+    retry: steps
+    events: [\"orders.*\"]
+";
+
+const OUTAGE: &str = "\
+version: 1
+about: The warehouse & its <friends>
+duration: 2m
+arrivals: [{ type: orders.placed, rate: 10/s, spacing: even }]
+dependencies:
+  warehouse: { latency: 20ms, phases: [{ at: 30s, for: 20s, is: down }] }
+expect: [\"dead_letters == 0\"]
+";
+
+/// A service that never gives up, and a storm for it: as many retries as nobody waits for.
+const STUBBORN: &str = "\
+version: 1
+retry_policies:
+  stubborn: { delays: [1s], retries: 100, jitter: none }
+services:
+  shop:
+    target: { http: \"http://127.0.0.1:9000/\" }
+    retry: stubborn
+    breaker: none
+    events: [\"storms.*\"]
+";
+
+const ENDLESS: &str = "\
+version: 1
+duration: 1h
+arrivals: [{ type: storms.seen, rate: 80/s }]
+dependencies: { all: { phases: [{ at: 0s, for: 1h, is: down }] } }
+";
+
+fn folder() -> Folder {
+    let folder = Folder::with("redrive.yaml", BOOK);
+    folder.write("outage.yaml", OUTAGE);
+    folder
+}
+
+fn files(folder: &Folder) -> Vec<String> {
+    let entries = std::fs::read_dir(folder.path(".")).expect("the folder is there");
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn a_page_is_written_beside_what_is_printed() {
+    let folder = folder();
+    #[rustfmt::skip]
+    let cases: [(&str, &[&str], &str); 3] = [
+        ("one run",           &[],                  "What to write"),
+        ("in place of it",    &["--no-advice"],     "Verdict"),
+        ("many runs",         &["--runs", "3"],     "From zero to the most"),
+    ];
+    for (name, more, expected) in cases {
+        let plain = folder.run(&[&["simulate", "outage.yaml"], more].concat());
+        let run = folder.run(&[&["simulate", "outage.yaml", "--html", "page.html"], more].concat());
+        assert_eq!((run.code, run.stderr.as_str()), (0, "wrote page.html\n"), "{name}");
+        assert_eq!(run.stdout, plain.stdout, "{name}: what is printed stays the same");
+        let page = std::fs::read_to_string(folder.path("page.html")).expect("it was written");
+        assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"), "{name}");
+        for words in ["The warehouse &amp; its &lt;friends&gt;", "redrive.yaml", expected] {
+            assert!(page.contains(words), "{name}: {words}");
+        }
+        assert_eq!(
+            files(&folder),
+            ["outage.yaml", "page.html", "redrive.yaml"],
+            "{name}: nothing else is left"
+        );
+    }
+}
+
+#[test]
+fn a_page_that_cannot_be_written_says_why_and_leaves_nothing() {
+    let folder = folder();
+    std::fs::create_dir(folder.path("folder")).expect("a folder");
+    #[rustfmt::skip]
+    let cases = [
+        ("no such folder",    "missing/page.html",     "could not write missing/page.html: there is no folder missing"),
+        ("a folder",          "folder",                "could not write folder: it is a folder; name a file"),
+        ("a file above",      "outage.yaml/page.html", "could not write outage.yaml/page.html: outage.yaml is no folder"),
+        ("the scenario",      "outage.yaml",           "could not write outage.yaml: it is what was played; name another file"),
+        ("the rule book",     "folder/../redrive.yaml", "redrive.yaml: it is what was played; name another file"),
+        ("a device",          "/dev/null",             "could not write /dev/null: it is no file that a page could replace"),
+    ];
+    for (name, path, expected) in cases {
+        let run = folder.run(&["simulate", "outage.yaml", "--no-advice", "--html", path]);
+        assert_eq!(run.code, 2, "{name}");
+        assert!(run.stderr.contains(expected), "{name}: {}", run.stderr);
+        assert_eq!(files(&folder), ["folder", "outage.yaml", "redrive.yaml"], "{name}");
+    }
+    assert_eq!(folder.run(&["simulate", "outage.yaml", "--no-advice"]).code, 0, "both are as they were");
+}
+
+fn simulate(server: &Server, asked: &Value) -> crate::client::Answer {
+    server.post("/v1/simulate", "content-type: application/json\r\n", asked.to_string())
+}
+
+#[test]
+fn a_server_plays_scenarios_against_the_book_that_holds() {
+    let folder = folder();
+    let server = Server::start(&folder);
+    let played = simulate(&server, &json!({ "scenario": OUTAGE, "seed": 7 }));
+    assert_eq!(played.status, 200);
+    let played = played.json();
+    let printed = folder.run(&["simulate", "outage.yaml", "--seed", "7", "--format", "json"]).printed();
+    let mut printed: Value = serde_json::from_str(&printed).expect("JSON");
+    let findings = printed.as_object_mut().and_then(|report| report.remove("findings"));
+    assert_eq!(played["report"], printed, "the same as the command");
+    assert_eq!(Some(&played["findings"]), findings.as_ref());
+    let html = played["html"].as_str().expect("HTML");
+    assert!(html.contains("<h2>warehouse</h2>") && html.contains("What to write"), "{html}");
+    assert!(!html.contains("<style") && !html.contains("secret"), "{html}");
+
+    let ready = server.get("/v1/scenarios").json();
+    let scenarios = ready["scenarios"].as_array().expect("a list");
+    assert_eq!(scenarios.len(), 7);
+    for scenario in scenarios {
+        assert!(scenario["about"].as_str().is_some_and(|about| !about.is_empty()), "{scenario}");
+    }
+    let outage = simulate(&server, &json!({ "scenario": scenarios[0]["text"] }));
+    assert_eq!(outage.status, 200, "{outage:?}");
+    server.stop().assert_calm();
+}
+
+#[test]
+fn what_cannot_be_played_says_why_at_its_line() {
+    let server = Server::start(&folder());
+    let bad = OUTAGE.replace("rate: 10/s", "rate: fast");
+    let refused = simulate(&server, &json!({ "scenario": bad }));
+    assert_eq!(refused.error(), (400, "VALIDATION_ERROR".to_owned()));
+    let problem = &refused.json()["error"]["details"]["problems"][0];
+    assert_eq!((problem["line"].as_u64(), problem["column"].as_u64()), (Some(4), Some(41)), "{problem}");
+    assert_eq!(problem["code"], "bad-rate");
+    #[rustfmt::skip]
+    let cases = [
+        ("nothing",          json!({}),                                      400, "VALIDATION_ERROR"),
+        ("no text",          json!({ "scenario": 7 }),                       400, "VALIDATION_ERROR"),
+        ("no seed",          json!({ "scenario": OUTAGE, "seed": "x" }),     400, "VALIDATION_ERROR"),
+        ("another key",      json!({ "scenario": OUTAGE, "runs": 9 }),       400, "VALIDATION_ERROR"),
+        ("a huge body",      json!({ "scenario": "#".repeat(300_000) }),     413, "PAYLOAD_TOO_LARGE"),
+        ("too much of it",   json!({ "scenario": OUTAGE.replace("10/s", "100000/s") }), 400, "VALIDATION_ERROR"),
+    ];
+    for (name, asked, status, code) in cases {
+        assert_eq!(simulate(&server, &asked).error(), (status, code.to_owned()), "{name}");
+    }
+    server.stop().assert_calm();
+}
+
+#[test]
+fn one_is_played_at_a_time_and_whoever_leaves_makes_place() {
+    let server = Server::start(&Folder::with("redrive.yaml", STUBBORN));
+    let endless = json!({ "scenario": ENDLESS }).to_string();
+    let head = format!(
+        "POST /v1/simulate HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{endless}",
+        endless.len()
+    );
+    let short =
+        json!({ "scenario": "version: 1\nduration: 1s\narrivals: [{ type: storms.seen, rate: 1/s }]\n" });
+    let mut here = Vec::new();
+    let busy = until("the place is taken", || {
+        // Whoever comes while the short one is played is refused, so somebody comes each time.
+        let mut connection = server.client.connect().expect("it listens");
+        connection.send(head.as_bytes()).expect("it listens");
+        here.push(connection);
+        let answer = simulate(&server, &short);
+        (answer.status != 200).then_some(answer)
+    });
+    assert_eq!(busy.error(), (503, "SERVICE_UNAVAILABLE".to_owned()));
+    assert!(busy.header("retry-after").is_some());
+    assert_eq!(server.get("/v1/status").status, 200, "everything else goes on");
+    drop(here);
+    until("the place is free", || (simulate(&server, &short).status == 200).then_some(()));
+    server.stop().assert_calm();
+}
