@@ -26,6 +26,7 @@ mod dispatch;
 mod paging;
 mod port;
 mod queue;
+mod ramp;
 mod replays;
 mod sabotage;
 mod settle;
@@ -453,6 +454,7 @@ impl Engine {
             let dependency = &mut self.dependencies[place];
             dependency.settings = self.book.throttle(&dependency.name);
             dependency.budget_settings = self.book.retry_budget(&dependency.name);
+            dependency.ramp_doubles_after = self.book.ramp(&dependency.name);
             dependency.waiters.clear();
             dependency.retriers.clear();
         }
@@ -529,7 +531,7 @@ impl Engine {
         }
         let place = DependencyPlace(self.dependencies.len());
         let (throttle, budget) = (self.book.throttle(name), self.book.retry_budget(name));
-        self.dependencies.push(Dependency::new(name.clone(), throttle, budget));
+        self.dependencies.push(Dependency::new(name.clone(), throttle, budget, self.book.ramp(name)));
         self.dependency_places.insert(name.clone(), place);
         place
     }

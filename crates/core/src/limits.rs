@@ -198,6 +198,16 @@ pub const ABSENCES_MAX: usize = 64;
 /// Calls that may be in flight on a dependency that has just come back; each success allows one more, so
 /// that a backlog does not knock it over again.
 pub const RAMP_START: u32 = 4;
+/// How long after it is back twice as many calls may start as usual, unless the rule book says otherwise: one
+/// that has to scale up or to fill its caches does so within tens of seconds.
+pub const RAMP_DEFAULT: Duration = Duration::from_secs(10);
+/// The time over which it is learnt how many calls are usual: long enough that the first seconds of an outage, in
+/// which calls hang, do not hide it.
+pub const RAMP_MEASURED_OVER: Duration = Duration::from_mins(1);
+/// Calls in a second that are nothing to anybody, however few are usual.
+pub const RAMP_RATE_MIN: f64 = 10.0;
+/// A pace that was not needed for so long is needed no more.
+pub const RAMP_UNUSED_FOR: Duration = Duration::from_secs(1);
 
 /// Crashes within [`CRASHES_WITHIN`] after which what was waiting is started alone.
 pub const CRASHES_MAX: usize = 3;

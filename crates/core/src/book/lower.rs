@@ -68,6 +68,7 @@ fn permits(node: &Node) -> Permits {
     Permits {
         in_flight: node.get("in_flight").and_then(|n| at(n, |text| text.parse().ok())),
         rate: node.get("rate").and_then(|n| at(n, |text| text::parse_rate(text).ok())),
+        ramp: duration_at(node, "ramp"),
     }
 }
 

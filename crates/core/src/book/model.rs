@@ -164,6 +164,8 @@ pub struct Permits {
     pub in_flight: Option<At<u32>>,
     /// In a time.
     pub rate: Option<At<Rate>>,
+    /// How long after an outage twice as many may start as usual.
+    pub ramp: Option<At<Duration>>,
 }
 
 /// What one level says: a row, a channel, a service, a dependency or the defaults.

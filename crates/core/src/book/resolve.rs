@@ -127,6 +127,8 @@ pub struct Resolved<'a> {
     pub in_flight: Known<u32>,
     /// Calls in a time.
     pub rate: Option<Known<Rate>>,
+    /// How long after an outage twice as many may start as usual.
+    pub ramp: Known<Duration>,
     /// How many of the calls may be retries.
     pub retry_budget: Option<Known<BudgetSettings>>,
     /// What follows on which failure, the more specific first.
@@ -261,7 +263,7 @@ impl Sections {
         let hold_max = levels.or(|l| &l.hold_max, limits::HOLD_MAX_DEFAULT);
         let deadline = levels.find(|l| &l.deadline);
         let fatal_after = levels.find(|l| &l.fatal_after);
-        let (in_flight, rate) = self.permits(&dependency.value, kind);
+        let permits = self.permits(&dependency.value, kind);
         let retry_budget = self.retry_budget(&dependency.value);
         let rule = Rule {
             classify: classify.iter().map(|(o, _)| o.clone()).collect::<Vec<_>>().into(),
@@ -286,8 +288,9 @@ impl Sections {
             rule,
             dependency,
             kind,
-            in_flight,
-            rate,
+            in_flight: permits.in_flight,
+            rate: permits.rate,
+            ramp: permits.ramp,
             retry_budget,
             reactions,
             classify,

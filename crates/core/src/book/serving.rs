@@ -147,6 +147,12 @@ impl RuleBook {
         self.sections.retry_budget(dependency).map(|known| known.value)
     }
 
+    /// How long after an outage twice as many calls to a dependency may start as usual.
+    #[must_use]
+    pub fn ramp(&self, dependency: &DependencyName) -> Duration {
+        self.sections.ramp(dependency)
+    }
+
     /// Every service and channel that can have deliveries, in the order of the book.
     pub fn queues(&self) -> impl Iterator<Item = (&ServiceName, Option<&ChannelName>)> {
         self.sections.services.iter().flat_map(|service| {

@@ -1,7 +1,7 @@
 //! What a book says that Dapr has no word for, wherever the book says it.
 
 use super::Remarks;
-use crate::book::model::{DeadLetter, Idempotency, Layer, ReactionName, Sections, Waiting};
+use crate::book::model::{DeadLetter, Idempotency, Layer, Permits, ReactionName, Sections, Waiting};
 use crate::category::Category;
 use crate::rule::FailureMatch;
 
@@ -33,7 +33,7 @@ pub(super) fn of_book(sections: &Sections, losses: &mut Remarks) {
         of_layer(label, layer, losses);
     }
     for entry in sections.dependencies.values() {
-        if entry.throttle.is_some() || entry.permits.in_flight.is_some() || entry.permits.rate.is_some() {
+        if entry.throttle.is_some() || entry.permits != Permits::default() {
             losses.add(
                 format!("dependency {}", entry.name),
                 "Dapr has no throttle: no bound on calls at once and no rate",

@@ -8,13 +8,14 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::ramp::Ramp;
 use super::{LinePlace, Waiting};
 use crate::breaker::{Admission, Breaker, BreakerSettings, Observation, Permit, State, Transition};
 use crate::budget::{Budget, BudgetSettings};
 use crate::decide::HoldCause;
 use crate::ids::{DependencyName, Seq};
-use crate::limits;
 use crate::rule::Rule;
+use crate::text::Rate;
 use crate::throttle::{Pass, Slot, Throttle, ThrottleSettings};
 use crate::time::Timestamp;
 
@@ -30,8 +31,9 @@ pub(super) struct Dependency {
     pub budget_settings: Option<BudgetSettings>,
     /// Of the rule that met it last; none before one with a breaker did.
     pub breaker_settings: Option<BreakerSettings>,
-    /// The most calls in flight while it comes back; none once that is no limit any more.
-    ramp: Option<u32>,
+    ramp: Ramp,
+    /// How long after it is back twice as many calls may start as usual.
+    pub ramp_doubles_after: Duration,
     /// The delivery whose failure opened the breaker: it probes last.
     pub opened_by: Option<Seq>,
     /// Lines that have something to send and may not.
@@ -84,6 +86,7 @@ impl Dependency {
         name: DependencyName,
         settings: ThrottleSettings,
         budget_settings: Option<BudgetSettings>,
+        ramp_doubles_after: Duration,
     ) -> Self {
         Self {
             name,
@@ -93,7 +96,8 @@ impl Dependency {
             budget: Budget::new(),
             budget_settings,
             breaker_settings: None,
-            ramp: Some(limits::RAMP_START),
+            ramp: Ramp::new(),
+            ramp_doubles_after,
             opened_by: None,
             waiters: VecDeque::new(),
             retriers: VecDeque::new(),
@@ -102,8 +106,17 @@ impl Dependency {
     }
 
     /// Lets it come back gently.
-    pub(super) fn ramp_up(&mut self) {
-        self.ramp = Some(limits::RAMP_START);
+    pub(super) fn ramp_up(&mut self, now: Timestamp) {
+        self.ramp.begin(self.ramp_doubles_after, now);
+    }
+
+    /// The rate that it is held to now, if any.
+    pub(super) fn current_rate(&self, now: Timestamp) -> Option<Rate> {
+        let throttled = self.throttle.current_rate(&self.settings, now);
+        let ramp = self.ramp.rate(now).and_then(Rate::per_second);
+        let lower =
+            |one: Rate, other: Rate| if other.as_per_second() < one.as_per_second() { other } else { one };
+        throttled.into_iter().chain(ramp).reduce(lower)
     }
 
     /// Asks to make a call; the breaker may have become half-open by that, whatever the answer.
@@ -111,8 +124,11 @@ impl Dependency {
         if let Some(until) = self.asked_to_wait(now) {
             return (Gate::Held(HoldCause::AskedToWait, until), None);
         }
-        if self.ramp.is_some_and(|ramp| self.throttle.in_flight() >= ramp) {
+        if self.ramp.is_full(self.throttle.in_flight()) {
             return (Gate::Busy, None);
+        }
+        if let Some(until) = self.ramp.waits_until(now) {
+            return (Gate::Paced(until), None);
         }
         if let Some(until) = self.retries_from(now).filter(|_| asks.is_retry) {
             return (Gate::OverBudget(until), None);
@@ -129,6 +145,9 @@ impl Dependency {
         let gate = match self.throttle.admit(&self.settings, now) {
             Pass::Go(slot) => {
                 self.count(asks, now);
+                if rule.breaker.is_none() || matches!(self.breaker.state(now), State::Closed { .. }) {
+                    self.ramp.count(now);
+                }
                 Gate::Open(Ticket { permit, slot })
             }
             Pass::Full => {
@@ -184,7 +203,7 @@ impl Dependency {
     ) -> Option<Transition> {
         self.throttle.release(ticket.slot);
         if seen == Observation::Success {
-            self.ramp = self.ramp.map(|ramp| ramp + 1).filter(|ramp| *ramp < self.settings.in_flight.get());
+            self.ramp.succeeded(self.settings.in_flight.get());
         }
         let permit = ticket.permit?;
         let settings = &rule.breaker.as_ref().expect("the rule that got a permit has a breaker").settings;

@@ -439,7 +439,7 @@ impl Engine {
             Phase::Open => dependency.opened_by = by.map(DeliveryId::seq),
             Phase::Closed => {
                 dependency.opened_by = None;
-                dependency.ramp_up();
+                dependency.ramp_up(now);
             }
             Phase::HalfOpen => {}
         }

@@ -179,7 +179,7 @@ impl Engine {
             if self.queues[place.0].service == service {
                 for line in 0..self.queues[place.0].lines.len() {
                     let dependency = self.queues[place.0].lines[line].dependency;
-                    self.dependencies[dependency.0].ramp_up();
+                    self.dependencies[dependency.0].ramp_up(now);
                 }
                 self.wake_lines(place);
                 self.look_for_more(place, now);

@@ -92,7 +92,7 @@ impl Engine {
             failures: dependency.breaker.failures(now),
             not_closed_since: dependency.breaker.not_closed_since(),
             in_flight: dependency.throttle.in_flight(),
-            rate: dependency.throttle.current_rate(&dependency.settings, now),
+            rate: dependency.current_rate(now),
             held_until: dependency.throttle.hold_until().filter(|until| now < *until),
         })
     }

@@ -168,7 +168,7 @@ version: 1
 breakers:
   five: { trip: { consecutive: 5 }, open: 10s }
 dependencies:
-  api: { kind: webhook, breaker: five, in_flight: 500 }
+  api: { kind: webhook, breaker: five, in_flight: 500, ramp: 0s }
 services:
   shop: { target: { http: \"http://127.0.0.1:9000/\" }, depends_on: api, events: [\"orders.*\"] }
 ";

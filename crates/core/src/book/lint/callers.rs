@@ -236,15 +236,7 @@ impl<'a> Caller<'a> {
 
     /// Limits of the dependency, by what is stated for it or by its throttle.
     pub(super) fn permits(&self) -> Permits {
-        let Some(entry) = self.dependency else { return Permits::default() };
-        let throttle = entry.throttle.as_ref().and_then(|at| self.book.throttles.get(&at.value));
-        let throttle = throttle.map(|at| &at.value);
-        let in_flight = entry.permits.in_flight.clone();
-        let rate = entry.permits.rate.clone();
-        Permits {
-            in_flight: in_flight.or_else(|| throttle.and_then(|t| t.in_flight.clone())),
-            rate: rate.or_else(|| throttle.and_then(|t| t.rate.clone())),
-        }
+        self.dependency.map(|entry| self.book.permits_of(entry)).unwrap_or_default()
     }
 
     /// What the most specific level says about something.
@@ -333,9 +325,10 @@ services:
                 if let Some(chosen) = chosen {
                     assert_eq!(resolved.breaker_origin.span, chosen.span, "{at}");
                 }
-                let Permits { in_flight, rate } = caller.permits();
+                let Permits { in_flight, rate, ramp } = caller.permits();
                 assert_eq!(resolved.in_flight.origin.span, in_flight.map(|at| at.span), "{at}");
                 assert_eq!(resolved.rate.map(|known| known.value), rate.map(|at| at.value), "{at}");
+                assert_eq!(resolved.ramp.origin.span, ramp.map(|at| at.span), "{at}");
             }
         }
         assert_eq!(seen, book.rows().count());

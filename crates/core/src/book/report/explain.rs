@@ -397,6 +397,8 @@ fn permits(resolved: &Resolved<'_>) -> Vec<Explained> {
     let note = if by_cores { "as many as this machine has cores" } else { "" };
     let mut values = vec![Explained::new("in_flight", value, value.to_string(), origin).noting(note)];
     values.extend(resolved.rate.as_ref().map(|known| Explained::rate("rate", known.value, known.origin)));
+    let note = if resolved.ramp.value.is_zero() { "all at once" } else { "and twice as often as usual" };
+    values.push(Explained::span("ramp", resolved.ramp.value, resolved.ramp.origin).noting(note));
     values.extend(resolved.retry_budget.as_ref().map(|known| {
         let BudgetSettings { share, at_least } = known.value;
         let value = json!({ "share": share.get(), "at_least_per_second": at_least.as_per_second() });

@@ -1,34 +1,44 @@
-//! How many calls a dependency takes at once, and how many in a time.
+//! How many calls a dependency takes at once, how many in a time, and how soon all of them after an outage.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use super::{Known, Level, Origin, dependency_of, dependency_origin};
-use crate::book::model::{At, ChannelEntry, Sections, ServiceEntry, TargetKind};
+use crate::book::model::{At, ChannelEntry, DependencyEntry, Permits, Sections, ServiceEntry, TargetKind};
 use crate::catalog::Kind;
 use crate::ids::DependencyName;
 use crate::limits;
 use crate::text::Rate;
 use crate::throttle::ThrottleSettings;
 
+/// What holds for the calls to a dependency.
+pub(super) struct KnownPermits {
+    pub in_flight: Known<u32>,
+    pub rate: Option<Known<Rate>>,
+    pub ramp: Known<Duration>,
+}
+
+fn known<T>(at: At<T>) -> Known<T> {
+    Known { value: at.value, origin: dependency_origin(at.span) }
+}
+
 impl Sections {
-    pub(super) fn permits(
-        &self,
-        dependency: &DependencyName,
-        kind: Kind,
-    ) -> (Known<u32>, Option<Known<Rate>>) {
+    /// What is stated of a dependency itself, or of its throttle.
+    pub(in crate::book) fn permits_of(&self, entry: &DependencyEntry) -> Permits {
+        let throttle = entry.throttle.as_ref().and_then(|at| self.throttles.get(&at.value));
+        let (own, other) = (entry.permits.clone(), throttle.map(|at| at.value.clone()).unwrap_or_default());
+        Permits {
+            in_flight: own.in_flight.or(other.in_flight),
+            rate: own.rate.or(other.rate),
+            ramp: own.ramp.or(other.ramp),
+        }
+    }
+
+    pub(super) fn permits(&self, dependency: &DependencyName, kind: Kind) -> KnownPermits {
         let entry = self.dependencies.get(dependency);
-        let throttle = entry.and_then(|e| e.throttle.as_ref()).and_then(|at| self.throttles.get(&at.value));
-        let stated = |at: &At<_>| Known { value: at.value, origin: dependency_origin(at.span) };
-        let in_flight = entry
-            .and_then(|e| e.permits.in_flight.as_ref())
-            .or_else(|| throttle.and_then(|t| t.value.in_flight.as_ref()))
-            .map(stated);
-        let rate = entry
-            .and_then(|e| e.permits.rate.as_ref())
-            .or_else(|| throttle.and_then(|t| t.value.rate.as_ref()))
-            .map(|at| Known { value: at.value, origin: dependency_origin(at.span) });
-        let default = match kind {
+        let stated = entry.map(|entry| self.permits_of(entry)).unwrap_or_default();
+        let in_flight = match kind {
             // More programs at once than there are cores only keep each other waiting.
             Kind::Process => {
                 let origin = Origin { level: Level::Kind, span: None };
@@ -36,7 +46,12 @@ impl Sections {
             }
             _ => Known { value: limits::IN_FLIGHT_DEFAULT, origin: Origin::BUILT_IN },
         };
-        (in_flight.unwrap_or(default), rate)
+        let ramp = Known { value: limits::RAMP_DEFAULT, origin: Origin::BUILT_IN };
+        KnownPermits {
+            in_flight: stated.in_flight.map_or(in_flight, known),
+            rate: stated.rate.map(known),
+            ramp: stated.ramp.map_or(ramp, known),
+        }
     }
 
     /// The dependencies that nobody declares and that are programs.
@@ -53,9 +68,16 @@ impl Sections {
     /// How calls to a dependency are held back.
     #[must_use]
     pub fn throttle(&self, dependency: &DependencyName, kind: Kind) -> ThrottleSettings {
-        let (in_flight, rate) = self.permits(dependency, kind);
+        let permits = self.permits(dependency, kind);
         // The format asks for one at least.
-        let in_flight = NonZeroU32::new(in_flight.value).unwrap_or(NonZeroU32::MIN);
-        ThrottleSettings { in_flight, rate: rate.map(|known| known.value) }
+        let in_flight = NonZeroU32::new(permits.in_flight.value).unwrap_or(NonZeroU32::MIN);
+        ThrottleSettings { in_flight, rate: permits.rate.map(|known| known.value) }
+    }
+
+    /// How long after an outage twice as many calls to a dependency may start as usual.
+    #[must_use]
+    pub fn ramp(&self, dependency: &DependencyName) -> Duration {
+        let stated = self.dependencies.get(dependency).and_then(|entry| self.permits_of(entry).ramp);
+        stated.map_or(limits::RAMP_DEFAULT, |at| at.value)
     }
 }

@@ -152,7 +152,7 @@ pub(super) static TIMEOUT: Object = Object {
     one_of: &[],
 };
 
-const PERMITS: [Field; 2] = [
+const PERMITS: [Field; 3] = [
     key(
         "in_flight",
         Type::Count { min: 1, max: 100_000 },
@@ -162,6 +162,11 @@ const PERMITS: [Field; 2] = [
         "rate",
         Type::Rate,
         "How many calls may start in a time; halves when the other side throttles and grows back.",
+    ),
+    key(
+        "ramp",
+        Type::Duration,
+        "After an outage or a pause calls start as often as usual, after this time twice as often, after twice this time three times (default 10s; `0s`: as often as `in_flight` and `rate` allow).",
     ),
 ];
 

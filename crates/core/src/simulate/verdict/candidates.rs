@@ -8,6 +8,7 @@ use crate::backoff::Jitter;
 use crate::book::{RuleBook, overlay};
 use crate::catalog;
 use crate::ids::{DependencyName, PolicyName};
+use crate::limits;
 use crate::rule::Rule;
 use crate::scenario::expectation::{Metric, Value};
 use crate::simulate::change::beside_change;
@@ -237,6 +238,22 @@ fn in_flight(book: &RuleBook, dependency: &DependencyReport, measure: Measure) -
     Some(Candidate::new(book, Place::Dependency, &dependency.name, &setting, against))
 }
 
+/// So many times as long as it is, if that is a time at all.
+const RAMP_TIMES: u32 = 6;
+
+/// What a breaker has held back comes back more slowly.
+fn ramp(book: &RuleBook, dependency: &str, measure: Measure) -> Option<Candidate> {
+    let name = DependencyName::new(dependency).ok()?;
+    let is_held = rules_of(book, dependency).any(|rule| rule.breaker.is_some());
+    let longer = match book.ramp(&name) {
+        Duration::ZERO => limits::RAMP_DEFAULT,
+        known => known.saturating_mul(RAMP_TIMES).min(limits::DURATION_MAX),
+    };
+    let against = Against { measure, of: Some(dependency) };
+    let setting = format!("ramp: {}", show_duration(longer));
+    is_held.then(|| Candidate::new(book, Place::Dependency, dependency, &setting, against))
+}
+
 const DEAD_LETTERS: Measure = Measure::Figure(Metric::DeadLetters);
 const DRAIN: Measure = Measure::Figure(Metric::Drain);
 
@@ -252,7 +269,8 @@ pub(super) fn against_stampedes(book: &RuleBook, dependency: &DependencyReport) 
     let (name, measure) = (&dependency.name, Measure::AfterRecovery);
     let parted = jitter(book, name, measure, |it| !matches!(it, Jitter::Full | Jitter::Decorrelated));
     let holding = breaker(book, name, measure).into_iter().chain(budget(book, name, measure));
-    parted.into_iter().chain(holding).chain(in_flight(book, dependency, measure)).collect()
+    let gently = ramp(book, name, measure).into_iter().chain(in_flight(book, dependency, measure));
+    parted.into_iter().chain(holding).chain(gently).collect()
 }
 
 /// Against retries that come all at once.
