@@ -206,8 +206,9 @@ pub const RAMP_DEFAULT: Duration = Duration::from_secs(10);
 pub const RAMP_MEASURED_OVER: Duration = Duration::from_mins(1);
 /// Calls in a second that are nothing to anybody, however few are usual.
 pub const RAMP_RATE_MIN: f64 = 10.0;
-/// A pace that was not needed for so long is needed no more.
-pub const RAMP_UNUSED_FOR: Duration = Duration::from_secs(1);
+/// A pace that was not needed for so long is needed no more. A store or a machine that stands still for a moment
+/// must not end it.
+pub const RAMP_UNUSED_FOR: Duration = Duration::from_secs(10);
 
 /// Crashes within [`CRASHES_WITHIN`] after which what was waiting is started alone.
 pub const CRASHES_MAX: usize = 3;

@@ -33,10 +33,8 @@ impl Part {
     fn of(node: &Node) -> Self {
         match &node.value {
             Value::Null | Value::Refused => Self::Value("null".to_owned()),
-            Value::Scalar { text, quoted: Quoted::No } => Self::Value(text.to_string()),
-            Value::Scalar { text, quoted: Quoted::Yes } => {
-                Self::Value(serde_json::Value::from(&**text).to_string())
-            }
+            Value::Scalar { text, quoted: Quoted::No } if is_plain(text) => Self::Value(text.to_string()),
+            Value::Scalar { text, .. } => Self::Value(serde_json::Value::from(&**text).to_string()),
             Value::Map(entries) => {
                 let entry = |(key, value): &(Node, Node)| {
                     (key.text().expect("keys are texts").to_owned(), Self::of(value))
@@ -75,6 +73,12 @@ impl Part {
     }
 }
 
+/// Whether a text without quotes means the same between braces as in a line of its own. What does not is no number
+/// and no other word that quotes would make a text.
+fn is_plain(text: &str) -> bool {
+    text.chars().all(|c| c.is_alphanumeric() || " ._/%+-".contains(c))
+}
+
 fn merge(part: &mut Part, change: Part) {
     match (part, change) {
         (Part::Map(entries), Part::Map(changes)) => {
@@ -99,5 +103,35 @@ fn merge(part: &mut Part, change: Part) {
             }
         }
         (part, change) => *part = change,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_put_into_a_whole() {
+        #[rustfmt::skip]
+        let cases = [
+            ("a key is added",          "a: 1",                          "b: 2",               r#"{ "a": 1, "b": 2 }"#),
+            ("and replaced",            "a: 1",                          "a: 20%",             r#"{ "a": 20% }"#),
+            ("deep inside",             "a: { b: 1s, c: x }",            "a: { b: 2s }",       r#"{ "a": { "b": 2s, "c": x } }"#),
+            ("a list grows",            "a: [x]",                        "a: [y]",             r#"{ "a": [x, y] }"#),
+            ("a row has its type",      "events: [{ type: o.p, x: 1 }]", "events: [{ type: o.p, x: 2 }]", r#"{ "events": [{ "type": o.p, "x": 2 }] }"#),
+            ("commas and braces",       "a: Orders, and more {x}",       "b: 2",               r#"{ "a": "Orders, and more {x}", "b": 2 }"#),
+            ("a colon, and a sharp",    "a: http://h:1/#x",              "b: 2",               r#"{ "a": "http://h:1/#x", "b": 2 }"#),
+            ("quotes within",           "a: say \"no\"",                 "b: 2",               r#"{ "a": "say \"no\"", "b": 2 }"#),
+            ("several lines",           "a: |\n  one\n  two\n",          "b: 2",               r#"{ "a": "one\ntwo\n", "b": 2 }"#),
+            ("a number in quotes",      "a: \"1\"",                      "b: ~",               r#"{ "a": "1", "b": null }"#),
+        ];
+        for (name, book, part, expected) in cases {
+            let whole = laid_over(book, part).unwrap_or_else(|problems| panic!("{name}: {problems:?}"));
+            assert_eq!(whole, expected, "{name}");
+            assert!(
+                parsed(&whole).is_ok_and(|again| again.written() == whole),
+                "{name}: it is read as it is written"
+            );
+        }
     }
 }

@@ -40,9 +40,8 @@ impl World<'_> {
 
     fn send(&mut self, stream: usize, accepted: &mut [Vec<Waiting>]) {
         let arrival = &self.scenario.arrivals[stream];
-        self.sent += 1;
         self.ledger.event();
-        let number = self.sent;
+        let number = self.streams[stream].next_number();
         let session = arrival.sessions.map(|count| {
             let drawn = below(self.sessions.draw(number), u64::from(count));
             u32::try_from(drawn).expect("less than the count")
@@ -60,14 +59,14 @@ impl World<'_> {
 
     /// One who wants an event gets it.
     fn hand_over(&mut self, taker: Taker, sent: Sent, accepted: &mut [Vec<Waiting>]) {
-        let Taker { belongs, order } = taker;
+        let Taker { belongs, key, order } = taker;
         let Sent { event, session, number, content, is_poison } = sent;
         let session = session.filter(|_| order != Order::None);
-        let share =
-            stable_64_of(belongs.queue as u64, session.map_or(number, |session| u64::from(session) << 32));
+        let share = stable_64_of(key, session.map_or(number, |session| u64::from(session) << 32));
         let node = usize::try_from(below(stable_64_of(share, 7), self.nodes.len() as u64)).expect("a node");
         let clock = self.clock();
         let Belongs { queue, dependency } = belongs;
+        let content = stable_64_of(content, key);
         let new = New { queue, dependency, session, event, content, sent_at: clock, is_poison };
         self.ledger.sent(belongs);
         let node_at = &mut self.nodes[node];

@@ -17,6 +17,11 @@ impl Chance {
         Self(stable_64_of(seed, purpose ^ 0xc4a7_ce00))
     }
 
+    /// The draws of one of many things that have the same purpose.
+    pub(super) fn of(self, thing: u64) -> Self {
+        Self(self.draw(thing))
+    }
+
     /// The draw of that number.
     pub(super) fn draw(self, number: u64) -> u64 {
         stable_64_of(self.0, number)

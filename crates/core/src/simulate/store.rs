@@ -11,7 +11,7 @@ use crate::breaker::Record;
 use crate::decide::History;
 use crate::engine::{Absences, Fate, Followers, Load, Next, Page, QueueName, Settlement, Waiting, Wanted};
 use crate::event::Event;
-use crate::hash::{Map, stable_64_of};
+use crate::hash::Map;
 use crate::ids::{DeliveryId, DependencyName, Seq, ServiceName};
 use crate::time::Timestamp;
 
@@ -116,7 +116,7 @@ impl Store {
         let New { queue, dependency, session, event, content, sent_at, is_poison } = new;
         let lane = session.map(|session| Lane { queue, session });
         let waiting = Waiting {
-            id: DeliveryId::new(seq, stable_64_of(content, queue as u64)),
+            id: DeliveryId::new(seq, content),
             queue: Arc::clone(&self.queues[queue].name),
             event,
             sequence: lane.map(|_| seq),

@@ -1,13 +1,20 @@
 //! When events of one type arrive.
 
+use std::collections::BTreeMap;
+
 use super::chance::{Chance, gap_nanos, nanos};
+use crate::event::attribute::EventType;
+use crate::hash::{stable_64, stable_64_of};
 use crate::scenario::{Arrival, Flow, Spacing};
 
 /// The arrivals of one type, one after the other.
 #[derive(Debug)]
 pub(super) struct Stream<'a> {
     arrival: &'a Arrival,
+    /// Tells it from all others, in whatever order they stand.
+    key: u64,
     chance: Chance,
+    sent: u64,
     /// How many moments of arrival there were.
     moments: u64,
     from_nanos: u64,
@@ -15,10 +22,30 @@ pub(super) struct Stream<'a> {
 }
 
 impl<'a> Stream<'a> {
-    pub(super) fn new(arrival: &'a Arrival, chance: Chance) -> Self {
+    /// All streams of a scenario. Each has draws of its own, by its type, so that a service more in the book, or
+    /// another order of them, changes nothing about the events of others.
+    pub(super) fn all(arrivals: &'a [Arrival], chance: Chance) -> Vec<Self> {
+        let mut of_type: BTreeMap<&EventType, u64> = BTreeMap::new();
+        let stream = |arrival: &'a Arrival| {
+            let event_type = &arrival.event_type.value;
+            let place = of_type.entry(event_type).or_default();
+            *place += 1;
+            let key = stable_64(event_type.as_str().as_bytes(), *place);
+            Self::new(arrival, key, chance.of(key))
+        };
+        arrivals.iter().map(stream).collect()
+    }
+
+    fn new(arrival: &'a Arrival, key: u64, chance: Chance) -> Self {
         let clamped = |span: std::time::Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         let (from_nanos, until_nanos) = (clamped(arrival.from), clamped(arrival.until));
-        Self { arrival, chance, moments: 0, from_nanos, until_nanos }
+        Self { arrival, key, chance, sent: 0, moments: 0, from_nanos, until_nanos }
+    }
+
+    /// The number of its next event, which no other has.
+    pub(super) fn next_number(&mut self) -> u64 {
+        self.sent += 1;
+        stable_64_of(self.key, self.sent)
     }
 
     /// How many arrive at each moment.
@@ -123,7 +150,7 @@ mod tests {
         let (from, until) = (seconds(from), seconds(until));
         let reach = crate::scenario::Reach::OneType;
         let arrival = Arrival { event_type, reach, sessions: None, poison: Share::NONE, from, until, flow };
-        let mut stream = Stream::new(&arrival, Chance::new(1, 1));
+        let mut stream = Stream::new(&arrival, 1, Chance::new(1, 1));
         let mut found = Vec::new();
         let mut now = None;
         while let Some(at) = stream.next(now) {

@@ -69,6 +69,32 @@ fn a_policy_without_jitter_gives_exactly_its_attempts() {
     }
 }
 
+/// Both books meet the same luck, in whatever order they say what they say.
+#[test]
+fn the_order_of_services_changes_nothing() {
+    let services = [
+        "  one: { target: { http: \"http://127.0.0.1:1/\" }, events: [\"a.b\"] }\n",
+        "  two: { target: { http: \"http://127.0.0.1:2/\" }, events: [\"c.d\"] }\n",
+        "  six: { target: { http: \"http://127.0.0.1:6/\" }, order: session, events: [\"e.f\"] }\n",
+    ];
+    let book = |places: &[usize]| {
+        let services: String = places.iter().map(|place| services[*place]).collect();
+        Arc::new(book::read(&format!("version: 1\nservices:\n{services}")).book.expect("a book"))
+    };
+    let rough = scenario(
+        "duration: 1m\nnodes: 2\narrivals: [{ type: \"*\", rate: 5/s, sessions: 4, poison: 2% }]\ndependencies:\n  all: { latency: { p50: 40ms, p99: 400ms }, phases: [{ at: 10s, for: 30s, fails: { status: 503, share: 40% } }] }\n",
+    );
+    let told = |places: &[usize]| {
+        let report = play(&rough, &book(places), 1);
+        let of = |name: &str| {
+            let found = report.dependencies.iter().find(|dependency| dependency.name == name);
+            found.map(|it| (it.calls, it.calls_failed, it.call_latency.clone(), it.series.calls.clone()))
+        };
+        ["one", "two", "six"].map(of)
+    };
+    assert_eq!(told(&[2, 1, 0]), told(&[0, 1, 2]));
+}
+
 /// What arrives together with a trouble waits because of it.
 #[test]
 fn a_trouble_from_the_first_moment_on_is_drained_when_nothing_waits() {

@@ -22,7 +22,7 @@ use crate::engine::{
 };
 use crate::event::Event;
 use crate::event::attribute::EventType;
-use crate::hash::{Map, stable_64_of};
+use crate::hash::{Map, stable_64, stable_64_of};
 use crate::ids::{DependencyName, Seed};
 use crate::scenario::{Behaviour, FaultKind, Scenario};
 use crate::time::Timestamp;
@@ -38,7 +38,7 @@ mod purpose {
     pub(super) const SESSION: u64 = 2;
     pub(super) const TARGETS: u64 = 3;
     pub(super) const CONTENT: u64 = 4;
-    pub(super) const STREAMS: u64 = 1_000;
+    pub(super) const STREAMS: u64 = 5;
 }
 
 /// Everything.
@@ -63,7 +63,6 @@ pub(super) struct World<'a> {
     pub(super) sessions: Chance,
     luck: Chance,
     pub(super) content: Chance,
-    pub(super) sent: u64,
     pub(super) ledger: Ledger,
     checker: Checker,
 }
@@ -77,6 +76,8 @@ struct Queue {
 #[derive(Clone, Copy)]
 pub(super) struct Taker {
     pub belongs: Belongs,
+    /// Tells it from all others, in whatever order they stand in the book.
+    pub key: u64,
     pub order: Order,
 }
 
@@ -136,15 +137,13 @@ impl<'a> World<'a> {
         let nodes = scenario.nodes as usize;
         let ledger = Ledger::new(names.iter().map(ToString::to_string).collect(), opened, nodes);
         let chance = |purpose| Chance::new(plan.seed, purpose);
-        let streams = scenario.arrivals.iter().zip(0_u64..);
-        let streams = streams.map(|(arrival, place)| Stream::new(arrival, chance(purpose::STREAMS + place)));
         let mut world = Self {
             scenario,
             plan,
             now: 0,
             agenda: Agenda::default(),
             nodes: (0..nodes).map(|_| Node::new(&names, targets.len())).collect(),
-            streams: streams.collect(),
+            streams: Stream::all(&scenario.arrivals, chance(purpose::STREAMS)),
             streams_open: 0,
             takers: Vec::new(),
             events: scenario.arrivals.iter().map(|_| Map::default()).collect(),
@@ -157,7 +156,6 @@ impl<'a> World<'a> {
             sessions: chance(purpose::SESSION),
             luck: chance(purpose::TARGETS),
             content: chance(purpose::CONTENT),
-            sent: 0,
             ledger,
             checker: Checker::default(),
         };
@@ -176,7 +174,8 @@ impl<'a> World<'a> {
                 queue: queue.expect("every taker has a queue"),
                 dependency: self.dependency_places[route.dependency()],
             };
-            Taker { belongs, order: route.order() }
+            let key = stable_64(name.to_string().as_bytes(), 0);
+            Taker { belongs, key, order: route.order() }
         };
         self.plan.book.route(event_type.as_str()).iter().map(taker).collect()
     }

@@ -12,6 +12,7 @@ mod actor;
 mod live;
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -99,7 +100,7 @@ fn assert_agree(book: &str, scenario: &str, told: &str) {
 /// All of them at once, since they mostly wait.
 #[test]
 fn what_is_foretold_comes() {
-    let cases: [(&str, fn()); 9] = [
+    let cases: [(&str, fn()); 10] = [
         ("retries that run out", retries_that_run_out),
         ("an outage and a breaker", an_outage_and_a_breaker),
         ("a bad deploy", a_bad_deploy),
@@ -108,6 +109,7 @@ fn what_is_foretold_comes() {
         ("poison among good ones in a session", poison_among_good_ones_in_a_session),
         ("a server that is killed and comes back", a_server_that_is_killed_and_comes_back),
         ("a brown out by chance", a_brown_out_by_chance),
+        ("a backlog comes back by and by", a_backlog_comes_back_by_and_by),
         ("a backlog flushes at the rate of its limit", a_backlog_flushes_at_the_rate_of_its_limit),
     ];
     let failed: Vec<&str> = std::thread::scope(|scope| {
@@ -261,11 +263,10 @@ fn a_brown_out_by_chance() {
     assert_eq!(played.came.duplicates, 0);
 }
 
-/// A backlog flushes as quickly as `in_flight` lets it: the calls at once rise by one with every success, from
-/// four to that limit, which is soon. It is so in earnest, and it is foretold.
-fn a_backlog_flushes_at_the_rate_of_its_limit() {
+/// Two hundred deliveries wait for the end of an outage; twenty at most may be called at once.
+fn backlog(ramp: &str) -> (Came, Value, Played) {
     let (foretold, report, played) = played(
-        &book("breaker: three, in_flight: 20", "retry: long"),
+        &book(&format!("breaker: three, in_flight: 20, {ramp}"), "retry: long"),
         &scenario(
             "5s",
             &[
@@ -279,13 +280,37 @@ fn a_backlog_flushes_at_the_rate_of_its_limit() {
     );
     assert_eq!((foretold.delivered, played.came.delivered), (207, 207));
     assert_eq!(foretold.breaker, played.came.breaker);
-    let warehouse = &report["dependencies"][0];
-    let in_flight = warehouse["series"]["in_flight"].as_array().expect("a series");
+    (foretold, report, played)
+}
+
+fn calls_in_a_second_max(report: &Value) -> f64 {
+    report["dependencies"][0]["call_rate_max"].as_f64().expect("a rate")
+}
+
+/// Few calls are usual, so it begins with ten in a second, and one more with each: less than a tenth of what the
+/// limit of calls at once allows. A machine that is late makes fewer calls in a second, and never more, but some
+/// may come together at the target.
+fn a_backlog_comes_back_by_and_by() {
+    let (_, report, played) = backlog("ramp: 10s");
+    let foretold = calls_in_a_second_max(&report);
+    assert!((20.0..=25.0).contains(&foretold), "{foretold} calls in a second foretold");
+    let came = played.seen.calls_in_a_second_max();
+    assert!((came as f64) < 2.0 * foretold, "{came} calls in a second where {foretold} were foretold");
+    // 200 calls at 10/s and 1/s more each second: 12.4 s.
+    let lasted = played.seen.last_came_within(200);
+    assert!(lasted > Duration::from_secs(10), "all of them within {lasted:?}");
+}
+
+/// Without a ramp a backlog flushes as quickly as `in_flight` lets it: the calls at once rise by one with every
+/// success, from four to that limit, which is soon.
+fn a_backlog_flushes_at_the_rate_of_its_limit() {
+    let (_, report, played) = backlog("ramp: 0s");
+    let in_flight = report["dependencies"][0]["series"]["in_flight"].as_array().expect("a series");
     let at_once = in_flight.iter().filter_map(Value::as_u64).max();
     assert_eq!(at_once, Some(20), "foretold");
     let came = played.seen.at_once_max;
     assert!((15..=20).contains(&came), "{came} at once: as many as may, and no more");
     let usual = 5.0;
-    let flush = warehouse["call_rate_max"].as_f64().expect("a rate");
+    let flush = calls_in_a_second_max(&report);
     assert!(flush >= 15.0 * usual, "{flush} calls in one second");
 }

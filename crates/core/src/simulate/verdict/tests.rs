@@ -41,7 +41,8 @@ fn each_finding_is_made_where_it_belongs() {
     let cases = [
         ("a calm day",              bare(""),        "latency: 10ms",                                                        vec!["all-delivered"]),
         ("down for good",           bare(steps),     "phases: [{ at: 0s, for: 1d, is: down }]",                              vec!["dead-letters", "amplified", "breaker-never-opens"]),
-        ("down for a while",        guarded(steps),  "latency: 10ms, phases: [{ at: 30s, for: 30s, is: down }]",             vec!["stampede", "drained", "all-delivered"]),
+        ("down for a while",        guarded(steps),  "latency: 10ms, phases: [{ at: 30s, for: 30s, is: down }]",             vec!["drained", "all-delivered"]),
+        ("all at once after it",    guarded(steps).replace("in_flight: 500", "in_flight: 500, ramp: 0s"), "latency: 10ms, phases: [{ at: 30s, for: 30s, is: down }]", vec!["stampede", "drained", "all-delivered"]),
         ("locked out",              bare("    on_failure: { fatal: pause }\n"), "latency: 10ms, phases: [{ at: 30s, for: 1h, fails: { status: 401 } }]", vec!["still-waiting"]),
         ("slower than anybody waits", bare("    retry: steps\n    timeout: 1s\n"), "phases: [{ at: 0s, for: 1d, slow: 3s }]",  vec!["dead-letters", "amplified", "breaker-never-opens", "duplicates"]),
     ];

@@ -54,6 +54,8 @@ pub(super) struct Seen {
     /// The most calls that it had at once.
     pub(super) at_once_max: u64,
     at_once: u64,
+    /// When each call came.
+    called_at: Vec<Instant>,
     effects: BTreeMap<String, u64>,
     sessions: BTreeMap<String, Session>,
     throttle_ends_at: Option<Instant>,
@@ -256,8 +258,24 @@ impl Part {
 }
 
 impl Seen {
+    /// The most calls within one second, whenever it begins.
+    pub(super) fn calls_in_a_second_max(&self) -> usize {
+        let within = |first: usize| {
+            let ends_at = self.called_at[first] + Duration::from_secs(1);
+            self.called_at[first..].iter().take_while(|at| **at < ends_at).count()
+        };
+        (0..self.called_at.len()).map(within).max().unwrap_or(0)
+    }
+
+    /// How long the last so many calls took to come.
+    pub(super) fn last_came_within(&self, calls: usize) -> Duration {
+        let last = &self.called_at[self.called_at.len().saturating_sub(calls)..];
+        last.first().zip(last.last()).map_or(Duration::ZERO, |(first, last)| *last - *first)
+    }
+
     fn begins(&mut self, call: &Request) {
         self.calls += 1;
+        self.called_at.push(Instant::now());
         self.at_once += 1;
         self.at_once_max = self.at_once_max.max(self.at_once);
         let key = header(call, "ce-partitionkey");
