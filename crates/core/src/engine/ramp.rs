@@ -3,7 +3,7 @@
 //! - **In flight.** At first [`limits::RAMP_START`] calls may be under way; each success allows one more. Calls
 //!   that take 40 ms make that 64 within a fifth of a second, so by itself it spares only what is slow.
 //! - **Pace.** At first calls start as often as they did while all was well; after `ramp` twice as often, after
-//!   twice that time three times. So what has waited for ten minutes is gone within two, at ten or eleven times
+//!   twice that time three times. So what has waited for ten minutes is gone within two, at twelve times
 //!   the usual rate at worst, and a dependency that cannot take that says so before the most of it has come.
 //!
 //! The pace is over when nobody needs it: when for [`limits::RAMP_UNUSED_FOR`] fewer calls were made than it

@@ -94,6 +94,7 @@ fn a_page_is_written_beside_what_is_printed() {
 fn a_page_that_cannot_be_written_says_why_and_leaves_nothing() {
     let folder = folder();
     std::fs::create_dir(folder.path("folder")).expect("a folder");
+    folder.write("folder/other.yaml", "version: 1\n");
     #[rustfmt::skip]
     let cases = [
         ("no such folder",    "missing/page.html",     "could not write missing/page.html: there is no folder missing"),
@@ -101,6 +102,7 @@ fn a_page_that_cannot_be_written_says_why_and_leaves_nothing() {
         ("a file above",      "outage.yaml/page.html", "could not write outage.yaml/page.html: outage.yaml is no folder"),
         ("the scenario",      "outage.yaml",           "could not write outage.yaml: it is what was played; name another file"),
         ("the rule book",     "folder/../redrive.yaml", "redrive.yaml: it is what was played; name another file"),
+        ("another book",      "folder/other.yaml",     "could not write folder/other.yaml: there is a file that is no page; name another, or remove it"),
         ("a device",          "/dev/null",             "could not write /dev/null: it is no file that a page could replace"),
     ];
     for (name, path, expected) in cases {
@@ -110,6 +112,8 @@ fn a_page_that_cannot_be_written_says_why_and_leaves_nothing() {
         assert_eq!(files(&folder), ["folder", "outage.yaml", "redrive.yaml"], "{name}");
     }
     assert_eq!(folder.run(&["simulate", "outage.yaml", "--no-advice"]).code, 0, "both are as they were");
+    let other = std::fs::read_to_string(folder.path("folder/other.yaml"));
+    assert_eq!(other.expect("it is there"), "version: 1\n");
 }
 
 fn simulate(server: &Server, asked: &Value) -> crate::client::Answer {

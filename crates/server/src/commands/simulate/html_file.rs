@@ -4,7 +4,7 @@
 //! after, and a full disk leaves the one that was there.
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
@@ -22,7 +22,7 @@ pub(super) fn write(args: &SimulateArgs, page: impl FnOnce(&str) -> String) -> a
     Ok(())
 }
 
-/// Refuses a place where the page would take the place of what it was made from, or of something that is no file.
+/// Refuses a place where the page would take the place of what it was made from, or of something that is no page.
 fn check(path: &Path, args: &SimulateArgs) -> anyhow::Result<()> {
     let shown = path.display();
     let Ok(found) = fs::canonicalize(path) else { return Ok(()) };
@@ -33,8 +33,23 @@ fn check(path: &Path, args: &SimulateArgs) -> anyhow::Result<()> {
     if !found.is_file() && !found.is_dir() {
         return Err(anyhow!("could not write {shown}: it is no file that a page could replace"));
     }
+    if found.is_file() && !is_page(&found) {
+        return Err(anyhow!(
+            "could not write {shown}: there is a file that is no page; name another, or remove it"
+        ));
+    }
     Ok(())
 }
+
+/// Whether somebody's page is there, which the next one may replace; or nothing yet.
+fn is_page(path: &Path) -> bool {
+    let mut beginning = Vec::new();
+    let read =
+        File::open(path).and_then(|file| file.take(BEGINNING.len() as u64).read_to_end(&mut beginning));
+    read.is_ok() && (beginning.is_empty() || beginning.eq_ignore_ascii_case(BEGINNING))
+}
+
+const BEGINNING: &[u8] = b"<!doctype html>";
 
 fn put(path: &Path, content: &[u8]) -> io::Result<()> {
     if path.is_dir() {
