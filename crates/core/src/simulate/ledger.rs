@@ -1,6 +1,6 @@
 //! Counts what happens in a simulation, and tells it as a [`Report`].
 //!
-//! Invariant: what was sent is what was delivered, what is dead and what waits.
+//! Invariants: what was sent is what was delivered, what is dead and what waits; every attempt is that of a delivery.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -32,11 +32,19 @@ pub(super) struct Ledger {
     duplicates: u64,
     latency: Times,
     attempts_max: u32,
-    attempts: BTreeMap<u32, u64>,
+    attempts: BTreeMap<u32, Attempted>,
+    attempts_of_all: u64,
     causes: BTreeMap<CauseKey, u64>,
     paused: Vec<Paused>,
     queues: Vec<QueueLedger>,
     dependencies: Vec<DependencyLedger>,
+}
+
+/// Deliveries with so many attempts, and how many of them have not ended.
+#[derive(Clone, Copy, Debug, Default)]
+struct Attempted {
+    deliveries: u64,
+    waiting: u64,
 }
 
 type CauseKey = (usize, usize, Category, String, String);
@@ -147,6 +155,7 @@ impl Ledger {
             latency: Times::new(),
             attempts_max: 0,
             attempts: BTreeMap::new(),
+            attempts_of_all: 0,
             causes: BTreeMap::new(),
             paused: Vec::new(),
             queues: queues.into_iter().map(queue).collect(),
@@ -219,9 +228,21 @@ impl Ledger {
     fn ended(&mut self, belongs: Belongs, attempts: u32) {
         self.open -= 1;
         self.ended += 1;
-        self.attempts_max = self.attempts_max.max(attempts);
-        *self.attempts.entry(attempts.min(ATTEMPTS_TOLD_MAX)).or_default() += 1;
+        self.attempted(attempts);
         self.waiting(belongs, |waiting| waiting - 1);
+    }
+
+    /// The run is over, and a delivery with so many attempts has not ended.
+    pub(super) fn left_waiting(&mut self, attempts: u32) {
+        self.attempted(attempts).waiting += 1;
+    }
+
+    fn attempted(&mut self, attempts: u32) -> &mut Attempted {
+        self.attempts_max = self.attempts_max.max(attempts);
+        self.attempts_of_all += u64::from(attempts);
+        let attempted = self.attempts.entry(attempts.min(ATTEMPTS_TOLD_MAX)).or_default();
+        attempted.deliveries += 1;
+        attempted
     }
 
     /// A call begins that carries so many, for so many of them the first time.
@@ -323,14 +344,16 @@ impl Ledger {
         let mut dead_letters: Vec<Cause> =
             self.causes.iter().map(|(key, count)| self.cause(key, *count)).collect();
         dead_letters.sort_by_key(|cause| std::cmp::Reverse(cause.count));
-        let count = |(attempts, deliveries): (&u32, &u64)| AttemptCount {
+        let count = |(attempts, attempted): (&u32, &Attempted)| AttemptCount {
             attempts: *attempts,
-            deliveries: *deliveries,
+            deliveries: attempted.deliveries,
+            waiting: attempted.waiting,
         };
         let attempts_per_delivery = self.attempts.iter().map(count).collect();
         let dependencies: Vec<_> =
             self.dependencies.into_iter().map(|dependency| dependency.told(&face, now)).collect();
         let attempts: u64 = dependencies.iter().map(|(_, attempts, _)| attempts).sum();
+        assert_eq!(attempts, self.attempts_of_all, "every attempt is that of a delivery");
         let first: u64 = dependencies.iter().map(|(.., first)| first).sum();
         Report {
             about: heading.about,

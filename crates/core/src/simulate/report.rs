@@ -45,9 +45,9 @@ pub struct Report {
     pub order_violations: u64,
     /// From when an event was sent until it was delivered.
     pub latency: Quantiles,
-    /// The most attempts of one delivery.
+    /// The most attempts of one delivery, whether or not it has ended.
     pub attempts_max: u32,
-    /// How many deliveries ended after how many attempts.
+    /// How many deliveries had how many attempts.
     pub attempts_per_delivery: Vec<AttemptCount>,
     /// Why deliveries failed for good, the most frequent cause first.
     pub dead_letters: Vec<Cause>,
@@ -61,13 +61,15 @@ pub struct Report {
     pub expectations: Vec<Expected>,
 }
 
-/// How many deliveries ended after so many attempts.
+/// How many deliveries had so many attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct AttemptCount {
-    /// So many attempts; the last of the list stands for all that had more.
+    /// So many attempts, with those that a crash cut off; the last of the list stands for all that had more.
     pub attempts: u32,
     /// How many deliveries.
     pub deliveries: u64,
+    /// How many of them had not ended when the run did.
+    pub waiting: u64,
 }
 
 /// Deliveries that failed for good for the same reason.

@@ -69,6 +69,37 @@ fn a_policy_without_jitter_gives_exactly_its_attempts() {
     }
 }
 
+/// A call is an attempt of what it was made for, whether or not that has ended, and whether or not its end was heard.
+#[test]
+fn every_call_is_an_attempt_of_a_delivery() {
+    let policy = "retry_policies:\n  steps: { delays: [1s], retries: 3, jitter: none }\n  on: { delays: [2s], retries: 10000, jitter: none }\n";
+    let one = "arrivals: [{ type: orders.placed, bursts: { size: 1 } }]\n";
+    let later = one.replace(" } }", " }, from: 2s }");
+    let each = "arrivals: [{ type: orders.placed, rate: 1/s, spacing: even }]\n";
+    let down = "dependencies: { api: { phases: [{ at: 0s, for: 1h, is: down }] } }\n";
+    let slow = "dependencies: { api: { latency: 2s } }\nfaults: [{ at: 3500ms, restart: 5s }]\n";
+    let away = "faults: [{ at: 1s, restart: 1h }]\n";
+    #[rustfmt::skip]
+    let cases = [
+        ("one that has not ended",          "on",    format!("duration: 10s\nsettle: 10s\n{one}{down}"), vec![(10, 1, 1)], 10),
+        ("two calls that a crash cut off",  "steps", format!("duration: 10s\n{each}{slow}"),             vec![(1, 8, 0), (2, 2, 0)], 12),
+        ("what nobody was there to take",   "steps", format!("duration: 10s\nsettle: 10s\n{later}{away}"), vec![(0, 1, 1)], 0),
+    ];
+    for (name, retry, text, expected, attempts) in cases {
+        let book = book(&format!("    retry: {retry}\n"), &format!("{API}{policy}"));
+        let report = play(&scenario(&text), &book, 1);
+        let told = report.attempts_per_delivery.iter();
+        let told: Vec<(u32, u64, u64)> =
+            told.map(|count| (count.attempts, count.deliveries, count.waiting)).collect();
+        assert_eq!(told, expected, "{name}");
+        let most = expected.iter().map(|(attempts, ..)| *attempts).max().expect("some");
+        assert_eq!((report.attempts, report.attempts_max), (attempts, most), "{name}");
+        let deliveries: u64 = expected.iter().map(|(_, deliveries, _)| deliveries).sum();
+        let for_each = (attempts as f64 / deliveries as f64).max(1.0);
+        assert!((report.amplification - for_each).abs() < 1e-9, "{name}: {}", report.amplification);
+    }
+}
+
 /// What arrives together with a trouble waits because of it.
 #[test]
 fn a_trouble_from_the_first_moment_on_is_drained_when_nothing_waits() {

@@ -244,6 +244,10 @@ impl<'a> World<'a> {
             nodes: self.scenario.nodes,
             order_violations: self.checker.violations(),
         };
+        for node in &self.nodes {
+            let outside = node.door.iter().map(|_| 0);
+            node.store.calls_of_open().chain(outside).for_each(|calls| self.ledger.left_waiting(calls));
+        }
         let mut report = self.ledger.told(heading);
         let expectations = self.scenario.expectations.iter();
         report.expectations = expectations.map(|at| report.expected(&at.value)).collect();
@@ -350,8 +354,12 @@ impl<'a> World<'a> {
         let queue = store.place(&call.queue);
         let first = &call.deliveries[0];
         let mut failing = Vec::new();
+        let mut first_attempts = 0;
         for (place, delivery) in call.deliveries.iter().enumerate() {
             let row = store.row(delivery.id);
+            // A call that a crash cut off is a call, though the engine that comes back knows nothing of it.
+            row.calls += 1;
+            first_attempts += u64::from(row.calls == 1);
             if row.is_poison {
                 failing.push(place);
             }
@@ -367,7 +375,6 @@ impl<'a> World<'a> {
             draw: self.luck.draw_of(first.id.content(), u64::from(first.attempts)),
             is_poison: !is_batch && !failing.is_empty(),
         };
-        let first_attempts = call.deliveries.iter().filter(|delivery| delivery.attempts == 0).count() as u64;
         self.nodes[node].in_flight[dependency] += 1;
         self.ledger.called(dependency, call.deliveries.len() as u64, first_attempts);
         let end = CallEnd {
@@ -380,6 +387,9 @@ impl<'a> World<'a> {
             said: Said::Done,
         };
         if self.layers.is_before_others(dependency) {
+            for inner in self.layers.beneath(dependency) {
+                self.ledger.first_before(*inner, first_attempts);
+            }
             return self.call_through(call, knock, end, failing);
         }
         let store = &mut self.nodes[node].store;
@@ -404,10 +414,6 @@ impl<'a> World<'a> {
 
     /// Calls a dependency that calls others.
     fn call_through(&mut self, call: &Call, knock: Knock, end: CallEnd, failing: Vec<usize>) {
-        let first_attempts = call.deliveries.iter().filter(|delivery| delivery.attempts == 0).count() as u64;
-        for inner in self.layers.beneath(end.dependency) {
-            self.ledger.first_before(*inner, first_attempts);
-        }
         let node = &mut self.nodes[end.node];
         let mut carries: Vec<Taken> = Vec::new();
         for (place, delivery) in call.deliveries.iter().enumerate() {
@@ -451,9 +457,9 @@ impl<'a> World<'a> {
         if let Some(row) = &settled.ended {
             let belongs = Belongs { queue: row.queue, dependency: row.dependency };
             match &settlement.next {
-                Next::Dead(death) => self.ledger.died(belongs, death, settlement.attempts),
+                Next::Dead(death) => self.ledger.died(belongs, death, row.calls),
                 Next::Delivered => {
-                    self.ledger.delivered(belongs, self.clock().since(row.sent_at), settlement.attempts);
+                    self.ledger.delivered(belongs, self.clock().since(row.sent_at), row.calls);
                 }
                 Next::Ready | Next::Due { .. } | Next::Starting => unreachable!("it has ended"),
             }

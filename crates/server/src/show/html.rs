@@ -173,7 +173,10 @@ const ATTEMPTS_TOGETHER: [u32; 4] = [10, 20, 50, 100];
 
 /// How many deliveries took how many attempts.
 fn attempts(report: &Report) -> String {
-    let most = format!("at most {}", counted(u64::from(report.attempts_max), "attempt"));
+    let mut most = format!("at most {}", counted(u64::from(report.attempts_max), "attempt"));
+    if report.waiting > 0 {
+        let _ = write!(most, ", {} of them not ended", thousands(report.waiting));
+    }
     card("Attempts of each delivery", &most, &bars(&attempt_bars(&report.attempts_per_delivery)))
 }
 

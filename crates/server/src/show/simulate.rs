@@ -111,6 +111,10 @@ fn attempts(report: &Report) -> String {
     if rest > 0 {
         parts.push(format!("{} {}", style::dim(format!("up to {}×", report.attempts_max)), thousands(rest)));
     }
+    let waiting: u64 = all.iter().map(|count| count.waiting).sum();
+    if waiting > 0 {
+        parts.push(style::dim(format!("({} of them not ended)", thousands(waiting))));
+    }
     parts.join("  ")
 }
 

@@ -214,7 +214,7 @@ fn many_dependencies_are_listed_and_the_most_troubled_are_drawn() {
 
 #[test]
 fn many_attempts_are_told_together() {
-    let count = |attempts, deliveries| AttemptCount { attempts, deliveries };
+    let count = |attempts, deliveries| AttemptCount { attempts, deliveries, waiting: 0 };
     let counts = [count(1, 90), count(2, 5), count(6, 1), count(9, 2), count(11, 3), count(500, 4)];
     let told: Vec<(String, u64)> =
         attempt_bars(&counts).into_iter().map(|bar| (bar.name, bar.count)).collect();

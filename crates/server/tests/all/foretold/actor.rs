@@ -54,6 +54,8 @@ pub(super) struct Seen {
     /// The most calls that it had at once.
     pub(super) at_once_max: u64,
     at_once: u64,
+    /// Calls for each delivery.
+    pub(super) calls_for: BTreeMap<String, u64>,
     effects: BTreeMap<String, u64>,
     sessions: BTreeMap<String, Session>,
     throttle_ends_at: Option<Instant>,
@@ -260,6 +262,7 @@ impl Seen {
         self.calls += 1;
         self.at_once += 1;
         self.at_once_max = self.at_once_max.max(self.at_once);
+        *self.calls_for.entry(header(call, "webhook-id").to_owned()).or_default() += 1;
         let key = header(call, "ce-partitionkey");
         if key.is_empty() {
             return;
