@@ -371,7 +371,7 @@ impl Ledger {
             amplification: rounded(ratio(attempts, first)),
             duplicates: self.duplicates,
             order_violations: heading.order_violations,
-            latency: self.latency.told(),
+            latency: self.latency.told_of_any(),
             attempts_max: self.attempts_max,
             attempts_per_delivery,
             dead_letters,
@@ -412,7 +412,7 @@ impl QueueLedger {
             deliveries: self.deliveries,
             delivered: self.delivered,
             dead: self.dead,
-            latency: self.latency.told(),
+            latency: self.latency.told_of_any(),
             waiting: self.waiting.told(face),
         }
     }

@@ -56,6 +56,11 @@ impl Times {
         millis_of(micros)
     }
 
+    /// The same of what there is any of.
+    pub(crate) fn told_of_any(&self) -> Option<Quantiles> {
+        (self.count > 0).then(|| self.told())
+    }
+
     pub(crate) fn told(&self) -> Quantiles {
         if self.count == 0 {
             return Quantiles::default();
@@ -107,7 +112,7 @@ mod tests {
     #[test]
     fn quantiles_are_those_of_the_times() {
         let mut times = Times::new();
-        assert_eq!(times.told(), Quantiles::default());
+        assert_eq!((times.told(), times.told_of_any()), (Quantiles::default(), None));
         (1..=1_000).for_each(|millis| times.add(Duration::from_millis(millis)));
         let told = times.told();
         assert!((500..=516).contains(&told.p50_ms), "{told:?}");

@@ -43,8 +43,8 @@ pub struct Report {
     pub duplicates: u64,
     /// Calls that came out of the order of their session.
     pub order_violations: u64,
-    /// From when an event was sent until it was delivered.
-    pub latency: Quantiles,
+    /// From when an event was sent until it was delivered; none if nothing arrived.
+    pub latency: Option<Quantiles>,
     /// The most attempts of one delivery, whether or not it has ended.
     pub attempts_max: u32,
     /// How many deliveries had how many attempts.
@@ -109,8 +109,8 @@ pub struct QueueReport {
     pub delivered: u64,
     /// Those that failed for good.
     pub dead: u64,
-    /// From when an event was sent until it was delivered.
-    pub latency: Quantiles,
+    /// From when an event was sent until it was delivered; none if nothing arrived.
+    pub latency: Option<Quantiles>,
     /// The most that had not ended, in each step.
     pub waiting: Vec<u64>,
 }
@@ -232,8 +232,8 @@ impl Report {
             Metric::Waiting => Value::Count(self.waiting),
             Metric::Duplicates => Value::Count(self.duplicates),
             Metric::OrderViolations => Value::Count(self.order_violations),
-            Metric::LatencyP50 => millis(self.latency.p50_ms),
-            Metric::LatencyP99 => millis(self.latency.p99_ms),
+            Metric::LatencyP50 => self.latency.map_or(Value::Nothing, |latency| millis(latency.p50_ms)),
+            Metric::LatencyP99 => self.latency.map_or(Value::Nothing, |latency| millis(latency.p99_ms)),
             Metric::AttemptsMax => Value::Count(u64::from(self.attempts_max)),
             Metric::Amplification => largest(|dependency| dependency.amplification),
             Metric::Drain => {

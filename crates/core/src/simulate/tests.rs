@@ -43,7 +43,7 @@ fn a_calm_day_needs_one_call_for_each_delivery() {
     assert_eq!((report.events, report.deliveries, report.delivered), (600, 600, 600));
     assert_eq!((report.dead, report.waiting, report.attempts, report.duplicates), (0, 0, 600, 0));
     assert!((report.amplification - 1.0).abs() < 1e-9);
-    assert_eq!(report.latency.p50_ms, 10);
+    assert_eq!(report.latency.map(|latency| latency.p50_ms), Some(10));
     assert_eq!(report.dependencies[0].troubles, []);
 }
 
@@ -97,6 +97,16 @@ fn every_call_is_an_attempt_of_a_delivery() {
         let deliveries: u64 = expected.iter().map(|(_, deliveries, _)| deliveries).sum();
         let for_each = (attempts as f64 / deliveries as f64).max(1.0);
         assert!((report.amplification - for_each).abs() < 1e-9, "{name}: {}", report.amplification);
+    }
+}
+
+#[test]
+fn what_never_arrives_is_not_quick() {
+    let text = "duration: 10s\narrivals: [{ type: orders.placed, rate: 1/s }]\ndependencies: { api: { phases: [{ at: 0s, for: 1h, fails: { status: 422 } }] } }\nexpect: [\"latency_p99 < 1s\", \"latency_p50 >= 0s\"]\n";
+    let report = play(&scenario(text), &book("", API), 1);
+    assert_eq!((report.delivered, report.latency, report.queues[0].latency), (0, None, None));
+    for told in &report.expectations {
+        assert_eq!((told.met, told.value.as_str()), (false, "nothing arrived"), "{}", told.expectation);
     }
 }
 

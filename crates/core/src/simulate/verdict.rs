@@ -372,13 +372,13 @@ fn duplicates(case: &Case<'_>) -> Vec<Finding> {
 
 fn well(case: &Case<'_>) -> Vec<Finding> {
     let report = case.report;
-    if report.deliveries == 0 || report.delivered < report.deliveries {
+    let Some(latency) = report.latency.filter(|_| report.delivered == report.deliveries) else {
         return Vec::new();
-    }
+    };
     let text = format!(
         "{} in all, and all arrive, 99 of 100 within {}",
         deliveries(report.deliveries),
-        span(report.latency.p99_ms)
+        span(latency.p99_ms)
     );
     vec![finding("all-delivered", Weight::Good, text, Vec::new())]
 }

@@ -72,15 +72,7 @@ fn totals(report: &Report) -> String {
         parts.push(style::warning(format!("{} still waiting", thousands(report.waiting))));
     }
     let _ = writeln!(out, "{}: {}", counted(report.deliveries, "delivery"), parts.join(", "));
-    let latency = report.latency;
-    let quantile = |name: &str, millis| format!("{} {}", style::dim(name), show(millis));
-    let latencies = [
-        quantile("p50", latency.p50_ms),
-        quantile("p90", latency.p90_ms),
-        quantile("p99", latency.p99_ms),
-        quantile("max", latency.max_ms),
-    ];
-    let _ = writeln!(out, "  {}  {}", label("latency"), latencies.join("  "));
+    let _ = writeln!(out, "  {}  {}", label("latency"), latencies(report));
     let _ = writeln!(out, "  {}  {}", label("attempts"), attempts(report));
     let again = format!(
         "{} took effect again, {} out of order",
@@ -90,6 +82,18 @@ fn totals(report: &Report) -> String {
     let _ = writeln!(out, "  {}  {again}", label("repeats"));
     out.push('\n');
     out
+}
+
+fn latencies(report: &Report) -> String {
+    let Some(latency) = report.latency else { return "nothing arrived".to_owned() };
+    let quantile = |name: &str, millis| format!("{} {}", style::dim(name), show(millis));
+    let all = [
+        quantile("p50", latency.p50_ms),
+        quantile("p90", latency.p90_ms),
+        quantile("p99", latency.p99_ms),
+        quantile("max", latency.max_ms),
+    ];
+    all.join("  ")
 }
 
 fn label(text: &str) -> String {
