@@ -492,7 +492,7 @@ impl DependencyLedger {
             call_latency: self.latency.told(),
             breaker_opened: self.opened,
             breaker_not_closed_ms: (self.not_closed_nanos + lasting) / 1_000_000,
-            troubles: self.troubles.told(now, self.waiting.now()),
+            troubles: self.troubles.told(self.waiting.now()),
             transitions: self.transitions,
             series: DependencySeries {
                 first_attempts: first,

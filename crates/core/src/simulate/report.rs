@@ -158,14 +158,27 @@ pub struct DependencyReport {
 pub struct Trouble {
     /// When it began.
     pub began_at_ms: u64,
-    /// When it was over.
-    pub ended_at_ms: u64,
+    /// When it was over; none if it lasted longer than the run.
+    pub ended_at_ms: Option<u64>,
     /// The most that waited before it.
     pub waiting_before: u64,
     /// The most that waited from then until it was drained.
     pub waiting_max: u64,
-    /// How long after its end no more waited than before; none if that never came.
+    /// How many waited when it was drained, or else when the run ended.
+    pub waiting_after: u64,
+    /// How long after its end no more waited than before; none if that never came, or it had no end.
     pub drain_ms: Option<u64>,
+}
+
+impl Trouble {
+    /// How long it took to drain; none of one that lasts, as long as no more waits than before it.
+    fn drain(&self) -> Option<Value> {
+        match (self.ended_at_ms, self.drain_ms) {
+            (_, Some(drain)) => Some(Value::Duration(Duration::from_millis(drain))),
+            (None, None) if self.waiting_after <= self.waiting_before => None,
+            (_, None) => Some(Value::Never),
+        }
+    }
 }
 
 /// A change of a breaker.
@@ -237,9 +250,8 @@ impl Report {
             Metric::AttemptsMax => Value::Count(u64::from(self.attempts_max)),
             Metric::Amplification => largest(|dependency| dependency.amplification),
             Metric::Drain => {
-                let drains =
-                    named.flat_map(|dependency| &dependency.troubles).map(|trouble| trouble.drain_ms);
-                drains.map(|drain| drain.map_or(Value::Never, millis)).fold(millis(0), later)
+                let troubles = named.flat_map(|dependency| &dependency.troubles);
+                troubles.filter_map(Trouble::drain).fold(millis(0), later)
             }
             Metric::QueueDepth => most(|dependency| dependency.waiting_max),
             Metric::BreakerOpened => sum(|dependency| dependency.breaker_opened),

@@ -125,6 +125,25 @@ fn a_trouble_from_the_first_moment_on_is_drained_when_nothing_waits() {
     assert_eq!(told, (0, 3, Some(30_103 - 25_000)));
 }
 
+/// A trouble that outlives the run has no end in it, and what waits because of it is never drained.
+#[test]
+fn a_trouble_that_lasts_has_no_end_and_no_drain() {
+    let policy = "retry_policies:\n  again: { delays: [1s], retries: 10000, jitter: none }\n  once: { delays: [1s], retries: 1, jitter: none }\n";
+    #[rustfmt::skip]
+    let cases = [
+        ("what waits is not drained", "again", "never"),
+        ("nothing is left to drain",  "once",  "0s"),
+    ];
+    for (name, retry, drain) in cases {
+        let book = book(&format!("    retry: {retry}\n"), &format!("{API}{policy}"));
+        let text = "duration: 10s\nsettle: 10s\narrivals: [{ type: orders.placed, bursts: { size: 1 } }]\ndependencies: { api: { phases: [{ at: 0s, for: 1h, is: down }] } }\nexpect: [\"drain < 1m\"]\n";
+        let report = play(&scenario(text), &book, 1);
+        let trouble = report.dependencies[0].troubles[0];
+        assert_eq!((trouble.ended_at_ms, trouble.drain_ms), (None, None), "{name}");
+        assert_eq!(report.expectations[0].value, drain, "{name}");
+    }
+}
+
 #[test]
 fn a_breaker_spares_a_dependency_that_is_down_and_nothing_dies() {
     let breaker = "breakers:\n  five: { trip: { consecutive: 5 }, open: 10s }\ndependencies:\n  api: { kind: webhook, breaker: five, in_flight: 1000 }\n";
@@ -139,7 +158,7 @@ fn a_breaker_spares_a_dependency_that_is_down_and_nothing_dies() {
     let last = api.transitions.last().expect("it changed");
     assert_eq!(last.to, Phase::Closed);
     let trouble = api.troubles[0];
-    assert_eq!((trouble.began_at_ms, trouble.ended_at_ms), (10_000, 40_000));
+    assert_eq!((trouble.began_at_ms, trouble.ended_at_ms), (10_000, Some(40_000)));
     // Until the next probe at most ten seconds, then 20/s and a tenth more each second, while 10/s arrive.
     assert!(trouble.drain_ms.is_some_and(|drain| drain < 30_000), "{trouble:?}");
 }

@@ -156,19 +156,24 @@ fn troubles<'a>(case: &Case<'a>) -> impl Iterator<Item = (&'a DependencyReport, 
 
 /// Fewer that wait than this, beyond twice as many as before, are no backlog.
 const BACKLOG_MIN: u64 = 10;
+/// But what takes so long to drain is one however few wait: the figure `drain` is of it, too.
+const DRAIN_TOLD_FROM_MS: u64 = 1_000;
 
 fn not_drained(case: &Case<'_>) -> Vec<Finding> {
-    // One that lasts to the end has nothing after it to be judged.
     let is_backlog = |trouble: &Trouble| {
         let is_large = trouble.waiting_max > 2 * trouble.waiting_before + BACKLOG_MIN;
-        trouble.ended_at_ms < case.report.ended_at_ms && (is_large || trouble.drain_ms.is_none())
+        is_large || trouble.drain_ms.is_none_or(|drain| drain >= DRAIN_TOLD_FROM_MS)
     };
-    let found = troubles(case).filter(|(_, trouble)| is_backlog(trouble));
-    let found = found.map(|(dependency, trouble)| {
+    // One that lasts to the end has nothing after it to be judged.
+    let ended = troubles(case).filter_map(|(dependency, trouble)| {
+        Some((dependency, trouble, trouble.ended_at_ms.filter(|at| *at < case.report.ended_at_ms)?))
+    });
+    let found = ended.filter(|(_, trouble, _)| is_backlog(trouble));
+    let found = found.map(|(dependency, trouble, ended_at_ms)| {
         let most = trouble.waiting_max;
-        let lasted = trouble.ended_at_ms - trouble.began_at_ms;
+        let lasted = ended_at_ms - trouble.began_at_ms;
         let Some(drain) = trouble.drain_ms else {
-            let well_at = span(trouble.ended_at_ms);
+            let well_at = span(ended_at_ms);
             return Said {
                 code: "never-drained",
                 weight: Weight::Bad,
@@ -218,7 +223,7 @@ fn stampede(case: &Case<'_>, dependency: &DependencyReport, trouble: &Trouble) -
     let step_ms = case.report.step_ms.max(1);
     let step = |at_ms: u64| usize::try_from(at_ms / step_ms).unwrap_or(usize::MAX);
     let calls = &dependency.series.calls;
-    let (began, ended) = (step(trouble.began_at_ms), step(trouble.ended_at_ms));
+    let (began, ended) = (step(trouble.began_at_ms), step(trouble.ended_at_ms?));
     let before = calls.get(..began).filter(|steps| !steps.is_empty())?;
     let usual = before.iter().sum::<u64>() as f64 / before.len() as f64;
     let most = calls.get(ended..)?.iter().copied().max()? as f64;

@@ -91,7 +91,7 @@ impl Measure {
 /// Calls in a second, at most, in steps that begin when a trouble is over or later.
 fn peak_after(dependency: &DependencyReport, own_ms: u64, step_ms: u64) -> f64 {
     let own_ms = own_ms.max(1);
-    let over = dependency.troubles.iter().map(|trouble| trouble.ended_at_ms).min();
+    let over = dependency.troubles.iter().filter_map(|trouble| trouble.ended_at_ms).min();
     let Some(over) = over.and_then(|at_ms| usize::try_from(at_ms / own_ms).ok()) else { return 0.0 };
     let after = dependency.series.calls.get(over..).unwrap_or_default();
     let each = usize::try_from(step_ms / own_ms).unwrap_or(1).max(1);

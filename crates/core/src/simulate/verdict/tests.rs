@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::book::{self, overlay};
-use crate::scenario::expectation::Value;
+use crate::scenario::expectation::{Metric, Value};
 use crate::scenario::{self, Scenario};
 use crate::simulate::{Go, Plan, run};
 
@@ -104,6 +104,23 @@ fn a_change_that_is_advised_helps_and_one_that_does_not_is_not_told() {
     let mut idle = dead.candidates[0].clone();
     "defaults: { keep_delivered: 1d }\n".clone_into(&mut idle.change);
     assert_eq!(gain(&idle), None);
+}
+
+/// A trouble that begins while much waits because of another is a backlog, too.
+#[test]
+fn the_worst_drain_in_words_is_that_of_the_figure() {
+    let policy = "retry_policies:\n  steps: { initial: 20s, max: 20s, retries: 9, jitter: none }\n";
+    let book_text = text("    retry: steps\n", &format!("{BARE}{policy}"));
+    let scenario = "version: 1\nduration: 6m\narrivals: [{ type: orders.placed, rate: 5/s }]\ndependencies:\n  api: { latency: 10ms, phases: [{ at: 1m, for: 20s, is: down }, { at: 105s, for: 2s, is: down }] }\n";
+    let (report, book) = play(&book_text, &scenario::read(scenario).scenario.expect("a scenario"));
+    let troubles = &report.dependencies[0].troubles;
+    assert_eq!(troubles.len(), 2, "{troubles:?}");
+    let is_small = |trouble: &Trouble| trouble.waiting_max <= 2 * trouble.waiting_before + BACKLOG_MIN;
+    assert!(is_small(&troubles[1]) && troubles[1].drain_ms > troubles[0].drain_ms, "{troubles:?}");
+    let worst = report.value(Metric::Drain, None).to_string();
+    let said = verdict(&report, &book);
+    let said: Vec<&str> = said.iter().filter(|it| it.code == "drained").map(|it| it.text.as_str()).collect();
+    assert!(said.iter().any(|text| text.contains(&format!("drained {worst} after"))), "{worst}: {said:?}");
 }
 
 /// Many calls in one second are no wave of retries if something else brings them.
