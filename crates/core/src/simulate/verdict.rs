@@ -8,6 +8,7 @@ mod candidates;
 mod tests;
 mod together;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -119,11 +120,16 @@ fn dead_letters(case: &Case<'_>) -> Vec<Finding> {
         } else {
             format!(" after {}", cause.failure_code)
         };
+        let queues: BTreeSet<&str> = alike().map(|cause| cause.queue.as_str()).collect();
+        let theirs = case.report.queues.iter().filter(|queue| queues.contains(queue.name.as_str()));
+        let theirs: u64 = theirs.map(|queue| queue.deliveries).sum();
         let text = format!(
-            "{}: {} ({}) dead by {}{last}",
+            "{}: {} of {} {} ({}) dead by {}{last}",
             names(alike().map(|cause| cause.queue.as_str())),
-            deliveries(count),
-            percent(count, case.report.deliveries),
+            show_count(count),
+            if queues.len() == 1 { "its" } else { "their" },
+            deliveries(theirs),
+            percent(count, theirs),
             cause.code
         );
         let against = alike().flat_map(|cause| candidates::against_deaths(case.book, case.report, cause));

@@ -123,6 +123,26 @@ fn the_worst_drain_in_words_is_that_of_the_figure() {
     assert!(said.iter().any(|text| text.contains(&format!("drained {worst} after"))), "{worst}: {said:?}");
 }
 
+/// What dies of one queue is no part of what others have.
+#[test]
+fn dead_letters_are_a_part_of_what_their_queues_had() {
+    let book_text = "version: 1\nservices:\n  a: { target: { http: \"http://127.0.0.1:9000/\" }, events: [a.x] }\n  b: { target: { http: \"http://127.0.0.1:9001/\" }, events: [b.x] }\n";
+    #[rustfmt::skip]
+    let cases = [
+        ("one of two queues", "a: { phases: [{ at: 0s, for: 8500ms, fails: { status: 422 } }] }",   "`a`: 9 of its 10 deliveries (90.0%) dead by "),
+        ("both",              "all: { phases: [{ at: 0s, for: 8500ms, fails: { status: 422 } }] }", "`a` and `b`: 18 of their 20 deliveries (90.0%) dead by "),
+    ];
+    for (name, phases, expected) in cases {
+        let scenario = format!(
+            "version: 1\nduration: 10s\narrivals: [{{ type: a.x, rate: 1/s, spacing: even }}, {{ type: b.x, rate: 1/s, spacing: even }}]\ndependencies: {{ {phases} }}\n"
+        );
+        let (report, book) = play(book_text, &scenario::read(&scenario).scenario.expect("a scenario"));
+        let found = verdict(&report, &book);
+        let dead = found.iter().find(|finding| finding.code == "dead-letters").expect("some die");
+        assert!(dead.text.starts_with(expected), "{name}: {}", dead.text);
+    }
+}
+
 /// Many calls in one second are no wave of retries if something else brings them.
 #[test]
 fn a_burst_is_not_taken_for_a_wave_of_retries() {
