@@ -219,7 +219,7 @@ fn is_not_compared(key: &Key, [a, b]: &[Measured; 2]) -> bool {
 const DELIVERED_LESS_MAX: f64 = 0.001;
 
 /// Whether one that delivers such a share may be called better at it than one that delivers the other.
-pub(super) fn may_be_better(metric: Metric, own: f64, others: f64) -> bool {
+pub(in crate::simulate) fn may_be_better(metric: Metric, own: f64, others: f64) -> bool {
     !matches!(metric, Metric::LatencyP50 | Metric::LatencyP99) || own + DELIVERED_LESS_MAX >= others
 }
 

@@ -4,6 +4,7 @@
 //! candidate: whoever wants to claim that it helps plays the scenario again with it ([`Candidate::gain`]).
 
 mod candidates;
+mod price;
 #[cfg(test)]
 mod tests;
 mod together;
@@ -14,6 +15,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 pub use self::candidates::{Candidate, Gain, Measure};
+pub use self::price::Price;
 use self::together::{Said, names, together};
 use super::report::{Cause, DependencyReport, Report, Trouble, ratio};
 use crate::book::RuleBook;

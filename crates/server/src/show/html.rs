@@ -115,8 +115,9 @@ fn finding(advised: &Advised) -> String {
 }
 
 fn proven(proven: &Proven) -> String {
+    let price = if proven.price.is_empty() { String::new() } else { format!(", {}", escape(&proven.price)) };
     format!(
-        "<div class=\"proven\"><p>Played again with {}: {} {} → <b>{}</b> <span class=\"dim\">(less with each of {} seeds)</span></p>\
+        "<div class=\"proven\"><p>Played again with {}: {} {} → <b>{}</b>{price} <span class=\"dim\">(less with each of {} seeds)</span></p>\
          <details><summary>What to write</summary><pre tabindex=\"0\"><code>{}</code></pre></details></div>",
         spoken(&proven.words),
         escape(&proven.metric.replace('_', " ")),

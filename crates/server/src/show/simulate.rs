@@ -209,9 +209,10 @@ fn of_finding(advised: &Advised) -> String {
     };
     let mut out = format!("{sign} {}\n", advised.finding.text);
     for proven in &advised.advice {
+        let price = if proven.price.is_empty() { String::new() } else { format!(", {}", proven.price) };
         let _ = writeln!(
             out,
-            "    {} {}: {} {} → {}",
+            "    {} {}: {} {} → {}{price}",
             style::dim("played again with"),
             proven.words,
             proven.metric,

@@ -97,6 +97,14 @@ fn a_change_that_is_advised_helps_and_one_that_does_not_is_not_told() {
     let told: Vec<(String, Option<Gain>)> =
         dead.candidates.iter().map(|candidate| (candidate.words(), gain(candidate))).collect();
     assert_eq!(told.len(), 2, "{told:?}");
+    // More patience costs more calls while it lasts, and a breaker does not.
+    let prices: Vec<String> =
+        told.iter().filter_map(|(_, gain)| Some(gain.as_ref()?.price.to_string())).collect();
+    assert!(
+        prices[0].starts_with("at the price of ") && prices[0].contains(" times the calls"),
+        "{prices:?}"
+    );
+    assert_eq!(prices[1], "", "{told:?}");
     for (words, gain) in &told {
         let gain = gain.unwrap_or_else(|| panic!("{words} helps"));
         assert!(gain.after.as_f64() < gain.before.as_f64(), "{words}: {gain:?}");
@@ -104,6 +112,11 @@ fn a_change_that_is_advised_helps_and_one_that_does_not_is_not_told() {
     let mut idle = dead.candidates[0].clone();
     "defaults: { keep_delivered: 1d }\n".clone_into(&mut idle.change);
     assert_eq!(gain(&idle), None);
+    // Fewer dead letters are no gain if clearly fewer arrive.
+    let (mut after, _) = play(&book_text, &outage);
+    (after.dead, after.delivered) = (0, before.delivered / 2);
+    after.dependencies[0].dead = 0;
+    assert_eq!(dead.candidates[0].gain(&before, &after), None);
 }
 
 /// A trouble that begins while much waits because of another is a backlog, too.
