@@ -66,6 +66,7 @@ struct DependencyLedger {
     calls: Sums,
     first_attempts: Sums,
     failed: Sums,
+    failed_partly: u64,
     ended: Sums,
     took_micros: Sums,
     in_flight: Level,
@@ -115,6 +116,21 @@ pub(super) struct Opened {
     pub per_second: Option<f64>,
     /// Those that call it.
     pub behind: Vec<String>,
+}
+
+/// What a call carries, in deliveries.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Carried {
+    pub deliveries: u64,
+    /// For so many of them it is the first attempt.
+    pub first: u64,
+}
+
+impl Carried {
+    /// A call is a call, however much it carries: one, if nothing in it was tried before.
+    fn first_calls(self) -> u64 {
+        u64::from(self.first == self.deliveries)
+    }
 }
 
 /// Where a delivery belongs.
@@ -245,22 +261,22 @@ impl Ledger {
         attempted
     }
 
-    /// A call begins that carries so many, for so many of them the first time.
-    pub(super) fn called(&mut self, dependency: usize, carries: u64, first: u64) {
+    /// A call begins.
+    pub(super) fn called(&mut self, dependency: usize, carried: Carried) {
         let face = &self.face;
         let dependency = &mut self.dependencies[dependency];
-        dependency.first_attempts.add(face, first);
-        dependency.first += first;
-        dependency.attempts += carries;
-        dependency.retries_in_second.add(self.now, carries - first);
+        dependency.first_attempts.add(face, carried.first_calls());
+        dependency.first += carried.first;
+        dependency.attempts += carried.deliveries;
+        dependency.retries_in_second.add(self.now, 1 - carried.first_calls());
         dependency.called(face, self.now);
     }
 
-    /// A first attempt begins at something that stands before that dependency.
-    pub(super) fn first_before(&mut self, dependency: usize, first: u64) {
+    /// A call begins at something that stands before that dependency.
+    pub(super) fn called_before(&mut self, dependency: usize, carried: Carried) {
         let dependency = &mut self.dependencies[dependency];
-        dependency.first_attempts.add(&self.face, first);
-        dependency.first_before += first;
+        dependency.first_attempts.add(&self.face, carried.first_calls());
+        dependency.first_before += carried.first;
     }
 
     /// A dependency is called by another.
@@ -277,8 +293,10 @@ impl Ledger {
         dependency.latency.add(took);
         dependency.ended.add(&self.face, 1);
         dependency.took_micros.add(&self.face, u64::try_from(took.as_micros()).unwrap_or(u64::MAX >> 20));
-        if how == How::Badly {
-            dependency.failed.add(&self.face, 1);
+        match how {
+            How::Well => {}
+            How::Partly => dependency.failed_partly += 1,
+            How::Badly => dependency.failed.add(&self.face, 1),
         }
     }
 
@@ -398,6 +416,8 @@ impl Ledger {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum How {
     Well,
+    /// For some of what it carried, and not for the rest.
+    Partly,
     Badly,
 }
 
@@ -426,6 +446,7 @@ impl DependencyLedger {
             calls: Sums::new(),
             first_attempts: Sums::new(),
             failed: Sums::new(),
+            failed_partly: 0,
             ended: Sums::new(),
             took_micros: Sums::new(),
             in_flight: Level::new(),
@@ -484,6 +505,7 @@ impl DependencyLedger {
             capacity_per_second: self.per_second.map(rounded),
             calls: calls.iter().sum(),
             calls_failed: failed.iter().sum(),
+            calls_failed_partly: self.failed_partly,
             amplification: rounded(ratio(self.attempts + self.within, self.first + self.first_before)),
             call_rate_max: self.calls_in_second.most as f64,
             retry_rate_max: self.retries_in_second.most as f64,

@@ -127,13 +127,15 @@ pub struct DependencyReport {
     pub capacity_per_second: Option<f64>,
     /// Calls that were made.
     pub calls: u64,
-    /// Calls that did not end well.
+    /// Calls that did not end well for anything that they carried.
     pub calls_failed: u64,
+    /// Calls that carried several deliveries, and failed for some of them.
+    pub calls_failed_partly: u64,
     /// Attempts for each first attempt; where other dependencies call it, calls for each of those.
     pub amplification: f64,
     /// The most calls that began within one second.
     pub call_rate_max: f64,
-    /// The most retries of rules that began within one second.
+    /// The most calls of rules with a retry in them that began within one second.
     pub retry_rate_max: f64,
     /// The most deliveries that needed it and had not ended.
     pub waiting_max: u64,
@@ -199,7 +201,7 @@ pub struct Change {
 pub struct DependencySeries {
     /// Calls.
     pub calls: Vec<u64>,
-    /// Attempts that were the first of their delivery.
+    /// Calls that were the first for all that they carried; of what others call, those that led to them.
     pub first_attempts: Vec<u64>,
     /// Calls that did not end well.
     pub failed: Vec<u64>,

@@ -277,6 +277,43 @@ fn a_batch_fails_in_part() {
     assert_eq!(report.duplicates, 0);
 }
 
+/// A call is a call, however many deliveries it carries, and attempts are of deliveries.
+#[test]
+fn calls_of_batches_are_counted_as_calls() {
+    let text = "version: 1\nretry_policies: { r: { delays: [1s], retries: 3, jitter: none } }\ndependencies: { api: { kind: webhook, breaker: none } }\nservices:\n  shop:\n    target: { http: \"http://127.0.0.1:9000/\", format: batch, batch_max: 5 }\n    depends_on: api\n    retry: r\n    events: [orders.placed]\n";
+    let book = Arc::new(book::read(text).book.expect("a book"));
+    let burst = |more: &str, phases: &str| {
+        let text = format!(
+            "duration: 30s\narrivals: [{{ type: orders.placed, bursts: {{ size: 20 }}{more} }}]\ndependencies: {{ api: {{ latency: 100ms{phases} }} }}\n"
+        );
+        play(&scenario(&text), &book, 1)
+    };
+    let down = ", phases: [{ at: 0s, for: 1500ms, fails: { status: 503 } }]";
+    #[rustfmt::skip]
+    let cases = [
+        ("all is well",     burst("", "")),
+        ("some are poison", burst(", poison: 50%", "")),
+        ("all come again",  burst("", down)),
+    ];
+    for (name, report) in &cases {
+        let api = &report.dependencies[0];
+        let (calls, first): (u64, u64) =
+            (api.series.calls.iter().sum(), api.series.first_attempts.iter().sum());
+        assert_eq!(calls, api.calls, "{name}");
+        assert!(first <= calls && api.retry_rate_max <= api.call_rate_max, "{name}: {api:#?}");
+        let each = report.attempts as f64 / 20.0;
+        assert!((api.amplification - each).abs() < 1e-9, "{name}: {}", api.amplification);
+    }
+    let failed = cases.each_ref().map(|(_, report)| {
+        let api = &report.dependencies[0];
+        (api.calls, api.calls_failed, api.calls_failed_partly)
+    });
+    assert_eq!(cases.each_ref().map(|(_, report)| report.attempts)[0], 20);
+    assert_eq!(failed[0], (4, 0, 0));
+    assert_eq!((failed[1].1, failed[1].2 > 0), (0, true), "{failed:?}");
+    assert_eq!((failed[2].1, failed[2].2), (8, 0), "{failed:?}");
+}
+
 #[test]
 fn what_a_worker_tells_arrives_at_whoever_wants_it() {
     let text = "version: 1\ndependencies: { runs: { kind: webhook }, post: { kind: webhook } }\nservices:\n  work:\n    target: { exec: [\"/bin/true\"], output: orders.made }\n    depends_on: runs\n    breaker: none\n    events: [orders.placed]\n  mail:\n    target: { http: \"http://127.0.0.1:9000/\" }\n    depends_on: post\n    order: session\n    events: [orders.made]\n";

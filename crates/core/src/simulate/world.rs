@@ -10,7 +10,7 @@ use super::answers::Speech;
 use super::chance::Chance;
 use super::checker::{Caller, Checker};
 use super::layers::{ByRule, Inner, Layers, Taken};
-use super::ledger::{Belongs, Heading, How, Ledger, Opened};
+use super::ledger::{Belongs, Carried, Heading, How, Ledger, Opened};
 use super::report::Report;
 use super::store::{New, Store};
 use super::stream::Stream;
@@ -376,7 +376,8 @@ impl<'a> World<'a> {
             is_poison: !is_batch && !failing.is_empty(),
         };
         self.nodes[node].in_flight[dependency] += 1;
-        self.ledger.called(dependency, call.deliveries.len() as u64, first_attempts);
+        let carried = Carried { deliveries: call.deliveries.len() as u64, first: first_attempts };
+        self.ledger.called(dependency, carried);
         let end = CallEnd {
             node,
             run: caller.run,
@@ -388,7 +389,7 @@ impl<'a> World<'a> {
         };
         if self.layers.is_before_others(dependency) {
             for inner in self.layers.beneath(dependency) {
-                self.ledger.first_before(*inner, first_attempts);
+                self.ledger.called_before(*inner, carried);
             }
             return self.call_through(call, knock, end, failing);
         }
@@ -433,9 +434,14 @@ impl<'a> World<'a> {
             return;
         }
         self.nodes[node].in_flight[dependency] -= 1;
-        let how = if said == Said::Done { How::Well } else { How::Badly };
+        let partly = self.nodes[node].partly.remove(&call).filter(|_| said == Said::Done);
+        let how = match (said, &partly) {
+            (Said::Done, None) => How::Well,
+            (Said::Done, Some(_)) => How::Partly,
+            (Said::Status(_) | Said::TooMany(_) | Said::Refused | Said::Nothing, _) => How::Badly,
+        };
         self.ledger.answered(dependency, took, how);
-        let ending = match self.nodes[node].partly.remove(&call).filter(|_| said == Said::Done) {
+        let ending = match partly {
             Some(failed) => Ending::Partly { reply: Speech::partly(), failed },
             None => Ending::Reply(self.queues[queue].speech.reply(said)),
         };

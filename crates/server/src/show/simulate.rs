@@ -171,15 +171,22 @@ fn of_dependency(dependency: &DependencyReport, report: &Report, columns: Column
     let mut line = |name: &str, steps: &[u64], words: String| {
         let _ = writeln!(out, "  {}  {}  {words}", label(name), columns.spark(steps));
     };
+    // Where others call it, there are calls that are nobody's attempt.
+    let what = if dependency.behind.is_empty() { "attempts" } else { "calls" };
     let rate = format!(
-        "up to {}/s, {:.2} for each delivery",
+        "up to {}/s, {:.2} {what} for each delivery",
         rounded(dependency.call_rate_max),
         dependency.amplification
     );
     line("calls", &series.calls, rate);
-    if dependency.calls_failed > 0 {
+    if dependency.calls_failed + dependency.calls_failed_partly > 0 {
         let share = 100.0 * dependency.calls_failed as f64 / dependency.calls as f64;
-        line("failed", &series.failed, format!("{} ({share:.1}%)", thousands(dependency.calls_failed)));
+        let partly = match dependency.calls_failed_partly {
+            0 => String::new(),
+            partly => format!(", and {} in part", thousands(partly)),
+        };
+        let words = format!("{} ({share:.1}%){partly}", thousands(dependency.calls_failed));
+        line("failed", &series.failed, words);
     }
     line("waiting", &series.waiting, format!("up to {}", thousands(dependency.waiting_max)));
     let in_flight = series.in_flight.iter().max().copied().unwrap_or(0);

@@ -45,7 +45,7 @@ fn list(called: &[&DependencyReport]) -> String {
         Column::wide("Dependency"),
         Column::end("Calls"),
         Column::end("Failed"),
-        Column::end("For each delivery"),
+        Column::end("Attempts for each delivery"),
         Column::end("Most in a second"),
         Column::end("Most waiting"),
         Column::end("Drained after"),
@@ -109,15 +109,20 @@ pub(crate) fn one(dependency: &DependencyReport, report: &Report) -> String {
 }
 
 fn words(dependency: &DependencyReport, report: &Report) -> String {
+    let what = if dependency.behind.is_empty() { "attempts" } else { "calls" };
+    let partly = match dependency.calls_failed_partly {
+        0 => String::new(),
+        partly => format!(", and {} in part", thousands(partly)),
+    };
     let mut said = vec![
         format!(
-            "<b>{}</b>, <b>{:.2}</b> for each delivery, up to <b>{}</b> in a second",
+            "<b>{}</b>, <b>{:.2}</b> {what} for each delivery, up to <b>{}</b> in a second",
             counted(dependency.calls, "call"),
             dependency.amplification,
             rounded(dependency.call_rate_max)
         ),
         format!(
-            "{} failed ({})",
+            "{} failed ({}){partly}",
             thousands(dependency.calls_failed),
             percent(dependency.calls_failed, dependency.calls)
         ),
