@@ -100,7 +100,7 @@ pub enum Metric {
     Drain,
     /// The most deliveries that waited at a time.
     QueueDepth,
-    /// How often a breaker opened.
+    /// How often a breaker opened that was closed.
     BreakerOpened,
     /// Calls that were made.
     Calls,
@@ -235,7 +235,9 @@ impl Metric {
             Self::Amplification => "attempts for each first attempt",
             Self::Drain => "from the end of a trouble until no more waits than before it",
             Self::QueueDepth => "the most deliveries that waited at a time",
-            Self::BreakerOpened => "how often breakers opened",
+            Self::BreakerOpened => {
+                "how often breakers opened that were closed; one that opens again after a probe failed was not"
+            }
             Self::Calls => "calls that were made",
             Self::CallRate => "the most calls that began within one second",
         }

@@ -148,6 +148,7 @@ pub(super) struct Heading {
     pub duration: Duration,
     pub nodes: u32,
     pub order_violations: u64,
+    pub waiting_behind_dead: u64,
 }
 
 impl Ledger {
@@ -385,6 +386,7 @@ impl Ledger {
             delivered,
             dead,
             waiting,
+            waiting_behind_dead: heading.waiting_behind_dead,
             attempts,
             amplification: rounded(ratio(attempts, first)),
             duplicates: self.duplicates,

@@ -35,6 +35,8 @@ pub struct Report {
     pub dead: u64,
     /// Deliveries that had not ended when the run did.
     pub waiting: u64,
+    /// Those of them that stand behind a dead letter of their session.
+    pub waiting_behind_dead: u64,
     /// Attempts, over all deliveries.
     pub attempts: u64,
     /// Attempts for each first attempt.
@@ -143,7 +145,7 @@ pub struct DependencyReport {
     pub dead: u64,
     /// How long its calls took.
     pub call_latency: Quantiles,
-    /// How often its breakers opened.
+    /// How often its breakers opened that were closed; one that opens again after a probe failed was not.
     pub breaker_opened: u64,
     /// For how long they were not closed, over all nodes.
     pub breaker_not_closed_ms: u64,

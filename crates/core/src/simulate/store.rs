@@ -166,6 +166,15 @@ impl Store {
         self.rows.values().map(|row| row.calls)
     }
 
+    /// How many stand behind a dead one that holds their session.
+    pub(super) fn behind_dead(&self) -> u64 {
+        let held = self
+            .lanes
+            .values()
+            .filter(|members| members.front().is_some_and(|head| !self.rows.contains_key(head)));
+        held.map(|members| members.len() as u64 - 1).sum()
+    }
+
     /// The place of a queue.
     pub(super) fn place(&self, queue: &Arc<QueueName>) -> usize {
         self.places[queue]

@@ -145,16 +145,33 @@ fn still_waiting(case: &Case<'_>) -> Vec<Finding> {
     if report.waiting == 0 {
         return Vec::new();
     }
-    let why = match report.paused.first() {
-        Some(paused) => {
-            format!("`{}` paused itself at {} and waits for a person", paused.service, span(paused.at_ms))
-        }
-        None => {
-            "the run ended before they did, or they wait behind a dead letter of their session".to_owned()
+    let behind = report.waiting_behind_dead;
+    let mut rest = report.waiting - behind;
+    let mut reasons = vec![(behind, "behind a dead letter of their session".to_owned())];
+    for paused in &report.paused {
+        let queues = report.queues.iter().filter(|queue| is_of(&queue.name, &paused.service));
+        let open: u64 = queues.map(|queue| queue.deliveries - queue.delivered - queue.dead).sum();
+        let held = open.min(rest);
+        rest -= held;
+        let at = span(paused.at_ms);
+        reasons.push((held, format!("as `{}` paused itself at {at} and waits for a person", paused.service)));
+    }
+    reasons.push((rest, "as the run ended before they did".to_owned()));
+    reasons.retain(|(count, _)| *count > 0);
+    let why = match reasons.as_slice() {
+        [(_, why)] => format!(", {why}"),
+        several => {
+            let each = several.iter().map(|(count, why)| format!("{} {why}", show_count(*count)));
+            format!(": {}", each.collect::<Vec<_>>().join(", "))
         }
     };
-    let text = format!("not ended when the run does: {}: {why}", deliveries(report.waiting));
+    let text = format!("not ended when the run does: {}{why}", deliveries(report.waiting));
     vec![finding("still-waiting", Weight::Bad, text, Vec::new())]
+}
+
+/// Whether a queue is that of a service, or of a channel of it.
+fn is_of(queue: &str, service: &str) -> bool {
+    queue.split('/').next() == Some(service)
 }
 
 fn troubles<'a>(case: &Case<'a>) -> impl Iterator<Item = (&'a DependencyReport, &'a Trouble)> {

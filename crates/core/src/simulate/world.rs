@@ -243,6 +243,7 @@ impl<'a> World<'a> {
             duration: self.scenario.duration,
             nodes: self.scenario.nodes,
             order_violations: self.checker.violations(),
+            waiting_behind_dead: self.nodes.iter().map(|node| node.store.behind_dead()).sum(),
         };
         for node in &self.nodes {
             let outside = node.door.iter().map(|_| 0);

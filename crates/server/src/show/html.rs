@@ -43,8 +43,12 @@ impl Head {
     pub(crate) fn of(report: &Report, rules: &str) -> Self {
         let mut says = vec![rules.to_owned(), format!("{} of events", show(report.duration_ms))];
         let more = report.ended_at_ms.saturating_sub(report.duration_ms);
-        if more > 0 {
-            says.push(format!("{} more until the last has ended", show(more)));
+        match (more, report.waiting) {
+            (0, _) => {}
+            (more, 0) => says.push(format!("{} more until the last has ended", show(more))),
+            (more, waiting) => {
+                says.push(format!("{} more, after which {} still wait", show(more), thousands(waiting)));
+            }
         }
         says.push(counted(u64::from(report.nodes), "node"));
         says.push(format!("seed {}", report.seed));

@@ -53,9 +53,10 @@ fn show(millis: u64) -> String {
 fn heading(report: &Report) -> String {
     let about = report.about.as_deref().unwrap_or("A scenario");
     let more = report.ended_at_ms.saturating_sub(report.duration_ms);
-    let until = match more {
-        0 => String::new(),
-        more => format!(" and {} more until the last has ended", show(more)),
+    let until = match (more, report.waiting) {
+        (0, _) => String::new(),
+        (more, 0) => format!(" and {} more until the last has ended", show(more)),
+        (more, waiting) => format!(" and {} more, after which {} still wait", show(more), thousands(waiting)),
     };
     let nodes = counted(u64::from(report.nodes), "node");
     let played = format!("{} of events{until} · {nodes} · seed {}", show(report.duration_ms), report.seed);

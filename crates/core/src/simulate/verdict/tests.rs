@@ -156,6 +156,37 @@ fn dead_letters_are_a_part_of_what_their_queues_had() {
     }
 }
 
+#[test]
+fn why_something_still_waits_is_said_with_how_many() {
+    let policy = "retry_policies:\n  again: { delays: [1s], retries: 10000, jitter: none }\n";
+    let down = "dependencies: { api: { phases: [{ at: 5s, for: 1h, is: down }] } }\n";
+    let sessions = "order: session-strict\n";
+    let (each, poison) = (
+        "{ type: orders.paid, rate: 1/s, spacing: even }",
+        "{ type: orders.placed, rate: 1/s, spacing: even, sessions: 1, poison: 100% }",
+    );
+    let both = format!("{each}, {poison}");
+    #[rustfmt::skip]
+    let cases = [
+        ("the run ended",         "retry: again\n".to_owned(), each, down,
+            "not ended when the run does: 5 deliveries, as the run ended before they did"),
+        ("it paused",             "on_failure: { fatal: pause }\n".to_owned(), each, "dependencies: { api: { phases: [{ at: 4500ms, for: 1h, fails: { status: 401 } }] } }\n",
+            "not ended when the run does: 5 deliveries, as `shop` paused itself at 5s and waits for a person"),
+        ("behind a dead letter",  sessions.to_owned(), poison, "",
+            "not ended when the run does: 9 deliveries, behind a dead letter of their session"),
+        ("some of both",          format!("retry: again\n    {sessions}"), both.as_str(), down,
+            "not ended when the run does: 14 deliveries: 9 behind a dead letter of their session, 5 as the run ended before they did"),
+    ];
+    for (name, inside, arrival, more, expected) in cases {
+        let book_text = text(&format!("    {inside}"), &format!("{BARE}{policy}"));
+        let scenario = format!("version: 1\nduration: 10s\nsettle: 10s\narrivals: [{arrival}]\n{more}");
+        let (report, book) = play(&book_text, &scenario::read(&scenario).scenario.expect("a scenario"));
+        let found = verdict(&report, &book);
+        let waits = found.iter().find(|finding| finding.code == "still-waiting").expect("some wait");
+        assert_eq!(waits.text, expected, "{name}");
+    }
+}
+
 /// Many calls in one second are no wave of retries if something else brings them.
 #[test]
 fn a_burst_is_not_taken_for_a_wave_of_retries() {
