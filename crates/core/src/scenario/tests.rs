@@ -252,7 +252,7 @@ fn a_fact_of_the_book_is_the_latency_wherever_it_stands() {
         let text = format!(
             "version: 1\ndependencies: {{ api: {{ kind: webhook{dependency} }} }}\nservices:\n  shop: {{ target: {{ http: \"http://127.0.0.1:9000/\" }}, depends_on: api, {service}events: [a.b, {{ type: a.c{row} }}] }}\n"
         );
-        let reading = crate::book::read(&text);
+        let reading = book::read(&text);
         let book = reading.book.unwrap_or_else(|| panic!("{name}: {:?}", reading.problems));
         let scenario = read("version: 1\nduration: 1m\narrivals: [{ type: a.b, rate: 1/s }]\n")
             .scenario
