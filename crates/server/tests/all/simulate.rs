@@ -46,7 +46,7 @@ fn an_outage_is_shown_with_what_would_help() {
       repeats    0 took effect again, 0 out of order
 
     warehouse
-      calls      ▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▄▆▆████████▄▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂  up to 40/s, 1.47 for each delivery
+      calls      ▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▄▆▆████████▄▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂  up to 40/s, 1.47 attempts for each delivery
       failed     ···············▄▆▆███████···································  690 (39.2%)
       waiting    ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▃▅▇████████▃▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁  up to 71
       in flight  ▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▄▄▄▄▄▄▄▄▄▄█▄▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂  up to 4
@@ -54,7 +54,7 @@ fn an_outage_is_shown_with_what_would_help() {
 
     each column is 2s
 
-    ✗ `shop`: 130 deliveries (10.8%) dead by MAX_RETRIES_EXCEEDED after CONNECTION_REFUSED
+    ✗ `shop`: 130 of its 1,200 deliveries (10.8%) dead by MAX_RETRIES_EXCEEDED after CONNECTION_REFUSED
         played again with `retry: critical` for `shop`: dead_letters 130 → 0
         played again with `breaker: externalBreaker` on `warehouse`: dead_letters 130 → 0
     ! `warehouse`: retries make the load 4.0 times as large for 4s after recovery (up to 40/s)
