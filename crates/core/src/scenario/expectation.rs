@@ -63,6 +63,8 @@ pub enum Value {
     Duration(Duration),
     /// It did not come to an end, which is longer than any time.
     Never,
+    /// There is nothing that it could be taken of: nothing arrived.
+    Nothing,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,9 +88,9 @@ pub enum Metric {
     Duplicates,
     /// Calls that came out of the order of their session.
     OrderViolations,
-    /// Half of the deliveries arrived within this time.
+    /// Half of the deliveries that arrived did so within this time.
     LatencyP50,
-    /// 99 of 100 did.
+    /// 99 of 100 of them did.
     LatencyP99,
     /// The most attempts of a delivery.
     AttemptsMax,
@@ -98,7 +100,7 @@ pub enum Metric {
     Drain,
     /// The most deliveries that waited at a time.
     QueueDepth,
-    /// How often a breaker opened.
+    /// How often a breaker opened that was closed.
     BreakerOpened,
     /// Calls that were made.
     Calls,
@@ -225,13 +227,17 @@ impl Metric {
             Self::Waiting => "deliveries that had not ended when the run did",
             Self::Duplicates => "times that something took effect again",
             Self::OrderViolations => "calls that came out of the order of their session",
-            Self::LatencyP50 => "half of the deliveries arrived within it",
-            Self::LatencyP99 => "99 of 100 deliveries arrived within it",
+            Self::LatencyP50 => "half of those that arrived did so within it; never met if nothing arrived",
+            Self::LatencyP99 => {
+                "99 of 100 of those that arrived did so within it; never met if nothing arrived"
+            }
             Self::AttemptsMax => "the most attempts of one delivery",
             Self::Amplification => "attempts for each first attempt",
             Self::Drain => "from the end of a trouble until no more waits than before it",
             Self::QueueDepth => "the most deliveries that waited at a time",
-            Self::BreakerOpened => "how often breakers opened",
+            Self::BreakerOpened => {
+                "how often breakers opened that were closed; one that opens again after a probe failed was not"
+            }
             Self::Calls => "calls that were made",
             Self::CallRate => "the most calls that began within one second",
         }
@@ -299,9 +305,12 @@ impl Expectation {
         Ok(Self { metric, of, op, limit, text: text.to_owned() })
     }
 
-    /// Whether a figure meets it.
+    /// Whether a figure meets it; what there is nothing of meets nothing.
     #[must_use]
     pub fn is_met_by(&self, value: Value) -> bool {
+        if value == Value::Nothing {
+            return false;
+        }
         let order = value.compared(self.limit);
         match self.op {
             Op::Equal => order == Ordering::Equal,
@@ -335,7 +344,7 @@ impl Value {
             Self::Count(count) => count as f64,
             Self::Number(number) | Self::Share(number) => number,
             Self::Duration(span) => span.as_secs_f64(),
-            Self::Never => f64::INFINITY,
+            Self::Never | Self::Nothing => f64::INFINITY,
         }
     }
 }
@@ -348,6 +357,7 @@ impl fmt::Display for Value {
             Self::Share(share) => write!(f, "{:.2}%", share * 100.0),
             Self::Duration(span) => f.write_str(&text::show_rounded(*span)),
             Self::Never => f.write_str("never"),
+            Self::Nothing => f.write_str("nothing arrived"),
         }
     }
 }
@@ -380,6 +390,9 @@ mod tests {
             ("amplification of a.b>1.5",          Value::Number(1.6),   true),
             ("drain < 2m",                        Value::Never,         false),
             ("drain > 1h",                        Value::Never,         true),
+            ("latency_p99 < 1s",                  Value::Nothing,       false),
+            ("latency_p99 > 1s",                  Value::Nothing,       false),
+            ("latency_p99 != 1s",                 Value::Nothing,       false),
         ];
         for (text, value, expected) in cases {
             let expectation = Expectation::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));

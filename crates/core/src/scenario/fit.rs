@@ -1,6 +1,7 @@
 //! Whether a scenario fits a rule book, and what the book's facts add to it.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::lower::expected_events;
 use super::{ALL_DEPENDENCIES, Arrival, Behaviour, Flow, Latency, Reach, Scenario, Spacing, layers};
@@ -124,10 +125,9 @@ impl Scenario {
         let usual = if called.contains(&all) { None } else { self.dependencies.remove(&all) };
         let usual = usual.unwrap_or_else(|| At { value: Behaviour::default(), span: Span::default() });
         for name in called {
-            let entry = book.sections().dependencies.get(&name);
-            let fact = entry.and_then(|entry| entry.layer.facts.p99.as_ref());
+            let p99 = known_p99(book, &name);
             let behaviour = &mut self.dependencies.entry(name).or_insert_with(|| usual.clone()).value;
-            let by_fact = fact.map(|p99| Latency { p50: p99.value / HALF_OF_P99, p99: p99.value });
+            let by_fact = p99.map(|p99| Latency { p50: p99 / HALF_OF_P99, p99 });
             behaviour.latency.get_or_insert(by_fact.unwrap_or(Latency::USUAL));
         }
         for name in self.inner_dependencies() {
@@ -167,6 +167,16 @@ fn called_dependencies(book: &RuleBook) -> BTreeSet<DependencyName> {
     rules.into_iter().map(|rule| rule.dependency).collect()
 }
 
+/// The fact `p99` of a dependency: its own, or else the longest that holds for a row that calls it.
+fn known_p99(book: &RuleBook, dependency: &DependencyName) -> Option<Duration> {
+    let sections = book.sections();
+    let own = sections.dependencies.get(dependency).and_then(|entry| entry.layer.facts.p99.as_ref());
+    let resolved = sections.rows().map(|(service, channel, row)| sections.resolve(service, channel, row));
+    let callers = resolved.filter(|resolved| resolved.rule.dependency == *dependency);
+    let longest = || callers.filter_map(|resolved| Some(resolved.facts.p99?.value)).max();
+    own.map(|p99| p99.value).or_else(longest)
+}
+
 /// A type that two rows want arrives once, at the higher of their rates.
 fn arrivals_by_facts(scenario: &Scenario, book: &RuleBook) -> Vec<Arrival> {
     let mut arrivals: Vec<Arrival> = Vec::new();
@@ -186,7 +196,7 @@ fn arrivals_by_facts(scenario: &Scenario, book: &RuleBook) -> Vec<Arrival> {
             reach: Reach::OneType,
             sessions: None,
             poison: Share::NONE,
-            from: std::time::Duration::ZERO,
+            from: Duration::ZERO,
             until: scenario.duration,
             flow: Flow::Steady { rate, spacing: Spacing::Random },
         });

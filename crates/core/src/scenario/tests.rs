@@ -235,3 +235,31 @@ fn any_bytes_end_in_a_scenario_or_in_problems() {
     }
     assert!(read_bytes(&[0xff, 0xfe]).problems.has_errors());
 }
+
+#[test]
+fn a_fact_of_the_book_is_the_latency_wherever_it_stands() {
+    let usual = Latency::USUAL.p99.as_millis();
+    #[rustfmt::skip]
+    let cases = [
+        ("nowhere",                         "",                       "",                      "",                      usual),
+        ("on the dependency",               ", facts: { p99: 1s }",   "",                      "",                      1_000),
+        ("on the service",                  "",                       "facts: { p99: 2s }, ",  "",                      2_000),
+        ("on a row",                        "",                       "",                      ", facts: { p99: 3s }",  3_000),
+        ("the longest of those who call",   "",                       "facts: { p99: 4s }, ",  ", facts: { p99: 3s }",  4_000),
+        ("the dependency's own before all", ", facts: { p99: 1s }",   "facts: { p99: 4s }, ",  ", facts: { p99: 3s }",  1_000),
+    ];
+    for (name, dependency, service, row, expected) in cases {
+        let text = format!(
+            "version: 1\ndependencies: {{ api: {{ kind: webhook{dependency} }} }}\nservices:\n  shop: {{ target: {{ http: \"http://127.0.0.1:9000/\" }}, depends_on: api, {service}events: [a.b, {{ type: a.c{row} }}] }}\n"
+        );
+        let reading = book::read(&text);
+        let book = reading.book.unwrap_or_else(|| panic!("{name}: {:?}", reading.problems));
+        let scenario = read("version: 1\nduration: 1m\narrivals: [{ type: a.b, rate: 1/s }]\n")
+            .scenario
+            .expect("a scenario");
+        let api = DependencyName::new("api").expect("a name");
+        let latency =
+            scenario.completed_by(&book).dependencies[&api].value.latency.expect("every one has one");
+        assert_eq!(latency.p99.as_millis(), expected, "{name}");
+    }
+}

@@ -35,6 +35,9 @@ pub struct Proven {
     pub before: String,
     /// What it is with the change.
     pub after: String,
+    /// What gets clearly worse by it, in words.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub price: String,
     /// With so many seeds it was played, and it became less with each of them.
     pub seeds: u64,
 }
@@ -104,6 +107,7 @@ impl Proven {
             metric: candidate.measure.as_str(),
             before: gain.before.to_string(),
             after: gain.after.to_string(),
+            price: gain.price.to_string(),
             seeds: SEEDS,
         }
     }

@@ -2,6 +2,9 @@
 //!
 //! Runs are compared in pairs of one seed. A book is called better at something only if it is so in 19 of 20 pairs
 //! at least, and by more than a reader would shrug at; whatever it is worse at is told beside it.
+//!
+//! Latencies are those of what arrives, and what never arrives is never late: a book is called better at them only
+//! where it delivers as much as the other, or more.
 
 mod beside;
 #[cfg(test)]
@@ -84,6 +87,8 @@ pub struct Compared {
     pub better: Option<Side>,
     /// In how many runs the first was better, and the second.
     pub better_in: [usize; 2],
+    /// In how many runs it would be better by the number alone, with a book that delivers less.
+    pub not_compared_in: usize,
     /// Whether less or more of it would be better at all.
     #[serde(skip)]
     pub is_judged: bool,
@@ -178,6 +183,7 @@ fn compared(key: Key, pairs: &[[Measured; 2]]) -> (Key, Compared) {
         difference: difference(&key, pairs),
         better,
         better_in,
+        not_compared_in: pairs.iter().filter(|pair| is_not_compared(&key, pair)).count(),
         is_judged: self::better(key.metric) != Better::Neither,
     };
     (key, compared)
@@ -194,9 +200,27 @@ fn gains<'a>(
     side: Side,
     pairs: &'a [[Measured; 2]],
 ) -> impl Iterator<Item = (Value, Value)> + 'a {
-    let both = pairs.iter().filter_map(|[a, b]| Some([a.value(key)?, b.value(key)?]));
-    let ordered = both.map(move |pair| (side.of(pair), side.other().of(pair)));
-    ordered.filter(|(own, others)| is_better(key.metric, *own, *others))
+    let ordered = pairs.iter().map(move |[a, b]| (side.of([a, b]), side.other().of([a, b])));
+    let may_be =
+        ordered.filter(|(own, others)| may_be_better(key.metric, own.delivered(), others.delivered()));
+    let values = may_be.filter_map(|(own, others)| Some((own.value(key)?, others.value(key)?)));
+    values.filter(|(own, others)| is_better(key.metric, *own, *others))
+}
+
+/// Whether one of a pair has the better number, and may not be called better.
+fn is_not_compared(key: &Key, [a, b]: &[Measured; 2]) -> bool {
+    let (Some(of_a), Some(of_b)) = (a.value(key), b.value(key)) else { return false };
+    let [by_a, by_b] = [a, b].map(Measured::delivered);
+    (is_better(key.metric, of_a, of_b) && !may_be_better(key.metric, by_a, by_b))
+        || (is_better(key.metric, of_b, of_a) && !may_be_better(key.metric, by_b, by_a))
+}
+
+/// Whoever delivers so much less, as a share of all, may be quicker by that alone.
+const DELIVERED_LESS_MAX: f64 = 0.001;
+
+/// Whether one that delivers such a share may be called better at it than one that delivers the other.
+pub(in crate::simulate) fn may_be_better(metric: Metric, own: f64, others: f64) -> bool {
+    !matches!(metric, Metric::LatencyP50 | Metric::LatencyP99) || own + DELIVERED_LESS_MAX >= others
 }
 
 pub(super) fn is_better(metric: Metric, own: Value, others: Value) -> bool {
@@ -211,7 +235,7 @@ pub(super) fn is_better(metric: Metric, own: Value, others: Value) -> bool {
 fn difference(key: &Key, pairs: &[[Measured; 2]]) -> Option<Spread> {
     let apart = |[a, b]: &[Measured; 2]| {
         let (a, b) = (a.value(key)?, b.value(key)?);
-        (a != Value::Never && b != Value::Never).then_some((a, b))
+        (a.as_f64().is_finite() && b.as_f64().is_finite()).then_some((a, b))
     };
     let mut both: Vec<(Value, Value)> = pairs.iter().map(apart).collect::<Option<_>>()?;
     both.sort_by(|one, other| apart_by(*one).total_cmp(&apart_by(*other)));
@@ -306,4 +330,6 @@ pub struct Undecided {
     pub same: Vec<String>,
     /// It differs, but now the one is better and now the other.
     pub by_chance: Vec<String>,
+    /// The better number is that of a book that delivers less.
+    pub not_compared: Vec<String>,
 }

@@ -69,6 +69,12 @@ impl Measured {
         self.figures.iter().find(|(known, _)| known == key).map(|(_, value)| *value)
     }
 
+    /// The share of deliveries that arrived.
+    pub(super) fn delivered(&self) -> f64 {
+        let key = Key { metric: Metric::Delivered, of: None };
+        self.value(&key).expect("it is told of every run").as_f64()
+    }
+
     /// Whether all came as expected.
     #[must_use]
     pub fn is_as_expected(&self) -> bool {
@@ -116,14 +122,14 @@ pub(super) enum Better {
 pub(super) const fn better(metric: Metric) -> Better {
     match metric {
         Metric::Delivered => Better::More,
-        Metric::BreakerOpened => Better::Neither,
+        // Few attempts may be thrift, or giving up.
+        Metric::BreakerOpened | Metric::AttemptsMax => Better::Neither,
         Metric::DeadLetters
         | Metric::Waiting
         | Metric::Duplicates
         | Metric::OrderViolations
         | Metric::LatencyP50
         | Metric::LatencyP99
-        | Metric::AttemptsMax
         | Metric::Amplification
         | Metric::Drain
         | Metric::QueueDepth
@@ -184,6 +190,8 @@ mod tests {
             ("half a second of drain",   Metric::Drain,       ms(500), ms(0),                             false),
             ("never and late",           Metric::Drain,       Value::Never, ms(90_000),                   true),
             ("never and never",          Metric::Drain,       Value::Never, Value::Never,                 false),
+            ("nothing and something",    Metric::LatencyP50,  Value::Nothing, ms(9),                      true),
+            ("nothing and nothing",      Metric::LatencyP50,  Value::Nothing, Value::Nothing,             false),
         ];
         for (name, metric, one, other, expected) in cases {
             assert_eq!(differ(metric, one, other), expected, "{name}");

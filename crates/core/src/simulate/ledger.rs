@@ -1,6 +1,6 @@
 //! Counts what happens in a simulation, and tells it as a [`Report`].
 //!
-//! Invariant: what was sent is what was delivered, what is dead and what waits.
+//! Invariants: what was sent is what was delivered, what is dead and what waits; every attempt is that of a delivery.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -32,11 +32,19 @@ pub(super) struct Ledger {
     duplicates: u64,
     latency: Times,
     attempts_max: u32,
-    attempts: BTreeMap<u32, u64>,
+    attempts: BTreeMap<u32, Attempted>,
+    attempts_of_all: u64,
     causes: BTreeMap<CauseKey, u64>,
     paused: Vec<Paused>,
     queues: Vec<QueueLedger>,
     dependencies: Vec<DependencyLedger>,
+}
+
+/// Deliveries with so many attempts, and how many of them have not ended.
+#[derive(Clone, Copy, Debug, Default)]
+struct Attempted {
+    deliveries: u64,
+    waiting: u64,
 }
 
 type CauseKey = (usize, usize, Category, String, String);
@@ -58,6 +66,7 @@ struct DependencyLedger {
     calls: Sums,
     first_attempts: Sums,
     failed: Sums,
+    failed_partly: u64,
     ended: Sums,
     took_micros: Sums,
     in_flight: Level,
@@ -109,6 +118,21 @@ pub(super) struct Opened {
     pub behind: Vec<String>,
 }
 
+/// What a call carries, in deliveries.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Carried {
+    pub deliveries: u64,
+    /// For so many of them it is the first attempt.
+    pub first: u64,
+}
+
+impl Carried {
+    /// A call is a call, however much it carries: one, if nothing in it was tried before.
+    fn first_calls(self) -> u64 {
+        u64::from(self.first == self.deliveries)
+    }
+}
+
 /// Where a delivery belongs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Belongs {
@@ -124,6 +148,7 @@ pub(super) struct Heading {
     pub duration: Duration,
     pub nodes: u32,
     pub order_violations: u64,
+    pub waiting_behind_dead: u64,
 }
 
 impl Ledger {
@@ -147,6 +172,7 @@ impl Ledger {
             latency: Times::new(),
             attempts_max: 0,
             attempts: BTreeMap::new(),
+            attempts_of_all: 0,
             causes: BTreeMap::new(),
             paused: Vec::new(),
             queues: queues.into_iter().map(queue).collect(),
@@ -219,27 +245,39 @@ impl Ledger {
     fn ended(&mut self, belongs: Belongs, attempts: u32) {
         self.open -= 1;
         self.ended += 1;
-        self.attempts_max = self.attempts_max.max(attempts);
-        *self.attempts.entry(attempts.min(ATTEMPTS_TOLD_MAX)).or_default() += 1;
+        self.attempted(attempts);
         self.waiting(belongs, |waiting| waiting - 1);
     }
 
-    /// A call begins that carries so many, for so many of them the first time.
-    pub(super) fn called(&mut self, dependency: usize, carries: u64, first: u64) {
+    /// The run is over, and a delivery with so many attempts has not ended.
+    pub(super) fn left_waiting(&mut self, attempts: u32) {
+        self.attempted(attempts).waiting += 1;
+    }
+
+    fn attempted(&mut self, attempts: u32) -> &mut Attempted {
+        self.attempts_max = self.attempts_max.max(attempts);
+        self.attempts_of_all += u64::from(attempts);
+        let attempted = self.attempts.entry(attempts.min(ATTEMPTS_TOLD_MAX)).or_default();
+        attempted.deliveries += 1;
+        attempted
+    }
+
+    /// A call begins.
+    pub(super) fn called(&mut self, dependency: usize, carried: Carried) {
         let face = &self.face;
         let dependency = &mut self.dependencies[dependency];
-        dependency.first_attempts.add(face, first);
-        dependency.first += first;
-        dependency.attempts += carries;
-        dependency.retries_in_second.add(self.now, carries - first);
+        dependency.first_attempts.add(face, carried.first_calls());
+        dependency.first += carried.first;
+        dependency.attempts += carried.deliveries;
+        dependency.retries_in_second.add(self.now, 1 - carried.first_calls());
         dependency.called(face, self.now);
     }
 
-    /// A first attempt begins at something that stands before that dependency.
-    pub(super) fn first_before(&mut self, dependency: usize, first: u64) {
+    /// A call begins at something that stands before that dependency.
+    pub(super) fn called_before(&mut self, dependency: usize, carried: Carried) {
         let dependency = &mut self.dependencies[dependency];
-        dependency.first_attempts.add(&self.face, first);
-        dependency.first_before += first;
+        dependency.first_attempts.add(&self.face, carried.first_calls());
+        dependency.first_before += carried.first;
     }
 
     /// A dependency is called by another.
@@ -256,8 +294,10 @@ impl Ledger {
         dependency.latency.add(took);
         dependency.ended.add(&self.face, 1);
         dependency.took_micros.add(&self.face, u64::try_from(took.as_micros()).unwrap_or(u64::MAX >> 20));
-        if how == How::Badly {
-            dependency.failed.add(&self.face, 1);
+        match how {
+            How::Well => {}
+            How::Partly => dependency.failed_partly += 1,
+            How::Badly => dependency.failed.add(&self.face, 1),
         }
     }
 
@@ -323,14 +363,16 @@ impl Ledger {
         let mut dead_letters: Vec<Cause> =
             self.causes.iter().map(|(key, count)| self.cause(key, *count)).collect();
         dead_letters.sort_by_key(|cause| std::cmp::Reverse(cause.count));
-        let count = |(attempts, deliveries): (&u32, &u64)| AttemptCount {
+        let count = |(attempts, attempted): (&u32, &Attempted)| AttemptCount {
             attempts: *attempts,
-            deliveries: *deliveries,
+            deliveries: attempted.deliveries,
+            waiting: attempted.waiting,
         };
         let attempts_per_delivery = self.attempts.iter().map(count).collect();
         let dependencies: Vec<_> =
             self.dependencies.into_iter().map(|dependency| dependency.told(&face, now)).collect();
         let attempts: u64 = dependencies.iter().map(|(_, attempts, _)| attempts).sum();
+        assert_eq!(attempts, self.attempts_of_all, "every attempt is that of a delivery");
         let first: u64 = dependencies.iter().map(|(.., first)| first).sum();
         Report {
             about: heading.about,
@@ -344,11 +386,12 @@ impl Ledger {
             delivered,
             dead,
             waiting,
+            waiting_behind_dead: heading.waiting_behind_dead,
             attempts,
             amplification: rounded(ratio(attempts, first)),
             duplicates: self.duplicates,
             order_violations: heading.order_violations,
-            latency: self.latency.told(),
+            latency: self.latency.told_of_any(),
             attempts_max: self.attempts_max,
             attempts_per_delivery,
             dead_letters,
@@ -375,6 +418,8 @@ impl Ledger {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum How {
     Well,
+    /// For some of what it carried, and not for the rest.
+    Partly,
     Badly,
 }
 
@@ -389,7 +434,7 @@ impl QueueLedger {
             deliveries: self.deliveries,
             delivered: self.delivered,
             dead: self.dead,
-            latency: self.latency.told(),
+            latency: self.latency.told_of_any(),
             waiting: self.waiting.told(face),
         }
     }
@@ -403,6 +448,7 @@ impl DependencyLedger {
             calls: Sums::new(),
             first_attempts: Sums::new(),
             failed: Sums::new(),
+            failed_partly: 0,
             ended: Sums::new(),
             took_micros: Sums::new(),
             in_flight: Level::new(),
@@ -461,6 +507,7 @@ impl DependencyLedger {
             capacity_per_second: self.per_second.map(rounded),
             calls: calls.iter().sum(),
             calls_failed: failed.iter().sum(),
+            calls_failed_partly: self.failed_partly,
             amplification: rounded(ratio(self.attempts + self.within, self.first + self.first_before)),
             call_rate_max: self.calls_in_second.most as f64,
             retry_rate_max: self.retries_in_second.most as f64,
@@ -469,7 +516,7 @@ impl DependencyLedger {
             call_latency: self.latency.told(),
             breaker_opened: self.opened,
             breaker_not_closed_ms: (self.not_closed_nanos + lasting) / 1_000_000,
-            troubles: self.troubles.told(now, self.waiting.now()),
+            troubles: self.troubles.told(self.waiting.now()),
             transitions: self.transitions,
             series: DependencySeries {
                 first_attempts: first,

@@ -35,6 +35,8 @@ pub struct Report {
     pub dead: u64,
     /// Deliveries that had not ended when the run did.
     pub waiting: u64,
+    /// Those of them that stand behind a dead letter of their session.
+    pub waiting_behind_dead: u64,
     /// Attempts, over all deliveries.
     pub attempts: u64,
     /// Attempts for each first attempt.
@@ -43,11 +45,11 @@ pub struct Report {
     pub duplicates: u64,
     /// Calls that came out of the order of their session.
     pub order_violations: u64,
-    /// From when an event was sent until it was delivered.
-    pub latency: Quantiles,
-    /// The most attempts of one delivery.
+    /// From when an event was sent until it was delivered; none if nothing arrived.
+    pub latency: Option<Quantiles>,
+    /// The most attempts of one delivery, whether or not it has ended.
     pub attempts_max: u32,
-    /// How many deliveries ended after how many attempts.
+    /// How many deliveries had how many attempts.
     pub attempts_per_delivery: Vec<AttemptCount>,
     /// Why deliveries failed for good, the most frequent cause first.
     pub dead_letters: Vec<Cause>,
@@ -61,13 +63,15 @@ pub struct Report {
     pub expectations: Vec<Expected>,
 }
 
-/// How many deliveries ended after so many attempts.
+/// How many deliveries had so many attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct AttemptCount {
-    /// So many attempts; the last of the list stands for all that had more.
+    /// So many attempts, with those that a crash cut off; the last of the list stands for all that had more.
     pub attempts: u32,
     /// How many deliveries.
     pub deliveries: u64,
+    /// How many of them had not ended when the run did.
+    pub waiting: u64,
 }
 
 /// Deliveries that failed for good for the same reason.
@@ -107,8 +111,8 @@ pub struct QueueReport {
     pub delivered: u64,
     /// Those that failed for good.
     pub dead: u64,
-    /// From when an event was sent until it was delivered.
-    pub latency: Quantiles,
+    /// From when an event was sent until it was delivered; none if nothing arrived.
+    pub latency: Option<Quantiles>,
     /// The most that had not ended, in each step.
     pub waiting: Vec<u64>,
 }
@@ -125,13 +129,15 @@ pub struct DependencyReport {
     pub capacity_per_second: Option<f64>,
     /// Calls that were made.
     pub calls: u64,
-    /// Calls that did not end well.
+    /// Calls that did not end well for anything that they carried.
     pub calls_failed: u64,
+    /// Calls that carried several deliveries, and failed for some of them.
+    pub calls_failed_partly: u64,
     /// Attempts for each first attempt; where other dependencies call it, calls for each of those.
     pub amplification: f64,
     /// The most calls that began within one second.
     pub call_rate_max: f64,
-    /// The most retries of rules that began within one second.
+    /// The most calls of rules with a retry in them that began within one second.
     pub retry_rate_max: f64,
     /// The most deliveries that needed it and had not ended.
     pub waiting_max: u64,
@@ -139,7 +145,7 @@ pub struct DependencyReport {
     pub dead: u64,
     /// How long its calls took.
     pub call_latency: Quantiles,
-    /// How often its breakers opened.
+    /// How often its breakers opened that were closed; one that opens again after a probe failed was not.
     pub breaker_opened: u64,
     /// For how long they were not closed, over all nodes.
     pub breaker_not_closed_ms: u64,
@@ -156,14 +162,27 @@ pub struct DependencyReport {
 pub struct Trouble {
     /// When it began.
     pub began_at_ms: u64,
-    /// When it was over.
-    pub ended_at_ms: u64,
+    /// When it was over; none if it lasted longer than the run.
+    pub ended_at_ms: Option<u64>,
     /// The most that waited before it.
     pub waiting_before: u64,
     /// The most that waited from then until it was drained.
     pub waiting_max: u64,
-    /// How long after its end no more waited than before; none if that never came.
+    /// How many waited when it was drained, or else when the run ended.
+    pub waiting_after: u64,
+    /// How long after its end no more waited than before; none if that never came, or it had no end.
     pub drain_ms: Option<u64>,
+}
+
+impl Trouble {
+    /// How long it took to drain; none of one that lasts, as long as no more waits than before it.
+    fn drain(&self) -> Option<Value> {
+        match (self.ended_at_ms, self.drain_ms) {
+            (_, Some(drain)) => Some(Value::Duration(Duration::from_millis(drain))),
+            (None, None) if self.waiting_after <= self.waiting_before => None,
+            (_, None) => Some(Value::Never),
+        }
+    }
 }
 
 /// A change of a breaker.
@@ -184,7 +203,7 @@ pub struct Change {
 pub struct DependencySeries {
     /// Calls.
     pub calls: Vec<u64>,
-    /// Attempts that were the first of their delivery.
+    /// Calls that were the first for all that they carried; of what others call, those that led to them.
     pub first_attempts: Vec<u64>,
     /// Calls that did not end well.
     pub failed: Vec<u64>,
@@ -230,14 +249,13 @@ impl Report {
             Metric::Waiting => Value::Count(self.waiting),
             Metric::Duplicates => Value::Count(self.duplicates),
             Metric::OrderViolations => Value::Count(self.order_violations),
-            Metric::LatencyP50 => millis(self.latency.p50_ms),
-            Metric::LatencyP99 => millis(self.latency.p99_ms),
+            Metric::LatencyP50 => self.latency.map_or(Value::Nothing, |latency| millis(latency.p50_ms)),
+            Metric::LatencyP99 => self.latency.map_or(Value::Nothing, |latency| millis(latency.p99_ms)),
             Metric::AttemptsMax => Value::Count(u64::from(self.attempts_max)),
             Metric::Amplification => largest(|dependency| dependency.amplification),
             Metric::Drain => {
-                let drains =
-                    named.flat_map(|dependency| &dependency.troubles).map(|trouble| trouble.drain_ms);
-                drains.map(|drain| drain.map_or(Value::Never, millis)).fold(millis(0), later)
+                let troubles = named.flat_map(|dependency| &dependency.troubles);
+                troubles.filter_map(Trouble::drain).fold(millis(0), later)
             }
             Metric::QueueDepth => most(|dependency| dependency.waiting_max),
             Metric::BreakerOpened => sum(|dependency| dependency.breaker_opened),

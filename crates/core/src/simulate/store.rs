@@ -57,6 +57,8 @@ pub(super) struct Row {
     pub dependency: usize,
     pub sent_at: Timestamp,
     pub is_poison: bool,
+    /// How often it was called for, whether or not somebody heard the end of it.
+    pub calls: u32,
     /// How often it took effect at its target.
     pub taken: u32,
     /// The same for a target that calls others: that may be after the row is gone.
@@ -138,8 +140,18 @@ impl Store {
         if is_head {
             self.queues[queue].ready.insert(seq);
         }
-        let row =
-            Row { lane, queue, dependency, sent_at, is_poison, taken: 0, taken_within: None, state, waiting };
+        let row = Row {
+            lane,
+            queue,
+            dependency,
+            sent_at,
+            is_poison,
+            calls: 0,
+            taken: 0,
+            taken_within: None,
+            state,
+            waiting,
+        };
         self.rows.insert(seq, row);
         may_start
     }
@@ -147,6 +159,20 @@ impl Store {
     /// The delivery at that place.
     pub(super) fn row(&mut self, id: DeliveryId) -> &mut Row {
         self.rows.get_mut(&id.seq()).expect("nobody calls for what has ended")
+    }
+
+    /// How often each of those that have not ended was called for.
+    pub(super) fn calls_of_open(&self) -> impl Iterator<Item = u32> {
+        self.rows.values().map(|row| row.calls)
+    }
+
+    /// How many stand behind a dead one that holds their session.
+    pub(super) fn behind_dead(&self) -> u64 {
+        let held = self
+            .lanes
+            .values()
+            .filter(|members| members.front().is_some_and(|head| !self.rows.contains_key(head)));
+        held.map(|members| members.len() as u64 - 1).sum()
     }
 
     /// The place of a queue.

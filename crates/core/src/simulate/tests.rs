@@ -43,7 +43,7 @@ fn a_calm_day_needs_one_call_for_each_delivery() {
     assert_eq!((report.events, report.deliveries, report.delivered), (600, 600, 600));
     assert_eq!((report.dead, report.waiting, report.attempts, report.duplicates), (0, 0, 600, 0));
     assert!((report.amplification - 1.0).abs() < 1e-9);
-    assert_eq!(report.latency.p50_ms, 10);
+    assert_eq!(report.latency.map(|latency| latency.p50_ms), Some(10));
     assert_eq!(report.dependencies[0].troubles, []);
 }
 
@@ -95,6 +95,47 @@ fn the_order_of_services_changes_nothing() {
     assert_eq!(told(&[2, 1, 0]), told(&[0, 1, 2]));
 }
 
+/// A call is an attempt of what it was made for, whether or not that has ended, and whether or not its end was heard.
+#[test]
+fn every_call_is_an_attempt_of_a_delivery() {
+    let policy = "retry_policies:\n  steps: { delays: [1s], retries: 3, jitter: none }\n  on: { delays: [2s], retries: 10000, jitter: none }\n";
+    let one = "arrivals: [{ type: orders.placed, bursts: { size: 1 } }]\n";
+    let later = one.replace(" } }", " }, from: 2s }");
+    let each = "arrivals: [{ type: orders.placed, rate: 1/s, spacing: even }]\n";
+    let down = "dependencies: { api: { phases: [{ at: 0s, for: 1h, is: down }] } }\n";
+    let slow = "dependencies: { api: { latency: 2s } }\nfaults: [{ at: 3500ms, restart: 5s }]\n";
+    let away = "faults: [{ at: 1s, restart: 1h }]\n";
+    #[rustfmt::skip]
+    let cases = [
+        ("one that has not ended",          "on",    format!("duration: 10s\nsettle: 10s\n{one}{down}"), vec![(10, 1, 1)], 10),
+        ("two calls that a crash cut off",  "steps", format!("duration: 10s\n{each}{slow}"),             vec![(1, 8, 0), (2, 2, 0)], 12),
+        ("what nobody was there to take",   "steps", format!("duration: 10s\nsettle: 10s\n{later}{away}"), vec![(0, 1, 1)], 0),
+    ];
+    for (name, retry, text, expected, attempts) in cases {
+        let book = book(&format!("    retry: {retry}\n"), &format!("{API}{policy}"));
+        let report = play(&scenario(&text), &book, 1);
+        let told = report.attempts_per_delivery.iter();
+        let told: Vec<(u32, u64, u64)> =
+            told.map(|count| (count.attempts, count.deliveries, count.waiting)).collect();
+        assert_eq!(told, expected, "{name}");
+        let most = expected.iter().map(|(attempts, ..)| *attempts).max().expect("some");
+        assert_eq!((report.attempts, report.attempts_max), (attempts, most), "{name}");
+        let deliveries: u64 = expected.iter().map(|(_, deliveries, _)| deliveries).sum();
+        let for_each = (attempts as f64 / deliveries as f64).max(1.0);
+        assert!((report.amplification - for_each).abs() < 1e-9, "{name}: {}", report.amplification);
+    }
+}
+
+#[test]
+fn what_never_arrives_is_not_quick() {
+    let text = "duration: 10s\narrivals: [{ type: orders.placed, rate: 1/s }]\ndependencies: { api: { phases: [{ at: 0s, for: 1h, fails: { status: 422 } }] } }\nexpect: [\"latency_p99 < 1s\", \"latency_p50 >= 0s\"]\n";
+    let report = play(&scenario(text), &book("", API), 1);
+    assert_eq!((report.delivered, report.latency, report.queues[0].latency), (0, None, None));
+    for told in &report.expectations {
+        assert_eq!((told.met, told.value.as_str()), (false, "nothing arrived"), "{}", told.expectation);
+    }
+}
+
 /// What arrives together with a trouble waits because of it.
 #[test]
 fn a_trouble_from_the_first_moment_on_is_drained_when_nothing_waits() {
@@ -108,6 +149,25 @@ fn a_trouble_from_the_first_moment_on_is_drained_when_nothing_waits() {
     // Three calls that are refused after a millisecond, ten seconds apart, and one that takes a tenth of a second.
     let told = (trouble.waiting_before, trouble.waiting_max, trouble.drain_ms);
     assert_eq!(told, (0, 3, Some(30_103 - 25_000)));
+}
+
+/// A trouble that outlives the run has no end in it, and what waits because of it is never drained.
+#[test]
+fn a_trouble_that_lasts_has_no_end_and_no_drain() {
+    let policy = "retry_policies:\n  again: { delays: [1s], retries: 10000, jitter: none }\n  once: { delays: [1s], retries: 1, jitter: none }\n";
+    #[rustfmt::skip]
+    let cases = [
+        ("what waits is not drained", "again", "never"),
+        ("nothing is left to drain",  "once",  "0s"),
+    ];
+    for (name, retry, drain) in cases {
+        let book = book(&format!("    retry: {retry}\n"), &format!("{API}{policy}"));
+        let text = "duration: 10s\nsettle: 10s\narrivals: [{ type: orders.placed, bursts: { size: 1 } }]\ndependencies: { api: { phases: [{ at: 0s, for: 1h, is: down }] } }\nexpect: [\"drain < 1m\"]\n";
+        let report = play(&scenario(text), &book, 1);
+        let trouble = report.dependencies[0].troubles[0];
+        assert_eq!((trouble.ended_at_ms, trouble.drain_ms), (None, None), "{name}");
+        assert_eq!(report.expectations[0].value, drain, "{name}");
+    }
 }
 
 #[test]
@@ -124,7 +184,7 @@ fn a_breaker_spares_a_dependency_that_is_down_and_nothing_dies() {
     let last = api.transitions.last().expect("it changed");
     assert_eq!(last.to, Phase::Closed);
     let trouble = api.troubles[0];
-    assert_eq!((trouble.began_at_ms, trouble.ended_at_ms), (10_000, 40_000));
+    assert_eq!((trouble.began_at_ms, trouble.ended_at_ms), (10_000, Some(40_000)));
     // Until the next probe at most ten seconds, then 20/s and a tenth more each second, while 10/s arrive.
     assert!(trouble.drain_ms.is_some_and(|drain| drain < 30_000), "{trouble:?}");
 }
@@ -241,6 +301,43 @@ fn a_batch_fails_in_part() {
     assert!((70..=130).contains(&report.dead), "{}", report.dead);
     assert!(report.dependencies[0].calls < 500, "{}", report.dependencies[0].calls);
     assert_eq!(report.duplicates, 0);
+}
+
+/// A call is a call, however many deliveries it carries, and attempts are of deliveries.
+#[test]
+fn calls_of_batches_are_counted_as_calls() {
+    let text = "version: 1\nretry_policies: { r: { delays: [1s], retries: 3, jitter: none } }\ndependencies: { api: { kind: webhook, breaker: none } }\nservices:\n  shop:\n    target: { http: \"http://127.0.0.1:9000/\", format: batch, batch_max: 5 }\n    depends_on: api\n    retry: r\n    events: [orders.placed]\n";
+    let book = Arc::new(book::read(text).book.expect("a book"));
+    let burst = |more: &str, phases: &str| {
+        let text = format!(
+            "duration: 30s\narrivals: [{{ type: orders.placed, bursts: {{ size: 20 }}{more} }}]\ndependencies: {{ api: {{ latency: 100ms{phases} }} }}\n"
+        );
+        play(&scenario(&text), &book, 1)
+    };
+    let down = ", phases: [{ at: 0s, for: 1500ms, fails: { status: 503 } }]";
+    #[rustfmt::skip]
+    let cases = [
+        ("all is well",     burst("", "")),
+        ("some are poison", burst(", poison: 50%", "")),
+        ("all come again",  burst("", down)),
+    ];
+    for (name, report) in &cases {
+        let api = &report.dependencies[0];
+        let (calls, first): (u64, u64) =
+            (api.series.calls.iter().sum(), api.series.first_attempts.iter().sum());
+        assert_eq!(calls, api.calls, "{name}");
+        assert!(first <= calls && api.retry_rate_max <= api.call_rate_max, "{name}: {api:#?}");
+        let each = report.attempts as f64 / 20.0;
+        assert!((api.amplification - each).abs() < 1e-9, "{name}: {}", api.amplification);
+    }
+    let failed = cases.each_ref().map(|(_, report)| {
+        let api = &report.dependencies[0];
+        (api.calls, api.calls_failed, api.calls_failed_partly)
+    });
+    assert_eq!(cases.each_ref().map(|(_, report)| report.attempts)[0], 20);
+    assert_eq!(failed[0], (4, 0, 0));
+    assert_eq!((failed[1].1, failed[1].2 > 0), (0, true), "{failed:?}");
+    assert_eq!((failed[2].1, failed[2].2), (8, 0), "{failed:?}");
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Troubles of a dependency, and how soon after them no more waits than before.
 //!
 //! "Before" is the most that waited within the last minute before the trouble. A trouble that begins before another
-//! is drained goes on from that one: both are measured against the calm before the first.
+//! is drained goes on from that one: both are measured against the calm before the first. One that lasts longer than
+//! the run has no end, and so nothing after it.
 
 use std::collections::VecDeque;
 
@@ -39,7 +40,7 @@ impl Troubles {
         open.peak = open.peak.max(waiting);
         if open.ended_at.is_some_and(|ended_at| ended_at <= now) && waiting <= open.level && self.lasting == 0
         {
-            self.drained(Some(now));
+            self.drained(Some(now), waiting);
         }
     }
 
@@ -62,26 +63,24 @@ impl Troubles {
         self.waiting(now, waiting);
     }
 
-    fn drained(&mut self, at: Option<u64>) {
+    /// Nothing more is to be told of it; `at` is when it was drained.
+    fn drained(&mut self, at: Option<u64>, waiting: u64) {
         let Some(Open { began_at, ended_at, level, peak }) = self.open.take() else { return };
         let millis = |nanos: u64| nanos / 1_000_000;
-        let ended_at = ended_at.or(at).unwrap_or(began_at);
+        let drain = at.zip(ended_at).map(|(at, ended_at)| at.saturating_sub(ended_at));
         self.over.push(Trouble {
             began_at_ms: millis(began_at),
-            ended_at_ms: millis(ended_at),
+            ended_at_ms: ended_at.map(millis),
             waiting_before: level,
             waiting_max: peak,
-            drain_ms: at.map(|at| millis(at.saturating_sub(ended_at))),
+            waiting_after: waiting,
+            drain_ms: drain.map(millis),
         });
     }
 
-    /// The run is over, and so many still wait; with it ends what lasts.
-    pub(super) fn told(mut self, now: u64, waiting: u64) -> Vec<Trouble> {
-        if let Some(open) = &mut self.open {
-            open.ended_at.get_or_insert(now);
-        }
-        let is_drained = self.open.as_ref().is_some_and(|open| waiting <= open.level);
-        self.drained(is_drained.then_some(now));
+    /// The run is over, and so many still wait.
+    pub(super) fn told(mut self, waiting: u64) -> Vec<Trouble> {
+        self.drained(None, waiting);
         self.over
     }
 }
@@ -131,7 +130,7 @@ mod tests {
     }
     use Act::{Begins, Ends, Waiting};
 
-    fn told(acts: &[(u64, Act)]) -> Vec<(u64, u64, u64, u64, Option<u64>)> {
+    fn told(acts: &[(u64, Act)]) -> Vec<(u64, Option<u64>, u64, u64, Option<u64>)> {
         let mut troubles = Troubles::default();
         let mut waiting = 0;
         for (second, act) in acts {
@@ -145,9 +144,11 @@ mod tests {
                 Ends => troubles.ends(now, waiting),
             }
         }
-        let told = troubles.told(1_000 * SECOND, waiting).into_iter();
+        let seconds = |millis: u64| millis / 1_000;
+        let told = troubles.told(waiting).into_iter();
         told.map(|t| {
-            (t.began_at_ms / 1_000, t.ended_at_ms / 1_000, t.waiting_before, t.waiting_max, t.drain_ms)
+            let (began_at, ended_at) = (seconds(t.began_at_ms), t.ended_at_ms.map(seconds));
+            (began_at, ended_at, t.waiting_before, t.waiting_max, t.drain_ms)
         })
         .collect()
     }
@@ -157,15 +158,15 @@ mod tests {
         #[rustfmt::skip]
         let cases: [(&str, &[(u64, Act)], _); 7] = [
             ("a backlog that drains", &[(1, Waiting(5)), (2, Waiting(3)), (10, Begins), (15, Waiting(90)), (20, Ends), (25, Waiting(60)), (32, Waiting(5))],
-                vec![(10, 20, 5, 90, Some(12_000))]),
-            ("no backlog at all",     &[(1, Waiting(5)), (10, Begins), (20, Ends)],                      vec![(10, 20, 5, 5, Some(0))]),
-            ("one that stays",        &[(10, Begins), (15, Waiting(90)), (20, Ends)],                    vec![(10, 20, 0, 90, None)]),
-            ("the run ends before",   &[(10, Begins), (15, Waiting(9)), (16, Waiting(0))],               vec![(10, 1_000, 0, 9, Some(0))]),
-            ("one that lasts",        &[(10, Begins), (15, Waiting(9))],                                 vec![(10, 1_000, 0, 9, None)]),
+                vec![(10, Some(20), 5, 90, Some(12_000))]),
+            ("no backlog at all",     &[(1, Waiting(5)), (10, Begins), (20, Ends)],                      vec![(10, Some(20), 5, 5, Some(0))]),
+            ("one that stays",        &[(10, Begins), (15, Waiting(90)), (20, Ends)],                    vec![(10, Some(20), 0, 90, None)]),
+            ("the run ends before",   &[(10, Begins), (15, Waiting(9)), (16, Waiting(0))],               vec![(10, None, 0, 9, None)]),
+            ("one that lasts",        &[(10, Begins), (15, Waiting(9))],                                 vec![(10, None, 0, 9, None)]),
             ("one upon the other",    &[(10, Begins), (12, Waiting(9)), (20, Ends), (21, Begins), (30, Ends), (33, Waiting(0))],
-                vec![(10, 30, 0, 9, Some(3_000))]),
+                vec![(10, Some(30), 0, 9, Some(3_000))]),
             ("what was long before is forgotten", &[(1, Waiting(500)), (2, Waiting(2)), (100, Begins), (101, Waiting(50)), (102, Ends), (104, Waiting(2))],
-                vec![(100, 102, 2, 50, Some(2_000))]),
+                vec![(100, Some(102), 2, 50, Some(2_000))]),
         ];
         for (name, acts, expected) in cases {
             assert_eq!(told(acts), expected, "{name}");

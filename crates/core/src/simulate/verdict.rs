@@ -4,15 +4,18 @@
 //! candidate: whoever wants to claim that it helps plays the scenario again with it ([`Candidate::gain`]).
 
 mod candidates;
+mod price;
 #[cfg(test)]
 mod tests;
 mod together;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::Serialize;
 
 pub use self::candidates::{Candidate, Gain, Measure};
+pub use self::price::Price;
 use self::together::{Said, names, together};
 use super::report::{Cause, DependencyReport, Report, Trouble, ratio};
 use crate::book::RuleBook;
@@ -119,11 +122,16 @@ fn dead_letters(case: &Case<'_>) -> Vec<Finding> {
         } else {
             format!(" after {}", cause.failure_code)
         };
+        let queues: BTreeSet<&str> = alike().map(|cause| cause.queue.as_str()).collect();
+        let theirs = case.report.queues.iter().filter(|queue| queues.contains(queue.name.as_str()));
+        let theirs: u64 = theirs.map(|queue| queue.deliveries).sum();
         let text = format!(
-            "{}: {} ({}) dead by {}{last}",
+            "{}: {} of {} {} ({}) dead by {}{last}",
             names(alike().map(|cause| cause.queue.as_str())),
-            deliveries(count),
-            percent(count, case.report.deliveries),
+            show_count(count),
+            if queues.len() == 1 { "its" } else { "their" },
+            deliveries(theirs),
+            percent(count, theirs),
             cause.code
         );
         let against = alike().flat_map(|cause| candidates::against_deaths(case.book, case.report, cause));
@@ -137,16 +145,33 @@ fn still_waiting(case: &Case<'_>) -> Vec<Finding> {
     if report.waiting == 0 {
         return Vec::new();
     }
-    let why = match report.paused.first() {
-        Some(paused) => {
-            format!("`{}` paused itself at {} and waits for a person", paused.service, span(paused.at_ms))
-        }
-        None => {
-            "the run ended before they did, or they wait behind a dead letter of their session".to_owned()
+    let behind = report.waiting_behind_dead;
+    let mut rest = report.waiting - behind;
+    let mut reasons = vec![(behind, "behind a dead letter of their session".to_owned())];
+    for paused in &report.paused {
+        let queues = report.queues.iter().filter(|queue| is_of(&queue.name, &paused.service));
+        let open: u64 = queues.map(|queue| queue.deliveries - queue.delivered - queue.dead).sum();
+        let held = open.min(rest);
+        rest -= held;
+        let at = span(paused.at_ms);
+        reasons.push((held, format!("as `{}` paused itself at {at} and waits for a person", paused.service)));
+    }
+    reasons.push((rest, "as the run ended before they did".to_owned()));
+    reasons.retain(|(count, _)| *count > 0);
+    let why = match reasons.as_slice() {
+        [(_, why)] => format!(", {why}"),
+        several => {
+            let each = several.iter().map(|(count, why)| format!("{} {why}", show_count(*count)));
+            format!(": {}", each.collect::<Vec<_>>().join(", "))
         }
     };
-    let text = format!("not ended when the run does: {}: {why}", deliveries(report.waiting));
+    let text = format!("not ended when the run does: {}{why}", deliveries(report.waiting));
     vec![finding("still-waiting", Weight::Bad, text, Vec::new())]
+}
+
+/// Whether a queue is that of a service, or of a channel of it.
+fn is_of(queue: &str, service: &str) -> bool {
+    queue.split('/').next() == Some(service)
 }
 
 fn troubles<'a>(case: &Case<'a>) -> impl Iterator<Item = (&'a DependencyReport, &'a Trouble)> {
@@ -156,19 +181,24 @@ fn troubles<'a>(case: &Case<'a>) -> impl Iterator<Item = (&'a DependencyReport, 
 
 /// Fewer that wait than this, beyond twice as many as before, are no backlog.
 const BACKLOG_MIN: u64 = 10;
+/// But what takes so long to drain is one however few wait: the figure `drain` is of it, too.
+const DRAIN_TOLD_FROM_MS: u64 = 1_000;
 
 fn not_drained(case: &Case<'_>) -> Vec<Finding> {
-    // One that lasts to the end has nothing after it to be judged.
     let is_backlog = |trouble: &Trouble| {
         let is_large = trouble.waiting_max > 2 * trouble.waiting_before + BACKLOG_MIN;
-        trouble.ended_at_ms < case.report.ended_at_ms && (is_large || trouble.drain_ms.is_none())
+        is_large || trouble.drain_ms.is_none_or(|drain| drain >= DRAIN_TOLD_FROM_MS)
     };
-    let found = troubles(case).filter(|(_, trouble)| is_backlog(trouble));
-    let found = found.map(|(dependency, trouble)| {
+    // One that lasts to the end has nothing after it to be judged.
+    let ended = troubles(case).filter_map(|(dependency, trouble)| {
+        Some((dependency, trouble, trouble.ended_at_ms.filter(|at| *at < case.report.ended_at_ms)?))
+    });
+    let found = ended.filter(|(_, trouble, _)| is_backlog(trouble));
+    let found = found.map(|(dependency, trouble, ended_at_ms)| {
         let most = trouble.waiting_max;
-        let lasted = trouble.ended_at_ms - trouble.began_at_ms;
+        let lasted = ended_at_ms - trouble.began_at_ms;
         let Some(drain) = trouble.drain_ms else {
-            let well_at = span(trouble.ended_at_ms);
+            let well_at = span(ended_at_ms);
             return Said {
                 code: "never-drained",
                 weight: Weight::Bad,
@@ -218,7 +248,7 @@ fn stampede(case: &Case<'_>, dependency: &DependencyReport, trouble: &Trouble) -
     let step_ms = case.report.step_ms.max(1);
     let step = |at_ms: u64| usize::try_from(at_ms / step_ms).unwrap_or(usize::MAX);
     let calls = &dependency.series.calls;
-    let (began, ended) = (step(trouble.began_at_ms), step(trouble.ended_at_ms));
+    let (began, ended) = (step(trouble.began_at_ms), step(trouble.ended_at_ms?));
     let before = calls.get(..began).filter(|steps| !steps.is_empty())?;
     let usual = before.iter().sum::<u64>() as f64 / before.len() as f64;
     let most = calls.get(ended..)?.iter().copied().max()? as f64;
@@ -372,13 +402,13 @@ fn duplicates(case: &Case<'_>) -> Vec<Finding> {
 
 fn well(case: &Case<'_>) -> Vec<Finding> {
     let report = case.report;
-    if report.deliveries == 0 || report.delivered < report.deliveries {
+    let Some(latency) = report.latency.filter(|_| report.delivered == report.deliveries) else {
         return Vec::new();
-    }
+    };
     let text = format!(
         "{} in all, and all arrive, 99 of 100 within {}",
         deliveries(report.deliveries),
-        span(report.latency.p99_ms)
+        span(latency.p99_ms)
     );
     vec![finding("all-delivered", Weight::Good, text, Vec::new())]
 }

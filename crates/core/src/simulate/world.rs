@@ -10,7 +10,7 @@ use super::answers::Speech;
 use super::chance::Chance;
 use super::checker::{Caller, Checker};
 use super::layers::{ByRule, Inner, Layers, Taken};
-use super::ledger::{Belongs, Heading, How, Ledger, Opened};
+use super::ledger::{Belongs, Carried, Heading, How, Ledger, Opened};
 use super::report::Report;
 use super::store::{New, Store};
 use super::stream::Stream;
@@ -242,7 +242,12 @@ impl<'a> World<'a> {
             duration: self.scenario.duration,
             nodes: self.scenario.nodes,
             order_violations: self.checker.violations(),
+            waiting_behind_dead: self.nodes.iter().map(|node| node.store.behind_dead()).sum(),
         };
+        for node in &self.nodes {
+            let outside = node.door.iter().map(|_| 0);
+            node.store.calls_of_open().chain(outside).for_each(|calls| self.ledger.left_waiting(calls));
+        }
         let mut report = self.ledger.told(heading);
         let expectations = self.scenario.expectations.iter();
         report.expectations = expectations.map(|at| report.expected(&at.value)).collect();
@@ -349,8 +354,12 @@ impl<'a> World<'a> {
         let queue = store.place(&call.queue);
         let first = &call.deliveries[0];
         let mut failing = Vec::new();
+        let mut first_attempts = 0;
         for (place, delivery) in call.deliveries.iter().enumerate() {
             let row = store.row(delivery.id);
+            // A call that a crash cut off is a call, though the engine that comes back knows nothing of it.
+            row.calls += 1;
+            first_attempts += u64::from(row.calls == 1);
             if row.is_poison {
                 failing.push(place);
             }
@@ -366,9 +375,9 @@ impl<'a> World<'a> {
             draw: self.luck.draw_of(first.id.content(), u64::from(first.attempts)),
             is_poison: !is_batch && !failing.is_empty(),
         };
-        let first_attempts = call.deliveries.iter().filter(|delivery| delivery.attempts == 0).count() as u64;
         self.nodes[node].in_flight[dependency] += 1;
-        self.ledger.called(dependency, call.deliveries.len() as u64, first_attempts);
+        let carried = Carried { deliveries: call.deliveries.len() as u64, first: first_attempts };
+        self.ledger.called(dependency, carried);
         let end = CallEnd {
             node,
             run: caller.run,
@@ -379,6 +388,9 @@ impl<'a> World<'a> {
             said: Said::Done,
         };
         if self.layers.is_before_others(dependency) {
+            for inner in self.layers.beneath(dependency) {
+                self.ledger.called_before(*inner, carried);
+            }
             return self.call_through(call, knock, end, failing);
         }
         let store = &mut self.nodes[node].store;
@@ -403,10 +415,6 @@ impl<'a> World<'a> {
 
     /// Calls a dependency that calls others.
     fn call_through(&mut self, call: &Call, knock: Knock, end: CallEnd, failing: Vec<usize>) {
-        let first_attempts = call.deliveries.iter().filter(|delivery| delivery.attempts == 0).count() as u64;
-        for inner in self.layers.beneath(end.dependency) {
-            self.ledger.first_before(*inner, first_attempts);
-        }
         let node = &mut self.nodes[end.node];
         let mut carries: Vec<Taken> = Vec::new();
         for (place, delivery) in call.deliveries.iter().enumerate() {
@@ -426,9 +434,14 @@ impl<'a> World<'a> {
             return;
         }
         self.nodes[node].in_flight[dependency] -= 1;
-        let how = if said == Said::Done { How::Well } else { How::Badly };
+        let partly = self.nodes[node].partly.remove(&call).filter(|_| said == Said::Done);
+        let how = match (said, &partly) {
+            (Said::Done, None) => How::Well,
+            (Said::Done, Some(_)) => How::Partly,
+            (Said::Status(_) | Said::TooMany(_) | Said::Refused | Said::Nothing, _) => How::Badly,
+        };
         self.ledger.answered(dependency, took, how);
-        let ending = match self.nodes[node].partly.remove(&call).filter(|_| said == Said::Done) {
+        let ending = match partly {
             Some(failed) => Ending::Partly { reply: Speech::partly(), failed },
             None => Ending::Reply(self.queues[queue].speech.reply(said)),
         };
@@ -450,9 +463,9 @@ impl<'a> World<'a> {
         if let Some(row) = &settled.ended {
             let belongs = Belongs { queue: row.queue, dependency: row.dependency };
             match &settlement.next {
-                Next::Dead(death) => self.ledger.died(belongs, death, settlement.attempts),
+                Next::Dead(death) => self.ledger.died(belongs, death, row.calls),
                 Next::Delivered => {
-                    self.ledger.delivered(belongs, self.clock().since(row.sent_at), settlement.attempts);
+                    self.ledger.delivered(belongs, self.clock().since(row.sent_at), row.calls);
                 }
                 Next::Ready | Next::Due { .. } | Next::Starting => unreachable!("it has ended"),
             }

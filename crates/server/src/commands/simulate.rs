@@ -32,6 +32,10 @@ pub(super) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     for rules in [Some(&args.rules), args.against.as_ref()].into_iter().flatten() {
         refuse_scenario(rules)?;
     }
+    if args.seed.checked_add(u64::from(args.runs).saturating_sub(1)).is_none() {
+        let why = format!("--seed {}: there are no {} seeds from there on", args.seed, args.runs);
+        return Err(Refused(why).into());
+    }
     if let Some(against) = &args.against {
         return compare::run(args, against);
     }
@@ -40,7 +44,7 @@ pub(super) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     }
     let (book, book_text) = read_book(&args.rules)?;
     let book = Arc::new(book);
-    let scenario = read_scenario(&args.scenario, &[(&args.rules, &book)])?;
+    let scenario = read_scenario(args, &[(&args.rules, &book)])?;
     if args.runs > 1 {
         let plan = Plan { scenario: &scenario, book, seed: args.seed };
         return many::run(&plan, args);
@@ -119,7 +123,8 @@ fn refuse_scenario(rules: &Path) -> anyhow::Result<()> {
 
 /// The scenario in a file with the traces it names; one with errors, or that does not fit each of the books, is
 /// shown and refused.
-fn read_scenario(path: &Path, books: &[(&Path, &RuleBook)]) -> anyhow::Result<Scenario> {
+fn read_scenario(args: &SimulateArgs, books: &[(&Path, &RuleBook)]) -> anyhow::Result<Scenario> {
+    let path = args.scenario.as_path();
     let bytes = load_scenario(path)?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
     let shown = path.display();
@@ -139,6 +144,10 @@ fn read_scenario(path: &Path, books: &[(&Path, &RuleBook)]) -> anyhow::Result<Sc
             let why = format!("{shown} does not fit {}: mend one of them first", book_path.display());
             return Err(refused(misfits, why));
         }
+    }
+    if args.expect && scenario.expectations.is_empty() {
+        let words = format!("{shown} expects nothing, so --expect asks for nothing: give it `expect`");
+        anstream::eprintln!("{}: {words}", show::style::warning("warning"));
     }
     with_traces(scenario, path, &text)
 }

@@ -19,10 +19,10 @@ mod tests;
 
 use std::fmt::Write as _;
 
-use redrive::core::simulate::Report;
 use redrive::core::simulate::advice::{Advised, Proven};
 use redrive::core::simulate::report::{AttemptCount, Expected, QueueReport};
 use redrive::core::simulate::verdict::Weight;
+use redrive::core::simulate::{Quantiles, Report};
 
 use self::parts::{Bar, Cell, Column, Tile, badge, bars, card, percent, show, table, tiles};
 use super::markup::{escape, escape_lines, spoken};
@@ -43,8 +43,12 @@ impl Head {
     pub(crate) fn of(report: &Report, rules: &str) -> Self {
         let mut says = vec![rules.to_owned(), format!("{} of events", show(report.duration_ms))];
         let more = report.ended_at_ms.saturating_sub(report.duration_ms);
-        if more > 0 {
-            says.push(format!("{} more until the last has ended", show(more)));
+        match (more, report.waiting) {
+            (0, _) => {}
+            (more, 0) => says.push(format!("{} more until the last has ended", show(more))),
+            (more, waiting) => {
+                says.push(format!("{} more, after which {} still wait", show(more), thousands(waiting)));
+            }
         }
         says.push(counted(u64::from(report.nodes), "node"));
         says.push(format!("seed {}", report.seed));
@@ -115,8 +119,9 @@ fn finding(advised: &Advised) -> String {
 }
 
 fn proven(proven: &Proven) -> String {
+    let price = if proven.price.is_empty() { String::new() } else { format!(", {}", escape(&proven.price)) };
     format!(
-        "<div class=\"proven\"><p>Played again with {}: {} {} → <b>{}</b> <span class=\"dim\">(less with each of {} seeds)</span></p>\
+        "<div class=\"proven\"><p>Played again with {}: {} {} → <b>{}</b>{price} <span class=\"dim\">(less with each of {} seeds)</span></p>\
          <details><summary>What to write</summary><pre tabindex=\"0\"><code>{}</code></pre></details></div>",
         spoken(&proven.words),
         escape(&proven.metric.replace('_', " ")),
@@ -150,7 +155,8 @@ pub(crate) fn expectations(expected: &[Expected]) -> String {
 /// The figures of all deliveries.
 pub(crate) fn totals(report: &Report) -> String {
     let tone_of = |count: u64, tone: Tone| if count > 0 { Some(tone) } else { None };
-    let latency = report.latency;
+    let (median, p90) = within(report, |latency| latency.p50_ms, |latency| latency.p90_ms);
+    let (p99, longest) = within(report, |latency| latency.p99_ms, |latency| latency.max_ms);
     let per_delivery = format!("{:.2} for each delivery", report.amplification);
     #[rustfmt::skip]
     let all = [
@@ -160,10 +166,23 @@ pub(crate) fn totals(report: &Report) -> String {
         Tile { name: "Attempts",          value: thousands(report.attempts),         note: per_delivery,                                 tone: None },
         Tile { name: "Took effect again", value: thousands(report.duplicates),       note: "duplicates".to_owned(),                      tone: tone_of(report.duplicates, Tone::Warn) },
         Tile { name: "Out of order",      value: thousands(report.order_violations), note: "within a session".to_owned(),                tone: tone_of(report.order_violations, Tone::Bad) },
-        Tile { name: "Latency, median",   value: show(latency.p50_ms),               note: format!("9 of 10 within {}", show(latency.p90_ms)), tone: None },
-        Tile { name: "Latency, p99",      value: show(latency.p99_ms),               note: format!("at most {}", show(latency.max_ms)),  tone: None },
+        Tile { name: "Latency, median",   value: median,                              note: p90.map_or_else(|| NOTHING.to_owned(), |p90| format!("9 of 10 within {p90}")), tone: None },
+        Tile { name: "Latency, p99",      value: p99,                                 note: longest.map_or_else(|| NOTHING.to_owned(), |longest| format!("at most {longest}")), tone: None },
     ];
     tiles(&all)
+}
+
+/// What is said of the latency where there is none.
+const NOTHING: &str = "nothing arrived";
+
+/// A latency and a second one beside it, as people read them.
+fn within(
+    report: &Report,
+    one: fn(Quantiles) -> u64,
+    beside: fn(Quantiles) -> u64,
+) -> (String, Option<String>) {
+    let shown = |of: fn(Quantiles) -> u64| report.latency.map(|latency| show(of(latency)));
+    (shown(one).unwrap_or_else(|| "–".to_owned()), shown(beside))
 }
 
 /// More attempts than so many are told together.
@@ -173,7 +192,10 @@ const ATTEMPTS_TOGETHER: [u32; 4] = [10, 20, 50, 100];
 
 /// How many deliveries took how many attempts.
 fn attempts(report: &Report) -> String {
-    let most = format!("at most {}", counted(u64::from(report.attempts_max), "attempt"));
+    let mut most = format!("at most {}", counted(u64::from(report.attempts_max), "attempt"));
+    if report.waiting > 0 {
+        let _ = write!(most, ", {} of them not ended", thousands(report.waiting));
+    }
     card("Attempts of each delivery", &most, &bars(&attempt_bars(&report.attempts_per_delivery)))
 }
 
@@ -244,7 +266,10 @@ fn services(report: &Report) -> String {
         cells.extend([queue.deliveries, queue.delivered].map(|count| Cell::text(&thousands(count))));
         cells.push(Cell::count(queue.dead, Tone::Bad));
         cells.push(Cell::text(&thousands(waiting)));
-        cells.extend([queue.latency.p50_ms, queue.latency.p99_ms].map(|millis| Cell::text(&show(millis))));
+        let latencies =
+            [queue.latency.map(|latency| latency.p50_ms), queue.latency.map(|latency| latency.p99_ms)];
+        let shown = |millis: Option<u64>| millis.map_or_else(|| "–".to_owned(), show);
+        cells.extend(latencies.map(|millis| Cell::text(&shown(millis))));
         cells
     };
     let rows: Vec<Vec<Cell>> = report.queues.iter().map(row).collect();

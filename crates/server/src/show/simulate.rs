@@ -53,9 +53,10 @@ fn show(millis: u64) -> String {
 fn heading(report: &Report) -> String {
     let about = report.about.as_deref().unwrap_or("A scenario");
     let more = report.ended_at_ms.saturating_sub(report.duration_ms);
-    let until = match more {
-        0 => String::new(),
-        more => format!(" and {} more until the last has ended", show(more)),
+    let until = match (more, report.waiting) {
+        (0, _) => String::new(),
+        (more, 0) => format!(" and {} more until the last has ended", show(more)),
+        (more, waiting) => format!(" and {} more, after which {} still wait", show(more), thousands(waiting)),
     };
     let nodes = counted(u64::from(report.nodes), "node");
     let played = format!("{} of events{until} · {nodes} · seed {}", show(report.duration_ms), report.seed);
@@ -72,15 +73,7 @@ fn totals(report: &Report) -> String {
         parts.push(style::warning(format!("{} still waiting", thousands(report.waiting))));
     }
     let _ = writeln!(out, "{}: {}", counted(report.deliveries, "delivery"), parts.join(", "));
-    let latency = report.latency;
-    let quantile = |name: &str, millis| format!("{} {}", style::dim(name), show(millis));
-    let latencies = [
-        quantile("p50", latency.p50_ms),
-        quantile("p90", latency.p90_ms),
-        quantile("p99", latency.p99_ms),
-        quantile("max", latency.max_ms),
-    ];
-    let _ = writeln!(out, "  {}  {}", label("latency"), latencies.join("  "));
+    let _ = writeln!(out, "  {}  {}", label("latency"), latencies(report));
     let _ = writeln!(out, "  {}  {}", label("attempts"), attempts(report));
     let again = format!(
         "{} took effect again, {} out of order",
@@ -90,6 +83,18 @@ fn totals(report: &Report) -> String {
     let _ = writeln!(out, "  {}  {again}", label("repeats"));
     out.push('\n');
     out
+}
+
+fn latencies(report: &Report) -> String {
+    let Some(latency) = report.latency else { return "nothing arrived".to_owned() };
+    let quantile = |name: &str, millis| format!("{} {}", style::dim(name), show(millis));
+    let all = [
+        quantile("p50", latency.p50_ms),
+        quantile("p90", latency.p90_ms),
+        quantile("p99", latency.p99_ms),
+        quantile("max", latency.max_ms),
+    ];
+    all.join("  ")
 }
 
 fn label(text: &str) -> String {
@@ -110,6 +115,10 @@ fn attempts(report: &Report) -> String {
     let rest: u64 = all.iter().skip(ATTEMPTS_SHOWN_MAX).map(|count| count.deliveries).sum();
     if rest > 0 {
         parts.push(format!("{} {}", style::dim(format!("up to {}×", report.attempts_max)), thousands(rest)));
+    }
+    let waiting: u64 = all.iter().map(|count| count.waiting).sum();
+    if waiting > 0 {
+        parts.push(style::dim(format!("({} of them not ended)", thousands(waiting))));
     }
     parts.join("  ")
 }
@@ -163,15 +172,22 @@ fn of_dependency(dependency: &DependencyReport, report: &Report, columns: Column
     let mut line = |name: &str, steps: &[u64], words: String| {
         let _ = writeln!(out, "  {}  {}  {words}", label(name), columns.spark(steps));
     };
+    // Where others call it, there are calls that are nobody's attempt.
+    let what = if dependency.behind.is_empty() { "attempts" } else { "calls" };
     let rate = format!(
-        "up to {}/s, {:.2} for each delivery",
+        "up to {}/s, {:.2} {what} for each delivery",
         rounded(dependency.call_rate_max),
         dependency.amplification
     );
     line("calls", &series.calls, rate);
-    if dependency.calls_failed > 0 {
+    if dependency.calls_failed + dependency.calls_failed_partly > 0 {
         let share = 100.0 * dependency.calls_failed as f64 / dependency.calls as f64;
-        line("failed", &series.failed, format!("{} ({share:.1}%)", thousands(dependency.calls_failed)));
+        let partly = match dependency.calls_failed_partly {
+            0 => String::new(),
+            partly => format!(", and {} in part", thousands(partly)),
+        };
+        let words = format!("{} ({share:.1}%){partly}", thousands(dependency.calls_failed));
+        line("failed", &series.failed, words);
     }
     line("waiting", &series.waiting, format!("up to {}", thousands(dependency.waiting_max)));
     let in_flight = series.in_flight.iter().max().copied().unwrap_or(0);
@@ -201,9 +217,10 @@ fn of_finding(advised: &Advised) -> String {
     };
     let mut out = format!("{sign} {}\n", advised.finding.text);
     for proven in &advised.advice {
+        let price = if proven.price.is_empty() { String::new() } else { format!(", {}", proven.price) };
         let _ = writeln!(
             out,
-            "    {} {}: {} {} → {}",
+            "    {} {}: {} {} → {}{price}",
             style::dim("played again with"),
             proven.words,
             proven.metric,

@@ -234,7 +234,7 @@ fn a_server_that_is_killed_and_comes_back() {
             "latency: 10ms, phases: [{ at: 0s, for: 1s, fails: { status: 503 } }, { at: 1s, for: 2s, slow: 10s }]",
             "faults: [{ at: 3s, restart: 2s }]\n",
         ),
-        "12 delivered; attempts: 9×1 3×2; dead: ; breaker: ; 4 again",
+        "12 delivered; attempts: 5×1 7×2; dead: ; breaker: ; 4 again",
     );
 }
 

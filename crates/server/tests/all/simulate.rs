@@ -46,7 +46,7 @@ fn an_outage_is_shown_with_what_would_help() {
       repeats    0 took effect again, 0 out of order
 
     warehouse
-      calls      ▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▄▆▆████████▄▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂  up to 40/s, 1.47 for each delivery
+      calls      ▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▄▆▆████████▄▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂  up to 40/s, 1.47 attempts for each delivery
       failed     ···············▄▆▆███████···································  690 (39.2%)
       waiting    ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▃▅▇████████▃▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁  up to 71
       in flight  ▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▄▄▄▄▄▄▄▄▄▄█▄▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂  up to 4
@@ -54,7 +54,7 @@ fn an_outage_is_shown_with_what_would_help() {
 
     each column is 2s
 
-    ✗ `shop`: 130 deliveries (10.8%) dead by MAX_RETRIES_EXCEEDED after CONNECTION_REFUSED
+    ✗ `shop`: 130 of its 1,200 deliveries (10.8%) dead by MAX_RETRIES_EXCEEDED after CONNECTION_REFUSED
         played again with `retry: critical` for `shop`: dead_letters 130 → 0
         played again with `breaker: externalBreaker` on `warehouse`: dead_letters 130 → 0
     ! `warehouse`: retries make the load 4.0 times as large for 4s after recovery (up to 40/s)
@@ -77,7 +77,27 @@ fn an_expectation_that_fails_ends_with_1_if_asked() {
     assert_eq!(folder.run(&["simulate", "outage.yaml", "--no-advice"]).code, 0, "nobody asked");
     let met = OUTAGE.replace("dead_letters == 0", "dead_letters < 1000");
     folder.write("met.yaml", met);
-    assert_eq!(folder.run(&["simulate", "met.yaml", "--expect", "--no-advice"]).code, 0);
+    let met = folder.run(&["simulate", "met.yaml", "--expect", "--no-advice"]);
+    assert_eq!((met.code, met.stderr.as_str()), (0, ""));
+    let (nothing, _) = OUTAGE.split_once("expect:").expect("it expects something");
+    folder.write("nothing.yaml", nothing);
+    for more in [&[][..], &["--runs", "2"], &["--sweep", "retries.steps.retries=1,2"]] {
+        let told = folder.run(&[&["simulate", "nothing.yaml", "--expect", "--no-advice"], more].concat());
+        let warning =
+            "warning: nothing.yaml expects nothing, so --expect asks for nothing: give it `expect`\n";
+        assert_eq!((told.code, told.stderr.as_str()), (0, warning), "{more:?}");
+    }
+}
+
+#[test]
+fn there_are_only_so_many_seeds() {
+    let last = u64::MAX.to_string();
+    let run = |runs: &str| {
+        folder().run(&["simulate", "outage.yaml", "--no-advice", "--seed", &last, "--runs", runs])
+    };
+    assert_eq!(run("1").code, 0);
+    let refused = run("2").refused();
+    assert!(refused.contains("--seed 18446744073709551615: there are no 2 seeds from there on"), "{refused}");
 }
 
 #[test]

@@ -28,9 +28,9 @@ fn two_books_stand_side_by_side_and_a_trade_is_called_one() {
     waiting                0        0           0
     duplicates             0        0           0
     order_violations       0        0           0
-    latency_p50         20ms      61s        +61s  a.yaml
-    latency_p99           7s       2m       +113s  a.yaml
-    attempts_max           4        2          −2  b.yaml
+    latency_p50         20ms      61s        +61s
+    latency_p99           7s       2m       +113s
+    attempts_max           4        2          −2
     warehouse
       calls             1760     1205        −555  b.yaml
       amplification     1.47     1.00       −0.46  b.yaml
@@ -53,15 +53,12 @@ fn two_books_stand_side_by_side_and_a_trade_is_called_one() {
       ✓ `warehouse` drains 97s sooner
       ✓ a peak of calls 96% lower on `warehouse`
       ✓ 92% fewer waiting at most for `warehouse`
-      ✓ of those that arrive, 99 of 100 do so 113s sooner
-      ✓ of those that arrive, half do so 61s sooner
     b.yaml:
       ✓ 130 fewer dead letters
       ✓ 32% fewer calls on `warehouse`
-      ✓ 2 fewer attempts at most
     no difference in: waiting, duplicates, order violations
 
-    It is a trade: a.yaml is better in drain, call rate, queue depth, latency p99 and latency p50; b.yaml in dead letters, calls and attempts max.
+    It is a trade: a.yaml is better in drain, call rate and queue depth; b.yaml in dead letters and calls. Not compared: latency p50 and latency p99, for they do not deliver the same.
 
     ✗ expected dead_letters == 0: ✗ a.yaml 130, ✓ b.yaml 0
     ✓ expected amplification < 2: ✓ a.yaml 1.47, ✓ b.yaml 1.00
@@ -145,9 +142,9 @@ fn a_sweep_shows_what_is_traded() {
     2m of events · 3 rule books · seed 1
 
     retries.steps.retries  dead_letters  latency_p99  attempts_max
-                        1           190       ✓ 20ms           ✓ 2
+                        1           190         20ms             2
                         3           130           7s             4
-                        9           ✓ 0          19s             8
+                        9           ✓ 0        ✓ 19s             8
                                     █▆·          ▁▃█           ▂▄█
 
     warehouse
@@ -158,7 +155,7 @@ fn a_sweep_shows_what_is_traded() {
                               ▆▇█            ▆▇█        ▃▅█          ▁▃█      ▂██
 
     a higher `retries`, 9 instead of 1: 190 fewer dead letters
-    a lower `retries`, 1 instead of 9: `warehouse` drains 3s sooner, 31% fewer calls on `warehouse`, a peak of calls 71% lower on `warehouse`, 95% fewer waiting at most for `warehouse`, of those that arrive, 99 of 100 do so 19s sooner, and 1 more
+    a lower `retries`, 1 instead of 9: `warehouse` drains 3s sooner, 31% fewer calls on `warehouse`, a peak of calls 71% lower on `warehouse`, 95% fewer waiting at most for `warehouse`
 
     ✗ 1: expected dead_letters == 0
     ✗ 3: expected dead_letters == 0

@@ -47,6 +47,7 @@ fn a_trade_is_told_from_both_sides() {
     assert!(told.contains(&(Side::A, "drain")), "{told:?}");
     let overall = comparison.overall(["a.yaml", "b.yaml"]);
     assert!(overall.starts_with("It is a trade: a.yaml is better in "), "{overall}");
+    assert!(!overall.contains("attempts max"), "few attempts are no virtue: {overall}");
     let back = compare(&play(LONG, 1), &play(STEPS, 1));
     let mirrored: Vec<(Side, &str)> =
         back.advantages.iter().map(|advantage| (advantage.side.other(), advantage.metric)).collect();
@@ -75,6 +76,38 @@ fn better_in_few_runs_is_luck() {
         assert_eq!((dead.better, dead.better_in), (expected, [0, wins]), "{name}");
         let by_chance = comparison.undecided().by_chance.contains(&"dead letters".to_owned());
         assert_eq!(by_chance, expected.is_none() && wins > 0, "{name}");
+    }
+}
+
+/// What dies is not late, and whoever lets it die is not quick.
+#[test]
+fn latency_is_compared_only_where_as_much_arrives() {
+    let of = |delivered: u64, p99_ms: u64| {
+        let mut report = play(STEPS, 1);
+        (report.deliveries, report.delivered, report.dead) = (1_000, delivered, 1_000 - delivered);
+        report.latency =
+            Some(crate::simulate::Quantiles { p50_ms: p99_ms, p90_ms: p99_ms, p99_ms, max_ms: p99_ms });
+        report
+    };
+    #[rustfmt::skip]
+    let cases = [
+        ("both deliver all",            (1_000, 20), (1_000, 900), Some(Side::A), 0),
+        ("nearly as much",              (999, 20),   (1_000, 900), Some(Side::A), 0),
+        ("the quicker delivers less",   (500, 20),   (1_000, 900), None,          1),
+        ("the quicker delivers more",   (1_000, 20), (500, 900),   Some(Side::A), 0),
+    ];
+    for (name, a, b, expected, not_compared) in cases {
+        let comparison = compare(&of(a.0, a.1), &of(b.0, b.1));
+        let latency = figure(&comparison, "latency_p99");
+        assert_eq!((latency.better, latency.not_compared_in), (expected, not_compared), "{name}");
+        let words = comparison.undecided().not_compared;
+        assert_eq!(words.contains(&"latency p99".to_owned()), not_compared > 0, "{name}: {words:?}");
+        let overall = comparison.overall(["a", "b"]);
+        assert_eq!(
+            overall.contains("Not compared: latency p50 and latency p99"),
+            not_compared > 0,
+            "{overall}"
+        );
     }
 }
 

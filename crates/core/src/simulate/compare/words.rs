@@ -7,9 +7,9 @@ use crate::scenario::expectation::{Metric, Value};
 use crate::simulate::figures::Key;
 use crate::text::show_rounded;
 
-/// What is told in words, the weightiest first. What arrives is told by what does not, and attempts for each
-/// delivery by calls.
-const TOLD: [Metric; 12] = [
+/// What is told in words, the weightiest first. What arrives is told by what does not, attempts for each delivery by
+/// calls, and the most attempts of one by nothing: they are what the others cost.
+const TOLD: [Metric; 11] = [
     Metric::OrderViolations,
     Metric::DeadLetters,
     Metric::Waiting,
@@ -21,7 +21,6 @@ const TOLD: [Metric; 12] = [
     Metric::QueueDepth,
     Metric::LatencyP99,
     Metric::LatencyP50,
-    Metric::AttemptsMax,
 ];
 
 pub(super) fn advantages(figures: &[(Key, Compared)], pairs: &[[Measured; 2]]) -> Vec<Advantage> {
@@ -39,11 +38,15 @@ pub(super) fn advantages(figures: &[(Key, Compared)], pairs: &[[Measured; 2]]) -
                 continue;
             }
             let pairs: Vec<(Value, Value)> = gains(key, side, pairs).collect();
+            let text = phrase(key, &pairs);
+            if found.iter().any(|known| (known.side, &known.text) == (side, &text)) {
+                continue;
+            }
             found.push(Advantage {
                 side,
                 metric: compared.metric,
                 of: key.of.clone(),
-                text: phrase(key, &pairs),
+                text,
                 better_in: side.of(compared.better_in),
             });
         }
@@ -77,6 +80,7 @@ fn shown_gain(metric: Metric, pair: (Value, Value)) -> String {
     let gain = gain(metric, pair);
     match pair.1 {
         Value::Never => "from never".to_owned(),
+        Value::Nothing => "from nothing".to_owned(),
         _ if is_in_parts(metric) => format!("{:.0}%", gain * 100.0),
         Value::Duration(_) => show_rounded(Duration::from_secs_f64(gain.max(0.0))),
         Value::Count(_) | Value::Number(_) | Value::Share(_) => format!("{gain:.0}"),
@@ -100,6 +104,9 @@ fn in_words(key: &Key, pair: (Value, Value)) -> String {
         Metric::Amplification => format!("{by} fewer attempts for each delivery on `{of}`"),
         Metric::CallRate => format!("a peak of calls {by} lower on `{of}`"),
         Metric::QueueDepth => format!("{by} fewer waiting at most for `{of}`"),
+        Metric::LatencyP99 | Metric::LatencyP50 if pair.1 == Value::Nothing => {
+            "something arrives, which it does not otherwise".to_owned()
+        }
         Metric::LatencyP99 => format!("of those that arrive, 99 of 100 do so {by} sooner"),
         Metric::LatencyP50 => format!("of those that arrive, half do so {by} sooner"),
         Metric::AttemptsMax => format!("{by} fewer {} at most", one("attempt", "attempts")),
@@ -117,7 +124,7 @@ pub(super) fn signed(a: Value, b: Value) -> String {
         (Value::Count(_), _) => format!("{size:.0}"),
         (Value::Share(_), _) => format!("{:.2}%", size * 100.0),
         (Value::Duration(_), _) => show_rounded(Duration::from_secs_f64(size)),
-        (Value::Number(_) | Value::Never, _) => format!("{size:.2}"),
+        (Value::Number(_) | Value::Never | Value::Nothing, _) => format!("{size:.2}"),
     };
     if apart == 0.0 { "0".to_owned() } else { format!("{sign}{shown}") }
 }
@@ -136,6 +143,10 @@ pub(super) fn undecided(comparison: &Comparison) -> Undecided {
     let mut told = Undecided::default();
     for metric in metrics {
         let of_metric = || comparison.figures.iter().filter(|figure| figure.metric == metric);
+        if of_metric().any(|figure| figure.better.is_none() && figure.not_compared_in > 0) {
+            told.not_compared.push(plain(metric));
+            continue;
+        }
         if of_metric().all(|figure| figure.better_in == [0, 0]) {
             told.same.push(plain(metric));
         }
@@ -150,14 +161,19 @@ pub(super) fn undecided(comparison: &Comparison) -> Undecided {
 pub(super) fn overall(comparison: &Comparison, names: [&str; 2]) -> String {
     let at = Side::BOTH.map(|side| strengths(comparison, side));
     let [a, b] = names;
-    match at.each_ref().map(Vec::is_empty) {
+    let not_compared = match undecided(comparison).not_compared.as_slice() {
+        [] => String::new(),
+        some => format!(" Not compared: {}, for they do not deliver the same.", listed(some)),
+    };
+    let judged = match at.each_ref().map(Vec::is_empty) {
         [true, true] => format!("Nothing tells {a} and {b} apart in this scenario."),
         [false, true] => format!("{a} is better in {}, and worse in nothing.", listed(&at[0])),
         [true, false] => format!("{b} is better in {}, and worse in nothing.", listed(&at[1])),
         [false, false] => {
             format!("It is a trade: {a} is better in {}; {b} in {}.", listed(&at[0]), listed(&at[1]))
         }
-    }
+    };
+    judged + &not_compared
 }
 
 /// What a side is better at; with the dependency where the other is better at the same elsewhere.

@@ -46,7 +46,7 @@ fn while_all_is_well_each_layer_is_called_once() {
         assert_eq!((dependency.calls, dependency.amplification), (100, 1.0), "{}", dependency.name);
     }
     assert_eq!((report.delivered, report.duplicates), (100, 0));
-    assert_eq!(report.latency.p50_ms, 20, "one after the other");
+    assert_eq!(report.latency.expect("all arrive").p50_ms, 20, "one after the other");
 }
 
 #[test]

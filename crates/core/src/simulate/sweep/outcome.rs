@@ -54,6 +54,9 @@ pub struct Column {
     key: Key,
     #[serde(skip)]
     middles: Vec<Value>,
+    /// The share that each row delivers.
+    #[serde(skip)]
+    delivered: Vec<f64>,
 }
 
 /// Puts runs together: for each row of the [grid](super::grid), one run for each seed.
@@ -92,11 +95,20 @@ fn column(key: &Key, runs: &[Vec<Measured>]) -> Option<Column> {
     let middles: Vec<Value> = runs.iter().map(middle).collect::<Option<_>>()?;
     let metric = key.metric;
     let differs = middles.iter().any(|one| middles.iter().any(|other| differ(metric, *one, *other)));
-    let is_beaten = |own: &Value| middles.iter().any(|other| compare::is_better(metric, *other, *own));
-    let is_best = middles.iter().map(|own| better(metric) != Better::Neither && !is_beaten(own)).collect();
     if !differs {
         return None;
     }
+    let delivered: Vec<f64> = runs.iter().map(|runs| middle_delivered(runs)).collect();
+    // Who gives up early is quick with the rest, and no example for that.
+    let may_be_best = |own: usize| {
+        delivered.iter().all(|others| compare::may_be_better(metric, delivered[own], *others))
+            && better(metric) != Better::Neither
+    };
+    let is_beaten = |own: usize| {
+        let others = (0..middles.len()).filter(|other| may_be_best(*other));
+        others.into_iter().any(|other| compare::is_better(metric, middles[other], middles[own]))
+    };
+    let is_best = (0..middles.len()).map(|own| may_be_best(own) && !is_beaten(own)).collect();
     Some(Column {
         metric: metric.as_str(),
         of: key.of.clone(),
@@ -105,13 +117,22 @@ fn column(key: &Key, runs: &[Vec<Measured>]) -> Option<Column> {
         is_best,
         key: key.clone(),
         middles,
+        delivered,
     })
+}
+
+fn middle_delivered(runs: &[Measured]) -> f64 {
+    let mut shares: Vec<f64> = runs.iter().map(Measured::delivered).collect();
+    shares.sort_by(f64::total_cmp);
+    shares[(shares.len() - 1) / 2]
 }
 
 /// Whether the other is as good in everything and better in something.
 fn is_beaten(columns: &[Column], own: usize, other: usize) -> bool {
     let is_better = |column: &Column, one: usize, than: usize| {
-        compare::is_better(column.key.metric, column.middles[one], column.middles[than])
+        let metric = column.key.metric;
+        compare::may_be_better(metric, column.delivered[one], column.delivered[than])
+            && compare::is_better(metric, column.middles[one], column.middles[than])
     };
     columns.iter().any(|column| is_better(column, other, own))
         && !columns.iter().any(|column| is_better(column, own, other))

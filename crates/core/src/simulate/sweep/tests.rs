@@ -126,6 +126,10 @@ fn what_is_traded_is_told() {
     assert_eq!(dead.is_best, [false, false, true], "{dead:?}");
     let calls = swept.columns.iter().find(|column| column.metric == "calls").expect("it differs");
     assert_eq!(calls.is_best, [true, false, false], "{calls:?}");
+    let latency = swept.columns.iter().find(|column| column.metric == "latency_p99").expect("it differs");
+    assert_eq!(latency.is_best, [false, false, true], "who lets more die is not quicker: {latency:?}");
+    let words = swept.words.join("\n");
+    assert!(!words.contains("of those that arrive"), "{words}");
     assert!(swept.words[0].starts_with("a higher `retries`, 9 instead of 1: "), "{:?}", swept.words);
     assert!(swept.words[1].starts_with("a lower `retries`, 1 instead of 9: "), "{:?}", swept.words);
     assert_eq!(swept.rows.iter().map(|row| row.ranges.runs).collect::<Vec<_>>(), [2, 2, 2]);

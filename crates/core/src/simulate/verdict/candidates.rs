@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::price::Price;
 use super::together::names;
 use crate::backoff::Jitter;
 use crate::book::{RuleBook, overlay};
@@ -12,7 +13,7 @@ use crate::limits;
 use crate::rule::Rule;
 use crate::scenario::expectation::{Metric, Value};
 use crate::simulate::change::beside_change;
-use crate::simulate::report::{Cause, DependencyReport, Report};
+use crate::simulate::report::{Cause, DependencyReport, Report, ratio};
 use crate::text::show_duration;
 
 /// A change that may help.
@@ -91,7 +92,7 @@ impl Measure {
 /// Calls in a second, at most, in steps that begin when a trouble is over or later.
 fn peak_after(dependency: &DependencyReport, own_ms: u64, step_ms: u64) -> f64 {
     let own_ms = own_ms.max(1);
-    let over = dependency.troubles.iter().map(|trouble| trouble.ended_at_ms).min();
+    let over = dependency.troubles.iter().filter_map(|trouble| trouble.ended_at_ms).min();
     let Some(over) = over.and_then(|at_ms| usize::try_from(at_ms / own_ms).ok()) else { return 0.0 };
     let after = dependency.series.calls.get(over..).unwrap_or_default();
     let each = usize::try_from(step_ms / own_ms).unwrap_or(1).max(1);
@@ -106,6 +107,8 @@ pub struct Gain {
     pub before: Value,
     /// What it is with the change.
     pub after: Value,
+    /// What it costs.
+    pub price: Price,
 }
 
 /// Less than a tenth is not worth a change.
@@ -134,14 +137,18 @@ impl Candidate {
         format!("`{}` {} {names}", self.setting, self.place.preposition())
     }
 
-    /// What it gained, if it did: clearly less of what it is against, and no more dead letters or waiting.
+    /// What it gained, if it did: clearly less of what it is against, no more dead letters or waiting, and not clearly
+    /// fewer that arrive.
     #[must_use]
     pub fn gain(&self, before: &Report, after: &Report) -> Option<Gain> {
         let step_ms = before.step_ms.max(after.step_ms);
         let value = |report: &Report| self.measure.value(report, self.of.as_deref(), step_ms);
-        let gain = Gain { before: value(before), after: value(after) };
+        let gain = Gain { before: value(before), after: value(after), price: Price::between(before, after) };
         let is_less = gain.after.as_f64() < WORTH_IT * gain.before.as_f64();
-        let does_no_harm = after.dead <= before.dead && after.waiting <= before.waiting;
+        let arrives = |report: &Report| ratio(report.delivered, report.deliveries);
+        let does_no_harm = after.dead <= before.dead
+            && after.waiting <= before.waiting
+            && arrives(after) >= WORTH_IT * arrives(before);
         (is_less && does_no_harm).then_some(gain)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::book::{self, overlay};
-use crate::scenario::expectation::Value;
+use crate::scenario::expectation::{Metric, Value};
 use crate::scenario::{self, Scenario};
 use crate::simulate::{Go, Plan, run};
 
@@ -98,6 +98,14 @@ fn a_change_that_is_advised_helps_and_one_that_does_not_is_not_told() {
     let told: Vec<(String, Option<Gain>)> =
         dead.candidates.iter().map(|candidate| (candidate.words(), gain(candidate))).collect();
     assert_eq!(told.len(), 2, "{told:?}");
+    // More patience costs more calls while it lasts, and a breaker does not.
+    let prices: Vec<String> =
+        told.iter().filter_map(|(_, gain)| Some(gain.as_ref()?.price.to_string())).collect();
+    assert!(
+        prices[0].starts_with("at the price of ") && prices[0].contains(" times the calls"),
+        "{prices:?}"
+    );
+    assert_eq!(prices[1], "", "{told:?}");
     for (words, gain) in &told {
         let gain = gain.unwrap_or_else(|| panic!("{words} helps"));
         assert!(gain.after.as_f64() < gain.before.as_f64(), "{words}: {gain:?}");
@@ -105,6 +113,81 @@ fn a_change_that_is_advised_helps_and_one_that_does_not_is_not_told() {
     let mut idle = dead.candidates[0].clone();
     "defaults: { keep_delivered: 1d }\n".clone_into(&mut idle.change);
     assert_eq!(gain(&idle), None);
+    // Fewer dead letters are no gain if clearly fewer arrive.
+    let (mut after, _) = play(&book_text, &outage);
+    (after.dead, after.delivered) = (0, before.delivered / 2);
+    after.dependencies[0].dead = 0;
+    assert_eq!(dead.candidates[0].gain(&before, &after), None);
+}
+
+/// A trouble that begins while much waits because of another is a backlog, too.
+#[test]
+fn the_worst_drain_in_words_is_that_of_the_figure() {
+    let (mut report, book) = play(&text("", BARE), &scenario("latency: 10ms"));
+    let trouble = |began_at_ms, waiting_before, waiting_max, drain_ms| Trouble {
+        began_at_ms,
+        ended_at_ms: Some(began_at_ms + 20_000),
+        waiting_before,
+        waiting_max,
+        waiting_after: waiting_before,
+        drain_ms: Some(drain_ms),
+    };
+    report.dependencies[0].troubles =
+        vec![trouble(10_000, 2, 105, 19_000), trouble(50_000, 105, 180, 53_000)];
+    let worst = report.value(Metric::Drain, None).to_string();
+    let said: Vec<String> = verdict(&report, &book).into_iter().map(|finding| finding.text).collect();
+    assert!(said.iter().any(|text| text.contains(&format!("drained {worst} after"))), "{worst}: {said:?}");
+}
+
+/// What dies of one queue is no part of what others have.
+#[test]
+fn dead_letters_are_a_part_of_what_their_queues_had() {
+    let book_text = "version: 1\nservices:\n  a: { target: { http: \"http://127.0.0.1:9000/\" }, events: [a.x] }\n  b: { target: { http: \"http://127.0.0.1:9001/\" }, events: [b.x] }\n";
+    #[rustfmt::skip]
+    let cases = [
+        ("one of two queues", "a: { phases: [{ at: 0s, for: 8500ms, fails: { status: 422 } }] }",   "`a`: 9 of its 10 deliveries (90.0%) dead by "),
+        ("both",              "all: { phases: [{ at: 0s, for: 8500ms, fails: { status: 422 } }] }", "`a` and `b`: 18 of their 20 deliveries (90.0%) dead by "),
+    ];
+    for (name, phases, expected) in cases {
+        let scenario = format!(
+            "version: 1\nduration: 10s\narrivals: [{{ type: a.x, rate: 1/s, spacing: even }}, {{ type: b.x, rate: 1/s, spacing: even }}]\ndependencies: {{ {phases} }}\n"
+        );
+        let (report, book) = play(book_text, &scenario::read(&scenario).scenario.expect("a scenario"));
+        let found = verdict(&report, &book);
+        let dead = found.iter().find(|finding| finding.code == "dead-letters").expect("some die");
+        assert!(dead.text.starts_with(expected), "{name}: {}", dead.text);
+    }
+}
+
+#[test]
+fn why_something_still_waits_is_said_with_how_many() {
+    let policy = "retry_policies:\n  again: { delays: [1s], retries: 10000, jitter: none }\n";
+    let down = "dependencies: { api: { phases: [{ at: 5s, for: 1h, is: down }] } }\n";
+    let sessions = "order: session-strict\n";
+    let (each, poison) = (
+        "{ type: orders.paid, rate: 1/s, spacing: even }",
+        "{ type: orders.placed, rate: 1/s, spacing: even, sessions: 1, poison: 100% }",
+    );
+    let both = format!("{each}, {poison}");
+    #[rustfmt::skip]
+    let cases = [
+        ("the run ended",         "retry: again\n".to_owned(), each, down,
+            "not ended when the run does: 5 deliveries, as the run ended before they did"),
+        ("it paused",             "on_failure: { fatal: pause }\n".to_owned(), each, "dependencies: { api: { phases: [{ at: 4500ms, for: 1h, fails: { status: 401 } }] } }\n",
+            "not ended when the run does: 5 deliveries, as `shop` paused itself at 5s and waits for a person"),
+        ("behind a dead letter",  sessions.to_owned(), poison, "",
+            "not ended when the run does: 9 deliveries, behind a dead letter of their session"),
+        ("some of both",          format!("retry: again\n    {sessions}"), both.as_str(), down,
+            "not ended when the run does: 14 deliveries: 9 behind a dead letter of their session, 5 as the run ended before they did"),
+    ];
+    for (name, inside, arrival, more, expected) in cases {
+        let book_text = text(&format!("    {inside}"), &format!("{BARE}{policy}"));
+        let scenario = format!("version: 1\nduration: 10s\nsettle: 10s\narrivals: [{arrival}]\n{more}");
+        let (report, book) = play(&book_text, &scenario::read(&scenario).scenario.expect("a scenario"));
+        let found = verdict(&report, &book);
+        let waits = found.iter().find(|finding| finding.code == "still-waiting").expect("some wait");
+        assert_eq!(waits.text, expected, "{name}");
+    }
 }
 
 /// Many calls in one second are no wave of retries if something else brings them.

@@ -53,6 +53,9 @@ pub(crate) struct SimulatedAdvice {
     pub before: String,
     /// What it is with the change.
     pub after: String,
+    /// What gets clearly worse by it, in words; empty if nothing does.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub price: String,
     /// With so many seeds it was played, and it became less with each of them.
     pub seeds: u64,
 }
@@ -81,6 +84,7 @@ impl From<&Proven> for SimulatedAdvice {
             metric: proven.metric.to_owned(),
             before: proven.before.clone(),
             after: proven.after.clone(),
+            price: proven.price.clone(),
             seeds: proven.seeds,
         }
     }

@@ -18,7 +18,7 @@ pub(super) fn run(args: &SimulateArgs, against: &Path) -> anyhow::Result<ExitCod
     let [a, b] = books;
     let books = [a?, b?];
     let fitting = [(&*args.rules, &*books[0]), (against, &*books[1])];
-    let scenario = read_scenario(&args.scenario, &fitting)?;
+    let scenario = read_scenario(args, &fitting)?;
     let plans = books.map(|book| Plan { scenario: &scenario, book, seed: args.seed });
     let (comparison, first) = play(&plans, args.runs);
     let names = names(&args.rules, against);

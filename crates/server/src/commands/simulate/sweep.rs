@@ -17,7 +17,7 @@ use crate::show;
 
 pub(super) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     let (book, text) = read_book(&args.rules)?;
-    let scenario = read_scenario(&args.scenario, &[(&args.rules, &book)])?;
+    let scenario = read_scenario(args, &[(&args.rules, &book)])?;
     for sweep in &args.sweep {
         sweep.fits(&book).map_err(|error| Refused(format!("--sweep {error}")))?;
     }

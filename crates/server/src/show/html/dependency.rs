@@ -45,7 +45,7 @@ fn list(called: &[&DependencyReport]) -> String {
         Column::wide("Dependency"),
         Column::end("Calls"),
         Column::end("Failed"),
-        Column::end("For each delivery"),
+        Column::end("Attempts for each delivery"),
         Column::end("Most in a second"),
         Column::end("Most waiting"),
         Column::end("Drained after"),
@@ -87,11 +87,12 @@ fn behind(dependency: &DependencyReport) -> Option<String> {
 
 /// The longest that it took to drain.
 fn drained(dependency: &DependencyReport) -> String {
-    let troubles = &dependency.troubles;
-    if troubles.iter().any(|trouble| trouble.drain_ms.is_none()) {
+    let mut over = dependency.troubles.iter().filter(|trouble| trouble.ended_at_ms.is_some());
+    if over.clone().any(|trouble| trouble.drain_ms.is_none()) {
         return "never".to_owned();
     }
-    troubles.iter().filter_map(|trouble| trouble.drain_ms).max().map_or_else(|| "–".to_owned(), show)
+    let longest = over.by_ref().filter_map(|trouble| trouble.drain_ms).max();
+    longest.map_or_else(|| "–".to_owned(), show)
 }
 
 /// One of them.
@@ -108,15 +109,20 @@ pub(crate) fn one(dependency: &DependencyReport, report: &Report) -> String {
 }
 
 fn words(dependency: &DependencyReport, report: &Report) -> String {
+    let what = if dependency.behind.is_empty() { "attempts" } else { "calls" };
+    let partly = match dependency.calls_failed_partly {
+        0 => String::new(),
+        partly => format!(", and {} in part", thousands(partly)),
+    };
     let mut said = vec![
         format!(
-            "<b>{}</b>, <b>{:.2}</b> for each delivery, up to <b>{}</b> in a second",
+            "<b>{}</b>, <b>{:.2}</b> {what} for each delivery, up to <b>{}</b> in a second",
             counted(dependency.calls, "call"),
             dependency.amplification,
             rounded(dependency.call_rate_max)
         ),
         format!(
-            "{} failed ({})",
+            "{} failed ({}){partly}",
             thousands(dependency.calls_failed),
             percent(dependency.calls_failed, dependency.calls)
         ),
@@ -137,16 +143,15 @@ fn words(dependency: &DependencyReport, report: &Report) -> String {
 }
 
 fn of_trouble(trouble: &Trouble) -> String {
+    let (began_at, most) = (show(trouble.began_at_ms), thousands(trouble.waiting_max));
+    let Some(ended_at_ms) = trouble.ended_at_ms else {
+        return format!("trouble from {began_at} on, longer than the run: up to {most} waiting");
+    };
     let drain = match trouble.drain_ms {
         Some(drain) => format!("drained {} after", show(drain)),
         None => "<b class=\"tinted bad\">never drained</b>".to_owned(),
     };
-    format!(
-        "trouble from {} to {}: up to {} waiting, {drain}",
-        show(trouble.began_at_ms),
-        show(trouble.ended_at_ms),
-        thousands(trouble.waiting_max)
-    )
+    format!("trouble from {began_at} to {}: up to {most} waiting, {drain}", show(ended_at_ms))
 }
 
 /// Its plots, the calls first.
@@ -168,7 +173,7 @@ pub(crate) fn plots(dependency: &DependencyReport, report: &Report) -> Vec<Plot>
     // Where nothing was called, nothing took any time.
     let called = call_time.into_iter().zip(&series.calls);
     let call_time = called.map(|((x, y), count)| (x, if *count > 0 { y } else { f64::NAN })).collect();
-    let bands = bands(dependency);
+    let bands = bands(dependency, report);
     // The legend of the first holds for all.
     let unnamed: Vec<Band> = bands.iter().map(|band| Band { name: String::new(), ..band.clone() }).collect();
     let plot = |title: &str, unit_y: Unit, series: Vec<Line>| Plot {
@@ -216,12 +221,13 @@ fn where_there_is_any(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 }
 
 /// Troubles, and how long each took to drain.
-fn bands(dependency: &DependencyReport) -> Vec<Band> {
+fn bands(dependency: &DependencyReport, report: &Report) -> Vec<Band> {
     let mut bands = Vec::new();
     for trouble in &dependency.troubles {
-        bands.push(band("trouble", Tone::Bad, trouble.began_at_ms, trouble.ended_at_ms));
+        let ended_at_ms = trouble.ended_at_ms.unwrap_or(report.ended_at_ms);
+        bands.push(band("trouble", Tone::Bad, trouble.began_at_ms, ended_at_ms));
         if let Some(drain) = trouble.drain_ms.filter(|drain| *drain > 0) {
-            bands.push(band("draining", Tone::Warn, trouble.ended_at_ms, trouble.ended_at_ms + drain));
+            bands.push(band("draining", Tone::Warn, ended_at_ms, ended_at_ms + drain));
         }
     }
     bands

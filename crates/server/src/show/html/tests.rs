@@ -143,6 +143,25 @@ fn the_page_says_what_the_report_does() {
 }
 
 #[test]
+fn what_never_came_is_no_nought() {
+    let lasting = SCENARIO.replace("at: 15s, for: 20s, is: down", "at: 0s, for: 1h, is: down");
+    let lasting = lasting.replace("duration: 1m", "duration: 1m\nsettle: 1m");
+    let (report, findings) = played_by(&lasting, &BOOK.replace("retries: 3", "retries: 1000"));
+    assert!(report.delivered == 0 && report.waiting == 600, "{report:#?}");
+    let part = body(&report, &findings);
+    let text = crate::show::simulate::page(&report, &findings);
+    #[rustfmt::skip]
+    let said = [
+        (&part, "nothing arrived"), (&part, "trouble from 0s on, longer than the run"), (&part, "600 of them not ended"),
+        (&text, "nothing arrived"), (&text, "600 of them not ended"), (&text, "after which 600 still wait"),
+    ];
+    for (page, words) in said {
+        assert!(page.contains(words), "{words}: {page}");
+    }
+    assert!(!part.contains("drained") && !text.contains("until the last has ended"), "{text}");
+}
+
+#[test]
 fn who_stands_behind_whom_is_said() {
     let layers = "  warehouse: { latency: 5ms, calls: { shelves: {} } }\n  mill: { calls: { shelves: {} } }\n  shelves: { capacity: { rate: 50/s } }\nexpect";
     let (report, findings) = played_by(&SCENARIO.replace("expect", layers), BOOK);
@@ -214,7 +233,7 @@ fn many_dependencies_are_listed_and_the_most_troubled_are_drawn() {
 
 #[test]
 fn many_attempts_are_told_together() {
-    let count = |attempts, deliveries| AttemptCount { attempts, deliveries };
+    let count = |attempts, deliveries| AttemptCount { attempts, deliveries, waiting: 0 };
     let counts = [count(1, 90), count(2, 5), count(6, 1), count(9, 2), count(11, 3), count(500, 4)];
     let told: Vec<(String, u64)> =
         attempt_bars(&counts).into_iter().map(|bar| (bar.name, bar.count)).collect();

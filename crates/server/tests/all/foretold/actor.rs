@@ -56,6 +56,8 @@ pub(super) struct Seen {
     at_once: u64,
     /// When each call came.
     called_at: Vec<Instant>,
+    /// Calls for each delivery.
+    pub(super) calls_for: BTreeMap<String, u64>,
     effects: BTreeMap<String, u64>,
     sessions: BTreeMap<String, Session>,
     throttle_ends_at: Option<Instant>,
@@ -278,6 +280,7 @@ impl Seen {
         self.called_at.push(Instant::now());
         self.at_once += 1;
         self.at_once_max = self.at_once_max.max(self.at_once);
+        *self.calls_for.entry(header(call, "webhook-id").to_owned()).or_default() += 1;
         let key = header(call, "ce-partitionkey");
         if key.is_empty() {
             return;
