@@ -320,6 +320,9 @@ fn expectations_are_held_against_the_report() {
     }
     let report = play(&scenario(&text), &book("", API), 1);
     for (told, (expectation, met, value)) in report.expectations.iter().zip(cases) {
-        assert_eq!((told.expectation.as_str(), told.met, told.value.as_str()), (expectation, met, value));
+        assert_eq!(
+            (told.expectation.as_str(), told.met, told.value.to_string().as_str()),
+            (expectation, met, value)
+        );
     }
 }

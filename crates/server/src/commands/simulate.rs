@@ -56,7 +56,7 @@ pub(super) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
         show::html::document(&show::html::Head::of(&report, rules), &show::html::body(&report, &findings))
     })?;
     match args.format {
-        Format::Text => print(&show::simulate::page(&report, &findings))?,
+        Format::Text => print(&show::simulate::page(&report, &findings, show::terminal_columns()))?,
         Format::Json => print_json(&Played { report: &report, findings: &findings })?,
     }
     Ok(Expectations::of(report.expectations.iter().map(|expected| expected.met)).code(args))
@@ -118,7 +118,7 @@ fn refuse_scenario(rules: &Path) -> anyhow::Result<()> {
 }
 
 /// The scenario in a file with the traces it names; one with errors, or that does not fit each of the books, is
-/// shown and refused.
+/// shown and refused, and what it only warns of is shown.
 fn read_scenario(path: &Path, books: &[(&Path, &RuleBook)]) -> anyhow::Result<Scenario> {
     let bytes = load_scenario(path)?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -139,6 +139,9 @@ fn read_scenario(path: &Path, books: &[(&Path, &RuleBook)]) -> anyhow::Result<Sc
             let why = format!("{shown} does not fit {}: mend one of them first", book_path.display());
             return Err(refused(misfits, why));
         }
+    }
+    for warning in reading.problems.into_sorted() {
+        show::problem::say(&warning, path, &text);
     }
     with_traces(scenario, path, &text)
 }
