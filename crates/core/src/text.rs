@@ -138,13 +138,16 @@ pub fn show_duration(span: Duration) -> String {
     shown
 }
 
-/// Shows a duration that was measured, rounded to what people read: milliseconds below a second, and whole
-/// seconds above.
+/// Shows a duration that was measured, rounded to what people read: milliseconds below a second, whole seconds
+/// above, and from two minutes on minutes and seconds.
 #[must_use]
 pub fn show_rounded(span: Duration) -> String {
     let millis = span.as_millis() + u128::from(span.subsec_micros() % 1_000 >= 500);
     let rounded = if millis < 1_000 { millis } else { (millis + 500) / 1_000 * 1_000 };
-    show_duration(Duration::from_millis(u64::try_from(rounded).unwrap_or(u64::MAX)))
+    match (rounded / 60_000, rounded / 1_000 % 60) {
+        (minutes @ 2..10, seconds @ 1..) => format!("{minutes}m{seconds}s"),
+        _ => show_duration(Duration::from_millis(u64::try_from(rounded).unwrap_or(u64::MAX))),
+    }
 }
 
 /// Shows a count as people read it: `12,480`.
@@ -159,6 +162,22 @@ pub fn show_count(count: u64) -> String {
         shown.push(digit);
     }
     shown
+}
+
+/// Shows how many there are in a second, as people read it: `0.4`, `9.5`, `40`, `1,204`. A fraction is told below ten
+/// only, and then in tenths.
+#[must_use]
+pub fn show_per_second(count: f64) -> String {
+    let tenths = (count * 10.0).round();
+    if count > 0.0 && tenths < 1.0 {
+        return "less than 0.1".to_owned();
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rates are not negative")]
+    let whole = |number: f64| number.round() as u64;
+    match whole(tenths) {
+        tenths @ ..100 if tenths % 10 > 0 => format!("{}.{}", tenths / 10, tenths % 10),
+        _ => show_count(whole(count)),
+    }
 }
 
 /// Reads a size such as `25MiB`.
@@ -334,7 +353,14 @@ mod tests {
             ("milliseconds",      107_587_757,        "108ms"),
             ("nearly a second",   999_600_000,        "1s"),
             ("seconds",           11_213_844_504,     "11s"),
+            ("below two minutes", 119_400_000_000,    "119s"),
+            ("two minutes",       119_600_000_000,    "2m"),
+            ("minutes and more",  403_200_000_000,    "6m43s"),
+            ("whole minutes",     240_000_000_000,    "4m"),
+            ("ten of them",       599_700_000_000,    "10m"),
+            ("and on",            602_000_000_000,    "10m2s"),
             ("minutes",           1_800_400_000_000,  "30m"),
+            ("hours",             5_402_000_000_000,  "1h30m2s"),
         ];
         for (name, nanos, expected) in cases {
             assert_eq!(show_rounded(Duration::from_nanos(nanos)), expected, "{name}");
@@ -346,6 +372,18 @@ mod tests {
         let cases = [(0, "0"), (999, "999"), (1_000, "1,000"), (12_480, "12,480"), (1_000_000, "1,000,000")];
         for (count, expected) in cases {
             assert_eq!(show_count(count), expected);
+        }
+    }
+
+    #[test]
+    fn rates_have_a_fraction_only_where_it_matters() {
+        #[rustfmt::skip]
+        let cases = [
+            (0.0, "0"), (0.004, "less than 0.1"), (0.05, "0.1"), (0.44, "0.4"), (1.0, "1"), (9.94, "9.9"), (9.96, "10"),
+            (10.4, "10"), (44.0, "44"), (1_203.6, "1,204"),
+        ];
+        for (count, expected) in cases {
+            assert_eq!(show_per_second(count), expected, "{count}");
         }
     }
 

@@ -37,6 +37,7 @@ pub(crate) mod why;
 
 use std::fmt::Write as _;
 
+use anstream::adapter::strip_str;
 use redrive::core::book::resolve::Resolved;
 pub(crate) use redrive::core::text::show_count as thousands;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -103,16 +104,6 @@ pub(crate) fn counted(number: u64, word: &str) -> String {
     }
 }
 
-/// A number that need not be whole, to the nearest that is.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "what is counted is not negative"
-)]
-pub(crate) fn rounded(number: f64) -> String {
-    thousands(number.round() as u64)
-}
-
 /// A number of bytes as people read it, in units of 1024.
 pub(crate) fn size(bytes: u64) -> String {
     let mut size = bytes as f64;
@@ -145,19 +136,33 @@ pub(crate) fn shell_word(text: &str) -> String {
     format!("'{}'", plain(text).replace('\'', "'\\''"))
 }
 
-/// Breaks a paragraph into lines of at most so many characters.
+/// Breaks a paragraph into lines of at most so many columns; colour has none.
 pub(crate) fn wrap(text: &str, width: usize) -> String {
     let mut lines: Vec<String> = Vec::new();
+    let mut taken = 0;
     for word in text.split_whitespace() {
+        let columns = strip_str(word).to_string().width();
         match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+            Some(line) if taken + 1 + columns <= width => {
                 line.push(' ');
                 line.push_str(word);
+                taken += 1 + columns;
             }
-            _ => lines.push(word.to_owned()),
+            _ => {
+                lines.push(word.to_owned());
+                taken = columns;
+            }
         }
     }
     lines.join("\n")
+}
+
+/// A paragraph behind a mark, its further lines below its first; where no terminal says how wide it is, one line.
+pub(crate) fn hanging(mark: &str, text: &str, columns: Option<usize>) -> String {
+    let indent = strip_str(mark).to_string().width();
+    let Some(columns) = columns else { return format!("{mark}{text}\n") };
+    let lines = wrap(text, columns.saturating_sub(indent));
+    format!("{mark}{}\n", lines.replace('\n', &format!("\n{}", " ".repeat(indent))))
 }
 
 /// The service, or service/channel.
@@ -217,6 +222,23 @@ mod tests {
         for (name, text, width, expected) in cases {
             assert_eq!(cut(text, width), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn lines_are_as_long_as_they_look() {
+        #[rustfmt::skip]
+        let cases = [
+            ("one line",          "a bc def",                    8,  "a bc def"),
+            ("two",               "a bc def",                    7,  "a bc\ndef"),
+            ("a word too long",   "a abcdefgh b",                4,  "a\nabcdefgh\nb"),
+            ("wide letters",      "日本 日本",                   8,  "日本\n日本"),
+            ("colours",           "\u{1b}[1mab\u{1b}[0m cd",     5,  "\u{1b}[1mab\u{1b}[0m cd"),
+        ];
+        for (name, text, width, expected) in cases {
+            assert_eq!(wrap(text, width), expected, "{name}");
+        }
+        assert_eq!(hanging("✗ ", "a bc def", Some(6)), "✗ a bc\n  def\n");
+        assert_eq!(hanging("✗ ", "a bc def", None), "✗ a bc def\n", "nobody says how wide it is");
     }
 
     #[test]

@@ -7,6 +7,8 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::time::Duration;
 
+use serde::{Serialize, Serializer};
+
 use crate::book::problem::suggest;
 use crate::text;
 
@@ -57,6 +59,8 @@ pub enum Value {
     Count(u64),
     /// A number.
     Number(f64),
+    /// So many in a second.
+    PerSecond(f64),
     /// A share of all, from 0 to 1.
     Share(f64),
     /// A time.
@@ -342,7 +346,7 @@ impl Value {
     pub const fn as_f64(self) -> f64 {
         match self {
             Self::Count(count) => count as f64,
-            Self::Number(number) | Self::Share(number) => number,
+            Self::Number(number) | Self::PerSecond(number) | Self::Share(number) => number,
             Self::Duration(span) => span.as_secs_f64(),
             Self::Never | Self::Nothing => f64::INFINITY,
         }
@@ -352,12 +356,26 @@ impl Value {
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Count(count) => write!(f, "{count}"),
+            Self::Count(count) => f.write_str(&text::show_count(*count)),
             Self::Number(number) => write!(f, "{number:.2}"),
+            Self::PerSecond(count) => f.write_str(&text::show_per_second(*count)),
             Self::Share(share) => write!(f, "{:.2}%", share * 100.0),
             Self::Duration(span) => f.write_str(&text::show_rounded(*span)),
             Self::Never => f.write_str("never"),
             Self::Nothing => f.write_str("nothing arrived"),
+        }
+    }
+}
+
+/// For programs: a plain number, and none where something never came.
+impl Serialize for Value {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Count(count) => serializer.serialize_u64(*count),
+            Self::Number(_) | Self::PerSecond(_) | Self::Share(_) | Self::Duration(_) => {
+                serializer.serialize_f64(self.as_f64())
+            }
+            Self::Never | Self::Nothing => serializer.serialize_none(),
         }
     }
 }
@@ -398,6 +416,24 @@ mod tests {
             let expectation = Expectation::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
             assert_eq!(expectation.is_met_by(value), expected, "{text} with {value}");
             assert_eq!(expectation.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn values_are_shown_to_people_and_told_to_programs() {
+        #[rustfmt::skip]
+        let cases = [
+            ("a count",         Value::Count(1_760),                             "1,760",  "1760"),
+            ("a ratio",         Value::Number(1.466),                            "1.47",   "1.466"),
+            ("many a second",   Value::PerSecond(1_706.2),                       "1,706",  "1706.2"),
+            ("few a second",    Value::PerSecond(4.25),                          "4.3",    "4.25"),
+            ("a share",         Value::Share(0.8917),                            "89.17%", "0.8917"),
+            ("a time",          Value::Duration(Duration::from_millis(403_250)), "6m43s",  "403.25"),
+            ("what never came", Value::Never,                                    "never",  "null"),
+        ];
+        for (name, value, shown, told) in cases {
+            assert_eq!(value.to_string(), shown, "{name}");
+            assert_eq!(serde_json::to_string(&value).expect("a number"), told, "{name}");
         }
     }
 

@@ -11,7 +11,7 @@ use crate::book::problem::{Problems, Span, suggest};
 use crate::event::attribute::EventType;
 use crate::ids::DependencyName;
 use crate::limits;
-use crate::text::Share;
+use crate::text::{Share, show_count};
 
 /// Of calls of which 99 in 100 take so long, half take this part of it.
 const HALF_OF_P99: u32 = 10;
@@ -71,8 +71,8 @@ impl Scenario {
         if events > limits::SIMULATION_EVENTS_MAX as f64 {
             let every = self.arrivals.iter().find(|arrival| arrival.reach == Reach::EveryRow);
             let span = every.map_or_else(Span::default, |arrival| arrival.event_type.span);
-            let message =
-                format!("with this book that makes more than {} events", limits::SIMULATION_EVENTS_MAX);
+            let most = show_count(limits::SIMULATION_EVENTS_MAX);
+            let message = format!("with this book that makes more than {most} events");
             problems.error("too-many-events", span, message, "shorten the scenario, or lower its rates");
         }
     }

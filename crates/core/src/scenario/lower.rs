@@ -13,7 +13,7 @@ use super::{
 };
 use crate::book::lower::{at, duration_of, key_span, number_of, text_of};
 use crate::book::model::At;
-use crate::book::problem::{Problems, Span};
+use crate::book::problem::{Problem, Problems, Severity, Span};
 use crate::book::yaml::{Node, Value};
 use crate::event::attribute::EventType;
 use crate::ids::DependencyName;
@@ -30,10 +30,12 @@ pub(super) fn lower(root: &Node, problems: &mut Problems) -> Option<Scenario> {
         problems.error("out-of-range", key_span(root, "duration"), "nothing arrives in no time", help);
     }
     let nodes = number_of(root, "nodes").unwrap_or(1);
+    let settle = duration_of(root, "settle").unwrap_or(limits::SIMULATION_SETTLE_DEFAULT);
+    check_what_never_happens(root, duration, settle, problems);
     Some(Scenario {
         about: text_of(root, "about"),
         duration,
-        settle: duration_of(root, "settle").unwrap_or(limits::SIMULATION_SETTLE_DEFAULT),
+        settle,
         nodes,
         arrivals: arrivals(root, duration, problems),
         dependencies: dependencies(root, problems),
@@ -46,18 +48,61 @@ fn items<'a>(root: &'a Node, key: &str) -> &'a [Node] {
     root.get(key).map(Node::items).unwrap_or_default()
 }
 
+/// Nothing arrives once the duration is over. A phase or a fault may still matter to what is left to be delivered
+/// then, until the run ends for good.
+fn check_what_never_happens(root: &Node, duration: Duration, settle: Duration, problems: &mut Problems) {
+    let shown = text::show_duration;
+    let all = items(root, "arrivals");
+    let is_late = |node: &Node| duration_of(node, "from").is_some_and(|from| from >= duration);
+    let severity = if all.iter().all(is_late) { Severity::Error } else { Severity::Warning };
+    for node in all.iter().filter(|node| is_late(node)) {
+        problems.add(Problem {
+            severity,
+            code: "never-happens",
+            span: key_span(node, "from"),
+            message: format!(
+                "none of these arrive: events come for {}, which is over by then",
+                shown(duration)
+            ),
+            help: "let `from` be earlier, or `duration` longer".to_owned(),
+        });
+    }
+    let over_at = duration.saturating_add(settle);
+    let dependencies = root.get("dependencies").map(Node::entries).unwrap_or_default();
+    let phases = dependencies.iter().flat_map(|(_, node)| items(node, "phases")).map(|node| (node, "phase"));
+    let faults = items(root, "faults").iter().map(|node| (node, "fault"));
+    for (node, what) in phases.chain(faults) {
+        if duration_of(node, "at").is_none_or(|at| at < over_at) {
+            continue;
+        }
+        let (duration, settle) = (shown(duration), shown(settle));
+        problems.add(Problem {
+            severity: Severity::Warning,
+            code: "never-happens",
+            span: key_span(node, "at"),
+            message: format!(
+                "this {what} never happens: the run is over by then, after {duration} of events and {settle} to settle"
+            ),
+            help: format!("let the {what} begin earlier, or make `duration` or `settle` longer"),
+        });
+    }
+}
+
 fn arrivals(root: &Node, duration: Duration, problems: &mut Problems) -> Vec<Arrival> {
     let mut arrivals = Vec::new();
     let mut events = 0.0;
     for node in items(root, "arrivals") {
         let Some(arrival) = arrival(node, duration, problems) else { continue };
-        if arrival.until <= arrival.from {
+        if arrival.until <= arrival.from && arrival.from < duration {
             let message = "it ends before it begins, so nothing arrives";
             problems.error("out-of-range", key_span(node, "until"), message, "let `until` come after `from`");
         }
         events += expected_events(&arrival);
         if events > limits::SIMULATION_EVENTS_MAX as f64 {
-            let message = format!("that makes more than {} events in all", limits::SIMULATION_EVENTS_MAX);
+            let message = format!(
+                "that makes more than {} events in all",
+                text::show_count(limits::SIMULATION_EVENTS_MAX)
+            );
             problems.error("too-many-events", node.span, message, "shorten the scenario, or lower its rates");
             break;
         }

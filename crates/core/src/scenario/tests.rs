@@ -103,7 +103,7 @@ fn what_is_wrong_is_said_with_its_place_and_a_cure() {
         ("it ends before it begins", with("arrivals: [{ type: a.b, rate: 1/s, from: 5m, until: 1m }]"),
             "3:53 out-of-range: it ends before it begins, so nothing arrives |"),
         ("too many events",          with("arrivals: [{ type: a.b, rate: 1000000/s }]"),
-            "3:12 too-many-events: that makes more than 100000000 events in all |"),
+            "3:12 too-many-events: that makes more than 100,000,000 events in all |"),
         ("quantiles upside down",    api("latency: { p50: 2s, p99: 1s }"),
             "4:35 out-of-range: 99 of 100 calls cannot be quicker than half of them |"),
         ("calls of no time",         api("latency: { p50: 0s, p99: 1s }"),
@@ -146,6 +146,43 @@ fn what_is_wrong_is_said_with_its_place_and_a_cure() {
         assert!(found.len() == 1 && found[0].starts_with(expected), "{name}: {found:#?}");
         assert!(read(&text).scenario.is_none(), "{name}");
     }
+}
+
+#[test]
+fn what_never_happens_is_warned_of_and_the_rest_is_played() {
+    let with = |rest: &str| {
+        format!("version: 1\nduration: 10m\nsettle: 5m\n{rest}\narrivals: [{{ type: a.b, rate: 1/s }}]\n")
+    };
+    let phase = |at: &str| {
+        with(&format!("dependencies: {{ api: {{ phases: [{{ at: {at}, for: 1m, is: down }}] }} }}"))
+    };
+    let arrival = |from: &str| {
+        with("").replace(
+            "rate: 1/s }",
+            &format!("rate: 1/s }}, {{ type: a.c, bursts: {{ size: 5 }}, from: {from} }}"),
+        )
+    };
+    let over = "the run is over by then, after 10m of events and 5m to settle";
+    #[rustfmt::skip]
+    let cases = [
+        ("an arrival in time",         arrival("599s"), String::new()),
+        ("an arrival too late",        arrival("10m"),
+            "5:78 never-happens: none of these arrive: events come for 10m, which is over by then | let `from` be earlier, or `duration` longer".to_owned()),
+        ("a phase while all settles",  phase("14m"),    String::new()),
+        ("a phase after that",         phase("15m"),
+            format!("4:39 never-happens: this phase never happens: {over} | let the phase begin earlier, or make `duration` or `settle` longer")),
+        ("a fault while all settles",  with("faults: [{ at: 899s, restart: 5s }]"), String::new()),
+        ("a fault after that",         with("faults: [{ at: 20m, store_stall: 5s }]"),
+            format!("4:16 never-happens: this fault never happens: {over} | let the fault begin earlier, or make `duration` or `settle` longer")),
+    ];
+    for (name, text, expected) in cases {
+        let reading = read(&text);
+        assert!(reading.scenario.is_some(), "{name}: {:?}", reading.problems);
+        assert_eq!(listed(reading.problems).join("\n"), expected, "{name}");
+    }
+    let none = "version: 1\nduration: 10m\narrivals: [{ type: a.b, rate: 1/s, from: 10m, until: 20m }]\n";
+    assert!(read(none).scenario.is_none(), "nothing would arrive at all");
+    assert_eq!(problems(none).len(), 1, "{:?}", problems(none));
 }
 
 /// Layers of which each calls all of the next: three hundred million ways lead through them.
@@ -209,7 +246,7 @@ fn one_scenario_may_speak_of_all_rows_and_dependencies_of_any_book() {
     assert!((expected - 180.0).abs() < 1e-6, "one type for one of them, one for both: {expected}");
     assert!(scenario.deliveries_at_once(&book) < 1e-6, "there are no bursts");
     let long = read(&text.replace("duration: 1m", "duration: 1000d")).scenario.expect("one");
-    let expected = "3:20 too-many-events: with this book that makes more than 100000000 events |";
+    let expected = "3:20 too-many-events: with this book that makes more than 100,000,000 events |";
     let found = listed(long.misfits(&book));
     assert!(found.len() == 1 && found[0].starts_with(expected), "one type alone is few enough: {found:?}");
     let bursts = read(&text.replace("rate: 1/s", "bursts: { size: 7, every: 10s }")).scenario.expect("one");

@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::verdict::{Candidate, Finding, Gain, verdict};
 use super::{Go, Plan, Progress, Report, run};
 use crate::book::{self, RuleBook, overlay};
+use crate::scenario::expectation::Value;
 
 /// A finding and what would help.
 #[derive(Debug, Serialize)]
@@ -31,10 +32,10 @@ pub struct Proven {
     pub change: String,
     /// What became less.
     pub metric: &'static str,
-    /// What it was with the seed of the run.
-    pub before: String,
+    /// What it was with the seed of the run; times are in seconds, and what never came is none.
+    pub before: Value,
     /// What it is with the change.
-    pub after: String,
+    pub after: Value,
     /// What gets clearly worse by it, in words.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub price: String,
@@ -105,8 +106,8 @@ impl Proven {
             words: candidate.words(),
             change: candidate.change.clone(),
             metric: candidate.measure.as_str(),
-            before: gain.before.to_string(),
-            after: gain.after.to_string(),
+            before: gain.before,
+            after: gain.after,
             price: gain.price.to_string(),
             seeds: SEEDS,
         }
@@ -244,7 +245,7 @@ services:
             let candidates = told.iter().flat_map(|advised| &advised.finding.candidates);
             let mut same = candidates.filter(|candidate| candidate.change == proven.change);
             let gains = same.find_map(|candidate| candidate.gain(&before, &after)).expect("it helps");
-            assert_eq!(gains.after.to_string(), proven.after, "{}", proven.words);
+            assert_eq!(gains.after, proven.after, "{}", proven.words);
         }
     }
 

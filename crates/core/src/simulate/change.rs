@@ -2,10 +2,24 @@
 //! itself stays what it was: a policy or breaker of the catalog is extended, a dependency is declared with its kind.
 
 use crate::book::RuleBook;
-use crate::catalog;
+use crate::catalog::{self, Kind};
 
 /// The keys that go before a change of something with that name, such as `from: standard`.
 pub(super) fn beside_change(book: &RuleBook, section: &str, name: &str) -> Option<String> {
+    beside_change_of(book, section, name, || {
+        let sections = book.sections();
+        let mut rows = sections.rows().map(|(service, channel, row)| sections.resolve(service, channel, row));
+        rows.find(|resolved| resolved.dependency.value.as_str() == name).map(|caller| caller.kind)
+    })
+}
+
+/// The same for somebody who knows what kind of dependency those take it for who call it.
+pub(super) fn beside_change_of(
+    book: &RuleBook,
+    section: &str,
+    name: &str,
+    kind: impl FnOnce() -> Option<Kind>,
+) -> Option<String> {
     let sections = book.sections();
     match section {
         "retry_policies" => {
@@ -17,10 +31,7 @@ pub(super) fn beside_change(book: &RuleBook, section: &str, name: &str) -> Optio
             is_from_catalog.then(|| format!("from: {name}"))
         }
         "dependencies" if !sections.dependencies.contains_key(name) => {
-            let mut rows =
-                sections.rows().map(|(service, channel, row)| sections.resolve(service, channel, row));
-            let caller = rows.find(|resolved| resolved.dependency.value.as_str() == name)?;
-            Some(format!("kind: {}", caller.kind))
+            kind().map(|kind| format!("kind: {kind}"))
         }
         _ => None,
     }

@@ -292,7 +292,7 @@ fn expectations(pairs: &[[Measured; 2]]) -> Vec<ComparedExpectation> {
     let middle = &pairs[(pairs.len() - 1) / 2];
     let shown = |side: Side, place: usize| {
         let expected = side.of([&middle[0], &middle[1]]).expectations.get(place);
-        expected.map(|expected| expected.value.clone()).unwrap_or_default()
+        expected.map(|expected| expected.value.to_string()).unwrap_or_default()
     };
     let told = pairs[0][0].expectations.iter().enumerate().map(|(place, expected)| ComparedExpectation {
         expectation: expected.expectation.clone(),

@@ -1,5 +1,7 @@
 //! The figures that runs are told apart by, and how they spread over many runs.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::report::{Cause, Expected, Report};
@@ -40,8 +42,10 @@ pub struct Key {
 #[derive(Clone, Debug)]
 pub struct Measured {
     pub(super) seed: u64,
-    /// Of all, then of each dependency.
+    /// Of all, then of each dependency; those of one stand together.
     pub(super) figures: Vec<(Key, Value)>,
+    /// Where those of each begin, so that one of thousands is found at once.
+    places: BTreeMap<Option<String>, usize>,
     pub(super) causes: Vec<Cause>,
     pub(super) expectations: Vec<Expected>,
 }
@@ -50,23 +54,28 @@ impl Measured {
     /// The figures of a run.
     #[must_use]
     pub fn of(report: &Report) -> Self {
-        let whole = OF_ALL.into_iter().map(|metric| Key { metric, of: None });
-        let names = report.dependencies.iter().map(|dependency| &dependency.name);
-        let each = names.flat_map(|name| OF_EACH.map(|metric| Key { metric, of: Some(name.clone()) }));
-        let valued = |key: Key| {
-            let value = report.value(key.metric, key.of.as_deref());
-            (key, value)
-        };
+        let whole = OF_ALL.map(|metric| (Key { metric, of: None }, report.value(metric, None)));
+        let mut figures = whole.to_vec();
+        let mut places = BTreeMap::from([(None, 0)]);
+        for dependency in &report.dependencies {
+            let of = Some(dependency.name.clone());
+            let value = |metric| report.value_over(metric, std::iter::once(dependency));
+            places.insert(of.clone(), figures.len());
+            figures.extend(OF_EACH.map(|metric| (Key { metric, of: of.clone() }, value(metric))));
+        }
         Self {
             seed: report.seed,
-            figures: whole.chain(each).map(valued).collect(),
+            figures,
+            places,
             causes: report.dead_letters.clone(),
             expectations: report.expectations.clone(),
         }
     }
 
     pub(super) fn value(&self, key: &Key) -> Option<Value> {
-        self.figures.iter().find(|(known, _)| known == key).map(|(_, value)| *value)
+        let from = *self.places.get(&key.of)?;
+        let mut own = self.figures[from..].iter().take_while(|(known, _)| known.of == key.of);
+        own.find(|(known, _)| known.metric == key.metric).map(|(_, value)| *value)
     }
 
     /// The share of deliveries that arrived.

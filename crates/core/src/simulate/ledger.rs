@@ -67,6 +67,7 @@ struct DependencyLedger {
     first_attempts: Sums,
     failed: Sums,
     failed_partly: u64,
+    failed_counted: u64,
     ended: Sums,
     took_micros: Sums,
     in_flight: Level,
@@ -301,6 +302,11 @@ impl Ledger {
         }
     }
 
+    /// A rule's call has failed in a way that a breaker counts.
+    pub(super) fn failed_counted(&mut self, dependency: usize) {
+        self.dependencies[dependency].failed_counted += 1;
+    }
+
     /// A node went down with so many calls of a dependency.
     pub(super) fn lost(&mut self, dependency: usize, calls: u64) {
         let level = &mut self.dependencies[dependency].in_flight;
@@ -449,6 +455,7 @@ impl DependencyLedger {
             first_attempts: Sums::new(),
             failed: Sums::new(),
             failed_partly: 0,
+            failed_counted: 0,
             ended: Sums::new(),
             took_micros: Sums::new(),
             in_flight: Level::new(),
@@ -508,6 +515,7 @@ impl DependencyLedger {
             calls: calls.iter().sum(),
             calls_failed: failed.iter().sum(),
             calls_failed_partly: self.failed_partly,
+            calls_failed_counted: self.failed_counted,
             amplification: rounded(ratio(self.attempts + self.within, self.first + self.first_before)),
             call_rate_max: self.calls_in_second.most as f64,
             retry_rate_max: self.retries_in_second.most as f64,

@@ -133,6 +133,8 @@ pub struct DependencyReport {
     pub calls_failed: u64,
     /// Calls that carried several deliveries, and failed for some of them.
     pub calls_failed_partly: u64,
+    /// Those of them by rules whose failure says that it is unwell: what a breaker counts.
+    pub calls_failed_counted: u64,
     /// Attempts for each first attempt; where other dependencies call it, calls for each of those.
     pub amplification: f64,
     /// The most calls that began within one second.
@@ -226,8 +228,8 @@ pub struct Expected {
     pub expectation: String,
     /// Whether it came so.
     pub met: bool,
-    /// What came.
-    pub value: String,
+    /// What came; shares are from 0 to 1, times in seconds, and what never came is none.
+    pub value: Value,
 }
 
 impl Report {
@@ -236,12 +238,19 @@ impl Report {
     pub fn value(&self, metric: Metric, of: Option<&str>) -> Value {
         let named =
             self.dependencies.iter().filter(|dependency| of.is_none_or(|name| dependency.name == name));
+        self.value_over(metric, named)
+    }
+
+    /// A figure, of these dependencies together or of the worst of them.
+    pub(super) fn value_over<'a>(
+        &self,
+        metric: Metric,
+        named: impl Iterator<Item = &'a DependencyReport> + Clone,
+    ) -> Value {
         let most =
             |figure: fn(&DependencyReport) -> u64| Value::Count(named.clone().map(figure).max().unwrap_or(0));
         let sum = |figure: fn(&DependencyReport) -> u64| Value::Count(named.clone().map(figure).sum());
-        let largest = |figure: fn(&DependencyReport) -> f64| {
-            Value::Number(named.clone().map(figure).fold(0.0, f64::max))
-        };
+        let largest = |figure: fn(&DependencyReport) -> f64| named.clone().map(figure).fold(0.0, f64::max);
         let millis = |millis| Value::Duration(Duration::from_millis(millis));
         match metric {
             Metric::DeadLetters => sum(|dependency| dependency.dead),
@@ -252,7 +261,7 @@ impl Report {
             Metric::LatencyP50 => self.latency.map_or(Value::Nothing, |latency| millis(latency.p50_ms)),
             Metric::LatencyP99 => self.latency.map_or(Value::Nothing, |latency| millis(latency.p99_ms)),
             Metric::AttemptsMax => Value::Count(u64::from(self.attempts_max)),
-            Metric::Amplification => largest(|dependency| dependency.amplification),
+            Metric::Amplification => Value::Number(largest(|dependency| dependency.amplification)),
             Metric::Drain => {
                 let troubles = named.flat_map(|dependency| &dependency.troubles);
                 troubles.filter_map(Trouble::drain).fold(millis(0), later)
@@ -260,7 +269,7 @@ impl Report {
             Metric::QueueDepth => most(|dependency| dependency.waiting_max),
             Metric::BreakerOpened => sum(|dependency| dependency.breaker_opened),
             Metric::Calls => sum(|dependency| dependency.calls),
-            Metric::CallRate => largest(|dependency| dependency.call_rate_max),
+            Metric::CallRate => Value::PerSecond(largest(|dependency| dependency.call_rate_max)),
         }
     }
 
@@ -268,11 +277,7 @@ impl Report {
     #[must_use]
     pub fn expected(&self, expectation: &Expectation) -> Expected {
         let value = self.value(expectation.metric, expectation.of.as_deref());
-        Expected {
-            expectation: expectation.to_string(),
-            met: expectation.is_met_by(value),
-            value: value.to_string(),
-        }
+        Expected { expectation: expectation.to_string(), met: expectation.is_met_by(value), value }
     }
 }
 

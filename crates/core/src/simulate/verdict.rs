@@ -14,12 +14,13 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use self::candidates::Callers;
 pub use self::candidates::{Candidate, Gain, Measure};
 pub use self::price::Price;
 use self::together::{Said, names, together};
 use super::report::{Cause, DependencyReport, Report, Trouble, ratio};
 use crate::book::RuleBook;
-use crate::text::{show_count, show_rounded};
+use crate::text::{show_count, show_per_second, show_rounded};
 
 /// Something that a report shows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -51,7 +52,7 @@ pub enum Weight {
 #[derive(Clone, Copy)]
 struct Case<'a> {
     report: &'a Report,
-    book: &'a RuleBook,
+    callers: &'a Callers<'a>,
 }
 
 const FINDINGS: [fn(&Case<'_>) -> Vec<Finding>; 10] = [
@@ -70,7 +71,7 @@ const FINDINGS: [fn(&Case<'_>) -> Vec<Finding>; 10] = [
 /// What a report shows, the worst first.
 #[must_use]
 pub fn verdict(report: &Report, book: &RuleBook) -> Vec<Finding> {
-    let case = Case { report, book };
+    let case = Case { report, callers: &Callers::of(book) };
     let mut findings: Vec<Finding> = FINDINGS.iter().flat_map(|find| find(&case)).collect();
     findings.sort_by_key(|finding| finding.weight);
     findings
@@ -86,11 +87,6 @@ fn span(millis: u64) -> String {
 
 fn deliveries(count: u64) -> String {
     if count == 1 { "1 delivery".to_owned() } else { format!("{} deliveries", show_count(count)) }
-}
-
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of calls in a second")]
-fn rounded(number: f64) -> String {
-    show_count(number.round() as u64)
 }
 
 fn percent(part: u64, whole: u64) -> String {
@@ -134,7 +130,7 @@ fn dead_letters(case: &Case<'_>) -> Vec<Finding> {
             percent(count, theirs),
             cause.code
         );
-        let against = alike().flat_map(|cause| candidates::against_deaths(case.book, case.report, cause));
+        let against = alike().flat_map(|cause| candidates::against_deaths(case.callers, case.report, cause));
         finding("dead-letters", Weight::Bad, text, candidates::merged(against))
     });
     found.collect()
@@ -202,29 +198,30 @@ fn not_drained(case: &Case<'_>) -> Vec<Finding> {
             return Said {
                 code: "never-drained",
                 weight: Weight::Bad,
-                of: dependency.name.clone(),
+                of: dependency,
                 text: format!(
                     "well again at {well_at}, and yet more wait to the end than before (up to {})",
                     show_count(most)
                 ),
                 size: most as f64,
-                candidates: candidates::against_storms(case.book, dependency),
             };
         };
         Said {
             code: "drained",
             weight: if drain > lasted { Weight::Fair } else { Weight::Good },
-            of: dependency.name.clone(),
+            of: dependency,
             text: format!(
                 "drained {} after it is well again; up to {} waited",
                 span(drain),
                 deliveries(most)
             ),
             size: drain as f64,
-            candidates: Vec::new(),
         }
     });
-    together(found.collect())
+    together(found, |said| match said.code {
+        "never-drained" => candidates::against_storms(case.callers, said.of),
+        _ => Vec::new(),
+    })
 }
 
 /// More calls after a trouble than before it: at least so many times as many.
@@ -240,15 +237,27 @@ fn multiplied(times: f64) -> String {
 }
 
 fn stampedes(case: &Case<'_>) -> Vec<Finding> {
-    let found = troubles(case).filter_map(|(dependency, trouble)| stampede(case, dependency, trouble));
-    together(found.collect())
+    let step = |at_ms: u64| usize::try_from(at_ms / case.report.step_ms.max(1)).unwrap_or(usize::MAX);
+    let found = case.report.dependencies.iter().filter(|dependency| dependency.calls > 0);
+    let found = found.flat_map(|dependency| {
+        let over = dependency.troubles.iter().filter_map(|it| Some((it.began_at_ms, it.ended_at_ms?)));
+        let steps = over.map(|(began_at_ms, ended_at_ms)| (step(began_at_ms), step(ended_at_ms)));
+        let mut steps: Vec<(usize, usize)> = steps.collect();
+        // Of thousands of troubles many lie within the same step, where all of them look the same.
+        steps.dedup();
+        steps.into_iter().filter_map(move |steps| stampede(case, dependency, steps))
+    });
+    together(found, |said| candidates::against_stampedes(case.callers, said.of))
 }
 
-fn stampede(case: &Case<'_>, dependency: &DependencyReport, trouble: &Trouble) -> Option<Said> {
+/// Whether more is called after a trouble that lasted from one step to another.
+fn stampede<'a>(
+    case: &Case<'_>,
+    dependency: &'a DependencyReport,
+    (began, ended): (usize, usize),
+) -> Option<Said<'a>> {
     let step_ms = case.report.step_ms.max(1);
-    let step = |at_ms: u64| usize::try_from(at_ms / step_ms).unwrap_or(usize::MAX);
     let calls = &dependency.series.calls;
-    let (began, ended) = (step(trouble.began_at_ms), step(trouble.ended_at_ms?));
     let before = calls.get(..began).filter(|steps| !steps.is_empty())?;
     let usual = before.iter().sum::<u64>() as f64 / before.len() as f64;
     let most = calls.get(ended..)?.iter().copied().max()? as f64;
@@ -277,16 +286,9 @@ fn stampede(case: &Case<'_>, dependency: &DependencyReport, trouble: &Trouble) -
         "{who} {} for {} after recovery (up to {}/s{over}{beside})",
         multiplied(times),
         span(high.len() as u64 * step_ms),
-        rounded(per_second)
+        show_per_second(per_second)
     );
-    Some(Said {
-        code: "stampede",
-        weight,
-        of: dependency.name.clone(),
-        text,
-        size: times,
-        candidates: candidates::against_stampedes(case.book, dependency),
-    })
+    Some(Said { code: "stampede", weight, of: dependency, text, size: times })
 }
 
 /// More attempts for each delivery than this are worth a word.
@@ -301,13 +303,12 @@ fn amplified(case: &Case<'_>) -> Vec<Finding> {
         Said {
             code: "amplified",
             weight: if times >= AMPLIFIED_BADLY_FROM { Weight::Bad } else { Weight::Fair },
-            of: dependency.name.clone(),
+            of: dependency,
             text: format!("each delivery costs {times:.1} attempts, where one would do while all is well"),
             size: times,
-            candidates: candidates::against_calls(case.book, dependency),
         }
     });
-    together(found.collect())
+    together(found, |said| candidates::against_calls(case.callers, said.of))
 }
 
 /// Retries come in waves if one second has so many times the calls of the seconds around it.
@@ -320,24 +321,23 @@ const AROUND_MS: u64 = 16_000;
 const RETRIED_FROM: f64 = 1.2;
 
 fn waves(case: &Case<'_>) -> Vec<Finding> {
+    let against = |dependency: &DependencyReport| candidates::against_waves(case.callers, dependency);
     let found = case.report.dependencies.iter().filter_map(|dependency| {
         let around = busiest_rate(&dependency.series.calls, case.report.step_ms);
         let most = dependency.retry_rate_max;
         let is_wave = most >= (WAVE_FROM * around).max(WAVE_MIN) && dependency.amplification >= RETRIED_FROM;
-        let candidates = candidates::against_waves(case.book, dependency);
-        (is_wave && !candidates.is_empty()).then(|| Said {
+        (is_wave && !against(dependency).is_empty()).then(|| Said {
             code: "no-jitter",
             weight: Weight::Fair,
-            of: dependency.name.clone(),
+            of: dependency,
             text: format!(
                 "retries have no jitter and come in waves: up to {} within one second",
-                rounded(most)
+                show_per_second(most)
             ),
             size: most,
-            candidates,
         })
     });
-    together(found.collect())
+    together(found, |said| against(said.of))
 }
 
 /// Calls in a second over the busiest [`AROUND_MS`], or the busiest step if that is longer.
@@ -349,40 +349,46 @@ fn busiest_rate(calls: &[u64], step_ms: u64) -> f64 {
 
 /// A breaker that opens more often than this flaps.
 const FLAPS_FROM: u64 = 6;
-/// So many calls that fail, and as large a part of all, should open a breaker.
+/// So many calls that fail as breakers count it, and as large a part of all, should open one.
 const FAILED_MIN: u64 = 50;
 
 fn breakers(case: &Case<'_>) -> Vec<Finding> {
     // What only others call has no breaker of ours.
-    let is_called = |it: &&DependencyReport| candidates::is_called(case.book, &it.name);
+    let is_called = |it: &&DependencyReport| case.callers.call(&it.name);
     let dependencies = || case.report.dependencies.iter().filter(is_called);
     let flaps = dependencies().filter(|it| it.breaker_opened >= FLAPS_FROM).map(|it| Said {
         code: "breaker-flaps",
         weight: Weight::Fair,
-        of: it.name.clone(),
+        of: it,
         text: format!(
             "the breaker opens {} times: it lets go and takes hold again",
             show_count(it.breaker_opened)
         ),
         size: it.breaker_opened as f64,
-        candidates: Vec::new(),
     });
+    // What is refused for good says nothing about the dependency, and no breaker would hold it back.
     let is_bare = |it: &&DependencyReport| {
-        it.breaker_opened == 0 && it.calls_failed >= FAILED_MIN && it.calls_failed * 2 > it.calls
+        let counted = it.calls_failed_counted;
+        it.breaker_opened == 0 && counted >= FAILED_MIN && counted * 2 > it.calls
+    };
+    let in_what_way = |it: &DependencyReport| {
+        if it.calls_failed_counted < it.calls_failed { " in a way that breakers count" } else { "" }
     };
     let bare = dependencies().filter(is_bare).map(|it| Said {
         code: "breaker-never-opens",
         weight: Weight::Fair,
-        of: it.name.clone(),
+        of: it,
         text: format!(
-            "no breaker holds back anything, though {} of {} calls fail",
-            show_count(it.calls_failed),
-            show_count(it.calls)
+            "no breaker holds back anything, though {} of {} calls fail{}",
+            show_count(it.calls_failed_counted),
+            show_count(it.calls),
+            in_what_way(it)
         ),
-        size: it.calls_failed as f64,
-        candidates: candidates::against_calls(case.book, it),
+        size: it.calls_failed_counted as f64,
     });
-    together(flaps.chain(bare).collect())
+    let mut found = together(flaps, |_| Vec::new());
+    found.extend(together(bare, |said| candidates::against_calls(case.callers, said.of)));
+    found
 }
 
 fn duplicates(case: &Case<'_>) -> Vec<Finding> {
@@ -396,7 +402,7 @@ fn duplicates(case: &Case<'_>) -> Vec<Finding> {
         percent(report.duplicates, report.deliveries)
     );
     let slow = report.dependencies.iter().max_by_key(|dependency| dependency.call_latency.p99_ms);
-    let candidates = slow.map(|slow| candidates::against_duplicates(case.book, slow)).unwrap_or_default();
+    let candidates = slow.map(|slow| candidates::against_duplicates(case.callers, slow)).unwrap_or_default();
     vec![finding("duplicates", Weight::Fair, text, candidates)]
 }
 

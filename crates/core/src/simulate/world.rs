@@ -17,6 +17,8 @@ use super::stream::Stream;
 use super::target::{self, Knock, Target};
 use super::{Cancelled, Go, Plan, Progress};
 use crate::book::model::Order;
+use crate::classify::{Outcome, classify};
+use crate::decide::is_counted_by_breakers;
 use crate::engine::{
     Bounds, Call, CallId, Effect, Ending, Engine, Fate, Input, Next, QueueName, Settlement, Setup, Signal,
 };
@@ -24,6 +26,7 @@ use crate::event::Event;
 use crate::event::attribute::EventType;
 use crate::hash::{Map, stable_64, stable_64_of};
 use crate::ids::{DependencyName, Seed};
+use crate::rule::Rule;
 use crate::scenario::{Behaviour, FaultKind, Scenario};
 use crate::time::Timestamp;
 
@@ -94,6 +97,8 @@ pub(super) struct Node {
     /// Outcomes that could not be written.
     unwritten: Vec<Arc<Settlement>>,
     in_flight: Vec<u64>,
+    /// The rules by which calls that are being made are judged.
+    rules: Map<CallId, Arc<Rule>>,
     /// The places in their batch of those that fail, for calls that end well.
     partly: BTreeMap<CallId, Vec<usize>>,
 }
@@ -376,6 +381,7 @@ impl<'a> World<'a> {
             is_poison: !is_batch && !failing.is_empty(),
         };
         self.nodes[node].in_flight[dependency] += 1;
+        self.nodes[node].rules.insert(call.id, Arc::clone(&call.rule));
         let carried = Carried { deliveries: call.deliveries.len() as u64, first: first_attempts };
         self.ledger.called(dependency, carried);
         let end = CallEnd {
@@ -441,10 +447,19 @@ impl<'a> World<'a> {
             (Said::Status(_) | Said::TooMany(_) | Said::Refused | Said::Nothing, _) => How::Badly,
         };
         self.ledger.answered(dependency, took, how);
+        let rule = self.nodes[node].rules.remove(&call).expect("it was kept when the call began");
         let ending = match partly {
             Some(failed) => Ending::Partly { reply: Speech::partly(), failed },
             None => Ending::Reply(self.queues[queue].speech.reply(said)),
         };
+        if how == How::Badly
+            && let Ending::Reply(reply) = &ending
+            && let Outcome::Failed(failure) =
+                classify(&reply.as_answer(), &rule.classify, rule.timeouts.category)
+            && is_counted_by_breakers(&rule, &failure)
+        {
+            self.ledger.failed_counted(dependency);
+        }
         self.nodes[node].inbox.push_back(Input::Ended { call, ending });
         self.pump(node);
     }
@@ -511,6 +526,7 @@ impl<'a> World<'a> {
         down.wake_at = None;
         down.inbox.clear();
         down.partly.clear();
+        down.rules.clear();
         down.unwritten.clear();
         down.health = Health::Down { since };
         for (dependency, calls) in down.in_flight.iter_mut().enumerate() {
@@ -583,6 +599,7 @@ impl Node {
             door: Vec::new(),
             unwritten: Vec::new(),
             in_flight: vec![0; dependencies],
+            rules: Map::default(),
             partly: BTreeMap::new(),
         }
     }

@@ -69,6 +69,7 @@ function formOf(scenarios, came, page) {
       const asked = { scenario: text.value, seed: seed.value };
       const played = await post("v1/simulate", asked, AbortSignal.any([page.signal, stopped.signal]));
       came.replaceChildren(...fragment(played.html), byCommand());
+      if (played.warnings.length > 0) fill(troubles, h("ul", played.warnings.map((problem) => drawn(problem, text))));
       say(`Played: ${counted(played.findings.length, "finding")}`);
       came.scrollIntoView({ block: "start" });
     } catch (error) {
@@ -125,7 +126,7 @@ function drawn({ severity, line, column, message, help }, text) {
   const written = text.value.split("\n")[line - 1];
   return h(
     "li.mark",
-    { class: "bad" },
+    { class: severity === "error" ? "bad" : "warn" },
     badge(severity),
     h(
       "span",

@@ -13,7 +13,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use redrive::core::book::RuleBook;
-use redrive::core::book::problem::{Problem, Problems};
+use redrive::core::book::problem::{Problems, Severity};
 use redrive::core::scenario::{self, Scenario};
 use redrive::core::simulate::advice::advised;
 use redrive::core::simulate::{self, Go, Plan, Progress};
@@ -110,21 +110,22 @@ pub(super) async fn simulate(
     let closing = app.closing.clone();
     // Reading it may take a while too, if somebody wants that.
     let played = on_a_thread(place, move |left| {
-        let scenario = fitting(&text, &book)?;
-        play(&Asked { scenario, book, book_text, seed }, &|| left() || *closing.borrow())
+        let (scenario, warnings) = fitting(&text, &book)?;
+        let asked = Asked { scenario, warnings, book, book_text, seed };
+        play(&asked, &|| left() || *closing.borrow())
     });
     Ok(events::json(StatusCode::OK, &played.await??))
 }
 
-/// A scenario that can be played here; what is wrong with it otherwise.
-fn fitting(text: &str, book: &RuleBook) -> Result<Scenario, ApiError> {
+/// A scenario that can be played here, with what it warns of; what is wrong with it otherwise.
+fn fitting(text: &str, book: &RuleBook) -> Result<(Scenario, Vec<ScenarioProblem>), ApiError> {
     let reading = scenario::read_bytes(text.as_bytes());
     let Some(scenario) = reading.scenario else { return Err(refused(reading.problems)) };
     if scenario.arrivals.len() > ARRIVALS_MAX {
         let most = show::thousands(ARRIVALS_MAX as u64);
         return Err(too_much(&format!(
             "has {} arrivals, and {most} are played here",
-            scenario.arrivals.len()
+            show::thousands(scenario.arrivals.len() as u64)
         )));
     }
     let mut problems = scenario.misfits(book);
@@ -140,13 +141,15 @@ fn fitting(text: &str, book: &RuleBook) -> Result<Scenario, ApiError> {
     if in_all > DELIVERIES_MAX as f64 {
         let most = show::thousands(DELIVERIES_MAX);
         return Err(too_much(&format!(
-            "would bring about {in_all:.0} deliveries, and {most} are played here"
+            "would bring about {} deliveries, and {most} are played here",
+            whole(in_all)
         )));
     }
     if at_once > WAITING_MAX as f64 {
         let most = show::thousands(WAITING_MAX);
         return Err(too_much(&format!(
-            "would bring {at_once:.0} deliveries at once, and {most} may wait here"
+            "would bring {} deliveries at once, and {most} may wait here",
+            whole(at_once)
         )));
     }
     if scenario.troubles_expected(book) > TROUBLES_MAX {
@@ -155,7 +158,20 @@ fn fitting(text: &str, book: &RuleBook) -> Result<Scenario, ApiError> {
             "has more than {most} troubles of dependencies, which every phase and fault brings"
         )));
     }
-    Ok(scenario)
+    Ok((scenario, shown(reading.problems)))
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "what is counted is not negative"
+)]
+fn whole(count: f64) -> String {
+    show::thousands(count.round() as u64)
+}
+
+fn shown(problems: Problems) -> Vec<ScenarioProblem> {
+    problems.into_sorted().into_iter().map(ScenarioProblem::from).collect()
 }
 
 fn too_much(what: &str) -> ApiError {
@@ -166,18 +182,19 @@ fn too_much(what: &str) -> ApiError {
 }
 
 fn refused(problems: Problems) -> ApiError {
-    let problems: Vec<Problem> = problems.into_sorted();
-    let first = problems.first().map_or_else(String::new, |problem| {
-        format!(" line {}: {}", problem.span.position.line, problem.message)
-    });
-    let shown: Vec<ScenarioProblem> = problems.into_iter().map(ScenarioProblem::from).collect();
-    let shown = serde_json::to_value(shown).expect("texts and numbers are always JSON");
+    let problems = shown(problems);
+    let first = problems
+        .iter()
+        .find(|problem| problem.severity == Severity::Error.to_string())
+        .map_or_else(String::new, |problem| format!(" line {}: {}", problem.line, problem.message));
+    let shown = serde_json::to_value(problems).expect("texts and numbers are always JSON");
     ApiError::invalid("scenario", format!("cannot be played:{first}")).with("problems", shown)
 }
 
 /// What is to be played.
 struct Asked {
     scenario: Scenario,
+    warnings: Vec<ScenarioProblem>,
     book: Arc<RuleBook>,
     book_text: Arc<str>,
     seed: u64,
@@ -200,6 +217,7 @@ fn play(asked: &Asked, is_stopped: &dyn Fn() -> bool) -> Result<Simulated, ApiEr
         html: show::html::body(&report, &findings),
         report: serde_json::to_value(&report).expect("a report is always JSON"),
         findings: findings.iter().map(SimulatedFinding::from).collect(),
+        warnings: asked.warnings.clone(),
     })
 }
 
@@ -323,10 +341,10 @@ mod tests {
             ("no scenario",         "nonsense: 1\n".to_owned(),                               "cannot be played"),
             ("another type",        arrivals("{ type: c.d, rate: 1/s }"),                     "line 3: nobody in the book wants `c.d`"),
             ("a trace",             arrivals("{ type: a.b, trace: x.csv }"),                  "line 3: a recorded trace is a file"),
-            ("too much over time",  arrivals("{ type: a.b, rate: 1000/s }"),                  "about 3600000 deliveries"),
-            ("too much at once",    arrivals("{ type: a.b, bursts: { size: 200000 } }"),      "200000 deliveries at once"),
-            ("far too much",        arrivals("{ type: a.b, rate: 100000/s }"),                "more than 100000000 events"),
-            ("very many arrivals",  arrivals(&"{ type: a.b, rate: 1/h },".repeat(1_001)),     "has 1001 arrivals, and 1,000 are played here"),
+            ("too much over time",  arrivals("{ type: a.b, rate: 1000/s }"),                  "about 3,600,000 deliveries"),
+            ("too much at once",    arrivals("{ type: a.b, bursts: { size: 200000 } }"),      "200,000 deliveries at once"),
+            ("far too much",        arrivals("{ type: a.b, rate: 100000/s }"),                "more than 100,000,000 events"),
+            ("very many arrivals",  arrivals(&"{ type: a.b, rate: 1/h },".repeat(1_001)),     "has 1,001 arrivals, and 1,000 are played here"),
             ("very many troubles",  calm(&format!("dependencies: {{ shop: {{ calls: {{ {layer} }} }} }}\nfaults: [{faults}]\n")), "more than 100,000 troubles"),
         ];
         for (name, text, expected) in cases {
@@ -373,9 +391,9 @@ mod tests {
             ("a flood within",       &layers, false, "more than 500,000 calls and timeouts"),
         ];
         for (name, text, is_stopped, expected) in cases {
-            let scenario = fitting(text, &book).expect(name);
+            let (scenario, warnings) = fitting(text, &book).expect(name);
             let (book, book_text) = (Arc::clone(&book), book_text.into());
-            let asked = Asked { scenario, book, book_text, seed: 1 };
+            let asked = Asked { scenario, warnings, book, book_text, seed: 1 };
             let stopped = play(&asked, &|| is_stopped).expect_err(name);
             assert!(stopped.message().contains(expected), "{name}: {}", stopped.message());
         }

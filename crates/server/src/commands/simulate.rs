@@ -60,7 +60,7 @@ pub(super) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
         show::html::document(&show::html::Head::of(&report, rules), &show::html::body(&report, &findings))
     })?;
     match args.format {
-        Format::Text => print(&show::simulate::page(&report, &findings))?,
+        Format::Text => print(&show::simulate::page(&report, &findings, show::terminal_columns()))?,
         Format::Json => print_json(&Played { report: &report, findings: &findings })?,
     }
     Ok(Expectations::of(report.expectations.iter().map(|expected| expected.met)).code(args))
@@ -122,7 +122,7 @@ fn refuse_scenario(rules: &Path) -> anyhow::Result<()> {
 }
 
 /// The scenario in a file with the traces it names; one with errors, or that does not fit each of the books, is
-/// shown and refused.
+/// shown and refused, and what it only warns of is shown.
 fn read_scenario(args: &SimulateArgs, books: &[(&Path, &RuleBook)]) -> anyhow::Result<Scenario> {
     let path = args.scenario.as_path();
     let bytes = load_scenario(path)?;
@@ -148,6 +148,9 @@ fn read_scenario(args: &SimulateArgs, books: &[(&Path, &RuleBook)]) -> anyhow::R
     if args.expect && scenario.expectations.is_empty() {
         let words = format!("{shown} expects nothing, so --expect asks for nothing: give it `expect`");
         anstream::eprintln!("{}: {words}", show::style::warning("warning"));
+    }
+    for warning in reading.problems.into_sorted() {
+        show::problem::say(&warning, path, &text);
     }
     with_traces(scenario, path, &text)
 }

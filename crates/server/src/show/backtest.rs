@@ -11,7 +11,7 @@ use redrive::core::text::show_rounded;
 use super::event::short_id;
 use super::moment::rough;
 use super::table::{Cell, Side, Table};
-use super::{counted, next_steps, plain, style, thousands, wrap};
+use super::{counted, hanging, next_steps, plain, style, thousands};
 
 /// Lines of text are no longer than this, however wide the terminal is.
 const WIDTH_MAX: usize = 100;
@@ -22,8 +22,8 @@ const ROWS_SHOWN_MAX: usize = 12;
 pub(crate) fn page(report: &Report, data: &str, rules: &str, columns: usize) -> String {
     let width = columns.min(WIDTH_MAX);
     let mut out = heading(report, data, rules);
-    out.push_str(&paragraph("", &sentence(report), width));
-    out.push_str(&style::dim(paragraph("", &trust(report), width)));
+    out.push_str(&hanging("", &sentence(report), Some(width)));
+    out.push_str(&style::dim(hanging("", &trust(report), Some(width))));
     out.push('\n');
     out.push_str(&ends(report));
     changes(&mut out, "Would have ended otherwise", &report.changes, report.changes_left_off);
@@ -268,18 +268,7 @@ fn untold(report: &Report, width: usize) -> String {
     let mut out = format!("{}\n", style::bold("What the record cannot tell"));
     for untold in &report.untold {
         let text = format!("{} {}", thousands(untold.count), untold.text);
-        out.push_str(&paragraph("  • ", &text, width));
-    }
-    out
-}
-
-/// A text behind a mark, its further lines below its first.
-fn paragraph(mark: &str, text: &str, width: usize) -> String {
-    let indent = mark.chars().count();
-    let mut out = String::new();
-    for (place, line) in wrap(text, width.saturating_sub(indent)).lines().enumerate() {
-        let before = if place == 0 { mark.to_owned() } else { " ".repeat(indent) };
-        let _ = writeln!(out, "{before}{line}");
+        out.push_str(&hanging("  • ", &text, Some(width)));
     }
     out
 }

@@ -80,7 +80,16 @@ fn outage(from: f64, to: f64) -> Vec<Band> {
 fn plot(title: &str, unit: &str, series: Vec<Line>, bands: Vec<Band>, limit: Option<f64>) -> String {
     let limits = limit.map(|at| Limit { name: "what it can take".to_owned(), at }).into_iter().collect();
     let (unit_x, unit_y) = (Unit::Time, Unit::Number(unit.to_owned()));
-    svg(&Plot { title: title.to_owned(), unit_x, unit_y, series, bands, limits, strip: None })
+    svg(&Plot {
+        title: title.to_owned(),
+        unit_x,
+        unit_y,
+        series,
+        bands,
+        limits,
+        strip: None,
+        places: Vec::new(),
+    })
 }
 
 /// Writes a file of the docs instead of comparing it, if asked to.

@@ -125,8 +125,8 @@ fn proven(proven: &Proven) -> String {
          <details><summary>What to write</summary><pre tabindex=\"0\"><code>{}</code></pre></details></div>",
         spoken(&proven.words),
         escape(&proven.metric.replace('_', " ")),
-        escape(&proven.before),
-        escape(&proven.after),
+        escape(&proven.before.to_string()),
+        escape(&proven.after.to_string()),
         proven.seeds,
         escape_lines(&proven.change),
     )
@@ -139,7 +139,7 @@ pub(crate) fn expectations(expected: &[Expected]) -> String {
     }
     let item = |one: &Expected| {
         let mark = if one.met { badge(Tone::Good, "met") } else { badge(Tone::Bad, "failed") };
-        let (expectation, value) = (escape(&one.expectation), escape(&one.value));
+        let (expectation, value) = (escape(&one.expectation), escape(&one.value.to_string()));
         format!(
             "<li>{mark}<p><code>{expectation}</code> <span class=\"dim\">came to</span> {value}</p></li>\n"
         )

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use redrive::core::text::show_duration;
+use redrive::core::text::show_rounded;
 use redrive::core::time::Timestamp;
 
 /// A point in time to the millisecond.
@@ -47,7 +47,7 @@ pub(crate) fn show_wait(span: Duration) -> String {
             _ => format!("{:.2}s", span.as_secs_f64()),
         };
     };
-    in_minutes(rounded)
+    show_rounded(rounded)
 }
 
 /// A duration in its two largest units, in whole seconds: clocks of two machines agree no better.
@@ -58,16 +58,7 @@ pub(crate) fn rough(span: Duration) -> String {
         600..86_400 => 60,
         _ => 3_600,
     };
-    in_minutes(Duration::from_secs(seconds / unit * unit))
-}
-
-/// A duration in whole seconds, from two minutes on in minutes too.
-fn in_minutes(span: Duration) -> String {
-    let (minutes, seconds) = (span.as_secs() / 60, span.as_secs() % 60);
-    match (minutes, seconds) {
-        (2..10, 1..) => format!("{minutes}m{seconds}s"),
-        _ => show_duration(span),
-    }
+    show_rounded(Duration::from_secs(seconds / unit * unit))
 }
 
 #[cfg(test)]

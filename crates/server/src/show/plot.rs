@@ -36,6 +36,17 @@ pub(crate) struct Plot {
     pub(crate) limits: Vec<Limit>,
     /// How something was over time, above all.
     pub(crate) strip: Option<Strip>,
+    /// What is marked from left to right, on the axis and on the lines; where nothing is, the axis has even marks.
+    pub(crate) places: Vec<Place>,
+}
+
+/// A place on the axis that has a name.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// Where it lies.
+    pub(crate) at: f64,
+    /// What it is called.
+    pub(crate) name: String,
 }
 
 /// What an axis counts.
@@ -227,9 +238,16 @@ fn summary(line: &Line, plot: &Plot) -> String {
     let (Some((x, most)), Some((_, last))) = (highest, told().next_back()) else {
         return format!("{}: nothing", line.name);
     };
-    let x = ticks::label(&plot.unit_x, *x);
+    let x = name_at(plot, *x);
     let (most, last) = (ticks::label(&plot.unit_y, *most), ticks::label(&plot.unit_y, *last));
     format!("{}: at most {most}, at {x}; {last} at the end", line.name)
+}
+
+/// What the axis says of a place.
+#[expect(clippy::float_cmp, reason = "a point that is marked lies exactly there")]
+fn name_at(plot: &Plot, x: f64) -> String {
+    let place = plot.places.iter().find(|place| place.at == x);
+    place.map_or_else(|| ticks::label(&plot.unit_x, x), |place| place.name.clone())
 }
 
 fn caption(unit: &Unit) -> &str {
@@ -281,7 +299,8 @@ impl Scale {
         let from = xs.iter().copied().reduce(f64::min).unwrap_or(0.0);
         let to = xs.iter().copied().reduce(f64::max).unwrap_or(1.0);
         let to = if to > from { to } else { from + 1.0 };
-        let marks_x = ticks::between(&plot.unit_x, from, to, STEPS_X);
+        let is_named = !plot.places.is_empty();
+        let marks_x = if is_named { Vec::new() } else { ticks::between(&plot.unit_x, from, to, STEPS_X) };
         Self { from, to, marks_x, marks_y: ticks::from_zero(&plot.unit_y, top, STEPS_Y) }
     }
 
@@ -318,6 +337,9 @@ fn field(plot: &Plot) -> String {
         out.push_str(&paths(line, &scale));
     }
     out.push_str("</svg>\n");
+    if !plot.places.is_empty() {
+        out.push_str(&dots(plot, &scale));
+    }
     for limit in plot.limits.iter().filter(|limit| limit.at <= scale.top()) {
         let y = percent(scale.y(limit.at));
         let _ = writeln!(
@@ -367,6 +389,7 @@ fn axes(plot: &Plot, scale: &Scale) -> String {
             escape(&ticks::label(&plot.unit_x, *mark))
         );
     }
+    out.push_str(&named_places(&plot.places, scale));
     let caption = caption(&plot.unit_x);
     if !caption.is_empty() {
         let _ = writeln!(
@@ -374,6 +397,56 @@ fn axes(plot: &Plot, scale: &Scale) -> String {
             "<text class=\"middle\" x=\"50%\" y=\"100%\" dy=\"3em\">{}</text>",
             escape(caption)
         );
+    }
+    out
+}
+
+/// About so many letters stand beside each other below an axis.
+const LETTERS_MAX: usize = 56;
+/// And so many between two names.
+const LETTERS_BETWEEN: usize = 2;
+/// A longer name at an end of the axis does not reach beyond it.
+const LETTERS_AT_END_MAX: usize = 6;
+
+/// A line upright at each place, and the names of as many as fit.
+fn named_places(places: &[Place], scale: &Scale) -> String {
+    let mut out = String::new();
+    let letters = |every: usize| {
+        places.iter().step_by(every).map(|it| it.name.chars().count() + LETTERS_BETWEEN).sum::<usize>()
+    };
+    let every =
+        (1..=places.len()).find(|every| letters(*every) <= LETTERS_MAX).unwrap_or(places.len().max(1));
+    for (number, place) in places.iter().enumerate() {
+        let share = scale.x(place.at);
+        let x = percent(share);
+        let _ = writeln!(out, "<line class=\"grid\" x1=\"{x}\" x2=\"{x}\" y1=\"0\" y2=\"100%\"/>");
+        if number % every != 0 {
+            continue;
+        }
+        let is_long = place.name.chars().count() > LETTERS_AT_END_MAX;
+        let class = match share {
+            ..0.1 if is_long => "start",
+            0.9.. if is_long => "end",
+            _ => "middle",
+        };
+        let name = escape(&place.name);
+        let _ = writeln!(out, "<text class=\"{class}\" x=\"{x}\" y=\"100%\" dy=\"1.5em\">{name}</text>");
+    }
+    out
+}
+
+/// A dot where a line passes a place, which says what it is there.
+fn dots(plot: &Plot, scale: &Scale) -> String {
+    let mut out = String::new();
+    for line in &plot.series {
+        for (x, y) in line.points.iter().filter(|point| is_told(point)) {
+            let name = escape(&format!("{}: {}", name_at(plot, *x), ticks::label(&plot.unit_y, *y)));
+            let (tone, x, y) = (line.tone.as_str(), percent(scale.x(*x)), percent(scale.y(*y)));
+            let _ = writeln!(
+                out,
+                "<circle class=\"dot {tone}\" cx=\"{x}\" cy=\"{y}\" r=\"3.5\"><title>{name}</title></circle>"
+            );
+        }
     }
     out
 }

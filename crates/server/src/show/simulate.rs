@@ -11,27 +11,36 @@ use redrive::core::simulate::advice::Advised;
 use redrive::core::simulate::report::{DependencyReport, Expected};
 use redrive::core::simulate::runs::Ranges;
 use redrive::core::simulate::verdict::Weight;
-use redrive::core::text::show_rounded;
+use redrive::core::text::{show_per_second, show_rounded};
+use unicode_width::UnicodeWidthStr;
 
 use super::spark::{spark, spark_up_to};
 use super::table::{Cell, Side, Table};
-use super::{counted, rounded, style, thousands};
+use super::{counted, hanging, style, thousands};
 
-/// Figures over time take so many columns at most.
-const SPARK_COLUMNS: usize = 60;
+/// Figures over time take so many columns at most, and so many at least.
+const SPARK_COLUMNS_MAX: usize = 60;
+const SPARK_COLUMNS_MIN: usize = 8;
+/// What stands before them and behind.
+const LABEL_COLUMNS: usize = 13;
+const GAP_COLUMNS: usize = 2;
 
-/// The whole page.
-pub(crate) fn page(report: &Report, findings: &[Advised]) -> String {
-    let mut out = heading(report);
+/// The whole page, for a terminal of that width if there is one.
+pub(crate) fn page(report: &Report, findings: &[Advised], width: Option<usize>) -> String {
+    let mut out = heading(report, width);
     out.push_str(&totals(report));
-    let columns = Columns::of(report);
-    for dependency in report.dependencies.iter().filter(|dependency| dependency.calls > 0) {
-        out.push_str(&of_dependency(dependency, report, columns));
+    let called = report.dependencies.iter().filter(|dependency| dependency.calls > 0);
+    let rows: Vec<(&DependencyReport, Vec<Row<'_>>)> = called.map(|it| (it, rows_of(it, report))).collect();
+    let words = rows.iter().flat_map(|(_, rows)| rows).map(|row| row.words.width()).max().unwrap_or(0);
+    let columns =
+        Columns::of(report, width.map(|width| width.saturating_sub(LABEL_COLUMNS + GAP_COLUMNS + words)));
+    for (dependency, rows) in &rows {
+        out.push_str(&of_dependency(dependency, rows, columns));
     }
     let _ = writeln!(out, "{}", style::dim(format!("each column is {}", show(columns.each_ms))));
     out.push('\n');
     for advised in findings {
-        out.push_str(&of_finding(advised));
+        out.push_str(&of_finding(advised, width));
     }
     if let Some(proven) = findings.iter().flat_map(|advised| &advised.advice).next() {
         let words = format!("what was played again helped with each of {} seeds", proven.seeds);
@@ -50,7 +59,7 @@ fn show(millis: u64) -> String {
     show_rounded(Duration::from_millis(millis))
 }
 
-fn heading(report: &Report) -> String {
+fn heading(report: &Report, width: Option<usize>) -> String {
     let about = report.about.as_deref().unwrap_or("A scenario");
     let more = report.ended_at_ms.saturating_sub(report.duration_ms);
     let until = match (more, report.waiting) {
@@ -60,7 +69,7 @@ fn heading(report: &Report) -> String {
     };
     let nodes = counted(u64::from(report.nodes), "node");
     let played = format!("{} of events{until} · {nodes} · seed {}", show(report.duration_ms), report.seed);
-    format!("{}\n{}\n\n", style::bold(about), style::dim(played))
+    hanging("", &style::bold(about), width) + &hanging("", &style::dim(played), width) + "\n"
 }
 
 fn totals(report: &Report) -> String {
@@ -78,7 +87,7 @@ fn totals(report: &Report) -> String {
     let again = format!(
         "{} took effect again, {} out of order",
         thousands(report.duplicates),
-        report.order_violations
+        thousands(report.order_violations)
     );
     let _ = writeln!(out, "  {}  {again}", label("repeats"));
     out.push('\n');
@@ -131,13 +140,15 @@ struct Columns {
 }
 
 impl Columns {
-    fn of(report: &Report) -> Self {
+    fn of(report: &Report, room: Option<usize>) -> Self {
         let steps = report.dependencies.first().map_or(1, |dependency| dependency.series.calls.len());
-        Self::over(steps, report.step_ms)
+        Self::over(steps, report.step_ms, room)
     }
 
-    fn over(steps: usize, step_ms: u64) -> Self {
-        let steps_each = steps.div_ceil(SPARK_COLUMNS).max(1);
+    /// So many steps in the room that there is.
+    fn over(steps: usize, step_ms: u64, room: Option<usize>) -> Self {
+        let most = room.unwrap_or(SPARK_COLUMNS_MAX).clamp(SPARK_COLUMNS_MIN, SPARK_COLUMNS_MAX);
+        let steps_each = steps.div_ceil(most).max(1);
         Self { steps_each, each_ms: step_ms * steps_each as u64 }
     }
 
@@ -160,73 +171,79 @@ impl Columns {
     }
 }
 
-fn of_dependency(dependency: &DependencyReport, report: &Report, columns: Columns) -> String {
-    let capacity = dependency.capacity_per_second;
-    let capacity = capacity.map(|rate| format!("  can take {rate:.0}/s")).unwrap_or_default();
-    let behind = match dependency.behind.as_slice() {
-        [] => String::new(),
-        callers => format!("  behind {}", callers.join(", ")),
-    };
-    let mut out = format!("{}{}\n", style::bold(&dependency.name), style::dim(behind + &capacity));
+/// A figure of a dependency over time, and in words.
+struct Row<'a> {
+    name: &'static str,
+    steps: &'a [u64],
+    words: String,
+}
+
+fn rows_of<'a>(dependency: &'a DependencyReport, report: &Report) -> Vec<Row<'a>> {
     let series = &dependency.series;
-    let mut line = |name: &str, steps: &[u64], words: String| {
-        let _ = writeln!(out, "  {}  {}  {words}", label(name), columns.spark(steps));
-    };
+    let row = |name: &'static str, steps: &'a [u64], words: String| Row { name, steps, words };
+    let rate = show_per_second(dependency.call_rate_max);
     // Where others call it, there are calls that are nobody's attempt.
     let what = if dependency.behind.is_empty() { "attempts" } else { "calls" };
-    let rate = format!(
-        "up to {}/s, {:.2} {what} for each delivery",
-        rounded(dependency.call_rate_max),
-        dependency.amplification
-    );
-    line("calls", &series.calls, rate);
+    let rate = format!("up to {rate}/s, {:.2} {what} for each delivery", dependency.amplification);
+    let mut rows = vec![row("calls", &series.calls, rate)];
     if dependency.calls_failed + dependency.calls_failed_partly > 0 {
         let share = 100.0 * dependency.calls_failed as f64 / dependency.calls as f64;
         let partly = match dependency.calls_failed_partly {
             0 => String::new(),
             partly => format!(", and {} in part", thousands(partly)),
         };
-        let words = format!("{} ({share:.1}%){partly}", thousands(dependency.calls_failed));
-        line("failed", &series.failed, words);
+        let failed = format!("{} ({share:.1}%){partly}", thousands(dependency.calls_failed));
+        rows.push(row("failed", &series.failed, failed));
     }
-    line("waiting", &series.waiting, format!("up to {}", thousands(dependency.waiting_max)));
+    rows.push(row("waiting", &series.waiting, format!("up to {}", thousands(dependency.waiting_max))));
     let in_flight = series.in_flight.iter().max().copied().unwrap_or(0);
-    line("in flight", &series.in_flight, format!("up to {in_flight}"));
+    rows.push(row("in flight", &series.in_flight, format!("up to {}", thousands(in_flight))));
     let latency = dependency.call_latency;
-    line(
-        "call time",
-        &series.latency_ms,
-        format!("p50 {}, p99 {}", show(latency.p50_ms), show(latency.p99_ms)),
-    );
+    let took = format!("p50 {}, p99 {}", show(latency.p50_ms), show(latency.p99_ms));
+    rows.push(row("call time", &series.latency_ms, took));
     if dependency.breaker_opened > 0 {
         let opened = counted(dependency.breaker_opened, "time");
         let nodes = if report.nodes > 1 { ", over all nodes" } else { "" };
-        let words =
-            format!("opened {opened}, not closed for {}{nodes}", show(dependency.breaker_not_closed_ms));
-        line("breaker", &series.breaker_not_closed, words);
+        let not_closed = show(dependency.breaker_not_closed_ms);
+        let words = format!("opened {opened}, not closed for {not_closed}{nodes}");
+        rows.push(row("breaker", &series.breaker_not_closed, words));
+    }
+    rows
+}
+
+fn of_dependency(dependency: &DependencyReport, rows: &[Row<'_>], columns: Columns) -> String {
+    let capacity = dependency.capacity_per_second;
+    let capacity = capacity.map(|rate| format!("  can take {}/s", show_per_second(rate))).unwrap_or_default();
+    let behind = match dependency.behind.as_slice() {
+        [] => String::new(),
+        callers => format!("  behind {}", callers.join(", ")),
+    };
+    let mut out = format!("{}{}\n", style::bold(&dependency.name), style::dim(behind + &capacity));
+    for Row { name, steps, words } in rows {
+        let _ = writeln!(out, "  {}  {}  {words}", label(name), columns.spark(steps));
     }
     out.push('\n');
     out
 }
 
-fn of_finding(advised: &Advised) -> String {
+fn of_finding(advised: &Advised, width: Option<usize>) -> String {
     let sign = match advised.finding.weight {
         Weight::Bad => style::error("✗"),
         Weight::Fair => style::warning("!"),
         Weight::Good => style::good("✓"),
     };
-    let mut out = format!("{sign} {}\n", advised.finding.text);
+    let mut out = hanging(&format!("{sign} "), &advised.finding.text, width);
     for proven in &advised.advice {
         let price = if proven.price.is_empty() { String::new() } else { format!(", {}", proven.price) };
-        let _ = writeln!(
-            out,
-            "    {} {}: {} {} → {}{price}",
+        let text = format!(
+            "{} {}: {} {} → {}{price}",
             style::dim("played again with"),
             proven.words,
             proven.metric,
             proven.before,
-            style::bold(&proven.after)
+            style::bold(proven.after)
         );
+        out.push_str(&hanging("    ", &text, width));
     }
     out
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use redrive::core::backoff::{self, Backoff, Step};
-use redrive::core::text::show_duration;
+use redrive::core::text::{show_duration, show_rounded};
 
 use super::style;
 use super::table::{Cell, Side, Table};
@@ -201,7 +201,7 @@ impl Unit {
     fn show(self, span: Duration) -> String {
         match self.number(span) {
             Some(number) => number + self.suffix(),
-            None => show_minutes(span),
+            None => show_rounded(span),
         }
     }
 
@@ -233,17 +233,7 @@ impl Unit {
 
 /// A time that the book states, told as the table tells it.
 fn show(span: Duration) -> String {
-    if span < MINUTES_FROM { show_duration(span) } else { show_minutes(span) }
-}
-
-/// `2m7s`, to the second: nobody counts milliseconds after two minutes.
-fn show_minutes(span: Duration) -> String {
-    let secs = span.as_secs() + u64::from(span.subsec_millis() >= 500);
-    match (secs / 60, secs % 60) {
-        (minutes @ 0..10, 0) => format!("{minutes}m"),
-        (minutes @ 0..10, rest) => format!("{minutes}m{rest}s"),
-        _ => show_duration(Duration::from_secs(secs)),
-    }
+    if span < MINUTES_FROM { show_duration(span) } else { show_rounded(span) }
 }
 
 #[cfg(test)]

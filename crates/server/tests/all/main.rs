@@ -51,6 +51,7 @@ mod server;
 mod simulate;
 mod simulate_books;
 mod simulate_page;
+mod simulate_progress;
 mod sink;
 mod status;
 // Ctrl-C is a signal there, and one process may send it to another.

@@ -58,7 +58,7 @@ fn an_outage_is_shown_with_what_would_help() {
         played again with `retry: critical` for `shop`: dead_letters 130 → 0
         played again with `breaker: externalBreaker` on `warehouse`: dead_letters 130 → 0
     ! `warehouse`: retries make the load 4.0 times as large for 4s after recovery (up to 40/s)
-        played again with `retry_budget: 10%` on `warehouse`: calls in a second after recovery 40.00 → 22.00
+        played again with `retry_budget: 10%` on `warehouse`: calls in a second after recovery 40 → 22
     ✓ `warehouse`: drained 4s after it is well again; up to 71 deliveries waited
         what was played again helped with each of 5 seeds
 
@@ -154,6 +154,27 @@ fn what_is_wrong_with_a_scenario_is_shown_where_it_stands() {
       = help: did you mean `warehouse`?
 
     error: misfit.yaml does not fit redrive.yaml: mend one of them first
+    "#);
+}
+
+#[test]
+fn what_never_happens_is_warned_of_and_the_rest_is_played() {
+    let folder = folder();
+    folder.write(
+        "late.yaml",
+        OUTAGE.replace("at: 30s", "at: 3h").replace("duration: 2m", "duration: 2m\nsettle: 1h"),
+    );
+    let run = folder.run(&["simulate", "late.yaml", "--no-advice"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(run.stdout.contains("1,200 deliveries: 1,200 delivered"), "{}", run.stdout);
+    insta::assert_snapshot!(run.stderr, @r#"
+    warning[never-happens]: this phase never happens: the run is over by then, after 2m of events and 1h to settle
+     --> late.yaml:7:46
+      |
+    7 |   warehouse: { latency: 20ms, phases: [{ at: 3h, for: 20s, is: down }] }
+      |                                              ^^
+      |
+      = help: let the phase begin earlier, or make `duration` or `settle` longer
     "#);
 }
 

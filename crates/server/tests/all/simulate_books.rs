@@ -32,9 +32,9 @@ fn two_books_stand_side_by_side_and_a_trade_is_called_one() {
     latency_p99           7s       2m       +113s
     attempts_max           4        2          −2
     warehouse
-      calls             1760     1205        −555  b.yaml
+      calls            1,760    1,205        −555  b.yaml
       amplification     1.47     1.00       −0.46  b.yaml
-      call_rate        40.00   900.00     +860.00  a.yaml
+      call_rate           40      900        +860  a.yaml
       queue_depth         71      900        +829  a.yaml
       drain               4s     101s        +97s  a.yaml
       breaker_opened       0        1          +1
@@ -148,11 +148,11 @@ fn a_sweep_shows_what_is_traded() {
                                     █▆·          ▁▃█           ▂▄█
 
     warehouse
-    retries.steps.retries   calls  amplification  call_rate  queue_depth    drain
-                        1  ✓ 1400         ✓ 1.17    ✓ 20.00         ✓ 11  ✓ 821ms
-                        3    1760           1.47      40.00           71       4s
-                        9    2040           1.70      70.00          201       4s
-                              ▆▇█            ▆▇█        ▃▅█          ▁▃█      ▂██
+    retries.steps.retries    calls  amplification  call_rate  queue_depth    drain
+                        1  ✓ 1,400         ✓ 1.17       ✓ 20         ✓ 11  ✓ 821ms
+                        3    1,760           1.47         40           71       4s
+                        9    2,040           1.70         70          201       4s
+                               ▆▇█            ▆▇█        ▃▅█          ▁▃█      ▂██
 
     a higher `retries`, 9 instead of 1: 190 fewer dead letters
     a lower `retries`, 1 instead of 9: `warehouse` drains 3s sooner, 31% fewer calls on `warehouse`, a peak of calls 71% lower on `warehouse`, 95% fewer waiting at most for `warehouse`

@@ -132,6 +132,15 @@ fn a_server_plays_scenarios_against_the_book_that_holds() {
     let findings = printed.as_object_mut().and_then(|report| report.remove("findings"));
     assert_eq!(played["report"], printed, "the same as the command");
     assert_eq!(Some(&played["findings"]), findings.as_ref());
+    assert_eq!(played["warnings"], json!([]));
+    let late = simulate(&server, &json!({ "scenario": OUTAGE.replace("at: 30s", "at: 30d") })).json();
+    let warning = &late["warnings"][0];
+    assert_eq!(
+        (&warning["code"], &warning["severity"]),
+        (&json!("never-happens"), &json!("warning")),
+        "{late}"
+    );
+    assert!(warning["line"].as_u64().is_some_and(|line| line > 0), "{warning}");
     let html = played["html"].as_str().expect("HTML");
     assert!(html.contains("<h2>warehouse</h2>") && html.contains("What to write"), "{html}");
     assert!(!html.contains("<style") && !html.contains("secret"), "{html}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Advantage, Compared, Comparison, Measured, Side, Undecided, gains};
 use crate::scenario::expectation::{Metric, Value};
 use crate::simulate::figures::Key;
-use crate::text::show_rounded;
+use crate::text::{show_count, show_per_second, show_rounded};
 
 /// What is told in words, the weightiest first. What arrives is told by what does not, attempts for each delivery by
 /// calls, and the most attempts of one by nothing: they are what the others cost.
@@ -29,11 +29,10 @@ pub(super) fn advantages(figures: &[(Key, Compared)], pairs: &[[Measured; 2]]) -
         let of_metric = figures.iter().filter(|(key, _)| key.metric == metric);
         for (key, compared) in of_metric {
             let Some(side) = compared.better else { continue };
-            let is_told = found.iter().any(|known| {
-                metric == Metric::Amplification
-                    && known.metric == Metric::Calls.as_str()
-                    && (known.side, &known.of) == (side, &key.of)
-            });
+            let is_same = |known: &Advantage| {
+                known.metric == Metric::Calls.as_str() && (known.side, &known.of) == (side, &key.of)
+            };
+            let is_told = metric == Metric::Amplification && found.iter().any(is_same);
             if is_told {
                 continue;
             }
@@ -83,8 +82,19 @@ fn shown_gain(metric: Metric, pair: (Value, Value)) -> String {
         Value::Nothing => "from nothing".to_owned(),
         _ if is_in_parts(metric) => format!("{:.0}%", gain * 100.0),
         Value::Duration(_) => show_rounded(Duration::from_secs_f64(gain.max(0.0))),
-        Value::Count(_) | Value::Number(_) | Value::Share(_) => format!("{gain:.0}"),
+        // What is counted is whole, and what is a ratio or a rate is told in parts.
+        Value::Count(_) | Value::Number(_) | Value::PerSecond(_) | Value::Share(_) => show_whole(gain),
     }
+}
+
+/// A number that is whole in itself.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "what is counted is not negative"
+)]
+fn show_whole(number: f64) -> String {
+    show_count(number.round() as u64)
 }
 
 fn in_words(key: &Key, pair: (Value, Value)) -> String {
@@ -121,7 +131,8 @@ pub(super) fn signed(a: Value, b: Value) -> String {
     let sign = if apart < 0.0 { "−" } else { "+" };
     let size = apart.abs();
     let shown = match (a, b) {
-        (Value::Count(_), _) => format!("{size:.0}"),
+        (Value::Count(_), _) => show_whole(size),
+        (Value::PerSecond(_), _) => show_per_second(size),
         (Value::Share(_), _) => format!("{:.2}%", size * 100.0),
         (Value::Duration(_), _) => show_rounded(Duration::from_secs_f64(size)),
         (Value::Number(_) | Value::Never | Value::Nothing, _) => format!("{size:.2}"),

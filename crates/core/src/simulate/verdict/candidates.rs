@@ -1,18 +1,18 @@
 //! Changes to a rule book that may help against a finding. Whether one does is seen by playing again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::price::Price;
 use super::together::names;
 use crate::backoff::Jitter;
 use crate::book::{RuleBook, overlay};
-use crate::catalog;
+use crate::catalog::{self, Kind};
 use crate::ids::{DependencyName, PolicyName};
 use crate::limits;
 use crate::rule::Rule;
 use crate::scenario::expectation::{Metric, Value};
-use crate::simulate::change::beside_change;
+use crate::simulate::change::beside_change_of;
 use crate::simulate::report::{Cause, DependencyReport, Report, ratio};
 use crate::text::show_duration;
 
@@ -29,8 +29,48 @@ pub struct Candidate {
     setting: String,
     /// Where: on dependencies, in policies, for services.
     place: Place,
-    /// On which.
-    names: Vec<String>,
+    /// On which, and what is written there.
+    parts: Vec<Part>,
+}
+
+/// What a change writes for one name.
+#[derive(Clone, Debug, PartialEq)]
+struct Part {
+    name: String,
+    /// `"name": { what is set }`.
+    entry: String,
+}
+
+/// A rule book, and which of its rules call what: worked out once, since a book may have thousands of rows.
+pub(super) struct Callers<'a> {
+    book: &'a RuleBook,
+    rules: BTreeMap<DependencyName, Vec<Rule>>,
+    /// What those who call it first take a dependency for.
+    kinds: BTreeMap<DependencyName, Kind>,
+}
+
+impl<'a> Callers<'a> {
+    pub(super) fn of(book: &'a RuleBook) -> Self {
+        let sections = book.sections();
+        let mut rules: BTreeMap<DependencyName, Vec<Rule>> = BTreeMap::new();
+        let mut kinds = BTreeMap::new();
+        for (service, channel, row) in sections.rows() {
+            let resolved = sections.resolve(service, channel, row);
+            kinds.entry(resolved.rule.dependency.clone()).or_insert(resolved.kind);
+            rules.entry(resolved.rule.dependency.clone()).or_default().push(resolved.rule);
+        }
+        Self { book, rules, kinds }
+    }
+
+    /// The rules that call a dependency.
+    fn rules_of(&self, dependency: &str) -> &[Rule] {
+        self.rules.get(dependency).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Whether a rule calls a dependency.
+    pub(super) fn call(&self, dependency: &str) -> bool {
+        !self.rules_of(dependency).is_empty()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +87,11 @@ impl Place {
             Self::Policy => "retry_policies",
             Self::Service => "services",
         }
+    }
+
+    /// A part of a book with these entries of its section.
+    fn written(self, entries: &str) -> String {
+        format!("{}: {{ {entries} }}\n", self.section())
     }
 
     const fn preposition(self) -> &'static str {
@@ -83,7 +128,8 @@ impl Measure {
             Self::Figure(metric) => report.value(metric, of),
             Self::AfterRecovery => {
                 let named = report.dependencies.iter().filter(|it| of.is_none_or(|name| it.name == name));
-                Value::Number(named.map(|it| peak_after(it, report.step_ms, step_ms)).fold(0.0, f64::max))
+                let peaks = named.map(|it| peak_after(it, report.step_ms, step_ms));
+                Value::PerSecond(peaks.fold(0.0, f64::max))
             }
         }
     }
@@ -116,24 +162,25 @@ const WORTH_IT: f64 = 0.9;
 
 impl Candidate {
     /// One key of one thing of the book.
-    fn new(book: &RuleBook, place: Place, name: &str, setting: &str, against: Against<'_>) -> Self {
-        let section = place.section();
-        let beside =
-            beside_change(book, section, name).map(|beside| format!("{beside}, ")).unwrap_or_default();
+    fn new(callers: &Callers<'_>, place: Place, name: &str, setting: &str, against: Against<'_>) -> Self {
+        let kind = || callers.kinds.get(name).copied();
+        let beside = beside_change_of(callers.book, place.section(), name, kind);
+        let beside = beside.map(|beside| format!("{beside}, ")).unwrap_or_default();
+        let entry = format!("\"{name}\": {{ {beside}{setting} }}");
         Self {
-            change: format!("{section}: {{ \"{name}\": {{ {beside}{setting} }} }}\n"),
+            change: place.written(&entry),
             measure: against.measure,
             of: against.of.map(str::to_owned),
             setting: setting.to_owned(),
             place,
-            names: vec![name.to_owned()],
+            parts: vec![Part { name: name.to_owned(), entry }],
         }
     }
 
     /// The change in a few words.
     #[must_use]
     pub fn words(&self) -> String {
-        let names = names(self.names.iter().map(String::as_str));
+        let names = names(self.parts.iter().map(|part| part.name.as_str()));
         format!("`{}` {} {names}", self.setting, self.place.preposition())
     }
 
@@ -162,65 +209,80 @@ struct Against<'a> {
 
 /// The same setting in many places is one change, which is judged by all of them together.
 pub(super) fn merged(all: impl Iterator<Item = Candidate>) -> Vec<Candidate> {
-    let mut merged: Vec<Candidate> = Vec::new();
+    let mut groups: Vec<Group> = Vec::new();
     for one in all {
-        let alike = |known: &&mut Candidate| {
-            (&known.setting, known.place, known.measure) == (&one.setting, one.place, one.measure)
-        };
-        let Some(known) = merged.iter_mut().find(alike) else {
-            merged.push(one);
-            continue;
-        };
-        if known.of != one.of {
-            known.of = None;
-        }
-        if known.names.iter().any(|name| one.names.contains(name)) {
-            continue;
-        }
-        if let Ok(change) = overlay::laid_over(&known.change, &one.change) {
-            known.change = change;
-            known.names.extend(one.names);
+        match groups.iter_mut().find(|group| group.is_like(&one)) {
+            Some(group) => group.add(one),
+            None => groups.push(Group::of(one)),
         }
     }
-    merged
+    groups.into_iter().map(Group::whole).collect()
 }
 
-/// The rules that call a dependency.
-fn rules_of<'a>(book: &'a RuleBook, dependency: &'a str) -> impl Iterator<Item = Rule> + 'a {
-    let sections = book.sections();
-    let rules = sections.rows().map(|(service, channel, row)| sections.resolve(service, channel, row).rule);
-    rules.filter(move |rule| rule.dependency.as_str() == dependency)
+/// The same setting in several places.
+struct Group {
+    first: Candidate,
+    known: BTreeSet<String>,
+    more: Vec<Part>,
 }
 
-/// Whether a rule calls a dependency.
-pub(super) fn is_called(book: &RuleBook, dependency: &str) -> bool {
-    rules_of(book, dependency).next().is_some()
+impl Group {
+    fn of(first: Candidate) -> Self {
+        let known = first.parts.iter().map(|part| part.name.clone()).collect();
+        Self { first, known, more: Vec::new() }
+    }
+
+    fn is_like(&self, one: &Candidate) -> bool {
+        let first = &self.first;
+        (&first.setting, first.place, first.measure) == (&one.setting, one.place, one.measure)
+    }
+
+    fn add(&mut self, one: Candidate) {
+        if self.first.of != one.of {
+            self.first.of = None;
+        }
+        self.more.extend(one.parts.into_iter().filter(|part| self.known.insert(part.name.clone())));
+    }
+
+    /// All of them are laid over at once: one after the other, each would be read and written anew for every further.
+    fn whole(self) -> Candidate {
+        let Self { mut first, more, .. } = self;
+        let entries: Vec<&str> = more.iter().map(|part| part.entry.as_str()).collect();
+        if !more.is_empty()
+            && let Ok(change) = overlay::laid_over(&first.change, &first.place.written(&entries.join(", ")))
+        {
+            first.change = change;
+            first.parts.extend(more);
+        }
+        first
+    }
 }
 
-fn breaker(book: &RuleBook, dependency: &str, measure: Measure) -> Option<Candidate> {
-    let has_none = rules_of(book, dependency).any(|rule| rule.breaker.is_none());
+fn breaker(callers: &Callers<'_>, dependency: &str, measure: Measure) -> Option<Candidate> {
+    let has_none = callers.rules_of(dependency).iter().any(|rule| rule.breaker.is_none());
     let against = Against { measure, of: Some(dependency) };
-    has_none.then(|| Candidate::new(book, Place::Dependency, dependency, "breaker: externalBreaker", against))
+    has_none
+        .then(|| Candidate::new(callers, Place::Dependency, dependency, "breaker: externalBreaker", against))
 }
 
 /// Few of the calls may be retries, if that is not limited yet.
-fn budget(book: &RuleBook, dependency: &str, measure: Measure) -> Option<Candidate> {
+fn budget(callers: &Callers<'_>, dependency: &str, measure: Measure) -> Option<Candidate> {
     let name = DependencyName::new(dependency).ok()?;
-    let has_none = book.retry_budget(&name).is_none() && is_called(book, dependency);
+    let has_none = callers.book.retry_budget(&name).is_none() && callers.call(dependency);
     let against = Against { measure, of: Some(dependency) };
-    has_none.then(|| Candidate::new(book, Place::Dependency, dependency, "retry_budget: 10%", against))
+    has_none.then(|| Candidate::new(callers, Place::Dependency, dependency, "retry_budget: 10%", against))
 }
 
 /// Every policy that retries calls of the dependency and whose jitter is such. The one for those who ask to wait, which
 /// every rule has, counts where nothing else retries.
 fn jitter(
-    book: &RuleBook,
+    callers: &Callers<'_>,
     dependency: &str,
     measure: Measure,
     could_be_more: fn(Jitter) -> bool,
 ) -> Vec<Candidate> {
     let mut jitters: BTreeMap<PolicyName, Jitter> = BTreeMap::new();
-    for rule in rules_of(book, dependency) {
+    for rule in callers.rules_of(dependency) {
         let policies = rule.reactions.policies().iter();
         let retrying = policies.filter(|policy| policy.backoff.retries() > 0);
         jitters.extend(retrying.map(|policy| (policy.name.clone(), policy.backoff.jitter())));
@@ -230,95 +292,100 @@ fn jitter(
     }
     let against = Against { measure, of: Some(dependency) };
     let candidate =
-        |name: &PolicyName| Candidate::new(book, Place::Policy, name.as_str(), "jitter: full", against);
+        |name: &PolicyName| Candidate::new(callers, Place::Policy, name.as_str(), "jitter: full", against);
     merged(jitters.iter().filter(|(_, jitter)| could_be_more(**jitter)).map(|(name, _)| candidate(name)))
 }
 
 /// No more calls in flight than it can work on.
-fn in_flight(book: &RuleBook, dependency: &DependencyReport, measure: Measure) -> Option<Candidate> {
-    let capacity = dependency.capacity_per_second.filter(|_| is_called(book, &dependency.name))?;
+fn in_flight(callers: &Callers<'_>, dependency: &DependencyReport, measure: Measure) -> Option<Candidate> {
+    let capacity = dependency.capacity_per_second.filter(|_| callers.call(&dependency.name))?;
     let busy = capacity * dependency.call_latency.p50_ms.max(1) as f64 / 1_000.0;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of calls")]
     let count = (busy.ceil() as u32).clamp(1, 10_000);
     let against = Against { measure, of: Some(&dependency.name) };
     let setting = format!("in_flight: {count}");
-    Some(Candidate::new(book, Place::Dependency, &dependency.name, &setting, against))
+    Some(Candidate::new(callers, Place::Dependency, &dependency.name, &setting, against))
 }
 
 /// So many times as long as it is, if that is a time at all.
 const RAMP_TIMES: u32 = 6;
 
 /// What a breaker has held back comes back more slowly.
-fn ramp(book: &RuleBook, dependency: &str, measure: Measure) -> Option<Candidate> {
+fn ramp(callers: &Callers<'_>, dependency: &str, measure: Measure) -> Option<Candidate> {
     let name = DependencyName::new(dependency).ok()?;
-    let is_held = rules_of(book, dependency).any(|rule| rule.breaker.is_some());
-    let longer = match book.ramp(&name) {
+    let is_held = callers.rules_of(dependency).iter().any(|rule| rule.breaker.is_some());
+    let longer = match callers.book.ramp(&name) {
         Duration::ZERO => limits::RAMP_DEFAULT,
         known => known.saturating_mul(RAMP_TIMES).min(limits::DURATION_MAX),
     };
     let against = Against { measure, of: Some(dependency) };
     let setting = format!("ramp: {}", show_duration(longer));
-    is_held.then(|| Candidate::new(book, Place::Dependency, dependency, &setting, against))
+    is_held.then(|| Candidate::new(callers, Place::Dependency, dependency, &setting, against))
 }
 
 const DEAD_LETTERS: Measure = Measure::Figure(Metric::DeadLetters);
 const DRAIN: Measure = Measure::Figure(Metric::Drain);
 
 /// Against a dependency that does not get well again.
-pub(super) fn against_storms(book: &RuleBook, dependency: &DependencyReport) -> Vec<Candidate> {
+pub(super) fn against_storms(callers: &Callers<'_>, dependency: &DependencyReport) -> Vec<Candidate> {
     let name = &dependency.name;
-    let holding = breaker(book, name, DRAIN).into_iter().chain(budget(book, name, DRAIN));
-    holding.chain(in_flight(book, dependency, DRAIN)).collect()
+    let holding = breaker(callers, name, DRAIN).into_iter().chain(budget(callers, name, DRAIN));
+    holding.chain(in_flight(callers, dependency, DRAIN)).collect()
 }
 
 /// Against more calls after a trouble than before it.
-pub(super) fn against_stampedes(book: &RuleBook, dependency: &DependencyReport) -> Vec<Candidate> {
+pub(super) fn against_stampedes(callers: &Callers<'_>, dependency: &DependencyReport) -> Vec<Candidate> {
     let (name, measure) = (&dependency.name, Measure::AfterRecovery);
-    let parted = jitter(book, name, measure, |it| !matches!(it, Jitter::Full | Jitter::Decorrelated));
-    let holding = breaker(book, name, measure).into_iter().chain(budget(book, name, measure));
-    let gently = ramp(book, name, measure).into_iter().chain(in_flight(book, dependency, measure));
+    let parted = jitter(callers, name, measure, |it| !matches!(it, Jitter::Full | Jitter::Decorrelated));
+    let holding = breaker(callers, name, measure).into_iter().chain(budget(callers, name, measure));
+    let gently = ramp(callers, name, measure).into_iter().chain(in_flight(callers, dependency, measure));
     parted.into_iter().chain(holding).chain(gently).collect()
 }
 
 /// Against retries that come all at once.
-pub(super) fn against_waves(book: &RuleBook, dependency: &DependencyReport) -> Vec<Candidate> {
+pub(super) fn against_waves(callers: &Callers<'_>, dependency: &DependencyReport) -> Vec<Candidate> {
     let measure = Measure::Figure(Metric::CallRate);
-    jitter(book, &dependency.name, measure, |jitter| jitter == Jitter::None)
+    jitter(callers, &dependency.name, measure, |jitter| jitter == Jitter::None)
 }
 
 /// Against calls that fail in vain.
-pub(super) fn against_calls(book: &RuleBook, dependency: &DependencyReport) -> Vec<Candidate> {
+pub(super) fn against_calls(callers: &Callers<'_>, dependency: &DependencyReport) -> Vec<Candidate> {
     let (name, measure) = (&dependency.name, Measure::Figure(Metric::Amplification));
-    breaker(book, name, measure).into_iter().chain(budget(book, name, measure)).collect()
+    breaker(callers, name, measure).into_iter().chain(budget(callers, name, measure)).collect()
 }
 
 /// Against running out of retries: a policy of the catalog that lasts longer, a breaker that holds instead, or more
 /// time for a call that takes too long.
-pub(super) fn against_deaths(book: &RuleBook, report: &Report, cause: &Cause) -> Vec<Candidate> {
+pub(super) fn against_deaths(callers: &Callers<'_>, report: &Report, cause: &Cause) -> Vec<Candidate> {
     let is_impatient = matches!(cause.code.as_str(), "MAX_RETRIES_EXCEEDED" | "RETRY_WINDOW_EXCEEDED");
     if !is_impatient {
         return Vec::new();
     }
     let service = cause.queue.split('/').next().unwrap_or_default();
     let against = Against { measure: DEAD_LETTERS, of: Some(&cause.dependency) };
-    let longer = Candidate::new(book, Place::Service, service, "retry: critical", against);
-    let holding = breaker(book, &cause.dependency, DEAD_LETTERS);
+    let longer = Candidate::new(callers, Place::Service, service, "retry: critical", against);
+    let holding = breaker(callers, &cause.dependency, DEAD_LETTERS);
     let slow = report.dependencies.iter().find(|it| it.name == cause.dependency);
     let slow = slow.filter(|_| cause.failure_code.ends_with("TIMEOUT"));
-    let patient = slow.map(|slow| timeout(book, slow, 4, against));
+    let patient = slow.map(|slow| timeout(callers, slow, 4, against));
     std::iter::once(longer).chain(holding).chain(patient).collect()
 }
 
 /// So many times as long as all but one of a hundred calls take.
-fn timeout(book: &RuleBook, dependency: &DependencyReport, times: u64, against: Against<'_>) -> Candidate {
+fn timeout(
+    callers: &Callers<'_>,
+    dependency: &DependencyReport,
+    times: u64,
+    against: Against<'_>,
+) -> Candidate {
     let seconds = (times * dependency.call_latency.p99_ms).div_ceil(1_000).max(1);
     let setting = format!("timeout: {}", show_duration(Duration::from_secs(seconds)));
-    Candidate::new(book, Place::Dependency, &dependency.name, &setting, against)
+    Candidate::new(callers, Place::Dependency, &dependency.name, &setting, against)
 }
 
 /// Against answers that come too late.
-pub(super) fn against_duplicates(book: &RuleBook, dependency: &DependencyReport) -> Vec<Candidate> {
+pub(super) fn against_duplicates(callers: &Callers<'_>, dependency: &DependencyReport) -> Vec<Candidate> {
     let against = Against { measure: Measure::Figure(Metric::Duplicates), of: None };
-    let called = Some(dependency).filter(|dependency| is_called(book, &dependency.name));
-    called.map(|dependency| timeout(book, dependency, 2, against)).into_iter().collect()
+    let called = Some(dependency).filter(|dependency| callers.call(&dependency.name));
+    called.map(|dependency| timeout(callers, dependency, 2, against)).into_iter().collect()
 }

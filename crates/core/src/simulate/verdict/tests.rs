@@ -45,6 +45,9 @@ fn each_finding_is_made_where_it_belongs() {
         ("all at once after it",    guarded(steps).replace("in_flight: 500", "in_flight: 500, ramp: 0s"), "latency: 10ms, phases: [{ at: 30s, for: 30s, is: down }]", vec!["stampede", "drained", "all-delivered"]),
         ("locked out",              bare("    on_failure: { fatal: pause }\n"), "latency: 10ms, phases: [{ at: 30s, for: 1h, fails: { status: 401 } }]", vec!["still-waiting"]),
         ("slower than anybody waits", bare("    retry: steps\n    timeout: 1s\n"), "phases: [{ at: 0s, for: 1d, slow: 3s }]",  vec!["dead-letters", "amplified", "breaker-never-opens", "duplicates"]),
+        ("refused for good",        bare(steps),     "latency: 10ms, phases: [{ at: 0s, for: 1d, fails: 422 }]",             vec!["dead-letters"]),
+        ("mostly refused for good", bare(steps),     "latency: 10ms, phases: [{ at: 0s, for: 1d, fails: [{ status: 422, share: 80% }, { status: 503, share: 20% }] }]", vec!["dead-letters", "dead-letters"]),
+        ("what the breaker ignores", text(steps, &format!("{}{STEPS}", GUARDED.replace("open: 10s", "open: 10s, ignores: [transient]"))), "phases: [{ at: 0s, for: 1d, is: down }]", vec!["dead-letters", "amplified"]),
     ];
     for (name, book, api, expected) in cases {
         let (report, book) = play(&book, &scenario(api));
@@ -56,6 +59,24 @@ fn each_finding_is_made_where_it_belongs() {
         assert_eq!(codes.len(), expected.len(), "{name}: {findings:#?}");
         assert!(findings.is_sorted_by_key(|finding| finding.weight), "{name}: the worst first");
     }
+}
+
+/// Where only some of the failures are the dependency's own, it is said which are meant.
+#[test]
+fn a_breaker_is_missed_for_what_it_would_count() {
+    let book = text("    retry: steps\n", &format!("{BARE}{STEPS}"));
+    let fails = "fails: [{ status: 503, share: 70% }, { status: 422, share: 30% }]";
+    let (report, book) =
+        play(&book, &scenario(&format!("latency: 10ms, phases: [{{ at: 0s, for: 1d, {fails} }}]")));
+    let api = &report.dependencies[0];
+    assert!(api.calls_failed_counted < api.calls_failed && api.calls_failed == api.calls, "{api:#?}");
+    let found = verdict(&report, &book).into_iter().find(|finding| finding.code == "breaker-never-opens");
+    let text = found.expect("most of them count").text;
+    let counted = show_count(api.calls_failed_counted);
+    assert!(
+        text.contains(&format!("though {counted} of ")) && text.ends_with(" in a way that breakers count"),
+        "{text}"
+    );
 }
 
 /// A known result: what failed together comes back together, unless chance parts it.
@@ -279,4 +300,44 @@ fn what_holds_for_many_dependencies_is_said_and_mended_once() {
     let has_breaker =
         |name: &str| after.rule(name, None, &format!("{name}.x")).is_some_and(|rule| rule.breaker.is_some());
     assert!(names.into_iter().all(has_breaker), "{changed}");
+}
+
+/// Each of very many dependencies has had very many troubles; what is said of them takes no longer than to look at each.
+#[test]
+fn very_many_troubles_of_very_many_dependencies_are_judged_at_once() {
+    const MANY: usize = 1_500;
+    const TROUBLES: u64 = 300;
+    let name = |number: usize| format!("s{number}");
+    let mut book_text =
+        "version: 1\nretry_policies: { few: { delays: [1s], retries: 3, jitter: none } }\nservices:\n"
+            .to_owned();
+    for number in 0..MANY {
+        let name = name(number);
+        book_text.push_str(&format!(
+            "  {name}: {{ target: {{ http: \"http://127.0.0.1:9000/\" }}, retry: few, events: [{name}.x] }}\n"
+        ));
+    }
+    let scenario = "version: 1\nduration: 2m\narrivals: [{ type: s7.x, rate: 5/s }]\ndependencies:\n  s7: { latency: 10ms, phases: [{ at: 30s, for: 30s, is: down }] }\n";
+    let scenario = scenario::read(scenario).scenario.expect("a scenario");
+    let (mut report, book) = play(&book_text, &scenario);
+    let one = report.dependencies.iter().find(|it| it.name == "s7").expect("it is called").clone();
+    let trouble = one.troubles[0];
+    let each = |number: usize| {
+        let later =
+            |by| Trouble { ended_at_ms: trouble.ended_at_ms.map(|at| at + by), drain_ms: None, ..trouble };
+        DependencyReport { name: name(number), troubles: (0..TROUBLES).map(later).collect(), ..one.clone() }
+    };
+    report.dependencies = (0..MANY).map(each).collect();
+    let findings = verdict(&report, &book);
+    let never = findings.iter().find(|finding| finding.code == "never-drained").expect("none of them is");
+    assert!(never.text.starts_with("`s0`, `s1` and 1,498 others: at worst well again at "), "{}", never.text);
+    let budget = never.candidates.iter().find(|it| it.words().starts_with("`retry_budget: 10%` on"));
+    let changed =
+        overlay::laid_over(&book_text, &budget.expect("it is tried").change).expect("both are YAML");
+    let book = book::read(&changed).book.expect("a book");
+    let has_budget = |number: usize| {
+        let name = crate::ids::DependencyName::new(&name(number)).expect("a name");
+        book.retry_budget(&name).is_some()
+    };
+    assert!((0..MANY).all(has_budget), "all of them in one change");
 }

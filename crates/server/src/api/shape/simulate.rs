@@ -1,6 +1,7 @@
 //! Simulations as they are asked for and shown.
 
 use redrive::core::book::problem::Problem;
+use redrive::core::scenario::expectation::Value;
 use redrive::core::simulate::advice::{Advised, Proven};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -25,6 +26,8 @@ pub(crate) struct Simulated {
     pub report: serde_json::Value,
     /// What they show, the worst first.
     pub findings: Vec<SimulatedFinding>,
+    /// What of the scenario never happens.
+    pub warnings: Vec<ScenarioProblem>,
     /// Both as a part of a page, with plots: HTML without styles, scripts and addresses.
     pub html: String,
 }
@@ -49,10 +52,12 @@ pub(crate) struct SimulatedAdvice {
     pub change: String,
     /// What became less.
     pub metric: String,
-    /// What it was with the seed of the run.
-    pub before: String,
+    /// What it was with the seed of the run; times are in seconds, and what never came is none.
+    #[schema(value_type = Option<f64>)]
+    pub before: serde_json::Value,
     /// What it is with the change.
-    pub after: String,
+    #[schema(value_type = Option<f64>)]
+    pub after: serde_json::Value,
     /// What gets clearly worse by it, in words; empty if nothing does.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub price: String,
@@ -82,12 +87,16 @@ impl From<&Proven> for SimulatedAdvice {
             words: proven.words.clone(),
             change: proven.change.clone(),
             metric: proven.metric.to_owned(),
-            before: proven.before.clone(),
-            after: proven.after.clone(),
+            before: number(proven.before),
+            after: number(proven.after),
             price: proven.price.clone(),
             seeds: proven.seeds,
         }
     }
+}
+
+fn number(value: Value) -> serde_json::Value {
+    serde_json::to_value(value).expect("a number or none is always JSON")
 }
 
 /// Scenarios that are ready to be played.
@@ -106,11 +115,12 @@ pub(crate) struct ScenarioShown {
     pub text: String,
 }
 
-/// Something that is wrong with a scenario, as an error's details have it.
-#[derive(Clone, Debug, Serialize)]
+/// Something that is wrong with a scenario, as an error's details have it too.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ScenarioProblem {
     pub severity: String,
-    pub code: &'static str,
+    pub code: String,
+    /// 0 where it stands in no line.
     pub line: u32,
     pub column: u32,
     pub message: String,
@@ -121,7 +131,7 @@ impl From<Problem> for ScenarioProblem {
     fn from(problem: Problem) -> Self {
         Self {
             severity: problem.severity.to_string(),
-            code: problem.code,
+            code: problem.code.to_owned(),
             line: problem.span.position.line,
             column: problem.span.position.column,
             message: problem.message,

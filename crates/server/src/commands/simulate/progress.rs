@@ -5,24 +5,30 @@ use std::time::{Duration, Instant};
 
 use redrive::core::simulate::{Go, Progress};
 use redrive::core::text::show_rounded;
+use unicode_width::UnicodeWidthStr;
 
-use crate::show::{style, thousands};
+use crate::show::{cut, style, thousands};
 
 /// Quicker than this nobody needs to be told anything.
 const QUIET_FOR: Duration = Duration::from_millis(300);
 const SHOWN_EVERY: Duration = Duration::from_millis(100);
-const BAR_COLUMNS: u64 = 30;
+const BAR_COLUMNS: usize = 30;
+/// The width of a terminal that does not tell it.
+const COLUMNS_DEFAULT: usize = 80;
 
 /// The line.
 pub(in crate::commands) struct Bar {
     is_terminal: bool,
     began: Instant,
     shown_at: Option<Instant>,
+    /// How long it is; what was longer is wiped with blanks, since a terminal without colours may know no other way.
+    columns: usize,
 }
 
 impl Bar {
     pub(in crate::commands) fn new() -> Self {
-        Self { is_terminal: std::io::stderr().is_terminal(), began: Instant::now(), shown_at: None }
+        let is_terminal = std::io::stderr().is_terminal();
+        Self { is_terminal, began: Instant::now(), shown_at: None, columns: 0 }
     }
 
     /// Shows how far one run is.
@@ -35,7 +41,7 @@ impl Bar {
                 format!("{}, {} left", show_rounded(at), thousands(open))
             };
             let part = at.as_secs_f64() / duration.as_secs_f64().max(1e-9);
-            Self::write(part, &format!("{words}, {} deliveries", thousands(ended)));
+            self.write(part, &format!("{words}, {} deliveries", thousands(ended)));
         }
         Go::On
     }
@@ -43,14 +49,14 @@ impl Bar {
     /// Shows how many of many runs are done.
     pub(in crate::commands) fn show_runs(&mut self, done: u32, runs: u32) {
         if self.is_due() {
-            Self::write(f64::from(done) / f64::from(runs), &format!("{done} of {runs} runs"));
+            self.write(f64::from(done) / f64::from(runs), &format!("{done} of {runs} runs"));
         }
     }
 
     /// Shows how much of something is done.
     pub(in crate::commands) fn show_part(&mut self, part: f64, words: &str) {
         if self.is_due() {
-            Self::write(part, words);
+            self.write(part, words);
         }
     }
 
@@ -65,17 +71,25 @@ impl Bar {
         is_due
     }
 
-    fn write(part: f64, words: &str) {
+    fn write(&mut self, part: f64, words: &str) {
+        let terminal = terminal_size::terminal_size_of(std::io::stderr());
+        // A line that reaches the edge would go on in the next, where nothing wipes it.
+        let room = terminal.map_or(COLUMNS_DEFAULT, |(width, _)| usize::from(width.0)).saturating_sub(1);
+        let bar_columns = BAR_COLUMNS.min(room / 2);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few columns")]
-        let full = ((part * BAR_COLUMNS as f64) as u64).min(BAR_COLUMNS);
-        let bar: String = (0..BAR_COLUMNS).map(|column| if column < full { '█' } else { '░' }).collect();
+        let full = (part * bar_columns as f64) as usize;
+        let bar: String = (0..bar_columns).map(|column| if column < full { '█' } else { '░' }).collect();
+        let words = cut(words, room.saturating_sub(bar_columns + 1));
+        let columns = bar_columns + 1 + words.width();
+        let blanks = " ".repeat(self.columns.saturating_sub(columns));
+        self.columns = columns;
         // A line that cannot be shown is no reason to stop.
-        let _ = write!(anstream::stderr().lock(), "\r{bar} {}\x1b[K", style::dim(words));
+        let _ = write!(anstream::stderr().lock(), "\r{bar} {}{blanks}", style::dim(words));
     }
 
     pub(in crate::commands) fn clear(&self) {
         if self.shown_at.is_some() {
-            let _ = write!(anstream::stderr().lock(), "\r\x1b[K");
+            let _ = write!(anstream::stderr().lock(), "\r{}\r", " ".repeat(self.columns));
         }
     }
 }

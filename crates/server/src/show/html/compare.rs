@@ -162,6 +162,7 @@ fn plots(of: &Beside, names: [&str; 2]) -> [Plot; 2] {
             bands: Vec::new(),
             limits: Vec::new(),
             strip: None,
+            places: Vec::new(),
         }
     };
     [plot("Calls on", "calls/s", &of.calls, step), plot("Waiting for", "deliveries", &of.waiting, 1.0)]

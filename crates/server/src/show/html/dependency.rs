@@ -7,11 +7,12 @@ use redrive::core::breaker::Phase;
 use redrive::core::limits;
 use redrive::core::simulate::Report;
 use redrive::core::simulate::report::{DependencyReport, Trouble};
+use redrive::core::text::show_per_second;
 
 use super::parts::{Cell, Column, card, percent, show, table};
 use crate::show::markup::escape;
 use crate::show::plot::{Band, Limit, Line, Look, Plot, Strip, Tone, Unit, figure};
-use crate::show::{counted, rounded, thousands};
+use crate::show::{counted, thousands};
 
 /// Drawn are at most so many, so that a browser can hold the page.
 const DRAWN_MAX: usize = 24;
@@ -58,7 +59,7 @@ fn list(called: &[&DependencyReport]) -> String {
             Cell::text(&thousands(dependency.calls)),
             Cell::text(&percent(dependency.calls_failed, dependency.calls)),
             Cell::text(&format!("{:.2}", dependency.amplification)),
-            Cell::text(&rounded(dependency.call_rate_max)),
+            Cell::text(&show_per_second(dependency.call_rate_max)),
             Cell::text(&thousands(dependency.waiting_max)),
             Cell::text(&drained(dependency)),
             Cell::text(&thousands(dependency.breaker_opened)),
@@ -97,7 +98,7 @@ fn drained(dependency: &DependencyReport) -> String {
 
 /// One of them.
 pub(crate) fn one(dependency: &DependencyReport, report: &Report) -> String {
-    let capacity = dependency.capacity_per_second.map(|rate| format!("can take {rate:.0}/s"));
+    let capacity = dependency.capacity_per_second.map(|rate| format!("can take {}/s", show_per_second(rate)));
     let more: Vec<String> = behind(dependency).into_iter().chain(capacity).collect();
     let mut content = words(dependency, report);
     content.push_str("<div class=\"plots\">\n");
@@ -119,7 +120,7 @@ fn words(dependency: &DependencyReport, report: &Report) -> String {
             "<b>{}</b>, <b>{:.2}</b> {what} for each delivery, up to <b>{}</b> in a second",
             counted(dependency.calls, "call"),
             dependency.amplification,
-            rounded(dependency.call_rate_max)
+            show_per_second(dependency.call_rate_max)
         ),
         format!(
             "{} failed ({}){partly}",
@@ -184,6 +185,7 @@ pub(crate) fn plots(dependency: &DependencyReport, report: &Report) -> Vec<Plot>
         bands: unnamed.clone(),
         limits: Vec::new(),
         strip: None,
+        places: Vec::new(),
     };
     let each = format!("per second, in steps of {}", show(report.step_ms));
     let deliveries = Unit::Count("deliveries".to_owned());

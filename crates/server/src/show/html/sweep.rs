@@ -2,13 +2,13 @@
 
 use redrive::core::scenario::Scenario;
 use redrive::core::simulate::sweep::{Column as Figure, Row, Swept};
-use redrive::core::text::{parse_duration, show_rounded};
+use redrive::core::text::{parse_duration, parse_rate, show_rounded};
 
 use super::Head;
 use super::parts::{Cell, Column, badge, card, table};
 use crate::show::counted;
 use crate::show::markup::{escape, spoken};
-use crate::show::plot::{Line, Look, Plot, Tone, Unit, figure};
+use crate::show::plot::{Line, Look, Place, Plot, Tone, Unit, figure};
 
 /// What stands above a sweep of the rules of that name.
 pub(crate) fn head(scenario: &Scenario, swept: &Swept, rules: &str) -> Head {
@@ -73,42 +73,59 @@ fn figures(swept: &Swept, group: &[&Figure]) -> String {
     card(title, "", &content)
 }
 
-/// The figure over the values: at their place if they are times or numbers, else one after the other.
+/// The figure over the values, each of which is marked.
 fn curve(swept: &Swept, path: &str, column: &Figure) -> Plot {
-    let values = || swept.rows.iter().filter_map(|row| row.values.first());
-    let times: Option<Vec<f64>> = values().map(|it| Some(parse_duration(it).ok()?.as_secs_f64())).collect();
-    let numbers: Option<Vec<f64>> = values().map(|value| value.trim_end_matches('%').parse().ok()).collect();
-    let (unit_x, places) = match (times, numbers) {
-        (Some(times), _) => (Unit::Time, times),
-        (None, Some(numbers)) if numbers.iter().all(|it| *it >= 0.0) => {
-            (Unit::Number(path.to_owned()), numbers)
-        }
-        (None, _) => {
-            let all: Vec<&str> = values().map(String::as_str).collect();
-            (
-                Unit::Count(format!("{path}: {}", all.join(", "))),
-                (1..=all.len()).map(|it| it as f64).collect(),
-            )
-        }
-    };
-    let mut points: Vec<(f64, f64)> = places
-        .into_iter()
-        .zip(&column.values)
-        // What never came is a gap.
-        .map(|(place, value)| (place, value.unwrap_or(f64::NAN)))
-        .collect();
-    points.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let values: Vec<&str> =
+        swept.rows.iter().filter_map(|row| row.values.first()).map(String::as_str).collect();
+    let mut places: Vec<(f64, usize)> = places(&values).into_iter().zip(0..).collect();
+    places.sort_by(|one, other| one.0.total_cmp(&other.0));
+    // What never came is a gap.
+    let point = |(at, row): &(f64, usize)| (*at, column.values[*row].unwrap_or(f64::NAN));
+    let named = |(at, row): &(f64, usize)| Place { at: *at, name: values[*row].to_owned() };
     let name = column.metric.replace('_', " ");
     let is_time = ["drain", "latency_p50", "latency_p99"].contains(&column.metric);
     Plot {
         title: format!("{name} by {path}"),
-        unit_x,
-        unit_y: if is_time { Unit::Number("seconds".to_owned()) } else { Unit::Number(name.clone()) },
-        series: vec![Line { name, tone: Tone::Info, look: Look::Solid, points }],
+        unit_x: Unit::Number(path.to_owned()),
+        unit_y: if is_time { Unit::Time } else { Unit::Number(name.clone()) },
+        series: vec![Line {
+            name,
+            tone: Tone::Info,
+            look: Look::Solid,
+            points: places.iter().map(point).collect(),
+        }],
         bands: Vec::new(),
         limits: Vec::new(),
         strip: None,
+        places: places.iter().map(named).collect(),
     }
+}
+
+/// Two values that lie nearer to each other than this part of the whole could not be told apart.
+const APART_MIN: f64 = 0.08;
+
+/// Where each value stands: at its size if all have one and none stand too near to each other, else one after the
+/// other, in the order of their sizes or else in their own.
+fn places(values: &[&str]) -> Vec<f64> {
+    let number = |value: &str| value.trim_end_matches('%').parse().ok().filter(|it: &f64| it.is_finite());
+    let time = |value: &str| parse_duration(value).ok().map(|time| time.as_secs_f64());
+    let rate = |value: &str| parse_rate(value).ok().map(|rate| rate.as_per_second());
+    let all =
+        |size: &dyn Fn(&str) -> Option<f64>| values.iter().map(|it| size(it)).collect::<Option<Vec<f64>>>();
+    let Some(sizes) = all(&time).or_else(|| all(&number)).or_else(|| all(&rate)) else {
+        return (0..values.len()).map(|place| place as f64).collect();
+    };
+    let mut order: Vec<usize> = (0..sizes.len()).collect();
+    order.sort_by(|one, other| sizes[*one].total_cmp(&sizes[*other]));
+    let whole = order.first().zip(order.last()).map_or(0.0, |(first, last)| sizes[*last] - sizes[*first]);
+    if order.windows(2).all(|pair| sizes[pair[1]] - sizes[pair[0]] >= APART_MIN * whole) {
+        return sizes;
+    }
+    let mut places = vec![0.0; sizes.len()];
+    for (place, value) in order.into_iter().enumerate() {
+        places[value] = place as f64;
+    }
+    places
 }
 
 fn expectations(rows: &[Row]) -> String {
@@ -131,5 +148,33 @@ fn expectations(rows: &[Row]) -> String {
         items
     } else {
         card("Expected", "", &format!("<ul class=\"verdict\">\n{items}</ul>\n"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_stand_at_their_sizes_unless_they_would_stand_upon_each_other() {
+        #[rustfmt::skip]
+        let cases: [(&str, &[&str], &[f64]); 8] = [
+            ("numbers",           &["1", "3", "9"],                &[1.0, 3.0, 9.0]),
+            ("times",             &["30s", "1m", "500ms"],         &[30.0, 60.0, 0.5]),
+            ("shares",            &["10%", "50%"],                 &[10.0, 50.0]),
+            ("rates",             &["60/m", "20/s"],               &[1.0, 20.0]),
+            ("far apart",         &["1", "3", "9", "1000"],        &[0.0, 1.0, 2.0, 3.0]),
+            ("and out of order",  &["1h", "1s", "2s"],             &[2.0, 0.0, 1.0]),
+            ("words",             &["none", "externalBreaker"],    &[0.0, 1.0]),
+            ("one",               &["7"],                          &[7.0]),
+        ];
+        for (name, values, expected) in cases {
+            let found = places(values);
+            assert!(
+                found.iter().zip(expected).all(|(one, other)| (one - other).abs() < 1e-9),
+                "{name}: {found:?}"
+            );
+            assert_eq!(found.len(), expected.len(), "{name}");
+        }
     }
 }

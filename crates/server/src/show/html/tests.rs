@@ -52,7 +52,7 @@ fn page(report: &Report, findings: &[Advised]) -> String {
 
 /// Panics unless the page is well-formed, runs nothing and asks nobody.
 fn check_alone(html: &str) -> Vec<Tag> {
-    const ALLOWED: [&str; 43] = [
+    const ALLOWED: [&str; 44] = [
         "html",
         "head",
         "meta",
@@ -90,6 +90,7 @@ fn check_alone(html: &str) -> Vec<Tag> {
         "path",
         "rect",
         "line",
+        "circle",
         "text",
         "g",
         "em",
@@ -149,7 +150,7 @@ fn what_never_came_is_no_nought() {
     let (report, findings) = played_by(&lasting, &BOOK.replace("retries: 3", "retries: 1000"));
     assert!(report.delivered == 0 && report.waiting == 600, "{report:#?}");
     let part = body(&report, &findings);
-    let text = crate::show::simulate::page(&report, &findings);
+    let text = crate::show::simulate::page(&report, &findings, None);
     #[rustfmt::skip]
     let said = [
         (&part, "nothing arrived"), (&part, "trouble from 0s on, longer than the run"), (&part, "600 of them not ended"),
@@ -196,14 +197,13 @@ fn names_are_text_whatever_they_say() {
             (HOSTILE.to_owned(), HOSTILE.to_owned(), HOSTILE.to_owned());
     }
     for expected in &mut report.expectations {
-        (expected.expectation, expected.value) = (HOSTILE.to_owned(), HOSTILE.to_owned());
+        HOSTILE.clone_into(&mut expected.expectation);
     }
     report.paused = vec![redrive::core::simulate::report::Paused { service: HOSTILE.to_owned(), at_ms: 7 }];
     for advised in &mut findings {
         advised.finding.text = HOSTILE.to_owned();
         for proven in &mut advised.advice {
             (proven.words, proven.change) = (HOSTILE.to_owned(), format!("a: 1\n{HOSTILE}"));
-            (proven.before, proven.after) = (HOSTILE.to_owned(), HOSTILE.to_owned());
         }
     }
     check_alone(&page(&report, &findings));
@@ -279,6 +279,23 @@ fn two_books_are_drawn_on_the_same_axes() {
 }
 
 #[test]
+fn a_terminal_and_a_page_show_the_same_numbers() {
+    let (report, findings) = played(BOOK);
+    let (html, text) = (body(&report, &findings), crate::show::simulate::page(&report, &findings, None));
+    let text = anstream::adapter::strip_str(&text).to_string();
+    let advice: Vec<&Proven> = findings.iter().flat_map(|advised| &advised.advice).collect();
+    assert!(advice.len() > 1 && report.expectations.len() > 1, "{advice:#?}");
+    for Proven { before, after, .. } in advice {
+        assert!(text.contains(&format!(" {before} → {after}\n")), "{before} → {after}: {text}");
+        assert!(html.contains(&format!(" {before} → <b>{after}</b>")), "{before} → {after}: {html}");
+    }
+    for Expected { expectation, value, .. } in &report.expectations {
+        assert!(text.contains(&format!("expected {expectation}: {value}\n")), "{expectation}: {text}");
+        assert!(html.contains(&format!("came to</span> {value}</p>")), "{expectation}: {html}");
+    }
+}
+
+#[test]
 fn a_sweep_has_a_curve_for_each_figure_that_differs() {
     use redrive::core::simulate::figures::Measured;
     use redrive::core::simulate::sweep::{grid, swept};
@@ -293,6 +310,12 @@ fn a_sweep_has_a_curve_for_each_figure_that_differs() {
         check_alone(&document(&sweep::head(&scenario, &swept, HOSTILE_NAME), &part));
         assert_eq!(part.matches("<figure").count(), swept.columns.len(), "{text}");
         assert!(part.contains("✓ ") && !part.contains("NaN"), "{text}: {part}");
+        let (_, values) = text.split_once('=').expect("values");
+        for value in values.split(',') {
+            let (label, dot) = (format!("dy=\"1.5em\">{value}</text>"), format!("<title>{value}: "));
+            assert_eq!(part.matches(&label).count(), swept.columns.len(), "{text}: {value} on each axis");
+            assert_eq!(part.matches(&dot).count(), swept.columns.len(), "{text}: {value} on each curve");
+        }
     }
     let sweeps = ["retries.steps.retries=1,3", "defaults.x=1"].map(|text| text.parse().expect("a sweep"));
     let part = sweep::body(&swept(&sweeps, &grid(&sweeps).expect("two books"), &runs));

@@ -13,6 +13,7 @@ fn plot(points: &[(f64, f64)]) -> Plot {
         bands: Vec::new(),
         limits: Vec::new(),
         strip: None,
+        places: Vec::new(),
     }
 }
 
@@ -26,7 +27,8 @@ fn both(plot: &Plot) -> [String; 2] {
 
 /// The places that are drawn, which must all be numbers.
 fn check_places(tags: &[Tag]) {
-    const PLACES: [&str; 10] = ["x", "y", "x1", "x2", "y1", "y2", "width", "height", "dy", "d"];
+    const PLACES: [&str; 13] =
+        ["x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "r", "width", "height", "dy", "d"];
     for tag in tags {
         for (key, value) in tag.attributes.iter().filter(|(key, _)| PLACES.contains(&key.as_str())) {
             let numbers = value.split(|c: char| "MLHZh %".contains(c)).filter(|number| !number.is_empty());
@@ -36,6 +38,29 @@ fn check_places(tags: &[Tag]) {
                 assert!(parsed.is_ok_and(f64::is_finite), "{key} of {} is {value}", tag.name);
             }
         }
+    }
+}
+
+#[test]
+fn places_are_marked_and_as_many_named_as_fit() {
+    let points: Vec<(f64, f64)> = (0..40).map(|at| (f64::from(at), f64::from(at))).collect();
+    #[rustfmt::skip]
+    let cases = [
+        ("a few",      3,  "n", 3,  "middle"),
+        ("many",       40, "n", 10, "middle"),
+        ("long names", 2,  "a-name-of-many-letters-", 2, "start"),
+    ];
+    for (name, count, called, named, class) in cases {
+        let mut plot = plot(&points[..count]);
+        plot.places = (0..count).map(|at| Place { at: at as f64, name: format!("{called}{at}") }).collect();
+        let drawn = figure(&plot);
+        check_places(&tags(&drawn));
+        assert_eq!(drawn.matches("<circle").count(), count, "{name}: each has a dot");
+        assert_eq!(drawn.matches("y1=\"0\" y2=\"100%\"").count(), count, "{name}: each has a line");
+        assert_eq!(drawn.matches("dy=\"1.5em\"").count(), named, "{name}: {drawn}");
+        assert!(drawn.contains(&format!("<text class=\"{class}\" x=\"0%\"")), "{name}: {drawn}");
+        let last = count - 1;
+        assert!(drawn.contains(&format!("at {called}{last}; {last} at the end")), "{name}: told by its name");
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use redrive::core::text::show_duration;
+use redrive::core::text::show_rounded;
 
 use super::Unit;
 
@@ -81,12 +81,11 @@ pub(super) fn label(unit: &Unit, value: f64) -> String {
 
 /// Seconds in the unit that suits them.
 fn time(seconds: f64) -> String {
-    let whole = |seconds: f64| Duration::try_from_secs_f64(seconds.round()).unwrap_or(Duration::MAX);
     match seconds {
         _ if seconds <= 0.0 => "0".to_owned(),
         _ if seconds < 0.999_5 => format!("{}ms", trimmed(seconds * 1_000.0, 0)),
         _ if seconds < 59.95 => format!("{}s", trimmed(seconds, 1)),
-        _ => show_duration(whole(seconds)),
+        _ => show_rounded(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)),
     }
 }
 
@@ -159,6 +158,7 @@ mod tests {
         let cases = [
             ("half an hour",     Unit::Time, 0.0,     1_800.0,   "0 5m 10m 15m 20m 25m 30m"),
             ("a little more",    Unit::Time, 0.0,     1_937.0,   "0 10m 20m 30m"),
+            ("three minutes",    Unit::Time, 0.0,     180.0,     "0 30s 1m 90s 2m 2m30s 3m"),
             ("a day",            Unit::Time, 0.0,     86_400.0,  "0 6h 12h 18h 1d"),
             ("two seconds",      Unit::Time, 0.0,     2.0,       "0 500ms 1s 1.5s 2s"),
             ("not from zero",    number(),   37.0,    93.0,      "40 50 60 70 80 90"),

@@ -1,6 +1,7 @@
 //! Two rule books side by side: every figure of both, their load over time on the same scale, and which is better
 //! at what.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use redrive::core::simulate::Report;
@@ -8,9 +9,9 @@ use redrive::core::simulate::compare::{Advantage, Beside, Compared, Comparison, 
 use redrive::core::simulate::figures::Spread;
 use unicode_width::UnicodeWidthStr;
 
-use super::{Columns, label, show};
+use super::{Columns, GAP_COLUMNS, LABEL_COLUMNS, label, show};
 use crate::show::table::{Cell, Side as Edge, Table};
-use crate::show::{counted, style};
+use crate::show::{counted, hanging, style, terminal_columns};
 
 /// The whole page; `first` is the first book's run with the first seed.
 pub(crate) fn page(
@@ -27,7 +28,9 @@ pub(crate) fn page(
     };
     let [a, b] = names;
     let played = format!("{} of events · {a} against {b} · {seeds}", show(first.duration_ms));
-    let mut out = format!("{}\n{}\n\n", style::bold(about), style::dim(played));
+    let mut out = hanging("", &style::bold(about), terminal_columns());
+    out.push_str(&hanging("", &style::dim(played), terminal_columns()));
+    out.push('\n');
     out.push_str(&figures(names, comparison));
     out.push_str(&causes(names, comparison));
     out.push_str(&sparks(names, comparison.runs, over_time));
@@ -41,7 +44,9 @@ fn figures(names: [&str; 2], comparison: &Comparison) -> String {
     let mut table = Table::new(&[Edge::Whole, Edge::Right, Edge::Right, Edge::Right, Edge::Whole]);
     table.head(&["", a, b, "difference", "better"]);
     let mut of = None;
-    for figure in comparison.figures.iter().filter(|figure| is_called(figure, comparison)) {
+    let called = called(comparison);
+    let is_told = |figure: &&Compared| figure.of.as_ref().is_none_or(|of| called.contains(of.as_str()));
+    for figure in comparison.figures.iter().filter(is_told) {
         if figure.of != of {
             of.clone_from(&figure.of);
             let name = figure.of.as_deref().unwrap_or_default();
@@ -62,11 +67,12 @@ fn figures(names: [&str; 2], comparison: &Comparison) -> String {
     lines(table)
 }
 
-/// What neither of them called needs no lines.
-fn is_called(figure: &Compared, comparison: &Comparison) -> bool {
-    let calls = comparison.figures.iter().find(|it| it.metric == "calls" && it.of == figure.of);
+/// The dependencies that one of them called: the others need no lines.
+fn called(comparison: &Comparison) -> BTreeSet<&str> {
     let most = |spread: &Option<Spread>| spread.as_ref().and_then(|spread| spread.max).unwrap_or(0.0);
-    figure.of.is_none() || calls.is_some_and(|calls| most(&calls.a) + most(&calls.b) > 0.0)
+    let calls = comparison.figures.iter().filter(|figure| figure.metric == "calls");
+    let called = calls.filter(|calls| most(&calls.a) + most(&calls.b) > 0.0);
+    called.filter_map(|figure| figure.of.as_deref()).collect()
 }
 
 fn lines(table: Table) -> String {
@@ -119,8 +125,9 @@ fn sparks(names: [&str; 2], runs: usize, over_time: &[Beside]) -> String {
     let mut out = String::new();
     let Some(any) = over_time.first() else { return out };
     let steps = over_time.iter().flat_map(|it| it.calls.iter().map(Vec::len)).max().unwrap_or(1);
-    let columns = Columns::over(steps, any.step_ms);
     let width = names.map(UnicodeWidthStr::width).into_iter().max().unwrap_or(0);
+    let room = terminal_columns().map(|columns| columns.saturating_sub(LABEL_COLUMNS + GAP_COLUMNS + width));
+    let columns = Columns::over(steps, any.step_ms, room);
     for dependency in over_time {
         let _ = writeln!(out, "{}", style::bold(&dependency.name));
         for (what, series) in [("calls", &dependency.calls), ("waiting", &dependency.waiting)] {
@@ -152,13 +159,8 @@ fn words(names: [&str; 2], comparison: &Comparison) -> String {
         let _ = writeln!(out, "{}", style::bold(format!("{}:", side.of(names))));
         for same in own.chunk_by(|one, other| one.metric == other.metric) {
             for advantage in same.iter().take(ALIKE_MAX) {
-                let _ = writeln!(
-                    out,
-                    "  {} {}{}",
-                    style::good("✓"),
-                    advantage.text,
-                    often(advantage, comparison.runs)
-                );
+                let text = format!("{}{}", advantage.text, often(advantage, comparison.runs));
+                out.push_str(&hanging(&format!("  {} ", style::good("✓")), &text, terminal_columns()));
             }
             if same.len() > ALIKE_MAX {
                 let more = counted((same.len() - ALIKE_MAX) as u64, "other");
@@ -168,12 +170,15 @@ fn words(names: [&str; 2], comparison: &Comparison) -> String {
     }
     let undecided = comparison.undecided();
     if !undecided.same.is_empty() {
-        let _ = writeln!(out, "{} {}", style::dim("no difference in:"), undecided.same.join(", "));
+        let text = format!("{} {}", style::dim("no difference in:"), undecided.same.join(", "));
+        out.push_str(&hanging("", &text, terminal_columns()));
     }
     if !undecided.by_chance.is_empty() {
-        let _ = writeln!(out, "{} {}", style::dim("chance decides:"), undecided.by_chance.join(", "));
+        let text = format!("{} {}", style::dim("chance decides:"), undecided.by_chance.join(", "));
+        out.push_str(&hanging("", &text, terminal_columns()));
     }
-    let _ = writeln!(out, "\n{}", style::bold(comparison.overall(names)));
+    out.push('\n');
+    out.push_str(&hanging("", &style::bold(comparison.overall(names)), terminal_columns()));
     out
 }
 

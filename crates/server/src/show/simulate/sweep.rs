@@ -10,7 +10,7 @@ use redrive::core::text::show_rounded;
 
 use crate::show::spark::spark;
 use crate::show::table::{Cell, Side, Table};
-use crate::show::{counted, style};
+use crate::show::{counted, hanging, style, terminal_columns};
 
 /// The whole page.
 pub(crate) fn page(scenario: &Scenario, runs: u32, seed: u64, swept: &Swept) -> String {
@@ -37,7 +37,7 @@ pub(crate) fn page(scenario: &Scenario, runs: u32, seed: u64, swept: &Swept) -> 
         out.push('\n');
     }
     for words in &swept.words {
-        let _ = writeln!(out, "{words}");
+        out.push_str(&hanging("", words, terminal_columns()));
     }
     out.push_str(&expectations(swept, runs));
     out
