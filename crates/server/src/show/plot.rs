@@ -402,7 +402,7 @@ fn axes(plot: &Plot, scale: &Scale) -> String {
 }
 
 /// About so many letters stand beside each other below an axis.
-const LETTERS_MAX: usize = 56;
+const LETTERS_MAX: usize = 40;
 /// And so many between two names.
 const LETTERS_BETWEEN: usize = 2;
 /// A longer name at an end of the axis does not reach beyond it.

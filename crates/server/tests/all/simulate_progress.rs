@@ -3,7 +3,6 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Read;
-use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -22,7 +21,7 @@ fn terminal(columns: u16) -> (File, File) {
     let theirs = OpenOptions::new().read(true).write(true).open(path).expect("its other end");
     tcsetwinsize(&theirs, Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 })
         .expect("a size");
-    (theirs, File::from(OwnedFd::from(ours)))
+    (theirs, File::from(ours))
 }
 
 /// All that comes until nobody has the other end any more.
@@ -78,19 +77,19 @@ fn left_over(text: &str) -> String {
 fn a_terminal_shows_how_far_it_is_and_is_left_clean() {
     let folder = Folder::with("redrive.yaml", BOOK);
     #[rustfmt::skip]
-    let cases: [(&str, u16, &[&str], Option<&str>, &str); 4] = [
-        ("one run",         80, &["--no-advice"],              None,      "deliveries"),
-        ("many runs",       80, &["--runs", "3"],              None,      "of 3 runs"),
-        ("without colours", 80, &["--no-advice"],              Some("1"), "deliveries"),
-        ("a narrow one",    24, &["--no-advice"],              None,      "…"),
+    let cases = [
+        ("one run",         80, "--no-advice", "",  "deliveries"),
+        ("many runs",       80, "--runs=3",    "",  "of 3 runs"),
+        ("without colours", 80, "--no-advice", "1", "deliveries"),
+        ("a narrow one",    24, "--no-advice", "",  "…"),
     ];
     for (name, columns, more, no_color, words) in cases {
         // Whoever is done in a moment shows nothing, and some machines are quicker than others.
         let shown = (0..8).map(|doubled| 5 << doubled).find_map(|minutes: u32| {
             folder.write("long.yaml", OUTAGE.replace("duration: 2m", &format!("duration: {minutes}m")));
             let (theirs, ours) = terminal(columns);
-            let mut command = redrive(&folder, &[&["simulate", "long.yaml"], more].concat());
-            command.envs(no_color.map(|value| ("NO_COLOR", value)));
+            let mut command = redrive(&folder, &["simulate", "long.yaml", more]);
+            command.env("NO_COLOR", no_color);
             command.stderr(theirs).stdout(Stdio::null());
             let mut child = command.spawn().expect("the binary was built for this test");
             // It has the other end too, until it goes.
@@ -100,7 +99,7 @@ fn a_terminal_shows_how_far_it_is_and_is_left_clean() {
             (!text.is_empty()).then_some(text)
         });
         let shown = shown.unwrap_or_else(|| panic!("{name}: nothing is shown"));
-        assert_eq!(shown.contains('\u{1b}'), no_color.is_none(), "{name}: {shown:?}");
+        assert_eq!(shown.contains('\u{1b}'), no_color.is_empty(), "{name}: {shown:?}");
         let text = plain(&shown);
         let lines: Vec<&str> = text.split('\r').filter(|line| line.contains(['█', '░'])).collect();
         assert!(lines.iter().any(|line| line.contains(words)), "{name}: {lines:#?}");

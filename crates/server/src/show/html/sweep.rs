@@ -87,7 +87,8 @@ fn curve(swept: &Swept, path: &str, column: &Figure) -> Plot {
     Plot {
         title: format!("{name} by {path}"),
         unit_x: Unit::Number(path.to_owned()),
-        unit_y: if is_time { Unit::Time } else { Unit::Number(name.clone()) },
+        // The title says what is counted.
+        unit_y: if is_time { Unit::Time } else { Unit::Number(String::new()) },
         series: vec![Line {
             name,
             tone: Tone::Info,

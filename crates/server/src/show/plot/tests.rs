@@ -47,8 +47,8 @@ fn places_are_marked_and_as_many_named_as_fit() {
     #[rustfmt::skip]
     let cases = [
         ("a few",      3,  "n", 3,  "middle"),
-        ("many",       40, "n", 10, "middle"),
-        ("long names", 2,  "a-name-of-many-letters-", 2, "start"),
+        ("many",       40, "n", 8,  "middle"),
+        ("long names", 2,  "a-long-name-", 2, "start"),
     ];
     for (name, count, called, named, class) in cases {
         let mut plot = plot(&points[..count]);
