@@ -15,6 +15,7 @@
 //! - memory is bounded by dependencies and steps of time, never by the number of deliveries;
 //! - what nobody knows is said, and never counted among what would have changed.
 
+mod books;
 mod evidence;
 pub mod report;
 mod sums;
@@ -24,20 +25,22 @@ mod timeline;
 mod walk;
 
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::Serialize;
 
+use self::books::{Books, FOREIGN, Limits, rule_of, target_of};
 use self::evidence::{Evidence, took};
 pub use self::report::Report;
 use self::sums::{Compared, Sums};
 use self::timeline::Timeline;
 use self::walk::{Walk, Walked};
 use crate::book::RuleBook;
+use crate::book::own_book::is_own;
 use crate::category::Code;
 use crate::engine::QueueName;
-use crate::ids::{ChannelName, DeliveryId, DependencyName, Name, Seed};
+use crate::ids::{DeliveryId, DependencyName, Name, Seed};
 use crate::limits;
 use crate::rule::Rule;
 use crate::story::{End, Story, Told};
@@ -61,7 +64,7 @@ pub struct Plan<'a> {
 pub struct Recorded<'a> {
     /// Which.
     pub id: DeliveryId,
-    /// Whose.
+    /// Whose it was when it was accepted.
     pub queue: &'a QueueName,
     /// The type of its event.
     pub event_type: &'a str,
@@ -71,6 +74,8 @@ pub struct Recorded<'a> {
     pub accepted_at: Timestamp,
     /// What it is.
     pub state: RecordedState,
+    /// Whether it was sent again after it had died.
+    pub replays: Replays,
     /// Its attempts, the first one first.
     pub stories: &'a [Story],
 }
@@ -96,6 +101,17 @@ pub enum RecordedState {
         /// When it died.
         at: Timestamp,
     },
+}
+
+/// Whether a delivery was sent again after it had died, and how often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replays {
+    /// It was not.
+    None,
+    /// To whom it was sent before.
+    Here(u32),
+    /// At least once to somebody else, whose answers say nothing of whom it was sent to before.
+    Elsewhere(u32),
 }
 
 /// How far an answer can be trusted.
@@ -166,6 +182,14 @@ pub enum Doubt {
     Retention,
     /// It died without an attempt.
     NeverTried,
+    /// It waits, and nobody has tried it yet.
+    NotYetTried,
+    /// It died elsewhere, and came as a dead letter.
+    Imported,
+    /// The new book has other limits on calls.
+    Limits,
+    /// When those get their turn who have waited for a dependency.
+    Ramp,
 }
 
 /// The first reading: how every dependency was over time.
@@ -179,9 +203,18 @@ pub struct Survey<'a> {
 /// What was gathered for the second reading.
 #[derive(Debug, Default)]
 struct Knowledge {
-    books: BTreeMap<u64, Option<Arc<RuleBook>>>,
+    books: Books,
     timelines: BTreeMap<DependencyName, Timeline>,
     open: BTreeMap<String, Vec<(Timestamp, Timestamp)>>,
+    /// What dependencies of the record are called by the new book, and the other way round.
+    renamed: BTreeSet<Renamed>,
+}
+
+/// A dependency as it was called, and as the new book calls it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Renamed {
+    then: DependencyName,
+    now: DependencyName,
 }
 
 /// How often events of each type came, by who took them.
@@ -189,6 +222,16 @@ struct Knowledge {
 struct Seen {
     by_type: BTreeMap<String, BTreeMap<QueueName, u64>>,
     unrouted: BTreeMap<String, u64>,
+}
+
+impl Seen {
+    fn add(&mut self, recorded: &Recorded<'_>) {
+        let has_room = self.by_type.len() < limits::BACKTEST_TYPES_MAX;
+        if has_room || self.by_type.contains_key(recorded.event_type) {
+            let queues = self.by_type.entry(recorded.event_type.to_owned()).or_default();
+            *queues.entry(recorded.queue.clone()).or_default() += 1;
+        }
+    }
 }
 
 impl<'a> Survey<'a> {
@@ -201,14 +244,12 @@ impl<'a> Survey<'a> {
     /// The hash of a book that an attempt was judged by and that nobody has handed over yet.
     #[must_use]
     pub fn wants_book(&self, recorded: &Recorded<'_>) -> Option<u64> {
-        let is_full = self.known.books.len() >= limits::BACKTEST_BOOKS_MAX;
-        let mut hashes = recorded.stories.iter().map(|story| story.book);
-        hashes.find(|hash| !is_full && !self.known.books.contains_key(hash))
+        self.known.books.wanted(recorded.stories)
     }
 
     /// Hands over the book of that hash, or says that there is none.
     pub fn add_book(&mut self, hash: u64, book: Option<RuleBook>) {
-        self.known.books.insert(hash, book.map(Arc::new));
+        self.known.books.add(hash, book);
     }
 
     /// Says that a breaker was not closed for a while.
@@ -230,18 +271,24 @@ impl<'a> Survey<'a> {
         if !self.plan.covers(recorded.accepted_at) {
             return;
         }
-        let types = &mut self.counts.by_type;
-        if types.len() < limits::BACKTEST_TYPES_MAX || types.contains_key(recorded.event_type) {
-            let queues = types.entry(recorded.event_type.to_owned()).or_default();
-            *queues.entry(recorded.queue.clone()).or_default() += 1;
+        if recorded.was_routed() {
+            self.counts.add(recorded);
         }
-        let stories = self.plan.cut(recorded.stories);
+        let stories = match recorded.replays {
+            Replays::None | Replays::Here(_) => self.plan.cut(recorded.stories),
+            Replays::Elsewhere(_) => self.plan.cut(recorded.first_life().stories()),
+        };
         if stories.is_empty() {
             return;
         }
         let dependency = self.known.dependency(&self.plan, recorded);
-        for story in stories {
-            let then = self.known.rule_then(recorded, story);
+        if let (Some(then), Some(now)) = (self.known.first_rule(recorded), self.plan.rule(recorded)) {
+            let (then, now) = (then.dependency.clone(), now.dependency.clone());
+            self.known.renamed.insert(Renamed { then, now });
+        }
+        for story in stories.iter().filter(|story| story.book != FOREIGN) {
+            self.known.books.judged(story);
+            let then = self.known.books.rule_then(recorded, story);
             if let Some(evidence) = Evidence::of(story, then.map(|rule| &**rule)) {
                 let timeline = self.known.timelines.entry(dependency.clone()).or_default();
                 timeline.add(story.started_at, recorded.id, evidence, took(story));
@@ -275,30 +322,21 @@ impl Weighing<'_> {
         if !self.plan.covers(recorded.accepted_at) {
             return;
         }
-        let stories = self.plan.cut(recorded.stories);
-        let life = first_life(stories);
+        let life = recorded.first_life();
+        let told = self.plan.cut(life.stories());
         let before = self.finish_on_record(recorded, life);
-        let calls_before = calls(life);
-        let mut walked = match self.plan.rule(recorded) {
-            None => Walked {
-                finish: Finish::NotSent,
-                certainty: Certainty::Certain,
-                calls: 0,
-                guessed: 0,
-                doubts: Vec::new(),
-            },
-            Some(rule) if !stories.is_empty() => self.walked(recorded, rule, stories, life),
-            Some(_) => Walked {
-                finish: before.clone(),
-                certainty: Certainty::Certain,
-                calls: 0,
-                guessed: 0,
-                doubts: Vec::new(),
-            },
+        let mut walked = match (life, self.plan.rule(recorded)) {
+            (Life::Foreign, _) => Walked::without_calls(before.clone(), Certainty::Certain),
+            (Life::Untold | Life::Told(_), None) => {
+                Walked::without_calls(Finish::NotSent, Certainty::Certain)
+            }
+            (Life::Told(_), Some(rule)) if !told.is_empty() => self.walked(recorded, rule, told),
+            (Life::Untold | Life::Told(_), Some(_)) => {
+                let is_alike = self.known.books.all_start_alike(recorded, self.plan.book);
+                let certainty = if is_alike { Certainty::Certain } else { Certainty::Unknown };
+                Walked::without_calls(before.clone(), certainty)
+            }
         };
-        if life.len() < stories.len() {
-            walked.doubts.push(Doubt::Replayed);
-        }
         self.add_doubts(recorded, &before, &mut walked);
         self.sums.add(&Compared {
             id: recorded.id,
@@ -306,15 +344,21 @@ impl Weighing<'_> {
             dependency: &self.known.dependency(&self.plan, recorded),
             accepted_at: recorded.accepted_at,
             before,
-            calls_before,
+            calls_before: calls(told),
             walked,
         });
     }
 
-    fn walked(&self, recorded: &Recorded<'_>, rule: &Rule, stories: &[Story], life: &[Story]) -> Walked {
-        let then: Vec<Option<&Rule>> =
-            stories.iter().map(|story| self.known.rule_then(recorded, story).map(|rule| &**rule)).collect();
-        let open = self.known.open.get(rule.dependency.as_str());
+    fn walked(&self, recorded: &Recorded<'_>, rule: &Rule, life: &[Story]) -> Walked {
+        let stories = match recorded.replays {
+            Replays::None | Replays::Here(_) => self.plan.cut(recorded.stories),
+            Replays::Elsewhere(_) => life,
+        };
+        let then: Vec<Option<&Rule>> = stories
+            .iter()
+            .map(|story| self.known.books.rule_then(recorded, story).map(|rule| &**rule))
+            .collect();
+        let open = self.known.open_for(recorded, rule);
         let walk = Walk {
             delivery: recorded.id,
             seed: self.plan.seed,
@@ -323,7 +367,7 @@ impl Weighing<'_> {
             stories,
             life,
             timeline: self.known.timelines.get(&rule.dependency),
-            open: open.map_or(&[], Vec::as_slice),
+            open,
             until: self.plan.until,
             about_message: OnceCell::new(),
         };
@@ -331,17 +375,23 @@ impl Weighing<'_> {
     }
 
     /// How it ended in its first life; what nobody tried is as the store says.
-    fn finish_on_record(&self, recorded: &Recorded<'_>, life: &[Story]) -> Finish {
-        let Some(last) = life.last() else {
+    fn finish_on_record(&self, recorded: &Recorded<'_>, life: Life<'_>) -> Finish {
+        let died = |at: Timestamp| Finish::Dead { at, code: Code::of(""), failure: None };
+        let last = match life {
+            Life::Told(stories) => self.plan.cut(stories).last(),
+            Life::Untold | Life::Foreign => return died(recorded.accepted_at),
+        };
+        let Some(last) = last else {
             return match recorded.state {
-                RecordedState::Dead { at } if at <= self.plan.until => {
-                    Finish::Dead { at, code: Code::of(""), failure: None }
+                RecordedState::Dead { at } if at <= self.plan.until && recorded.stories.is_empty() => {
+                    died(at)
                 }
                 RecordedState::Waiting | RecordedState::Delivered | RecordedState::Dead { .. } => {
                     Finish::Waiting
                 }
             };
         };
+        let life = life.stories();
         let at = last.started_at + took(last);
         match &last.verdict {
             Told::Delivered => Finish::Delivered { at },
@@ -358,29 +408,57 @@ impl Weighing<'_> {
     }
 
     fn add_doubts(&self, recorded: &Recorded<'_>, before: &Finish, walked: &mut Walked) {
+        let life = recorded.first_life();
+        if life == Life::Foreign {
+            return walked.doubts.push(Doubt::Imported);
+        }
+        if recorded.replays != Replays::None {
+            walked.doubts.push(Doubt::Replayed);
+        }
         let has_moved = *before != walked.finish;
         if has_moved && recorded.order == Ordered::InSession {
             walked.doubts.push(Doubt::Session);
         }
-        let Some(first) = recorded.stories.first() else {
-            if matches!(before, Finish::Dead { .. }) {
-                walked.doubts.push(Doubt::NeverTried);
-            }
+        if walked.finish == Finish::NotSent {
             return;
+        }
+        let Some(first) = self.plan.cut(life.stories()).first() else {
+            let is_dead = matches!(before, Finish::Dead { .. });
+            return walked.doubts.push(if is_dead { Doubt::NeverTried } else { Doubt::NotYetTried });
         };
-        let Some(book) = self.known.book(first.book) else { return };
+        let Some(book) = self.known.books.get(first.book) else { return };
         if self.plan.until.since(recorded.accepted_at) > book.sections().keep_delivered().value {
             walked.doubts.push(Doubt::Retention);
         }
-        let Some(rule) = self.plan.rule(recorded) else { return };
-        if let Some(then) = rule_of(book, recorded)
-            && then.breaker != rule.breaker
-            && has_failed(recorded.stories)
-        {
+        let target = target_of(book, recorded.queue);
+        if target.is_some() && target != target_of(self.plan.book, recorded.queue) {
+            walked.doubts.push(Doubt::Target);
+            walked.certainty = walked.certainty.max(Certainty::Likely);
+        }
+        if let (Some(then), Some(rule)) = (rule_of(book, recorded), self.plan.rule(recorded)) {
+            self.add_doubts_of_rules(recorded, (book, then), rule, walked);
+        }
+    }
+
+    /// What cannot be told since the new rule has another breaker or other limits.
+    fn add_doubts_of_rules(
+        &self,
+        recorded: &Recorded<'_>,
+        (book, then): (&RuleBook, &Rule),
+        rule: &Rule,
+        walked: &mut Walked,
+    ) {
+        let has_other_breaker = then.breaker != rule.breaker || self.known.is_regrouped(then, rule);
+        if has_other_breaker && has_failed(recorded.stories) {
             walked.doubts.push(Doubt::Breaker);
         }
-        if target_of(book, recorded.queue) != target_of(self.plan.book, recorded.queue) {
-            walked.doubts.push(Doubt::Target);
+        if Limits::of(book, then) != Limits::of(self.plan.book, rule) {
+            walked.doubts.push(Doubt::Limits);
+        }
+        let has_other_ramp = book.ramp(&then.dependency) != self.plan.book.ramp(&rule.dependency);
+        let was_away = !self.known.open_for(recorded, rule).is_empty();
+        if has_other_ramp && was_away && !walked.doubts.contains(&Doubt::Ramp) {
+            walked.doubts.push(Doubt::Ramp);
         }
     }
 
@@ -409,42 +487,75 @@ impl<'a> Plan<'a> {
 }
 
 impl Knowledge {
-    fn book(&self, hash: u64) -> Option<&RuleBook> {
-        self.books.get(&hash)?.as_deref()
-    }
-
-    fn rule_then(&self, recorded: &Recorded<'_>, story: &Story) -> Option<&Arc<Rule>> {
-        rule_of(self.book(story.book)?, recorded)
+    /// The rule that judged its first attempt, as far as it is known.
+    fn first_rule(&self, recorded: &Recorded<'_>) -> Option<&Arc<Rule>> {
+        self.books.rule_then(recorded, recorded.first_life().stories().first()?)
     }
 
     /// The dependency as the new book names it, or else as the old one did.
     fn dependency(&self, plan: &Plan<'_>, recorded: &Recorded<'_>) -> DependencyName {
-        let now = plan.rule(recorded);
-        let then = || recorded.stories.first().and_then(|story| self.rule_then(recorded, story));
-        match now.or_else(then) {
+        match plan.rule(recorded).or_else(|| self.first_rule(recorded)) {
             Some(rule) => rule.dependency.clone(),
             None => Name::like(&recorded.queue.service),
         }
     }
+
+    /// When the breaker in front of it was not closed, whatever its dependency is called now.
+    fn open_for(&self, recorded: &Recorded<'_>, rule: &Rule) -> &[(Timestamp, Timestamp)] {
+        let then = self.first_rule(recorded).map_or(&rule.dependency, |then| &then.dependency);
+        self.open.get(then.as_str()).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether its dependency is one with others now, or is several.
+    fn is_regrouped(&self, then: &Rule, now: &Rule) -> bool {
+        let is_other =
+            |renamed: &Renamed| (renamed.then == then.dependency) != (renamed.now == now.dependency);
+        self.renamed.iter().any(is_other)
+    }
 }
 
-fn rule_of<'a>(book: &'a RuleBook, recorded: &Recorded<'_>) -> Option<&'a Arc<Rule>> {
-    let channel = recorded.queue.channel.as_ref().map(ChannelName::as_str);
-    book.rule(recorded.queue.service.as_str(), channel, recorded.event_type)
+/// What is on record of a delivery until it first died: what came after was somebody's will.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Life<'a> {
+    /// Its attempts.
+    Told(&'a [Story]),
+    /// Nothing: it died without an attempt, and was replayed.
+    Untold,
+    /// It was not here.
+    Foreign,
 }
 
-fn target_of<'a>(book: &'a RuleBook, queue: &QueueName) -> Option<&'a crate::book::model::TargetKind> {
-    let service = book.service(queue.service.as_str())?;
-    let channel = queue.channel.as_ref();
-    let channel = channel.and_then(|name| service.channels.iter().find(|channel| channel.name == *name));
-    let target = channel.and_then(|channel| channel.target.as_ref()).unwrap_or(&service.target);
-    Some(&target.kind)
+impl<'a> Life<'a> {
+    const fn stories(self) -> &'a [Story] {
+        match self {
+            Self::Told(stories) => stories,
+            Self::Untold | Self::Foreign => &[],
+        }
+    }
 }
 
-/// Until it first died: what came after was somebody's will.
-fn first_life(stories: &[Story]) -> &[Story] {
-    let died = stories.iter().position(|story| matches!(story.verdict, Told::Dead { .. }));
-    died.map_or(stories, |place| &stories[..=place])
+impl<'a> Recorded<'a> {
+    /// Whether its event came in and was routed: letters from elsewhere and notices of alerts were not, and no other
+    /// book would have sent them to anybody else.
+    fn was_routed(&self) -> bool {
+        self.first_life() != Life::Foreign && !is_own(self.queue.service.as_str())
+    }
+
+    fn first_life(&self) -> Life<'a> {
+        let is_death = |story: &Story| matches!(story.verdict, Told::Dead { .. });
+        if self.stories.first().is_some_and(|story| story.book == FOREIGN) {
+            return Life::Foreign;
+        }
+        // Every replay follows a death; one that has no story had no attempt.
+        let deaths = self.stories.iter().filter(|story| is_death(story)).count();
+        match self.replays {
+            Replays::Here(count) | Replays::Elsewhere(count) if deaths < count as usize => Life::Untold,
+            Replays::None | Replays::Here(_) | Replays::Elsewhere(_) => {
+                let died = self.stories.iter().position(is_death);
+                Life::Told(died.map_or(self.stories, |place| &self.stories[..=place]))
+            }
+        }
+    }
 }
 
 fn calls(stories: &[Story]) -> u32 {

@@ -155,6 +155,11 @@ impl Sums {
     }
 
     fn add_times(&mut self, compared: &Compared<'_>) {
+        // What has no attempts on record was given up at once, or nobody knows when.
+        let is_untold = |doubt: &Doubt| matches!(doubt, Doubt::Imported | Doubt::NeverTried);
+        if compared.walked.doubts.iter().any(is_untold) {
+            return;
+        }
         let since = |at: Timestamp| at.since(compared.accepted_at);
         match (&compared.before, &compared.walked.finish) {
             (Finish::Delivered { at: then }, Finish::Delivered { at: now }) => {
@@ -358,5 +363,18 @@ const fn words(doubt: Doubt) -> &'static str {
             "deliveries are so old that others of their time which arrived are deleted: what those were answered"
         }
         Doubt::NeverTried => "deliveries died without an attempt, or their attempts are gone",
+        Doubt::NotYetTried => "deliveries wait and were not tried yet: what they would have met",
+        Doubt::Imported => {
+            "deliveries came as dead letters from elsewhere: they are left as they are, and their attempts are not \
+             among the calls"
+        }
+        Doubt::Limits => {
+            "deliveries have other limits on calls now (`in_flight`, `rate`, `retry_budget`): when they would have \
+             started"
+        }
+        Doubt::Ramp => {
+            "deliveries waited for a dependency to come back, or would have: when their turn would have come, which \
+             `ramp` and all others who waited decide"
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Records that were made by one book, held against another.
 
+mod odd;
 mod played;
 
 use std::time::Duration;
@@ -44,6 +45,8 @@ pub(crate) struct Kept {
     pub queue: QueueName,
     pub event_type: String,
     pub accepted_at: Timestamp,
+    pub state: RecordedState,
+    pub replays: Replays,
     pub stories: Vec<Story>,
 }
 
@@ -55,7 +58,8 @@ impl Kept {
             event_type: &self.event_type,
             order: Ordered::Alone,
             accepted_at: self.accepted_at,
-            state: RecordedState::Waiting,
+            state: self.state,
+            replays: self.replays,
             stories: &self.stories,
         }
     }
@@ -105,7 +109,15 @@ fn happens(book: &RuleBook, number: u128, second: u64, says: impl Fn(Timestamp) 
         }
         attempt = attempt.next();
     }
-    Kept { id, queue, event_type: "orders.placed".to_owned(), accepted_at: at(second), stories }
+    Kept {
+        id,
+        queue,
+        event_type: "orders.placed".to_owned(),
+        accepted_at: at(second),
+        state: RecordedState::Waiting,
+        replays: Replays::None,
+        stories,
+    }
 }
 
 pub(super) fn tested(new: &RuleBook, old: &RuleBook, kept: &[Kept], seed: Seed, until: Timestamp) -> Report {
@@ -329,6 +341,7 @@ fn a_life_that_began_again_is_compared_until_it_first_ended() {
     let mut kept = happens(&old, 1, 0, |_| 503);
     let replayed = happens(&old, 1, 60, |_| 200);
     kept.stories.extend(replayed.stories);
+    kept.replays = Replays::Here(1);
     let report = test(&old, &old, &[kept]);
     assert_eq!((report.before.dead, report.after.dead, report.certainty.certain), (1, 1, 1));
     assert_eq!(report.dependencies[0].calls, report::Pair { before: 2, after: 2 });

@@ -6,6 +6,7 @@
 //! Invariant: the order in which answers are added changes nothing.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::evidence::{Evidence, Kind};
@@ -30,6 +31,23 @@ type Step = Vec<(usize, Tally)>;
 struct Tally {
     count: u64,
     took_nanos: u64,
+}
+
+impl Tally {
+    /// How long they took, on average.
+    fn took(self) -> Duration {
+        Duration::from_nanos(self.took_nanos / self.count.max(1))
+    }
+}
+
+/// Which answers are good, and how many of all have to be.
+pub(super) struct Good<'a> {
+    /// Whether those of a kind are.
+    pub kind: &'a dyn Fn(&Evidence) -> bool,
+    /// If they took no longer.
+    pub within: Duration,
+    /// Of all, at least.
+    pub share: f64,
 }
 
 /// One answer for all of its kind: the first.
@@ -126,18 +144,26 @@ impl Timeline {
         Some(self.around(step, Timestamp::from_nanos(index.saturating_mul(self.step_nanos)).since(at)))
     }
 
-    /// The start of the first step from then on of which that holds.
-    pub(super) fn first_from(&self, at: Timestamp, holds: impl Fn(&Around<'_>) -> bool) -> Option<Timestamp> {
-        let mut steps = self.steps.range(at.as_nanos() / self.step_nanos..);
-        let found = steps.find(|(_, step)| holds(&self.around(step, Duration::ZERO)));
-        found.map(|(index, _)| Timestamp::from_nanos(index.saturating_mul(self.step_nanos)).max(at))
+    /// The start of the first step of that span in which so large a share of all answers was good: those whose
+    /// kind is, and that came within a time. What a kind is, is asked once, since spans may have thousands of steps.
+    pub(super) fn first_good(&self, span: RangeInclusive<Timestamp>, good: &Good<'_>) -> Option<Timestamp> {
+        let is_good: Vec<bool> = self.kinds.iter().map(|example| (good.kind)(&example.evidence)).collect();
+        let index = |at: Timestamp| at.as_nanos() / self.step_nanos;
+        let mut steps = self.steps.range(index(*span.start())..=index(*span.end()));
+        let found = steps.find(|(_, step)| {
+            let all: u64 = step.iter().map(|(_, tally)| tally.count).sum();
+            let came = step.iter().filter(|(place, tally)| is_good[*place] && tally.took() <= good.within);
+            let well: u64 = came.map(|(_, tally)| tally.count).sum();
+            well as f64 / all as f64 >= good.share
+        });
+        let at = Timestamp::from_nanos(found?.0.saturating_mul(self.step_nanos)).max(*span.start());
+        (at <= *span.end()).then_some(at)
     }
 
     fn around(&self, step: &Step, distance: Duration) -> Around<'_> {
         let answers = step.iter().map(|(place, tally)| {
             let Example { kind, evidence, .. } = &self.kinds[*place];
-            let took = Duration::from_nanos(tally.took_nanos / tally.count.max(1));
-            Answers { kind, evidence, count: tally.count, took }
+            Answers { kind, evidence, count: tally.count, took: tally.took() }
         });
         let mut answers: Vec<Answers<'_>> = answers.collect();
         answers.sort_by(|a, b| a.kind.cmp(b.kind));
@@ -234,6 +260,27 @@ mod tests {
         ];
         for (name, around, expected) in cases {
             assert_eq!(told(around), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_first_step_in_which_all_is_well_is_found_within_a_span() {
+        let timeline =
+            timeline(&[(10, 503), (11, 200), (11, 503), (12, 200), (12, 200), (12, 503), (20, 200)]);
+        let millis = Duration::from_millis;
+        #[rustfmt::skip]
+        let cases = [
+            ("two of three are enough",       at(5)..=at(60),             millis(10), Some(at(12))),
+            ("one of two is not",             at(11)..=at(11),            millis(10), None),
+            ("within a step, it is then",     at(12) + millis(300)..=at(60), millis(10), Some(at(12) + millis(300))),
+            ("the next one",                  at(13)..=at(60),            millis(10), Some(at(20))),
+            ("not after the span",            at(13)..=at(19),            millis(10), None),
+            ("what took too long is no good", at(5)..=at(60),             millis(9),  None),
+        ];
+        for (name, span, within, expected) in cases {
+            let kind = |evidence: &Evidence| *evidence == status(200);
+            let good = Good { kind: &kind, within, share: 2.0 / 3.0 };
+            assert_eq!(timeline.first_good(span, &good), expected, "{name}");
         }
     }
 

@@ -8,7 +8,7 @@ use std::cell::OnceCell;
 use std::time::Duration;
 
 use super::evidence::{Evidence, Judged, Sureness, took};
-use super::timeline::{Answers, Around, Timeline};
+use super::timeline::{Answers, Around, Good, Timeline};
 use super::{Certainty, Doubt, Finish};
 use crate::backoff::nanos;
 use crate::category::{Category, Code, codes};
@@ -56,6 +56,13 @@ pub(super) struct Walked {
     /// Of these, calls whose answer nobody knows.
     pub guessed: u32,
     pub doubts: Vec<Doubt>,
+}
+
+impl Walked {
+    /// Nothing was called.
+    pub(super) const fn without_calls(finish: Finish, certainty: Certainty) -> Self {
+        Self { finish, certainty, calls: 0, guessed: 0, doubts: Vec::new() }
+    }
 }
 
 /// Where the walk is.
@@ -226,10 +233,15 @@ impl Walk<'_> {
 
     /// It is held until its dependency is seen to be well, if that is soon enough.
     fn held_on(&self, step: &mut Step, from: Timestamp, left: Duration, code: &Code) -> Finish {
-        let is_well = |around: &Around<'_>| self.is_well(around);
-        let well_at = self.timeline.and_then(|timeline| timeline.first_from(from, is_well));
         let last = from + left;
-        if let Some(at) = well_at.filter(|at| *at <= last) {
+        let limit = self.rule.timeouts.whole.limit(Attempt::FIRST);
+        let kind = |evidence: &Evidence| {
+            let judged = evidence.judged(self.rule, Attempt::FIRST, Duration::ZERO, None);
+            matches!(judged.outcome, Outcome::Delivered { .. })
+        };
+        let good = Good { kind: &kind, within: limit, share: SHARE_LIKELY };
+        if let Some(at) = self.timeline.and_then(|timeline| timeline.first_good(from..=last, &good)) {
+            step.doubt(Doubt::Ramp, Certainty::Likely);
             step.history = step.history.held_since(from);
             return self.off_record(step, at);
         }
@@ -249,7 +261,8 @@ impl Walk<'_> {
                 Onward::Over(finish) => return finish,
                 Onward::Paused(_) => unreachable!("a breaker pauses nobody"),
             }
-            if due_at > self.until {
+            // What would start at the very end has not ended by then; a breaker that is open still ends there.
+            if due_at >= self.until {
                 return Finish::Waiting;
             }
             match self.tried(step, due_at) {
@@ -268,7 +281,7 @@ impl Walk<'_> {
         while self.rule.breaker.is_some()
             && let Some((_, until)) = self.open.iter().find(|(from, until)| *from <= at && at < *until)
         {
-            step.trust(Certainty::Likely);
+            step.doubt(Doubt::Ramp, Certainty::Likely);
             match self.decided(step, &Ended::BreakerOpen { until: *until }, at).verdict {
                 Verdict::Hold { until } if until > at => at = until,
                 Verdict::DeadLetter { reason, .. } => {

@@ -7,8 +7,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use redrive::core::backtest::{Ordered, Plan, Recorded, RecordedState, Report, Survey};
+use redrive::core::backtest::{Ordered, Plan, Recorded, RecordedState, Replays, Report, Survey};
 use redrive::core::breaker::Phase;
+use redrive::core::engine::QueueName;
+use redrive::core::idempotency::{self, DedupKey};
 use redrive::core::ids::{Seed, Seq};
 use redrive::core::story::Told;
 use redrive::core::time::Timestamp;
@@ -70,9 +72,9 @@ impl<'a> Record<'a> {
     }
 
     fn compared(&self, plan: Plan<'_>) -> Result<Report, Refused> {
-        let counts = self.reader.counts().map_err(refused)?;
+        let queues = self.reader.counts().map_err(refused)?.queues;
         let of_queue =
-            counts.queues.values().map(|queue| queue.waiting + queue.delivered + queue.dead + queue.closed);
+            queues.values().map(|queue| queue.waiting + queue.delivered + queue.dead + queue.closed);
         let mut reading = Reading {
             record: self,
             since: plan.since,
@@ -84,7 +86,7 @@ impl<'a> Record<'a> {
         self.add_unrouted(&mut survey)?;
         self.add_breakers(&mut survey)?;
         reading.each(|view| {
-            let recorded = recorded(view);
+            let recorded = recorded(view, first_queue(view, queues.keys()));
             while let Some(hash) = survey.wants_book(&recorded) {
                 let text = self.reader.book(hash)?;
                 let book = text.and_then(|text| redrive::core::book::read_for(&text, machine()).book);
@@ -95,7 +97,7 @@ impl<'a> Record<'a> {
         })?;
         let mut weighing = survey.weighing();
         reading.each(|view| {
-            weighing.weigh(&recorded(view));
+            weighing.weigh(&recorded(view, first_queue(view, queues.keys())));
             Ok(())
         })?;
         reading.bar.clear();
@@ -178,14 +180,27 @@ impl Reading<'_> {
     }
 }
 
-fn recorded(view: &DeliveryView) -> Recorded<'_> {
+/// Whose it was when it was accepted: a replay may have sent it to another, and its id is made of the first.
+fn first_queue<'a>(view: &'a DeliveryView, queues: impl Iterator<Item = &'a QueueName>) -> &'a QueueName {
+    let event = DedupKey { source: &view.event_source, event_id: &view.event_id };
+    let is_first = |queue: &&QueueName| {
+        idempotency::delivery_id(view.id.seq(), event, &queue.service, queue.channel.as_ref()) == view.id
+    };
+    if view.replays == 0 || is_first(&&view.queue) {
+        return &view.queue;
+    }
+    let mut queues = queues;
+    queues.find(is_first).unwrap_or(&view.queue)
+}
+
+fn recorded<'a>(view: &'a DeliveryView, queue: &'a QueueName) -> Recorded<'a> {
     let last_died = || {
         let died = view.stories.iter().rev().find(|story| matches!(story.verdict, Told::Dead { .. }));
         died.map_or(view.written_at, |story| story.started_at)
     };
     Recorded {
         id: view.id,
-        queue: &view.queue,
+        queue,
         event_type: &view.event_type,
         order: if view.session.is_some() { Ordered::InSession } else { Ordered::Alone },
         accepted_at: view.accepted_at,
@@ -196,6 +211,11 @@ fn recorded(view: &DeliveryView) -> Recorded<'_> {
             DeliveryState::Delivered { .. } => RecordedState::Delivered,
             DeliveryState::Dead { at, .. } => RecordedState::Dead { at: *at },
             DeliveryState::Closed { .. } => RecordedState::Dead { at: last_died() },
+        },
+        replays: match view.replays {
+            0 => Replays::None,
+            count if *queue == view.queue => Replays::Here(count),
+            count => Replays::Elsewhere(count),
         },
         stories: &view.stories,
     }

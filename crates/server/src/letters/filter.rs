@@ -4,7 +4,7 @@ use redrive::core::book::pattern::EventPattern;
 use redrive::core::category::Category;
 use redrive::core::envelope::Tier;
 use redrive::core::fingerprint::Fingerprint;
-use redrive::core::text::parse_duration;
+use redrive::core::text::{InvalidQuantity, parse_duration};
 use redrive::core::time::Timestamp;
 use redrive::store::letter::{LetterFilter, LetterNumber};
 
@@ -75,9 +75,10 @@ pub(crate) fn time(text: &str, now: Timestamp) -> Result<Timestamp, String> {
     if let Ok(at) = text.parse() {
         return Ok(at);
     }
-    parse_duration(text)
-        .map(|span| now - span)
-        .map_err(|_| format!("{text:?} is neither a time such as 2026-01-31T12:00:00Z nor a span such as 2h"))
+    parse_duration(text).map(|span| now - span).map_err(|error| match error {
+        InvalidQuantity::TooLong { .. } => error.to_string(),
+        _ => format!("{text:?} is neither a time such as 2026-01-31T12:00:00Z nor a span such as 2h"),
+    })
 }
 
 /// What a list goes on with, as text that means nothing to anybody else.

@@ -1,5 +1,7 @@
 //! `redrive backtest`: what happened on a real server, held against changed rules, while it runs and after it stopped.
 
+mod kinds;
+
 use std::collections::BTreeSet;
 
 use insta::assert_snapshot;
@@ -149,6 +151,36 @@ fn a_day_is_held_against_changed_rules_while_the_server_runs_and_after() {
 }
 
 #[test]
+fn a_store_that_is_written_to_is_told_as_it_was_when_the_reading_began() {
+    let target = Target::start(script);
+    let folder = Folder::with("redrive.yaml", &book(&target, 3, ""));
+    let server = Server::start(&folder);
+    let empty = folder.run(&["backtest", "--data", "data"]).refused();
+    assert!(empty.contains("data has no deliveries: there is nothing to compare"), "{empty}");
+    server.accept("orders.placed", "first", "");
+    server.until("first", "delivered");
+    std::thread::scope(|scope| {
+        let sending = scope.spawn(|| {
+            for number in 0..300 {
+                let kind =
+                    ["fine", "late", "odd"][usize::from(number % 7 == 0) + usize::from(number % 21 == 0)];
+                server.accept("orders.placed", &format!("{kind}-{number}"), "");
+            }
+        });
+        let mut looks = 0;
+        while looks < 2 || !sending.is_finished() {
+            let report = json(&folder, "redrive.yaml");
+            let all = &report["deliveries"];
+            assert_eq!((&report["changed"], &report["certainty"]["certain"]), (&0.into(), all), "{report:#}");
+            assert_eq!(report["before"], report["after"], "{report:#}");
+            looks += 1;
+        }
+    });
+    server.stop().assert_calm();
+    assert_eq!(json(&folder, "redrive.yaml")["deliveries"], 301);
+}
+
+#[test]
 fn what_cannot_be_compared_is_refused() {
     let (target, folder, server) = day();
     server.stop();
@@ -156,19 +188,51 @@ fn what_cannot_be_compared_is_refused() {
         let all: Vec<&str> = ["backtest"].iter().chain(arguments).copied().collect();
         folder.run(&all).refused()
     };
-    let nowhere = refused(&["--data", "nowhere"]);
-    assert!(nowhere.contains("nowhere"), "{nowhere}");
+    for name in ["bare", "other", "unmade"] {
+        std::fs::create_dir(folder.path(name)).expect("a folder can be made");
+    }
+    folder.write("other/redrive.db", "no store of ours, and no database either");
+    folder.write("unmade/redrive.db", "");
+    folder.write("file", "");
+    #[rustfmt::skip]
+    let no_stores = [
+        ("nowhere", "could not open nowhere"),
+        ("bare",    "could not open bare: there is no store in it"),
+        ("file",    "could not open file: it is a file, and a store is in a folder"),
+        ("other",   "other/redrive.db is damaged: file is not a database; nothing was changed"),
+        ("unmade",  "could not open unmade/redrive.db: it has format 0"),
+    ];
+    for (data, words) in no_stores {
+        let said = refused(&["--data", data]);
+        assert!(said.contains(words), "{data}: {said}");
+    }
+    let now = refused(&["--data", "data", "--since", "0s"]);
+    assert!(
+        now.contains("data has no delivery since") && now.contains("the latest was accepted at"),
+        "{now}"
+    );
     let since = refused(&["--data", "data", "--since", "2100-01-01T00:00:00Z"]);
     assert!(since.contains("data has no delivery since 2100-01-01"), "{since}");
     assert!(since.contains("the latest was accepted at"), "{since}");
+    let ages = refused(&["--data", "data", "--since", "10000d"]);
+    assert!(ages.contains("--since: `10000d` is longer than ten years"), "{ages}");
     let soon = refused(&["--data", "data", "--since", "soon"]);
     assert!(soon.contains("--since: \"soon\" is neither a time such as"), "{soon}");
     folder.write("bad.yaml", book(&target, 3, "    retry: qick\n"));
     let bad = refused(&["--data", "data", "--rules", "bad.yaml"]);
     assert!(bad.contains("bad.yaml:") && bad.contains("has errors: mend them first"), "{bad}");
     assert_eq!(folder.run(&["backtest", "--data", "data", "--rules", "none.yaml"]).code, 2);
-    let all = folder.run(&["backtest", "--data", "data", "--since", "1h"]).printed();
-    assert!(all.contains("None of 20 deliveries would have ended otherwise."), "{all}");
+    // What was accepted at that very moment is among them.
+    let times = json(&folder, "redrive.yaml")["accepted"].clone();
+    let [first, last] = [0, 1].map(|place| times[place].as_str().expect("a time").to_owned());
+    #[rustfmt::skip]
+    let cases = [("1h", Some(20)), ("3650d", Some(20)), (&*first, Some(20)), (&*last, Some(1)), ("1970-01-01T00:00:00Z", Some(20))];
+    for (since, expected) in cases {
+        let arguments = ["backtest", "--data", "data", "--since", since, "--format", "json"];
+        let report: Value = serde_json::from_str(&folder.run(&arguments).printed()).expect("JSON");
+        assert_eq!(report["deliveries"].as_u64(), expected, "{since}: {report}");
+        assert_eq!((&report["changed"], &report["before"]), (&0.into(), &report["after"]), "{since}");
+    }
 
     let file = folder.path("data/redrive.db");
     let mut bytes = std::fs::read(&file).expect("the store is there");

@@ -71,6 +71,8 @@ fn day(scenario: &str, book: &RuleBook, seed: u64) -> (simulate::Report, Vec<Kep
         queue: queue.clone(),
         event_type: "orders.placed".to_owned(),
         accepted_at: stories[0].started_at,
+        state: RecordedState::Waiting,
+        replays: Replays::None,
         stories,
     });
     (report, kept.collect())
@@ -102,7 +104,7 @@ fn assert_unchanged(name: &str, scenario: &str, inside: &str, seed: u64) -> Vec<
 
 #[test]
 fn the_book_that_was_running_changes_nothing_and_that_is_certain() {
-    let mut deaths = std::collections::BTreeSet::new();
+    let mut deaths = BTreeSet::new();
     for (day_name, scenario) in DAYS {
         for (book_name, inside) in BOOKS {
             for seed in 1..=2 {
