@@ -40,7 +40,7 @@ use crate::book::RuleBook;
 use crate::book::own_book::is_own;
 use crate::category::Code;
 use crate::engine::QueueName;
-use crate::ids::{DeliveryId, DependencyName, Name, Seed};
+use crate::ids::{DeliveryId, DependencyName, Name, Seed, ServiceName};
 use crate::limits;
 use crate::rule::Rule;
 use crate::story::{End, Story, Told};
@@ -178,6 +178,8 @@ pub enum Doubt {
     Replayed,
     /// Others of its session may have waited behind it for a longer or a shorter time.
     Session,
+    /// Its service would have paused itself before.
+    Paused,
     /// It is older than what was delivered is kept.
     Retention,
     /// It died without an attempt.
@@ -206,6 +208,8 @@ struct Knowledge {
     books: Books,
     timelines: BTreeMap<DependencyName, Timeline>,
     open: BTreeMap<String, Vec<(Timestamp, Timestamp)>>,
+    /// When each service would have paused itself for the first time where it did not.
+    paused: BTreeMap<ServiceName, Timestamp>,
     /// What dependencies of the record are called by the new book, and the other way round.
     renamed: BTreeSet<Renamed>,
 }
@@ -294,6 +298,21 @@ impl<'a> Survey<'a> {
                 timeline.add(story.started_at, recorded.id, evidence, took(story));
             }
         }
+        self.look_for_pause(recorded);
+    }
+
+    /// A service that pauses itself holds all that comes after: only the record itself can say when, since how
+    /// dependencies were is not known before everything is read.
+    fn look_for_pause(&mut self, recorded: &Recorded<'_>) {
+        let Some(rule) = self.plan.rule(recorded).filter(|rule| rule.reactions.may_pause()) else { return };
+        let life = self.plan.cut(recorded.first_life().stories());
+        let walked = self.known.walked(&self.plan, recorded, rule, life, None);
+        if let Finish::Paused { at } = walked.finish
+            && !life.last().is_some_and(|story| story.verdict == Told::Paused)
+        {
+            let first = self.known.paused.entry(recorded.queue.service.clone()).or_insert(at);
+            *first = at.min(*first);
+        }
     }
 
     /// Everything was read once.
@@ -330,7 +349,10 @@ impl Weighing<'_> {
             (Life::Untold | Life::Told(_), None) => {
                 Walked::without_calls(Finish::NotSent, Certainty::Certain)
             }
-            (Life::Told(_), Some(rule)) if !told.is_empty() => self.walked(recorded, rule, told),
+            (Life::Told(_), Some(rule)) if !told.is_empty() => {
+                let timeline = self.known.timelines.get(&rule.dependency);
+                self.known.walked(&self.plan, recorded, rule, told, timeline)
+            }
             (Life::Untold | Life::Told(_), Some(_)) => {
                 let is_alike = self.known.books.all_start_alike(recorded, self.plan.book);
                 let certainty = if is_alike { Certainty::Certain } else { Certainty::Unknown };
@@ -338,6 +360,11 @@ impl Weighing<'_> {
             }
         };
         self.add_doubts(recorded, &before, &mut walked);
+        let paused_at = self.known.paused.get(&recorded.queue.service);
+        if paused_at.is_some_and(|at| told.iter().any(|story| story.started_at > *at)) {
+            walked.doubts.push(Doubt::Paused);
+            walked.certainty = Certainty::Unknown;
+        }
         self.sums.add(&Compared {
             id: recorded.id,
             queue: recorded.queue,
@@ -347,31 +374,6 @@ impl Weighing<'_> {
             calls_before: calls(told),
             walked,
         });
-    }
-
-    fn walked(&self, recorded: &Recorded<'_>, rule: &Rule, life: &[Story]) -> Walked {
-        let stories = match recorded.replays {
-            Replays::None | Replays::Here(_) => self.plan.cut(recorded.stories),
-            Replays::Elsewhere(_) => life,
-        };
-        let then: Vec<Option<&Rule>> = stories
-            .iter()
-            .map(|story| self.known.books.rule_then(recorded, story).map(|rule| &**rule))
-            .collect();
-        let open = self.known.open_for(recorded, rule);
-        let walk = Walk {
-            delivery: recorded.id,
-            seed: self.plan.seed,
-            rule,
-            then: &then,
-            stories,
-            life,
-            timeline: self.known.timelines.get(&rule.dependency),
-            open,
-            until: self.plan.until,
-            about_message: OnceCell::new(),
-        };
-        walk.walked()
     }
 
     /// How it ended in its first life; what nobody tried is as the store says.
@@ -487,6 +489,37 @@ impl<'a> Plan<'a> {
 }
 
 impl Knowledge {
+    /// Where a rule leads, by how the dependency was as far as that is known.
+    fn walked(
+        &self,
+        plan: &Plan<'_>,
+        recorded: &Recorded<'_>,
+        rule: &Rule,
+        life: &[Story],
+        timeline: Option<&Timeline>,
+    ) -> Walked {
+        let stories = match recorded.replays {
+            Replays::None | Replays::Here(_) => plan.cut(recorded.stories),
+            Replays::Elsewhere(_) => life,
+        };
+        let then: Vec<Option<&Rule>> =
+            stories.iter().map(|story| self.books.rule_then(recorded, story).map(|rule| &**rule)).collect();
+        let open = self.open_for(recorded, rule);
+        let walk = Walk {
+            delivery: recorded.id,
+            seed: plan.seed,
+            rule,
+            then: &then,
+            stories,
+            life,
+            timeline,
+            open,
+            until: plan.until,
+            about_message: OnceCell::new(),
+        };
+        walk.walked()
+    }
+
     /// The rule that judged its first attempt, as far as it is known.
     fn first_rule(&self, recorded: &Recorded<'_>) -> Option<&Arc<Rule>> {
         self.books.rule_then(recorded, recorded.first_life().stories().first()?)

@@ -88,6 +88,13 @@ impl Reactions {
         Self { policies, retries_total_max, by_status, by_category }
     }
 
+    /// Whether some failure pauses the service.
+    #[must_use]
+    pub fn may_pause(&self) -> bool {
+        let mut reactions = self.by_status.iter().map(|(_, reaction)| reaction).chain(&self.by_category);
+        reactions.any(|reaction| reaction.value == Reaction::Pause)
+    }
+
     /// The policies in use, each once.
     #[must_use]
     pub fn policies(&self) -> &[NamedPolicy] {

@@ -362,6 +362,10 @@ const fn words(doubt: Doubt) -> &'static str {
         Doubt::Retention => {
             "deliveries are so old that others of their time which arrived are deleted: what those were answered"
         }
+        Doubt::Paused => {
+            "deliveries came after their service had paused itself: when somebody would have let it go on, and what \
+             they would have met then"
+        }
         Doubt::NeverTried => "deliveries died without an attempt, or their attempts are gone",
         Doubt::NotYetTried => "deliveries wait and were not tried yet: what they would have met",
         Doubt::Imported => {

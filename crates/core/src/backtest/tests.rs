@@ -204,6 +204,24 @@ fn nobody_knows_what_was_answered_when_nobody_called() {
     assert_eq!(report.unknown.len(), 1);
 }
 
+/// A service that pauses itself holds all that comes after, and a person decides what becomes of it.
+#[test]
+fn what_comes_after_a_pause_is_not_told() {
+    let old = retries(2);
+    let policy = "retry_policies:\n  few: { delays: [1s, 1s], retries: 2, jitter: none }\n";
+    let pausing = shop("    retry: few\n    breaker: none\n    on_failure: { fatal: pause }\n", policy);
+    // One in each second; the fifth is the first that is locked out, and all is well again after the eighth.
+    let locked = |now: Timestamp| if (at(5)..at(9)).contains(&now) { 401 } else { 200 };
+    let kept = steady(&old, 20, locked);
+    let report = test(&pausing, &old, &kept);
+    assert_eq!((report.before.dead, report.before.delivered), (4, 16));
+    assert_eq!((report.changed, report.after.unknown), (1, 14), "one is paused instead of dead");
+    let untold: Vec<_> = report.untold.iter().map(|untold| (untold.doubt, untold.count)).collect();
+    assert_eq!(untold, [(report::UntoldKind::Delivery(Doubt::Paused), 14)]);
+    let same = test(&pausing, &pausing, &steady(&pausing, 8, locked));
+    assert_eq!((same.changed, same.certainty.unknown), (0, 0));
+}
+
 #[test]
 fn what_only_one_message_met_says_nothing_of_a_later_attempt() {
     let old = retries(2);

@@ -166,7 +166,7 @@ impl Walk<'_> {
         match judged.sureness {
             Sureness::Sure => {}
             Sureness::HeadersUnknown => step.doubt(Doubt::Headers, Certainty::Likely),
-            Sureness::MightHaveCome => step.doubt(Doubt::LongerTimeout, Certainty::Likely),
+            Sureness::MightHaveCome => step.doubt(Doubt::LongerTimeout, Certainty::Unknown),
             Sureness::OnlyJudged => step.doubt(Doubt::BookForgotten, Certainty::Likely),
         }
         if let Outcome::Failed(failure) = &judged.outcome {
