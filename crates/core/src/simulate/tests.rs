@@ -341,7 +341,8 @@ fn calls_of_batches_are_counted_as_calls() {
     });
     assert_eq!(cases.each_ref().map(|(_, report)| report.attempts)[0], 20);
     assert_eq!(failed[0], (4, 0, 0));
-    assert_eq!((failed[1].1, failed[1].2 > 0), (0, true), "{failed:?}");
+    // One that comes again alone is no batch, and fails as a whole.
+    assert!(failed[1].1 < failed[1].2, "{failed:?}");
     assert_eq!((failed[2].1, failed[2].2), (8, 0), "{failed:?}");
 }
 

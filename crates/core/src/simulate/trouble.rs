@@ -1,6 +1,7 @@
 //! Troubles of a dependency, and how soon after them no more waits than before.
 //!
-//! "Before" is the most that waited within the last minute before the trouble. A trouble that begins before another
+//! "Before" is the most that waited within the last calm minute before the trouble: what an earlier one left is no
+//! calm until it is drained. A trouble that begins before another
 //! is drained goes on from that one: both are measured against the calm before the first. One that lasts longer than
 //! the run has no end, and so nothing after it.
 
@@ -33,7 +34,7 @@ struct Open {
 impl Troubles {
     /// So many wait from now on.
     pub(super) fn waiting(&mut self, now: u64, waiting: u64) {
-        if self.lasting == 0 {
+        if self.open.is_none() {
             self.calm.waiting(now, waiting);
         }
         let Some(open) = &mut self.open else { return };
@@ -45,11 +46,11 @@ impl Troubles {
     }
 
     pub(super) fn begins(&mut self, now: u64, waiting: u64) {
-        self.calm.waiting(now, waiting);
         self.lasting += 1;
         if let Some(open) = &mut self.open {
             open.ended_at = None;
         } else {
+            self.calm.waiting(now, waiting);
             let level = self.calm.peak();
             self.open = Some(Open { began_at: now, ended_at: None, level, peak: waiting });
         }
@@ -130,7 +131,10 @@ mod tests {
     }
     use Act::{Begins, Ends, Waiting};
 
-    fn told(acts: &[(u64, Act)]) -> Vec<(u64, Option<u64>, u64, u64, Option<u64>)> {
+    /// When it began and ended, what waited before it and at most, and how long it took to drain.
+    type Told = (u64, Option<u64>, u64, u64, Option<u64>);
+
+    fn told(acts: &[(u64, Act)]) -> Vec<Told> {
         let mut troubles = Troubles::default();
         let mut waiting = 0;
         for (second, act) in acts {
@@ -156,7 +160,7 @@ mod tests {
     #[test]
     fn a_trouble_is_over_when_no_more_waits_than_before() {
         #[rustfmt::skip]
-        let cases: [(&str, &[(u64, Act)], _); 7] = [
+        let cases: [(&str, &[(u64, Act)], _); 8] = [
             ("a backlog that drains", &[(1, Waiting(5)), (2, Waiting(3)), (10, Begins), (15, Waiting(90)), (20, Ends), (25, Waiting(60)), (32, Waiting(5))],
                 vec![(10, Some(20), 5, 90, Some(12_000))]),
             ("no backlog at all",     &[(1, Waiting(5)), (10, Begins), (20, Ends)],                      vec![(10, Some(20), 5, 5, Some(0))]),
@@ -165,6 +169,8 @@ mod tests {
             ("one that lasts",        &[(10, Begins), (15, Waiting(9))],                                 vec![(10, None, 0, 9, None)]),
             ("one upon the other",    &[(10, Begins), (12, Waiting(9)), (20, Ends), (21, Begins), (30, Ends), (33, Waiting(0))],
                 vec![(10, Some(30), 0, 9, Some(3_000))]),
+            ("what another left is no calm", &[(1, Waiting(2)), (10, Begins), (12, Waiting(90)), (20, Ends), (30, Waiting(2)), (40, Begins), (42, Waiting(50)), (50, Ends), (55, Waiting(30)), (60, Waiting(2))],
+                vec![(10, Some(20), 2, 90, Some(10_000)), (40, Some(50), 2, 50, Some(10_000))]),
             ("what was long before is forgotten", &[(1, Waiting(500)), (2, Waiting(2)), (100, Begins), (101, Waiting(50)), (102, Ends), (104, Waiting(2))],
                 vec![(100, Some(102), 2, 50, Some(2_000))]),
         ];

@@ -184,7 +184,7 @@ fn rows_of<'a>(dependency: &'a DependencyReport, report: &Report) -> Vec<Row<'a>
     let rate = show_per_second(dependency.call_rate_max);
     // Where others call it, there are calls that are nobody's attempt.
     let what = if dependency.behind.is_empty() { "attempts" } else { "calls" };
-    let rate = format!("up to {rate}/s, {:.2} {what} for each delivery", dependency.amplification);
+    let rate = format!("up to {rate}/s, {:.2} {what} each", dependency.amplification);
     let mut rows = vec![row("calls", &series.calls, rate)];
     if dependency.calls_failed + dependency.calls_failed_partly > 0 {
         let share = 100.0 * dependency.calls_failed as f64 / dependency.calls as f64;

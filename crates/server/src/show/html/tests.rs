@@ -270,9 +270,13 @@ fn two_books_are_drawn_on_the_same_axes() {
     let part = compare::body(names, &comparison, &over_time);
     check_alone(&document(&compare::head(&one, names, &comparison), &part));
     assert_eq!(part.matches("<figure").count(), 2 * over_time.len(), "calls and waiting of each");
-    for words in
-        ["Verdict", "It is a trade: ", "<h2>All deliveries</h2>", "dead letters", "Calls on warehouse"]
-    {
+    for words in [
+        "Verdict",
+        "Not compared: latency p50",
+        "<h2>All deliveries</h2>",
+        "dead letters",
+        "Calls on warehouse",
+    ] {
         assert!(part.contains(words), "{words}: {part}");
     }
     assert!(!part.contains("NaN"), "{part}");
