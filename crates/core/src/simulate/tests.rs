@@ -88,7 +88,7 @@ fn the_order_of_services_changes_nothing() {
         let report = play(&rough, &book(places), 1);
         let of = |name: &str| {
             let found = report.dependencies.iter().find(|dependency| dependency.name == name);
-            found.map(|it| (it.calls, it.calls_failed, it.call_latency.clone(), it.series.calls.clone()))
+            found.map(|it| (it.calls, it.calls_failed, it.call_latency, it.series.calls.clone()))
         };
         ["one", "two", "six"].map(of)
     };

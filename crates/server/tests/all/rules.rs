@@ -117,6 +117,7 @@ fn a_rule_is_shown_with_the_origin_of_each_value() {
 
     Permits
       in flight       64                      (built in)
+      ramp            10s                     (built in)              after an outage, to twice the usual rate
 
     Waiting
       events          20000000                (built in)              at most, for the whole service

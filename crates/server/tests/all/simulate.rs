@@ -46,7 +46,7 @@ fn an_outage_is_shown_with_what_would_help() {
       repeats    0 took effect again, 0 out of order
 
     warehouse
-      calls      ▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▄▆▆████████▄▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂  up to 40/s, 1.47 attempts for each delivery
+      calls      ▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▄▆▆████████▄▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂  up to 40/s, 1.47 attempts each
       failed     ···············▄▆▆███████···································  690 (39.2%)
       waiting    ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▃▅▇████████▃▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁  up to 71
       in flight  ▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▄▄▄▄▄▄▄▄▄▄█▄▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂  up to 4

@@ -397,7 +397,11 @@ fn permits(resolved: &Resolved<'_>) -> Vec<Explained> {
     let note = if by_cores { "as many as this machine has cores" } else { "" };
     let mut values = vec![Explained::new("in_flight", value, value.to_string(), origin).noting(note)];
     values.extend(resolved.rate.as_ref().map(|known| Explained::rate("rate", known.value, known.origin)));
-    let note = if resolved.ramp.value.is_zero() { "all at once" } else { "and twice as often as usual" };
+    let note = if resolved.ramp.value.is_zero() {
+        "after an outage all at once"
+    } else {
+        "after an outage, to twice the usual rate"
+    };
     values.push(Explained::span("ramp", resolved.ramp.value, resolved.ramp.origin).noting(note));
     values.extend(resolved.retry_budget.as_ref().map(|known| {
         let BudgetSettings { share, at_least } = known.value;

@@ -2,7 +2,7 @@
 
 use redrive::core::scenario::Scenario;
 use redrive::core::simulate::sweep::{Column as Figure, Row, Swept};
-use redrive::core::text::{parse_duration, parse_rate, show_rounded};
+use redrive::core::text::{Rate, parse_duration, parse_rate, show_rounded};
 
 use super::Head;
 use super::parts::{Cell, Column, badge, card, table};
@@ -110,7 +110,7 @@ const APART_MIN: f64 = 0.08;
 fn places(values: &[&str]) -> Vec<f64> {
     let number = |value: &str| value.trim_end_matches('%').parse().ok().filter(|it: &f64| it.is_finite());
     let time = |value: &str| parse_duration(value).ok().map(|time| time.as_secs_f64());
-    let rate = |value: &str| parse_rate(value).ok().map(|rate| rate.as_per_second());
+    let rate = |value: &str| parse_rate(value).ok().map(Rate::as_per_second);
     let all =
         |size: &dyn Fn(&str) -> Option<f64>| values.iter().map(|it| size(it)).collect::<Option<Vec<f64>>>();
     let Some(sizes) = all(&time).or_else(|| all(&number)).or_else(|| all(&rate)) else {

@@ -242,7 +242,7 @@ const CASES: [Case; 9] = [
     ("a crash is fine", "    on_failure: {", "    classify: [{ code: PROCESS_CRASHED, as: delivered }]\n    on_failure: {",
         &["1 job dead delivered certain"], &[], &[]),
     ("a longer time for programs", "time_limit: 300ms", "time_limit: 5s",
-        &[], &["1 job dead dead unknown"], &[("longer-timeout", 1)]),
+        &[], &["1 job dead ? unknown"], &[("longer-timeout", 1)]),
     ("a channel less", "      wire:", "      telex:",
         &["2 mail/wire delivered not-sent certain"], &[], &[]),
     ("a service less", "  narrow:", "  broad:",
