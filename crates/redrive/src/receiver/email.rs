@@ -290,7 +290,7 @@ mod tests {
         Content-Transfer-Encoding: 7bit
 
         breaker-open: dependency=mail-api is open, and 2 more
-        Severity critical, since 2025-10-21 14:30:00 UTC (125s).
+        Severity critical, since 2025-10-21 14:30:00 UTC (2m5s).
         - dependency=mail-api: open, since 2025-10-21 14:30:00 UTC
         - dependency=crm: open, since 2025-10-21 14:31:00 UTC
         - and 1 more

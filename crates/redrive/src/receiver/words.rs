@@ -83,14 +83,14 @@ mod tests {
         }
         insta::assert_snapshot!(lines(&notice(Stage::Firing)).join("\n"), @r"
         breaker-open: dependency=mail-api is open, and 2 more
-        Severity critical, since 2025-10-21 14:30:00 UTC (125s).
+        Severity critical, since 2025-10-21 14:30:00 UTC (2m5s).
         - dependency=mail-api: open, since 2025-10-21 14:30:00 UTC
         - dependency=crm: open, since 2025-10-21 14:31:00 UTC
         - and 1 more
         Condition: breaker_open for 2m by dependency
         What to do: look after it
         ");
-        insta::assert_snapshot!(lines(&notice(Stage::Resolved))[1], @"It is over; it began 2025-10-21 14:30:00 UTC and lasted 125s.");
+        insta::assert_snapshot!(lines(&notice(Stage::Resolved))[1], @"It is over; it began 2025-10-21 14:30:00 UTC and lasted 2m5s.");
     }
 
     #[test]

@@ -434,7 +434,7 @@ async fn an_outage_is_logged_once_a_minute_and_its_end_is_too_and_never_the_valu
     assert_eq!((of("WARN"), of("ERROR"), of("INFO")), (25, 1, 1));
     assert_eq!(
         log[0],
-        "WARN message=a secret cannot be fetched: the last value serves secret=\"hooks\" age=\"310s\" error=the vault is sealed"
+        "WARN message=a secret cannot be fetched: the last value serves secret=\"hooks\" age=\"5m10s\" error=the vault is sealed"
     );
     let shown = format!("{log:?} {:?}", news.lock().expect("nobody panics"));
     assert!(!shown.contains("hunter"), "{shown}");

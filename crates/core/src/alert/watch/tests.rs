@@ -317,7 +317,7 @@ fn a_window_forgets() {
     world.attempts(20, 100);
     assert_eq!(world.told(200), ["1: Firing r: e: 20%"]);
     world.attempts(0, 100);
-    assert_eq!(world.told(100), ["61: Resolved r: e is over after 260s"]);
+    assert_eq!(world.told(100), ["61: Resolved r: e is over after 4m20s"]);
     assert_eq!(world.told(1_000), [""; 0]);
 }
 
