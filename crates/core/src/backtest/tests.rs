@@ -121,9 +121,12 @@ fn happens(book: &RuleBook, number: u128, second: u64, says: impl Fn(Timestamp) 
 }
 
 pub(super) fn tested(new: &RuleBook, old: &RuleBook, kept: &[Kept], seed: Seed, until: Timestamp) -> Report {
-    let mut survey = Survey::new(Plan { book: new, seed, since: None, until });
+    read_twice(Survey::new(Plan { book: new, seed, since: None, until }), old, kept)
+}
+
+fn read_twice(mut survey: Survey<'_>, old: &RuleBook, kept: &[Kept]) -> Report {
     for kept in kept {
-        if let Some(hash) = survey.wants_book(&kept.recorded()) {
+        while let Some(hash) = survey.wants_book(&kept.recorded()) {
             survey.add_book(hash, Some(old.clone()).filter(|old| old.hash() == hash));
         }
         survey.look(&kept.recorded());

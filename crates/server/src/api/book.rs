@@ -55,20 +55,12 @@ pub(super) async fn book(State(app): State<App>) -> Result<Response, ApiError> {
 }
 
 fn shown(book: &RuleBook, text: &str) -> BookShown {
-    let finding = |problem: redrive::core::book::problem::Problem| FindingShown {
-        severity: problem.severity.to_string(),
-        code: problem.code.to_owned(),
-        line: problem.span.position.line,
-        column: problem.span.position.column,
-        message: hide_passwords(&problem.message).into_owned(),
-        help: problem.help,
-    };
     BookShown {
         text: hide_passwords(text).into_owned(),
         hash: format!("{:016x}", book.hash()),
         path: None,
         read_at: redrive::core::time::Timestamp::EPOCH,
-        findings: lint::check(text.as_bytes()).problems.into_iter().map(finding).collect(),
+        findings: lint::check(text.as_bytes()).problems.into_iter().map(FindingShown::from).collect(),
         policies: policies(book),
         services: book.sections().services.iter().map(service_shown).collect(),
     }

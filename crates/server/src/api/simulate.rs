@@ -21,9 +21,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::code::Code;
 use super::error::ApiError;
-use super::shape::simulate::{
-    ScenarioProblem, ScenarioShown, Scenarios, SimulateWanted, Simulated, SimulatedFinding,
-};
+use super::shape::book::FindingShown;
+use super::shape::simulate::{ScenarioShown, Scenarios, SimulateWanted, Simulated, SimulatedFinding};
 use super::{App, events};
 use crate::letters::fields::{Fields, WrongField};
 use crate::show;
@@ -118,7 +117,7 @@ pub(super) async fn simulate(
 }
 
 /// A scenario that can be played here, with what it warns of; what is wrong with it otherwise.
-fn fitting(text: &str, book: &RuleBook) -> Result<(Scenario, Vec<ScenarioProblem>), ApiError> {
+fn fitting(text: &str, book: &RuleBook) -> Result<(Scenario, Vec<FindingShown>), ApiError> {
     let reading = scenario::read_bytes(text.as_bytes());
     let Some(scenario) = reading.scenario else { return Err(refused(reading.problems)) };
     if scenario.arrivals.len() > ARRIVALS_MAX {
@@ -170,8 +169,8 @@ fn whole(count: f64) -> String {
     show::thousands(count.round() as u64)
 }
 
-fn shown(problems: Problems) -> Vec<ScenarioProblem> {
-    problems.into_sorted().into_iter().map(ScenarioProblem::from).collect()
+fn shown(problems: Problems) -> Vec<FindingShown> {
+    problems.into_sorted().into_iter().map(FindingShown::from).collect()
 }
 
 fn too_much(what: &str) -> ApiError {
@@ -194,7 +193,7 @@ fn refused(problems: Problems) -> ApiError {
 /// What is to be played.
 struct Asked {
     scenario: Scenario,
-    warnings: Vec<ScenarioProblem>,
+    warnings: Vec<FindingShown>,
     book: Arc<RuleBook>,
     book_text: Arc<str>,
     seed: u64,

@@ -28,17 +28,7 @@ fn beside(new: &RuleBook, old: &RuleBook, kept: &[Kept], open: &[(&str, u64, u64
     for (dependency, from, until) in open {
         survey.add_open(dependency, at(*from), at(*until));
     }
-    for kept in kept {
-        while let Some(hash) = survey.wants_book(&kept.recorded()) {
-            survey.add_book(hash, Some(old.clone()).filter(|old| old.hash() == hash));
-        }
-        survey.look(&kept.recorded());
-    }
-    let mut weighing = survey.weighing();
-    for kept in kept {
-        weighing.weigh(&kept.recorded());
-    }
-    weighing.told()
+    read_twice(survey, old, kept)
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The rule book as it is shown: its text, what is wrong with it, and what follows from it.
 
+use redrive::core::book::problem::Problem;
+use redrive::core::text::hide_passwords;
 use redrive::core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -24,16 +26,30 @@ pub(crate) struct BookShown {
     pub services: Vec<BookService>,
 }
 
-/// Something that `redrive check` finds.
+/// Something that is wrong with a rule book or a scenario, or may be.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct FindingShown {
     #[schema(pattern = "^(error|warning|info)$")]
     pub severity: String,
     pub code: String,
+    /// 0 where it stands in no line.
     pub line: u32,
     pub column: u32,
     pub message: String,
     pub help: String,
+}
+
+impl From<Problem> for FindingShown {
+    fn from(problem: Problem) -> Self {
+        Self {
+            severity: problem.severity.to_string(),
+            code: problem.code.to_owned(),
+            line: problem.span.position.line,
+            column: problem.span.position.column,
+            message: hide_passwords(&problem.message).into_owned(),
+            help: problem.help,
+        }
+    }
 }
 
 /// A retry policy with its delays.

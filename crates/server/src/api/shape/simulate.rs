@@ -1,10 +1,11 @@
 //! Simulations as they are asked for and shown.
 
-use redrive::core::book::problem::Problem;
 use redrive::core::scenario::expectation::Value;
 use redrive::core::simulate::advice::{Advised, Proven};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+
+use super::book::FindingShown;
 
 /// A scenario to be played against the rule book that holds.
 #[derive(Serialize, ToSchema)]
@@ -27,7 +28,7 @@ pub(crate) struct Simulated {
     /// What they show, the worst first.
     pub findings: Vec<SimulatedFinding>,
     /// What of the scenario never happens.
-    pub warnings: Vec<ScenarioProblem>,
+    pub warnings: Vec<FindingShown>,
     /// Both as a part of a page, with plots: HTML without styles, scripts and addresses.
     pub html: String,
 }
@@ -113,29 +114,4 @@ pub(crate) struct ScenarioShown {
     pub about: String,
     /// The scenario, as YAML.
     pub text: String,
-}
-
-/// Something that is wrong with a scenario, as an error's details have it too.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct ScenarioProblem {
-    pub severity: String,
-    pub code: String,
-    /// 0 where it stands in no line.
-    pub line: u32,
-    pub column: u32,
-    pub message: String,
-    pub help: String,
-}
-
-impl From<Problem> for ScenarioProblem {
-    fn from(problem: Problem) -> Self {
-        Self {
-            severity: problem.severity.to_string(),
-            code: problem.code.to_owned(),
-            line: problem.span.position.line,
-            column: problem.span.position.column,
-            message: problem.message,
-            help: problem.help,
-        }
-    }
 }
