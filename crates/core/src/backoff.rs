@@ -134,13 +134,30 @@ pub enum InvalidJitter {
         text: String,
     },
     /// The kind is known and its width is not.
-    #[error("`{text}` has no width that can be read")]
+    #[error("`{text}` has no valid width")]
     Width {
         /// What was written.
         text: String,
         /// What is wrong with it.
         source: InvalidQuantity,
     },
+}
+
+impl InvalidJitter {
+    /// What to write instead, if that can be guessed.
+    #[must_use]
+    pub fn help(&self) -> String {
+        let Self::Width { text, source } = self else { return String::new() };
+        match source {
+            InvalidQuantity::NoTimeUnit { text: width } if text.starts_with("spread") => {
+                format!("write `spread {width}%` for a share of the delay, or `spread {width}ms` for a time")
+            }
+            InvalidQuantity::NoTimeUnit { text: width } => {
+                format!("write `plus {width}ms` or `plus {width}s`")
+            }
+            other => other.to_string(),
+        }
+    }
 }
 
 impl Jitter {

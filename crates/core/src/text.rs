@@ -23,6 +23,14 @@ pub enum InvalidQuantity {
         /// What was written.
         text: String,
     },
+    /// A duration of ISO 8601, such as `PT10S`.
+    #[error("`{text}` is an ISO 8601 duration: write {}", example.as_deref().unwrap_or("a number and a unit, such as 10s or 1h30m"))]
+    IsoDuration {
+        /// What was written.
+        text: String,
+        /// The same as a rule book writes it, if it has no years or months.
+        example: Option<String>,
+    },
     /// Longer than a rule book may say.
     #[error("`{text}` is longer than ten years")]
     TooLong {
@@ -81,6 +89,9 @@ pub fn parse_duration(text: &str) -> Result<Duration, InvalidQuantity> {
     if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
         return Err(InvalidQuantity::NoTimeUnit { text: text.to_owned() });
     }
+    if let Some(iso) = text.strip_prefix(['P', 'p']) {
+        return Err(InvalidQuantity::IsoDuration { text: text.to_owned(), example: plain_duration(iso) });
+    }
     let mut rest = text;
     let mut total_nanos: f64 = 0.0;
     let mut last_unit_nanos = u64::MAX;
@@ -107,6 +118,15 @@ pub fn parse_duration(text: &str) -> Result<Duration, InvalidQuantity> {
     // Ten years are 3 × 10^17 ns: beyond what f64 holds exactly, but every unit sum below a month is.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded just above")]
     Ok(Duration::from_nanos(total_nanos.round() as u64))
+}
+
+/// What stands behind the `P` of an ISO 8601 duration, as [`parse_duration`] reads it.
+fn plain_duration(iso: &str) -> Option<String> {
+    let (days, time) = iso.split_once(['T', 't']).unwrap_or((iso, ""));
+    let is_days = days.is_empty() || days.ends_with(['D', 'd']);
+    let plain = format!("{days}{time}").to_ascii_lowercase();
+    let is_number = plain.starts_with(|c: char| c.is_ascii_digit());
+    (is_days && is_number && parse_duration(&plain).is_ok()).then_some(plain)
 }
 
 /// Shows a duration as [`parse_duration`] reads it, in the largest units that are exact; what lies
@@ -393,6 +413,16 @@ mod tests {
             assert!(matches!(parse_duration(text), Err(InvalidQuantity::NoDuration { .. })), "{text:?}");
         }
         assert!(matches!(parse_duration("30"), Err(InvalidQuantity::NoTimeUnit { .. })));
+        #[rustfmt::skip]
+        let iso = [
+            ("PT10S",            "`PT10S` is an ISO 8601 duration: write 10s"),
+            ("P1DT2H",           "`P1DT2H` is an ISO 8601 duration: write 1d2h"),
+            ("P3M",              "`P3M` is an ISO 8601 duration: write a number and a unit, such as 10s or 1h30m"),
+            ("PP",               "`PP` is an ISO 8601 duration: write a number and a unit, such as 10s or 1h30m"),
+        ];
+        for (text, message) in iso {
+            assert_eq!(parse_duration(text).map_err(|error| error.to_string()), Err(message.to_owned()));
+        }
         assert!(matches!(parse_duration("99999d"), Err(InvalidQuantity::TooLong { .. })));
         assert!(matches!(parse_duration(&"9".repeat(400)), Err(InvalidQuantity::NoTimeUnit { .. })));
     }

@@ -20,6 +20,8 @@ mod patterns;
 mod retry;
 mod sharing;
 mod sources;
+mod spacing;
+mod thresholds;
 mod throttle;
 mod timeout;
 mod waiting;
@@ -66,6 +68,7 @@ pub enum Run {
 pub fn all() -> Vec<&'static Lint> {
     const FAMILIES: &[&[Lint]] = &[
         retry::LINTS,
+        spacing::LINTS,
         deadline::LINTS,
         timeout::LINTS,
         classification::LINTS,
@@ -77,6 +80,7 @@ pub fn all() -> Vec<&'static Lint> {
         idempotency::LINTS,
         letters::LINTS,
         alerts::LINTS,
+        thresholds::LINTS,
         patterns::LINTS,
         addresses::LINTS,
         hygiene::LINTS,

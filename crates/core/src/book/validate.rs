@@ -260,7 +260,15 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &Type) -> Result<(), Wrong> {
         Type::Size => text::parse_size(text).map(drop).map_err(|e| wrong("bad-size", e, "")),
         Type::Rate => text::parse_rate(text).map(drop).map_err(|e| wrong("bad-rate", e, "")),
         Type::Share => text::parse_share(text).map(drop).map_err(|e| wrong("bad-share", e, "")),
-        Type::Jitter => Jitter::parse(text).map(drop).map_err(|e| wrong("bad-jitter", e, "")),
+        Type::Jitter => {
+            Jitter::parse(text).map(drop).map_err(|e| wrong("bad-jitter", e.to_string(), &e.help()))
+        }
+        Type::Count { .. } | Type::CountOrUnlimited | Type::Number { .. }
+            if quoted == Quoted::Yes && text.parse::<f64>().is_ok() =>
+        {
+            let message = format!("`\"{text}\"` is a text, and a number belongs here");
+            Err(wrong("wrong-type", message, &format!("write {text} without quotes")))
+        }
         Type::Bool => match (text, quoted) {
             ("true" | "false", Quoted::No) => Ok(()),
             ("yes" | "no" | "on" | "off" | "True" | "False", _) => {

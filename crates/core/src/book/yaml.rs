@@ -115,6 +115,9 @@ pub fn read(text: &str, problems: &mut Problems) -> Option<Node> {
                 let span = span_at(start, end, marker.line(), marker.col());
                 if *error.kind() == ErrorKind::RecursionLimitExceeded {
                     reader.refuse_depth(span);
+                } else if let Some(tab) = indenting_tab(text, marker.line()) {
+                    let message = "this line is indented with a tab";
+                    reader.problems.error("yaml-syntax", tab, message, TAB_HELP);
                 } else {
                     let message = format!("this is no YAML: {}", error.info());
                     reader.problems.error("yaml-syntax", span, message, syntax_help(text, marker.line()));
@@ -274,12 +277,37 @@ fn span_at(start: usize, end: usize, line: usize, column_from_0: usize) -> Span 
 }
 
 /// A guess at what the writer meant on a line that is no YAML.
+const TAB_HELP: &str = "indent with spaces: YAML allows no tabs there";
+
+/// The first tab that indents the line of an error or the next one with text: a parser that reads a tab as the
+/// continuation of a value reports the line before.
+fn indenting_tab(text: &str, line: usize) -> Option<Span> {
+    let mut start = 0;
+    let mut lines = text.split_inclusive('\n').enumerate().map(|(n, line)| {
+        let at = (n + 1, start, line);
+        start += line.len();
+        at
+    });
+    let mut left = 2;
+    while let Some((number, start, line)) =
+        lines.find(|(number, _, line_text)| *number >= line && !line_text.trim().is_empty())
+    {
+        let indent = line.len() - line.trim_start_matches([' ', '\t']).len();
+        if let Some(column) = line[..indent].find('\t') {
+            return Some(span_at(start + column, start + column + 1, number, column));
+        }
+        left -= 1;
+        if left == 0 {
+            break;
+        }
+    }
+    None
+}
+
 fn syntax_help(text: &str, line: usize) -> &'static str {
     let line = text.lines().nth(line.saturating_sub(1)).unwrap_or_default();
     let before_comment = line.split(" #").next().unwrap_or_default();
-    if line.starts_with('\t') || line.trim_start_matches(' ').starts_with('\t') {
-        "indent with spaces: YAML allows no tabs there"
-    } else if has_bare_placeholder(before_comment) {
+    if has_bare_placeholder(before_comment) {
         "a text with {placeholders} must stand in quotes: \"_{service}.deadletter\""
     } else if before_comment.contains('*') && !before_comment.contains('"') {
         "a pattern with `*` must stand in quotes: \"*.created\""
@@ -380,7 +408,9 @@ mod tests {
             ("a directive",             "%YAML 1.2\n---\na: 1\n",         vec![("yaml-syntax", 1, 1)]),
             ("a key that stands twice", "a: 1\nb: 2\na: 3\n",             vec![("duplicate-key", 3, 1)]),
             ("a key that is a map",     "{a: 1}: 2\n",                    vec![("yaml-key", 1, 1)]),
-            ("a tab",                   "a:\n\tb: 1\n",                   vec![("yaml-syntax", 2, 2)]),
+            ("a tab",                   "a:\n\tb: 1\n",                   vec![("yaml-syntax", 2, 1)]),
+            ("a tab behind a value",    "a:\n  b: 1\n\tc: 2\n",           vec![("yaml-syntax", 3, 1)]),
+            ("a tab behind spaces",     "a:\n  b: 1\n\n  \tc: 2\n",       vec![("yaml-syntax", 4, 3)]),
             ("a bracket left open",     "a: [1, 2\n",                     vec![("yaml-syntax", 1, 4)]),
             ("two problems at once",    "a: &x 1\nb: !t 2\n",             vec![("yaml-anchor", 1, 7), ("yaml-tag", 2, 7)]),
         ];

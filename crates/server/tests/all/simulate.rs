@@ -252,8 +252,8 @@ fn plausible_mistakes_are_met_with_their_cure() {
       error[bad-rate]: `0/s` is no rate: write a number above 0 per second, minute or hour, such as 20/s, 10/m or 100/h
       --> mistake.yaml:3:36
     a tab
-      error[yaml-syntax]: this is no YAML: tabs disallowed within this context (block indentation)
-      --> mistake.yaml:4:2
+      error[yaml-syntax]: this line is indented with a tab
+      --> mistake.yaml:4:1
       = help: indent with spaces: YAML allows no tabs there
     more than all
       error[bad-share]: `120%` is no share: write a percentage between 0% and 100%, such as 50%

@@ -149,7 +149,7 @@ receivers:
 ];
 
 /// Runs over every list of alerts, with the silencers that hold there.
-fn each_list<'a>(
+pub(super) fn each_list<'a>(
     book: &'a Sections,
     findings: &mut Findings<'a>,
     look: impl Fn(&'a [Alert], &mut Findings<'a>),

@@ -118,7 +118,7 @@ pub(super) const LINTS: &[Lint] = &[
         explanation: "Only `transient`, `rate-limited` and `unknown` failures speak against a dependency. A \
                       breaker that ignores all of them, and counts nothing else, can never open: whoever reads \
                       the book believes the dependency to be guarded, and it is not. One that ignores all but \
-                      `rate-limited` opens on no outage, which is a warning. Ignore less, by status for \
+                      `rate-limited`, or all of 500, 502, 503 and 504, opens on no usual outage: a warning. Ignore less, by status for \
                       example, or say `breaker: none` and mean it.",
         bad: "version: 1\n\
               breakers:\n  deaf: { from: externalBreaker, ignores: [transient, rate-limited, unknown] }\n\
@@ -180,6 +180,24 @@ pub(super) const LINTS: &[Lint] = &[
                  services:\n  \
                    a: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y], hold_max: 1h }\n",
         run: Run::Rule(open_longer_than_hold),
+    },
+    Lint {
+        code: "open-too-short",
+        severity: Severity::Warning,
+        summary: "a breaker that is open for less than a second",
+        explanation: "An open breaker gives a failing dependency time to recover. One that probes again within a \
+                      second gives it none: it opens and half-opens all the time, every probe is a real delivery, \
+                      and the alerts on breakers flap. Most dependencies need 10 s to a minute; the catalog's \
+                      breakers stay open for 10 s or longer.",
+        bad: "version: 1\n\
+              breakers:\n  twitchy: { trip: { consecutive: 5 }, open: 100ms }\n\
+              services:\n  \
+                a: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y], breaker: twitchy }\n",
+        mended: "version: 1\n\
+                 breakers:\n  twitchy: { trip: { consecutive: 5 }, open: 30s }\n\
+                 services:\n  \
+                   a: { target: { http: \"http://127.0.0.1:9000\" }, events: [x.y], breaker: twitchy }\n",
+        run: Run::Book(open_too_short),
     },
     Lint {
         code: "reset-forgets-failures",
@@ -356,15 +374,29 @@ fn show_kind(kind: FailureMatch) -> String {
     }
 }
 
+/// What a dependency answers that is down and still reached.
+const OUTAGE: [u16; 4] = [500, 502, 503, 504];
+
 fn breaker_ignores_everything(book: &Sections, findings: &mut Findings<'_>) {
     for (name, at) in &book.breakers {
         let BreakerEntry { settings: _, ignores, counts, from: _ } = &at.value;
         let ignored = |category| ignores.contains(&FailureMatch::Category(category));
         let opens_on_more = counts.iter().any(|kind| may_count(*kind, ignores));
-        if opens_on_more || !ignored(Category::Transient) || !ignored(Category::Unknown) {
+        let help = "ignore single statuses, or write `breaker: none` where none is wanted";
+        if opens_on_more {
             continue;
         }
-        let help = "ignore single statuses, or write `breaker: none` where none is wanted";
+        if !ignored(Category::Transient) || !ignored(Category::Unknown) {
+            if OUTAGE.iter().all(|status| {
+                !may_count(FailureMatch::Status(StatusRange { first: *status, last: *status }), ignores)
+            }) {
+                let message = format!(
+                    "`{name}` ignores 500, 502, 503 and 504: a dependency that answers those never opens it"
+                );
+                findings.report_as(Severity::Warning, at.span, message, help);
+            }
+            continue;
+        }
         if ignored(Category::RateLimited) {
             let message = format!("`{name}` ignores every failure that could open it: it never will");
             findings.report(at.span, message, help);
@@ -453,6 +485,20 @@ fn open_longer_than_hold(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
     let help = format!("hold for several times {open}");
     let place = resolved.hold_max.origin.span.unwrap_or_else(|| guard(resolved));
     findings.report(place, message, help);
+}
+
+/// A shorter time does not let a dependency recover.
+const OPEN_MIN: Duration = Duration::from_secs(1);
+
+fn open_too_short(book: &Sections, findings: &mut Findings<'_>) {
+    for (name, at) in &book.breakers {
+        let open = at.value.settings.open();
+        if open < OPEN_MIN {
+            let message =
+                format!("`{name}` is open for {}: a failing dependency gets no rest", show_duration(open));
+            findings.report(at.span, message, "stay open for 10s or longer");
+        }
+    }
 }
 
 fn reset_forgets_failures(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
@@ -554,6 +600,9 @@ mod tests {
         const TRIP: &str = "trip: { consecutive: 5 }, open: 60s";
         #[rustfmt::skip]
         let cases = [
+            ("every server error is ignored",       book("trip: { consecutive: 5 }, open: 60s, ignores: [500-599]", "breaker: own"), vec!["warning breaker-ignores-everything 3:3"]),
+            ("one of them is",                      book("trip: { consecutive: 5 }, open: 60s, ignores: [503]", "breaker: own"), vec![]),
+            ("no rest",                             book("trip: { consecutive: 5 }, open: 999ms", "breaker: own"), vec!["warning open-too-short 3:3"]),
             ("more successes than probes are fine", book("trip: { consecutive: 5 }, open: 60s, probes: 1, close_after: 9", "breaker: own"), vec![]),
             ("an open breaker holds",               book(TRIP, "breaker: own\n    retry: aggressive"), vec![]),
             ("dead letters while it is open",       book(TRIP, "breaker: own\n    retry: aggressive\n    when_open: dead-letter"),

@@ -209,7 +209,20 @@ fn first_status(layer: &Layer, n: usize, range: StatusRange, wanted: fn(u16) -> 
     (range.first..=range.last).find(|status| wanted(*status) && !taken(*status))
 }
 
-/// Whether the row looks at nothing but the status, says no reason, and lets the answer be tried again.
+/// A reason can explain so many rejections that are retried, and no whole range.
+const REJECTIONS_WITH_A_REASON_MAX: usize = 5;
+
+/// How many of the statuses reject a message for good.
+fn rejections_in(row: &Override) -> usize {
+    row.when
+        .statuses
+        .iter()
+        .flat_map(|range| range.first..=range.last)
+        .filter(|status| is_permanent(*status))
+        .count()
+}
+
+/// Whether the row looks at nothing but the status and lets the answer be tried again.
 fn retries_by_status_alone(row: &Override) -> bool {
     let retried = match row.meaning {
         Meaning::Failure(Category::Transient | Category::Unknown | Category::Internal) => true,
@@ -223,8 +236,7 @@ fn retries_by_status_alone(row: &Override) -> bool {
 
 fn is_by_status_alone(row: &Override) -> bool {
     let Matcher { statuses, code, header, message } = &*row.when;
-    let alone = !statuses.is_empty() && code.is_none() && header.is_none() && message.is_none();
-    alone && row.because.is_none()
+    !statuses.is_empty() && code.is_none() && header.is_none() && message.is_none()
 }
 
 fn status_in(row: &Override, wanted: fn(u16) -> bool) -> Option<u16> {
@@ -250,7 +262,15 @@ fn retry_of_permanent<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
             }
         }
         for row in layer.classify.iter().filter(|row| retries_by_status_alone(&row.value)) {
-            if let Some(status) = status_in(&row.value, is_permanent) {
+            let rejections = rejections_in(&row.value);
+            if rejections > REJECTIONS_WITH_A_REASON_MAX {
+                let message = format!(
+                    "{rejections} statuses that reject a message are retried: most of them never succeed"
+                );
+                findings.report(row.span, message, "name the few statuses that are meant");
+            } else if let Some(status) =
+                status_in(&row.value, is_permanent).filter(|_| row.value.because.is_none())
+            {
                 let message =
                     format!("{status} is taken for a failure that a retry may help, without a reason");
                 findings.report(row.span, message, "leave it out, or say why with `because`");
@@ -280,7 +300,9 @@ fn fatal_retried<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
                 );
             }
         }
-        for row in layer.classify.iter().filter(|row| retries_by_status_alone(&row.value)) {
+        let unexplained =
+            |row: &&At<Override>| retries_by_status_alone(&row.value) && row.value.because.is_none();
+        for row in layer.classify.iter().filter(unexplained) {
             if let Some(status) = status_in(&row.value, is_about_credentials) {
                 let message =
                     format!("{status} is about credentials and taken for something that heals by itself");
@@ -311,7 +333,7 @@ fn rate_limit_ignored<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
         for row in &layer.classify {
             let has_429 = status_in(&row.value, |status| status == TOO_MANY_REQUESTS).is_some();
             let kept = row.value.meaning == Meaning::Failure(Category::RateLimited);
-            if has_429 && !kept && is_by_status_alone(&row.value) {
+            if has_429 && !kept && is_by_status_alone(&row.value) && row.value.because.is_none() {
                 let message = "429 asks to wait, and is taken for something else without a reason";
                 findings.report(row.span, message, "leave 429 out of this row, or say why with `because`");
             }

@@ -6,13 +6,12 @@
 use std::time::Duration;
 
 use super::sources::{BrokerFacts, broker_facts};
-use super::worst_case::{InUse, chosen_policies, longest_delay, policies};
+use super::worst_case::{chosen_policies, is_of_the_catalog, longest_delay, policies};
 use super::{Findings, Lint, Run};
 use crate::backoff::{Backoff, Jitter};
 use crate::book::model::Sections;
 use crate::book::problem::{Severity, Span};
 use crate::book::resolve::{Level, Resolved};
-use crate::catalog;
 use crate::ids::PolicyName;
 use crate::limits;
 use crate::text::show_duration;
@@ -136,7 +135,7 @@ retry_policies:
         code: "retries-at-once",
         severity: Severity::Warning,
         summary: "retries that follow each other without any delay",
-        explanation: "All delays of the policy are 0s, so its retries follow the failure and each other at once. A \
+        explanation: "The delays of the policy are 0s or below 50ms, so its retries follow each other at once. A \
                       target that failed a moment ago mostly fails again, and one that is overloaded gets all its \
                       load again in an instant, from everybody. One retry at once can be right, as the first of a \
                       list of growing delays. Let the delays grow.",
@@ -286,10 +285,6 @@ fn no_jitter<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
     }
 }
 
-fn is_of_the_catalog(used: &InUse<'_>) -> bool {
-    catalog::policy(used.policy.name.as_str()).is_some_and(|entry| entry.backoff == used.policy.backoff)
-}
-
 fn lockstep_instances(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
     for used in chosen_policies(rule) {
         let is_named = used.origin.level != Level::BuiltIn;
@@ -326,13 +321,26 @@ fn backoff_without_cap<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
     }
 }
 
+/// A shorter delay gives a target no time to recover.
+const AT_ONCE: Duration = Duration::from_millis(50);
+/// So many retries without a pause are a burst.
+const RETRIES_IN_A_ROW: u32 = 3;
+
 fn retries_at_once<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
     for (name, backoff, span) in own_policies(book) {
-        if backoff.retries() > 0
-            && backoff.listed().is_some_and(|delays| delays.iter().all(Duration::is_zero))
-        {
+        let without_delay = backoff.listed().is_some_and(|delays| delays.iter().all(Duration::is_zero));
+        let hardly_any = backoff.retries() >= RETRIES_IN_A_ROW && longest_delay(backoff) < AT_ONCE;
+        if without_delay {
             let message = format!("the retries of `{name}` follow each other at once");
             findings.report(span, message, "let the delays grow, such as `delays: [0s, 1s, 5s]`");
+        } else if hardly_any {
+            let delay = show_duration(longest_delay(backoff));
+            let message = format!("the retries of `{name}` follow each other within {delay}");
+            findings.report(
+                span,
+                message,
+                "let the delays grow to seconds, such as `initial: 500ms, factor: 2`",
+            );
         }
     }
 }

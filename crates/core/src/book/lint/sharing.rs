@@ -262,7 +262,18 @@ fn single_request_trips<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
                     );
                     findings.report(place, message, help);
                 }
-                Some(_) | None => findings.cannot_tell(place, "facts.rate"),
+                Some(_) | None => {
+                    // What the book chose itself deserves a word even while the traffic is unknown.
+                    if chosen.span.is_some() {
+                        let message = format!(
+                            "{trip} attempts of one delivery by `{policy}` open the breaker of `{name}` for all \
+                             where little else is called"
+                        );
+                        let help = "state `facts.rate`, raise the trip, or count whole calls with `count: call`";
+                        findings.report_as(Severity::Info, place, message, help);
+                    }
+                    findings.cannot_tell(place, "facts.rate");
+                }
             });
         }
     }
@@ -429,7 +440,7 @@ mod tests {
         let cases = [
             ("little traffic",              book(ROW, "retry: standard, facts: { rate: 10/m }"), vec!["warning single-request-trips 5:75"]),
             ("much traffic",                book(ROW, "retry: standard, facts: { rate: 50/s }"), vec![]),
-            ("unknown traffic",             book(ROW, "retry: standard"), vec!["untold single-request-trips facts.rate 5:75"]),
+            ("unknown traffic",             book(ROW, "retry: standard"), vec!["info single-request-trips 5:75", "untold single-request-trips facts.rate 5:75"]),
             ("fewer attempts than the trip", book(ROW, "retry: worker, facts: { rate: 10/m }"), vec![]),
             ("a whole call counts once",    book("trip: { consecutive: 5 }, open: 60s, count: call", "retry: standard, facts: { rate: 10/m }"), vec![]),
             ("no time for so many",         book("trip: { consecutive: 6 }, open: 60s", "retry: short, facts: { rate: 10/m }")

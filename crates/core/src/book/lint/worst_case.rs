@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::backoff::Backoff;
 use crate::book::resolve::{Level, Origin, Resolved};
+use crate::catalog;
 use crate::ids::Attempt;
 use crate::limits;
 use crate::rule::{FailureMatch, GrowingTimeout, NamedPolicy, PolicyIndex, Reaction};
@@ -23,6 +24,11 @@ impl<'r> InUse<'r> {
     pub(super) const fn backoff(&self) -> &'r Backoff {
         &self.policy.backoff
     }
+}
+
+/// Whether the policy is one of the catalog, unchanged.
+pub(super) fn is_of_the_catalog(used: &InUse<'_>) -> bool {
+    catalog::policy(used.policy.name.as_str()).is_some_and(|entry| entry.backoff == used.policy.backoff)
 }
 
 /// The policies that a rule retries by, each once, with the first place that names it.
@@ -124,7 +130,6 @@ fn limits_total(timeout: &GrowingTimeout, attempts: u32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog;
 
     #[test]
     fn the_sums_are_those_of_pen_and_paper() {

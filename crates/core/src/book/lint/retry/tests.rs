@@ -162,6 +162,7 @@ fn classifications() {
         ("no retry",                        "on_failure: { permanent: none, 400: dead-letter }", ""),
         ("without a reason",                "classify: [^{ status: 422, as: transient }]", "warning"),
         ("with a reason",                   "classify: [{ status: 422, as: transient, because: it lags }]", ""),
+        ("a whole range, whatever is said", "classify: [^{ status: 400-499, as: transient, because: it lags }]", "warning"),
         ("with a narrower look",            "classify: [{ status: 422, message: deadlock, as: transient }]", ""),
     ], "retry-of-permanent");
     expect(&[
