@@ -7,17 +7,19 @@ use serde_json::Value;
 use crate::run::{Folder, redrive};
 
 /// Every row of the scenarios below, in the order of their names.
-const ROWS: [&str; 24] = [
+const ROWS: [&str; 26] = [
     "accept.delivering.rate",
     "accept.paused.cpu",
     "accept.paused.full.p99",
     "accept.paused.p99",
     "accept.paused.p999",
+    "accept.paused.queued",
     "accept.paused.rate",
     "accept.refused",
     "deliver.cpu",
     "deliver.latency.p50",
     "deliver.latency.p99",
+    "deliver.latency.queued",
     "deliver.lost",
     "deliver.memory.idle",
     "deliver.memory.peak",
@@ -54,9 +56,19 @@ fn a_quick_run_measures_everything_and_loses_nothing() {
         assert!(measured.is_finite() && measured >= 0.0, "{row}");
         if row["nature"] == "promise" {
             assert_eq!(row["verdict"], "kept", "{row}");
-        } else if row["key"] != "deliver.cpu" && row["key"] != "accept.paused.cpu" {
-            // CPU time is counted in steps that a short run may not reach.
+        } else if !["deliver.cpu", "accept.paused.cpu", "deliver.latency.queued"]
+            .contains(&row["key"].as_str().expect("a name"))
+        {
+            // CPU time is counted in steps that a short run may not reach, and an idle machine keeps no thread waiting.
             assert!(measured > 0.0, "{row}");
+        }
+        let is_timed =
+            ["accept.paused.p99", "accept.paused.queued", "deliver.latency.p99", "deliver.latency.queued"];
+        if is_timed.contains(&row["key"].as_str().expect("a name")) {
+            assert!(
+                row["beside"]["value"].as_f64().is_some(),
+                "beside the bare limit at the same rate: {row}"
+            );
         }
         if row["budget"].as_str().is_some_and(|budget| budget.starts_with('≥')) {
             assert!(row["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0), "{row}");

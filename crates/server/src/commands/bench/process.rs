@@ -30,6 +30,8 @@ pub(super) struct Listener {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Usage {
     pub cpu: Duration,
+    /// How long its threads were ready to run and waited for a core, added up.
+    pub queued: Duration,
     pub memory_bytes: u64,
     pub memory_bytes_peak: u64,
 }
@@ -136,9 +138,22 @@ fn usage(id: u32) -> anyhow::Result<Usage> {
     let memory = |name| kibibytes_in(&status, name).map(|kibibytes| kibibytes * 1_024);
     Ok(Usage {
         cpu,
+        queued: queued(id),
         memory_bytes: memory("VmRSS:").context("/proc tells no memory")?,
         memory_bytes_peak: memory("VmHWM:").context("/proc tells no memory")?,
     })
+}
+
+/// The second figure of each thread's `schedstat`. A thread that ended takes its figure along, and a kernel
+/// without these figures has none: both count as nothing.
+fn queued(id: u32) -> Duration {
+    let threads = fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten();
+    let of_thread = |path: PathBuf| queued_in(&fs::read_to_string(path.join("schedstat")).ok()?);
+    threads.filter_map(|thread| of_thread(thread.path())).sum()
+}
+
+fn queued_in(schedstat: &str) -> Option<Duration> {
+    schedstat.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
 }
 
 /// The time spent in the process and for it in the kernel: the 14th and 15th field of `stat`.
@@ -176,6 +191,8 @@ mod tests {
     fn what_proc_says_is_understood() {
         let stat = "42 (a (b) c) S 1 42 42 0 -1 4194304 100 0 0 0 150 50 0 0 20 0 3 0 1 2 3";
         assert_eq!(cpu_in(stat), Some(Duration::from_secs(2)));
+        assert_eq!(queued_in("41018 2500000000 7\n"), Some(Duration::from_millis(2_500)));
+        assert_eq!(queued_in(""), None);
         let status = "Name:\tredrive\nVmHWM:\t   10240 kB\nVmRSS:\t    2048 kB\n";
         assert_eq!(kibibytes_in(status, "VmRSS:"), Some(2_048));
         assert_eq!(kibibytes_in(status, "VmSwap:"), None);

@@ -187,10 +187,22 @@ impl Row {
         if self.budgets.iter().all(|budget| self.keeps(*budget)) {
             return Verdict::Kept;
         }
+        let noise = if self.bare_limit_misses() { Noise::Noisy } else { noise };
         match (noise, self.measured.unit) {
             (Noise::Noisy, Unit::PerSecond | Unit::Micros | Unit::Millis) => Verdict::Noisy,
             (Noise::Noisy, Unit::Mebibytes | Unit::Count) | (Noise::Quiet, _) => Verdict::Missed,
         }
+    }
+
+    /// Whether what does next to nothing misses the budget too, in the same run: then the machine is to blame.
+    fn bare_limit_misses(&self) -> bool {
+        let Some(beside) = self.beside.as_ref().filter(|beside| beside.quantity.unit == self.measured.unit)
+        else {
+            return false;
+        };
+        self.budgets
+            .iter()
+            .any(|budget| matches!(budget, Budget::AtMost(most) if beside.quantity.value > *most))
     }
 
     fn keeps(&self, budget: Budget) -> bool {
@@ -277,6 +289,8 @@ mod tests {
             ("one of two is missed",            time(3.0).budget(Budget::RatioAtMost(1.1)).budget(Budget::AtMost(9.0)), Noise::Quiet, Verdict::Missed),
             ("by the ratio or by the sum",      time(4.0).budget(plus),                                 Noise::Quiet, Verdict::Kept),
             ("by neither",                      time(4.1).budget(plus),                                 Noise::Quiet, Verdict::Missed),
+            ("the bare limit is too slow too",  time(3.0).budget(Budget::AtMost(1.5)),                  Noise::Quiet, Verdict::Noisy),
+            ("the bare limit is quick enough",  time(3.0).budget(Budget::AtMost(2.5)),                  Noise::Quiet, Verdict::Missed),
             ("memory is no matter of speed",    memory.budget(Budget::AtMost(1.0)),                     Noise::Noisy, Verdict::Missed),
             ("nothing lost",                    lost(0),                                                Noise::Noisy, Verdict::Kept),
             ("no noise excuses a loss",         lost(1),                                                Noise::Noisy, Verdict::Missed),

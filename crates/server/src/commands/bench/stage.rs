@@ -57,6 +57,14 @@ pub(super) struct Burst {
     pub cpu_micros: f64,
 }
 
+/// How long events took at a fixed rate, and how much of that was the machine's doing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timed {
+    pub latency: Latency,
+    /// Milliseconds of each second that the threads of the process waited for a core, added up.
+    pub queued_ms: f64,
+}
+
 impl Stage {
     pub(super) fn new(plan: Plan, folder: PathBuf) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("could not find the program itself")?;
@@ -144,6 +152,23 @@ impl Stage {
         Ok(burst)
     }
 
+    /// The bare handler at a fixed rate.
+    pub(super) fn bare_handler_at(&self, rate: f64, over: Duration) -> anyhow::Result<Timed> {
+        let handler = self.role(&["handler"])?;
+        self.timed(&handler, rate, over)
+    }
+
+    /// Sends events at a fixed rate and says how long the answers took.
+    pub(super) fn timed(&self, listener: &Listener, rate: f64, over: Duration) -> anyhow::Result<Timed> {
+        let before = listener.usage()?;
+        let plan = LoadPlan { pace: Pace::PerSecond(rate), ..closed(listener.address, Until::Over(over)) };
+        let result = self.load(&plan)?;
+        Ok(Timed {
+            latency: result.latency,
+            queued_ms: queued_ms_each_second(before, listener.usage()?, over),
+        })
+    }
+
     /// What the bare handler's requests cost, each time.
     pub(super) fn bare_micros(&self) -> Vec<f64> {
         self.bare_micros.borrow().clone()
@@ -183,6 +208,12 @@ pub(super) fn closed(to: SocketAddr, until: Until) -> LoadPlan {
 /// The CPU time of one event, in microseconds.
 pub(super) fn micros_each(before: Usage, after: Usage, events: u64) -> f64 {
     after.cpu.saturating_sub(before.cpu).as_secs_f64() * 1e6 / events.max(1) as f64
+}
+
+/// Milliseconds of each second that the threads of a process waited for a core.
+pub(super) fn queued_ms_each_second(before: Usage, after: Usage, over: Duration) -> f64 {
+    let queued = after.queued.saturating_sub(before.queued).as_secs_f64();
+    queued * 1e3 / over.as_secs_f64().max(f64::EPSILON)
 }
 
 impl Load {

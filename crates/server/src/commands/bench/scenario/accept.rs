@@ -1,10 +1,9 @@
 //! `accept`: how fast events become durable, beside a handler that keeps nothing.
 
 use crate::commands::bench::book::{Order, Service};
-use crate::commands::bench::latency::Latency;
 use crate::commands::bench::report::{Budget, Quantity, Row, median};
-use crate::commands::bench::role::load::{LoadPlan, Pace, Until};
-use crate::commands::bench::stage::{Burst, Stage, closed, say};
+use crate::commands::bench::role::load::Until;
+use crate::commands::bench::stage::{Burst, Stage, Timed, closed, say};
 
 /// Of the highest rate: a server that is always full tells how long its queue is, not how long it takes.
 const SHARE_OF_PEAK: f64 = 0.5;
@@ -36,8 +35,9 @@ pub(super) fn play(stage: &Stage) -> anyhow::Result<Vec<Row>> {
     }
     let rate = (median(&rounds.paused) * SHARE_OF_PEAK).max(1.0);
     say(format!("accept: {rate:.0} events a second for {:?}", stage.plan.accept_timed));
-    let latency = timed(stage, rate)?;
-    Ok(rows(rounds, rate, latency))
+    let bare = stage.bare_handler_at(rate, stage.plan.accept_timed)?;
+    let ours = timed(stage, rate)?;
+    Ok(rows(rounds, rate, bare, ours))
 }
 
 #[derive(Clone, Copy)]
@@ -58,19 +58,17 @@ fn burst(stage: &Stage, delivery: Delivery) -> anyhow::Result<Burst> {
     Ok(burst)
 }
 
-fn timed(stage: &Stage, rate: f64) -> anyhow::Result<Latency> {
+fn timed(stage: &Stage, rate: f64) -> anyhow::Result<Timed> {
     let service = Service::taking(0, Order::None);
     let sink = stage.sink()?;
     let server = stage.server(&sink, std::slice::from_ref(&service))?;
     server.pause(&service)?;
-    let until = Until::Over(stage.plan.accept_timed);
-    let plan = LoadPlan { pace: Pace::PerSecond(rate), ..closed(server.address(), until) };
-    let result = stage.load(&plan)?;
+    let timed = stage.timed(server.listener(), rate, stage.plan.accept_timed)?;
     server.remove();
-    Ok(result.latency)
+    Ok(timed)
 }
 
-fn rows(rounds: Rounds, rate: f64, latency: Latency) -> Vec<Row> {
+fn rows(rounds: Rounds, rate: f64, bare_timed: Timed, ours: Timed) -> Vec<Row> {
     let Rounds { bare, paused, paused_micros, paused_p99_ms, delivering, refused } = rounds;
     let bare = Quantity::per_second(median(&bare));
     vec![
@@ -89,11 +87,19 @@ fn rows(rounds: Rounds, rate: f64, latency: Latency) -> Vec<Row> {
         Row::new(
             "accept.paused.p99",
             format!("answered at {rate:.0}/s, p99"),
-            Quantity::millis(latency.p99_ms),
+            Quantity::millis(ours.latency.p99_ms),
         )
+        .beside("bare handler", Quantity::millis(bare_timed.latency.p99_ms))
         .budget(Budget::AtMost(6.0)),
-        Row::new("accept.paused.p999", "the same, p99.9", Quantity::millis(latency.p999_ms))
+        Row::new("accept.paused.p999", "the same, p99.9", Quantity::millis(ours.latency.p999_ms))
+            .beside("bare handler", Quantity::millis(bare_timed.latency.p999_ms))
             .budget(Budget::AtMost(80.0)),
+        Row::new(
+            "accept.paused.queued",
+            "its threads waited for a core, each second",
+            Quantity::millis(ours.queued_ms),
+        )
+        .beside("bare handler", Quantity::millis(bare_timed.queued_ms)),
         Row::new(
             "accept.delivering.rate",
             "accepted while delivering",

@@ -1,12 +1,11 @@
 //! `deliver`: from the sender to the target and all the way through the store, beside a relay without one.
 
 use crate::commands::bench::book::{Order, Service};
-use crate::commands::bench::latency::Latency;
 use crate::commands::bench::process::Listener;
 use crate::commands::bench::report::{Budget, Quantity, Row, median};
 use crate::commands::bench::role::load::{LoadPlan, LoadResult, Pace, Until};
 use crate::commands::bench::role::sink::Counts;
-use crate::commands::bench::stage::{Sink, Stage, closed, micros_each, say};
+use crate::commands::bench::stage::{Sink, Stage, Timed, closed, micros_each, queued_ms_each_second, say};
 
 /// The rate at which the way to the target is timed.
 const TIMED_PER_SECOND: f64 = 200.0;
@@ -86,14 +85,17 @@ fn per_second(sent: &LoadResult, counts: &Counts) -> f64 {
 }
 
 /// From when each should have been sent to when the sink had it.
-fn timed(stage: &Stage, listener: &Listener, sink: &Sink) -> anyhow::Result<Latency> {
+fn timed(stage: &Stage, listener: &Listener, sink: &Sink) -> anyhow::Result<Timed> {
+    let before = listener.usage()?;
     let until = Until::Over(stage.plan.deliver_timed);
     let plan = LoadPlan { pace: Pace::PerSecond(TIMED_PER_SECOND), ..closed(listener.address, until) };
     let sent = stage.load(&plan)?;
-    sink.wait_for_service(&Service::taking(0, Order::None), sent.accepted)
+    let latency = sink.wait_for_service(&Service::taking(0, Order::None), sent.accepted)?;
+    let queued_ms = queued_ms_each_second(before, listener.usage()?, stage.plan.deliver_timed);
+    Ok(Timed { latency, queued_ms })
 }
 
-fn rows(rounds: Rounds, relay: Latency, ours: Latency) -> Vec<Row> {
+fn rows(rounds: Rounds, relay: Timed, ours: Timed) -> Vec<Row> {
     vec![
         Row::new("deliver.rate", "accepted and delivered", Quantity::per_second(median(&rounds.ours)))
             .beside("bare relay", Quantity::per_second(median(&rounds.relay)))
@@ -103,12 +105,18 @@ fn rows(rounds: Rounds, relay: Latency, ours: Latency) -> Vec<Row> {
             .beside("bare relay", Quantity::micros(median(&rounds.relay_micros)))
             .budget(Budget::AtMost(58.0))
             .rounds(rounds.micros),
-        Row::new("deliver.latency.p50", "at the target, 200/s, p50", Quantity::millis(ours.p50_ms))
-            .beside("bare relay", Quantity::millis(relay.p50_ms))
+        Row::new("deliver.latency.p50", "at the target, 200/s, p50", Quantity::millis(ours.latency.p50_ms))
+            .beside("bare relay", Quantity::millis(relay.latency.p50_ms))
             .budget(Budget::AtMost(1.0)),
-        Row::new("deliver.latency.p99", "the same, p99", Quantity::millis(ours.p99_ms))
-            .beside("bare relay", Quantity::millis(relay.p99_ms))
+        Row::new("deliver.latency.p99", "the same, p99", Quantity::millis(ours.latency.p99_ms))
+            .beside("bare relay", Quantity::millis(relay.latency.p99_ms))
             .budget(Budget::AtMost(3.0)),
+        Row::new(
+            "deliver.latency.queued",
+            "its threads waited for a core, each second",
+            Quantity::millis(ours.queued_ms),
+        )
+        .beside("bare relay", Quantity::millis(relay.queued_ms)),
         Row::new("deliver.memory.idle", "memory, idle", Quantity::bytes(rounds.memory_bytes_idle))
             .budget(Budget::AtMost(30.0)),
         Row::new("deliver.memory.peak", "memory, under full load", Quantity::bytes(rounds.memory_bytes_peak))
