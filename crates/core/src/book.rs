@@ -8,6 +8,7 @@
 //! Invariants: a book with an error is no book; a book without one can be resolved for every row; any
 //! bytes end in a book or in problems, never in a panic.
 
+pub mod built_in;
 mod builtin_book;
 pub mod expression;
 pub mod json_schema;
@@ -33,7 +34,7 @@ use std::sync::Arc;
 
 use self::model::{ChannelEntry, EventRow, Machine, Sections, ServiceEntry};
 use self::pattern::EventPattern;
-use self::problem::{Problem, Problems, Severity, Span};
+use self::problem::{Problems, Span};
 use self::resolve::Resolved;
 use crate::hash::{self, Map};
 use crate::ids::{ChannelName, ServiceName};
@@ -42,6 +43,7 @@ use crate::position::Position;
 use crate::rule::Rule;
 use crate::worker::Worker;
 
+pub use self::built_in::BuiltIn;
 pub use self::builtin_book::BUILTIN_BOOK;
 pub use self::letter_rule::LetterRule;
 pub use self::serving::WaitingLimits;
@@ -330,42 +332,6 @@ impl RuleBook {
         }
         takers
     }
-
-    /// What the book needs that a program has not got: one problem for each target and source.
-    #[must_use]
-    pub fn needs_beyond(&self, built_in: &BuiltIn<'_>) -> Vec<Problem> {
-        let missing = |what: &str, kind: &'static str, span| Problem {
-            severity: Severity::Error,
-            code: "not-built-in",
-            span,
-            message: format!("{what} of kind `{kind}` is not built into this program"),
-            help: "use another kind, or a program that has it".to_owned(),
-        };
-        let mut problems = Vec::new();
-        for service in &self.sections.services {
-            let own = std::iter::once(&service.target);
-            for target in own.chain(service.channels.iter().filter_map(|channel| channel.target.as_ref())) {
-                if !built_in.targets.contains(&target.kind.as_str()) {
-                    problems.push(missing("a target", target.kind.as_str(), target.span));
-                }
-            }
-        }
-        for source in self.sections.sources.values() {
-            if !built_in.sources.contains(&source.value.kind.as_str()) {
-                problems.push(missing("a source", source.value.kind.as_str(), source.span));
-            }
-        }
-        problems
-    }
-}
-
-/// The kinds of targets and sources that a program can serve.
-#[derive(Clone, Copy, Debug)]
-pub struct BuiltIn<'a> {
-    /// Kinds of target.
-    pub targets: &'a [&'a str],
-    /// Kinds of source.
-    pub sources: &'a [&'a str],
 }
 
 impl Rows {

@@ -66,6 +66,8 @@
 
 #[cfg(all(unix, feature = "node"))]
 pub mod archive;
+#[cfg(feature = "node")]
+pub mod built_in;
 pub mod cache;
 pub mod clock;
 #[cfg(feature = "embedded")]

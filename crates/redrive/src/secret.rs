@@ -476,7 +476,7 @@ pub enum SecretError {
     #[error("{0} has more than 8 lines, and each is a value")]
     TooMany(String),
     /// Where it is kept cannot be reached yet.
-    #[error("secrets from {0} are not built in yet: use `env`, `file` or `command`")]
+    #[error("secret kind `{0}` is not available in this version: use `env`, `file` or `command`")]
     NotBuiltIn(&'static str),
     /// A vault of one's own says why.
     #[error("{0}")]
@@ -499,7 +499,7 @@ pub(crate) fn read_now(from: &SecretFrom) -> Option<Result<SecretValues, SecretE
         SecretFrom::File(path) => Some(file::read(path).map(|(values, _)| values)),
         SecretFrom::Command(words) if words.is_empty() => Some(Err(SecretError::NoCommand)),
         SecretFrom::Command(_) => None,
-        SecretFrom::KeyVault(_) => Some(Err(SecretError::NotBuiltIn("Key Vault"))),
+        SecretFrom::KeyVault(_) => Some(Err(SecretError::NotBuiltIn("key-vault"))),
     }
 }
 
@@ -509,7 +509,7 @@ fn built_in(from: &SecretFrom) -> Arc<dyn SecretSource> {
         SecretFrom::Env(variable) => Arc::new(env::Variable(variable.clone())),
         SecretFrom::File(path) => Arc::new(file::Watched::new(path)),
         SecretFrom::Command(words) => Arc::new(command::Program::new(words)),
-        SecretFrom::KeyVault(_) => Arc::new(Absent("Key Vault")),
+        SecretFrom::KeyVault(_) => Arc::new(Absent("key-vault")),
     }
 }
 

@@ -288,7 +288,7 @@ Answers, separated by commas:
   DHT_UNAVAILABLE    a code of your own         ok           taken
 
 Examples:
-  redrive try todo.reminder.fired --rules examples/rulebooks/todo.yaml --answers 503,429:60,timeout,200
+  redrive try todo.reminder.fired --rules examples/rulebooks/notifications.yaml --answers 503,429:60,timeout,200
   redrive try orders.placed --rules redrive.yaml --service billing --answers '503*9'")]
 pub(crate) struct TryArgs {
     /// The event's type
@@ -311,11 +311,11 @@ pub(crate) struct TryArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  redrive rules --rules examples/rulebooks/todo.yaml
-  redrive rules notification-svc --rules examples/rulebooks/todo.yaml
-  redrive rules notification-svc todo.reminder.fired --rules examples/rulebooks/todo.yaml
-  redrive rules notification-svc/email todo.reminder.fired --rules examples/rulebooks/todo.yaml
-  redrive rules notification-svc --rules examples/rulebooks/todo.yaml --format markdown > rules.md
+  redrive rules --rules examples/rulebooks/notifications.yaml
+  redrive rules notification-svc --rules examples/rulebooks/notifications.yaml
+  redrive rules notification-svc todo.reminder.fired --rules examples/rulebooks/notifications.yaml
+  redrive rules notification-svc/email todo.reminder.fired --rules examples/rulebooks/notifications.yaml
+  redrive rules notification-svc --rules examples/rulebooks/notifications.yaml --format markdown > rules.md
 
 Exit code: 0 shown, 1 no such service, or it does not want the event, 2 a file cannot be read.")]
 pub(crate) struct RulesArgs {
@@ -428,7 +428,7 @@ pub(crate) struct ExportPrometheusArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  redrive export matrix --rules examples/rulebooks/todo.yaml > matrix.md")]
+  redrive export matrix --rules examples/rulebooks/notifications.yaml > matrix.md")]
 pub(crate) struct ExportMatrixArgs {
     /// The rule book
     #[arg(long, value_name = "FILE", default_value = "redrive.yaml")]

@@ -30,6 +30,7 @@ mod worst_case;
 
 use std::collections::BTreeSet;
 
+use super::built_in::BuiltIn;
 use super::model::{Allow, Layer, Sections};
 use super::problem::{Problem, Problems, Severity, Span, suggest};
 use super::resolve::{Origin, Resolved};
@@ -121,9 +122,19 @@ pub struct Checked {
     pub silenced: usize,
 }
 
-/// Reads a book and looks for everything that is wrong with it.
+/// Reads a book and looks for everything that is wrong with it, wherever it is served.
 #[must_use]
 pub fn check(bytes: &[u8]) -> Checked {
+    check_with(bytes, |_| Vec::new())
+}
+
+/// The same, with an error for each kind of target, source or secret that the build cannot serve.
+#[must_use]
+pub fn check_for(bytes: &[u8], built_in: &BuiltIn<'_>) -> Checked {
+    check_with(bytes, |book| book.needs_beyond(built_in))
+}
+
+fn check_with(bytes: &[u8], more: impl Fn(&RuleBook) -> Vec<Problem>) -> Checked {
     let Reading { book, mut problems } = super::read_bytes(bytes);
     let Some(book) = book else {
         let left_out = problems.left_out();
@@ -132,6 +143,9 @@ pub fn check(bytes: &[u8]) -> Checked {
     let mut findings = Findings::new(book.sections(), &mut problems);
     findings.look();
     let (untold, silenced) = (findings.untold.into_iter().collect(), findings.silenced.len());
+    for problem in more(&book) {
+        problems.add(problem);
+    }
     let left_out = problems.left_out();
     Checked { book: Some(book), problems: problems.into_sorted(), left_out, untold, silenced }
 }

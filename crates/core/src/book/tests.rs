@@ -3,13 +3,14 @@
 
 use proptest::prelude::*;
 
+use super::problem::Problem;
 use super::resolve::Level::{self, Channel, Defaults, Dependency, Kind, Row, Service};
 use super::*;
 use crate::category::Category;
 use crate::text::show_duration;
 
 /// A book of every section, near to what a team would write.
-const BOOK: &str = include_str!("../../../../examples/rulebooks/todo.yaml");
+const BOOK: &str = include_str!("../../../server/tests/books/todo.yaml");
 
 fn service(inside: &str) -> String {
     format!("version: 1\nservices:\n  s:\n    target: {{ log: stdout }}\n    events: [a.b]\n{inside}")
@@ -141,6 +142,8 @@ fn each_mistake_is_named_with_its_place_and_its_cure() {
             "2:54 bad-json: this is no JSON: key must be a string at line 1 column 2"),
         ("a key of another scheme",    "version: 1\nsecrets: { s: { env: S } }\nsources: { n: { webhook: { scheme: github, secret: s, prefix: a }, type: a } }\n",
             "3:55 excluded-key: `prefix` has no meaning here: it belongs to `scheme: hmac`"),
+        ("a webhook calls nothing",    "version: 1\nsecrets: { s: { env: S } }\ndependencies: { d: { kind: key-vault } }\nsources: { n: { webhook: { scheme: github, secret: s }, type: a, depends_on: d } }\n",
+            "4:66 excluded-key: `depends_on` has no meaning here: webhooks and schedules call no dependency, and no breaker guards them"),
         ("a time that nobody signs",   "version: 1\nsecrets: { s: { env: S } }\nsources: { n: { webhook: { scheme: github, secret: s, tolerance: 5m }, type: a } }\n",
             "3:55 excluded-key: `tolerance` has no meaning here: this scheme signs no time"),
         ("keys from two places",       "version: 1\nsecrets: { s: { env: S } }\naccess: { jwt: { issuer: i, audience: a, secret: s, jwks: \"https://a.test/\" } }\n",
@@ -387,36 +390,6 @@ fn a_rows_timeout_wins_over_its_targets_time_limit() {
         book.rule("s", None, "a").expect("wanted").timeouts.category,
         Category::Transient,
         "the rule's own word"
-    );
-}
-
-#[test]
-fn what_a_program_has_not_got_is_named_with_its_line() {
-    let book = read(BOOK).book.expect("the example is sound");
-    let all = BuiltIn { targets: &["http", "smtp"], sources: &["kafka"] };
-    assert_eq!(book.needs_beyond(&all), []);
-    let lines = |built_in: &BuiltIn<'_>| {
-        let missing = book.needs_beyond(built_in).into_iter();
-        missing
-            .map(|p| {
-                (
-                    p.code,
-                    p.message,
-                    BOOK.lines().nth(p.span.position.line as usize - 1).unwrap_or_default().to_owned(),
-                )
-            })
-            .collect::<Vec<_>>()
-    };
-    let found = lines(&BuiltIn { targets: &["http"], sources: &["kafka"] });
-    assert_eq!(found.len(), 1);
-    assert_eq!(
-        (found[0].0, found[0].1.as_str()),
-        ("not-built-in", "a target of kind `smtp` is not built into this program")
-    );
-    assert!(found[0].2.contains("smtp:"), "{}", found[0].2);
-    assert_eq!(
-        lines(&BuiltIn { targets: &["http", "smtp"], sources: &[] })[0].1,
-        "a source of kind `kafka` is not built into this program"
     );
 }
 

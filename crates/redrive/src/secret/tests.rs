@@ -58,7 +58,7 @@ async fn secrets_are_found_where_the_book_says() {
         ("a silent command",    "command: [\"true\"]".to_owned(),           error("there is nothing in what true prints".to_owned())),
         ("an endless command",  "command: [\"yes\"]".to_owned(),            error("what yes prints is larger than 64 KiB, which is no secret".to_owned())),
         ("no such command",     "command: [redrive-test-nobody]".to_owned(), error("could not run redrive-test-nobody: No such file or directory (os error 2)".to_owned())),
-        ("a vault",             "key-vault: \"https://v.test/s\"".to_owned(), error("secrets from Key Vault are not built in yet: use `env`, `file` or `command`".to_owned())),
+        ("a vault",             "key-vault: \"https://v.test/s\"".to_owned(), error("secret kind `key-vault` is not available in this version: use `env`, `file` or `command`".to_owned())),
     ];
     for (name, secret, expected) in cases {
         let expected = expected.map(|values| values.into_iter().map(str::to_owned).collect());
@@ -376,7 +376,7 @@ services:
         [
             "4:3 error secret-unavailable: the secret `target`: the environment has no variable REDRIVE_TEST_UNSET",
             "5:3 error secret-unavailable: the secret `channel`: could not read FILE: No such file or directory (os error 2)",
-            "6:3 error secret-unavailable: the secret `hook`: secrets from Key Vault are not built in yet: use `env`, `file` or `command`",
+            "6:3 error secret-unavailable: the secret `hook`: secret kind `key-vault` is not available in this version: use `env`, `file` or `command`",
             "7:3 error secret-unavailable: the secret `token`: the environment has no variable REDRIVE_TEST_UNSET",
         ]
     );

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_core::book::RuleBook;
+use redrive_core::book::built_in::Edge;
 use redrive_core::book::model::{self, ChannelEntry, ReceiverKind, ServiceEntry, TargetKind};
 use redrive_core::book::problem::{Problem, Severity};
 use redrive_core::engine::QueueName;
@@ -17,13 +18,11 @@ use super::Target;
 use super::exec::{ExecOptions, ExecTarget};
 use super::http::{Form, HttpOptions, HttpTarget, Pool, Signing, check_secret};
 use super::log::LogTarget;
+use crate::built_in::BUILT_IN;
 use crate::process::Supervisor;
 use crate::receiver;
 use crate::secret::{Secrets, read_now};
 use crate::tls::Roots;
-
-/// The kinds of target that this program can serve.
-pub const BUILT_IN_TARGETS: &[&str] = &["exec", "http", "log"];
 
 /// Where the deliveries of each queue go.
 #[derive(Clone)]
@@ -162,9 +161,8 @@ impl Targets {
             | TargetKind::RedisStream(_)
             | TargetKind::Sqs(_)
             | TargetKind::ServiceBus(_) => {
-                let kind = target.kind.as_str();
-                let message = format!("a target of kind `{kind}` is not built into this program");
-                Err(problem(target, "not-built-in", message))
+                let missing = BUILT_IN.problem(Edge::Target, target.kind.as_str(), target.span);
+                Err(missing.expect("the table has no kind that cannot be made"))
             }
         }
     }
@@ -359,7 +357,7 @@ mod tests {
             told,
             [
                 "6:13 bad-target a port is a number from 1 to 65535",
-                "12:13 not-built-in a target of kind `kafka` is not built into this program",
+                "12:13 not-built-in target kind `kafka` is not available in this version",
                 "15:13 bad-target the secret begins with `whsec_`, and what follows is no base64",
             ]
         );
@@ -371,7 +369,7 @@ mod tests {
             "version: 1\nservices:\n  a:\n    target: { exec: [work] }\n    events: [a.b]\n  b:\n    target: { http: \"http://h/\" }\n    events: [a.b]\n  c:\n    target: { log: stdout }\n    events: [a.b]\n",
         );
         let kinds: Vec<&str> = book.sections().services.iter().map(|one| one.target.kind.as_str()).collect();
-        assert_eq!(kinds, BUILT_IN_TARGETS);
+        assert_eq!(kinds, BUILT_IN.targets);
         assert!(Targets::new(&book, &Secrets::default(), None).is_ok());
     }
 }

@@ -60,7 +60,11 @@ fn shown(book: &RuleBook, text: &str) -> BookShown {
         hash: format!("{:016x}", book.hash()),
         path: None,
         read_at: redrive::core::time::Timestamp::EPOCH,
-        findings: lint::check(text.as_bytes()).problems.into_iter().map(FindingShown::from).collect(),
+        findings: lint::check_for(text.as_bytes(), &redrive::built_in::BUILT_IN)
+            .problems
+            .into_iter()
+            .map(FindingShown::from)
+            .collect(),
         policies: policies(book),
         services: book.sections().services.iter().map(service_shown).collect(),
     }

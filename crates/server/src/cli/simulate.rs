@@ -11,7 +11,7 @@ use super::Format;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  redrive simulate examples/scenarios/outage.yaml --rules examples/rulebooks/todo.yaml
+  redrive simulate examples/scenarios/outage.yaml --rules examples/rulebooks/notifications.yaml
   redrive simulate outage.yaml --rules redrive.yaml --expect     fails if an expectation of the scenario does
   redrive simulate outage.yaml --rules redrive.yaml --runs 100   ranges over a hundred seeds
   redrive simulate outage.yaml --rules a.yaml --against b.yaml   which is better at what

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use redrive::built_in::BUILT_IN;
 use redrive::core::book::lint::{self, Checked, Lint};
 use redrive::core::book::problem::{Problem, Severity, Span, suggest};
 use serde::Serialize;
@@ -27,7 +28,7 @@ pub(super) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
                 continue;
             }
         };
-        let checked = lint::check(&bytes);
+        let checked = lint::check_for(&bytes, &BUILT_IN);
         let count = |severity| checked.problems.iter().filter(|p| p.severity == severity).count();
         errors += count(Severity::Error);
         warnings += count(Severity::Warning);

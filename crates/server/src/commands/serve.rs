@@ -11,9 +11,9 @@ use std::time::{Duration, SystemTime};
 use anyhow::Context;
 use redrive::archive::archivist::Archivist;
 use redrive::core::book::BUILTIN_BOOK;
+use redrive::core::book::RuleBook;
 use redrive::core::book::lint;
 use redrive::core::book::problem::{Problem, Severity};
-use redrive::core::book::{BuiltIn, RuleBook};
 use redrive::core::engine::Bounds;
 use redrive::happening::What;
 use redrive::hook::Hook;
@@ -22,7 +22,7 @@ use redrive::process::Supervisor;
 use redrive::secret::Secrets;
 use redrive::store::sqlite::{Options, Sqlite};
 use redrive::target::http::Pool;
-use redrive::target::registry::{BUILT_IN_TARGETS, Targets};
+use redrive::target::registry::Targets;
 use redrive::tls::Roots;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -55,9 +55,6 @@ const HOOKS_SHOWN_MAX: usize = 5;
 
 /// What the book is called that nobody wrote.
 const BUILT_IN: &str = "the built-in book";
-
-/// The kinds of source that this program has, beside the events API.
-const BUILT_IN_SOURCES: &[&str] = &["schedule", "webhook"];
 
 /// Where the data folder has its record of workers that run.
 const WORKERS: &str = "workers";
@@ -150,8 +147,8 @@ fn built_in_book() -> RuleBook {
 }
 
 fn refuse_what_is_not_built_in(book: &RuleBook, path: &Path, text: &str) -> anyhow::Result<()> {
-    let problems = book.needs_beyond(&BuiltIn { targets: BUILT_IN_TARGETS, sources: BUILT_IN_SOURCES });
-    show_and_refuse(&problems, path, text, "needs what this program does not have")
+    let problems = book.needs_beyond(&redrive::built_in::BUILT_IN);
+    show_and_refuse(&problems, path, text, "needs what this build does not have")
 }
 
 /// How a book is refused whose secrets or targets are not as it says.

@@ -1,5 +1,5 @@
-//! The example rule books hold the numbers of the five systems they stand for: every one of them stands
-//! here a second time, so that none changes by accident.
+//! Every book of the examples can be served; and the books of five systems hold their numbers: every one of
+//! them stands here a second time, so that none changes by accident.
 //!
 //! Each test shows what a book resolves to as lines of text and holds them against the expected ones, in
 //! the order of the book; a row that is missing or too many fails as well.
@@ -8,7 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use redrive::core::book::lint::check;
+use redrive::built_in::BUILT_IN;
+use redrive::core::book::lint::check_for;
 use redrive::core::book::model::{
     AlertSeverity, ConsumerPattern, DaprTarget, DependencyEntry, Direction, IdempotencyBy, LetterForm, Order,
     ReactionName, ReceiverKind, SecretFrom, SourceKind, TimeoutParts, Webhook,
@@ -20,20 +21,80 @@ use redrive::core::breaker::{BreakerSettings, Count, Trip};
 use redrive::core::rule::{FailureMatch, Meaning, NamedPolicy, WhenOpen};
 use redrive::core::text::show_duration;
 
+use crate::run::Folder;
+use crate::server::{Server, serve};
+
 #[test]
-fn every_example_passes_check() {
-    let paths = paths();
-    assert_eq!(paths.len(), 5, "one book for each system: {paths:?}");
+fn a_book_that_waits_for_its_connectors_has_no_other_error() {
     let mut problems = Vec::new();
-    for path in paths {
-        let checked = check(&fs::read(&path).expect("an example can be read"));
+    for path in SYSTEMS.map(path) {
+        let checked = check_for(&fs::read(&path).expect("a book can be read"), &BUILT_IN);
         let errors = checked.problems.iter().filter(|problem| problem.severity == Severity::Error);
-        problems.extend(errors.map(|error| {
+        let (missing, other): (Vec<_>, Vec<_>) = errors.partition(|error| error.code == "not-built-in");
+        let is_example = path.starts_with(root().join("examples"));
+        if missing.is_empty() != is_example {
+            problems.push(format!("{}: belongs among the examples once it can be served", path.display()));
+        }
+        problems.extend(other.iter().map(|error| {
             let position = error.span.position;
             format!("{}:{}: {}: {}", path.display(), position.line, error.code, error.message)
         }));
     }
     assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
+}
+
+#[test]
+fn check_refuses_what_serve_refuses() {
+    let book = r#"version: 1
+secrets: { hooks: { key-vault: "https://vault.test/hooks" } }
+sources: { queue: { sqs: { queue: "https://sqs.test/q" }, type: a.b } }
+services:
+  shop:
+    target: { http: "http://127.0.0.1:9/" }
+    events: [a.b]
+    channels: { mail: { target: { smtp: "a@example.test" }, events: [a.b] } }
+"#;
+    let folder = Folder::with("redrive.yaml", book);
+    let checked = folder.run(&["check", "redrive.yaml"]);
+    let served = Server::try_run(serve(&folder, &["--rules", "redrive.yaml"])).err().expect("it is refused");
+    assert_eq!((checked.code, served.code), (1, Some(1)));
+    for line in [
+        "error[not-built-in]: target kind `smtp` is not available in this version",
+        "error[not-built-in]: source kind `sqs` is not available in this version",
+        "error[not-built-in]: secret kind `key-vault` is not available in this version",
+        "available target kinds: `exec`, `http`, `log`",
+    ] {
+        assert!(checked.stdout.contains(line), "{line}: {}", checked.stdout);
+        assert!(served.stderr.contains(line), "{line}: {}", served.stderr);
+    }
+}
+
+#[test]
+fn every_book_of_the_examples_is_served() {
+    let mut served = 0;
+    let mut folders = vec![root().join("examples")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("the examples are there") {
+            let path = entry.expect("an example can be listed").path();
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if path.is_dir() && name != "target" {
+                folders.push(path);
+            } else if name.ends_with(".yaml") && is_book(&path) {
+                let here = Folder::new();
+                let path = path.to_str().expect("our own names are text");
+                let server = Server::run(serve(&here, &["--rules", path]));
+                assert_eq!(server.get("/readyz").status, 200, "{path}");
+                served += 1;
+            }
+        }
+    }
+    assert!(served >= 15, "there are books in each folder: {served}");
+}
+
+/// Whether it is a rule book; scenarios have arrivals.
+fn is_book(path: &Path) -> bool {
+    let text = fs::read_to_string(path).expect("an example can be read");
+    !text.contains("\narrivals:")
 }
 
 #[test]
@@ -452,22 +513,23 @@ fn alerts_are_those_of_the_documents() {
     }
 }
 
-/// The example books, in order.
-fn paths() -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder()).expect("the examples are there");
-    let mut paths: Vec<_> = entries.map(|entry| entry.expect("an example can be listed").path()).collect();
-    paths.sort();
-    paths
+/// The systems whose numbers are held.
+pub(crate) const SYSTEMS: [&str; 5] = ["codegen-orchestrator", "pkarr", "queue-keeper", "rez-agent", "todo"];
+
+/// The book of a system: among the examples if it can be served, else among the books of the tests.
+pub(crate) fn path(system: &str) -> PathBuf {
+    let folders = ["examples/rulebooks", "crates/server/tests/books"].map(|folder| root().join(folder));
+    let mut paths = folders.map(|folder| folder.join(system).with_extension("yaml")).into_iter();
+    paths.find(|path| path.is_file()).unwrap_or_else(|| panic!("{system} has no book"))
 }
 
-fn folder() -> PathBuf {
+fn root() -> &'static Path {
     let server = Path::new(env!("CARGO_MANIFEST_DIR"));
-    server.ancestors().nth(2).expect("crates/server lies two folders down").join("examples/rulebooks")
+    server.ancestors().nth(2).expect("crates/server lies two folders down")
 }
 
 fn book(name: &str) -> RuleBook {
-    let path = folder().join(name).with_extension("yaml");
-    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let text = fs::read_to_string(path(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
     let reading = read(&text);
     reading.book.unwrap_or_else(|| panic!("{name}: {:#?}", reading.problems.into_sorted()))
 }

@@ -52,7 +52,7 @@ const TABLES: &str = "\
 
 #[test]
 fn the_todo_book_gives_the_tables_of_its_document() {
-    let printed = redrive(&["export", "matrix", "--rules", "examples/rulebooks/todo.yaml"]).printed();
+    let printed = redrive(&["export", "matrix", "--rules", "crates/server/tests/books/todo.yaml"]).printed();
     assert_eq!(printed, TABLES);
 }
 

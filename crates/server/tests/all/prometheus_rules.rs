@@ -1,13 +1,12 @@
 //! `redrive export prometheus`: what it writes, Prometheus' own tool has nothing to say against.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::Path;
 use std::process::Command;
 
 use redrive::core::alert::catalog;
 use serde_json::json;
 
+use crate::examples::{SYSTEMS, path};
 use crate::run::{Folder, redrive};
 use crate::server::{Server, until};
 use crate::target::{Target, book, status};
@@ -27,17 +26,14 @@ fn checked(rules: &str, name: &str) -> usize {
 }
 
 #[test]
-fn every_example_is_a_good_rule_file() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("two folders down");
-    let books = fs::read_dir(root.join("examples/rulebooks")).expect("the examples are there");
+fn the_book_of_every_system_is_a_good_rule_file() {
     let mut count = 0;
-    for book in books {
-        let path = book.expect("it can be read").path();
+    for path in SYSTEMS.map(path) {
         let path = path.to_str().expect("our own names are text");
         let rules = redrive(&["export", "prometheus", "--rules", path]).printed();
         count += checked(&rules, path);
     }
-    assert!(count >= 23, "every alert of the examples is a rule: {count}");
+    assert!(count >= 23, "every alert of the books is a rule: {count}");
 }
 
 #[test]

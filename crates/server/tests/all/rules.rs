@@ -205,7 +205,7 @@ fn every_rule_of_a_service_has_its_page() {
         "rules",
         "notification-svc",
         "--rules",
-        "examples/rulebooks/todo.yaml",
+        "crates/server/tests/books/todo.yaml",
         "--format",
         "markdown",
     ]);

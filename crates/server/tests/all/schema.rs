@@ -145,10 +145,9 @@ fn json(node: &Node) -> Value {
 #[test]
 fn good_books_pass() {
     let checker = Checker::new();
-    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/rulebooks");
-    let mut books: Vec<(String, String)> = fs::read_dir(examples)
-        .expect("there are examples")
-        .map(|entry| entry.expect("an example can be listed").path())
+    let mut books: Vec<(String, String)> = crate::examples::SYSTEMS
+        .map(crate::examples::path)
+        .into_iter()
         .map(|path| (path.display().to_string(), fs::read_to_string(&path).expect("it can be read")))
         .collect();
     let folder = Folder::new();

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::examples::SYSTEMS;
 use crate::run::{Folder, redrive};
 
 pub(super) const BOOK: &str = "\
@@ -333,14 +334,13 @@ fn files_that_are_not_there_are_named() {
 }
 
 #[test]
-fn every_ready_scenario_fits_every_book_of_the_examples() {
+fn every_ready_scenario_fits_the_books_of_every_system() {
     let scenarios =
         ["outage", "brown-out", "throttling", "bad-deploy", "slow", "poison-burst", "thundering-herd"];
-    let books = ["todo", "queue-keeper", "rez-agent", "codegen-orchestrator", "pkarr"];
     for scenario in scenarios {
-        for book in books {
+        for book in SYSTEMS {
             let scenario = format!("examples/scenarios/{scenario}.yaml");
-            let rules = format!("examples/rulebooks/{book}.yaml");
+            let rules = crate::examples::path(book).display().to_string();
             let played = redrive(&[
                 "simulate",
                 &scenario,

@@ -254,7 +254,7 @@ fn a_count_that_falls_is_explained_and_a_range_reads_as_it_was_written() {
         "--service",
         "notification-svc",
         "--rules",
-        "examples/rulebooks/todo.yaml",
+        "crates/server/tests/books/todo.yaml",
         "--answers",
         "503,429:60,timeout,200",
     ])

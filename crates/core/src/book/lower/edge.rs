@@ -115,8 +115,12 @@ impl Lowering<'_> {
             self.check_event_type(node, &source.kind);
             self.check_webhook(node);
             self.check_schedule(node);
-            let needs_type = matches!(source.kind, SourceKind::Schedule(_) | SourceKind::Webhook(_));
-            if needs_type && source.event_type.is_none() {
+            let is_built_in = matches!(source.kind, SourceKind::Schedule(_) | SourceKind::Webhook(_));
+            if is_built_in {
+                let reason = "webhooks and schedules call no dependency, and no breaker guards them";
+                excluded(node, &["depends_on"], reason, self.problems);
+            }
+            if is_built_in && source.event_type.is_none() {
                 let help = "add `type:`, such as `type: report.daily`";
                 self.problems.error(
                     "missing-key",

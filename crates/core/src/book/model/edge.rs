@@ -374,3 +374,16 @@ pub enum SecretFrom {
     /// A vault.
     KeyVault(String),
 }
+
+impl SecretFrom {
+    /// The key of the kind.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Env(_) => "env",
+            Self::File(_) => "file",
+            Self::Command(_) => "command",
+            Self::KeyVault(_) => "key-vault",
+        }
+    }
+}

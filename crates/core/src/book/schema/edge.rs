@@ -10,17 +10,17 @@ pub(super) static TARGET: Object = Object {
     about: "Where a service is reached.",
     fields: &[
         key("http", Type::Url, "The address that events are posted to."),
-        key("ntfy", Type::Url, "The address of an ntfy topic."),
-        key("smtp", Type::Text, "The address that mail is sent to."),
+        key("ntfy", Type::Url, "The address of an ntfy topic. Not available in this version."),
+        key("smtp", Type::Text, "The address that mail is sent to. Not available in this version."),
         key(
             "exec",
             Type::ListOf(&Type::Text),
             "A program and its arguments; the event comes on standard input.",
         ),
-        key("kafka", Type::Text, "A Kafka topic."),
-        key("redis-stream", Type::Text, "A Redis stream."),
-        key("sqs", Type::Text, "The address of an SQS queue."),
-        key("service-bus", Type::Text, "A Service Bus queue or topic."),
+        key("kafka", Type::Text, "A Kafka topic. Not available in this version."),
+        key("redis-stream", Type::Text, "A Redis stream. Not available in this version."),
+        key("sqs", Type::Text, "The address of an SQS queue. Not available in this version."),
+        key("service-bus", Type::Text, "A Service Bus queue or topic. Not available in this version."),
         key("log", Type::Word(&["stdout"]), "Prints each event; for first steps."),
         key(
             "format",
@@ -88,10 +88,14 @@ pub(super) static SOURCE: Object = Object {
     fields: &[
         key("webhook", Type::Object(&WEBHOOK), "A signed webhook endpoint."),
         key("schedule", Type::Object(&SCHEDULE), "A clock."),
-        key("kafka", Type::Object(&KAFKA_SOURCE), "Kafka topics."),
-        key("redis-stream", Type::Object(&REDIS_SOURCE), "A Redis stream."),
-        key("sqs", Type::Object(&SQS_SOURCE), "An SQS queue."),
-        key("service-bus", Type::Object(&SERVICE_BUS_SOURCE), "A Service Bus queue."),
+        key("kafka", Type::Object(&KAFKA_SOURCE), "Kafka topics. Not available in this version."),
+        key("redis-stream", Type::Object(&REDIS_SOURCE), "A Redis stream. Not available in this version."),
+        key("sqs", Type::Object(&SQS_SOURCE), "An SQS queue. Not available in this version."),
+        key(
+            "service-bus",
+            Type::Object(&SERVICE_BUS_SOURCE),
+            "A Service Bus queue. Not available in this version.",
+        ),
         key(
             "type",
             Type::SourceTemplate,
@@ -108,7 +112,11 @@ pub(super) static SOURCE: Object = Object {
             Type::SourceTemplate,
             "A template for the session key; with a missing part there is no session.",
         ),
-        key("depends_on", Type::Name(Named::Dependency), "The dependency behind the source."),
+        key(
+            "depends_on",
+            Type::Name(Named::Dependency),
+            "With a broker's source: the broker as a dependency; not with `webhook` and `schedule`, which call none.",
+        ),
         Field {
             key: "facts",
             takes: Type::Object(&SOURCE_FACTS),
@@ -246,7 +254,7 @@ pub(super) static SECRET: Object = Object {
         key("env", Type::Text, "A variable of the environment."),
         key("file", Type::Text, "A file."),
         key("command", Type::ListOf(&Type::Text), "A command that prints it."),
-        key("key-vault", Type::Text, "The address of a secret in Key Vault."),
+        key("key-vault", Type::Text, "The address of a secret in Key Vault. Not available in this version."),
         key("cached", Type::Duration, "For how long a fetched value is fresh (default 5m)."),
         key(
             "kept",

@@ -200,6 +200,9 @@ fn beside(object: &Object, key: &str) -> Vec<(&'static str, Value)> {
             "time_limit" | "spawn_limit" | "on_timeout" | "output" | "grace" | "memory" | "output_max"
             | "folder" | "env" | "inherit",
         ) => vec![("exec", json!(["true"]))],
+        ("a source", "depends_on") => {
+            vec![("sqs", json!({ "queue": "https://one.test/" })), ("type", json!("a.b"))]
+        }
         ("a webhook source", "tolerance") => vec![("scheme", json!("slack"))],
         ("a webhook source", "header" | "algorithm" | "encoding" | "prefix") => {
             vec![("scheme", json!("hmac"))]

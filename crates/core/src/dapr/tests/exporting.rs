@@ -272,7 +272,7 @@ fn every_loss_is_named() {
 
 #[test]
 fn a_loss_is_named_once() {
-    const EXAMPLE: &str = include_str!("../../../../../examples/rulebooks/todo.yaml");
+    const EXAMPLE: &str = include_str!("../../../../server/tests/books/todo.yaml");
     const ROWS: &str =
         "version: 1\nservices: { s: { target: { http: 'https://example.com' }, events: [a.b] } }\n";
     #[rustfmt::skip]
