@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::model::{Order, Reprocess};
+use super::model::{LetterForm, Order, Reprocess};
 use super::resolve::Resolved;
 use super::{Claim, RuleBook};
 use crate::category::Category;
@@ -21,6 +21,8 @@ pub struct LetterRule {
     stage: Option<String>,
     /// The consumer group, by default the service.
     pub consumer_group: String,
+    /// The form in which a letter is shown and exported unless another is asked for.
+    pub form: LetterForm,
     /// For how long a letter is kept.
     pub retention: Duration,
     /// Who brings them back.
@@ -45,6 +47,7 @@ impl LetterRule {
             queue: letter.queue.clone(),
             stage: letter.stage.clone(),
             consumer_group: resolved.consumer_group.value.clone(),
+            form: letter.form.value,
             retention: letter.retention.value,
             reprocess: letter.reprocess.value,
             categories: letter.categories.clone(),

@@ -39,6 +39,8 @@ pub struct LetterFilter {
     pub service: Option<String>,
     /// Of that channel.
     pub channel: Option<String>,
+    /// Of the dead-letter queue of that name.
+    pub name: Option<String>,
     /// Of the claim with that id.
     pub subscription: Option<String>,
     /// That failed in that way.

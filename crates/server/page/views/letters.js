@@ -25,7 +25,7 @@ export async function view(place, page) {
     load: async (signal) => {
       const delivery = await get(`v1/deliveries/${part(id)}`, {}, signal);
       if (delivery.state !== "dead") return { delivery, envelope: null };
-      return { delivery, envelope: await get(`v1/dead-letters/${part(id)}`, {}, signal).catch(unlessGone) };
+      return { delivery, envelope: await get(`v1/dead-letters/${part(id)}`, { form: "envelope" }, signal).catch(unlessGone) };
     },
     draw: (found) => drawLetter(found, timeline(found.delivery, scale, rescale), { leadTo: page.leadTo, again: looking.again }),
   });

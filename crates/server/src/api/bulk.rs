@@ -203,7 +203,7 @@ pub(super) async fn import(
 /// Dead letters for other systems, a line each, the oldest first.
 #[utoipa::path(
     get, path = "/v1/dead-letters/export", operation_id = "exportDeadLetters", tag = "dead letters",
-    params(Keys<FilterKeys>, ("form" = inline(Option<LetterForm>), Query, description = "whole envelopes unless said otherwise")),
+    params(Keys<FilterKeys>, ("form" = inline(Option<LetterForm>), Query, description = "the rule book's `dead_letter.form` for each letter unless given")),
     responses((status = 200, description = "a line of JSON for each, as in the schema `LetterWritten`; it breaks off if the store fails", body = String, content_type = "application/x-ndjson"))
 )]
 pub(super) async fn export(
@@ -214,7 +214,7 @@ pub(super) async fn export(
     let mut fields = Fields::of_query(query.as_deref())?;
     let now = app.node.now();
     let filter = filter::take(&mut fields, now)?;
-    let form = fields.read("form", Form::parse)?.unwrap_or(Form::Envelope);
+    let form = fields.read("form", Form::parse)?;
     fields.finish()?;
     caller.check_list(filter.service.as_deref())?;
     let export = Export {
@@ -245,7 +245,7 @@ struct Export {
     node: Node,
     caller: Caller,
     selection: Arc<Selection>,
-    form: Form,
+    form: Option<Form>,
     after: Option<LetterNumber>,
     is_over: bool,
 }
@@ -267,8 +267,11 @@ impl Export {
             self.after = page.next;
             self.is_over = page.next.is_none();
             if !page.letters.is_empty() {
-                let lines =
-                    page.letters.iter().map(|letter| format!("{}\n", view::written(letter, self.form)));
+                let book = self.node.book();
+                let lines = page.letters.iter().map(|letter| {
+                    let form = self.form.unwrap_or_else(|| view::form_by(&book, letter));
+                    format!("{}\n", view::written(letter, form))
+                });
                 return Ok(Some(lines.collect()));
             }
         }

@@ -140,7 +140,7 @@ async fn find(app: &App, caller: &Caller, name: &str) -> Result<Found, ApiError>
 /// A dead letter for other systems.
 #[utoipa::path(
     get, path = "/v1/dead-letters/{id}", operation_id = "deadLetter", tag = "dead letters",
-    params(("id" = String, Path, description = "the id, the first digits of it, or the id that it had elsewhere"), ("form" = inline(Option<LetterForm>), Query, description = "the whole envelope unless said otherwise")),
+    params(("id" = String, Path, description = "the id, the first digits of it, or the id that it had elsewhere"), ("form" = inline(Option<LetterForm>), Query, description = "the rule book's `dead_letter.form` for the letter unless given")),
     responses((
         status = 200, description = "the letter", body = LetterWritten,
         headers(("Content-Location" = String, description = "the address that it is known by even when it is a letter no more"))
@@ -153,10 +153,13 @@ pub(super) async fn one(
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
     let mut fields = Fields::of_query(query.as_deref())?;
-    let form = fields.read("form", Form::parse)?.unwrap_or(Form::Envelope);
+    let form = fields.read("form", Form::parse)?;
     fields.finish()?;
     let letter = named(&app, &caller, &name).await?;
-    let mut response = events::json(StatusCode::OK, &view::written(&letter, form));
+    let mut response = events::json(
+        StatusCode::OK,
+        &view::written(&letter, form.unwrap_or_else(|| view::form_by(&app.node.book(), &letter))),
+    );
     // Of the names that it goes by, this one is still known once it is a letter no more.
     let own = HeaderValue::try_from(format!("/v1/dead-letters/{}", letter.delivery.id));
     response.headers_mut().insert(CONTENT_LOCATION, own.expect("an id is digits"));

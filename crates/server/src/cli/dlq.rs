@@ -45,6 +45,9 @@ pub(crate) struct FilterArgs {
     /// Of this channel
     #[arg(long)]
     pub(crate) channel: Option<String>,
+    /// Of the dead-letter queue with this name, as `dead_letter.name` of the rule book gives it
+    #[arg(long, value_name = "QUEUE")]
+    pub(crate) name: Option<String>,
     /// Of the row of the rule book with this id, as `redrive dlq show` tells it
     #[arg(long, value_name = "ID")]
     pub(crate) subscription: Option<String>,
@@ -84,10 +87,11 @@ impl FilterArgs {
     /// The keys of the API with what was typed for each.
     pub(crate) fn pairs(&self) -> Vec<(&'static str, String)> {
         let Self { service, channel, subscription, category, code, fingerprint, event_type, .. } = self;
-        let Self { session, correlation_id, tier, from, until, text, .. } = self;
+        let Self { name, session, correlation_id, tier, from, until, text, .. } = self;
         let pairs = [
             ("service", service),
             ("channel", channel),
+            ("name", name),
             ("subscription", subscription),
             ("category", category),
             ("code", code),
@@ -171,9 +175,9 @@ pub(crate) struct DlqShowArgs {
     /// The letter's id, the first digits of it, or the id that it had elsewhere
     #[arg(value_name = "LETTER")]
     pub(crate) letter: String,
-    /// In which form `json` has it
-    #[arg(long, value_enum, default_value_t = LetterForm::Envelope)]
-    pub(crate) form: LetterForm,
+    /// In which form `json` has it (default: `dead_letter.form` of the rule book; with --data: envelope)
+    #[arg(long, value_enum)]
+    pub(crate) form: Option<LetterForm>,
     /// How to print it
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
@@ -368,9 +372,9 @@ Exit code: 0 written, 1 refused, or it broke off, 2 wrong use, 3 no server.")]
 pub(crate) struct DlqExportArgs {
     #[command(flatten)]
     pub(crate) filter: FilterArgs,
-    /// In which form
-    #[arg(long, value_enum, default_value_t = LetterForm::Envelope)]
-    pub(crate) form: LetterForm,
+    /// In which form (default: `dead_letter.form` of the rule book; with --data: envelope)
+    #[arg(long, value_enum)]
+    pub(crate) form: Option<LetterForm>,
     #[command(flatten)]
     pub(crate) from: FromArgs,
 }

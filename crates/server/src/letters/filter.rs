@@ -15,6 +15,7 @@ pub(crate) fn take(fields: &mut Fields, now: Timestamp) -> Result<LetterFilter, 
     let filter = LetterFilter {
         service: fields.text("service")?,
         channel: fields.text("channel")?,
+        name: fields.text("name")?,
         subscription: fields.text("subscription")?,
         category: fields.read("category", category)?,
         code: fields.text("code")?,
@@ -94,11 +95,12 @@ pub(crate) fn read_cursor(text: &str) -> Result<LetterNumber, &'static str> {
 /// The filter in words.
 pub(crate) fn describe(filter: &LetterFilter) -> String {
     let LetterFilter { service, channel, subscription, category, code, fingerprint, event_type, .. } = filter;
-    let LetterFilter { session, correlation_id, tier, from, until, text, .. } = filter;
+    let LetterFilter { name, session, correlation_id, tier, from, until, text, .. } = filter;
     let shown = |value: &Option<String>| value.clone();
     let parts = [
         ("service", shown(service)),
         ("channel", shown(channel)),
+        ("queue", shown(name)),
         ("subscription", shown(subscription)),
         ("category", category.map(|category| category.to_string())),
         ("code", shown(code)),
@@ -142,6 +144,7 @@ mod tests {
             ("nothing",            "",                                          Ok("all dead letters")),
             ("a service",          "service=billing",                           Ok("service billing")),
             ("a channel",          "service=billing%2Femail",                   Ok("service billing, channel email")),
+            ("a queue's name",     "name=_billing.deadletter",                  Ok("queue _billing.deadletter")),
             ("several",            "type=orders.*&code=GONE&tier=poison",       Ok("code GONE, type orders.*, tier poison")),
             ("a span ago",         "from=2h&text=a+b",                          Ok("from 2026-01-31T10:00:00Z, text \"a b\"")),
             ("a time",             "until=2026-01-30T00:00:00Z",                Ok("until 2026-01-30T00:00:00Z")),

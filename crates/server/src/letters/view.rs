@@ -2,16 +2,19 @@
 
 use std::collections::BTreeMap;
 
+use redrive::core::book::RuleBook;
+use redrive::core::book::model::LetterForm;
 use redrive::core::engine::QueueName;
 use redrive::core::envelope::RedisLetter;
 use redrive::core::fingerprint::Fingerprint;
+use redrive::core::ids::ChannelName;
 use redrive::core::replay::{Manner, Origin, Wave};
 use redrive::core::text::Rate;
 use redrive::letter::envelope;
 use redrive::store::letter::{
     GroupView, HeldSession, LetterFilter, LetterPage, LetterQuery, LetterView, ReplayView, Survey, TREND_SPAN,
 };
-use redrive::store::{Reader, StoreError};
+use redrive::store::{DeliveryView, Reader, StoreError};
 use serde_json::Value;
 
 use super::filter::cursor;
@@ -60,6 +63,17 @@ pub(crate) fn letter(view: &LetterView) -> LetterShown {
 
 pub(crate) fn letters(page: &LetterPage) -> LettersFound {
     LettersFound { dead_letters: page.letters.iter().map(letter).collect(), next: page.next.map(cursor) }
+}
+
+/// The form that the rule book has for a letter; the envelope if it does not know the letter's row.
+pub(crate) fn form_by(book: &RuleBook, view: &LetterView) -> Form {
+    let DeliveryView { queue, event_type, .. } = &view.delivery;
+    let channel = queue.channel.as_ref().map(ChannelName::as_str);
+    let rule = book.letter_rule(queue.service.as_str(), channel, event_type);
+    match rule.map_or(LetterForm::Envelope, |rule| rule.form) {
+        LetterForm::Envelope => Form::Envelope,
+        LetterForm::Redis => Form::Redis,
+    }
 }
 
 /// A letter for other systems.

@@ -506,7 +506,7 @@ fn a_letter_is_edited_skipped_and_never_sent_unchanged() {
     let own = format!("content-location: /v1/dead-letters/{DELIVERY}");
     let replies_of_own = [Reply::json(200, &envelope()).header(&own), Reply::json(200, &edited)];
     let (_, requests) = against(replies_of_own, &["dlq", "edit", "legacy-2", "--data", "{}"]);
-    assert_eq!(first_line(&requests[0]), "GET /v1/dead-letters/legacy-2 HTTP/1.1");
+    assert_eq!(first_line(&requests[0]), "GET /v1/dead-letters/legacy-2?form=envelope HTTP/1.1");
     assert_eq!(first_line(&requests[1]), format!("POST /v1/dead-letters/{DELIVERY}/edit HTTP/1.1"));
     let (run, _) = against(replies(), &["dlq", "edit", "3c6e", "--data", "{"]);
     assert!(run.refused().contains("the new data are no JSON"));

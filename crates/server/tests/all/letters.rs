@@ -135,6 +135,28 @@ fn a_letter_is_an_envelope_in_two_forms() {
 }
 
 #[test]
+fn a_queue_has_the_name_and_the_form_that_the_book_gives_it() {
+    let stage = Stage::new(&["dead_letter: { name: \"{queue}:dlq\", queue: orders, form: redis }"]);
+    stage.die(&[("orders.placed", "a")]);
+    let listed = stage.json(&["dlq", "list", "--name", "orders:dlq"]);
+    assert_eq!((ids(&listed), &listed[0]["name"]), (vec!["a"], &json!("orders:dlq")));
+    assert_eq!(stage.json(&["dlq", "list", "--name", "_orders.deadletter"]), json!([]));
+    let chosen = |name: &str| stage.json(&["dlq", "replay", "--name", name, "--dry-run"])["letters"].clone();
+    assert_eq!((chosen("orders:dlq"), chosen("others:dlq")), (json!(1), json!(0)));
+    let id = stage.id_of("a");
+    assert_eq!(stage.json(&["dlq", "show", &id])["error_context"]["service"], "orders");
+    assert_eq!(stage.json(&["dlq", "show", &id, "--form", "envelope"])["dlqId"], id.as_str());
+    let exported = |more: &[&str]| -> Value {
+        let line = stage.run(&[&["dlq", "export"], more].concat()).printed();
+        serde_json::from_str(line.trim()).expect("a line of JSON")
+    };
+    assert_eq!(exported(&["--name", "orders:dlq"])["error_context"]["service"], "orders");
+    assert_eq!(exported(&["--form", "envelope"])["dlqId"], id.as_str());
+    assert!(stage.run(&["dlq", "show", &id]).printed().contains("attempts"), "people see the whole letter");
+    stage.server.stop().assert_calm();
+}
+
+#[test]
 fn what_cannot_be_done_is_said_clearly() {
     let stage = Stage::new(&[]);
     stage.die(&[("orders.placed", "a"), ("orders.placed", "b")]);

@@ -241,14 +241,14 @@ pub(super) static DEAD_LETTER: Object = Object {
         key(
             "name",
             Type::LetterName,
-            "The queue's name: `_{service}.deadletter[.{channel}]`, `{queue}:dlq` or `{queue}-dlq-{stage}`, in quotes.",
+            "The name of the dead-letter queue, which is shown with each letter and chooses letters (`redrive dlq list --name`): `_{service}.deadletter[.{channel}]`, `{queue}:dlq` or `{queue}-dlq-{stage}`, in quotes.",
         ),
         key("queue", Type::Text, "What stands for `{queue}` in the name."),
         key("stage", Type::Text, "What stands for `{stage}` in the name."),
         key(
             "form",
             Type::Word(&["envelope", "redis"]),
-            "The form of a letter that is written to a broker (default envelope).",
+            "The form in which `redrive dlq show --format json`, `redrive dlq export` and the API write letters unless another is asked for (default envelope).",
         ),
         key("retention", Type::Duration, "For how long a letter is kept (default 30d)."),
         key(

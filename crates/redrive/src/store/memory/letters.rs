@@ -238,11 +238,12 @@ impl World {
     /// Whether a filter may find letters of a kind; what single letters differ in does not count.
     pub(super) fn kind_matches(&self, filter: &LetterFilter, id: KindId) -> bool {
         let LetterFilter { service, channel, subscription, category, code, fingerprint, .. } = filter;
-        let LetterFilter { event_type, tier, kinds, .. } = filter;
+        let LetterFilter { name, event_type, tier, kinds, .. } = filter;
         let key = &self.kinds[&id].key;
         let its_channel = key.queue.channel.as_ref().map(redrive_core::ids::ChannelName::as_str);
         service.as_ref().is_none_or(|name| key.queue.service.as_str() == name)
             && channel.as_ref().is_none_or(|name| its_channel == Some(name.as_str()))
+            && name.as_ref().is_none_or(|wanted| key.name == *wanted)
             && subscription.as_ref().is_none_or(|wanted| key.subscription == *wanted)
             && category.is_none_or(|category| key.category == category)
             && code.as_ref().is_none_or(|code| key.code.as_str() == code || key.failure_code.as_str() == code)

@@ -167,6 +167,7 @@ struct StoredSelection {
 struct StoredFilter {
     service: Option<String>,
     channel: Option<String>,
+    name: Option<String>,
     subscription: Option<String>,
     category: Option<Category>,
     code: Option<String>,
@@ -197,6 +198,7 @@ fn stored_filter(filter: &LetterFilter) -> StoredFilter {
     StoredFilter {
         service: filter.service,
         channel: filter.channel,
+        name: filter.name,
         subscription: filter.subscription,
         category: filter.category,
         code: filter.code,
@@ -222,6 +224,7 @@ pub(super) fn read_selection(text: &str) -> Result<Selection, Fault> {
     let filter = LetterFilter {
         service: filter.service,
         channel: filter.channel,
+        name: filter.name,
         subscription: filter.subscription,
         category: filter.category,
         code: filter.code,
@@ -285,6 +288,7 @@ mod tests {
         let filter = LetterFilter {
             service: Some("billing".to_owned()),
             channel: Some("mail".to_owned()),
+            name: Some("_billing.deadletter".to_owned()),
             subscription: Some("billing".to_owned()),
             category: Some(Category::Transient),
             code: Some("HTTP_503".to_owned()),

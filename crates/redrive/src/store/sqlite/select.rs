@@ -37,8 +37,7 @@ pub(super) const EVENT_OF: &str = "SELECT e.id, e.source, e.type, e.attributes,
         CASE WHEN ?2 THEN e.data ELSE x'' END, l.message, coalesce(d.replays, 0)
     FROM letters l CROSS JOIN deliveries d ON d.seq = l.delivery CROSS JOIN events e ON e.seq = d.event
     WHERE l.number = ?1";
-const KIND_COLUMNS: &str =
-    "SELECT id, queue, subscription, event_type, category, code, failure_code, tier, fingerprint FROM kinds";
+const KIND_COLUMNS: &str = "SELECT id, queue, subscription, event_type, category, code, failure_code, tier, fingerprint, name FROM kinds";
 
 /// A letter as it is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -242,7 +241,7 @@ impl<'a> Finder<'a> {
     }
 
     fn kind_fits(&self, row: &Row<'_>) -> Result<Option<Tier>, Fault> {
-        let LetterFilter { category, code, fingerprint, event_type, tier, kinds, .. } =
+        let LetterFilter { name, category, code, fingerprint, event_type, tier, kinds, .. } =
             &self.selection.filter;
         let its_fingerprint: i64 = row.get(8)?;
         let its_tier = rows::tier(text(row, 7)?)?;
@@ -250,9 +249,10 @@ impl<'a> Finder<'a> {
         let its_type = text(row, 3)?;
         let id = KindId(row.get::<_, i64>(0)?.cast_unsigned());
         let (queue, subscription): (i64, i64) = (row.get(1)?, row.get(2)?);
-        let its_category = text(row, 4)?;
+        let (its_category, its_name) = (text(row, 4)?, text(row, 9)?);
         let fits = self.queues.as_ref().is_none_or(|queues| queues.contains(&queue))
             && self.subscriptions.as_ref().is_none_or(|wanted| wanted.contains(&subscription))
+            && name.as_ref().is_none_or(|name| name == its_name)
             && category.is_none_or(|category| category.as_str() == its_category)
             && code.as_ref().is_none_or(|code| code == its_code || code == its_failure)
             && fingerprint.is_none_or(|cause| cause.0.cast_signed() == its_fingerprint)

@@ -225,6 +225,8 @@ fn filters(bench: &mut Bench) {
         ("another's",       LetterFilter { service: text("other"), channel: text("x"), ..filter() }, 0),
         ("unknown service", LetterFilter { service: text("nobody"), ..filter() },         0),
         ("no name at all",  LetterFilter { service: text("not a name!"), ..filter() },    0),
+        ("queue's name",    LetterFilter { name: text("elsewhere"), ..filter() },         1),
+        ("no such name",    LetterFilter { name: text("_svc.deadletter"), ..filter() },   0),
         ("subscription",    LetterFilter { subscription: text("other wants it"), ..filter() }, 1),
         ("nobody's claim",  LetterFilter { subscription: text("nobody wants it"), ..filter() }, 0),
         ("category",        LetterFilter { category: Some(Category::Permanent), ..filter() }, 1),

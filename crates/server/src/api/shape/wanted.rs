@@ -72,6 +72,9 @@ pub(crate) struct FilterKeys {
     service: Option<String>,
     #[schema(min_length = 1)]
     channel: Option<String>,
+    /// The dead-letter queue, by the name that `dead_letter.name` gives it.
+    #[schema(min_length = 1)]
+    name: Option<String>,
     /// The subscription that wanted the event.
     #[schema(min_length = 1)]
     subscription: Option<String>,

@@ -25,7 +25,8 @@ pub(super) fn run(args: &DlqEditArgs) -> anyhow::Result<ExitCode> {
     wait_for(async {
         let mut client = args.server.client()?;
         let path = |name: &str| format!("/v1/dead-letters/{}", segment(name));
-        let (letter, id): (Envelope, _) = client.named_json(&Ask::get(path(&args.letter))).await?;
+        let (letter, id): (Envelope, _) =
+            client.named_json(&Ask::get(path(&args.letter) + "?form=envelope")).await?;
         let old = Payload::of(&letter.original_message)?;
         let new = new_data(args, &old)?;
         let body = body(args, &old, &new)?;

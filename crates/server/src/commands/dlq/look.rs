@@ -194,8 +194,8 @@ fn claim_of(found: &LettersFound) -> Option<u64> {
 pub(super) fn show(args: &DlqShowArgs) -> anyhow::Result<ExitCode> {
     // People see the whole story; programs may ask for the short one.
     let form = match args.format {
-        Format::Text => Form::Envelope,
-        Format::Json => args.form.into(),
+        Format::Text => Some(Form::Envelope),
+        Format::Json => args.form.map(Form::from),
     };
     let (letter, now) = one(&args.from, &args.letter, form)?;
     match args.format {
@@ -208,17 +208,20 @@ pub(super) fn show(args: &DlqShowArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn one(from: &FromArgs, name: &str, form: Form) -> anyhow::Result<(Value, Timestamp)> {
+fn one(from: &FromArgs, name: &str, form: Option<Form>) -> anyhow::Result<(Value, Timestamp)> {
     let Some(folder) = &from.data else {
         return wait_for(async {
             let mut client = from.server.client()?;
-            let path = format!("/v1/dead-letters/{}?form={}", segment(name), form.as_str());
-            Ok(client.timed_json(&Ask::get(path)).await?)
+            let path = format!("/v1/dead-letters/{}", segment(name));
+            let form = form.map(|form| format!("?form={}", form.as_str())).unwrap_or_default();
+            Ok(client.timed_json(&Ask::get(path + &form)).await?)
         });
     };
     let folder = Folder::open(folder)?;
     let problem = match find::letter(&*folder.reader, name, |_| true).map_err(|error| refused(&error))? {
-        Found::Letter(letter) => return Ok((view::written(&letter, form), folder.now)),
+        Found::Letter(letter) => {
+            return Ok((view::written(&letter, form.unwrap_or(Form::Envelope)), folder.now));
+        }
         Found::NotDead { id, state } => not_dead(id, &state),
         Found::Several(ids) => format!("{} dead letters begin so: {}", ids.len(), ids.join(", ")),
         Found::Nothing => format!("there is no dead letter `{}`", plain(name)),
@@ -227,13 +230,13 @@ fn one(from: &FromArgs, name: &str, form: Form) -> anyhow::Result<(Value, Timest
 }
 
 pub(super) fn export(args: &DlqExportArgs) -> anyhow::Result<ExitCode> {
-    let form = Form::from(args.form);
+    let form = args.form.map(Form::from);
     match &args.from.data {
-        Some(folder) => exported_there(&Folder::open(folder)?, args, form)?,
+        Some(folder) => exported_there(&Folder::open(folder)?, args, form.unwrap_or(Form::Envelope))?,
         None => wait_for(async {
             let mut client = args.from.server.client()?;
             let mut pairs = args.filter.pairs();
-            pairs.push(("form", form.as_str().to_owned()));
+            pairs.extend(form.map(|form| ("form", form.as_str().to_owned())));
             let ask = Ask::get(format!("/v1/dead-letters/export?{}", query(pairs)));
             let mut lines = client.lines(&ask).await?;
             loop {

@@ -73,6 +73,9 @@ impl<'a> KindQuery<'a> {
             let Some(id) = look.subscription(name)? else { return Ok(None) };
             query.and("subscription = ?", id);
         }
+        if let Some(name) = &filter.name {
+            query.and("name = ?", name.clone());
+        }
         if let Some(fingerprint) = filter.fingerprint {
             query.and("fingerprint = ?", fingerprint.0.cast_signed());
         }
@@ -124,9 +127,9 @@ impl<'a> KindQuery<'a> {
 
 /// Whether letters of any kind may fit.
 pub(super) fn takes_all(filter: &LetterFilter) -> bool {
-    let LetterFilter { service, channel, subscription, category, code, .. } = filter;
+    let LetterFilter { service, channel, name, subscription, category, code, .. } = filter;
     let LetterFilter { fingerprint, event_type, tier, kinds, .. } = filter;
-    [service, channel, subscription, code].into_iter().all(Option::is_none)
+    [service, channel, name, subscription, code].into_iter().all(Option::is_none)
         && (category.is_none() && fingerprint.is_none())
         && (event_type.is_none() && tier.is_none() && kinds.is_none())
 }
