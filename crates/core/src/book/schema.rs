@@ -220,4 +220,6 @@ const fn fact(key: &'static str, takes: Type, about: &'static str) -> Field {
 }
 
 #[cfg(test)]
+mod behaviour_test;
+#[cfg(test)]
 mod inert_test;

@@ -134,7 +134,7 @@ impl Known {
             },
             "required" => list(wanted).iter().all(|name| value.get(name.as_str().expect("a name")).is_some()),
             "enum" => list(wanted).contains(value),
-            "minimum" => value.as_f64() >= wanted.as_f64(),
+            "minimum" => !value.is_number() || value.as_f64() >= wanted.as_f64(),
             "minItems" => list(value).len() as u64 >= wanted.as_u64().expect("a count"),
             "maxItems" => list(value).len() as u64 <= wanted.as_u64().expect("a count"),
             "pattern" => {

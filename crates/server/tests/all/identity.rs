@@ -3,6 +3,8 @@
 mod bounds;
 mod tokens;
 
+pub(crate) use self::tokens::token;
+
 use std::process::Command;
 use std::time::{Duration, Instant};
 

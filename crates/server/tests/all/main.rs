@@ -26,6 +26,7 @@ mod health;
 mod hooks;
 mod hostile;
 mod identity;
+mod inert;
 mod init;
 mod inside;
 mod kill;

@@ -48,14 +48,14 @@ services:
         bad: "version: 1
 services:
   worker:
-    target: { redis-stream: work }
+    target: { http: \"http://127.0.0.1:9000\" }
     dead_letter: { name: \"{queue}:dlq\" }
     events: [job.created]
 ",
         mended: "version: 1
 services:
   worker:
-    target: { redis-stream: work }
+    target: { http: \"http://127.0.0.1:9000\" }
     dead_letter: { name: \"{queue}:dlq\", queue: work }
     events: [job.created]
 ",

@@ -209,6 +209,22 @@ async fn a_schedule_begins_when_it_is_first_seen_and_fires_on_time() {
 }
 
 #[tokio::test]
+async fn a_fire_carries_the_data_of_the_book() {
+    let cases = [("", r#"{"schedule":"hourly""#), (", data: \"[1]\"", "[1]")];
+    for (more, expected) in cases {
+        let folder = tempfile::tempdir().expect("a folder");
+        let bench = Bench::start(folder.path(), &hourly(more), "01T09:30");
+        bench.until_remembered("schedule:hourly", Some("01T09:30")).await;
+        bench.now("01T10:00");
+        bench.until(&["hourly@2026-01-01T10:00:00Z"]).await;
+        let events = bench.node.read(|reader| reader.unrouted(Seq::NONE, 1)).await.expect("readable");
+        let data = String::from_utf8_lossy(&events[0].event.data).into_owned();
+        assert!(data.starts_with(expected), "{more}: {data}");
+        bench.stop().await;
+    }
+}
+
+#[tokio::test]
 async fn fires_that_were_missed_while_nothing_ran_are_caught_up_as_the_book_says() {
     #[rustfmt::skip]
     let cases = [

@@ -24,7 +24,7 @@ fn seconds_from_now(seconds: u64) -> u64 {
     (now + Duration::from_secs(seconds)).as_secs()
 }
 
-fn token(secret: &str, more: &Value) -> String {
+pub(crate) fn token(secret: &str, more: &Value) -> String {
     let mut claims = json!({
         "iss": "https://issuer.test", "aud": "redrive", "sub": "alice@example.test",
         "exp": seconds_from_now(600), "role": "operator",
