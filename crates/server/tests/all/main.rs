@@ -10,6 +10,7 @@ mod check;
 mod cli;
 mod client;
 mod completions;
+mod connections;
 mod correlation;
 mod dapr;
 mod demo;
