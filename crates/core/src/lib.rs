@@ -30,6 +30,7 @@ mod history;
 pub mod idempotency;
 pub mod ids;
 pub mod limits;
+pub mod mask;
 pub mod metric_names;
 pub mod name_template;
 pub mod position;

@@ -1,5 +1,6 @@
 //! All integration tests of the server in one binary: it links once, and helpers are shared.
 
+mod addresses;
 mod alerts;
 mod answers;
 mod archive;
