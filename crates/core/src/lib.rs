@@ -39,6 +39,7 @@ pub mod quota;
 pub mod redact;
 pub mod rehearse;
 pub mod replay;
+pub mod reported;
 pub mod reprocess;
 pub mod retry_after;
 pub mod rule;

@@ -42,6 +42,7 @@ mod page;
 mod prometheus_rules;
 mod reference;
 mod replay;
+mod reported;
 mod rules;
 mod run;
 mod schedules;
