@@ -30,6 +30,7 @@ pub struct Story {
     #[serde(flatten)]
     pub end: End,
     /// The hash of the rule book that it was judged by.
+    #[serde(with = "hex")]
     pub book: u64,
     /// What followed.
     pub verdict: Told,
@@ -45,6 +46,30 @@ pub struct Story {
     /// How long it was held before the attempt, in nanoseconds.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub held_nanos: u64,
+}
+
+/// Hashes as 16 hexadecimal digits, since many readers of JSON keep no more than 53 bits of a number. Numbers,
+/// as they were written before, are read too.
+mod hex {
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Number(u64),
+        Digits(String),
+    }
+
+    pub(super) fn serialize<S: Serializer>(hash: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{hash:016x}"))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+        match Written::deserialize(deserializer)? {
+            Written::Number(hash) => Ok(hash),
+            Written::Digits(digits) => u64::from_str_radix(&digits, 16).map_err(de::Error::custom),
+        }
+    }
 }
 
 /// How an attempt ended.
