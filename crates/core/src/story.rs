@@ -331,3 +331,24 @@ impl From<Spent> for Used {
 const fn is_zero(count: &u64) -> bool {
     *count == 0
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_is_written_in_digits_and_read_in_both_ways() {
+        let told = |book: &str| {
+            format!(
+                r#"{{"attempt":1,"started_at":"2025-10-21T14:30:00Z","took_nanos":5,"end":"delivered","book":{book},"verdict":{{"is":"delivered"}}}}"#
+            )
+        };
+        let before: Story =
+            serde_json::from_str(&told("11039955474259798102")).expect("as it was written before");
+        let now: Story = serde_json::from_str(&told(r#""9935cd02fb626856""#)).expect("as it is written now");
+        assert_eq!((before.book, &before), (0x9935_cd02_fb62_6856, &now));
+        let written = serde_json::to_value(&now).expect("a story is JSON");
+        assert_eq!(written["book"], "9935cd02fb626856");
+        assert!(serde_json::from_str::<Story>(&told(r#""no digits""#)).is_err());
+    }
+}
