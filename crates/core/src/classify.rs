@@ -13,6 +13,7 @@ use crate::answer::{Answer, BrokerError, CallPart, Exit, Malformed, TransportErr
 use crate::category::{Category, Code, codes};
 use crate::limits;
 use crate::position::Position;
+use crate::reported::reported_code;
 use crate::rule::{Matcher, Meaning, Override};
 
 /// What an attempt came to.
@@ -63,7 +64,8 @@ pub enum Connection {
 #[must_use]
 pub fn classify(answer: &Answer<'_>, overrides: &[Override], timeout_category: Category) -> Outcome {
     let usual = usual_meaning(answer, timeout_category);
-    let row = overrides.iter().find(|row| fits(&row.when, answer, &usual));
+    let reported = reported_code(&answer.what);
+    let row = overrides.iter().find(|row| fits(&row.when, answer, &usual, reported.as_ref()));
     let matched = row.map(|row| row.position);
     let (default_category, default_code) = match usual {
         Usual::Delivered => (None, Code::of(codes::UNKNOWN_ERROR)),
@@ -84,7 +86,7 @@ pub fn classify(answer: &Answer<'_>, overrides: &[Override], timeout_category: C
     };
     Outcome::Failed(Failure {
         category,
-        code: row.and_then(|row| row.code.clone()).unwrap_or(default_code),
+        code: row.and_then(|row| row.code.clone()).unwrap_or_else(|| own_code(default_code, reported)),
         status,
         message: beginning(answer.message).to_owned(),
         retry_after: retry_after.map(|wait| wait.min(limits::RETRY_AFTER_MAX)),
@@ -92,6 +94,15 @@ pub fn classify(answer: &Answer<'_>, overrides: &[Override], timeout_category: C
         default_category,
         connection,
     })
+}
+
+/// The code of a failure where no row gives it one: the target's own, which says more than its status, but for
+/// statuses that have a meaning of their own to alerts and throttles.
+fn own_code(usual: Code, reported: Option<Code>) -> Code {
+    match usual.as_str() {
+        codes::UNAUTHORIZED | codes::FORBIDDEN | codes::RATE_LIMITED => usual,
+        _ => reported.unwrap_or(usual),
+    }
 }
 
 /// What an answer means where no row of the book says otherwise.
@@ -336,14 +347,15 @@ fn connection(what: &What<'_>) -> Connection {
     }
 }
 
-fn fits(when: &Matcher, answer: &Answer<'_>, usual: &Usual) -> bool {
-    fits_otherwise(when, answer, usual) && has_header(when, answer)
+fn fits(when: &Matcher, answer: &Answer<'_>, usual: &Usual, reported: Option<&Code>) -> bool {
+    fits_otherwise(when, answer, usual, reported) && has_header(when, answer)
 }
 
 /// Whether a row would fit if the answer had the header that the row looks for: for those who no longer know
 /// what headers it had.
 pub(crate) fn fits_but_for_header(when: &Matcher, answer: &Answer<'_>) -> bool {
-    fits_otherwise(when, answer, &usual_meaning(answer, Category::Transient))
+    let reported = reported_code(&answer.what);
+    fits_otherwise(when, answer, &usual_meaning(answer, Category::Transient), reported.as_ref())
 }
 
 fn has_header(when: &Matcher, answer: &Answer<'_>) -> bool {
@@ -354,7 +366,7 @@ fn has_header(when: &Matcher, answer: &Answer<'_>) -> bool {
 }
 
 /// Whether everything fits but the header.
-fn fits_otherwise(when: &Matcher, answer: &Answer<'_>, usual: &Usual) -> bool {
+fn fits_otherwise(when: &Matcher, answer: &Answer<'_>, usual: &Usual, reported: Option<&Code>) -> bool {
     let Matcher { statuses, code, header: _, message } = when;
     let status_fits = match answer.what.status() {
         Some(status) => statuses.iter().any(|range| range.contains(status)),
@@ -367,7 +379,7 @@ fn fits_otherwise(when: &Matcher, answer: &Answer<'_>, usual: &Usual) -> bool {
         Usual::Failed(_, code) => Some(code),
     };
     (statuses.is_empty() || status_fits)
-        && code.as_ref().is_none_or(|code| Some(code) == default_code)
+        && code.as_ref().is_none_or(|code| Some(code) == default_code || Some(code) == reported)
         && message.as_ref().is_none_or(|pattern| {
             [answer.message, answer.what.body()].into_iter().any(|text| pattern.is_match(beginning(text)))
         })

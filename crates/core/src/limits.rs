@@ -171,6 +171,9 @@ pub const OVERRIDES_MAX: usize = 100;
 /// The part of a failure's message that classification and fingerprints look at, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 4 * 1024;
 
+/// The longest machine code that is taken from a target's answer, in bytes.
+pub const REPORTED_CODE_BYTES_MAX: usize = 64;
+
 /// Events that may wait behind a dead letter that holds their session, unless the book says otherwise.
 pub const WAITING_PER_SESSION_DEFAULT: u64 = 10_000;
 

@@ -6,9 +6,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::answer::{Answer, TransportError, What};
 use crate::backoff::{Backoff, grown};
 use crate::breaker::BreakerSettings;
 use crate::category::{Category, Code};
+use crate::classify::{Outcome, classify};
 use crate::ids::{Attempt, BreakerName, DependencyName, PolicyName};
 use crate::limits;
 use crate::position::Position;
@@ -35,6 +37,27 @@ pub struct Rule {
     pub fatal_after: Option<Duration>,
     /// Limits on the parts of one call.
     pub timeouts: Timeouts,
+}
+
+impl Rule {
+    /// Whether a delivery is sent again after a connection that broke before any answer came. Where it is not,
+    /// as with `retry: none`, a request that may have arrived is never repeated.
+    #[must_use]
+    pub fn retries_lost_connections(&self) -> bool {
+        let lost = Answer { what: What::Transport(TransportError::Reset), message: "", retry_after: None };
+        let category = match classify(&lost, &self.classify, self.timeouts.category) {
+            Outcome::Delivered { .. } => return false,
+            Outcome::Failed(failure) => failure.category,
+        };
+        match self.reactions.to(category, None).value {
+            Reaction::Retry(PolicyIndex(index)) | Reaction::RetryCautiously(PolicyIndex(index)) => {
+                self.reactions.policies()[usize::from(index)].backoff.retries() > 0
+            }
+            // It goes back to its place, and is sent again when the service is resumed.
+            Reaction::Pause => true,
+            Reaction::DeadLetter => false,
+        }
+    }
 }
 
 /// A breaker's settings and the name they have in the book or the catalog.

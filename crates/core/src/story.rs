@@ -30,6 +30,7 @@ pub struct Story {
     #[serde(flatten)]
     pub end: End,
     /// The hash of the rule book that it was judged by.
+    #[serde(with = "hex")]
     pub book: u64,
     /// What followed.
     pub verdict: Told,
@@ -45,6 +46,30 @@ pub struct Story {
     /// How long it was held before the attempt, in nanoseconds.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub held_nanos: u64,
+}
+
+/// Hashes as 16 hexadecimal digits, since many readers of JSON keep no more than 53 bits of a number. Numbers,
+/// as they were written before, are read too.
+mod hex {
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Number(u64),
+        Digits(String),
+    }
+
+    pub(super) fn serialize<S: Serializer>(hash: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{hash:016x}"))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+        match Written::deserialize(deserializer)? {
+            Written::Number(hash) => Ok(hash),
+            Written::Digits(digits) => u64::from_str_radix(&digits, 16).map_err(de::Error::custom),
+        }
+    }
 }
 
 /// How an attempt ended.
@@ -305,4 +330,25 @@ impl From<Spent> for Used {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_zero(count: &u64) -> bool {
     *count == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_is_written_in_digits_and_read_in_both_ways() {
+        let told = |book: &str| {
+            format!(
+                r#"{{"attempt":1,"started_at":"2025-10-21T14:30:00Z","took_nanos":5,"end":"delivered","book":{book},"verdict":{{"is":"delivered"}}}}"#
+            )
+        };
+        let before: Story =
+            serde_json::from_str(&told("11039955474259798102")).expect("as it was written before");
+        let now: Story = serde_json::from_str(&told(r#""9935cd02fb626856""#)).expect("as it is written now");
+        assert_eq!((before.book, &before), (0x9935_cd02_fb62_6856, &now));
+        let written = serde_json::to_value(&now).expect("a story is JSON");
+        assert_eq!(written["book"], "9935cd02fb626856");
+        assert!(serde_json::from_str::<Story>(&told(r#""no digits""#)).is_err());
+    }
 }

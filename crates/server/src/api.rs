@@ -5,6 +5,7 @@
 //! - every answer has an `X-Correlation-Id`, and every error the one form of [`error`];
 //! - nothing a client sends or leaves unsent takes more than a bounded amount of memory or time.
 
+mod addresses;
 mod alerts;
 mod body;
 pub(crate) mod book;

@@ -11,6 +11,7 @@ use std::fmt;
 use std::sync::OnceLock;
 
 use redrive::clock::wall_clock;
+use redrive::core::mask::mask_addresses;
 use redrive::core::redact::{redact, redact_id};
 use redrive::secret::Secrets;
 use serde_json::{Map, Value};
@@ -125,6 +126,7 @@ fn fit(name: &str, text: &str) -> String {
         return text.to_owned();
     }
     let hidden = SECRETS.get().map_or(text.into(), |secrets| secrets.hide(text));
+    let hidden = mask_addresses(&hidden);
     if IDS.contains(&name) { redact_id(&hidden).into_owned() } else { redact(&hidden).into_owned() }
 }
 

@@ -11,6 +11,7 @@ use crate::backoff::nanos;
 use crate::category::{Category, Code, codes};
 use crate::classify::{Connection, Failure, Outcome, classify, fits_but_for_header};
 use crate::ids::Attempt;
+use crate::reported;
 use crate::rule::{HeaderMatch, Override, Rule};
 use crate::story::{End, Place, Story};
 
@@ -76,6 +77,10 @@ impl Evidence {
                         let mut headers = headers_of(row);
                         if *status == 403 && usual_code.as_str() == codes::RATE_LIMITED {
                             headers.push(("x-ratelimit-remaining".to_owned(), "0".to_owned()));
+                        }
+                        // The code that it stated may have stood in a header.
+                        if row.is_none_or(|row| row.code.is_none() || row.when.code.is_some()) {
+                            headers.push((reported::HEADER.to_owned(), usual_code.to_string()));
                         }
                         Some(http(*status, response, headers))
                     }

@@ -389,7 +389,7 @@ impl Shelf {
         for wanted in gone {
             tracing::warn!(%wanted, "the new rule book has it no more: its last rule holds on");
         }
-        tracing::info!(hash = book.hash(), "rule book changed");
+        tracing::info!(hash = %format_args!("{:016x}", book.hash()), "rule book changed");
     }
 
     /// Puts the new book in place of the old, and says what guards there are that it has no rule for; none if it

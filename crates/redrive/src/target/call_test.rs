@@ -12,8 +12,13 @@ use redrive_core::time::Timestamp;
 
 /// A call with those limits on its parts.
 pub(crate) fn call(timeout: &str, deliveries: Vec<Waiting>) -> Arc<Call> {
+    call_retried("standard", timeout, deliveries)
+}
+
+/// The same by another policy for retries.
+pub(crate) fn call_retried(retry: &str, timeout: &str, deliveries: Vec<Waiting>) -> Arc<Call> {
     let book = format!(
-        "version: 1\nservices:\n  shop:\n    target: {{ http: \"http://127.0.0.1:1/\" }}\n    timeout: {timeout}\n    events: [orders.placed]\n"
+        "version: 1\nservices:\n  shop:\n    target: {{ http: \"http://127.0.0.1:1/\" }}\n    timeout: {timeout}\n    retry: {retry}\n    events: [orders.placed]\n"
     );
     let book = Arc::new(book_of(&book));
     let rule = Arc::clone(book.rule("shop", None, "orders.placed").expect("the book has it"));

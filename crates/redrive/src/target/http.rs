@@ -16,6 +16,7 @@ mod failure;
 pub(crate) mod fetch;
 mod guard;
 mod limits;
+mod line;
 mod pool;
 mod request;
 mod resolve;

@@ -20,6 +20,8 @@ use redrive::store::{Counts, DeliveryState, DeliveryView, Filter, Reader, StoreE
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
+use super::App;
+use super::addresses::Addresses;
 use super::code::Code;
 use super::error::{ApiError, Named};
 use super::identity::Caller;
@@ -27,7 +29,6 @@ use super::shape::alerts::{
     AlertShown, AlertStateShown, AlertsFound, ReceiverShown, ReceiverTested, SubjectShown, TestOutcome,
     ToldShown,
 };
-use super::{App, events};
 
 /// How long a test is watched: less than a request may take, so that whoever asks is answered.
 const TEST_WATCHED: Duration = Duration::from_secs(12);
@@ -39,7 +40,7 @@ const MESSAGES_SEEN_MAX: usize = 100;
     get, path = "/v1/alerts", operation_id = "alerts", tag = "operating",
     responses((status = 200, description = "all that the rule book has", body = AlertsFound))
 )]
-pub(super) async fn list(State(app): State<App>) -> Result<Response, ApiError> {
+pub(super) async fn list(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
     let (book, now) = (app.node.book(), app.node.now());
     let (counts, troubles) = app.node.read(|reader| Ok((reader.counts()?, troubles(reader)?))).await?;
     let alerts = app.node.alerts();
@@ -52,7 +53,7 @@ pub(super) async fn list(State(app): State<App>) -> Result<Response, ApiError> {
             .collect(),
         recent: alerts.recent.iter().map(told_shown).collect(),
     };
-    Ok(events::json(StatusCode::OK, &found))
+    Ok(Addresses::for_caller(&caller, &book).json(StatusCode::OK, &found))
 }
 
 /// The alerts that fire.
@@ -107,7 +108,7 @@ pub(super) async fn test(
             took_ms: None,
         },
     };
-    Ok(events::json(StatusCode::OK, &tested))
+    Ok(Addresses::for_caller(&caller, &app.node.book()).json(StatusCode::OK, &tested))
 }
 
 /// What becomes of an event's delivery; none if nobody tells any more.

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::code::Code;
 use super::error::ApiError;
 
 /// Bytes of bodies that are being read or judged at once, whatever they are for.
@@ -31,6 +32,8 @@ pub(super) enum NotRead {
     Broken,
     #[error("too many bytes are being read at once")]
     NoRoom,
+    #[error("the body is encoded")]
+    Encoded,
 }
 
 impl NotRead {
@@ -40,6 +43,10 @@ impl NotRead {
             Self::TooLarge => ApiError::too_large(bytes_max),
             Self::TooSlow => ApiError::too_slow(),
             Self::Broken => ApiError::invalid("body", "could not be read to its end"),
+            Self::Encoded => ApiError::new(
+                Code::UnsupportedEncoding,
+                "the body has a `content-encoding`, and none is understood: send it as it is, without gzip or the like",
+            ),
             Self::NoRoom => {
                 ApiError::unavailable("too many large bodies come in at once: try again in a moment")
             }
@@ -80,6 +87,10 @@ pub(super) async fn read(
     bytes_max: usize,
     within: Duration,
 ) -> Result<Held, NotRead> {
+    let is_encoded = |value: &HeaderValue| !value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"identity");
+    if headers.get_all(header::CONTENT_ENCODING).iter().any(is_encoded) {
+        return Err(NotRead::Encoded);
+    }
     let stated =
         headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if stated.is_some_and(|stated| stated > bytes_max as u64) {

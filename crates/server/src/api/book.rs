@@ -1,6 +1,6 @@
 //! The rule book: its text, what is wrong with it, what its policies come to, and what holds for one event.
 //!
-//! Invariant: no password of an address leaves the server.
+//! Invariant: no password of an address leaves the server, and nothing secret of one to those below admin.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -13,8 +13,10 @@ use redrive::core::backoff::{self, Backoff};
 use redrive::core::book::report::explain::explain;
 use redrive::core::book::{RuleBook, lint};
 use redrive::core::ids::PolicyName;
-use redrive::core::text::{hide_passwords, show_duration};
+use redrive::core::mask::AddressMask;
+use redrive::core::text::show_duration;
 
+use super::addresses::Addresses;
 use super::code::Code;
 use super::error::ApiError;
 use super::identity::Caller;
@@ -29,41 +31,60 @@ use crate::letters::fields::{Fields, WrongField};
 
 /// What was made of the book that was last asked for: it stays the same until another is read.
 #[derive(Default)]
-pub(crate) struct Shown(Mutex<Option<(u64, Arc<BookShown>)>>);
+pub(crate) struct Shown(Mutex<Option<(u64, Arc<Both>)>>);
+
+/// As admins see it, and as all others do.
+struct Both {
+    whole: BookShown,
+    masked: BookShown,
+}
 
 /// The rule book that holds, with what `redrive check` finds in it.
 #[utoipa::path(
     get, path = "/v1/book", operation_id = "book", tag = "operating",
-    responses((status = 200, description = "its text without the passwords of addresses", body = BookShown))
+    responses((status = 200, description = "its text without the passwords of addresses; query values and webhook paths are masked below admin", body = BookShown))
 )]
-pub(super) async fn book(State(app): State<App>) -> Result<Response, ApiError> {
+pub(super) async fn book(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
     let (book, text) = app.node.book_and_text();
     let hash = book.hash();
     let lock = || app.book_shown.0.lock().expect("nobody panics while swapping");
     let known = lock().as_ref().filter(|(known, _)| *known == hash).map(|(_, shown)| Arc::clone(shown));
-    let mut shown = if let Some(shown) = known {
-        BookShown::clone(&shown)
+    let both = if let Some(known) = known {
+        known
     } else {
-        let made = tokio::task::spawn_blocking(move || shown(&book, &text)).await;
+        let made = tokio::task::spawn_blocking(move || Both {
+            whole: shown(&book, &text, &Addresses::Whole),
+            masked: shown(&book, &text, &Addresses::Masked(AddressMask::of(&book))),
+        });
+        let made = made.await;
         let made = Arc::new(made.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())));
         *lock() = Some((hash, Arc::clone(&made)));
-        BookShown::clone(&made)
+        made
+    };
+    let mut shown = match Addresses::for_caller(&caller, &app.node.book()) {
+        Addresses::Whole => both.whole.clone(),
+        Addresses::Masked(_) => both.masked.clone(),
     };
     shown.path = app.book_path.as_ref().map(|path| path.display().to_string());
     shown.read_at = app.node.book_read_at();
     Ok(events::json(StatusCode::OK, &shown))
 }
 
-fn shown(book: &RuleBook, text: &str) -> BookShown {
+fn shown(book: &RuleBook, text: &str, addresses: &Addresses) -> BookShown {
+    let finding = |problem| {
+        let found = FindingShown::from(problem);
+        let (message, help) = (addresses.shown(&found.message), addresses.shown(&found.help));
+        FindingShown { message, help, ..found }
+    };
     BookShown {
-        text: hide_passwords(text).into_owned(),
+        text: addresses.shown_book(text),
         hash: format!("{:016x}", book.hash()),
         path: None,
         read_at: redrive::core::time::Timestamp::EPOCH,
         findings: lint::check_for(text.as_bytes(), &redrive::built_in::BUILT_IN)
             .problems
             .into_iter()
-            .map(FindingShown::from)
+            .map(finding)
             .collect(),
         policies: policies(book),
         services: book.sections().services.iter().map(service_shown).collect(),
@@ -199,5 +220,5 @@ pub(super) async fn rule(
         event_type,
         values: values.collect(),
     };
-    Ok(events::json(StatusCode::OK, &rule))
+    Ok(Addresses::for_caller(&caller, &book).json(StatusCode::OK, &rule))
 }

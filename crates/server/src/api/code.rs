@@ -35,6 +35,7 @@ pub(crate) enum Code {
     NoBreaker,
     PayloadTooLarge,
     UriTooLong,
+    UnsupportedEncoding,
     RateLimitExceeded,
     HeadersTooLarge,
     Internal,
@@ -52,7 +53,7 @@ struct Entry {
 
 impl Code {
     /// All of them, in the order of their statuses.
-    pub(crate) const ALL: [Self; 32] = [
+    pub(crate) const ALL: [Self; 33] = [
         Self::BadRequest,
         Self::Validation,
         Self::Unauthorized,
@@ -80,6 +81,7 @@ impl Code {
         Self::NoBreaker,
         Self::PayloadTooLarge,
         Self::UriTooLong,
+        Self::UnsupportedEncoding,
         Self::RateLimitExceeded,
         Self::HeadersTooLarge,
         Self::Internal,
@@ -113,6 +115,7 @@ impl Code {
             Self::NoBreaker          => (StatusCode::CONFLICT, "NO_BREAKER", "no rule guards the dependency by a breaker, so there is nothing to trip or reset"),
             Self::PayloadTooLarge    => (StatusCode::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE", "the body has more than `details.bytes_max` bytes"),
             Self::UriTooLong         => (StatusCode::URI_TOO_LONG, "URI_TOO_LONG", "the path and its query are too long"),
+            Self::UnsupportedEncoding => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_ENCODING", "the body has a `Content-Encoding`, such as gzip: bodies are taken as they are"),
             Self::HeadersTooLarge    => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "HEADERS_TOO_LARGE", "the headers are too many or too long"),
             Self::Unauthorized       => (StatusCode::UNAUTHORIZED, "UNAUTHORIZED", "the signature of a webhook is missing or does not fit, or a key or token is needed and none that is good was shown"),
             Self::SourceNotFound     => (StatusCode::NOT_FOUND, "SOURCE_NOT_FOUND", "the rule book has no such webhook source"),

@@ -3,6 +3,8 @@
 //! Without this, whoever opens connections fast enough from one machine keeps everybody else outside, with no
 //! key and nearly no effort. A share is large enough for a proxy that brings the clients of a whole site.
 //!
+//! The same goes for live streams, which count by key or token where callers have one.
+//!
 //! Invariant: as many addresses are remembered as have connections, and those have a bound.
 
 use std::collections::HashMap;
@@ -11,54 +13,63 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::strangers::neighbourhood;
 
-/// The part of all places that one address may take: one in so many.
+/// The part of all connections that one address may take: one in so many.
 const SHARE: usize = 2;
 
-/// The connections of each address; clones are the same.
+/// What each address or caller has of something; clones are the same.
 #[derive(Clone, Debug)]
 pub(super) struct Crowd {
-    by_address: Arc<Mutex<HashMap<String, usize>>>,
+    by_name: Arc<Mutex<HashMap<String, usize>>>,
     each_max: usize,
 }
 
-/// A connection that counts for as long as this is there.
+/// A place that counts for as long as this is there.
 #[derive(Debug)]
 pub(super) struct Member {
     crowd: Crowd,
-    address: String,
+    name: String,
 }
 
 impl Crowd {
     /// A crowd of at most so many connections.
     pub(super) fn of(connections_max: usize) -> Self {
-        Self { by_address: Arc::default(), each_max: connections_max.div_ceil(SHARE) }
+        Self::with_each(connections_max.div_ceil(SHARE))
+    }
+
+    /// A crowd of which each has at most so many places.
+    pub(super) fn with_each(each_max: usize) -> Self {
+        Self { by_name: Arc::default(), each_max }
     }
 
     /// One more connection of that address; none if it has its share.
     pub(super) fn join(&self, peer: IpAddr) -> Option<Member> {
-        let address = neighbourhood(Some(peer));
-        let mut by_address = self.lock();
-        let count = by_address.get(&address).copied().unwrap_or(0);
+        self.join_as(neighbourhood(Some(peer)))
+    }
+
+    /// One more place for whoever has that name; none if it has its share.
+    pub(super) fn join_as(&self, name: String) -> Option<Member> {
+        let mut by_name = self.lock();
+        let count = by_name.get(&name).copied().unwrap_or(0);
         if count >= self.each_max {
             return None;
         }
-        by_address.insert(address.clone(), count + 1);
-        Some(Member { crowd: self.clone(), address })
+        by_name.insert(name.clone(), count + 1);
+        Some(Member { crowd: self.clone(), name })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, usize>> {
-        self.by_address.lock().expect("nobody panics while counting")
+        self.by_name.lock().expect("nobody panics while counting")
     }
 }
 
 impl Drop for Member {
     fn drop(&mut self) {
-        let mut by_address = self.crowd.lock();
-        let left = by_address.get(&self.address).map_or(0, |count| count - 1);
+        let mut by_name = self.crowd.lock();
+        let left = by_name.get(&self.name).map_or(0, |count| count - 1);
         if left == 0 {
-            by_address.remove(&self.address);
+            by_name.remove(&self.name);
         } else {
-            by_address.insert(self.address.clone(), left);
+            by_name.insert(self.name.clone(), left);
         }
     }
 }

@@ -16,12 +16,13 @@ use redrive::core::ids::DependencyName;
 use redrive::core::text::show_duration;
 use redrive::node::{Snapshot, Turn, Turns};
 
+use super::addresses::Addresses;
 use super::code::Code;
 use super::error::{ApiError, Named};
 use super::identity::Caller;
 use super::shape::dependencies::{BreakerState, DependenciesFound, DependencyShown, TurnShown};
 use super::shape::wanted::NoteWanted;
-use super::{App, events, letters, to_its_end};
+use super::{App, letters, to_its_end};
 
 /// What the rule book says of a dependency.
 pub(super) struct Declared {
@@ -85,7 +86,7 @@ pub(super) async fn list(State(app): State<App>, caller: Caller) -> Result<Respo
             dependencies.push(shown(&book, &snapshot, &turns, &name, &declared));
         }
     }
-    Ok(events::json(StatusCode::OK, &DependenciesFound { dependencies }))
+    Ok(Addresses::for_caller(&caller, &book).json(StatusCode::OK, &DependenciesFound { dependencies }))
 }
 
 /// Opens a breaker for as long as failures would; calls wait until it lets probes through.
@@ -106,7 +107,7 @@ pub(super) async fn trip(
     to_its_end(async move {
         let Turning { name, note } = turn;
         app.node.trip(name.clone(), note, &caller.by()).await?;
-        as_it_is_now(&app, &name).await
+        as_it_is_now(&app, &caller, &name).await
     })
     .await
 }
@@ -129,7 +130,7 @@ pub(super) async fn reset(
     to_its_end(async move {
         let Turning { name, note } = turn;
         app.node.reset(name.clone(), note, &caller.by()).await?;
-        as_it_is_now(&app, &name).await
+        as_it_is_now(&app, &caller, &name).await
     })
     .await
 }
@@ -162,14 +163,15 @@ fn guarded(book: &RuleBook, name: &str) -> Result<DependencyName, ApiError> {
     Ok(name.clone())
 }
 
-async fn as_it_is_now(app: &App, name: &DependencyName) -> Result<Response, ApiError> {
+async fn as_it_is_now(app: &App, caller: &Caller, name: &DependencyName) -> Result<Response, ApiError> {
     let (snapshot, book) = (app.snapshot().await?, app.node.book());
     let all = declared(&book);
     // Another book may have come meanwhile.
     let declared = all.get(name).ok_or_else(|| {
         ApiError::new(Code::DependencyNotFound, format!("the rule book has `{name}` no more"))
     })?;
-    Ok(events::json(StatusCode::OK, &shown(&book, &snapshot, &app.node.turns(), name, declared)))
+    let shown = shown(&book, &snapshot, &app.node.turns(), name, declared);
+    Ok(Addresses::for_caller(caller, &book).json(StatusCode::OK, &shown))
 }
 
 fn shown(

@@ -13,11 +13,13 @@ use redrive::core::doctor::examine;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use super::addresses::Addresses;
 use super::error::ApiError;
+use super::identity::Caller;
 use super::openapi::Keys;
 use super::shape::doctor::DoctorReport;
 use super::shape::wanted::DoctorKeys;
-use super::{App, events, to_its_end};
+use super::{App, to_its_end};
 use crate::doctor::gather::{self, Deliveries};
 use crate::doctor::report::report;
 use crate::letters::fields::Fields;
@@ -36,16 +38,21 @@ const KEPT_MAX: usize = 16;
     params(Keys<DoctorKeys>),
     responses((status = 200, description = "no findings say that nothing ails, as far as what was looked at can tell", body = DoctorReport))
 )]
-pub(super) async fn doctor(State(app): State<App>, RawQuery(query): RawQuery) -> Result<Response, ApiError> {
+pub(super) async fn doctor(
+    State(app): State<App>,
+    caller: Caller,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ApiError> {
     let mut fields = Fields::of_query(query.as_deref())?;
     let service = fields.text("service")?;
     fields.finish()?;
+    let addresses = Addresses::for_caller(&caller, &app.node.book());
     // Whoever does not wait for it leaves a report to the next who asks.
     let report = to_its_end(async move {
         let question = Question { service: service.clone(), book: app.node.book().hash() };
         app.reports.of(question, examined(&app, service)).await
     });
-    Ok(events::json(StatusCode::OK, &*report.await?))
+    Ok(addresses.json(StatusCode::OK, &*report.await?))
 }
 
 async fn examined(app: &App, service: Option<String>) -> Result<DoctorReport, ApiError> {

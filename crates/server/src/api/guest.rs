@@ -8,7 +8,7 @@
 use std::net::IpAddr;
 
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, Request, Version, header};
 
 use super::code::Code;
 use super::door::Scheme;
@@ -36,12 +36,25 @@ impl Guests {
     }
 }
 
-/// Refuses a request with several hosts: whoever stands between us and the client may have believed the
-/// other one.
-pub(super) fn refuse_many_hosts(headers: &HeaderMap) -> Result<(), ApiError> {
+/// Refuses a request that does not say once and clearly which host it is for: whoever stands between us and
+/// the client may have believed another. Only HTTP/1.0 knows requests without one.
+pub(super) fn check_host<B>(request: &Request<B>) -> Result<(), ApiError> {
+    let refuse = |message: &str| Err(ApiError::new(Code::BadRequest, message));
+    let headers = request.headers();
     match headers.get_all(header::HOST).iter().count() {
-        0 | 1 => Ok(()),
-        _ => Err(ApiError::new(Code::BadRequest, "a request has one `host`, not several")),
+        0 if request.version() >= Version::HTTP_11 => {
+            return refuse("a request of HTTP/1.1 names its `host`");
+        }
+        0 | 1 => {}
+        _ => return refuse("a request has one `host`, not several"),
+    }
+    match request.uri().authority() {
+        Some(named) if host(headers).is_some_and(|host| !host.eq_ignore_ascii_case(named.as_str())) => {
+            refuse("the request is for another host than its `host` says")
+        }
+        // The name in the request line is the one that counts, and nothing else shows whose it is.
+        Some(_) if host(headers).is_none() => refuse("a request for a whole address names its `host` too"),
+        Some(_) | None => Ok(()),
     }
 }
 
@@ -110,6 +123,28 @@ mod tests {
                 headers.extend(value.map(|value| (key, value.parse().expect("a header"))));
             }
             assert_eq!(Guests::ThisMachine.check(&headers, Scheme::Http).is_ok(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_request_says_once_for_which_host_it_is() {
+        #[rustfmt::skip]
+        let cases = [
+            ("as everybody does",           Version::HTTP_11, "/v1/status",              &["a.test"][..],      true),
+            ("an old program",              Version::HTTP_10, "/v1/status",              &[],                  true),
+            ("no host",                     Version::HTTP_11, "/v1/status",              &[],                  false),
+            ("two hosts",                   Version::HTTP_11, "/v1/status",              &["a.test", "b.test"], false),
+            ("a whole address",             Version::HTTP_11, "http://A.test/v1/status", &["a.test"],          true),
+            ("of another host",             Version::HTTP_11, "http://b.test/v1/status", &["a.test"],          false),
+            ("of another port",             Version::HTTP_11, "http://a.test:81/",       &["a.test"],          false),
+            ("of an old program",           Version::HTTP_10, "http://b.test/",          &[],                  false),
+        ];
+        for (name, version, uri, hosts, expected) in cases {
+            let mut request = Request::builder().version(version).uri(uri).body(()).expect("a request");
+            for host in hosts {
+                request.headers_mut().append(header::HOST, host.parse().expect("a header"));
+            }
+            assert_eq!(check_host(&request).is_ok(), expected, "{name}");
         }
     }
 

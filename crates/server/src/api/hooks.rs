@@ -179,7 +179,12 @@ fn said(app: &App, opened: &Opened, correlation_id: &str, judged: Result<Taken, 
         }
         Ok(Taken::Challenge(text)) => {
             tell(app, opened, Answered::Challenge, correlation_id, None);
-            ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
+            // It is the sender's own text: no browser is to take it for anything else.
+            let headers = [
+                (header::CONTENT_TYPE, "text/plain; charset=utf-8"),
+                (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+            ];
+            (headers, text).into_response()
         }
         Err(Turned { answered, error, why }) => {
             tell(app, opened, answered, correlation_id, Some(&why));
@@ -262,7 +267,7 @@ fn unread(opened: &Opened, headers: &HeaderMap, not_read: NotRead) -> Turned {
     let answered = match not_read {
         NotRead::TooLarge => Answered::TooLarge,
         NotRead::TooSlow => Answered::TooSlow,
-        NotRead::Broken => Answered::Malformed,
+        NotRead::Broken | NotRead::Encoded => Answered::Malformed,
         NotRead::NoRoom => Answered::Unavailable,
     };
     if not_read == NotRead::TooLarge

@@ -30,7 +30,7 @@ use super::code::Code;
 use super::crowd::Crowd;
 use super::door::{Door, Entered, Scheme};
 use super::error::ApiError;
-use super::guest::{Guests, refuse_many_hosts};
+use super::guest::{Guests, check_host};
 use super::identity::Peer;
 use super::patient::Patient;
 use super::polite::Polite;
@@ -106,12 +106,16 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
-    /// Takes no more connections, and lets requests end within that time.
+    /// Takes no more connections, lets requests end within that time, and then cuts off what has not ended.
     pub(crate) async fn close(self, within: Duration) {
         // The task listens for as long as it runs.
         let _ = self.close.send(true);
-        // Whoever has not ended by then is cut off.
-        let _ = tokio::time::timeout(within, self.task).await;
+        let mut task = self.task;
+        if tokio::time::timeout(within, &mut task).await.is_err() {
+            // The task owns all connections: what has not ended by now ends with it.
+            task.abort();
+            let _ = task.await;
+        }
     }
 }
 
@@ -151,7 +155,11 @@ async fn accept_all(
     let mut connections = JoinSet::new();
     let mut has_failed = false;
     loop {
-        let place = Arc::clone(&room).acquire_owned().await.expect("nobody closes the semaphore");
+        let place = tokio::select! {
+            biased;
+            _ = closing.changed() => break,
+            place = Arc::clone(&room).acquire_owned() => place.expect("nobody closes the semaphore"),
+        };
         let (stream, peer) = tokio::select! {
             biased;
             _ = closing.changed() => break,
@@ -216,7 +224,7 @@ fn enter(routers: &Routers, came: Came, request: &mut Request<Incoming>) -> Resu
     if bytes > URI_BYTES_MAX {
         return Err(ApiError::new(Code::UriTooLong, format!("the path has more than {URI_BYTES_MAX} bytes")));
     }
-    refuse_many_hosts(request.headers())?;
+    check_host(request)?;
     request.extensions_mut().insert(Peer(came.from));
     match &routers.guarded {
         Some(Guarded { access, router }) if access.is_on() => Ok(router.clone()),
@@ -321,8 +329,8 @@ mod tests {
         let any: SocketAddr = ([127, 0, 0, 1], 0).into();
         let listening = listen(any, |_| Routers::open(router), limits).await.expect("a port is free");
         let mut deaf = TcpStream::connect(listening.address).await.expect("it listens");
-        deaf.write_all(b"GET /endless HTTP/1.1\r\n\r\n").await.expect("it reads");
-        let next = say(listening.address, "GET / HTTP/1.1\r\nconnection: close\r\n\r\n");
+        deaf.write_all(b"GET /endless HTTP/1.1\r\nhost: localhost\r\n\r\n").await.expect("it reads");
+        let next = say(listening.address, "GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
         let heard = tokio::time::timeout(Duration::from_secs(30), next).await.expect("there is room again");
         assert!(heard.ends_with("here"), "{heard}");
         listening.close(Duration::from_secs(5)).await;
@@ -343,8 +351,11 @@ mod tests {
         let limits = Limits { answer_time: limit, ..Limits::with_body(1_000) };
         let any: SocketAddr = ([127, 0, 0, 1], 0).into();
         let listening = listen(any, |_| Routers::open(router), limits).await.expect("a port is free");
-        let ask =
-            |path: &str| format!("GET {path} HTTP/1.1\r\nconnection: close\r\nx-correlation-id: c-1\r\n\r\n");
+        let ask = |path: &str| {
+            format!(
+                "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nx-correlation-id: c-1\r\n\r\n"
+            )
+        };
         let never = say(listening.address, &ask("/never")).await;
         assert!(never.starts_with("HTTP/1.1 503 "), "{never}");
         for part in [
@@ -358,5 +369,21 @@ mod tests {
         let late = say(listening.address, &ask("/late")).await;
         assert!(late.starts_with("HTTP/1.1 200 ") && late.contains("the end"), "{late}");
         listening.close(Duration::from_secs(5)).await;
+    }
+
+    #[tokio::test]
+    async fn closing_cuts_off_what_does_not_end_in_time() {
+        let router = Router::new().route("/never", get(std::future::pending::<Response>));
+        let limits = Limits { connections_max: 2, ..Limits::with_body(1_000) };
+        let any: SocketAddr = ([127, 0, 0, 1], 0).into();
+        let listening = listen(any, |_| Routers::open(router), limits).await.expect("a port is free");
+        let mut waiting = TcpStream::connect(listening.address).await.expect("it listens");
+        waiting.write_all(b"GET /never HTTP/1.1\r\nhost: localhost\r\n\r\n").await.expect("it reads");
+        listening.close(Duration::from_millis(50)).await;
+        let mut rest = Vec::new();
+        let ended = tokio::time::timeout(Duration::from_secs(5), waiting.read_to_end(&mut rest)).await;
+        // Either way of hanging up will do.
+        let _ = ended.expect("the connection ends with the door");
+        assert!(rest.is_empty(), "nothing was answered: {rest:?}");
     }
 }

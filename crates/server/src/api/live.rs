@@ -3,7 +3,8 @@
 //! One ticker looks for all listeners, and only while there are any: however many pages are open, the store
 //! and the engine are asked once a second. What a listener may see is cut out of that one look.
 //!
-//! Invariants: at most [`LISTENERS_MAX`] pages listen, and as many others; nobody gets more than [`HAPPENINGS_PER_PULSE`] happenings
+//! Invariants: at most [`LISTENERS_MAX`] pages listen, and as many others, of which no caller takes more than
+//! its share; nobody gets more than [`HAPPENINGS_PER_PULSE`] happenings
 //! between two pulses, and is told how many were left out; a stream ends when its key does.
 
 mod beat;
@@ -12,6 +13,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
@@ -22,8 +24,9 @@ use tokio::time::MissedTickBehavior;
 
 use self::beat::{Beat, Layout};
 use super::App;
+use super::crowd::{Crowd, Member};
 use super::error::ApiError;
-use super::identity::Caller;
+use super::identity::{Caller, Peer};
 use super::queries::{hears, lines};
 use super::services::Look;
 
@@ -31,6 +34,8 @@ use super::services::Look;
 const PULSE_EVERY: Duration = Duration::from_secs(1);
 /// Pages that may listen at once, and those beside them who hear of everything.
 const LISTENERS_MAX: usize = 64;
+/// How many of these one caller may have: a key or a token, or an address where callers have neither.
+const LISTENERS_EACH_MAX: usize = 16;
 /// Happenings that one listener is told between two pulses.
 const HAPPENINGS_PER_PULSE: u32 = 50;
 /// How soon after the first look there is a pulse: rates need two looks, and whoever opens a page should not
@@ -45,35 +50,63 @@ const RETRY_MS: u32 = 2_000;
 pub(crate) struct Hub {
     /// The latest; none while nobody looks.
     beats: watch::Sender<Option<Arc<Beat>>>,
-    places: Arc<Semaphore>,
+    places: Room,
     /// Of those who hear of everything: each costs work for whatever happens.
-    tails: Arc<Semaphore>,
+    tails: Room,
     /// Whether the ticker runs.
     is_ticking: Mutex<bool>,
 }
 
 impl Default for Hub {
     fn default() -> Self {
-        let room = || Arc::new(Semaphore::new(LISTENERS_MAX));
-        Self { beats: watch::Sender::new(None), places: room(), tails: room(), is_ticking: Mutex::new(false) }
+        let (places, tails) = (Room::default(), Room::default());
+        Self { beats: watch::Sender::new(None), places, tails, is_ticking: Mutex::new(false) }
+    }
+}
+
+/// Room for listeners of one kind.
+struct Room {
+    all: Arc<Semaphore>,
+    each: Crowd,
+}
+
+/// A place that a listener has for as long as it listens.
+pub(super) struct Place {
+    _of_all: OwnedSemaphorePermit,
+    _of_its_own: Member,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self { all: Arc::new(Semaphore::new(LISTENERS_MAX)), each: Crowd::with_each(LISTENERS_EACH_MAX) }
+    }
+}
+
+impl Room {
+    fn place(&self, caller: &Caller, peer: Peer, what: &str) -> Result<Place, ApiError> {
+        let its_own = self.each.join_as(caller.name_or_address(peer)).ok_or_else(|| {
+            ApiError::unavailable(format!(
+                "this caller has {LISTENERS_EACH_MAX} {what} already: close one of them"
+            ))
+        })?;
+        let of_all = Arc::clone(&self.all).try_acquire_owned();
+        let of_all = of_all.map_err(|_| {
+            ApiError::unavailable(format!("there are {LISTENERS_MAX} {what} already: close one of them"))
+        })?;
+        Ok(Place { _of_all: of_all, _of_its_own: its_own })
     }
 }
 
 impl Hub {
     /// A place for a page.
-    fn place(&self) -> Result<OwnedSemaphorePermit, ApiError> {
-        taken(&self.places, "pages listen already: close one of them")
+    fn place(&self, caller: &Caller, peer: Peer) -> Result<Place, ApiError> {
+        self.places.place(caller, peer, "live pages")
     }
 
     /// A place for one who hears of everything.
-    pub(super) fn tail_place(&self) -> Result<OwnedSemaphorePermit, ApiError> {
-        taken(&self.tails, "listen already to what happens: stop one of them")
+    pub(super) fn tail_place(&self, caller: &Caller, peer: Peer) -> Result<Place, ApiError> {
+        self.tails.place(caller, peer, "streams of happenings")
     }
-}
-
-fn taken(places: &Arc<Semaphore>, full: &str) -> Result<OwnedSemaphorePermit, ApiError> {
-    let place = Arc::clone(places).try_acquire_owned();
-    place.map_err(|_| ApiError::unavailable(format!("{LISTENERS_MAX} {full}")))
 }
 
 /// How it is every second, and what happens, as it happens.
@@ -81,8 +114,12 @@ fn taken(places: &Arc<Semaphore>, full: &str) -> Result<OwnedSemaphorePermit, Ap
     get, path = "/v1/live", operation_id = "live", tag = "operating",
     responses((status = 200, description = "server-sent events: `pulse` every second with a `Pulse`, and `happening` with a `Happening`, at most 50 a second", body = String, content_type = "text/event-stream"))
 )]
-pub(super) async fn live(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
-    let place = app.live.place()?;
+pub(super) async fn live(
+    State(app): State<App>,
+    Extension(peer): Extension<Peer>,
+    caller: Caller,
+) -> Result<Response, ApiError> {
+    let place = app.live.place(&caller, peer)?;
     let mut beats = app.live.beats.subscribe();
     // Whoever comes between two pulses is told the latest at once.
     beats.mark_changed();
@@ -121,7 +158,7 @@ struct Listener {
     left_out: u64,
     /// What it is told before anything else.
     first: VecDeque<String>,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 /// The next message; none when the server stops, or would not let the listener in any more.

@@ -39,7 +39,8 @@ const EVERYWHERE: [Code; 6] = [
     Code::Unavailable,
 ];
 /// What else those are answered with that bring a body.
-const WITH_BODY: [Code; 3] = [Code::Validation, Code::RequestTimeout, Code::PayloadTooLarge];
+const WITH_BODY: [Code; 4] =
+    [Code::Validation, Code::RequestTimeout, Code::PayloadTooLarge, Code::UnsupportedEncoding];
 
 #[derive(OpenApi)]
 #[openapi(

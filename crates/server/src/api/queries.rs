@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
@@ -17,12 +18,14 @@ use redrive::happening::Happening;
 use redrive::node::Node;
 use redrive::store::{EventKey, Filter, StateName};
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::{OwnedSemaphorePermit, broadcast, watch};
+use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 
+use super::addresses::Addresses;
 use super::code::Code;
 use super::error::{ApiError, Named};
-use super::identity::Caller;
+use super::identity::{Caller, Peer};
+use super::live::Place;
 use super::openapi::Keys;
 use super::shape::wanted::{DeliveryKeys, PageKeys};
 use super::shape::{DeliveriesFound, DeliveryShown, EventsFound, Status};
@@ -106,7 +109,7 @@ pub(super) async fn delivery(
             Err(ApiError::new(Code::DeliveryNotFound, message))
         }
         [view] => {
-            let shown = with_lines(&app.node, delivery_shown(view, &held)).await?;
+            let shown = with_lines(&app.node, &caller, delivery_shown(view, &held)).await?;
             Ok(events::json(StatusCode::OK, &shown))
         }
         several => {
@@ -186,7 +189,7 @@ pub(super) async fn status(State(app): State<App>, caller: Caller) -> Result<Res
         // What is of the whole server is not told to a key for a part of it.
         Some(services) => part_of(status, services, &app.node.book()),
     };
-    Ok(events::json(StatusCode::OK, &shown))
+    Ok(Addresses::for_caller(&caller, &app.node.book()).json(StatusCode::OK, &shown))
 }
 
 /// How the server is, without what dead letters and sources are up to.
@@ -223,9 +226,13 @@ async fn look(app: &App) -> Result<Status, ApiError> {
     get, path = "/v1/happenings", operation_id = "happenings", tag = "operating",
     responses((status = 200, description = "one line of JSON for each, as in the schema `Happening`; an empty line is a sign of life", body = String, content_type = "application/x-ndjson"))
 )]
-pub(super) async fn happenings(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
+pub(super) async fn happenings(
+    State(app): State<App>,
+    Extension(peer): Extension<Peer>,
+    caller: Caller,
+) -> Result<Response, ApiError> {
     let listener = Listener {
-        _place: app.live.tail_place()?,
+        _place: app.live.tail_place(&caller, peer)?,
         receiver: app.node.happenings(),
         closing: app.closing.clone(),
         node: app.node.clone(),
@@ -250,7 +257,7 @@ struct Listener {
     closing: watch::Receiver<bool>,
     node: Node,
     caller: Caller,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 /// Whether somebody may hear of it: what is of no service may be of any.

@@ -24,11 +24,12 @@ use redrive::store::{Counts, Oldest, QueueCounts};
 
 use self::condition::Signs;
 pub(super) use self::condition::judge;
+use super::addresses::Addresses;
 use super::dependencies::quantile_ms;
 use super::error::ApiError;
 use super::identity::Caller;
 use super::shape::services::{RowShown, ServiceShown, ServicesFound};
-use super::{App, book, events};
+use super::{App, book};
 use crate::show::moment::moment;
 
 /// All that services are judged by, at one moment.
@@ -121,7 +122,7 @@ pub(super) async fn list(State(app): State<App>, caller: Caller) -> Result<Respo
     for queue in look.removed().filter(|queue| caller.sees(queue.service.as_str())) {
         services.push(shown(&look, queue, &[]));
     }
-    Ok(events::json(StatusCode::OK, &ServicesFound { services }))
+    Ok(Addresses::for_caller(&caller, &book).json(StatusCode::OK, &ServicesFound { services }))
 }
 
 /// The rules of every queue, in the order of the book.

@@ -19,8 +19,10 @@ use redrive::core::simulate::advice::advised;
 use redrive::core::simulate::{self, Go, Plan, Progress};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
+use super::addresses::Addresses;
 use super::code::Code;
 use super::error::ApiError;
+use super::identity::Caller;
 use super::shape::book::FindingShown;
 use super::shape::simulate::{ScenarioShown, Scenarios, SimulateWanted, Simulated, SimulatedFinding};
 use super::{App, events};
@@ -39,6 +41,8 @@ const PLANNED_MAX: u64 = 500_000;
 const ARRIVALS_MAX: usize = 1_000;
 /// Troubles of dependencies, which are planned before anything happens.
 const TROUBLES_MAX: usize = 100_000;
+/// The largest seed: it is told again in the answer, and clients that keep numbers as doubles keep this one.
+const SEED_MAX: u64 = (1 << 53) - 1;
 /// How long it may be played, with what proves advice; whoever asks hears nothing for so long.
 const PLAYED_FOR_MAX: Duration = Duration::from_secs(10);
 /// Simulations at a time.
@@ -93,6 +97,7 @@ pub(super) async fn ready() -> Response {
 )]
 pub(super) async fn simulate(
     State(app): State<App>,
+    caller: Caller,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
@@ -100,12 +105,16 @@ pub(super) async fn simulate(
     let mut fields = Fields::of_body(&body)?;
     let text = fields.text("scenario")?.ok_or_else(|| WrongField::new("scenario", "is missing"))?;
     let seed = fields.number("seed")?.unwrap_or(1);
+    if seed > SEED_MAX {
+        return Err(WrongField::new("seed", format!("is at most {SEED_MAX}")).into());
+    }
     fields.finish()?;
     let (book, book_text) = app.node.book_and_text();
     let place = Arc::clone(&app.simulations.0).try_acquire_owned().map_err(|_| {
         ApiError::unavailable("another simulation is being played: try again in a moment")
             .retry_after(RETRY_AFTER_SECONDS)
     })?;
+    let addresses = Addresses::for_caller(&caller, &book);
     let closing = app.closing.clone();
     // Reading it may take a while too, if somebody wants that.
     let played = on_a_thread(place, move |left| {
@@ -113,7 +122,7 @@ pub(super) async fn simulate(
         let asked = Asked { scenario, warnings, book, book_text, seed };
         play(&asked, &|| left() || *closing.borrow())
     });
-    Ok(events::json(StatusCode::OK, &played.await??))
+    Ok(addresses.json(StatusCode::OK, &played.await??))
 }
 
 /// A scenario that can be played here, with what it warns of; what is wrong with it otherwise.

@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use redrive::archive::archivist::ArchiveStatus;
 use redrive::core::archive::Standing;
-use redrive::core::book::RuleBook;
+use redrive::core::book::{self, RuleBook};
 use redrive::core::breaker::State;
 use redrive::core::engine::{HeldQueue, QueueName};
 use redrive::core::envelope::Tier;
 use redrive::core::idempotency::webhook_id;
 use redrive::core::ids::DeliveryId;
+use redrive::core::mask::mask_addresses;
 use redrive::core::replay::ReplayId;
 use redrive::core::schedule::plan::Act;
 use redrive::core::story::Place;
-use redrive::core::text::hide_passwords;
 use redrive::core::time::Timestamp;
 use redrive::node::{Node, ScheduleView, Snapshot, stranded};
 use redrive::stale::Ailing;
@@ -23,6 +23,7 @@ use redrive::store::{
     Closed, Counts, DeliveryState, DeliveryView, EventView, QueueCounts, Reader, StoreError,
 };
 
+use super::addresses::Addresses;
 use super::dependencies::declared;
 use super::error::ApiError;
 use super::identity::Caller;
@@ -244,26 +245,37 @@ const fn closed(how: &Closed) -> StateShown {
 }
 
 /// Adds the lines of the rule book as they read when each attempt was judged.
-pub(super) async fn with_lines(node: &Node, mut shown: DeliveryShown) -> Result<DeliveryShown, ApiError> {
+pub(super) async fn with_lines(
+    node: &Node,
+    caller: &Caller,
+    mut shown: DeliveryShown,
+) -> Result<DeliveryShown, ApiError> {
     let mut books: BTreeMap<u64, Option<String>> = BTreeMap::new();
     for story in &mut shown.stories {
         let hash = story.story.book;
         let text = match books.entry(hash) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(place) => place.insert(node.read(move |reader| reader.book(hash)).await?),
+            Entry::Vacant(place) => {
+                let text = node.read(move |reader| reader.book(hash)).await?;
+                place.insert(text.map(|text| as_seen_by(caller, &text)))
+            }
         };
         let text = text.as_deref();
         let line = |place: Option<Place>| {
             let number = place?.line.checked_sub(1)?;
-            text?
-                .lines()
-                .nth(usize::try_from(number).ok()?)
-                .map(|line| hide_passwords(line.trim()).into_owned())
+            text?.lines().nth(usize::try_from(number).ok()?).map(|line| line.trim().to_owned())
         };
         story.reaction_line = line(story.story.reaction_at);
         story.classified_line = line(story.story.classified_at);
     }
     Ok(shown)
+}
+
+/// A book that held once, with its addresses as the caller may see them.
+fn as_seen_by(caller: &Caller, text: &str) -> String {
+    // One that cannot be read any more has no receivers that anything is known of.
+    let addresses = book::read(text).book.map(|book| Addresses::for_caller(caller, &book));
+    addresses.map_or_else(|| mask_addresses(text).into_owned(), |addresses| addresses.shown_book(text))
 }
 
 pub(super) fn status_shown(node: &Node, snapshot: &Snapshot, counts: &Counts) -> Status {

@@ -20,10 +20,11 @@ const SECRET: &str = "It's a Secret to Everybody";
 
 /// Codes that it takes dead letters, replays, breakers or receivers to see, with the test that shows each.
 #[rustfmt::skip]
-const SHOWN_ELSEWHERE: [(&str, &str); 9] = [
+const SHOWN_ELSEWHERE: [(&str, &str); 10] = [
     ("DEPENDENCY_NOT_FOUND", include_str!("breakers.rs")),
     ("NO_BREAKER",           include_str!("breakers.rs")),
     ("RECEIVER_NOT_FOUND",   include_str!("seeing.rs")),
+    ("UNSUPPORTED_ENCODING", include_str!("hostile.rs")),
     ("AMBIGUOUS_ID",         include_str!("serve.rs")),
     ("REPLAY_CONFLICT",      include_str!("letters.rs")),
     ("REPLAY_STATE",         include_str!("replay/odd.rs")),

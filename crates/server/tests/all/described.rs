@@ -23,8 +23,27 @@ pub(crate) fn assert_described(head: &str, answer: &Answer) {
     let mut words = head.split(' ');
     let (Some(method), Some(path)) = (words.next(), words.next()) else { return };
     let Some(operation) = operation(method, path) else { return };
+    if let Ok(told) = serde_json::from_str(&answer.body)
+        && let Some(number) = beyond_doubles(&told)
+    {
+        panic!("{method} {path}: many clients read {number} as another number: {answer:?}");
+    }
     if let Err(problem) = fits(operation, answer) {
         panic!("{method} {path}: {problem}: {answer:?}");
+    }
+}
+
+/// A whole number that a client which keeps numbers as doubles would change.
+fn beyond_doubles(told: &Value) -> Option<&serde_json::Number> {
+    const LARGEST: u64 = (1 << 53) - 1;
+    match told {
+        Value::Number(number) => {
+            let size = number.as_u64().or_else(|| number.as_i64().map(i64::unsigned_abs));
+            size.is_some_and(|size| size > LARGEST).then_some(number)
+        }
+        Value::Array(items) => items.iter().find_map(beyond_doubles),
+        Value::Object(entries) => entries.values().find_map(beyond_doubles),
+        Value::Null | Value::Bool(_) | Value::String(_) => None,
     }
 }
 

@@ -334,6 +334,7 @@ fn other_schemes_come_by_the_same_door() {
     let challenge = r#"{"type":"url_verification","challenge":"3eZbrw1a","token":"t"}"#;
     let answer = slack(seconds, challenge);
     assert_eq!((answer.status, answer.body.as_str()), (200, "3eZbrw1a"), "{answer:?}");
+    assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{answer:?}");
     let unsigned = server.post("/v1/hooks/slack", "", challenge);
     assert_eq!(unsigned.error().0, 401, "nobody else learns that it is ours: {unsigned:?}");
     let event = r#"{"type":"event_callback","event_id":"Ev1","event":{"type":"message"}}"#;

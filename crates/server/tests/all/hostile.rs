@@ -33,7 +33,7 @@ fn what_is_no_request_is_refused() {
     let huge = "h".repeat(300_000);
     let post = "POST /v1/events/a.b HTTP/1.1\r\nhost: localhost\r\n";
     #[rustfmt::skip]
-    let cases: [(&str, String, u16, &str); 20] = [
+    let cases: [(&str, String, u16, &str); 24] = [
         ("garbage",                 "\x16\x03\x01 not HTTP at all\r\n\r\n".to_owned(),                          400, "BAD_REQUEST"),
         ("half a line",             "POST\r\n\r\n".to_owned(),                                                  400, "BAD_REQUEST"),
         ("another version",         "GET /healthz HTTP/9.9\r\n\r\n".to_owned(),                                 400, "BAD_REQUEST"),
@@ -46,6 +46,10 @@ fn what_is_no_request_is_refused() {
         ("chunks of no length",     format!("{post}transfer-encoding: chunked\r\n\r\nzz\r\n{{}}\r\n0\r\n\r\n"), 400, "VALIDATION_ERROR"),
         ("a chunk beyond measure",  format!("{post}transfer-encoding: chunked\r\n\r\nfffffffffffffffff\r\n"),   400, "VALIDATION_ERROR"),
         ("an odd encoding",         format!("{post}transfer-encoding: snail\r\n\r\n"),                          400, "BAD_REQUEST"),
+        ("no host",                 "GET /healthz HTTP/1.1\r\n\r\n".to_owned(),                                 400, "BAD_REQUEST"),
+        ("another host's address",  "GET http://evil.test/healthz HTTP/1.1\r\nhost: localhost\r\n\r\n".to_owned(), 400, "BAD_REQUEST"),
+        ("a body in gzip",          format!("{post}content-encoding: gzip\r\ncontent-length: 3\r\n\r\n\x1f\x01\x08"), 415, "UNSUPPORTED_ENCODING"),
+        ("a body in two codings",   format!("{post}content-encoding: identity\r\ncontent-encoding: br\r\ncontent-length: 0\r\n\r\n"), 415, "UNSUPPORTED_ENCODING"),
         ("a wrong method",          "DELETE /v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n".to_owned(),                 405, "METHOD_NOT_ALLOWED"),
         ("a method of its own",     "BREW /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n".to_owned(),                     405, "METHOD_NOT_ALLOWED"),
         ("nowhere",                 "GET /v1/nowhere HTTP/1.1\r\nhost: localhost\r\n\r\n".to_owned(),                   404, "PATH_NOT_FOUND"),

@@ -1,5 +1,6 @@
 //! All integration tests of the server in one binary: it links once, and helpers are shared.
 
+mod addresses;
 mod alerts;
 mod answers;
 mod archive;
@@ -10,6 +11,7 @@ mod check;
 mod cli;
 mod client;
 mod completions;
+mod connections;
 mod correlation;
 mod dapr;
 mod demo;
@@ -41,6 +43,7 @@ mod page;
 mod prometheus_rules;
 mod reference;
 mod replay;
+mod reported;
 mod rules;
 mod run;
 mod schedules;

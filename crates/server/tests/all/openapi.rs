@@ -79,3 +79,27 @@ fn references(value: &Value, found: &mut impl FnMut(&str)) {
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
+
+/// A hash is told in digits: as a number it has more bits than many clients keep.
+#[test]
+fn no_hash_is_told_as_a_number() {
+    fn walk(name: &str, schema: &Value, found: &mut Vec<String>) {
+        match schema {
+            Value::Object(entries) => {
+                let is_number = schema["type"] == "integer" || schema["format"] == "uint64";
+                let is_hash = ["book", "hash", "fingerprint", "receipt", "content"].contains(&name);
+                if schema["format"] == "uint64" || is_number && is_hash {
+                    found.push(name.to_owned());
+                }
+                entries.iter().for_each(|(key, value)| walk(key, value, found));
+            }
+            Value::Array(items) => items.iter().for_each(|item| walk(name, item, found)),
+            _ => {}
+        }
+    }
+    let document: Value = serde_json::from_str(&redrive(&["openapi"]).printed()).expect("it is JSON");
+    let mut found = Vec::new();
+    walk("", &document, &mut found);
+    assert!(found.is_empty(), "{found:?}");
+    assert!(document.to_string().contains(r#""pattern":"^[0-9a-f]{16}$""#), "hashes are told in digits");
+}

@@ -243,24 +243,35 @@ fn whoever_comes_between_two_pulses_is_told_the_latest() {
 }
 
 #[test]
-fn only_so_many_listen_at_once_and_a_place_is_free_when_somebody_leaves() {
+fn only_so_many_listen_at_once_of_whom_nobody_takes_more_than_a_share() {
     let folder = Folder::new();
+    let admin = key_on_folder(&folder, &["root", "--role", "admin"]);
     let server = Server::run(crate::server::serve(&folder, &[]));
+    let keys: Vec<String> = (0..5)
+        .map(|number| create(&server, &admin, &json!({ "name": format!("v{number}"), "role": "viewer" })))
+        .collect();
     for path in ["/v1/live", "/v1/happenings"] {
-        let listen = || {
+        let listen = |key: &str| {
             let mut connection = server.client.connect().expect("it listens");
-            let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+            let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n{}\r\n", bearer(key));
             connection.send(head.as_bytes()).expect("it is sent");
             let status = connection.line().expect("it answers");
             (status.contains(" 200 "), connection)
         };
-        let mut places: Vec<_> = (0..64).map(|_| listen()).collect();
-        assert!(places.iter().all(|(is_heard, _)| *is_heard), "{path}");
-        let refused = server.get(path);
-        assert_eq!(refused.error(), (503, "SERVICE_UNAVAILABLE".to_owned()), "{path}");
-        assert!(refused.body.contains("64"), "it says why: {refused:?}");
+        let refused = |key: &str, count: &str| {
+            let refused = get(&server, path, key);
+            assert_eq!(refused.error(), (503, "SERVICE_UNAVAILABLE".to_owned()), "{path}");
+            assert!(refused.body.contains(count), "it says why: {refused:?}");
+        };
+        let mut places = Vec::new();
+        for key in &keys[..4] {
+            places.extend((0..16).map(|_| listen(key)));
+            assert!(places.iter().all(|(is_heard, _)| *is_heard), "{path}: others find room");
+            refused(key, "16");
+        }
+        refused(&keys[4], "64");
         places.pop();
-        until("the place is free", || listen().0.then_some(()));
+        until("the place is free", || listen(&keys[4]).0.then_some(()));
     }
     server.stop().assert_calm();
 }

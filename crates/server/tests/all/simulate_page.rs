@@ -170,6 +170,7 @@ fn what_cannot_be_played_says_why_at_its_line() {
         ("nothing",          json!({}),                                      400, "VALIDATION_ERROR"),
         ("no text",          json!({ "scenario": 7 }),                       400, "VALIDATION_ERROR"),
         ("no seed",          json!({ "scenario": OUTAGE, "seed": "x" }),     400, "VALIDATION_ERROR"),
+        ("a seed too large", json!({ "scenario": OUTAGE, "seed": 1_u64 << 53 }), 400, "VALIDATION_ERROR"),
         ("another key",      json!({ "scenario": OUTAGE, "runs": 9 }),       400, "VALIDATION_ERROR"),
         ("a huge body",      json!({ "scenario": "#".repeat(300_000) }),     413, "PAYLOAD_TOO_LARGE"),
         ("too much of it",   json!({ "scenario": OUTAGE.replace("10/s", "100000/s") }), 400, "VALIDATION_ERROR"),

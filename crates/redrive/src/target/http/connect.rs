@@ -21,23 +21,30 @@ use tokio_rustls::TlsConnector;
 use super::address::{Origin, Security};
 use super::failure::Failure;
 use super::limits::{ADDRESSES_MAX, HEAD_BYTES_MAX, Limits, Step, TCP_KEEP_ALIVE, timed_out};
+use super::line::{Line, Socket};
 use super::pool::Pool;
 use super::resolve::Resolver;
 
 /// The end of a connection that requests go into; when it is dropped, the connection is closed.
-pub(super) type Sender = SendRequest<Full<Bytes>>;
+#[derive(Debug)]
+pub(super) struct Sender {
+    pub(super) requests: SendRequest<Full<Bytes>>,
+    pub(super) line: Line,
+}
 
 /// A new connection, within the limits of the call that wants it.
 pub(super) async fn connect(origin: &Origin, pool: &Pool, limits: &Limits) -> Result<Sender, Failure> {
     let stream = limits.wait(Step::Connection, origin, tcp(origin, pool.resolver(), limits)).await??;
+    let socket = Socket::new(stream);
+    let line = socket.line();
     match origin.security {
-        Security::Plain => speak_http(stream, origin).await,
+        Security::Plain => speak_http(socket, line, origin).await,
         Security::Tls => {
             let name = ServerName::try_from(origin.host.clone())
                 .map_err(|_| Failure::dns(origin, "no certificate can be for such a name"))?;
-            let handshake = TlsConnector::from(pool.tls()).connect(name, stream);
+            let handshake = TlsConnector::from(pool.tls()).connect(name, socket);
             let stream = limits.wait(Step::Tls, origin, handshake).await?;
-            speak_http(stream.map_err(|error| Failure::tls(origin, &error))?, origin).await
+            speak_http(stream.map_err(|error| Failure::tls(origin, &error))?, line, origin).await
         }
     }
 }
@@ -77,15 +84,16 @@ async fn open(address: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-async fn speak_http<S>(stream: S, origin: &Origin) -> Result<Sender, Failure>
+async fn speak_http<S>(stream: S, line: Line, origin: &Origin) -> Result<Sender, Failure>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let handshake = http1::Builder::new().max_buf_size(HEAD_BYTES_MAX).handshake(TokioIo::new(stream));
-    let (sender, connection) = handshake.await.map_err(|error| Failure::http(origin, &error))?;
+    let stream = TokioIo::new(line.counted(stream));
+    let handshake = http1::Builder::new().max_buf_size(HEAD_BYTES_MAX).handshake(stream);
+    let (requests, connection) = handshake.await.map_err(|error| Failure::http(origin, &error))?;
     // It ends when the sender is dropped or the other side hangs up; whoever waits for an answer hears why.
     tokio::spawn(async move {
         let _ = connection.await;
     });
-    Ok(sender)
+    Ok(Sender { requests, line })
 }

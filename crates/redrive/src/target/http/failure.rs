@@ -115,6 +115,11 @@ impl Failure {
         Self::protocol(format!("what {origin} answered is not HTTP: {error}"))
     }
 
+    /// Whether the other side closed the connection, in good order or not.
+    pub(super) const fn lost_connection(&self) -> bool {
+        matches!(self.error, TransportError::Reset | TransportError::ClosedEarly)
+    }
+
     pub(super) fn into_reply(self) -> Reply {
         Reply { seen: Seen::Transport(self.error), message: self.message, retry_after: None }
     }

@@ -76,7 +76,7 @@ impl Document {
         let limits = Limits::within(whole);
         let origin = &self.address.origin;
         let mut sender = connect::connect(origin, &self.pool, &limits).await?;
-        let answer = limits.wait(Step::Head, origin, sender.send_request(self.request())).await?;
+        let answer = limits.wait(Step::Head, origin, sender.requests.send_request(self.request())).await?;
         let answer = answer.map_err(|error| Failure::http(origin, &error))?;
         if answer.status() != StatusCode::OK {
             return Err(FetchError::Status(answer.status().as_u16()));

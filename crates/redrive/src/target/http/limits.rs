@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use redrive_core::answer::CallPart;
 use redrive_core::engine::Call;
+use redrive_core::ids::Attempt;
 use redrive_core::limits::DURATION_MAX;
 use redrive_core::text::show_duration;
 use tokio::time::{Instant, timeout_at};
@@ -17,6 +18,10 @@ pub(super) const IDLE_MAX: usize = 100;
 
 /// How long a connection waits for its next call.
 pub(super) const IDLE_TIME_MAX: Duration = Duration::from_secs(90);
+
+/// A call that must not be sent twice is written to a connection that has rested for no longer than this: hardly
+/// any server closes one so soon, and a look at the socket shows whether it has.
+pub(super) const JUST_USED: Duration = Duration::from_millis(2);
 
 /// After so much silence the other side is asked whether it is still there.
 pub(super) const TCP_KEEP_ALIVE: Duration = Duration::from_secs(30);
@@ -46,6 +51,31 @@ pub(super) struct Limits {
     headers: Duration,
     pub(super) whole: Duration,
     pub(super) whole_at: Instant,
+    pub(super) reuse: Reuse,
+}
+
+/// Whether a call may take a kept connection, which the other side may be about to close.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reuse {
+    /// Any: if it closes before anything of an answer has come, the request is sent once more.
+    Any,
+    /// Only one that was [just used](JUST_USED) and shows no sign of an end; a request that was written whole
+    /// is not sent again, since its rule retries no lost connection.
+    JustUsed,
+    /// None: it is a retry, and must not fail for what is left from before.
+    None,
+}
+
+impl Reuse {
+    fn of(call: &Call) -> Self {
+        if call.deliveries.iter().any(|delivery| delivery.next_attempt() > Attempt::FIRST) {
+            Self::None
+        } else if call.rule.retries_lost_connections() {
+            Self::Any
+        } else {
+            Self::JustUsed
+        }
+    }
 }
 
 /// What is being waited for.
@@ -67,12 +97,14 @@ impl Limits {
             headers: timeouts.headers.min(DURATION_MAX),
             whole,
             whole_at: Instant::now() + whole,
+            reuse: Reuse::of(call),
         }
     }
 
     /// The same limit for the whole and for each of its parts, from now on.
     pub(super) fn within(whole: Duration) -> Self {
-        Self { connect: whole, tls: whole, headers: whole, whole, whole_at: Instant::now() + whole }
+        let whole_at = Instant::now() + whole;
+        Self { connect: whole, tls: whole, headers: whole, whole, whole_at, reuse: Reuse::Any }
     }
 
     /// Waits for a step until its own limit or that of the whole is over, whichever comes first.

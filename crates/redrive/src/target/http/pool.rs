@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::address::Origin;
 use super::connect::Sender;
-use super::limits::{IDLE_MAX, IDLE_TIME_MAX};
+use super::limits::{IDLE_MAX, IDLE_TIME_MAX, JUST_USED, Reuse};
 use super::resolve::Resolver;
 use crate::tls::{Roots, client_config};
 
@@ -93,12 +93,27 @@ impl Pool {
         Arc::clone(self.config.get_or_init(|| client_config(&self.roots)))
     }
 
-    /// The connection to that host that has waited least, if there is a good one.
-    pub(super) fn take(&self, origin: &Origin) -> Option<Sender> {
+    /// The connection to that host that has waited least, if it is good enough.
+    pub(super) fn take(&self, origin: &Origin, reuse: Reuse) -> Option<Sender> {
         let mut idle = self.lock();
         loop {
+            let newest = idle.by_origin.get(origin)?.last()?;
+            let is_good = match reuse {
+                Reuse::None => return None,
+                Reuse::Any => true,
+                Reuse::JustUsed => newest.since.elapsed() < JUST_USED && newest.sender.line.is_quiet(),
+            };
+            let is_usable = newest.sender.requests.is_ready() && newest.since.elapsed() < IDLE_TIME_MAX;
+            if is_usable && !is_good {
+                // Others may take it.
+                return None;
+            }
             let Resting { sender, since } = idle.remove(origin, End::Newest)?;
-            if sender.is_ready() && since.elapsed() < IDLE_TIME_MAX {
+            if is_usable {
+                if reuse == Reuse::JustUsed {
+                    // It may take a while until the request is written.
+                    sender.line.arm(since + JUST_USED);
+                }
                 return Some(sender);
             }
         }
@@ -151,7 +166,7 @@ impl Pool {
     /// How many would be handed out.
     #[cfg(test)]
     pub(super) fn ready_count(&self) -> usize {
-        self.lock().by_origin.values().flatten().filter(|resting| resting.sender.is_ready()).count()
+        self.lock().by_origin.values().flatten().filter(|resting| resting.sender.requests.is_ready()).count()
     }
 }
 

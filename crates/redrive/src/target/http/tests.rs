@@ -17,7 +17,7 @@ use redrive_core::text::show_duration;
 
 use super::{Form, HttpOptions, HttpTarget, Pool, Signing};
 use crate::target::Target;
-use crate::target::call_test::{call, delivery, order};
+use crate::target::call_test::{call, call_retried, delivery, order};
 use crate::tls::Roots;
 
 /// Long enough for any machine; nothing here waits for it.

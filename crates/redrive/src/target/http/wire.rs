@@ -1,7 +1,8 @@
 //! A way to one address: requests go out and answers come back, over connections that all targets share.
 //!
-//! Invariants: a request is sent a second time only if a kept connection turned out to be closed before any of
-//! it was sent. Whoever drops the future of an exchange ends it, and its connection.
+//! Invariants: a request is sent at most twice, and a second time only if a kept connection was closed before
+//! anything of an answer came. Where the rule retries no lost connection, a request that may have been written
+//! whole is sent once. Whoever drops the future of an exchange ends it, and its connection.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
 use http_body_util::Full;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use redrive_core::answer::Reply;
 use redrive_core::book::model::Network;
 use redrive_core::engine::Call;
@@ -22,7 +23,7 @@ use super::address::{Address, InvalidAddress, Origin, Security};
 use super::answer::{self, BodyEnd, Wanted};
 use super::connect::{self, Sender};
 use super::failure::Failure;
-use super::limits::{DRAIN_TIME_MAX, Limits, Step, TURN_AROUND_MAX};
+use super::limits::{DRAIN_TIME_MAX, Limits, Reuse, Step, TURN_AROUND_MAX};
 use super::pool::Pool;
 use super::request::USER_AGENT_VALUE;
 use crate::http::answer::reply;
@@ -114,18 +115,25 @@ impl Wire {
         limits: &Limits,
     ) -> Result<(Response<Incoming>, Sender), Failure> {
         let origin = self.origin();
-        let request = match self.pool.take(origin) {
+        let request = match self.pool.take(origin, limits.reuse) {
             None => request,
-            Some(kept) => match self.send_by(kept, request, limits).await {
-                Ok(answered) => return Ok(answered),
-                Err(Unanswered::Failed(failure)) => return Err(failure),
-                Err(Unanswered::NotSent(request)) => *request,
-            },
+            Some(kept) => {
+                let copy = request.clone();
+                match self.send_by(kept, request, limits).await {
+                    Ok(answered) => return Ok(answered),
+                    Err(Unanswered::NotSent(request)) => *request,
+                    Err(Unanswered::Lost { failure, sent }) => match (limits.reuse, sent) {
+                        (Reuse::Any, _) | (Reuse::JustUsed, Sent::InPart) => copy,
+                        (Reuse::JustUsed, Sent::PerhapsWhole) | (Reuse::None, _) => return Err(failure),
+                    },
+                    Err(Unanswered::Failed(failure)) => return Err(failure),
+                }
+            }
         };
         let fresh = connect::connect(origin, &self.pool, limits).await;
         let fresh = fresh.map_err(|failure| failure.at(&self.place))?;
         self.send_by(fresh, request, limits).await.map_err(|unanswered| match unanswered {
-            Unanswered::Failed(failure) => failure,
+            Unanswered::Failed(failure) | Unanswered::Lost { failure, .. } => failure,
             Unanswered::NotSent(_) => Failure::closed_early(origin),
         })
     }
@@ -139,11 +147,20 @@ impl Wire {
         limits: &Limits,
     ) -> Result<(Response<Incoming>, Sender), Unanswered> {
         let origin = self.origin();
-        match limits.wait(Step::Head, origin, sender.try_send_request(request)).await {
+        let (start, body_bytes) = (sender.line.passed(), request.body().size_hint().lower());
+        match limits.wait(Step::Head, origin, sender.requests.try_send_request(request)).await {
             Ok(Ok(response)) => Ok((response, sender)),
             Ok(Err(mut error)) => Err(match error.take_message() {
                 Some(request) => Unanswered::NotSent(Box::new(request)),
-                None => Unanswered::Failed(Failure::http(origin, error.error())),
+                None => {
+                    let failure = Failure::http(origin, error.error());
+                    let passed = sender.line.since(start);
+                    if failure.lost_connection() && passed.read == 0 {
+                        Unanswered::Lost { failure, sent: Sent::of(passed.written, body_bytes) }
+                    } else {
+                        Unanswered::Failed(failure)
+                    }
+                }
             }),
             Err(failure) => Err(Unanswered::Failed(failure)),
         }
@@ -152,7 +169,8 @@ impl Wire {
     /// Keeps a connection whose answer has ended, if it can carry another call soon.
     pub(super) async fn keep(&self, mut sender: Sender) {
         // An answer may come before its request has gone out, and then there may be no end to that.
-        if sender.is_ready() || matches!(timeout(TURN_AROUND_MAX, sender.ready()).await, Ok(Ok(()))) {
+        let requests = &mut sender.requests;
+        if requests.is_ready() || matches!(timeout(TURN_AROUND_MAX, requests.ready()).await, Ok(Ok(()))) {
             self.pool.put(&self.address.origin, sender, self.idle_max);
         }
     }
@@ -169,6 +187,24 @@ impl fmt::Debug for Wire {
 enum Unanswered {
     /// Something went wrong, and the target may have the request.
     Failed(Failure),
+    /// The connection was closed, and nothing of an answer had come.
+    Lost { failure: Failure, sent: Sent },
     /// The connection was closed before any of the request was sent: here it is again.
     NotSent(Box<Request<Full<Bytes>>>),
+}
+
+/// How much of a request was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    /// Not all of it, so nothing can have acted on it.
+    InPart,
+    /// All of it, as far as anybody can tell.
+    PerhapsWhole,
+}
+
+impl Sent {
+    /// A request is longer than its body: there is a head too.
+    const fn of(written: u64, body_bytes: u64) -> Self {
+        if written <= body_bytes { Self::InPart } else { Self::PerhapsWhole }
+    }
 }

@@ -14,9 +14,10 @@ use redrive::core::time::Timestamp;
 use redrive::store::door::By;
 use redrive::token::Claims;
 
-use super::forbidden;
 use super::keyring::Held;
+use super::{Peer, forbidden};
 use crate::api::error::ApiError;
+use crate::api::strangers::neighbourhood;
 use crate::keys;
 
 /// Whose request it is; nobody's, where nobody is asked.
@@ -66,6 +67,14 @@ impl Caller {
             Who::Anybody => String::new(),
             Who::Key(held) => format!("key {}", held.record.id),
             Who::Token(claims) => format!("token {}", claims.subject),
+        }
+    }
+
+    /// What its streams are counted under: who it is, or where it comes from if nobody is asked.
+    pub(in crate::api) fn name_or_address(&self, peer: Peer) -> String {
+        match &self.0 {
+            Who::Anybody => neighbourhood(Some(peer.0)),
+            Who::Key(_) | Who::Token(_) => self.meter(),
         }
     }
 

@@ -9,7 +9,8 @@ use utoipa::ToSchema;
 /// The rule book that holds.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct BookShown {
-    /// As it was written, but for the passwords of addresses.
+    /// As it was written, but for the passwords of addresses. Below admin, their query values and the paths
+    /// of webhooks are masked too.
     pub text: String,
     /// What tells it from another.
     pub hash: String,

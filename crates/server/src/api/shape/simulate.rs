@@ -15,7 +15,7 @@ pub(crate) struct SimulateWanted {
     #[schema(min_length = 1)]
     scenario: String,
     /// What chance is drawn from; 1 unless it is said.
-    #[schema(minimum = 0, maximum = 9_223_372_036_854_775_807_u64)]
+    #[schema(minimum = 0, maximum = 9_007_199_254_740_991_u64)]
     seed: Option<u64>,
 }
 

@@ -42,8 +42,8 @@ pub(crate) struct Story {
     #[serde(flatten)]
     end: End,
     /// The hash of the rule book that it was judged by.
-    #[schema(minimum = 0, format = "uint64")]
-    book: u64,
+    #[schema(pattern = "^[0-9a-f]{16}$")]
+    book: String,
     verdict: Verdict,
     /// The row of `classify` that said what the failure is, if one did.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,14 +1,17 @@
 //! Connections are kept, used again, and not for ever.
 
+use std::io::ErrorKind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use redrive_core::event::Event;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Barrier;
+use tokio::time::Instant;
 
-use super::super::limits::{IDLE_MAX, IDLE_TIME_MAX};
+use super::super::limits::{IDLE_MAX, IDLE_TIME_MAX, JUST_USED};
+use super::super::line::Socket;
 use super::server::{Act, Server, answer, send};
 use super::*;
 
@@ -63,33 +66,95 @@ async fn a_connection_that_was_closed_meanwhile_is_not_used() {
 }
 
 #[tokio::test]
-async fn a_request_that_may_have_arrived_is_not_sent_again() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-    let port = listener.local_addr().expect("it is bound").port();
-    let heads = Arc::new(AtomicUsize::new(0));
-    let seen = Arc::clone(&heads);
-    tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            // Answers the first request of a connection, and hangs up on the second.
-            for round in 0..2 {
-                let mut bytes = Vec::new();
-                while !bytes.ends_with(br#"{"total":12}"#) {
-                    bytes.push(stream.read_u8().await.expect("a request"));
-                }
-                seen.fetch_add(1, Ordering::SeqCst);
-                if round == 0 {
-                    stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.expect("sent");
-                }
+async fn a_request_that_may_have_arrived_is_sent_again_only_where_the_rule_would() {
+    #[rustfmt::skip]
+    let cases = [
+        ("a kept connection closes: once more on a new one, in the same attempt", "standard", 0, (2, 3)),
+        ("a retry takes a new connection, and nothing is repeated",                "standard", 1, (2, 2)),
+        ("a rule without retries sends nothing twice",                             "none",     0, (2, 2)),
+    ];
+    for (name, retry, attempts, expected) in cases {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+        let port = listener.local_addr().expect("it is bound").port();
+        let (accepted, heads) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (coming, seen) = (Arc::clone(&accepted), Arc::clone(&heads));
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                coming.fetch_add(1, Ordering::SeqCst);
+                let seen = Arc::clone(&seen);
+                // Answers the first request of all, and hangs up on every other once it has it.
+                tokio::spawn(async move {
+                    let mut bytes = Vec::new();
+                    while let Ok(byte) = stream.read_u8().await {
+                        bytes.push(byte);
+                        if !bytes.ends_with(br#"{"total":12}"#) {
+                            continue;
+                        }
+                        bytes.clear();
+                        if seen.fetch_add(1, Ordering::SeqCst) > 0 {
+                            return;
+                        }
+                        let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+                        stream.write_all(answer).await.expect("sent");
+                    }
+                });
             }
-        }
-    });
-    let target = target(&format!("http://127.0.0.1:{port}/"), Form::Binary);
+        });
+        let target = target(&format!("http://127.0.0.1:{port}/"), Form::Binary);
+        assert!(is_taken(&post(&target).await), "{name}");
+        let delivery = Waiting { attempts, ..order(8, "e-2") };
+        let ending = target.call(call_retried(retry, PATIENT, vec![delivery])).await;
+        let expected_ending = "Transport(ClosedEarly), 127.0.0.1:PORT hung up before its answer was whole";
+        assert_eq!(told(&ending, port), expected_ending, "{name}");
+        let (connections, requests) = expected;
+        assert_eq!(heads.load(Ordering::SeqCst), requests, "{name}");
+        // Whether a rule without retries could use the kept connection depends on how long it rested.
+        assert!((1..=connections).contains(&accepted.load(Ordering::SeqCst)), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_must_not_be_repeated_takes_no_connection_that_has_rested() {
+    let server = Server::start(vec![answer("200 OK", "")]).await;
+    let pool = Arc::new(Pool::new(Roots::Only(Vec::new())));
+    let target = target_of(&server.url(), Form::Binary, &pool);
     assert!(is_taken(&post(&target).await));
-    let ending = post(&target).await;
-    let expected = "Transport(ClosedEarly), 127.0.0.1:PORT hung up before its answer was whole";
-    assert_eq!(told(&ending, port), expected);
-    assert_eq!(heads.load(Ordering::SeqCst), 2);
-    assert!(is_taken(&post(&target).await), "the next call has a connection of its own");
+    tokio::time::pause();
+    tokio::time::advance(JUST_USED).await;
+    tokio::time::resume();
+    assert!(is_taken(&target.call(call_retried("none", PATIENT, vec![order(8, "e-2")])).await));
+    assert_eq!(server.log(|log| (log.accepted, log.requests.len())), (2, 2));
+    assert_eq!(pool.count(), 2, "the other one is still good for calls that may be repeated");
+    assert!(is_taken(&post(&target).await));
+    assert_eq!(server.log(|log| (log.accepted, log.requests.len())), (2, 3));
+}
+
+#[tokio::test]
+async fn a_line_shows_whether_the_other_side_has_closed_it() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
+    let mut socket = Socket::new(TcpStream::connect(address).await.expect("it listens"));
+    let line = socket.line();
+    let (mut other, _) = listener.accept().await.expect("a connection");
+    assert!(line.is_quiet());
+    other.write_all(b"!").await.expect("sent");
+    until("the byte", || !line.is_quiet()).await;
+    assert_eq!(socket.read_u8().await.expect("a byte"), b'!');
+    assert!(line.is_quiet());
+    let mut counted = line.counted(socket);
+    line.arm(Instant::now() + IDLE_TIME_MAX);
+    counted.write_all(b"1").await.expect("it is still good");
+    line.arm(Instant::now());
+    let late = counted.write_all(b"2").await.expect_err("too late");
+    assert_eq!((late.kind(), line.passed().written), (ErrorKind::ConnectionAborted, 1));
+    counted.write_all(b"3").await.expect("only the next write is checked");
+    drop(other);
+    until("the end", || !line.is_quiet()).await;
+    line.arm(Instant::now() + IDLE_TIME_MAX);
+    counted.write_all(b"4").await.expect_err("it has ended");
+    assert_eq!(line.passed().written, 2);
+    drop(counted);
+    assert!(!line.is_quiet(), "there is no connection any more");
 }
 
 #[tokio::test]

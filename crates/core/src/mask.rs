@@ -1,0 +1,306 @@
+//! Masks what is secret in addresses, for readers who must not know it: credentials, query values, fragments,
+//! and the parts of a path that may be a secret.
+//!
+//! Whoever knows the address of a webhook may post there, so its path is a secret like a password. That is
+//! known of receivers and ntfy topics, and of the hosts of well-known services. Of any other address, path
+//! segments are shown only if they are plain words, as in `/v1/orders`.
+//!
+//! Invariants: a star takes the place of each byte, so that all else stands where it stood; a text that was
+//! masked twice reads as one that was masked once; what cannot be told apart is masked.
+
+use std::borrow::Cow;
+
+use crate::book::RuleBook;
+use crate::book::model::{ReceiverKind, TargetKind};
+use crate::book::problem::Problems;
+use crate::book::yaml::{self, Node, Value};
+
+/// Hosts whose addresses are secrets as a whole; those under them too.
+const WEBHOOK_HOSTS: [&str; 18] = [
+    "azure.com",
+    "discord.com",
+    "discordapp.com",
+    "googleapis.com",
+    "ifttt.com",
+    "make.com",
+    "ntfy.sh",
+    "office.com",
+    "office365.com",
+    "opsgenie.com",
+    "pagerduty.com",
+    "pipedream.net",
+    "slack.com",
+    "splunk.com",
+    "telegram.org",
+    "twilio.com",
+    "webhook.site",
+    "zapier.com",
+];
+/// The longest path segment that passes for a plain word.
+const WORD_BYTES_MAX: usize = 24;
+/// How many digits and how many capitals it may have, as in `v1` or `placeOrder`.
+const WORD_ODD_MAX: usize = 2;
+
+/// The text with the secret parts of every address in it masked, as far as an address shows them itself.
+#[must_use]
+pub fn mask_addresses(text: &str) -> Cow<'_, str> {
+    mask(text, Path::ByWords)
+}
+
+/// What is known of the addresses of one rule book, to mask them in any text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AddressMask {
+    /// Addresses that are secrets as a whole, and how they are shown.
+    known: Vec<(String, String)>,
+}
+
+impl AddressMask {
+    /// For what is told of that book.
+    #[must_use]
+    pub fn of(book: &RuleBook) -> Self {
+        let sections = book.sections();
+        let receivers = sections.receivers.values().filter_map(|receiver| match &receiver.value.kind {
+            ReceiverKind::Ntfy(address) | ReceiverKind::Webhook(address) | ReceiverKind::Slack(address) => {
+                Some(address)
+            }
+            ReceiverKind::Email(_) | ReceiverKind::Alertmanager(_) => None,
+        });
+        let own = sections.services.iter().map(|service| &service.target);
+        let channels = sections.services.iter().flat_map(|service| &service.channels);
+        let targets = own.chain(channels.filter_map(|channel| channel.target.as_ref()));
+        let topics = targets.filter_map(|target| match &target.kind {
+            TargetKind::Ntfy(address) => Some(address),
+            TargetKind::Http(_)
+            | TargetKind::Smtp(_)
+            | TargetKind::Exec(_)
+            | TargetKind::Kafka(_)
+            | TargetKind::RedisStream(_)
+            | TargetKind::Sqs(_)
+            | TargetKind::ServiceBus(_)
+            | TargetKind::Log => None,
+        });
+        let masked = |address: &String| (address.clone(), mask(address, Path::Whole).into_owned());
+        let mut known: Vec<(String, String)> = receivers.chain(topics).map(masked).collect();
+        // One may be the beginning of another.
+        known.sort_unstable_by(|(one, _), (other, _)| other.len().cmp(&one.len()).then(one.cmp(other)));
+        known.dedup();
+        Self { known }
+    }
+
+    /// The text without what is secret in addresses.
+    #[must_use]
+    pub fn hide<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let mut hidden = Cow::Borrowed(text);
+        for (address, masked) in &self.known {
+            if hidden.contains(address.as_str()) {
+                hidden = Cow::Owned(hidden.replace(address, masked));
+            }
+        }
+        match mask_addresses(&hidden) {
+            Cow::Borrowed(_) => hidden,
+            Cow::Owned(masked) => Cow::Owned(masked),
+        }
+    }
+
+    /// The text of a rule book without what is secret in addresses, however they are written: a value that
+    /// hides one behind escapes or line breaks is masked whole.
+    #[must_use]
+    pub fn hide_in_book(&self, text: &str) -> String {
+        let mut hidden = self.hide(text).into_owned();
+        let Some(root) = yaml::read(&hidden, &mut Problems::default()) else { return hidden };
+        let mut spans = Vec::new();
+        self.find_hidden(&root, &mut spans);
+        for (start, end) in spans {
+            let Some(raw) = hidden.get(start..end) else { continue };
+            let masked = stars(raw, |c| c.is_whitespace() || matches!(c, '"' | '\'' | '|' | '>'));
+            hidden.replace_range(start..end, &masked);
+        }
+        hidden
+    }
+
+    fn find_hidden(&self, node: &Node, spans: &mut Vec<(usize, usize)>) {
+        match &node.value {
+            Value::Scalar { text, .. } => {
+                if self.hide(text) != **text {
+                    let place = |byte: u32| usize::try_from(byte).unwrap_or(usize::MAX);
+                    spans.push((place(node.span.start), place(node.span.end)));
+                }
+            }
+            Value::Map(entries) => {
+                for (key, value) in entries {
+                    self.find_hidden(key, spans);
+                    self.find_hidden(value, spans);
+                }
+            }
+            Value::List(items) => items.iter().for_each(|item| self.find_hidden(item, spans)),
+            Value::Null | Value::Refused => {}
+        }
+    }
+}
+
+/// How much of a path is shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Path {
+    /// Plain words.
+    ByWords,
+    /// Nothing.
+    Whole,
+}
+
+fn mask(text: &str, path: Path) -> Cow<'_, str> {
+    let mut shown = Cow::Borrowed(text);
+    // JSON may write a slash with a backslash before it.
+    for separator in ["://", ":\\/\\/"] {
+        for (colon, _) in text.match_indices(separator) {
+            let start = colon + separator.len();
+            let end = end_of(text, colon, start);
+            let masked = masked(&text[start..end], path);
+            if masked != text[start..end] {
+                shown.to_mut().replace_range(start..end, &masked);
+            }
+        }
+    }
+    shown
+}
+
+/// Where the address ends whose scheme ends at that colon.
+fn end_of(text: &str, colon: usize, start: usize) -> usize {
+    let is_scheme = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '.' | '-');
+    let quote = text[..colon].trim_end_matches(is_scheme).chars().next_back();
+    let is_end = |c: char| {
+        c.is_whitespace()
+            || c.is_control()
+            || match quote {
+                Some(quote @ ('"' | '\'' | '`')) => c == quote,
+                Some(_) | None => matches!(c, '"' | '`' | '<' | '>'),
+            }
+    };
+    let rest = &text[start..];
+    let address = &rest[..rest.find(is_end).unwrap_or(rest.len())];
+    start + address.trim_end_matches([',', ';', '.', ')', ']', '}']).len()
+}
+
+/// What follows `://`, masked.
+fn masked(address: &str, path: Path) -> String {
+    let is_slash = |c: char| matches!(c, '/' | '\\');
+    let authority_end = address.find(|c| is_slash(c) || matches!(c, '?' | '#')).unwrap_or(address.len());
+    let (authority, rest) = address.split_at(authority_end);
+    let (user, host) =
+        authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
+    let path_end = rest.find(['?', '#']).unwrap_or(rest.len());
+    let (segments, rest) = rest.split_at(path_end);
+    let (query, fragment) = rest.split_at(rest.find('#').unwrap_or(rest.len()));
+
+    let mut shown = user.map_or_else(String::new, |user| stars(user, |c| c == ':') + "@");
+    shown += host;
+    let mut path = if is_webhook_host(host) { Path::Whole } else { path };
+    for segment in segments.split_inclusive(is_slash) {
+        let word = segment.trim_end_matches(is_slash);
+        if path == Path::ByWords && is_word(word) {
+            shown += segment;
+        } else {
+            shown += &stars(segment, is_slash);
+        }
+        // What follows is how a caller shows that it may.
+        if word.to_ascii_lowercase().starts_with("hook") || word.to_ascii_lowercase().starts_with("webhook") {
+            path = Path::Whole;
+        }
+    }
+    for part in query.split_inclusive(['?', '&', ';']) {
+        let (name, value) = part.split_once('=').map_or(("", part), |(name, value)| (name, value));
+        if part.contains('=') {
+            shown += name;
+            shown.push('=');
+        }
+        shown += &stars(value, |c| matches!(c, '?' | '&' | ';'));
+    }
+    shown + &stars(fragment, |c| c == '#')
+}
+
+/// A star for each byte but of those characters that stay.
+fn stars(text: &str, stays: impl Fn(char) -> bool) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if stays(c) {
+            shown.push(c);
+        } else {
+            shown.extend(std::iter::repeat_n('*', c.len_utf8()));
+        }
+    }
+    shown
+}
+
+fn is_word(segment: &str) -> bool {
+    let count = |is: fn(&u8) -> bool| segment.bytes().filter(is).count();
+    segment.len() <= WORD_BYTES_MAX
+        && segment.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
+        && count(u8::is_ascii_digit) <= WORD_ODD_MAX
+        && count(u8::is_ascii_uppercase) <= WORD_ODD_MAX
+}
+
+fn is_webhook_host(host: &str) -> bool {
+    let name = host.split(':').next().unwrap_or_default().trim_end_matches('.').to_ascii_lowercase();
+    let is_under =
+        |known: &&str| name.strip_suffix(*known).is_some_and(|sub| sub.is_empty() || sub.ends_with('.'));
+    WEBHOOK_HOSTS.iter().any(|known| is_under(&known))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::book;
+
+    #[test]
+    fn addresses_are_shown_without_what_is_secret() {
+        #[rustfmt::skip]
+        let cases = [
+            ("http://billing:8080/v1/orders",                 "http://billing:8080/v1/orders"),
+            ("http://a.test/x?token=abc&mode=&raw",           "http://a.test/x?token=***&mode=&***"),
+            ("http://a.test/x?a=b=c#frag",                    "http://a.test/x?a=***#****"),
+            ("https://ann:pw@a.test/x",                       "https://***:**@a.test/x"),
+            ("https://t0k3n@a.test",                          "https://*****@a.test"),
+            ("https://hooks.slack.com/services/T0/B0/xy",     "https://hooks.slack.com/********/**/**/**"),
+            ("https://a.test/hooks/orders",                   "https://a.test/hooks/******"),
+            ("https://a.test/c/9f86d081884c7d65/in",          "https://a.test/c/****************/in"),
+            ("https://a.test/placeOrder/s3",                  "https://a.test/placeOrder/s3"),
+            ("{ http: \"http://a.test/?k=v\", x: 1 }",        "{ http: \"http://a.test/?k=*\", x: 1 }"),
+            ("{http: http://a.test/?k=v}",                    "{http: http://a.test/?k=*}"),
+            ("at http://a.test/?k=v'w, now",                  "at http://a.test/?k=***, now"),
+            (r#""http:\/\/a.test\/x1y2z3\/?k=v""#,            r#""http:\/\/a.test\/******\/?k=*""#),
+            ("http://a.test/é",                               "http://a.test/**"),
+            ("two: http://a/?b=c http://d/?e=f",              "two: http://a/?b=* http://d/?e=*"),
+            ("no address: 12:30 // x",                        "no address: 12:30 // x"),
+        ];
+        for (text, expected) in cases {
+            let shown = mask_addresses(text);
+            assert_eq!((&*shown, shown.len()), (expected, text.len()), "{text}");
+            assert_eq!(mask_addresses(&shown), shown, "once more: {text}");
+        }
+    }
+
+    #[test]
+    fn a_book_is_shown_without_the_secrets_of_its_addresses_however_they_are_written() {
+        let text = r#"version: 1
+services:
+  a: { target: { http: "http://127.0.0.1:9/a?key=hunter2" }, events: [a.a] }
+  b: { target: { http: "http:\u002f/127.0.0.1:9/?key=hunter2" }, events: [b.b] }
+  c:
+    target:
+      http: "http://127.0.0.1:9/\
+        ?key=hunter2"
+    events: [c.c]
+receivers:
+  ops: { slack: "http://127.0.0.1:9/hunter2/in" } # once https://hunter2@a.test
+  pager: { webhook: 'http://127.0.0.1:9/hunter2' }
+  topic: { ntfy: "http://127.0.0.1:9/h\x75nter2" }
+alerts: [{ when: "dead_letters > 0", severity: high, to: [ops, pager, topic] }]
+"#;
+        let reading = book::read(text);
+        let book = reading.book.unwrap_or_else(|| panic!("{:?}", reading.problems));
+        let shown = AddressMask::of(&book).hide_in_book(text);
+        assert!(!shown.contains("hunter2") && !shown.contains("nter2"), "{shown}");
+        assert_eq!(shown.lines().count(), text.lines().count());
+        assert!(shown.contains("http://127.0.0.1:9/a?key=*******\""), "{shown}");
+        assert!(shown.contains("slack: \"http://127.0.0.1:9/*******/**\""), "{shown}");
+    }
+}

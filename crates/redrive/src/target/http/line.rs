@@ -1,0 +1,226 @@
+//! The line below a connection: the socket, which can be asked whether the other side has closed it, and what
+//! has gone over it.
+//!
+//! A line can be [armed](Line::arm): then the next write is made only if the connection is still good at that
+//! very moment, however long it took from the decision to write until then.
+//!
+//! Invariant: a line keeps no socket open. When its connection has ended, there is none to ask.
+
+use std::io::{self, ErrorKind};
+use std::mem::MaybeUninit;
+use std::net::Shutdown;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::task::{Context, Poll, ready};
+
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+/// What can be asked of a connection while something else speaks over it.
+#[derive(Debug)]
+pub(super) struct Line {
+    socket: Weak<TcpStream>,
+    traffic: Arc<Traffic>,
+}
+
+/// What has gone over a connection so far, in bytes; below TLS it may be more.
+#[derive(Debug, Default)]
+struct Traffic {
+    written: AtomicU64,
+    read: AtomicU64,
+    /// The next write is made before then and over a quiet line, or not at all.
+    armed_until: Mutex<Option<Instant>>,
+}
+
+/// A point in the traffic of a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Passed {
+    pub(super) written: u64,
+    pub(super) read: u64,
+}
+
+/// A socket that its connection owns and its line may look at.
+#[derive(Debug)]
+pub(super) struct Socket(Arc<TcpStream>);
+
+/// A stream that counts what goes over it.
+#[derive(Debug)]
+pub(super) struct Counted<S> {
+    stream: S,
+    socket: Weak<TcpStream>,
+    traffic: Arc<Traffic>,
+}
+
+impl Socket {
+    pub(super) fn new(stream: TcpStream) -> Self {
+        Self(Arc::new(stream))
+    }
+
+    /// A line that nothing has gone over yet.
+    pub(super) fn line(&self) -> Line {
+        Line { socket: Arc::downgrade(&self.0), traffic: Arc::default() }
+    }
+}
+
+impl Line {
+    /// The same stream, which from now on counts for this line.
+    pub(super) fn counted<S>(&self, stream: S) -> Counted<S> {
+        Counted { stream, socket: Weak::clone(&self.socket), traffic: Arc::clone(&self.traffic) }
+    }
+
+    /// From now on the next write fails, with nothing written, if it comes later than that or if the other side
+    /// has closed the connection by then.
+    pub(super) fn arm(&self, until: Instant) {
+        *self.traffic.armed_until.lock().expect("nothing panics while it holds the time") = Some(until);
+    }
+
+    /// Whether, as far as this machine knows now, the other side has neither closed the connection nor sent
+    /// anything that has not been read.
+    pub(super) fn is_quiet(&self) -> bool {
+        is_quiet(&self.socket)
+    }
+
+    /// What has gone over it so far.
+    pub(super) fn passed(&self) -> Passed {
+        let of = |count: &AtomicU64| count.load(Ordering::Acquire);
+        Passed { written: of(&self.traffic.written), read: of(&self.traffic.read) }
+    }
+
+    /// What has gone over it since that point.
+    pub(super) fn since(&self, start: Passed) -> Passed {
+        let now = self.passed();
+        Passed { written: now.written - start.written, read: now.read - start.read }
+    }
+}
+
+fn is_quiet(socket: &Weak<TcpStream>) -> bool {
+    let Some(socket) = socket.upgrade() else { return false };
+    let peeked = SockRef::from(&*socket).peek(&mut [MaybeUninit::uninit()]);
+    peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        loop {
+            ready!(self.0.poll_read_ready(cx))?;
+            match self.0.try_read_buf(buf) {
+                Ok(_) => return Poll::Ready(Ok(())),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+}
+
+impl Socket {
+    fn poll_writing(
+        &self,
+        cx: &mut Context<'_>,
+        write: impl Fn(&TcpStream) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.0.poll_write_ready(cx))?;
+            match write(&self.0) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                written => return Poll::Ready(written),
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_writing(cx, |stream| stream.try_write(bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_writing(cx, |stream| stream.try_write_vectored(slices))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(SockRef::from(&*self.0).shutdown(Shutdown::Write))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buf));
+        self.traffic.read.fetch_add(count(buf.filled().len() - before), Ordering::Release);
+        Poll::Ready(read)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> Counted<S> {
+    /// Whether a write may be made, if the line is armed.
+    fn check(&self) -> io::Result<()> {
+        let armed_until =
+            self.traffic.armed_until.lock().expect("nothing panics while it holds the time").take();
+        match armed_until {
+            Some(until) if Instant::now() >= until || !is_quiet(&self.socket) => {
+                Err(ErrorKind::ConnectionAborted.into())
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn written(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(bytes)) = &written {
+            self.traffic.written.fetch_add(count(*bytes), Ordering::Release);
+        }
+        written
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.check()?;
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.written(written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.check()?;
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+        self.written(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+fn count(bytes: usize) -> u64 {
+    u64::try_from(bytes).expect("a buffer fits in 64 bits")
+}
