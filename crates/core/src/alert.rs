@@ -14,11 +14,14 @@ mod sample;
 mod series;
 mod standing;
 mod tell;
+mod times;
+mod trouble;
 pub(crate) mod value;
 mod view;
 mod watch;
 
 pub use self::sample::{LetterSample, QueueSample, Sample, Wants};
+pub use self::trouble::{Concerns, DAMAGED, Lasts, Trouble, TroubleSample, Troubles};
 pub use self::view::{AlertState, AlertView};
 pub use self::watch::{Saved, Watch};
 

@@ -16,8 +16,10 @@ use crate::ids::DependencyName;
 use crate::story::End;
 
 mod histogram;
+mod sketch;
 
 pub use self::histogram::{BOUNDS_MS, Histogram};
+pub use self::sketch::Sketch;
 
 /// What names are counted under that came when there was no place left.
 pub const OTHER: &str = "(other)";
@@ -39,6 +41,8 @@ pub struct Figures {
     pub queues: BTreeMap<Arc<QueueName>, QueueFigures>,
     /// By dependency.
     pub dependencies: BTreeMap<DependencyName, DependencyFigures>,
+    /// Calls with a bad key, token or signature, by the door that they came to: `/v1/hooks/NAME` or `api`.
+    pub turned_away: BTreeMap<Arc<str>, u64>,
     /// Settlements that came too late.
     pub stale: u64,
 }
@@ -95,6 +99,8 @@ pub struct QueueFigures {
     pub codes: BTreeMap<Arc<str>, u64>,
     /// How long attempts took.
     pub took: Histogram,
+    /// The same, fine enough for a limit to be held against it.
+    pub took_finely: Sketch,
     /// How long deliveries waited for their first attempt.
     pub waited: Histogram,
     /// Deliveries that ended, by how many attempts they took: the first counts those with one.
@@ -110,6 +116,8 @@ pub struct DependencyFigures {
     pub tally: Tally,
     /// How long they took.
     pub took: Histogram,
+    /// The same, fine enough for a limit to be held against it.
+    pub took_finely: Sketch,
     /// How calls went by how many were under way at once: ranges as in [`BESIDE_BOUNDS`].
     pub beside: [Beside; BESIDE_BOUNDS.len() + 1],
     /// How often its breaker has opened.
@@ -321,6 +329,7 @@ impl Figures {
         };
         let took = Duration::from_nanos(story.took_nanos);
         queue.took.add(took);
+        queue.took_finely.add(took);
         if settlement.attempts_before == 0 {
             // Until its first attempt, nothing was written since it was accepted.
             queue.waited.add(story.started_at.since(delivery.written_at));
@@ -335,6 +344,7 @@ impl Figures {
         };
         dependency.tally.count(settlement, has_ended);
         dependency.took.add(took);
+        dependency.took_finely.add(took);
         let range =
             BESIDE_BOUNDS.iter().position(|bound| made.beside <= *bound).unwrap_or(BESIDE_BOUNDS.len());
         let beside = &mut dependency.beside[range];

@@ -264,6 +264,18 @@ pub const ALERT_SHARE_COUNT_MIN: u64 = 5;
 /// For how long an alert must have been quiet to be over, unless it looks back over less: what comes and goes is
 /// one trouble.
 pub const ALERT_QUIET_FOR: Duration = Duration::from_mins(1);
+/// For how long an alert that fires stays when its figure says nothing any more, because nothing is tried: that
+/// nothing was heard of a trouble is no sign that it is over. Behind a breaker that is not closed it stays longer.
+pub const ALERT_SILENT_FOR: Duration = Duration::from_mins(15);
+/// Of fewer attempts than these a long time raises no alert: a single probe says little.
+pub const ALERT_TIMES_OF_MIN: u64 = 5;
+/// How long after the last time a trouble lasts that is a moment, such as a refused credential: less than the time
+/// after which the most urgent alert is said again, so that what happened once is said once.
+pub const TROUBLE_LASTS: Duration = Duration::from_mins(10);
+/// Troubles that are known at a time.
+pub const TROUBLES_MAX: usize = 1_000;
+/// Letters of the reason of a trouble.
+pub const TROUBLE_WHY_CHARS_MAX: usize = 300;
 /// Things that a message names; it counts the rest.
 pub const ALERT_SUBJECTS_SHOWN_MAX: usize = 20;
 /// While an alert lasts, what it is raised for beside is told together, once in this time at most.
@@ -327,5 +339,6 @@ pub const BACKTEST_TYPES_MAX: usize = 10_000;
 /// Calls of one delivery that a backtest thinks up.
 pub const BACKTEST_CALLS_MAX: u32 = 10_000;
 
+const _: () = assert!(TROUBLE_LASTS.as_secs() < RESPONSE_TIME_CRITICAL.as_secs());
 const _: () = assert!(ALERT_SHARE_COUNT_MIN < ALERT_SHARE_OF_MIN);
 const _: () = assert!(ALERT_SUBJECTS_SHOWN_MAX < ALERT_GROUPS_MAX);

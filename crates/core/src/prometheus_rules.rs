@@ -87,7 +87,7 @@ fn rule(Named { name, covers, alert, .. }: &Named<'_>, expression: &str) -> Stri
 /// The labels that a grouping tells apart by; none for what has no series.
 const fn labels(by: Option<Grouping>) -> &'static [&'static str] {
     match by {
-        None | Some(Grouping::Fingerprint) => &[],
+        None | Some(Grouping::Fingerprint | Grouping::Source) => &[],
         Some(Grouping::Service) => &["service"],
         Some(Grouping::Channel) => &["service", "channel"],
         Some(Grouping::Dependency) => &["dependency"],

@@ -252,8 +252,9 @@ impl Happening {
                 service: Some(service.to_string()),
                 ..Self::told(What::Paused, now, "its rule says so after this failure".to_owned())
             }),
-            Signal::Alert { kind, queue, delivery } => Some(Self {
+            Signal::Alert { kind, queue, delivery, code } => Some(Self {
                 service: Some(queue.to_string()),
+                code: Some(code.clone()).filter(|code| !code.is_empty()),
                 delivery: Some(delivery.to_string()),
                 ..Self::told(What::Alert, now, alert_in_words(*kind).to_owned())
             }),

@@ -65,8 +65,30 @@ pub(crate) struct Issuer {
     listener: OnceLock<Listener>,
 }
 
-/// Whoever hears, in words, that keys cannot be had, and that they can again.
-pub(crate) type Listener = Box<dyn Fn(String) + Send + Sync>;
+/// Whoever hears that keys cannot be had, and that they can again.
+pub(crate) type Listener = Box<dyn Fn(KeysNews) + Send + Sync>;
+
+/// What is told of an issuer's keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeysNews {
+    /// They cannot be had: tokens are refused.
+    Gone {
+        /// Why, in words.
+        why: String,
+    },
+    /// They can be had again.
+    Back,
+}
+
+/// In words for people.
+impl std::fmt::Display for KeysNews {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Gone { why } => write!(f, "the issuer's keys cannot be had, and tokens are refused: {why}"),
+            Self::Back => f.write_str("the issuer's keys can be had again"),
+        }
+    }
+}
 
 /// Why an issuer's keys are not to be had.
 #[derive(Debug, thiserror::Error)]
@@ -136,21 +158,21 @@ impl Issuer {
             }
             (Word::Alert, Err(error)) => {
                 tracing::error!(%error, "the issuer's keys cannot be had: tokens are refused");
-                self.tell(|| format!("the issuer's keys cannot be had, and tokens are refused: {error}"));
+                self.tell(|| KeysNews::Gone { why: error.to_string() });
             }
             (Word::Recovered, _) => tracing::info!("the issuer's keys can be fetched again"),
             (Word::Back, _) => {
                 tracing::info!("the issuer's keys can be had again");
-                self.tell(|| "the issuer's keys can be had again".to_owned());
+                self.tell(|| KeysNews::Back);
             }
             (Word::Nothing | Word::Warning | Word::Alert, _) => {}
         }
         found.map(|found| found.value).map_err(|missing| missing.failure)
     }
 
-    fn tell(&self, words: impl FnOnce() -> String) {
+    fn tell(&self, news: impl FnOnce() -> KeysNews) {
         if let Some(listener) = self.listener.get() {
-            listener(words());
+            listener(news());
         }
     }
 }

@@ -28,7 +28,7 @@ use crate::secret::{SecretError, SecretValues, Secrets};
 use crate::stale::{Ailing, Trouble};
 use crate::target::http::{InvalidAddress, Pool};
 
-pub use crate::jwks::KeysError;
+pub use crate::jwks::{KeysError, KeysNews};
 pub use crate::target::http::fetch::FetchError;
 
 /// The largest token that is looked at.
@@ -162,9 +162,9 @@ impl Tokens {
         }
     }
 
-    /// Whoever is to hear, in words, that the issuer's keys cannot be had, and that they can again; only the
+    /// Whoever is to hear that the issuer's keys cannot be had, and that they can again; only the
     /// first to come is told. Of a shared secret, whoever listens to the secrets hears.
-    pub fn listen(&self, listener: impl Fn(String) + Send + Sync + 'static) {
+    pub fn listen(&self, listener: impl Fn(KeysNews) + Send + Sync + 'static) {
         if let Keys::Published(issuer) = &self.keys {
             issuer.listen(Box::new(listener));
         }

@@ -64,7 +64,7 @@ use self::code::Code;
 use self::error::ApiError;
 pub(crate) use self::fresh::fresh_id;
 pub(crate) use self::guest::Guests;
-pub(crate) use self::identity::{Access, With};
+pub(crate) use self::identity::{Access, Alarm, With};
 use self::identity::{Need, Reach};
 pub(crate) use self::listen::{Limits, listen, listen_behind};
 pub(crate) use self::metrics::Metrics;

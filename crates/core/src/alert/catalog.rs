@@ -3,6 +3,7 @@
 //! `- { use: dead-letters, to: [on-call] }` switches one on. What the entry states itself (`when`, `severity`,
 //! `action`, `name`) holds instead of what stands here, so that other numbers need no other words.
 
+use super::trouble::Trouble;
 use crate::book::model::AlertSeverity;
 
 /// An alert that may be switched on by name.
@@ -44,12 +45,28 @@ pub const ALERTS: [CatalogAlert; 21] = [
     alert("consumer-lag",             "consumer_lag > 10000 by service",              AlertSeverity::Warning,  "Give the service more calls at once, or find what slows it down"),
 ];
 
-/// Their names.
-pub const NAMES: [&str; ALERTS.len()] = {
-    let mut names = [""; ALERTS.len()];
+/// Those that need no figures and are on without being named, for every receiver: what people are told of at once.
+#[rustfmt::skip]
+pub const AT_ONCE: [CatalogAlert; Trouble::ALL.len()] = [
+    alert("credentials-refused",      "credentials_refused by service",               AlertSeverity::High,     "Renew the credentials for this target; find out who changed them"),
+    alert("misconfigured",            "misconfigured by service",                     AlertSeverity::High,     "See `redrive why` for the delivery; correct the configuration, then replay"),
+    alert("internal-failure",         "internal_failure by service",                  AlertSeverity::Critical, "See `redrive why` for the delivery, and report it"),
+    alert("policy-exhausted",         "policy_exhausted by service",                  AlertSeverity::High,     "See why the target fails; replay the dead letters once it is well"),
+    alert("event-damaged",            "event_damaged by service",                     AlertSeverity::Critical, "Check the disk; restore a backup; ask the sender to send it again"),
+    alert("service-removed",          "service_removed by service",                   AlertSeverity::High,     "Put the service back, or send what waits to another one"),
+    alert("secret-gone",              "secret_gone",                                  AlertSeverity::High,     "See why the secret cannot be fetched; what needs it is refused meanwhile"),
+    alert("archive-stuck",            "archive_stuck",                                AlertSeverity::High,     "Give Redrive access to the archive; events wait for it in the store"),
+    alert("archive-incomplete",       "archive_incomplete",                           AlertSeverity::Medium,   "See why the archive is slow; the event is in the store and not in the archive"),
+    alert("issuer-gone",              "issuer_gone",                                  AlertSeverity::High,     "See why the keys of the issuer cannot be fetched; tokens are refused meanwhile"),
+    alert("certificate-refused",      "certificate_refused",                          AlertSeverity::High,     "Install a certificate and a key that belong together; the old one serves"),
+];
+
+/// The names of all of both.
+pub const NAMES: [&str; ALERTS.len() + AT_ONCE.len()] = {
+    let mut names = [""; ALERTS.len() + AT_ONCE.len()];
     let mut at = 0;
-    while at < ALERTS.len() {
-        names[at] = ALERTS[at].name;
+    while at < names.len() {
+        names[at] = if at < ALERTS.len() { ALERTS[at].name } else { AT_ONCE[at - ALERTS.len()].name };
         at += 1;
     }
     names
@@ -58,7 +75,7 @@ pub const NAMES: [&str; ALERTS.len()] = {
 /// The one of that name.
 #[must_use]
 pub fn named(name: &str) -> Option<&'static CatalogAlert> {
-    ALERTS.iter().find(|alert| alert.name == name)
+    ALERTS.iter().chain(&AT_ONCE).find(|alert| alert.name == name)
 }
 
 const fn alert(

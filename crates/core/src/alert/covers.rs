@@ -3,10 +3,12 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use super::catalog::{self, CatalogAlert};
 use crate::book::RuleBook;
-use crate::book::expression::Condition;
+use crate::book::expression::{Condition, Metric};
 use crate::book::model::{Alert, AlertSeverity, EventRow, Layer, Sections, Switch};
 use crate::book::pattern::EventPattern;
+use crate::book::problem::Span;
 use crate::engine::QueueName;
 use crate::ids::{ChannelName, DependencyName, ServiceName};
 
@@ -120,7 +122,44 @@ pub(crate) fn alerts(book: &Sections) -> Vec<(Covers, Cow<'_, Alert>)> {
         let all = own.chain(inflow(book, layer).map(Cow::Owned));
         all.map(move |alert| (covers.clone(), alert))
     });
-    of_book.chain(of_levels).filter(|(_, alert)| alert.switch == Switch::On).collect()
+    let on = of_book.chain(of_levels).filter(|(_, alert)| alert.switch == Switch::On);
+    on.map(|(covers, alert)| (covers, told_to_all(book, alert))).collect()
+}
+
+/// What people are told of at once goes to everybody where nobody is named.
+fn told_to_all<'a>(book: &Sections, alert: Cow<'a, Alert>) -> Cow<'a, Alert> {
+    if !matches!(alert.when.metric, Metric::Trouble(_)) || alert.receivers().next().is_some() {
+        return alert;
+    }
+    let mut alert = alert.into_owned();
+    alert.to = book.receivers.keys().cloned().collect();
+    Cow::Owned(alert)
+}
+
+/// The alerts that are on without being named, as far as the book as a whole says nothing of what they look at.
+/// A book that has nobody to tell has none of them.
+fn at_once(book: &Sections) -> Vec<Alert> {
+    if book.receivers.is_empty() {
+        return Vec::new();
+    }
+    let own = |metric: Metric| {
+        book.alerts.iter().chain(&book.defaults.alerts).any(|alert| alert.when.metric == metric)
+    };
+    let alert = |known: &CatalogAlert| {
+        let when = Condition::parse(known.when).ok().filter(|when| !own(when.metric))?;
+        Some(Alert {
+            span: Span::default(),
+            when,
+            name: Some(known.name.to_owned()),
+            severity: known.severity,
+            to: book.receivers.keys().cloned().collect(),
+            escalate: Vec::new(),
+            repeat: None,
+            action: Some(known.action.to_owned()),
+            switch: Switch::On,
+        })
+    };
+    catalog::AT_ONCE.iter().filter_map(alert).collect()
 }
 
 /// An alert under names of its own.
@@ -135,9 +174,19 @@ pub(crate) struct Named<'a> {
 
 /// The same, each under a name of its own: two of one name must not be taken for each other.
 pub(crate) fn named(book: &Sections) -> Vec<Named<'_>> {
+    under_names(alerts(book))
+}
+
+/// Everything that is watched for: the alerts of the book, and those that are on without being named.
+pub(super) fn watched(book: &Sections) -> Vec<Named<'_>> {
+    let at_once = at_once(book).into_iter().map(|alert| (Covers::Everything, Cow::Owned(alert)));
+    under_names(alerts(book).into_iter().chain(at_once).collect())
+}
+
+fn under_names(alerts: Vec<(Covers, Cow<'_, Alert>)>) -> Vec<Named<'_>> {
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
     let mut all = Vec::new();
-    for (covers, alert) in alerts(book) {
+    for (covers, alert) in alerts {
         let mut name = alert.title();
         let place = covers.shown();
         let key = |name: &str| match &place {

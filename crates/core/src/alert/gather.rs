@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::OWN_SERVICE;
 use super::covers::{Covers, dependency_of};
 use super::sample::{LetterSample, QueueSample, Sample};
+use super::trouble::{Concerns, Lasts, Trouble, TroubleSample};
 use super::value::Found;
 use crate::book::expression::{Condition, Grouping, Metric};
 use crate::breaker::State;
@@ -12,16 +13,24 @@ use crate::category::Category;
 use crate::engine::QueueName;
 use crate::figures::Tally;
 use crate::ids::DependencyName;
+use crate::time::Timestamp;
 
 /// What was found, by what it is about: `dependency=mail-api`, or nothing where nothing is told apart.
 pub(super) type Groups = BTreeMap<String, Found>;
 
 /// What a sample says to the alert; none if it lacks what the alert needs.
-pub(super) fn gather(sample: &Sample<'_>, condition: &Condition, covers: &Covers) -> Option<Groups> {
+pub(super) fn gather(
+    sample: &Sample<'_>,
+    condition: &Condition,
+    covers: &Covers,
+    looked_at: Option<Timestamp>,
+) -> Option<Groups> {
     let mut found = Gathering { sample, condition, covers, groups: Groups::new() };
     match condition.metric {
         Metric::BreakerOpen | Metric::BreakerOpened => found.breakers(),
         Metric::LatencyP99 => found.times(),
+        Metric::Trouble(Trouble::ServiceRemoved) => found.removed(),
+        Metric::Trouble(trouble) => found.troubles(trouble, looked_at),
         Metric::DeadLetters | Metric::DeadLetterAge if needs_letters(condition, covers) => {
             found.letters(sample.letters?);
         }
@@ -43,12 +52,17 @@ pub(super) fn gather(sample: &Sample<'_>, condition: &Condition, covers: &Covers
 /// Whether queues do not tell enough, and dead letters must be looked at by their kind.
 pub(super) const fn needs_letters(condition: &Condition, covers: &Covers) -> bool {
     let is_finer = match condition.by {
-        None | Some(Grouping::Service | Grouping::Channel) => {
+        None | Some(Grouping::Service | Grouping::Channel | Grouping::Source) => {
             matches!(covers, Covers::Row(..) | Covers::Dependency(_))
         }
         Some(Grouping::Dependency | Grouping::EventType | Grouping::Category | Grouping::Fingerprint) => true,
     };
     is_finer && matches!(condition.metric, Metric::DeadLetters | Metric::DeadLetterAge)
+}
+
+/// Whether nothing is heard of that because a breaker is not closed.
+pub(super) fn is_barred(sample: &Sample<'_>, condition: &Condition, covers: &Covers, of: &str) -> bool {
+    Gathering { sample, condition, covers, groups: Groups::new() }.is_barred(of)
 }
 
 struct Gathering<'a> {
@@ -118,14 +132,14 @@ impl Gathering<'_> {
                         Some(_) => format!("dependency={name}"),
                         None => String::new(),
                     };
-                    self.put(of, Found::Counted(dependency.took.counts.to_vec()));
+                    self.put(of, Found::Timed(dependency.took_finely.clone()));
                 }
             }
             return;
         }
         for (name, queue) in &figures.queues {
             if self.covers_queue(name) {
-                self.put(self.of_queue(name), Found::Counted(queue.took.counts.to_vec()));
+                self.put(self.of_queue(name), Found::Timed(queue.took_finely.clone()));
             }
         }
     }
@@ -189,8 +203,115 @@ impl Gathering<'_> {
         })
     }
 
+    /// What was found that people are told of at once; of moments those since the last look.
+    fn troubles(&mut self, trouble: Trouble, looked_at: Option<Timestamp>) {
+        let is_new = |known: &TroubleSample| match trouble.lasts() {
+            Lasts::UntilOver => true,
+            Lasts::AWhile => looked_at.is_none_or(|at| known.last_at >= at),
+        };
+        for known in self.sample.troubles.iter().filter(|known| known.trouble == trouble && is_new(known)) {
+            let of = match (&known.queue, trouble.concerns()) {
+                (Some(queue), Concerns::Service) if self.covers_queue(queue) => self.of_service(queue),
+                (_, Concerns::Service) => continue,
+                // A secret that the book does not have any more is nobody's trouble.
+                (_, Concerns::Secret) if self.sample.book.sections().secrets.contains_key(&known.about) => {
+                    format!("secret={}", known.about)
+                }
+                (_, Concerns::Secret) => continue,
+                (_, Concerns::Process)
+                    if trouble == Trouble::IssuerGone && self.sample.book.sections().access.jwt.is_none() =>
+                {
+                    continue;
+                }
+                (_, Concerns::Process) => trouble.subject().to_owned(),
+            };
+            self.put(of, Found::Trouble { count: known.count, why: known.why.clone() });
+        }
+    }
+
+    /// Services that the book does not have, and that deliveries wait for.
+    fn removed(&mut self) {
+        let book = self.sample.book.sections();
+        for queue in self.sample.queues.iter().filter(|queue| queue.waiting > 0) {
+            let service = book.services.iter().find(|service| service.name == queue.name.service);
+            let is_there = service.is_some_and(|service| match &queue.name.channel {
+                None => true,
+                Some(channel) => service.channels.iter().any(|of| of.name == *channel),
+            });
+            if !is_there && self.covers_queue(&queue.name) {
+                let why = match queue.waiting {
+                    1 => "1 delivery".to_owned(),
+                    count => format!("{count} deliveries"),
+                };
+                self.put(self.of_service(&queue.name), Found::Trouble { count: 1, why });
+            }
+        }
+    }
+
+    /// Services are told apart whether the alert says so or not.
+    fn of_service(&self, queue: &QueueName) -> String {
+        match self.condition.by {
+            Some(_) => self.of_queue(queue),
+            None => format!("service={}", queue.service),
+        }
+    }
+
+    /// Whether a breaker keeps attempts from what that is about.
+    fn is_barred(&self, of: &str) -> bool {
+        let book = self.sample.book;
+        let is_closed = |name: &DependencyName| {
+            let view = self.sample.dependencies.iter().find(|view| view.name == *name);
+            view.is_none_or(|view| matches!(view.breaker, State::Closed { .. }))
+        };
+        let of_queue = |queue: &QueueName| match &queue.channel {
+            None => Covers::Service(queue.service.clone()),
+            Some(channel) => Covers::Channel(queue.service.clone(), channel.clone()),
+        };
+        let named = of.split_once('=').map_or("", |(_, name)| name);
+        let queue = self.sample.figures.queues.keys().find(|queue| match self.condition.by {
+            Some(Grouping::Service) => queue.service.as_str() == named,
+            Some(Grouping::Channel) => queue.to_string() == named,
+            _ => false,
+        });
+        match (self.condition.by, queue) {
+            (Some(Grouping::Dependency), _) => {
+                let view = self.sample.dependencies.iter().find(|view| view.name.as_str() == named);
+                view.is_some_and(|view| !is_closed(&view.name))
+            }
+            (Some(Grouping::Service), Some(queue)) => {
+                Covers::Service(queue.service.clone()).dependencies(book).any(|name| !is_closed(name))
+            }
+            (Some(Grouping::Channel), Some(queue)) => {
+                of_queue(queue).dependencies(book).any(|name| !is_closed(name))
+            }
+            _ => self
+                .sample
+                .dependencies
+                .iter()
+                .any(|view| self.covers_dependency(&view.name) && !is_closed(&view.name)),
+        }
+    }
+
+    /// Those whom we turned away, by the door that they came to.
+    fn turned_away(&mut self) {
+        for (door, count) in &self.sample.figures.turned_away {
+            let of = match self.condition.by {
+                Some(Grouping::Source) => format!("source={door}"),
+                _ => String::new(),
+            };
+            self.put(of, Found::Counted(vec![*count]));
+        }
+    }
+
     fn tallies(&mut self) {
         let (sample, by) = (self.sample, self.condition.by);
+        let is_of_all = self.condition.metric == Metric::AuthFailures && *self.covers == Covers::Everything;
+        if is_of_all && matches!(by, None | Some(Grouping::Source)) {
+            self.turned_away();
+        }
+        if by == Some(Grouping::Source) {
+            return;
+        }
         // Dependencies have counts of their own, which know of calls to those that the book has forgotten.
         let of_dependencies = match self.covers {
             Covers::Dependency(_) => {
@@ -256,6 +377,7 @@ fn counts(metric: Metric, tally: &Tally) -> Vec<u64> {
         | Metric::BreakerOpened
         | Metric::ConsumerLag
         | Metric::OldestWaiting
-        | Metric::LatencyP99 => Vec::new(),
+        | Metric::LatencyP99
+        | Metric::Trouble(_) => Vec::new(),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::trouble::TroubleSample;
 use crate::book::RuleBook;
 use crate::category::Category;
 use crate::engine::{DependencyView, QueueName};
@@ -24,6 +25,8 @@ pub struct Sample<'a> {
     /// Dead letters by their kind; none if they were not looked up this time, and alerts that need them stay as
     /// they are. See [`Wants`].
     pub letters: Option<&'a [LetterSample]>,
+    /// What was found that people are told of at once.
+    pub troubles: &'a [TroubleSample],
 }
 
 /// What waits and what is dead in one queue.

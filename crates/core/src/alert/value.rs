@@ -3,8 +3,9 @@
 use std::cmp::Ordering;
 use std::time::Duration;
 
+use super::trouble::Lasts;
 use crate::book::expression::{Condition, Metric, Op, Quantity};
-use crate::figures::Histogram;
+use crate::figures::Sketch;
 use crate::limits;
 use crate::text::{self, Rate};
 
@@ -15,8 +16,10 @@ pub(super) const BREAKER_WAS_OPEN: f64 = 1.0;
 /// What was found for one thing: counts that only grow, or something as it stands.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Found {
-    /// Counts since the process began: of a share its part and its whole, of times one count for each range.
+    /// Counts since the process began: of a share its part and its whole.
     Counted(Vec<u64>),
+    /// Times since the process began.
+    Timed(Sketch),
     /// A number or an age in seconds.
     Stands(f64),
     /// A breaker: how often it has opened, and whether it is open.
@@ -26,6 +29,47 @@ pub(super) enum Found {
         /// Whether it is.
         is_open: bool,
     },
+    /// A trouble: how often it was found, and why.
+    Trouble {
+        /// How often.
+        count: u64,
+        /// Why, in words.
+        why: String,
+    },
+}
+
+/// What a figure says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Reading {
+    /// This.
+    Says(f64),
+    /// It is past the limit, for so few that it may be chance.
+    Hints,
+    /// Nothing: nothing was tried.
+    Silent,
+}
+
+impl Reading {
+    /// A figure that is taken of enough, or of few.
+    fn of(condition: &Condition, value: f64, enough: Enough) -> Self {
+        match enough {
+            Enough::Few if is_past(condition, value) => Self::Hints,
+            Enough::Few | Enough::Enough => Self::Says(value),
+        }
+    }
+}
+
+/// Whether there were enough to be more than chance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Enough {
+    Enough,
+    Few,
+}
+
+impl Enough {
+    const fn when(is_enough: bool) -> Self {
+        if is_enough { Self::Enough } else { Self::Few }
+    }
 }
 
 impl Found {
@@ -33,6 +77,8 @@ impl Found {
     pub(super) fn merge(&mut self, other: &Self, metric: Metric) {
         match (self, other) {
             (Self::Counted(own), Self::Counted(other)) => add(own, other),
+            (Self::Timed(own), Self::Timed(other)) => own.merge(other),
+            (Self::Trouble { count, .. }, Self::Trouble { count: more, .. }) => *count += more,
             (Self::Stands(own), Self::Stands(other)) => match metric {
                 // Of two that wait, the older one counts.
                 Metric::DeadLetterAge | Metric::OldestWaiting => *own = own.max(*other),
@@ -61,9 +107,9 @@ pub(super) fn since(now: &[u64], earlier: &[u64]) -> Vec<u64> {
     now.iter().zip(earlier).map(|(now, earlier)| now.saturating_sub(earlier)).collect()
 }
 
-/// What counts over a window come to, in the metric's own unit: a share from 0 to 1, a number, a number in a
-/// second, or seconds. None if they say nothing.
-pub(super) fn counted(condition: &Condition, counts: &[u64], window: Duration) -> Option<f64> {
+/// What counts over a window come to, in the metric's own unit: a share from 0 to 1, a number, or a number in a
+/// second.
+pub(super) fn counted(condition: &Condition, counts: &[u64], window: Duration) -> Reading {
     let at = |place: usize| counts.get(place).copied().unwrap_or_default();
     match condition.metric {
         Metric::ErrorRate
@@ -72,24 +118,51 @@ pub(super) fn counted(condition: &Condition, counts: &[u64], window: Duration) -
         | Metric::RetryRate
         | Metric::ExhaustedRate => {
             let (part, whole) = (at(0), at(1));
-            let says_something = whole >= limits::ALERT_SHARE_OF_MIN || part >= limits::ALERT_SHARE_COUNT_MIN;
-            (says_something && whole > 0).then(|| part as f64 / whole as f64)
-        }
-        Metric::DeadLetterInflow | Metric::AuthFailures => Some(at(0) as f64 / window.as_secs_f64()),
-        Metric::LatencyP99 => {
-            let mut histogram = Histogram::default();
-            for (own, count) in histogram.counts.iter_mut().zip(counts) {
-                *own = *count;
+            if whole == 0 {
+                return Reading::Silent;
             }
-            histogram.quantile(0.99).map(|time| time.as_secs_f64())
+            let is_enough = whole >= limits::ALERT_SHARE_OF_MIN || part >= limits::ALERT_SHARE_COUNT_MIN;
+            Reading::of(condition, part as f64 / whole as f64, Enough::when(is_enough))
         }
+        Metric::DeadLetterInflow | Metric::AuthFailures => Reading::Says(at(0) as f64 / window.as_secs_f64()),
         Metric::ConfigFailures
         | Metric::DeadLetters
         | Metric::DeadLetterAge
         | Metric::BreakerOpen
         | Metric::BreakerOpened
         | Metric::ConsumerLag
-        | Metric::OldestWaiting => Some(at(0) as f64),
+        | Metric::OldestWaiting
+        | Metric::LatencyP99
+        | Metric::Trouble(_) => Reading::Says(at(0) as f64),
+    }
+}
+
+/// What times over a window come to, in seconds.
+pub(super) fn timed(condition: &Condition, times: &Sketch) -> Reading {
+    let Some(time) = times.quantile(0.99) else { return Reading::Silent };
+    let enough = Enough::when(times.count() >= limits::ALERT_TIMES_OF_MIN);
+    Reading::of(condition, time.as_secs_f64(), enough)
+}
+
+/// Whether there may be nothing that the metric could be taken of, which says neither this nor that.
+pub(super) const fn may_be_silent(metric: Metric) -> bool {
+    match metric {
+        Metric::ErrorRate
+        | Metric::TransientRate
+        | Metric::UnavailableRate
+        | Metric::RetryRate
+        | Metric::ExhaustedRate
+        | Metric::LatencyP99 => true,
+        Metric::DeadLetterInflow
+        | Metric::AuthFailures
+        | Metric::ConfigFailures
+        | Metric::DeadLetters
+        | Metric::DeadLetterAge
+        | Metric::BreakerOpen
+        | Metric::BreakerOpened
+        | Metric::ConsumerLag
+        | Metric::OldestWaiting
+        | Metric::Trouble(_) => false,
     }
 }
 
@@ -164,6 +237,20 @@ pub(super) fn show(condition: &Condition, value: f64) -> String {
                 "closed".to_owned()
             }
         }
+        Metric::Trouble(trouble) => trouble.words().to_owned(),
         Metric::DeadLetters | Metric::ConfigFailures | Metric::ConsumerLag => (value as u64).to_string(),
     }
+}
+
+/// A figure with the words that say why, as people read it.
+pub(super) fn show_with(condition: &Condition, value: f64, why: Option<&str>) -> String {
+    let mut shown = show(condition, value);
+    if let Some(why) = why.filter(|why| !why.is_empty()) {
+        shown.push_str(&format!(": {why}"));
+    }
+    if matches!(condition.metric, Metric::Trouble(trouble) if trouble.lasts() == Lasts::AWhile) && value > 1.0
+    {
+        shown.push_str(&format!(", {value} times"));
+    }
+    shown
 }

@@ -1,22 +1,25 @@
 //! Holds every alert of a book against samples, and says who is to be told what.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::covers::{self, Covers, Named};
-use super::gather::{Groups, gather, needs_letters};
+use super::gather::{Groups, gather, is_barred, needs_letters};
 use super::notice::{Notice, Subject};
 use super::sample::{Sample, Wants};
 use super::series::Series;
-use super::standing::{Standing, Times, step};
+use super::standing::{self, Evidence, Standing, step};
 use super::tell::{self, Face, Firing, Gates, Route, Severity};
-use super::value::{self, Found};
+use super::times::Times;
+use super::trouble::Lasts;
+use super::value::{self, Found, Reading};
 use super::view::{AlertState, AlertView};
 use crate::book::RuleBook;
 use crate::book::expression::{Condition, Metric};
-use crate::figures::OTHER;
+use crate::figures::{OTHER, Sketch};
 use crate::limits;
 use crate::time::Timestamp;
 
@@ -54,6 +57,9 @@ struct Memory {
     looked_at: Option<Timestamp>,
     /// Counts over its window, by what they are about.
     series: BTreeMap<String, Series>,
+    /// Times over its window, by what they are about.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    times: BTreeMap<String, Times>,
     /// What it holds for, or held until a moment ago.
     standings: BTreeMap<String, Standing>,
     /// Since when it fires.
@@ -185,7 +191,7 @@ impl Watch {
 }
 
 fn alarms(book: &RuleBook) -> Vec<Alarm> {
-    covers::named(book.sections()).into_iter().map(Alarm::new).collect()
+    covers::watched(book.sections()).into_iter().map(Alarm::new).collect()
 }
 
 impl Alarm {
@@ -216,66 +222,108 @@ impl Alarm {
     fn take_over(&mut self, before: &Face, memory: Memory) {
         if before.condition == self.face.condition {
             self.memory = memory;
+            if self.condition.metric == Metric::LatencyP99 {
+                // Counts by coarse ranges, of a build that had no finer ones.
+                self.memory.series.clear();
+            }
         } else {
             self.memory.routes = memory.routes;
         }
     }
 
-    const fn times(&self) -> Times {
+    const fn times(&self) -> standing::Times {
         let lasting = match self.condition.lasting {
             Some(lasting) => lasting,
             None => Duration::ZERO,
         };
+        let silent_for = limits::ALERT_SILENT_FOR;
+        if let Metric::Trouble(trouble) = self.condition.metric
+            && matches!(trouble.lasts(), Lasts::AWhile)
+        {
+            return standing::Times { lasting, quiet_for: limits::TROUBLE_LASTS, silent_for };
+        }
         let longest = match (self.condition.over, self.condition.lasting) {
             (Some(span), _) | (None, Some(span)) => span,
             (None, None) => limits::ALERT_QUIET_FOR,
         };
         let is_shorter = longest.as_nanos() < limits::ALERT_QUIET_FOR.as_nanos();
-        Times { lasting, quiet_for: if is_shorter { longest } else { limits::ALERT_QUIET_FOR } }
+        let quiet_for = if is_shorter { longest } else { limits::ALERT_QUIET_FOR };
+        standing::Times { lasting, quiet_for, silent_for }
     }
 
     /// Looks at a sample; one without what this alert needs leaves it as it is.
     fn look(&mut self, sample: &Sample<'_>) {
-        let Some(groups) = gather(sample, &self.condition, &self.covers) else { return };
+        let looked_at = self.memory.looked_at;
+        let Some(groups) = gather(sample, &self.condition, &self.covers, looked_at) else { return };
         let mut groups = self.bounded(groups);
         let now = sample.at;
+        // A process that has just begun to count has not met all that an earlier one had counted.
+        for of in self.memory.times.keys() {
+            groups.entry(of.clone()).or_insert_with(|| Found::Timed(Sketch::default()));
+        }
         if self.condition.metric.has_window() {
-            // A process that has just begun to count has not met all that an earlier one had counted.
             for of in self.memory.series.keys() {
                 groups.entry(of.clone()).or_insert_with(|| Found::Counted(Vec::new()));
             }
         }
-        let mut values: BTreeMap<String, f64> = BTreeMap::new();
-        for (of, found) in groups {
-            if let Some(value) = self.value(&of, found, now) {
-                values.insert(of, value);
-            }
+        self.last = None;
+        let mut found: BTreeMap<String, Evidence> = BTreeMap::new();
+        for (of, what) in groups {
+            let why = match &what {
+                Found::Trouble { why, .. } => Some(why.clone()),
+                Found::Counted(_) | Found::Timed(_) | Found::Stands(_) | Found::Breaker { .. } => None,
+            };
+            let evidence = match self.reading(&of, what, now) {
+                Reading::Says(value) => {
+                    let last = self
+                        .last
+                        .filter(|last| value::worst_first(&self.condition, *last, value) == Ordering::Less);
+                    self.last = Some(last.unwrap_or(value));
+                    let holds = value::is_past(&self.condition, value);
+                    if holds { Evidence::Holds { value, why } } else { Evidence::Not }
+                }
+                Reading::Hints => Evidence::Hints,
+                Reading::Silent => Evidence::Silent,
+            };
+            found.insert(of, evidence);
         }
-        self.last =
-            values.values().copied().min_by(|one, other| value::worst_first(&self.condition, *one, *other));
         self.memory.looked_at = Some(now);
 
         let times = self.times();
-        let before = std::mem::take(&mut self.memory.standings);
-        let mut all: Vec<&String> = before.keys().chain(values.keys()).collect();
-        all.sort_unstable();
-        all.dedup();
-        let standings = all.into_iter().filter_map(|of| {
-            let holds = values.get(of).copied().filter(|value| value::is_past(&self.condition, *value));
-            Some((of.clone(), step(before.get(of).copied(), holds, times, now)?))
+        let absent =
+            if value::may_be_silent(self.condition.metric) { Evidence::Silent } else { Evidence::Not };
+        let mut before = std::mem::take(&mut self.memory.standings);
+        for of in before.keys() {
+            found.entry(of.clone()).or_insert_with(|| absent.clone());
+        }
+        let standings = found.into_iter().filter_map(|(of, evidence)| {
+            let standing = before.remove(&of);
+            let evidence = match evidence {
+                // Whether a breaker is why is of interest only where something is raised.
+                Evidence::Silent
+                    if standing.is_some() && is_barred(sample, &self.condition, &self.covers, &of) =>
+                {
+                    Evidence::Barred
+                }
+                evidence => evidence,
+            };
+            Some((of, step(standing, evidence, times, now)?))
         });
         self.memory.standings = standings.collect();
-        let Memory { series, standings, .. } = &mut self.memory;
+        let Memory { series, times, standings, .. } = &mut self.memory;
         series.retain(|of, series| standings.contains_key(of) || !series.is_idle());
+        times.retain(|of, times| standings.contains_key(of) || !times.is_idle());
         let fires = self.memory.standings.values().any(Standing::is_firing);
         self.memory.firing_since = fires.then(|| self.memory.firing_since.unwrap_or(now));
     }
 
     /// The groups that have a place of their own; the rest are counted together.
     fn bounded(&self, groups: Groups) -> Groups {
-        let Memory { series, standings, .. } = &self.memory;
-        let is_known = |of: &String| series.contains_key(of) || standings.contains_key(of);
-        let mut free = limits::ALERT_GROUPS_MAX.saturating_sub(series.len().max(standings.len()));
+        let Memory { series, times, standings, .. } = &self.memory;
+        let is_known =
+            |of: &String| series.contains_key(of) || times.contains_key(of) || standings.contains_key(of);
+        let known = series.len().max(times.len()).max(standings.len());
+        let mut free = limits::ALERT_GROUPS_MAX.saturating_sub(known);
         let mut bounded = Groups::new();
         for (of, found) in groups {
             let has_place = is_known(&of) || free > 0;
@@ -291,8 +339,8 @@ impl Alarm {
         bounded
     }
 
-    /// What was found in the metric's own unit; none if it says nothing.
-    fn value(&mut self, of: &str, found: Found, now: Timestamp) -> Option<f64> {
+    /// What was found in the metric's own unit.
+    fn reading(&mut self, of: &str, found: Found, now: Timestamp) -> Reading {
         let window = self.condition.window().unwrap_or(limits::BREAKER_OPENED_WITHIN);
         let looked_at = self.memory.looked_at;
         let mut within = |counts: &[u64]| {
@@ -304,14 +352,22 @@ impl Alarm {
             series.look(now, counts, window)
         };
         match found {
-            Found::Stands(value) => Some(value),
+            Found::Stands(value) => Reading::Says(value),
+            Found::Trouble { count, .. } => Reading::Says(count as f64),
+            Found::Timed(counted) => {
+                let times = self.memory.times.entry(of.to_owned()).or_insert_with(|| match looked_at {
+                    Some(_) => Times::default(),
+                    None => Times::new(counted.clone()),
+                });
+                value::timed(&self.condition, &times.look(now, &counted, window))
+            }
             Found::Counted(counts) => {
                 let counts = within(&counts);
                 value::counted(&self.condition, &counts, window)
             }
             Found::Breaker { trips, is_open } => {
                 let has_opened = within(&[trips])[0] > 0;
-                Some(match (is_open, has_opened) {
+                Reading::Says(match (is_open, has_opened) {
                     (true, _) => value::BREAKER_OPEN,
                     (false, true) => value::BREAKER_WAS_OPEN,
                     (false, false) => 0.0,
@@ -360,7 +416,7 @@ impl Alarm {
         });
         let subject = |(of, standing): (&String, &Standing)| Subject {
             of: of.clone(),
-            value: value::show(&self.condition, standing.value),
+            value: value::show_with(&self.condition, standing.value, standing.why.as_deref()),
             since: standing.since,
         };
         found.into_iter().map(subject).collect()
@@ -376,6 +432,12 @@ impl Alarm {
         let mut subjects = self.subjects(state);
         let more = subjects.len().saturating_sub(limits::ALERT_SUBJECTS_SHOWN_MAX);
         subjects.truncate(limits::ALERT_SUBJECTS_SHOWN_MAX);
+        // What fires shows its own figure, and not that of something else which may be well.
+        let value = match (subjects.first(), self.condition.metric) {
+            (Some(worst), _) => Some(worst.value.clone()),
+            (None, Metric::Trouble(_)) => None,
+            (None, _) => self.last.map(|last| value::show(&self.condition, last)),
+        };
         let pending_since = memory.standings.values().map(|standing| standing.since).min();
         AlertView {
             name: self.face.name.clone(),
@@ -388,7 +450,7 @@ impl Alarm {
             covers: self.face.covers.clone(),
             state,
             since: memory.firing_since.or(pending_since),
-            value: self.last.map(|last| value::show(&self.condition, last)),
+            value,
             subjects,
             more: more as u64,
             told: memory.routes.values().map(|route| route.told).sum(),

@@ -8,6 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::problem::suggest;
+use crate::alert::{Concerns, Lasts, Trouble};
 use crate::limits;
 use crate::text::{self, Rate, Share};
 use crate::time::Timestamp;
@@ -109,9 +110,11 @@ pub enum Metric {
     OldestWaiting,
     /// How long 99 of 100 attempts took at most.
     LatencyP99,
+    /// Something that people are told of at once.
+    Trouble(Trouble),
 }
 
-const METRICS: [(&str, Metric, Unit); 15] = [
+const METRICS: [(&str, Metric, Unit); 26] = [
     ("error_rate", Metric::ErrorRate, Unit::Share),
     ("transient_rate", Metric::TransientRate, Unit::Share),
     ("unavailable_rate", Metric::UnavailableRate, Unit::Share),
@@ -127,6 +130,17 @@ const METRICS: [(&str, Metric, Unit); 15] = [
     ("consumer_lag", Metric::ConsumerLag, Unit::Count),
     ("oldest_waiting", Metric::OldestWaiting, Unit::Duration),
     ("latency_p99", Metric::LatencyP99, Unit::Duration),
+    ("credentials_refused", Metric::Trouble(Trouble::CredentialsRefused), Unit::State),
+    ("misconfigured", Metric::Trouble(Trouble::Misconfigured), Unit::State),
+    ("internal_failure", Metric::Trouble(Trouble::InternalFailure), Unit::State),
+    ("policy_exhausted", Metric::Trouble(Trouble::PolicyExhausted), Unit::State),
+    ("event_damaged", Metric::Trouble(Trouble::EventDamaged), Unit::State),
+    ("service_removed", Metric::Trouble(Trouble::ServiceRemoved), Unit::State),
+    ("secret_gone", Metric::Trouble(Trouble::SecretGone), Unit::State),
+    ("archive_stuck", Metric::Trouble(Trouble::ArchiveStuck), Unit::State),
+    ("archive_incomplete", Metric::Trouble(Trouble::ArchiveIncomplete), Unit::State),
+    ("issuer_gone", Metric::Trouble(Trouble::IssuerGone), Unit::State),
+    ("certificate_refused", Metric::Trouble(Trouble::CertificateRefused), Unit::State),
 ];
 
 /// For each of what a figure is taken.
@@ -144,15 +158,18 @@ pub enum Grouping {
     EventType,
     /// Each failure group.
     Fingerprint,
+    /// Each door that callers come to: a webhook source, or the API.
+    Source,
 }
 
-const GROUPINGS: [(&str, Grouping); 6] = [
+const GROUPINGS: [(&str, Grouping); 7] = [
     ("service", Grouping::Service),
     ("channel", Grouping::Channel),
     ("dependency", Grouping::Dependency),
     ("category", Grouping::Category),
     ("event_type", Grouping::EventType),
     ("fingerprint", Grouping::Fingerprint),
+    ("source", Grouping::Source),
 ];
 
 /// Why a text is no condition.
@@ -238,7 +255,11 @@ impl InvalidCondition {
             Self::Metric { word } => suggest(word, METRICS.map(|(name, ..)| name)),
             Self::Grouping { word } => suggest(word, GROUPINGS.map(|(name, _)| name)),
             Self::NeedsNoWindow { .. } => "leave `over` out; `for` says how long it must hold".to_owned(),
-            Self::DoesNotLast { .. } => "leave `for` out, or write \"breaker_open for 10m\"".to_owned(),
+            Self::DoesNotLast { metric: "breaker_opened" } => {
+                "leave `for` out, or write \"breaker_open for 10m\"".to_owned()
+            }
+            Self::DoesNotLast { .. } => "leave `for` out".to_owned(),
+            Self::Combination { known: [], .. } => "leave `by` out".to_owned(),
             Self::Combination { known, .. } => {
                 let known: Vec<String> = known.iter().map(|by| format!("`by {}`", by.as_str())).collect();
                 format!("leave `by` out, or choose of {}", known.join(", "))
@@ -272,7 +293,7 @@ impl Metric {
     /// For each of what it is counted.
     #[must_use]
     pub const fn groupings(self) -> &'static [Grouping] {
-        use Grouping::{Category, Channel, Dependency, EventType, Fingerprint, Service};
+        use Grouping::{Category, Channel, Dependency, EventType, Fingerprint, Service, Source};
         match self {
             Self::ErrorRate => &[Service, Channel, Dependency, EventType, Category],
             Self::TransientRate
@@ -280,14 +301,18 @@ impl Metric {
             | Self::RetryRate
             | Self::ExhaustedRate
             | Self::DeadLetterInflow
-            | Self::AuthFailures
             | Self::ConfigFailures => &[Service, Channel, Dependency, EventType],
+            Self::AuthFailures => &[Service, Channel, Dependency, EventType, Source],
             Self::DeadLetters | Self::DeadLetterAge => {
                 &[Service, Channel, Dependency, EventType, Category, Fingerprint]
             }
             Self::BreakerOpen | Self::BreakerOpened => &[Dependency],
             Self::ConsumerLag | Self::OldestWaiting => &[Service, Channel],
             Self::LatencyP99 => &[Service, Channel, Dependency],
+            Self::Trouble(trouble) => match trouble.concerns() {
+                Concerns::Service => &[Service, Channel],
+                Concerns::Secret | Concerns::Process => &[],
+            },
         }
     }
 
@@ -309,7 +334,17 @@ impl Metric {
             | Self::BreakerOpen
             | Self::BreakerOpened
             | Self::ConsumerLag
-            | Self::OldestWaiting => false,
+            | Self::OldestWaiting
+            | Self::Trouble(_) => false,
+        }
+    }
+
+    /// Whether it says that something has happened, and not that something is so.
+    const fn is_moment(self) -> bool {
+        match self {
+            Self::BreakerOpened => true,
+            Self::Trouble(trouble) => matches!(trouble.lasts(), Lasts::AWhile),
+            _ => false,
         }
     }
 }
@@ -389,7 +424,7 @@ impl Condition {
                     }
                     condition.over = Some(span("over")?);
                 }
-                "for" if metric == Metric::BreakerOpened => {
+                "for" if metric.is_moment() => {
                     return Err(InvalidCondition::DoesNotLast { metric: name });
                 }
                 "for" if condition.lasting.is_none() => condition.lasting = Some(span("for")?),

@@ -419,6 +419,8 @@ pub enum Signal {
         queue: Arc<QueueName>,
         /// On account of which delivery.
         delivery: DeliveryId,
+        /// The code of its failure.
+        code: String,
     },
 }
 

@@ -56,7 +56,7 @@ impl Engine {
             if self.sabotaged_by(Sabotage::RetriesForEver) && matches!(settlement.next, Next::Dead(_)) {
                 settlement.next = Next::Due { at: now };
             }
-            self.tell_alert(&row, &decision);
+            self.tell_alert(&row, &decision, &settlement);
             if settlement.pause.is_some() {
                 let service = self.queues[queue.0].service;
                 self.services[service.0].pause(now);
@@ -387,7 +387,7 @@ impl Engine {
             let end = worker::End::Run { outcome: &outcome, reply: &reply, report: None };
             settlement.emits = worker.ended(&row, end, &settlement);
         }
-        self.tell_alert(&row, &decision);
+        self.tell_alert(&row, &decision, &settlement);
         self.settle(queue, row, settlement, Stage::NotMade);
     }
 
@@ -411,9 +411,13 @@ impl Engine {
         })
     }
 
-    fn tell_alert(&mut self, row: &Waiting, decision: &Decision) {
+    fn tell_alert(&mut self, row: &Waiting, decision: &Decision, settlement: &Settlement) {
         if let Some(kind) = decision.alert {
-            let signal = Signal::Alert { kind, queue: Arc::clone(&row.queue), delivery: row.id };
+            let code = match settlement.story.as_ref().map(|story| &story.end) {
+                Some(End::Failed { code, .. }) => code.to_string(),
+                Some(End::Delivered { .. } | End::Held { .. }) | None => String::new(),
+            };
+            let signal = Signal::Alert { kind, queue: Arc::clone(&row.queue), delivery: row.id, code };
             self.effects.push_back(Effect::Signal(Box::new(signal)));
         }
     }

@@ -29,7 +29,7 @@ pub(super) fn of(book: &RuleBook, covers: &Covers, when: &Condition) -> Result<S
         Metric::RetryRate => writing.share(names::RETRIED, "", names::FIRST_ATTEMPTS),
         Metric::ExhaustedRate => writing.share(names::EXHAUSTED, "", names::DELIVERIES),
         Metric::DeadLetterInflow => writing.count(names::DELIVERIES, "outcome=\"dead\""),
-        Metric::AuthFailures => writing.count(names::AUTH_FAILURES, ""),
+        Metric::AuthFailures => writing.refusals(),
         Metric::ConfigFailures => writing.count(names::CONFIG_FAILURES, ""),
         Metric::DeadLetters => writing.stands("sum", names::DEAD_LETTERS),
         Metric::DeadLetterAge => writing.stands("max", names::DEAD_LETTER_AGE),
@@ -37,6 +37,7 @@ pub(super) fn of(book: &RuleBook, covers: &Covers, when: &Condition) -> Result<S
         Metric::OldestWaiting => writing.stands("max", names::OLDEST_WAITING),
         Metric::LatencyP99 => writing.latency(),
         Metric::BreakerOpen | Metric::BreakerOpened => Ok(writing.breaker()),
+        Metric::Trouble(_) => Err("Redrive tells it at once by itself, and has no series of it"),
     }
 }
 
@@ -159,6 +160,22 @@ impl Writing<'_> {
         // A rate is compared as a number within its window.
         let times = if is_rate { window.as_secs_f64() } else { 1.0 };
         Ok(format!("{} {}", self.increase(metric, more)?, self.limit(times)))
+    }
+
+    /// Credentials that targets refuse, and those that we refuse, which are of no service.
+    fn refusals(&self) -> Result<String, Why> {
+        if self.when.by == Some(Grouping::Source) {
+            return Err("no series tells this apart");
+        }
+        if self.when.by.is_some() || *self.covers != Covers::Everything {
+            return self.count(names::AUTH_FAILURES, "");
+        }
+        let window = self.when.window().unwrap_or(limits::ALERT_OVER_DEFAULT);
+        let (theirs, ours) =
+            (self.increase(names::AUTH_FAILURES, "")?, self.increase(names::DOOR_REFUSALS, "")?);
+        let limit = self.limit(window.as_secs_f64());
+        // A sum of which one part has no series yet would have no value.
+        Ok(format!("({theirs} or vector(0)) + ({ours} or vector(0)) {limit}"))
     }
 
     fn stands(&self, function: &str, metric: MetricName) -> Result<String, Why> {

@@ -12,6 +12,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use redrive_core::alert::Trouble;
 use redrive_core::archive::{ArchiveRule, Care, Fate, News, Standing, Turn};
 use redrive_core::book::RuleBook;
 use redrive_core::ids::{Receipt, Seq};
@@ -218,6 +219,8 @@ impl Task {
     async fn run(mut self) {
         loop {
             let wish = self.wishes.borrow_and_update().clone();
+            // Whatever was wrong, it was wrong with what is not wanted any more.
+            self.node.clear_trouble(Trouble::ArchiveStuck, "");
             let work = async {
                 match wish {
                     Wish::Stop => {}
@@ -373,6 +376,7 @@ impl Task {
     /// What no breaker counts is told of too, once for as long as it lasts.
     fn is_stuck(&self, error: &str) {
         self.note_error(error);
+        self.node.raise_trouble(Trouble::ArchiveStuck, "", error);
         if !std::mem::replace(&mut locked(&self.progress).is_stuck, true) {
             tracing::warn!(error, "the archive does not get on: it is tried again, and events wait for it");
             let message =
@@ -384,6 +388,7 @@ impl Task {
     fn gets_on(&self) {
         if std::mem::take(&mut locked(&self.progress).is_stuck) {
             tracing::info!("the archive gets on again");
+            self.node.clear_trouble(Trouble::ArchiveStuck, "");
         }
     }
 
@@ -392,12 +397,17 @@ impl Task {
             News::LockedOut => {
                 let message = format!("the archive needs somebody: {error}; events wait in the store for it");
                 tracing::warn!(error, "the archive lets nobody in: events wait in the store for it");
+                self.node.raise_trouble(Trouble::ArchiveStuck, "", error);
                 self.node.pass_on(What::Alert, message);
             }
-            News::LetIn => tracing::info!("the archive lets us in again"),
+            News::LetIn => {
+                tracing::info!("the archive lets us in again");
+                self.node.clear_trouble(Trouble::ArchiveStuck, "");
+            }
             News::Opened => {
                 tracing::warn!(error, "the breaker of the archive is open: events are left out of it");
                 let message = format!("the breaker of the archive: events are left out of it; {error}");
+                self.node.raise_trouble(Trouble::ArchiveIncomplete, "", error);
                 self.node.pass_on(What::BreakerOpened, message);
             }
             News::Closed { left_out } => {
@@ -408,6 +418,7 @@ impl Task {
             News::TooSlow => {
                 tracing::warn!(%receipt, error, "an event is left out of the archive");
                 let message = format!("the event {receipt} is left out of the archive: {error}, twice");
+                self.node.raise_trouble(Trouble::ArchiveIncomplete, "", &format!("{receipt}: {error}"));
                 self.node.pass_on(What::Alert, message);
             }
         }

@@ -1,5 +1,7 @@
 //! What a node keeps for its doors: keys, bodies that were refused, and memos.
 
+use redrive_core::alert::{Trouble, TroubleSample};
+
 use super::{Node, ReadError, SubmitError};
 use crate::happening::{Happening, What};
 use crate::store::Note;
@@ -53,9 +55,27 @@ impl Node {
         self.shared.inbox.refuse_body(refused)
     }
 
-    /// Counts that somebody came to a door with a bad key or a bad signature.
-    pub fn count_unauthorized(&self) {
-        self.shared.tidings.trail.unauthorized();
+    /// Counts that somebody came to that door with a bad key, token or signature: `/v1/hooks/NAME`, or `api`.
+    pub fn count_unauthorized(&self, door: &str) {
+        self.shared.tidings.trail.unauthorized(door);
+    }
+
+    /// Has people told at once of something that concerns a secret or the process, as the rule book routes it. One
+    /// that lasts is told of once, until [`Self::clear_trouble`].
+    pub fn raise_trouble(&self, trouble: Trouble, about: &str, why: &str) {
+        let now = self.now();
+        self.shared.tidings.troubles().raise(trouble, about, why, now);
+    }
+
+    /// It is over.
+    pub fn clear_trouble(&self, trouble: Trouble, about: &str) {
+        self.shared.tidings.troubles().clear(trouble, about);
+    }
+
+    /// All that people are told of at once, as it stands.
+    pub(super) fn troubles(&self) -> Vec<TroubleSample> {
+        let now = self.now();
+        self.shared.tidings.troubles().samples(now)
     }
 
     /// Tells the log and all who listen of something that needs words.

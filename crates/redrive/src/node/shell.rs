@@ -192,7 +192,9 @@ impl Shell {
     fn snapshot(&mut self) -> Snapshot {
         let intake = self.tidings.trail.intake(&self.figures.intake);
         if intake != self.figures.intake {
-            Arc::make_mut(&mut self.figures).intake = intake;
+            let figures = Arc::make_mut(&mut self.figures);
+            figures.intake = intake;
+            figures.turned_away = self.tidings.trail.turned_away();
         }
         Snapshot {
             queues: self.engine.queue_views().collect(),
@@ -285,6 +287,7 @@ impl Shell {
             return self.tidings.count(What::Delivered);
         }
         let now = self.clock.now();
+        self.tidings.raise(signal, now);
         if let Some(happening) = Happening::of(signal, now) {
             self.tidings.tell(happening.what, || happening);
         }

@@ -3,10 +3,13 @@
 //! Invariants: what happened is logged once, here unless whoever found it has done so with more to say; and it
 //! is counted once, whether anybody hears of it or not.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use redrive_core::alert::{DAMAGED, Trouble, Troubles};
+use redrive_core::engine::{Next, Signal};
 use redrive_core::ids::Seed;
+use redrive_core::time::Timestamp;
 use tokio::sync::broadcast;
 
 use super::trail::Trail;
@@ -21,6 +24,8 @@ pub(super) struct Tidings {
     pub(super) listeners: broadcast::Sender<Arc<Happening>>,
     log: Log,
     pub(super) trail: Trail,
+    /// What people are told of at once.
+    troubles: Arc<Mutex<Troubles>>,
     /// How often each kind of thing has happened, in the order of [`What::ALL`].
     counts: Arc<[AtomicU64; What::ALL.len()]>,
 }
@@ -31,7 +36,37 @@ impl Tidings {
             listeners: broadcast::channel(HAPPENINGS_MAX).0,
             log: Log::new(seed),
             trail: Trail::new(),
+            troubles: Arc::default(),
             counts: Arc::default(),
+        }
+    }
+
+    /// All that is known of what people are told of at once.
+    pub(super) fn troubles(&self) -> MutexGuard<'_, Troubles> {
+        // Whoever panicked with it has left it whole.
+        self.troubles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has people told of what a signal says, if they are told of that at once.
+    pub(super) fn raise(&self, signal: &Signal, now: Timestamp) {
+        match signal {
+            Signal::Alert { kind, queue, delivery, code } => {
+                let why = format!("{code}, delivery {delivery}");
+                self.troubles().raise_of(Trouble::from(*kind), queue, &why, now);
+            }
+            Signal::Settled { delivery, settlement, .. } => {
+                if let Next::Dead(death) = &settlement.next
+                    && death.code.as_str() == DAMAGED
+                {
+                    let why = format!("delivery {}", delivery.id);
+                    self.troubles().raise_of(Trouble::EventDamaged, &delivery.queue, &why, now);
+                }
+            }
+            Signal::Stale(_)
+            | Signal::Breaker { .. }
+            | Signal::Replay { .. }
+            | Signal::DependencyHeld { .. }
+            | Signal::Paused(_) => {}
         }
     }
 

@@ -4,12 +4,13 @@
 //! Invariants: following costs nothing while nobody does; and who follows too slowly misses something, and
 //! nobody waits for them.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redrive_core::engine::Signal;
 use redrive_core::event::Event;
-use redrive_core::figures::Intake;
+use redrive_core::figures::{Intake, OTHER};
 use redrive_core::time::Timestamp;
 use tokio::sync::broadcast;
 
@@ -42,8 +43,12 @@ pub(super) struct Trail {
 #[derive(Default)]
 struct TurnedAway {
     refused: AtomicU64,
-    unauthorized: AtomicU64,
+    /// Those with a bad key, token or signature, by the door that they came to.
+    unauthorized: Mutex<BTreeMap<Arc<str>, u64>>,
 }
+
+/// Doors that are told apart; books have fewer, and those of very many books are counted together.
+const DOORS_MAX: usize = 200;
 
 impl Trail {
     pub(super) fn new() -> Self {
@@ -70,17 +75,32 @@ impl Trail {
         self.turned_away.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Somebody came with a bad key or a bad signature.
-    pub(super) fn unauthorized(&self) {
-        self.turned_away.unauthorized.fetch_add(1, Ordering::Relaxed);
+    /// Somebody came to that door with a bad key, token or signature.
+    pub(super) fn unauthorized(&self, door: &str) {
+        let mut doors = self.doors();
+        if let Some(count) = doors.get_mut(door) {
+            *count += 1;
+            return;
+        }
+        let door = if doors.len() < DOORS_MAX { door } else { OTHER };
+        *doors.entry(door.into()).or_default() += 1;
+    }
+
+    /// Those who came with a bad key, token or signature, by the door that they came to.
+    pub(super) fn turned_away(&self) -> BTreeMap<Arc<str>, u64> {
+        self.doors().clone()
+    }
+
+    fn doors(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, u64>> {
+        // A count is whole whoever panicked.
+        self.turned_away.unauthorized.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What came in, with what was turned away.
     pub(super) fn intake(&self, counted: &Intake) -> Intake {
-        let TurnedAway { refused, unauthorized } = &*self.turned_away;
         Intake {
-            refused: refused.load(Ordering::Relaxed),
-            unauthorized: unauthorized.load(Ordering::Relaxed),
+            refused: self.turned_away.refused.load(Ordering::Relaxed),
+            unauthorized: self.doors().values().sum(),
             ..*counted
         }
     }

@@ -203,7 +203,7 @@ fn tell(app: &App, opened: &Opened, answered: Answered, correlation_id: &str, wh
     let source = opened.hook.name();
     tracing::debug!(source, correlation_id, answered = answered.as_str(), why, "a webhook was answered");
     if answered == Answered::Unauthorized {
-        app.node.count_unauthorized();
+        app.node.count_unauthorized(&format!("/v1/hooks/{source}"));
     }
     let Some(count) = opened.tally.count(answered, app.node.now()) else { return };
     match answered {

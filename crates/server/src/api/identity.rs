@@ -37,7 +37,8 @@ use redrive::store::door::KeyRecord;
 use redrive::target::http::Pool;
 use tokio::sync::{Mutex, MutexGuard};
 
-use self::bearers::{Alarm, Bearers};
+pub(crate) use self::bearers::Alarm;
+use self::bearers::Bearers;
 pub(super) use self::caller::Caller;
 use self::credential::Credential;
 use self::failed::{Doubt, Failed};
@@ -165,7 +166,7 @@ impl Access {
     }
 
     /// The issuer of tokens, if its keys cannot be fetched.
-    pub(super) async fn ailing_issuer(&self) -> Option<(String, Ailing)> {
+    pub(crate) async fn ailing_issuer(&self) -> Option<(String, Ailing)> {
         self.0.bearers.ailing().await
     }
 

@@ -1,5 +1,6 @@
 //! `redrive serve`: takes events in and delivers them, until it is told to stop.
 
+mod alarms;
 mod tls;
 
 use std::net::SocketAddr;
@@ -15,7 +16,6 @@ use redrive::core::book::RuleBook;
 use redrive::core::book::lint;
 use redrive::core::book::problem::{Problem, Severity};
 use redrive::core::engine::Bounds;
-use redrive::happening::What;
 use redrive::hook::Hook;
 use redrive::node::{Config, Node, ReadError, SubmitError};
 use redrive::process::Supervisor;
@@ -454,17 +454,16 @@ impl Doors {
         targets: &Targets,
     ) -> Result<Self, ReadError> {
         let limiter = Arc::new(Limiter::default());
-        let alerts = node.clone();
-        let alarm = Arc::new(move |words| alerts.pass_on(What::Alert, words));
         let with = With {
             limiter: Arc::clone(&limiter),
             secrets: secrets.clone(),
             pool: targets.pool(),
-            alarm: Arc::clone(&alarm) as _,
+            alarm: alarms::of_issuer(node),
         };
         let access = Access::new(node.keys().await?, book, with);
-        secrets.listen(move |news| alarm(news.to_string()));
+        secrets.listen(alarms::of_secrets(node));
         secrets.warm(book);
+        alarms::ask_again(secrets.clone(), access.clone());
         // Before anybody can send anything: an archive that is new begins here.
         let archivist = Archivist::start(node).await;
         let hooks = Webhooks::new(book, secrets.clone(), limiter);

@@ -143,7 +143,10 @@ fn firing(status: &Status, now: Timestamp) -> Vec<String> {
         let mark = if is_urgent(alert) { style::error("✗") } else { style::warning("!") };
         let covers = alert.covers.as_ref().map(|covers| format!(" ({})", plain(covers)));
         let since = alert.since.map(|since| format!(" for {}", rough(now.since(since))));
-        let value = alert.value.as_ref().map(|value| format!(", it is {}", plain(value)));
+        let value = match alert.subjects.first().filter(|subject| !subject.of.is_empty()) {
+            Some(worst) => Some(format!(", {} is {}", plain(&worst.of), plain(&worst.value))),
+            None => alert.value.as_ref().map(|value| format!(", it is {}", plain(value))),
+        };
         format!(
             "{mark} the alert {}{} fires{}: {}{}",
             style::bold(plain(&alert.name)),

@@ -38,10 +38,10 @@ fn the_book_of_every_system_is_a_good_rule_file() {
 
 #[test]
 fn the_whole_catalog_is_a_good_rule_file() {
-    let alerts = catalog::NAMES.map(|name| format!("  - {{ use: {name} }}\n")).concat();
+    let alerts = catalog::ALERTS.map(|alert| format!("  - {{ use: {} }}\n", alert.name)).concat();
     let folder = Folder::with("redrive.yaml", &format!("version: 1\nalerts:\n{alerts}"));
     let rules = folder.run(&["export", "prometheus"]).printed();
-    assert_eq!(checked(&rules, "the catalog"), catalog::NAMES.len());
+    assert_eq!(checked(&rules, "the catalog"), catalog::ALERTS.len());
 }
 
 /// A page of metrics by its series.

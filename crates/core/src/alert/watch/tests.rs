@@ -3,6 +3,8 @@
 mod catalog;
 mod laws;
 mod scope;
+mod silence;
+mod troubles;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,6 +12,7 @@ use std::time::Duration;
 
 use super::super::notice::{Notice, Stage, Subject};
 use super::super::sample::{LetterSample, QueueSample, Sample};
+use super::super::trouble::Troubles;
 use super::super::view::AlertState;
 use super::Watch;
 use crate::book::RuleBook;
@@ -29,6 +32,7 @@ struct World {
     dependencies: Vec<DependencyView>,
     queues: Vec<QueueSample>,
     letters: Vec<LetterSample>,
+    troubles: Troubles,
     now: Timestamp,
 }
 
@@ -50,8 +54,8 @@ impl World {
     fn new(text: &str) -> Self {
         let (book, now) = (book(text), "2026-03-02T12:00:00Z".parse().unwrap());
         let watch = Watch::new(&book, now);
-        let (figures, dependencies, queues, letters) = Default::default();
-        Self { book, watch, figures, dependencies, queues, letters, now }
+        let (figures, dependencies, queues, letters, troubles) = Default::default();
+        Self { book, watch, figures, dependencies, queues, letters, troubles, now }
     }
 
     /// The counts of events of a type in a queue.
@@ -105,8 +109,9 @@ impl World {
     /// Looks once, after so many seconds.
     fn look(&mut self, after_secs: u64) -> Vec<Notice> {
         self.now = self.now + Duration::from_secs(after_secs);
-        let Self { book, watch, figures, dependencies, queues, letters, now } = self;
-        watch.look(&Sample { at: *now, book, figures, dependencies, queues, letters: Some(letters) })
+        let Self { book, watch, figures, dependencies, queues, letters, troubles, now } = self;
+        let (troubles, letters) = (&*troubles.samples(*now), Some(&**letters));
+        watch.look(&Sample { at: *now, book, figures, dependencies, queues, letters, troubles })
     }
 
     /// Looks each second for a while, and says what was told: the second, the stage, to whom, and the summary.

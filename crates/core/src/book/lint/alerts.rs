@@ -160,7 +160,11 @@ pub(super) fn each_list<'a>(
 
 fn alert_without_receiver<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
     each_list(book, findings, |alerts, findings| {
-        for alert in alerts.iter().filter(|alert| alert.receivers().next().is_none()) {
+        // What people are told of at once goes to everybody where nobody is named.
+        let goes_to_all =
+            |alert: &Alert| matches!(alert.when.metric, Metric::Trouble(_)) && !book.receivers.is_empty();
+        let is_untold = |alert: &&Alert| alert.receivers().next().is_none() && !goes_to_all(alert);
+        for alert in alerts.iter().filter(is_untold) {
             let help = "add `to:` with the names of receivers";
             findings.report(alert.span, format!("nobody is told that `{}`", alert.when), help);
         }
@@ -245,7 +249,8 @@ const fn is_share(metric: Metric) -> bool {
         | Metric::ConfigFailures
         | Metric::ConsumerLag
         | Metric::OldestWaiting
-        | Metric::LatencyP99 => false,
+        | Metric::LatencyP99
+        | Metric::Trouble(_) => false,
     }
 }
 

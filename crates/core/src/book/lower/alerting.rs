@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::{Lowering, at, duration_of, excluded, name_at, text_of, texts};
+use crate::alert::Concerns;
 use crate::alert::catalog::{self, CatalogAlert};
 use crate::book::expression::{Condition, Grouping, Hours, Metric};
 use crate::book::model::{
@@ -161,6 +162,18 @@ const fn cure(when: &Condition, level: Level) -> Option<&'static str> {
         (Metric::LatencyP99, Level::Dependency, Some(Grouping::Service | Grouping::Channel)) => {
             Some("leave `by` out, or move it to the service")
         }
+        (Metric::AuthFailures, Level::Dependency | Level::Service | Level::Row, Some(Grouping::Source)) => {
+            Some("move it to the book: those who come to a door are of no service")
+        }
+        (Metric::Trouble(trouble), level, _) => match (trouble.concerns(), level) {
+            (_, Level::Book) | (Concerns::Service, Level::Service) => None,
+            (Concerns::Service, Level::Row | Level::Dependency) => {
+                Some("move it to the service, the channel or the book")
+            }
+            (Concerns::Secret | Concerns::Process, Level::Service | Level::Row | Level::Dependency) => {
+                Some("move it to the book")
+            }
+        },
         (Metric::LatencyP99, Level::Service, Some(Grouping::Dependency)) => {
             Some("leave `by` out, or move it to the dependency or the book")
         }
@@ -210,6 +223,13 @@ mod tests {
             ("latency of who calls it",    at_level("dependency", "latency_p99 > 5s by service"), vec!["alert-without-figure"]),
             ("latency of a row",           at_level("row", "latency_p99 > 5s"), vec!["alert-without-figure"]),
             ("latency of whom it calls",   at_level("service", "latency_p99 > 5s by dependency"), vec!["alert-without-figure"]),
+            ("doors of the book",          at_level("book", "auth_failures > 5/h by source"), vec![]),
+            ("doors of a service",         at_level("service", "auth_failures > 5/h by source"), vec!["alert-without-figure"]),
+            ("a refusal of a service",     at_level("service", "credentials_refused"), vec![]),
+            ("a refusal of a row",         at_level("row", "credentials_refused by service"), vec!["alert-without-figure"]),
+            ("a secret of a service",      at_level("service", "secret_gone"), vec!["alert-without-figure"]),
+            ("a secret of the book",       at_level("book", "secret_gone for 5m"), vec![]),
+            ("a moment that lasts",        at_level("book", "internal_failure for 5m"), vec!["bad-condition"]),
             ("letters of a dependency",    at_level("dependency", "dead_letters > 5"), vec![]),
             ("letters of a row",           at_level("row", "dead_letter_age > 5h"), vec![]),
             ("breakers of a row",          at_level("row", "breaker_open for 5m"), vec![]),

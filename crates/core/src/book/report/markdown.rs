@@ -10,6 +10,7 @@ use super::{
     breaker_name, cell, criticality, data_loss, days, failure, idempotency, letter_name, limit, matcher,
     reaction, reprocess, severity, title_case, trip,
 };
+use crate::alert::Trouble;
 use crate::answer::{Answer, What};
 use crate::book::RuleBook;
 use crate::book::expression::{Condition, Grouping, Limit, Metric, Op, Quantity};
@@ -329,6 +330,7 @@ const fn group(when: &Condition) -> &'static str {
         Some(Grouping::Category) => " by category",
         Some(Grouping::EventType) => " by event type",
         Some(Grouping::Fingerprint) => " by fingerprint",
+        Some(Grouping::Source) => " by source",
     }
 }
 
@@ -379,6 +381,17 @@ const fn metric_title(metric: Metric) -> &'static str {
         Metric::ConsumerLag => "Consumer lag",
         Metric::OldestWaiting => "Oldest waiting",
         Metric::LatencyP99 => "Latency p99",
+        Metric::Trouble(Trouble::CredentialsRefused) => "Credentials refused",
+        Metric::Trouble(Trouble::Misconfigured) => "Configuration failure",
+        Metric::Trouble(Trouble::InternalFailure) => "Internal failure",
+        Metric::Trouble(Trouble::PolicyExhausted) => "Retries of a policy exhausted",
+        Metric::Trouble(Trouble::EventDamaged) => "Damaged event",
+        Metric::Trouble(Trouble::ServiceRemoved) => "Service removed while deliveries wait",
+        Metric::Trouble(Trouble::SecretGone) => "Secret without a value",
+        Metric::Trouble(Trouble::ArchiveStuck) => "Archive takes nothing",
+        Metric::Trouble(Trouble::ArchiveIncomplete) => "Event left out of the archive",
+        Metric::Trouble(Trouble::IssuerGone) => "Issuer's keys cannot be had",
+        Metric::Trouble(Trouble::CertificateRefused) => "Certificate refused",
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::alert::{LetterSample, QueueSample, Sample, Wants};
+use redrive_core::alert::{LetterSample, QueueSample, Sample, TroubleSample, Wants};
 use redrive_core::book::RuleBook;
 use redrive_core::engine::{DependencyView, QueueName};
 use redrive_core::figures::Figures;
@@ -28,6 +28,7 @@ pub(super) struct Seen {
     dependencies: Vec<DependencyView>,
     queues: Vec<QueueSample>,
     letters: Option<Vec<LetterSample>>,
+    troubles: Vec<TroubleSample>,
 }
 
 impl Seen {
@@ -39,6 +40,7 @@ impl Seen {
             dependencies: &self.dependencies,
             queues: &self.queues,
             letters: self.letters.as_deref(),
+            troubles: &self.troubles,
         }
     }
 }
@@ -50,7 +52,8 @@ impl Seen {
         let service = redrive_core::ids::ServiceName::new("shop").expect("a name");
         let name = Arc::new(QueueName { service, channel: None });
         let queue = QueueSample { name, waiting: 0, oldest_waiting_at: None, dead, oldest_dead_at: None };
-        Self { at, figures: Arc::default(), dependencies: Vec::new(), queues: vec![queue], letters: None }
+        let (figures, dependencies, troubles) = Default::default();
+        Self { at, figures, dependencies, queues: vec![queue], letters: None, troubles }
     }
 }
 
@@ -87,8 +90,11 @@ impl Eyes {
             letters = Some(kinds.into_iter().map(letter).collect());
             self.letters_at = Some(Instant::now());
         }
+        // What is found from now on is for the next look.
+        let at = node.now();
         Ok(Seen {
-            at: node.now(),
+            at,
+            troubles: node.troubles(),
             queues: self.queues(&counts),
             figures: snapshot.figures,
             dependencies: snapshot.dependencies,

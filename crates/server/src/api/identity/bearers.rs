@@ -7,13 +7,13 @@ use redrive::core::book::RuleBook;
 use redrive::secret::Secrets;
 use redrive::stale::Ailing;
 use redrive::target::http::Pool;
-use redrive::token::{Claims, Tokens};
+use redrive::token::{Claims, KeysNews, Tokens};
 
 use super::failed::Doubt;
 use crate::api::error::ApiError;
 
-/// Tells people in words of what needs them.
-pub(crate) type Alarm = Arc<dyn Fn(String) + Send + Sync>;
+/// Hears what is to be told of the issuer's keys; nothing, of an issuer that the book does not have any more.
+pub(crate) type Alarm = Arc<dyn Fn(Option<KeysNews>) + Send + Sync>;
 
 /// Reads tokens by the book that holds.
 pub(super) struct Bearers {
@@ -32,6 +32,7 @@ impl Bearers {
     pub(super) fn change(&self, book: &RuleBook) {
         let Some(rules) = &book.sections().access.jwt else {
             *self.tokens.write().expect("nobody panics while swapping") = None;
+            (self.alarm)(None);
             return;
         };
         if self.tokens().is_some_and(|tokens| tokens.is_by(rules)) {
@@ -45,9 +46,10 @@ impl Bearers {
                 None
             }
         };
+        (self.alarm)(None);
         if let Some(tokens) = tokens.clone() {
             let alarm = Arc::clone(&self.alarm);
-            tokens.listen(move |words| alarm(words));
+            tokens.listen(move |news| alarm(Some(news)));
             tokio::spawn(async move { tokens.warm().await });
         }
         *self.tokens.write().expect("nobody panics while swapping") = tokens;

@@ -13,6 +13,9 @@ use crate::api::error::ApiError;
 use crate::api::rate;
 use crate::api::strangers::{Strangers, neighbourhood};
 
+/// What those who fail here are counted under.
+const DOOR: &str = "api";
+
 /// How often it is told that somebody failed, at most.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
@@ -53,7 +56,7 @@ impl Failed {
         doubt: &Doubt,
         now: Timestamp,
     ) -> Result<(), ApiError> {
-        node.count_unauthorized();
+        node.count_unauthorized(DOOR);
         let address = neighbourhood(peer);
         if let Some(count) = self.telling.lock().expect("nobody panics while counting").count(now) {
             tracing::warn!(count, address, last = %doubt, "bad keys were shown");

@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use redrive::core::alert::Trouble;
 use redrive::happening::What;
 use redrive::node::Node;
 use redrive::target::http::Pool;
@@ -70,6 +71,7 @@ impl Watched {
         match self.read() {
             Ok(config) => {
                 self.shown.change(config);
+                node.clear_trouble(Trouble::CertificateRefused, "");
                 let path = self.certificate.display();
                 let read = style::good("certificate read:");
                 logging::say(format_args!("{read} {path} is shown from now on"), || {
@@ -81,6 +83,7 @@ impl Watched {
                 let refused = style::error("certificate refused");
                 logging::say(format_args!("{refused}: {error}: the old one stays"), || {});
                 let message = format!("the new certificate is refused, and the old one stays: {error}");
+                node.raise_trouble(Trouble::CertificateRefused, "", &error.to_string());
                 node.pass_on(What::Alert, message);
             }
         }

@@ -3,7 +3,7 @@
 use super::{World, alerts, queue};
 use crate::breaker::State;
 use crate::category::Category;
-use crate::figures::{Histogram, OTHER};
+use crate::figures::{OTHER, Sketch};
 use crate::ids::DependencyName;
 use crate::limits;
 use std::time::Duration;
@@ -46,10 +46,11 @@ fn fill(world: &mut World) {
         of.tally.attempts += 1_000;
         of.tally.failed[Category::Transient as usize] += failed;
         of.tally.unauthorized += failed;
-        let mut took = Histogram::default();
-        took.add(Duration::from_secs(times));
-        of.took.merge(&took);
-        world.figures.queues.get_mut(&queue(place)).unwrap().took.merge(&took);
+        let mut took = Sketch::default();
+        // Enough of them to be no chance.
+        (0..limits::ALERT_TIMES_OF_MIN).for_each(|_| took.add(Duration::from_secs(times)));
+        of.took_finely.merge(&took);
+        world.figures.queues.get_mut(&queue(place)).unwrap().took_finely.merge(&took);
         world.queue(place).dead += failed;
         world.queue(place).waiting += failed;
         let category = if times > 2 { Category::Invalid } else { Category::Transient };
@@ -120,8 +121,8 @@ fn figures_are_told_apart_by_what_the_alert_says() {
         ("book",       "dead_letters > 1 by event_type",           vec!["event_type=a.b 140", "event_type=a.x 10"]),
         ("book",       "dead_letters > 1 by fingerprint",          vec!["fingerprint=f1 10", "fingerprint=f2 20", "fingerprint=f4 120"]),
         ("book",       "consumer_lag > 1 by channel",              vec!["channel=s 30", "channel=s/c 40", "channel=t 80"]),
-        ("book",       "latency_p99 > 1ms by dependency",          vec!["dependency=one 10s", "dependency=three 5s", "dependency=two 2s"]),
-        ("dependency", "latency_p99 > 1ms",                        vec!["10s"]),
+        ("book",       "latency_p99 > 1ms by dependency",          vec!["dependency=one 8s", "dependency=three 4s", "dependency=two 2s"]),
+        ("dependency", "latency_p99 > 1ms",                        vec!["8s"]),
     ];
     for (level, when, expected) in cases {
         assert_eq!(found(level, when), expected, "{level}: {when}");
@@ -156,7 +157,8 @@ fn what_was_not_looked_up_changes_nothing() {
     for _ in 0..100 {
         world.now = world.now + Duration::from_secs(1);
         let World { book, watch, figures, dependencies, queues, now, .. } = &mut world;
-        let sample = super::Sample { at: *now, book, figures, dependencies, queues, letters: None };
+        let sample =
+            super::Sample { at: *now, book, figures, dependencies, queues, letters: None, troubles: &[] };
         assert_eq!(watch.look(&sample), []);
     }
     world.letters.clear();
