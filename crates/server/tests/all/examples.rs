@@ -79,11 +79,11 @@ fn every_book_of_the_examples_is_served() {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             if path.is_dir() && name != "target" {
                 folders.push(path);
-            } else if name.ends_with(".yaml") && is_book(&path) {
+            } else if path.extension().is_some_and(|ending| ending == "yaml") && is_book(&path) {
                 let here = Folder::new();
                 let path = path.to_str().expect("our own names are text");
-                let server = Server::run(serve(&here, &["--rules", path]));
-                assert_eq!(server.get("/readyz").status, 200, "{path}");
+                let running = Server::run(serve(&here, &["--rules", path]));
+                assert_eq!(running.get("/readyz").status, 200, "{path}");
                 served += 1;
             }
         }

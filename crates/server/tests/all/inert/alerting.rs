@@ -22,10 +22,13 @@ enum Told {
 const ALERT: &str = "when: \"dead_letters > 0\", severity: high, to: [%]";
 const HOOK: &str = "webhook: \"http://@/%\"";
 
+/// The lines of an alert and of its receiver.
+type Side = (&'static str, &'static str);
+
 /// Two alerts, each with its receiver. `%` stands for the receiver's name, `@` for a target, `#` for its port and
 /// `^` for hours that are not now. An alert that has no lines is not in the book.
 #[rustfmt::skip]
-const PAIRS: &[(&str, Told, [(&str, &str); 2])] = &[
+const PAIRS: &[(&str, Told, [Side; 2])] = &[
     ("a rule book: alerts",      Second, [("", HOOK), (ALERT, HOOK)]),
     ("a rule book: receivers",   Second, [("when: \"dead_letters > 0\", severity: high", HOOK), (ALERT, HOOK)]),
     ("an alert: use",            Both,   [(ALERT, HOOK), ("use: dead-letters, to: [%]", HOOK)]),
@@ -103,7 +106,9 @@ receivers:
         if *by == Count {
             assert_eq!(seen[0].len(), 1, "{key}: {seen:?}");
         } else {
-            seen.iter_mut().for_each(|calls| calls.truncate(1));
+            for calls in &mut seen {
+                calls.truncate(1);
+            }
         }
         let [first, second] = seen.map(|calls| format!("{calls:?}"));
         looked.differ(key, || Some([first.clone(), second.clone()]));

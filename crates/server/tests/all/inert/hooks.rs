@@ -32,10 +32,8 @@ const PAIRS: &[(&str, [&str; 2])] = &[
 fn keys_of_sources_change_what_happens() {
     let lines =
         PAIRS.iter().enumerate().flat_map(|(number, (_, values))| names(number).into_iter().zip(*values));
-    let sources: String = lines
-        .filter(|(_, line)| !line.is_empty())
-        .map(|(name, line)| format!("  {name}: {{ {line} }}\n"))
-        .collect();
+    let lines = lines.filter(|(_, line)| !line.is_empty());
+    let sources = lines.fold(String::new(), |text, (name, line)| text + &format!("  {name}: {{ {line} }}\n"));
     let (_folder, server) = start(&format!(
         "version: 1
 secrets: {{ first: {{ file: secret }}, second: {{ file: other }} }}

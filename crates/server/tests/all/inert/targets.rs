@@ -45,7 +45,7 @@ const fn piled(key: &'static str, values: [&'static str; 2]) -> Pair {
     Pair { key, values, come: Come::Piled, once: Once::Settled }
 }
 
-const LONG: &str = r#"head -c 5000 /dev/zero | tr '\\0' x"#;
+const LONG: &str = r"head -c 5000 /dev/zero | tr '\\0' x";
 
 #[rustfmt::skip]
 const PAIRS: &[Pair] = &[
