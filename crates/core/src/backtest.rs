@@ -38,7 +38,7 @@ use self::timeline::Timeline;
 use self::walk::{Walk, Walked};
 use crate::book::RuleBook;
 use crate::book::own_book::is_own;
-use crate::category::Code;
+use crate::category::{Category, Code};
 use crate::engine::QueueName;
 use crate::ids::{DeliveryId, DependencyName, Name, Seed, ServiceName};
 use crate::limits;
@@ -174,6 +174,10 @@ pub enum Doubt {
     Target,
     /// The new book has another breaker.
     Breaker,
+    /// The new book holds it for longer or shorter, or otherwise, while a breaker is open.
+    Holds,
+    /// It shares a dependency with others that have another breaker, other holds or other limits.
+    Shared,
     /// It was replayed by hand or by rule; only its first life is compared.
     Replayed,
     /// Others of its session may have waited behind it for a longer or a shorter time.
@@ -210,6 +214,11 @@ struct Knowledge {
     open: BTreeMap<String, Vec<(Timestamp, Timestamp)>>,
     /// When each service would have paused itself for the first time where it did not.
     paused: BTreeMap<ServiceName, Timestamp>,
+    /// Dependencies, as the new book names them, that some delivery would have met by another breaker, by other
+    /// holds or by other limits.
+    guarded_otherwise: BTreeSet<DependencyName>,
+    /// When something first failed there, and when it last did.
+    failed: BTreeMap<DependencyName, (Timestamp, Timestamp)>,
     /// What dependencies of the record are called by the new book, and the other way round.
     renamed: BTreeSet<Renamed>,
 }
@@ -289,6 +298,14 @@ impl<'a> Survey<'a> {
         if let (Some(then), Some(now)) = (self.known.first_rule(recorded), self.plan.rule(recorded)) {
             let (then, now) = (then.dependency.clone(), now.dependency.clone());
             self.known.renamed.insert(Renamed { then, now });
+        }
+        if self.known.differences(&self.plan, recorded).is_some_and(|differs| differs.any()) {
+            self.known.guarded_otherwise.insert(dependency.clone());
+        }
+        for story in stories.iter().filter(|story| story.book != FOREIGN && is_failure(story)) {
+            let at = story.started_at;
+            let (first, last) = self.known.failed.entry(dependency.clone()).or_insert((at, at));
+            (*first, *last) = ((*first).min(at), (*last).max(at + took(story)));
         }
         for story in stories.iter().filter(|story| story.book != FOREIGN) {
             self.known.books.judged(story);
@@ -438,30 +455,55 @@ impl Weighing<'_> {
             walked.certainty = walked.certainty.max(Certainty::Likely);
         }
         if let (Some(then), Some(rule)) = (rule_of(book, recorded), self.plan.rule(recorded)) {
-            self.add_doubts_of_rules(recorded, (book, then), rule, walked);
+            let doubts = self.doubts_of_rules(recorded, (book, then), rule);
+            for (doubt, certainty) in doubts {
+                if !walked.doubts.contains(&doubt) {
+                    walked.doubts.push(doubt);
+                }
+                walked.certainty = walked.certainty.max(certainty);
+            }
         }
     }
 
-    /// What cannot be told since the new rule has another breaker or other limits.
-    fn add_doubts_of_rules(
+    /// What cannot be told since the new rules have another breaker, other holds or other limits, for it or for
+    /// others that share its dependency.
+    fn doubts_of_rules(
         &self,
         recorded: &Recorded<'_>,
         (book, then): (&RuleBook, &Rule),
         rule: &Rule,
-        walked: &mut Walked,
-    ) {
-        let has_other_breaker = then.breaker != rule.breaker || self.known.is_regrouped(then, rule);
-        if has_other_breaker && has_failed(recorded.stories) {
-            walked.doubts.push(Doubt::Breaker);
+    ) -> Vec<(Doubt, Certainty)> {
+        let differs = self.known.differences(&self.plan, recorded).unwrap_or_default();
+        let failed = self.known.failed.get(&self.known.dependency(&self.plan, recorded));
+        let has_failed = has_failed(recorded.stories);
+        // Where nothing ever failed no breaker opens, and nothing is held.
+        let by_failing = if has_failed { Certainty::Unknown } else { Certainty::Likely };
+        let mut doubts = Vec::new();
+        if (differs.breaker || self.known.is_regrouped(then, rule)) && failed.is_some() {
+            doubts.push((Doubt::Breaker, by_failing));
         }
-        if Limits::of(book, then) != Limits::of(self.plan.book, rule) {
-            walked.doubts.push(Doubt::Limits);
+        if differs.holds && failed.is_some() {
+            doubts.push((Doubt::Holds, Certainty::Likely));
+        }
+        if differs.limits {
+            let was_turned_away = recorded.stories.iter().any(was_turned_away);
+            let certainty = if was_turned_away { Certainty::Unknown } else { Certainty::Likely };
+            doubts.push((Doubt::Limits, certainty));
+        }
+        let was_there = |(first, last): &(Timestamp, Timestamp)| {
+            let ended_at = recorded.stories.last().map(|story| story.started_at + took(story));
+            recorded.accepted_at <= *last && ended_at.is_some_and(|at| at >= *first)
+        };
+        let is_shared = self.known.guarded_otherwise.contains(&self.known.dependency(&self.plan, recorded));
+        if doubts.is_empty() && is_shared && failed.is_some_and(was_there) {
+            doubts.push((Doubt::Shared, by_failing));
         }
         let has_other_ramp = book.ramp(&then.dependency) != self.plan.book.ramp(&rule.dependency);
         let was_away = !self.known.open_for(recorded, rule).is_empty();
-        if has_other_ramp && was_away && !walked.doubts.contains(&Doubt::Ramp) {
-            walked.doubts.push(Doubt::Ramp);
+        if has_other_ramp && was_away {
+            doubts.push((Doubt::Ramp, Certainty::Likely));
         }
+        doubts
     }
 
     /// All of it together.
@@ -539,6 +581,18 @@ impl Knowledge {
         self.open.get(then.as_str()).map_or(&[], Vec::as_slice)
     }
 
+    /// In what the new book stands between it and its dependency otherwise than the book that judged it first.
+    fn differences(&self, plan: &Plan<'_>, recorded: &Recorded<'_>) -> Option<Differences> {
+        let first = recorded.first_life().stories().first()?;
+        let book = self.books.get(first.book)?;
+        let (then, now) = (rule_of(book, recorded)?, plan.rule(recorded)?);
+        Some(Differences {
+            breaker: then.breaker != now.breaker,
+            holds: (then.hold_max, then.when_open) != (now.hold_max, now.when_open),
+            limits: Limits::of(book, then) != Limits::of(plan.book, now),
+        })
+    }
+
     /// Whether its dependency is one with others now, or is several.
     fn is_regrouped(&self, then: &Rule, now: &Rule) -> bool {
         let is_other =
@@ -595,6 +649,28 @@ fn calls(stories: &[Story]) -> u32 {
     u32::try_from(stories.iter().filter(|story| story.is_attempt()).count()).unwrap_or(u32::MAX)
 }
 
+/// What differs between two books of what stands before a dependency.
+#[derive(Clone, Copy, Debug, Default)]
+struct Differences {
+    breaker: bool,
+    holds: bool,
+    limits: bool,
+}
+
+impl Differences {
+    const fn any(self) -> bool {
+        self.breaker || self.holds || self.limits
+    }
+}
+
+const fn is_failure(story: &Story) -> bool {
+    matches!(story.end, End::Failed { .. } | End::Held { .. })
+}
+
+fn was_turned_away(story: &Story) -> bool {
+    matches!(story.end, End::Failed { category: Category::RateLimited, .. })
+}
+
 fn has_failed(stories: &[Story]) -> bool {
-    stories.iter().any(|story| matches!(story.end, End::Failed { .. } | End::Held { .. }))
+    stories.iter().any(is_failure)
 }

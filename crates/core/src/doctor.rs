@@ -8,10 +8,12 @@
 //! - a diagnosis that has seen too little says so and finds nothing; the least that it needs has a name;
 //! - attempts are held against the rule as it reads now: what happened under another limit or another policy
 //!   proves nothing, so that a finding goes away once its change is made;
-//! - a change is a part of a rule book which, put into the book, leaves it without errors.
+//! - a change is a part of a rule book which, put into the book, leaves it without errors;
+//! - a change to how deliveries go is simulated before it is proposed, and says what it gains.
 
 mod change;
 mod evidence;
+mod proof;
 mod rules;
 mod words;
 
@@ -28,6 +30,8 @@ pub use self::evidence::{
     Chart, DependencyState, Evidence, HeldLetter, LetterKind, Member, QueueState, SeenDelivery, SeenState,
     Turn, Unrouted, Ward,
 };
+pub use self::proof::{Gain, Proposed};
+use self::proof::{Prover, Weighed};
 use crate::time::Timestamp;
 
 /// Deliveries that are looked at, the latest ones.
@@ -61,6 +65,14 @@ impl Harm {
             Self::Medium => "medium",
             Self::High => "high",
             Self::Critical => "critical",
+        }
+    }
+
+    /// What is left of it where a change to the book hardly helps: failures that need not be are what is high.
+    const fn without_a_cure(self) -> Self {
+        match self {
+            Self::High => Self::Medium,
+            Self::Low | Self::Medium | Self::Critical => self,
         }
     }
 }
@@ -112,8 +124,8 @@ pub struct Sign {
     pub evidence: Vec<String>,
     /// What to do.
     pub advice: String,
-    /// The part of the rule book that does it, if one does.
-    pub change: Option<Change>,
+    /// The part of the rule book that may do it, if one does.
+    pub change: Option<Proposed>,
     /// The line of the book that it is about.
     pub line: Option<u32>,
     /// How much harm it does, where that is not what it usually does.
@@ -139,6 +151,8 @@ pub struct Finding {
     pub advice: String,
     /// The part of the rule book that does it: YAML to be put into the book.
     pub change: Option<String>,
+    /// What that gains when what was seen is played with it.
+    pub gain: Option<Gain>,
     /// The line of the book that it is about.
     pub line: Option<u32>,
     /// How many deliveries, attempts or letters are touched.
@@ -150,6 +164,8 @@ pub struct Finding {
 pub struct Examined {
     /// What ails, the worst first.
     pub findings: Vec<Finding>,
+    /// All changes in one: YAML to be put into the book.
+    pub change: Option<String>,
     /// What there was to look at.
     pub looked_at: LookedAt,
     /// Rows that have seen too little to be judged.
@@ -189,30 +205,94 @@ pub fn find(code: &str) -> Option<&'static Diagnosis> {
     all().find(|diagnosis| diagnosis.code == code)
 }
 
-/// Holds all that is known against every diagnosis.
+/// Holds all that is known against every diagnosis. No two findings say something of the same key of the book.
 #[must_use]
 pub fn examine(evidence: &Evidence) -> Examined {
     let chart = Chart::of(evidence);
-    let mut findings = Vec::new();
+    let mut found = Vec::new();
     for diagnosis in all() {
-        look(diagnosis, &chart, &mut findings);
+        look(diagnosis, &chart, &mut found);
     }
-    findings.sort_by_key(|finding| (Reverse(finding.harm), Reverse(finding.touched)));
-    Examined { findings, looked_at: looked_at(evidence), too_little: too_little(&chart) }
+    found.sort_by_key(|(finding, _)| rank(finding));
+    let (mut findings, change) = proven(&chart, found);
+    findings.sort_by_key(rank);
+    let change = (!change.is_empty()).then(|| change.to_string());
+    Examined { findings, change, looked_at: looked_at(evidence), too_little: too_little(&chart) }
 }
 
-fn look(diagnosis: &'static Diagnosis, chart: &Chart<'_>, findings: &mut Vec<Finding>) {
-    let finding = |sign: Sign, service: Option<String>, dependency: Option<String>| Finding {
-        code: diagnosis.code,
-        harm: sign.harm.unwrap_or(diagnosis.harm),
-        title: sign.title,
-        service,
-        dependency,
-        evidence: sign.evidence,
-        advice: sign.advice,
-        change: sign.change.map(|change| change.to_string()),
-        line: sign.line,
-        touched: sign.touched,
+/// The worst comes first; of equals a cause before what follows from it.
+fn rank(finding: &Finding) -> (Reverse<Harm>, bool, Reverse<u64>) {
+    (Reverse(finding.harm), !rules::is_cause(finding.code), Reverse(finding.touched))
+}
+
+/// Plays every change, and leaves those that help; where two speak of the same keys, the first has both.
+fn proven(chart: &Chart<'_>, found: Vec<(Finding, Option<Proposed>)>) -> (Vec<Finding>, Change) {
+    let mut prover = Prover::new(chart);
+    let mut findings: Vec<Finding> = Vec::new();
+    let mut changes: Vec<(usize, Change)> = Vec::new();
+    for (mut finding, proposed) in found {
+        let weighed = proposed.map(|proposed| prover.weigh(finding.dependency.as_deref(), &proposed));
+        match weighed {
+            None | Some(Weighed::Unknown) => {}
+            Some(Weighed::Helps { change, advice, gain }) => {
+                finding.advice = advice.unwrap_or(finding.advice);
+                finding.gain = gain;
+                if gain.is_some_and(|gain| gain.is_little()) {
+                    finding.harm = finding.harm.without_a_cure();
+                }
+                let same = changes.iter_mut().find(|(_, known)| known.overlaps(&change));
+                let merged = same.and_then(|(place, known)| {
+                    *known = known.merged(&change).ok()?;
+                    Some(findings[*place].code)
+                });
+                match merged {
+                    Some(code) => add(&mut finding.advice, &format!("the change of `{code}` has it")),
+                    None => changes.push((findings.len(), change)),
+                }
+            }
+            Some(Weighed::HelpedAlready) => {
+                add(&mut finding.advice, "simulated, the changes that are proposed above help here too");
+            }
+            Some(Weighed::Taken(key)) => {
+                let later = format!("make the other change of `{key}` first, and look again");
+                add(&mut finding.advice, &later);
+            }
+            Some(Weighed::HardlyHelps(gain)) => {
+                let why = format!("not proposed as a change, since simulated it hardly helps: {gain}");
+                add(&mut finding.advice, &why);
+                finding.harm = finding.harm.without_a_cure();
+            }
+        }
+        findings.push(finding);
+    }
+    for (place, change) in changes {
+        findings[place].change = Some(change.to_string());
+    }
+    (findings, prover.patch())
+}
+
+fn add(advice: &mut String, more: &str) {
+    advice.push_str(" (");
+    advice.push_str(more);
+    advice.push(')');
+}
+
+fn look(diagnosis: &'static Diagnosis, chart: &Chart<'_>, findings: &mut Vec<(Finding, Option<Proposed>)>) {
+    let finding = |sign: Sign, service: Option<String>, dependency: Option<String>| {
+        let finding = Finding {
+            code: diagnosis.code,
+            harm: sign.harm.unwrap_or(diagnosis.harm),
+            title: sign.title,
+            service,
+            dependency,
+            evidence: sign.evidence,
+            advice: sign.advice,
+            change: None,
+            gain: None,
+            line: sign.line,
+            touched: sign.touched,
+        };
+        (finding, sign.change)
     };
     match diagnosis.look {
         Look::Row(run) => findings.extend(chart.members().filter_map(|member| {

@@ -218,6 +218,19 @@ pub enum Mood {
         /// How long it asks the others to wait.
         retry_after: Option<Duration>,
     },
+    /// It answers so, each in its share of calls, and well otherwise: as a record has it, which no file can say.
+    Mixed(Vec<(Met, Share)>),
+}
+
+/// How a call ends that does not end well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Met {
+    /// Nobody listens.
+    Refused,
+    /// Nothing, for as long as the caller waits.
+    Nothing,
+    /// A status that is no success.
+    Status(u16),
 }
 
 /// Something that happens to Redrive itself.

@@ -170,6 +170,17 @@ pub fn show_rounded(span: Duration) -> String {
     }
 }
 
+/// Shows a duration that was measured and is compared with others: as [`show_rounded`], but to hundredths of a second
+/// below ten seconds.
+#[must_use]
+pub fn show_measured(span: Duration) -> String {
+    let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+    match millis {
+        1_000..10_000 => show_duration(Duration::from_millis((millis + 5) / 10 * 10)),
+        _ => show_rounded(span),
+    }
+}
+
 /// Shows a count as people read it: `12,480`.
 #[must_use]
 pub fn show_count(count: u64) -> String {
@@ -182,6 +193,36 @@ pub fn show_count(count: u64) -> String {
         shown.push(digit);
     }
     shown
+}
+
+/// A number and its word: `1 delivery`, `2 deliveries`, `12,480 calls`.
+#[must_use]
+pub fn counted(count: u64, word: &str) -> String {
+    let shown = show_count(count);
+    match word.strip_suffix('y') {
+        _ if count == 1 => format!("{shown} {word}"),
+        Some(stem) if !stem.ends_with(['a', 'e', 'o', 'u']) => format!("{shown} {stem}ies"),
+        Some(_) | None => format!("{shown} {word}s"),
+    }
+}
+
+/// A sentence that begins with many deliveries, as it is of so many: `deliveries have …` of one is `delivery has …`.
+#[must_use]
+pub fn of_deliveries(count: u64, sentence: &str) -> String {
+    const VERBS: [(&str, &str); 6] = [
+        ("have", "has"),
+        ("are", "is"),
+        ("were", "was"),
+        ("go", "goes"),
+        ("wait", "waits"),
+        ("share", "shares"),
+    ];
+    let Some(rest) = sentence.strip_prefix("deliveries ").filter(|_| count == 1) else {
+        return sentence.to_owned();
+    };
+    let (verb, after) = rest.split_once(' ').unwrap_or((rest, ""));
+    let verb = VERBS.iter().find(|(many, _)| *many == verb).map_or(verb, |(_, one)| one);
+    format!("delivery {verb} {after}")
 }
 
 /// Shows how many there are in a second, as people read it: `0.4`, `9.5`, `40`, `1,204`. A fraction is told below ten
@@ -337,6 +378,33 @@ pub fn hide_passwords(text: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_not_told_in_the_plural() {
+        #[rustfmt::skip]
+        let cases = [
+            (1, "delivery", "1 delivery"), (2, "delivery", "2 deliveries"), (1, "retry", "1 retry"), (0, "retry", "0 retries"),
+            (3, "replay", "3 replays"), (12_480, "call", "12,480 calls"),
+        ];
+        for (count, word, expected) in cases {
+            assert_eq!(counted(count, word), expected);
+        }
+        assert_eq!(of_deliveries(1, "deliveries have another breaker"), "delivery has another breaker");
+        assert_eq!(
+            of_deliveries(1, "deliveries failed while others did not"),
+            "delivery failed while others did not"
+        );
+        assert_eq!(of_deliveries(2, "deliveries have another breaker"), "deliveries have another breaker");
+    }
+
+    #[test]
+    fn what_is_compared_is_told_to_hundredths_of_a_second() {
+        for (millis, expected) in
+            [(1_180, "1s180ms"), (1_184, "1s180ms"), (999, "999ms"), (12_400, "12s"), (9_996, "10s")]
+        {
+            assert_eq!(show_measured(Duration::from_millis(millis)), expected);
+        }
+    }
 
     #[test]
     fn durations_are_read_and_shown() {

@@ -573,7 +573,7 @@ pub(crate) struct ExportDaprArgs {
     /// The rule book
     #[arg(long, value_name = "FILE", default_value = "redrive.yaml")]
     pub(crate) rules: PathBuf,
-    /// Lists the HTTP statuses to retry in every policy: without it Dapr retries all failures
+    /// Lists the HTTP statuses to retry in every policy that an exported target uses: without it Dapr retries all failures
     #[arg(long)]
     pub(crate) with_matching: bool,
 }

@@ -96,12 +96,7 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
 
 /// A number and its word: `1 attempt`, `2,000 attempts`.
 pub(crate) fn counted(number: u64, word: &str) -> String {
-    let number_shown = thousands(number);
-    match word.strip_suffix("ry") {
-        _ if number == 1 => format!("{number_shown} {word}"),
-        Some(stem) => format!("{number_shown} {stem}ries"),
-        None => format!("{number_shown} {word}s"),
-    }
+    redrive::core::text::counted(number, word)
 }
 
 /// A number of bytes as people read it, in units of 1024.

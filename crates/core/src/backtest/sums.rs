@@ -16,6 +16,7 @@ use crate::engine::QueueName;
 use crate::ids::{DeliveryId, DependencyName};
 use crate::limits;
 use crate::simulate;
+use crate::text::of_deliveries;
 use crate::time::Timestamp;
 
 /// A delivery, then and by the new rules.
@@ -215,7 +216,7 @@ impl Sums {
             .map(|(doubt, count)| Untold {
                 doubt: UntoldKind::Delivery(*doubt),
                 count: *count,
-                text: words(*doubt).to_owned(),
+                text: of_deliveries(*count, words(*doubt)),
             })
             .collect();
         let moved = |known: &&Burden| known.calls.before != known.calls.after;
@@ -355,7 +356,14 @@ const fn words(doubt: Doubt) -> &'static str {
         Doubt::Breaker => {
             "deliveries have another breaker now: when it would have opened; the record has what the old one did"
         }
-        Doubt::Replayed => "deliveries were replayed after they died: only what came before is compared",
+        Doubt::Holds => {
+            "deliveries are held for another time now, or otherwise: what that changes for all that waits with them"
+        }
+        Doubt::Shared => {
+            "deliveries share a dependency, while calls failed, with others that have another breaker, other holds or \
+             other limits now: how the dependency would have been by those"
+        }
+        Doubt::Replayed => "deliveries were replayed after a death: only what came before is compared",
         Doubt::Session => {
             "deliveries would have let others of their session go on at another time: what that changes"
         }
@@ -364,16 +372,16 @@ const fn words(doubt: Doubt) -> &'static str {
         }
         Doubt::Paused => {
             "deliveries came after their service had paused itself: when somebody would have let it go on, and what \
-             they would have met then"
+             would have been met then"
         }
         Doubt::NeverTried => "deliveries died without an attempt, or their attempts are gone",
-        Doubt::NotYetTried => "deliveries wait and were not tried yet: what they would have met",
+        Doubt::NotYetTried => "deliveries wait, not tried yet: what a call would have met",
         Doubt::Imported => {
-            "deliveries came as dead letters from elsewhere: they are left as they are, and their attempts are not \
-             among the calls"
+            "deliveries came as dead letters from elsewhere: nothing is changed there, and attempts from elsewhere are \
+             not among the calls"
         }
         Doubt::Limits => {
-            "deliveries have other limits on calls now (`in_flight`, `rate`, `retry_budget`): when they would have \
+            "deliveries have other limits on calls now (`in_flight`, `rate`, `retry_budget`): when a call would have \
              started"
         }
         Doubt::Ramp => {

@@ -26,8 +26,10 @@ pub(super) enum InvalidTrip {
     UnknownName { name: String },
     #[error("this trip condition is no comparison, so in Dapr the breaker never trips")]
     NotBool,
-    #[error("whole numbers are divided here, which drops the remainder: a share is then 0 or 1")]
+    #[error("whole numbers are divided here, which drops the remainder, and no breaker of a book counts so")]
     IntegerDivision,
+    #[error("`||` joins conditions on different counts here, and a breaker of a book opens by one of them")]
+    TwoConditions,
     #[error("whole numbers meet fractions here, which fails in Dapr, and the breaker never trips")]
     MixedNumbers,
     #[error("this trip condition is always true: in Dapr the first failure opens the breaker")]
@@ -49,6 +51,9 @@ impl InvalidTrip {
             }
             Self::IntegerDivision | Self::MixedNumbers => {
                 "multiply instead: `requests >= 20 && totalFailures * 100 >= requests * 50`"
+            }
+            Self::TwoConditions => {
+                "keep the condition that is to open it, or give the services breakers of their own"
             }
             Self::AlwaysTrue => "write `consecutiveFailures >= 1` if that is meant",
             Self::Syntax { .. }
@@ -150,6 +155,12 @@ mod tests {
             ("the later of two",           "consecutiveFailures > 5 && consecutiveFailures > 3",    Consecutive(6)),
             ("enough calls anyway",        "requests >= 3 && consecutiveFailures >= 5",             Consecutive(5)),
             ("successes in a row are 0",   "consecutiveFailures > 5 && consecutiveSuccesses == 0",  Consecutive(6)),
+            ("a share in whole percent",   "requests >= 20 && totalFailures * 100 / requests >= 60", rate(60, 20)),
+            ("more than whole percent",    "requests >= 20 && totalFailures * 100 / requests > 59", rate(60, 20)),
+            ("whole percent, turned",      "60 <= totalFailures * 100 / requests && requests >= 20", rate(60, 20)),
+            ("all of them",                "totalFailures / requests >= 1",                         rate(100, 1)),
+            ("half of a count",            "consecutiveFailures / 2 >= 3",                          Consecutive(6)),
+            ("the lower of two shares",    "totalFailures * 2 >= requests || totalFailures * 4 >= requests * 3", rate(50, 1)),
             ("any failure in all is more", "totalFailures >= 3 || consecutiveFailures >= 5",        Failures(3)),
         ];
         for (name, text, expected) in cases {
@@ -169,7 +180,10 @@ mod tests {
             ("upper case",                 "ConsecutiveFailures > 5",                    unknown("ConsecutiveFailures")),
             ("a number",                   "consecutiveFailures",                        NotBool),
             ("numbers joined",             "requests && totalFailures > 1",              NotBool),
-            ("integer division",           "totalFailures / requests > 0.5",             IntegerDivision),
+            ("division and a fraction",    "totalFailures / requests > 0.5",             MixedNumbers),
+            ("integer division in a sum",  "totalFailures / 2 + 1 > 3",                  IntegerDivision),
+            ("exactly so many whole times", "totalFailures * 10 / requests == 5",        IntegerDivision),
+            ("less than whole percent",    "totalFailures * 100 / requests < 50",        IntegerDivision),
             ("a remainder",                "totalFailures % 5 == 0",                     NoCounterpart),
             ("a fraction",                 "totalFailures * 1.5 >= requests",            MixedNumbers),
             ("compared with a fraction",   "consecutiveFailures > 5.0",                  MixedNumbers),
@@ -179,7 +193,8 @@ mod tests {
             ("never",                      "false",                                      NeverTrue),
             ("never, in numbers",          "consecutiveFailures < 1",                    NeverTrue),
             ("more than all",              "totalFailures > requests * 2",               NeverTrue),
-            ("two conditions",             "consecutiveFailures > 5 || totalFailures > 9", NoCounterpart),
+            ("two conditions",             "consecutiveFailures > 5 || totalFailures > 9", InvalidTrip::TwoConditions),
+            ("a share or a count",         "consecutiveFailures > 5 || totalFailures * 2 >= requests", InvalidTrip::TwoConditions),
             ("only calls",                 "requests > 100",                             NoCounterpart),
             ("successes",                  "totalSuccesses < 3",                         NoCounterpart),
             ("backwards",                  "consecutiveFailures < 5",                    NoCounterpart),

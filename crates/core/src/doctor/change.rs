@@ -24,9 +24,11 @@ pub struct Change {
 enum Tree {
     /// A value as it is written.
     Value(String),
+    /// A value that stays as it is and must be said beside one that changes.
+    Kept(String),
     Map(Vec<(String, Tree)>),
-    /// The row of that event type, or a new one.
-    Row(Vec<(String, Tree)>),
+    /// Rows of these event types, or new ones.
+    Rows(Vec<Vec<(String, Tree)>>),
     /// Items that are added to a list, each as it is written.
     Items(Vec<String>),
 }
@@ -80,6 +82,31 @@ impl Change {
     /// Sets keys at a place.
     fn set_all(self, place: &Path, values: &[(&str, String)]) -> Self {
         values.iter().fold(self, |change, (key, value)| change.set(place, key, value))
+    }
+
+    /// Sets keys at a place to what they are: a thing that is stated anew must say them.
+    fn keep_all(mut self, place: &Path, values: &[(&str, String)]) -> Self {
+        for (key, value) in values {
+            put(&mut self.root, place, key, Tree::Kept(value.clone()));
+        }
+        self
+    }
+
+    /// Whether nothing changes.
+    pub(super) fn is_empty(&self) -> bool {
+        self.root.is_empty()
+    }
+
+    /// Both changes in one; the key that they disagree about, if there is one.
+    pub(super) fn merged(&self, other: &Self) -> Result<Self, String> {
+        let mut root = self.root.clone();
+        merge(&mut root, &other.root)?;
+        Ok(Self { root })
+    }
+
+    /// Whether there is a key of which both say something.
+    pub(super) fn overlaps(&self, other: &Self) -> bool {
+        overlap(&self.root, &other.root)
     }
 
     /// Adds an item to the list under a key at a place.
@@ -169,7 +196,7 @@ impl Change {
         } else if let Some(base) = base {
             let kept = settings(&base.settings).into_iter();
             let kept = kept.filter(|(key, _)| values.iter().all(|(changed, _)| changed != key));
-            change = change.set_all(&place, &kept.collect::<Vec<_>>());
+            change = change.keep_all(&place, &kept.collect::<Vec<_>>());
         }
         let change = change.set_all(&place, values);
         let declared = sections.dependencies.contains_key(&rule.dependency.value);
@@ -293,20 +320,69 @@ fn put(map: &mut Vec<(String, Tree)>, place: &[Step], key: &str, value: Tree) {
     };
     if !map.iter().any(|(known, _)| known == name) {
         let inside = match row {
-            Some(pattern) => Tree::Row(vec![("type".to_owned(), Tree::Value(quoted(pattern)))]),
+            Some(_) => Tree::Rows(Vec::new()),
             None => Tree::Map(Vec::new()),
         };
         map.push((name.clone(), inside));
     }
     let inside = map.iter_mut().find(|(known, _)| known == name).map(|(_, inside)| inside);
-    match (inside, rest) {
-        (Some(Tree::Row(inside)), [_, rest @ ..]) | (Some(Tree::Map(inside)), rest) => {
-            put(inside, rest, key, value);
+    match (inside, row, rest) {
+        (Some(Tree::Rows(rows)), Some(pattern), [_, rest @ ..]) => {
+            let own = ("type".to_owned(), Tree::Value(quoted(pattern)));
+            let place = rows.iter().position(|row| row.first() == Some(&own)).unwrap_or_else(|| {
+                rows.push(vec![own]);
+                rows.len() - 1
+            });
+            put(&mut rows[place], rest, key, value);
         }
-        (Some(Tree::Row(_) | Tree::Value(_) | Tree::Items(_)) | None, _) => {
+        (Some(Tree::Map(inside)), _, rest) => put(inside, rest, key, value),
+        (Some(Tree::Rows(_) | Tree::Value(_) | Tree::Kept(_) | Tree::Items(_)) | None, ..) => {
             unreachable!("a change says one thing of a place")
         }
     }
+}
+
+/// Puts what one map says into another; the key that they disagree about, if there is one.
+fn merge(into: &mut Vec<(String, Tree)>, from: &[(String, Tree)]) -> Result<(), String> {
+    for (key, more) in from {
+        let Some((_, known)) = into.iter_mut().find(|(known, _)| known == key) else {
+            into.push((key.clone(), more.clone()));
+            continue;
+        };
+        match (known, more) {
+            (Tree::Map(known), Tree::Map(more)) => merge(known, more)?,
+            (Tree::Rows(known), Tree::Rows(more)) => {
+                for row in more {
+                    match known.iter_mut().find(|known| known.first() == row.first()) {
+                        Some(known) => merge(known, row)?,
+                        None => known.push(row.clone()),
+                    }
+                }
+            }
+            (Tree::Items(known), Tree::Items(more)) => {
+                let new: Vec<_> = more.iter().filter(|item| !known.contains(item)).cloned().collect();
+                known.extend(new);
+            }
+            (Tree::Value(_), Tree::Kept(_)) => {}
+            (known @ Tree::Kept(_), Tree::Value(_)) => *known = more.clone(),
+            (known, more) if *known == *more => {}
+            _ => return Err(key.clone()),
+        }
+    }
+    Ok(())
+}
+
+/// Whether there is a key of which both maps say something.
+fn overlap(one: &[(String, Tree)], other: &[(String, Tree)]) -> bool {
+    let is_shared = |one: &Tree, other: &Tree| match (one, other) {
+        (Tree::Map(one), Tree::Map(other)) => overlap(one, other),
+        (Tree::Rows(one), Tree::Rows(other)) => one.iter().any(|row| {
+            let same = other.iter().find(|other| other.first() == row.first());
+            same.is_some_and(|same| overlap(&row[1..], &same[1..]))
+        }),
+        _ => true,
+    };
+    one.iter().any(|(key, tree)| other.iter().any(|(known, other)| known == key && is_shared(tree, other)))
 }
 
 /// YAML.
@@ -326,14 +402,14 @@ fn write_map(f: &mut fmt::Formatter<'_>, map: &[(String, Tree)], depth: usize) -
 
 fn write_value(f: &mut fmt::Formatter<'_>, value: &Tree, depth: usize) -> fmt::Result {
     match value {
-        Tree::Value(value) => writeln!(f, " {value}"),
+        Tree::Value(value) | Tree::Kept(value) => writeln!(f, " {value}"),
         Tree::Map(inside) => {
             writeln!(f)?;
             write_map(f, inside, depth + 2)
         }
-        Tree::Row(inside) => {
+        Tree::Rows(rows) => {
             writeln!(f)?;
-            for (place, (key, value)) in inside.iter().enumerate() {
+            for (place, (key, value)) in rows.iter().flat_map(|row| row.iter().enumerate()) {
                 let mark = if place == 0 { "- " } else { "  " };
                 write!(f, "{:depth$}  {mark}{}:", "", quoted_key(key))?;
                 write_value(f, value, depth + 4)?;

@@ -7,12 +7,14 @@ mod letters;
 mod load;
 mod queues;
 mod retries;
-mod timeouts;
+mod targets;
+pub(super) mod timeouts;
 
 use super::Diagnosis;
 
 /// Every diagnosis.
 pub(super) const FAMILIES: &[&[Diagnosis]] = &[
+    targets::DIAGNOSES,
     failing::DIAGNOSES,
     timeouts::DIAGNOSES,
     retries::DIAGNOSES,
@@ -22,3 +24,8 @@ pub(super) const FAMILIES: &[&[Diagnosis]] = &[
     letters::DIAGNOSES,
     copies::DIAGNOSES,
 ];
+
+/// Whether it names a cause from which most of the rest follows.
+pub(super) fn is_cause(code: &str) -> bool {
+    targets::DIAGNOSES.iter().any(|diagnosis| diagnosis.code == code)
+}

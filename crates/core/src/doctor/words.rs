@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::category::Code;
+pub(super) use crate::text::counted;
 
 /// Codes that are named in one line.
 const CODES_SHOWN_MAX: usize = 3;
@@ -17,15 +18,6 @@ pub(super) fn percent(part: u64, of: u64) -> String {
 /// Whether a part is more than so many hundredths of the whole.
 pub(super) const fn exceeds(part: u64, of: u64, hundredths: u64) -> bool {
     part.saturating_mul(100) > of.saturating_mul(hundredths)
-}
-
-/// A number and its word: `1 attempt`, `2 attempts`.
-pub(super) fn counted(number: u64, word: &str) -> String {
-    match word.strip_suffix('y') {
-        _ if number == 1 => format!("1 {word}"),
-        Some(stem) if !word.ends_with("ay") => format!("{number} {stem}ies"),
-        Some(_) | None => format!("{number} {word}s"),
-    }
 }
 
 /// So many deliveries, and that they wait: `1 delivery waits`, `2 deliveries wait`.

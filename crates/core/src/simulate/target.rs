@@ -13,7 +13,7 @@ use super::agenda::Said;
 use super::chance::{Curve, nanos, unit};
 use crate::hash::stable_64_of;
 use crate::limits;
-use crate::scenario::{Behaviour, Capacity, Latency, Mood, Phase};
+use crate::scenario::{Behaviour, Capacity, Latency, Met, Mood, Phase};
 
 /// How long it takes to learn that nobody listens.
 const REFUSED_AFTER: Duration = Duration::from_millis(1);
@@ -38,6 +38,7 @@ enum State {
     Slow(Curve),
     Failing(Vec<(u16, f64)>),
     Throttled { per_call_nanos: u64, retry_after: Option<Duration>, next_at: u64 },
+    Mixed(Vec<(Met, f64)>),
 }
 
 /// What a call comes to.
@@ -88,6 +89,9 @@ impl Target {
                     retry_after: *retry_after,
                     next_at: 0,
                 },
+                Mood::Mixed(shares) => {
+                    State::Mixed(shares.iter().map(|(met, share)| (*met, share.get())).collect())
+                }
             };
             (clamped(phase.at), clamped(phase.until()), state)
         };
@@ -126,7 +130,7 @@ impl Target {
             }
             Some(State::Slow(slow)) => curve = *slow,
             Some(State::Failing(shares)) => {
-                said = failure(shares, unit(stable_64_of(knock.draw, 2))).map_or(said, Said::Status);
+                said = fallen_on(shares, unit(stable_64_of(knock.draw, 2))).map_or(said, Said::Status);
             }
             Some(State::Throttled { per_call_nanos, retry_after, next_at }) => {
                 if now < *next_at {
@@ -134,6 +138,17 @@ impl Target {
                 }
                 *next_at = now.saturating_add(*per_call_nanos);
             }
+            Some(State::Mixed(shares)) => match fallen_on(shares, unit(stable_64_of(knock.draw, 2))) {
+                Some(Met::Refused) => return turned_away(Said::Refused, REFUSED_AFTER, knock.limit),
+                Some(Met::Nothing) => {
+                    return Outcome { said: Said::Nothing, took: knock.limit, effect: Effect::None };
+                }
+                Some(Met::Status(429)) => {
+                    return turned_away(Said::TooMany(None), TURNED_AWAY_AFTER, knock.limit);
+                }
+                Some(Met::Status(status)) => said = Said::Status(status),
+                None => {}
+            },
         }
         if knock.is_poison && said == Said::Done {
             said = Said::Status(422);
@@ -154,11 +169,11 @@ fn turned_away(said: Said, after: Duration, limit: Duration) -> Outcome {
 }
 
 /// The failure that a draw falls on.
-fn failure(shares: &[(u16, f64)], draw: f64) -> Option<u16> {
+fn fallen_on<T: Copy>(shares: &[(T, f64)], draw: f64) -> Option<T> {
     let mut below = 0.0;
-    shares.iter().find_map(|(status, share)| {
+    shares.iter().find_map(|(failure, share)| {
         below += share;
-        (draw < below).then_some(*status)
+        (draw < below).then_some(*failure)
     })
 }
 

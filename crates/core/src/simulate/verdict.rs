@@ -20,7 +20,7 @@ pub use self::price::Price;
 use self::together::{Said, names, together};
 use super::report::{Cause, DependencyReport, Report, Trouble, ratio};
 use crate::book::RuleBook;
-use crate::text::{show_count, show_per_second, show_rounded};
+use crate::text::{counted, show_count, show_measured, show_per_second, show_rounded};
 
 /// Something that a report shows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -86,7 +86,7 @@ fn span(millis: u64) -> String {
 }
 
 fn deliveries(count: u64) -> String {
-    if count == 1 { "1 delivery".to_owned() } else { format!("{} deliveries", show_count(count)) }
+    counted(count, "delivery")
 }
 
 fn percent(part: u64, whole: u64) -> String {
@@ -97,8 +97,8 @@ fn percent(part: u64, whole: u64) -> String {
 fn out_of_order(case: &Case<'_>) -> Vec<Finding> {
     let violations = case.report.order_violations;
     let text = format!(
-        "{} calls come out of the order of their session, which must never happen",
-        show_count(violations)
+        "out of the order of their session, which must never happen: {}",
+        counted(violations, "call")
     );
     (violations > 0).then(|| finding("out-of-order", Weight::Bad, text, Vec::new())).into_iter().collect()
 }
@@ -414,7 +414,7 @@ fn well(case: &Case<'_>) -> Vec<Finding> {
     let text = format!(
         "{} in all, and all arrive, 99 of 100 within {}",
         deliveries(report.deliveries),
-        span(latency.p99_ms)
+        show_measured(Duration::from_millis(latency.p99_ms))
     );
     vec![finding("all-delivered", Weight::Good, text, Vec::new())]
 }

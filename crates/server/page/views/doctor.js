@@ -13,7 +13,7 @@ export async function view(place, page) {
   watch(page, place, { load: (signal) => get("v1/doctor", {}, signal), draw: drawReport, every: DOCTOR_MS });
 }
 
-function drawReport({ looked_at: looked, findings, too_little: unjudged = [] }) {
+function drawReport({ looked_at: looked, findings, change, too_little: unjudged = [] }) {
   const sorted = worstFirst(findings, ({ harm }) => harm);
   const sums = SEVERITIES.map((harm) => [harm, sorted.filter((finding) => finding.harm === harm).length]).filter(([, number]) => number > 0);
   return [
@@ -29,6 +29,7 @@ function drawReport({ looked_at: looked, findings, too_little: unjudged = [] }) 
     sorted.length === 0
       ? h("section.card", empty("Nothing to complain about", h("p", "What happens fits the rule book: timeouts, retries, breakers and limits suit what the services do.")))
       : sorted.map(finding),
+    sorted.filter((found) => found.change).length > 1 && card("All changes in one", null, h("div.pad", snippet(change, "Copy all changes"))),
     unjudged.length > 0 && card("Too little to judge", h("span.dim", "they need more attempts"), unjudgedTable(unjudged)),
   ];
 }
@@ -57,6 +58,7 @@ const finding = (found, index) =>
       found.evidence?.length > 0 && [h("h3", "What was seen"), h("ul.evidence", found.evidence.map((line) => h("li", spoken(line))))],
       h("h3", "What to do"),
       h("p", spoken(found.advice)),
+      found.gain && h("p.small", `Simulated with the change: ${found.gain.words}`),
       found.change && snippet(found.change, "Copy the change"),
     ),
   );

@@ -27,7 +27,20 @@ pub(crate) fn page(report: &DoctorReport, whence: &str, now: Timestamp, columns:
         out.push_str(&shown(finding, width));
     }
     out.push('\n');
+    out.push_str(&together(report));
     out.push_str(&summary(report));
+    out
+}
+
+/// All changes in one, where there are several.
+fn together(report: &DoctorReport) -> String {
+    let several = report.findings.iter().filter(|finding| finding.change.is_some()).count() > 1;
+    let Some(change) = report.change.as_ref().filter(|_| several) else { return String::new() };
+    let mut out = format!("{}\n", style::bold("All changes in one:"));
+    for line in change.lines() {
+        let _ = writeln!(out, "{INDENT}  {}", style::good(format!("+ {}", plain(line))));
+    }
+    out.push('\n');
     out
 }
 
@@ -59,6 +72,10 @@ fn shown(finding: &DoctorFinding, width: usize) -> String {
     }
     let advice = paragraph(&format!("{INDENT}→ "), &plain(&finding.advice), width);
     out.push_str(&advice);
+    if let Some(gain) = &finding.gain {
+        let line = format!("simulated with the change: {}", plain(&gain.words));
+        out.push_str(&paragraph(&format!("{INDENT}  "), &line, width));
+    }
     if let Some(change) = &finding.change {
         let place = match finding.line {
             Some(line) => format!("into the rule book, which says otherwise on line {line}:"),

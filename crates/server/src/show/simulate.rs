@@ -11,7 +11,7 @@ use redrive::core::simulate::advice::Advised;
 use redrive::core::simulate::report::{DependencyReport, Expected};
 use redrive::core::simulate::runs::Ranges;
 use redrive::core::simulate::verdict::Weight;
-use redrive::core::text::{show_per_second, show_rounded};
+use redrive::core::text::{show_measured, show_per_second, show_rounded};
 use unicode_width::UnicodeWidthStr;
 
 use super::spark::{spark, spark_up_to};
@@ -59,6 +59,11 @@ fn show(millis: u64) -> String {
     show_rounded(Duration::from_millis(millis))
 }
 
+/// A time that others are compared with.
+fn took(millis: u64) -> String {
+    show_measured(Duration::from_millis(millis))
+}
+
 fn heading(report: &Report, width: Option<usize>) -> String {
     let about = report.about.as_deref().unwrap_or("A scenario");
     let more = report.ended_at_ms.saturating_sub(report.duration_ms);
@@ -96,7 +101,7 @@ fn totals(report: &Report) -> String {
 
 fn latencies(report: &Report) -> String {
     let Some(latency) = report.latency else { return "nothing arrived".to_owned() };
-    let quantile = |name: &str, millis| format!("{} {}", style::dim(name), show(millis));
+    let quantile = |name: &str, millis| format!("{} {}", style::dim(name), took(millis));
     let all = [
         quantile("p50", latency.p50_ms),
         quantile("p90", latency.p90_ms),
@@ -199,7 +204,7 @@ fn rows_of<'a>(dependency: &'a DependencyReport, report: &Report) -> Vec<Row<'a>
     let in_flight = series.in_flight.iter().max().copied().unwrap_or(0);
     rows.push(row("in flight", &series.in_flight, format!("up to {}", thousands(in_flight))));
     let latency = dependency.call_latency;
-    let took = format!("p50 {}, p99 {}", show(latency.p50_ms), show(latency.p99_ms));
+    let took = format!("p50 {}, p99 {}", self::took(latency.p50_ms), self::took(latency.p99_ms));
     rows.push(row("call time", &series.latency_ms, took));
     if dependency.breaker_opened > 0 {
         let opened = counted(dependency.breaker_opened, "time");

@@ -117,6 +117,14 @@ fn compare(folder: &Folder, late: &[String], when: &str) {
     );
     let calls = &lenient["dependencies"][0]["calls"];
     assert_eq!((&calls["before"], &calls["after"]), (&26.into(), &32.into()), "{when}");
+
+    // When a breaker would have opened that was not there is on no record.
+    let guarded = json(folder, "guarded.yaml");
+    assert_eq!(
+        (&guarded["changed"], &guarded["certainty"]["certain"], &guarded["certainty"]["unknown"]),
+        (&0.into(), &0.into(), &5.into()),
+        "{when}: {guarded}"
+    );
 }
 
 /// Rule books that differ from the one that was running.
@@ -126,6 +134,7 @@ fn write_books(folder: &Folder, target: &Target) {
     folder.write("fewer.yaml", book(target, 1, ""));
     folder.write("lenient.yaml", book(target, 3, "    classify: [{ status: 404, as: transient }]\n"));
     folder.write("slower.yaml", usual.replace("20ms", "5m").replace("full", "none"));
+    folder.write("guarded.yaml", usual.replace("    breaker: none\n", ""));
     folder.write("gone.yaml", usual.replace("orders", "bills"));
 }
 

@@ -131,16 +131,16 @@ fn other_limits_another_way_back_and_dependencies_put_together_are_told() {
     let open = |is_there: &str| if is_there == "open" { &spans[..] } else { &[] };
     #[rustfmt::skip]
     let cases = [
-        ("the same",                "open",   "",                     vec![]),
-        ("a rate",                  "closed", ", rate: 1/s",          vec![(Doubt::Limits, 20)]),
-        ("calls at once",           "closed", ", in_flight: 1",       vec![(Doubt::Limits, 20)]),
-        ("a ramp after an outage",  "open",   ", ramp: 1m",           vec![(Doubt::Ramp, 20)]),
-        ("a ramp without one",      "closed", ", ramp: 1m",           vec![]),
+        ("the same",                "open",   "",                     vec![],                    20),
+        ("a rate",                  "closed", ", rate: 1/s",          vec![(Doubt::Limits, 20)], 0),
+        ("calls at once",           "closed", ", in_flight: 1",       vec![(Doubt::Limits, 20)], 0),
+        ("a ramp after an outage",  "open",   ", ramp: 1m",           vec![(Doubt::Ramp, 20)],   0),
+        ("a ramp without one",      "closed", ", ramp: 1m",           vec![],                    20),
     ];
-    for (name, is_open, more, expected) in cases {
+    for (name, is_open, more, expected, certain) in cases {
         let report = beside(&depending("api", more), &old, &kept, open(is_open));
         assert_eq!(doubts(&report), expected, "{name}");
-        assert_eq!((report.changed, report.certainty.certain), (0, 20), "{name}");
+        assert_eq!((report.changed, report.certainty.certain), (0, certain), "{name}");
     }
 
     let two = |first: &str, second: &str| {
@@ -176,6 +176,56 @@ fn other_limits_another_way_back_and_dependencies_put_together_are_told() {
         let is_told = doubts(&report).iter().any(|(doubt, _)| *doubt == Doubt::Breaker);
         assert_eq!(is_told, is_other, "{name}: {:?}", report.untold);
     }
+}
+
+#[test]
+fn nothing_is_certain_of_what_another_breaker_hold_or_limit_would_have_done() {
+    let book = |more: &str| {
+        let policy = "retry_policies:\n  few: { delays: [1s, 1s], retries: 2, jitter: none }\n";
+        shop(&format!("    retry: few\n{more}"), policy)
+    };
+    let old = book("    breaker: none\n");
+    let (failing, well) = (steady(&old, 40, down(5, 20)), steady(&old, 40, |_| 200));
+    #[rustfmt::skip]
+    let cases = [
+        ("the same",                       "    breaker: none\n",                      &failing, (40, 0)),
+        ("a breaker where calls failed",   "",                                         &failing, (0, 20)),
+        ("a breaker where none failed",    "",                                         &well,    (40, 0)),
+        ("another hold",                   "    breaker: none\n    hold_max: 7m\n",    &failing, (0, 0)),
+        ("another hold, and none failed",  "    breaker: none\n    hold_max: 7m\n",    &well,    (40, 0)),
+    ];
+    for (name, more, kept, expected) in cases {
+        let certainty = test(&book(more), &old, kept).certainty;
+        assert_eq!((certainty.certain, certainty.unknown), expected, "{name}: {certainty:?}");
+    }
+}
+
+#[test]
+fn what_shares_a_dependency_with_them_is_not_certain_while_calls_fail() {
+    let book = |hold: &str| {
+        let row = |event: &str, says: &str| format!("      - {{ type: {event}{says} }}\n");
+        read(&format!(
+            "version: 1\nretry_policies:\n  few: {{ delays: [1s, 1s], retries: 2, jitter: none }}\nservices:\n  shop:\n    target: {{ http: \"http://127.0.0.1:9000/\" }}\n    retry: few\n    breaker: none\n    events:\n{}{}",
+            row("orders.placed", hold),
+            row("orders.paid", "")
+        ))
+    };
+    let old = book("");
+    let mut kept = steady(&old, 40, down(5, 10));
+    let mut others = kept.clone();
+    for (kept, number) in others.iter_mut().zip(100_u128..) {
+        kept.id = DeliveryId(number);
+        kept.event_type = "orders.paid".to_owned();
+    }
+    kept.extend(others);
+    let report = test(&book(", hold_max: 7m"), &old, &kept);
+    assert!(
+        doubts(&report).iter().any(|(doubt, count)| *doubt == Doubt::Shared && *count > 9),
+        "{:?}",
+        report.untold
+    );
+    let before_and_after = report.certainty.certain;
+    assert!((20..=31).contains(&before_and_after), "of those that met no failure: {:?}", report.certainty);
 }
 
 #[test]

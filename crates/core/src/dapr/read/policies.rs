@@ -278,6 +278,10 @@ impl Reader {
         let path = format!("{path}.trip");
         match trip::read(text) {
             Ok(trip::Meaning { trip, share }) => {
+                if text.contains("consecutiveSuccesses") {
+                    let why = "`consecutiveSuccesses` is 0 whenever Dapr looks, which is when a call has failed: the book does without it";
+                    self.notes.add(&path, why);
+                }
                 if let TripOn::Consecutive(count) | TripOn::Failures(count) = trip
                     && text.contains('>')
                     && !text.contains(">=")

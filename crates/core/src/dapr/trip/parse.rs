@@ -101,7 +101,6 @@ impl Expression {
                     ((Type::Int, Type::Double) | (Type::Double, Type::Int), _) => {
                         Err(InvalidTrip::MixedNumbers)
                     }
-                    ((Type::Int, Type::Int), Operation::Divide) => Err(InvalidTrip::IntegerDivision),
                     ((number, _), _) => Ok(number),
                 }
             }

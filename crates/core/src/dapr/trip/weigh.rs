@@ -1,6 +1,6 @@
 //! Says what a condition asks for: its comparisons become bounds on counts, and those are joined.
 
-use super::parse::{Comparison, Count, Expression, Operation};
+use super::parse::{Comparison, Count, Expression, Operation, Type};
 use super::{InvalidTrip, Meaning, Share};
 use crate::dapr::model::TripOn;
 
@@ -82,7 +82,23 @@ fn both(left: Asks, right: Asks) -> Result<Asks, InvalidTrip> {
 }
 
 fn either(left: Asks, right: Asks) -> Result<Asks, InvalidTrip> {
-    use Asks::{Consecutive, Failures, Nothing, Requests, TheImpossible};
+    use Asks::{Consecutive, Failures, Nothing, Rate, RateOf, Requests, TheImpossible};
+    let shares = |asks| match asks {
+        Rate { thousandths, share } => Some((thousandths, share, 1)),
+        RateOf { thousandths, share, of_at_least } => Some((thousandths, share, of_at_least)),
+        Nothing | TheImpossible | Consecutive(_) | Failures(_) | Requests(_) => None,
+    };
+    if let (Some(one), Some(other)) = (shares(left), shares(right)) {
+        // Where one asks for less in everything, the other changes nothing.
+        let asks_less = |(a, a_from, a_calls): (u32, Share, u32), (b, b_from, b_calls): (u32, Share, u32)| {
+            (a < b || a == b && (a_from == b_from || a_from == Share::Reached)) && a_calls <= b_calls
+        };
+        return match (asks_less(one, other), asks_less(other, one)) {
+            (true, _) => Ok(left),
+            (_, true) => Ok(right),
+            (false, false) => Err(InvalidTrip::TwoConditions),
+        };
+    }
     Ok(match (left, right) {
         (TheImpossible, other) | (other, TheImpossible) => other,
         (Nothing, _) | (_, Nothing) => Nothing,
@@ -92,7 +108,7 @@ fn either(left: Asks, right: Asks) -> Result<Asks, InvalidTrip> {
         (Consecutive(more), Failures(less)) | (Failures(less), Consecutive(more)) if less <= more => {
             Failures(less)
         }
-        _ => return Err(InvalidTrip::NoCounterpart),
+        _ => return Err(InvalidTrip::TwoConditions),
     })
 }
 
@@ -142,6 +158,15 @@ impl Linear {
 struct Ratio {
     over: Linear,
     under: Linear,
+    rest: Remainder,
+}
+
+/// What becomes of the remainder of a division.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Remainder {
+    Kept,
+    /// Whole numbers were divided.
+    Dropped,
 }
 
 fn ratio(expression: &Expression) -> Result<Ratio, InvalidTrip> {
@@ -151,9 +176,13 @@ fn ratio(expression: &Expression) -> Result<Ratio, InvalidTrip> {
         let others = [under.successes, under.failures, under.consecutive, under.constant];
         let counts_calls = under.requests > 0.0 && others.into_iter().all(|other| other == 0.0);
         let is_positive = under.as_constant().map_or(counts_calls, |constant| constant > 0.0);
-        return if is_positive { Ok(Ratio { over, under }) } else { Err(InvalidTrip::NoCounterpart) };
+        let rest = match expression.type_of()? {
+            Type::Int => Remainder::Dropped,
+            Type::Double | Type::Bool => Remainder::Kept,
+        };
+        return if is_positive { Ok(Ratio { over, under, rest }) } else { Err(InvalidTrip::NoCounterpart) };
     }
-    Ok(Ratio { over: linear(expression)?, under: Linear::constant(1.0) })
+    Ok(Ratio { over: linear(expression)?, under: Linear::constant(1.0), rest: Remainder::Kept })
 }
 
 fn linear(expression: &Expression) -> Result<Linear, InvalidTrip> {
@@ -183,6 +212,10 @@ fn linear(expression: &Expression) -> Result<Linear, InvalidTrip> {
                     (_, Some(by)) => Some(left.times(by)),
                     (None, None) => None,
                 },
+                // Between other numbers a remainder that is dropped makes steps.
+                Operation::Divide if expression.type_of()? == Type::Int => {
+                    return Err(InvalidTrip::IntegerDivision);
+                }
                 Operation::Divide => {
                     right.as_constant().filter(|by| *by != 0.0).map(|by| left.times(1.0 / by))
                 }
@@ -200,6 +233,7 @@ fn linear(expression: &Expression) -> Result<Linear, InvalidTrip> {
 
 fn compare(comparison: Comparison, left: &Expression, right: &Expression) -> Result<Asks, InvalidTrip> {
     let (left, right) = (ratio(left)?, ratio(right)?);
+    let (comparison, left, right) = whole(comparison, left, right)?;
     let cross = |a: Linear, b: Linear| match (a.as_constant(), b.as_constant()) {
         (Some(by), _) => Ok(b.times(by)),
         (_, Some(by)) => Ok(a.times(by)),
@@ -218,6 +252,40 @@ fn compare(comparison: Comparison, left: &Expression, right: &Expression) -> Res
             Asks::TheImpossible => Ok(Asks::Nothing),
             _ => Err(InvalidTrip::NoCounterpart),
         },
+    }
+}
+
+/// The same comparison without a remainder that is dropped: at least `n` whole times is at least `n` times, and more
+/// than `n` whole times is at least `n + 1` times.
+fn whole(
+    comparison: Comparison,
+    left: Ratio,
+    right: Ratio,
+) -> Result<(Comparison, Ratio, Ratio), InvalidTrip> {
+    use Comparison::{AtLeast, AtMost, Less, More};
+    let (comparison, left, right) = match (left.rest, right.rest) {
+        (Remainder::Kept, Remainder::Kept) => return Ok((comparison, left, right)),
+        (Remainder::Dropped, Remainder::Kept) => (comparison, left, right),
+        (Remainder::Kept, Remainder::Dropped) => {
+            let turned = match comparison {
+                Less => More,
+                AtMost => AtLeast,
+                More => Less,
+                AtLeast => AtMost,
+                same @ (Comparison::Equal | Comparison::Unequal) => same,
+            };
+            (turned, right, left)
+        }
+        (Remainder::Dropped, Remainder::Dropped) => return Err(InvalidTrip::IntegerDivision),
+    };
+    let Linear { requests, successes, failures, consecutive, constant } = left.over;
+    let is_positive = [requests, successes, failures, consecutive, constant].into_iter().all(|by| by >= 0.0);
+    let times = right.over.as_constant().filter(|times| is_positive && *times >= 0.0);
+    let times = times.ok_or(InvalidTrip::IntegerDivision)?;
+    match comparison {
+        AtLeast => Ok((AtLeast, left, right)),
+        More => Ok((AtLeast, left, Ratio { over: Linear::constant(times + 1.0), ..right })),
+        Less | AtMost | Comparison::Equal | Comparison::Unequal => Err(InvalidTrip::IntegerDivision),
     }
 }
 

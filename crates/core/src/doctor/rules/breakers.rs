@@ -3,9 +3,11 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use super::targets;
 use crate::breaker::{Phase, Trip};
 use crate::doctor::change::{self, Change};
 use crate::doctor::evidence::{Chart, Member, Turn, Ward};
+use crate::doctor::proof::{Measure, Proposed, World};
 use crate::doctor::words::{counted, exceeds, percent, rounded_up, said, tally};
 use crate::doctor::{Diagnosis, Harm, Look, Sign};
 use crate::story::{End, Story};
@@ -160,7 +162,11 @@ fn opens_often(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
             change::trip(trip).trim_matches(['{', '}', ' ']),
             show_duration(open)
         ),
-        change: Some(Change::new().of_breaker(chart.evidence, rule, &values)),
+        change: Some(Proposed::new(
+            Change::new().of_breaker(chart.evidence, rule, &values),
+            Measure::Latency,
+            World::AsSeen,
+        )),
         line: line_of(chart, ward),
         harm: None,
     })
@@ -191,7 +197,11 @@ fn flaps(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
         touched: flaps as u64,
         evidence,
         advice: format!("let {wanted} good probes in a row close it, so that it closes when all is well"),
-        change: Some(Change::new().of_breaker(chart.evidence, rule, &[("close_after", wanted.to_string())])),
+        change: Some(Proposed::new(
+            Change::new().of_breaker(chart.evidence, rule, &[("close_after", wanted.to_string())]),
+            Measure::Openings,
+            World::AsSeen,
+        )),
         line: line_of(chart, ward),
         harm: None,
     })
@@ -243,7 +253,11 @@ fn never_opens(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
         touched: count,
         evidence,
         advice: "let a breaker open when half of the calls fail: what is held burns no retries".to_owned(),
-        change: Some(Change::new().of_breaker(chart.evidence, rule, &values)),
+        change: Some(Proposed::new(
+            Change::new().of_breaker(chart.evidence, rule, &values),
+            Measure::FailedCalls,
+            World::AsSeen,
+        )),
         line: line_of(chart, ward),
         harm: None,
     })
@@ -256,7 +270,8 @@ fn probes_fail(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
     let failed =
         turns[since_closed..].iter().filter(|turn| turn.from == Phase::HalfOpen && turn.to == Phase::Open);
     let failed = failed.count();
-    if failed < PROBES_FAILED_MIN {
+    // A target that is slower than its timeout is not asked too early.
+    if failed < PROBES_FAILED_MIN || targets::is_too_slow(chart, ward) {
         return None;
     }
     let rule = &chart.row_of(ward).rule;
@@ -282,7 +297,11 @@ fn probes_fail(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
             show_duration(wanted),
             show_duration(open)
         ),
-        change: Some(Change::new().of_breaker(chart.evidence, rule, &[("open", show_duration(wanted))])),
+        change: Some(Proposed::new(
+            Change::new().of_breaker(chart.evidence, rule, &[("open", show_duration(wanted))]),
+            Measure::FailedCalls,
+            World::AsSeen,
+        )),
         line: line_of(chart, ward),
         harm: None,
     })

@@ -2,6 +2,7 @@
 
 use crate::doctor::change::{Change, Step, place_of};
 use crate::doctor::evidence::Chart;
+use crate::doctor::proof::Proposed;
 use crate::doctor::words::{counted, rounded_up};
 use crate::doctor::{Diagnosis, Harm, Look, Sign};
 use crate::text::{show_duration, show_rounded};
@@ -50,7 +51,7 @@ fn window_too_short(chart: &Chart<'_>) -> Option<Sign> {
             ),
         ],
         advice: format!("remember ids for {}", show_duration(wanted)),
-        change,
+        change: change.map(Proposed::unplayed),
         line: stated.map(|position| position.line),
         harm: None,
     })

@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use super::timeouts;
+use super::{targets, timeouts};
 use crate::book::resolve::Level;
 use crate::category::{Category, codes};
 use crate::doctor::change::{Change, Step, place_of};
 use crate::doctor::evidence::{Chart, Member, SeenDelivery};
-use crate::doctor::words::{counted, exceeds, percent, rounded_up, said, tally};
+use crate::doctor::proof::{Measure, Proposed, World};
+use crate::doctor::words::{counted, exceeds, percent, said, tally};
 use crate::doctor::{ATTEMPTS_MIN, Diagnosis, Harm, Look, Sign};
 use crate::rule::FailureMatch;
+use crate::scenario::{Met, Mood};
 use crate::story::{End, Place, Story, Told};
-use crate::text::{show_duration, show_rounded};
+use crate::text::{Share, show_duration, show_rounded};
 
 /// More transient failures than this, in hundredths of attempts, are a sickness.
 const TRANSIENT_PERCENT: u64 = 20;
@@ -122,10 +124,13 @@ fn transient(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     if attempts < ATTEMPTS_MIN || !exceeds(count, attempts, TRANSIENT_PERCENT) {
         return None;
     }
+    if targets::stands_still(chart, member) {
+        // Which says the same, and more.
+        return None;
+    }
     let counts = tally(failed.iter().map(|(_, code)| *code));
     let slow = timeouts::given_up(member);
     let limit = timeouts::first_limit(member);
-    let mut change = None;
     let advice = if !exceeds(slow, count, DOMINANT_PERCENT) {
         format!(
             "look at `{}` itself: {} leads, and no setting of the book heals that",
@@ -136,15 +141,6 @@ fn transient(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
             "the timeout is to blame: raise it from {} to {}",
             show_duration(limit),
             show_duration(wanted)
-        )
-    } else if member.successes().count() == 0 {
-        let wanted = rounded_up(limit * 3 / 2);
-        change = Some(timeouts::set_limit(member, wanted));
-        format!(
-            "nothing is answered within {}: give it {}, and find out how long `{}` really takes",
-            show_duration(limit),
-            show_duration(wanted),
-            member.rule.dependency.value
         )
     } else {
         format!(
@@ -169,8 +165,8 @@ fn transient(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
             since.said(),
         ],
         advice,
-        line: change.is_some().then(|| timeouts::line_of(member)).flatten(),
-        change,
+        change: None,
+        line: None,
         harm: if since.is_over() { Some(Harm::Low) } else { is_critical.then_some(Harm::Critical) },
     })
 }
@@ -227,7 +223,7 @@ fn is_refusal(story: &Story) -> bool {
 }
 
 /// What the most frequent messages say, a line each.
-fn messages<'a>(stories: impl Iterator<Item = &'a Story>) -> Vec<String> {
+pub(super) fn messages<'a>(stories: impl Iterator<Item = &'a Story>) -> Vec<String> {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     for story in stories {
         if let End::Failed { message, response, .. } = &story.end {
@@ -299,6 +295,12 @@ fn shown(status: u16, retried: &Retried<'_>) -> Vec<String> {
     ]
 }
 
+/// A change that spares calls to a target that answers so whenever it is asked.
+fn answered(change: Change, status: u16) -> Proposed {
+    let always = Mood::Mixed(vec![(Met::Status(status), Share::ALL)]);
+    Proposed::new(change, Measure::Calls, World::Alike(always))
+}
+
 fn client_errors(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     let (status, retried) = retried(member, By::Reaction)?;
     let rule = &member.rule;
@@ -323,7 +325,7 @@ fn client_errors(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
         touched: retried.answers,
         evidence: shown(status, &retried),
         advice: format!("let {key} become a dead letter at once: whoever mends the data can send it again"),
-        change: Some(Change::new().set(&place, &key, "dead-letter")),
+        change: Some(answered(Change::new().set(&place, &key, "dead-letter"), status)),
         line: reaction.position.map(|position| position.line),
         harm: None,
     })
@@ -348,7 +350,7 @@ fn never_heals(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
             Some(_) => format!("classify {status} as permanent for these events, or take the row away"),
             None => format!("take the row of `classify` away that makes {status} transient, or narrow it"),
         },
-        change,
+        change: change.map(|change| answered(change, status)),
         line: Some(row.position.line),
         harm: None,
     })

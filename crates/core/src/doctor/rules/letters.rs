@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::book::expression::Metric;
 use crate::doctor::change::{Change, keys, quoted};
 use crate::doctor::evidence::{Chart, LetterKind, QueueState};
+use crate::doctor::proof::Proposed;
 use crate::doctor::words::{counted, exceeds, percent};
 use crate::doctor::{Diagnosis, Harm, Look, Sign};
 use crate::envelope::Tier;
@@ -233,7 +234,7 @@ fn unwatched(chart: &Chart<'_>, queue: &QueueState) -> Option<Sign> {
                      they come"
                 .to_owned(),
         },
-        change,
+        change: change.map(Proposed::unplayed),
         line: None,
         harm: None,
     })

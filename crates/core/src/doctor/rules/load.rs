@@ -1,15 +1,19 @@
 //! Diagnoses about how much is asked of a dependency at once: too much, too little, or too fast.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use crate::book::resolve::Resolved;
 use crate::category::Category;
 use crate::doctor::change::Change;
-use crate::doctor::evidence::{Chart, Member, Ward};
-use crate::doctor::words::{counted, exceeds, percent};
+use crate::doctor::evidence::{Chart, Member, Times, Ward};
+use crate::doctor::proof::{Measure, Proposed, World};
+use crate::doctor::words::{self, counted, exceeds, percent};
 use crate::doctor::{ATTEMPTS_MIN, Diagnosis, Harm, Look, Sign};
 use crate::figures::{BESIDE_BOUNDS, Beside};
+use crate::scenario::{Capacity, Latency, Mood};
 use crate::story::{End, Story};
-use crate::text::{Rate, show_rounded};
+use crate::text::{Rate, Share, show_rounded};
 
 /// Calls that a range must have seen before it is compared.
 const CALLS_MIN: u64 = 50;
@@ -31,8 +35,13 @@ const WELL_PERCENT: u64 = 2;
 const THROTTLED_MIN: u64 = 10;
 /// The hundredths of all.
 const THROTTLED_PERCENT: u64 = 5;
+/// How many times what is allowed at once comes at once where a crowd is played, and how much at most.
+const CROWD_TIMES: u32 = 4;
+const CROWD_MAX: u32 = 2_000;
 /// Calls are counted in spans of so many seconds.
 const SPAN_SECS: u64 = 10;
+/// The latest spans in which somebody was asked to come later that are looked at: a limit may change.
+const SPANS_MAX: usize = 6;
 
 pub(super) const DIAGNOSES: &[Diagnosis] = &[
     Diagnosis {
@@ -64,7 +73,7 @@ pub(super) const DIAGNOSES: &[Diagnosis] = &[
                       down when it is asked to and then finds its way back to the limit, again and again. If \
                       the rate that the target takes is stated as `rate`, calls come at that pace from the \
                       start and none is turned away.",
-        needs: "10 answers that asked for patience, one in twenty of all",
+        needs: "10 answers that asked for patience: one in twenty of all, or while 100 deliveries wait",
         look: Look::Row(rate_limited),
     },
 ];
@@ -90,7 +99,7 @@ fn shown(place: usize, beside: &Beside) -> String {
         range(place),
         percent(beside.failed, beside.calls),
         counted(beside.calls, "call"),
-        show_rounded(std::time::Duration::from_micros(mean_micros(beside)))
+        show_rounded(Duration::from_micros(mean_micros(beside)))
     )
 }
 
@@ -117,10 +126,33 @@ fn too_many(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
         touched: ranges[crowd..].iter().map(|beside| beside.calls).sum(),
         evidence: vec![shown(base, calm), shown(crowd, &ranges[crowd])],
         advice: format!("make {good} calls at once instead of {}", rule.in_flight.value),
-        change: Some(Change::new().of_dependency(chart.evidence, rule, "in_flight", good)),
+        change: Some(fewer_at_once(chart, rule, good, calm, &ranges[crowd])),
         line: rule.in_flight.origin.position().map(|position| position.line),
         harm: None,
     })
+}
+
+/// Fewer calls at once, to a dependency that fails or slows down beyond them.
+fn fewer_at_once(
+    chart: &Chart<'_>,
+    rule: &Resolved<'_>,
+    good: u32,
+    calm: &Beside,
+    crowd: &Beside,
+) -> Proposed {
+    let change = Change::new().of_dependency(chart.evidence, rule, "in_flight", good);
+    let fails = exceeds(crowd.failed, crowd.calls, calm.failed * 100 / calm.calls + FAILS_MORE_PERCENT);
+    let (measure, queue) = if fails { (Measure::FailedCalls, Some(0)) } else { (Measure::Latency, None) };
+    let collapse = if fails { None } else { Some(Share::ALL) };
+    let capacity = Capacity { rate: None, concurrent: Some(good), queue, collapse };
+    let at_once = rule.in_flight.value.saturating_mul(CROWD_TIMES).min(CROWD_MAX);
+    Proposed::new(change, measure, World::Crowd(at_once, latency_of(calm), capacity))
+}
+
+/// Times of which only the mean is known.
+fn latency_of(beside: &Beside) -> Latency {
+    let mean = Duration::from_micros(mean_micros(beside)).max(Duration::from_millis(1));
+    Latency { p50: mean, p99: mean }
 }
 
 fn too_few(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
@@ -138,6 +170,9 @@ fn too_few(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
     }
     // A pace that is stated is a limit that somebody wants.
     let is_paced = rule.rate.is_some() || figures.held > 0;
+    // Who asks for patience does not want more.
+    let is_asked_to_wait =
+        chart.rows_of(ward).any(|row| row.failed_as(&[Category::RateLimited]).next().is_some());
     let is_slower = fewer.calls > 0 && mean_micros(crowd) > mean_micros(&fewer) * 3 / 2;
     let waiting: u64 = chart
         .rows_of(ward)
@@ -147,7 +182,8 @@ fn too_few(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
     let is_full =
         exceeds(crowd.calls, calls, FULL_PERCENT) && ward.state.is_some_and(|state| state.in_flight >= limit);
     let is_well = !exceeds(crowd.failed, crowd.calls, WELL_PERCENT);
-    if calls < CALLS_MIN_TO_RAISE || !is_full || !is_well || is_slower || is_paced || waiting < WAITING_MIN {
+    let is_limited = is_slower || is_paced || is_asked_to_wait;
+    if calls < CALLS_MIN_TO_RAISE || !is_full || !is_well || is_limited || waiting < WAITING_MIN {
         return None;
     }
     let more = limit * 2;
@@ -167,19 +203,40 @@ fn too_few(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
             shown(full, crowd),
         ],
         advice: format!("make {more} calls at once, and see whether it stays as quick"),
-        change: Some(Change::new().of_dependency(chart.evidence, rule, "in_flight", more)),
+        change: Some(Proposed::new(
+            Change::new().of_dependency(chart.evidence, rule, "in_flight", more),
+            Measure::Latency,
+            World::Crowd(
+                u32::try_from(waiting).unwrap_or(CROWD_MAX).min(CROWD_MAX),
+                latency_of(crowd),
+                Capacity::default(),
+            ),
+        )),
         line: rule.in_flight.origin.position().map(|position| position.line),
         harm: None,
     })
 }
 
+/// What waits for a row's service.
+fn backlog(chart: &Chart<'_>, member: &Member<'_>) -> u64 {
+    chart.queue(member.queue).map_or(0, |queue| queue.waiting)
+}
+
+/// Whether the other side asks for patience so often, or with so much waiting, that its limit should be stated.
+pub(super) fn is_throttled(chart: &Chart<'_>, member: &Member<'_>) -> bool {
+    let attempts = member.attempts_made();
+    let throttled = member.failed_as(&[Category::RateLimited]).count() as u64;
+    let is_much = exceeds(throttled, attempts, THROTTLED_PERCENT) || backlog(chart, member) >= WAITING_MIN;
+    attempts >= ATTEMPTS_MIN && throttled >= THROTTLED_MIN && is_much
+}
+
 fn rate_limited(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     let attempts = member.attempts_made();
     let throttled = member.failed_as(&[Category::RateLimited]).count() as u64;
-    let is_often = throttled >= THROTTLED_MIN && exceeds(throttled, attempts, THROTTLED_PERCENT);
-    if attempts < ATTEMPTS_MIN || !is_often {
+    if !is_throttled(chart, member) {
         return None;
     }
+    let waiting = backlog(chart, member);
     let rule = &member.rule;
     let taken = taken_per_second(member);
     let rate = taken.and_then(|taken| as_written(taken * 0.9));
@@ -188,18 +245,19 @@ fn rate_limited(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     if stated.zip(taken).is_some_and(|(stated, taken)| stated <= taken) {
         return None;
     }
-    let waits = member
-        .attempts()
-        .filter(|story| story.retry.as_ref().is_some_and(|retry| retry.retry_after_nanos.is_some()));
+    let asked = |story: &Story| story.retry.as_ref().and_then(|retry| retry.retry_after_nanos);
+    let waits: Vec<Duration> = member.attempts().filter_map(asked).map(Duration::from_nanos).collect();
+    let retry_after = Times::of(waits.iter().copied()).median();
     let mut evidence = vec![
         format!(
             "{throttled} of {} ({}) were asked to come later",
             counted(attempts, "attempt"),
             percent(throttled, attempts)
         ),
-        format!("{} said for how long, which was obeyed", counted(waits.count() as u64, "answer")),
+        format!("{} said for how long, which was obeyed", counted(waits.len() as u64, "answer")),
     ];
     evidence.extend(taken.map(|taken| format!("while that happened it took {taken:.1} a second")));
+    evidence.extend((waiting > 0).then(|| words::waiting(waiting)));
     Some(Sign {
         title: format!("`{}` is asked for patience again and again", member.queue),
         touched: throttled,
@@ -210,13 +268,17 @@ fn rate_limited(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
                 format!("ask whoever runs `{}` for its limit, and state it as `rate`", rule.dependency.value)
             }
         },
-        change: rate.map(|rate| Change::new().of_dependency(chart.evidence, rule, "rate", rate)),
+        change: rate.zip(taken.and_then(Rate::per_second)).map(|(rate, limit)| {
+            let change = Change::new().of_dependency(chart.evidence, rule, "rate", rate);
+            let mood = Mood::Throttled { rate: limit, retry_after };
+            Proposed::new(change, Measure::FailedCalls, World::Always(mood))
+        }),
         line: rule.rate.as_ref().and_then(|known| known.origin.position()).map(|position| position.line),
-        harm: None,
+        harm: (waiting >= WAITING_MIN).then_some(Harm::High),
     })
 }
 
-/// How many attempts a second arrived in those times in which others were asked to come later.
+/// How many attempts a second arrived at most in the latest times in which others were asked to come later.
 fn taken_per_second(member: &Member<'_>) -> Option<f64> {
     let span = |story: &Story| story.started_at.as_millis() / 1_000 / SPAN_SECS;
     let mut spans: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
@@ -229,8 +291,8 @@ fn taken_per_second(member: &Member<'_>) -> Option<f64> {
         }
     }
     spans.retain(|_, (_, throttled)| *throttled > 0);
-    let taken: u64 = spans.values().map(|(taken, _)| taken).sum();
-    (taken > 0).then(|| taken as f64 / (spans.len() as u64 * SPAN_SECS) as f64)
+    let taken = spans.values().rev().take(SPANS_MAX).map(|(taken, _)| *taken).max()?;
+    (taken > 0).then(|| taken as f64 / SPAN_SECS as f64)
 }
 
 /// A rate as one would write it: whole numbers a second, a minute or an hour.

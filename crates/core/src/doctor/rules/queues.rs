@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use super::load;
 use crate::book::model::ServiceEntry;
 use crate::doctor::change::{Change, keys, quoted};
 use crate::doctor::evidence::{Chart, Member, QueueState, Times};
+use crate::doctor::proof::Proposed;
 use crate::doctor::words::{counted, exceeds, percent, waiting};
 use crate::doctor::{Diagnosis, Harm, Look, Sign};
 use crate::engine::HeldQueue;
@@ -114,7 +116,8 @@ fn grows(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
             Some((delivery.accepted_at, first.started_at.since(delivery.accepted_at)))
         })
         .collect();
-    if (waits.len() as u64) < STARTED_MIN {
+    // Where the other side asks for patience, its limit is the finding.
+    if (waits.len() as u64) < STARTED_MIN || load::is_throttled(chart, member) {
         return None;
     }
     waits.sort_unstable();
@@ -303,7 +306,7 @@ fn unrouted(chart: &Chart<'_>) -> Option<Sign> {
             .map(|kind| format!("{}: {}", kind.event_type, counted(kind.count, "event")))
             .collect(),
         advice,
-        change,
+        change: change.map(Proposed::unplayed),
         line: None,
         harm: None,
     })

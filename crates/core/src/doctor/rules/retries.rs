@@ -6,17 +6,21 @@ use crate::backoff::Backoff;
 use crate::category::{Category, codes};
 use crate::doctor::change::{Change, place_of};
 use crate::doctor::evidence::{Chart, Member, SeenDelivery, SeenState};
+use crate::doctor::proof::{Measure, Proposed, World};
 use crate::doctor::words::{counted, exceeds, percent, rounded_up, said, tally};
 use crate::doctor::{Diagnosis, Harm, Look, Sign};
 use crate::limits;
 use crate::rule::{NamedPolicy, WhenOpen};
+use crate::scenario::{Met, Mood};
 use crate::story::{End, HeldBy};
-use crate::text::{show_duration, show_rounded};
+use crate::text::{Share, show_duration, show_rounded};
 
 /// Deliveries that must have run out of retries.
 const EXHAUSTED_MIN: u64 = 5;
 /// The hundredths of those that ended.
 const EXHAUSTED_PERCENT: u64 = 2;
+/// So many more retries are tried, with so many times the longest delay and the window.
+const MORE: [(u32, f64, u32); 3] = [(2, 1.5, 2), (4, 3.0, 6), (7, 6.0, 20)];
 /// More retries are advised up to here.
 const RETRIES_ADVISED_MAX: u32 = 12;
 /// Deliveries that must have made a retry before it is called useless.
@@ -211,16 +215,6 @@ fn exhausted(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     if !is_much || !saved_late || retries >= RETRIES_ADVISED_MAX {
         return None;
     }
-    let backoff = &record.policy.backoff;
-    let more = (retries + 2).min(RETRIES_ADVISED_MAX);
-    let mut values = vec![("retries", more.to_string())];
-    let longest = rounded_up(backoff.max() * 3 / 2);
-    if backoff.listed().is_none() {
-        values.push(("max", show_duration(longest)));
-    }
-    if let Some(window) = backoff.window() {
-        values.push(("window", show_duration(rounded_up(window * 2))));
-    }
     let last_failure = |delivery: &SeenDelivery| match &delivery.attempts().last()?.end {
         End::Failed { code, .. } => Some(code.clone()),
         End::Delivered { .. } | End::Held { .. } => None,
@@ -240,14 +234,44 @@ fn exhausted(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
             format!("retry {last} still saved {}", counted(record.helped[last - 1], "delivery")),
             format!("their last failures: {}", said(&tally(failures.iter()))),
         ],
-        advice: format!(
-            "make {more} retries instead of {retries}, with delays of up to {}; `redrive timeline` shows what \
-             that comes to",
-            show_duration(longest.max(backoff.max()))
-        ),
-        change: Some(Change::new().of_policy(chart.evidence, &member.rule, record.policy, &values)),
+        advice: more_of(record.policy, MORE[0]).1,
+        change: Some(more_retries(chart, member, record.policy)),
         line: reaction_line(member),
         harm: None,
+    })
+}
+
+/// A policy with so many retries more, so many times the longest delay and so many times the window, and that in
+/// words.
+fn more_of(
+    policy: &NamedPolicy,
+    (retries, max, window): (u32, f64, u32),
+) -> (Vec<(&'static str, String)>, String) {
+    let backoff = &policy.backoff;
+    let more = (backoff.retries() + retries).min(RETRIES_ADVISED_MAX);
+    let mut values = vec![("retries", more.to_string())];
+    let mut longest = backoff.max();
+    if backoff.listed().is_none() {
+        longest = rounded_up(backoff.max().mul_f64(max)).max(longest);
+        values.push(("max", show_duration(longest)));
+    }
+    let wider = backoff.window().map(|known| ("window", show_duration(rounded_up(known * window))));
+    values.extend(wider);
+    let words = format!(
+        "make {more} retries instead of {}, with delays of up to {}; `redrive timeline` shows what that comes to",
+        backoff.retries(),
+        show_duration(longest)
+    );
+    (values, words)
+}
+
+/// More retries and longer delays, a little at first.
+fn more_retries(chart: &Chart<'_>, member: &Member<'_>, policy: &NamedPolicy) -> Proposed {
+    let change = |values: &[_]| Change::new().of_policy(chart.evidence, &member.rule, policy, values);
+    let first = Proposed::new(change(&more_of(policy, MORE[0]).0), Measure::Dead, World::AsSeen);
+    MORE[1..].iter().fold(first, |proposed, more| {
+        let (values, words) = more_of(policy, *more);
+        proposed.or(change(&values), words)
     })
 }
 
@@ -282,11 +306,15 @@ fn never_help(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
              is gone",
             if enough == 1 { "1 retry".to_owned() } else { format!("{enough} retries") }
         ),
-        change: Some(Change::new().of_policy(
-            chart.evidence,
-            &member.rule,
-            record.policy,
-            &[("retries", enough.to_string())],
+        change: Some(Proposed::new(
+            Change::new().of_policy(
+                chart.evidence,
+                &member.rule,
+                record.policy,
+                &[("retries", enough.to_string())],
+            ),
+            Measure::Calls,
+            World::Alike(never_well()),
         )),
         line: reaction_line(member),
         harm: None,
@@ -326,7 +354,11 @@ fn never_exhausted(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
             counted(u64::from(enough), "retry"),
             show_rounded(patience)
         ),
-        change: Some(Change::new().of_policy(chart.evidence, &member.rule, record.policy, &values)),
+        change: Some(Proposed::new(
+            Change::new().of_policy(chart.evidence, &member.rule, record.policy, &values),
+            Measure::Calls,
+            World::Alike(never_well()),
+        )),
         line: reaction_line(member),
         harm,
     })
@@ -447,7 +479,11 @@ fn first_too_late(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
             format!("that retry comes after {} by `{}`", show_duration(delay), record.policy.name),
         ],
         advice: format!("wait {short} before the first retry; those after it still grow"),
-        change: Some(Change::new().of_policy(chart.evidence, &member.rule, record.policy, &[value])),
+        change: Some(Proposed::new(
+            Change::new().of_policy(chart.evidence, &member.rule, record.policy, &[value]),
+            Measure::Latency,
+            World::AsSeen,
+        )),
         line: reaction_line(member),
         harm: None,
     })
@@ -494,7 +530,11 @@ fn meet_open_breaker(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
             "let delays grow to {}, beyond the time that the breaker is open",
             show_duration(longest)
         ),
-        change: Some(Change::new().of_policy(chart.evidence, &member.rule, policy, &values)),
+        change: Some(Proposed::new(
+            Change::new().of_policy(chart.evidence, &member.rule, policy, &values),
+            Measure::FailedCalls,
+            World::AsSeen,
+        )),
         line: reaction_line(member),
         harm: None,
     })
@@ -537,10 +577,15 @@ fn holds_expire(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
             of_patience
         )],
         advice,
-        change: Some(change),
+        change: Some(Proposed::new(change, Measure::Dead, World::AsSeen)),
         line: origin.position().map(|position| position.line),
         harm: None,
     })
+}
+
+/// How a target is that no retry helps with.
+fn never_well() -> Mood {
+    Mood::Mixed(vec![(Met::Status(503), Share::ALL)])
 }
 
 fn reaction_line(member: &Member<'_>) -> Option<u32> {

@@ -5,9 +5,11 @@ use std::time::Duration;
 use crate::category::{Category, codes};
 use crate::doctor::change::{Change, place_of};
 use crate::doctor::evidence::{Chart, Member, Times};
+use crate::doctor::proof::{Measure, Proposed, World};
 use crate::doctor::words::{counted, exceeds, percent, rounded_up};
 use crate::doctor::{ATTEMPTS_MIN, Diagnosis, Harm, Look, Sign};
 use crate::ids::Attempt;
+use crate::scenario::Latency;
 use crate::story::{End, Story};
 use crate::text::{show_duration, show_rounded};
 
@@ -61,13 +63,18 @@ pub(super) fn first_limit(member: &Member<'_>) -> Duration {
 
 /// Attempts that were given up at the limit as it is now.
 pub(super) fn given_up(member: &Member<'_>) -> u64 {
-    let given_up = member.attempts().filter(|story| is_timeout(story) && is_at_limit(member, story));
+    let given_up = member.attempts().filter(|story| is_given_up(member, story));
     given_up.count() as u64
+}
+
+/// Whether an attempt was given up at the limit as it is now.
+pub(super) fn is_given_up(member: &Member<'_>, story: &Story) -> bool {
+    is_timeout(story) && is_at_limit(member, story)
 }
 
 /// Whether an attempt was given up under another limit than the one that holds now, and so says nothing about
 /// this one.
-pub(super) fn is_of_another_limit(member: &Member<'_>, story: &Story) -> bool {
+pub(in crate::doctor) fn is_of_another_limit(member: &Member<'_>, story: &Story) -> bool {
     is_timeout(story) && !is_at_limit(member, story)
 }
 
@@ -157,7 +164,12 @@ fn too_short(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
             show_duration(limit),
             show_duration(wanted)
         ),
-        change: Some(set_limit(member, wanted)),
+        change: Some(Proposed::new(
+            set_limit(member, wanted),
+            Measure::FailedCalls,
+            // What was given up is taken to come within what is proposed.
+            World::Well(Latency { p50: member.successes().median().unwrap_or(p99), p99: wanted * 9 / 10 }),
+        )),
         line: line_of(member),
         harm: None,
     })
@@ -187,7 +199,7 @@ fn too_long(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
             show_duration(limit),
             show_duration(wanted)
         ),
-        change: Some(set_limit(member, wanted)),
+        change: Some(Proposed::new(set_limit(member, wanted), Measure::Latency, World::AsSeen)),
         line: line_of(member),
         harm: None,
     })

@@ -7,7 +7,34 @@ use crate::envelope::Tier::{Dead, Poison};
 pub(super) type Case = (&'static str, &'static str, Sketch, Sketch);
 
 pub(super) fn cases() -> Vec<Case> {
-    [failing(), timeouts(), retries(), breakers(), load(), queues(), letters(), copies()].concat()
+    [targets(), failing(), timeouts(), retries(), breakers(), load(), queues(), letters(), copies()].concat()
+}
+
+/// An outage of so many seconds, with a delivery each second that is retried after 1, 2, 4, 8 and 16 s, and an hour
+/// in which all is well.
+pub(super) fn outage(sketch: Sketch, seconds: u64) -> Sketch {
+    let mut sketch = sketch.deliveries(300, "ok 1ms");
+    for passed in 0..seconds {
+        let mut words = Vec::new();
+        let tried = [0, 1, 3, 7, 15, 31];
+        let fails = |wait: &&u64| passed + **wait < seconds;
+        words.extend(tried.iter().take_while(fails).map(|wait| format!("after {wait}s 503 1ms")));
+        words.push(match tried.get(words.len()) {
+            Some(wait) => format!("after {wait}s ok 1ms"),
+            None => "dead MAX_RETRIES_EXCEEDED".to_owned(),
+        });
+        sketch = sketch.deliveries(1, &words.join(" "));
+    }
+    sketch.deliveries(60, "ok 1ms")
+}
+
+/// Five failures in a row every five minutes.
+fn nervous(sketch: Sketch) -> Sketch {
+    let sketch = (0..6).fold(sketch, |sketch, _| {
+        let short = sketch.apart("300ms").deliveries(6, "503 1ms after 3s ok 1ms");
+        short.apart("5s").deliveries(60, "ok 1ms")
+    });
+    sketch.turns("100s", &["open", "half", "closed"].repeat(6))
 }
 
 fn on(service: &str) -> Sketch {
@@ -15,15 +42,32 @@ fn on(service: &str) -> Sketch {
 }
 
 #[rustfmt::skip]
-fn failing() -> Vec<Case> {
+fn targets() -> Vec<Case> {
+    let down = ["half", "open"];
+    let opened = |sketch: Sketch| sketch.waiting(900, 0).turns("30s", &["open"]).turns("30s", &down.repeat(3));
     vec![
-        ("a target with trouble of its own", "transient-failures",
-            on("timeout: 3s").deliveries(70, "ok 50ms").deliveries(30, "503 20ms waits"),
-            on("timeout: 3s").deliveries(90, "ok 50ms").deliveries(10, "503 20ms waits")),
-        ("nothing is answered in time", "transient-failures",
+        ("nothing is answered in time", "target-too-slow",
             on("timeout: 300ms\n| retry: none").deliveries(40, "timeout 300ms dead MAX_RETRIES_EXCEEDED"),
             // They were given up under a limit that holds no more.
             on("timeout: 500ms\n| retry: none").deliveries(40, "timeout 300ms dead MAX_RETRIES_EXCEEDED")),
+        ("few get through, and none is answered in time", "target-too-slow",
+            opened(on("timeout: 2s").deliveries(3, "timeout 2s waits")),
+            on("timeout: 2s").deliveries(3, "timeout 2s waits").deliveries(1, "ok 1s900ms")),
+        ("few get through, and none is answered", "target-gone",
+            opened(on("timeout: 2s").deliveries(4, "refused 1ms waits")),
+            on("timeout: 2s").deliveries(4, "refused 1ms waits")),
+        ("few get through, and all are errors", "target-failing",
+            opened(on("timeout: 2s").deliveries(4, "503 1ms waits")),
+            on("timeout: 2s").deliveries(4, "422 1ms dead UNPROCESSABLE")),
+    ]
+}
+
+#[rustfmt::skip]
+fn failing() -> Vec<Case> {
+    vec![
+        ("a target with trouble of its own", "transient-failures",
+            on("timeout: 3s").deliveries(60, "ok 50ms").deliveries(30, "503 20ms waits").deliveries(10, "ok 50ms"),
+            on("timeout: 3s").deliveries(90, "ok 50ms").deliveries(10, "503 20ms waits")),
         ("data that the target refuses", "permanent-failures",
             on("timeout: 3s").deliveries(80, "ok 50ms").deliveries(20, "422 20ms dead UNPROCESSABLE"),
             on("timeout: 3s").deliveries(95, "ok 50ms").deliveries(5, "422 20ms dead UNPROCESSABLE")),
@@ -70,16 +114,15 @@ fn retries() -> Vec<Case> {
     let days = "retry_policies: { days: { initial: 1s, max: 1h, retries: 40 } }\n";
     vec![
         ("late retries save some", "retries-exhausted",
-            on("retry: standard").deliveries(300, "ok 1ms").deliveries(10, last).deliveries(10, five),
-            on("retry: standard").deliveries(300, "ok 1ms").deliveries(10, last).deliveries(3, five)),
+            outage(on("retry: standard\n| breaker: none"), 60),
+            outage(on("retry: standard\n| breaker: none"), 33)),
         ("a policy of the book", "retries-exhausted",
-            Sketch::new("retry_policies: { mine: { from: standard } }\n", "on_failure: { transient: mine }")
-                .deliveries(300, "ok 1ms").deliveries(10, last).deliveries(10, five),
+            outage(Sketch::new("retry_policies: { mine: { from: standard } }\n", "on_failure: { transient: mine }\n| breaker: none"), 60),
             // More of what never helps would not help either.
             Sketch::new("retry_policies: { mine: { from: standard } }\n", "on_failure: { transient: mine }")
                 .deliveries(300, "ok 1ms").deliveries(10, five)),
         ("a policy of the catalog under on_failure", "retries-exhausted",
-            on("on_failure: { transient: standard }").deliveries(300, "ok 1ms").deliveries(10, last).deliveries(10, five),
+            outage(on("on_failure: { transient: standard }\n| breaker: none"), 60),
             on("on_failure: { transient: patient }").deliveries(300, "ok 1ms").deliveries(10, "ok 1ms")),
         ("a single retry", "retries-exhausted",
             Sketch::new("retry_policies: { once: { initial: 1s, max: 30s, retries: 1 } }\n", "retry: once")
@@ -137,10 +180,10 @@ fn breakers() -> Vec<Case> {
             on("timeout: 3s").deliveries(50, "ok 1ms").turns("100s", &cycles(6)),
             on("timeout: 3s").deliveries(50, "ok 1ms").turns("20m", &cycles(6))),
         ("a nervous breaker of the book", "breaker-opens-often",
-            Sketch::new(own, "breaker: mine").deliveries(50, "ok 1ms").turns("100s", &cycles(6)),
+            nervous(Sketch::new(own, "breaker: mine")),
             Sketch::new(own, "breaker: mine").deliveries(50, "ok 1ms").turns("100s", &cycles(3))),
         ("a nervous breaker that others share", "breaker-opens-often",
-            Sketch::new(shared, "timeout: 3s").deliveries(50, "ok 1ms").turns("100s", &cycles(6)),
+            nervous(Sketch::new(shared, "timeout: 3s")),
             Sketch::new(shared, "timeout: 3s").deliveries(50, "ok 1ms")),
         ("a dependency of the book", "breaker-opens-often",
             Sketch::new("dependencies: { mail: { kind: webhook } }\n", "timeout: 3s").deliveries(50, "ok 1ms").turns("100s", &cycles(6)),
@@ -172,6 +215,9 @@ fn load() -> Vec<Case> {
         ("a limit of ours", "too-few-at-once",
             Sketch::new("dependencies: { mail: { kind: webhook, in_flight: 2 } }\n", "timeout: 3s").deliveries(40, "ok 9ms").waiting(500, 0).in_flight(2).beside(0, 50, 0, "9ms").beside(1, 900, 0, "9ms"),
             Sketch::new("dependencies: { mail: { kind: webhook, in_flight: 2 } }\n", "timeout: 3s").deliveries(40, "ok 9ms").waiting(500, 0).in_flight(2).beside(0, 50, 0, "9ms").beside(1, 900, 0, "19ms")),
+        ("a few are asked to wait, and the backlog grows", "rate-limited-often",
+            on("timeout: 3s").apart("50ms").deliveries(390, "ok 9ms").deliveries(12, "429 1ms waits").deliveries(400, "waits").waiting(400, 0),
+            on("timeout: 3s").apart("50ms").deliveries(390, "ok 9ms").deliveries(12, "429 1ms ok 9ms")),
         ("a target that counts calls", "rate-limited-often",
             on("timeout: 3s").deliveries(20, "ok 9ms").deliveries(10, "429 1ms ok 9ms").deliveries(20, "ok 9ms").deliveries(10, "429 1ms waits"),
             on("timeout: 3s").deliveries(400, "ok 9ms").deliveries(10, "429 1ms ok 9ms")),
@@ -255,6 +301,8 @@ fn copies() -> Vec<Case> {
 #[rustfmt::skip]
 pub(super) fn changes() -> Vec<(&'static str, &'static str, &'static str, Option<u32>)> {
     vec![
+        ("few get through, and none is answered in time", "target-too-slow",
+            "services:\n  mail:\n    timeout: 5s\n", Some(6)),
         ("good calls come close to the limit", "timeout-too-short",
             "services:\n  mail:\n    timeout: 4s500ms\n", Some(6)),
         ("a limit in parts", "timeout-too-short",

@@ -48,7 +48,7 @@ fn delivery() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
     fn any_deliveries_under_any_policy_can_be_looked_at(

@@ -148,6 +148,7 @@ impl Sketch {
             "ok" => End::Delivered { status: Some(200) },
             "held" => End::Held { by: HeldBy::Breaker },
             "timeout" => failed(Category::Transient, codes::NETWORK_TIMEOUT, None),
+            "refused" => failed(Category::Transient, codes::CONNECTION_REFUSED, None),
             "429" => failed(Category::RateLimited, codes::RATE_LIMITED, Some(429)),
             "422" => failed(Category::Permanent, codes::UNPROCESSABLE, Some(422)),
             "404" => failed(Category::Permanent, codes::NOT_FOUND, Some(404)),

@@ -11,6 +11,9 @@ pub(crate) struct DoctorReport {
     pub looked_at: DoctorLookedAt,
     /// The worst first.
     pub findings: Vec<DoctorFinding>,
+    /// All changes in one: YAML to be put into the book.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<String>,
     /// Rows that have seen too little to be judged.
     pub too_little: Vec<DoctorTooLittle>,
 }
@@ -47,11 +50,29 @@ pub(crate) struct DoctorFinding {
     /// The part of the rule book that does it: YAML to be put into the book.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<String>,
+    /// What the change gains when what was seen is simulated with it, and with the changes of findings before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gain: Option<DoctorGain>,
     /// The line of the rule book that it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
     /// How many deliveries, attempts or letters are touched.
     pub touched: u64,
+}
+
+/// What a change gains when it is simulated.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct DoctorGain {
+    /// All of it in words.
+    pub words: String,
+    /// What became less.
+    pub figure: String,
+    /// What it is without the change; times are in milliseconds.
+    pub before: u64,
+    /// What it is with it.
+    pub after: u64,
+    /// How many deliveries were simulated.
+    pub deliveries: u64,
 }
 
 /// How much harm something does.

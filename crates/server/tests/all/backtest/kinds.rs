@@ -283,7 +283,7 @@ fn all_that_a_store_can_hold_is_told_or_is_among_what_cannot_be() {
         let report = day.against("new.yaml");
         assert_eq!(rows(&report, "changes"), changed, "{name}: {report:#}");
         assert_eq!(rows(&report, "unknown"), unknown, "{name}: {report:#}");
-        let likely = doubts.iter().filter(|(doubt, _)| *doubt == "target").count();
+        let likely = doubts.iter().filter(|(doubt, _)| matches!(*doubt, "target" | "limits")).count();
         assert_eq!(report["certainty"]["likely"], likely, "{name}: {report:#}");
         for doubt in doubts {
             assert!(untold(&report).contains(doubt), "{name}: {doubt:?} in {report:#}");

@@ -232,6 +232,7 @@ impl Part {
                 }
                 seen.throttle_ends_at = Some(now + Duration::from_secs_f64(1.0 / rate.as_per_second()));
             }
+            Some(Mood::Mixed(_)) => panic!("no scenario's file can say this"),
         }
         if status == 200 && self.poison.contains(header(call, "ce-type")) {
             status = 422;
