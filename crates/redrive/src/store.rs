@@ -325,8 +325,8 @@ pub enum Refusal {
     Conflict {
         /// Which of the submission, from 0.
         index: usize,
-        /// The first one's receipt.
-        first: Receipt,
+        /// The first one's receipt; none if it stands in the same submission, which is refused whole.
+        first: Option<Receipt>,
     },
     /// A service that wants it has too much waiting.
     Full {

@@ -88,7 +88,9 @@ pub(super) fn admit<L: Ledger>(
         if let Some(earlier) = earlier {
             let receipt = Receipt::of(earlier.seq);
             if earlier.content != content {
-                return Ok(Err(Refusal::Conflict { index, first: receipt }));
+                // What is refused with the rest of its submission has no receipt.
+                let first = (earlier.seq <= last).then_some(receipt);
+                return Ok(Err(Refusal::Conflict { index, first }));
             }
             let Earlier { deliveries, accepted_at, .. } = earlier;
             let taken = Taken { receipt, seen: Seen::Again, deliveries, accepted_at };

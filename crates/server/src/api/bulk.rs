@@ -193,6 +193,9 @@ pub(super) async fn import(
     }
     for letter in &letters {
         caller.check_service(letter.queue.service.as_str())?;
+        if !letter.is_nobodys() {
+            caller.check_imported_source(letter.event.source.as_str())?;
+        }
     }
     let (book, now) = (app.node.book(), app.node.now());
     let letters = letters.into_iter().map(|letter| letter.into_letter(&book, now)).collect();

@@ -28,6 +28,7 @@ mod health;
 mod hooks;
 mod hostile;
 mod identity;
+mod imports;
 mod inert;
 mod init;
 mod inside;

@@ -74,7 +74,7 @@ impl World {
             }
         }
         // Ids up to there are not looked at again, even if they are to be kept for longer by now.
-        if kept.received_at + keep.ids <= now || seq <= self.ids_checked {
+        if kept.imported || kept.received_at + keep.ids <= now || seq <= self.ids_checked {
             self.forget(seq);
         } else {
             let kept = self.events.get_mut(&seq).expect("it was there");

@@ -212,6 +212,7 @@ impl World {
             first_delivery: new.seq.next(),
             delivery_count: new.taken(now).deliveries,
             whole: true,
+            imported: false,
         };
         self.keep(new.seq, kept);
         if routes.is_empty() {

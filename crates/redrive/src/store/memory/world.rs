@@ -79,6 +79,8 @@ pub(super) struct Kept {
     pub(super) delivery_count: u32,
     /// Whether more of it is kept than its id.
     pub(super) whole: bool,
+    /// Whether it came with a letter from elsewhere, and was not sent.
+    pub(super) imported: bool,
 }
 
 /// A delivery.
@@ -174,8 +176,8 @@ impl Ledger for World {
 
     fn find(&mut self, event: &Event) -> Result<Option<Earlier>, Infallible> {
         let places = self.ids.get(&(event.source.clone(), event.id.clone()));
-        // Letters from elsewhere may bring an event of the same id once more: the first one counts.
-        let seq = places.and_then(BTreeSet::first);
+        // An event that a letter from elsewhere brought was not sent, and keeps nothing out that is.
+        let seq = places.and_then(|places| places.iter().find(|seq| !self.events[seq].imported));
         Ok(seq.map(|seq| {
             let kept = &self.events[seq];
             Earlier {

@@ -14,7 +14,7 @@ use super::dedup::Step;
 use super::encode::{self, place, seq, time};
 use super::fault::Fault;
 use super::retention::{self, Old};
-use super::schema::state;
+use super::schema::{state, whole};
 use super::state::State;
 use super::write;
 use crate::store::{BOOKS_RECOVERED_MAX, Chores, Keep};
@@ -111,12 +111,12 @@ impl Over<'_> {
         let mut statement = self.connection.prepare_cached(event_of)?;
         let event: Option<i64> = statement.query_row([place(at)], |row| row.get(0)).optional()?;
         let event = event.unwrap_or(place(at));
-        let select = "SELECT received_at, coalesce(first_delivery, seq + 1), deliveries FROM events
-            WHERE seq = ?1 AND whole = 1";
-        let read = |row: &rusqlite::Row<'_>| Ok((time(row.get(0)?), row.get(1)?, row.get(2)?));
+        let select = "SELECT received_at, coalesce(first_delivery, seq + 1), deliveries, whole FROM events
+            WHERE seq = ?1 AND whole > 0";
+        let read = |row: &rusqlite::Row<'_>| Ok((time(row.get(0)?), row.get(1)?, row.get(2)?, row.get(3)?));
         let mut statement = self.connection.prepare_cached(select)?;
-        let found: Option<(Timestamp, i64, i64)> = statement.query_row([event], read).optional()?;
-        let Some((received_at, first, count)) = found else { return Ok(false) };
+        let found: Option<(Timestamp, i64, i64, i64)> = statement.query_row([event], read).optional()?;
+        let Some((received_at, first, count, kept)) = found else { return Ok(false) };
         let deliveries = first..first + count;
         if !self.all_over(&deliveries)? {
             return Ok(false);
@@ -126,10 +126,11 @@ impl Over<'_> {
         self.state.meta.unrouted -= u64::from(count == 0);
         // Ids up to there are not looked at again, even if they are to be kept for longer by now.
         let is_checked = seq(event) <= self.state.meta.ids_checked;
-        let sql = if is_checked || received_at + self.keep.ids <= self.now {
-            "DELETE FROM events WHERE seq = ?1"
-        } else {
+        let is_id_of_use = kept == whole::SENT && !is_checked && received_at + self.keep.ids > self.now;
+        let sql = if is_id_of_use {
             "UPDATE events SET whole = 0, attributes = x'', data = x'' WHERE seq = ?1"
+        } else {
+            "DELETE FROM events WHERE seq = ?1"
         };
         self.connection.prepare_cached(sql)?.execute([event])?;
         Ok(true)

@@ -18,7 +18,7 @@ use rusqlite::{CachedStatement, Connection};
 use super::encode::{self, nanos, place, time};
 use super::fault::Fault;
 use super::letters::{Body, Grave};
-use super::schema::state;
+use super::schema::{state, whole};
 use super::state::State;
 use super::{rows, settle};
 use crate::store::admit::{self, Admitted, Backlog, Earlier, Fit, Ledger};
@@ -26,8 +26,9 @@ use crate::store::door::By;
 use crate::store::letter::GivenOrder;
 use crate::store::{Addressee, Batch, Refusal, Submission, Submitted, Taken, Written, derive};
 
-const FIND_EVENT: &str = "SELECT id, source, content, deliveries, received_at FROM events WHERE seq = ?1";
-const INSERT_EVENT: &str = "INSERT INTO events VALUES (?1, ?2, ?3, NULL, ?4, 1, ?5, ?6, ?7, ?8, ?9)";
+const FIND_EVENT: &str = "SELECT id, source, content, deliveries, received_at, whole FROM events
+    WHERE seq = ?1";
+const INSERT_EVENT: &str = "INSERT INTO events VALUES (?1, ?2, ?3, NULL, ?4, ?10, ?5, ?6, ?7, ?8, ?9)";
 const INSERT_DELIVERY: &str = "INSERT INTO deliveries VALUES
     (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0, NULL, ?9, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL)";
 
@@ -63,6 +64,15 @@ pub(super) fn write(
     Ok(written)
 }
 
+/// An event that is being written, beside what it says itself.
+pub(super) struct Keeping {
+    pub(super) seq: Seq,
+    pub(super) content: u64,
+    pub(super) deliveries: u32,
+    /// One of [`whole`].
+    pub(super) whole: i64,
+}
+
 /// A batch under way.
 pub(super) struct Work<'a> {
     pub(super) connection: &'a Connection,
@@ -93,9 +103,11 @@ impl Ledger for Work<'_> {
             let mut rows = self.find_event.query([place(at)])?;
             // A run remembers events until all of them are gone.
             let Some(row) = rows.next()? else { continue };
-            // Letters from elsewhere may bring an event of the same id once more: the first one counts.
             let is_first = first.is_none_or(|first| at < first.seq);
-            if is_first && rows::text(row, 0)? == key.event_id && rows::text(row, 1)? == key.source {
+            // An event that a letter from elsewhere brought was not sent, and keeps nothing out that is.
+            let was_sent = row.get::<_, i64>(5)? != whole::IMPORTED;
+            let is_same = rows::text(row, 0)? == key.event_id && rows::text(row, 1)? == key.source;
+            if is_first && was_sent && is_same {
                 let content = row.get::<_, i64>(2)?.cast_unsigned();
                 let accepted_at = time(row.get(4)?);
                 first = Some(Earlier { seq: at, content, deliveries: row.get(3)?, accepted_at });
@@ -153,7 +165,13 @@ impl<'a> Work<'a> {
             taken.push(now_taken);
             let hash = self.state.dedup.hash(event.dedup_key());
             self.state.dedup.add(hash, new.seq);
-            self.keep_event(new.seq, new.content, now_taken.deliveries, event)?;
+            let kept = Keeping {
+                seq: new.seq,
+                content: new.content,
+                deliveries: now_taken.deliveries,
+                whole: whole::SENT,
+            };
+            self.keep_event(&kept, event)?;
             if routes.is_empty() {
                 self.state.meta.unrouted += 1;
                 self.ended.push(new.seq);
@@ -166,13 +184,8 @@ impl<'a> Work<'a> {
     }
 
     /// Writes an event at the next place.
-    pub(super) fn keep_event(
-        &mut self,
-        seq: Seq,
-        content: u64,
-        deliveries: u32,
-        event: &Event,
-    ) -> Result<(), Fault> {
+    pub(super) fn keep_event(&mut self, keeping: &Keeping, event: &Event) -> Result<(), Fault> {
+        let Keeping { seq, content, deliveries, whole } = *keeping;
         self.state.meta.last = seq;
         self.state.meta.events += 1;
         self.insert_event.execute((
@@ -185,6 +198,7 @@ impl<'a> Work<'a> {
             event.event_type.as_str(),
             encode::attributes(event),
             &event.data[..],
+            whole,
         ))?;
         Ok(())
     }
