@@ -491,7 +491,8 @@ const BEFORE: [(&str, &str); 5] = [
 fn books_of_earlier_releases_are_read() {
     for (name, text) in BEFORE {
         let reading = read(text);
-        let errors: Vec<_> = reading.problems.iter().filter(|one| one.severity == Severity::Error).collect();
+        let errors: Vec<_> =
+            reading.problems.iter().filter(|one| one.severity == problem::Severity::Error).collect();
         assert!(reading.book.is_some() && errors.is_empty(), "{name}: {errors:#?}");
     }
 }

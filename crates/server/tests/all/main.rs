@@ -12,6 +12,7 @@ mod cli;
 mod client;
 mod completions;
 mod connections;
+mod copies;
 mod correlation;
 mod dapr;
 mod demo;

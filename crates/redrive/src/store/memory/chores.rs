@@ -38,6 +38,9 @@ impl World {
             chores.events_deleted += u64::from(self.delete_if_over(place, keep, now));
         }
         self.forget_ids(keep, now);
+        let events = &self.events;
+        let is_kept = |seq: &Seq| events.get(seq).is_some_and(|kept| kept.whole);
+        self.keys.retain(|_, (event, until)| *until > now || is_kept(event));
         self.forget_books();
         let (letters_deleted, more_letters) = self.purge_old(keep, now);
         chores.letters_deleted = letters_deleted;

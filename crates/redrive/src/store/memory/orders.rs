@@ -155,7 +155,7 @@ impl World {
     ) -> Result<Ordered, OrderRefusal> {
         let Edit { letter, event, note } = edit;
         let number = self.free_letter(*letter)?;
-        let Ok(earlier) = self.find(event);
+        let Ok(earlier) = self.find(event, derive::content_hash(event));
         if let Some(earlier) = earlier {
             return Err(OrderRefusal::EventExists(Receipt::of(earlier.seq)));
         }

@@ -5,13 +5,14 @@
 //! against their age in the order of their places, each once.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use redrive_core::ids::Seq;
 use redrive_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension};
 
 use super::dedup::Step;
-use super::encode::{self, place, seq, time};
+use super::encode::{self, nanos, place, seq, time};
 use super::fault::Fault;
 use super::retention::{self, Old};
 use super::schema::{state, whole};
@@ -21,6 +22,10 @@ use crate::store::{BOOKS_RECOVERED_MAX, Chores, Keep};
 
 /// How many places one step looks at, at least where there are as many.
 const PLACES_PER_STEP: usize = 512;
+/// Keys of deliveries that one step looks at.
+const KEYS_PER_STEP: i64 = 256;
+/// Keys of events that are kept are looked at again after this long.
+const KEYS_LOOKED_AT_AGAIN: Duration = Duration::from_secs(600);
 
 /// Whether there is anything to do: a store that nobody uses does not write.
 pub(super) fn is_due(
@@ -38,6 +43,7 @@ pub(super) fn is_due(
     let is_past = |at: Option<i64>, span| at.is_some_and(|at| time(at) + span <= now);
     Ok(is_past(ended, keep.delivered)
         || is_past(received, keep.ids)
+        || connection.prepare_cached(KEYS_ENDING)?.exists((nanos(now), 1))?
         || state.dedup.has_work(state.meta.ids_checked)
         || state.dedup.droppable(connection, state.meta.ids_checked)?.is_some()
         || connection.prepare_cached(UNNAMED_BOOKS)?.exists([books_kept()])?)
@@ -55,10 +61,11 @@ pub(super) fn housekeep(
     let (deleted, more_ended) = delete_ended(connection, state, keep, now)?;
     chores.events_deleted = deleted;
     let more_ids = forget_ids(connection, state, keep, now)?;
+    let more_keys = forget_keys(connection, now)?;
     forget_books(connection)?;
     chores.letters_deleted = retention::forget(connection, state, old, now)?;
     let step = state.dedup.step(connection, state.meta.ids_checked)?;
-    chores.more = more_ended || more_ids || old.may_be_more() || step.is_some();
+    chores.more = more_ended || more_ids || more_keys || old.may_be_more() || step.is_some();
     state.save(connection)?;
     Ok((chores, step))
 }
@@ -211,6 +218,29 @@ fn forget_ids(
         }
     }
     Ok(old.len() == PLACES_PER_STEP)
+}
+
+/// Keys of deliveries whose time has come, the oldest first.
+pub(super) const KEYS_ENDING: &str =
+    "SELECT key, event FROM delivery_keys WHERE until <= ?1 ORDER BY until LIMIT ?2";
+
+/// Forgets keys of deliveries whose time has come; says whether there may be more.
+fn forget_keys(connection: &Connection, now: Timestamp) -> Result<bool, Fault> {
+    let mut statement = connection.prepare_cached(KEYS_ENDING)?;
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let over: Vec<(Vec<u8>, i64)> =
+        statement.query_map((nanos(now), KEYS_PER_STEP), read)?.collect::<Result<_, _>>()?;
+    for (key, event) in &over {
+        let is_kept = "SELECT 1 FROM events WHERE seq = ?1 AND whole > 0";
+        if connection.prepare_cached(is_kept)?.exists([event])? {
+            // It is known for as long as the event is kept, and looked at again later.
+            let update = "UPDATE delivery_keys SET until = ?2 WHERE key = ?1";
+            connection.prepare_cached(update)?.execute((key, nanos(now + KEYS_LOOKED_AT_AGAIN)))?;
+        } else {
+            connection.prepare_cached("DELETE FROM delivery_keys WHERE key = ?1")?.execute([key])?;
+        }
+    }
+    Ok(i64::try_from(over.len()).is_ok_and(|count| count == KEYS_PER_STEP))
 }
 
 /// Books that no story names and that are not among the latest.

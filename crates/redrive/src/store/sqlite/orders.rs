@@ -154,14 +154,14 @@ impl Work<'_> {
             Ok(letter) => letter,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        if let Some(earlier) = self.find(&edit.event)? {
+        let content = derive::content_hash(&edit.event);
+        if let Some(earlier) = self.find(&edit.event, content)? {
             return Ok(Err(OrderRefusal::EventExists(Receipt::of(earlier.seq))));
         }
         let before = self.place_of(letter.delivery)?;
         let event_seq = self.state.meta.last.next();
         let hash = self.state.dedup.hash(edit.event.dedup_key());
         self.state.dedup.add(hash, event_seq);
-        let content = derive::content_hash(&edit.event);
         let keeping = Keeping { seq: event_seq, content, deliveries: 1, whole: whole::SENT };
         self.keep_event(&keeping, &edit.event)?;
         let new = event_seq.next();

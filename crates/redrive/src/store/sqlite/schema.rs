@@ -57,6 +57,8 @@ pub(super) mod state {
 
 /// What is kept of an event, in column `whole`; queries and indexes name these numbers.
 pub(super) mod whole {
+    /// Its id alone.
+    pub(in super::super) const ID_ALONE: i64 = 0;
     /// All of it.
     pub(in super::super) const SENT: i64 = 1;
     /// All of it, and it came with a letter from elsewhere: it is never taken for what a sender has sent.
@@ -354,10 +356,20 @@ const PATIENT: &str = "
 CREATE INDEX patient ON deliveries (queue) WHERE state IN (1, 2);
 ";
 
-/// Events of letters from elsewhere are told from events that were sent.
+/// Events of letters from elsewhere are told from events that were sent, and deliveries may be known by keys
+/// of their own.
 const COPIES: &str = "
 UPDATE events SET whole = 2 WHERE whole = 1 AND seq IN
     (SELECT d.event FROM imported i CROSS JOIN deliveries d ON d.seq = i.delivery);
+
+-- What deliveries of rules with a key of their own are known by.
+CREATE TABLE delivery_keys (
+    key   BLOB PRIMARY KEY,
+    event INTEGER NOT NULL,
+    -- Until when it is known if the event is kept no longer.
+    until INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX delivery_keys_ending ON delivery_keys (until);
 ";
 
 /// Opens the file to write, creates what is missing, and brings an older format up to date.
