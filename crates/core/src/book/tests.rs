@@ -491,8 +491,12 @@ const BEFORE: [(&str, &str); 5] = [
 fn books_of_earlier_releases_are_read() {
     for (name, text) in BEFORE {
         let reading = read(text);
-        let errors: Vec<_> =
-            reading.problems.iter().filter(|one| one.severity == problem::Severity::Error).collect();
-        assert!(reading.book.is_some() && errors.is_empty(), "{name}: {errors:#?}");
+        let has_book = reading.book.is_some();
+        let problems = reading.problems.into_sorted();
+        let mut errors = problems.iter().filter(|one| one.severity == problem::Severity::Error).peekable();
+        assert_eq!(has_book, errors.peek().is_none(), "{name}");
+        // A webhook's `depends_on` did nothing, and says so now.
+        let other: Vec<_> = errors.filter(|one| !one.message.contains("`depends_on`")).collect();
+        assert!(other.is_empty(), "{name}: {other:#?}");
     }
 }

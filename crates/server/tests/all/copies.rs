@@ -11,8 +11,8 @@ fn book(target: &Target, defaults: &str, services: &[(&str, &str)]) -> String {
     let services = services.iter().fold(String::new(), |lines, (name, idempotency)| {
         lines
             + &format!(
-                "  {name}:\n    target: {{ http: \"{}/{name}\" }}\n    retry: quick\n    idempotency: {{ {idempotency} }}\n    events: [\"orders.*\"]\n",
-                target.url().trim_end_matches('/')
+                "  {name}:\n    target: {{ http: \"http://{}/{name}\" }}\n    retry: quick\n    idempotency: {{ {idempotency} }}\n    events: [\"orders.*\"]\n",
+                target.address
             )
     });
     format!(
@@ -114,8 +114,8 @@ fn a_target_that_told_a_notification_is_not_called_again() {
     ];
     let mut text = book(&target, "breaker: none", &services);
     text.push_str(&format!(
-        "  dead:\n    target: {{ http: \"{}/dead\" }}\n    retry: none\n    idempotency: {{ by: notification-id }}\n    events: [\"orders.*\"]\n",
-        target.url().trim_end_matches('/')
+        "  dead:\n    target: {{ http: \"http://{}/dead\" }}\n    retry: none\n    idempotency: {{ by: notification-id }}\n    events: [\"orders.*\"]\n",
+        target.address
     ));
     let folder = Folder::with("redrive.yaml", &text);
     let server = Server::start(&folder);

@@ -53,7 +53,7 @@ fn letters_from_elsewhere_keep_nothing_out_and_stay_within_the_bounds_of_their_k
         ("its own source",              &shops, "a", "/shop",              "order-1000", 200),
         ("another source",              &shops, "a", "/shop/2",            "order-1001", 403),
         ("by a key that is not bound",  &admin, "a", "/shop",              "order-1001", 200),
-        ("a source that is too long",   &admin, "a", &format!("/workers/{}", "x".repeat(2_030)), "long", 400),
+        ("a source that is too long",   &admin, "a", &format!("/workers/{}", "x".repeat(2_035)), "long", 400),
     ];
     for (name, key, service, source, id, expected) in cases {
         let answer = import(key, &line(service, source, id));
@@ -83,13 +83,17 @@ fn letters_from_elsewhere_keep_nothing_out_and_stay_within_the_bounds_of_their_k
     }
 
     // What Redrive wrote out comes in again, once it is gone.
-    let letters = || get(&server, "/v1/dead-letters/export", &admin).body;
+    let letters = || {
+        let sent = get(&server, "/v1/dead-letters/export", &admin).body;
+        // The answer comes in parts, each behind its length.
+        sent.lines().filter(|line| line.starts_with('{')).map(str::to_owned).collect::<Vec<_>>()
+    };
     let pile = letters();
-    assert_eq!(pile.lines().count(), 4, "{pile}");
+    assert_eq!(pile.len(), 4, "{pile:?}");
     assert_eq!(server.post("/v1/dead-letters/purge", &bearer(&admin), r#"{"all":true}"#).status, 200);
-    let back = server.post("/v1/dead-letters/import", &bearer(&admin), &pile);
+    let back = server.post("/v1/dead-letters/import", &bearer(&admin), pile.join("\n"));
     assert_eq!(back.json(), json!({ "imported": 4, "known": 0 }), "{back:?}");
-    assert_eq!(letters().lines().count(), 4);
+    assert_eq!(letters().len(), 4);
     server.stop().assert_calm();
 
     remember(&folder, "schedule:nightly", ago.memo());
