@@ -10,6 +10,7 @@
 
 pub mod built_in;
 mod builtin_book;
+mod dedup_store;
 pub mod expression;
 pub mod json_schema;
 mod letter_rule;
@@ -45,6 +46,7 @@ use crate::worker::Worker;
 
 pub use self::built_in::BuiltIn;
 pub use self::builtin_book::BUILTIN_BOOK;
+pub(crate) use self::dedup_store::EMBEDDED;
 pub use self::letter_rule::LetterRule;
 pub use self::serving::WaitingLimits;
 

@@ -13,6 +13,7 @@ pub mod binary;
 mod draft;
 pub mod easy;
 pub mod refusal;
+pub mod reserved;
 pub mod structured;
 
 use std::collections::BTreeMap;

@@ -52,6 +52,9 @@ pub struct History {
     retries_internal: u32,
     #[serde(skip_serializing_if = "Counts::is_empty")]
     retries_by_policy: Counts,
+    /// The id of the notification that the target has told, whatever else it said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notified: Option<Box<str>>,
 }
 
 /// What a record says was used up by some time.
@@ -168,6 +171,24 @@ impl History {
     /// Since the first attempt started, whatever happened meanwhile but our own absence.
     pub(crate) fn age_nanos(&self, now: Timestamp) -> u64 {
         self.first_attempt_at.map_or(0, |at| passed(at, now))
+    }
+
+    /// The id of the notification that the target has told.
+    #[must_use]
+    pub fn notified(&self) -> Option<&str> {
+        self.notified.as_deref()
+    }
+
+    /// After the target has told the id of a notification; the first one counts.
+    #[must_use]
+    pub fn notified_as(self, id: Option<Box<str>>) -> Self {
+        Self { notified: self.notified.or(id), ..self }
+    }
+
+    /// What is left of it when the delivery is replayed.
+    #[must_use]
+    pub fn replayed(&self) -> Self {
+        Self { notified: self.notified.clone(), ..Self::default() }
     }
 
     /// After an attempt has started, which ends any hold.

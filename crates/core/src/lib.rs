@@ -16,6 +16,7 @@ pub mod budget;
 pub mod catalog;
 pub mod category;
 pub mod classify;
+pub mod copies;
 pub mod dapr;
 pub mod decide;
 pub mod doctor;

@@ -151,6 +151,10 @@ pub const EMBEDDED_DEPTH_MAX: usize = 100;
 /// The most sources in a rule book: lints hold each against every row.
 pub const SOURCES_MAX: usize = 200;
 
+/// The longest id of a notification that is kept; more of it is cut off.
+pub const NOTIFICATION_ID_BYTES_MAX: usize = 200;
+/// The longest key of a delivery that is stored as it is; a longer one is stored as its hash.
+pub const COPY_KEY_BYTES_MAX: usize = 1_024;
 /// The deepest path that a template of a source may follow into the data: each step reads what is below again.
 pub const DATA_PATH_WORDS_MAX: usize = 16;
 

@@ -11,6 +11,7 @@ use crate::backoff::{Backoff, grown};
 use crate::breaker::BreakerSettings;
 use crate::category::{Category, Code};
 use crate::classify::{Outcome, classify};
+use crate::copies::Copies;
 use crate::ids::{Attempt, BreakerName, DependencyName, PolicyName};
 use crate::limits;
 use crate::position::Position;
@@ -37,6 +38,8 @@ pub struct Rule {
     pub fatal_after: Option<Duration>,
     /// Limits on the parts of one call.
     pub timeouts: Timeouts,
+    /// How second copies of an event are recognised.
+    pub copies: Copies,
 }
 
 impl Rule {

@@ -116,6 +116,8 @@ pub enum HeldBy {
     RuleRemoved,
     /// The rule's deadline had passed.
     Deadline,
+    /// The target had told the id of a notification, and is not called again.
+    Notified,
 }
 
 /// A verdict in plain values.

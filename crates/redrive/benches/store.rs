@@ -105,6 +105,7 @@ impl Stage {
         let addressee = Addressee {
             queue: Arc::new(QueueName { service, channel: None }),
             subscription: "orders: order.*".into(),
+            copies: redrive_core::copies::Copies::default(),
             order: if kind == Kind::InSessions { Order::Session } else { Order::None },
             letter_name: "_bench.deadletter".into(),
             consumer_group: "bench".into(),

@@ -12,7 +12,8 @@
 //!   not at the head of its session, changes nothing;
 //! - a delivery's `written_at` moves only with its history, when it is settled: what it is excused for our
 //!   absence is counted from then, and neither being promoted nor being released tells its history anew;
-//! - a submission is taken whole or not at all; an event that came before is not taken twice;
+//! - a submission is taken whole or not at all; an event that came before is not taken twice, unless one who
+//!   wants it asks for each copy or has forgotten it by now: then it is taken again for these alone;
 //! - counts come from counters kept in the same transactions, and always equal what a scan would find.
 
 mod admit;
@@ -32,6 +33,7 @@ use std::time::Duration;
 
 use redrive_core::book::model;
 use redrive_core::breaker::Record;
+use redrive_core::copies::Copies;
 use redrive_core::engine::{Absences, Advance, Death, Load, Page, QueueName, Settlement, Waiting};
 use redrive_core::event::Event;
 use redrive_core::ids::{DeliveryId, DependencyName, IdPrefix, Receipt, Seq, ServiceName};
@@ -190,6 +192,8 @@ pub struct Addressee {
     pub consumer_group: Arc<str>,
     /// How much may wait for the whole service.
     pub bound: WaitingBound,
+    /// How a second copy of an event is recognised.
+    pub copies: Copies,
 }
 
 /// How much may wait for one service, over all its channels.
@@ -325,8 +329,8 @@ pub enum Refusal {
     Conflict {
         /// Which of the submission, from 0.
         index: usize,
-        /// The first one's receipt.
-        first: Receipt,
+        /// The first one's receipt; none if it stands in the same submission, which is refused whole.
+        first: Option<Receipt>,
     },
     /// A service that wants it has too much waiting.
     Full {

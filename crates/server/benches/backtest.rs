@@ -190,6 +190,7 @@ fn addressee() -> Addressee {
     Addressee {
         queue: Arc::new(QueueName { service, channel: None }),
         subscription: "shop/orders.*".into(),
+        copies: redrive::core::copies::Copies::default(),
         order: Order::None,
         letter_name: "_shop.deadletter".into(),
         consumer_group: "shop".into(),

@@ -17,17 +17,13 @@ async function asked(body) {
   return last;
 }
 
-/** Asks, and deletes the letters that `filter` names, of which there may be so many; true if it was done. */
-export async function purge(filter, words, most = Infinity) {
+/** Asks, and deletes the letters that `filter` names, or that its `letters` are; true if it was done. */
+export async function purge(filter, words) {
   let survey;
   try {
     survey = await asked({ ...filter, dry_run: true });
   } catch (error) {
     toast(error.message, "bad");
-    return false;
-  }
-  if (survey.deleted > most) {
-    toast(`${counted(survey.deleted, "letter")} died of the same in the same moment: purge their failure group instead`, "bad");
     return false;
   }
   let deleted = 0;

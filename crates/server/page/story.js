@@ -16,7 +16,7 @@ export function stories(delivery) {
 
 function drawn(story, at, delivery, before) {
   const [tone, verdict] = verdictOf(story);
-  const name = isAttempt(story) ? `Attempt ${story.attempt}` : "Held";
+  const name = isAttempt(story) ? `Attempt ${story.attempt}` : story.by === "notified" ? "Skipped" : "Held";
   const since = span(Date.parse(story.started_at) - Date.parse(delivery.accepted_at));
   return h(
     "li",

@@ -50,7 +50,7 @@ function rowsOf(delivery) {
   const rows = [waiting(first, starts[0] ?? next, starts.length > 0 ? queued : (nowWaits(delivery) ?? queued), starts[0] ?? next)];
   stories.forEach((story, at) => {
     const row = {
-      name: isAttempt(story) ? `attempt ${story.attempt}` : "held",
+      name: isAttempt(story) ? `attempt ${story.attempt}` : story.by === "notified" ? "skipped" : "held",
       at,
       tone: { delivered: "good", failed: story.verdict.is === "dead" ? "bad" : "warn", held: "hold" }[story.end],
       isBar: isAttempt(story),

@@ -18,6 +18,7 @@ const HELD_BY = {
   "retry-after": "the dependency asked everybody to wait: it burns no retry",
   "rule-removed": "no rule of the book wants such an event any more",
   deadline: "the rule's deadline has passed",
+  notified: "the target has told the id of a notification: it is not called again",
 };
 export const heldBecause = (by) => HELD_BY[by] ?? by;
 

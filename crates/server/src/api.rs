@@ -183,7 +183,7 @@ fn routes() -> Routes {
         .add(Need::Permission(Read, Part),         routes!(letters::list),           &[])
         .add(Need::Permission(Read, Part),         routes!(bulk::export),            &[])
         .add(Need::Permission(Operate, Part),      routes!(bulk::import),            &[])
-        .add(Need::Permission(Operate, Part),      routes!(bulk::purge),             &[])
+        .add(Need::Permission(Operate, Part),      routes!(bulk::purge),             &[Code::DeadLetterNotFound, Code::AmbiguousId])
         .add(Need::Permission(Read, Part),         routes!(letters::one),            &[Code::DeadLetterNotFound, Code::AmbiguousId])
         .add(Need::Permission(Operate, Part),      routes!(letters::skip),           &[Code::DeadLetterNotFound, Code::AmbiguousId, Code::ReplayConflict, Code::Conflict])
         .add(Need::Permission(Operate, Part),      routes!(letters::edit),           &[Code::DeadLetterNotFound, Code::AmbiguousId, Code::ReplayConflict, Code::Conflict, Code::ServiceGone, Code::EventNotWanted])

@@ -71,7 +71,8 @@ impl BuiltIn<'_> {
 }
 
 impl RuleBook {
-    /// What the book needs that a build does not have: one error for each target, source and secret.
+    /// What the book needs that a build does not have: one error for each target, source,
+    /// secret and idempotency store.
     #[must_use]
     pub fn needs_beyond(&self, built_in: &BuiltIn<'_>) -> Vec<Problem> {
         let sections = self.sections();
@@ -85,7 +86,8 @@ impl RuleBook {
         let secrets = sections.secrets.values();
         let secrets = secrets.map(|secret| (Edge::Secret, secret.value.from.as_str(), secret.span));
         let all = targets.chain(sources).chain(secrets);
-        all.filter_map(|(edge, kind, span)| built_in.problem(edge, kind, span)).collect()
+        let kinds = all.filter_map(|(edge, kind, span)| built_in.problem(edge, kind, span));
+        kinds.chain(self.dedup_stores_beyond()).collect()
     }
 }
 

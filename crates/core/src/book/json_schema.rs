@@ -137,6 +137,11 @@ fn scalar_schema(takes: &Type) -> Value {
             "minLength": 1,
             "examples": ["report.daily", "github.{header.x-github-event}.{data.action}"],
         }),
+        Type::CopyKey => json!({
+            "type": "string",
+            "minLength": 1,
+            "examples": ["data.order", "{type}/{data.order}"],
+        }),
         Type::LetterName => json!({
             "type": "string",
             "minLength": 1,

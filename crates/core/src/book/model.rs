@@ -15,12 +15,14 @@ use crate::breaker::BreakerSettings;
 use crate::budget::BudgetSettings;
 use crate::catalog::Kind;
 use crate::category::Category;
+use crate::copies::CopyKey;
 use crate::ids::{BreakerName, ChannelName, DependencyName, PolicyName, ServiceName};
 use crate::name_template::NameTemplate;
 use crate::rule::{FailureMatch, GrowingTimeout, Override, WhenOpen};
 use crate::schedule::Cron;
 use crate::text::Rate;
 
+pub use crate::copies::IdempotencyBy;
 pub use alerting::{
     Alert, AlertSeverity, Email, InvalidSmtp, Receiver, ReceiverKind, Smtp, SmtpPrivacy, Switch,
 };
@@ -223,21 +225,10 @@ pub struct Idempotency {
     pub by: Option<At<IdempotencyBy>>,
     /// Where.
     pub store: Option<At<String>>,
-    /// Which field is the key.
-    pub key: Option<At<String>>,
+    /// What else a copy is known by.
+    pub key: Option<At<Arc<CopyKey>>>,
     /// For how long.
     pub ttl: Option<At<Duration>>,
-}
-
-/// What is remembered of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IdempotencyBy {
-    /// Its source and id.
-    EventId,
-    /// The id that the target gave to the notification.
-    NotificationId,
-    /// Nothing.
-    Nothing,
 }
 
 /// Where deliveries go that failed for good.

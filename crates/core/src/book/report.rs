@@ -10,6 +10,7 @@ pub mod reference;
 
 use std::time::Duration;
 
+use super::EMBEDDED;
 use super::model::{
     AlertSeverity, ConsumerPattern, Criticality, DataLoss, IdempotencyBy, LetterForm, Order, ReactionName,
     Reprocess, WhenFull,
@@ -33,7 +34,8 @@ pub fn idempotency(resolved: &Resolved<'_>) -> Harmless {
             IdempotencyBy::NotificationId => "Notification ID dedup",
             IdempotencyBy::Nothing => return Harmless { pattern: "none", store: None },
         };
-        Harmless { pattern, store: Some(store(&own.store.value)) }
+        let missing = if own.store.value == EMBEDDED { "" } else { ", not available" };
+        Harmless { pattern, store: Some(store(&own.store.value) + missing) }
     })
 }
 

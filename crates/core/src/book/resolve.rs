@@ -10,7 +10,7 @@ mod timeouts;
 mod waiting;
 
 use std::fmt;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use super::model::{
@@ -23,6 +23,7 @@ use crate::breaker::{BreakerSettings, RawBreaker};
 use crate::budget::BudgetSettings;
 use crate::catalog::{self, Kind};
 use crate::category::Category;
+use crate::copies::{self, Copies, CopyKey};
 use crate::ids::{BreakerName, DependencyName, PolicyName, ServiceName};
 use crate::limits;
 use crate::name_template::{self, NameParts, NameTemplate};
@@ -172,10 +173,23 @@ pub struct ResolvedIdempotency {
     pub by: Known<IdempotencyBy>,
     /// Where.
     pub store: Known<String>,
-    /// Which field is the key.
-    pub key: Known<String>,
+    /// What else a copy is known by.
+    pub key: Option<Known<Arc<CopyKey>>>,
     /// For how long.
     pub ttl: Known<Duration>,
+}
+
+impl ResolvedIdempotency {
+    fn copies(&self) -> Copies {
+        let key = self.key.as_ref().map(|known| Arc::clone(&known.value));
+        Copies { by: self.by.value, key, ttl: self.ttl.value }
+    }
+
+    /// What a copy is known by, in words.
+    #[must_use]
+    pub fn key_shown(&self) -> &str {
+        self.key.as_ref().map_or("source and id", |known| known.value.as_str())
+    }
 }
 
 /// Where deliveries go that failed for good.
@@ -208,8 +222,6 @@ pub struct ResolvedDeadLetter {
 static DEFAULT_NAME: LazyLock<NameTemplate> =
     LazyLock::new(|| NameTemplate::parse(name_template::DEFAULT).expect("the default is a template"));
 
-/// How long a delivered event's key is remembered, unless the book says otherwise.
-const DEDUP_TTL_DEFAULT: Duration = Duration::from_secs(7 * 86_400);
 /// How long a dead letter is kept, unless the book says otherwise.
 const RETENTION_DEFAULT: Duration = Duration::from_secs(30 * 86_400);
 /// The levels that may say something, the most specific first.
@@ -265,6 +277,7 @@ impl Sections {
         let fatal_after = levels.find(|l| &l.fatal_after);
         let permits = self.permits(&dependency.value, kind);
         let retry_budget = self.retry_budget(&dependency.value);
+        let idempotency = idempotency(&levels);
         let rule = Rule {
             classify: classify.iter().map(|(o, _)| o.clone()).collect::<Vec<_>>().into(),
             reactions: self.compile(&reactions, &levels),
@@ -275,6 +288,7 @@ impl Sections {
             deadline: deadline.as_ref().map(|known| known.value),
             fatal_after: fatal_after.as_ref().map(|known| known.value),
             timeouts: timeouts.limits(),
+            copies: idempotency.copies(),
         };
         let consumer_group = levels.or(|l| &l.consumer_group, service.name.as_str().to_owned());
         Resolved {
@@ -300,7 +314,7 @@ impl Sections {
             hold_max,
             deadline,
             fatal_after,
-            idempotency: idempotency(&levels),
+            idempotency,
             dead_letter: dead_letter(&levels, service, channel, row),
             criticality: levels.find(|l| &l.criticality),
             data_loss: levels.find(|l| &l.data_loss),
@@ -555,8 +569,8 @@ fn idempotency(levels: &Levels<'_>) -> ResolvedIdempotency {
     ResolvedIdempotency {
         by: levels.or(|l| &l.idempotency.by, IdempotencyBy::EventId),
         store: levels.or(|l| &l.idempotency.store, "embedded".to_owned()),
-        key: levels.or(|l| &l.idempotency.key, "source and id".to_owned()),
-        ttl: levels.or(|l| &l.idempotency.ttl, DEDUP_TTL_DEFAULT),
+        key: levels.find(|l| &l.idempotency.key),
+        ttl: levels.or(|l| &l.idempotency.ttl, copies::TTL_DEFAULT),
     }
 }
 

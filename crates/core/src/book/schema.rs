@@ -95,6 +95,8 @@ pub enum Type {
     Url,
     /// A text with `{placeholders}` for headers and data.
     SourceTemplate,
+    /// A value of an event, or a text with such values in braces.
+    CopyKey,
     /// A text with `{placeholders}`, for names of dead-letter queues.
     LetterName,
     /// `true` or `false`.

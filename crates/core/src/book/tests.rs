@@ -477,3 +477,26 @@ fn a_question_ends_before_more_advice_follows() {
     let helps: Vec<&str> = problems.iter().map(|problem| problem.help.as_str()).collect();
     assert_eq!(helps, ["did you mean `rate-limited`? Or write a status such as 503 or 500-599"]);
 }
+
+/// The example books as they were before kinds that are not built in were errors of `check`.
+const BEFORE: [(&str, &str); 5] = [
+    ("codegen-orchestrator", include_str!("tests/before/codegen-orchestrator.yaml")),
+    ("pkarr", include_str!("tests/before/pkarr.yaml")),
+    ("queue-keeper", include_str!("tests/before/queue-keeper.yaml")),
+    ("rez-agent", include_str!("tests/before/rez-agent.yaml")),
+    ("todo", include_str!("tests/before/todo.yaml")),
+];
+
+#[test]
+fn books_of_earlier_releases_are_read() {
+    for (name, text) in BEFORE {
+        let reading = read(text);
+        let has_book = reading.book.is_some();
+        let problems = reading.problems.into_sorted();
+        let mut errors = problems.iter().filter(|one| one.severity == problem::Severity::Error).peekable();
+        assert_eq!(has_book, errors.peek().is_none(), "{name}");
+        // A webhook's `depends_on` did nothing, and says so now.
+        let other: Vec<_> = errors.filter(|one| !one.message.contains("`depends_on`")).collect();
+        assert!(other.is_empty(), "{name}: {other:#?}");
+    }
+}

@@ -14,6 +14,7 @@ use super::yaml::{Node, Quoted, Value};
 use crate::backoff::Jitter;
 use crate::catalog;
 use crate::category::Category;
+use crate::copies::CopyKey;
 use crate::ids::{Name, Service};
 use crate::limits;
 use crate::name_template::NameTemplate;
@@ -306,6 +307,7 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &Type) -> Result<(), Wrong> {
         Type::EventPattern
         | Type::LetterName
         | Type::SourceTemplate
+        | Type::CopyKey
         | Type::Statuses
         | Type::FailureKind
         | Type::Cron
@@ -340,6 +342,9 @@ fn check_expression(text: &str, takes: &Type) -> Result<(), Wrong> {
         Type::SourceTemplate => SourceTemplate::parse(text)
             .map(drop)
             .map_err(|e| wrong("bad-template", e, "see the section on sources in docs/rule-book.md")),
+        Type::CopyKey => CopyKey::parse(text)
+            .map(drop)
+            .map_err(|e| wrong("bad-template", e, "such as data.order or \"{type}/{data.order}\"")),
         Type::LetterName => NameTemplate::parse(text).map(drop).map_err(|e| wrong("bad-template", e, "")),
         Type::Statuses => parse_statuses(text).map(drop).ok_or_else(expected),
         Type::FailureKind => parse_failure_kind(text).map(drop).ok_or_else(|| Wrong {
@@ -452,6 +457,9 @@ pub(super) fn describe(takes: &Type) -> String {
         Type::Text => "a text".to_owned(),
         Type::Url => "an address such as http://127.0.0.1:9000/events".to_owned(),
         Type::SourceTemplate => "a text or a template in quotes such as \"github.{data.action}\"".to_owned(),
+        Type::CopyKey => {
+            "a field such as data.order, or a template in quotes such as \"{type}/{data.order}\"".to_owned()
+        }
         Type::LetterName => "a name in quotes such as \"_{service}.deadletter\"".to_owned(),
         Type::Bool => "true or false".to_owned(),
         Type::Count { .. } => "a whole number".to_owned(),

@@ -8,6 +8,7 @@ use super::*;
 use crate::backoff::{Backoff, Jitter, RawBackoff, RawSchedule};
 use crate::breaker::RawBreaker;
 use crate::category::Code;
+use crate::copies::Copies;
 use crate::ids::{DependencyName, PolicyName};
 use crate::rule::{GrowingTimeout, NamedBreaker, NamedPolicy, Reactions, StatusRange, Timeouts};
 
@@ -83,6 +84,7 @@ fn rule_with(
             whole: GrowingTimeout::fixed(ms(10)),
             category: Category::Transient,
         },
+        copies: Copies::default(),
     }
 }
 

@@ -108,6 +108,12 @@ impl Engine {
         let index = self.whose_turn(place, now);
         let line = &self.queues[place.queue.0].lines[place.line];
         let first = &line.ready[index];
+        if Self::is_notified(first) {
+            let ready = self.queues[place.queue.0].take(place.line, index).expect("it was just there");
+            self.deliver_notified(place.queue, ready, now);
+            self.look_for_more(place.queue, now);
+            return Turn::Sent;
+        }
         let suspect = self.caution.suspects(first.waiting.id.seq(), now);
         if suspect && !self.is_quiet() {
             return Turn::AwaitQuiet;
@@ -191,6 +197,10 @@ impl Engine {
             let ready = self.queues[place.queue.0].take(place.line, index).expect("it was just there");
             if self.is_past_deadline(&ready, now) {
                 self.bury_late(place.queue, ready, now);
+                continue;
+            }
+            if Self::is_notified(&ready) {
+                self.deliver_notified(place.queue, ready, now);
                 continue;
             }
             if self.caution.suspects(ready.waiting.id.seq(), now) {

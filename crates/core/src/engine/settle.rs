@@ -11,6 +11,7 @@ use crate::book::RuleBook;
 use crate::breaker::Observation;
 use crate::category::{Category, Code, codes};
 use crate::classify::{Connection, Failure, Outcome, classify};
+use crate::copies;
 use crate::decide::{Decision, Ended, History, Moment, Verdict, decide};
 use crate::envelope::Tier;
 use crate::fingerprint::Fingerprint;
@@ -49,6 +50,9 @@ impl Engine {
             let attempt =
                 Tried { row: &row, rule: &call.rule, book: call.book.hash(), started_at: call.started_at };
             let mut settlement = Self::settlement(&attempt, &outcome, reply, &decision, now);
+            if call.rule.copies.keeps_notification_ids() && call.deliveries.len() == 1 {
+                settlement.history = settlement.history.notified_as(copies::notification_id(&answer));
+            }
             if let Some(worker) = worker_of(&call.book, &row) {
                 let end = worker::End::Run { outcome: &outcome, reply, report };
                 settlement.emits = worker.ended(&row, end, &settlement);
@@ -332,6 +336,20 @@ impl Engine {
         let next = Next::Dead(Box::new(death(&row, &failure, code, Tier::Dead)));
         let settlement =
             Settlement { story: Some(story), ..self.settlement_without_attempt(&row, next, now) };
+        self.settle(queue, row, settlement, Stage::NotMade);
+    }
+
+    /// Whether its target has told the id of a notification, and is not called again for that.
+    pub(super) fn is_notified(ready: &Ready) -> bool {
+        ready.rule.copies.keeps_notification_ids() && ready.waiting.history.notified().is_some()
+    }
+
+    /// Its target has notified already: it is delivered without another call.
+    pub(super) fn deliver_notified(&mut self, queue: QueuePlace, ready: Ready, now: Timestamp) {
+        let row = ready.waiting;
+        let story = self.told_without_attempt(&row, HeldBy::Notified, Told::Delivered, now);
+        let settlement =
+            Settlement { story: Some(story), ..self.settlement_without_attempt(&row, Next::Delivered, now) };
         self.settle(queue, row, settlement, Stage::NotMade);
     }
 

@@ -37,6 +37,7 @@ services:
   d: { target: { http: "http://d.test/" }, depends_on: narrow, retry: thrice, events: [t] }
   s: { target: { http: "http://s.test/" }, depends_on: stingy, retry: thrice, events: [t] }
   o: { target: { http: "http://o.test/" }, retry: thrice, order: session-strict, events: [t] }
+  n: { target: { http: "http://n.test/" }, depends_on: guarded, retry: thrice, idempotency: { by: notification-id }, events: [t] }
   r:
     target: { http: "http://r.test/" }
     depends_on: returning
@@ -205,6 +206,25 @@ fn a_turn_that_a_paused_line_cannot_use_goes_to_the_next() {
     assert_eq!(bench.end(1, 200), ["settle 1: delivered", "start 4 of d"]);
     bench.operator(Command::Resume(service("c")));
     assert_eq!(bench.end(2, 200), ["settle 4: delivered", "start 3 of c"]);
+}
+
+#[test]
+fn a_target_that_told_a_notification_is_not_called_again_and_its_breaker_does_not_matter() {
+    let mut bench = bench();
+    let told = |status| {
+        let headers = HeaderPairs(vec![("notification-id".to_owned(), "n-1".to_owned())]);
+        let seen = Seen::Http { status, headers, body: String::new() };
+        Ending::Reply(Reply { seen, message: String::new(), retry_after: None })
+    };
+    for (seq, ending) in [(1, told(503)), (2, answered(503))] {
+        assert_eq!(bench.accept("n", "t"), [format!("start {seq} of n")]);
+        let asked = bench.tell(Input::Ended { call: CallId(seq), ending });
+        assert_eq!(asked, [format!("settle {seq}: due in 1s")]);
+        bench.settled(seq);
+    }
+    assert_eq!(bench.pass(secs(1)), ["settle 1: delivered"], "the other waits for the breaker");
+    assert_eq!(bench.settled(1), NOTHING);
+    assert_eq!(bench.pass(secs(10)), ["start 2 of n"]);
 }
 
 #[test]

@@ -14,7 +14,8 @@ use redrive_core::book::route::Route;
 use redrive_core::category::{Category, Code, codes};
 use redrive_core::engine::{Death, Followers, QueueName};
 use redrive_core::envelope::{AttemptRecord, Envelope, LetterId, RedisLetter, Tier};
-use redrive_core::event::{Event, Incoming, parse};
+use redrive_core::event::attribute::EventSource;
+use redrive_core::event::{Event, Incoming, parse, reserved};
 use redrive_core::fingerprint::Fingerprint;
 use redrive_core::ids::{Attempt, ChannelName, ServiceName};
 use redrive_core::story::{End, Story, Told};
@@ -32,7 +33,8 @@ const KEY_BYTES_MAX: usize = 512;
 const CODE_BYTES_MAX: usize = 200;
 /// The most attempts that are told of one letter.
 const ATTEMPTS_TOLD_MAX: usize = 1_000;
-/// The source of events that name none.
+/// The source of events that name none, and what comes before a source that is reserved for events that Redrive
+/// makes itself.
 const SOURCE_DEFAULT: &str = "/imported";
 /// The type of messages that have none.
 const TYPE_DEFAULT: &str = "imported.message";
@@ -259,6 +261,13 @@ pub fn queue(text: &str) -> Result<QueueName, String> {
 
 /// The letter, if what is left to check is right too.
 fn finish(mut letter: Foreign) -> Result<Foreign, String> {
+    let source = letter.event.source.as_str();
+    // Only Redrive makes events of its own sources; from elsewhere they come with another.
+    if reserved::owner_of(source).is_some() {
+        let source = format!("{SOURCE_DEFAULT}/{}", source.trim_start_matches('/'));
+        letter.event.source = EventSource::new(&source)
+            .map_err(|error| format!("has an event that cannot be taken: `source` {error}"))?;
+    }
     if letter.key.is_empty() || letter.key.len() > KEY_BYTES_MAX {
         return Err(format!("has a key of {} bytes: it takes 1 to {KEY_BYTES_MAX}", letter.key.len()));
     }
@@ -278,6 +287,13 @@ fn head(text: &str, bytes_max: usize) -> &str {
 }
 
 impl Foreign {
+    /// Whether its source is one that only imported events have, and so claims to be nobody's.
+    #[must_use]
+    pub fn is_nobodys(&self) -> bool {
+        let rest = self.event.source.as_str().strip_prefix(SOURCE_DEFAULT);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+
     /// The letter as the store takes it, by what the book says of it now.
     #[must_use]
     pub fn into_letter(self, book: &RuleBook, now: Timestamp) -> ImportedLetter {

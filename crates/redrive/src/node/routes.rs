@@ -80,6 +80,7 @@ impl Routes {
         Addressee {
             subscription: route.subscription().into(),
             order: route.order(),
+            copies: route.rule.copies.clone(),
             letter_name: letter.name(event_type).into(),
             consumer_group: letter.consumer_group.as_str().into(),
             bound: WaitingBound {

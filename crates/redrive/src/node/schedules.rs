@@ -120,7 +120,7 @@ impl Node {
         match &plan.act {
             Act::Emit(emission) => match self.submit(vec![emission.event(fire)]).await {
                 Ok(_) => Ok(()),
-                Err(SubmitError::Refused(Refusal::Conflict { first, .. })) => {
+                Err(SubmitError::Refused(Refusal::Conflict { first: Some(first), .. })) => {
                     let schedule = emission.name.as_str();
                     tracing::info!(schedule, %fire, %first, "a fire was emitted before, with other content");
                     Ok(())

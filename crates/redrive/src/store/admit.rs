@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use redrive_core::copies::Remembered;
 use redrive_core::event::Event;
 use redrive_core::idempotency::DedupKey;
 use redrive_core::ids::{Receipt, Seq, ServiceName};
@@ -18,8 +19,11 @@ pub(super) trait Ledger {
     /// What may go wrong while looking.
     type Error;
 
-    /// The event that came before with the same source and id.
-    fn find(&mut self, event: &Event) -> Result<Option<Earlier>, Self::Error>;
+    /// What was sent before with the same source and id: see [`Earlier::beside`].
+    fn find(&mut self, event: &Event, content: u64) -> Result<Option<Earlier>, Self::Error>;
+
+    /// The event that was delivered before with that key, if it is still known.
+    fn find_key(&mut self, key: &[u8], now: Timestamp) -> Result<Option<Earlier>, Self::Error>;
 
     /// What waits for a service, over all its channels.
     fn waiting(&self, service: &ServiceName) -> Backlog;
@@ -32,6 +36,25 @@ pub(super) struct Earlier {
     pub(super) content: u64,
     pub(super) deliveries: u32,
     pub(super) accepted_at: Timestamp,
+    /// When one of the same source and id was last accepted, and whether one is still kept.
+    pub(super) remembered: Remembered,
+}
+
+impl Earlier {
+    /// Two of the same source and id: the one with that content is told of, else the first of them.
+    pub(super) fn beside(self, other: Self, content: u64) -> Self {
+        let rank = |one: &Self| (one.content != content, one.seq);
+        let remembered = Remembered {
+            last_at: self.remembered.last_at.max(other.remembered.last_at),
+            kept: self.remembered.kept || other.remembered.kept,
+        };
+        Self { remembered, ..if rank(&self) <= rank(&other) { self } else { other } }
+    }
+
+    fn taken(&self) -> Taken {
+        let Self { seq, deliveries, accepted_at, .. } = *self;
+        Taken { receipt: Receipt::of(seq), seen: Seen::Again, deliveries, accepted_at }
+    }
 }
 
 /// How much waits.
@@ -55,8 +78,17 @@ pub(super) enum Admitted {
 pub(super) struct New {
     pub(super) seq: Seq,
     pub(super) content: u64,
-    /// Of each addressee's delivery, which has the next place.
-    pub(super) fits: Vec<Fit>,
+    /// Of each addressee's delivery, which has the next place; none if it is a copy for that one.
+    pub(super) fits: Vec<Option<Fit>>,
+    /// The keys of its deliveries.
+    pub(super) keys: Vec<NewKey>,
+}
+
+/// A key that a delivery is known by from now on.
+#[derive(Debug)]
+pub(super) struct NewKey {
+    pub(super) key: Vec<u8>,
+    pub(super) until: Timestamp,
 }
 
 /// Whether there is room for a delivery.
@@ -77,55 +109,113 @@ pub(super) fn admit<L: Ledger>(
 ) -> Result<Result<Vec<Admitted>, Refusal>, L::Error> {
     let mut added = Added::default();
     let mut within: BTreeMap<DedupKey<'_>, Earlier> = BTreeMap::new();
+    let mut keys_within: BTreeMap<Vec<u8>, Earlier> = BTreeMap::new();
     let mut admitted: Vec<Admitted> = Vec::with_capacity(submission.events.len());
     let mut next = last.next();
     for (index, Submitted { event, routes }) in submission.events.iter().enumerate() {
         let content = derive::content_hash(event);
         let earlier = match within.get(&event.dedup_key()) {
             Some(earlier) => Some(*earlier),
-            None => ledger.find(event)?,
+            None => ledger.find(event, content)?,
         };
-        if let Some(earlier) = earlier {
-            let receipt = Receipt::of(earlier.seq);
-            if earlier.content != content {
-                return Ok(Err(Refusal::Conflict { index, first: receipt }));
+        let is_copy_for =
+            |to: &Addressee| earlier.is_some_and(|earlier| to.copies.recall(earlier.remembered, now));
+        if let Some(earlier) = &earlier {
+            if earlier.content != content && (routes.is_empty() || routes.iter().any(is_copy_for)) {
+                // What is refused with the rest of its submission has no receipt.
+                let first = (earlier.seq <= last).then_some(Receipt::of(earlier.seq));
+                return Ok(Err(Refusal::Conflict { index, first }));
             }
-            let Earlier { deliveries, accepted_at, .. } = earlier;
-            let taken = Taken { receipt, seen: Seen::Again, deliveries, accepted_at };
-            admitted.push(Admitted::Known(taken));
-            continue;
+            if routes.iter().all(is_copy_for) {
+                admitted.push(Admitted::Known(earlier.taken()));
+                continue;
+            }
         }
-        let mut fits = Vec::with_capacity(routes.len());
+        let mut first = earlier;
+        let mut new = New { seq: next, content, fits: Vec::with_capacity(routes.len()), keys: Vec::new() };
         for addressee in routes {
+            let key = derive::copy_key(addressee, event);
+            let mut before = earlier.filter(|_| is_copy_for(addressee));
+            if let Some(key) = key.as_ref().filter(|_| before.is_none()) {
+                before = match keys_within.get(key) {
+                    Some(earlier) => Some(*earlier),
+                    None => ledger.find_key(key, now)?,
+                };
+            }
+            if let Some(before) = before {
+                first.get_or_insert(before);
+                new.fits.push(None);
+                continue;
+            }
             let Some(fit) = added.place(ledger, addressee, event) else {
                 let service = addressee.queue.service.clone();
                 return Ok(Err(Refusal::Full { index, service }));
             };
-            fits.push(fit);
+            new.fits.push(Some(fit));
+            new.keys.extend(key.map(|key| NewKey { key, until: now + addressee.copies.ttl }));
+        }
+        if let Some(first) = first.filter(|_| !routes.is_empty() && new.deliveries() == 0) {
+            admitted.push(Admitted::Known(first.taken()));
+            continue;
         }
         // Most submissions are of one event, which meets no other there.
         if submission.events.len() > 1 {
-            let deliveries = deliveries(routes.len());
-            within.insert(event.dedup_key(), Earlier { seq: next, content, deliveries, accepted_at: now });
+            let remembered = Remembered { last_at: now, kept: true };
+            let deliveries = new.deliveries();
+            let this = Earlier { seq: next, content, deliveries, accepted_at: now, remembered };
+            within.insert(event.dedup_key(), this);
+            keys_within.extend(new.keys.iter().map(|new| (new.key.clone(), this)));
         }
-        admitted.push(Admitted::New(New { seq: next, content, fits }));
-        next = Seq::new(next.get() + 1 + routes.len() as u64);
+        next = Seq::new(next.get() + 1 + u64::from(new.deliveries()));
+        admitted.push(Admitted::New(new));
     }
     Ok(Ok(admitted))
 }
 
-/// Whether there is room for deliveries of an event to all of these, whatever they say of too many: it is
-/// safe where it is, and can be routed when there is.
-pub(super) fn all_fit<L: Ledger>(ledger: &L, routes: &[Addressee], event: &Event) -> bool {
+/// Who gets an event that nobody has wanted so far, with the keys of their deliveries.
+#[derive(Debug)]
+pub(super) struct Routed<'a> {
+    pub(super) to: Vec<&'a Addressee>,
+    pub(super) keys: Vec<NewKey>,
+}
+
+/// Who of these gets an event that nobody has wanted so far: all for whom it is no copy by its key. None if it
+/// is for all, or if there is no room with one of them, whatever they say of too many: it is safe where it
+/// is, and can be routed when there is.
+pub(super) fn route<'a, L: Ledger>(
+    ledger: &mut L,
+    routes: &'a [Addressee],
+    event: &Event,
+    now: Timestamp,
+) -> Result<Option<Routed<'a>>, L::Error> {
     let mut added = Added::default();
-    routes.iter().all(|addressee| added.place(ledger, addressee, event) == Some(Fit::Waits))
+    let mut routed = Routed { to: Vec::with_capacity(routes.len()), keys: Vec::new() };
+    for addressee in routes {
+        let key = derive::copy_key(addressee, event);
+        if let Some(key) = &key
+            && ledger.find_key(key, now)?.is_some()
+        {
+            continue;
+        }
+        if added.place(ledger, addressee, event) != Some(Fit::Waits) {
+            return Ok(None);
+        }
+        routed.to.push(addressee);
+        routed.keys.extend(key.map(|key| NewKey { key, until: now + addressee.copies.ttl }));
+    }
+    Ok(Some(routed).filter(|routed| !routed.to.is_empty()))
 }
 
 impl New {
     /// What the sender is told.
     pub(super) fn taken(&self, now: Timestamp) -> Taken {
         let receipt = Receipt::of(self.seq);
-        Taken { receipt, seen: Seen::First, deliveries: deliveries(self.fits.len()), accepted_at: now }
+        Taken { receipt, seen: Seen::First, deliveries: self.deliveries(), accepted_at: now }
+    }
+
+    /// How many deliveries it has.
+    fn deliveries(&self) -> u32 {
+        deliveries(self.fits.iter().flatten().count())
     }
 }
 

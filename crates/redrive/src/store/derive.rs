@@ -10,8 +10,8 @@ use redrive_core::envelope::Tier;
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{ContentType, ExtensionValue, SessionKey, Subject};
 use redrive_core::fingerprint::Fingerprint;
-use redrive_core::hash;
 use redrive_core::ids::ChannelName;
+use redrive_core::{hash, limits};
 
 use super::Addressee;
 
@@ -41,6 +41,24 @@ pub(super) fn content_hash(event: &Event) -> u64 {
     // The data have no bound worth copying for, so their own hash stands for them.
     parts.0.extend_from_slice(&hash::stable_64(data, 0).to_le_bytes());
     hash::stable_64(&parts.0, 0)
+}
+
+/// The key of its own that a delivery is known by, if its rule has one and the event has it: apart from all
+/// keys of other rows.
+pub(super) fn copy_key(addressee: &Addressee, event: &Event) -> Option<Vec<u8>> {
+    let key = addressee.copies.key_of(event)?;
+    let QueueName { service, channel } = &*addressee.queue;
+    let mut parts = Parts::default();
+    parts.text(service.as_str());
+    parts.maybe(channel.as_ref().map(ChannelName::as_str));
+    parts.text(&addressee.subscription);
+    if key.len() > limits::COPY_KEY_BYTES_MAX {
+        parts.maybe(None);
+        parts.0.extend_from_slice(&hash::stable_128(key.as_bytes()).to_le_bytes());
+    } else {
+        parts.maybe(Some(&key));
+    }
+    Some(parts.0)
 }
 
 /// The session within whose order a delivery keeps its place, if it keeps one: a hash under the store's

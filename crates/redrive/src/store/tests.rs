@@ -2,6 +2,7 @@
 
 mod bench;
 mod checks;
+mod copies;
 mod desk;
 mod door;
 mod file;
@@ -32,8 +33,9 @@ use bench::Bench;
 type Scenario = (&'static str, fn(&mut Bench));
 
 fn scenarios() -> impl Iterator<Item = Scenario> {
-    let all: [&[Scenario]; 11] = [
+    let all: [&[Scenario]; 12] = [
         intake::SCENARIOS,
+        copies::SCENARIOS,
         order::SCENARIOS,
         paging::SCENARIOS,
         recovery::SCENARIOS,

@@ -125,20 +125,8 @@ function acts(delivery, envelope, { again, leadTo }) {
     // What is no text cannot be edited in a text field.
     !envelope.originalMessage?.data_base64 && action("operate", "Edit…", () => edit(delivery, envelope, leadTo)),
     action("operate", "Skip…", () => skip(delivery, again)),
-    action("operate", "Purge…", async () => (await purge(onlyThis(delivery, envelope), "this letter", 1)) && leadTo(`#/groups/${delivery.death.fingerprint}`)),
+    action("operate", "Purge…", async () => (await purge({ letters: [delivery.id] }, "this letter")) && leadTo(`#/groups/${delivery.death.fingerprint}`)),
   ];
-}
-
-/** The filter that names this letter and no other: letters are purged by what they are, not by their ids. */
-function onlyThis(delivery, envelope) {
-  const died = Date.parse(envelope.routedToDlqAt);
-  return {
-    service: queueOf(delivery),
-    fingerprint: delivery.death.fingerprint,
-    text: delivery.event_id,
-    from: new Date(died).toISOString(),
-    until: new Date(died + 1).toISOString(),
-  };
 }
 
 const NOTE = { name: "note", label: "Why", hint: "Kept on record.", autocomplete: "off" };

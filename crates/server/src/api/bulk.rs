@@ -26,6 +26,7 @@ use super::events;
 use super::identity::Caller;
 use super::openapi::Keys;
 use super::queries::lines;
+use super::replays;
 use super::shape::letters::{Form, Imported, PurgeShown};
 use super::shape::wanted::{FilterKeys, LetterForm, PurgeWanted};
 use crate::letters::fields::{Fields, WrongField};
@@ -60,6 +61,7 @@ pub(super) async fn purge(
 ) -> Result<Response, ApiError> {
     let body = events::read(&app, &headers, body).await?;
     let mut fields = Fields::of_body(&body)?;
+    let names = fields.texts("letters")?;
     // What was counted in a dry run is what is deleted: ages are those of that moment too.
     let looked_at = fields.read("died_until", str::parse::<Timestamp>)?;
     let moment = looked_at.map_or(app.node.now(), |at| at.min(app.node.now()));
@@ -72,13 +74,23 @@ pub(super) async fn purge(
     let is_all = fields.is_set("all")?;
     let note = fields.note()?;
     fields.finish()?;
-    if filter::is_empty(&filter) && !is_all {
-        let message = "it is not said which dead letters are meant: name a filter, or say `--all` (`\"all\": true`) if you mean all of them";
+    if names.is_none() && filter::is_empty(&filter) && !is_all {
+        let message = "it is not said which dead letters are meant: name some or a filter, or say `--all` (`\"all\": true`) if you mean all of them";
         return Err(ApiError::wrong("filter", message));
     }
+    let letters = match &names {
+        Some(names) => {
+            let (ids, service) = replays::resolve(&app, &caller, names).await?;
+            if caller.is_bound() && filter.service.is_none() {
+                filter.service = service;
+            }
+            Some(ids)
+        }
+        None => None,
+    };
     caller.check_list(filter.service.as_deref())?;
-    let what = filter::describe(&filter);
-    let selection = everything(filter, moment);
+    let what = replays::what(&filter, letters.as_deref());
+    let selection = Selection { letters, ..everything(filter, moment) };
     if is_dry {
         let survey = app.node.survey(selection).await?;
         let shown = PurgeShown {
@@ -193,6 +205,9 @@ pub(super) async fn import(
     }
     for letter in &letters {
         caller.check_service(letter.queue.service.as_str())?;
+        if !letter.is_nobodys() {
+            caller.check_imported_source(letter.event.source.as_str())?;
+        }
     }
     let (book, now) = (app.node.book(), app.node.now());
     let letters = letters.into_iter().map(|letter| letter.into_letter(&book, now)).collect();

@@ -132,6 +132,10 @@ impl From<SubmitError> for ApiError {
     fn from(error: SubmitError) -> Self {
         match error {
             SubmitError::Refused(Refusal::Conflict { index, first }) => {
+                let Some(first) = first else {
+                    let message = "the batch has another event with this source and id: use a new id";
+                    return Self::new(Code::Conflict, message).with("index", index);
+                };
                 let message = "an event with this source and id came before, and was another: use a new id";
                 Self::new(Code::Conflict, message)
                     .with("index", index)

@@ -8,10 +8,8 @@ use redrive::core::event::attribute::{
     CorrelationId, EventId, ExtensionName, ExtensionText, ExtensionValue, TraceParent,
 };
 use redrive::core::event::easy::{Easy, parse_easy};
-use redrive::core::event::{Event, HeaderList, Incoming, Parsed, parse};
-use redrive::core::schedule::plan::SOURCE_PREFIX;
+use redrive::core::event::{Event, HeaderList, Incoming, Parsed, parse, reserved};
 use redrive::core::trace::Context;
-use redrive::hook;
 use redrive::store::{Seen, Taken};
 
 use super::body::Held;
@@ -146,11 +144,8 @@ fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 /// of webhooks may be known: whoever sent one of them first would keep the real one out.
 fn check_source(caller: &Caller, event: &Event) -> Result<(), ApiError> {
     let source = event.source.as_str();
-    if source.starts_with(SOURCE_PREFIX) {
-        return Err(ApiError::invalid("source", "is for the schedules of the rule book alone"));
-    }
-    if source.starts_with(hook::SOURCE_PREFIX) {
-        return Err(ApiError::invalid("source", "is for the webhooks of the rule book alone"));
+    if let Some(owner) = reserved::owner_of(source) {
+        return Err(ApiError::invalid("source", format!("is for {owner} alone")));
     }
     caller.check_source(source)
 }

@@ -362,7 +362,7 @@ async fn submit(app: &App, opened: &Opened, headers: &HeaderMap, event: Event) -
             Ok(Taken::Event(taken, answered))
         }
         // The sender can do nothing about it, and would only send it again.
-        Err(SubmitError::Refused(Refusal::Conflict { first, .. })) => {
+        Err(SubmitError::Refused(Refusal::Conflict { first: Some(first), .. })) => {
             let reason = format!("an event with the id `{id}` came before, and was another: {first}");
             keep(app, &opened.hook, headers, &body, &reason);
             let receipt = first.to_string();

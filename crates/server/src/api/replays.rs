@@ -16,7 +16,7 @@ use redrive::core::replay::{Manner, Pace, ReplayId, ReplayState};
 use redrive::core::text::{Rate, parse_rate};
 use redrive::node::Node;
 use redrive::node::ReplayWish;
-use redrive::store::letter::{Poison, ReplayAct, ReplayView, Selection};
+use redrive::store::letter::{LetterFilter, Poison, ReplayAct, ReplayView, Selection};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -93,11 +93,7 @@ pub(super) async fn begin(
     if let Some(to) = &to {
         caller.check_service(to.service.as_str())?;
     }
-    let what = match &letters {
-        Some(ids) if filter::is_empty(&filter) => describe(ids),
-        Some(ids) => format!("{} of {}", filter::describe(&filter), describe(ids)),
-        None => filter::describe(&filter),
-    };
+    let what = what(&filter, letters.as_deref());
     let selection = Selection { filter, letters, poison, died_until: now };
     if is_dry {
         let survey = app.node.survey(selection).await?;
@@ -138,7 +134,7 @@ fn pace(fields: &mut Fields) -> Result<Pace, WrongField> {
 }
 
 /// The letters that go by those names, and the service that all of them are of.
-async fn resolve(
+pub(super) async fn resolve(
     app: &App,
     caller: &Caller,
     names: &[String],
@@ -156,6 +152,15 @@ async fn resolve(
     }
     let service = services.pop_first().filter(|_| services.is_empty());
     Ok((ids, service))
+}
+
+/// Letters and a filter in words.
+pub(super) fn what(filter: &LetterFilter, letters: Option<&[DeliveryId]>) -> String {
+    match letters {
+        Some(ids) if filter::is_empty(filter) => describe(ids),
+        Some(ids) => format!("{} of {}", filter::describe(filter), describe(ids)),
+        None => filter::describe(filter),
+    }
 }
 
 fn describe(ids: &[DeliveryId]) -> String {

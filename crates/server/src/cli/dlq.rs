@@ -253,6 +253,7 @@ pub(crate) struct DlqReplayArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
+  redrive dlq purge 3c6ef372                    one letter
   redrive dlq purge --service billing --older-than 7d --dry-run
   redrive dlq purge --fingerprint 00c0ffee00c0ffee --yes --note 'test data'
 
@@ -260,13 +261,16 @@ Letters that an open replay has claimed stay. What was deleted is on record: `re
 
 Exit code: 0 deleted, 1 refused, or nobody said yes, 2 wrong use, 3 no server.")]
 pub(crate) struct DlqPurgeArgs {
+    /// Letters by their ids, the first digits of them, or the ids that they had elsewhere
+    #[arg(value_name = "LETTER")]
+    pub(crate) letters: Vec<String>,
     #[command(flatten)]
     pub(crate) filter: FilterArgs,
     /// That died longer ago, such as 7d
     #[arg(long, value_name = "AGE", value_parser = parse_duration)]
     pub(crate) older_than: Option<Duration>,
-    /// All of them, if no filter is named
-    #[arg(long)]
+    /// All of them, if no letter and no filter is named
+    #[arg(long, conflicts_with = "letters")]
     pub(crate) all: bool,
     /// Says how many, and deletes nothing
     #[arg(long)]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use redrive::core::story::{End, Told};
+use redrive::core::story::{End, HeldBy, Told};
 use redrive::core::time::Timestamp;
 use serde_json::Value;
 
@@ -245,6 +245,7 @@ fn attempts(delivery: &DeliveryShown) -> Vec<String> {
                 let what = plain(&format!("{status}{category} {code}"));
                 (story.attempt.get().to_string(), Cell::painted(what, style::warning))
             }
+            End::Held { by: HeldBy::Notified } => (String::new(), Cell::plain("skipped")),
             End::Held { .. } => (String::new(), Cell::plain("held")),
         };
         let took = if story.is_attempt() { why::took(story.took_nanos) } else { String::new() };

@@ -46,6 +46,7 @@ pub(crate) const fn held_because(by: HeldBy) -> &'static str {
         HeldBy::RetryAfter => "the dependency asked everybody to wait: it burns no retry",
         HeldBy::RuleRemoved => "no rule of the book wants such an event any more",
         HeldBy::Deadline => "the rule's deadline has passed",
+        HeldBy::Notified => "the target has told the id of a notification: it is not called again",
     }
 }
 

@@ -7,7 +7,7 @@ use http::StatusCode;
 use redrive::core::category::codes;
 use redrive::core::decide::DeathReason;
 use redrive::core::envelope::Tier;
-use redrive::core::story::{End, Place, Story, Told};
+use redrive::core::story::{End, HeldBy, Place, Story, Told};
 use redrive::core::time::Timestamp;
 
 use super::event::{queue_of, short_id};
@@ -59,8 +59,11 @@ fn attempt(out: &mut String, told: &StoryShown, accepted_at: Timestamp) {
         End::Failed { status, message, .. } => failure_line(*status, message),
         End::Held { .. } => "no attempt is made".to_owned(),
     };
-    let name =
-        if story.is_attempt() { format!("attempt {}", story.attempt.get()) } else { "held".to_owned() };
+    let name = match &story.end {
+        End::Delivered { .. } | End::Failed { .. } => format!("attempt {}", story.attempt.get()),
+        End::Held { by: HeldBy::Notified } => "skipped".to_owned(),
+        End::Held { .. } => "held".to_owned(),
+    };
     let _ = writeln!(out, "\n{}  at {at}  {what}", style::bold(name));
     match &story.end {
         End::Delivered { .. } => field(out, "when", &format!("{}, took {took}", moment(story.started_at))),

@@ -12,7 +12,7 @@ use crate::run::Folder;
 use crate::server::{Server, serve, until};
 use crate::target::{Target, status};
 
-const SECRET: &str = "It's a Secret to Everybody";
+pub(crate) const SECRET: &str = "It's a Secret to Everybody";
 
 /// A book with a source of each scheme, all signed with the secret in the file `secret`, whose events go
 /// there.
@@ -64,14 +64,14 @@ fn hex(head: &str, body: &[u8]) -> String {
 }
 
 /// The headers of a call by GitHub.
-fn github(event: &str, delivery: &str, body: &[u8]) -> String {
+pub(crate) fn github(event: &str, delivery: &str, body: &[u8]) -> String {
     format!(
         "content-type: application/json\r\nx-github-event: {event}\r\nx-github-delivery: {delivery}\r\nx-hub-signature-256: sha256={}\r\n",
         hex("", body)
     )
 }
 
-fn issue(number: u32) -> Vec<u8> {
+pub(crate) fn issue(number: u32) -> Vec<u8> {
     let issue = json!({ "action": "opened", "repository": { "full_name": "octo/hello" }, "issue": { "number": number } });
     issue.to_string().into_bytes()
 }

@@ -241,6 +241,33 @@ fn a_purge_leaves_what_died_after_somebody_looked() {
 }
 
 #[test]
+fn one_letter_is_purged_by_its_id_among_others_that_died_of_the_same() {
+    let stage = Stage::new(&[]);
+    stage.die(&[("orders.placed", "a"), ("orders.placed", "b"), ("orders.placed", "c")]);
+    let purge = "/v1/dead-letters/purge";
+    let (a, b) = (stage.id_of("a"), stage.id_of("b"));
+    let dry = stage.post(purge, &json!({ "letters": [a], "dry_run": true })).json();
+    assert_eq!(dry["deleted"], 1, "{dry}");
+    let purged = stage.post(purge, &json!({ "letters": [a], "died_until": dry["died_until"] })).json();
+    assert_eq!((&purged["deleted"], &purged["done"]), (&json!(1), &json!(true)), "{purged}");
+    stage.server.until("a", "purged");
+    let again = stage.post(purge, &json!({ "letters": [a] }));
+    assert_eq!(again.status, 404, "{again:?}");
+    let none = stage.post(purge, &json!({ "letters": [] }));
+    assert_eq!(none.status, 400, "{none:?}");
+    let purged = stage.run(&["dlq", "purge", &b[..12], "--yes", "--note", "a test"]).printed();
+    assert!(purged.starts_with("✓ 1 dead letter deleted"), "{purged}");
+    assert_eq!(ids(&stage.json(&["dlq", "list"])), ["c"]);
+    let audit = stage.json(&["audit"]);
+    assert_eq!(
+        (&audit[0]["what"], &audit[0]["note"]),
+        (&json!(format!("letter {b}")), &json!("a test")),
+        "{audit}"
+    );
+    stage.server.stop().assert_calm();
+}
+
+#[test]
 fn a_letter_is_mended_and_another_given_up() {
     let stage = Stage::new(&[]);
     stage.die(&[("orders.placed", "a"), ("orders.placed", "b"), ("orders.placed", "c")]);

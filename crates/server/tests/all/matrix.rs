@@ -7,12 +7,12 @@ const TABLES: &str = "\
 
 | Event | Retry Policy | Idempotency Pattern | DLQ | Circuit Breaker | Timeout |
 |-------|-------------|--------------------|----|-----------------|---------|
-| `todo.task.created` | `standard` | Event ID dedup (Redis) | `_notification-svc.deadletter` | kafkaBreaker | 15s |
-| `todo.task.completed` | `standard` | Event ID dedup (Redis) | `_notification-svc.deadletter` | kafkaBreaker | 15s |
-| `todo.task.priority-changed` | `standard` | Event ID dedup (Redis) | `_notification-svc.deadletter` | kafkaBreaker | 15s |
+| `todo.task.created` | `standard` | Event ID dedup (Redis, not available) | `_notification-svc.deadletter` | kafkaBreaker | 15s |
+| `todo.task.completed` | `standard` | Event ID dedup (Redis, not available) | `_notification-svc.deadletter` | kafkaBreaker | 15s |
+| `todo.task.priority-changed` | `standard` | Event ID dedup (Redis, not available) | `_notification-svc.deadletter` | kafkaBreaker | 15s |
 | `todo.reminder.fired` | `critical` | Idempotent upsert (PostgreSQL) | `_notification-svc.deadletter` | kafkaBreaker | 30s |
-| Email dispatch | `patient` | Event ID dedup (Redis) | `_notification-svc.deadletter.email` | externalBreaker | 30s |
-| SMS dispatch | `patient` | Event ID dedup (Redis) | `_notification-svc.deadletter.sms` | externalBreaker | 15s |
+| Email dispatch | `patient` | Event ID dedup (Redis, not available) | `_notification-svc.deadletter.email` | externalBreaker | 30s |
+| SMS dispatch | `patient` | Event ID dedup (Redis, not available) | `_notification-svc.deadletter.sms` | externalBreaker | 15s |
 
 ### Analytics Service
 
@@ -44,9 +44,9 @@ const TABLES: &str = "\
 
 | Event | Retry Policy | Idempotency Pattern | DLQ | Circuit Breaker | Timeout |
 |-------|-------------|--------------------|----|-----------------|---------|
-| `todo.task.due-date-set` | `critical` | Event ID dedup (Redis) | `_reminder-svc.deadletter` | kafkaBreaker | 10s |
-| `todo.task.due-date-changed` | `critical` | Event ID dedup (Redis) | `_reminder-svc.deadletter` | kafkaBreaker | 10s |
-| `todo.reminder.snoozed` | `standard` | Event ID dedup (Redis) | `_reminder-svc.deadletter` | kafkaBreaker | 10s |
+| `todo.task.due-date-set` | `critical` | Event ID dedup (Redis, not available) | `_reminder-svc.deadletter` | kafkaBreaker | 10s |
+| `todo.task.due-date-changed` | `critical` | Event ID dedup (Redis, not available) | `_reminder-svc.deadletter` | kafkaBreaker | 10s |
+| `todo.reminder.snoozed` | `standard` | Event ID dedup (Redis, not available) | `_reminder-svc.deadletter` | kafkaBreaker | 10s |
 | Jobs API callback | `aggressive` | Conditional state check | `_reminder-svc.deadletter` | sidecarBreaker | 5s |
 ";
 

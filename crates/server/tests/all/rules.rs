@@ -127,7 +127,7 @@ fn a_rule_is_shown_with_the_origin_of_each_value() {
 
     Idempotency
       by              event-id                (built in)
-      store           redis                   (the service, line 21)
+      store           redis                   (the service, line 21)  not available: write `embedded`
       key             source and id           (built in)
       ttl             1d                      (the service, line 21)
 
@@ -176,7 +176,7 @@ fn a_rule_fills_the_template() {
 
     ### Idempotency
     - **Pattern:** Event ID dedup
-    - **Dedup store:** Redis
+    - **Dedup store:** Redis, not available
     - **Dedup TTL:** 1 day
     - **Dedup key:** source and id
 

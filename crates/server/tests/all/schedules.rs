@@ -16,13 +16,13 @@ use crate::server::{Server, until};
 use crate::target::{Call, Target, status};
 
 /// An hour ago, and the cron that fired then and will not fire again within the hour.
-struct AnHourAgo {
+pub(crate) struct AnHourAgo {
     fire: Timestamp,
-    cron: String,
+    pub(crate) cron: String,
 }
 
 impl AnHourAgo {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let millis = (wall_clock() - Duration::from_hours(1)).as_millis();
         let minutes = millis / 60_000;
         Self {
@@ -32,18 +32,18 @@ impl AnHourAgo {
     }
 
     /// What is remembered of a plan that nobody has looked at for two hours.
-    fn memo(&self) -> String {
+    pub(crate) fn memo(&self) -> String {
         let until = self.fire - Duration::from_hours(1);
         json!({ "cron": self.cron, "zone": "UTC", "until": until, "caught_up": 0, "lost": 0 }).to_string()
     }
 
-    fn event_id(&self) -> String {
+    pub(crate) fn event_id(&self) -> String {
         format!("nightly@{}", self.fire)
     }
 }
 
 /// Puts a memo into a data folder that no server has open.
-fn remember(folder: &Folder, name: &str, value: String) {
+pub(crate) fn remember(folder: &Folder, name: &str, value: String) {
     let mut store = Sqlite::open(&folder.path("data"), Options::default()).expect("a store");
     store.recover(wall_clock()).expect("it can be read");
     let note = Note::Memo { name: name.to_owned(), value: Some(value) };

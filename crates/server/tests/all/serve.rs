@@ -107,6 +107,9 @@ fn what_came_before_is_not_taken_twice() {
         (0..3).map(|place| mixed.json()["events"][place]["duplicate"].clone()).collect();
     assert_eq!(duplicates, [false, true, false]);
     assert_eq!(batch(&[event("k-2", 1), event("k-3", 1)]).status, 200);
+    let at_odds = batch(&[event("k-5", 1), event("k-5", 2)]);
+    assert_eq!(at_odds.error(), (409, "CONFLICT".to_owned()));
+    assert_eq!(at_odds.json()["error"]["details"], json!({ "index": 1 }), "nothing of it has a receipt");
     let refused = batch(&[event("k-4", 1), event("k-3", 2)]);
     assert_eq!(refused.error(), (409, "CONFLICT".to_owned()));
     assert_eq!(refused.json()["error"]["details"]["index"], 1);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::sources::broker_facts;
 use super::{Findings, Lint, Run};
-use crate::book::model::{ConsumerPattern, Criticality, DataLoss, IdempotencyBy, ReactionName};
+use crate::book::model::{ConsumerPattern, IdempotencyBy, ReactionName};
 use crate::book::problem::Severity;
 use crate::book::resolve::Resolved;
 use crate::category::Category;
@@ -20,10 +20,10 @@ pub(super) const LINTS: &[Lint] = &[
         severity: Severity::Error,
         summary: "retries, though nothing recognises a second copy",
         explanation: "A call may have worked although its answer was lost, and the retry then does the \
-                      same thing a second time: two mails, two charges. Here nothing recognises the \
-                      second copy: Redrive is told to remember nothing (`by: none`), and the consumer \
-                      declares no pattern of its own. Let Redrive remember event ids, which is the safe \
-                      default; or say under `facts` how the consumer makes a second copy harmless; or \
+                      same thing a second time: two mails, two charges. So does a copy that a sender or a \
+                      broker sends again, since Redrive is told to deliver each (`by: none`). Here the \
+                      consumer declares no pattern of its own. Let Redrive remember event ids, so that \
+                      retries are all that is left, which carry one `Idempotency-Key`; or say under `facts` how the consumer makes a second copy harmless; or \
                       do not retry.",
         bad: "version: 1
 services:
@@ -50,7 +50,8 @@ services:
                       attempt that timed out had worked: the retry is a second copy that only the \
                       consumer can recognise, and this one is declared to do nothing about it. Use the \
                       `Idempotency-Key` that every attempt carries, unchanged, and declare the pattern; \
-                      or remember the notification (`by: notification-id`); or do not retry.",
+                      or let it answer with a `notification-id` \
+                      (`by: notification-id`); or do not retry.",
         bad: "version: 1
 services:
   mail:
@@ -67,6 +68,31 @@ services:
     events: [todo.task.created]
 ",
         run: Run::Rule(retries_repeat_effects),
+    },
+    Lint {
+        code: "notification-id-unheard",
+        severity: Severity::Warning,
+        summary: "notification ids are to be kept, and the target can tell none",
+        explanation: "`by: notification-id` does not call a target again that has told the id of a \
+                      notification, in the header `notification-id` or the field `notification_id` of \
+                      its answer. Only a target that speaks HTTP and gets one event at a time can tell \
+                      one: here it does no more than `by: event-id`. Write that, or use an `http` target \
+                      without `format: batch`.",
+        bad: "version: 1
+services:
+  mail:
+    target: { exec: [./mail] }
+    idempotency: { by: notification-id }
+    events: [todo.task.created]
+",
+        mended: "version: 1
+services:
+  mail:
+    target: { http: \"http://127.0.0.1:9000\" }
+    idempotency: { by: notification-id }
+    events: [todo.task.created]
+",
+        run: Run::Rule(notification_id_unheard),
     },
     Lint {
         code: "dedup-shorter-than-redelivery",
@@ -95,33 +121,6 @@ services:
     events: [todo.task.created]
 ",
         run: Run::Rule(dedup_shorter_than_redelivery),
-    },
-    Lint {
-        code: "dedup-in-memory",
-        severity: Severity::Warning,
-        summary: "ids are remembered in memory where a second copy matters",
-        explanation: "What is remembered in memory is gone after a restart and is not shared by several \
-                      processes, so a second copy that comes after a deployment, or to the process next \
-                      door, is taken for a new event. That is good enough for a single process whose \
-                      events matter little. Use `embedded`, `postgres` or `redis` for what is critical, \
-                      may not be lost or runs more than once.",
-        bad: "version: 1
-services:
-  billing:
-    target: { http: \"http://127.0.0.1:9000\" }
-    criticality: high
-    idempotency: { store: memory }
-    events: [invoice.paid]
-",
-        mended: "version: 1
-services:
-  billing:
-    target: { http: \"http://127.0.0.1:9000\" }
-    criticality: high
-    idempotency: { store: embedded }
-    events: [invoice.paid]
-",
-        run: Run::Rule(dedup_in_memory),
     },
     Lint {
         code: "lease-shorter-than-processing",
@@ -202,6 +201,20 @@ fn retries_repeat_effects(resolved: &Resolved<'_>, findings: &mut Findings<'_>) 
     );
 }
 
+fn notification_id_unheard(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
+    let idempotency = &resolved.idempotency;
+    let is_told = resolved.target.kind.speaks_http() && !resolved.target.takes_batches();
+    if idempotency.by.value != IdempotencyBy::NotificationId || is_told {
+        return;
+    }
+    let kind = resolved.target.kind.as_str();
+    findings.report(
+        resolved.place(idempotency.by.origin),
+        format!("no answer of this `{kind}` target tells the id of a notification"),
+        "write `by: event-id`, or use an `http` target that gets one event at a time",
+    );
+}
+
 /// The policy by which a call that may have worked is made again, with its retries.
 fn repeats_by<'r>(resolved: &'r Resolved<'_>) -> Option<(&'r str, u32)> {
     let may_have_worked = |kind: &FailureMatch| match kind {
@@ -256,26 +269,6 @@ fn retry_window(resolved: &Resolved<'_>) -> Duration {
     windows.max().unwrap_or_default()
 }
 
-fn dedup_in_memory(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
-    let store = &resolved.idempotency.store;
-    if store.value != "memory" || resolved.idempotency.by.value == IdempotencyBy::Nothing {
-        return;
-    }
-    let critical = resolved.criticality.as_ref().is_some_and(|known| known.value >= Criticality::High);
-    let precious = resolved.data_loss.as_ref().is_some_and(|known| known.value == DataLoss::NotAcceptable);
-    let instances = resolved.facts.instances.as_ref().map(|at| at.value);
-    let place = resolved.place(store.origin);
-    let why = match instances {
-        Some(instances) if instances > 1 => format!("and is not shared by the {instances} processes"),
-        _ if critical => "though much depends on these events".to_owned(),
-        _ if precious => "though no event may be lost".to_owned(),
-        Some(_) => return,
-        None => return findings.cannot_tell(place, "facts.instances"),
-    };
-    let message = format!("what is remembered in memory is gone after a restart {why}");
-    findings.report(place, message, "use `embedded`, `postgres` or `redis`");
-}
-
 fn lease_shorter_than_processing(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
     let limit = resolved.rule.timeouts.whole.max;
     for facts in broker_facts(resolved, findings.book()) {
@@ -326,13 +319,13 @@ mod tests {
             ("nor does 429",                 "idempotency: { by: none }\n    on_failure: { transient: none, 429: standard }\n    events: [a]", vec![]),
             ("the consumer declares nothing", "idempotency: { by: none }\n    facts: { idempotent_by: nothing }\n    events: [a]", vec!["5:24 not-idempotent"]),
             ("a notification's id is enough", "idempotency: { by: notification-id }\n    facts: { idempotent_by: nothing }\n    events: [a]", vec![]),
+            ("an answer to one event tells it", "idempotency: { by: notification-id }\n    events: [a]", vec![]),
+            ("an answer to a batch does not", "idempotency: { by: notification-id }\n    channels: { c: { target: { http: \"http://127.0.0.1:9000\", format: batch }, events: [a] } }", vec!["5:24 notification-id-unheard"]),
             ("once for a shared place",      "idempotency: { by: none }\n    events: [a, b, c]", vec!["5:24 not-idempotent"]),
             ("the retry window counts too",  "idempotency: { ttl: 1m }\n    facts: { redelivery: 10s }\n    events: [a]", vec!["5:25 dedup-shorter-than-redelivery"]),
             ("who remembers nothing forgets nothing", "idempotency: { by: none, ttl: 1m }\n    retry: none\n    facts: { redelivery: 1h }\n    events: [a]", vec![]),
             ("the source says how long",     "idempotency: { ttl: 1h }\n    events: [gh.push]\nsources: { gh: { sqs: { queue: q }, type: \"gh.{data.kind}\", facts: { redelivery: 3d } } }", vec!["5:25 dedup-shorter-than-redelivery"]),
             ("another source does not",      "idempotency: { ttl: 1h }\n    events: [a]\nsources: { gh: { sqs: { queue: q }, type: \"gh.{data.kind}\", facts: { redelivery: 3d } } }", vec![]),
-            ("several processes",            "idempotency: { store: memory }\n    facts: { instances: 2 }\n    events: [a]", vec!["5:27 dedup-in-memory"]),
-            ("one process",                  "idempotency: { store: memory }\n    facts: { instances: 1 }\n    events: [a]", vec![]),
             ("a lease as long as the call",  "facts: { lease: 10s }\n    events: [a]", vec![]),
             ("a lease that is too short",    "facts: { lease: 9s }\n    events: [a]", vec!["5:21 lease-shorter-than-processing"]),
             ("a timeout that grows",         "timeout: { first: 5s, max: 40s }\n    facts: { lease: 30s }\n    events: [a]", vec!["6:21 lease-shorter-than-processing"]),
@@ -348,7 +341,6 @@ mod tests {
         let cases = [
             ("once for a service",     "events: [a, b]", vec!["3:3 dedup-shorter-than-redelivery facts.redelivery"]),
             ("a heartbeat of what",    "facts: { redelivery: 1d, heartbeat: 5s }\n    events: [a]", vec!["5:41 heartbeat-too-slow facts.lease"]),
-            ("how many processes",     "facts: { redelivery: 1d }\n    idempotency: { store: memory }\n    events: [a]", vec!["6:27 dedup-in-memory facts.instances"]),
             ("nothing is missing",     "facts: { redelivery: 1d }\n    events: [a]", vec![]),
         ];
         for (name, text, expected) in cases {

@@ -12,6 +12,7 @@ use crate::book::model::{
 use crate::book::validate::{parse_failure_kind, parse_statuses};
 use crate::book::yaml::Node;
 use crate::category::{Category, Code};
+use crate::copies::CopyKey;
 use crate::ids::{BreakerName, PolicyName};
 use crate::limits;
 use crate::name_template::NameTemplate;
@@ -217,7 +218,7 @@ fn idempotency(node: &Node) -> Idempotency {
     Idempotency {
         by: node.get("by").and_then(|n| at(n, by)),
         store: text_at(node, "store"),
-        key: text_at(node, "key"),
+        key: node.get("key").and_then(|n| at(n, |text| CopyKey::parse(text).ok().map(Arc::new))),
         ttl: duration_at(node, "ttl"),
     }
 }

@@ -13,10 +13,10 @@ use super::{
     reaction, reprocess, severity, trip, when_full, when_open,
 };
 use crate::backoff::Backoff;
-use crate::book::RuleBook;
 use crate::book::model::{At, ConsumerPattern, Facts, ReactionName, Switch, TargetKind};
 use crate::book::problem::Span;
 use crate::book::resolve::{Known, Level, Origin, Resolved, ResolvedTimeouts};
+use crate::book::{EMBEDDED, RuleBook};
 use crate::budget::BudgetSettings;
 use crate::catalog::Kind;
 use crate::category::{Category, Code};
@@ -438,12 +438,16 @@ fn waiting(resolved: &Resolved<'_>) -> Vec<Explained> {
     ]
 }
 
+fn store_note(store: &str) -> &'static str {
+    if store == EMBEDDED { "" } else { "not available: write `embedded`" }
+}
+
 fn idempotency(resolved: &Resolved<'_>) -> Vec<Explained> {
     let own = &resolved.idempotency;
     vec![
         Explained::word("by", idempotency_by(own.by.value), own.by.origin),
-        Explained::word("store", &own.store.value, own.store.origin),
-        Explained::word("key", &own.key.value, own.key.origin),
+        Explained::word("store", &own.store.value, own.store.origin).noting(store_note(&own.store.value)),
+        Explained::word("key", own.key_shown(), own.key.as_ref().map_or(Origin::BUILT_IN, |key| key.origin)),
         Explained::span("ttl", own.ttl.value, own.ttl.origin),
     ]
 }

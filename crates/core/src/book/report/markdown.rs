@@ -196,9 +196,7 @@ fn harmless(resolved: &Resolved<'_>) -> String {
     let found = idempotency(resolved);
     let own = &resolved.idempotency;
     let (ttl, key) = match own.by.value {
-        IdempotencyBy::EventId | IdempotencyBy::NotificationId => {
-            (days(own.ttl.value), own.key.value.as_str())
-        }
+        IdempotencyBy::EventId | IdempotencyBy::NotificationId => (days(own.ttl.value), own.key_shown()),
         IdempotencyBy::Nothing => ("–".to_owned(), "–"),
     };
     format!(

@@ -6,6 +6,7 @@ use super::{Known, Level, Levels, Origin};
 use crate::book::model::Sections;
 use crate::budget::BudgetSettings;
 use crate::catalog::Kind;
+use crate::copies::Copies;
 use crate::ids::DependencyName;
 use crate::limits;
 use crate::rule::{Rule, WhenOpen};
@@ -41,6 +42,7 @@ impl Sections {
             deadline: levels.find(|l| &l.deadline).map(|known| known.value),
             fatal_after: levels.find(|l| &l.fatal_after).map(|known| known.value),
             timeouts: timeouts(&levels, &owner).limits(),
+            copies: Copies::default(),
         })
     }
 }

@@ -219,15 +219,23 @@ pub(super) static IDEMPOTENCY: Object = Object {
         key(
             "by",
             Type::Word(&["event-id", "notification-id", "none"]),
-            "What is remembered (default event-id).",
+            "What a second copy is known by (default event-id). notification-id: the same, and a delivery whose target has told the id of a notification is not sent again. none: each copy is delivered.",
         ),
         key(
             "store",
             Type::Word(&["embedded", "postgres", "redis", "memory"]),
-            "Where it is remembered (default embedded).",
+            "Where it is remembered: embedded, the data folder. The others are not built in.",
         ),
-        key("key", Type::Text, "The field that is the key (default: the event's source and id)."),
-        key("ttl", Type::Duration, "For how long it is remembered (default 7d)."),
+        key(
+            "key",
+            Type::CopyKey,
+            "What else a copy is known by, for the row: a field such as `data.order`, or a text with fields in braces.",
+        ),
+        key(
+            "ttl",
+            Type::Duration,
+            "For how long it is remembered (default 7d), and for as long as the event is kept.",
+        ),
     ],
     includes: &[],
     one_of: &[],

@@ -271,6 +271,7 @@ fn sample(takes: &Type, which: Sample) -> Value {
         Type::Pattern | Type::Text | Type::SourceTemplate | Type::Lint => pick(json!("one"), json!("two")),
         Type::Url => pick(json!("http://one.test/"), json!("https://two.test/")),
         Type::EventPattern => pick(json!("a.b"), json!("c.d")),
+        Type::CopyKey => pick(json!("data.one"), json!("{type}/{data.two}")),
         Type::LetterName => pick(json!("_{service}.one"), json!("_{service}.two")),
         Type::Bool => pick(json!(false), json!(true)),
         Type::Count { min, max } => pick(json!(min), json!((min + 1).min(*max))),

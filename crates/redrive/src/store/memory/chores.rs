@@ -38,6 +38,9 @@ impl World {
             chores.events_deleted += u64::from(self.delete_if_over(place, keep, now));
         }
         self.forget_ids(keep, now);
+        let events = &self.events;
+        let is_kept = |seq: &Seq| events.get(seq).is_some_and(|kept| kept.whole);
+        self.keys.retain(|_, (event, until)| *until > now || is_kept(event));
         self.forget_books();
         let (letters_deleted, more_letters) = self.purge_old(keep, now);
         chores.letters_deleted = letters_deleted;
@@ -74,7 +77,7 @@ impl World {
             }
         }
         // Ids up to there are not looked at again, even if they are to be kept for longer by now.
-        if kept.received_at + keep.ids <= now || seq <= self.ids_checked {
+        if kept.imported || kept.received_at + keep.ids <= now || seq <= self.ids_checked {
             self.forget(seq);
         } else {
             let kept = self.events.get_mut(&seq).expect("it was there");

@@ -13,7 +13,7 @@ use redrive_core::ids::Seq;
 use redrive_core::time::Timestamp;
 
 use super::world::{Held, Kept, Row, World};
-use crate::store::admit::{self, Admitted, Fit, New};
+use crate::store::admit::{self, Admitted, Fit, New, NewKey};
 use crate::store::{
     Addressee, DeliveryState, QueueCounts, Refusal, Settled, Submission, Submitted, Taken, derive,
 };
@@ -197,6 +197,7 @@ impl World {
                 Admitted::New(new) => {
                     taken.push(new.taken(now));
                     self.add_event(submitted, &new, now, waiting);
+                    self.keep_keys(new.seq, new.keys);
                 }
             }
         }
@@ -212,6 +213,7 @@ impl World {
             first_delivery: new.seq.next(),
             delivery_count: new.taken(now).deliveries,
             whole: true,
+            imported: false,
         };
         self.keep(new.seq, kept);
         if routes.is_empty() {
@@ -219,8 +221,14 @@ impl World {
             self.ending.push_back((now, new.seq));
         }
         for (addressee, fit) in routes.iter().zip(&new.fits) {
+            let Some(fit) = fit else { continue };
             waiting.extend(self.add_delivery(new.seq, addressee, *fit, now));
         }
+    }
+
+    /// Remembers what the deliveries of an event are known by.
+    pub(super) fn keep_keys(&mut self, event: Seq, keys: Vec<NewKey>) {
+        self.keys.extend(keys.into_iter().map(|NewKey { key, until }| (key, (event, until))));
     }
 
     /// Keeps an event at the next place.

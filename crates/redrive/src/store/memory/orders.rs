@@ -155,7 +155,7 @@ impl World {
     ) -> Result<Ordered, OrderRefusal> {
         let Edit { letter, event, note } = edit;
         let number = self.free_letter(*letter)?;
-        let Ok(earlier) = self.find(event);
+        let Ok(earlier) = self.find(event, derive::content_hash(event));
         if let Some(earlier) = earlier {
             return Err(OrderRefusal::EventExists(Receipt::of(earlier.seq)));
         }
@@ -218,8 +218,8 @@ impl World {
     fn import_one(&mut self, letter: &ImportedLetter, now: Timestamp) {
         let ImportedLetter { key, queue, subscription, order, event, death, .. } = letter;
         let event_seq = self.last.next();
-        // An event of that id may be here already; who sends it again meets that one.
-        self.keep(event_seq, Kept::of_one(event, event_seq, now));
+        // It is found by its id, and does not count when an event of that id is sent.
+        self.keep(event_seq, Kept { imported: true, ..Kept::of_one(event, event_seq, now) });
         let mut row = self.new_row(event_seq, queue, subscription, now);
         row.lane = derive::lane_in(self.seed, queue, *order, event);
         row.attempts = letter.attempts;
@@ -248,6 +248,7 @@ impl Kept {
             first_delivery: seq.next(),
             delivery_count: 1,
             whole: true,
+            imported: false,
         }
     }
 }

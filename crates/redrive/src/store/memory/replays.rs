@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use redrive_core::decide::History;
 use redrive_core::engine::{Advance, Next, Settlement, Waiting};
 use redrive_core::ids::Seq;
 use redrive_core::replay::{
@@ -352,7 +351,7 @@ impl World {
         let row = self.rows.get_mut(&seq).expect("a letter has a delivery");
         row.lane = lane;
         row.state = state;
-        row.history = History::new();
+        row.history = row.history.replayed();
         row.book = None;
         row.start_recorded = false;
         row.written_at = now;

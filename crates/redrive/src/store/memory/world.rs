@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use redrive_core::breaker::Record;
+use redrive_core::copies::Remembered;
 use redrive_core::decide::History;
 use redrive_core::engine::{Absences, Followers, Load, Page, QueueName, Waiting, Wanted};
 use redrive_core::event::Event;
@@ -17,7 +18,7 @@ use redrive_core::time::Timestamp;
 use super::door::Door;
 use super::letters::{Kind, Letter};
 use super::replays::Replay;
-use crate::store::admit::{self, Backlog, Earlier, Fit, Ledger};
+use crate::store::admit::{self, Backlog, Earlier, Fit, Ledger, Routed};
 use crate::store::door::By;
 use crate::store::letter::{AuditRecord, KindId, LetterNumber};
 use crate::store::{Addressee, Batch, CRASHES_MAX, Closed, Counts, DeliveryState, Note, Recovered, Written};
@@ -45,6 +46,8 @@ pub(super) struct World {
     pub(super) numbers: BTreeMap<Seq, LetterNumber>,
     pub(super) kinds: BTreeMap<KindId, Kind>,
     pub(super) replays: BTreeMap<ReplayId, Replay>,
+    /// What deliveries are known by whose rule has a key of its own: the event, and until when.
+    pub(super) keys: BTreeMap<Vec<u8>, (Seq, Timestamp)>,
     /// Letters from elsewhere, by what they were known as there.
     pub(super) imported: BTreeMap<String, Seq>,
     pub(super) audit: BTreeMap<u64, AuditRecord>,
@@ -79,6 +82,8 @@ pub(super) struct Kept {
     pub(super) delivery_count: u32,
     /// Whether more of it is kept than its id.
     pub(super) whole: bool,
+    /// Whether it came with a letter from elsewhere, and was not sent.
+    pub(super) imported: bool,
 }
 
 /// A delivery.
@@ -131,6 +136,16 @@ impl Kept {
         (first..first + u64::from(self.delivery_count)).map(Seq::new)
     }
 
+    fn earlier(&self, seq: Seq) -> Earlier {
+        Earlier {
+            seq,
+            content: self.content,
+            deliveries: self.delivery_count,
+            accepted_at: self.received_at,
+            remembered: Remembered { last_at: self.received_at, kept: self.whole },
+        }
+    }
+
     /// Whether nobody has wanted it so far.
     pub(super) fn is_unrouted(&self) -> bool {
         self.whole && self.delivery_count == 0
@@ -172,19 +187,24 @@ impl Row {
 impl Ledger for World {
     type Error = Infallible;
 
-    fn find(&mut self, event: &Event) -> Result<Option<Earlier>, Infallible> {
+    fn find(&mut self, event: &Event, content: u64) -> Result<Option<Earlier>, Infallible> {
         let places = self.ids.get(&(event.source.clone(), event.id.clone()));
-        // Letters from elsewhere may bring an event of the same id once more: the first one counts.
-        let seq = places.and_then(BTreeSet::first);
-        Ok(seq.map(|seq| {
-            let kept = &self.events[seq];
-            Earlier {
-                seq: *seq,
-                content: kept.content,
-                deliveries: kept.delivery_count,
-                accepted_at: kept.received_at,
-            }
-        }))
+        // An event that a letter from elsewhere brought was not sent, and keeps nothing out that is.
+        let sent = places.into_iter().flatten().filter(|seq| !self.events[seq].imported);
+        let all = sent.map(|seq| self.events[seq].earlier(*seq));
+        Ok(all.reduce(|found, earlier| found.beside(earlier, content)))
+    }
+
+    fn find_key(&mut self, key: &[u8], now: Timestamp) -> Result<Option<Earlier>, Infallible> {
+        let Some((seq, until)) = self.keys.get(key).copied() else { return Ok(None) };
+        let found = self.events.get(&seq).map(|kept| kept.earlier(seq));
+        if !found.is_some_and(|earlier| earlier.remembered.kept) && until <= now {
+            return Ok(None);
+        }
+        // The key may be all that is left of it.
+        let remembered = Remembered { last_at: now, kept: false };
+        let gone = Earlier { seq, content: 0, deliveries: 1, accepted_at: now, remembered };
+        Ok(Some(found.unwrap_or(gone)))
     }
 
     fn waiting(&self, service: &ServiceName) -> Backlog {
@@ -214,6 +234,7 @@ impl World {
             numbers: BTreeMap::new(),
             kinds: BTreeMap::new(),
             replays: BTreeMap::new(),
+            keys: BTreeMap::new(),
             imported: BTreeMap::new(),
             audit: BTreeMap::new(),
             acting: By::nobody(),
@@ -338,17 +359,17 @@ impl World {
 
     fn route(&mut self, event: Seq, routes: &[Addressee], now: Timestamp, waiting: &mut Vec<Waiting>) {
         let Some(kept) = self.events.get(&event).filter(|kept| kept.is_unrouted()) else { return };
-        if routes.is_empty() || !admit::all_fit(self, routes, &kept.event) {
-            return;
-        }
+        let whole = Arc::clone(&kept.event);
+        let Ok(Some(Routed { to, keys })) = admit::route(self, routes, &whole, now) else { return };
         let first_delivery = self.last.next();
         let kept = self.events.get_mut(&event).expect("it was there");
         kept.first_delivery = first_delivery;
-        kept.delivery_count = admit::deliveries(routes.len());
+        kept.delivery_count = admit::deliveries(to.len());
         self.counts.unrouted -= 1;
-        for addressee in routes {
+        for addressee in to {
             waiting.extend(self.add_delivery(event, addressee, Fit::Waits, now));
         }
+        self.keep_keys(event, keys);
     }
 
     pub(super) fn load(&self, load: &Load) -> Page {

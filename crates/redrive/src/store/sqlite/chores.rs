@@ -5,22 +5,27 @@
 //! against their age in the order of their places, each once.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use redrive_core::ids::Seq;
 use redrive_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension};
 
 use super::dedup::Step;
-use super::encode::{self, place, seq, time};
+use super::encode::{self, nanos, place, seq, time};
 use super::fault::Fault;
 use super::retention::{self, Old};
-use super::schema::state;
+use super::schema::{state, whole};
 use super::state::State;
 use super::write;
 use crate::store::{BOOKS_RECOVERED_MAX, Chores, Keep};
 
 /// How many places one step looks at, at least where there are as many.
 const PLACES_PER_STEP: usize = 512;
+/// Keys of deliveries that one step looks at.
+const KEYS_PER_STEP: i64 = 256;
+/// Keys of events that are kept are looked at again after this long.
+const KEYS_LOOKED_AT_AGAIN: Duration = Duration::from_secs(600);
 
 /// Whether there is anything to do: a store that nobody uses does not write.
 pub(super) fn is_due(
@@ -38,6 +43,7 @@ pub(super) fn is_due(
     let is_past = |at: Option<i64>, span| at.is_some_and(|at| time(at) + span <= now);
     Ok(is_past(ended, keep.delivered)
         || is_past(received, keep.ids)
+        || connection.prepare_cached(KEYS_ENDING)?.exists((nanos(now), 1))?
         || state.dedup.has_work(state.meta.ids_checked)
         || state.dedup.droppable(connection, state.meta.ids_checked)?.is_some()
         || connection.prepare_cached(UNNAMED_BOOKS)?.exists([books_kept()])?)
@@ -55,10 +61,11 @@ pub(super) fn housekeep(
     let (deleted, more_ended) = delete_ended(connection, state, keep, now)?;
     chores.events_deleted = deleted;
     let more_ids = forget_ids(connection, state, keep, now)?;
+    let more_keys = forget_keys(connection, now)?;
     forget_books(connection)?;
     chores.letters_deleted = retention::forget(connection, state, old, now)?;
     let step = state.dedup.step(connection, state.meta.ids_checked)?;
-    chores.more = more_ended || more_ids || old.may_be_more() || step.is_some();
+    chores.more = more_ended || more_ids || more_keys || old.may_be_more() || step.is_some();
     state.save(connection)?;
     Ok((chores, step))
 }
@@ -111,12 +118,12 @@ impl Over<'_> {
         let mut statement = self.connection.prepare_cached(event_of)?;
         let event: Option<i64> = statement.query_row([place(at)], |row| row.get(0)).optional()?;
         let event = event.unwrap_or(place(at));
-        let select = "SELECT received_at, coalesce(first_delivery, seq + 1), deliveries FROM events
-            WHERE seq = ?1 AND whole = 1";
-        let read = |row: &rusqlite::Row<'_>| Ok((time(row.get(0)?), row.get(1)?, row.get(2)?));
+        let select = "SELECT received_at, coalesce(first_delivery, seq + 1), deliveries, whole FROM events
+            WHERE seq = ?1 AND whole > 0";
+        let read = |row: &rusqlite::Row<'_>| Ok((time(row.get(0)?), row.get(1)?, row.get(2)?, row.get(3)?));
         let mut statement = self.connection.prepare_cached(select)?;
-        let found: Option<(Timestamp, i64, i64)> = statement.query_row([event], read).optional()?;
-        let Some((received_at, first, count)) = found else { return Ok(false) };
+        let found: Option<(Timestamp, i64, i64, i64)> = statement.query_row([event], read).optional()?;
+        let Some((received_at, first, count, kept)) = found else { return Ok(false) };
         let deliveries = first..first + count;
         if !self.all_over(&deliveries)? {
             return Ok(false);
@@ -126,10 +133,11 @@ impl Over<'_> {
         self.state.meta.unrouted -= u64::from(count == 0);
         // Ids up to there are not looked at again, even if they are to be kept for longer by now.
         let is_checked = seq(event) <= self.state.meta.ids_checked;
-        let sql = if is_checked || received_at + self.keep.ids <= self.now {
-            "DELETE FROM events WHERE seq = ?1"
-        } else {
+        let is_id_of_use = kept == whole::SENT && !is_checked && received_at + self.keep.ids > self.now;
+        let sql = if is_id_of_use {
             "UPDATE events SET whole = 0, attributes = x'', data = x'' WHERE seq = ?1"
+        } else {
+            "DELETE FROM events WHERE seq = ?1"
         };
         self.connection.prepare_cached(sql)?.execute([event])?;
         Ok(true)
@@ -210,6 +218,29 @@ fn forget_ids(
         }
     }
     Ok(old.len() == PLACES_PER_STEP)
+}
+
+/// Keys of deliveries whose time has come, the oldest first.
+pub(super) const KEYS_ENDING: &str =
+    "SELECT key, event FROM delivery_keys WHERE until <= ?1 ORDER BY until LIMIT ?2";
+
+/// Forgets keys of deliveries whose time has come; says whether there may be more.
+fn forget_keys(connection: &Connection, now: Timestamp) -> Result<bool, Fault> {
+    let mut statement = connection.prepare_cached(KEYS_ENDING)?;
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let over: Vec<(Vec<u8>, i64)> =
+        statement.query_map((nanos(now), KEYS_PER_STEP), read)?.collect::<Result<_, _>>()?;
+    for (key, event) in &over {
+        let is_kept = "SELECT 1 FROM events WHERE seq = ?1 AND whole > 0";
+        if connection.prepare_cached(is_kept)?.exists([event])? {
+            // It is known for as long as the event is kept, and looked at again later.
+            let update = "UPDATE delivery_keys SET until = ?2 WHERE key = ?1";
+            connection.prepare_cached(update)?.execute((key, nanos(now + KEYS_LOOKED_AT_AGAIN)))?;
+        } else {
+            connection.prepare_cached("DELETE FROM delivery_keys WHERE key = ?1")?.execute([key])?;
+        }
+    }
+    Ok(i64::try_from(over.len()).is_ok_and(|count| count == KEYS_PER_STEP))
 }
 
 /// Books that no story names and that are not among the latest.

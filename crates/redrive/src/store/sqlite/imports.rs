@@ -8,8 +8,8 @@ use super::audit::Act;
 use super::encode::{self, nanos, place};
 use super::fault::Fault;
 use super::letters::{Body, Grave};
-use super::schema::state;
-use super::write::Work;
+use super::schema::{state, whole};
+use super::write::{Keeping, Work};
 use crate::store::derive;
 use crate::store::letter::{ImportedLetter, Ordered};
 
@@ -51,10 +51,12 @@ impl Work<'_> {
     fn import_one(&mut self, letter: &ImportedLetter) -> Result<(), Fault> {
         let ImportedLetter { key, queue: name, subscription, order, event, died_at, .. } = letter;
         let event_seq = self.state.meta.last.next();
-        // An event of that id may be here already; who sends it again meets that one.
+        // It is found by its id, and does not count when an event of that id is sent.
         let hash = self.state.dedup.hash(event.dedup_key());
         self.state.dedup.add(hash, event_seq);
-        self.keep_event(event_seq, derive::content_hash(event), 1, event)?;
+        let content = derive::content_hash(event);
+        let keeping = Keeping { seq: event_seq, content, deliveries: 1, whole: whole::IMPORTED };
+        self.keep_event(&keeping, event)?;
         let seq = event_seq.next();
         self.state.meta.last = seq;
         let QueueName { service, channel } = &**name;

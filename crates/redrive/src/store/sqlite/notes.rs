@@ -13,7 +13,7 @@ use super::encode::{nanos, place};
 use super::fault::Fault;
 use super::write::Work;
 use super::{recover, rows};
-use crate::store::admit::{self, Fit};
+use crate::store::admit::{self, Fit, Routed};
 use crate::store::{Addressee, Note};
 
 pub(super) const RELEASE: &str =
@@ -99,16 +99,15 @@ impl Work<'_> {
                 None => return Ok(()),
             }
         };
-        if routes.is_empty() || !admit::all_fit(self, routes, &event) {
-            return Ok(());
-        }
+        let Some(Routed { to, keys }) = admit::route(self, routes, &event, self.now)? else { return Ok(()) };
         let update = "UPDATE events SET first_delivery = ?2, deliveries = ?3 WHERE seq = ?1";
         let first = place(self.state.meta.last.next());
-        self.run(update, [place(at).into(), first.into(), admit::deliveries(routes.len()).into()])?;
+        self.run(update, [place(at).into(), first.into(), admit::deliveries(to.len()).into()])?;
         self.state.meta.unrouted -= 1;
-        for addressee in routes {
+        for addressee in to {
             waiting.extend(self.add_delivery(at, &event, addressee, Fit::Waits)?);
         }
+        self.keep_keys(at, &keys)?;
         Ok(())
     }
 }

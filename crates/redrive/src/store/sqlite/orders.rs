@@ -9,9 +9,9 @@ use super::audit::Act;
 use super::encode::{nanos, place, seq};
 use super::fault::Fault;
 use super::held::Held;
-use super::schema::state;
+use super::schema::{state, whole};
 use super::select::{self, Letter};
-use super::write::Work;
+use super::write::{Keeping, Work};
 use crate::store::admit::Ledger;
 use crate::store::derive;
 use crate::store::letter::{Edit, Order, OrderRefusal, Ordered};
@@ -154,14 +154,16 @@ impl Work<'_> {
             Ok(letter) => letter,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        if let Some(earlier) = self.find(&edit.event)? {
+        let content = derive::content_hash(&edit.event);
+        if let Some(earlier) = self.find(&edit.event, content)? {
             return Ok(Err(OrderRefusal::EventExists(Receipt::of(earlier.seq))));
         }
         let before = self.place_of(letter.delivery)?;
         let event_seq = self.state.meta.last.next();
         let hash = self.state.dedup.hash(edit.event.dedup_key());
         self.state.dedup.add(hash, event_seq);
-        self.keep_event(event_seq, derive::content_hash(&edit.event), 1, &edit.event)?;
+        let keeping = Keeping { seq: event_seq, content, deliveries: 1, whole: whole::SENT };
+        self.keep_event(&keeping, &edit.event)?;
         let new = event_seq.next();
         self.state.meta.last = new;
         let held = self.held_by(before.lane, letter.delivery)?;

@@ -22,9 +22,13 @@ pub(super) const NEXT: &str = "SELECT delivery, lane FROM replay_letters INDEXED
 pub(super) const CORPSE: &str =
     "SELECT l.number, l.claim, d.queue, d.lane, d.bytes, coalesce(d.turn, d.seq), d.story
     FROM letters l CROSS JOIN deliveries d ON d.seq = l.delivery WHERE l.delivery = ?1";
-const SEND: &str = "UPDATE deliveries SET queue = ?2, lane = ?3, state = ?4, due_at = NULL, written_at = ?5,
-    start_recorded = 0, book = NULL, history = NULL, story = NULL, replay = ?6, replays = coalesce(replays, 0) + 1
-    WHERE seq = ?1";
+const SEND: &str = r#"UPDATE deliveries SET queue = ?2, lane = ?3, state = ?4, due_at = NULL, written_at = ?5,
+    start_recorded = 0, book = NULL, story = NULL,
+    -- What the target has notified outlives a replay.
+    history = CASE WHEN history LIKE '%"notified"%'
+        THEN json_object('notified', json_extract(history, '$.notified')) END,
+    replay = ?6, replays = coalesce(replays, 0) + 1
+    WHERE seq = ?1"#;
 /// A wave has begun when something of it was sent.
 const STEPPED: &str = "UPDATE replays SET sent = sent + ?2, left_alone = left_alone + ?3,
     wave = CASE WHEN ?2 > 0 THEN ?4 ELSE wave END, changed_at = ?5 WHERE id = ?1";

@@ -16,10 +16,15 @@ use crate::store::StoreError;
 const APPLICATION_ID: i32 = 0x5244_5256;
 
 /// The steps from an empty file to today's tables; a file's format is how many of them it has seen.
-const STEPS: [Step; 4] =
-    [Step::of(FIRST), Step { sql: LETTERS, carry: letters::carry_over }, Step::of(DOORS), Step::of(PATIENT)];
+const STEPS: [Step; 5] = [
+    Step::of(FIRST),
+    Step { sql: LETTERS, carry: letters::carry_over },
+    Step::of(DOORS),
+    Step::of(PATIENT),
+    Step::of(COPIES),
+];
 /// Today's format.
-const FORMAT: u32 = 4;
+const FORMAT: u32 = 5;
 const _: () = assert!(STEPS.len() == FORMAT as usize);
 
 /// A step from one format to the next.
@@ -48,6 +53,16 @@ pub(super) mod state {
     pub(in super::super) const SKIPPED: i64 = 5;
     pub(in super::super) const SUPERSEDED: i64 = 6;
     pub(in super::super) const PURGED: i64 = 7;
+}
+
+/// What is kept of an event, in column `whole`; queries and indexes name these numbers.
+pub(super) mod whole {
+    /// Its id alone.
+    pub(in super::super) const ID_ALONE: i64 = 0;
+    /// All of it.
+    pub(in super::super) const SENT: i64 = 1;
+    /// All of it, and it came with a letter from elsewhere: it is never taken for what a sender has sent.
+    pub(in super::super) const IMPORTED: i64 = 2;
 }
 
 /// Keys on the hot path only grow, so that every write goes to the end of a table or an index; the one
@@ -341,6 +356,22 @@ const PATIENT: &str = "
 CREATE INDEX patient ON deliveries (queue) WHERE state IN (1, 2);
 ";
 
+/// Events of letters from elsewhere are told from events that were sent, and deliveries may be known by keys
+/// of their own.
+const COPIES: &str = "
+UPDATE events SET whole = 2 WHERE whole = 1 AND seq IN
+    (SELECT d.event FROM imported i CROSS JOIN deliveries d ON d.seq = i.delivery);
+
+-- What deliveries of rules with a key of their own are known by.
+CREATE TABLE delivery_keys (
+    key   BLOB PRIMARY KEY,
+    event INTEGER NOT NULL,
+    -- Until when it is known if the event is kept no longer.
+    until INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX delivery_keys_ending ON delivery_keys (until);
+";
+
 /// Opens the file to write, creates what is missing, and brings an older format up to date.
 pub(super) fn open(path: &Path, seed: u64) -> Result<Connection, StoreError> {
     let fail = |fault: rusqlite::Error| Fault::from(fault).not_opened(path);
@@ -497,7 +528,7 @@ mod tests {
             (database("theirs.db", "CREATE TABLE theirs (id)"),                    "not one of redrive's"),
             (database("other.db", "PRAGMA application_id = 7"),                    "not one of redrive's"),
             (database("versioned.db", "PRAGMA user_version = 1"),                  "not one of redrive's"),
-            (database("newer.db", &format!("{ours} PRAGMA user_version = 99")),    "has format 99, and this release knows formats up to 4"),
+            (database("newer.db", &format!("{ours} PRAGMA user_version = 99")),    "has format 99, and this release knows formats up to 5"),
         ];
         for (path, expected) in cases {
             let before = fs::read(&path).expect("it is there");

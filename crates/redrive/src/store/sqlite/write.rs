@@ -7,27 +7,29 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use redrive_core::copies::Remembered;
 use redrive_core::decide::History;
 use redrive_core::engine::{Death, Followers, QueueName, Waiting};
 use redrive_core::event::Event;
 use redrive_core::idempotency;
 use redrive_core::ids::{Seq, ServiceName};
 use redrive_core::time::Timestamp;
-use rusqlite::{CachedStatement, Connection};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Row};
 
-use super::encode::{self, nanos, place, time};
+use super::encode::{self, nanos, place, seq, time};
 use super::fault::Fault;
 use super::letters::{Body, Grave};
-use super::schema::state;
+use super::schema::{state, whole};
 use super::state::State;
 use super::{rows, settle};
-use crate::store::admit::{self, Admitted, Backlog, Earlier, Fit, Ledger};
+use crate::store::admit::{self, Admitted, Backlog, Earlier, Fit, Ledger, NewKey};
 use crate::store::door::By;
 use crate::store::letter::GivenOrder;
 use crate::store::{Addressee, Batch, Refusal, Submission, Submitted, Taken, Written, derive};
 
-const FIND_EVENT: &str = "SELECT id, source, content, deliveries, received_at FROM events WHERE seq = ?1";
-const INSERT_EVENT: &str = "INSERT INTO events VALUES (?1, ?2, ?3, NULL, ?4, 1, ?5, ?6, ?7, ?8, ?9)";
+const FIND_EVENT: &str = "SELECT id, source, content, deliveries, received_at, whole FROM events
+    WHERE seq = ?1";
+const INSERT_EVENT: &str = "INSERT INTO events VALUES (?1, ?2, ?3, NULL, ?4, ?10, ?5, ?6, ?7, ?8, ?9)";
 const INSERT_DELIVERY: &str = "INSERT INTO deliveries VALUES
     (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0, NULL, ?9, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL)";
 
@@ -63,6 +65,15 @@ pub(super) fn write(
     Ok(written)
 }
 
+/// An event that is being written, beside what it says itself.
+pub(super) struct Keeping {
+    pub(super) seq: Seq,
+    pub(super) content: u64,
+    pub(super) deliveries: u32,
+    /// One of [`whole`].
+    pub(super) whole: i64,
+}
+
 /// A batch under way.
 pub(super) struct Work<'a> {
     pub(super) connection: &'a Connection,
@@ -85,23 +96,39 @@ pub(super) struct Work<'a> {
 impl Ledger for Work<'_> {
     type Error = Fault;
 
-    fn find(&mut self, event: &Event) -> Result<Option<Earlier>, Fault> {
+    fn find(&mut self, event: &Event, content: u64) -> Result<Option<Earlier>, Fault> {
         let key = event.dedup_key();
         let hash = self.state.dedup.hash(key);
-        let mut first: Option<Earlier> = None;
+        let mut found: Option<Earlier> = None;
         for at in self.state.dedup.candidates(self.connection, hash)? {
             let mut rows = self.find_event.query([place(at)])?;
             // A run remembers events until all of them are gone.
             let Some(row) = rows.next()? else { continue };
-            // Letters from elsewhere may bring an event of the same id once more: the first one counts.
-            let is_first = first.is_none_or(|first| at < first.seq);
-            if is_first && rows::text(row, 0)? == key.event_id && rows::text(row, 1)? == key.source {
-                let content = row.get::<_, i64>(2)?.cast_unsigned();
-                let accepted_at = time(row.get(4)?);
-                first = Some(Earlier { seq: at, content, deliveries: row.get(3)?, accepted_at });
+            // An event that a letter from elsewhere brought was not sent, and keeps nothing out that is.
+            let was_sent = row.get::<_, i64>(5)? != whole::IMPORTED;
+            if was_sent && rows::text(row, 0)? == key.event_id && rows::text(row, 1)? == key.source {
+                let earlier = earlier(at, row)?;
+                found = Some(found.map_or(earlier, |found| found.beside(earlier, content)));
             }
         }
-        Ok(first)
+        Ok(found)
+    }
+
+    fn find_key(&mut self, key: &[u8], now: Timestamp) -> Result<Option<Earlier>, Fault> {
+        let select = "SELECT event, until FROM delivery_keys WHERE key = ?1";
+        let mut statement = self.connection.prepare_cached(select)?;
+        let read = |row: &Row<'_>| Ok((seq(row.get(0)?), time(row.get(1)?)));
+        let Some((at, until)) = statement.query_row([key], read).optional()? else { return Ok(None) };
+        let mut rows = self.find_event.query([place(at)])?;
+        let found = rows.next()?.map(|row| earlier(at, row)).transpose()?;
+        let is_kept = found.is_some_and(|earlier| earlier.remembered.kept);
+        if !is_kept && until <= now {
+            return Ok(None);
+        }
+        // The key may be all that is left of it.
+        let remembered = Remembered { last_at: now, kept: false };
+        let gone = Earlier { seq: at, content: 0, deliveries: 1, accepted_at: now, remembered };
+        Ok(Some(found.unwrap_or(gone)))
     }
 
     fn waiting(&self, service: &ServiceName) -> Backlog {
@@ -153,26 +180,29 @@ impl<'a> Work<'a> {
             taken.push(now_taken);
             let hash = self.state.dedup.hash(event.dedup_key());
             self.state.dedup.add(hash, new.seq);
-            self.keep_event(new.seq, new.content, now_taken.deliveries, event)?;
+            let kept = Keeping {
+                seq: new.seq,
+                content: new.content,
+                deliveries: now_taken.deliveries,
+                whole: whole::SENT,
+            };
+            self.keep_event(&kept, event)?;
             if routes.is_empty() {
                 self.state.meta.unrouted += 1;
                 self.ended.push(new.seq);
             }
             for (addressee, fit) in routes.iter().zip(new.fits) {
+                let Some(fit) = fit else { continue };
                 waiting.extend(self.add_delivery(new.seq, event, addressee, fit)?);
             }
+            self.keep_keys(new.seq, &new.keys)?;
         }
         Ok(Ok(taken))
     }
 
     /// Writes an event at the next place.
-    pub(super) fn keep_event(
-        &mut self,
-        seq: Seq,
-        content: u64,
-        deliveries: u32,
-        event: &Event,
-    ) -> Result<(), Fault> {
+    pub(super) fn keep_event(&mut self, keeping: &Keeping, event: &Event) -> Result<(), Fault> {
+        let Keeping { seq, content, deliveries, whole } = *keeping;
         self.state.meta.last = seq;
         self.state.meta.events += 1;
         self.insert_event.execute((
@@ -185,7 +215,17 @@ impl<'a> Work<'a> {
             event.event_type.as_str(),
             encode::attributes(event),
             &event.data[..],
+            whole,
         ))?;
+        Ok(())
+    }
+
+    /// Writes what the deliveries of an event are known by from now on.
+    pub(super) fn keep_keys(&mut self, event: Seq, keys: &[NewKey]) -> Result<(), Fault> {
+        for NewKey { key, until } in keys {
+            let insert = "INSERT OR REPLACE INTO delivery_keys VALUES (?1, ?2, ?3)";
+            self.connection.prepare_cached(insert)?.execute((key, place(event), nanos(*until)))?;
+        }
         Ok(())
     }
 
@@ -291,6 +331,18 @@ impl<'a> Work<'a> {
         count_stories(connection, &told)?;
         state.save(connection)
     }
+}
+
+/// What a row of [`FIND_EVENT`] says of the event at that place.
+fn earlier(at: Seq, row: &Row<'_>) -> Result<Earlier, Fault> {
+    let accepted_at = time(row.get(4)?);
+    Ok(Earlier {
+        seq: at,
+        content: row.get::<_, i64>(2)?.cast_unsigned(),
+        deliveries: row.get(3)?,
+        accepted_at,
+        remembered: Remembered { last_at: accepted_at, kept: row.get::<_, i64>(5)? != whole::ID_ALONE },
+    })
 }
 
 /// Adds to how many stories name which book.

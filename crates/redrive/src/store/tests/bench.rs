@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redrive_core::book::model::Order;
 use redrive_core::category::{Category, Code, codes};
+use redrive_core::copies::Copies;
 use redrive_core::decide::History;
 use redrive_core::engine::{Death, Followers, Load, Next, Page, QueueName, Settlement, Waiting, Wanted};
 use redrive_core::envelope::Tier;
@@ -99,6 +100,7 @@ pub(super) fn addressee(name: &str) -> Addressee {
         letter_name: format!("_{name}.deadletter").into(),
         consumer_group: name.into(),
         bound: ROOMY,
+        copies: Copies { ttl: Duration::MAX, ..Copies::default() },
     }
 }
 

@@ -32,6 +32,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     ("an imported letter is kept for as long as one that died here", import_kept),
     ("an imported letter that was purged may come again", import_again),
     ("an imported event stands beside one of the same id", import_known_event),
+    ("an imported event keeps none out that is sent", import_keeps_none_out),
     ("an imported letter holds nobody", import_strict),
     ("old letters are purged, by queue and type", retention),
     ("letters that hold or are claimed outlive their time", retention_spares),
@@ -123,7 +124,7 @@ fn purge_leaves(bench: &mut Bench) {
     assert_eq!(shown(bench).deliveries.len(), 2);
     assert_eq!(bench.submit(&[to("a", event("both"))]), Ok(vec![Taken { seen: Seen::Again, ..taken }]));
     let other = Event { data: "x".into(), ..event("both") };
-    let conflict = Refusal::Conflict { index: 0, first: taken.receipt };
+    let conflict = Refusal::Conflict { index: 0, first: Some(taken.receipt) };
     assert_eq!(bench.submit(&[to("a", other)]), Err(conflict), "the id is remembered with its content");
     bench.housekeep(&letters_for(1_000 * HOUR));
     assert!(bench.reader().book(BOOK).expect("it answers").is_none(), "no story names it any more");
@@ -264,7 +265,6 @@ fn import(bench: &mut Bench) {
     let counts = bench.counts();
     assert_eq!((counts.events, counts.queues[&*queue("new/x")].dead), (2, 1));
     assert_eq!(bench.acts(), [("import".to_owned(), 2)]);
-    assert_eq!(bench.take(&[to("svc", in_session("1", "s"))])[0].seen, Seen::Again, "its id is known");
     bench.audit();
     bench.crash();
     let replay = bench.replay(straight(everything())).id;
@@ -386,6 +386,35 @@ fn import_known_event(bench: &mut Bench) {
     assert_eq!(bench.submit(&[to("a", event("1"))]), Ok(vec![Taken { seen: Seen::Again, ..taken }]));
     assert_eq!(bench.reader().events(&EventKey::Id("1".to_owned())).expect("it answers").len(), 1);
     assert_eq!(bench.ready("a")[0].event.id.as_str(), "1");
+}
+
+fn import_keeps_none_out(bench: &mut Bench) {
+    let theirs = |data: &'static str, key: &str| ImportedLetter {
+        event: Arc::new(Event { data: data.into(), ..event("1") }),
+        key: key.to_owned(),
+        ..foreign("b", event("1"), at(0))
+    };
+    assert_eq!(imported(bench, &[theirs("forged", "k"), theirs("1", "same")]), (2, 0));
+    bench.crash();
+    // Its key is given to another letter, and what is left of it still counts for nothing.
+    let key = LetterKey::Imported("k".to_owned());
+    let first = bench.reader().letter(&key).expect("it answers").expect("it is there").delivery.id;
+    assert_eq!(bench.purge(&named(&[first]), 9), (1, 0));
+    assert_eq!(
+        imported(bench, &[ImportedLetter { key: "k".to_owned(), ..foreign("b", event("2"), at(0)) }]),
+        (1, 0)
+    );
+    let taken = bench.take(&[to("a", event("1"))])[0];
+    assert_eq!((taken.seen, taken.deliveries), (Seen::First, 1));
+    assert_eq!(bench.submit(&[to("a", event("1"))]), Ok(vec![Taken { seen: Seen::Again, ..taken }]));
+    bench.audit();
+    // Nor does its id when nothing else is left of it.
+    bench.purge(&everything(), 9);
+    bench.wait(3_600);
+    bench.housekeep(&keep(HOUR, 100 * HOUR));
+    let taken = bench.take(&[to("a", event("2"))])[0];
+    assert_eq!(taken.seen, Seen::First);
+    bench.audit();
 }
 
 fn import_strict(bench: &mut Bench) {

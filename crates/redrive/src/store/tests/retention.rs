@@ -50,7 +50,7 @@ fn delivered(bench: &mut Bench) {
     let again = Taken { seen: Seen::Again, ..taken };
     assert_eq!(bench.submit(&[to("svc", event("1"))]), Ok(vec![again]));
     let other = redrive_core::event::Event { data: "x".into(), ..event("1") };
-    let refusal = Refusal::Conflict { index: 0, first: taken.receipt };
+    let refusal = Refusal::Conflict { index: 0, first: Some(taken.receipt) };
     assert_eq!(bench.submit(&[to("svc", other)]), Err(refusal));
     bench.crash();
     assert_eq!(bench.submit(&[to("svc", event("1"))]), Ok(vec![again]));

@@ -176,6 +176,15 @@ impl Caller {
         Err(forbidden(message).with("sources", scope.sources.clone()))
     }
 
+    /// Refuses a letter from elsewhere whose event claims a source that the key is not for.
+    pub(in crate::api) fn check_imported_source(&self, source: &str) -> Result<(), ApiError> {
+        let Some(scope) = self.scope().filter(|scope| !scope.allows_source(source)) else { return Ok(()) };
+        let message = format!(
+            "the key is not for events of the source `{source}`: leave the source out, or use a key that is bound to it too (`redrive keys create … --source {source}`)"
+        );
+        Err(forbidden(message).with("sources", scope.sources.clone()))
+    }
+
     /// Refuses what concerns the whole server, and says what there is instead.
     pub(super) fn check_whole(&self) -> Result<(), ApiError> {
         let Some(service) = self.scope().and_then(|scope| scope.services.first()) else { return Ok(()) };

@@ -95,6 +95,7 @@ pub(crate) enum HeldBy {
     RetryAfter,
     RuleRemoved,
     Deadline,
+    Notified,
 }
 
 /// What followed.

@@ -254,6 +254,9 @@ pub(crate) struct KeyWanted {
 pub(crate) struct PurgeWanted {
     #[serde(flatten)]
     filter: FilterKeys,
+    /// Letters one by one: by their ids, the first digits of them, or the ids that they had elsewhere.
+    #[schema(min_items = 1, max_items = 1000)]
+    letters: Option<Vec<String>>,
     /// Only letters that are at least so old, such as `30d`.
     #[schema(pattern = "^[1-9][0-9]{0,3}(ms|s|m|h|d)$")]
     older_than: Option<String>,

@@ -48,6 +48,9 @@ fn ask(more: Option<(&str, Value)>, args: &DlqPurgeArgs) -> Ask {
     wish.extend(args.filter.pairs().into_iter().map(|(name, value)| (name.to_owned(), json!(value))));
     wish.extend(args.older_than.map(|age| ("older_than".to_owned(), json!(show_duration(age)))));
     wish.extend(args.note.as_ref().map(|note| ("note".to_owned(), json!(note))));
+    if !args.letters.is_empty() {
+        wish.insert("letters".to_owned(), json!(args.letters));
+    }
     if args.all {
         wish.insert("all".to_owned(), json!(true));
     }

@@ -381,6 +381,8 @@ fn a_key_for_a_service_does_nothing_to_another() {
         ("/v1/dead-letters/purge",    json!({ "service": "mine", "dry_run": true }).to_string(),        200),
         (&format!("/v1/dead-letters/{other}/skip"), String::new(),                                      404),
         (&format!("/v1/dead-letters/{other}/edit"), json!({ "data": 1 }).to_string(),                   404),
+        ("/v1/dead-letters/purge",    json!({ "letters": [other] }).to_string(),                        404),
+        ("/v1/dead-letters/purge",    json!({ "letters": [mine], "dry_run": true }).to_string(),        200),
         ("/v1/replays",               json!({ "all": true }).to_string(),                               403),
         ("/v1/replays",               json!({ "service": "other" }).to_string(),                        403),
         ("/v1/replays",               json!({ "letters": [other] }).to_string(),                        404),

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::checker::Checker;
 use super::super::orders::{Choice, NewReplay, Ordered, Poison, ReplayAct};
 use super::{Lane, Row, State, Store};
-use crate::decide::History;
 use crate::engine::sabotage::Sabotage;
 use crate::engine::{Advance, Next, Settlement, Waiting};
 use crate::envelope::Tier;
@@ -277,7 +276,7 @@ impl Store {
         let row = self.rows.get_mut(&seq).expect("it was a letter");
         row.replays += 1;
         row.replaying = Some(Replaying { replay: id, times: row.replays });
-        row.history = History::new();
+        row.history = row.history.replayed();
         row.book = None;
         row.start_recorded = false;
         row.written_at = now;

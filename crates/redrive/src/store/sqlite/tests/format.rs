@@ -1,9 +1,13 @@
 //! A store that an older release wrote opens, and shows what it showed.
 
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_core::engine::{Advance, Load, Wanted};
+use redrive_core::event::Event;
+use redrive_core::event::attribute::{ContentType, EventId, EventSource, EventType};
 use redrive_core::ids::{IdPrefix, Seq};
 use redrive_core::replay::{Manner, Origin, Pace, Wave};
 use redrive_core::time::Timestamp;
@@ -11,13 +15,17 @@ use rusqlite::Connection;
 
 use crate::store::door::{By, Deed};
 use crate::store::letter::{
-    LetterFilter, LetterQuery, LetterView, NewReplay, Order, Ordered, Poison, Selection,
+    LetterFilter, LetterKey, LetterQuery, LetterView, NewReplay, Order, Ordered, Poison, Selection,
 };
 use crate::store::sqlite::{Options, Sqlite, letters};
-use crate::store::{Batch, DeliveryState, Filter, Note, Reader, StateName, Store};
+use crate::store::{
+    Batch, DeliveryState, Filter, Note, QueueCounts, Reader, Refusal, Seen, StateName, Store, Submission,
+    Submitted,
+};
 
 const FORMAT_1: &str = include_str!("../../tests/fixtures/format-1.sql");
 const FORMAT_2: &str = include_str!("../../tests/fixtures/format-2.sql");
+const FORMAT_4: &str = include_str!("../../tests/fixtures/format-4.sql");
 
 /// A day after the store was left.
 const NOW: Timestamp = Timestamp::from_millis((1_700_000_005 + 86_400) * 1_000);
@@ -177,4 +185,69 @@ fn the_second_format_goes_on_and_keeps_what_is_new() {
     assert_eq!(written.waiting[0].event.id.as_str(), "2");
     assert_eq!(reader.memo("schedule:a").expect("it answers").as_deref(), Some("1"));
     assert_eq!(reader.audit(None, 1).expect("it answers")[0].by.as_deref(), Some("ann"));
+}
+
+/// A day after the store of format 4 was left.
+const NOW_4: Timestamp = Timestamp::from_millis((1_794_845_797 + 86_400) * 1_000);
+
+fn sent(id: &str, source: &str, data: &'static str) -> Submission {
+    let event = Event {
+        id: EventId::new(id).expect("an id"),
+        source: EventSource::new(source).expect("a source"),
+        event_type: EventType::new("shop.paid").expect("a type"),
+        subject: None,
+        time: None,
+        content_type: Some(ContentType::json()),
+        session: None,
+        correlation_id: None,
+        traceparent: None,
+        extensions: BTreeMap::new(),
+        data: data.into(),
+    };
+    Submission { events: vec![Submitted { event: Arc::new(event), routes: Vec::new() }] }
+}
+
+#[test]
+fn the_fourth_format_shows_what_it_has() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = opened_from(FORMAT_4, folder.path());
+    let reader = store.reader().expect("it has readers");
+    let mut dead = ids(&shown(&*reader, LetterFilter::default())).join(" ");
+    dead.push_str(&format!(", {} held", reader.held_sessions(9).expect("it answers").len()));
+    assert_eq!(dead, "paid-2 lost-2 lost-1 paid-1 step-1 imported-2, 1 held");
+    let counts = reader.counts().expect("it answers");
+    let sum = |of: fn(&QueueCounts) -> u64| counts.queues.values().map(of).sum::<u64>();
+    assert_eq!((counts.events, counts.unrouted), (10, 1));
+    assert_eq!(
+        (sum(|queue| queue.waiting), sum(|queue| queue.delivered), sum(|queue| queue.dead)),
+        (2, 3, 6)
+    );
+    let replays = reader.replays(None, 9).expect("it answers");
+    let told: Vec<_> = replays.iter().map(|view| (view.tally.delivered, view.tally.failed)).collect();
+    assert_eq!(told, [(0, 4), (1, 0)]);
+    assert!(reader.memo("schedule:nightly").expect("it answers").is_some());
+    let key = LetterKey::Imported("legacy-2".to_owned());
+    let letter = reader.letter(&key).expect("it answers").expect("it is there");
+    assert_eq!(
+        (letter.delivery.event_source.as_str(), letter.delivery.stories.len()),
+        ("/v1/hooks/github", 1)
+    );
+}
+
+#[test]
+fn the_fourth_format_knows_what_was_sent_and_what_was_imported() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut store = opened_from(FORMAT_4, folder.path());
+    let submissions = vec![
+        sent("paid-1", "/shop", "{\"order\":1}"),
+        sent("paid-1", "/shop", "{\"order\":9}"),
+        sent("imported-1", "/shop", "{\"order\":7}"),
+        sent("imported-2", "/v1/hooks/github", "{\"order\":9}"),
+    ];
+    let batch = Batch { submissions, ..Batch::default() };
+    let written = store.write(&batch, NOW_4).expect("it is written").submitted;
+    let seen = |index: usize| written[index].as_ref().map(|taken| taken[0].seen);
+    assert_eq!(seen(0), Ok(Seen::Again));
+    assert!(matches!(seen(1), Err(Refusal::Conflict { first: Some(_), .. })), "{:?}", written[1]);
+    assert_eq!((seen(2), seen(3)), (Ok(Seen::First), Ok(Seen::First)), "nobody has sent these");
 }
