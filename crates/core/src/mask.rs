@@ -9,6 +9,7 @@
 //! masked twice reads as one that was masked once; what cannot be told apart is masked.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use crate::book::RuleBook;
 use crate::book::model::{ReceiverKind, TargetKind};
@@ -79,8 +80,24 @@ impl AddressMask {
             | TargetKind::ServiceBus(_)
             | TargetKind::Log => None,
         });
-        let masked = |address: &String| (address.clone(), mask(address, Path::Whole).into_owned());
-        let mut known: Vec<(String, String)> = receivers.chain(topics).map(masked).collect();
+        Self::knowing(receivers.chain(topics).map(String::as_str))
+    }
+
+    /// For what is told of a book that may be wrong: what can be read of its receivers is known.
+    #[must_use]
+    pub fn of_text(text: &str) -> Self {
+        let root = yaml::read(text, &mut Problems::default());
+        let receivers = root.as_ref().and_then(|root| root.get("receivers"));
+        let receivers = receivers.into_iter().flat_map(Node::entries).map(|(_, receiver)| receiver);
+        let of_kind = |receiver, kinds: [&str; 3]| kinds.map(|kind| Node::get(receiver, kind)?.text());
+        Self::knowing(
+            receivers.flat_map(|receiver| of_kind(receiver, ["ntfy", "slack", "webhook"])).flatten(),
+        )
+    }
+
+    fn knowing<'a>(addresses: impl Iterator<Item = &'a str>) -> Self {
+        let masked = |address: &str| (address.to_owned(), mask(address, Path::Whole).into_owned());
+        let mut known: Vec<(String, String)> = addresses.map(masked).collect();
         // One may be the beginning of another.
         known.sort_unstable_by(|(one, _), (other, _)| other.len().cmp(&one.len()).then(one.cmp(other)));
         known.dedup();
@@ -106,33 +123,40 @@ impl AddressMask {
     /// hides one behind escapes or line breaks is masked whole.
     #[must_use]
     pub fn hide_in_book(&self, text: &str) -> String {
-        let mut hidden = self.hide(text).into_owned();
-        let Some(root) = yaml::read(&hidden, &mut Problems::default()) else { return hidden };
+        let mut hidden = text.to_owned();
         let mut spans = Vec::new();
-        self.find_hidden(&root, &mut spans);
-        for (start, end) in spans {
-            let Some(raw) = hidden.get(start..end) else { continue };
-            let masked = stars(raw, |c| c.is_whitespace() || matches!(c, '"' | '\'' | '|' | '>'));
-            hidden.replace_range(start..end, &masked);
+        if let Some(root) = yaml::read(text, &mut Problems::default()) {
+            self.find_disguised(text, &root, &mut spans);
         }
-        hidden
+        for span in spans {
+            let masked =
+                stars(&text[span.clone()], |c| c.is_whitespace() || matches!(c, '"' | '\'' | '|' | '>'));
+            hidden.replace_range(span, &masked);
+        }
+        match self.hide(&hidden) {
+            Cow::Borrowed(_) => hidden,
+            Cow::Owned(masked) => masked,
+        }
     }
 
-    fn find_hidden(&self, node: &Node, spans: &mut Vec<(usize, usize)>) {
+    /// The places of values that have something to hide and are not written as they read.
+    fn find_disguised(&self, book: &str, node: &Node, spans: &mut Vec<Range<usize>>) {
         match &node.value {
             Value::Scalar { text, .. } => {
-                if self.hide(text) != **text {
-                    let place = |byte: u32| usize::try_from(byte).unwrap_or(usize::MAX);
-                    spans.push((place(node.span.start), place(node.span.end)));
+                let place = |byte: u32| usize::try_from(byte).unwrap_or(usize::MAX);
+                let span = place(node.span.start)..place(node.span.end);
+                let is_disguised = book.get(span.clone()).is_some_and(|raw| !raw.contains(&**text));
+                if is_disguised && self.hide(text) != **text {
+                    spans.push(span);
                 }
             }
             Value::Map(entries) => {
                 for (key, value) in entries {
-                    self.find_hidden(key, spans);
-                    self.find_hidden(value, spans);
+                    self.find_disguised(book, key, spans);
+                    self.find_disguised(book, value, spans);
                 }
             }
-            Value::List(items) => items.iter().for_each(|item| self.find_hidden(item, spans)),
+            Value::List(items) => items.iter().for_each(|item| self.find_disguised(book, item, spans)),
             Value::Null | Value::Refused => {}
         }
     }
@@ -242,7 +266,7 @@ fn is_webhook_host(host: &str) -> bool {
     let name = host.split(':').next().unwrap_or_default().trim_end_matches('.').to_ascii_lowercase();
     let is_under =
         |known: &&str| name.strip_suffix(*known).is_some_and(|sub| sub.is_empty() || sub.ends_with('.'));
-    WEBHOOK_HOSTS.iter().any(|known| is_under(&known))
+    WEBHOOK_HOSTS.iter().any(|known| is_under(known))
 }
 
 #[cfg(test)]
@@ -298,6 +322,11 @@ alerts: [{ when: "dead_letters > 0", severity: high, to: [ops, pager, topic] }]
         let reading = book::read(text);
         let book = reading.book.unwrap_or_else(|| panic!("{:?}", reading.problems));
         let shown = AddressMask::of(&book).hide_in_book(text);
+        assert_eq!(
+            AddressMask::of_text(text).hide_in_book(text),
+            shown,
+            "also if the book is wrong elsewhere"
+        );
         assert!(!shown.contains("hunter2") && !shown.contains("nter2"), "{shown}");
         assert_eq!(shown.lines().count(), text.lines().count());
         assert!(shown.contains("http://127.0.0.1:9/a?key=*******\""), "{shown}");

@@ -11,7 +11,7 @@ use redrive::core::engine::{HeldQueue, QueueName};
 use redrive::core::envelope::Tier;
 use redrive::core::idempotency::webhook_id;
 use redrive::core::ids::DeliveryId;
-use redrive::core::mask::mask_addresses;
+use redrive::core::mask::AddressMask;
 use redrive::core::replay::ReplayId;
 use redrive::core::schedule::plan::Act;
 use redrive::core::story::Place;
@@ -273,9 +273,10 @@ pub(super) async fn with_lines(
 
 /// A book that held once, with its addresses as the caller may see them.
 fn as_seen_by(caller: &Caller, text: &str) -> String {
-    // One that cannot be read any more has no receivers that anything is known of.
     let addresses = book::read(text).book.map(|book| Addresses::for_caller(caller, &book));
-    addresses.map_or_else(|| mask_addresses(text).into_owned(), |addresses| addresses.shown_book(text))
+    // A later version may not read every book of an earlier one.
+    let addresses = addresses.unwrap_or_else(|| Addresses::Masked(AddressMask::of_text(text)));
+    addresses.shown_book(text)
 }
 
 pub(super) fn status_shown(node: &Node, snapshot: &Snapshot, counts: &Counts) -> Status {

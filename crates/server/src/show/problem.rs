@@ -4,6 +4,7 @@ use std::path::Path;
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use redrive::core::book::problem::{Problem, Severity};
+use redrive::core::mask::AddressMask;
 use redrive::core::text::hide_passwords;
 
 use crate::logging;
@@ -22,7 +23,6 @@ pub(crate) fn render(problem: &Problem, path: &Path, text: &str) -> String {
     let path = path.display().to_string();
     let mut group = if let Some(Line { source, number, caret }) = line_of(problem, text) {
         title.element(
-            // What is wrong with a book is logged by servers, too.
             Snippet::source(hide_passwords(source))
                 .line_start(number)
                 .path(&path)
@@ -41,9 +41,14 @@ pub(crate) fn render(problem: &Problem, path: &Path, text: &str) -> String {
 }
 
 /// Says what is wrong with a book on standard error, or in the log of a server that has one for machines.
+///
+/// More people read logs than may know the secrets in a book's addresses.
 pub(crate) fn say(problem: &Problem, path: &Path, text: &str) {
-    logging::say(format_args!("{}\n", render(problem, path, text)), || {
-        let Problem { severity: _, code, span, message, help } = problem;
+    let mask = AddressMask::of_text(text);
+    let (message, help) = (mask.hide(&problem.message).into_owned(), mask.hide(&problem.help).into_owned());
+    let problem = Problem { message, help, ..problem.clone() };
+    logging::say(format_args!("{}\n", render(&problem, path, &mask.hide_in_book(text))), || {
+        let Problem { severity: _, code, span, message, help } = &problem;
         let (line, column) = (span.position.line, span.position.column);
         tracing::error!(code, line, column, problem = message, help, "the rule book has a problem");
     });

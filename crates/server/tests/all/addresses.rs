@@ -80,6 +80,10 @@ alerts: [{{ when: \"dead_letters > 0\", severity: high, to: [ops, push, pager] }
     let story = get(&server, &format!("/v1/deliveries/{delivery}"), &viewer).json();
     let line = story["stories"][0]["classified_line"].as_str().expect("a row of the book said so");
     assert!(line.contains("/orders?token=************"), "{line}");
+    // A book that is refused is shown in the log with its lines.
+    folder.write("redrive.yaml", book.replace("receivers: {", "receivers: { bad: { slack: 7 },"));
+    server.signal("HUP");
+    server.err.wait_for("rule book refused");
     let ended = server.stop();
     let log = ended.stdout + &ended.stderr;
     assert!(SECRETS.into_iter().all(|secret| !log.contains(secret)) && !log.contains(PASSWORD), "{log}");
