@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::text::Share;
+
 /// The longest wait that a `Retry-After` may ask for; a longer one is cut to this.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_hours(24);
 
@@ -49,11 +51,12 @@ pub const RATE_MEASURED_OVER: Duration = Duration::from_secs(10);
 /// A rate may run ahead of itself by the calls of this span, and always by one: timers are not exact.
 pub const RATE_BURST: Duration = Duration::from_millis(100);
 
-/// A throttle halves its rate at most once in this time: the calls in flight all bring the same news.
-pub const RATE_HALVED_EVERY: Duration = Duration::from_secs(1);
+/// By how much a rate that was cut grows in a second beyond what is known to go well, unless the rule book says
+/// otherwise.
+pub const RATE_GROWTH_DEFAULT: Share = Share::percent(4);
 
-/// By what a halved rate is multiplied for each second in which the other side does not throttle.
-pub const RATE_GROWTH_PER_SECOND: f64 = 1.05;
+/// For how long a limit that the other side made us learn is remembered, unless the rule book says otherwise.
+pub const RATE_MEMORY_DEFAULT: Duration = Duration::from_mins(10);
 
 /// The time over which a retry budget counts calls and retries.
 pub const RETRY_BUDGET_OVER: Duration = Duration::from_secs(10);

@@ -39,6 +39,8 @@ pub mod sweep;
 mod target;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod throttling_test;
 mod trouble;
 pub mod verdict;
 mod world;

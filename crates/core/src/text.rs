@@ -335,6 +335,12 @@ impl Share {
         (0.0..=1.0).contains(&share).then_some(Self(share))
     }
 
+    /// So many of a hundred, and all of it at most.
+    #[must_use]
+    pub const fn percent(percent: u8) -> Self {
+        if percent >= 100 { Self::ALL } else { Self(percent as f64 / 100.0) }
+    }
+
     /// As a number from 0 to 1.
     #[must_use]
     pub const fn get(self) -> f64 {

@@ -4,16 +4,18 @@
 //!
 //! - **In flight.** At most `in_flight` slots are out. A slot is given back by [`Throttle::release`]
 //!   and by nothing else.
-//! - **Hold.** A `Retry-After` is said by a dependency and not to a call: nobody calls before it is over.
-//! - **Rate.** The configured one, if any. When the other side throttles, the rate is halved (the one
-//!   measured over the last ten seconds where none is configured) and then grows by 5 % a second,
-//!   until it is the configured one again or, where there is none, until it is twice the rate at
-//!   which it was first throttled: by then the limit we met is clearly gone.
+//! - **Hold.** A `Retry-After` is said by a dependency and not to a call: none is made before it is over.
+//! - **Rate.** The configured one, if any. When the other side throttles, it is halved (the one measured over the
+//!   last ten seconds where none is configured), and from then on a rate is learnt that stays close below what the
+//!   other side allows: see `learnt.rs`. What was learnt is forgotten when no call has had to wait for it for
+//!   `memory`.
 //!
-//! Why a rate is halved once a second at most, and never during a hold: when a dependency begins to
-//! throttle, every call in flight brings the same news. 64 calls would halve the rate 64 times, to
-//! nothing, for a single reason. Calls made at the new rate have had time to answer after a second;
-//! during a hold none is made, so whoever answers then was called before.
+//! Why a rate is not halved by every refusal: when a dependency begins to throttle, every call in flight brings the
+//! same news. 64 calls would halve the rate 64 times, to nothing, for a single reason. So a refusal counts only if
+//! a call was made since the last one that did; during a hold none is made.
+//!
+//! Calls at a learnt rate are evenly spaced, and idle time is not saved up: a limit that allows no bursts would
+//! refuse them.
 //!
 //! Invariants:
 //! - no more than `in_flight` slots are out, but for those given before the limit was lowered
@@ -22,15 +24,16 @@
 //! - [`Pass::WaitUntil`] is always later than `now`; asking then finds the rate ready
 //! - a rate never falls below one call in [`limits::RATE_MEASURED_OVER`], so it can always grow back
 
+mod learnt;
+
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use self::learnt::Learnt;
 use crate::limits;
-use crate::text::Rate;
+use crate::text::{Rate, Share};
 use crate::time::Timestamp;
 use crate::window::CallWindow;
-
-const GROWTH_STEP: Duration = Duration::from_secs(1);
 
 /// The limits of one dependency. Any values will do: their types have been checked.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,6 +42,10 @@ pub struct ThrottleSettings {
     pub in_flight: NonZeroU32,
     /// Calls a second, if that is limited.
     pub rate: Option<Rate>,
+    /// By how much a rate that was cut grows in a second beyond what is known to go well.
+    pub growth: Share,
+    /// For how long a limit that was met is remembered.
+    pub memory: Duration,
 }
 
 /// Holds back the calls to one dependency, whoever makes them.
@@ -48,22 +55,9 @@ pub struct Throttle {
     hold_until: Option<Timestamp>,
     /// When the next call is due at the current rate; calls may run ahead of it by the burst.
     next_at: Timestamp,
-    /// What is left of the rate since the other side throttled.
-    cut: Option<Cut>,
+    /// What is known of the other side's limit since it throttled.
+    learnt: Option<Learnt>,
     recent: Option<CallWindow>,
-}
-
-/// A rate that was halved and grows back.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Cut {
-    /// Calls a second, as of `grown_at`.
-    rate: f64,
-    /// Growth has been added up to here; later than now while held.
-    grown_at: Timestamp,
-    /// The next halving may be then.
-    halves_again_at: Timestamp,
-    /// The rate at which it was first throttled.
-    first: f64,
 }
 
 /// Whether a call may be made now.
@@ -103,13 +97,8 @@ impl Throttle {
         if self.in_flight >= settings.in_flight.get() {
             return Pass::Full;
         }
-        self.grow(settings, now);
-        if let Some(rate) = rate_of(self.cut, settings) {
-            let ready_at = self.next_at - limits::RATE_BURST;
-            if now < ready_at {
-                return Pass::WaitUntil(ready_at);
-            }
-            self.next_at = self.next_at.max(now) + interval(rate);
+        if let Some(until) = self.paced(settings, now) {
+            return Pass::WaitUntil(until);
         }
         self.recent.get_or_insert_with(|| CallWindow::new(limits::RATE_MEASURED_OVER, now)).count_call(now);
         self.in_flight += 1;
@@ -122,7 +111,7 @@ impl Throttle {
     /// Who does so tells it by [`Self::take_stock`] before it asks anything else.
     #[must_use]
     pub fn flows_until(&self, settings: &ThrottleSettings) -> Option<Timestamp> {
-        let is_calm = self.hold_until.is_none() && self.cut.is_none() && settings.rate.is_none();
+        let is_calm = self.hold_until.is_none() && self.learnt.is_none() && settings.rate.is_none();
         let recent = self.recent.as_ref()?;
         is_calm.then(|| recent.counts_alike_until())
     }
@@ -148,24 +137,32 @@ impl Throttle {
 
     /// The other side asked us to wait: holds the dependency for that long and halves the rate.
     pub fn throttled(&mut self, settings: &ThrottleSettings, retry_after: Option<Duration>, now: Timestamp) {
-        self.grow(settings, now);
-        let first = self.cut.map_or_else(|| self.uncut_rate(settings, now), |cut| cut.first);
-        let mut cut = self.cut.unwrap_or(Cut { rate: first, grown_at: now, halves_again_at: now, first });
-        if now >= cut.halves_again_at {
-            // A new rule book may have lowered the configured rate below what is left of the old one.
-            let current = rate_of(Some(cut), settings).unwrap_or(first);
-            cut.rate = (current / 2.0).max(floor().min(current));
-            cut.halves_again_at = now + limits::RATE_HALVED_EVERY;
+        let hold = retry_after.unwrap_or_default().min(limits::RETRY_AFTER_MAX);
+        let known = self.learnt.take().filter(|learnt| !learnt.is_forgotten(settings, now));
+        let is_news = known.as_ref().is_none_or(|learnt| learnt.is_news(now));
+        let mut learnt = match known {
+            Some(mut learnt) => {
+                if is_news {
+                    learnt.cut(settings, hold);
+                }
+                learnt
+            }
+            None => {
+                let measured = self.measured(now);
+                Learnt::new(settings.rate.map_or(measured, Rate::as_per_second), measured, now)
+            }
+        };
+        // Nothing is learnt before calls are made again.
+        if retry_after.is_some() {
+            let until = self.hold_until.max(Some(now + hold)).unwrap_or(now);
+            self.hold_until = Some(until);
+            learnt.hold(until);
+        } else if is_news {
+            let until = now + learnt.pauses_for();
+            self.next_at = self.next_at.max(until);
+            learnt.pause(until);
         }
-        if let Some(wait) = retry_after {
-            let asked_for = now + wait.min(limits::RETRY_AFTER_MAX);
-            self.hold_until = self.hold_until.max(Some(asked_for));
-        }
-        // Nothing is learnt during a hold, so nothing grows then and nothing is halved.
-        let resumes_at = self.hold_until.map_or(now, |until| until.max(now));
-        cut.halves_again_at = cut.halves_again_at.max(resumes_at);
-        cut.grown_at = resumes_at;
-        self.cut = Some(cut);
+        self.learnt = Some(learnt);
     }
 
     /// Until when nobody may call because the other side said so; it may be over.
@@ -183,50 +180,47 @@ impl Throttle {
     /// The rate at which calls are admitted now; none if nothing limits it.
     #[must_use]
     pub fn current_rate(&self, settings: &ThrottleSettings, now: Timestamp) -> Option<Rate> {
-        let grown = self.cut.and_then(|cut| cut.grown(settings, now));
-        rate_of(grown, settings).and_then(Rate::per_second)
+        let learnt = self.learnt.as_ref().filter(|learnt| !learnt.is_forgotten(settings, now));
+        learnt.map(|learnt| learnt.rate(settings)).map_or(settings.rate, Rate::per_second)
     }
 
+    /// Until when the next call has to wait to keep the rate; none if it is made now.
     #[inline]
-    fn grow(&mut self, settings: &ThrottleSettings, now: Timestamp) {
-        if let Some(cut) = self.cut
-            && now.since(cut.grown_at) >= GROWTH_STEP
-        {
-            self.cut = cut.grown(settings, now);
+    fn paced(&mut self, settings: &ThrottleSettings, now: Timestamp) -> Option<Timestamp> {
+        if self.learnt.is_some() {
+            return self.paced_as_learnt(settings, now);
         }
+        let rate = settings.rate?.as_per_second();
+        let ready_at = self.next_at - limits::RATE_BURST;
+        if now < ready_at {
+            return Some(ready_at);
+        }
+        self.next_at = self.next_at.max(now) + interval(rate);
+        None
     }
 
-    /// The rate that the first throttled answer halves.
-    fn uncut_rate(&self, settings: &ThrottleSettings, now: Timestamp) -> f64 {
+    #[cold]
+    fn paced_as_learnt(&mut self, settings: &ThrottleSettings, now: Timestamp) -> Option<Timestamp> {
+        let Some(learnt) = self.learnt.as_mut().filter(|learnt| !learnt.is_forgotten(settings, now)) else {
+            self.learnt = None;
+            return self.paced(settings, now);
+        };
+        if now < self.next_at {
+            learnt.wait(now);
+            return Some(self.next_at);
+        }
+        self.next_at = learnt.call(settings, self.next_at, now) + interval(learnt.rate(settings));
+        None
+    }
+
+    /// Calls a second over the last ten seconds.
+    fn measured(&self, now: Timestamp) -> f64 {
         let measured = self.recent.as_ref().map_or(0.0, |recent| {
             // A single second is too short to tell a burst from a rate.
             let span = recent.covered(now).max(Duration::from_secs(1));
             f64::from(recent.calls(now).made) / span.as_secs_f64()
         });
-        settings.rate.map_or(measured.max(floor()), Rate::as_per_second)
-    }
-}
-
-impl Cut {
-    /// What it has grown to by now; none once it is no limit any more.
-    fn grown(mut self, settings: &ThrottleSettings, now: Timestamp) -> Option<Self> {
-        let enough = settings.rate.map_or(self.first * 2.0, Rate::as_per_second);
-        // Step by step and not by a power, whose last digits differ between machines. Each step is
-        // a twentieth, so it ends after some hundred of them, however long nobody asked.
-        while self.rate < enough && now.since(self.grown_at) >= GROWTH_STEP {
-            self.rate *= limits::RATE_GROWTH_PER_SECOND;
-            self.grown_at = self.grown_at + GROWTH_STEP;
-        }
-        (self.rate < enough).then_some(self)
-    }
-}
-
-fn rate_of(cut: Option<Cut>, settings: &ThrottleSettings) -> Option<f64> {
-    let configured = settings.rate.map(Rate::as_per_second);
-    match (cut, configured) {
-        (Some(cut), Some(configured)) => Some(cut.rate.min(configured)),
-        (Some(cut), None) => Some(cut.rate),
-        (None, configured) => configured,
+        measured.max(floor())
     }
 }
 
@@ -257,6 +251,8 @@ mod tests {
         ThrottleSettings {
             in_flight: NonZeroU32::new(in_flight).expect("not 0"),
             rate: per_second.map(|count| Rate::per_second(count).expect("a rate")),
+            growth: limits::RATE_GROWTH_DEFAULT,
+            memory: limits::RATE_MEMORY_DEFAULT,
         }
     }
 
@@ -346,44 +342,87 @@ mod tests {
     }
 
     #[test]
-    fn a_configured_rate_is_halved_and_grows_back() {
+    fn a_rate_is_halved_once_for_one_reason() {
+        // When it is throttled, with what `Retry-After`, and how many calls are asked for before.
         #[rustfmt::skip]
         let cases = [
-            ("not throttled",                         vec![],                                    0,      100.0),
-            ("halved",                                vec![(0, None)],                           0,      50.0),
-            ("5 % more after a second",               vec![(0, None)],                           1_000,  52.5),
-            ("and again",                             vec![(0, None)],                           2_999,  55.125),
-            ("back to what is configured, no more",   vec![(0, None)],                           15_000, 100.0),
-            ("the crowd in flight halves it once",    vec![(0, None), (10, None), (999, None)],  999,    50.0),
-            ("but it does not grow meanwhile",        vec![(0, None), (999, None)],              1_998,  50.0),
-            ("halved again a second later",           vec![(0, None), (1_000, None)],            1_000,  26.25),
-            ("no growth while held",                  vec![(0, S30)],                       30_999, 50.0),
-            ("no halving while held",                 vec![(0, S30), (20_000, None)],       31_000, 52.5),
+            ("not throttled",                       vec![],                                              100.0),
+            ("halved",                              vec![(0, None, 0)],                                  50.0),
+            ("the crowd in flight brings old news", vec![(0, None, 0), (10, None, 0), (999, None, 0)],   50.0),
+            ("so it does while calls are paused",   vec![(0, None, 0), (249, None, 1)],                  50.0),
+            ("a call since then brings new",        vec![(0, None, 0), (250, None, 1)],                  25.0),
+            ("and so after a hold",                 vec![(0, S30, 0), (30_000, None, 1)],                25.0),
+            ("but not during it",                   vec![(0, S30, 0), (20_000, None, 1)],                50.0),
         ];
-        for (name, throttled, later, expected) in cases {
+        for (name, throttled, expected) in cases {
             let limits = settings(64, Some(100.0));
             let mut throttle = Throttle::new();
-            for (ms, wait) in throttled {
+            for (ms, wait, calls) in throttled {
+                admitted(&mut throttle, &limits, calls, after(ms));
                 throttle.throttled(&limits, wait, after(ms));
             }
-            assert_eq!(rate(&throttle, &limits, after(later)), Some(expected), "{name}");
+            assert_eq!(rate(&throttle, &limits, after(31_000)), Some(expected), "{name}");
         }
+    }
+
+    /// Asks for a call in every millisecond of so many seconds, and says how many were let through in each.
+    fn pressed(throttle: &mut Throttle, settings: &ThrottleSettings, from: u64, seconds: u64) -> Vec<u32> {
+        let second = |second: u64| {
+            let millis = from + second * 1_000..from + (second + 1) * 1_000;
+            millis.map(|ms| admitted(throttle, settings, 1, after(ms))).sum()
+        };
+        (0..seconds).map(second).collect()
+    }
+
+    /// One to which 20 calls a second were made for 20 seconds, and that throttled then.
+    fn throttled_at_twenty(limits: &ThrottleSettings) -> Throttle {
+        let mut throttle = Throttle::new();
+        for ms in (0..20_000).step_by(50) {
+            assert_eq!(admitted(&mut throttle, limits, 1, after(ms)), 1);
+        }
+        throttle.throttled(limits, None, after(20_000));
+        throttle
     }
 
     #[test]
     fn where_no_rate_is_set_the_measured_one_is_halved() {
         let limits = settings(64, None);
-        let mut throttle = Throttle::new();
-        for ms in (0..20_000).step_by(50) {
-            assert_eq!(admitted(&mut throttle, &limits, 1, after(ms)), 1);
-        }
-        assert_eq!(rate(&throttle, &limits, after(20_000)), None);
-        throttle.throttled(&limits, None, after(20_000));
+        let throttle = throttled_at_twenty(&limits);
         let halved = rate(&throttle, &limits, after(20_000)).expect("there is a limit now");
         assert!((halved - 10.0).abs() < 0.1, "20 a second were measured, {halved} is half of it");
-        assert!(rate(&throttle, &limits, after(48_000)).is_some(), "from half to twice takes 29 seconds");
-        assert_eq!(rate(&throttle, &limits, after(49_000)), None, "then the limit is lifted");
-        assert_eq!(admitted(&mut throttle, &limits, 100, after(49_000)), 100);
+    }
+
+    #[test]
+    fn what_waits_never_comes_all_at_once() {
+        #[rustfmt::skip]
+        let cases = [
+            ("to the rate of before at five times that, then 4 % a second", settings(64, None), (21, 120, 1_000)),
+            ("no further than what is configured", settings(64, Some(25.0)), (21, 25, 25)),
+            ("never beyond what went well", ThrottleSettings { growth: Share::NONE, ..settings(64, None) }, (10, 10, 10)),
+        ];
+        for (name, limits, (soon, later, last)) in cases {
+            let mut throttle = throttled_at_twenty(&settings(64, None));
+            let made = pressed(&mut throttle, &limits, 20_000, 130);
+            assert!(made.windows(2).all(|pair| pair[1] <= pair[0] + pair[0] / 4 + 2), "{name}: {made:?}");
+            assert!(made[4] <= soon + 1, "{name}: {made:?}");
+            assert!(made[44] <= later && made[129] <= last, "{name}: {made:?}");
+            assert!(made[44] * 2 >= later, "{name}: {made:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_learnt_is_kept_while_it_is_needed_and_forgotten_when_it_is_not() {
+        let limits = ThrottleSettings { growth: Share::NONE, ..settings(64, None) };
+        let mut throttle = throttled_at_twenty(&limits);
+        pressed(&mut throttle, &limits, 20_000, 1_200);
+        let last = 1_220_000;
+        assert!(rate(&throttle, &limits, after(last + 599_000)).is_some(), "it was needed ten minutes ago");
+        assert_eq!(throttle.flows_until(&limits), None);
+        assert_eq!(rate(&throttle, &limits, after(last + 600_000)), None);
+        assert_eq!(admitted(&mut throttle, &limits, 100, after(last + 600_000)), 100);
+        assert!(throttle.flows_until(&limits).is_some());
+        let brief = ThrottleSettings { memory: Duration::ZERO, ..limits };
+        assert_eq!(rate(&throttled_at_twenty(&brief), &brief, after(20_000)), None, "nothing is remembered");
     }
 
     #[test]
@@ -397,10 +436,11 @@ mod tests {
         for (name, per_second, expected) in cases {
             let limits = settings(64, per_second);
             let mut throttle = Throttle::new();
-            for second in 0..100 {
-                throttle.throttled(&limits, None, after(second * 1_000));
+            for hour in 0..100 {
+                admitted(&mut throttle, &limits, 1, after(hour * 300_000));
+                throttle.throttled(&limits, None, after(hour * 300_000));
             }
-            assert_eq!(rate(&throttle, &limits, after(99_000)), Some(expected), "{name}");
+            assert_eq!(rate(&throttle, &limits, after(99 * 300_000)), Some(expected), "{name}");
         }
     }
 
@@ -409,7 +449,7 @@ mod tests {
         let mut throttle = Throttle::new();
         throttle.throttled(&settings(64, Some(100.0)), None, START);
         let lower = settings(64, Some(10.0));
-        throttle.throttled(&lower, None, after(500));
+        assert_eq!(admitted(&mut throttle, &lower, 1, after(1_000)), 1);
         throttle.throttled(&lower, None, after(1_000));
         assert_eq!(rate(&throttle, &lower, after(1_000)), Some(5.0));
     }

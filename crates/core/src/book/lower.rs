@@ -69,6 +69,8 @@ fn permits(node: &Node) -> Permits {
         in_flight: node.get("in_flight").and_then(|n| at(n, |text| text.parse().ok())),
         rate: node.get("rate").and_then(|n| at(n, |text| text::parse_rate(text).ok())),
         ramp: duration_at(node, "ramp"),
+        rate_growth: node.get("rate_growth").and_then(|n| at(n, |text| text::parse_share(text).ok())),
+        rate_memory: duration_at(node, "rate_memory"),
     }
 }
 

@@ -20,7 +20,7 @@ use crate::ids::{BreakerName, ChannelName, DependencyName, PolicyName, ServiceNa
 use crate::name_template::NameTemplate;
 use crate::rule::{FailureMatch, GrowingTimeout, Override, WhenOpen};
 use crate::schedule::Cron;
-use crate::text::Rate;
+use crate::text::{Rate, Share};
 
 pub use crate::copies::IdempotencyBy;
 pub use alerting::{
@@ -168,6 +168,10 @@ pub struct Permits {
     pub rate: Option<At<Rate>>,
     /// How long after an outage twice as many may start as usual.
     pub ramp: Option<At<Duration>>,
+    /// By how much a rate that was cut grows in a second.
+    pub rate_growth: Option<At<Share>>,
+    /// For how long a limit that was met is remembered.
+    pub rate_memory: Option<At<Duration>>,
 }
 
 /// What one level says: a row, a channel, a service, a dependency or the defaults.

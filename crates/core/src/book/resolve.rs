@@ -33,7 +33,7 @@ use crate::rule::{
     WhenOpen,
 };
 use crate::schedule::Cron;
-use crate::text::Rate;
+use crate::text::{Rate, Share};
 
 pub use timeouts::ResolvedTimeouts;
 use timeouts::{Owner, timeouts};
@@ -130,6 +130,10 @@ pub struct Resolved<'a> {
     pub rate: Option<Known<Rate>>,
     /// How long after an outage twice as many may start as usual.
     pub ramp: Known<Duration>,
+    /// By how much a rate that was cut grows in a second.
+    pub rate_growth: Known<Share>,
+    /// For how long a limit that was met is remembered.
+    pub rate_memory: Known<Duration>,
     /// How many of the calls may be retries.
     pub retry_budget: Option<Known<BudgetSettings>>,
     /// What follows on which failure, the more specific first.
@@ -305,6 +309,8 @@ impl Sections {
             in_flight: permits.in_flight,
             rate: permits.rate,
             ramp: permits.ramp,
+            rate_growth: permits.rate_growth,
+            rate_memory: permits.rate_memory,
             retry_budget,
             reactions,
             classify,

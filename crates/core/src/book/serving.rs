@@ -137,6 +137,8 @@ impl RuleBook {
         const UNDECLARED: ThrottleSettings = ThrottleSettings {
             in_flight: NonZeroU32::new(limits::IN_FLIGHT_DEFAULT).expect("a default that lets calls through"),
             rate: None,
+            growth: limits::RATE_GROWTH_DEFAULT,
+            memory: limits::RATE_MEMORY_DEFAULT,
         };
         self.serving.throttles.get(dependency).copied().unwrap_or(UNDECLARED)
     }

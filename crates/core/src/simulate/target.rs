@@ -28,6 +28,20 @@ pub(super) struct Target {
     /// The first mood that is not over.
     next_mood: usize,
     inside: Inside,
+    /// What else limits its calls, in shapes that no scenario can tell: says whom it turns away, and how.
+    #[cfg(test)]
+    pub limiter: Option<Limiter>,
+}
+
+/// Says whether a call is turned away that comes at that many nanoseconds.
+#[cfg(test)]
+pub(super) struct Limiter(pub Box<dyn FnMut(u64) -> Option<Said>>);
+
+#[cfg(test)]
+impl std::fmt::Debug for Limiter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Limiter")
+    }
 }
 
 /// A mood with what is worked out once.
@@ -100,6 +114,8 @@ impl Target {
             moods: behaviour.phases.iter().map(state).collect(),
             next_mood: 0,
             inside: Inside::new(behaviour.capacity.unwrap_or_default()),
+            #[cfg(test)]
+            limiter: None,
         }
     }
 
@@ -117,6 +133,10 @@ impl Target {
     /// Somebody calls; time never goes back.
     pub(super) fn call(&mut self, knock: Knock) -> Outcome {
         let now = knock.at_nanos;
+        #[cfg(test)]
+        if let Some(said) = self.limiter.as_mut().and_then(|limiter| limiter.0(now)) {
+            return turned_away(said, TURNED_AWAY_AFTER, knock.limit);
+        }
         while self.moods.get(self.next_mood).is_some_and(|(_, until, _)| *until <= now) {
             self.next_mood += 1;
         }

@@ -55,11 +55,12 @@ struct Case<'a> {
     callers: &'a Callers<'a>,
 }
 
-const FINDINGS: [fn(&Case<'_>) -> Vec<Finding>; 10] = [
+const FINDINGS: [fn(&Case<'_>) -> Vec<Finding>; 11] = [
     out_of_order,
     dead_letters,
     still_waiting,
     not_drained,
+    growing,
     stampedes,
     amplified,
     waves,
@@ -222,6 +223,48 @@ fn not_drained(case: &Case<'_>) -> Vec<Finding> {
         "never-drained" => candidates::against_storms(case.callers, said.of),
         _ => Vec::new(),
     })
+}
+
+/// Fewer that wait when the last event arrives are no backlog that grows.
+const GROWING_MIN: f64 = 100.0;
+/// By so much more wait then than after three quarters of the time, and by then than after half of it.
+const GROWING_BY: f64 = 1.1;
+
+/// A backlog that grows for as long as events arrive, though calls end well: more comes than goes.
+fn growing(case: &Case<'_>) -> Vec<Finding> {
+    let report = case.report;
+    let steps = usize::try_from(report.duration_ms / report.step_ms.max(1)).unwrap_or(usize::MAX);
+    let found = report.dependencies.iter().filter_map(|dependency| {
+        let waiting = dependency.series.waiting.get(..steps)?;
+        let quarter = steps / 4;
+        let width = quarter / 4;
+        let around = |end: usize| -> Option<f64> {
+            let some = waiting.get(end - width..end).filter(|some| !some.is_empty())?;
+            Some(some.iter().sum::<u64>() as f64 / some.len() as f64)
+        };
+        let (half, later, last) = (around(2 * quarter)?, around(3 * quarter)?, around(4 * quarter)?);
+        let does_work = dependency.series.well.get(3 * quarter..steps)?.iter().any(|well| *well > 0);
+        let grows = last > GROWING_BY * later && later > GROWING_BY * half && last >= GROWING_MIN;
+        (grows && does_work).then(|| Said {
+            code: "growing-backlog",
+            weight: Weight::Bad,
+            of: dependency,
+            text: format!(
+                "the backlog grows for as long as events arrive: about {} wait at the end, {} after half the time",
+                show_rounded_count(last),
+                show_rounded_count(half)
+            ),
+            size: last,
+        })
+    });
+    together(found, |said| candidates::against_backlogs(case.callers, case.report, said.of))
+}
+
+/// A count of which only the size matters.
+fn show_rounded_count(count: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of deliveries")]
+    let count = count.round() as u64;
+    show_count(count)
 }
 
 /// More calls after a trouble than before it: at least so many times as many.
@@ -411,6 +454,10 @@ fn well(case: &Case<'_>) -> Vec<Finding> {
     let Some(latency) = report.latency.filter(|_| report.delivered == report.deliveries) else {
         return Vec::new();
     };
+    if !growing(case).is_empty() {
+        // They do only because no more events come.
+        return Vec::new();
+    }
     let text = format!(
         "{} in all, and all arrive, 99 of 100 within {}",
         deliveries(report.deliveries),

@@ -64,6 +64,7 @@ mod status;
 #[cfg(unix)]
 mod tail;
 mod target;
+mod throttled;
 mod tidy;
 mod timeline;
 mod tls;

@@ -325,10 +325,12 @@ services:
                 if let Some(chosen) = chosen {
                     assert_eq!(resolved.breaker_origin.span, chosen.span, "{at}");
                 }
-                let Permits { in_flight, rate, ramp } = caller.permits();
+                let Permits { in_flight, rate, ramp, rate_growth, rate_memory } = caller.permits();
                 assert_eq!(resolved.in_flight.origin.span, in_flight.map(|at| at.span), "{at}");
                 assert_eq!(resolved.rate.map(|known| known.value), rate.map(|at| at.value), "{at}");
                 assert_eq!(resolved.ramp.origin.span, ramp.map(|at| at.span), "{at}");
+                assert_eq!(resolved.rate_growth.origin.span, rate_growth.map(|at| at.span), "{at}");
+                assert_eq!(resolved.rate_memory.origin.span, rate_memory.map(|at| at.span), "{at}");
             }
         }
         assert_eq!(seen, book.rows().count());

@@ -403,6 +403,11 @@ fn permits(resolved: &Resolved<'_>) -> Vec<Explained> {
         "after an outage, to twice the usual rate"
     };
     values.push(Explained::span("ramp", resolved.ramp.value, resolved.ramp.origin).noting(note));
+    let Known { value, origin } = resolved.rate_growth;
+    let growth = Explained::new("rate_growth", value.get(), value.to_string(), origin);
+    values.push(growth.noting("in a second, after it was throttled"));
+    let memory = Explained::span("rate_memory", resolved.rate_memory.value, resolved.rate_memory.origin);
+    values.push(memory.noting("of the limit at which it was throttled"));
     values.extend(resolved.retry_budget.as_ref().map(|known| {
         let BudgetSettings { share, at_least } = known.value;
         let value = json!({ "share": share.get(), "at_least_per_second": at_least.as_per_second() });

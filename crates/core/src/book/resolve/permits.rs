@@ -9,7 +9,7 @@ use crate::book::model::{At, ChannelEntry, DependencyEntry, Permits, Sections, S
 use crate::catalog::Kind;
 use crate::ids::DependencyName;
 use crate::limits;
-use crate::text::Rate;
+use crate::text::{Rate, Share};
 use crate::throttle::ThrottleSettings;
 
 /// What holds for the calls to a dependency.
@@ -17,6 +17,8 @@ pub(super) struct KnownPermits {
     pub in_flight: Known<u32>,
     pub rate: Option<Known<Rate>>,
     pub ramp: Known<Duration>,
+    pub rate_growth: Known<Share>,
+    pub rate_memory: Known<Duration>,
 }
 
 fn known<T>(at: At<T>) -> Known<T> {
@@ -32,6 +34,8 @@ impl Sections {
             in_flight: own.in_flight.or(other.in_flight),
             rate: own.rate.or(other.rate),
             ramp: own.ramp.or(other.ramp),
+            rate_growth: own.rate_growth.or(other.rate_growth),
+            rate_memory: own.rate_memory.or(other.rate_memory),
         }
     }
 
@@ -47,10 +51,14 @@ impl Sections {
             _ => Known { value: limits::IN_FLIGHT_DEFAULT, origin: Origin::BUILT_IN },
         };
         let ramp = Known { value: limits::RAMP_DEFAULT, origin: Origin::BUILT_IN };
+        let rate_growth = Known { value: limits::RATE_GROWTH_DEFAULT, origin: Origin::BUILT_IN };
+        let rate_memory = Known { value: limits::RATE_MEMORY_DEFAULT, origin: Origin::BUILT_IN };
         KnownPermits {
             in_flight: stated.in_flight.map_or(in_flight, known),
             rate: stated.rate.map(known),
             ramp: stated.ramp.map_or(ramp, known),
+            rate_growth: stated.rate_growth.map_or(rate_growth, known),
+            rate_memory: stated.rate_memory.map_or(rate_memory, known),
         }
     }
 
@@ -71,7 +79,12 @@ impl Sections {
         let permits = self.permits(dependency, kind);
         // The format asks for one at least.
         let in_flight = NonZeroU32::new(permits.in_flight.value).unwrap_or(NonZeroU32::MIN);
-        ThrottleSettings { in_flight, rate: permits.rate.map(|known| known.value) }
+        ThrottleSettings {
+            in_flight,
+            rate: permits.rate.map(|known| known.value),
+            growth: permits.rate_growth.value,
+            memory: permits.rate_memory.value,
+        }
     }
 
     /// How long after an outage twice as many calls to a dependency may start as usual.

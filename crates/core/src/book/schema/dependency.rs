@@ -152,7 +152,7 @@ pub(super) static TIMEOUT: Object = Object {
     one_of: &[],
 };
 
-const PERMITS: [Field; 3] = [
+const PERMITS: [Field; 5] = [
     key(
         "in_flight",
         Type::Count { min: 1, max: 100_000 },
@@ -161,7 +161,17 @@ const PERMITS: [Field; 3] = [
     key(
         "rate",
         Type::Rate,
-        "How many calls may start in a time; halves when the other side throttles and grows back.",
+        "How many calls may start in a time; halves when the other side throttles and then finds its way back to what that allows.",
+    ),
+    key(
+        "rate_growth",
+        Type::Share,
+        "By how much the rate grows in a second, after the other side has throttled, while it tries for more than is known to go well (default 4%; `0%`: never).",
+    ),
+    key(
+        "rate_memory",
+        Type::Duration,
+        "For how long a limit at which the other side throttled is remembered: it is tried for more within this time, and forgotten after it if no call had to wait (default 10m).",
     ),
     key(
         "ramp",

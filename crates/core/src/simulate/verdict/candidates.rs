@@ -333,6 +333,36 @@ pub(super) fn against_storms(callers: &Callers<'_>, dependency: &DependencyRepor
     holding.chain(in_flight(callers, dependency, DRAIN)).collect()
 }
 
+/// The time over which a rate that goes well is looked for.
+const GOES_WELL_FOR_MS: u64 = 10_000;
+/// So many times as many calls in flight, where they are what holds the others back.
+const IN_FLIGHT_TIMES: u32 = 4;
+
+/// Against a backlog that grows: the rate that is known to go well, or more calls at once where those are too few.
+pub(super) fn against_backlogs(
+    callers: &Callers<'_>,
+    report: &Report,
+    dependency: &DependencyReport,
+) -> Vec<Candidate> {
+    let Ok(name) = DependencyName::new(&dependency.name) else { return Vec::new() };
+    if !callers.call(&dependency.name) {
+        return Vec::new();
+    }
+    let throttle = callers.book.throttle(&name);
+    let step_ms = report.step_ms.max(1);
+    let steps = usize::try_from(GOES_WELL_FOR_MS.div_ceil(step_ms)).unwrap_or(usize::MAX);
+    let best = dependency.series.well.windows(steps).map(|steps| steps.iter().sum::<u64>()).max();
+    let per_second = best.map_or(0, |best| best * 1_000 / (steps as u64 * step_ms));
+    let is_full = dependency.series.in_flight.iter().any(|most| *most >= u64::from(throttle.in_flight.get()));
+    let rate = (per_second > 0 && !is_full).then(|| format!("rate: {per_second}/s"));
+    let more = throttle.in_flight.get().saturating_mul(IN_FLIGHT_TIMES).min(100_000);
+    let in_flight = is_full.then(|| format!("in_flight: {more}"));
+    let against = Against { measure: Measure::Figure(Metric::QueueDepth), of: Some(&dependency.name) };
+    let candidate =
+        |setting: String| Candidate::new(callers, Place::Dependency, &dependency.name, &setting, against);
+    rate.into_iter().chain(in_flight).map(candidate).collect()
+}
+
 /// Against more calls after a trouble than before it.
 pub(super) fn against_stampedes(callers: &Callers<'_>, dependency: &DependencyReport) -> Vec<Candidate> {
     let (name, measure) = (&dependency.name, Measure::AfterRecovery);

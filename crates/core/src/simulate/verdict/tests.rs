@@ -45,6 +45,9 @@ fn each_finding_is_made_where_it_belongs() {
         ("all at once after it",    guarded(steps).replace("in_flight: 500", "in_flight: 500, ramp: 0s"), "latency: 10ms, phases: [{ at: 30s, for: 30s, is: down }]", vec!["stampede", "drained", "all-delivered"]),
         ("locked out",              bare("    on_failure: { fatal: pause }\n"), "latency: 10ms, phases: [{ at: 30s, for: 1h, fails: { status: 401 } }]", vec!["still-waiting"]),
         ("slower than anybody waits", bare("    retry: steps\n    timeout: 1s\n"), "phases: [{ at: 0s, for: 1d, slow: 3s }]",  vec!["dead-letters", "amplified", "breaker-never-opens", "duplicates"]),
+        ("more comes than may start", bare("").replace("in_flight: 500", "rate: 3/s"), "latency: 10ms",                      vec!["growing-backlog"]),
+        ("more comes than it takes", bare(""),       "latency: 10ms, phases: [{ at: 0s, for: 1d, throttled: { rate: 3/s } }]", vec!["growing-backlog"]),
+        ("more comes than may be under way", bare("").replace("in_flight: 500", "in_flight: 1"), "latency: 300ms",           vec!["growing-backlog"]),
         ("refused for good",        bare(steps),     "latency: 10ms, phases: [{ at: 0s, for: 1d, fails: 422 }]",             vec!["dead-letters"]),
         ("mostly refused for good", bare(steps),     "latency: 10ms, phases: [{ at: 0s, for: 1d, fails: [{ status: 422, share: 70% }, { status: 503, share: 30% }] }]", vec!["dead-letters", "dead-letters"]),
         ("what the breaker ignores", text(steps, &format!("{}{STEPS}", GUARDED.replace("open: 10s", "open: 10s, ignores: [transient]"))), "phases: [{ at: 0s, for: 1d, is: down }]", vec!["dead-letters", "amplified"]),
@@ -59,6 +62,19 @@ fn each_finding_is_made_where_it_belongs() {
         assert_eq!(codes.len(), expected.len(), "{name}: {findings:#?}");
         assert!(findings.is_sorted_by_key(|finding| finding.weight), "{name}: the worst first");
     }
+}
+
+/// Too few calls at once are what makes it grow, and more of them are what helps.
+#[test]
+fn what_helps_against_a_backlog_that_grows_is_told() {
+    let book_text = text("", &BARE.replace("in_flight: 500", "in_flight: 1"));
+    let scenario = scenario("latency: 300ms");
+    let (report, book) = play(&book_text, &scenario);
+    let plan = Plan { scenario: &scenario, book, seed: 1 };
+    let advised = crate::simulate::advice::advised(&plan, &report, &book_text, &mut |_| Go::On);
+    let growing = advised.iter().find(|it| it.finding.code == "growing-backlog").expect("it grows");
+    assert_eq!(growing.advice.len(), 1, "{growing:#?}");
+    assert_eq!(growing.advice[0].words, "`in_flight: 4` on `api`");
 }
 
 /// Where only some of the failures are the dependency's own, it is said which are meant.

@@ -140,7 +140,12 @@ fn too_many(retry_after: Option<Duration>) -> Failure {
 
 fn play(terms: &[std::sync::Arc<Terms>; 2], acts: &[Act], in_flight: u32) -> Result<u32, TestCaseError> {
     let dependency = &terms[0].dependency;
-    let limits = ThrottleSettings { in_flight: in_flight.try_into().expect("not 0"), rate: None };
+    let limits = ThrottleSettings {
+        in_flight: in_flight.try_into().expect("not 0"),
+        rate: None,
+        growth: redrive_core::limits::RATE_GROWTH_DEFAULT,
+        memory: redrive_core::limits::RATE_MEMORY_DEFAULT,
+    };
     let mut model = Model {
         breaker: Breaker::new(),
         throttle: Throttle::new(),

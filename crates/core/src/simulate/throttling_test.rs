@@ -1,0 +1,239 @@
+//! A dependency that throttles, in every shape: what has waited drains at nearly what it allows, without bursts.
+//!
+//! Twenty events a second; thirty are allowed, but for thirty seconds only five. Figures are those of
+//! `docs/decisions/0015-a-limit-that-was-met-is-remembered.md`.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::agenda::Said;
+use super::target::Limiter;
+use super::tests::{book, scenario};
+use super::world::World;
+use super::{Go, Plan, Report};
+
+const SECOND: u64 = 1_000_000_000;
+/// What is allowed in a second, and while it is scarce.
+const ALLOWED: u64 = 30;
+const SCARCE: u64 = 5;
+/// From when to when it is scarce, in seconds.
+const SCARCE_FROM: u64 = 20;
+const SCARCE_UNTIL: u64 = 50;
+/// From then on what has waited must drain.
+const JUDGED_FROM: u64 = SCARCE_UNTIL + 60;
+/// How long a call takes at the dependency that counts calls at once.
+const CALL: Duration = Duration::from_millis(200);
+
+/// How a dependency limits its calls.
+#[derive(Clone, Debug)]
+enum Shape {
+    /// So many in each span of so many seconds.
+    FixedWindow { seconds: u64 },
+    /// So many in the last so many seconds, whenever that is.
+    SlidingWindow { seconds: u64 },
+    /// So many saved up at most.
+    Bucket { burst: u64 },
+    /// So many at once.
+    AtOnce,
+}
+
+/// What it says to those that it turns away.
+#[derive(Clone, Copy, Debug)]
+enum Wait {
+    Unsaid,
+    Seconds(u64),
+    /// A date, which has no fractions of a second.
+    Date(u64),
+}
+
+impl Wait {
+    fn said(self, now: u64) -> Said {
+        Said::TooMany(match self {
+            Self::Unsaid => None,
+            Self::Seconds(seconds) => Some(Duration::from_secs(seconds)),
+            Self::Date(seconds) => {
+                let date = (now + seconds * SECOND) / SECOND * SECOND;
+                Some(Duration::from_nanos(date - now))
+            }
+        })
+    }
+}
+
+const fn allowed(at: u64) -> u64 {
+    if at >= SCARCE_FROM * SECOND && at < SCARCE_UNTIL * SECOND { SCARCE } else { ALLOWED }
+}
+
+impl Shape {
+    /// Whether each call is taken.
+    fn gate(self) -> Box<dyn FnMut(u64) -> bool> {
+        match self {
+            Self::FixedWindow { seconds } => {
+                let (mut window, mut taken) = (u64::MAX, 0);
+                Box::new(move |now| {
+                    let this = now / (seconds * SECOND);
+                    if this != window {
+                        (window, taken) = (this, 0);
+                    }
+                    taken += 1;
+                    taken <= allowed(now) * seconds
+                })
+            }
+            Self::SlidingWindow { seconds } => {
+                let mut taken: VecDeque<u64> = VecDeque::new();
+                Box::new(move |now| {
+                    while taken.front().is_some_and(|at| at + seconds * SECOND <= now) {
+                        taken.pop_front();
+                    }
+                    let has_room = (taken.len() as u64) < allowed(now) * seconds;
+                    taken.extend(has_room.then_some(now));
+                    has_room
+                })
+            }
+            Self::Bucket { burst } => {
+                // In billionths of a call.
+                let (mut saved, mut last) = (burst * SECOND, 0);
+                Box::new(move |now| {
+                    saved = (saved + (now - last) * allowed(now)).min(burst * SECOND);
+                    last = now;
+                    let has_room = saved + 1_000 >= SECOND;
+                    saved = saved.saturating_sub(if has_room { SECOND } else { 0 });
+                    has_room
+                })
+            }
+            Self::AtOnce => {
+                let mut ends: VecDeque<u64> = VecDeque::new();
+                Box::new(move |now| {
+                    while ends.front().is_some_and(|end| *end <= now) {
+                        ends.pop_front();
+                    }
+                    let at_once = (allowed(now) as f64 * CALL.as_secs_f64()).round();
+                    let has_room = (ends.len() as f64) < at_once;
+                    ends.extend(has_room.then(|| now + CALL.as_nanos() as u64));
+                    has_room
+                })
+            }
+        }
+    }
+}
+
+/// What a run came to.
+#[derive(Debug)]
+struct Came {
+    /// Of what was allowed, how much was taken from when it is judged until nothing waited.
+    share: f64,
+    /// When nothing waited any more, in seconds after all was allowed again.
+    empty_after: u64,
+    refused: usize,
+    opened: u64,
+    /// The most calls in a second over the most that were taken in a second before.
+    burst: f64,
+}
+
+fn per_second(calls: &[u64], seconds: usize) -> Vec<u64> {
+    let mut counts = vec![0; seconds];
+    for at in calls {
+        if let Some(count) = counts.get_mut(usize::try_from(at / SECOND).unwrap_or(usize::MAX)) {
+            *count += 1;
+        }
+    }
+    counts
+}
+
+fn play(shape: &Shape, wait: Wait, of_dependency: &str, spacing: &str) -> Came {
+    let latency = if matches!(shape, Shape::AtOnce) { CALL } else { Duration::from_millis(40) };
+    let scenario = scenario(&format!(
+        "duration: 6m\narrivals: [{{ type: orders.placed, rate: 20/s, spacing: {spacing} }}]\ndependencies:\n  api: {{ latency: {}ms }}\n",
+        latency.as_millis()
+    ));
+    let book = book("", &format!("dependencies:\n  api: {{ kind: webhook{of_dependency} }}\n"));
+    let plan = Plan { scenario: &scenario, book: Arc::clone(&book), seed: 1 };
+    let scenario = scenario.clone().completed_by(&book);
+    let mut world = World::new(&plan, &scenario);
+    let (taken, refused) = (Rc::new(RefCell::new(Vec::new())), Rc::new(RefCell::new(Vec::new())));
+    let (took, turned_away) = (Rc::clone(&taken), Rc::clone(&refused));
+    let mut gate = shape.clone().gate();
+    world.targets[0].limiter = Some(Limiter(Box::new(move |now| {
+        let is_taken = gate(now);
+        if is_taken { &took } else { &turned_away }.borrow_mut().push(now);
+        (!is_taken).then(|| wait.said(now))
+    })));
+    let report = world.play(&mut |_| Go::On).expect("nobody stops it");
+    judge(&report, &taken.borrow(), &refused.borrow())
+}
+
+fn judge(report: &Report, taken: &[u64], refused: &[u64]) -> Came {
+    let step = usize::try_from(report.step_ms).expect("a step");
+    let waiting = &report.queues[0].waiting;
+    let is_empty = |step: &usize| waiting[*step] <= 30;
+    let from = usize::try_from(JUDGED_FROM).expect("a time") * 1_000 / step;
+    let empty_at = (from..waiting.len()).find(is_empty).unwrap_or(waiting.len()) * step / 1_000;
+    let judged = usize::try_from(JUDGED_FROM).expect("a time")..empty_at;
+    let all: Vec<u64> = taken.iter().chain(refused).copied().collect();
+    let (made, good) = (per_second(&all, empty_at), per_second(taken, empty_at));
+    let sum: u64 = good[judged.clone()].iter().sum();
+    let share = sum as f64 / (judged.len() as f64 * ALLOWED as f64);
+    let bursts = (SCARCE_UNTIL as usize + 1..empty_at).map(|second| {
+        let known = good[second.saturating_sub(60)..second].iter().max().copied().unwrap_or(0);
+        made[second] as f64 / known.max(SCARCE) as f64
+    });
+    Came {
+        share,
+        empty_after: empty_at as u64 - SCARCE_UNTIL,
+        refused: refused.len(),
+        opened: report.dependencies[0].breaker_opened,
+        burst: bursts.fold(0.0, f64::max),
+    }
+}
+
+#[test]
+fn what_has_waited_drains_at_what_is_allowed_in_every_shape() {
+    let waits = [Wait::Unsaid, Wait::Seconds(10), Wait::Date(10)];
+    let shapes = [
+        (Shape::FixedWindow { seconds: 1 }, &waits[..]),
+        // Who counts by long windows and says when to come back says when the next begins: not after ten seconds.
+        (Shape::FixedWindow { seconds: 10 }, &waits[..1]),
+        (Shape::SlidingWindow { seconds: 1 }, &waits[..]),
+        (Shape::SlidingWindow { seconds: 10 }, &waits[..]),
+        (Shape::Bucket { burst: 1 }, &waits[..]),
+        (Shape::Bucket { burst: 30 }, &waits[..]),
+        (Shape::AtOnce, &waits[..]),
+    ];
+    let mut wrong = Vec::new();
+    for (shape, waits) in &shapes {
+        for wait in *waits {
+            for of_dependency in ["", ", rate: 40/s"] {
+                let came = play(shape, *wait, of_dependency, "even");
+                let Came { share, empty_after, refused, opened, burst } = came;
+                let told = format!(
+                    "{shape:?}, {wait:?}{of_dependency}: {:.0} %, empty after {empty_after} s, {refused} refused, opened {opened} times, burst {burst:.2}",
+                    share * 100.0
+                );
+                println!("{told}");
+                if share < 0.9 || opened > 0 || burst > 1.5 || refused > 40 {
+                    wrong.push(told);
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// Also when events come as they like; the limit may be met by chance then, before anything is known.
+#[test]
+fn what_has_waited_drains_whenever_it_came() {
+    let mut wrong = Vec::new();
+    for shape in [Shape::FixedWindow { seconds: 1 }, Shape::Bucket { burst: 1 }, Shape::Bucket { burst: 30 }]
+    {
+        for wait in [Wait::Unsaid, Wait::Seconds(10)] {
+            let came = play(&shape, wait, "", "random");
+            println!("{shape:?}, {wait:?}: {came:?}");
+            if came.share < 0.8 || came.opened > 1 || came.burst > 1.5 {
+                wrong.push(format!("{shape:?}, {wait:?}: {came:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}

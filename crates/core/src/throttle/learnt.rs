@@ -1,0 +1,271 @@
+//! The rate that the other side's refusals have taught us: found by climbing, kept below the limit that was met.
+//!
+//! ```text
+//!  rate        met │ hold       trusted             │ tries for more
+//!   limit ─────────╱│      ╭───────────────────────╱─ …
+//!                 ╱ │     ╱  close below what was met
+//!                ╱  │  ╱╱   back quickly
+//!               ╱   │╱  half
+//! ```
+//!
+//! - **Refused**: the rate halves. If calls had been let through at a growing rate before, the other side's limit is
+//!   known by that: it is the *ceiling*, a little below the rate at which it was met. What a deep bucket had saved
+//!   up makes a limit look higher than it is, so one that is met before it was trusted to be there is put a little
+//!   below the rate that was taken on average.
+//! - **Back**: within a second or two to just below the ceiling, and closer to it for as long as it is trusted.
+//! - **More**: then the rate grows by `growth` a second, as long as calls have to wait for it, until it is refused
+//!   again. There is no rate at which the limit is lifted: a backlog would come all at once.
+//!
+//! A try for more costs what the other side asks us to wait, so a ceiling is trusted for twenty times that, which
+//! is 5 % of the time at most, and for [`TRUSTED_AT_LEAST`]; never for longer than `memory`. One that lies far below
+//! the best rate of before is likely to rise again, and little is lost there by trying: it is trusted for less, by
+//! the square of what it is of the best. The best comes half the way down with each ceiling that is met, so that a
+//! limit that stays low is believed in the end. If no limit was met by climbing, the climb to the best is quick.
+//!
+//! Growth is counted by calls that had to wait, and not by the clock: what is not used is not learnt.
+//!
+//! Why not the rule before this one: a halved rate grew by 5 % a second and was dropped at twice the rate at which it
+//! was first refused. Then nothing limited it, all that had waited came within a second, most of it was refused, the
+//! breaker opened, and that again and again. `docs/decisions/0015-a-limit-that-was-met-is-remembered.md` has figures.
+
+use std::time::Duration;
+
+use super::{ThrottleSettings, floor};
+use crate::time::Timestamp;
+
+/// A limit is a little below the rate at which it was met.
+const BELOW_MET: f64 = 0.94;
+/// And clearly below the average if it was met this soon: what was saved up had not run out before.
+const BELOW_MET_SOON: f64 = 0.88;
+/// Calls are let through for this long before a limit that is met is known for sure, in seconds.
+const SURE_AFTER: f64 = 15.0;
+/// Less than that tells where the limit is if calls had been let through for so long, in seconds,
+const NEAR_AFTER: f64 = 5.0;
+/// or at a rate that had grown by so much since the last cut.
+const NEAR_GROWN: f64 = 1.3;
+/// An unsure limit is trusted for so many times the time in which it was found.
+const UNSURE_TRUSTED: f64 = 2.0;
+/// The least time for which a limit is trusted, in seconds.
+const TRUSTED_AT_LEAST: f64 = 30.0;
+/// So many times what the other side asks us to wait.
+const TRUSTED_PER_HOLD: f64 = 20.0;
+/// The rate comes back quickly to this part of the ceiling,
+const NEAR: f64 = 0.97;
+/// by this part of it in a second.
+const BACK_PER_SECOND: f64 = 0.4;
+/// How much closer it comes to the ceiling while that is trusted: to a twentieth of the distance.
+const APPROACH: f64 = 3.0;
+/// Where no ceiling is known and more went well before, the rate grows so many times as quickly.
+const QUICK: f64 = 5.0;
+/// Calls have had to wait for so long before the rate grows beyond what is known.
+const PRESSED_FOR: Duration = Duration::from_secs(1);
+/// The time over which the average is made, in seconds.
+const MEAN_OVER: f64 = 5.0;
+/// Refused within so many calls after a cut, the other side has not opened again.
+const SHUT_WITHIN: u32 = 2;
+/// So often it may be shut in a row until the ceiling is taken to have fallen.
+const SHUT_MAX: u32 = 3;
+/// Where the other side does not say how long to wait: so long, and four times that while it is shut.
+const PAUSE: Duration = Duration::from_millis(250);
+const PAUSE_MAX: Duration = Duration::from_secs(8);
+/// Timers are not exact: a call that comes late by this at most does not make the next ones late.
+const LATE_MAX: Duration = Duration::from_millis(10);
+
+/// What is known of the limit on the other side.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Learnt {
+    /// Calls a second that are let through.
+    rate: f64,
+    /// What the last cut left of it.
+    low: f64,
+    ceiling: Option<Ceiling>,
+    /// The best rate that went well, as far as it is still believed.
+    best: f64,
+    /// The rate of the calls that were let through, on average.
+    mean: f64,
+    /// Seconds since the cut in which calls had to wait for this rate.
+    used: f64,
+    /// Calls since the cut.
+    calls: u32,
+    /// Cuts in a row between which hardly a call was let through.
+    shut: u32,
+    pause: Duration,
+    last_call_at: Timestamp,
+    /// The other side asked us to wait until then.
+    held_until: Timestamp,
+    /// Calls are let through again from here on.
+    resumes_at: Timestamp,
+    /// Since when every call has had to wait.
+    pressed_since: Option<Timestamp>,
+    /// A call waits for its turn.
+    is_awaited: bool,
+    /// When a call last had to wait for this rate.
+    needed_at: Timestamp,
+}
+
+/// The rate just below the limit on the other side.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Ceiling {
+    rate: f64,
+    /// For so many seconds of use nothing higher is tried.
+    trusted_for: f64,
+}
+
+impl Learnt {
+    /// Refused for the first time, at this rate; the other is the one that was measured.
+    pub(super) fn new(rate: f64, measured: f64, now: Timestamp) -> Self {
+        let best = measured.min(rate);
+        let low = halved(rate);
+        Self {
+            rate: low,
+            low,
+            ceiling: None,
+            best,
+            mean: best,
+            used: 0.0,
+            calls: 0,
+            shut: 0,
+            pause: PAUSE,
+            last_call_at: now,
+            held_until: now,
+            resumes_at: now,
+            pressed_since: None,
+            is_awaited: false,
+            needed_at: now,
+        }
+    }
+
+    /// Calls a second that are let through.
+    pub(super) fn rate(&self, settings: &ThrottleSettings) -> f64 {
+        settings.rate.map_or(self.rate, |configured| self.rate.min(configured.as_per_second()))
+    }
+
+    /// Whether nobody has needed it for so long that it says nothing about today.
+    pub(super) fn is_forgotten(&self, settings: &ThrottleSettings, now: Timestamp) -> bool {
+        now.since(self.needed_at) >= settings.memory
+    }
+
+    /// Whether a refusal that comes now is of a call that was made since the last one.
+    pub(super) fn is_news(&self, now: Timestamp) -> bool {
+        self.calls > 0 && now >= self.resumes_at
+    }
+
+    /// A call has to wait for its turn.
+    pub(super) fn wait(&mut self, now: Timestamp) {
+        self.is_awaited = true;
+        self.needed_at = now;
+        self.pressed_since.get_or_insert(now);
+    }
+
+    /// A call is let through that was due then; says from when on the next one is reckoned.
+    pub(super) fn call(
+        &mut self,
+        settings: &ThrottleSettings,
+        due_at: Timestamp,
+        now: Timestamp,
+    ) -> Timestamp {
+        let pressed_since = self.pressed_since.filter(|_| self.is_awaited);
+        let from = match pressed_since {
+            Some(since) => {
+                self.grow(settings, now.since(since));
+                due_at.max(now - LATE_MAX)
+            }
+            None => now,
+        };
+        self.pressed_since = pressed_since;
+        self.is_awaited = false;
+        self.calls = self.calls.saturating_add(1);
+        let apart = now.since(self.last_call_at.max(self.held_until)).as_secs_f64();
+        self.mean = (self.mean * MEAN_OVER + 1.0) / (MEAN_OVER + apart);
+        self.last_call_at = now;
+        from
+    }
+
+    /// By one call that had to wait, as all have had for so long.
+    fn grow(&mut self, settings: &ThrottleSettings, pressed_for: Duration) {
+        let seconds = 1.0 / self.rate(settings);
+        self.used += seconds;
+        let growth = settings.growth.get() * seconds;
+        self.rate = match self.ceiling {
+            Some(Ceiling { rate, .. }) if self.rate < NEAR * rate => {
+                (self.rate + BACK_PER_SECOND * rate * seconds).min(NEAR * rate)
+            }
+            Some(Ceiling { rate, trusted_for }) if self.used < trusted_for => {
+                let closer = (APPROACH * seconds / trusted_for).min(1.0);
+                self.rate + (rate - self.rate).max(0.0) * closer
+            }
+            _ if self.rate < NEAR * self.best => (self.rate * (1.0 + QUICK * growth)).min(self.best),
+            _ if pressed_for >= PRESSED_FOR => self.rate * (1.0 + growth),
+            _ => self.rate,
+        };
+        if let Some(configured) = settings.rate {
+            self.rate = self.rate.min(configured.as_per_second());
+        }
+    }
+
+    /// Refused: halves the rate.
+    pub(super) fn cut(&mut self, settings: &ThrottleSettings, hold: Duration) {
+        self.rate = self.rate(settings);
+        if self.calls <= SHUT_WITHIN {
+            self.shut += 1;
+            self.pause = (self.pause * 4).min(PAUSE_MAX);
+            self.ceiling = self.ceiling.filter(|_| self.shut <= SHUT_MAX);
+        } else {
+            (self.shut, self.pause) = (0, PAUSE);
+            self.meet(settings, hold);
+        }
+        self.rate = halved(self.rate);
+        (self.low, self.used, self.calls) = (self.rate, 0.0, 0);
+    }
+
+    /// How long to wait after a cut if the other side did not say it.
+    pub(super) const fn pauses_for(&self) -> Duration {
+        self.pause
+    }
+
+    /// What the limit is that was just met, as far as that can be told.
+    fn meet(&mut self, settings: &ThrottleSettings, hold: Duration) {
+        if self.pressed_since.is_none() {
+            // Fewer calls were made than the rate allows.
+            self.rate = self.rate.min(self.mean.max(floor()));
+        }
+        let is_near = self.used >= NEAR_AFTER || self.rate >= NEAR_GROWN * self.low;
+        let known = self.ceiling.take().filter(|ceiling| self.used < ceiling.trusted_for);
+        if !is_near {
+            return;
+        }
+        if known.is_some() {
+            self.rate = self.rate.min(self.mean).max(self.rate / 2.0);
+        }
+        let is_sure = self.used >= SURE_AFTER;
+        // Where the other side asks for no wait, another try costs little.
+        let rate = self.rate * if is_sure || hold.is_zero() { BELOW_MET } else { BELOW_MET_SOON };
+        self.best = self.best.max(rate);
+        let of_best = rate / self.best;
+        let worth =
+            (TRUSTED_PER_HOLD * hold.as_secs_f64()).max(TRUSTED_AT_LEAST).min(settings.memory.as_secs_f64())
+                * of_best
+                * of_best;
+        let found_in = if is_sure { worth } else { UNSURE_TRUSTED * self.used };
+        let trusted_for = found_in.max(known.map_or(0.0, |known| known.trusted_for)).min(worth);
+        self.best = f64::midpoint(self.best, rate);
+        self.ceiling = Some(Ceiling { rate, trusted_for });
+    }
+
+    /// The other side asked us to wait until then.
+    pub(super) fn hold(&mut self, until: Timestamp) {
+        self.held_until = self.held_until.max(until);
+        self.pause(until);
+    }
+
+    /// No call is let through before then.
+    pub(super) fn pause(&mut self, at: Timestamp) {
+        self.resumes_at = self.resumes_at.max(at);
+        self.needed_at = self.needed_at.max(at);
+        (self.pressed_since, self.is_awaited) = (None, false);
+    }
+}
+
+fn halved(rate: f64) -> f64 {
+    (rate / 2.0).max(floor().min(rate))
+}
