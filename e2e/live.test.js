@@ -25,7 +25,7 @@ test("events that are sent show up without a reload", async () => {
     const feed = page.getByRole("log", { name: "What happens now" });
     await feed.getByText("orders.placed").first().waitFor();
     await feed.getByText("delivered").first().waitFor();
-    await page.getByRole("region", { name: "Services" }).getByText("well").waitFor();
+    await page.getByRole("region", { name: "Services" }).getByText("healthy").waitFor();
   });
 });
 

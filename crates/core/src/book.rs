@@ -286,13 +286,20 @@ impl RuleBook {
         &self,
         service: &str,
     ) -> impl Iterator<Item = (Option<&ChannelName>, &EventRow, &Rule)> {
-        let rules = self.services.get(service);
+        let rules = self.holding(service).services.get(service);
         let queues = rules.into_iter().flat_map(|rules| {
             let channels = rules.channels.iter().map(|(name, rows)| (Some(name), rows));
             std::iter::once((None, &rules.own)).chain(channels)
         });
         queues
             .flat_map(|(channel, rows)| rows.claims().map(move |claim| (channel, &*claim.row, &*claim.rule)))
+    }
+
+    /// The patterns of the events that a service or one of its channels takes.
+    #[must_use]
+    pub fn patterns_of(&self, service: &str, channel: Option<&str>) -> Vec<EventPattern> {
+        let rows = self.rules_of(service).filter(|(of, _, _)| of.map(ChannelName::as_str) == channel);
+        rows.map(|(_, row, _)| row.pattern.value.clone()).collect()
     }
 
     fn claim(&self, service: &str, channel: Option<&str>, event_type: &str) -> Option<&Claim> {

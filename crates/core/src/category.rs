@@ -241,6 +241,8 @@ pub mod codes {
     pub const SESSION_FULL: &str = "SESSION_FULL";
     /// The rule book has nobody who wants such an event any more.
     pub const RULE_REMOVED: &str = "RULE_REMOVED";
+    /// The rule book had the service no more, and an operator ended what waited for it.
+    pub const SERVICE_REMOVED: &str = "SERVICE_REMOVED";
 }
 
 #[cfg(test)]

@@ -36,6 +36,7 @@ mod simulation;
 #[cfg(test)]
 mod tests;
 mod view;
+mod wait;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -51,7 +52,8 @@ use self::queue::{Presence, PushAt, Queue, Ready, Starts};
 use self::replays::Replays;
 use self::sabotage::Sabotage;
 use self::share::Shares;
-pub use self::view::{DependencyView, HeldQueue, QueueView};
+pub use self::view::{DependencyView, HeldQueue, QueueView, RemovedQueue, RowView};
+pub use self::wait::{Asked, Stands, Wait};
 use crate::book::RuleBook;
 use crate::breaker::Record;
 use crate::decide::History;
@@ -466,10 +468,14 @@ impl Engine {
             let queue = &mut self.queues[place.0];
             queue.presence = presence;
             let name = Arc::clone(&queue.name);
+            let due = if presence == Presence::Removed { queue.take_all_due() } else { Vec::new() };
             for ready in queue.take_all() {
                 if !self.sabotaged_by(Sabotage::ForgetsOnReload) {
                     self.line_up(place, ready.waiting, PushAt::Back, now);
                 }
+            }
+            for row in due {
+                self.line_up(place, row, PushAt::Back, now);
             }
             self.effects.push_back(Effect::Release(name));
             self.look_for_more(place, now);

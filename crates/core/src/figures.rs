@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::breaker::Phase;
 use crate::category::{Category, codes};
 use crate::engine::{Made, Next, QueueName, Settlement, Signal, Waiting};
 use crate::ids::DependencyName;
@@ -285,7 +286,9 @@ impl Figures {
             }
             Signal::Stale(_) => self.stale += 1,
             Signal::Breaker { dependency, transition, .. } => {
-                if transition.to == crate::breaker::Phase::Open {
+                // A probe that fails opens it again and is no trip of its own.
+                let (from, to) = (transition.from, transition.to);
+                if from == Phase::Closed && to == Phase::Open {
                     self.dependency(dependency).trips += 1;
                 }
             }

@@ -133,7 +133,7 @@ pub const EXHAUSTED: MetricName = counter(
 );
 /// How often a breaker has opened.
 pub const BREAKER_TRIPS: MetricName =
-    counter("redrive_breaker_trips_total", &["dependency"], "How often the breaker has opened.");
+    counter("redrive_breaker_trips_total", &["dependency"], "How often the breaker has opened from closed.");
 /// The state of a breaker.
 pub const BREAKER_STATE: MetricName = gauge(
     "redrive_breaker_state",

@@ -12,6 +12,7 @@ mod hooks;
 mod inbox;
 mod letters;
 mod readers;
+mod removed;
 mod routes;
 mod schedules;
 mod shell;
@@ -29,14 +30,15 @@ use std::time::Duration;
 
 use redrive_core::book::RuleBook;
 use redrive_core::engine::{
-    Bounds, CallId, Command, DependencyView, Ending, Engine, Input, QueueName, QueueView, Setup,
+    Asked, Bounds, CallId, Command, DependencyView, Ending, Engine, Input, QueueName, QueueView,
+    RemovedQueue, Setup, Wait,
 };
 use redrive_core::event::Event;
 use redrive_core::figures::Figures;
 use redrive_core::ids::{ChannelName, Receipt, Seed, Seq, ServiceName};
 use redrive_core::limits;
 use redrive_core::time::Timestamp;
-use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
+use tokio::sync::{Notify, Semaphore, broadcast, mpsc, oneshot};
 
 use self::alerting::Alerting;
 pub use self::alerting::{Alerts, TellError, Told};
@@ -47,6 +49,7 @@ pub use self::health::{DiskShort, Health};
 use self::inbox::{Inbox, NoteJob, SubmitJob};
 pub use self::letters::{Begun, OrderError, Purged, ReplayWish, SelectError};
 use self::readers::Readers;
+pub use self::removed::{Destination, Reassigned};
 use self::routes::Routes;
 pub use self::schedules::ScheduleView;
 use self::schedules::{Schedules, Wall};
@@ -108,6 +111,10 @@ struct Shared {
     readers: Readers,
     /// As many as there are readers.
     questions: Arc<Semaphore>,
+    /// A book does not bring a queue back while what waits for it is taken out.
+    changing_book: tokio::sync::Mutex<()>,
+    /// Rung after each reload.
+    book_changed: Arc<Notify>,
     /// Keys come one after the other: each is counted before the next.
     changing_keys: tokio::sync::Mutex<()>,
     started_at: Timestamp,
@@ -125,6 +132,8 @@ enum Message {
     Ended(CallId, Ending),
     Book(Arc<RuleBook>, Targets),
     Look(oneshot::Sender<Snapshot>),
+    Waits(Vec<Asked>, oneshot::Sender<Vec<Wait>>),
+    Removed(QueueName, oneshot::Sender<Option<RemovedQueue>>),
     Stop {
         within: Duration,
         reply: oneshot::Sender<Stopped>,
@@ -270,6 +279,8 @@ impl Node {
             trend,
             readers,
             questions,
+            changing_book: tokio::sync::Mutex::new(()),
+            book_changed: Arc::new(Notify::new()),
             changing_keys: tokio::sync::Mutex::new(()),
             started_at: now,
         };
@@ -278,6 +289,7 @@ impl Node {
         tokio::spawn(breakers::keep(Arc::downgrade(&shared), keeper));
         tokio::spawn(trend::watch(Arc::downgrade(&shared), questions_of_trend));
         tokio::spawn(letters::watch_sessions(Arc::downgrade(&shared)));
+        tokio::spawn(removed::watch(Arc::downgrade(&shared)));
         tokio::spawn(schedules::run(Arc::downgrade(&shared), runner));
         tokio::spawn(alerting::run(Arc::downgrade(&shared), watching));
         Ok(Self { shared })
@@ -332,6 +344,7 @@ impl Node {
         text: Arc<str>,
         targets: Targets,
     ) -> Result<(), SubmitError> {
+        let _changing = self.shared.changing_book.lock().await;
         let note = Note::Book { hash: book.hash(), text: Arc::clone(&text) };
         self.note(note, None).await?;
         *self.shared.keep.write().expect("nobody panics while swapping") = keep(&book);
@@ -341,6 +354,7 @@ impl Node {
         self.shared.alerting.change(Arc::clone(&book));
         self.shared.chart.book_read();
         let sent = self.shared.engine.send(Message::Book(book, targets)).await;
+        self.shared.book_changed.notify_one();
         let now = self.now();
         self.shared.tidings.tell(What::BookRead, || Happening::new(What::BookRead, now));
         sent.map_err(|_| SubmitError::Stopping)
@@ -408,6 +422,13 @@ impl Node {
     pub async fn snapshot(&self) -> Option<Snapshot> {
         let (reply, answer) = oneshot::channel();
         self.shared.engine.send(Message::Look(reply)).await.ok()?;
+        answer.await.ok()
+    }
+
+    /// What each of these deliveries waits for, by the engine; none when the node has stopped.
+    pub async fn waits(&self, asked: Vec<Asked>) -> Option<Vec<Wait>> {
+        let (reply, answer) = oneshot::channel();
+        self.shared.engine.send(Message::Waits(asked, reply)).await.ok()?;
         answer.await.ok()
     }
 

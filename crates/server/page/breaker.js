@@ -11,6 +11,9 @@ const STRIPS_MS = [900_000, 3_600_000, 6 * 3_600_000, 24 * 3_600_000];
 /** A state that lasted for a moment only is drawn this wide. */
 const PART_MIN = 6;
 
+/** The state of a breaker before the server started. */
+const NOT_RUNNING = "not running";
+
 /** What each state means for what goes there. */
 export const MEANS = {
   closed: "calls flow",
@@ -32,15 +35,21 @@ export function switchPicture(state) {
   );
 }
 
-/** How a breaker stood over the last hours; `history` has its turns, the latest first. */
-export function strip({ history, state }) {
+/**
+ * How a breaker stood over the last hours; `history` has its turns, the latest first. What it did before the server
+ * started at `startedAt` is not known and drawn as such.
+ */
+export function strip({ history, state }, startedAt) {
   const to = now();
-  const oldest = history.length > 0 ? Date.parse(history.at(-1).at) : to;
+  const start = startedAt ? Math.min(Date.parse(startedAt), to) : -Infinity;
+  const all = [...history].reverse().map((turn) => ({ ...turn, time: Date.parse(turn.at) })).filter(({ time }) => time >= start);
+  const oldest = all[0]?.time ?? to;
   const room = STRIPS_MS.find((ms) => to - ms < oldest) ?? STRIPS_MS.at(-1);
   const from = to - room;
-  const turns = [...history].reverse().filter((turn) => Date.parse(turn.at) > from);
+  const turns = all.filter(({ time }) => time > from);
   const before = turns[0]?.from ?? state;
-  const marks = [{ at: from, is: before }, ...turns.map((turn) => ({ at: Date.parse(turn.at), is: turn.to }))];
+  const known = start > from ? [{ at: from, is: NOT_RUNNING }, { at: start, is: before }] : [{ at: from, is: before }];
+  const marks = [...known, ...turns.map(({ time, to: is }) => ({ at: time, is }))];
   const x = (at) => ((at - from) / room) * WIDTH;
   const part = ({ at, is }, index) => {
     const until = marks[index + 1]?.at ?? to;
@@ -48,8 +57,10 @@ export function strip({ history, state }) {
     const width = Math.max(PART_MIN, x(until) - x(at));
     return s("rect", { x: Math.min(x(at), WIDTH - width), y: 0, width, height: 10, class: toneOf(is) }, s("title", label));
   };
-  const opened = turns.filter((turn) => turn.to === "open").length;
-  const words = opened === 0 ? `${state} throughout` : `opened ${opened === 1 ? "once" : `${opened} times`}, last ${ago(turns.filter((turn) => turn.to === "open").at(-1).at)}`;
+  // A probe that fails opens it again and is no trip of its own.
+  const opened = turns.filter((turn) => turn.to === "open" && turn.from === "closed");
+  const steady = state === "none" ? "no breaker" : start > from ? `${state} since the server started` : `${state} throughout`;
+  const words = opened.length === 0 ? steady : `opened ${opened.length === 1 ? "once" : `${opened.length} times`}, last ${ago(opened.at(-1).at)}`;
   return h(
     "figure.strip",
     s("svg", { viewBox: `0 0 ${WIDTH} 10`, preserveAspectRatio: "none", role: "img", "aria-label": `the last ${span(room)}: ${words}` }, marks.map(part)),

@@ -80,11 +80,6 @@ export const exact = (at) => exactly.format(new Date(at));
 export const axisTime = (at, spanMs) =>
   (spanMs > 20 * HOUR ? dayAndTime : spanMs > 5 * MINUTE ? hourMinute : timeOfDay).format(new Date(at));
 
-const WRITTEN = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z/g;
-
-/** Words of the server with the points in time that stand in them by the reader's clock. */
-export const withClocks = (text) => text.replace(WRITTEN, (at) => clock(at));
-
 /** The latest day that the server tells as a point in time stands for "never". */
 const NEVER_YEAR = 2200;
 export const isNever = (at) => new Date(at).getFullYear() >= NEVER_YEAR;

@@ -1,7 +1,7 @@
 /** What is around every view: navigation with its counts, search, the live dot, the theme and the way back. */
 
 import { fill, h } from "./dom.js";
-import { clock, compact, span } from "./format.js";
+import { clock, span } from "./format.js";
 import { icon } from "./icons.js";
 import { showKeys } from "./keyboard.js";
 import { connection, pulse, reconnect } from "./live.js";
@@ -43,11 +43,14 @@ function toggleMenu(open) {
   document.body.classList.toggle("menu-open", open);
 }
 
+/** More than so many are not counted out: the number keeps its size. */
+const COUNT_MAX = 99;
+
 /** What of a page needs a look, as a number behind its name. */
 function counts() {
   const now = pulse.value;
   if (!now) return {};
-  return { groups: [now.dead, "bad"], breakers: [now.open_breakers.length, "bad"], alerts: [now.firing_alerts, "bad"] };
+  return { groups: [now.failure_groups, "bad"], breakers: [now.open_breakers.length, "bad"], alerts: [now.firing_alerts, "bad"] };
 }
 
 /** Before we know who looks, nothing is hidden that most may see. */
@@ -60,7 +63,7 @@ function drawNav() {
   const link = ([name, view]) => {
     const [number, tone] = needs[name] ?? [0];
     const current_ = name === current ? "page" : null;
-    return h("li", h("a", { href: `#/${name}`, "aria-current": current_ }, icon(name), view.name, number > 0 && h("span.count", { class: tone }, compact(number))));
+    return h("li", h("a", { href: `#/${name}`, "aria-current": current_ }, icon(name), view.name, number > 0 && h("span.count", { class: tone }, number > COUNT_MAX ? `${COUNT_MAX}+` : String(number))));
   };
   fill(
     at("nav"),

@@ -1,10 +1,10 @@
 /** A delivery's attempts on a time line: each a bar as long as it took, with the waits between and their causes. */
 
 import { h, s } from "./dom.js";
-import { clock, exact, isNever, span, withClocks } from "./format.js";
+import { clock, exact, isNever, span } from "./format.js";
 import { now } from "./now.js";
 import { choice } from "./ui.js";
-import { answerOf, endOf, isAttempt, startOf, waitAfter } from "./words.js";
+import { answerOf, because, endOf, isAttempt, startOf, waitAfter } from "./words.js";
 
 const WIDTH = 1000;
 const HEIGHT = 20;
@@ -66,9 +66,9 @@ function rowsOf(delivery) {
 }
 
 /** Why a delivery waits now, if it is not for its time. */
-function nowWaits({ held_because, behind }) {
-  if (held_because) return [`${withClocks(held_because)}:`, "hold"];
-  return behind ? ["another of its session comes first:", "hold"] : null;
+function nowWaits({ state, behind, waits }) {
+  const isHeld = waits && (state === "held" || behind);
+  return isHeld ? [`${because(waits.because, waits.since, waits.until)}:`, "hold"] : null;
 }
 
 /** The row with the wait after it, up to `until`; what came on top of what was promised is told apart. */

@@ -1,6 +1,6 @@
 /** The words of a delivery's story: the same that `redrive why` says in a terminal. */
 
-import { count, counted, isNever, nanos, span, withClocks } from "./format.js";
+import { clock, count, counted, nanos, span } from "./format.js";
 import { now } from "./now.js";
 
 /** A policy without an end has so many retries. */
@@ -121,10 +121,13 @@ export function standing(delivery) {
   }
 }
 
-/** What a delivery that has not ended waits for. */
-export function outlook(delivery) {
-  if (delivery.held_because) return withClocks(delivery.held_because);
-  if (delivery.behind) return delivery.session ? `another of session ${delivery.session} comes first` : "another of its session comes first";
-  const wait = delivery.due_at && !isNever(delivery.due_at) ? Date.parse(delivery.due_at) - now() : 0;
-  return wait > 500 ? `the next attempt starts in ${span(wait)}` : "the next attempt may start at any moment";
+/** What a delivery that has not ended waits for: the server's words, and the times by the reader's clock. */
+export const outlook = ({ waits }) => (waits ? because(waits.because, waits.since, waits.until) : "the server does not say why");
+
+/** Words of the server with the times that belong to them. */
+export function because(words, since, until) {
+  const from = since ? ` since ${clock(since)}` : "";
+  if (!until) return `${words}${from}`;
+  const left = Date.parse(until) - now();
+  return `${words}${from} until ${clock(until)}${left > 500 ? ` (in ${span(left)})` : ""}`;
 }

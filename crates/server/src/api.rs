@@ -36,6 +36,7 @@ mod polite;
 mod queries;
 mod rate;
 mod refusal;
+mod removed;
 mod replays;
 mod services;
 pub(crate) mod shape;
@@ -43,6 +44,7 @@ mod simulate;
 mod strangers;
 mod trend;
 mod views;
+mod waits;
 mod whoami;
 
 use std::path::PathBuf;
@@ -176,6 +178,9 @@ fn routes() -> Routes {
         .add(Need::Permission(Operate, Part),      routes!(operate::pause),          &[Code::ServiceNotFound])
         .add(Need::Permission(Operate, Part),      routes!(operate::resume),         &[Code::ServiceNotFound])
         .add(Need::Permission(Operate, Whole),     routes!(operate::route_unrouted), &[])
+        .add(Need::Permission(Read, Part),         routes!(removed::list),           &[])
+        .add(Need::Permission(Operate, Part),      routes!(removed::dead_letter),    &[Code::ServiceInBook])
+        .add(Need::Permission(Operate, Part),      routes!(removed::move_elsewhere), &[Code::ServiceInBook, Code::ServiceGone])
         .add(Need::Permission(Administer, Whole),  routes!(operate::back_up),        &[])
         .add(Need::Permission(Administer, Whole),  routes!(keys::list),              &[])
         .add(Need::Permission(Administer, Whole),  routes!(keys::create),            &[])
@@ -309,6 +314,9 @@ mod tests {
             ("POST /v1/services/{service}/pause",  "operator admin"),
             ("POST /v1/services/{service}/resume", "operator admin"),
             ("POST /v1/unrouted/route",            "operator admin*"),
+            ("GET /v1/removed",                    "viewer operator admin"),
+            ("POST /v1/removed/{service}/dead-letter", "operator admin"),
+            ("POST /v1/removed/{service}/move",    "operator admin"),
             ("POST /v1/backup",                    "admin*"),
             ("GET /v1/keys",                       "admin*"),
             ("POST /v1/keys",                      "admin*"),

@@ -10,6 +10,7 @@ mod doctor;
 mod hooks;
 mod keys;
 mod remote;
+mod removed;
 mod simulate;
 
 use std::net::SocketAddr;
@@ -37,6 +38,7 @@ pub(crate) use self::dlq::{
 pub(crate) use self::doctor::DoctorArgs;
 pub(crate) use self::hooks::{HooksArgs, HooksCommand, HooksRefusedArgs, HooksShowArgs, HooksSignArgs};
 pub(crate) use self::keys::{Keys, KeysArgs, KeysCreateArgs, KeysListArgs, KeysRevokeArgs};
+pub(crate) use self::removed::{Removed, RemovedArgs, RemovedListArgs, RemovedOf};
 pub(crate) use self::simulate::SimulateArgs;
 
 /// Delivers events and records one outcome for each, by rules you can read.
@@ -96,6 +98,7 @@ pub(crate) enum Command {
     Pause(PauseArgs),
     Resume(ResumeArgs),
     Route(RouteArgs),
+    Removed(RemovedArgs),
     Backup(BackupArgs),
     Compact(CompactArgs),
     Export(ExportArgs),

@@ -23,6 +23,7 @@ mod init;
 mod keys;
 mod openapi;
 mod pause;
+mod removed;
 mod replays;
 mod route;
 mod rules;
@@ -84,6 +85,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Pause(args) => pause::pause(&args),
         Command::Resume(args) => pause::resume(&args),
         Command::Route(args) => route::run(&args),
+        Command::Removed(args) => removed::run(&args),
         Command::Backup(args) => backup::run(&args),
         Command::Compact(args) => compact::run(&args),
         Command::Export(args) => match args.what {

@@ -159,6 +159,7 @@ fn every_code_means_the_same_whoever_says_it() {
         codes::BACKLOG_FULL,
         codes::SESSION_FULL,
         codes::RULE_REMOVED,
+        codes::SERVICE_REMOVED,
     ];
     let all = all_codes();
     assert!(all.len() > 40 && all.contains(&codes::GONE), "{all:?}");

@@ -81,6 +81,17 @@ pub(super) enum Gate {
     Busy,
 }
 
+/// What slows down calls that nothing holds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Pressure {
+    /// They come back gradually.
+    RampUp,
+    /// So many are in flight, and no more may be.
+    Full { most: u32 },
+    /// They start at that rate at most.
+    Paced { rate: Rate },
+}
+
 impl Dependency {
     pub(super) fn new(
         name: DependencyName,
@@ -117,6 +128,21 @@ impl Dependency {
         let lower =
             |one: Rate, other: Rate| if other.as_per_second() < one.as_per_second() { other } else { one };
         throttled.into_iter().chain(ramp).reduce(lower)
+    }
+
+    /// What slows down calls now, if anything does.
+    pub(super) fn pressure(&self, now: Timestamp) -> Option<Pressure> {
+        let in_flight = self.throttle.in_flight();
+        let most = self.settings.in_flight.get();
+        if in_flight >= most {
+            return Some(Pressure::Full { most });
+        }
+        if self.ramp.is_full(in_flight) {
+            return Some(Pressure::RampUp);
+        }
+        let rate = self.current_rate(now)?;
+        let ramp = self.ramp.rate(now).and_then(Rate::per_second);
+        Some(if ramp == Some(rate) { Pressure::RampUp } else { Pressure::Paced { rate } })
     }
 
     /// Asks to make a call; the breaker may have become half-open by that, whatever the answer.

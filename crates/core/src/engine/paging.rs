@@ -38,6 +38,9 @@ impl Engine {
 
     /// Keeps it until its time, here or on disk.
     pub(super) fn wait_for(&mut self, place: QueuePlace, due_at: Timestamp, row: Waiting, now: Timestamp) {
+        if self.queues[place.0].presence == Presence::Removed {
+            return self.line_up(place, row, PushAt::Back, now);
+        }
         let (bounds, seq, bytes) = (self.bounds, row.id.seq(), row.bytes());
         match self.queues[place.0].put_off(due_at, row, &bounds) {
             Entry::Fits => self.learn(place, seq, bytes),

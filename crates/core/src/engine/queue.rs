@@ -236,6 +236,12 @@ impl Queue {
         Entry::Fits
     }
 
+    /// Takes everything in memory that waits for its time.
+    pub(super) fn take_all_due(&mut self) -> Vec<Waiting> {
+        self.due_bytes = 0;
+        std::mem::take(&mut self.due).into_values().collect()
+    }
+
     pub(super) fn due_left_on_disk(&mut self, due_at: Timestamp) {
         self.due_on_disk = Some(self.due_on_disk.map_or(due_at, |at| at.min(due_at)));
     }

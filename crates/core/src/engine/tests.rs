@@ -38,6 +38,10 @@ services:
   s: { target: { http: "http://s.test/" }, depends_on: stingy, retry: thrice, events: [t] }
   o: { target: { http: "http://o.test/" }, retry: thrice, order: session-strict, events: [t] }
   n: { target: { http: "http://n.test/" }, depends_on: guarded, retry: thrice, idempotency: { by: notification-id }, events: [t] }
+  p:
+    target: { http: "http://p.test/" }
+    retry: thrice
+    events: [{ type: held, depends_on: guarded }, { type: free, depends_on: narrow }]
   r:
     target: { http: "http://r.test/" }
     depends_on: returning
@@ -461,4 +465,81 @@ fn a_replay_asks_for_nothing_while_the_store_fails_or_redrive_stops() {
     assert_eq!(bench.tell(Input::Advanced { job: job.clone(), sent: 0 }), ["4 more of Rest of replay 1"]);
     bench.tell(Input::Stop);
     assert_eq!(bench.tell(Input::Advanced { job, sent: 4 }), NOTHING);
+}
+
+/// What a delivery waits for, by its number, its service and the state that the store has it in.
+fn wait(bench: &Bench, seq: u64, stands: Stands) -> Wait {
+    let row = bench.rows.values().find(|row| row.id.seq().get() == seq).expect("it was accepted");
+    let event_type = row.event.event_type.to_string();
+    let asked = Asked { id: row.id, queue: QueueName::clone(&row.queue), event_type, stands };
+    let mut waits = bench.engine.waits(&[asked], bench.now);
+    assert_eq!(waits.len(), 1);
+    waits.remove(0)
+}
+
+fn dependency(name: &str) -> DependencyName {
+    DependencyName::new(name).expect("a name")
+}
+
+#[test]
+fn the_engine_says_what_each_delivery_waits_for() {
+    use Stands::{Behind, Due, Ready};
+    let mut bench = bench();
+    // Two rows of one service with a dependency each, of which one is down.
+    bench.operator(Command::Trip(dependency("guarded")));
+    bench.accept("p", "held");
+    bench.accept("p", "free");
+    let open = Wait::BreakerOpen { dependency: dependency("guarded"), until: START + secs(10) };
+    assert_eq!(wait(&bench, 1, Ready), open);
+    assert_eq!(wait(&bench, 2, Ready), Wait::Running);
+    bench.accept("p", "free");
+    assert_eq!(wait(&bench, 3, Ready), Wait::InFlight { dependency: dependency("narrow"), most: 1 });
+    assert_eq!(wait(&bench, 3, Behind), Wait::Session);
+    // Of a retry and a hold, the one that ends last counts.
+    assert_eq!(wait(&bench, 1, Due { at: START + secs(5) }), open);
+    assert_eq!(wait(&bench, 1, Due { at: START + secs(11) }), Wait::Due { at: START + secs(11) });
+    assert_eq!(
+        wait(&bench, 3, Due { at: START }),
+        Wait::InFlight { dependency: dependency("narrow"), most: 1 }
+    );
+    bench.pass(secs(10));
+    assert_eq!(wait(&bench, 1, Ready), Wait::Running, "it is the probe");
+    bench.accept("p", "held");
+    assert_eq!(wait(&bench, 4, Ready), Wait::Probes { dependency: dependency("guarded") });
+
+    bench.end(1, 200);
+    assert_eq!(wait(&bench, 2, Ready), Wait::Settling);
+    bench.operator(Command::Pause(service("p")));
+    assert_eq!(wait(&bench, 4, Ready), Wait::Paused { since: START + secs(10) });
+    bench.operator(Command::Resume(service("p")));
+    bench.row("p", "unwanted");
+    assert_eq!(wait(&bench, 5, Due { at: Timestamp::NEVER }), Wait::RuleRemoved);
+    bench.tell(Input::StoreFailing);
+    assert_eq!(wait(&bench, 4, Ready), Wait::StoreFailing { since: START + secs(10) });
+    bench.row("gone", "t");
+    assert_eq!(wait(&bench, 6, Ready), Wait::ServiceRemoved);
+    bench.tell(Input::StoreHealed);
+    bench.tell(Input::Stop);
+    assert_eq!(wait(&bench, 4, Ready), Wait::Stopping);
+}
+
+#[test]
+fn a_retry_says_that_it_waits_for_its_budget() {
+    let mut bench = bench();
+    for seq in 1..=2 {
+        bench.accept("s", "t");
+        bench.end(seq, 503);
+        bench.settled(seq);
+    }
+    bench.pass(secs(1));
+    bench.end(3, 200);
+    bench.settled(1);
+    match wait(&bench, 2, Stands::Ready) {
+        Wait::RetryBudget { dependency: name, until } => {
+            assert_eq!((name, until > bench.now), (dependency("stingy"), true));
+        }
+        other => panic!("it waits for {other:?}"),
+    }
+    bench.accept("s", "t");
+    assert_eq!(wait(&bench, 3, Stands::Ready), Wait::Running, "no retry");
 }

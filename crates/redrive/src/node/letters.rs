@@ -112,6 +112,20 @@ pub enum SelectError {
         /// How many letters.
         letters: u64,
     },
+    /// The queue whose deliveries are to be taken out is in the rule book.
+    #[error(
+        "the rule book has `{queue}`: only what waits for a removed service can be taken out; remove it first, or pause it"
+    )]
+    InBook {
+        /// Which.
+        queue: QueueName,
+    },
+    /// The queue that deliveries are to go to is not in the rule book.
+    #[error("the rule book has no service `{queue}` to send deliveries to")]
+    NoDestination {
+        /// Which.
+        queue: QueueName,
+    },
     /// Poison needs a word of why.
     #[error("poison letters have failed a replay before: say with a note why they should go again")]
     NoNote,
@@ -268,7 +282,7 @@ impl Node {
         }
     }
 
-    async fn order(&self, order: Order, by: &By) -> Result<Ordered, OrderError> {
+    pub(super) async fn order(&self, order: Order, by: &By) -> Result<Ordered, OrderError> {
         let (reply, answer) = oneshot::channel();
         let given = GivenOrder { order, by: by.clone() };
         self.shared.inbox.order(OrderJob { given, reply })?;
@@ -356,7 +370,7 @@ impl Node {
 
     /// Lets those behind a letter go on. More letters than one order frees may hold the session one after
     /// the other: the next look finds them.
-    async fn let_go(&self, letter: DeliveryId) -> Result<(), OrderError> {
+    pub(super) async fn let_go(&self, letter: DeliveryId) -> Result<(), OrderError> {
         match self.order(Order::LetGo { letter }, &By::nobody()).await {
             // One that is refused is being replayed, or somebody was quicker: it goes on by itself.
             Ok(_) | Err(OrderError::Refused(_)) => Ok(()),
@@ -387,7 +401,7 @@ fn is_let_go(book: &RuleBook, session: &HeldSession) -> bool {
         && order_of(book, &session.queue) != model::Order::SessionStrict
 }
 
-fn order_of(book: &RuleBook, queue: &QueueName) -> model::Order {
+pub(super) fn order_of(book: &RuleBook, queue: &QueueName) -> model::Order {
     book.service(queue.service.as_str())
         .and_then(|service| service.order.as_ref())
         .map_or(model::Order::None, |at| at.value)

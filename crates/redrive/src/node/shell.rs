@@ -160,6 +160,12 @@ impl Shell {
             Message::Look(reply) => {
                 let _ = reply.send(self.snapshot());
             }
+            Message::Waits(asked, reply) => {
+                let _ = reply.send(self.engine.waits(&asked, self.clock.now()));
+            }
+            Message::Removed(queue, reply) => {
+                let _ = reply.send(self.engine.removed_queue(&queue));
+            }
             Message::Stop { within, reply } => {
                 self.stopping = Some(Stopping { until: Instant::now() + within, reply });
                 self.targets.stop(within);
@@ -196,9 +202,10 @@ impl Shell {
             figures.intake = intake;
             figures.turned_away = self.tidings.trail.turned_away();
         }
+        let now = self.clock.now();
         Snapshot {
-            queues: self.engine.queue_views().collect(),
-            dependencies: self.engine.dependency_views(self.clock.now()).collect(),
+            queues: self.engine.queue_views(now).collect(),
+            dependencies: self.engine.dependency_views(now).collect(),
             calls: self.calls.len(),
             stale: self.figures.stale,
             figures: Arc::clone(&self.figures),

@@ -65,6 +65,10 @@ pub struct Lately {
     pub delivered: u64,
     /// Deliveries that failed for good.
     pub dead: u64,
+    /// Attempts that ended in the last quarter of an hour.
+    pub recent_attempts: u64,
+    /// Those of them that failed.
+    pub recent_failed: u64,
     /// When an attempt last ended, in steps of a few seconds; none if none has for a quarter of an hour.
     pub active_at: Option<Timestamp>,
 }
@@ -211,8 +215,11 @@ impl Seen {
                 lately.delivered += point.delivered;
                 lately.dead += point.dead;
             }
-            let mut points = rings.recent(Span::Minutes.length());
-            lately.active_at = points.find(|point| point.attempts > 0).map(|point| point.at);
+            for point in rings.recent(Span::Minutes.length()) {
+                lately.recent_attempts += point.attempts;
+                lately.recent_failed += point.failed;
+                lately.active_at = lately.active_at.or((point.attempts > 0).then_some(point.at));
+            }
             lately
         };
         self.queues.iter().map(|(name, rings)| (Arc::clone(name), of(rings))).collect()

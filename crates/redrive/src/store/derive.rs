@@ -11,7 +11,7 @@ use redrive_core::event::Event;
 use redrive_core::event::attribute::{ContentType, ExtensionValue, SessionKey, Subject};
 use redrive_core::fingerprint::Fingerprint;
 use redrive_core::ids::ChannelName;
-use redrive_core::{hash, limits};
+use redrive_core::{hash, limits, name_template};
 
 use super::Addressee;
 
@@ -93,6 +93,25 @@ pub(super) fn overflow(to: &Addressee) -> Death {
 pub(super) fn session_overflow(to: &Addressee) -> Death {
     let message = "too many wait behind a dead letter that holds their session".to_owned();
     undelivered(to, Code::of(codes::SESSION_FULL), message)
+}
+
+/// Why a delivery is dead that waited for a queue that the rule book has no more.
+pub(super) fn removed(queue: &QueueName) -> Death {
+    let QueueName { service, channel } = queue;
+    let (category, code) = (Category::Fatal, Code::of(codes::SERVICE_REMOVED));
+    let message = "the rule book has no such service any more".to_owned();
+    let fingerprint = Fingerprint::of(service, category, &code, &message);
+    Death {
+        category,
+        failure_code: code.clone(),
+        code,
+        tier: Tier::Dead,
+        message,
+        fingerprint,
+        name: name_template::default_name(service, channel.as_ref()),
+        consumer_group: service.to_string(),
+        followers: Followers::GoOn,
+    }
 }
 
 /// In a session that a dead letter holds, this one holds those behind it too: its turn would come first.

@@ -11,6 +11,7 @@ mod letter_questions;
 mod letters;
 mod orders;
 mod questions;
+mod reassign;
 mod replays;
 mod world;
 

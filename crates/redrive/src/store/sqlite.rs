@@ -28,6 +28,7 @@ mod notes;
 mod orders;
 mod purge;
 mod reader;
+mod reassign;
 mod recover;
 mod replay;
 mod replay_codec;

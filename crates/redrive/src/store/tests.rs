@@ -13,6 +13,7 @@ mod order;
 mod orders;
 mod paging;
 mod recovery;
+mod removed;
 mod replay_steps;
 mod replays;
 mod retention;
@@ -39,6 +40,7 @@ fn scenarios() -> impl Iterator<Item = Scenario> {
         order::SCENARIOS,
         paging::SCENARIOS,
         recovery::SCENARIOS,
+        removed::SCENARIOS,
         retention::SCENARIOS,
         letters::SCENARIOS,
         replays::SCENARIOS,

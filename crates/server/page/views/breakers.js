@@ -24,7 +24,7 @@ export async function view(place, page) {
   fill(place, head, body);
   const watching = watch(page, body, {
     load: (signal) => get("v1/dependencies", {}, signal),
-    draw: ({ dependencies }) => (name ? one(dependencies.find((dependency) => dependency.name === name), trend, again) : all(dependencies, again)),
+    draw: ({ dependencies, started_at }) => (name ? one(dependencies.find((dependency) => dependency.name === name), started_at, trend, again) : all(dependencies, started_at, again)),
     every: LOOK_MS,
   });
   function again() {
@@ -34,14 +34,14 @@ export async function view(place, page) {
   if (name) watch(page, trend, { load: (signal) => get("v1/trend", { span: "3h", dependency: name }, signal), draw: calls, every: TREND_MS });
 }
 
-function all(dependencies, again) {
+function all(dependencies, startedAt, again) {
   if (dependencies.length === 0) return empty("No dependencies yet", h("p", "Every target of the rule book is one; several services may share one with ", h("code", "depends_on"), "."));
   const order = ["open", "half-open", "closed", "none"];
   const sorted = [...dependencies].sort((a, b) => order.indexOf(a.state) - order.indexOf(b.state));
-  return h("ul.breakers", sorted.map((dependency) => h("li", { key: dependency.name }, tileOf(dependency, again))));
+  return h("ul.breakers", sorted.map((dependency) => h("li", { key: dependency.name }, tileOf(dependency, startedAt, again))));
 }
 
-function tileOf(dependency, again) {
+function tileOf(dependency, startedAt, again) {
   const { name, state, settings, attempts, failed } = dependency;
   return h(
     "section.card.breaker",
@@ -49,7 +49,7 @@ function tileOf(dependency, again) {
     h(
       "div.pad.stack",
       h("div.picture", switchPicture(state), h("p", h("b", MEANS[state]), standing(dependency))),
-      strip(dependency),
+      strip(dependency, startedAt),
       h("p.small.dim", settings),
       h(
         "div",
@@ -70,14 +70,14 @@ function tileOf(dependency, again) {
 const serviceLink = (service) => h("a", { href: `#/services/${part(service.split("/")[0])}` }, service);
 
 function standing({ state, since, opens_until, held_until, tripped_by_hand, failures }) {
-  return h(
-    "span.dim",
+  const parts = [
     since && ["since ", when(since)],
-    tripped_by_hand && ", tripped by hand",
-    opens_until && (Date.parse(opens_until) > now() ? [", first probe ", when(opens_until)] : ", the next call is a probe"),
-    held_until && [", asked to wait until ", when(held_until)],
-    state === "closed" && failures > 0 && `, ${counted(failures, "failure")} in a row so far`,
-  );
+    tripped_by_hand && "tripped by hand",
+    opens_until && (Date.parse(opens_until) > now() ? ["first probe ", when(opens_until)] : "the next call is a probe"),
+    held_until && ["asked to wait until ", when(held_until)],
+    state === "closed" && failures > 0 && `${counted(failures, "failure")} in a row so far`,
+  ];
+  return h("span.dim", parts.filter(Boolean).map((part, at) => [at > 0 && ", ", part]));
 }
 
 function hands(dependency, again) {
@@ -131,7 +131,7 @@ const reset = (dependency, again) =>
     says: [h("p", "It closes at once: everything that waits for ", h("b", dependency.name), " starts to go there again. If it still fails, the breaker opens once more after its usual count.")],
   });
 
-function one(dependency, trend, again) {
+function one(dependency, startedAt, trend, again) {
   if (!dependency) return failure(new Error("The rule book has no such dependency."));
   const { name, state, attempts, failed, p50_ms, p99_ms, trips, history } = dependency;
   const share = attempts === 0 ? 0 : failed / attempts;
@@ -146,17 +146,17 @@ function one(dependency, trend, again) {
     ]),
     h(
       "div.columns",
-      h("div.stack", about(dependency), card("Calls", h("span.dim", "the last 3 hours"), trend)),
+      h("div.stack", about(dependency, startedAt), card("Calls", h("span.dim", "the last 3 hours"), trend)),
       card("Turns", h("span.dim", "latest first"), history.length === 0 ? neverTurned() : turns(history)),
     ),
   ];
 }
 
-const about = (dependency) =>
+const about = (dependency, startedAt) =>
   card(
     "Breaker",
     null,
-    h("div.pad.stack", h("div.picture", switchPicture(dependency.state), h("p", h("b", MEANS[dependency.state]), standing(dependency))), strip(dependency)),
+    h("div.pad.stack", h("div.picture", switchPicture(dependency.state), h("p", h("b", MEANS[dependency.state]), standing(dependency))), strip(dependency, startedAt)),
     facts(["Opens", dependency.settings], ["Kind", dependency.kind], ["Services", dependency.services.map((service, at) => [at > 0 && ", ", serviceLink(service)])]),
   );
 

@@ -71,6 +71,7 @@ const REASONS = {
   BACKLOG_FULL: "The service had no room for more that waits.",
   SESSION_FULL: "Too many wait behind a letter that holds their session.",
   RULE_REMOVED: "The rule book has no taker for it any more.",
+  SERVICE_REMOVED: "Its service left the rule book, and an operator ended what waited for it.",
 };
 
 /** What has become of a letter that is dead no more. */

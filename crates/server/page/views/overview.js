@@ -92,7 +92,7 @@ const SERVICE_COLUMNS = [
   { name: "Dead", cell: (row) => (row.dead > 0 ? h("span.tinted.bad", compact(row.dead)) : "0"), end: true },
 ];
 /** Those that are not well come first, and the rest as they stand in the book. */
-const ORDER = ["failing", "held", "degraded", "paused", "well", "idle", "removed"];
+const ORDER = ["failing", "held", "degraded", "paused", "healthy", "idle", "removed"];
 const SERVICES_SHOWN_MAX = 10;
 
 function drawServices(place, now) {

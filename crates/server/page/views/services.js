@@ -3,12 +3,13 @@
 import { get, part, post } from "../api.js";
 import { ask, toast } from "../dialog.js";
 import { fill, h, slot } from "../dom.js";
-import { compact, count, counted, percent, queueOf, span, when, withClocks } from "../format.js";
+import { compact, count, counted, percent, queueOf, span, when } from "../format.js";
 import { onHappening } from "../live.js";
 import { axisOf, plot } from "../plot.js";
 import { action } from "../session.js";
 import { badge, card, choice, command, empty, facts, failure, heading, lineLink, table, tile, toneOf } from "../ui.js";
 import { watch } from "../watch.js";
+import { because } from "../words.js";
 import { COLUMNS, deliveriesTable } from "./deliveries.js";
 
 const LOOK_MS = 4000;
@@ -32,7 +33,7 @@ export async function view(place, page) {
   page.title(name);
   const watching = watch(page, body, {
     load: (signal) => get("v1/services", {}, signal),
-    draw: ({ services }) => one(name, services.filter(({ service }) => service === name), () => watching.again()),
+    draw: ({ services }) => one(name, services, () => watching.again()),
     every: LOOK_MS,
     lines: 8,
   });
@@ -49,10 +50,12 @@ export async function view(place, page) {
   onHappening(({ what, service }) => service?.split("/")[0] === name && (what === "paused" || what === "resumed") && (watching.again(), watchingLatest.again()), page.signal);
 }
 
+const why = (queue) => because(queue.why, queue.why_since, queue.why_until);
+
 const LIST_COLUMNS = [
   { name: "Service", cell: queueOf },
   { name: "Health", cell: (row) => badge(row.health) },
-  { name: "Why", cell: (row) => h("span.dim", withClocks(row.why)), wide: true },
+  { name: "Why", cell: (row) => h("span.dim", why(row)), wide: true },
   { name: "Waiting", cell: (row) => compact(row.waiting), end: true },
   { name: "Oldest", cell: (row) => when(row.oldest_waiting_at), end: true },
   { name: "Delivered", cell: (row) => compact(row.delivered), end: true },
@@ -75,16 +78,17 @@ function list(place, page) {
   });
 }
 
-function one(name, queues, again) {
+function one(name, services, again) {
+  const queues = services.filter(({ service }) => service === name);
   if (queues.length === 0) return failure(new Error(`Neither the rule book nor the store knows a service ${name}.`));
   return [
     heading(name, { up: ["#/services", "Services"], badge: queues.length === 1 && badge(queues[0].health), acts: hands(name, queues, again) }),
-    queues.map((queue) => oneQueue(queue, queues.length > 1)),
+    queues.map((queue) => oneQueue(queue, queues.length > 1, services, again)),
   ];
 }
 
 /** One queue of the service: all of it, or one of its channels. */
-function oneQueue(queue, isOneOfMany) {
+function oneQueue(queue, isOneOfMany, services, again) {
   const { attempts, failed, p50_ms, p99_ms } = queue;
   const share = attempts === 0 ? 0 : failed / attempts;
   const waits = [queue.behind > 0 && `${compact(queue.behind)} behind others of their session`, queue.oldest_waiting_at && ["oldest ", when(queue.oldest_waiting_at)]];
@@ -92,7 +96,8 @@ function oneQueue(queue, isOneOfMany) {
     "div.stack",
     { key: queueOf(queue) },
     isOneOfMany && h("div.line.channel", h("h2", queueOf(queue)), badge(queue.health)),
-    h("p.standing", { class: toneOf(queue.health) }, withClocks(queue.why), queue.paused_since && [" · paused ", when(queue.paused_since)]),
+    h("p.standing", { class: toneOf(queue.health) }, why(queue)),
+    queue.health === "removed" && queue.waiting > 0 && h("div.ways", waysOut(queue, services, again)),
     h("div.tiles", [
       tile({ name: "Waiting", value: compact(queue.waiting), note: waits.filter(Boolean).slice(0, 1) }),
       tile({ name: "Delivered", value: compact(queue.delivered), note: "since the start" }),
@@ -124,15 +129,52 @@ const ROW_COLUMNS = [
   { name: "Rule", cell: (row) => lineLink(row.line), end: true },
 ];
 
+/** Only where something waits: the words take room. */
+const WAITS = { name: "Waits", cell: ({ waits }) => waits && h("span.tinted.hold", because(waits.because, waits.since, waits.until)), wide: true };
+
 const rows = (all) =>
   all.length > 0
-    ? table({ label: "What it wants", columns: ROW_COLUMNS, rows: all, key: (row) => `${row.line}-${row.type}` })
-    : empty("The rule book does not know it any more", h("p", "What was accepted for it before waits for somebody to say what is to become of it."));
+    ? table({ label: "What it wants", columns: all.some(({ waits }) => waits) ? ROW_COLUMNS.toSpliced(1, 0, WAITS) : ROW_COLUMNS, rows: all, key: (row) => `${row.line}-${row.type}` })
+    : empty("The rule book does not know it any more", h("p", "What waits for it can be sent to another service or turned into dead letters; it goes out if the service comes back."));
 
 function hands(name, queues, again) {
   const isPaused = queues.some((queue) => queue.paused_since);
   const waiting = queues.reduce((sum, queue) => sum + queue.waiting, 0);
   return isPaused ? action("operate", "Resume", () => resume(name, waiting, again), { class: "main" }) : action("operate", "Pause", () => pause(name, again));
+}
+
+/** What may become of deliveries that wait for a service that the rule book has no more. */
+function waysOut(queue, services, again) {
+  const others = services.filter(({ health }) => health !== "removed").map(queueOf);
+  return [
+    others.length > 0 && action("operate", "Send elsewhere", () => takeOut(queue, "move", others, again), { class: "main" }),
+    action("operate", "Dead-letter", () => takeOut(queue, "dead-letter", others, again)),
+  ];
+}
+
+const NOTE = { name: "note", label: "Why", hint: "Kept in the audit.", maxlength: 1000 };
+
+/** Asks, then goes on until nothing more is done: one request does a bounded part. */
+async function takeOut(queue, act, others, again) {
+  const name = queueOf(queue);
+  const isMove = act === "move";
+  let all = 0;
+  const done = await ask({
+    title: isMove ? `Send deliveries of ${name} elsewhere?` : `Turn deliveries of ${name} into dead letters?`,
+    says: [h("p", counted(queue.waiting, "delivery waits", "deliveries wait"), isMove ? " for it and will wait for the other service, each session in its order." : " for it and will end as dead letters (SERVICE_REMOVED), which can be replayed to another service.")],
+    fields: [isMove && { name: "to", label: "To", options: others.map((other) => [other, other]) }, NOTE].filter(Boolean),
+    act: isMove ? "Send them" : "Dead-letter them",
+    danger: !isMove,
+    doing: async ({ to, note }) => {
+      for (;;) {
+        const { done: count, left } = await post(`v1/removed/${part(queue.service)}/${act}`, { channel: queue.channel, to: isMove ? to : undefined, note: note || undefined });
+        all += count;
+        if (count === 0 || left === 0) return;
+      }
+    },
+  });
+  if (done) toast(`${counted(all, "delivery", "deliveries")} ${isMove ? `sent to ${done.to}` : "turned into dead letters"}`);
+  again();
 }
 
 async function pause(name, again) {

@@ -86,7 +86,8 @@ pub(super) async fn list(State(app): State<App>, caller: Caller) -> Result<Respo
             dependencies.push(shown(&book, &snapshot, &turns, &name, &declared));
         }
     }
-    Ok(Addresses::for_caller(&caller, &book).json(StatusCode::OK, &DependenciesFound { dependencies }))
+    let found = DependenciesFound { started_at: Some(app.node.started_at()), dependencies };
+    Ok(Addresses::for_caller(&caller, &book).json(StatusCode::OK, &found))
 }
 
 /// Opens a breaker for as long as failures would; calls wait until it lets probes through.

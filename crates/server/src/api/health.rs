@@ -140,6 +140,7 @@ enum Kind {
     Stranded,
     BreakerOpen,
     ServicePaused,
+    ServiceRemoved,
     SecretStale,
     SecretGone,
     IssuerStale,
@@ -163,6 +164,11 @@ impl Kind {
             Self::Stranded => ("stranded", "deliveries are unknown to the engine", ""),
             Self::BreakerOpen => ("breaker-open", "a breaker is open", "breakers are open"),
             Self::ServicePaused => ("service-paused", "a service is paused", "services are paused"),
+            Self::ServiceRemoved => (
+                "service-removed",
+                "deliveries wait for a service that the rule book has no more",
+                "services that the rule book has no more have deliveries waiting",
+            ),
             Self::SecretStale => (
                 "secret-stale",
                 "a secret cannot be fetched, and the last value serves",
@@ -244,6 +250,12 @@ fn troubles(status: &Status) -> Vec<Trouble> {
             found.push(Trouble::about(Kind::ServicePaused, &service.service, Some(since)));
         }
     }
+    let removed = status.services.iter().filter(|service| service.removed && service.waiting > 0);
+    let removed = removed.filter(|service| service.service != OWN_SERVICE);
+    found.extend(removed.map(|service| {
+        let about = format!("{} ({} waiting)", service.name(), service.waiting);
+        Trouble::about(Kind::ServiceRemoved, about, None)
+    }));
     found.extend(status.secrets.iter().map(|secret| {
         let kind = if secret.state == "stale" { Kind::SecretStale } else { Kind::SecretGone };
         Trouble::about(kind, &secret.name, Some(secret.since))
@@ -376,6 +388,9 @@ mod tests {
             ("a pause",            json!({ "services": [paused("mail", None)] }), vec!["service-paused: a service is paused: mail"]),
             ("with its channels",  json!({ "services": [paused("mail", None), paused("mail", Some("sms"))] }),
                                                                                   vec!["service-paused: a service is paused: mail"]),
+            ("a removed service",  json!({ "services": [{ "service": "old", "waiting": 2, "delivered": 0, "dead": 0, "removed": true }] }),
+                                                                                  vec!["service-removed: deliveries wait for a service that the rule book has no more: old (2 waiting)"]),
+            ("with nothing left",  json!({ "services": [{ "service": "old", "waiting": 0, "delivered": 0, "dead": 3, "removed": true }] }), vec![]),
             ("an old secret",      json!({ "secrets": [ails("stale")] }),         vec!["secret-stale: a secret cannot be fetched, and the last value serves: signing"]),
             ("no secret",          json!({ "secrets": [ails("gone")] }),          vec!["secret-gone: a secret has no value: signing"]),
             ("old keys",           json!({ "issuer": ails("stale") }),            vec!["issuer-stale: the issuer's keys cannot be fetched, and the last ones serve: signing"]),

@@ -12,6 +12,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body_util::StreamBody;
+use redrive::core::book::own_book::is_own;
 use redrive::core::book::pattern::EventPattern;
 use redrive::core::ids::{DeliveryId, IdPrefix, Receipt, Seq};
 use redrive::happening::Happening;
@@ -27,12 +28,13 @@ use super::error::{ApiError, Named};
 use super::identity::{Caller, Peer};
 use super::live::Place;
 use super::openapi::Keys;
+use super::services::{Judgement, Look, judge};
 use super::shape::wanted::{DeliveryKeys, PageKeys};
-use super::shape::{DeliveriesFound, DeliveryShown, EventsFound, Status};
+use super::shape::{DeliveriesFound, DeliveryShown, EventsFound, ServiceStatus, Status};
 use super::views::{
-    Held, ailing_shown, archive_shown, delivery_shown, event_shown, part_of, status_shown, with_letters,
-    with_lines,
+    ailing_shown, archive_shown, delivery_shown, event_shown, part_of, status_shown, with_letters, with_lines,
 };
+use super::waits::Waits;
 use super::{App, alerts, events, health, letters};
 use crate::letters::fields::Fields;
 
@@ -72,8 +74,8 @@ pub(super) async fn event(
         let message = format!("there is no event with the id or receipt `{name}`");
         return Err(ApiError::new(Code::EventNotFound, message));
     }
-    let held = Held::of(&app.node).await;
-    let events = found.iter().map(|view| event_shown(view, &held)).collect();
+    let waits = Waits::of(&app.node, found.iter().flat_map(|view| &view.deliveries)).await;
+    let events = found.iter().map(|view| event_shown(view, &waits)).collect();
     Ok(events::json(StatusCode::OK, &EventsFound { events }))
 }
 
@@ -102,14 +104,14 @@ pub(super) async fn delivery(
             && view.id.to_string().starts_with(&digits.to_lowercase())
             && caller.sees(view.queue.service.as_str())
     });
-    let held = Held::of(&app.node).await;
     match found.as_slice() {
         [] => {
             let message = format!("there is no delivery whose id begins with `{name}`");
             Err(ApiError::new(Code::DeliveryNotFound, message))
         }
         [view] => {
-            let shown = with_lines(&app.node, &caller, delivery_shown(view, &held)).await?;
+            let waits = Waits::of(&app.node, [view]).await;
+            let shown = with_lines(&app.node, &caller, delivery_shown(view, &waits)).await?;
             Ok(events::json(StatusCode::OK, &shown))
         }
         several => {
@@ -145,8 +147,8 @@ pub(super) async fn list(
     fields.finish()?;
     let filter = Filter { service, state, event_type, session, correlation_id, before, rows_max };
     let found = app.node.read(move |reader| reader.list(&filter)).await?;
-    let held = Held::of(&app.node).await;
-    let deliveries: Vec<_> = found.deliveries.iter().map(|view| delivery_shown(view, &held)).collect();
+    let waits = Waits::of(&app.node, &found.deliveries).await;
+    let deliveries: Vec<_> = found.deliveries.iter().map(|view| delivery_shown(view, &waits)).collect();
     // Where the last one that was looked at does not fit, its place is known and nothing else of it.
     let last = found.deliveries.last().map(|view| view.id);
     let place = |seq| last.filter(|id| id.seq() == seq).unwrap_or(DeliveryId::new(seq, 0)).to_string();
@@ -181,6 +183,7 @@ fn state_of(word: &str) -> Result<StateName, &'static str> {
 )]
 pub(super) async fn status(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
     let status = with_letters(&app.node, &caller, looked(&app).await?).await?;
+    let status = with_health(&Look::of(&app).await?, status);
     let shown = match caller.services() {
         None => {
             let degraded = health::degraded(&app, &status);
@@ -190,6 +193,21 @@ pub(super) async fn status(State(app): State<App>, caller: Caller) -> Result<Res
         Some(services) => part_of(status, services, &app.node.book()),
     };
     Ok(Addresses::for_caller(&caller, &app.node.book()).json(StatusCode::OK, &shown))
+}
+
+/// Adds how each service is, in the words of the list of services.
+fn with_health(look: &Look, status: Status) -> Status {
+    let judged = |service: ServiceStatus| {
+        let view = look.snapshot.queues.iter().find(|view| view.name.to_string() == service.name());
+        let judgement = view.filter(|view| !is_own(view.name.service.as_str()));
+        let Some(Judgement { word, why, since, until }) =
+            judgement.map(|view| judge(&look.signs(&view.name)))
+        else {
+            return service;
+        };
+        ServiceStatus { health: Some(word), why: Some(why), why_since: since, why_until: until, ..service }
+    };
+    Status { services: status.services.into_iter().map(judged).collect(), ..status }
 }
 
 /// How the server is, without what dead letters and sources are up to.

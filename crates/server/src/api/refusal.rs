@@ -96,6 +96,12 @@ pub(super) fn unwanted(error: &SelectError) -> ApiError {
             .with("service", queue.to_string())
             .with("type", event_type.as_str())
             .with("letters", *letters),
+        SelectError::InBook { queue } => {
+            ApiError::new(Code::ServiceInBook, message).with("service", queue.to_string())
+        }
+        SelectError::NoDestination { queue } => {
+            ApiError::new(Code::ServiceGone, message).with("service", queue.to_string())
+        }
         SelectError::NoNote => ApiError::new(Code::Validation, message)
             .with("field", "note")
             .with("reason", "is needed where poison is included"),

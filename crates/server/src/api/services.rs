@@ -13,24 +13,24 @@ use redrive::core::book::own_book::is_own;
 use redrive::core::book::report::explain;
 use redrive::core::book::report::{self, reaction};
 use redrive::core::book::resolve::Resolved;
-use redrive::core::breaker::State as Breaker;
 use redrive::core::category::Category;
-use redrive::core::engine::{HeldQueue, QueueName};
+use redrive::core::engine::{HeldQueue, QueueName, RowView};
 use redrive::core::figures::{Histogram, Tally};
-use redrive::core::ids::DependencyName;
+use redrive::core::fingerprint::Fingerprint;
+use redrive::core::ids::{DependencyName, ServiceName};
 use redrive::core::time::Timestamp;
 use redrive::node::{Lately, Snapshot};
+use redrive::store::letter::LetterFilter;
 use redrive::store::{Counts, Oldest, QueueCounts};
 
 use self::condition::Signs;
-pub(super) use self::condition::judge;
+pub(super) use self::condition::{Judgement, judge};
 use super::addresses::Addresses;
 use super::dependencies::quantile_ms;
 use super::error::ApiError;
 use super::identity::Caller;
 use super::shape::services::{RowShown, ServiceShown, ServicesFound};
-use super::{App, book};
-use crate::show::moment::moment;
+use super::{App, book, waits};
 
 /// All that services are judged by, at one moment.
 pub(super) struct Look {
@@ -40,33 +40,57 @@ pub(super) struct Look {
     pub counts: Counts,
     pub oldest: BTreeMap<QueueName, Oldest>,
     pub lately: BTreeMap<Arc<QueueName>, Lately>,
+    /// The causes of the dead letters of each service.
+    pub causes: BTreeMap<ServiceName, BTreeSet<Fingerprint>>,
 }
 
 impl Look {
     pub(super) async fn of(app: &App) -> Result<Self, ApiError> {
         let snapshot = app.snapshot().await?;
-        let (counts, oldest) = app.node.read(|reader| Ok((reader.counts()?, reader.oldest()?))).await?;
+        let none = LetterFilter::default();
+        let read =
+            app.node.read(move |reader| Ok((reader.counts()?, reader.oldest()?, reader.kinds(&none)?)));
+        let (counts, oldest, kinds) = read.await?;
+        let mut causes: BTreeMap<ServiceName, BTreeSet<Fingerprint>> = BTreeMap::new();
+        for kind in kinds.into_iter().filter(|kind| kind.count > 0) {
+            causes.entry(kind.queue.service).or_default().insert(kind.fingerprint);
+        }
         let lately = app.node.lately().await;
         let (at, started_at) = (app.node.now(), app.node.started_at());
-        Ok(Self { at, started_at, snapshot, counts, oldest, lately })
+        Ok(Self { at, started_at, snapshot, counts, oldest, lately, causes })
     }
 
     /// What a queue is judged by.
-    pub(super) fn signs(&self, queue: &QueueName, needs: &BTreeSet<DependencyName>) -> Signs {
-        let held = self.snapshot.queues.iter().find(|view| *view.name == *queue).and_then(|view| view.held);
+    pub(super) fn signs(&self, queue: &QueueName) -> Signs {
+        let view = self.snapshot.queues.iter().find(|view| *view.name == *queue);
+        let held = view.and_then(|view| view.held);
+        let (counts, tally) = (self.counts_of(queue), self.tally_of(queue));
         Signs {
             paused_since: match held {
                 Some(HeldQueue::Paused { since }) => Some(since),
                 Some(HeldQueue::Removed) | None => None,
             },
             is_removed: held == Some(HeldQueue::Removed),
-            held: self.held(needs),
+            rows: view.map(|view| view.rows.clone()).unwrap_or_default(),
             lately: self.lately.get(queue).copied().unwrap_or_default(),
-            waiting: self.counts_of(queue).waiting,
+            attempts: tally.attempts,
+            failed: tally.failures(),
+            waiting: counts.waiting,
+            dead: counts.dead,
             oldest_waiting_at: self.oldest_waiting_at(queue),
             started_at: self.started_at,
             now: self.at,
         }
+    }
+
+    /// What was counted of a queue since the start.
+    pub(super) fn tally_of(&self, queue: &QueueName) -> Tally {
+        let mut tally = Tally::default();
+        let figures = self.snapshot.figures.queues.get(queue);
+        for of_type in figures.iter().flat_map(|figures| figures.types.values()) {
+            tally.add(of_type);
+        }
+        tally
     }
 
     pub(super) fn counts_of(&self, queue: &QueueName) -> QueueCounts {
@@ -85,23 +109,6 @@ impl Look {
             let has_something = counts.waiting > 0 || counts.dead > 0;
             has_something && !is_own(name.service.as_str())
         })
-    }
-
-    /// What keeps all of them waiting, in words; none if one of them flows.
-    fn held(&self, needs: &BTreeSet<DependencyName>) -> Option<String> {
-        let mut words = None;
-        for name in needs {
-            let view = self.snapshot.dependencies.iter().find(|view| view.name == *name)?;
-            let held = match (view.breaker, view.held_until) {
-                (Breaker::Open { until }, _) => {
-                    format!("the breaker of {name} is open until {}", moment(until))
-                }
-                (_, Some(until)) => format!("{name} asked everybody to wait until {}", moment(until)),
-                (Breaker::Closed { .. } | Breaker::HalfOpen { .. }, None) => return None,
-            };
-            words = words.or(Some(held));
-        }
-        words
     }
 }
 
@@ -143,14 +150,11 @@ fn rules(book: &RuleBook) -> Vec<(QueueName, Vec<Resolved<'_>>)> {
 
 fn shown(look: &Look, queue: &QueueName, rules: &[Resolved<'_>]) -> ServiceShown {
     let needs: BTreeSet<DependencyName> = rules.iter().map(|rule| rule.rule.dependency.clone()).collect();
-    let signs = look.signs(queue, &needs);
-    let (health, why) = judge(&signs);
+    let signs = look.signs(queue);
+    let Judgement { word, why, since, until } = judge(&signs);
     let counts = look.counts_of(queue);
     let figures = look.snapshot.figures.queues.get(queue);
-    let (mut tally, nothing) = (Tally::default(), Histogram::default());
-    for of_type in figures.iter().flat_map(|figures| figures.types.values()) {
-        tally.add(of_type);
-    }
+    let (tally, nothing) = (look.tally_of(queue), Histogram::default());
     let took = figures.map_or(&nothing, |figures| &figures.took);
     let first = rules.first();
     let target = first.map(|rule| &rule.target.kind);
@@ -160,8 +164,10 @@ fn shown(look: &Look, queue: &QueueName, rules: &[Resolved<'_>]) -> ServiceShown
         target: target
             .map_or_else(String::new, |kind| format!("{} {}", kind.as_str(), explain::address(kind))),
         depends_on: needs.iter().map(ToString::to_string).collect(),
-        health,
+        health: word,
         why,
+        why_since: since,
+        why_until: until,
         waiting: counts.waiting,
         behind: counts.behind,
         oldest_waiting_at: signs.oldest_waiting_at.filter(|_| counts.waiting > 0),
@@ -175,14 +181,17 @@ fn shown(look: &Look, queue: &QueueName, rules: &[Resolved<'_>]) -> ServiceShown
         paused_since: signs.paused_since,
         order: first.map_or("none", |rule| report::order(rule.order.value)).to_owned(),
         in_flight_max: rules.iter().map(|rule| rule.in_flight.value).min(),
-        rows: rules.iter().map(row_shown).collect(),
+        rows: rules.iter().map(|rule| row_shown(rule, &signs.rows)).collect(),
     }
 }
 
-fn row_shown(rule: &Resolved<'_>) -> RowShown {
+fn row_shown(rule: &Resolved<'_>, rows: &[RowView]) -> RowShown {
+    let pattern = rule.row.pattern.value.to_string();
+    let hold = rows.iter().find(|row| row.pattern == pattern).and_then(|row| row.hold.as_ref());
     let transient = reaction(&rule.reaction_to(Category::Transient).value);
     RowShown {
-        event_type: rule.row.pattern.value.to_string(),
+        waits: hold.map(|hold| waits::shown(hold, None)),
+        event_type: pattern,
         line: rule.row.pattern.span.position.line,
         retry: match rule.retry_policy() {
             Some(policy) => format!("{}: {}", policy.name, book::summary(&policy.backoff)),

@@ -11,12 +11,14 @@ pub(crate) mod keys;
 pub(crate) mod letters;
 pub(crate) mod live;
 pub(crate) mod metrics;
+pub(crate) mod removed;
 pub(crate) mod services;
 pub(crate) mod simulate;
 pub(crate) mod told;
 pub(crate) mod wanted;
 pub(crate) mod whoami;
 
+use redrive::core::ids::DependencyName;
 use redrive::core::story::Story;
 use redrive::core::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -72,12 +74,9 @@ pub(crate) struct DeliveryShown {
     pub channel: Option<String>,
     pub subscription: String,
     pub state: StateShown,
-    /// Why it is held, in words; none unless it is.
+    /// What it waits for; none once it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub held_because: Option<String>,
-    /// What holds it, for programs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hold: Option<HoldShown>,
+    pub waits: Option<WaitShown>,
     /// The dead letter that holds its session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_by: Option<String>,
@@ -128,20 +127,78 @@ pub(crate) struct DeliveryShown {
     pub stories: Vec<StoryShown>,
 }
 
-/// What holds a delivery.
+/// What a delivery waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(tag = "by", rename_all = "kebab-case")]
-pub(crate) enum HoldShown {
+pub(crate) struct WaitShown {
+    /// For programs.
+    pub on: WaitCause,
+    /// In words, without the times.
+    pub because: String,
+    /// The dependency that it waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dependency: Option<String>,
+    /// Since when it is so, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub since: Option<Timestamp>,
+    /// Until when it is so, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub until: Option<Timestamp>,
+}
+
+impl WaitShown {
+    pub(crate) const fn new(on: WaitCause, because: String) -> Self {
+        Self { on, because, dependency: None, since: None, until: None }
+    }
+
+    pub(crate) fn on(self, dependency: &DependencyName) -> Self {
+        Self { dependency: Some(dependency.to_string()), ..self }
+    }
+}
+
+/// The kinds of things that a delivery waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum WaitCause {
     /// Its service is paused.
     Pause,
-    /// The rule book has the service, or the row, no more.
-    Removal,
+    /// The rule book has the service no more.
+    ServiceRemoved,
+    /// No row of the service takes the event any more.
+    RuleRemoved,
     /// A dead letter before it in its session.
     Letter,
-    /// The breaker of a dependency.
-    Breaker { dependency: String },
-    /// A dependency that asked everybody to wait.
-    RetryAfter { dependency: String },
+    /// Another event of its session.
+    Session,
+    /// The circuit breaker of a dependency.
+    Breaker,
+    /// A dependency that asked callers to wait.
+    RetryAfter,
+    /// The time of its next attempt.
+    Retry,
+    /// The retry budget of a dependency.
+    RetryBudget,
+    /// The ramp-up of a dependency.
+    RampUp,
+    /// The rate of calls to a dependency.
+    Rate,
+    /// The calls in flight to a dependency.
+    InFlight,
+    /// The service's share of all calls in flight.
+    Share,
+    /// The store, which takes no writes.
+    Store,
+    /// A delivery that is tried alone after a crash.
+    CrashCheck,
+    /// The server, which is shutting down.
+    Shutdown,
+    /// Its turn.
+    Turn,
+    /// The end of an attempt that is running.
+    Running,
+    /// The record of an attempt that has ended.
+    Settling,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -372,6 +429,20 @@ pub(crate) struct ServiceStatus {
     /// The rule book does not know it any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub removed: bool,
+    /// How it is, as `/v1/services` says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<services::HealthWord>,
+    /// Why it is judged so, without the times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Since when that is so, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub why_since: Option<Timestamp>,
+    /// Until when that is so, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub why_until: Option<Timestamp>,
 }
 
 impl ServiceStatus {

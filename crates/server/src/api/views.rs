@@ -10,12 +10,10 @@ use redrive::core::breaker::State;
 use redrive::core::engine::{HeldQueue, QueueName};
 use redrive::core::envelope::Tier;
 use redrive::core::idempotency::webhook_id;
-use redrive::core::ids::DeliveryId;
 use redrive::core::mask::AddressMask;
 use redrive::core::replay::ReplayId;
 use redrive::core::schedule::plan::Act;
 use redrive::core::story::Place;
-use redrive::core::time::Timestamp;
 use redrive::node::{Node, ScheduleView, Snapshot, stranded};
 use redrive::stale::Ailing;
 use redrive::store::letter::{LetterFilter, ReplayView};
@@ -29,142 +27,35 @@ use super::error::ApiError;
 use super::identity::Caller;
 use super::replays;
 use super::shape::{
-    AilingShown, ArchiveShown, DeathShown, DeliveryShown, DependencyStatus, EventShown, HoldShown,
-    ScheduleStatus, ServiceStatus, StateShown, Status, StoryShown,
+    AilingShown, ArchiveShown, DeathShown, DeliveryShown, DependencyStatus, EventShown, ScheduleStatus,
+    ServiceStatus, StateShown, Status, StoryShown,
 };
+use super::waits::{Hold, Waits};
 use crate::letters::view;
-use crate::show::moment::moment;
 
 /// Replays that are read at once to find the open ones.
 const REPLAYS_PAGE: usize = 500;
 /// Held sessions that are counted; whether there are more is told.
 const SESSIONS_MAX: usize = 10_000;
 
-/// What keeps whole queues from starting, at one moment.
-pub(super) struct Held {
-    queues: BTreeMap<QueueName, Reason>,
-    /// The letters that hold sessions.
-    sessions: BTreeMap<(QueueName, String), DeliveryId>,
-}
-
-/// What holds a delivery, for programs and in words.
-#[derive(Clone)]
-struct Reason {
-    by: HoldShown,
-    because: String,
-}
-
-impl Reason {
-    fn new(by: HoldShown, because: impl Into<String>) -> Self {
-        Self { by, because: because.into() }
-    }
-}
-
-impl Held {
-    pub(super) async fn of(node: &Node) -> Self {
-        // What cannot be read is not told; whoever asks for the rest need not do without it.
-        let held = node.read(|reader| reader.held_sessions(SESSIONS_MAX)).await.unwrap_or_default();
-        let sessions = held.into_iter().map(|held| ((held.queue, held.session), held.letter)).collect();
-        let Some(snapshot) = node.snapshot().await else { return Self { queues: BTreeMap::new(), sessions } };
-        let book = node.book();
-        let mut held = BTreeMap::new();
-        for queue in &snapshot.queues {
-            let reason = match queue.held {
-                Some(HeldQueue::Paused { since }) => {
-                    let because = format!("the service is paused since {}", moment(since));
-                    Some(Reason::new(HoldShown::Pause, because))
-                }
-                Some(HeldQueue::Removed) => {
-                    let because = "SERVICE_REMOVED: the rule book does not have it any more";
-                    Some(Reason::new(HoldShown::Removal, because))
-                }
-                None => None,
-            };
-            held.extend(reason.map(|reason| (QueueName::clone(&queue.name), reason)));
-        }
-        // A queue whose rows all need one dependency is held when that one is.
-        let own = book.own().into_iter().flat_map(RuleBook::queues);
-        for (service, channel) in book.queues().chain(own) {
-            let name = QueueName { service: service.clone(), channel: channel.cloned() };
-            if let Some(reason) = blocked_by(&snapshot, &book, &name) {
-                held.entry(name).or_insert(reason);
-            }
-        }
-        Self { queues: held, sessions }
-    }
-
-    /// The letter behind which a delivery waits.
-    fn letter_before(&self, view: &DeliveryView) -> Option<DeliveryId> {
-        let session = view.session.clone().filter(|_| view.state == DeliveryState::Behind)?;
-        self.sessions.get(&(view.queue.clone(), session)).copied()
-    }
-
-    fn reason(&self, view: &DeliveryView) -> Option<Reason> {
-        let parked = matches!(view.state, DeliveryState::Due { at } if at == Timestamp::NEVER);
-        if parked {
-            let because = "RULE_REMOVED: no rule of the book wants this event any more";
-            return Some(Reason::new(HoldShown::Removal, because));
-        }
-        if let Some(letter) = self.letter_before(view) {
-            let because = format!(
-                "the dead letter {letter} holds its session, until it is replayed, edited, skipped or purged"
-            );
-            return Some(Reason::new(HoldShown::Letter, because));
-        }
-        self.queues.get(&view.queue).cloned()
-    }
-}
-
-fn blocked_by(snapshot: &Snapshot, book: &RuleBook, name: &QueueName) -> Option<Reason> {
-    let rows = book.service(name.service.as_str())?;
-    let rows = match &name.channel {
-        None => &rows.rows,
-        Some(channel) => &rows.channels.iter().find(|entry| entry.name == *channel)?.rows,
-    };
-    let pattern = rows.first()?.pattern.value.as_str().replace('*', "x");
-    let channel = name.channel.as_ref().map(redrive::core::ids::ChannelName::as_str);
-    let rule = book.rule(name.service.as_str(), channel, &pattern)?;
-    let dependency = snapshot.dependencies.iter().find(|view| view.name == rule.dependency)?;
-    let (name, by_name) = (&dependency.name, || dependency.name.to_string());
-    let (by, because) = match (dependency.breaker, dependency.held_until) {
-        (State::Open { until }, _) => {
-            let because = format!("the breaker of {name} is open until {}", moment(until));
-            (HoldShown::Breaker { dependency: by_name() }, because)
-        }
-        (_, Some(until)) => {
-            let because = format!("{name} asked everybody to wait until {}", moment(until));
-            (HoldShown::RetryAfter { dependency: by_name() }, because)
-        }
-        (State::HalfOpen { .. }, None) => {
-            let because = format!("the breaker of {name} lets only probes through");
-            (HoldShown::Breaker { dependency: by_name() }, because)
-        }
-        (State::Closed { .. }, None) => return None,
-    };
-    Some(Reason { by, because })
-}
-
-pub(super) fn event_shown(view: &EventView, held: &Held) -> EventShown {
+pub(super) fn event_shown(view: &EventView, waits: &Waits) -> EventShown {
     EventShown {
         receipt: view.receipt.to_string(),
         received_at: view.received_at,
         unrouted: view.unrouted,
         event: view.event.to_json(),
-        deliveries: view.deliveries.iter().map(|delivery| delivery_shown(delivery, held)).collect(),
+        deliveries: view.deliveries.iter().map(|delivery| delivery_shown(delivery, waits)).collect(),
     }
 }
 
-pub(super) fn delivery_shown(view: &DeliveryView, held: &Held) -> DeliveryShown {
-    let is_over = matches!(
-        view.state,
-        DeliveryState::Delivered { .. } | DeliveryState::Dead { .. } | DeliveryState::Closed { .. }
-    );
-    let reason = held.reason(view).filter(|_| !is_over);
+pub(super) fn delivery_shown(view: &DeliveryView, waits: &Waits) -> DeliveryShown {
+    let waiting = waits.shown(view);
+    let is_held = matches!(waiting, Some((_, Hold::Yes)));
     let (state, due_at, ended_at) = match &view.state {
         DeliveryState::Delivered { at } => (StateShown::Delivered, None, Some(*at)),
         DeliveryState::Dead { at, .. } => (StateShown::Dead, None, Some(*at)),
         DeliveryState::Closed { at, how } => (closed(how), None, Some(*at)),
-        DeliveryState::Ready | DeliveryState::Behind | DeliveryState::Due { .. } if reason.is_some() => {
+        DeliveryState::Ready | DeliveryState::Behind | DeliveryState::Due { .. } if is_held => {
             (StateShown::Held, None, None)
         }
         DeliveryState::Due { at } if view.replaying.is_some() => (StateShown::Replaying, Some(*at), None),
@@ -186,9 +77,8 @@ pub(super) fn delivery_shown(view: &DeliveryView, held: &Held) -> DeliveryShown 
         channel: view.queue.channel.as_ref().map(ToString::to_string),
         subscription: view.subscription.clone(),
         state,
-        held_because: reason.as_ref().map(|reason| reason.because.clone()),
-        hold: reason.map(|reason| reason.by),
-        held_by: held.letter_before(view).map(|letter| letter.to_string()),
+        waits: waiting.map(|(shown, _)| shown),
+        held_by: waits.letter_before(view).map(|letter| letter.to_string()),
         due_at,
         behind: view.state == DeliveryState::Behind,
         ended_at,
@@ -289,6 +179,10 @@ pub(super) fn status_shown(node: &Node, snapshot: &Snapshot, counts: &Counts) ->
         dead: counts.dead,
         paused_since: None,
         removed: false,
+        health: None,
+        why: None,
+        why_since: None,
+        why_until: None,
     };
     for (name, counts) in &counts.queues {
         services.insert(name.clone(), status(name, *counts));
@@ -473,6 +367,7 @@ mod tests {
     use std::convert::Infallible;
 
     use redrive::core::replay::{Manner, Origin, Pace, ReplayState, Tally, Wave};
+    use redrive::core::time::Timestamp;
 
     use super::*;
 

@@ -6,7 +6,7 @@ use redrive::core::story::{End, HeldBy, Told};
 use redrive::core::time::Timestamp;
 use serde_json::Value;
 
-use super::moment::{ago, coming, moment, show_wait};
+use super::moment::{ago, moment, show_wait};
 use super::story::field;
 use super::table::{Cell, Side, Table};
 use super::why::{self, outlook};
@@ -144,12 +144,7 @@ fn remark(delivery: &DeliveryShown, now: Timestamp) -> String {
         }
         StateShown::Skipped | StateShown::Purged | StateShown::Superseded => why::closing(delivery),
         StateShown::Pending | StateShown::Retrying | StateShown::Held | StateShown::Replaying => {
-            match delivery.due_at {
-                Some(at) if delivery.held_because.is_none() && !delivery.behind && at < Timestamp::NEVER => {
-                    format!("the next starts {}", coming(at, now))
-                }
-                Some(_) | None => outlook(delivery, now),
-            }
+            outlook(delivery, now)
         }
     }
 }

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use redrive::core::time::Timestamp;
 
-use super::moment::{ago, coming, rough};
+use super::moment::{ago, coming, moment, rough};
 use super::table::{Cell, Side, Table};
 use super::watch::Watch;
 use super::{counted, next_steps, plain, shell_word, style, thousands};
 use crate::api::shape::alerts::AlertShown;
 use crate::api::shape::health::Degraded;
+use crate::api::shape::services::HealthWord;
 use crate::api::shape::{AilingShown, ArchiveShown, DependencyStatus, ScheduleStatus, ServiceStatus, Status};
 use crate::client::Address;
 
@@ -94,7 +95,20 @@ fn verdict(status: &Status) -> String {
         || ailing().any(is_gone)
         || archive == Some("open")
         || status.dependencies.iter().any(|dependency| dependency.breaker == "open")
+        || status.services.iter().any(|service| service.health == Some(HealthWord::Failing))
         || status.schedules.iter().any(|schedule| schedule.waiting > 0 && schedule.trouble.is_some());
+    let needs_a_look = |service: &ServiceStatus| match service.health {
+        None | Some(HealthWord::Idle | HealthWord::Healthy) => {
+            service.dead > 0 || service.removed || service.paused_since.is_some()
+        }
+        Some(
+            HealthWord::Paused
+            | HealthWord::Removed
+            | HealthWord::Held
+            | HealthWord::Failing
+            | HealthWord::Degraded,
+        ) => true,
+    };
     let is_doubtful = status.unrouted.is_some_and(|unrouted| unrouted > 0)
         || !status.degraded.is_empty()
         || !status.firing.is_empty()
@@ -102,10 +116,7 @@ fn verdict(status: &Status) -> String {
         || ailing().next().is_some()
         || archive.is_some_and(|state| state != "well")
         || status.dependencies.iter().any(|dependency| dependency.breaker != "closed")
-        || status
-            .services
-            .iter()
-            .any(|service| service.dead > 0 || service.removed || service.paused_since.is_some());
+        || status.services.iter().any(needs_a_look);
     match (is_bad, is_doubtful) {
         (true, _) => style::error("✗"),
         (false, true) => style::warning("!"),
@@ -259,14 +270,7 @@ fn services(services: &[ServiceStatus], watch: Option<&Watch>, now: Timestamp) -
     for service in services {
         let name = service.name();
         let dead = thousands(service.dead);
-        let remark = match (service.removed, service.paused_since) {
-            (true, _) => Cell::painted("not in the rule book any more", style::error),
-            (false, Some(since)) => {
-                let paused = format!("paused for {}", rough(now.since(since)));
-                Cell::painted(paused, style::warning)
-            }
-            (false, None) => Cell::plain(""),
-        };
+        let remark = health(service, now);
         let mut row = vec![
             Cell::bold(plain(&name)),
             number(service.waiting),
@@ -281,6 +285,26 @@ fn services(services: &[ServiceStatus], watch: Option<&Watch>, now: Timestamp) -
         table.push(row);
     }
     table
+}
+
+/// How a service is, in the server's words.
+fn health(service: &ServiceStatus, now: Timestamp) -> Cell {
+    let Some(word) = service.health else { return Cell::plain("") };
+    let (name, paint): (_, fn(String) -> String) = match word {
+        HealthWord::Paused => ("paused", style::warning),
+        HealthWord::Removed => ("removed", style::error),
+        HealthWord::Held => ("held", style::warning),
+        HealthWord::Failing => ("failing", style::error),
+        HealthWord::Degraded => ("degraded", style::warning),
+        HealthWord::Idle => ("idle", style::dim),
+        HealthWord::Healthy => ("healthy", style::good),
+    };
+    let why = service.why.as_deref().filter(|why| *why != name).map(plain).unwrap_or_default();
+    let colon = if why.is_empty() { "" } else { ": " };
+    let since = service.why_since.map(|since| format!(" for {}", rough(now.since(since))));
+    let until = service.why_until.map(|until| format!(" until {} ({})", moment(until), coming(until, now)));
+    let (since, until) = (since.unwrap_or_default(), until.unwrap_or_default());
+    Cell::painted(format!("{name}{colon}{why}{since}{until}"), paint)
 }
 
 /// A count; nothing is what the eye may skip.
@@ -358,6 +382,9 @@ fn steps(status: &Status) -> Vec<(String, &'static str)> {
     let mut steps = Vec::new();
     if let Some(paused) = status.services.iter().find(|service| service.paused_since.is_some()) {
         steps.push((format!("redrive resume {}", shell_word(&paused.service)), "lets it go on"));
+    }
+    if status.services.iter().any(|service| service.removed && service.waiting > 0) {
+        steps.push(("redrive removed".to_owned(), "shows how to send what waits elsewhere, or to end it"));
     }
     if !status.firing.is_empty() || status.degraded.iter().any(|trouble| trouble.what == "receiver-dead") {
         steps.push(("redrive alerts".to_owned(), "shows what fires, and who was told or was not"));

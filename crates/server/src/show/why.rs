@@ -14,7 +14,7 @@ use super::event::{queue_of, short_id};
 use super::moment::{coming, moment, show_wait};
 use super::story::{self, Numbers, field, note, spent};
 use super::{cut, next_steps, plain, shell_word, style};
-use crate::api::shape::{DeathShown, DeliveryShown, HoldShown, StateShown, StoryShown};
+use crate::api::shape::{DeathShown, DeliveryShown, StateShown, StoryShown, WaitCause, WaitShown};
 
 /// Longer lines of a book, and longer answers of a target, are shown up to here.
 const QUOTED_COLUMNS_MAX: usize = 120;
@@ -255,21 +255,16 @@ fn death_line(death: &DeathShown) -> String {
     style::dim(plain(&line))
 }
 
-/// What a delivery that has not ended waits for.
+/// What a delivery that has not ended waits for: the server's words, and the times by the clock here.
 pub(crate) fn outlook(delivery: &DeliveryShown, now: Timestamp) -> String {
-    if let Some(because) = &delivery.held_because {
-        return plain(because);
-    }
-    if delivery.behind {
-        return match &delivery.session {
-            Some(session) => format!("another of session `{}` comes first", plain(session)),
-            None => "another of its session comes first".to_owned(),
-        };
-    }
-    match delivery.due_at.filter(|at| *at < Timestamp::NEVER) {
-        Some(at) => format!("the next starts {}, at {}", coming(at, now), moment(at)),
-        None => "the next may start at any moment".to_owned(),
-    }
+    delivery.waits.as_ref().map_or_else(|| "the server does not say why".to_owned(), |waits| wait(waits, now))
+}
+
+/// The same of anything that waits.
+pub(crate) fn wait(waits: &WaitShown, now: Timestamp) -> String {
+    let since = waits.since.map(|since| format!(" since {}", moment(since)));
+    let until = waits.until.map(|until| format!(" until {} ({})", moment(until), coming(until, now)));
+    format!("{}{}{}", plain(&waits.because), since.unwrap_or_default(), until.unwrap_or_default())
 }
 
 /// What an operator can do now.
@@ -306,7 +301,7 @@ fn steps(delivery: &DeliveryShown) -> Vec<(String, &'static str)> {
                 (format!("redrive dlq skip {letter}"), "gives that one up, so that this one goes on"),
             ]
         }
-        StateShown::Held => release(delivery.hold.as_ref(), &service),
+        StateShown::Held => release(delivery.waits.as_ref(), &service, &queue),
         StateShown::Dead => {
             let mut steps = vec![
                 (replay_command(delivery), "sends it again, once the cause is mended"),
@@ -324,20 +319,43 @@ fn steps(delivery: &DeliveryShown) -> Vec<(String, &'static str)> {
 }
 
 /// What shows, or ends, what holds a delivery.
-fn release(hold: Option<&HoldShown>, service: &str) -> Vec<(String, &'static str)> {
-    let status = ("redrive status".to_owned(), "shows which breakers are open and who is paused or gone");
+fn release(waits: Option<&WaitShown>, service: &str, queue: &str) -> Vec<(String, &'static str)> {
+    let status =
+        || ("redrive status".to_owned(), "shows which breakers are open and which services are paused");
     let breakers = |good_for| ("redrive breakers".to_owned(), good_for);
-    match hold {
-        Some(HoldShown::Pause) => vec![(format!("redrive resume {service}"), "lets the service go on")],
-        Some(HoldShown::Breaker { dependency }) => {
-            let reset = format!("redrive breakers reset {}", shell_word(dependency));
+    let Some(waits) = waits else { return vec![status()] };
+    match waits.on {
+        WaitCause::Pause => vec![(format!("redrive resume {service}"), "lets the service go on")],
+        WaitCause::Breaker => {
+            let reset = format!(
+                "redrive breakers reset {}",
+                shell_word(waits.dependency.as_deref().unwrap_or("DEPENDENCY"))
+            );
             vec![
                 breakers("shows how each is and when probes go out"),
                 (reset, "closes it at once, if all is well there"),
             ]
         }
-        Some(HoldShown::RetryAfter { .. }) => vec![breakers("shows who asked to wait, and until when")],
-        Some(HoldShown::Removal | HoldShown::Letter) | None => vec![status],
+        WaitCause::RetryAfter => vec![breakers("shows who asked to wait, and until when")],
+        WaitCause::ServiceRemoved => vec![
+            (format!("redrive removed move {queue} --to SERVICE"), "sends what waits to another service"),
+            (format!("redrive removed dead-letter {queue}"), "turns what waits into dead letters"),
+        ],
+        WaitCause::RuleRemoved
+        | WaitCause::Letter
+        | WaitCause::Session
+        | WaitCause::Retry
+        | WaitCause::RetryBudget
+        | WaitCause::RampUp
+        | WaitCause::Rate
+        | WaitCause::InFlight
+        | WaitCause::Share
+        | WaitCause::Store
+        | WaitCause::CrashCheck
+        | WaitCause::Shutdown
+        | WaitCause::Turn
+        | WaitCause::Running
+        | WaitCause::Settling => vec![status()],
     }
 }
 

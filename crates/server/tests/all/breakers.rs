@@ -112,8 +112,8 @@ fn a_tripped_breaker_is_still_open_after_a_restart() {
     assert_eq!((&shop()["state"], &shop()["tripped_by_hand"]), (&json!("open"), &json!(true)), "{}", shop());
     server.accept("orders.placed", "1", "");
     until("it waits", || (server.event("1")["deliveries"][0]["state"] == "held").then_some(()));
-    let hold = server.delivery("1")["hold"].clone();
-    assert_eq!(hold, json!({ "by": "breaker", "dependency": "shop" }));
+    let waits = server.delivery("1")["waits"].clone();
+    assert_eq!((&waits["on"], &waits["dependency"]), (&json!("breaker"), &json!("shop")), "{waits}");
     let url = format!("http://{}", server.client.address);
     let run = |arguments: &[&str]| folder.run(&[arguments, &["--server", &url]].concat());
     let listed = run(&["breakers"]).printed();

@@ -327,9 +327,9 @@ fn an_event_is_shown_with_its_deliveries() {
         "receipt": "9e3779b97f4a7c15", "received_at": "2025-10-21T14:30:00Z", "unrouted": false, "event": event,
         "deliveries": [
             delivery(&json!({ "state": "delivered", "attempts": 1, "ended_at": "2025-10-21T14:30:00.012Z", "channel": null })),
-            delivery(&json!({ "state": "retrying", "attempts": 2, "due_at": "2025-10-21T14:35:12Z" })),
-            delivery(&json!({ "state": "held", "held_because": "the breaker of mail-api is open", "service": "mail" })),
-            delivery(&json!({ "state": "pending", "behind": true, "service": "search" })),
+            delivery(&json!({ "state": "retrying", "attempts": 2, "due_at": "2025-10-21T14:35:12Z", "waits": { "on": "retry", "because": "the next attempt waits", "until": "2025-10-21T14:35:12Z" } })),
+            delivery(&json!({ "state": "held", "waits": { "on": "breaker", "because": "the circuit breaker of mail-api is open", "dependency": "mail-api" }, "service": "mail" })),
+            delivery(&json!({ "state": "pending", "behind": true, "service": "search", "waits": { "on": "session", "because": "another event of session `customer-7` comes first" } })),
             delivery(&json!({ "state": "dead", "attempts": 4, "death": dead()["death"], "service": "audit" })),
         ],
     }] });
@@ -355,9 +355,9 @@ fn an_event_is_shown_with_its_deliveries() {
     5 services get it
       DELIVERY  SERVICE        STATE      ATTEMPTS
       3c6ef372  billing        delivered         1  after 12ms
-      3c6ef372  billing/email  retrying          2  the next starts in 12s
-      3c6ef372  mail/email     held              0  the breaker of mail-api is open
-      3c6ef372  search/email   pending           0  another of session `customer-7` comes first
+      3c6ef372  billing/email  retrying          2  the next attempt waits until 2025-10-21T14:35:12Z (in 12s)
+      3c6ef372  mail/email     held              0  the circuit breaker of mail-api is open
+      3c6ef372  search/email   pending           0  another event of session `customer-7` comes first
       3c6ef372  audit/email    dead              4  MAX_RETRIES_EXCEEDED: no answer in time
 
     Next:
@@ -553,9 +553,9 @@ fn the_state_of_a_server_fits_on_a_page() {
         "version": "0.1.0", "started_at": "2025-10-21T11:20:00Z", "book": "00000000000000ff", "calls_in_flight": 3,
         "events": 1_234_567, "unrouted": 2, "stranded": 0,
         "services": [
-            { "service": "billing", "waiting": 12_000, "delivered": 1_200_000, "dead": 3, "paused_since": "2025-10-21T14:30:00Z" },
-            { "service": "billing", "channel": "email", "waiting": 0, "delivered": 7, "dead": 0 },
-            { "service": "old-svc", "waiting": 1, "delivered": 0, "dead": 0, "removed": true },
+            { "service": "billing", "waiting": 12_000, "delivered": 1_200_000, "dead": 3, "paused_since": "2025-10-21T14:30:00Z", "health": "paused", "why": "paused", "why_since": "2025-10-21T14:30:00Z" },
+            { "service": "billing", "channel": "email", "waiting": 0, "delivered": 7, "dead": 0, "health": "held", "why": "the circuit breaker of mail-api is open", "why_until": "2025-10-21T14:35:42Z" },
+            { "service": "old-svc", "waiting": 1, "delivered": 0, "dead": 0, "removed": true, "health": "removed", "why": "not in the rule book any more, and 1 delivery waits" },
         ],
         "dependencies": [
             { "name": "ledger", "breaker": "closed", "in_flight": 2 },
@@ -571,8 +571,8 @@ fn the_state_of_a_server_fits_on_a_page() {
 
     SERVICE        WAITING  DELIVERED  DEAD
     billing         12,000  1,200,000     3  paused for 5m
-    billing/email        0          7     0
-    old-svc              1          0     0  not in the rule book any more
+    billing/email        0          7     0  held: the circuit breaker of mail-api is open until 2025-10-21T14:35:42Z (in 42s)
+    old-svc              1          0     0  removed: not in the rule book any more, and 1 delivery waits
 
     DEPENDENCY  BREAKER    IN FLIGHT
     ledger      closed             2
@@ -582,6 +582,8 @@ fn the_state_of_a_server_fits_on_a_page() {
     Next:
       redrive resume billing
           lets it go on
+      redrive removed
+          shows how to send what waits elsewhere, or to end it
       redrive route --unrouted
           delivers what the rule book wants by now
       redrive dlq groups

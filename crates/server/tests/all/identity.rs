@@ -237,7 +237,7 @@ fn a_book_that_believes_tokens_asks_everybody() {
 }
 
 /// Every route with a request that names nothing, so that nothing comes of it.
-const ROUTES: [(&str, &str, &str); 29] = [
+const ROUTES: [(&str, &str, &str); 32] = [
     ("POST", "/v1/events", "ingest operator admin"),
     ("POST", "/v1/events/a.b", "ingest operator admin"),
     ("GET", "/v1/events/none", "viewer operator admin"),
@@ -247,6 +247,9 @@ const ROUTES: [(&str, &str, &str); 29] = [
     ("POST", "/v1/services/none/pause", "operator admin"),
     ("POST", "/v1/services/none/resume", "operator admin"),
     ("POST", "/v1/unrouted/route", "operator admin"),
+    ("GET", "/v1/removed", "viewer operator admin"),
+    ("POST", "/v1/removed/none/dead-letter", "operator admin"),
+    ("POST", "/v1/removed/none/move", "operator admin"),
     ("POST", "/v1/backup", "admin"),
     ("GET", "/v1/keys", "admin"),
     ("POST", "/v1/keys", "admin"),

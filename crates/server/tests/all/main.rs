@@ -44,6 +44,7 @@ mod packaging;
 mod page;
 mod prometheus_rules;
 mod reference;
+mod removed;
 mod replay;
 mod reported;
 mod rules;
@@ -70,6 +71,7 @@ mod timeline;
 mod tls;
 mod traces;
 mod try_out;
+mod waits;
 // Ctrl-C again.
 #[cfg(unix)]
 mod watch;

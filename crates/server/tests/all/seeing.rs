@@ -66,7 +66,7 @@ fn services_are_told_with_their_health_and_their_rows() {
     let orders = &services[0];
     assert_eq!(
         (&orders["health"], &orders["delivered"], &orders["attempts"]),
-        (&json!("well"), &json!(1), &json!(1))
+        (&json!("healthy"), &json!(1), &json!(1))
     );
     assert_eq!(orders["rows"][0]["retry"], "quick: 4 tries within 60ms");
     assert_eq!((&orders["rows"][0]["type"], &orders["rows"][0]["line"]), (&json!("orders.*"), &json!(8)));

@@ -236,8 +236,11 @@ fn a_paused_service_waits_and_then_goes_on() {
     assert_eq!(server.post("/v1/services/orders/pause", "", "").status, 200);
     server.accept("orders.placed", "o-1", "");
     let held = server.until("o-1", "held");
-    assert!(text(&held["held_because"]).starts_with("the service is paused"), "{held}");
-    assert_eq!(held["hold"], json!({ "by": "pause" }));
+    assert_eq!(
+        (&held["waits"]["on"], &held["waits"]["because"]),
+        (&json!("pause"), &json!("the service is paused"))
+    );
+    assert!(held["waits"]["since"].is_string(), "{held}");
     assert!(server.status()["services"][0]["paused_since"].is_string());
     assert_eq!(target.count(), 0);
     assert_eq!(server.post("/v1/services/orders/resume", "", "").status, 200);

@@ -76,6 +76,19 @@ services:
     )
 }
 
+/// A target whose first call waits at a gate.
+pub(crate) fn gated() -> (Target, Gate) {
+    let gate = Gate::default();
+    let waiting = gate.clone();
+    let target = Target::start(move |call| {
+        if call.nth == 1 {
+            waiting.pass();
+        }
+        status(200)
+    });
+    (target, gate)
+}
+
 /// A status and nothing else.
 pub(crate) fn status(status: u16) -> Say {
     Say::Status(status, "", String::new())

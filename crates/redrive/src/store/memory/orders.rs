@@ -48,6 +48,7 @@ impl World {
             Order::Purge(purge) => Ok(self.purge(purge, now, waiting)),
             Order::Edit(edit) => self.edit(edit, now, waiting),
             Order::Import(letters) => Ok(self.import(letters, now)),
+            Order::Reassign(reassign) => Ok(self.reassign(reassign, now, waiting)),
         }
     }
 

@@ -47,6 +47,7 @@ impl Work<'_> {
             Order::Purge(purge) => self.purge(purge, waiting).map(Ok),
             Order::Edit(edit) => self.edit(edit, waiting),
             Order::Import(letters) => self.import(letters).map(Ok),
+            Order::Reassign(reassign) => self.reassign(reassign, waiting).map(Ok),
         }
     }
 

@@ -29,13 +29,13 @@ pub(super) const DYING: &str = "SELECT e.id, e.source, e.type, e.attributes, x''
     FROM deliveries d CROSS JOIN events e ON e.seq = d.event WHERE d.seq = ?1";
 
 /// A delivery that is settled.
-struct Found {
-    queue: i64,
-    lane: Option<i64>,
-    bytes: i64,
-    replay: Option<i64>,
+pub(super) struct Found {
+    pub(super) queue: i64,
+    pub(super) lane: Option<i64>,
+    pub(super) bytes: i64,
+    pub(super) replay: Option<i64>,
     /// It is there in the place of another, or another in its.
-    linked: Option<i64>,
+    pub(super) linked: Option<i64>,
 }
 
 /// What a replay's letter came to.
@@ -153,7 +153,7 @@ impl Work<'_> {
     }
 
     /// The next of the session, now that this one has ended, or holds it.
-    fn go_on(&mut self, ended: &Found) -> Result<Option<Waiting>, Fault> {
+    pub(super) fn go_on(&mut self, ended: &Found) -> Result<Option<Waiting>, Fault> {
         match ended.lane {
             // It was never dead, nor is it there in place of a dead letter, so nothing holds its session.
             Some(lane) if ended.replay.or(ended.linked).is_none() => self.promote(lane),

@@ -11,7 +11,7 @@ use redrive_core::engine::Advance;
 use redrive_core::envelope::Tier;
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{EventSource, SessionKey};
-use redrive_core::ids::DeliveryId;
+use redrive_core::ids::{DeliveryId, Seq};
 use redrive_core::replay::{ReplayId, Wave};
 use redrive_core::story::{End, Told};
 use redrive_core::time::Timestamp;
@@ -20,8 +20,8 @@ use super::bench::{Bench, event, order_of, queue, story};
 use super::desk::{canary, death_of, everything, foreign, straight};
 use super::model::QUEUES;
 use crate::store::letter::{
-    Edit, ImportedLetter, KindId, LetterFilter, LetterKey, NewReplay, Order, Poison, Purge, Redirect,
-    ReplayAct, Selection,
+    Edit, ImportedLetter, KindId, LetterFilter, LetterKey, NewReplay, Order, Poison, Purge, Reassign,
+    ReassignCursor, Reassignment, Redirect, ReplayAct, Selection,
 };
 use crate::store::{DeliveryState, DeliveryView};
 
@@ -34,6 +34,7 @@ pub(super) enum Wish {
     Purge(Choice),
     Edit { letter: Index, id: u8 },
     Import(Vec<Theirs>),
+    Reassign { from: usize, to: Option<usize>, rows_max: usize, running: Index, due: bool },
 }
 
 /// Which letters are meant.
@@ -126,6 +127,8 @@ pub(super) fn any_wish() -> impl Strategy<Value = Wish> {
         1 => any_choice().prop_map(Wish::Purge),
         2 => (any::<Index>(), 0..40_u8).prop_map(|(letter, id)| Wish::Edit { letter, id }),
         1 => prop::collection::vec(any_theirs(), 0..4).prop_map(Wish::Import),
+        2 => (0..QUEUES.len(), prop::option::of(0..QUEUES.len()), 1..4_usize, any::<Index>(), any::<bool>())
+            .prop_map(|(from, to, rows_max, running, due)| Wish::Reassign { from, to, rows_max, running, due }),
     ]
 }
 
@@ -222,6 +225,24 @@ impl Wish {
             }
             Self::Import(letters) => {
                 Order::Import(letters.iter().map(|theirs| theirs.letter(bench.now)).collect())
+            }
+            Self::Reassign { from, to, rows_max, running, due } => {
+                let to = match to.filter(|to| to != from) {
+                    None => Reassignment::DeadLetters,
+                    Some(to) => Reassignment::Queue {
+                        to: Redirect { queue: queue(QUEUES[to]), order: order_of(QUEUES[to]) },
+                        takes: EventPattern::parse("order.*").into_iter().collect(),
+                    },
+                };
+                Order::Reassign(Box::new(Reassign {
+                    queue: queue(QUEUES[*from]),
+                    to,
+                    rows_max: *rows_max,
+                    running: one_of(bench, *running).map(|view| view.id.seq()).into_iter().collect(),
+                    after: due.then_some(ReassignCursor { due_at: Some(Timestamp::EPOCH), seq: Seq::NONE }),
+                    audit: None,
+                    note: None,
+                }))
             }
         })
     }

@@ -20,20 +20,14 @@ use crate::api::shape::live::{DependencyPulse, Pulse, ServicePulse};
 /// What of a rule book is needed again and again.
 pub(super) struct Layout {
     pub hash: u64,
-    /// Every queue with the dependencies that it needs.
-    queues: BTreeMap<QueueName, BTreeSet<DependencyName>>,
+    queues: BTreeSet<QueueName>,
     dependencies: BTreeMap<DependencyName, Declared>,
 }
 
 impl Layout {
     pub(super) fn of(book: &RuleBook) -> Self {
         let dependencies = declared(book);
-        let mut queues: BTreeMap<QueueName, BTreeSet<DependencyName>> = BTreeMap::new();
-        for (name, declared) in &dependencies {
-            for queue in &declared.queues {
-                queues.entry(queue.clone()).or_default().insert(name.clone());
-            }
-        }
+        let queues = dependencies.values().flat_map(|declared| declared.queues.iter().cloned()).collect();
         Self { hash: book.hash(), queues, dependencies }
     }
 }
@@ -45,6 +39,8 @@ pub(super) struct Beat {
     accepted: u64,
     calls: usize,
     firing_alerts: u64,
+    /// How many causes the dead letters of each service have.
+    causes: Vec<(String, u64)>,
     queues: Vec<QueueBeat>,
     dependencies: Vec<DependencyBeat>,
 }
@@ -69,11 +65,9 @@ struct DependencyBeat {
 impl Beat {
     pub(super) fn between(before: &Look, look: &Look, layout: &Layout, alerts: &Alerts) -> Self {
         let took = look.at.since(before.at);
-        let removed = look.removed().map(|name| (name, BTreeSet::new()));
-        let needed = layout.queues.iter().map(|(name, needs)| (name, needs.clone()));
-        let queues = needed.chain(removed).map(|(name, needs)| {
+        let queues = layout.queues.iter().chain(look.removed()).map(|name| {
             let tally = tally(look, name).since(&tally(before, name));
-            let signs = look.signs(name, &needs);
+            let signs = look.signs(name);
             let counts = look.counts_of(name);
             let pulse = ServicePulse {
                 service: name.service.to_string(),
@@ -82,7 +76,7 @@ impl Beat {
                 dead: counts.dead,
                 delivered_per_s: per_second(tally.delivered, took),
                 failed_per_s: per_second(tally.failures(), took),
-                health: judge(&signs).0,
+                health: judge(&signs).word,
             };
             QueueBeat {
                 service: name.service.to_string(),
@@ -112,6 +106,11 @@ impl Beat {
             calls: look.snapshot.calls,
             firing_alerts: alerts.alerts.iter().filter(|alert| alert.state == AlertState::Firing).count()
                 as u64,
+            causes: look
+                .causes
+                .iter()
+                .map(|(service, causes)| (service.to_string(), causes.len() as u64))
+                .collect(),
             queues: queues.collect(),
             dependencies: dependencies.collect(),
         }
@@ -148,6 +147,12 @@ impl Beat {
             waiting: queues.iter().map(|beat| beat.pulse.waiting).sum(),
             oldest_waiting_at: queues.iter().filter_map(|beat| beat.oldest_waiting_at).min(),
             dead: queues.iter().map(|beat| beat.pulse.dead).sum(),
+            failure_groups: self
+                .causes
+                .iter()
+                .filter(|(service, _)| caller.sees(service))
+                .map(|(_, causes)| causes)
+                .sum(),
             in_flight,
             open_breakers: dependencies
                 .iter()

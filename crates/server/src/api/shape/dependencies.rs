@@ -7,6 +7,10 @@ use utoipa::ToSchema;
 /// All dependencies.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct DependenciesFound {
+    /// When the server started: what breakers did before that is known by their turns only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub started_at: Option<Timestamp>,
     pub dependencies: Vec<DependencyShown>,
 }
 
@@ -43,7 +47,7 @@ pub(crate) struct DependencyShown {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub held_until: Option<Timestamp>,
-    /// How often its breaker has opened since the server started.
+    /// How often its breaker has opened since the server started; a probe that fails is no trip of its own.
     pub trips: u64,
     /// Attempts since the server started.
     pub attempts: u64,

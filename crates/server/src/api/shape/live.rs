@@ -35,6 +35,8 @@ pub(crate) struct Pulse {
     pub oldest_waiting_at: Option<Timestamp>,
     /// Dead letters.
     pub dead: u64,
+    /// The causes that dead letters have in common.
+    pub failure_groups: u64,
     /// Calls under way.
     pub in_flight: u64,
     /// Dependencies whose breakers are open.

@@ -21,8 +21,16 @@ pub(crate) struct ServiceShown {
     /// The dependencies that its rows need.
     pub depends_on: Vec<String>,
     pub health: HealthWord,
-    /// Why it is judged so.
+    /// Why it is judged so, without the times.
     pub why: String,
+    /// Since when that is so, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub why_since: Option<Timestamp>,
+    /// Until when that is so, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub why_until: Option<Timestamp>,
     /// Deliveries that have not ended.
     pub waiting: u64,
     /// Those of them that wait for another of their session.
@@ -67,16 +75,16 @@ pub(crate) enum HealthWord {
     Paused,
     /// The rule book has it no more.
     Removed,
-    /// An open breaker or a dependency's own word keeps it waiting.
+    /// An open circuit breaker, a dependency that asked callers to wait, or the store keeps all of it waiting.
     Held,
-    /// At least half of what is tried fails.
+    /// At least half of the attempts of the last minute failed, or all of the last 15 minutes.
     Failing,
-    /// Some of it fails, or it is behind.
+    /// Some attempts failed, some rows are held, it is behind, or it has dead letters.
     Degraded,
-    /// There is nothing to do.
+    /// No attempt ended in the last minute.
     Idle,
-    /// All is well.
-    Well,
+    /// Attempts of the last minute succeeded, and it has no dead letters.
+    Healthy,
 }
 
 /// A row of the rule book.
@@ -94,6 +102,9 @@ pub(crate) struct RowShown {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub criticality: Option<String>,
     pub subscription: String,
+    /// What holds all deliveries of the row, if anything does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<super::WaitShown>,
 }
 
 /// How it has been, step by step.

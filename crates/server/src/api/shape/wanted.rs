@@ -228,6 +228,37 @@ pub(crate) struct NoteWanted {
     note: Option<String>,
 }
 
+/// What waits for a removed service becomes dead letters.
+#[derive(Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DeadLetterRemovedWanted {
+    /// The channel of the service, if it is one's.
+    #[schema(min_length = 1)]
+    channel: Option<String>,
+    /// So many at most; 5,000 in one request.
+    limit: Option<u64>,
+    /// For the audit.
+    #[schema(min_length = 1, max_length = 1000)]
+    note: Option<String>,
+}
+
+/// What waits for a removed service goes to another.
+#[derive(Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MoveRemovedWanted {
+    /// The other service, or `service/channel`.
+    #[schema(min_length = 1)]
+    to: String,
+    /// The channel of the removed service, if it is one's.
+    #[schema(min_length = 1)]
+    channel: Option<String>,
+    /// So many at most; 5,000 in one request.
+    limit: Option<u64>,
+    /// For the audit.
+    #[schema(min_length = 1, max_length = 1000)]
+    note: Option<String>,
+}
+
 /// A key to make.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct KeyWanted {

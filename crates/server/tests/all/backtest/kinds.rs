@@ -302,7 +302,7 @@ fn reload(day: &Day, usual: &str) {
     day.server.signal("HUP");
     day.server.err.wait_for("holds from now on");
     until("it is put aside", || {
-        let because = day.server.event("pay-1")["deliveries"][0]["held_because"].clone();
+        let because = day.server.event("pay-1")["deliveries"][0]["waits"]["because"].clone();
         because.as_str().filter(|because| because.starts_with("RULE_REMOVED")).map(|_| ())
     });
     day.send("orders.placed", "late-2", "dead");

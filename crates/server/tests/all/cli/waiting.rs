@@ -16,11 +16,14 @@ fn what_has_not_ended_says_what_it_waits_for() {
     });
     #[rustfmt::skip]
     let cases = [
-        ("retrying",  json!({ "state": "retrying", "attempts": 2, "due_at": "2025-10-21T14:35:12Z" }), "… still waiting after 2 attempts: the next starts in 12s, at 2025-10-21T14:35:12Z\n"),
-        ("due",       json!({ "state": "pending", "due_at": "2025-10-21T14:34:59Z" }),                 "… still waiting after 0 attempts: the next starts now, at"),
-        ("ready",     json!({ "state": "pending" }),                                                   "… still waiting after 0 attempts: the next may start at any moment\n"),
-        ("held",      json!({ "state": "held", "held_because": "its service is paused", "due_at": "2554-07-21T23:34:33.709551615Z" }), "… still waiting after 0 attempts: its service is paused\n"),
-        ("behind",    json!({ "state": "pending", "behind": true }),                                   "… still waiting after 0 attempts: another of session `customer-7` comes first\n"),
+        ("retrying",  json!({ "state": "retrying", "attempts": 2, "waits": { "on": "retry", "because": "the next attempt waits", "until": "2025-10-21T14:35:12Z" } }),
+                                                                        "… still waiting after 2 attempts: the next attempt waits until 2025-10-21T14:35:12Z (in 12s)\n"),
+        ("due",       json!({ "state": "pending", "waits": { "on": "retry", "because": "the next attempt waits", "until": "2025-10-21T14:34:59Z" } }),
+                                                                        "… still waiting after 0 attempts: the next attempt waits until 2025-10-21T14:34:59Z (now)\n"),
+        ("ready",     json!({ "state": "pending", "waits": { "on": "turn", "because": "queued" } }),       "… still waiting after 0 attempts: queued\n"),
+        ("paused",    json!({ "state": "held", "waits": { "on": "pause", "because": "the service is paused", "since": "2025-10-21T14:30:00Z" } }),
+                                                                        "… still waiting after 0 attempts: the service is paused since 2025-10-21T14:30:00Z\n"),
+        ("unknown",   json!({ "state": "pending" }),                                                   "… still waiting after 0 attempts: the server does not say why\n"),
         ("delivered", delivered,                                                                       "\n✓ delivered after 1 attempt and 100ms\n"),
     ];
     for (name, more, words) in cases {
@@ -34,13 +37,15 @@ fn what_has_not_ended_says_what_it_waits_for() {
 fn what_is_held_is_let_go_by_what_holds_it() {
     #[rustfmt::skip]
     let cases = [
-        ("a pause",           json!({ "by": "pause" }),                                    vec!["redrive resume billing"]),
-        ("a breaker",         json!({ "by": "breaker", "dependency": "mail-api" }),        vec!["redrive breakers", "redrive breakers reset mail-api"]),
-        ("a request to wait", json!({ "by": "retry-after", "dependency": "mail-api" }),    vec!["redrive breakers"]),
-        ("a changed book",    json!({ "by": "removal" }),                                  vec!["redrive status"]),
+        ("a pause",           "pause",           vec!["redrive resume billing"]),
+        ("a breaker",         "breaker",         vec!["redrive breakers", "redrive breakers reset mail-api"]),
+        ("a request to wait", "retry-after",     vec!["redrive breakers"]),
+        ("a removed row",     "rule-removed",    vec!["redrive status"]),
+        ("a removed service", "service-removed", vec!["redrive removed move billing/email --to SERVICE", "redrive removed dead-letter billing/email"]),
     ];
-    for (name, hold, expected) in cases {
-        let held = delivery(&json!({ "state": "held", "held_because": "of something", "hold": hold }));
+    for (name, on, expected) in cases {
+        let waits = json!({ "on": on, "because": "of something", "dependency": "mail-api" });
+        let held = delivery(&json!({ "state": "held", "waits": waits }));
         let (run, _) = against([Reply::json(200, &held)], &["why", DELIVERY]);
         let printed = run.printed();
         let steps: Vec<&str> =

@@ -6,20 +6,7 @@ use serde_json::json;
 
 use crate::run::Folder;
 use crate::server::{Server, serve, until};
-use crate::target::{Gate, Target, book, status};
-
-/// A target whose first call waits at a gate.
-fn gated() -> (Target, Gate) {
-    let gate = Gate::default();
-    let waiting = gate.clone();
-    let target = Target::start(move |call| {
-        if call.nth == 1 {
-            waiting.pass();
-        }
-        status(200)
-    });
-    (target, gate)
-}
+use crate::target::{Target, book, gated, status};
 
 #[test]
 fn a_call_may_end_before_the_server_does() {
@@ -170,11 +157,11 @@ fn what_waits_for_a_removed_service_is_held_until_it_is_back() {
     gate.open();
     let held = until("it is held for that", || {
         let delivery = server.delivery("o-1");
-        let because = delivery["held_because"].as_str().unwrap_or_default().to_owned();
+        let because = delivery["waits"]["because"].as_str().unwrap_or_default().to_owned();
         (delivery["state"] == "held" && because.starts_with("SERVICE_REMOVED")).then_some(delivery)
     });
     assert_eq!((&held["attempts"], target.count()), (&json!(0), 0));
-    assert_eq!(held["hold"], json!({ "by": "removal" }));
+    assert_eq!(held["waits"]["on"], "service-removed");
     let status = server.status();
     let orders = status["services"].as_array().expect("a list").iter().find(|one| one["service"] == "orders");
     assert_eq!(orders.expect("it is still shown")["removed"], true, "{status}");

@@ -1,0 +1,228 @@
+//! Takes what waits out of a queue that the rule book has no more: into dead letters, or to another queue.
+//!
+//! Invariants: only the first of a session is taken, and then the next of it, so that each session keeps its order
+//! wherever it goes; what is running or replayed stays.
+
+use redrive_core::engine::Waiting;
+use redrive_core::event::Event;
+use redrive_core::ids::Seq;
+use redrive_core::replay::ReplayId;
+
+use super::audit::Act;
+use super::encode::{nanos, place, seq, time};
+use super::fault::Fault;
+use super::letters::{Body, Grave};
+use super::rows;
+use super::schema::state;
+use super::settle::{DYING, Found};
+use super::write::Work;
+use crate::store::derive;
+use crate::store::letter::{
+    Ordered, Reassign, ReassignCursor, Reassignment, Redirect, STEP_BYTES_MAX, Whole,
+};
+
+pub(super) const READY_HEADS: &str =
+    "SELECT seq FROM deliveries WHERE queue = ?1 AND state = 0 AND seq > ?2 ORDER BY seq LIMIT ?3";
+pub(super) const DUE_HEADS: &str = "SELECT due_at, seq FROM deliveries WHERE queue = ?1 AND state = 1
+    AND due_at >= ?2 AND (due_at > ?2 OR seq > ?3) ORDER BY due_at, seq LIMIT ?4";
+const FIND: &str =
+    "SELECT queue, lane, bytes, replay, linked, coalesce(turn, seq) FROM deliveries WHERE seq = ?1";
+const BURY: &str = "UPDATE deliveries SET state = ?2, due_at = NULL, written_at = ?3, start_recorded = 0,
+    replay = NULL WHERE seq = ?1";
+const MOVE: &str = "UPDATE deliveries SET queue = ?2, lane = ?3, state = ?4, due_at = NULL, written_at = ?5,
+    start_recorded = 0, book = NULL, history = NULL, replay = NULL WHERE seq = ?1";
+
+/// What became of one.
+enum Taken {
+    /// It is gone from the queue, and this one of its session is next.
+    Gone(Option<Waiting>),
+    Unwanted,
+    Busy,
+}
+
+impl Work<'_> {
+    /// Does a step of it.
+    pub(super) fn reassign(
+        &mut self,
+        order: &Reassign,
+        waiting: &mut Vec<Waiting>,
+    ) -> Result<Ordered, Fault> {
+        let Some(queue) = self.state.names.find(&order.queue).map(|queue| queue.id) else {
+            let next = order.next(None, Whole::Yes);
+            return Ok(Ordered::Reassigned { done: 0, unwanted: 0, busy: 0, next, audit: order.audit });
+        };
+        let heads = self.heads(queue, order)?;
+        let mut whole = if heads.len() < order.rows_max { Whole::Yes } else { Whole::No };
+        let (mut done, mut unwanted, mut busy, mut bytes) = (0, 0, 0, 0);
+        let mut last = order.after;
+        for head in heads {
+            last = Some(head);
+            let (mut delivery, mut may_start) = (place(head.seq), None);
+            loop {
+                let before = waiting.len();
+                match self.take_out(delivery, order, waiting)? {
+                    Taken::Gone(next) => {
+                        done += 1;
+                        bytes += waiting[before..].iter().chain(&next).map(Waiting::bytes).sum::<usize>();
+                        let is_full = done >= order.rows_max as u64 || bytes >= STEP_BYTES_MAX;
+                        match next {
+                            Some(row) if !is_full => {
+                                delivery = place(row.id.seq());
+                                may_start = Some(row);
+                            }
+                            Some(_) | None => {
+                                waiting.extend(next);
+                                break;
+                            }
+                        }
+                    }
+                    // The engine has not heard yet that it is the first of its session.
+                    Taken::Unwanted => {
+                        unwanted += 1;
+                        waiting.extend(may_start.take());
+                        break;
+                    }
+                    Taken::Busy => {
+                        busy += 1;
+                        waiting.extend(may_start.take());
+                        break;
+                    }
+                }
+            }
+            if done >= order.rows_max as u64 || bytes >= STEP_BYTES_MAX {
+                whole = Whole::No;
+                break;
+            }
+        }
+        let audit = self.record_reassigned(order, done)?;
+        Ok(Ordered::Reassigned { done, unwanted, busy, next: order.next(last, whole), audit })
+    }
+
+    fn record_reassigned(&self, order: &Reassign, done: u64) -> Result<Option<u64>, Fault> {
+        if done == 0 {
+            return Ok(order.audit);
+        }
+        if let Some(audit) = order.audit
+            && self.add_to_record(audit.cast_signed(), done)?
+        {
+            return Ok(Some(audit));
+        }
+        let (verb, what) = order.act();
+        let act = Act { verb, what: &what, letters: done, note: order.note.as_deref() };
+        Ok(Some(self.record(&act)?.cast_unsigned()))
+    }
+
+    /// The first of sessions, and those without one, from where the step before ended.
+    fn heads(&self, queue: i64, order: &Reassign) -> Result<Vec<ReassignCursor>, Fault> {
+        let rows_max = i64::try_from(order.rows_max).unwrap_or(i64::MAX);
+        let mut heads = Vec::new();
+        match order.after {
+            Some(ReassignCursor { due_at: Some(due_at), seq: after }) => {
+                let mut statement = self.connection.prepare_cached(DUE_HEADS)?;
+                let mut rows = statement.query((queue, nanos(due_at), place(after), rows_max))?;
+                while let Some(row) = rows.next()? {
+                    heads.push(ReassignCursor { due_at: Some(time(row.get(0)?)), seq: seq(row.get(1)?) });
+                }
+            }
+            Some(ReassignCursor { due_at: None, .. }) | None => {
+                let after = order.after.map_or(Seq::NONE, |after| after.seq);
+                let mut statement = self.connection.prepare_cached(READY_HEADS)?;
+                let mut rows = statement.query((queue, place(after), rows_max))?;
+                while let Some(row) = rows.next()? {
+                    heads.push(ReassignCursor { due_at: None, seq: seq(row.get(0)?) });
+                }
+            }
+        }
+        Ok(heads)
+    }
+
+    fn take_out(
+        &mut self,
+        delivery: i64,
+        order: &Reassign,
+        waiting: &mut Vec<Waiting>,
+    ) -> Result<Taken, Fault> {
+        let read = |row: &rusqlite::Row<'_>| {
+            let (queue, lane, bytes) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            let found = Found { queue, lane, bytes, replay: row.get(3)?, linked: row.get(4)? };
+            Ok((found, row.get::<_, i64>(5)?))
+        };
+        let (found, turn) = self.connection.prepare_cached(FIND)?.query_row([delivery], read)?;
+        if order.running.contains(&seq(delivery)) || self.is_replayed(&found)? {
+            return Ok(Taken::Busy);
+        }
+        let (event, subscription) = self.event_of(delivery)?;
+        match &order.to {
+            Reassignment::DeadLetters => {
+                let body = Body { delivery, queue: found.queue, subscription };
+                self.bury_removed(body, &found, &event)?;
+            }
+            Reassignment::Queue { to, takes } => {
+                if !takes.iter().any(|pattern| pattern.matches(event.event_type.as_str())) {
+                    return Ok(Taken::Unwanted);
+                }
+                let moved = self.move_to(to, delivery, (&found, turn), &event)?;
+                // Its session goes on first, so that it is not the next of it.
+                let next = self.go_on(&found)?;
+                waiting.extend(moved);
+                return Ok(Taken::Gone(next));
+            }
+        }
+        Ok(Taken::Gone(self.go_on(&found)?))
+    }
+
+    fn is_replayed(&self, found: &Found) -> Result<bool, Fault> {
+        let Some(replay) = found.replay else { return Ok(false) };
+        let stored = self.stored(ReplayId(replay.cast_unsigned()))?;
+        Ok(stored.is_some_and(|stored| stored.view.state.is_open()))
+    }
+
+    /// The event of a delivery without its data, and the subscription.
+    fn event_of(&self, delivery: i64) -> Result<(Event, i64), Fault> {
+        let mut statement = self.connection.prepare_cached(DYING)?;
+        let mut rows = statement.query([delivery])?;
+        let row = rows.next()?.ok_or(Fault::unreadable("the event of a delivery"))?;
+        Ok((rows::event(row)?, row.get(5)?))
+    }
+
+    fn bury_removed(&mut self, body: Body, found: &Found, event: &Event) -> Result<(), Fault> {
+        let queue = self.state.names.index_of(found.queue)?;
+        let death = derive::removed(&self.state.names.queue(queue).name);
+        let values = (body.delivery, state::DEAD, nanos(self.now));
+        self.connection.prepare_cached(BURY)?.execute(values)?;
+        let counts = self.state.names.counts(queue);
+        counts.dead += 1;
+        counts.waiting -= 1;
+        counts.waiting_bytes -= found.bytes.cast_unsigned();
+        self.bury(&Grave::new(self.state.meta.seed, body, event, &death, self.now))
+    }
+
+    /// Puts it into the other queue; gives it if it may start there.
+    fn move_to(
+        &mut self,
+        to: &Redirect,
+        delivery: i64,
+        (found, turn): (&Found, i64),
+        event: &Event,
+    ) -> Result<Option<Waiting>, Fault> {
+        let lane = derive::lane_in(self.state.meta.seed, &to.queue, to.order, event).map(u64::cast_signed);
+        let code = self.state_in(lane, turn)?;
+        let before = self.state.names.index_of(found.queue)?;
+        let bytes = found.bytes.cast_unsigned();
+        let counts = self.state.names.counts(before);
+        counts.waiting -= 1;
+        counts.waiting_bytes -= bytes;
+        let queue = self.state.names.queue_for(self.connection, &to.queue)?;
+        let queue_id = self.state.names.queue(queue).id;
+        let counts = self.state.names.counts(queue);
+        counts.waiting += 1;
+        counts.waiting_bytes += bytes;
+        counts.behind += u64::from(code == state::BEHIND);
+        let values = (delivery, queue_id, lane, code, nanos(self.now));
+        self.connection.prepare_cached(MOVE)?.execute(values)?;
+        if let Some(lane) = lane.filter(|_| code == state::BEHIND) {
+            self.wait_behind(lane)?;
+        }
+        (code == state::READY).then(|| self.waiting(queue_id, delivery)).transpose()
+    }
+}

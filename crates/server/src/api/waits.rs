@@ -1,0 +1,161 @@
+//! What deliveries wait for: the engine's answer in words, which every view shows as they are.
+
+use std::collections::BTreeMap;
+
+use redrive::core::engine::{Asked, QueueName, Stands, Wait};
+use redrive::core::ids::DeliveryId;
+use redrive::core::text::Rate;
+use redrive::node::Node;
+use redrive::store::{DeliveryState, DeliveryView};
+
+use super::shape::{WaitCause, WaitShown};
+
+/// Held sessions that are looked through for the letters that hold them.
+const SESSIONS_MAX: usize = 10_000;
+
+/// What some deliveries wait for, at one moment.
+#[derive(Default)]
+pub(super) struct Waits {
+    of: BTreeMap<DeliveryId, Wait>,
+    /// The letters that hold sessions.
+    letters: BTreeMap<(QueueName, String), DeliveryId>,
+}
+
+impl Waits {
+    /// Asks the engine about those that have not ended.
+    pub(super) async fn of<'a>(node: &Node, views: impl IntoIterator<Item = &'a DeliveryView>) -> Self {
+        let asked: Vec<Asked> = views.into_iter().filter_map(asked).collect();
+        if asked.is_empty() {
+            return Self::default();
+        }
+        let ids: Vec<DeliveryId> = asked.iter().map(|asked| asked.id).collect();
+        let letters = if asked.iter().any(|asked| asked.stands == Stands::Behind) {
+            // What cannot be read is left out; the rest of the answer does not depend on it.
+            let held = node.read(|reader| reader.held_sessions(SESSIONS_MAX)).await.unwrap_or_default();
+            held.into_iter().map(|held| ((held.queue, held.session), held.letter)).collect()
+        } else {
+            BTreeMap::new()
+        };
+        let waits = node.waits(asked).await.unwrap_or_default();
+        Self { of: ids.into_iter().zip(waits).collect(), letters }
+    }
+
+    /// The letter behind which a delivery waits.
+    pub(super) fn letter_before(&self, view: &DeliveryView) -> Option<DeliveryId> {
+        let session = view.session.clone().filter(|_| view.state == DeliveryState::Behind)?;
+        self.letters.get(&(view.queue.clone(), session)).copied()
+    }
+
+    /// What it waits for, and whether that holds it; none if it has ended.
+    pub(super) fn shown(&self, view: &DeliveryView) -> Option<(WaitShown, Hold)> {
+        let wait = self.of.get(&view.id)?;
+        if let Some(letter) = self.letter_before(view) {
+            let because = format!(
+                "the dead letter {letter} holds its session, until it is replayed, edited, skipped or purged"
+            );
+            return Some((WaitShown::new(WaitCause::Letter, because), Hold::Yes));
+        }
+        let shown = shown(wait, view.session.as_deref());
+        Some((shown, if wait.is_hold() { Hold::Yes } else { Hold::No }))
+    }
+}
+
+/// Whether something outside its queue has to change before a delivery starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hold {
+    Yes,
+    No,
+}
+
+fn asked(view: &DeliveryView) -> Option<Asked> {
+    let stands = match view.state {
+        DeliveryState::Ready => Stands::Ready,
+        DeliveryState::Due { at } => Stands::Due { at },
+        DeliveryState::Behind => Stands::Behind,
+        DeliveryState::Delivered { .. } | DeliveryState::Dead { .. } | DeliveryState::Closed { .. } => {
+            return None;
+        }
+    };
+    let event_type = view.event_type.clone();
+    Some(Asked { id: view.id, queue: view.queue.clone(), event_type, stands })
+}
+
+/// A wait in words. The times stand beside them, so that each reader sees them by their own clock.
+pub(super) fn shown(wait: &Wait, session: Option<&str>) -> WaitShown {
+    let of = |cause, because: String| WaitShown::new(cause, because);
+    match wait {
+        Wait::Running => of(WaitCause::Running, "an attempt is running".to_owned()),
+        Wait::Settling => of(WaitCause::Settling, "an attempt has ended and is being recorded".to_owned()),
+        Wait::StoreFailing { since } => {
+            let because = "the store takes no writes".to_owned();
+            WaitShown { since: Some(*since), ..of(WaitCause::Store, because) }
+        }
+        Wait::Stopping => of(WaitCause::Shutdown, "the server is shutting down".to_owned()),
+        Wait::ServiceRemoved => {
+            of(WaitCause::ServiceRemoved, "SERVICE_REMOVED: the rule book has no such service".to_owned())
+        }
+        Wait::RuleRemoved => {
+            of(WaitCause::RuleRemoved, "RULE_REMOVED: no row of the service takes this event".to_owned())
+        }
+        Wait::Paused { since } => {
+            WaitShown { since: Some(*since), ..of(WaitCause::Pause, "the service is paused".to_owned()) }
+        }
+        Wait::Session => {
+            let session = session.map(|session| format!("session `{session}`"));
+            let session = session.unwrap_or_else(|| "its session".to_owned());
+            of(WaitCause::Session, format!("another event of {session} comes first"))
+        }
+        Wait::RetryAfter { dependency, until } => {
+            let because = format!("{dependency} asked callers to wait");
+            WaitShown { until: Some(*until), ..of(WaitCause::RetryAfter, because) }.on(dependency)
+        }
+        Wait::BreakerOpen { dependency, until } => {
+            let because = format!("the circuit breaker of {dependency} is open");
+            WaitShown { until: Some(*until), ..of(WaitCause::Breaker, because) }.on(dependency)
+        }
+        Wait::Probes { dependency } => {
+            let because =
+                format!("the circuit breaker of {dependency} is half-open and lets only probes pass");
+            of(WaitCause::Breaker, because).on(dependency)
+        }
+        Wait::Due { at } => {
+            let because = "the next attempt waits".to_owned();
+            WaitShown { until: Some(*at), ..of(WaitCause::Retry, because) }
+        }
+        Wait::RetryBudget { dependency, until } => {
+            let because = format!("the retry budget of {dependency} is used up");
+            WaitShown { until: Some(*until), ..of(WaitCause::RetryBudget, because) }.on(dependency)
+        }
+        Wait::RampUp { dependency } => {
+            let because = format!("calls to {dependency} ramp up after a start or an outage");
+            of(WaitCause::RampUp, because).on(dependency)
+        }
+        Wait::Rate { dependency, rate } => {
+            let because = format!("calls to {dependency} are limited to {}", rate_words(*rate));
+            of(WaitCause::Rate, because).on(dependency)
+        }
+        Wait::InFlight { dependency, most } => {
+            let because = format!("{dependency} has {most} of {most} calls in flight");
+            of(WaitCause::InFlight, because).on(dependency)
+        }
+        Wait::Share => {
+            let because = "the service has its share of all calls in flight".to_owned();
+            of(WaitCause::Share, because)
+        }
+        Wait::Alone => {
+            let because = "after a crash, a delivery that may have caused it is tried alone".to_owned();
+            of(WaitCause::CrashCheck, because)
+        }
+        Wait::Turn => of(WaitCause::Turn, "queued: the next attempt starts when its turn comes".to_owned()),
+    }
+}
+
+/// A rate that may have been cut to anything, rounded.
+fn rate_words(rate: Rate) -> String {
+    let per_second = rate.as_per_second();
+    if per_second >= 1.0 {
+        format!("{per_second:.0} calls/s")
+    } else {
+        format!("{:.1} calls/min", per_second * 60.0)
+    }
+}

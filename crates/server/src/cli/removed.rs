@@ -1,0 +1,78 @@
+//! The commands for services that the rule book has no more.
+
+use clap::{Args, Subcommand};
+
+use super::{Format, ServerArgs};
+
+/// Shows services that left the rule book while deliveries wait for them; ends those, or sends them elsewhere.
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Examples:
+  redrive removed
+  redrive removed move billing --to payments
+  redrive removed dead-letter billing --limit 25 --note 'billing is gone for good'
+
+A service that comes back into the rule book gets what waits for it, and nothing has to be done.
+
+Exit code: 0 done, 1 the service is in the rule book or the other one is not, 2 wrong use, 3 no server."
+)]
+pub(crate) struct RemovedArgs {
+    #[command(subcommand)]
+    pub(crate) what: Option<Removed>,
+    #[command(flatten)]
+    pub(crate) list: RemovedListArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Removed {
+    List(RemovedListArgs),
+    /// Turns what waits for a removed service into dead letters (`SERVICE_REMOVED`), the oldest first
+    DeadLetter(RemovedDeadLetterArgs),
+    /// Sends what waits for a removed service to another one, each session in its order
+    Move(RemovedMoveArgs),
+}
+
+/// Shows services that the rule book has no more and that deliveries wait for.
+#[derive(Debug, Args)]
+pub(crate) struct RemovedListArgs {
+    /// How to print it
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+/// Whose deliveries end.
+#[derive(Debug, Args)]
+pub(crate) struct RemovedDeadLetterArgs {
+    #[command(flatten)]
+    pub(crate) of: RemovedOf,
+}
+
+/// Whose deliveries go where.
+#[derive(Debug, Args)]
+pub(crate) struct RemovedMoveArgs {
+    /// The service that gets them, or one of its channels
+    #[arg(long, value_name = "SERVICE[/CHANNEL]")]
+    pub(crate) to: String,
+    #[command(flatten)]
+    pub(crate) of: RemovedOf,
+}
+
+/// Which deliveries.
+#[derive(Debug, Args)]
+pub(crate) struct RemovedOf {
+    /// The service that was removed, or one of its channels
+    #[arg(value_name = "SERVICE[/CHANNEL]")]
+    pub(crate) service: String,
+    /// So many at most
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
+    /// Why; for the audit
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) note: Option<String>,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
