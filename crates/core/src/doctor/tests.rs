@@ -16,7 +16,7 @@ use crate::book::problem::Severity;
 fn every_diagnosis_finds_its_sickness_and_leaves_the_healthy_alone() {
     let mut wrong = Vec::new();
     for (name, code, sick, healthy) in cases::cases() {
-        let codes = |sketch: sketch::Sketch| -> Vec<&str> {
+        let codes = |sketch: Sketch| -> Vec<&str> {
             examine(&sketch.evidence()).findings.iter().map(|finding| finding.code).collect()
         };
         let (sick, healthy) = (codes(sick), codes(healthy));
@@ -80,7 +80,7 @@ fn what_shows_it_is_said_in_true_numbers() {
 
 #[test]
 fn three_calls_prove_nothing_and_that_is_said() {
-    let sketch = sketch::Sketch::new("", "timeout: 3s").deliveries(3, "timeout 3s dead MAX_RETRIES_EXCEEDED");
+    let sketch = Sketch::new("", "timeout: 3s").deliveries(3, "timeout 3s dead MAX_RETRIES_EXCEEDED");
     let examined = examine(&sketch.evidence());
     assert!(examined.findings.is_empty(), "{:?}", examined.findings);
     let [few] = examined.too_little.as_slice() else { panic!("{:?}", examined.too_little) };
@@ -99,7 +99,7 @@ fn what_has_healed_since_does_little_harm_and_says_when_it_was() {
         ("well again",          "503 20ms waits",              30, "transient-failures", Harm::Low,  "and they arrive again"),
     ];
     for (name, failure, arrived, code, harm, words) in cases {
-        let sketch = sketch::Sketch::new("", "timeout: 3s")
+        let sketch = Sketch::new("", "timeout: 3s")
             .deliveries(40, "ok 50ms")
             .deliveries(30, failure)
             .deliveries(arrived, "ok 50ms");
@@ -115,7 +115,7 @@ fn what_has_healed_since_does_little_harm_and_says_when_it_was() {
 
 #[test]
 fn the_worst_comes_first() {
-    let sketch = sketch::Sketch::new("", "timeout: 3s")
+    let sketch = Sketch::new("", "timeout: 3s")
         .deliveries(40, "503 10ms dead MAX_RETRIES_EXCEEDED")
         .unrouted("x.y", 1_000);
     let findings = examine(&sketch.evidence()).findings;
@@ -134,7 +134,7 @@ fn explanations_are_sentences() {
 #[test]
 fn what_nobody_wants_is_offered_to_whoever_takes_the_like() {
     let of = |services: &str, event_type: &str| {
-        let sketch = sketch::Sketch::with_services(services).unrouted(event_type, 7);
+        let sketch = Sketch::with_services(services).unrouted(event_type, 7);
         let findings = examine(&sketch.evidence()).findings;
         let finding =
             findings.into_iter().find(|finding| finding.code == "unrouted-events").expect("it is found");
