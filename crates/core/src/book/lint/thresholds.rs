@@ -146,7 +146,8 @@ fn out_of_reach(metric: Metric, limit: Limit, rows: &[&Resolved<'_>]) -> Option<
         | Metric::BreakerOpened
         | Metric::AuthFailures
         | Metric::ConfigFailures
-        | Metric::ConsumerLag => return None,
+        | Metric::ConsumerLag
+        | Metric::Trouble(_) => return None,
     };
     (bound > longest).then(|| format!("{what} {}", show_duration(longest)))
 }
