@@ -34,7 +34,7 @@ use bench::Bench;
 type Scenario = (&'static str, fn(&mut Bench));
 
 fn scenarios() -> impl Iterator<Item = Scenario> {
-    let all: [&[Scenario]; 12] = [
+    let all: [&[Scenario]; 13] = [
         intake::SCENARIOS,
         copies::SCENARIOS,
         order::SCENARIOS,

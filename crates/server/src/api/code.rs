@@ -54,7 +54,7 @@ struct Entry {
 
 impl Code {
     /// All of them, in the order of their statuses.
-    pub(crate) const ALL: [Self; 33] = [
+    pub(crate) const ALL: [Self; 34] = [
         Self::BadRequest,
         Self::Validation,
         Self::Unauthorized,
