@@ -63,7 +63,8 @@ function drawNav() {
   const link = ([name, view]) => {
     const [number, tone] = needs[name] ?? [0];
     const current_ = name === current ? "page" : null;
-    return h("li", h("a", { href: `#/${name}`, "aria-current": current_ }, icon(name), view.name, number > 0 && h("span.count", { class: tone }, number > COUNT_MAX ? `${COUNT_MAX}+` : String(number))));
+    const counted = number > COUNT_MAX ? `${COUNT_MAX}+` : String(number);
+    return h("li", h("a", { href: `#/${name}`, "aria-current": current_ }, icon(name), view.name, number > 0 && h("span.count", { class: tone }, counted)));
   };
   fill(
     at("nav"),

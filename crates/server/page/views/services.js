@@ -154,6 +154,9 @@ function waysOut(queue, services, again) {
 
 const NOTE = { name: "note", label: "Why", hint: "Kept in the audit.", maxlength: 1000 };
 
+const MOVES = " and will wait for the other service, each session in its order.";
+const ENDS = " and will end as dead letters (SERVICE_REMOVED), which can be replayed to another service.";
+
 /** Asks, then goes on until nothing more is done: one request does a bounded part. */
 async function takeOut(queue, act, others, again) {
   const name = queueOf(queue);
@@ -161,7 +164,7 @@ async function takeOut(queue, act, others, again) {
   let all = 0;
   const done = await ask({
     title: isMove ? `Send deliveries of ${name} elsewhere?` : `Turn deliveries of ${name} into dead letters?`,
-    says: [h("p", counted(queue.waiting, "delivery waits", "deliveries wait"), isMove ? " for it and will wait for the other service, each session in its order." : " for it and will end as dead letters (SERVICE_REMOVED), which can be replayed to another service.")],
+    says: [h("p", counted(queue.waiting, "delivery waits", "deliveries wait"), " for it", isMove ? MOVES : ENDS)],
     fields: [isMove && { name: "to", label: "To", options: others.map((other) => [other, other]) }, NOTE].filter(Boolean),
     act: isMove ? "Send them" : "Dead-letter them",
     danger: !isMove,
