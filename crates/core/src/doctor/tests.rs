@@ -6,20 +6,43 @@ mod laws;
 mod sketch;
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use self::sketch::Sketch;
-use super::{Harm, all, examine};
+use super::{Examined, Finding, Harm, all, examine};
 use crate::book::lint::check;
 use crate::book::problem::Severity;
+
+/// The sick of all cases, and what came of examining them: changes are played, which takes a while.
+static SICK: LazyLock<Vec<Sick>> = LazyLock::new(|| {
+    let examined = |(name, code, sick, _): cases::Case| {
+        let (book, examined) = (sick.book(), examine(&sick.evidence()));
+        Sick { name, code, book, examined }
+    };
+    cases::cases().into_iter().map(examined).collect()
+});
+
+struct Sick {
+    name: &'static str,
+    code: &'static str,
+    book: String,
+    examined: Examined,
+}
+
+/// What was found of a case by a diagnosis.
+fn found(name: &str, code: &str) -> &'static Finding {
+    let sick = SICK.iter().find(|sick| sick.name == name).expect("a case of that name");
+    sick.examined.findings.iter().find(|finding| finding.code == code).expect("it is found")
+}
 
 #[test]
 fn every_diagnosis_finds_its_sickness_and_leaves_the_healthy_alone() {
     let mut wrong = Vec::new();
-    for (name, code, sick, healthy) in cases::cases() {
-        let codes = |sketch: Sketch| -> Vec<&str> {
-            examine(&sketch.evidence()).findings.iter().map(|finding| finding.code).collect()
+    for (sick, (name, code, _, healthy)) in SICK.iter().zip(cases::cases()) {
+        let codes = |examined: &Examined| -> Vec<&str> {
+            examined.findings.iter().map(|finding| finding.code).collect()
         };
-        let (sick, healthy) = (codes(sick), codes(healthy));
+        let (sick, healthy) = (codes(&sick.examined), codes(&examine(&healthy.evidence())));
         if !sick.contains(&code) {
             wrong.push(format!("{name}: {code} is not among {sick:?}"));
         }
@@ -32,7 +55,7 @@ fn every_diagnosis_finds_its_sickness_and_leaves_the_healthy_alone() {
 
 #[test]
 fn every_diagnosis_has_a_case() {
-    let tested: BTreeSet<_> = cases::cases().iter().map(|(_, code, ..)| *code).collect();
+    let tested: BTreeSet<_> = SICK.iter().map(|sick| sick.code).collect();
     let known: BTreeSet<_> = all().map(|diagnosis| diagnosis.code).collect();
     assert_eq!(tested, known);
     assert_eq!(known.len(), all().count(), "no code is used twice");
@@ -40,11 +63,10 @@ fn every_diagnosis_has_a_case() {
 
 #[test]
 fn every_change_can_be_put_into_the_book_and_leaves_no_error() {
-    for (name, _, sick, _) in cases::cases() {
-        let book = sick.book();
-        for finding in examine(&sick.evidence()).findings {
-            let Some(change) = finding.change else { continue };
-            let merged = crate::book::overlay::laid_over(&book, &change).expect("both are YAML");
+    for Sick { name, book, examined, .. } in SICK.iter() {
+        for finding in &examined.findings {
+            let Some(change) = &finding.change else { continue };
+            let merged = crate::book::overlay::laid_over(book, change).expect("both are YAML");
             let problems = check(merged.as_bytes()).problems;
             let errors: Vec<_> = problems.iter().filter(|p| p.severity == Severity::Error).collect();
             assert!(errors.is_empty(), "{name}: {}\n{change}\n{merged}\n{errors:#?}", finding.code);
@@ -56,12 +78,9 @@ fn every_change_can_be_put_into_the_book_and_leaves_no_error() {
 fn changes_are_minimal_and_name_the_line_that_they_change() {
     let mut wrong = Vec::new();
     for (name, code, expected, line) in cases::changes() {
-        let sick =
-            cases::cases().into_iter().find(|(known, ..)| *known == name).expect("a case of that name").2;
-        let findings = examine(&sick.evidence()).findings;
-        let finding = findings.iter().find(|finding| finding.code == code).expect("it is found");
+        let finding = found(name, code);
         if (finding.change.as_deref(), finding.line) != (Some(expected), line) {
-            wrong.push((name, finding.clone()));
+            wrong.push((name, finding));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -70,11 +89,7 @@ fn changes_are_minimal_and_name_the_line_that_they_change() {
 #[test]
 fn what_shows_it_is_said_in_true_numbers() {
     for (name, code, expected) in cases::shown() {
-        let sick =
-            cases::cases().into_iter().find(|(known, ..)| *known == name).expect("a case of that name").2;
-        let findings = examine(&sick.evidence()).findings;
-        let finding = findings.iter().find(|finding| finding.code == code).expect("it is found");
-        assert_eq!(finding.evidence, expected, "{name}");
+        assert_eq!(found(name, code).evidence, expected, "{name}");
     }
 }
 
@@ -174,16 +189,15 @@ fn keys_of(change: &str) -> Vec<String> {
 
 #[test]
 fn no_two_findings_set_the_same_key_and_all_changes_are_one() {
-    for (name, _, sick, _) in cases::cases() {
-        let examined = examine(&sick.evidence());
+    for Sick { name, book, examined, .. } in SICK.iter() {
         let changes = || examined.findings.iter().filter_map(|finding| finding.change.as_deref());
         let keys: Vec<String> = changes().flat_map(keys_of).collect();
         let apart: BTreeSet<&String> = keys.iter().collect();
         assert_eq!(keys.len(), apart.len(), "{name}: {:#?}", changes().collect::<Vec<_>>());
         let together: Vec<String> = examined.change.iter().flat_map(|change| keys_of(change)).collect();
         assert_eq!(together.iter().collect::<BTreeSet<_>>(), apart, "{name}: {:?}", examined.change);
-        let Some(change) = examined.change else { continue };
-        let merged = crate::book::overlay::laid_over(&sick.book(), &change).expect("both are YAML");
+        let Some(change) = &examined.change else { continue };
+        let merged = crate::book::overlay::laid_over(book, change).expect("both are YAML");
         let problems = check(merged.as_bytes()).problems;
         assert!(problems.iter().all(|problem| problem.severity != Severity::Error), "{name}: {problems:#?}");
     }
@@ -214,8 +228,8 @@ fn a_change_says_what_it_gains_and_is_high_only_if_that_is_much() {
 
 #[test]
 fn who_asks_for_patience_while_much_waits_is_given_a_rate_and_not_more_calls_at_once() {
-    let sick = cases::cases().into_iter().find(|(name, ..)| name.starts_with("a few are asked to wait"));
-    let findings = examine(&sick.expect("there is such a case").2.evidence()).findings;
+    let sick = SICK.iter().find(|sick| sick.name.starts_with("a few are asked to wait"));
+    let findings = &sick.expect("there is such a case").examined.findings;
     assert_eq!(findings[0].code, "rate-limited-often", "{findings:#?}");
     let change = findings[0].change.as_deref().expect("a change");
     assert!(change.contains("rate: ") && !change.contains("in_flight"), "{change}");

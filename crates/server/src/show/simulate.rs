@@ -204,8 +204,8 @@ fn rows_of<'a>(dependency: &'a DependencyReport, report: &Report) -> Vec<Row<'a>
     let in_flight = series.in_flight.iter().max().copied().unwrap_or(0);
     rows.push(row("in flight", &series.in_flight, format!("up to {}", thousands(in_flight))));
     let latency = dependency.call_latency;
-    let took = format!("p50 {}, p99 {}", self::took(latency.p50_ms), self::took(latency.p99_ms));
-    rows.push(row("call time", &series.latency_ms, took));
+    let quantiles = format!("p50 {}, p99 {}", took(latency.p50_ms), took(latency.p99_ms));
+    rows.push(row("call time", &series.latency_ms, quantiles));
     if dependency.breaker_opened > 0 {
         let opened = counted(dependency.breaker_opened, "time");
         let nodes = if report.nodes > 1 { ", over all nodes" } else { "" };

@@ -42,7 +42,7 @@ fn an_outage_is_shown_with_what_would_help() {
     2m of events · 1 node · seed 1
 
     1,200 deliveries: 1,070 delivered, 130 dead
-      latency    p50 20ms  p90 20ms  p99 7s  max 7s
+      latency    p50 20ms  p90 20ms  p99 7s20ms  max 7s20ms
       attempts   1× 1,000  2× 10  3× 20  4× 170
       repeats    0 took effect again, 0 out of order
 
