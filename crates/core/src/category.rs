@@ -219,6 +219,8 @@ pub mod codes {
     pub const INTERNAL_ERROR: &str = "INTERNAL_ERROR";
     /// Anything else.
     pub const UNKNOWN_ERROR: &str = "UNKNOWN_ERROR";
+    /// The stored event does not read as it was stored: bits on the disk have changed.
+    pub const DAMAGED: &str = "DAMAGED";
     /// The attempt was under way when Redrive stopped.
     pub const INTERRUPTED: &str = "INTERRUPTED";
 

@@ -119,6 +119,8 @@ pub enum HeldBy {
     Deadline,
     /// The target had told the id of a notification, and is not called again.
     Notified,
+    /// The stored event is damaged.
+    Damage,
 }
 
 /// A verdict in plain values.

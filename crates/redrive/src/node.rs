@@ -7,6 +7,7 @@
 mod alerting;
 mod breakers;
 mod doors;
+mod fatal;
 mod health;
 mod hooks;
 mod inbox;
@@ -44,6 +45,8 @@ use self::alerting::Alerting;
 pub use self::alerting::{Alerts, TellError, Told};
 pub use self::breakers::{Hand, Turn, Turns};
 pub use self::doors::KeyError;
+pub use self::fatal::Fatal;
+use self::fatal::Knell;
 use self::health::Chart;
 pub use self::health::{DiskShort, Health};
 use self::inbox::{Inbox, NoteJob, SubmitJob};
@@ -102,6 +105,7 @@ struct Shared {
     engine: mpsc::Sender<Message>,
     tidings: Tidings,
     chart: Chart,
+    knell: Knell,
     routes: Arc<RwLock<Arc<Routes>>>,
     keep: Arc<RwLock<Keep>>,
     schedules: Schedules,
@@ -194,6 +198,13 @@ pub enum SubmitError {
         /// Why.
         reason: String,
     },
+    /// They were being written when the store failed, and it is open whether they are durable. Sent again under
+    /// the same id, they are taken once.
+    #[error("it is not known whether the events were written: {reason}")]
+    Unknown {
+        /// What went wrong.
+        reason: String,
+    },
     /// The node is shutting down.
     #[error("the server is shutting down")]
     Stopping,
@@ -208,8 +219,14 @@ struct BackupJob {
 
 /// Why a question was not answered.
 #[derive(Debug, thiserror::Error)]
-#[error("the store could not be read")]
-pub struct ReadError(#[source] pub StoreError);
+pub enum ReadError {
+    /// The node is shutting down.
+    #[error("the server is shutting down")]
+    Stopping,
+    /// The store could not be read.
+    #[error("the store could not be read")]
+    Store(#[from] StoreError),
+}
 
 impl Node {
     /// Looks what the store has and goes to work.
@@ -221,6 +238,8 @@ impl Node {
     fn start_by(config: Config, wall: Wall) -> Result<Self, StoreError> {
         let Config { book, book_text, targets, mut store, bounds } = config;
         let recovered = store.recover(wall_clock())?;
+        // Nothing is taken before this is known.
+        let room = store.has_room()?;
         let now = recovered.resumes_at;
         let clock = Clock::starting_at(now);
         let inbox = Arc::new(Inbox::default());
@@ -233,7 +252,7 @@ impl Node {
         let readers = Readers::new(store.as_ref())?;
         let note = Note::Book { hash: book.hash(), text: Arc::clone(&book_text) };
         inbox.add(|work| work.notes.push(NoteJob { note, then: None, reply: None }));
-        let writer = Writer {
+        let mut writer = Writer {
             store,
             inbox: Arc::clone(&inbox),
             engine: engine_sender.clone(),
@@ -243,7 +262,9 @@ impl Node {
             keep: Arc::clone(&keep),
             state: WriterState::new(),
         };
-        start_writer(writer)?;
+        writer.found_room(room);
+        let knell = Knell::new(Arc::clone(&inbox), chart.clone());
+        start_writer(writer, knell.clone())?;
         let (reprocess, well_again) = mpsc::channel(REPROCESS_MAX);
         for dependency in owed {
             // One that finds no place is still owed when the next run begins.
@@ -261,7 +282,7 @@ impl Node {
             tidings.clone(),
             shell::Onward { reprocess, turns: breakers.news(), routes: Arc::clone(&routes) },
         );
-        start_engine(shell, engine_receiver);
+        start_engine(shell, engine_receiver, knell.clone());
         let (schedules, runner) = Schedules::new(Arc::clone(&book), wall);
         let (alerting, watching) = Alerting::new(book);
         let questions = Arc::new(Semaphore::new(READERS_MAX));
@@ -271,6 +292,7 @@ impl Node {
             engine: engine_sender,
             tidings,
             chart,
+            knell,
             routes,
             keep,
             schedules,
@@ -463,7 +485,7 @@ impl Node {
             drop(place);
             answer
         });
-        asked.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())).map_err(ReadError)
+        asked.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
     }
 
     /// The rule book that holds now.
@@ -605,9 +627,12 @@ fn engine(recovered: Recovered, book: Arc<RuleBook>, bounds: Bounds) -> Engine {
 }
 
 /// The writer, on a thread of its own.
-fn start_writer(writer: Writer) -> Result<(), StoreError> {
-    let write =
-        move || crash_together("the writer", std::panic::catch_unwind(AssertUnwindSafe(|| writer.run())));
+fn start_writer(writer: Writer, knell: Knell) -> Result<(), StoreError> {
+    let write = move || {
+        if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| writer.run())) {
+            knell.panicked("the writer", &*panic);
+        }
+    };
     let spawned = std::thread::Builder::new().name("redrive-writer".to_owned()).spawn(write);
     let not_started =
         |error: std::io::Error| StoreError::NotOpened { path: PathBuf::new(), reason: error.to_string() };
@@ -615,31 +640,16 @@ fn start_writer(writer: Writer) -> Result<(), StoreError> {
 }
 
 /// The engine, in a task of its own.
-fn start_engine(shell: shell::Shell, messages: mpsc::Receiver<Message>) {
+fn start_engine(shell: shell::Shell, messages: mpsc::Receiver<Message>, knell: Knell) {
     let running = tokio::spawn(shell.run(messages));
     tokio::spawn(async move {
         // An aborted task belongs to a runtime that is going away.
         if let Err(error) = running.await
             && error.is_panic()
         {
-            crash_together("the engine", Err(error.into_panic()));
+            knell.panicked("the engine", &*error.into_panic());
         }
     });
-}
-
-/// The writer and the engine live and die together, and the process with them: half a node would take
-/// events and never deliver them, while a new process begins with what is durable.
-fn crash_together(who: &str, outcome: std::thread::Result<()>) {
-    if let Err(panic) = outcome {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let message = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-        tracing::error!(
-            who,
-            panic = message,
-            "a part of the node failed: this is a bug, and the process ends here"
-        );
-        std::process::abort();
-    }
 }
 
 /// How long things are kept by that book.

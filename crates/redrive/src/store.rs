@@ -19,6 +19,7 @@
 mod admit;
 mod derive;
 pub mod door;
+mod error;
 pub mod letter;
 mod list;
 pub mod memory;
@@ -42,6 +43,7 @@ use redrive_core::story::Story;
 use redrive_core::time::Timestamp;
 
 use self::door::{Deed, KeyRecord, RefusedBody};
+pub use self::error::StoreError;
 use self::letter::{
     AuditRecord, GivenOrder, GroupView, HeldCursor, HeldPage, HeldSession, KindView, LetterFilter, LetterKey,
     LetterNumber, LetterPage, LetterQuery, LetterView, OrderRefusal, Ordered, ReplayView, Selection, Survey,
@@ -636,59 +638,4 @@ pub struct Oldest {
     pub waiting_since: Option<Timestamp>,
     /// When the oldest dead letter died.
     pub dead_since: Option<Timestamp>,
-}
-
-/// Why a store did not do what it was asked.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// Nothing was changed; it may go better later.
-    #[error("could not read or write {}: {reason}", path.display())]
-    NotWritten {
-        /// Where.
-        path: PathBuf,
-        /// Why not.
-        reason: String,
-    },
-    /// Nobody knows whether it is durable; [`Store::reopen`] shows.
-    #[error("it is not known whether a write to {} is safe: {reason}", path.display())]
-    Unknown {
-        /// Where.
-        path: PathBuf,
-        /// What went wrong.
-        reason: String,
-    },
-    /// What is stored cannot be read.
-    #[error("{} is damaged: {reason}; nothing was changed, restore a backup or move the folder away", path.display())]
-    Damaged {
-        /// Where.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// Another process has it.
-    #[error("another redrive is running on {} (process {owner}); stop it, or use another folder with --data", path.display())]
-    InUse {
-        /// Which folder.
-        path: PathBuf,
-        /// Who has it, as far as it said.
-        owner: String,
-    },
-    /// A newer release wrote it.
-    #[error("{} has format {found}, and this release knows formats up to {known}; use a newer redrive", path.display())]
-    TooNew {
-        /// Which folder.
-        path: PathBuf,
-        /// Its format.
-        found: u32,
-        /// The newest that is known.
-        known: u32,
-    },
-    /// It cannot be opened.
-    #[error("could not open {}: {reason}", path.display())]
-    NotOpened {
-        /// Which folder.
-        path: PathBuf,
-        /// Why not.
-        reason: String,
-    },
 }

@@ -168,6 +168,9 @@ pub(crate) struct ServeArgs {
     /// The folder in which everything is kept; made if it is not there
     #[arg(long, value_name = "DIR", default_value = DATA_DEFAULT)]
     pub(crate) data: PathBuf,
+    /// Starts on a damaged write-ahead log though committed events are lost with it
+    #[arg(long)]
+    pub(crate) accept_loss: bool,
     /// Where to listen; what others can reach needs keys or tokens
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7373", value_parser = parse_listen)]
     pub(crate) listen: SocketAddr,

@@ -1,6 +1,7 @@
 //! The `redrive` command: reads what was typed, runs it, and says how it went by its exit code.
 //!
-//! 0 done, 1 problems found or refused, 2 wrong use or a file that cannot be read, 3 no server there.
+//! 0 done, 1 problems found or refused, 2 wrong use or a file that cannot be read, 3 no server there, 70 a bug ended
+//! the server.
 
 mod api;
 mod cli;
@@ -18,11 +19,13 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// An event is allocated on one thread and dropped on another, again and again, which this one is made for.
+/// An event is allocated on one thread and dropped on another, again and again, which this one is made for. It is
+/// built not to ask for huge pages (`no_thp`): an idle server would hold megabytes of them that it never uses.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    leave_huge_pages();
     let cli = cli::Cli::parse();
     match commands::run(cli.command) {
         Ok(code) => code,
@@ -36,6 +39,12 @@ fn main() -> ExitCode {
             ExitCode::from(code_of(&error))
         }
     }
+}
+
+/// Where the system gives huge pages to everybody, it has to be told. Without such a setting there is nothing to do.
+fn leave_huge_pages() {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::thread::disable_transparent_huge_pages(true);
 }
 
 fn code_of(error: &anyhow::Error) -> u8 {

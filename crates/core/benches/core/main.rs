@@ -187,6 +187,7 @@ fn delivered(service: usize, event_type: usize) -> Signal {
         book: None,
         written_at: NOW,
         start_recorded: false,
+        damaged: false,
     };
     let story = Story {
         attempt: Attempt::FIRST,

@@ -10,13 +10,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::OWN_SERVICE;
+use crate::category::codes;
 use crate::decide::AlertKind;
 use crate::engine::QueueName;
 use crate::limits;
 use crate::time::Timestamp;
 
 /// The code of a dead letter whose event is not what was accepted.
-pub const DAMAGED: &str = "DAMAGED";
+pub const DAMAGED: &str = codes::DAMAGED;
 
 /// What people are told of at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -221,7 +221,9 @@ impl Walk<'_> {
         }
         let held = Duration::from_nanos(story.held_nanos);
         match by {
-            HeldBy::Deadline | HeldBy::RuleRemoved | HeldBy::Notified => self.off_record(step, at),
+            HeldBy::Deadline | HeldBy::RuleRemoved | HeldBy::Notified | HeldBy::Damage => {
+                self.off_record(step, at)
+            }
             HeldBy::Breaker if self.rule.breaker.is_none() => self.off_record(step, at - held),
             HeldBy::Breaker if self.rule.when_open == WhenOpen::DeadLetter => as_recorded,
             HeldBy::Breaker | HeldBy::RetryAfter => match self.rule.hold_max.saturating_sub(held) {

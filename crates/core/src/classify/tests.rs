@@ -160,6 +160,7 @@ fn every_code_means_the_same_whoever_says_it() {
         codes::SESSION_FULL,
         codes::RULE_REMOVED,
         codes::SERVICE_REMOVED,
+        codes::DAMAGED,
     ];
     let all = all_codes();
     assert!(all.len() > 40 && all.contains(&codes::GONE), "{all:?}");

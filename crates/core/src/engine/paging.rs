@@ -111,8 +111,12 @@ impl Engine {
         }
     }
 
-    /// Puts it into the line of the dependency that its rule names; without a rule it is put aside.
+    /// Puts it into the line of the dependency that its rule names; without a rule it is put aside, and what is
+    /// damaged goes no further.
     pub(super) fn line_up(&mut self, place: QueuePlace, row: Waiting, at: PushAt, now: Timestamp) {
+        if row.damaged {
+            return self.bury_damaged(place, row, now);
+        }
         let Some(rule) = self.rule(&row).map(Arc::clone) else {
             if row.replaying.is_some() {
                 return self.bury_unwanted(place, row, now);

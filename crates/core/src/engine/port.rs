@@ -64,6 +64,8 @@ pub struct Waiting {
     pub written_at: Timestamp,
     /// An attempt was recorded to start, and nothing after that: Redrive went down with it.
     pub start_recorded: bool,
+    /// Its event does not read as it was stored, and must not be delivered.
+    pub damaged: bool,
 }
 
 impl Waiting {

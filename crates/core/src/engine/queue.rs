@@ -411,6 +411,7 @@ mod tests {
             book: None,
             written_at: at(0),
             start_recorded: false,
+            damaged: false,
         }
     }
 

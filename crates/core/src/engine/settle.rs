@@ -368,6 +368,19 @@ impl Engine {
         self.settle(queue, row, settlement, Stage::NotMade);
     }
 
+    /// Its event does not read as it was stored: no target gets it. Its code raises an alert at once.
+    pub(super) fn bury_damaged(&mut self, queue: QueuePlace, row: Waiting, now: Timestamp) {
+        let code = Code::of(codes::DAMAGED);
+        let message = "the stored event is damaged, and was not delivered".to_owned();
+        let failure = Failure { category: Category::Internal, ..not_started(code.clone(), message) };
+        let verdict = Told::Dead { code: code.clone(), tier: Tier::Dead };
+        let story = self.told_without_attempt(&row, HeldBy::Damage, verdict, now);
+        let next = Next::Dead(Box::new(death(&row, &failure, code, Tier::Dead)));
+        let settlement =
+            Settlement { story: Some(story), ..self.settlement_without_attempt(&row, next, now) };
+        self.settle(queue, row, settlement, Stage::NotMade);
+    }
+
     /// No rule wants it any more: it waits for a book that does.
     pub(super) fn put_aside(&mut self, queue: QueuePlace, row: Waiting, now: Timestamp) {
         let until = Timestamp::NEVER;

@@ -168,6 +168,7 @@ impl Bench {
             book: None,
             written_at: self.now,
             start_recorded: false,
+            damaged: false,
         };
         self.rows.insert(id, row.clone());
         row
@@ -542,4 +543,13 @@ fn a_retry_says_that_it_waits_for_its_budget() {
     }
     bench.accept("s", "t");
     assert_eq!(wait(&bench, 3, Stands::Ready), Wait::Running, "no retry");
+}
+
+#[test]
+fn what_is_damaged_is_a_dead_letter_at_once() {
+    let mut bench = bench();
+    let row = Waiting { damaged: true, ..bench.row("a", "t") };
+    assert_eq!(bench.tell(Input::Accepted(vec![row])), ["settle 1: dead: DAMAGED"]);
+    assert_eq!(bench.settled(1), NOTHING);
+    assert_eq!(bench.accept("a", "t"), ["start 2 of a"], "others go on");
 }

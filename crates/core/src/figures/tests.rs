@@ -133,6 +133,7 @@ impl Stage {
             book: None,
             written_at: self.now,
             start_recorded: false,
+            damaged: false,
         }]));
         id
     }

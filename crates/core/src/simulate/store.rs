@@ -129,6 +129,7 @@ impl Store {
             book: None,
             written_at: now,
             start_recorded: false,
+            damaged: false,
         };
         let members = lane.map(|lane| self.lanes.entry(lane).or_default());
         let is_head = members.is_none_or(|members| {

@@ -37,6 +37,7 @@ fn delivery(source: &str, event_type: &str) -> Waiting {
         book: None,
         written_at: Timestamp::from_millis(1_000),
         start_recorded: false,
+        damaged: false,
     }
 }
 

@@ -1,10 +1,9 @@
 //! The store's readers: each answers one question at a time, and whoever finds none waits for one.
 
 use std::panic::AssertUnwindSafe;
-use std::path::PathBuf;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-use super::READERS_MAX;
+use super::{READERS_MAX, ReadError};
 use crate::store::{Reader, Store, StoreError};
 
 /// Readers, and who waits for one.
@@ -32,14 +31,11 @@ impl Readers {
     pub(super) fn ask<T>(
         &self,
         question: impl FnOnce(&dyn Reader) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
+    ) -> Result<T, ReadError> {
         let is_needed = |idle: &mut Idle| idle.readers.is_empty() && !idle.is_closed;
         let waited = self.returned.wait_while(self.lock(), is_needed);
         let reader = waited.expect("nobody panics while holding this list").readers.pop();
-        let Some(reader) = reader else {
-            let reason = "the server is shutting down".to_owned();
-            return Err(StoreError::NotOpened { path: PathBuf::new(), reason });
-        };
+        let Some(reader) = reader else { return Err(ReadError::Stopping) };
         let answer = std::panic::catch_unwind(AssertUnwindSafe(|| question(reader.as_ref())));
         let mut idle = self.lock();
         if !idle.is_closed {
@@ -47,7 +43,7 @@ impl Readers {
         }
         drop(idle);
         self.returned.notify_one();
-        answer.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        Ok(answer.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?)
     }
 
     /// Answers no more questions: a store that nobody reads can put its file in order when it closes.

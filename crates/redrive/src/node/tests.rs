@@ -18,7 +18,7 @@ use redrive_core::ids::ServiceName;
 use redrive_core::time::Timestamp;
 use tokio::sync::Semaphore;
 
-use super::{Config, Node, SubmitError, stranded};
+use super::{Config, Fatal, Node, ReadError, SubmitError, stranded};
 use crate::store::door::By;
 use crate::store::memory::Memory;
 use crate::store::{
@@ -40,6 +40,14 @@ enum Mood {
     Refuses,
     /// It is written, and it says that nobody knows; nothing more is until it is opened anew.
     LosesTheAnswer,
+    /// It cannot say how much room there is.
+    Blind,
+    /// There is too little room.
+    Full,
+    /// It has no memory left until it is opened anew.
+    Exhausted,
+    /// It has a bug.
+    Panics,
 }
 
 struct Flaky {
@@ -61,7 +69,12 @@ impl Store for Flaky {
             return Err(StoreError::Unknown { path, reason });
         }
         match mood {
-            Mood::Well => self.inner.write(batch, now),
+            Mood::Well | Mood::Blind | Mood::Full => self.inner.write(batch, now),
+            Mood::Exhausted if self.reopened.load(Ordering::SeqCst) == 0 => {
+                Err(StoreError::OutOfMemory { path })
+            }
+            Mood::Exhausted => self.inner.write(batch, now),
+            Mood::Panics => panic!("as asked"),
             Mood::Refuses => Err(StoreError::NotWritten { path, reason }),
             Mood::LosesTheAnswer => {
                 self.inner.write(batch, now)?;
@@ -94,7 +107,14 @@ impl Store for Flaky {
     }
 
     fn has_room(&mut self) -> Result<Room, StoreError> {
-        self.inner.has_room()
+        let (path, reason) = (std::path::PathBuf::from("flaky"), "as asked".to_owned());
+        match *self.mood.lock().expect("no test panics here") {
+            Mood::Blind => Err(StoreError::NotWritten { path, reason }),
+            Mood::Full => Ok(Room::Short { free_bytes: 1, needed_bytes: 2 }),
+            Mood::Well | Mood::Refuses | Mood::LosesTheAnswer | Mood::Exhausted | Mood::Panics => {
+                self.inner.has_room()
+            }
+        }
     }
 
     fn close(self: Box<Self>, now: Timestamp) -> Result<(), StoreError> {
@@ -273,7 +293,7 @@ async fn what_was_written_though_nobody_knew_is_found_again() {
     bench.node.resume(ServiceName::new("shop").expect("a name"), &By::nobody()).await.expect("durable");
     bench.feels(Mood::LosesTheAnswer);
     let refused = bench.node.submit(vec![event("a")]).await;
-    assert!(matches!(refused, Err(SubmitError::Failing { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(SubmitError::Unknown { .. })), "{refused:?}");
     bench.feels(Mood::Well);
     bench.until("delivered all the same", |bench| bench.delivered() == 1).await;
     assert!(bench.reopened.load(Ordering::SeqCst) > 0, "the store was opened anew");
@@ -328,4 +348,61 @@ async fn a_paused_service_waits_and_goes_on() {
     assert_eq!(bench.calls(), []);
     bench.node.resume(shop, &By::nobody()).await.expect("durable");
     bench.until("delivered", |bench| bench.delivered() == 1).await;
+}
+
+#[tokio::test]
+async fn with_too_little_room_nothing_is_taken_from_the_very_start() {
+    let bench = Bench::feeling(Mood::Full, &Memory::new(7), 100);
+    let refused = bench.node.submit(vec![event("a")]).await;
+    assert_eq!(refused, Err(SubmitError::NoRoom { free_bytes: 1, needed_bytes: 2 }));
+    assert!(bench.node.health().disk_short.is_some());
+    bench.feels(Mood::Well);
+    bench.until("there is room", |bench| bench.node.health().disk_short.is_none()).await;
+    bench.node.submit(vec![event("a")]).await.expect("taken");
+}
+
+#[tokio::test]
+async fn a_store_that_cannot_tell_its_room_takes_nothing() {
+    let bench = Bench::start(100);
+    bench.feels(Mood::Blind);
+    bench.until("it is found out", |bench| bench.node.health().store_failing.is_some()).await;
+    let refused = bench.node.submit(vec![event("a")]).await;
+    assert!(matches!(refused, Err(SubmitError::Failing { .. })), "{refused:?}");
+    bench.feels(Mood::Well);
+    bench.until("it is well", |bench| bench.node.health().store_failing.is_none()).await;
+    bench.node.submit(vec![event("a")]).await.expect("taken");
+}
+
+#[tokio::test]
+async fn a_node_that_is_broken_tells_its_host_and_takes_nothing_more() {
+    let bench = Bench::start(100);
+    bench.feels(Mood::Panics);
+    let lost = bench.node.submit(vec![event("a")]).await;
+    assert_eq!(lost, Err(SubmitError::Stopping));
+    let fatal = tokio::time::timeout(PATIENCE, bench.node.failed()).await.expect("it is told");
+    assert_eq!(fatal, Fatal { part: "the writer", message: "as asked".to_owned() });
+    assert_eq!(bench.node.submit(vec![event("b")]).await, Err(SubmitError::Stopping));
+    assert!(bench.node.health().stopping);
+    bench.node.stop(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn a_question_that_comes_at_the_end_is_told_that_it_is_the_end() {
+    let bench = Bench::start(100);
+    bench.node.stop(Duration::ZERO).await;
+    let answer = bench.node.read(|reader| reader.counts()).await;
+    assert!(matches!(answer, Err(ReadError::Stopping)), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_store_without_memory_is_opened_anew_and_nothing_stays_stuck() {
+    let bench = Bench::start(0);
+    bench.node.submit(vec![event("a")]).await.expect("taken");
+    bench.until("it is called", |bench| bench.calls().len() == 1).await;
+    bench.feels(Mood::Exhausted);
+    bench.gate.open.add_permits(100);
+    bench.until("delivered", |bench| bench.delivered() == 1).await;
+    assert_eq!(bench.reopened.load(Ordering::SeqCst), 1);
+    bench.node.submit(vec![event("b")]).await.expect("taken");
+    bench.until("both delivered", |bench| bench.delivered() == 2).await;
 }

@@ -54,12 +54,12 @@ struct Digest {
 
 /// Tells those who wait for their notes that it cannot be; what nobody waits for is kept, but for refused
 /// bodies: others choose how many there are, and nobody was promised to see them.
-fn refuse_asked(notes: Vec<NoteJob>, reason: &str) -> Vec<NoteJob> {
+fn refuse_asked(notes: Vec<NoteJob>, why: &SubmitError) -> Vec<NoteJob> {
     let mut kept = Vec::new();
     for NoteJob { note, then, reply } in notes.into_iter().filter(|job| !job.is_refused_body()) {
         match reply {
             Some(reply) => {
-                let _ = reply.send(Err(SubmitError::Failing { reason: reason.to_owned() }));
+                let _ = reply.send(Err(why.clone()));
             }
             None => kept.push(NoteJob { note, then, reply: None }),
         }
@@ -68,11 +68,21 @@ fn refuse_asked(notes: Vec<NoteJob>, reason: &str) -> Vec<NoteJob> {
 }
 
 /// Tells those who wait for their orders that it cannot be.
-fn refuse_orders(orderers: Vec<Orderer>, reason: &str) {
+fn refuse_orders(orderers: Vec<Orderer>, why: &SubmitError) {
     for orderer in orderers {
-        let failing = SubmitError::Failing { reason: reason.to_owned() };
-        let _ = orderer.send(Err(OrderError::NotWritten(failing)));
+        let _ = orderer.send(Err(OrderError::NotWritten(why.clone())));
     }
+}
+
+/// What those hear whose batch ended so: that nothing was written, or that nobody knows.
+fn not_written(error: &StoreError) -> SubmitError {
+    let reason = error.to_string();
+    if error.leaves_unknown() { SubmitError::Unknown { reason } } else { SubmitError::Failing { reason } }
+}
+
+/// What those hear who come while the store fails.
+fn still_failing() -> SubmitError {
+    SubmitError::Failing { reason: "the store takes no writes at the moment".to_owned() }
 }
 
 /// Owns the store.
@@ -108,8 +118,8 @@ struct Unwritten {
 
 struct Failing {
     since: Timestamp,
-    /// Whether what is durable must be looked up first.
-    unknown: bool,
+    /// Whether the store must be opened anew first: to see what is durable, or to give back memory.
+    reopen: bool,
     settlements: Vec<Arc<Settlement>>,
     emissions: Vec<Submission>,
     notes: Vec<NoteJob>,
@@ -164,26 +174,28 @@ impl Writer {
         }
     }
 
-    /// Refuses events while the disk is nearly full.
+    /// Refuses events while the disk is nearly full, or nobody can say how full it is.
     fn look_at_room(&mut self) {
         if self.state.room_at.elapsed() < ROOM_EVERY {
             return;
         }
         self.state.room_at = Instant::now();
         match self.store.has_room() {
-            Ok(room) => {
-                if let (Room::Enough, Room::Short { free_bytes, needed_bytes }) = (self.state.room, room) {
-                    tracing::error!(
-                        free_bytes,
-                        needed_bytes,
-                        "the disk is nearly full: no more events are taken"
-                    );
-                }
-                self.state.room = room;
-                self.chart.has_room(self.clock.now(), room);
-            }
-            Err(error) => tracing::warn!(%error, "could not look at the free space"),
+            Ok(room) => self.found_room(room),
+            // A store that fails already is looked at when it is healed.
+            Err(error) if self.state.failing.is_some() => tracing::debug!(%error, "the store still fails"),
+            Err(error) => self.fail(&error, Unwritten::default(), Vec::new(), self.clock.now()),
         }
+    }
+
+    /// That much room was found.
+    pub(super) fn found_room(&mut self, room: Room) {
+        self.state.room_at = Instant::now();
+        if let (Room::Enough, Room::Short { free_bytes, needed_bytes }) = (self.state.room, room) {
+            tracing::error!(free_bytes, needed_bytes, "the disk is nearly full: no more events are taken");
+        }
+        self.state.room = room;
+        self.chart.has_room(self.clock.now(), room);
     }
 
     /// Does all of it; gives back who waits for the end, if it is time.
@@ -234,11 +246,12 @@ impl Writer {
                 self.tell(waiters, digest);
             }
             Err(error) => {
+                let why = not_written(&error);
                 for reply in waiters {
                     self.tidings.trail.refused();
-                    let _ = reply.send(Err(SubmitError::Failing { reason: error.to_string() }));
+                    let _ = reply.send(Err(why.clone()));
                 }
-                refuse_orders(orderers, &error.to_string());
+                refuse_orders(orderers, &why);
                 self.fail(
                     &error,
                     Unwritten { settlements: batch.settlements, emissions: work.emissions },
@@ -348,40 +361,41 @@ impl Writer {
     ) {
         self.chart.store_fails(now, error.to_string());
         self.tidings.tell(What::StoreFailing, || Happening::told(What::StoreFailing, now, error.to_string()));
-        let unknown = matches!(error, StoreError::Unknown { .. });
-        let notes = refuse_asked(notes, &error.to_string());
-        self.state.failing = Some(Failing { since: now, unknown, settlements, emissions, notes });
+        let reopen = error.wants_reopening();
+        let notes = refuse_asked(notes, &not_written(error));
+        self.state.failing = Some(Failing { since: now, reopen, settlements, emissions, notes });
         self.tell_engine(vec![Input::StoreFailing]);
     }
 
     /// While the store fails: refuses what comes from outside, keeps what is in hand, and tries again.
     fn bear(&mut self, mut work: Work) -> Option<tokio::sync::oneshot::Sender<()>> {
         for job in work.submissions.drain(..) {
-            let reason = "the store takes no writes at the moment".to_owned();
             self.tidings.trail.refused();
-            let _ = job.reply.send(Err(SubmitError::Failing { reason }));
+            let _ = job.reply.send(Err(still_failing()));
         }
         let orderers = work.orders.drain(..).map(|job| job.reply).collect();
-        refuse_orders(orderers, "the store takes no writes at the moment");
+        refuse_orders(orderers, &still_failing());
         self.state.backups.append(&mut work.backups);
         let mut failing = self.state.failing.take().expect("it is called while the store fails");
         failing.settlements.append(&mut work.settlements);
         failing.emissions.append(&mut work.emissions);
-        failing.notes.append(&mut refuse_asked(work.notes, "the store takes no writes at the moment"));
+        failing.notes.append(&mut refuse_asked(work.notes, &still_failing()));
         // Pages that were asked for are asked for again once it is well: all of the engine looks anew.
         if let Err(error) = self.heal(&mut failing) {
             tracing::debug!(%error, "the store still takes no writes");
             // Healing may itself end without anybody knowing what is durable.
-            failing.unknown |= matches!(error, StoreError::Unknown { .. });
+            failing.reopen |= error.wants_reopening();
             self.state.failing = Some(failing);
         }
         work.stop
     }
 
     fn heal(&mut self, failing: &mut Failing) -> Result<(), StoreError> {
-        if failing.unknown {
+        if failing.reopen {
             self.store.reopen()?;
         }
+        let room = self.store.has_room()?;
+        self.found_room(room);
         let now = self.clock.now();
         let mut notes: Vec<Note> = failing.notes.iter().map(|job| job.note.clone()).collect();
         notes.push(Note::Absence { from: failing.since });

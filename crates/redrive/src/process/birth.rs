@@ -47,12 +47,16 @@ mod linux {
     use rustix::process::{
         Pid, Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit,
     };
+    use rustix::thread::disable_transparent_huge_pages;
 
     /// When the machine runs out of memory, workers go before whoever looks after them.
     const OOM_SCORE: &[u8] = b"500";
 
     pub(super) fn begin(_parent: Pid, data_bytes_max: Option<u64>) -> io::Result<()> {
         set_parent_process_death_signal(Some(Signal::KILL))?;
+        // Huge pages are off for us, which a program would inherit. A system that has no such setting has nothing
+        // to undo.
+        let _ = disable_transparent_huge_pages(false);
         if let Some(bytes) = data_bytes_max {
             let Rlimit { maximum, .. } = getrlimit(Resource::Data);
             let most = maximum.map_or(bytes, |maximum| maximum.min(bytes));

@@ -1,7 +1,7 @@
 //! A store in one SQLite file, for a single process: nothing to install, nothing to run beside it.
 //!
 //! A data folder holds the file `redrive.db`, what SQLite keeps beside it while it is open, and `lock`,
-//! which tells other processes to keep out. One connection writes; it waits for the disk once a batch, and
+//! which tells other processes to keep out and goes when the store is closed. One connection writes; it waits for the disk once a batch, and
 //! every table and index that a batch must touch grows at its end only. Readers have connections of their
 //! own, here or in another process.
 //!
@@ -9,6 +9,7 @@
 //! know and does nothing more until it is opened anew; a file that is damaged, newer or not ours is never
 //! changed.
 
+mod anchor;
 mod audit;
 mod chores;
 mod copy;
@@ -23,6 +24,7 @@ mod held;
 mod imports;
 mod letters;
 mod lock;
+mod lost;
 mod names;
 mod notes;
 mod orders;
@@ -46,6 +48,7 @@ mod write;
 
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -53,11 +56,14 @@ use redrive_core::engine::{Load, Page};
 use redrive_core::time::Timestamp;
 use rusqlite::Connection;
 
+use self::anchor::Pinned;
 use self::copy::{Copying, Stepped, Ticket};
 use self::core::{Core, Identity};
 use self::fault::Fault;
 use self::lock::{Lock, not_read};
+use self::lost::Walk;
 use self::reader::SqliteReader;
+use self::wal::Checkpointer;
 pub use self::wal::WalBounds;
 use super::{
     Backup, BackupProgress, Batch, Chores, Keep, Reader, Recovered, Room, Store, StoreError, Written,
@@ -80,11 +86,28 @@ pub struct Options {
     pub wal: WalBounds,
     /// The seed of a store that is made; none draws one.
     pub seed: Option<u64>,
+    /// What is done about commits that a damaged log has lost.
+    pub loss: Loss,
+}
+
+/// What is done about commits that cannot be read any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// The store is not opened.
+    Refused,
+    /// The store is opened without them.
+    Accepted,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { free_bytes_min: 256 << 20, run_length: 512 * 1024, wal: WalBounds::DEFAULT, seed: None }
+        Self {
+            free_bytes_min: 256 << 20,
+            run_length: 512 * 1024,
+            wal: WalBounds::DEFAULT,
+            seed: None,
+            loss: Loss::Refused,
+        }
     }
 }
 
@@ -96,7 +119,8 @@ pub struct Sqlite {
     writer: Writer,
     /// Which store it was when it was last known.
     was: Option<Identity>,
-    _lock: Lock,
+    /// The last to go: it holds the database open until SQLite has let go of it.
+    lock: Lock,
 }
 
 /// Where the writing connection is.
@@ -115,15 +139,25 @@ impl Sqlite {
     pub fn open(folder: &Path, options: Options) -> Result<Self, StoreError> {
         private::make_folder(folder).map_err(|source| lock::not_opened(folder, &source))?;
         let lock = Lock::take(folder)?;
-        let writer = open_writer(folder, &options)?;
-        Ok(Self { folder: folder.to_owned(), options, writer, was: None, _lock: lock })
+        let walk = look_for_losses(folder, options.loss)?;
+        let writer = open_writer(folder, lock.database(), &options)?;
+        if let Writer::Here(_, connection) = &writer
+            && walk != Walk::Whole
+        {
+            empty_log(connection);
+        }
+        Ok(Self { folder: folder.to_owned(), options, writer, was: None, lock })
     }
 
     /// A reader of a folder's store, beside the process that owns it.
     pub fn open_reader(folder: &Path) -> Result<Box<dyn Reader>, StoreError> {
         let path = folder.join(FILE);
-        // SQLite would only say that it cannot open it.
-        fs::File::open(&path).map_err(|error| not_read(folder, &error))?;
+        // SQLite would only say that it cannot open it. Opening it here to see why would free SQLite's locks when
+        // it is closed, those of the writer in this process too.
+        may_read(&path).map_err(|error| match copy::refuse_partial(folder) {
+            Ok(()) => not_read(folder, &error),
+            Err(partial) => partial,
+        })?;
         Ok(Box::new(SqliteReader::open(&path)?))
     }
 
@@ -184,12 +218,48 @@ impl Sqlite {
     }
 }
 
-fn open_writer(folder: &Path, options: &Options) -> Result<Writer, StoreError> {
+/// Whether this user may read the file.
+#[cfg(unix)]
+fn may_read(path: &Path) -> io::Result<()> {
+    Ok(rustix::fs::access(path, rustix::fs::Access::READ_OK)?)
+}
+
+#[cfg(not(unix))]
+fn may_read(path: &Path) -> io::Result<()> {
+    fs::metadata(path).map(drop)
+}
+
+/// Looks for commits that SQLite would leave out in silence, and refuses them unless that is wanted.
+fn look_for_losses(folder: &Path, loss: Loss) -> Result<Walk, StoreError> {
+    let path = anchor::log_of(&folder.join(FILE));
+    let walk = lost::walk(&path, schema::PAGE_BYTES).map_err(|source| lock::not_opened(&path, &source))?;
+    let shown = path.display();
+    match (walk, loss) {
+        (Walk::Whole, _) => {}
+        (Walk::Unfinished, _) => {
+            tracing::warn!(path = %shown, "the last transaction of the write-ahead log cannot be read: left out");
+        }
+        (Walk::Lost { frame, commits }, Loss::Accepted) => {
+            tracing::error!(path = %shown, frame, commits, "the write-ahead log is damaged: commits are lost, as accepted");
+        }
+        (Walk::Lost { frame, commits }, Loss::Refused) => {
+            return Err(StoreError::LostCommits { path, frame, commits });
+        }
+    }
+    Ok(walk)
+}
+
+/// Starts the log anew, so that what is behind its last good commit is never taken for a loss.
+fn empty_log(connection: &Connection) {
+    if let Err(fault) = Checkpointer::empty(connection) {
+        tracing::debug!(%fault, "the write-ahead log could not be emptied");
+    }
+}
+
+fn open_writer(folder: &Path, database: &fs::File, options: &Options) -> Result<Writer, StoreError> {
     // Two stores must not share jitter and hashes, or who knows one would know the other.
     let seed = options.seed.unwrap_or_else(|| RandomState::new().hash_one(std::process::id()));
-    let path = folder.join(FILE);
-    private::make_file(&path).map_err(|source| lock::not_opened(&path, &source))?;
-    let (core, connection) = Core::open(&path, options, seed)?;
+    let (core, connection) = Core::open(&folder.join(FILE), database, options, seed)?;
     Ok(Writer::Here(Box::new(core), connection))
 }
 
@@ -252,13 +322,18 @@ impl Store for Sqlite {
         if let Writer::Here(core, _) = &self.writer {
             self.was = Some(core.identity());
         }
+        // A folder that has gone away must not get a new, empty store in its place, nor another one.
+        let fail = |source: io::Error| lock::not_opened(&path, &source);
+        Pinned::new(&path, self.lock.database()).map_err(fail)?.check()?;
         // What holds the file must let go of it first.
         self.writer = Writer::Gone;
-        // A folder whose disk has gone away must not get a new, empty store in its place.
-        if !path.exists() {
-            return Err(StoreError::NotOpened { path, reason: "it is not there any more".to_owned() });
+        let writer = open_writer(&self.folder, self.lock.database(), &self.options)?;
+        // A commit that failed may have left its frames.
+        if let Writer::Here(_, connection) = &writer
+            && lost::walk(&anchor::log_of(&path), schema::PAGE_BYTES).is_ok_and(|walk| walk != Walk::Whole)
+        {
+            empty_log(connection);
         }
-        let writer = open_writer(&self.folder, &self.options)?;
         if let (Writer::Here(core, _), Some(was)) = (&writer, &self.was)
             && core.identity() != *was
         {
@@ -270,6 +345,7 @@ impl Store for Sqlite {
     }
 
     fn has_room(&mut self) -> Result<Room, StoreError> {
+        self.ask(|core, _| core.check_place())?;
         // Rows that were deleted leave their pages to new ones, which take no more of the disk.
         let within = self.ask(|core, connection| core.free_bytes(connection)).unwrap_or(0);
         disk::room(&self.folder, within, self.options.free_bytes_min)
@@ -310,6 +386,7 @@ pub fn compact(folder: &Path) -> Result<Compacted, StoreError> {
     };
     let bytes_before = bytes()?;
     let _lock = Lock::take(folder)?;
+    look_for_losses(folder, Loss::Refused)?;
     let connection = schema::open(&path, 0)?;
     let fail = |fault: rusqlite::Error| Fault::from(fault).unchanged(&path);
     // The new copy is made beside the file, not in memory: it may be large.

@@ -62,6 +62,7 @@ pub(crate) fn delivery(seq: u64, headers: &[(&str, &str)], body: &str) -> Waitin
         book: None,
         written_at: Timestamp::EPOCH,
         start_recorded: false,
+        damaged: false,
     }
 }
 

@@ -158,15 +158,24 @@ impl From<SubmitError> for ApiError {
                 Self::unavailable("nothing can be written at the moment: nothing was taken")
                     .retry_after(RETRY_AFTER_TROUBLE_SECONDS)
             }
+            SubmitError::Unknown { .. } => {
+                let message = "the store failed while this was being written, and it is not known whether it was taken: send it again with the same id";
+                Self::new(Code::OutcomeUnknown, message).retry_after(RETRY_AFTER_TROUBLE_SECONDS)
+            }
             SubmitError::Stopping => Self::unavailable("the server is shutting down"),
         }
     }
 }
 
 impl From<ReadError> for ApiError {
-    fn from(ReadError(error): ReadError) -> Self {
-        tracing::error!(%error, "a question could not be answered");
-        Self::internal()
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Stopping => Self::unavailable("the server is shutting down"),
+            ReadError::Store(error) => {
+                tracing::error!(%error, "a question could not be answered");
+                Self::internal()
+            }
+        }
     }
 }
 

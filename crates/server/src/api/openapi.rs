@@ -117,14 +117,14 @@ impl Routes {
         // Answers that several routes have in common, by their names.
         let mut common = BTreeMap::new();
         for Route { need, described: (schemas, mut paths, answer), errors } in self.promised {
-            for operation in paths.paths.values_mut().flat_map(operations) {
+            for (does, operation) in paths.paths.values_mut().flat_map(operations) {
                 tell_headers(operation);
                 operation.security = Some(security(need));
                 let asked: &[Code] = match need {
                     Need::Nothing => &[],
                     Need::Key | Need::Permission(..) => &[Code::Unauthorized, Code::RateLimitExceeded],
                 };
-                for (status, codes) in errors_of(operation, &[errors, asked].concat()) {
+                for (status, codes) in errors_of(operation, &[errors, asked, does.errors()].concat()) {
                     let name = name_of(&codes);
                     operation.responses.responses.insert(status, Ref::from_response_name(&name).into());
                     common.entry(name).or_insert_with(|| RefOr::T(error(&codes)));
@@ -170,9 +170,27 @@ fn security(need: Need) -> Vec<SecurityRequirement> {
     vec![SecurityRequirement::default(), SecurityRequirement::new("bearer", roles)]
 }
 
-fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+fn operations(item: &mut PathItem) -> impl Iterator<Item = (Does, &mut Operation)> {
     let PathItem { get, put, post, delete, patch, .. } = item;
-    [get, put, post, delete, patch].into_iter().flatten()
+    let writes = [put, post, delete, patch].into_iter().flatten().map(|operation| (Does::Write, operation));
+    get.iter_mut().map(|operation| (Does::Read, operation)).chain(writes)
+}
+
+/// What a method is for.
+#[derive(Clone, Copy)]
+enum Does {
+    Read,
+    Write,
+}
+
+impl Does {
+    /// What else is answered to such requests.
+    const fn errors(self) -> &'static [Code] {
+        match self {
+            Self::Read => &[],
+            Self::Write => &[Code::OutcomeUnknown],
+        }
+    }
 }
 
 /// Every answer says which request it is of.

@@ -34,6 +34,7 @@ pub(super) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
         let serve_args = ServeArgs {
             rules: Some(rules),
             data: folder.path.join("data"),
+            accept_loss: false,
             listen: args.listen,
             insecure: args.insecure,
             body_max: BODY_BYTES_MAX,

@@ -20,7 +20,7 @@ use redrive::hook::Hook;
 use redrive::node::{Config, Node, ReadError, SubmitError};
 use redrive::process::Supervisor;
 use redrive::secret::Secrets;
-use redrive::store::sqlite::{Options, Sqlite};
+use redrive::store::sqlite::{Loss, Options, Sqlite};
 use redrive::target::http::Pool;
 use redrive::target::registry::Targets;
 use redrive::tls::Roots;
@@ -55,6 +55,9 @@ const HOOKS_SHOWN_MAX: usize = 5;
 
 /// What the book is called that nobody wrote.
 const BUILT_IN: &str = "the built-in book";
+
+/// How a server ends whose node failed.
+const CODE_FAILED: i32 = 70;
 
 /// Where the data folder has its record of workers that run.
 const WORKERS: &str = "workers";
@@ -203,6 +206,7 @@ async fn serve(
     if let Some((settings, _)) = &traces {
         pool.tell_traces(settings.sampler());
     }
+    let mut hands = Hands::new()?;
     let (store, targets) = open_data(args, &opened, &path, &secrets, pool)?;
     let config = Config {
         book: Arc::clone(&opened.book),
@@ -211,8 +215,8 @@ async fn serve(
         store: Box::new(store),
         bounds: Bounds::OF_A_SERVER,
     };
-    let mut hands = Hands::new()?;
     let node = Node::start(config).map_err(|error| Refused(error.to_string()))?;
+    tokio::spawn(end_if_it_fails(node.clone()));
     let exporter = traces.map(|(settings, roots)| Exporter::start(&node, settings, roots));
     let mut doors = match Doors::open(&node, &opened.book, secrets, &targets).await {
         Ok(doors) => doors,
@@ -262,6 +266,13 @@ async fn serve(
     Ok(ExitCode::SUCCESS)
 }
 
+/// A node that cannot go on is of no use, and a new process begins with what is durable: this one ends at once.
+async fn end_if_it_fails(node: Node) {
+    let fatal = node.failed().await;
+    tracing::error!(part = fatal.part, "the process ends: start it again");
+    std::process::exit(CODE_FAILED);
+}
+
 /// The store, and the targets of the book. Whatever is wrong with the book is said before anything is written.
 fn open_data(
     args: &ServeArgs,
@@ -273,7 +284,9 @@ fn open_data(
     let pool = Arc::new(pool);
     let connections = |supervisor| Targets::none(Arc::clone(&pool), supervisor);
     targets(opened, path, secrets, Some(&connections(Supervisor::new())))?;
-    let store = Sqlite::open(&args.data, Options::default()).map_err(|error| Refused(error.to_string()))?;
+    let loss = if args.accept_loss { Loss::Accepted } else { Loss::Refused };
+    let options = Options { loss, ..Options::default() };
+    let store = Sqlite::open(&args.data, options).map_err(|error| Refused(error.to_string()))?;
     let targets = targets(opened, path, secrets, Some(&connections(supervisor(&args.data)?)))?;
     Ok((store, targets))
 }
@@ -416,6 +429,9 @@ struct Hands {
 impl Hands {
     fn new() -> anyhow::Result<Self> {
         let on = |kind| signal(kind).context("could not listen for signals");
+        // A file that may not grow further is an error like a full disk, once the signal that comes with it does not
+        // end the process. What listens for a signal once does so for good.
+        drop(on(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
         Ok(Self {
             terminate: on(SignalKind::terminate())?,
             interrupt: on(SignalKind::interrupt())?,

@@ -47,6 +47,7 @@ pub(crate) const fn held_because(by: HeldBy) -> &'static str {
         HeldBy::RuleRemoved => "no rule of the book wants such an event any more",
         HeldBy::Deadline => "the rule's deadline has passed",
         HeldBy::Notified => "the target has told the id of a notification: it is not called again",
+        HeldBy::Damage => "the stored event is damaged",
     }
 }
 

@@ -18,7 +18,7 @@ use crate::target::{Target, status};
 
 const SECRET: &str = "It's a Secret to Everybody";
 
-/// Codes that it takes dead letters, replays, breakers or receivers to see, with the test that shows each.
+/// Codes that it takes dead letters, replays, breakers, receivers or a broken store to see, with the test that shows each.
 #[rustfmt::skip]
 const SHOWN_ELSEWHERE: [(&str, &str); 10] = [
     ("DEPENDENCY_NOT_FOUND", include_str!("breakers.rs")),
@@ -31,6 +31,7 @@ const SHOWN_ELSEWHERE: [(&str, &str); 10] = [
     ("ONLY_POISON",          include_str!("replay/odd.rs")),
     ("SERVICE_GONE",         include_str!("replay/odd.rs")),
     ("EVENT_NOT_WANTED",     include_str!("replay/odd.rs")),
+    ("OUTCOME_UNKNOWN",      include_str!("folder.rs")),
 ];
 
 fn book(target: &Target) -> String {

@@ -33,6 +33,12 @@ fn the_answer_follows_the_disk() {
     let trace = until("the trace is whole", || {
         fs::read_to_string(folder.path("trace")).ok().filter(|trace| trace.contains("+++ exited"))
     });
+    let syncs: Vec<&str> =
+        trace.lines().filter(|line| line.contains("sync(") && line.contains("redrive.db-wal")).collect();
+    assert!(
+        syncs.len() >= 5 && syncs.iter().all(|line| line.contains(" fdatasync(")),
+        "a commit waits for its data and no more: {syncs:?}"
+    );
     for number in 0..5 {
         let steps = steps(&trace, &format!("traced-{number}"));
         let place = |step: Step| steps.iter().position(|one| *one == step);
@@ -105,7 +111,10 @@ fn a_full_disk_refuses_events_and_loses_none() {
         taken.push(id);
         assert!(taken.len() < 10_000, "the disk is never full");
     };
-    assert_eq!(refused.error(), (503, "SERVICE_UNAVAILABLE".to_owned()));
+    // The batch whose commit failed may be in the log or not; what comes after it is refused for certain.
+    let (status, code) = refused.error();
+    assert_eq!(status, 503, "{refused:?}");
+    assert!(["OUTCOME_UNKNOWN", "SERVICE_UNAVAILABLE"].contains(&code.as_str()), "{refused:?}");
     assert!(refused.header("retry-after").is_some(), "{refused:?}");
     server.err.wait_for("the store takes no writes");
     // The target takes what it was called with; that cannot be written down yet, and is not forgotten.
@@ -173,8 +182,8 @@ fn lift_bound(server: &Server) {
 /// The server where no file may grow beyond a bound until somebody lifts it.
 fn on_a_small_disk(folder: &Folder) -> Command {
     let mut command = Command::new("bash");
-    // A write beyond the bound fails as on a full disk, if the signal that goes with it is ignored.
-    command.args(["-c", "trap '' XFSZ; ulimit -S -f 600; exec \"$0\" \"$@\""]);
+    // A write beyond the bound fails as on a full disk; the signal that goes with it ends nobody who expects it.
+    command.args(["-c", "ulimit -S -f 600; exec \"$0\" \"$@\""]);
     let server = serve(folder, &["--rules", "redrive.yaml"]);
     command.arg(server.get_program()).args(server.get_args());
     in_folder(command, folder)
@@ -219,7 +228,7 @@ fn a_stop_leaves_everything_in_one_file() {
         path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned()
     };
     let files: Vec<String> = contents(&folder.path("data")).iter().map(names).collect();
-    assert_eq!(files, ["lock", "redrive.db"]);
+    assert_eq!(files, ["redrive.db"]);
     let server = Server::run(serve(&folder, &[]));
     assert_eq!(server.delivery("o-1")["state"], "delivered");
 }

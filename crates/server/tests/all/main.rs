@@ -21,6 +21,7 @@ mod dlq;
 mod doctor;
 mod durable;
 mod examples;
+mod folder;
 // One port for two sockets, one of which never listens.
 #[cfg(target_os = "linux")]
 mod foretold;

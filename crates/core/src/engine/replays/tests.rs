@@ -107,6 +107,7 @@ fn row(times: u32) -> Waiting {
         book: None,
         written_at: START,
         start_recorded: false,
+        damaged: false,
     }
 }
 

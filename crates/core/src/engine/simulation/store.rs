@@ -466,6 +466,7 @@ impl Store {
             book: row.book,
             written_at: row.written_at,
             start_recorded: row.start_recorded,
+            damaged: false,
         }
     }
 

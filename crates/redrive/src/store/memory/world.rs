@@ -423,6 +423,7 @@ impl World {
             book: row.book,
             written_at: row.written_at,
             start_recorded: row.start_recorded,
+            damaged: false,
         }
     }
 }

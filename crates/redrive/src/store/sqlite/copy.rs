@@ -154,6 +154,16 @@ fn run(
     (core, source, target)
 }
 
+/// Refuses a folder with a copy that was never finished: an empty store beside it would be taken for the copy.
+pub(super) fn refuse_partial(folder: &Path) -> Result<(), StoreError> {
+    if !folder.join(PARTIAL).exists() {
+        return Ok(());
+    }
+    let reason =
+        format!("it has a backup that was not finished ({PARTIAL}): make a new backup, or delete that file");
+    Err(StoreError::NotOpened { path: folder.to_owned(), reason })
+}
+
 /// A folder that holds nothing, and in it the file to copy to.
 pub(super) fn prepare(folder: &Path) -> Result<Connection, StoreError> {
     let fail = |source: io::Error| lock::not_opened(folder, &source);

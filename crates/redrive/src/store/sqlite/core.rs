@@ -1,15 +1,17 @@
 //! The verbs of the store, each a transaction: what is begun is durable as a whole, or nothing has changed.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use redrive_core::engine::{Load, Page};
 use redrive_core::time::Timestamp;
 use rusqlite::Connection;
 
+use super::anchor::Anchor;
 use super::fault::Fault;
 use super::state::State;
 use super::wal::Checkpointer;
-use super::{Options, chores, recover, retention, rows, schema, write};
+use super::{Options, chores, lock, recover, retention, rows, schema, write};
 use crate::store::{Batch, Chores, Keep, Recovered, StoreError, Written};
 
 /// All that belongs to the writing connection but itself: while a copy is made, somebody else looks at that.
@@ -18,6 +20,7 @@ pub(super) struct Core {
     path: PathBuf,
     state: State,
     checkpointer: Checkpointer,
+    anchor: Anchor,
     health: Health,
 }
 
@@ -48,12 +51,26 @@ impl Core {
         Ok(pages.cast_unsigned() * page_bytes.cast_unsigned())
     }
 
-    pub(super) fn open(path: &Path, options: &Options, seed: u64) -> Result<(Self, Connection), StoreError> {
+    /// Says what is wrong if the files are no longer at their path.
+    pub(super) fn check_place(&self) -> Result<(), StoreError> {
+        self.anchor.check()
+    }
+
+    /// Opens the database at that path, which its owner holds open as that file.
+    pub(super) fn open(
+        path: &Path,
+        database: &File,
+        options: &Options,
+        seed: u64,
+    ) -> Result<(Self, Connection), StoreError> {
         let connection = schema::open(path, seed)?;
         let fail = |fault: Fault| fault.not_opened(path);
         let state = State::load(&connection, options.run_length).map_err(fail)?;
         let checkpointer = Checkpointer::start(&connection, path, options.wal).map_err(fail)?;
-        Ok((Self { path: path.to_owned(), state, checkpointer, health: Health::Good }, connection))
+        let anchor = Anchor::new(path, database).map_err(|source| lock::not_opened(path, &source))?;
+        // The files may have been replaced while they were opened.
+        anchor.check()?;
+        Ok((Self { path: path.to_owned(), state, checkpointer, anchor, health: Health::Good }, connection))
     }
 
     pub(super) fn recover(&mut self, on: &Connection, now: Timestamp) -> Result<Recovered, StoreError> {
@@ -142,6 +159,11 @@ impl Core {
             self.roll_back(on);
             self.health = Health::Unknown(fault.to_string());
             return Err(fault.unknown(&self.path));
+        }
+        // A commit into files that are not at their path any more is one that no restart would find.
+        if let Err(displaced) = self.anchor.check() {
+            self.health = Health::Unknown(displaced.to_string());
+            return Err(displaced);
         }
         self.state.dedup.commit();
         // What was written is safe; a log that cannot be copied now is tried again after the next.

@@ -1,8 +1,9 @@
 //! What a data folder takes of its disk: how much it is, and whether there is room.
 
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use super::anchor::log_of;
 use crate::store::{Room, StoreError};
 
 /// Whether that much is free on the disk of a folder, together with what is free within the file.
@@ -22,9 +23,7 @@ pub(super) fn room(_folder: &Path, _free_within: u64, _needed_bytes: u64) -> Res
 
 /// What the file takes, together with what was written and is not in it yet.
 pub(super) fn bytes(file: &Path) -> Result<u64, StoreError> {
-    let mut log = file.as_os_str().to_owned();
-    log.push("-wal");
-    Ok(length(file)? + length(&PathBuf::from(log))?)
+    Ok(length(file)? + length(&log_of(file))?)
 }
 
 /// A file that is not there takes nothing.

@@ -2,7 +2,8 @@
 //! they take.
 //!
 //! Invariants: what was written reads back as the same; bytes that were never written here end in
-//! [`Unreadable`], never in a panic; and a form once written is read for ever.
+//! [`Unreadable`] or, of an event, in what is left of it, never in a panic; and a form once written is read for
+//! ever.
 
 use std::collections::BTreeMap;
 
@@ -13,6 +14,7 @@ use redrive_core::event::attribute::{
     ExtensionValue, SessionKey, Subject, Text, TraceParent,
 };
 use redrive_core::event::refusal::Reason;
+use redrive_core::hash;
 use redrive_core::ids::{Attempt, Seq};
 use redrive_core::story::{End, Story, Told};
 use redrive_core::time::Timestamp;
@@ -87,6 +89,16 @@ pub(super) fn attributes(event: &Event) -> Vec<u8> {
             ExtensionValue::Boolean(_) => {}
         }
     }
+    bytes.push(tag::CHECK);
+    let columns = EventColumns {
+        id: event.id.as_str().as_bytes(),
+        source: event.source.as_str().as_bytes(),
+        event_type: event.event_type.as_str().as_bytes(),
+        attributes: &bytes,
+        data: &event.data,
+    };
+    let check = columns.check();
+    bytes.extend_from_slice(&check.to_le_bytes());
     bytes
 }
 
@@ -102,24 +114,50 @@ mod tag {
     pub(super) const EXTENSION_INTEGER: u8 = 8;
     pub(super) const EXTENSION_TRUE: u8 = 9;
     pub(super) const EXTENSION_FALSE: u8 = 10;
+    /// Comes last: a hash of all columns of the event, up to this tag. Events of formats before 5 have none.
+    pub(super) const CHECK: u8 = 11;
 }
 
 /// The columns of an event.
+#[derive(Clone, Copy)]
 pub(super) struct EventColumns<'a> {
-    pub(super) id: &'a str,
-    pub(super) source: &'a str,
-    pub(super) event_type: &'a str,
+    pub(super) id: &'a [u8],
+    pub(super) source: &'a [u8],
+    pub(super) event_type: &'a [u8],
     pub(super) attributes: &'a [u8],
     pub(super) data: &'a [u8],
 }
 
-/// The event that they stand for.
-pub(super) fn event(columns: &EventColumns<'_>) -> Result<Event, Unreadable> {
+impl EventColumns<'_> {
+    fn check(&self) -> u64 {
+        let columns = [self.data, self.attributes, self.event_type, self.source, self.id];
+        columns.into_iter().fold(0, |check, column| hash::stable_64(column, check))
+    }
+}
+
+/// Whether an event reads as it was stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Integrity {
+    Intact,
+    Damaged,
+}
+
+/// What stands for a text of an event that cannot be read.
+const UNREADABLE: &str = "damaged";
+
+/// The event that they stand for, as far as it can be read: what cannot be is left out.
+pub(super) fn event(columns: &EventColumns<'_>) -> (Event, Integrity) {
+    let id = text(columns.id).and_then(|text| EventId::new(text).ok());
+    let source = text(columns.source).and_then(|text| EventSource::new(text).ok());
+    let event_type = text(columns.event_type).and_then(|text| EventType::new(text).ok());
+    let mut integrity = match (&id, &source, &event_type) {
+        (Some(_), Some(_), Some(_)) => Integrity::Intact,
+        (None, _, _) | (_, None, _) | (_, _, None) => Integrity::Damaged,
+    };
     let mut event = Event {
-        id: EventId::new(columns.id).map_err(|_| Unreadable::new("the id of an event"))?,
-        source: EventSource::new(columns.source).map_err(|_| Unreadable::new("the source of an event"))?,
-        event_type: EventType::new(columns.event_type)
-            .map_err(|_| Unreadable::new("the type of an event"))?,
+        id: id.unwrap_or_else(|| EventId::new(UNREADABLE).expect("letters")),
+        source: source.unwrap_or_else(|| EventSource::new(UNREADABLE).expect("letters")),
+        event_type: event_type.unwrap_or_else(|| EventType::new(UNREADABLE).expect("letters")),
         subject: None,
         time: None,
         content_type: None,
@@ -131,9 +169,27 @@ pub(super) fn event(columns: &EventColumns<'_>) -> Result<Event, Unreadable> {
     };
     let mut rest = Rest(columns.attributes);
     while let Some(tag) = rest.byte() {
-        take(&mut event, tag, &mut rest).ok_or(Unreadable::new("an attribute of an event"))?;
+        let is_read = match tag {
+            tag::CHECK => is_checked(columns, &mut rest),
+            tag => take(&mut event, tag, &mut rest).is_some(),
+        };
+        if !is_read {
+            integrity = Integrity::Damaged;
+            break;
+        }
     }
-    Ok(event)
+    (event, integrity)
+}
+
+/// Whether the hash that is next, and last, is the one of the columns.
+fn is_checked(columns: &EventColumns<'_>, rest: &mut Rest<'_>) -> bool {
+    let before = &columns.attributes[..columns.attributes.len() - rest.0.len()];
+    let check = EventColumns { attributes: before, ..*columns }.check();
+    rest.bytes(size_of::<u64>()) == Some(&check.to_le_bytes()) && rest.0.is_empty()
+}
+
+fn text(bytes: &[u8]) -> Option<&str> {
+    std::str::from_utf8(bytes).ok()
 }
 
 fn take(event: &mut Event, tag: u8, rest: &mut Rest<'_>) -> Option<()> {
@@ -371,12 +427,13 @@ mod tests {
 
         #[test]
         fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
-            let columns = EventColumns { id: "1", source: "/", event_type: "a", attributes: &bytes, data: &[] };
-            if let Ok(read) = event(&columns) {
-                let again = attributes(&read);
-                let columns = EventColumns { attributes: &again, ..columns };
-                prop_assert_eq!(event(&columns), Ok(read));
-            }
+            let columns = EventColumns { id: b"1", source: b"/", event_type: b"a", attributes: &bytes, data: &[] };
+            let (read, _) = event(&columns);
+            let again = attributes(&read);
+            let columns = EventColumns { attributes: &again, ..columns };
+            prop_assert_eq!(event(&columns), (read, Integrity::Intact));
+            let (read, _) = event(&EventColumns { id: &bytes, source: &bytes, event_type: &bytes, ..columns });
+            prop_assert!(!read.id.as_str().is_empty());
             if let Ok(read) = read_story(&bytes) {
                 prop_assert_eq!(read_story(&story(&read)), Ok(read));
             }
@@ -411,6 +468,36 @@ mod tests {
             read_story(&[1, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0x80, 0x01, 5, 0xc8, 0x01, 0]).expect("a story");
         assert_eq!((told.book, told.attempt, told.started_at.as_nanos()), (2, Attempt::FIRST, 128));
         assert_eq!((told.took_nanos, told.end), (5, End::Delivered { status: Some(200) }));
+    }
+
+    #[test]
+    fn a_bit_that_has_changed_shows_wherever_it_is() {
+        let original = Event {
+            time: Some(Timestamp::from_millis(7)),
+            session: SessionKey::new("s").ok(),
+            ..event(&EventColumns {
+                id: b"id-1",
+                source: b"/shop",
+                event_type: b"a.b",
+                attributes: &[],
+                data: b"{}",
+            })
+            .0
+        };
+        let stored =
+            [b"id-1".to_vec(), b"/shop".to_vec(), b"a.b".to_vec(), attributes(&original), b"{}".to_vec()];
+        let read = |columns: &[Vec<u8>; 5]| {
+            let [id, source, event_type, attributes, data] = columns.each_ref().map(Vec::as_slice);
+            event(&EventColumns { id, source, event_type, attributes, data })
+        };
+        assert_eq!(read(&stored), (original, Integrity::Intact));
+        for (column, bytes) in stored.iter().enumerate() {
+            for bit in 0..bytes.len() * 8 {
+                let mut columns = stored.clone();
+                columns[column][bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(read(&columns).1, Integrity::Damaged, "column {column}, bit {bit}");
+            }
+        }
     }
 
     #[test]

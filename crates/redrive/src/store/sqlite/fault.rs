@@ -29,6 +29,8 @@ impl Fault {
         let (path, reason) = (path.to_owned(), self.to_string());
         if self.is_damage() {
             StoreError::Damaged { path, reason }
+        } else if self.is_out_of_memory() {
+            StoreError::OutOfMemory { path }
         } else {
             StoreError::NotWritten { path, reason }
         }
@@ -49,6 +51,13 @@ impl Fault {
         }
     }
 
+    fn is_out_of_memory(&self) -> bool {
+        match self {
+            Self::Sqlite(error) => error.sqlite_error_code() == Some(ErrorCode::OutOfMemory),
+            Self::Unreadable(_) => false,
+        }
+    }
+
     /// Whether waiting cannot help.
     fn is_damage(&self) -> bool {
         match self {
@@ -59,5 +68,27 @@ impl Fault {
                 None => true,
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::ffi;
+
+    use super::*;
+
+    #[test]
+    fn each_fault_is_told_by_what_helps_against_it() {
+        let told = |code| {
+            let fault = Fault::Sqlite(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None));
+            fault.unchanged(Path::new("a.db"))
+        };
+        assert!(matches!(told(ffi::SQLITE_NOMEM), StoreError::OutOfMemory { .. }));
+        assert!(matches!(
+            told(ffi::SQLITE_IOERR_NOMEM),
+            StoreError::OutOfMemory { .. } | StoreError::NotWritten { .. }
+        ));
+        assert!(matches!(told(ffi::SQLITE_FULL), StoreError::NotWritten { .. }));
+        assert!(matches!(told(ffi::SQLITE_CORRUPT), StoreError::Damaged { .. }));
     }
 }

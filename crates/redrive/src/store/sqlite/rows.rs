@@ -14,10 +14,11 @@ use redrive_core::time::Timestamp;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 
-use super::encode::{self, EventColumns, nanos, place, seq, time};
+use super::encode::{self, EventColumns, Integrity, nanos, place, seq, time};
 use super::fault::Fault;
 use super::names::Names;
 use super::schema::state;
+use crate::store::derive;
 
 pub(super) const READY_PAGE: &str =
     "SELECT seq, bytes FROM deliveries WHERE queue = ?1 AND state = 0 AND seq > ?2 ORDER BY seq LIMIT ?3";
@@ -27,7 +28,7 @@ pub(super) const NEXT_DUE: &str =
     "SELECT due_at FROM deliveries WHERE queue = ?1 AND state = 1 AND due_at > ?2 ORDER BY due_at LIMIT 1";
 pub(super) const WAITING: &str = "SELECT e.id, e.source, e.type, e.attributes, e.data,
         d.seq, d.content, CASE WHEN d.lane IS NULL THEN NULL ELSE coalesce(d.turn, d.seq) END, d.attempts, d.state, d.due_at, d.written_at, d.start_recorded,
-        d.book, d.history, d.event, d.replay, d.replays
+        d.book, d.history, d.event, d.replay, d.replays, e.content
     FROM deliveries d CROSS JOIN events e ON e.seq = d.event WHERE d.seq = ?1";
 
 /// What a [`Load`] finds.
@@ -67,17 +68,20 @@ pub(super) fn waiting(
     connection: &Connection,
     queue: &Arc<QueueName>,
     at: Seq,
-    last_event: &mut Option<(Seq, Arc<Event>)>,
+    last_event: &mut Option<(Seq, Arc<Event>, Integrity)>,
 ) -> Result<Waiting, Fault> {
     let mut statement = connection.prepare_cached(WAITING)?;
     let mut rows = statement.query([place(at)])?;
     let row = rows.next()?.ok_or(Fault::unreadable("a delivery or its event"))?;
     let event_seq = seq(row.get(15)?);
-    let event = match last_event {
-        Some((seq, event)) if *seq == event_seq => Arc::clone(event),
-        Some(_) | None => Arc::new(event(row)?),
+    let (event, integrity) = match last_event {
+        Some((seq, event, integrity)) if *seq == event_seq => (Arc::clone(event), *integrity),
+        Some(_) | None => {
+            let (event, integrity) = checked_event(row, 18)?;
+            (Arc::new(event), integrity)
+        }
     };
-    *last_event = Some((event_seq, Arc::clone(&event)));
+    *last_event = Some((event_seq, Arc::clone(&event), integrity));
     let is_due = row.get::<_, i64>(9)? == state::DUE;
     Ok(Waiting {
         id: DeliveryId::new(seq(row.get(5)?), row.get::<_, i64>(6)?.cast_unsigned()),
@@ -89,6 +93,7 @@ pub(super) fn waiting(
         due_at: row.get::<_, Option<i64>>(10)?.map(time).filter(|_| is_due),
         written_at: time(row.get(11)?),
         start_recorded: row.get(12)?,
+        damaged: integrity == Integrity::Damaged,
         book: row.get::<_, Option<i64>>(13)?.map(i64::cast_unsigned),
         history: history(row.get_ref(14)?)?,
     })
@@ -99,16 +104,37 @@ fn replaying(replay: Option<i64>, replays: Option<u32>) -> Option<Replaying> {
     replay.map(|id| Replaying { replay: ReplayId(id.cast_unsigned()), times: replays.unwrap_or_default() })
 }
 
-/// The event in the first five columns.
+/// The event in the first five columns, to be shown: of one that is damaged, what can be read.
 pub(super) fn event(row: &Row<'_>) -> Result<Event, Fault> {
+    Ok(read_event(row)?.0)
+}
+
+/// The event in the first five columns, to be delivered: whether it is as it was stored, by its own check and by the
+/// hash of its content in that column.
+fn checked_event(row: &Row<'_>, content: usize) -> Result<(Event, Integrity), Fault> {
+    let (event, integrity) = read_event(row)?;
+    let stored = row.get_ref(content)?.as_i64().ok();
+    let is_same = stored == Some(derive::content_hash(&event).cast_signed());
+    Ok((event, if is_same { integrity } else { Integrity::Damaged }))
+}
+
+fn read_event(row: &Row<'_>) -> Result<(Event, Integrity), Fault> {
     let columns = EventColumns {
-        id: text(row, 0)?,
-        source: text(row, 1)?,
-        event_type: text(row, 2)?,
-        attributes: row.get_ref(3)?.as_blob().map_err(rusqlite::Error::from)?,
-        data: row.get_ref(4)?.as_blob().map_err(rusqlite::Error::from)?,
+        id: bytes(row, 0)?,
+        source: bytes(row, 1)?,
+        event_type: bytes(row, 2)?,
+        attributes: bytes(row, 3)?,
+        data: bytes(row, 4)?,
     };
-    Ok(encode::event(&columns)?)
+    Ok(encode::event(&columns))
+}
+
+/// The bytes of a column; one that has none by now is empty.
+fn bytes<'a>(row: &'a Row<'_>, column: usize) -> Result<&'a [u8], Fault> {
+    Ok(match row.get_ref(column)? {
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes,
+        ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => &[],
+    })
 }
 
 /// A text without a copy of it.

@@ -425,7 +425,7 @@ fn check(connection: &Connection, path: &Path, known: u32) -> Result<u32, StoreE
 
 /// Pages of the file: large enough that events of 1 KiB leave little of one empty, small enough that a batch
 /// of one event does not write much more than itself.
-const PAGE_BYTES: u32 = 8_192;
+pub(super) const PAGE_BYTES: u32 = 8_192;
 /// Memory for pages of the writer, in KiB.
 const CACHE_KIB: i32 = 32 * 1024;
 

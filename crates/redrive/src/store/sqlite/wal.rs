@@ -96,6 +96,11 @@ impl Checkpointer {
         Ok(())
     }
 
+    /// Empties the log. What is behind its last good commit would be taken for a loss once that has changed.
+    pub(super) fn empty(connection: &Connection) -> Result<(), Fault> {
+        checkpoint(connection, "PRAGMA wal_checkpoint(TRUNCATE)").map(drop)
+    }
+
     fn restart(&mut self, connection: &Connection, bytes: u64) -> Result<(), Fault> {
         // While the thread is at it, most of the work is being done; but there is an end to patience.
         if self.helper.is_busy() {

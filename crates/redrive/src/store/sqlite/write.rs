@@ -282,6 +282,7 @@ impl<'a> Work<'a> {
             book: None,
             written_at: self.now,
             start_recorded: false,
+            damaged: false,
         };
         Ok((code == state::READY).then_some(waiting))
     }

@@ -181,18 +181,60 @@ fn a_store_that_went_away_gets_no_other_in_its_place() {
     for name in names {
         fs::rename(home.path().join(name), aside.join(name)).expect("it was there");
     }
-    let error = store.reopen().expect_err("nothing is there");
-    assert!(matches!(error, StoreError::NotOpened { .. }), "{error}");
+    let displaced = |error: StoreError| assert!(matches!(error, StoreError::Displaced { .. }), "{error}");
+    displaced(store.has_room().expect_err("nothing is there"));
+    displaced(store.write(&batch(&[to("svc", event("2"))]), at(1)).expect_err("no start would find it"));
+    displaced(store.reopen().expect_err("nothing is there"));
     assert!(!home.path().join("redrive.db").exists(), "and nothing is made");
     fs::copy(stranger.path().join("redrive.db"), home.path().join("redrive.db")).expect("it is copied");
-    let error = store.reopen().expect_err("it is another's");
-    assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+    displaced(store.reopen().expect_err("it is another's"));
     for name in names {
         fs::rename(aside.join(name), home.path().join(name)).expect("it goes back");
     }
     store.reopen().expect("it is the same again");
-    let again = write(&mut store, &[to("svc", event("1"))]);
-    assert_eq!(again.submitted[0].as_ref().expect("taken")[0].seen, Seen::Again);
+    let again = write(&mut store, &[to("svc", event("1")), to("svc", event("2"))]);
+    for taken in again.submitted {
+        assert_eq!(taken.expect("taken")[0].seen, Seen::Again, "both are in the files that came back");
+    }
+    // A log alone is as much of the store as the rest of it.
+    fs::remove_file(home.path().join("redrive.db-wal")).expect("it was there");
+    displaced(store.write(&batch(&[to("svc", event("3"))]), at(1)).expect_err("no start would find it"));
+}
+
+#[test]
+fn a_copy_that_was_not_finished_is_no_store() {
+    let home = folder();
+    fs::write(home.path().join("redrive.db.partial"), "half").expect("it is written");
+    for error in [
+        Sqlite::open(home.path(), Options::default()).expect_err("it is refused"),
+        Sqlite::open_reader(home.path()).map(drop).expect_err("it is refused"),
+    ] {
+        assert!(error.to_string().contains("not finished (redrive.db.partial)"), "{error}");
+    }
+    let names: Vec<_> = fs::read_dir(home.path()).expect("a folder").collect();
+    assert_eq!(names.len(), 1, "nothing is made beside it: {names:?}");
+}
+
+/// A process that lost its locks on the file would not keep another from taking the log away.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_reader_that_comes_and_goes_leaves_the_locks_of_the_writer() {
+    use std::os::unix::fs::MetadataExt;
+
+    let home = folder();
+    let mut store = open(home.path());
+    write(&mut store, &[to("svc", event("1"))]);
+    let inode = fs::metadata(home.path().join("redrive.db")).expect("it is there").ino();
+    let locks = || {
+        let all = fs::read_to_string("/proc/locks").expect("Linux says so");
+        let ours = |line: &&str| line.contains(" POSIX ") && line.contains(&format!(":{inode} "));
+        all.lines().filter(ours).count()
+    };
+    assert_eq!(locks(), 1, "it holds one for as long as it is open");
+    drop(Sqlite::open_reader(home.path()).expect("it reads"));
+    assert_eq!(locks(), 1, "and still");
+    drop(store);
+    assert_eq!(locks(), 0);
 }
 
 #[test]
@@ -481,4 +523,40 @@ fn count(folder: &Path, table: &str) -> u64 {
         .query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0))
         .expect("there is such a table");
     u64::try_from(count).expect("a count")
+}
+
+#[test]
+fn what_does_not_read_as_it_was_stored_is_told_and_can_be_buried() {
+    #[rustfmt::skip]
+    let cases = [
+        ("data",                "data = CAST(x'2a' || substr(data, 2) AS BLOB)"),
+        ("data of an old file", "attributes = substr(attributes, 1, length(attributes) - 9), data = CAST(x'2a' || substr(data, 2) AS BLOB)"),
+        ("no data",             "data = x''"),
+        ("attributes",          "attributes = CAST(x'ff' || attributes AS BLOB)"),
+        ("the id",              "id = id || 'x'"),
+        ("a source of no text", "source = CAST(x'ff' AS TEXT)"),
+        ("the type",            "type = 'order.other'"),
+        ("the hash",            "content = content + 1"),
+    ];
+    for (name, change) in cases {
+        let home = folder();
+        let mut store = open(home.path());
+        write(&mut store, &[to("svc", event("bad")), to("svc", event("good"))]);
+        let update = format!("UPDATE events SET {change} WHERE id = 'bad'");
+        assert_eq!(store.connection().execute(&update, []).expect("it is SQL"), 1, "{name}");
+        drop(store);
+        let mut bench = bench_on(home.path());
+        let damaged: Vec<bool> = bench.ready("svc").iter().map(|row| row.damaged).collect();
+        assert_eq!(damaged, [true, false], "{name}");
+        let bad = bench.ready("svc")[0].id;
+        bench.end(bad, super::bench::dead());
+        let filter = crate::store::Filter { rows_max: 9, ..crate::store::Filter::default() };
+        assert_eq!(bench.reader().list(&filter).expect("it answers").deliveries.len(), 2, "{name}");
+        let letters = crate::store::letter::LetterQuery {
+            filter: crate::store::letter::LetterFilter::default(),
+            before: None,
+            rows_max: 9,
+        };
+        assert_eq!(bench.reader().letters(&letters).expect("it answers").letters.len(), 1, "{name}");
+    }
 }

@@ -159,6 +159,8 @@ async fn stock(node: Node) -> Result<Stock, NoPart> {
 
 /// What is told: where the store lies is nobody's business but the log's.
 fn in_words(error: &ReadError) -> NoPart {
-    tracing::warn!(error = %error.0, "figures could not be read");
+    if let ReadError::Store(error) = error {
+        tracing::warn!(%error, "figures could not be read");
+    }
     NoPart(error.to_string())
 }

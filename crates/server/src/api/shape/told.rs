@@ -96,6 +96,7 @@ pub(crate) enum HeldBy {
     RuleRemoved,
     Deadline,
     Notified,
+    Damage,
 }
 
 /// What followed.

@@ -107,7 +107,8 @@ fn deliveries_of_the_first_format_go_on() {
     let queue = shown(&*reader, LetterFilter::default())[0].delivery.queue.clone();
     let load =
         Load { queue: queue.into(), wanted: Wanted::Ready { after: Seq::NONE }, rows_max: 9, bytes_max: 999 };
-    assert_eq!(store.load(&load).expect("it loads").rows.len(), 1);
+    let rows = store.load(&load).expect("it loads").rows;
+    assert_eq!((rows.len(), rows[0].damaged), (1, false));
 }
 
 #[test]
@@ -134,7 +135,7 @@ fn a_letter_of_the_first_format_can_be_replayed() {
     let written = store.write(&batch, NOW + Duration::from_secs(1)).expect("it is written");
     assert_eq!(written.waiting.len(), 1);
     let waiting = &written.waiting[0];
-    assert_eq!((waiting.event.id.as_str(), waiting.attempts), ("dead", 2));
+    assert_eq!((waiting.event.id.as_str(), waiting.attempts, waiting.damaged), ("dead", 2, false));
     let reader = store.reader().expect("it has readers");
     let prefix = IdPrefix::parse(&waiting.id.to_string()).expect("an id");
     let view = &reader.deliveries(&prefix, 1).expect("it answers")[0];
@@ -182,7 +183,7 @@ fn the_second_format_goes_on_and_keeps_what_is_new() {
     ];
     let batch = Batch { advances: vec![advance], notes, ..Batch::default() };
     let written = store.write(&batch, NOW).expect("it is written");
-    assert_eq!(written.waiting[0].event.id.as_str(), "2");
+    assert_eq!((written.waiting[0].event.id.as_str(), written.waiting[0].damaged), ("2", false));
     assert_eq!(reader.memo("schedule:a").expect("it answers").as_deref(), Some("1"));
     assert_eq!(reader.audit(None, 1).expect("it answers")[0].by.as_deref(), Some("ann"));
 }

@@ -76,6 +76,7 @@ impl Relay {
             book: None,
             written_at: now,
             start_recorded: false,
+            damaged: false,
         };
         Call {
             id: CallId(number),
