@@ -213,6 +213,7 @@ services: { s: { target: { http: "http://127.0.0.1:9/" }, events: [a.b], timeout
 "#;
 
 const OUTAGE: &str = "arrivals: [{ type: a.b, rate: 5/s }]\ndependencies: { all: { phases: [{ at: 1m, for: 1m, is: down }] } }\n";
+const THROTTLED: &str = "arrivals: [{ type: a.b, rate: 10/s }]\ndependencies: { all: { phases: [{ at: 30s, for: 2m, throttled: { rate: 3/s } }] } }\n";
 const CALM: &str = "arrivals: [{ type: a.b, rate: 5/s }]\ndependencies: { all: { latency: 1s } }\n";
 const FLAKY: &str = "arrivals: [{ type: a.b, rate: 5/s, sessions: 5 }]\ndependencies: { all: { phases: [{ at: 1m, for: 1m, fails: { status: 503, share: 50% } }] } }\n";
 
@@ -283,6 +284,8 @@ const ROWS: &[Row] = &[
 
     row("a throttle", "in_flight", THROTTLE, ["", "in_flight: 2"], Play(CALM)),
     row("a throttle", "rate", THROTTLE, ["", "rate: 1/s"], Play(CALM)),
+    row("a throttle", "rate_growth", THROTTLE, ["rate: 20/s", "rate: 20/s, rate_growth: 0%"], Play(THROTTLED)),
+    row("a throttle", "rate_memory", THROTTLE, ["rate: 20/s", "rate: 20/s, rate_memory: 10s"], Play(THROTTLED)),
     row("a throttle", "ramp", THROTTLE, ["", "ramp: 0s"], Play(OUTAGE)),
 
     row("a retry budget", "share", DEPENDENCY, ["kind: log, retry_budget: { share: 1% }", "kind: log, retry_budget: { share: 100% }"], Play(FLAKY)),
