@@ -210,22 +210,26 @@ impl Gathering<'_> {
             Lasts::AWhile => looked_at.is_none_or(|at| known.last_at >= at),
         };
         for known in self.sample.troubles.iter().filter(|known| known.trouble == trouble && is_new(known)) {
-            let of = match (&known.queue, trouble.concerns()) {
-                (Some(queue), Concerns::Service) if self.covers_queue(queue) => self.of_service(queue),
-                (_, Concerns::Service) => continue,
-                // A secret that the book does not have any more is nobody's trouble.
-                (_, Concerns::Secret) if self.sample.book.sections().secrets.contains_key(&known.about) => {
-                    format!("secret={}", known.about)
-                }
-                (_, Concerns::Secret) => continue,
-                (_, Concerns::Process)
-                    if trouble == Trouble::IssuerGone && self.sample.book.sections().access.jwt.is_none() =>
-                {
-                    continue;
-                }
-                (_, Concerns::Process) => trouble.subject().to_owned(),
-            };
+            let Some(of) = self.of_trouble(known) else { continue };
             self.put(of, Found::Trouble { count: known.count, why: known.why.clone() });
+        }
+    }
+
+    /// What a trouble is about; none if that is nothing of what the alert covers, or of what the book has.
+    fn of_trouble(&self, known: &TroubleSample) -> Option<String> {
+        let book = self.sample.book.sections();
+        match known.trouble.concerns() {
+            Concerns::Service => {
+                let queue = known.queue.as_ref().filter(|queue| self.covers_queue(queue))?;
+                Some(self.of_service(queue))
+            }
+            Concerns::Secret => {
+                book.secrets.contains_key(&known.about).then(|| format!("secret={}", known.about))
+            }
+            Concerns::Process => {
+                let is_there = known.trouble != Trouble::IssuerGone || book.access.jwt.is_some();
+                is_there.then(|| known.trouble.subject().to_owned())
+            }
         }
     }
 

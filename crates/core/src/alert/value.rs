@@ -66,12 +66,6 @@ enum Enough {
     Few,
 }
 
-impl Enough {
-    const fn when(is_enough: bool) -> Self {
-        if is_enough { Self::Enough } else { Self::Few }
-    }
-}
-
 impl Found {
     /// Adds what was found for something else that is not told apart from it.
     pub(super) fn merge(&mut self, other: &Self, metric: Metric) {
@@ -122,7 +116,8 @@ pub(super) fn counted(condition: &Condition, counts: &[u64], window: Duration) -
                 return Reading::Silent;
             }
             let is_enough = whole >= limits::ALERT_SHARE_OF_MIN || part >= limits::ALERT_SHARE_COUNT_MIN;
-            Reading::of(condition, part as f64 / whole as f64, Enough::when(is_enough))
+            let enough = if is_enough { Enough::Enough } else { Enough::Few };
+            Reading::of(condition, part as f64 / whole as f64, enough)
         }
         Metric::DeadLetterInflow | Metric::AuthFailures => Reading::Says(at(0) as f64 / window.as_secs_f64()),
         Metric::ConfigFailures
@@ -140,7 +135,8 @@ pub(super) fn counted(condition: &Condition, counts: &[u64], window: Duration) -
 /// What times over a window come to, in seconds.
 pub(super) fn timed(condition: &Condition, times: &Sketch) -> Reading {
     let Some(time) = times.quantile(0.99) else { return Reading::Silent };
-    let enough = Enough::when(times.count() >= limits::ALERT_TIMES_OF_MIN);
+    let is_enough = times.count() >= limits::ALERT_TIMES_OF_MIN;
+    let enough = if is_enough { Enough::Enough } else { Enough::Few };
     Reading::of(condition, time.as_secs_f64(), enough)
 }
 

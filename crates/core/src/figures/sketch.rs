@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 /// The shortest time that is told from others, as a power of two in microseconds.
 const FLOOR_BITS: u32 = 7;
 /// Powers of two that are told apart.
-const OCTAVES: u32 = 27;
+const OCTAVES: u16 = 27;
 /// Ranges of each.
-const PARTS: u64 = 20;
+const PARTS: u16 = 20;
 /// How many ranges there are.
-const RANGES: u16 = 1 + (OCTAVES as u16) * (PARTS as u16);
+const RANGES: u16 = 1 + OCTAVES * PARTS;
 
 /// Times by fine ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,22 +90,20 @@ impl Sketch {
 
 fn range_of(micros: u64) -> u16 {
     let Some(bits) = micros.checked_ilog2().filter(|bits| *bits >= FLOOR_BITS) else { return 0 };
-    if bits >= FLOOR_BITS + OCTAVES {
+    let octave = u64::from(bits - FLOOR_BITS);
+    if octave >= u64::from(OCTAVES) {
         return RANGES - 1;
     }
-    let part = ((micros - (1 << bits)) * PARTS) >> bits;
-    let range = 1 + u64::from(bits - FLOOR_BITS) * PARTS + part;
-    u16::try_from(range).expect("there are fewer ranges")
+    let part = ((micros - (1 << bits)) * u64::from(PARTS)) >> bits;
+    u16::try_from(1 + octave * u64::from(PARTS) + part).expect("there are fewer ranges")
 }
 
 fn middle_of(range: u16) -> Duration {
-    let Some(place) = range.checked_sub(1).map(u64::from) else {
-        return Duration::from_micros((1 << FLOOR_BITS) / 2);
-    };
-    let octave = 1_u64 << (u64::from(FLOOR_BITS) + place / PARTS);
+    let Some(place) = range.checked_sub(1) else { return Duration::from_micros((1 << FLOOR_BITS) / 2) };
+    let octave = 1_u64 << (FLOOR_BITS + u32::from(place / PARTS));
     // The lower end is at (PARTS + part) of so many parts, the upper one part further on.
-    let half_parts = 2 * (PARTS + place % PARTS) + 1;
-    Duration::from_nanos(octave * 1_000 / (2 * PARTS) * half_parts)
+    let half_parts = 2 * u64::from(PARTS + place % PARTS) + 1;
+    Duration::from_nanos(octave * 1_000 / (2 * u64::from(PARTS)) * half_parts)
 }
 
 #[cfg(test)]
@@ -157,7 +155,9 @@ mod tests {
         ) {
             let of = |times: &[u64]| {
                 let mut sketch = Sketch::default();
-                times.iter().for_each(|time| sketch.add(Duration::from_micros(*time)));
+                for time in times {
+                    sketch.add(Duration::from_micros(*time));
+                }
                 sketch
             };
             let (first, more) = (of(&first), of(&more));

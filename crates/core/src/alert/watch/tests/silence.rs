@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::{Watch, World, alerts, queue};
 use crate::breaker::State;
 use crate::category::Category;
+use crate::figures::Figures;
 use crate::limits;
 
 const SERVICES: &str = "dependencies: { d: { kind: webhook } }
@@ -135,7 +136,7 @@ fn what_fires_shows_its_own_value() {
     assert_eq!(view.subjects.len(), 1);
     let (of, value) = (view.subjects[0].of.as_str(), view.subjects[0].value.as_str());
     assert_eq!((of, Some(value)), ("service=s", view.value.as_deref()));
-    assert!(value.starts_with("2"), "{value}");
+    assert!(value.starts_with('2'), "{value}");
 }
 
 #[test]
@@ -152,7 +153,7 @@ fn what_an_older_build_remembered_of_times_is_read_and_left() {
     memory["series"] = json!({ "service=s": { "before": [], "steps": steps, "last": counts } });
     world.watch = Watch::new(&world.book, world.now);
     world.watch.restore(serde_json::from_value(saved).unwrap());
-    world.figures = Default::default();
+    world.figures = Figures::default();
     assert_eq!(world.told(60), [""; 0], "it still fires, and nobody is told again");
     took(&mut world, "s", 20, 20);
     let told = world.told(60);

@@ -1,7 +1,7 @@
 //! What people are told of at once: it reaches everybody, once, whatever the book says of alerts.
 
 use super::{RECEIVERS, Watch, World, alerts, book, queue};
-use crate::alert::trouble::{Concerns, Lasts, Trouble};
+use crate::alert::trouble::{Concerns, Lasts, Trouble, Troubles};
 use crate::figures::Figures;
 use crate::limits;
 
@@ -123,7 +123,7 @@ fn a_restart_neither_repeats_nor_ends_it() {
         let saved = serde_json::to_string(&world.watch.save()).unwrap();
         world.watch = Watch::new(&world.book, world.now);
         world.watch.restore(serde_json::from_str(&saved).unwrap());
-        (world.figures, world.troubles) = (Figures::default(), Default::default());
+        (world.figures, world.troubles) = (Figures::default(), Troubles::default());
         assert_eq!(world.told(10), [""; 0]);
         raise(&mut world, trouble);
         assert_eq!(world.told(100), [""; 0], "{trouble:?} is known");
