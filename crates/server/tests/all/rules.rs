@@ -118,6 +118,8 @@ fn a_rule_is_shown_with_the_origin_of_each_value() {
     Permits
       in flight       64                      (built in)
       ramp            10s                     (built in)              after an outage, to twice the usual rate
+      rate growth     4%                      (built in)              in a second, after it was throttled
+      rate memory     10m                     (built in)              of the limit at which it was throttled
 
     Waiting
       events          20000000                (built in)              at most, for the whole service
