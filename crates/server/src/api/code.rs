@@ -55,7 +55,7 @@ struct Entry {
 
 impl Code {
     /// All of them, in the order of their statuses.
-    pub(crate) const ALL: [Self; 34] = [
+    pub(crate) const ALL: [Self; 35] = [
         Self::BadRequest,
         Self::Validation,
         Self::Unauthorized,

@@ -20,7 +20,7 @@ const SECRET: &str = "It's a Secret to Everybody";
 
 /// Codes that it takes dead letters, replays, breakers, receivers or a broken store to see, with the test that shows each.
 #[rustfmt::skip]
-const SHOWN_ELSEWHERE: [(&str, &str); 10] = [
+const SHOWN_ELSEWHERE: [(&str, &str); 11] = [
     ("DEPENDENCY_NOT_FOUND", include_str!("breakers.rs")),
     ("NO_BREAKER",           include_str!("breakers.rs")),
     ("RECEIVER_NOT_FOUND",   include_str!("seeing.rs")),
