@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::answer::Answer;
 use crate::book::source_template::{Picked, Wanted};
 use crate::event::Event;
-use crate::event::attribute::ContentType;
+use crate::event::attribute::{ContentType, CorrelationId, SessionKey, Subject};
 use crate::limits;
 use crate::time::Timestamp;
 
@@ -252,9 +252,9 @@ impl From {
             Self::Id => Some(event.id.as_str()),
             Self::Source => Some(event.source.as_str()),
             Self::Type => Some(event.event_type.as_str()),
-            Self::Subject => event.subject.as_ref().map(|subject| subject.as_str()),
-            Self::Session => event.session.as_ref().map(|session| session.as_str()),
-            Self::CorrelationId => event.correlation_id.as_ref().map(|id| id.as_str()),
+            Self::Subject => event.subject.as_ref().map(Subject::as_str),
+            Self::Session => event.session.as_ref().map(SessionKey::as_str),
+            Self::CorrelationId => event.correlation_id.as_ref().map(CorrelationId::as_str),
             Self::Data(path) => picked.get(path),
         }
     }
@@ -277,7 +277,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::event::attribute::{EventId, EventSource, EventType, Subject};
+    use crate::event::attribute::{EventId, EventSource, EventType};
 
     fn event(content_type: &str, data: &'static str) -> Event {
         Event {

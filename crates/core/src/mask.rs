@@ -266,7 +266,7 @@ fn is_webhook_host(host: &str) -> bool {
     let name = host.split(':').next().unwrap_or_default().trim_end_matches('.').to_ascii_lowercase();
     let is_under =
         |known: &&str| name.strip_suffix(*known).is_some_and(|sub| sub.is_empty() || sub.ends_with('.'));
-    WEBHOOK_HOSTS.iter().any(|known| is_under(known))
+    WEBHOOK_HOSTS.iter().any(is_under)
 }
 
 #[cfg(test)]

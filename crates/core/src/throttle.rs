@@ -140,17 +140,14 @@ impl Throttle {
         let hold = retry_after.unwrap_or_default().min(limits::RETRY_AFTER_MAX);
         let known = self.learnt.take().filter(|learnt| !learnt.is_forgotten(settings, now));
         let is_news = known.as_ref().is_none_or(|learnt| learnt.is_news(now));
-        let mut learnt = match known {
-            Some(mut learnt) => {
-                if is_news {
-                    learnt.cut(settings, hold);
-                }
-                learnt
+        let mut learnt = if let Some(mut learnt) = known {
+            if is_news {
+                learnt.cut(settings, hold);
             }
-            None => {
-                let measured = self.measured(now);
-                Learnt::new(settings.rate.map_or(measured, Rate::as_per_second), measured, now)
-            }
+            learnt
+        } else {
+            let measured = self.measured(now);
+            Learnt::new(settings.rate.map_or(measured, Rate::as_per_second), measured, now)
         };
         // Nothing is learnt before calls are made again.
         if retry_after.is_some() {

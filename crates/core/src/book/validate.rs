@@ -265,16 +265,14 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &Type) -> Result<(), Wrong> {
             Jitter::parse(text).map(drop).map_err(|e| wrong("bad-jitter", e.to_string(), &e.help()))
         }
         Type::Count { .. } | Type::CountOrUnlimited | Type::Number { .. }
-            if quoted == Quoted::Yes && text.parse::<f64>().is_ok() =>
+            if is_quoted_number(text, quoted) =>
         {
             let message = format!("`\"{text}\"` is a text, and a number belongs here");
             Err(wrong("wrong-type", message, &format!("write {text} without quotes")))
         }
         Type::Bool => match (text, quoted) {
             ("true" | "false", Quoted::No) => Ok(()),
-            ("yes" | "no" | "on" | "off" | "True" | "False", _) => {
-                Err(wrong("wrong-type", format!("`{text}` is a text in YAML 1.2"), "write true or false"))
-            }
+            ("yes" | "no" | "on" | "off" | "True" | "False", _) => Err(no_bool(text)),
             _ => Err(expected()),
         },
         Type::Count { min, max } if min == max && text != min.to_string() => Err(wrong(
@@ -327,6 +325,14 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &Type) -> Result<(), Wrong> {
         | Type::OneOrMany(_)
         | Type::ShortOrLong(..) => Err(expected()),
     }
+}
+
+fn is_quoted_number(text: &str, quoted: Quoted) -> bool {
+    quoted == Quoted::Yes && text.parse::<f64>().is_ok()
+}
+
+fn no_bool(text: &str) -> Wrong {
+    wrong("wrong-type", format!("`{text}` is a text in YAML 1.2"), "write true or false")
 }
 
 /// Texts with a grammar of their own.

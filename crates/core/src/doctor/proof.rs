@@ -386,12 +386,16 @@ impl Played {
         dependencies.entry(DependencyName::new(ALL_DEPENDENCIES).ok()?).or_insert_with(|| at(behaviour));
         let mut arrivals = arrivals(deliveries(), start, duration);
         if is_alike {
-            arrivals.iter_mut().for_each(|arrival| arrival.flow = alike(&arrival.flow));
+            for arrival in &mut arrivals {
+                arrival.flow = alike(&arrival.flow);
+            }
         }
         if let World::Crowd(size, ..) = world {
             arrivals.truncate(1);
             let burst = Flow::Bursts { size: *size, every: None };
-            arrivals.iter_mut().for_each(|arrival| arrival.flow = burst.clone());
+            for arrival in &mut arrivals {
+                arrival.flow = burst.clone();
+            }
         }
         let scenario = Scenario {
             about: None,

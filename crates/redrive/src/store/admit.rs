@@ -189,7 +189,7 @@ pub(super) fn route<'a, L: Ledger>(
     now: Timestamp,
 ) -> Result<Option<Routed<'a>>, L::Error> {
     let mut added = Added::default();
-    let mut routed = Routed { to: Vec::with_capacity(routes.len()), keys: Vec::new() };
+    let mut found = Routed { to: Vec::with_capacity(routes.len()), keys: Vec::new() };
     for addressee in routes {
         let key = derive::copy_key(addressee, event);
         if let Some(key) = &key
@@ -200,10 +200,10 @@ pub(super) fn route<'a, L: Ledger>(
         if added.place(ledger, addressee, event) != Some(Fit::Waits) {
             return Ok(None);
         }
-        routed.to.push(addressee);
-        routed.keys.extend(key.map(|key| NewKey { key, until: now + addressee.copies.ttl }));
+        found.to.push(addressee);
+        found.keys.extend(key.map(|key| NewKey { key, until: now + addressee.copies.ttl }));
     }
-    Ok(Some(routed).filter(|routed| !routed.to.is_empty()))
+    Ok(Some(found).filter(|found| !found.to.is_empty()))
 }
 
 impl New {

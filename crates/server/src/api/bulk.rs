@@ -78,16 +78,7 @@ pub(super) async fn purge(
         let message = "it is not said which dead letters are meant: name some or a filter, or say `--all` (`\"all\": true`) if you mean all of them";
         return Err(ApiError::wrong("filter", message));
     }
-    let letters = match &names {
-        Some(names) => {
-            let (ids, service) = replays::resolve(&app, &caller, names).await?;
-            if caller.is_bound() && filter.service.is_none() {
-                filter.service = service;
-            }
-            Some(ids)
-        }
-        None => None,
-    };
+    let letters = replays::chosen(&app, &caller, names.as_deref(), &mut filter).await?;
     caller.check_list(filter.service.as_deref())?;
     let what = replays::what(&filter, letters.as_deref());
     let selection = Selection { letters, ..everything(filter, moment) };

@@ -78,17 +78,7 @@ pub(super) async fn begin(
         let message = "it is not said which dead letters are meant: name some or a filter, or say `--all` (`\"all\": true`) if you mean all of them";
         return Err(ApiError::wrong("filter", message));
     }
-    let letters = match &names {
-        Some(names) => {
-            let (ids, service) = resolve(&app, &caller, names).await?;
-            // Whose letters a replay sends is told by its filter: by that it is known whose it is.
-            if caller.is_bound() && filter.service.is_none() {
-                filter.service = service;
-            }
-            Some(ids)
-        }
-        None => None,
-    };
+    let letters = chosen(&app, &caller, names.as_deref(), &mut filter).await?;
     caller.check_list(filter.service.as_deref())?;
     if let Some(to) = &to {
         caller.check_service(to.service.as_str())?;
@@ -133,8 +123,24 @@ fn pace(fields: &mut Fields) -> Result<Pace, WrongField> {
     Ok(Pace { rate, concurrency, manner })
 }
 
+/// The letters that go by those names, if some are named.
+pub(super) async fn chosen(
+    app: &App,
+    caller: &Caller,
+    names: Option<&[String]>,
+    filter: &mut LetterFilter,
+) -> Result<Option<Vec<DeliveryId>>, ApiError> {
+    let Some(names) = names else { return Ok(None) };
+    let (ids, service) = resolve(app, caller, names).await?;
+    // Whose letters are meant is told by the filter: by that it is known whose they are.
+    if caller.is_bound() && filter.service.is_none() {
+        filter.service = service;
+    }
+    Ok(Some(ids))
+}
+
 /// The letters that go by those names, and the service that all of them are of.
-pub(super) async fn resolve(
+async fn resolve(
     app: &App,
     caller: &Caller,
     names: &[String],
