@@ -299,7 +299,7 @@ impl<'a> Survey<'a> {
             let (then, now) = (then.dependency.clone(), now.dependency.clone());
             self.known.renamed.insert(Renamed { then, now });
         }
-        if self.known.differences(&self.plan, recorded).is_some_and(|differs| differs.any()) {
+        if self.known.differences(&self.plan, recorded).is_some_and(Differences::any) {
             self.known.guarded_otherwise.insert(dependency.clone());
         }
         for story in stories.iter().filter(|story| story.book != FOREIGN && is_failure(story)) {
