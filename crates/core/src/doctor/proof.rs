@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::change::Change;
-use super::evidence::{Chart, Member, SeenDelivery};
+use super::evidence::{Chart, Member, SeenDelivery, Times};
 use super::rules::timeouts::is_of_another_limit;
 use super::words::counted;
 use crate::book::model::At;
@@ -453,10 +453,9 @@ fn alike(flow: &Flow) -> Flow {
 /// How long good calls took.
 fn latency_of(members: &[&Member<'_>]) -> Latency {
     let times: Vec<_> = members.iter().map(|member| member.successes()).collect();
-    let longest =
-        |of: &dyn Fn(&super::evidence::Times) -> Option<Duration>| times.iter().filter_map(of).max();
-    let p50 = longest(&|times| times.median()).unwrap_or(Latency::USUAL.p50).max(Duration::from_millis(1));
-    let p99 = longest(&|times| times.p99()).unwrap_or(Latency::USUAL.p99).max(p50);
+    let longest = |of: fn(&Times) -> Option<Duration>| times.iter().filter_map(of).max();
+    let p50 = longest(Times::median).unwrap_or(Latency::USUAL.p50).max(Duration::from_millis(1));
+    let p99 = longest(Times::p99).unwrap_or(Latency::USUAL.p99).max(p50);
     Latency { p50, p99 }
 }
 

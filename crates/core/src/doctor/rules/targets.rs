@@ -3,6 +3,8 @@
 //! An open breaker lets few attempts through, so there is no least number of attempts where all of them failed
 //! and a breaker has judged already.
 
+use std::time::Duration;
+
 use super::failing::messages;
 use super::timeouts;
 use crate::breaker::Phase;
@@ -15,7 +17,6 @@ use crate::doctor::{Diagnosis, Harm, Look, Sign};
 use crate::scenario::{Latency, Mood};
 use crate::story::{End, Story};
 use crate::text::{show_duration, show_rounded};
-use std::time::Duration;
 
 /// Attempts that must have failed one after the other where no breaker has judged.
 const FAILED_MIN: usize = 5;
