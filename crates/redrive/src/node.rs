@@ -24,6 +24,7 @@ mod trail;
 mod trend;
 mod writer;
 
+use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::{Arc, RwLock};
@@ -36,7 +37,7 @@ use redrive_core::engine::{
 };
 use redrive_core::event::Event;
 use redrive_core::figures::Figures;
-use redrive_core::ids::{ChannelName, Receipt, Seed, Seq, ServiceName};
+use redrive_core::ids::{ChannelName, DependencyName, Receipt, Seed, Seq, ServiceName};
 use redrive_core::limits;
 use redrive_core::time::Timestamp;
 use tokio::sync::{Notify, Semaphore, broadcast, mpsc, oneshot};
@@ -247,11 +248,10 @@ impl Node {
         let tidings = Tidings::new(Seed(recovered.seed));
         let chart = Chart::default();
         let keep = Arc::new(RwLock::new(keep(&book)));
-        let owed = recovered.owed.clone();
+        let (reprocess, well_again) = reprocessing(recovered.owed.clone());
         let engine = engine(recovered, Arc::clone(&book), bounds);
         let readers = Readers::new(store.as_ref())?;
-        let note = Note::Book { hash: book.hash(), text: Arc::clone(&book_text) };
-        inbox.add(|work| work.notes.push(NoteJob { note, then: None, reply: None }));
+        record_book(&inbox, &book, &book_text);
         let mut writer = Writer {
             store,
             inbox: Arc::clone(&inbox),
@@ -265,11 +265,6 @@ impl Node {
         writer.found_room(room);
         let knell = Knell::new(Arc::clone(&inbox), chart.clone());
         start_writer(writer, knell.clone())?;
-        let (reprocess, well_again) = mpsc::channel(REPROCESS_MAX);
-        for dependency in owed {
-            // One that finds no place is still owed when the next run begins.
-            let _ = reprocess.try_send(dependency);
-        }
         let (breakers, keeper) = breakers::desk();
         let routes = Arc::new(RwLock::new(Arc::new(Routes::new(Arc::clone(&book), book_text, now))));
         let (trend, questions_of_trend) = trend::desk();
@@ -285,8 +280,7 @@ impl Node {
         start_engine(shell, engine_receiver, knell.clone());
         let (schedules, runner) = Schedules::new(Arc::clone(&book), wall);
         let (alerting, watching) = Alerting::new(book);
-        let questions = Arc::new(Semaphore::new(READERS_MAX));
-        let shared = Shared {
+        let shared = Arc::new(Shared {
             clock,
             inbox,
             engine: engine_sender,
@@ -300,20 +294,19 @@ impl Node {
             breakers,
             trend,
             readers,
-            questions,
+            questions: Arc::new(Semaphore::new(READERS_MAX)),
             changing_book: tokio::sync::Mutex::new(()),
             book_changed: Arc::new(Notify::new()),
             changing_keys: tokio::sync::Mutex::new(()),
             started_at: now,
-        };
-        let shared = Arc::new(shared);
-        tokio::spawn(letters::bring_back(Arc::downgrade(&shared), well_again));
-        tokio::spawn(breakers::keep(Arc::downgrade(&shared), keeper));
-        tokio::spawn(trend::watch(Arc::downgrade(&shared), questions_of_trend));
-        tokio::spawn(letters::watch_sessions(Arc::downgrade(&shared)));
-        tokio::spawn(removed::watch(Arc::downgrade(&shared)));
-        tokio::spawn(schedules::run(Arc::downgrade(&shared), runner));
-        tokio::spawn(alerting::run(Arc::downgrade(&shared), watching));
+        });
+        let weak = || Arc::downgrade(&shared);
+        tokio::spawn(letters::bring_back(weak(), well_again));
+        tokio::spawn(breakers::keep(weak(), keeper));
+        tokio::spawn(trend::watch(weak(), questions_of_trend));
+        tokio::spawn(schedules::run(weak(), runner));
+        tokio::spawn(alerting::run(weak(), watching));
+        watch_waiting(&shared);
         Ok(Self { shared })
     }
 
@@ -624,6 +617,29 @@ fn engine(recovered: Recovered, book: Arc<RuleBook>, bounds: Bounds) -> Engine {
         replays: recovered.replays,
         suspects_until,
     })
+}
+
+fn record_book(inbox: &Inbox, book: &RuleBook, text: &Arc<str>) {
+    let note = Note::Book { hash: book.hash(), text: Arc::clone(text) };
+    inbox.add(|work| work.notes.push(NoteJob { note, then: None, reply: None }));
+}
+
+/// Looks after sessions that a dead letter holds, and services that left the rule book.
+fn watch_waiting(shared: &Arc<Shared>) {
+    tokio::spawn(letters::watch_sessions(Arc::downgrade(shared)));
+    tokio::spawn(removed::watch(Arc::downgrade(shared)));
+}
+
+/// Where it is said which dependencies are well again, with those that are owed since an earlier run.
+fn reprocessing(
+    owed: BTreeSet<DependencyName>,
+) -> (mpsc::Sender<DependencyName>, mpsc::Receiver<DependencyName>) {
+    let (reprocess, well_again) = mpsc::channel(REPROCESS_MAX);
+    for dependency in owed {
+        // One that finds no place is still owed when the next run begins.
+        let _ = reprocess.try_send(dependency);
+    }
+    (reprocess, well_again)
 }
 
 /// The writer, on a thread of its own.

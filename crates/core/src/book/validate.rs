@@ -267,8 +267,7 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &Type) -> Result<(), Wrong> {
         Type::Count { .. } | Type::CountOrUnlimited | Type::Number { .. }
             if is_quoted_number(text, quoted) =>
         {
-            let message = format!("`\"{text}\"` is a text, and a number belongs here");
-            Err(wrong("wrong-type", message, &format!("write {text} without quotes")))
+            Err(quoted_number(text))
         }
         Type::Bool => match (text, quoted) {
             ("true" | "false", Quoted::No) => Ok(()),
@@ -329,6 +328,11 @@ fn check_scalar(text: &str, quoted: Quoted, takes: &Type) -> Result<(), Wrong> {
 
 fn is_quoted_number(text: &str, quoted: Quoted) -> bool {
     quoted == Quoted::Yes && text.parse::<f64>().is_ok()
+}
+
+fn quoted_number(text: &str) -> Wrong {
+    let message = format!("`\"{text}\"` is a text, and a number belongs here");
+    wrong("wrong-type", message, &format!("write {text} without quotes"))
 }
 
 fn no_bool(text: &str) -> Wrong {

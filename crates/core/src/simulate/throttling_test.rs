@@ -25,7 +25,8 @@ const SCARCE_UNTIL: u64 = 50;
 /// From then on what has waited must drain.
 const JUDGED_FROM: u64 = SCARCE_UNTIL + 60;
 /// How long a call takes at the dependency that counts calls at once.
-const CALL: Duration = Duration::from_millis(200);
+const CALL: Duration = Duration::from_nanos(CALL_NANOS);
+const CALL_NANOS: u64 = SECOND / 5;
 
 /// How a dependency limits its calls.
 #[derive(Clone, Debug)]
@@ -111,7 +112,7 @@ impl Shape {
                     }
                     let at_once = (allowed(now) as f64 * CALL.as_secs_f64()).round();
                     let has_room = (ends.len() as f64) < at_once;
-                    ends.extend(has_room.then(|| now + CALL.as_nanos() as u64));
+                    ends.extend(has_room.then(|| now + CALL_NANOS));
                     has_room
                 })
             }
@@ -175,7 +176,7 @@ fn judge(report: &Report, taken: &[u64], refused: &[u64]) -> Came {
     let (made, good) = (per_second(&all, empty_at), per_second(taken, empty_at));
     let sum: u64 = good[judged.clone()].iter().sum();
     let share = sum as f64 / (judged.len() as f64 * ALLOWED as f64);
-    let bursts = (SCARCE_UNTIL as usize + 1..empty_at).map(|second| {
+    let bursts = (usize::try_from(SCARCE_UNTIL).expect("a time") + 1..empty_at).map(|second| {
         let known = good[second.saturating_sub(60)..second].iter().max().copied().unwrap_or(0);
         made[second] as f64 / known.max(SCARCE) as f64
     });

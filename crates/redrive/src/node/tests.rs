@@ -69,11 +69,10 @@ impl Store for Flaky {
             return Err(StoreError::Unknown { path, reason });
         }
         match mood {
-            Mood::Well | Mood::Blind | Mood::Full => self.inner.write(batch, now),
             Mood::Exhausted if self.reopened.load(Ordering::SeqCst) == 0 => {
                 Err(StoreError::OutOfMemory { path })
             }
-            Mood::Exhausted => self.inner.write(batch, now),
+            Mood::Well | Mood::Blind | Mood::Full | Mood::Exhausted => self.inner.write(batch, now),
             Mood::Panics => panic!("as asked"),
             Mood::Refuses => Err(StoreError::NotWritten { path, reason }),
             Mood::LosesTheAnswer => {

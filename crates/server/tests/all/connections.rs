@@ -90,7 +90,8 @@ services:
                     assert_eq!(answer.expect("an answer").status, 202);
                     // The pace of the traffic: some events come just before the target hangs up, some after.
                     thread::sleep(
-                        IDLE - Duration::from_millis(2) + Duration::from_micros(100) * (event % 40),
+                        IDLE.saturating_sub(Duration::from_millis(2))
+                            + Duration::from_micros(100) * (event % 40),
                     );
                 }
             });

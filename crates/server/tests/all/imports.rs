@@ -75,8 +75,8 @@ fn letters_from_elsewhere_keep_nothing_out_and_stay_within_the_bounds_of_their_k
         let event = json!({ "specversion": "1.0", "id": "order-1001", "source": source, "type": "shop.ordered", "data": 1 });
         server.post("/v1/events", &format!("{}{kind}", bearer(&admin)), event.to_string())
     };
-    let sent = send("/shop");
-    assert_eq!((sent.status, &sent.json()["deliveries"]), (202, &json!(1)), "{sent:?}");
+    let taken = send("/shop");
+    assert_eq!((taken.status, &taken.json()["deliveries"]), (202, &json!(1)), "{taken:?}");
     assert_eq!(target.until(3)[2].event_id(), "order-1001");
     for source in ["/v1/hooks/github", "/schedules/nightly", "/workers/a", "/alerts/x", "redrive:alerts"] {
         assert_eq!(send(source).error(), (400, "VALIDATION_ERROR".to_owned()), "{source}");
@@ -84,9 +84,9 @@ fn letters_from_elsewhere_keep_nothing_out_and_stay_within_the_bounds_of_their_k
 
     // What Redrive wrote out comes in again, once it is gone.
     let letters = || {
-        let sent = get(&server, "/v1/dead-letters/export", &admin).body;
+        let exported = get(&server, "/v1/dead-letters/export", &admin).body;
         // The answer comes in parts, each behind its length.
-        sent.lines().filter(|line| line.starts_with('{')).map(str::to_owned).collect::<Vec<_>>()
+        exported.lines().filter(|line| line.starts_with('{')).map(str::to_owned).collect::<Vec<_>>()
     };
     let pile = letters();
     assert_eq!(pile.len(), 4, "{pile:?}");

@@ -67,12 +67,11 @@ impl World {
         }
         let mut audit = order.audit;
         if done > 0 {
-            match audit.and_then(|number| self.audit.get_mut(&number)) {
-                Some(record) => record.letters += done,
-                None => {
-                    let (verb, what) = order.act();
-                    audit = Some(self.record(verb, what, done, order.note.clone(), now));
-                }
+            if let Some(record) = audit.and_then(|number| self.audit.get_mut(&number)) {
+                record.letters += done;
+            } else {
+                let (verb, what) = order.act();
+                audit = Some(self.record(verb, what, done, order.note.clone(), now));
             }
         }
         Ordered::Reassigned { done, unwanted, busy, next: order.next(last, whole), audit }
@@ -80,20 +79,16 @@ impl World {
 
     fn heads(&self, order: &Reassign) -> Vec<ReassignCursor> {
         let Reassign { queue, rows_max, after, .. } = order;
-        match *after {
-            Some(ReassignCursor { due_at: Some(due_at), seq }) => {
-                let later =
-                    self.due.iter().filter(|(of, at, place)| of == queue && (*at, *place) > (due_at, seq));
-                let head =
-                    |(_, at, seq): &(_, Timestamp, Seq)| ReassignCursor { due_at: Some(*at), seq: *seq };
-                later.map(head).take(*rows_max).collect()
-            }
-            Some(ReassignCursor { due_at: None, .. }) | None => {
-                let after = after.map_or(Seq::NONE, |after| after.seq);
-                let later = self.ready.iter().filter(|(of, place)| of == queue && *place > after);
-                let head = |(_, seq): &(_, Seq)| ReassignCursor { due_at: None, seq: *seq };
-                later.map(head).take(*rows_max).collect()
-            }
+        if let Some(ReassignCursor { due_at: Some(due_at), seq }) = *after {
+            let later =
+                self.due.iter().filter(|(of, at, place)| of == queue && (*at, *place) > (due_at, seq));
+            let head = |(_, at, seq): &(_, Timestamp, Seq)| ReassignCursor { due_at: Some(*at), seq: *seq };
+            later.map(head).take(*rows_max).collect()
+        } else {
+            let after = after.map_or(Seq::NONE, |after| after.seq);
+            let later = self.ready.iter().filter(|(of, place)| of == queue && *place > after);
+            let head = |(_, seq): &(_, Seq)| ReassignCursor { due_at: None, seq: *seq };
+            later.map(head).take(*rows_max).collect()
         }
     }
 

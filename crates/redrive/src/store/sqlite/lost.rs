@@ -150,7 +150,8 @@ mod tests {
 
     use super::*;
 
-    const PAGE: usize = 512;
+    const PAGE_OF_LOG: u32 = 512;
+    const PAGE: usize = PAGE_OF_LOG as usize;
     const FRAME: usize = FRAME_HEADER_BYTES + PAGE;
 
     /// A log of four commits with several frames each, as SQLite writes it, and where each commit ends.
@@ -165,7 +166,7 @@ mod tests {
         let mut ends = vec![];
         for _ in 0..4 {
             connection.execute("INSERT INTO t VALUES (randomblob(1500))", []).expect("it is written");
-            ends.push(std::fs::metadata(&log).expect("a log").len() as usize);
+            ends.push(std::fs::read(&log).expect("a log").len());
         }
         (std::fs::read(&log).expect("a log"), ends)
     }
@@ -173,7 +174,7 @@ mod tests {
     #[test]
     fn commits_behind_a_bad_frame_are_found() {
         let (log, ends) = log();
-        let walk = |bytes: &[u8]| walk_log(bytes, PAGE as u32).expect("memory can be read");
+        let walk = |bytes: &[u8]| walk_log(bytes, PAGE_OF_LOG).expect("memory can be read");
         let flip = |at: usize| {
             let mut bytes = log.clone();
             bytes[at] ^= 1;
@@ -209,6 +210,6 @@ mod tests {
         let (new, ends) = log();
         let mut both = new[..ends[1]].to_vec();
         both.extend_from_slice(&old[ends[1]..]);
-        assert_eq!(walk_log(&both[..], PAGE as u32).expect("memory can be read"), Walk::Whole);
+        assert_eq!(walk_log(&both[..], PAGE_OF_LOG).expect("memory can be read"), Walk::Whole);
     }
 }

@@ -33,6 +33,7 @@ const MOVE: &str = "UPDATE deliveries SET queue = ?2, lane = ?3, state = ?4, due
     start_recorded = 0, book = NULL, history = NULL, replay = NULL WHERE seq = ?1";
 
 /// What became of one.
+#[expect(clippy::large_enum_variant, reason = "one lives at a time, on the stack")]
 enum Taken {
     /// It is gone from the queue, and this one of its session is next.
     Gone(Option<Waiting>),
@@ -116,21 +117,18 @@ impl Work<'_> {
     fn heads(&self, queue: i64, order: &Reassign) -> Result<Vec<ReassignCursor>, Fault> {
         let rows_max = i64::try_from(order.rows_max).unwrap_or(i64::MAX);
         let mut heads = Vec::new();
-        match order.after {
-            Some(ReassignCursor { due_at: Some(due_at), seq: after }) => {
-                let mut statement = self.connection.prepare_cached(DUE_HEADS)?;
-                let mut rows = statement.query((queue, nanos(due_at), place(after), rows_max))?;
-                while let Some(row) = rows.next()? {
-                    heads.push(ReassignCursor { due_at: Some(time(row.get(0)?)), seq: seq(row.get(1)?) });
-                }
+        if let Some(ReassignCursor { due_at: Some(due_at), seq: after }) = order.after {
+            let mut statement = self.connection.prepare_cached(DUE_HEADS)?;
+            let mut rows = statement.query((queue, nanos(due_at), place(after), rows_max))?;
+            while let Some(row) = rows.next()? {
+                heads.push(ReassignCursor { due_at: Some(time(row.get(0)?)), seq: seq(row.get(1)?) });
             }
-            Some(ReassignCursor { due_at: None, .. }) | None => {
-                let after = order.after.map_or(Seq::NONE, |after| after.seq);
-                let mut statement = self.connection.prepare_cached(READY_HEADS)?;
-                let mut rows = statement.query((queue, place(after), rows_max))?;
-                while let Some(row) = rows.next()? {
-                    heads.push(ReassignCursor { due_at: None, seq: seq(row.get(0)?) });
-                }
+        } else {
+            let after = order.after.map_or(Seq::NONE, |after| after.seq);
+            let mut statement = self.connection.prepare_cached(READY_HEADS)?;
+            let mut rows = statement.query((queue, place(after), rows_max))?;
+            while let Some(row) = rows.next()? {
+                heads.push(ReassignCursor { due_at: None, seq: seq(row.get(0)?) });
             }
         }
         Ok(heads)

@@ -124,7 +124,7 @@ fn one_key(bench: &mut Bench) {
 fn keys_apart(bench: &mut Bench) {
     let key = keyed("data.order");
     let all = |event: Event| with(to("a a/x b", event), &[key.clone(), key.clone(), key.clone()]);
-    assert_eq!(bench.take(&[with(to("a", order("1", 7)), &[key.clone()])])[0].deliveries, 1);
+    assert_eq!(bench.take(&[with(to("a", order("1", 7)), std::slice::from_ref(&key))])[0].deliveries, 1);
     assert_eq!(bench.take(&[all(order("2", 7))])[0].deliveries, 2);
     let mut other = all(order("3", 7));
     for addressee in &mut other.routes {
@@ -135,8 +135,8 @@ fn keys_apart(bench: &mut Bench) {
         data: format!("{{\"order\":\"{}{end}\"}}", "x".repeat(5_000)).into(),
         ..event(id)
     };
-    let longs =
-        [long("4", "a"), long("5", "b"), long("6", "a")].map(|event| with(to("b", event), &[key.clone()]));
+    let longs = [long("4", "a"), long("5", "b"), long("6", "a")]
+        .map(|event| with(to("b", event), std::slice::from_ref(&key)));
     let seen: Vec<_> = bench.take(&longs).iter().map(|taken| taken.seen).collect();
     assert_eq!(seen, [Seen::First, Seen::First, Seen::Again], "however long they are");
 }

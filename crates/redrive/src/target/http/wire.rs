@@ -150,16 +150,15 @@ impl Wire {
         let (start, body_bytes) = (sender.line.passed(), request.body().size_hint().lower());
         match limits.wait(Step::Head, origin, sender.requests.try_send_request(request)).await {
             Ok(Ok(response)) => Ok((response, sender)),
-            Ok(Err(mut error)) => Err(match error.take_message() {
-                Some(request) => Unanswered::NotSent(Box::new(request)),
-                None => {
-                    let failure = Failure::http(origin, error.error());
-                    let passed = sender.line.since(start);
-                    if failure.lost_connection() && passed.read == 0 {
-                        Unanswered::Lost { failure, sent: Sent::of(passed.written, body_bytes) }
-                    } else {
-                        Unanswered::Failed(failure)
-                    }
+            Ok(Err(mut error)) => Err(if let Some(request) = error.take_message() {
+                Unanswered::NotSent(Box::new(request))
+            } else {
+                let failure = Failure::http(origin, error.error());
+                let passed = sender.line.since(start);
+                if failure.lost_connection() && passed.read == 0 {
+                    Unanswered::Lost { failure, sent: Sent::of(passed.written, body_bytes) }
+                } else {
+                    Unanswered::Failed(failure)
                 }
             }),
             Err(failure) => Err(Unanswered::Failed(failure)),

@@ -199,9 +199,9 @@ mod tests {
         RowView { pattern: pattern.to_owned(), hold }
     }
 
-    fn open() -> Option<Wait> {
+    fn open() -> Wait {
         let dependency = DependencyName::new("db").expect("a name");
-        Some(Wait::BreakerOpen { dependency, until: at(5_030) })
+        Wait::BreakerOpen { dependency, until: at(5_030) }
     }
 
     /// A service of which 100 attempts succeeded in the last minute.
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn the_worst_that_is_true_is_told() {
         use HealthWord::{Degraded, Failing, Healthy, Held, Paused, Removed};
-        let held = || vec![row("orders.*", open()), row("mail", open())];
+        let held = || vec![row("orders.*", Some(open())), row("mail", Some(open()))];
         let paused = Some(at(900));
         #[rustfmt::skip]
         let cases = [
@@ -233,7 +233,7 @@ mod tests {
             ("removed",                  Signs { is_removed: true, rows: vec![], ..good() },                 Removed,  "not in the rule book any more"),
             ("removed, one waits",       Signs { is_removed: true, waiting: 1, ..good() },                   Removed,  "not in the rule book any more, and 1 delivery waits"),
             ("held before failing",      Signs { rows: held(), lately: lately(10, 10), ..good() },           Held,     "the circuit breaker of db is open"),
-            ("one row of two is held",   Signs { rows: vec![row("mail", open()), row("sms", None)], ..good() }, Degraded, "events of type mail wait: the circuit breaker of db is open"),
+            ("one row of two is held",   Signs { rows: vec![row("mail", Some(open())), row("sms", None)], ..good() }, Degraded, "events of type mail wait: the circuit breaker of db is open"),
             ("half of it fails",         Signs { lately: lately(10, 5), ..good() },                          Failing,  "5 of 10 attempts in the last minute failed"),
             ("nearly half",              Signs { lately: lately(11, 5), ..good() },                          Degraded, "5 of 11 attempts in the last minute failed"),
             ("one, which failed",        Signs { lately: lately(1, 1), ..good() },                           Failing,  "the only attempt in the last minute failed"),

@@ -25,6 +25,22 @@ fn told(hook: &Target, alert: &str) -> Value {
     until(&format!("{alert} is told"), || notices(hook).into_iter().find(|notice| notice["alert"] == alert))
 }
 
+/// A book with a secret that is away, an archive that is no folder, and those services.
+fn book_of_troubles(services: &str, hook: &str) -> String {
+    format!(
+        "version: 1
+secrets: {{ away: {{ command: [\"false\"] }} }}
+sources: {{ lost: {{ webhook: {{ scheme: github, secret: away }}, type: lost }} }}
+archive: {{ folder: archive }}
+retry_policies:
+  once: {{ delays: [10ms], retries: 1, jitter: none, alert_when_exhausted: true }}
+  much-later: {{ delays: [10h], retries: 1, jitter: none }}
+services:
+{services}receivers: {{ hook: {{ webhook: \"{hook}\" }} }}
+"
+    )
+}
+
 #[test]
 fn each_trouble_reaches_a_receiver_that_no_alert_names_and_does_so_once() {
     let target = Target::start(|call| match call.path.as_str() {
@@ -39,21 +55,7 @@ fn each_trouble_reaches_a_receiver_that_no_alert_names_and_does_so_once() {
             "  {name}: {{ target: {{ http: \"http://{at}/{name}\" }}, breaker: none, events: [{name}.*]{more} }}\n"
         )
     };
-    let book = |services: &str| {
-        format!(
-            "version: 1
-secrets: {{ away: {{ command: [\"false\"] }} }}
-sources: {{ lost: {{ webhook: {{ scheme: github, secret: away }}, type: lost }} }}
-archive: {{ folder: archive }}
-retry_policies:
-  once: {{ delays: [10ms], retries: 1, jitter: none, alert_when_exhausted: true }}
-  much-later: {{ delays: [10h], retries: 1, jitter: none }}
-services:
-{services}receivers: {{ hook: {{ webhook: \"{}\" }} }}
-",
-            hook.url()
-        )
-    };
+    let book = |services: &str| book_of_troubles(services, &hook.url());
     let steady = [
         service("refused", ""),
         service("broken", ", classify: [{ status: 418, as: internal }]"),
