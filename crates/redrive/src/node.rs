@@ -251,7 +251,7 @@ impl Node {
         let (reprocess, well_again) = reprocessing(recovered.owed.clone());
         let engine = engine(recovered, Arc::clone(&book), bounds);
         let readers = Readers::new(store.as_ref())?;
-        record_book(&inbox, &book, &book_text);
+        inbox.record_book(&book, &book_text);
         let mut writer = Writer {
             store,
             inbox: Arc::clone(&inbox),
@@ -617,11 +617,6 @@ fn engine(recovered: Recovered, book: Arc<RuleBook>, bounds: Bounds) -> Engine {
         replays: recovered.replays,
         suspects_until,
     })
-}
-
-fn record_book(inbox: &Inbox, book: &RuleBook, text: &Arc<str>) {
-    let note = Note::Book { hash: book.hash(), text: Arc::clone(text) };
-    inbox.add(|work| work.notes.push(NoteJob { note, then: None, reply: None }));
 }
 
 /// Looks after sessions that a dead letter holds, and services that left the rule book.

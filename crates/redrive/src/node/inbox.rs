@@ -6,6 +6,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
+use redrive_core::book::RuleBook;
 use redrive_core::engine::{Advance, Input, Load, Settlement};
 use tokio::sync::oneshot;
 
@@ -144,6 +145,12 @@ impl Inbox {
         }
         add(&mut state.work);
         self.wake_writer(state);
+    }
+
+    /// Has a rule book kept, so that what was decided by it can be explained later.
+    pub(super) fn record_book(&self, book: &RuleBook, text: &Arc<str>) {
+        let note = Note::Book { hash: book.hash(), text: Arc::clone(text) };
+        self.add(|work| work.notes.push(NoteJob { note, then: None, reply: None }));
     }
 
     fn wake_writer(&self, mut state: MutexGuard<'_, State>) {

@@ -20,7 +20,7 @@ const SECRET: &str = "It's a Secret to Everybody";
 
 /// Codes that it takes dead letters, replays, breakers, receivers or a broken store to see, with the test that shows each.
 #[rustfmt::skip]
-const SHOWN_ELSEWHERE: [(&str, &str); 11] = [
+const SHOWN_ELSEWHERE: [(&str, &str); 12] = [
     ("DEPENDENCY_NOT_FOUND", include_str!("breakers.rs")),
     ("NO_BREAKER",           include_str!("breakers.rs")),
     ("RECEIVER_NOT_FOUND",   include_str!("seeing.rs")),
@@ -31,6 +31,7 @@ const SHOWN_ELSEWHERE: [(&str, &str); 11] = [
     ("ONLY_POISON",          include_str!("replay/odd.rs")),
     ("SERVICE_GONE",         include_str!("replay/odd.rs")),
     ("EVENT_NOT_WANTED",     include_str!("replay/odd.rs")),
+    ("SERVICE_IN_BOOK",      include_str!("removed.rs")),
     ("OUTCOME_UNKNOWN",      include_str!("folder.rs")),
 ];
 

@@ -95,22 +95,19 @@ fn a_full_disk_refuses_events_and_loses_none() {
         status(200)
     });
     let folder = Folder::with("redrive.yaml", &book(&target, &[]));
-    let server = Server::run(on_a_small_disk(&folder));
+    let server = Server::start(&folder);
     server.accept("orders.placed", "o-first", "");
     target.until(1);
-    let body = format!("{{\"padding\":\"{}\"}}", "x".repeat(20_000));
     let post =
-        |id: &str| server.post("/v1/events/orders.placed", &format!("idempotency-key: {id}\r\n"), &body);
+        |id: &str| server.post("/v1/events/orders.placed", &format!("idempotency-key: {id}\r\n"), "{}");
     let mut taken = vec!["o-first".to_owned()];
-    let refused = loop {
-        let id = format!("o-{}", taken.len());
-        let answer = post(&id);
-        if answer.status != 202 {
-            break answer;
-        }
+    for number in 1..20 {
+        let id = format!("o-{number}");
+        assert_eq!(post(&id).status, 202);
         taken.push(id);
-        assert!(taken.len() < 10_000, "the disk is never full");
-    };
+    }
+    bound_files(&server, "0:unlimited");
+    let refused = post("o-too-much");
     // The batch whose commit failed may be in the log or not; what comes after it is refused for certain.
     let (status, code) = refused.error();
     assert_eq!(status, 503, "{refused:?}");
@@ -133,7 +130,7 @@ fn a_full_disk_refuses_events_and_loses_none() {
         assert_eq!(server.event(id)["event"]["id"], id.as_str(), "what was accepted can be read");
     }
 
-    lift_bound(&server);
+    bound_files(&server, "unlimited:unlimited");
     server.err.wait_for("the store takes writes again");
     until("it takes events again", || matches!(post("o-more").status, 200 | 202).then_some(()));
     taken.push("o-more".to_owned());
@@ -151,18 +148,16 @@ fn a_full_disk_refuses_events_and_loses_none() {
 fn a_book_that_comes_while_the_disk_is_full_holds_once_it_is_not() {
     let (first, second) = (Target::willing(), Target::willing());
     let folder = Folder::with("redrive.yaml", &book(&first, &[]));
-    let server = Server::run(on_a_small_disk(&folder));
-    let body = format!("{{\"padding\":\"{}\"}}", "x".repeat(20_000));
-    until("the disk is full", || {
-        (server.post("/v1/events/orders.placed", "", &body).status == 503).then_some(())
-    });
+    let server = Server::start(&folder);
+    bound_files(&server, "0:unlimited");
+    assert_eq!(server.post("/v1/events/orders.placed", "", "{}").status, 503);
     let before = server.status()["book"].clone();
     folder.write("redrive.yaml", book(&second, &[]));
     server.err.wait_for("rule book put off");
     assert!(!server.err.so_far().contains("holds from now on"), "{}", server.err.so_far());
     assert_eq!(server.status()["book"], before, "the old one stays");
 
-    lift_bound(&server);
+    bound_files(&server, "unlimited:unlimited");
     server.err.wait_for("holds from now on");
     assert_ne!(server.status()["book"], before);
     until("it takes events again", || {
@@ -173,20 +168,11 @@ fn a_book_that_comes_while_the_disk_is_full_holds_once_it_is_not() {
     server.stop().assert_calm();
 }
 
-fn lift_bound(server: &Server) {
+/// Lets no file grow beyond that many bytes (soft and hard bound): a write beyond it fails as on a full disk.
+fn bound_files(server: &Server, bytes: &str) {
     let id = server.id().to_string();
-    let healed = Command::new("prlimit").args(["--fsize=unlimited:unlimited", "--pid", &id]).status();
-    assert!(healed.expect("util-linux is everywhere").success());
-}
-
-/// The server where no file may grow beyond a bound until somebody lifts it.
-fn on_a_small_disk(folder: &Folder) -> Command {
-    let mut command = Command::new("bash");
-    // A write beyond the bound fails as on a full disk; the signal that goes with it ends nobody who expects it.
-    command.args(["-c", "ulimit -S -f 600; exec \"$0\" \"$@\""]);
-    let server = serve(folder, &["--rules", "redrive.yaml"]);
-    command.arg(server.get_program()).args(server.get_args());
-    in_folder(command, folder)
+    let bounded = Command::new("prlimit").args([&format!("--fsize={bytes}"), "--pid", &id]).status();
+    assert!(bounded.expect("util-linux is everywhere").success());
 }
 
 #[test]

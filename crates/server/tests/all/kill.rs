@@ -245,6 +245,7 @@ impl Aftermath {
     /// Only what was in flight at a kill is called again, as the same attempt.
     fn assert_repeats(&self) {
         let mut repeats = 0;
+        let mut sent_again = BTreeSet::new();
         for calls in self.calls().into_values() {
             let mut last: BTreeMap<String, Seen> = BTreeMap::new();
             for (id, seen) in calls {
@@ -255,8 +256,14 @@ impl Aftermath {
                     assert_eq!(seen.attempt, 1, "{id}");
                     continue;
                 };
-                if seen.attempt == before.attempt {
-                    assert!(seen.round > before.round, "{id}: no kill lies between {before:?} and {seen:?}");
+                if seen.attempt == before.attempt && seen.round == before.round {
+                    // A kept connection that closes without an answer: the same attempt goes out once more.
+                    assert_eq!(before.answered, None, "{id}: no kill lies between {before:?} and {seen:?}");
+                    assert!(
+                        sent_again.insert((id, seen.round, seen.attempt)),
+                        "once and no more often: {seen:?}"
+                    );
+                } else if seen.attempt == before.attempt {
                     repeats += 1;
                 } else {
                     assert_eq!(seen.attempt, before.attempt + 1, "{id}: {before:?}, then {seen:?}");
