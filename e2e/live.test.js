@@ -7,8 +7,8 @@ import { BY_DEFAULT } from "./support/books.js";
 import { Stage } from "./support/stage.js";
 import { until } from "./support/until.js";
 
-/** Pages that the server lets listen at once. */
-const LISTENERS_MAX = 64;
+/** Pages that the server lets one caller listen with at once. */
+const LISTENERS_MAX = 16;
 
 let stage;
 
@@ -91,7 +91,7 @@ test("a server that lets no more pages listen is not away: it says so itself, an
   }
   await stage.visit({ forgive: [/status of 503/] }, async (page) => {
     const strip = page.getByRole("alert");
-    await strip.getByText(`The server says: ${LISTENERS_MAX} pages listen already: close one of them.`).waitFor();
+    await strip.getByText(`The server says: this caller has ${LISTENERS_MAX} live pages already: close one of them.`).waitFor();
     assert.equal(await page.getByText("cannot be reached").count(), 0);
     await page.getByRole("region", { name: "Failure groups" }).or(page.getByText("No dead letters")).first().waitFor();
     others.abort();

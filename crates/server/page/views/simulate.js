@@ -34,7 +34,7 @@ export async function view(place, page) {
 function formOf(scenarios, came, page) {
   const troubles = slot("div.troubles", { id: "simulate-troubles" });
   const text = slot("textarea", { id: "simulate-text", rows: 16, spellcheck: "false", autocomplete: "off", "aria-describedby": "simulate-troubles" });
-  const seed = slot("input", { id: "simulate-seed", inputmode: "numeric", pattern: "[0-9]{1,18}", title: "A whole number of up to 18 digits", required: true, autocomplete: "off" });
+  const seed = slot("input", { id: "simulate-seed", inputmode: "numeric", pattern: "[0-9]{1,15}", title: "A whole number of up to 15 digits", required: true, autocomplete: "off" });
   const ready = slot(
     "select",
     { id: "simulate-ready" },

@@ -233,7 +233,7 @@ pub(crate) struct NoteWanted {
 #[serde(deny_unknown_fields)]
 pub(crate) struct DeadLetterRemovedWanted {
     /// The channel of the service, if it is one's.
-    #[schema(min_length = 1)]
+    #[schema(min_length = 1, max_length = 200, pattern = "^[A-Za-z0-9_.:-]+$")]
     channel: Option<String>,
     /// So many at most; 5,000 in one request.
     limit: Option<u64>,
@@ -247,10 +247,10 @@ pub(crate) struct DeadLetterRemovedWanted {
 #[serde(deny_unknown_fields)]
 pub(crate) struct MoveRemovedWanted {
     /// The other service, or `service/channel`.
-    #[schema(min_length = 1)]
+    #[schema(min_length = 1, max_length = 200, pattern = "^[A-Za-z0-9_.:-]+(/[A-Za-z0-9_.:-]+)?$")]
     to: String,
     /// The channel of the removed service, if it is one's.
-    #[schema(min_length = 1)]
+    #[schema(min_length = 1, max_length = 200, pattern = "^[A-Za-z0-9_.:-]+$")]
     channel: Option<String>,
     /// So many at most; 5,000 in one request.
     limit: Option<u64>,
