@@ -16,6 +16,8 @@ def map_body(ctx, body):
     """Events have bounds that JSON Schema cannot tell, and scenarios a language of their own."""
     if ctx.operation.label == "POST /v1/simulate":
         return played(body)
+    if "/v1/removed/" in ctx.operation.label and isinstance(body, dict):
+        return {name: whole(value) for name, value in body.items()}
     if ctx.operation.label != "POST /v1/events":
         return body
     return [bounded(event) for event in body] if isinstance(body, list) else bounded(body)

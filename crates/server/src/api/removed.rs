@@ -38,7 +38,7 @@ pub(super) async fn list(State(app): State<App>, caller: Caller) -> Result<Respo
 /// Turns what waits for a removed service into dead letters (`SERVICE_REMOVED`), the oldest first.
 #[utoipa::path(
     post, path = "/v1/removed/{service}/dead-letter", operation_id = "deadLetterRemoved", tag = "operating",
-    params(("service" = String, Path, description = "a service that the rule book has no more", example = "billing")),
+    params(("service" = String, Path, description = "a service that the rule book has no more", example = "billing", min_length = 1, max_length = 200, pattern = "^[A-Za-z0-9_.:-]+$")),
     request_body = DeadLetterRemovedWanted,
     responses((status = 200, description = "how many are dead letters now; none when nothing is left to do", body = ReassignedShown))
 )]
@@ -55,7 +55,7 @@ pub(super) async fn dead_letter(
 /// Sends what waits for a removed service to another service, each session in its order.
 #[utoipa::path(
     post, path = "/v1/removed/{service}/move", operation_id = "moveRemoved", tag = "operating",
-    params(("service" = String, Path, description = "a service that the rule book has no more", example = "billing")),
+    params(("service" = String, Path, description = "a service that the rule book has no more", example = "billing", min_length = 1, max_length = 200, pattern = "^[A-Za-z0-9_.:-]+$")),
     request_body = MoveRemovedWanted,
     responses((status = 200, description = "how many wait for the other service now; none when nothing is left to do", body = ReassignedShown))
 )]
