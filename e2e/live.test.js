@@ -73,7 +73,7 @@ test("a server that goes away is told of, and comes back by itself", async () =>
   await stage.visit({ forgive }, async (page) => {
     await live(page);
     await stage.server.leave();
-    const away = page.getByRole("alert").getByText("The server cannot be reached");
+    const away = page.getByRole("alert").locator("b").getByText("The server cannot be reached");
     await away.waitFor();
     await stage.server.come();
     await away.waitFor({ state: "hidden" });

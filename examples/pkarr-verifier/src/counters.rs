@@ -164,6 +164,7 @@ impl Monitor {
             dependencies: &[relays],
             queues: &[],
             letters: None,
+            troubles: &[],
         })
     }
 
