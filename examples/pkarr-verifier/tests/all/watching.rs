@@ -36,7 +36,8 @@ fn the_book_has_the_limits_and_the_targets_of_the_guide() {
     ];
     let expected: Vec<(String, Option<String>)> =
         expected.map(|(when, action)| (when.to_owned(), Some(action.to_owned()))).into();
-    assert_eq!(shown, expected);
+    // Behind those of the book are the ones that are built in.
+    assert_eq!(shown[..expected.len()], expected);
 }
 
 #[test]
