@@ -9,6 +9,7 @@ import { until } from "./support/until.js";
 
 /** Pages that the server lets one caller listen with at once. */
 const LISTENERS_MAX = 16;
+const SLOW_ANSWER_MS = 400;
 
 let stage;
 
@@ -95,6 +96,11 @@ test("a server that lets no more pages listen is not away: it says so itself, an
     assert.equal(await page.getByText("cannot be reached").count(), 0);
     await page.getByRole("region", { name: "Failure groups" }).or(page.getByText("No dead letters")).first().waitFor();
     others.abort();
+    // Answers take longer than a second click: it must not undo the try that the first one began.
+    await page.route("**/v1/live", async (route) => {
+      await new Promise((go) => setTimeout(go, SLOW_ANSWER_MS));
+      await route.continue();
+    });
     await until("a try is let in", async () => {
       if (await strip.isVisible()) await strip.getByRole("button", { name: "Try now" }).click();
       return page.locator("#live").getByText("live", { exact: true }).isVisible();

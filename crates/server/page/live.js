@@ -30,9 +30,17 @@ export function onHappening(listener, signal) {
 
 let current = null;
 let wake = () => {};
+/** Whether the next try is due at once, because the last one was ended here and not by the server. */
+let isRestarting = false;
 
-/** Connects anew at once: the key has changed, or somebody does not want to wait. */
+/** Ends the wait before the next try. A try that is under way goes on: a second click must not undo the first. */
+export function tryNow() {
+  wake();
+}
+
+/** Connects anew at once: the key has changed, or the page is no longer visible. */
 export function reconnect() {
+  isRestarting = true;
   current?.abort();
   wake();
 }
@@ -45,13 +53,14 @@ export async function stayConnected() {
     const left = hidden();
     left.addEventListener("abort", reconnect);
     let refusal = null;
+    isRestarting = false;
     try {
       await listen(() => (wait = WAIT_MS_MIN));
     } catch (error) {
       if (error.status === 401) await asleep(WAIT_MS_MAX);
       else if (error.status > 0) refusal = error.message;
     }
-    if (!left.aborted) {
+    if (!isRestarting) {
       const is = refusal === null ? "away" : "refused";
       const since = connection.value.is === is ? connection.value.since : Date.now();
       connection.set({ is, since, again: Date.now() + wait, says: refusal });

@@ -4,7 +4,7 @@ import { fill, h } from "./dom.js";
 import { clock, span } from "./format.js";
 import { icon } from "./icons.js";
 import { showKeys } from "./keyboard.js";
-import { connection, pulse, reconnect } from "./live.js";
+import { connection, pulse, tryNow } from "./live.js";
 import { boundTo, drawWho, may, me } from "./session.js";
 import { say } from "./ui.js";
 
@@ -116,7 +116,7 @@ function drawConnection(now) {
   // Whoever may only send events has nothing to wait for.
   fill(at("live"), (!me.value || may("read")) && [h("span.dot", { class: is, title }), h("span.word", words[is])]);
   at("away").hidden = !isWaiting(now);
-  if (isWaiting(now)) fill(at("away"), trouble(now), h("button", { type: "button", onclick: reconnect }, "Try now"));
+  if (isWaiting(now)) fill(at("away"), trouble(now), h("button", { type: "button", onclick: tryNow }, "Try now"));
   if (is === "live" && last === "away") say("The server is back");
   if (is !== "connecting") last = is;
 }
