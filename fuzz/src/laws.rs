@@ -10,15 +10,15 @@ use redrive_core::book::lint::{Checked, check};
 use redrive_core::book::problem::{Problem, Severity};
 use redrive_core::book::report::{explain, markdown, matrix};
 use redrive_core::book::{BUILTIN_BOOK, RuleBook, read};
-use redrive_core::dapr::{Matching, export};
+use redrive_lab::dapr::{Matching, export};
 use redrive_core::event::attribute::{ContentType, EventId, ExtensionText, ExtensionValue};
 use redrive_core::event::easy::{Easy, parse_easy};
 use redrive_core::event::refusal::InvalidEvent;
 use redrive_core::event::{Event, Incoming, Parsed, parse};
 use redrive_core::ids::{ChannelName, ServiceName};
 use redrive_core::limits;
-use redrive_core::scenario::{self, Flow};
-use redrive_core::simulate::{Go, Plan, run};
+use redrive_lab::scenario::{self, Flow};
+use redrive_lab::simulate::{Go, Plan, run};
 use serde_json::Value;
 use serde_json::value::RawValue;
 

@@ -7,7 +7,7 @@
 //! dropped; whoever was told that an alert fires is told that it is over; a restart changes none of this.
 
 pub mod catalog;
-pub(crate) mod covers;
+pub mod covers;
 mod gather;
 pub mod notice;
 mod sample;
@@ -16,7 +16,7 @@ mod standing;
 mod tell;
 mod times;
 mod trouble;
-pub(crate) mod value;
+pub mod value;
 mod view;
 mod watch;
 

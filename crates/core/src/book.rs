@@ -115,7 +115,7 @@ pub fn read_bytes_for(bytes: &[u8], machine: Machine) -> Reading {
 }
 
 /// The bytes as text, if they are that and no more than may be read.
-pub(crate) fn text_of<'a>(bytes: &'a [u8], problems: &mut Problems) -> Option<&'a str> {
+pub fn text_of<'a>(bytes: &'a [u8], problems: &mut Problems) -> Option<&'a str> {
     if bytes.len() > limits::BOOK_BYTES_MAX {
         let mib = limits::BOOK_BYTES_MAX >> 20;
         let message = format!("the file is larger than {mib} MiB, the most that is read");

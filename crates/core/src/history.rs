@@ -59,7 +59,7 @@ pub struct History {
 
 /// What a record says was used up by some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct UsedOnRecord {
+pub struct UsedOnRecord {
     /// Of the deadline.
     pub age_nanos: u64,
     /// Of the window.
@@ -169,7 +169,7 @@ impl History {
     }
 
     /// Since the first attempt started, whatever happened meanwhile but our own absence.
-    pub(crate) fn age_nanos(&self, now: Timestamp) -> u64 {
+    pub fn age_nanos(&self, now: Timestamp) -> u64 {
         self.first_attempt_at.map_or(0, |at| passed(at, now))
     }
 
@@ -277,7 +277,7 @@ impl History {
 
     /// The same as it is on record by then: what was excused there is excused here, an absence or a pause.
     #[must_use]
-    pub(crate) fn reconciled(&self, record: UsedOnRecord, now: Timestamp) -> Self {
+    pub fn reconciled(&self, record: UsedOnRecord, now: Timestamp) -> Self {
         let away = self.age_nanos(now).saturating_sub(record.age_nanos);
         let present = if away == 0 { self.clone() } else { self.away(Duration::from_nanos(away)) };
         let paused = present.window_used_nanos(now).saturating_sub(record.window_nanos);

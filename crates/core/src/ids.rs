@@ -92,7 +92,7 @@ impl<Of> Name<Of> {
 
     /// The same text as the name of something else.
     #[must_use]
-    pub(crate) fn like<A>(other: &Name<A>) -> Self {
+    pub fn like<A>(other: &Name<A>) -> Self {
         Self { text: Arc::clone(&other.text), of: PhantomData }
     }
 

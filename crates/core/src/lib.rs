@@ -9,7 +9,6 @@ pub mod alert;
 pub mod answer;
 pub mod archive;
 pub mod backoff;
-pub mod backtest;
 pub mod book;
 pub mod breaker;
 pub mod budget;
@@ -17,9 +16,7 @@ pub mod catalog;
 pub mod category;
 pub mod classify;
 pub mod copies;
-pub mod dapr;
 pub mod decide;
-pub mod doctor;
 pub mod engine;
 pub mod envelope;
 pub mod event;
@@ -27,7 +24,7 @@ pub mod figures;
 pub mod fingerprint;
 pub mod freshness;
 pub mod hash;
-mod history;
+pub mod history;
 pub mod idempotency;
 pub mod ids;
 pub mod limits;
@@ -35,18 +32,14 @@ pub mod mask;
 pub mod metric_names;
 pub mod name_template;
 pub mod position;
-pub mod prometheus_rules;
 pub mod quota;
 pub mod redact;
-pub mod rehearse;
 pub mod replay;
 pub mod reported;
 pub mod reprocess;
 pub mod retry_after;
 pub mod rule;
-pub mod scenario;
 pub mod schedule;
-pub mod simulate;
 pub mod story;
 pub mod text;
 pub mod throttle;
@@ -54,10 +47,3 @@ pub mod time;
 pub mod trace;
 mod window;
 pub mod worker;
-
-// The laws that the fuzz targets hold us to name the core from outside.
-#[cfg(test)]
-extern crate self as redrive_core;
-
-#[cfg(test)]
-mod corpus_test;

@@ -14,7 +14,7 @@ use crate::ids::{ChannelName, DependencyName, ServiceName};
 
 /// What an alert looks at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Covers {
+pub enum Covers {
     /// All services and dependencies.
     Everything,
     /// One dependency, whoever calls it.
@@ -29,7 +29,7 @@ pub(crate) enum Covers {
 
 impl Covers {
     /// As people read it; none if it is everything.
-    pub(crate) fn shown(&self) -> Option<String> {
+    pub fn shown(&self) -> Option<String> {
         match self {
             Self::Everything => None,
             Self::Dependency(name) => Some(format!("dependency {name}")),
@@ -79,7 +79,7 @@ impl Covers {
     }
 
     /// The dependencies that the rows of a service, a channel or a row call.
-    pub(crate) fn dependencies<'a>(&'a self, book: &'a RuleBook) -> impl Iterator<Item = &'a DependencyName> {
+    pub fn dependencies<'a>(&'a self, book: &'a RuleBook) -> impl Iterator<Item = &'a DependencyName> {
         self.rules_of(book).map(|rule| &rule.dependency)
     }
 
@@ -163,17 +163,17 @@ fn at_once(book: &Sections) -> Vec<Alert> {
 }
 
 /// An alert under names of its own.
-pub(crate) struct Named<'a> {
+pub struct Named<'a> {
     /// What tells it from all others of the book.
-    pub(crate) key: String,
+    pub key: String,
     /// What tells it from all others of its place.
-    pub(crate) name: String,
-    pub(crate) covers: Covers,
-    pub(crate) alert: Cow<'a, Alert>,
+    pub name: String,
+    pub covers: Covers,
+    pub alert: Cow<'a, Alert>,
 }
 
 /// The same, each under a name of its own: two of one name must not be taken for each other.
-pub(crate) fn named(book: &Sections) -> Vec<Named<'_>> {
+pub fn named(book: &Sections) -> Vec<Named<'_>> {
     under_names(alerts(book))
 }
 

@@ -26,7 +26,7 @@ pub fn schema() -> Value {
 }
 
 /// The schema of whatever else is written in such tables.
-pub(crate) fn schema_of(root: &Object, title: &str) -> Value {
+pub fn schema_of(root: &Object, title: &str) -> Value {
     let mut definitions = Map::new();
     let mut schema = object(root, &mut definitions);
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
@@ -78,7 +78,7 @@ fn reference(to: &Object, definitions: &mut Map<String, Value>) -> Value {
 }
 
 /// `retry_policy` for "a retry policy".
-fn definition_name(object: &Object) -> String {
+pub fn definition_name(object: &Object) -> String {
     let words = object.name.to_lowercase();
     let words = words.strip_prefix("a ").or_else(|| words.strip_prefix("an ")).unwrap_or(&words);
     words.replace('\'', "").replace(|c: char| !c.is_ascii_alphanumeric(), "_")
@@ -215,78 +215,4 @@ fn catalog_names(kind: Named) -> impl Iterator<Item = &'static str> {
 
 fn categories() -> [&'static str; 7] {
     Category::ALL.map(Category::as_str)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::scenario::schema::SCENARIO;
-    use std::collections::BTreeMap;
-
-    /// Both formats.
-    fn roots() -> [(&'static Object, Value); 2] {
-        [(&BOOK, schema()), (&SCENARIO, crate::scenario::json_schema())]
-    }
-
-    /// Every map of the format, by its name in the schema.
-    fn objects(root: &'static Object) -> BTreeMap<String, &'static Object> {
-        let mut found = BTreeMap::new();
-        let mut waiting: Vec<&'static Object> = vec![root];
-        while let Some(object) = waiting.pop() {
-            let name = definition_name(object);
-            if let Some(known) = found.insert(name.clone(), object) {
-                assert!(std::ptr::eq(known, object), "two maps are called {name}");
-                continue;
-            }
-            waiting.extend(object.all_fields().flat_map(|field| within(&field.takes)));
-        }
-        found
-    }
-
-    fn within(takes: &'static Type) -> Vec<&'static Object> {
-        match takes {
-            Type::Object(object) => vec![object],
-            Type::MapOf(item) | Type::ByFailure(item) | Type::ListOf(item) | Type::OneOrMany(item) => {
-                within(item)
-            }
-            Type::ShortOrLong(short, object) => [within(short), vec![*object]].concat(),
-            _ => Vec::new(),
-        }
-    }
-
-    #[test]
-    fn every_key_of_the_tables_is_there_with_its_sentence() {
-        let all = roots().map(|(root, schema)| {
-            objects(root)
-                .into_iter()
-                .map(move |(name, object)| (root, schema.clone(), name, object))
-                .collect::<Vec<_>>()
-        });
-        for (root, schema, name, object) in all.into_iter().flatten() {
-            let described = if std::ptr::eq(object, root) { &schema } else { &schema["$defs"][&name] };
-            assert_eq!(described["additionalProperties"], false, "{name}");
-            let properties = described["properties"].as_object().expect("a map has properties");
-            assert_eq!(properties.len(), object.all_fields().count(), "{name}");
-            for field in object.all_fields() {
-                assert_eq!(properties[field.key]["description"], field.about, "{name}.{}", field.key);
-                let required =
-                    described["required"].as_array().is_some_and(|r| r.contains(&json!(field.key)));
-                assert_eq!(required, field.need == Need::Required, "{name}.{}", field.key);
-            }
-            let kinds = described["oneOf"].as_array().map_or(0, Vec::len);
-            assert_eq!(kinds, object.one_of.len(), "{name}");
-        }
-    }
-
-    #[test]
-    fn every_reference_leads_somewhere() {
-        for (_, schema) in roots() {
-            let text = schema.to_string();
-            let found = text.match_indices("\"#/$defs/").map(|(at, found)| text.split_at(at + found.len()));
-            for (_, rest) in found {
-                let name = rest.split('"').next().expect("a split has a first part");
-                assert!(schema["$defs"][name].is_object(), "{name}");
-            }
-        }
-    }
 }

@@ -103,7 +103,7 @@ fn allow_rows(node: &Node) -> Vec<Allow> {
 }
 
 /// The value of a scalar and where it stands, if it can be read.
-pub(crate) fn at<T>(node: &Node, read: impl FnOnce(&str) -> Option<T>) -> Option<At<T>> {
+pub fn at<T>(node: &Node, read: impl FnOnce(&str) -> Option<T>) -> Option<At<T>> {
     Some(At { value: read(node.text()?)?, span: node.span })
 }
 
@@ -111,7 +111,7 @@ fn duration_at(node: &Node, key: &str) -> Option<At<Duration>> {
     at(node.get(key)?, |text| text::parse_duration(text).ok())
 }
 
-pub(crate) fn duration_of(node: &Node, key: &str) -> Option<Duration> {
+pub fn duration_of(node: &Node, key: &str) -> Option<Duration> {
     duration_at(node, key).map(|at| at.value)
 }
 
@@ -119,11 +119,11 @@ fn count_at<T: std::str::FromStr>(node: &Node, key: &str) -> Option<At<T>> {
     Some(At { value: number_of(node, key)?, span: node.get(key)?.span })
 }
 
-pub(crate) fn number_of<T: std::str::FromStr>(node: &Node, key: &str) -> Option<T> {
+pub fn number_of<T: std::str::FromStr>(node: &Node, key: &str) -> Option<T> {
     node.get(key)?.text()?.parse().ok()
 }
 
-pub(crate) fn text_of(node: &Node, key: &str) -> Option<String> {
+pub fn text_of(node: &Node, key: &str) -> Option<String> {
     node.get(key)?.text().map(str::to_owned)
 }
 
@@ -155,6 +155,6 @@ fn excluded(node: &Node, keys: &[&str], because: &str, problems: &mut Problems) 
     }
 }
 
-pub(crate) fn key_span(node: &Node, key: &str) -> Span {
+pub fn key_span(node: &Node, key: &str) -> Span {
     node.get(key).map_or(node.span, |value| value.span)
 }

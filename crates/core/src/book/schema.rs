@@ -207,12 +207,12 @@ impl Named {
 }
 
 /// An optional key that changes behaviour.
-pub(crate) const fn key(key: &'static str, takes: Type, about: &'static str) -> Field {
+pub const fn key(key: &'static str, takes: Type, about: &'static str) -> Field {
     Field { key, takes, role: Role::Behaviour, need: Need::Optional, about }
 }
 
 /// A key that must be there.
-pub(crate) const fn required(key: &'static str, takes: Type, about: &'static str) -> Field {
+pub const fn required(key: &'static str, takes: Type, about: &'static str) -> Field {
     Field { key, takes, role: Role::Behaviour, need: Need::Required, about }
 }
 
@@ -221,7 +221,5 @@ const fn fact(key: &'static str, takes: Type, about: &'static str) -> Field {
     Field { key, takes, role: Role::Fact, need: Need::Optional, about }
 }
 
-#[cfg(test)]
-mod behaviour_test;
 #[cfg(test)]
 mod inert_test;

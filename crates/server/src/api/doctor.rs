@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use redrive::core::doctor::examine;
+use redrive_lab::doctor::examine;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -124,7 +124,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use axum::response::IntoResponse;
-    use redrive::core::doctor::Examined;
+    use redrive_lab::doctor::Examined;
 
     use super::*;
 

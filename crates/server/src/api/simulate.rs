@@ -14,9 +14,9 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use redrive::core::book::RuleBook;
 use redrive::core::book::problem::{Problems, Severity};
-use redrive::core::scenario::{self, Scenario};
-use redrive::core::simulate::advice::advised;
-use redrive::core::simulate::{self, Go, Plan, Progress};
+use redrive_lab::scenario::{self, Scenario};
+use redrive_lab::simulate::advice::advised;
+use redrive_lab::simulate::{self, Go, Plan, Progress};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::addresses::Addresses;

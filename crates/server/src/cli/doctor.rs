@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use redrive::core::doctor::Harm;
+use redrive_lab::doctor::Harm;
 
 use super::dlq::FromArgs;
 use super::remote::Format;

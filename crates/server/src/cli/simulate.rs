@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use redrive::core::simulate::sweep::Sweep;
+use redrive_lab::simulate::sweep::Sweep;
 
 use super::Format;
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use redrive::core::backtest::{Ordered, Plan, Recorded, RecordedState, Replays, Report, Survey};
+use redrive_lab::backtest::{Ordered, Plan, Recorded, RecordedState, Replays, Report, Survey};
 use redrive::core::breaker::Phase;
 use redrive::core::engine::QueueName;
 use redrive::core::idempotency::{self, DedupKey};

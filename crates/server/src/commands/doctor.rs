@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use redrive::core::book::RuleBook;
 use redrive::core::book::problem::suggest;
-use redrive::core::doctor::{self, DELIVERIES_MAX, Harm};
+use redrive_lab::doctor::{self, DELIVERIES_MAX, Harm};
 use redrive::core::time::Timestamp;
 use redrive::node::Turns;
 use redrive::store::sqlite::Sqlite;

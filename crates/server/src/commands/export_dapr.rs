@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use redrive::core::dapr::{self, Matching};
+use redrive_lab::dapr::{self, Matching};
 
 use super::{open_book, print};
 use crate::cli::ExportDaprArgs;

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use redrive::core::prometheus_rules;
+use redrive_lab::prometheus_rules;
 
 use super::{open_book, print};
 use crate::cli::ExportPrometheusArgs;

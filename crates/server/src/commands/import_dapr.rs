@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use redrive::core::dapr;
+use redrive_lab::dapr;
 
 use super::{print, write_new};
 use crate::cli::ImportDaprArgs;

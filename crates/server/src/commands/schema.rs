@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use redrive::core::{book, scenario};
+use redrive::core::book;
+use redrive_lab::scenario;
 
 use super::print_json;
 use crate::cli::{Schema, SchemaArgs};

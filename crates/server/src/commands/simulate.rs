@@ -17,9 +17,9 @@ use std::sync::Arc;
 use redrive::core::book::RuleBook;
 use redrive::core::book::model::At;
 use redrive::core::book::problem::Problems;
-use redrive::core::scenario::{self, Scenario, trace};
-use redrive::core::simulate::advice::{Advised, advised, unadvised};
-use redrive::core::simulate::{self, Cancelled, Go, Plan, Progress, Report};
+use redrive_lab::scenario::{self, Scenario, trace};
+use redrive_lab::simulate::advice::{Advised, advised, unadvised};
+use redrive_lab::simulate::{self, Cancelled, Go, Plan, Progress, Report};
 use redrive::core::text::show_rounded;
 use serde::Serialize;
 

@@ -14,7 +14,7 @@ use redrive::core::decide::{AlertKind, Decision, HoldCause, RetryNumbers, Ruling
 use redrive::core::ids::Seed;
 use redrive::core::limits;
 use redrive::core::position::Position;
-use redrive::core::rehearse::{AttemptKind, Beat, End, Rehearsal, Tried, parse_script, rehearse};
+use redrive_lab::rehearse::{AttemptKind, Beat, End, Rehearsal, Tried, parse_script, rehearse};
 use redrive::core::rule::{PolicyIndex, Reaction};
 use redrive::core::story::HeldBy;
 use redrive::core::text::show_duration;

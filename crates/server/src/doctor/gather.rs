@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use redrive::core::book::RuleBook;
-use redrive::core::doctor::{
+use redrive_lab::doctor::{
     DELIVERIES_MAX, DependencyState, Evidence, HeldLetter, LetterKind, QueueState, SeenDelivery, SeenState,
     Turn, Unrouted,
 };

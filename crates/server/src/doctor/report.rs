@@ -1,6 +1,6 @@
 //! From what an examination found to what is shown: the same for the API, for programs and for people.
 
-use redrive::core::doctor::{Examined, Finding, Gain, LookedAt, TooLittle};
+use redrive_lab::doctor::{Examined, Finding, Gain, LookedAt, TooLittle};
 
 use crate::api::shape::doctor::{DoctorFinding, DoctorGain, DoctorLookedAt, DoctorReport, DoctorTooLittle};
 

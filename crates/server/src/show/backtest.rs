@@ -4,8 +4,8 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use redrive::core::backtest::Certainty;
-use redrive::core::backtest::report::{Change, EndName, Ends, Pair, Report, Times};
+use redrive_lab::backtest::Certainty;
+use redrive_lab::backtest::report::{Change, EndName, Ends, Pair, Report, Times};
 use redrive::core::text::show_rounded;
 
 use super::event::short_id;

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use redrive::core::book;
-use redrive::core::scenario;
-use redrive::core::simulate::report::DependencyReport;
-use redrive::core::simulate::{Go, Plan, Report, run};
+use redrive_lab::scenario;
+use redrive_lab::simulate::report::DependencyReport;
+use redrive_lab::simulate::{Go, Plan, Report, run};
 
 use super::plot::{Band, Limit, Line, Look, Plot, Tone, Unit, svg};
 

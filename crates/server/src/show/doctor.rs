@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use redrive::core::doctor::{ATTEMPTS_MIN, Diagnosis, Harm, all};
+use redrive_lab::doctor::{ATTEMPTS_MIN, Diagnosis, Harm, all};
 use redrive::core::time::Timestamp;
 
 use super::moment::rough;

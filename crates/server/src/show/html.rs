@@ -19,10 +19,10 @@ mod tests;
 
 use std::fmt::Write as _;
 
-use redrive::core::simulate::advice::{Advised, Proven};
-use redrive::core::simulate::report::{AttemptCount, Expected, QueueReport};
-use redrive::core::simulate::verdict::Weight;
-use redrive::core::simulate::{Quantiles, Report};
+use redrive_lab::simulate::advice::{Advised, Proven};
+use redrive_lab::simulate::report::{AttemptCount, Expected, QueueReport};
+use redrive_lab::simulate::verdict::Weight;
+use redrive_lab::simulate::{Quantiles, Report};
 
 use self::parts::{Bar, Cell, Column, Tile, badge, bars, card, percent, show, table, tiles};
 use super::markup::{escape, escape_lines, spoken};

@@ -1,6 +1,6 @@
 //! Shows what does not carry over from one form to another, as a list beside the output.
 
-use redrive::core::dapr::Remark;
+use redrive_lab::dapr::Remark;
 
 use super::{plain, style, wrap};
 

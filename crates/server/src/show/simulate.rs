@@ -6,11 +6,11 @@ pub(crate) mod sweep;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use redrive::core::simulate::Report;
-use redrive::core::simulate::advice::Advised;
-use redrive::core::simulate::report::{DependencyReport, Expected};
-use redrive::core::simulate::runs::Ranges;
-use redrive::core::simulate::verdict::Weight;
+use redrive_lab::simulate::Report;
+use redrive_lab::simulate::advice::Advised;
+use redrive_lab::simulate::report::{DependencyReport, Expected};
+use redrive_lab::simulate::runs::Ranges;
+use redrive_lab::simulate::verdict::Weight;
 use redrive::core::text::{show_measured, show_per_second, show_rounded};
 use unicode_width::UnicodeWidthStr;
 

@@ -401,7 +401,7 @@ fn answer(story: &Story) -> Option<String> {
         },
     };
     // A code may be anybody's text; only what can be read back is worth showing.
-    redrive::core::rehearse::parse_script(&word).is_ok_and(|script| script.len() == 1).then_some(word)
+    redrive_lab::rehearse::parse_script(&word).is_ok_and(|script| script.len() == 1).then_some(word)
 }
 
 /// The command that tells this page.

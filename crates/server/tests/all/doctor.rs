@@ -181,7 +181,7 @@ fn a_diagnosis_explains_itself() {
     It needs 100 attempts that arrived and 3 that hung.
     ");
     let all = redrive(&["doctor", "--explain", "all"]).printed();
-    assert_eq!(all.lines().count(), redrive::core::doctor::all().count());
+    assert_eq!(all.lines().count(), redrive_lab::doctor::all().count());
     let refused = redrive(&["doctor", "--explain", "timeout-to-short"]).refused();
     assert!(refused.contains("did you mean `timeout-too-short`?"), "{refused}");
     let nowhere = Folder::new().run(&["doctor", "--data", "nothing-here"]).refused();
@@ -193,8 +193,8 @@ fn table() -> String {
     let mut table =
         "| code | harm | what it finds | what it needs to have seen |\n| --- | --- | --- | --- |\n"
             .to_owned();
-    for diagnosis in redrive::core::doctor::all() {
-        let redrive::core::doctor::Diagnosis { code, harm, summary, needs, .. } = diagnosis;
+    for diagnosis in redrive_lab::doctor::all() {
+        let redrive_lab::doctor::Diagnosis { code, harm, summary, needs, .. } = diagnosis;
         table.push_str(&format!("| `{code}` | {harm} | {summary} | {needs} |\n"));
     }
     table

@@ -10,7 +10,7 @@ fn the_pages_of_all_keys_are_up_to_date() {
     let docs = server.ancestors().nth(2).expect("crates/server lies two folders down").join("docs");
     let pages = [
         ("reference.md", redrive::core::book::report::reference::reference()),
-        ("scenario-reference.md", redrive::core::scenario::reference::reference()),
+        ("scenario-reference.md", redrive_lab::scenario::reference::reference()),
     ];
     for (name, made) in pages {
         let path = docs.join(name);

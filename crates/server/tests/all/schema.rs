@@ -231,7 +231,7 @@ fn scenarios_pass_if_they_can_be_read() {
         for path in entries.map(|entry| entry.expect("it can be listed").path()).filter(|path| path.is_file())
         {
             let Ok(text) = fs::read_to_string(&path) else { continue };
-            if redrive::core::scenario::read(&text).scenario.is_none() {
+            if redrive_lab::scenario::read(&text).scenario.is_none() {
                 continue;
             }
             seen += 1;
@@ -255,6 +255,6 @@ fn scenarios_pass_if_they_can_be_read() {
     for (name, text, expected) in cases {
         let problem = checker.problem(&text);
         assert_eq!(problem.is_none(), expected, "{name}: {}", problem.unwrap_or_default());
-        assert_eq!(redrive::core::scenario::read(&text).scenario.is_some(), expected, "{name}");
+        assert_eq!(redrive_lab::scenario::read(&text).scenario.is_some(), expected, "{name}");
     }
 }

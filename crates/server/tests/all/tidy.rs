@@ -231,7 +231,7 @@ fn every_scenario_in_docs_and_examples_is_sound() {
         };
         for block in blocks {
             scenarios += 1;
-            for problem in redrive::core::scenario::read(block).problems.into_sorted() {
+            for problem in redrive_lab::scenario::read(block).problems.into_sorted() {
                 problems.push(format!("{name}: {}: {}", problem.span.position, problem.message));
             }
         }

@@ -25,7 +25,7 @@ pub fn reference() -> String {
 }
 
 /// A section for each map, from the outermost inwards.
-pub(crate) fn push_keys(page: &mut String, root: &'static Object) {
+pub fn push_keys(page: &mut String, root: &'static Object) {
     let mut objects: Vec<&'static Object> = vec![root];
     let mut next = 0;
     while let Some(object) = objects.get(next).copied() {

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use redrive_core::decide::Verdict;
 use redrive_core::ids::Seed;
-use redrive_core::rehearse::{AttemptKind, Beat, End, parse_script, rehearse};
+use redrive_lab::rehearse::{AttemptKind, Beat, End, parse_script, rehearse};
 use redrive_core::time::Timestamp;
 use tokio::time::Instant;
 

@@ -1,6 +1,6 @@
 //! What the doctor found, as it is shown.
 
-use redrive::core::doctor::Harm;
+use redrive_lab::doctor::Harm;
 use redrive::core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

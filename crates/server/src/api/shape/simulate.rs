@@ -1,7 +1,7 @@
 //! Simulations as they are asked for and shown.
 
-use redrive::core::scenario::expectation::Value;
-use redrive::core::simulate::advice::{Advised, Proven};
+use redrive_lab::scenario::expectation::Value;
+use redrive_lab::simulate::advice::{Advised, Proven};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -69,9 +69,9 @@ pub(crate) struct SimulatedAdvice {
 impl From<&Advised> for SimulatedFinding {
     fn from(advised: &Advised) -> Self {
         let weight = match advised.finding.weight {
-            redrive::core::simulate::verdict::Weight::Bad => "bad",
-            redrive::core::simulate::verdict::Weight::Fair => "fair",
-            redrive::core::simulate::verdict::Weight::Good => "good",
+            redrive_lab::simulate::verdict::Weight::Bad => "bad",
+            redrive_lab::simulate::verdict::Weight::Fair => "fair",
+            redrive_lab::simulate::verdict::Weight::Good => "good",
         };
         Self {
             code: advised.finding.code.to_owned(),

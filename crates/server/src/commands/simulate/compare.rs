@@ -4,9 +4,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use redrive::core::simulate::compare::{Beside, Comparison, Undecided, beside, compare_runs};
-use redrive::core::simulate::figures::Measured;
-use redrive::core::simulate::{Plan, Report};
+use redrive_lab::simulate::compare::{Beside, Comparison, Undecided, beside, compare_runs};
+use redrive_lab::simulate::figures::Measured;
+use redrive_lab::simulate::{Plan, Report};
 use serde::Serialize;
 
 use super::{Expectations, html_file, many, print, print_json, read_book, read_scenario};

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use redrive::core::simulate::figures::Measured;
-use redrive::core::simulate::runs::{Ranges, Runs};
-use redrive::core::simulate::{self, Go, Plan, Report};
+use redrive_lab::simulate::figures::Measured;
+use redrive_lab::simulate::runs::{Ranges, Runs};
+use redrive_lab::simulate::{self, Go, Plan, Report};
 
 use super::progress::Bar;
 use super::{Expectations, html_file, print, print_json};

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use redrive::core::simulate::{Go, Progress};
+use redrive_lab::simulate::{Go, Progress};
 use redrive::core::text::show_rounded;
 use unicode_width::UnicodeWidthStr;
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use redrive::core::book::problem::Problems;
 use redrive::core::book::{RuleBook, overlay, read_bytes_for};
-use redrive::core::scenario::Scenario;
-use redrive::core::simulate::Plan;
-use redrive::core::simulate::figures::Measured;
-use redrive::core::simulate::sweep::{Sweep, Swept, grid, swept};
+use redrive_lab::scenario::Scenario;
+use redrive_lab::simulate::Plan;
+use redrive_lab::simulate::figures::Measured;
+use redrive_lab::simulate::sweep::{Sweep, Swept, grid, swept};
 
 use super::{Expectations, Refused, html_file, many, print, print_json, read_book, read_scenario};
 use crate::cli::{Format, SimulateArgs};

@@ -1,8 +1,8 @@
 //! Two rule books side by side: which is better at what, their load on the same axes, and every figure of both.
 
-use redrive::core::simulate::Report;
-use redrive::core::simulate::compare::{Beside, Compared, Comparison, Side};
-use redrive::core::simulate::figures::Spread;
+use redrive_lab::simulate::Report;
+use redrive_lab::simulate::compare::{Beside, Compared, Comparison, Side};
+use redrive_lab::simulate::figures::Spread;
 
 use super::Head;
 use super::parts::{Cell, Column, badge, card, show, table};

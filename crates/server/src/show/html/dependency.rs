@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use redrive::core::breaker::Phase;
 use redrive::core::limits;
-use redrive::core::simulate::Report;
-use redrive::core::simulate::report::{DependencyReport, Trouble};
+use redrive_lab::simulate::Report;
+use redrive_lab::simulate::report::{DependencyReport, Trouble};
 use redrive::core::text::show_per_second;
 
 use super::parts::{Cell, Column, card, percent, show, table};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use redrive::core::simulate::runs::{Often, Range, Ranges};
+use redrive_lab::simulate::runs::{Often, Range, Ranges};
 
 use super::Head;
 use super::parts::{Cell, Column, badge, card, table};

@@ -1,7 +1,7 @@
 //! One setting over several values: what is traded, as words, as a curve for each figure, and as a table.
 
-use redrive::core::scenario::Scenario;
-use redrive::core::simulate::sweep::{Column as Figure, Row, Swept};
+use redrive_lab::scenario::Scenario;
+use redrive_lab::simulate::sweep::{Column as Figure, Row, Swept};
 use redrive::core::text::{Rate, parse_duration, parse_rate, show_rounded};
 
 use super::Head;

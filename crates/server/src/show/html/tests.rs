@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use redrive::core::simulate::advice::advised;
-use redrive::core::simulate::runs::Runs;
-use redrive::core::simulate::{Go, Plan, Report, run};
-use redrive::core::{book, scenario};
+use redrive_lab::simulate::advice::advised;
+use redrive_lab::simulate::runs::Runs;
+use redrive_lab::simulate::{Go, Plan, Report, run};
+use redrive::core::book;
+use redrive_lab::scenario;
 
 use super::*;
 use crate::show::markup::form::{Tag, tags};
@@ -199,7 +200,7 @@ fn names_are_text_whatever_they_say() {
     for expected in &mut report.expectations {
         HOSTILE.clone_into(&mut expected.expectation);
     }
-    report.paused = vec![redrive::core::simulate::report::Paused { service: HOSTILE.to_owned(), at_ms: 7 }];
+    report.paused = vec![redrive_lab::simulate::report::Paused { service: HOSTILE.to_owned(), at_ms: 7 }];
     for advised in &mut findings {
         advised.finding.text = HOSTILE.to_owned();
         for proven in &mut advised.advice {
@@ -261,7 +262,7 @@ const HOSTILE_NAME: &str = "</section><script>alert(1)</script> \" onload='x' `<
 
 #[test]
 fn two_books_are_drawn_on_the_same_axes() {
-    use redrive::core::simulate::compare::{beside, compare};
+    use redrive_lab::simulate::compare::{beside, compare};
     let (one, _) = played(BOOK);
     let (mut other, _) = played(&BOOK.replace("retries: 3", "retries: 9").replace("4s]", "4s, 8s]"));
     other.dependencies[0].name = HOSTILE_NAME.to_owned();
@@ -301,8 +302,8 @@ fn a_terminal_and_a_page_show_the_same_numbers() {
 
 #[test]
 fn a_sweep_has_a_curve_for_each_figure_that_differs() {
-    use redrive::core::simulate::figures::Measured;
-    use redrive::core::simulate::sweep::{grid, swept};
+    use redrive_lab::simulate::figures::Measured;
+    use redrive_lab::simulate::sweep::{grid, swept};
     let scenario = scenario::read_bytes(SCENARIO.as_bytes()).scenario.expect("a scenario");
     let reports =
         ["1", "3"].map(|retries| played(&BOOK.replace("retries: 3", &format!("retries: {retries}"))).0);

@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use redrive::core::simulate::Report;
-use redrive::core::simulate::compare::{Advantage, Beside, Compared, Comparison, Side};
-use redrive::core::simulate::figures::Spread;
+use redrive_lab::simulate::Report;
+use redrive_lab::simulate::compare::{Advantage, Beside, Compared, Comparison, Side};
+use redrive_lab::simulate::figures::Spread;
 use unicode_width::UnicodeWidthStr;
 
 use super::{Columns, GAP_COLUMNS, LABEL_COLUMNS, label, show};

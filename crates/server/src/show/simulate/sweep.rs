@@ -4,8 +4,8 @@
 use std::fmt::Write as _;
 
 use redrive::core::book::problem::Problem;
-use redrive::core::scenario::Scenario;
-use redrive::core::simulate::sweep::{Column, Swept};
+use redrive_lab::scenario::Scenario;
+use redrive_lab::simulate::sweep::{Column, Swept};
 use redrive::core::text::show_rounded;
 
 use crate::show::spark::spark;

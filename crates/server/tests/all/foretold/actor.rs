@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redrive::core::scenario::{Behaviour, Mood, Scenario};
+use redrive_lab::scenario::{Behaviour, Mood, Scenario};
 use socket2::{Domain, Socket, Type};
 
 use crate::server::{PATIENCE, until};

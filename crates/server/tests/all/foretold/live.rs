@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use redrive::core::scenario::{self, Arrival, Fault, FaultKind, Flow, Mood, Scenario, Spacing};
+use redrive_lab::scenario::{self, Arrival, Fault, FaultKind, Flow, Mood, Scenario, Spacing};
 use serde_json::{Value, json};
 
 use super::actor::{Actor, Seen};

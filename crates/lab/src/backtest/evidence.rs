@@ -1,0 +1,463 @@
+//! What an attempt on record tells: the answer itself, in a form that any rule can judge anew.
+//!
+//! A story keeps what was made of an answer and most of the answer: its status, its words, the beginning of its
+//! body, how long it asked us to wait. Of its headers it keeps none, but where a row of the book that held then
+//! fitted by a header, that the answer had it is known.
+
+use std::time::Duration;
+
+use redrive_core::answer::{BrokerError, CallPart, Exit, HeaderPairs, Malformed, Reply, Seen, TransportError};
+use redrive_core::backoff::nanos;
+use redrive_core::category::{Category, Code, codes};
+use redrive_core::classify::{Connection, Failure, Outcome, classify, fits_but_for_header};
+use redrive_core::ids::Attempt;
+use redrive_core::reported;
+use redrive_core::rule::{HeaderMatch, Override, Rule};
+use redrive_core::story::{End, Place, Story};
+
+/// An answer that is on record.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Evidence {
+    /// The event was taken as a part of a batch, whatever the batch was answered with.
+    Taken,
+    /// An answer that can be judged anew.
+    Answer {
+        reply: Reply,
+        /// Headers that it did not have, or not with that value.
+        lacking: Vec<HeaderMatch>,
+    },
+    /// Only what was made of it is known.
+    AsJudged(Box<Failure>),
+}
+
+/// What a rule makes of an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Judged {
+    pub outcome: Outcome,
+    /// How long it took; no longer than the rule waits.
+    pub took: Duration,
+    pub sureness: Sureness,
+}
+
+/// Whether the answer says all that the rule looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sureness {
+    /// It does.
+    Sure,
+    /// The rule looks at headers, and those are not on record.
+    HeadersUnknown,
+    /// It ran into the limit of the time, and the rule would wait for longer.
+    MightHaveCome,
+    /// What it was made of is not on record.
+    OnlyJudged,
+}
+
+impl Evidence {
+    /// What a story tells of an attempt; none if there was none. `then` is the rule that it was judged by.
+    pub(super) fn of(story: &Story, then: Option<&Rule>) -> Option<Self> {
+        let row = story.classified_at.and_then(|place| row_at(then?, place));
+        let answer = |reply: Reply| {
+            let lacking = then.map(|then| headers_lacking(&reply, then, row)).unwrap_or_default();
+            Self::Answer { reply, lacking }
+        };
+        match &story.end {
+            End::Held { .. } => None,
+            End::Delivered { status: None } => Some(answer(plain(Seen::Taken))),
+            End::Delivered { status: Some(status) } => {
+                let is_part = !(200..300).contains(status) && story.classified_at.is_none();
+                let seen = http(*status, "", headers_of(row));
+                Some(if is_part { Self::Taken } else { answer(plain(seen)) })
+            }
+            End::Failed { category, code, status, message, response } => {
+                let retry_after = story.retry.as_ref().and_then(|weighed| weighed.retry_after_nanos);
+                let retry_after = retry_after.map(Duration::from_nanos);
+                let usual_code = row.and_then(|row| row.when.code.as_ref()).unwrap_or(code);
+                let seen = match status {
+                    Some(status) => {
+                        let mut headers = headers_of(row);
+                        if *status == 403 && usual_code.as_str() == codes::RATE_LIMITED {
+                            headers.push(("x-ratelimit-remaining".to_owned(), "0".to_owned()));
+                        }
+                        // The code that it stated may have stood in a header.
+                        if row.is_none_or(|row| row.code.is_none() || row.when.code.is_some()) {
+                            headers.push((reported::HEADER.to_owned(), usual_code.to_string()));
+                        }
+                        Some(http(*status, response, headers))
+                    }
+                    None => seen_by_code(usual_code.as_str(), message),
+                };
+                Some(match seen {
+                    Some(seen) => answer(Reply { seen, message: message.clone(), retry_after }),
+                    None => Self::AsJudged(Box::new(as_judged(*category, code, message, retry_after))),
+                })
+            }
+        }
+    }
+
+    /// What that rule makes of it, if it took so long under a rule that waited for `waited_for` at most.
+    pub(super) fn judged(
+        &self,
+        rule: &Rule,
+        attempt: Attempt,
+        took: Duration,
+        waited_for: Option<Duration>,
+    ) -> Judged {
+        let limit = rule.timeouts.whole.limit(attempt);
+        let waits_less = waited_for.is_none_or(|waited| limit < waited);
+        if took > limit && waits_less && !self.is_about_time() {
+            return Judged { outcome: timed_out(self, rule), took: limit, sureness: Sureness::Sure };
+        }
+        let waits_longer = waited_for.is_some_and(|waited| limit > waited) && limit > took;
+        // A call is given up a little after its limit; that was so then, and would have been so again.
+        let took = if self.is_about_time() && waits_less { took.min(limit) } else { took };
+        match self {
+            Self::Taken => {
+                Judged { outcome: Outcome::Delivered { matched: None }, took, sureness: Sureness::Sure }
+            }
+            Self::AsJudged(failure) => Judged {
+                outcome: Outcome::Failed((**failure).clone()),
+                took,
+                sureness: if failure.code.as_str() == codes::INTERRUPTED {
+                    Sureness::Sure
+                } else {
+                    Sureness::OnlyJudged
+                },
+            },
+            Self::Answer { reply, lacking } => {
+                let outcome = classify(&reply.as_answer(), &rule.classify, rule.timeouts.category);
+                let sureness = if self.is_about_time() && waits_longer {
+                    Sureness::MightHaveCome
+                } else if might_have_headers(reply, lacking, rule) {
+                    Sureness::HeadersUnknown
+                } else {
+                    Sureness::Sure
+                };
+                Judged { outcome, took, sureness }
+            }
+        }
+    }
+
+    /// What it is where no row of a book says otherwise; none is a success.
+    pub(super) fn usual_category(&self) -> Option<Category> {
+        match self {
+            Self::Taken => None,
+            Self::AsJudged(failure) => Some(failure.category),
+            Self::Answer { reply, .. } => match classify(&reply.as_answer(), &[], Category::Transient) {
+                Outcome::Delivered { .. } => None,
+                Outcome::Failed(failure) => Some(failure.category),
+            },
+        }
+    }
+
+    /// What tells it from answers of another kind: a status, or a code.
+    pub(super) fn kind(&self) -> Kind {
+        match self {
+            Self::Taken => Kind { status: None, code: Code::of("") },
+            Self::AsJudged(failure) => Kind { status: failure.status, code: failure.code.clone() },
+            Self::Answer { reply, .. } => match classify(&reply.as_answer(), &[], Category::Transient) {
+                Outcome::Delivered { .. } => {
+                    Kind { status: reply.as_answer().what.status(), code: Code::of("") }
+                }
+                Outcome::Failed(failure) => Kind { status: failure.status, code: failure.code },
+            },
+        }
+    }
+
+    fn is_about_time(&self) -> bool {
+        match self {
+            Self::Answer { reply, .. } => matches!(
+                reply.seen,
+                Seen::Transport(TransportError::Timeout(_))
+                    | Seen::Process(Exit::TimeLimit)
+                    | Seen::Broker(BrokerError::TimedOut)
+            ),
+            Self::Taken | Self::AsJudged(_) => false,
+        }
+    }
+}
+
+/// A kind of answer: a status, or a code where there is none. A success has no code.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Kind {
+    pub status: Option<u16>,
+    pub code: Code,
+}
+
+/// The row of a rule that stands there.
+fn row_at(rule: &Rule, place: Place) -> Option<&Override> {
+    rule.classify.iter().find(|row| Place::from(row.position) == place)
+}
+
+fn plain(seen: Seen) -> Reply {
+    Reply { seen, message: String::new(), retry_after: None }
+}
+
+/// The header that the answer had, as far as the row that fitted tells.
+fn headers_of(row: Option<&Override>) -> Vec<(String, String)> {
+    let fitted = row.and_then(|row| row.when.header.as_ref());
+    fitted.map(|header| (header.name.clone(), header.value.clone().unwrap_or_default())).into_iter().collect()
+}
+
+fn http(status: u16, body: &str, headers: Vec<(String, String)>) -> Seen {
+    Seen::Http { status, headers: HeaderPairs(headers), body: body.to_owned() }
+}
+
+/// Headers that would have made another row fit before the one that did.
+fn headers_lacking(reply: &Reply, then: &Rule, fitted: Option<&Override>) -> Vec<HeaderMatch> {
+    let before = then.classify.iter().take_while(|row| fitted.is_none_or(|fitted| *row != fitted));
+    let lacking = before.filter(|row| fits_but_for_header(&row.when, &reply.as_answer()));
+    lacking.filter_map(|row| row.when.header.clone()).collect()
+}
+
+/// Whether a row of the rule might have fitted by a header of which nobody knows whether the answer had it.
+fn might_have_headers(reply: &Reply, lacking: &[HeaderMatch], rule: &Rule) -> bool {
+    let answer = reply.as_answer();
+    let is_unknown =
+        |header: &HeaderMatch| !lacking.contains(header) && answer.what.header(&header.name).is_none();
+    reply.as_answer().what.status().is_some()
+        && rule.classify.iter().any(|row| {
+            row.when.header.as_ref().is_some_and(is_unknown) && fits_but_for_header(&row.when, &answer)
+        })
+}
+
+fn timed_out(evidence: &Evidence, rule: &Rule) -> Outcome {
+    let seen = match evidence {
+        Evidence::Answer { reply: Reply { seen: Seen::Process(_), .. }, .. } => {
+            Seen::Process(Exit::TimeLimit)
+        }
+        Evidence::Taken | Evidence::Answer { .. } | Evidence::AsJudged(_) => {
+            Seen::Transport(TransportError::Timeout(CallPart::Whole))
+        }
+    };
+    let reply = Reply { message: "no answer in time".to_owned(), ..plain(seen) };
+    classify(&reply.as_answer(), &rule.classify, rule.timeouts.category)
+}
+
+fn as_judged(category: Category, code: &Code, message: &str, retry_after: Option<Duration>) -> Failure {
+    Failure {
+        category,
+        code: code.clone(),
+        status: None,
+        message: message.to_owned(),
+        retry_after,
+        matched: None,
+        default_category: Some(category),
+        connection: Connection::Made,
+    }
+}
+
+/// What a connector reports that ends up as that code; none if no connector does.
+fn seen_by_code(code: &str, message: &str) -> Option<Seen> {
+    Some(match code {
+        codes::NETWORK_TIMEOUT => Seen::Transport(TransportError::Timeout(part_of(message))),
+        codes::CONNECTION_REFUSED => Seen::Transport(TransportError::Refused),
+        codes::CONNECTION_RESET if message.ends_with("answer was whole") => {
+            Seen::Transport(TransportError::ClosedEarly)
+        }
+        codes::CONNECTION_RESET => Seen::Transport(TransportError::Reset),
+        codes::DNS_FAILURE => Seen::Transport(TransportError::Dns),
+        codes::TLS_FAILURE => Seen::Transport(TransportError::Tls),
+        codes::NETWORK_UNREACHABLE => Seen::Transport(TransportError::Unreachable),
+        codes::ADDRESS_REFUSED => Seen::Transport(TransportError::AddressRefused),
+        codes::PROTOCOL_ERROR => Seen::Transport(TransportError::Protocol),
+        codes::PROCESS_CRASHED => Seen::Process(Exit::Code(1)),
+        codes::PROCESS_KILLED => Seen::Process(Exit::Signal(9)),
+        codes::OUT_OF_MEMORY => Seen::Process(Exit::OutOfMemory),
+        codes::PROCESS_ERROR => Seen::Process(Exit::ReportedError),
+        codes::SPAWN_FAILED => Seen::Process(Exit::SpawnFailed),
+        codes::TIME_LIMIT_EXCEEDED => Seen::Process(Exit::TimeLimit),
+        codes::LEADER_ELECTION => Seen::Broker(BrokerError::LeaderElection),
+        codes::BROKER_UNAVAILABLE => Seen::Broker(BrokerError::Unavailable),
+        codes::QUOTA_EXCEEDED => Seen::Broker(BrokerError::QuotaExceeded),
+        codes::STORE_THROTTLED => Seen::Broker(BrokerError::StoreThrottled),
+        codes::QUEUE_NOT_FOUND => Seen::Broker(BrokerError::QueueNotFound),
+        codes::UNAUTHORIZED => Seen::Broker(BrokerError::Unauthorized),
+        codes::MESSAGE_TOO_LARGE => Seen::Broker(BrokerError::MessageTooLarge),
+        codes::MESSAGE_REFUSED => Seen::Broker(BrokerError::Refused),
+        codes::UNKNOWN_ERROR => Seen::Broker(BrokerError::Other),
+        codes::DESERIALIZATION_FAILED => Seen::Malformed(Malformed::DoesNotParse),
+        codes::SCHEMA_VIOLATION => Seen::Malformed(Malformed::ViolatesSchema),
+        codes::CONFIG_MISSING => Seen::ConfigMissing,
+        codes::SECRET_UNAVAILABLE => Seen::SecretUnavailable,
+        codes::INTERNAL_ERROR => Seen::Internal,
+        _ => return None,
+    })
+}
+
+/// Which part of a call was too slow, by the words that connectors have for it.
+fn part_of(message: &str) -> CallPart {
+    if message.starts_with("no connection") {
+        CallPart::Connect
+    } else if message.starts_with("no TLS handshake") {
+        CallPart::Tls
+    } else {
+        CallPart::Whole
+    }
+}
+
+/// How long an attempt on record took.
+pub(super) fn took(story: &Story) -> Duration {
+    Duration::from_nanos(story.took_nanos.min(nanos(Duration::from_hours(24 * 365))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use redrive_core::book;
+    use redrive_core::decide::{Ended, History, Moment, decide};
+    use redrive_core::ids::{DeliveryId, Seed};
+    use redrive_core::story::Facts;
+    use redrive_core::time::Timestamp;
+
+    fn rule(classify: &str) -> Rule {
+        let text = format!(
+            "version: 1\nservices:\n  shop:\n    target: {{ http: \"http://127.0.0.1:9000/\" }}\n    retry: standard\n    classify: [{classify}]\n    timeout: 5s\n    events: [\"*\"]\n"
+        );
+        let reading = book::read(&text);
+        let book = reading.book.unwrap_or_else(|| panic!("{text}\n{:?}", reading.problems));
+        (**book.rule("shop", None, "a").expect("it is wanted")).clone()
+    }
+
+    /// The story that is told of a reply, and what the rule made of it.
+    fn story(rule: &Rule, reply: &Reply, took: Duration) -> (Story, Outcome) {
+        let outcome = classify(&reply.as_answer(), &rule.classify, rule.timeouts.category);
+        let started_at = Timestamp::from_millis(1_000_000);
+        let now = started_at + took;
+        let moment = Moment { now, seed: Seed(1), delivery: DeliveryId(1), attempt: Attempt::FIRST };
+        let history = History::new().started(started_at);
+        let decision = decide(rule, &history, &Ended::Outcome(outcome.clone()), &moment);
+        let response = match &reply.seen {
+            Seen::Http { body, .. } => body.as_str(),
+            _ => "",
+        };
+        let facts = Facts {
+            attempt: Attempt::FIRST,
+            started_at,
+            ended_at: now,
+            book: 1,
+            rule,
+            outcome: Some(&outcome),
+            status: reply.as_answer().what.status(),
+            response,
+            held: Duration::ZERO,
+        };
+        (Story::of(&facts, &decision), outcome)
+    }
+
+    fn answered(status: u16, headers: &[(&str, &str)], body: &str, retry_after: Option<u64>) -> Reply {
+        let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let seen = Seen::Http { status, headers: HeaderPairs(headers), body: body.to_owned() };
+        let retry_after = retry_after.map(Duration::from_secs);
+        Reply { seen, message: format!("{status} said"), retry_after }
+    }
+
+    fn reported(seen: Seen, message: &str) -> Reply {
+        Reply { seen, message: message.to_owned(), retry_after: None }
+    }
+
+    /// Everything that a connector may report.
+    fn replies() -> Vec<Reply> {
+        let transport = |error, message| reported(Seen::Transport(error), message);
+        let mut replies = vec![
+            answered(200, &[], "", None),
+            answered(202, &[("x-odd", "1")], "{\"error\": \"quota\"}", None),
+            answered(403, &[], "", None),
+            answered(403, &[("x-ratelimit-remaining", "0")], "", None),
+            answered(404, &[], "", None),
+            answered(409, &[], "", None),
+            answered(429, &[], "", Some(30)),
+            answered(500, &[("x-odd", "1")], "", None),
+            answered(500, &[("x-odd", "2")], "quota exceeded", None),
+            answered(503, &[], "", Some(7)),
+            transport(TransportError::Timeout(CallPart::Connect), "no connection to a within 5s"),
+            transport(TransportError::Timeout(CallPart::Tls), "no TLS handshake with a within 5s"),
+            transport(TransportError::Timeout(CallPart::Whole), "no answer from a within 5s"),
+            transport(TransportError::Refused, "the connection was refused"),
+            transport(TransportError::Reset, "the connection was reset"),
+            transport(TransportError::ClosedEarly, "a hung up before its answer was whole"),
+            transport(TransportError::Dns, "no such name"),
+            transport(TransportError::Tls, "bad certificate"),
+            transport(TransportError::Unreachable, "no way"),
+            transport(TransportError::AddressRefused, "a private address"),
+            transport(TransportError::Protocol, "no HTTP"),
+        ];
+        let others = [
+            Seen::Taken,
+            Seen::Process(Exit::Code(3)),
+            Seen::Process(Exit::Signal(9)),
+            Seen::Process(Exit::OutOfMemory),
+            Seen::Process(Exit::ReportedError),
+            Seen::Process(Exit::SpawnFailed),
+            Seen::Process(Exit::TimeLimit),
+            Seen::Broker(BrokerError::LeaderElection),
+            Seen::Broker(BrokerError::Unavailable),
+            Seen::Broker(BrokerError::TimedOut),
+            Seen::Broker(BrokerError::QuotaExceeded),
+            Seen::Broker(BrokerError::StoreThrottled),
+            Seen::Broker(BrokerError::QueueNotFound),
+            Seen::Broker(BrokerError::Unauthorized),
+            Seen::Broker(BrokerError::MessageTooLarge),
+            Seen::Broker(BrokerError::Refused),
+            Seen::Broker(BrokerError::Other),
+            Seen::Malformed(Malformed::DoesNotParse),
+            Seen::Malformed(Malformed::ViolatesSchema),
+            Seen::ConfigMissing,
+            Seen::SecretUnavailable,
+            Seen::Internal,
+        ];
+        replies.extend(others.map(|seen| reported(seen, "so it was")));
+        replies
+    }
+
+    /// Rows of all kinds: by status, header, words and code, with a code of their own.
+    const ROWS: &str = "{ status: 409, as: delivered }, { header: \"x-odd: 1\", status: 500, as: permanent }, \
+        { message: quota, as: rate-limited, give_code: OUR_QUOTA }, { code: CONNECTION_REFUSED, as: fatal, give_code: OUR_DOOR }, \
+        { code: BROKER_UNAVAILABLE, as: transient, give_code: OUR_BROKER }";
+
+    #[test]
+    fn a_story_tells_enough_to_judge_it_again() {
+        // A call that is given up takes a little longer than its limit, which is 5s.
+        for (rows, lasting) in [("", 1_000), (ROWS, 1_000), ("", 5_003), (ROWS, 5_003)] {
+            let (rule, lasting) = (rule(rows), Duration::from_millis(lasting));
+            for reply in replies() {
+                let (story, outcome) = story(&rule, &reply, lasting);
+                let evidence = Evidence::of(&story, Some(&rule)).expect("it was an attempt");
+                let judged =
+                    evidence.judged(&rule, Attempt::FIRST, took(&story), Some(Duration::from_secs(5)));
+                assert_eq!(
+                    (judged.outcome, judged.sureness, judged.took),
+                    (outcome, Sureness::Sure, lasting),
+                    "{reply:?} by {rows}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_record_does_not_have_is_not_sure() {
+        let (plain, odd) = (rule(""), rule("{ header: \"x-odd: 1\", status: 500, as: permanent }"));
+        let refused = rule("{ code: CONNECTION_REFUSED, as: fatal, give_code: OUR_DOOR }");
+        let reply_500 = answered(500, &[], "", None);
+        let closed = reported(Seen::Transport(TransportError::Refused), "refused");
+        let slow = reported(Seen::Transport(TransportError::Timeout(CallPart::Whole)), "no answer in time");
+        let five = Some(Duration::from_secs(5));
+        #[rustfmt::skip]
+        let cases = [
+            ("headers that nobody looked at",   &plain,   &reply_500, Some(&plain),   &odd,     five,                         Sureness::HeadersUnknown),
+            ("headers that were looked for",    &odd,     &reply_500, Some(&odd),     &odd,     five,                         Sureness::Sure),
+            ("a code of a book that is known",  &refused, &closed,    Some(&refused), &plain,   five,                         Sureness::Sure),
+            ("a code of one that is not",       &refused, &closed,    None,           &plain,   five,                         Sureness::OnlyJudged),
+            ("a timeout that stays",            &plain,   &slow,      Some(&plain),   &plain,   five,                         Sureness::Sure),
+            ("a timeout that was shorter",      &plain,   &slow,      Some(&plain),   &plain,   Some(Duration::from_secs(1)), Sureness::MightHaveCome),
+        ];
+        for (name, then, reply, known, now, waited_for, expected) in cases {
+            let (story, _) = story(then, reply, Duration::from_secs(1));
+            let evidence = Evidence::of(&story, known).expect("it was an attempt");
+            assert_eq!(
+                evidence.judged(now, Attempt::FIRST, took(&story), waited_for).sureness,
+                expected,
+                "{name}"
+            );
+        }
+    }
+}

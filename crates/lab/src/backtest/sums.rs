@@ -1,0 +1,392 @@
+//! Adds up what became of all deliveries, then and by the new rules.
+//!
+//! Invariant: sums, and examples by the order of their acceptance: the order of reading changes nothing.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::report::{
+    Certainties, Change, EndName, Ends, Load, NewRoute, Pair, Report, Times, Untold, UntoldKind, Whole,
+};
+use super::walk::Walked;
+use super::{Certainty, Doubt, Finish, Plan, Seen};
+use redrive_core::category::Code;
+use redrive_core::engine::QueueName;
+use redrive_core::ids::{DeliveryId, DependencyName};
+use redrive_core::limits;
+use crate::simulate;
+use redrive_core::text::of_deliveries;
+use redrive_core::time::Timestamp;
+
+/// A delivery, then and by the new rules.
+#[derive(Debug)]
+pub(super) struct Compared<'a> {
+    pub id: DeliveryId,
+    pub queue: &'a QueueName,
+    pub dependency: &'a DependencyName,
+    pub accepted_at: Timestamp,
+    pub before: Finish,
+    pub calls_before: u32,
+    pub walked: Walked,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Sums {
+    accepted: Option<(Timestamp, Timestamp)>,
+    deliveries: u64,
+    before: Ends,
+    after: Ends,
+    certainty: Certainties,
+    changed: u64,
+    changes: BTreeMap<Cause, Cases>,
+    unknown: BTreeMap<Cause, Cases>,
+    loads: BTreeMap<DependencyName, Burden>,
+    futile: Pair,
+    until_delivered: Both,
+    until_dead: Both,
+    doubts: BTreeMap<Doubt, u64>,
+}
+
+/// What the same happened to, and why.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Cause {
+    from: EndName,
+    to: EndName,
+    queue: QueueName,
+    code: Code,
+    failure: Code,
+}
+
+#[derive(Debug)]
+struct Cases {
+    count: u64,
+    certainty: Certainty,
+    first: BTreeSet<(Timestamp, DeliveryId)>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Burden {
+    calls: Pair,
+    retries: Pair,
+    guessed: u64,
+}
+
+/// Times of the same deliveries, then and by the new rules.
+#[derive(Debug)]
+struct Both {
+    deliveries: u64,
+    sum: (Duration, Duration),
+    before: simulate::Times,
+    after: simulate::Times,
+}
+
+impl Default for Both {
+    fn default() -> Self {
+        let (before, after) = (simulate::Times::new(), simulate::Times::new());
+        Self { deliveries: 0, sum: (Duration::ZERO, Duration::ZERO), before, after }
+    }
+}
+
+impl Both {
+    fn add(&mut self, before: Duration, after: Duration) {
+        self.deliveries += 1;
+        self.sum = (self.sum.0.saturating_add(before), self.sum.1.saturating_add(after));
+        self.before.add(before);
+        self.after.add(after);
+    }
+
+    fn told(&self) -> Times {
+        let millis = |sum: Duration| u64::try_from(sum.as_millis()).unwrap_or(u64::MAX);
+        Times {
+            deliveries: self.deliveries,
+            sum_ms: Pair { before: millis(self.sum.0), after: millis(self.sum.1) },
+            before: self.before.told(),
+            after: self.after.told(),
+        }
+    }
+}
+
+impl Sums {
+    pub(super) fn add(&mut self, compared: &Compared<'_>) {
+        let Compared { accepted_at, before, walked, .. } = compared;
+        self.deliveries += 1;
+        self.accepted = Some(match self.accepted {
+            Some((first, last)) => (first.min(*accepted_at), last.max(*accepted_at)),
+            None => (*accepted_at, *accepted_at),
+        });
+        *count_in(&mut self.before, name(before)) += 1;
+        for doubt in &walked.doubts {
+            *self.doubts.entry(*doubt).or_default() += 1;
+        }
+        self.add_calls(compared);
+        match walked.certainty {
+            Certainty::Certain => self.certainty.certain += 1,
+            Certainty::Likely => self.certainty.likely += 1,
+            Certainty::Unknown => {
+                self.certainty.unknown += 1;
+                self.after.unknown += 1;
+                return add_case(&mut self.unknown, compared);
+            }
+        }
+        *count_in(&mut self.after, name(&walked.finish)) += 1;
+        if name(before) != name(&walked.finish) {
+            self.changed += 1;
+            add_case(&mut self.changes, compared);
+        }
+        self.add_times(compared);
+    }
+
+    fn add_calls(&mut self, compared: &Compared<'_>) {
+        let Compared { calls_before, walked, before, .. } = compared;
+        let known = self.loads.entry(compared.dependency.clone()).or_default();
+        let (before_calls, after_calls) = (u64::from(*calls_before), u64::from(walked.calls));
+        let retries = |calls: u64| calls.saturating_sub(1);
+        known.calls.before += before_calls;
+        known.calls.after += after_calls;
+        known.retries.before += retries(before_calls);
+        known.retries.after += retries(after_calls);
+        known.guessed += u64::from(walked.guessed);
+        if matches!(before, Finish::Dead { .. }) {
+            self.futile.before += retries(before_calls);
+        }
+        if matches!(walked.finish, Finish::Dead { .. }) {
+            self.futile.after += retries(after_calls);
+        }
+    }
+
+    fn add_times(&mut self, compared: &Compared<'_>) {
+        // What has no attempts on record was given up at once, or nobody knows when.
+        let is_untold = |doubt: &Doubt| matches!(doubt, Doubt::Imported | Doubt::NeverTried);
+        if compared.walked.doubts.iter().any(is_untold) {
+            return;
+        }
+        let since = |at: Timestamp| at.since(compared.accepted_at);
+        match (&compared.before, &compared.walked.finish) {
+            (Finish::Delivered { at: then }, Finish::Delivered { at: now }) => {
+                self.until_delivered.add(since(*then), since(*now));
+            }
+            (Finish::Dead { at: then, .. }, Finish::Dead { at: now, .. }) => {
+                self.until_dead.add(since(*then), since(*now));
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn told(self, plan: &Plan<'_>, seen: &Seen) -> Report {
+        let newly_routed = newly_routed(plan, seen);
+        let untold = self.untold(&newly_routed);
+        let mut changes = cases(self.changes);
+        let changes_left_off = changes.len().saturating_sub(limits::BACKTEST_ROWS_MAX) as u64;
+        changes.truncate(limits::BACKTEST_ROWS_MAX);
+        let mut unknown = cases(self.unknown);
+        unknown.truncate(limits::BACKTEST_ROWS_MAX);
+        let loads = self.loads.into_iter().map(|(name, known)| Load {
+            name: name.to_string(),
+            calls: known.calls,
+            retries: known.retries,
+            guessed: known.guessed,
+        });
+        Report {
+            since: plan.since,
+            until: plan.until,
+            accepted: self.accepted,
+            deliveries: self.deliveries,
+            before: self.before,
+            after: self.after,
+            certainty: self.certainty,
+            changed: self.changed,
+            changes,
+            changes_left_off,
+            unknown,
+            dependencies: loads.collect(),
+            futile_retries: self.futile,
+            until_delivered: self.until_delivered.told(),
+            until_dead: self.until_dead.told(),
+            newly_routed,
+            untold,
+            near_ms: u64::try_from(limits::BACKTEST_NEAR.as_millis()).expect("a minute"),
+        }
+    }
+
+    fn untold(&self, newly_routed: &[NewRoute]) -> Vec<Untold> {
+        let mut untold: Vec<Untold> = self
+            .doubts
+            .iter()
+            .map(|(doubt, count)| Untold {
+                doubt: UntoldKind::Delivery(*doubt),
+                count: *count,
+                text: of_deliveries(*count, words(*doubt)),
+            })
+            .collect();
+        let moved = |known: &&Burden| known.calls.before != known.calls.after;
+        let more: u64 = self
+            .loads
+            .values()
+            .filter(moved)
+            .map(|known| known.calls.before.abs_diff(known.calls.after))
+            .sum();
+        let mut add = |whole: Whole, count: u64, text: String| {
+            untold.push(Untold { doubt: UntoldKind::Whole(whole), count, text });
+        };
+        if more > 0 {
+            let text = "calls more or fewer: what that would have done to dependencies, and what breakers and limits \
+                        would have made of it";
+            add(Whole::Load, more, text.to_owned());
+        }
+        let events: u64 = newly_routed.iter().map(|route| route.events).sum();
+        if events > 0 {
+            let text = "events would go to services that did not get them: what those would have answered";
+            add(Whole::NewRoutes, events, text.to_owned());
+        }
+        untold
+    }
+}
+
+fn add_case(all: &mut BTreeMap<Cause, Cases>, compared: &Compared<'_>) {
+    let Compared { before, walked, .. } = compared;
+    let (code, failure) = cause(before, &walked.finish);
+    let cause =
+        Cause { from: name(before), to: name(&walked.finish), queue: compared.queue.clone(), code, failure };
+    let cases = all.entry(cause).or_insert_with(|| Cases {
+        count: 0,
+        certainty: Certainty::Certain,
+        first: BTreeSet::new(),
+    });
+    cases.count += 1;
+    cases.certainty = cases.certainty.max(walked.certainty);
+    cases.first.insert((compared.accepted_at, compared.id));
+    if cases.first.len() > limits::BACKTEST_EXAMPLES_MAX {
+        cases.first.pop_last();
+    }
+}
+
+/// Why it dies by the new rules, or else why it died.
+fn cause(before: &Finish, after: &Finish) -> (Code, Code) {
+    match (before, after) {
+        (_, Finish::Dead { code, failure, .. }) | (Finish::Dead { code, failure, .. }, _) => {
+            (code.clone(), failure.clone().unwrap_or(Code::of("")))
+        }
+        _ => (Code::of(""), Code::of("")),
+    }
+}
+
+fn cases(all: BTreeMap<Cause, Cases>) -> Vec<Change> {
+    let mut changes: Vec<Change> = all
+        .into_iter()
+        .map(|(cause, cases)| Change {
+            from: cause.from,
+            to: cause.to,
+            service: cause.queue.to_string(),
+            code: cause.code.to_string(),
+            failure: cause.failure.to_string(),
+            deliveries: cases.count,
+            certainty: cases.certainty,
+            examples: cases.first.iter().map(|(_, id)| id.to_string()).collect(),
+        })
+        .collect();
+    changes.sort_by_key(|change| Reverse(change.deliveries));
+    changes
+}
+
+const fn name(finish: &Finish) -> EndName {
+    match finish {
+        Finish::Delivered { .. } => EndName::Delivered,
+        Finish::Dead { .. } => EndName::Dead,
+        Finish::Waiting => EndName::Waiting,
+        Finish::Paused { .. } => EndName::Paused,
+        Finish::NotSent => EndName::NotSent,
+    }
+}
+
+const fn count_in(ends: &mut Ends, end: EndName) -> &mut u64 {
+    match end {
+        EndName::Delivered => &mut ends.delivered,
+        EndName::Dead => &mut ends.dead,
+        EndName::Waiting => &mut ends.waiting,
+        EndName::Paused => &mut ends.paused,
+        EndName::NotSent => &mut ends.not_sent,
+    }
+}
+
+/// Who would get events that came, and got none of their type.
+fn newly_routed(plan: &Plan<'_>, seen: &Seen) -> Vec<NewRoute> {
+    let mut found = Vec::new();
+    let types: BTreeSet<&String> = seen.by_type.keys().chain(seen.unrouted.keys()).collect();
+    for event_type in types {
+        let got = seen.by_type.get(event_type);
+        // Each event has at most one delivery to each, so that the most that anybody got are as many as came.
+        let routed = got.and_then(|queues| queues.values().max().copied()).unwrap_or(0);
+        let unrouted = seen.unrouted.get(event_type).copied().unwrap_or(0);
+        for route in plan.book.route(event_type) {
+            let channel = route.channel.map(|channel| channel.name.clone());
+            let queue = QueueName { service: route.service.name.clone(), channel };
+            let is_new = got.is_none_or(|queues| !queues.contains_key(&queue));
+            let events = if is_new { routed + unrouted } else { unrouted };
+            if events > 0 {
+                let (service, event_type) = (queue.to_string(), event_type.clone());
+                found.push(NewRoute { service, event_type, events });
+            }
+        }
+    }
+    found
+}
+
+/// What it means for deliveries.
+const fn words(doubt: Doubt) -> &'static str {
+    match doubt {
+        Doubt::NothingNear => {
+            "deliveries would have been tried when nobody called: what would have been answered"
+        }
+        Doubt::Mixed => {
+            "deliveries would have been tried when some calls failed and others did not: which of them"
+        }
+        Doubt::Message => {
+            "deliveries failed while others did not: whether a later attempt with the same data would have been \
+             answered otherwise"
+        }
+        Doubt::LongerTimeout => {
+            "deliveries ran into a time limit that is longer now: whether an answer would have come"
+        }
+        Doubt::Headers => {
+            "deliveries were answered with headers that `classify` looks at now: which they were"
+        }
+        Doubt::BookForgotten => "deliveries were judged by a rule book that is gone: what the answer was",
+        Doubt::Target => "deliveries go to another target now: what that one would have answered",
+        Doubt::Breaker => {
+            "deliveries have another breaker now: when it would have opened; the record has what the old one did"
+        }
+        Doubt::Holds => {
+            "deliveries are held for another time now, or otherwise: what that changes for all that waits with them"
+        }
+        Doubt::Shared => {
+            "deliveries share a dependency, while calls failed, with others that have another breaker, other holds or \
+             other limits now: how the dependency would have been by those"
+        }
+        Doubt::Replayed => "deliveries were replayed after a death: only what came before is compared",
+        Doubt::Session => {
+            "deliveries would have let others of their session go on at another time: what that changes"
+        }
+        Doubt::Retention => {
+            "deliveries are so old that others of their time which arrived are deleted: what those were answered"
+        }
+        Doubt::Paused => {
+            "deliveries came after their service had paused itself: when somebody would have let it go on, and what \
+             would have been met then"
+        }
+        Doubt::NeverTried => "deliveries died without an attempt, or their attempts are gone",
+        Doubt::NotYetTried => "deliveries wait, not tried yet: what a call would have met",
+        Doubt::Imported => {
+            "deliveries came as dead letters from elsewhere: nothing is changed there, and attempts from elsewhere are \
+             not among the calls"
+        }
+        Doubt::Limits => {
+            "deliveries have other limits on calls now (`in_flight`, `rate`, `retry_budget`): when a call would have \
+             started"
+        }
+        Doubt::Ramp => {
+            "deliveries waited for a dependency to come back, or would have: when their turn would have come, which \
+             `ramp` and all others who waited decide"
+        }
+    }
+}

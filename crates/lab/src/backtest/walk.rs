@@ -1,0 +1,445 @@
+//! Walks one delivery through its own record under another rule, and past it where the rule leads elsewhere.
+//!
+//! As long as the rule asks for the attempts that were made, their answers are known: the walk is on record. The
+//! first retry that falls on another moment leaves it; from then on answers are those that the dependency gave at
+//! about that time, and the walk says how far they can be trusted.
+
+use std::cell::OnceCell;
+use std::time::Duration;
+
+use super::evidence::{Evidence, Judged, Sureness, took};
+use super::timeline::{Answers, Around, Good, Timeline};
+use super::{Certainty, Doubt, Finish};
+use redrive_core::backoff::nanos;
+use redrive_core::category::{Category, Code, codes};
+use redrive_core::classify::Outcome;
+use redrive_core::decide::{Decision, Ended, History, Moment, Verdict, decide};
+use redrive_core::history::UsedOnRecord;
+use redrive_core::ids::{Attempt, DeliveryId, Seed};
+use redrive_core::limits;
+use redrive_core::rule::{Rule, WhenOpen};
+use redrive_core::story::{End, HeldBy, Story, Told, Weighed};
+use redrive_core::time::Timestamp;
+
+/// Answers of one class are taken for the answer if at least this share of all were of it.
+const SHARE_LIKELY: f64 = 2.0 / 3.0;
+/// An attempt of one's own so near stands for another.
+const OWN_NEAR: Duration = Duration::from_secs(1);
+
+/// All that a walk looks at.
+pub(super) struct Walk<'a> {
+    pub delivery: DeliveryId,
+    pub seed: Seed,
+    /// The rule to walk by.
+    pub rule: &'a Rule,
+    /// The rules that held when each of its attempts was judged, as far as they are known.
+    pub then: &'a [Option<&'a Rule>],
+    /// All attempts on record, those of replays too.
+    pub stories: &'a [Story],
+    /// Those of its first life.
+    pub life: &'a [Story],
+    /// How its dependency was.
+    pub timeline: Option<&'a Timeline>,
+    /// When the breaker of its dependency was not closed.
+    pub open: &'a [(Timestamp, Timestamp)],
+    /// Nothing is known of later.
+    pub until: Timestamp,
+    pub about_message: OnceCell<bool>,
+}
+
+/// Where a walk led.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Walked {
+    pub finish: Finish,
+    pub certainty: Certainty,
+    pub calls: u32,
+    /// Of these, calls whose answer nobody knows.
+    pub guessed: u32,
+    pub doubts: Vec<Doubt>,
+}
+
+impl Walked {
+    /// Nothing was called.
+    pub(super) const fn without_calls(finish: Finish, certainty: Certainty) -> Self {
+        Self { finish, certainty, calls: 0, guessed: 0, doubts: Vec::new() }
+    }
+}
+
+/// Where the walk is.
+struct Step {
+    history: History,
+    attempt: Attempt,
+    calls: u32,
+    guessed: u32,
+    certainty: Certainty,
+    doubts: Vec<Doubt>,
+    /// The code of the last failure.
+    failure: Option<Code>,
+}
+
+/// An answer, and how far it can be trusted.
+struct Known<'a> {
+    evidence: Option<&'a Evidence>,
+    own: Option<usize>,
+    took: Duration,
+    certainty: Certainty,
+    doubt: Option<Doubt>,
+}
+
+/// Where an attempt leads.
+enum Onward {
+    Over(Finish),
+    Again(Timestamp),
+    Paused(Timestamp),
+}
+
+impl Walk<'_> {
+    /// Walks until it is over, or until nobody knows more.
+    pub(super) fn walked(&self) -> Walked {
+        let mut step = Step {
+            history: History::new(),
+            attempt: Attempt::FIRST,
+            calls: 0,
+            guessed: 0,
+            certainty: Certainty::Certain,
+            doubts: Vec::new(),
+            failure: None,
+        };
+        let finish = self.on_record(&mut step);
+        let Step { calls, guessed, certainty, mut doubts, .. } = step;
+        doubts.sort_unstable();
+        doubts.dedup();
+        Walked { finish, certainty, calls, guessed, doubts }
+    }
+
+    fn on_record(&self, step: &mut Step) -> Finish {
+        for (place, story) in self.life.iter().enumerate() {
+            let is_last = place + 1 == self.life.len();
+            step.attempt = story.attempt;
+            if let End::Held { by } = story.end {
+                match (&story.verdict, is_last) {
+                    (Told::Dead { code, .. }, _) => return self.held(step, story, by, code),
+                    (_, true) => return self.off_record(step, story.started_at),
+                    (_, false) => continue,
+                }
+            }
+            if let Some(finish) = self.lost_patience(step, story, self.then[place]) {
+                return finish;
+            }
+            let onward = self.attempted(step, place);
+            match (onward, &story.verdict) {
+                (Onward::Over(finish), _) => return finish,
+                (Onward::Again(due_at), Told::Retry { due_at: then }) if due_at == *then => {}
+                (Onward::Again(due_at), _) => {
+                    step.attempt = story.attempt.next();
+                    return self.off_record(step, due_at);
+                }
+                (Onward::Paused(_), Told::Paused) if !is_last => {}
+                (Onward::Paused(at), _) => return Finish::Paused { at },
+            }
+        }
+        Finish::Waiting
+    }
+
+    /// Makes an attempt of the record under the rule.
+    fn attempted(&self, step: &mut Step, place: usize) -> Onward {
+        let (story, then) = (&self.life[place], self.then[place]);
+        let evidence = Evidence::of(story, then).expect("it was made");
+        let started_at = story.started_at;
+        let held_before =
+            Duration::from_nanos(story.held_nanos).saturating_sub(step.history.held(started_at));
+        if !held_before.is_zero() {
+            step.history = step.history.held_since(started_at - held_before);
+        }
+        step.history = step.history.started(started_at);
+        let waited_for = then.map(|then| then.timeouts.whole.limit(story.attempt));
+        let judged = evidence.judged(self.rule, story.attempt, took(story), waited_for);
+        let now = started_at + judged.took;
+        if let Some(weighed) = &story.retry {
+            step.history = step.history.reconciled(used_before(weighed), now);
+        }
+        self.settle(step, judged, now)
+    }
+
+    fn settle(&self, step: &mut Step, judged: Judged, now: Timestamp) -> Onward {
+        step.calls += 1;
+        match judged.sureness {
+            Sureness::Sure => {}
+            Sureness::HeadersUnknown => step.doubt(Doubt::Headers, Certainty::Likely),
+            Sureness::MightHaveCome => step.doubt(Doubt::LongerTimeout, Certainty::Unknown),
+            Sureness::OnlyJudged => step.doubt(Doubt::BookForgotten, Certainty::Likely),
+        }
+        if let Outcome::Failed(failure) = &judged.outcome {
+            step.failure = Some(failure.code.clone());
+        }
+        let decision = self.decided(step, &Ended::Outcome(judged.outcome), now);
+        match decision.verdict {
+            Verdict::Deliver => Onward::Over(Finish::Delivered { at: now }),
+            Verdict::Retry { due_at } | Verdict::Hold { until: due_at } => Onward::Again(due_at),
+            Verdict::DeadLetter { reason, .. } => {
+                let failure = step.failure.clone().expect("only a failure is buried");
+                Onward::Over(Finish::Dead {
+                    at: now,
+                    code: reason.code().map_or_else(|| failure.clone(), Code::of),
+                    failure: Some(failure),
+                })
+            }
+            Verdict::Pause => Onward::Paused(now),
+        }
+    }
+
+    fn decided(&self, step: &mut Step, ended: &Ended, now: Timestamp) -> Decision {
+        let moment = Moment { now, seed: self.seed, delivery: self.delivery, attempt: step.attempt };
+        let decision = decide(self.rule, &step.history, ended, &moment);
+        step.history = step.history.after(&decision, now);
+        decision
+    }
+
+    /// Whether the rule would have given it up before that attempt, since it was held for too long.
+    fn lost_patience(&self, step: &Step, story: &Story, then: Option<&Rule>) -> Option<Finish> {
+        let held = Duration::from_nanos(story.held_nanos);
+        let is_shorter = then.is_some_and(|then| self.rule.hold_max < then.hold_max);
+        if !is_shorter || held <= self.rule.hold_max || held <= step.history.held(story.started_at) {
+            return None;
+        }
+        let code = match self.rule.breaker {
+            Some(_) => codes::CIRCUIT_BREAKER_OPEN,
+            None => codes::HOLD_EXPIRED,
+        };
+        let at = story.started_at - held.saturating_sub(self.rule.hold_max);
+        Some(Finish::Dead { at, code: Code::of(code), failure: step.failure.clone() })
+    }
+
+    /// It was given up without an attempt: whether the rule would have too.
+    fn held(&self, step: &mut Step, story: &Story, by: HeldBy, code: &Code) -> Finish {
+        let at = story.started_at;
+        let as_recorded = Finish::Dead { at, code: code.clone(), failure: step.failure.clone() };
+        let is_late =
+            || self.rule.deadline.is_some_and(|deadline| step.history.age_nanos(at) >= nanos(deadline));
+        if code.as_str() == codes::DEADLINE_EXCEEDED {
+            return if is_late() { as_recorded } else { self.off_record(step, at) };
+        }
+        let held = Duration::from_nanos(story.held_nanos);
+        match by {
+            HeldBy::Deadline | HeldBy::RuleRemoved | HeldBy::Notified | HeldBy::Damage => {
+                self.off_record(step, at)
+            }
+            HeldBy::Breaker if self.rule.breaker.is_none() => self.off_record(step, at - held),
+            HeldBy::Breaker if self.rule.when_open == WhenOpen::DeadLetter => as_recorded,
+            HeldBy::Breaker | HeldBy::RetryAfter => match self.rule.hold_max.saturating_sub(held) {
+                Duration::ZERO => as_recorded,
+                left => self.held_on(step, at, left, code),
+            },
+        }
+    }
+
+    /// It is held until its dependency is seen to be well, if that is soon enough.
+    fn held_on(&self, step: &mut Step, from: Timestamp, left: Duration, code: &Code) -> Finish {
+        let last = from + left;
+        let limit = self.rule.timeouts.whole.limit(Attempt::FIRST);
+        let kind = |evidence: &Evidence| {
+            let judged = evidence.judged(self.rule, Attempt::FIRST, Duration::ZERO, None);
+            matches!(judged.outcome, Outcome::Delivered { .. })
+        };
+        let good = Good { kind: &kind, within: limit, share: SHARE_LIKELY };
+        if let Some(at) = self.timeline.and_then(|timeline| timeline.first_good(from..=last, &good)) {
+            step.doubt(Doubt::Ramp, Certainty::Likely);
+            step.history = step.history.held_since(from);
+            return self.off_record(step, at);
+        }
+        step.doubt(Doubt::NothingNear, Certainty::Unknown);
+        if last > self.until {
+            return Finish::Waiting;
+        }
+        Finish::Dead { at: last, code: code.clone(), failure: step.failure.clone() }
+    }
+
+    /// Goes on from a moment at which there was no attempt.
+    fn off_record(&self, step: &mut Step, due_at: Timestamp) -> Finish {
+        let mut due_at = due_at;
+        while step.calls < limits::BACKTEST_CALLS_MAX {
+            match self.behind_breaker(step, due_at) {
+                Onward::Again(at) => due_at = at,
+                Onward::Over(finish) => return finish,
+                Onward::Paused(_) => unreachable!("a breaker pauses nobody"),
+            }
+            // What would start at the very end has not ended by then; a breaker that is open still ends there.
+            if due_at >= self.until {
+                return Finish::Waiting;
+            }
+            match self.tried(step, due_at) {
+                Onward::Over(finish) => return finish,
+                Onward::Again(at) => due_at = at,
+                Onward::Paused(at) => return Finish::Paused { at },
+            }
+            step.attempt = step.attempt.next();
+        }
+        Finish::Waiting
+    }
+
+    /// When a call that is due then may be made, by what the breaker was at the time.
+    fn behind_breaker(&self, step: &mut Step, due_at: Timestamp) -> Onward {
+        let mut at = due_at;
+        while self.rule.breaker.is_some()
+            && let Some((_, until)) = self.open.iter().find(|(from, until)| *from <= at && at < *until)
+        {
+            step.doubt(Doubt::Ramp, Certainty::Likely);
+            match self.decided(step, &Ended::BreakerOpen { until: *until }, at).verdict {
+                Verdict::Hold { until } if until > at => at = until,
+                Verdict::DeadLetter { reason, .. } => {
+                    let code = Code::of(reason.code().expect("what did not start has a reason of its own"));
+                    return Onward::Over(Finish::Dead { at, code, failure: step.failure.clone() });
+                }
+                Verdict::Hold { .. } | Verdict::Deliver | Verdict::Retry { .. } | Verdict::Pause => break,
+            }
+        }
+        Onward::Again(at)
+    }
+
+    /// Makes an attempt that nobody made.
+    fn tried(&self, step: &mut Step, at: Timestamp) -> Onward {
+        let known = self.known_at(at);
+        step.trust(known.certainty);
+        step.doubts.extend(known.doubt);
+        if known.certainty == Certainty::Unknown {
+            step.guessed += 1;
+        }
+        step.history = step.history.started(at);
+        let own = known.own.and_then(|place| self.own(place));
+        let evidence = own.as_ref().or(known.evidence).cloned().unwrap_or(Evidence::Taken);
+        let judged = evidence.judged(self.rule, step.attempt, known.took, None);
+        let now = at + judged.took;
+        self.settle(step, judged, now)
+    }
+
+    /// What would have been answered then, as far as anybody knows.
+    fn known_at(&self, at: Timestamp) -> Known<'_> {
+        if let Some((place, _)) = self.nearest_own(at).filter(|(_, distance)| *distance <= OWN_NEAR) {
+            return self.own_again(place, Certainty::Likely, None);
+        }
+        if self.is_about_message()
+            && let Some((place, _)) = self.last_own()
+        {
+            return self.own_again(place, Certainty::Unknown, Some(Doubt::Message));
+        }
+        let Some(timeline) = self.timeline else { return self.nobody_knows(None) };
+        if let Some(here) = timeline.at(at) {
+            return self.by_majority(&here);
+        }
+        let (before, after) = (timeline.before(at), timeline.after(at));
+        let is_nearer = |one: &Around<'_>, other: &Option<Around<'_>>| {
+            other.as_ref().is_none_or(|other| one.distance <= other.distance)
+        };
+        let nearest = match &before {
+            Some(before) if is_nearer(before, &after) => Some(before),
+            Some(_) | None => after.as_ref(),
+        };
+        let Some(nearest) = nearest else { return self.nobody_knows(None) };
+        if nearest.distance <= limits::BACKTEST_NEAR {
+            return self.by_majority(nearest);
+        }
+        if let (Some(before), Some(after)) = (&before, &after) {
+            let class = |around: &Around<'_>| self.class_of(&around.most_frequent(|a| self.class_of(a)).0);
+            let is_between = before.distance + after.distance <= limits::BACKTEST_BETWEEN;
+            if is_between && class(before) == class(after) {
+                return self.by_majority(before);
+            }
+        }
+        self.nobody_knows(Some(before.as_ref().unwrap_or(nearest)))
+    }
+
+    fn by_majority<'b>(&'b self, around: &Around<'b>) -> Known<'b> {
+        let (most, share) = around.most_frequent(|answers| self.class_of(answers));
+        let (certainty, doubt) = if share >= SHARE_LIKELY {
+            (Certainty::Likely, None)
+        } else {
+            (Certainty::Unknown, Some(Doubt::Mixed))
+        };
+        Known { evidence: Some(most.evidence), own: None, took: most.took, certainty, doubt }
+    }
+
+    /// Goes on with the last that was known, and says so.
+    fn nobody_knows<'b>(&'b self, last: Option<&Around<'b>>) -> Known<'b> {
+        let (certainty, doubt) = (Certainty::Unknown, Some(Doubt::NothingNear));
+        match last {
+            Some(around) => Known { certainty, doubt, ..self.by_majority(around) },
+            None => Known { evidence: None, own: None, took: Duration::ZERO, certainty, doubt },
+        }
+    }
+
+    fn own_again(&self, place: usize, certainty: Certainty, doubt: Option<Doubt>) -> Known<'_> {
+        Known { evidence: None, own: Some(place), took: took(&self.stories[place]), certainty, doubt }
+    }
+
+    fn own(&self, place: usize) -> Option<Evidence> {
+        Evidence::of(&self.stories[place], self.then[place])
+    }
+
+    fn nearest_own(&self, at: Timestamp) -> Option<(usize, Duration)> {
+        let made = self.stories.iter().enumerate().filter(|(_, story)| story.is_attempt());
+        let distance = |story: &Story| story.started_at.since(at).max(at.since(story.started_at));
+        made.map(|(place, story)| (place, distance(story))).min_by_key(|(_, distance)| *distance)
+    }
+
+    fn last_own(&self) -> Option<(usize, &Story)> {
+        self.life.iter().enumerate().rfind(|(_, story)| story.is_attempt())
+    }
+
+    /// What the rule makes of answers: none is a success.
+    fn class_of(&self, answers: &Answers<'_>) -> Option<Category> {
+        match answers.evidence.judged(self.rule, Attempt::FIRST, answers.took, None).outcome {
+            Outcome::Delivered { .. } => None,
+            Outcome::Failed(failure) => Some(failure.category),
+        }
+    }
+
+    fn is_well(&self, around: &Around<'_>) -> bool {
+        let (most, share) = around.most_frequent(|answers| self.class_of(answers));
+        self.class_of(&most).is_none() && share >= SHARE_LIKELY
+    }
+
+    /// Whether what failed was this very message: then how the dependency was to others says nothing of it.
+    fn is_about_message(&self) -> bool {
+        *self.about_message.get_or_init(|| {
+            let was_delivered = self.stories.iter().any(|story| matches!(story.end, End::Delivered { .. }));
+            let Some((place, last)) = self.last_own().filter(|_| !was_delivered) else { return false };
+            let Some(evidence) = self.own(place) else { return false };
+            let around = self.timeline.and_then(|timeline| timeline.at(last.started_at));
+            let Some(around) = around else { return false };
+            let kind = evidence.kind();
+            let step = self.timeline.map_or(Duration::ZERO, Timeline::step);
+            let of_own = self.stories.iter().filter(|story| {
+                let apart =
+                    story.started_at.since(last.started_at).max(last.started_at.since(story.started_at));
+                story.is_attempt() && apart <= step
+            });
+            let others_failed_too = around.count_of(&kind) > of_own.count() as u64;
+            if matches!(evidence.usual_category(), Some(Category::Permanent | Category::Invalid)) {
+                return !others_failed_too;
+            }
+            self.is_well(&around)
+        })
+    }
+}
+
+impl Step {
+    fn trust(&mut self, certainty: Certainty) {
+        self.certainty = self.certainty.max(certainty);
+    }
+
+    fn doubt(&mut self, doubt: Doubt, certainty: Certainty) {
+        self.doubts.push(doubt);
+        self.trust(certainty);
+    }
+}
+
+/// What was used up before the wait that was weighed.
+fn used_before(weighed: &Weighed) -> UsedOnRecord {
+    let asked = weighed.retry_after_nanos.unwrap_or(0);
+    let wait = weighed.backoff_nanos.max(asked);
+    let waited = if asked > weighed.backoff_nanos { 0 } else { wait };
+    UsedOnRecord {
+        age_nanos: weighed.deadline.used_nanos.saturating_sub(wait),
+        window_nanos: weighed.window.used_nanos.saturating_sub(waited),
+    }
+}

@@ -1,0 +1,302 @@
+//! Makes a Dapr resiliency file of a rule book, and collects what Dapr cannot hold.
+//!
+//! A target is a dependency with `dapr:`; what holds for it is resolved as for any delivery that
+//! depends on it and says nothing of its own, so that the file does what the book would do.
+//!
+//! Invariants: the same book gives the same text; a policy that the book uses or defines is in the
+//! file, a name that Dapr reserves is not; whatever is rounded or left out is among the losses.
+
+mod guards;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::losses;
+use super::model::{Guards, Resiliency, Retry};
+use super::read::is_reserved;
+use super::{Remark, Remarks, matching, write};
+use redrive_core::answer::{Answer, What};
+use redrive_core::backoff::Backoff;
+use redrive_core::book::RuleBook;
+use redrive_core::book::model::{
+    At, ChannelEntry, DaprTarget, DependencyEntry, EventRow, Layer, Network, ProcessLimits, ReactionName,
+    Sections, ServiceEntry, Target, TargetKind, Waiting,
+};
+use redrive_core::book::pattern::EventPattern;
+use redrive_core::book::problem::Span;
+use redrive_core::book::resolve::Resolved;
+use redrive_core::category::Category;
+use redrive_core::classify::{Outcome, classify};
+use redrive_core::ids::{PolicyName, ServiceName};
+use redrive_core::rule::{FailureMatch, Reaction, StatusRange};
+
+/// A Dapr file made of a book.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exported {
+    /// The file's text.
+    pub yaml: String,
+    /// What of the book is not in it, and what Dapr does instead.
+    pub losses: Vec<Remark>,
+}
+
+/// When policies say which HTTP failures they retry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Matching {
+    /// Where the book names statuses in `on_failure`.
+    AsStated,
+    /// Always, so that Dapr does not retry what the book would not.
+    Always,
+}
+
+/// Makes a Dapr file of a book.
+#[must_use]
+pub fn export(book: &RuleBook, matching: Matching) -> Exported {
+    let sections = book.sections();
+    let mut exporter = Exporter {
+        sections,
+        matching,
+        losses: Remarks::default(),
+        names: Given::default(),
+        variants: BTreeMap::new(),
+        resiliency: Resiliency {
+            name: sections.dapr.name.clone(),
+            namespace: sections.dapr.namespace.clone(),
+            scopes: sections.dapr.scopes.clone(),
+            ..Resiliency::default()
+        },
+    };
+    exporter.policies();
+    exporter.targets();
+    losses::of_book(sections, &mut exporter.losses);
+    Exported { yaml: write::write(&exporter.resiliency), losses: exporter.losses.into_list() }
+}
+
+struct Exporter<'a> {
+    sections: &'a Sections,
+    matching: Matching,
+    losses: Remarks,
+    names: Given,
+    /// For each retry policy of the book, its forms in the file by the failures they retry.
+    variants: BTreeMap<PolicyName, Vec<Variant>>,
+    resiliency: Resiliency,
+}
+
+struct Variant {
+    name: String,
+    statuses: Option<Vec<StatusRange>>,
+}
+
+/// The names in the file that policies of each kind have got so far.
+#[derive(Default)]
+struct Given {
+    retries: BTreeSet<String>,
+    breakers: BTreeSet<String>,
+    timeouts: BTreeSet<String>,
+}
+
+impl Exporter<'_> {
+    fn targets(&mut self) {
+        let mut entries: Vec<&DependencyEntry> = self.sections.dependencies.values().collect();
+        entries.sort_by_key(|entry| entry.span);
+        let mut seen: Vec<&DaprTarget> = Vec::new();
+        let mut breakers: BTreeMap<String, String> = BTreeMap::new();
+        for entry in entries {
+            let label = format!("dependency {}", entry.name);
+            let Some(target) = &entry.dapr else {
+                let why = "it has no `dapr:`, so Dapr gets no target for it";
+                self.losses.add(label, why);
+                continue;
+            };
+            if seen.contains(&&target.value) {
+                let why = "another dependency is the same Dapr target; the first in the book is exported";
+                self.losses.add(label, why);
+                continue;
+            }
+            seen.push(&target.value);
+            let guards = self.target(entry, &label);
+            if let (DaprTarget::Component { name, .. }, Some(breaker)) = (&target.value, &guards.breaker)
+                && let Some(other) = breakers.insert(name.clone(), breaker.clone())
+            {
+                let why = if other == *breaker {
+                    "Dapr has one breaker for both directions of a component; the book has one for each"
+                } else {
+                    "the directions have different breakers, and Dapr takes the first that is used for both"
+                };
+                self.losses.add(format!("component {name}"), why);
+            }
+            self.resiliency.targets.push((target.value.clone(), guards));
+        }
+        if self.resiliency.targets.is_empty() {
+            let why = "no dependency has `dapr:`, so the file applies to nothing; add `dapr: { component: NAME }` or `{ app: ID }`";
+            self.losses.add("targets", why);
+        }
+    }
+
+    fn target(&mut self, entry: &DependencyEntry, label: &str) -> Guards {
+        let service = probe(entry);
+        let row = Arc::clone(&service.rows[0]);
+        let resolved = self.sections.resolve(&service, None, &row);
+        let retry = self.retry_of(entry, &resolved, label);
+        let breaker = resolved.rule.breaker.as_ref().map(|breaker| self.breaker_of(entry, breaker));
+        if retry.is_some() {
+            self.losses.add("Retry-After", "Dapr does not read it: it waits as the policy says");
+            let on_500 = resolved.rule.reactions.to(Category::Unknown, Some(500)).value;
+            if matches!(on_500, Reaction::RetryCautiously(_)) {
+                let why = "Redrive stops after 2 retries of category `unknown`; Dapr goes on";
+                self.losses.add("failures nobody can explain, such as 500", why);
+            }
+        }
+        if breaker.is_some() {
+            let why = "Dapr fails calls and ends their retries while a breaker is open; Redrive holds deliveries and burns no retries";
+            self.losses.add("holding while a breaker is open", why);
+            let why = "each Dapr sidecar counts for itself, for apps by method, and forgets when it stops";
+            self.losses.add("breakers shared by all callers", why);
+        }
+        Guards { timeout: self.timeout_of(entry, &resolved), retry, breaker }
+    }
+
+    /// The file's name of the policy for this target.
+    fn retry_of(&mut self, entry: &DependencyEntry, resolved: &Resolved<'_>, label: &str) -> Option<String> {
+        let reactions = &resolved.rule.reactions;
+        let name = match reactions.to(Category::Transient, None).value {
+            Reaction::Retry(index) | Reaction::RetryCautiously(index) => {
+                reactions.policies()[usize::from(index.0)].name.clone()
+            }
+            Reaction::DeadLetter => return None,
+            Reaction::Pause => {
+                self.losses
+                    .add(label, "it pauses on transient failures; Dapr cannot, and does not retry them");
+                return None;
+            }
+        };
+        if is_never(&self.sections.policy(&name)?.backoff) {
+            return None;
+        }
+        let retried = retried_statuses(resolved);
+        let states_statuses = [&entry.layer, &self.sections.defaults]
+            .into_iter()
+            .any(|layer| layer.reactions.iter().any(|(kind, _)| matches!(kind, FailureMatch::Status(_))));
+        if self.matching == Matching::Always || states_statuses {
+            return self.variant(&name, Some(retried));
+        }
+        let why = format!(
+            "Dapr retries every failure; to keep the book's meaning export with --with-matching, or add `matching: {{ httpStatusCodes: \"{}\" }}` to the policies",
+            matching::show(&retried)
+        );
+        self.losses.add("failures that cannot heal, such as 400", why);
+        self.variant(&name, None)
+    }
+
+    /// A name for a policy of the book, with a remark if it is another than the book's.
+    fn give_name(&mut self, name: &str, given: fn(&mut Given) -> &mut BTreeSet<String>) -> String {
+        if is_reserved(name) {
+            let why = "Dapr gives the name a meaning of its own and applies it to targets that name no policy; rename it in the book if that is not meant";
+            self.losses.add(format!("the name {name}"), why);
+        }
+        unique(given(&mut self.names), name)
+    }
+
+    /// The form of a policy that retries these failures, made if there is none yet.
+    fn variant(&mut self, policy: &PolicyName, statuses: Option<Vec<StatusRange>>) -> Option<String> {
+        let variants = self.variants.get_mut(policy)?;
+        if let Some(variant) = variants.iter().find(|variant| variant.statuses == statuses) {
+            return Some(variant.name.clone());
+        }
+        let first = variants.first()?.name.clone();
+        let index = self.resiliency.retries.iter().position(|(name, _)| *name == first)?;
+        // The form that stands for the policy itself is free until a target needs it.
+        if let [only] = variants.as_mut_slice()
+            && !self.resiliency.targets.iter().any(|(_, guards)| guards.retry.as_ref() == Some(&only.name))
+        {
+            only.statuses.clone_from(&statuses);
+            self.resiliency.retries[index].1.statuses = statuses;
+            return Some(first);
+        }
+        let retry = Retry { statuses: statuses.clone(), ..self.resiliency.retries[index].1.clone() };
+        let name = unique(&mut self.names.retries, &first);
+        let why = format!(
+            "targets differ in the failures they retry, so the policy is there a second time, as `{name}`"
+        );
+        self.losses.add(format!("retries.{first}"), why);
+        self.variants.get_mut(policy)?.push(Variant { name: name.clone(), statuses });
+        self.resiliency.retries.push((name.clone(), retry));
+        Some(name)
+    }
+}
+
+/// A service that depends on the dependency and says nothing of its own.
+fn probe(entry: &DependencyEntry) -> ServiceEntry {
+    let span = Span::default();
+    let pattern = EventPattern::parse("any").expect("a word is a pattern");
+    let row = EventRow {
+        span,
+        pattern: At { value: pattern, span },
+        title: None,
+        subscription: None,
+        depends_on: None,
+        layer: Layer::default(),
+    };
+    let target = Target {
+        span,
+        kind: TargetKind::Http(String::new()),
+        format: None,
+        batch_max: None,
+        secret: None,
+        network: Network::default(),
+        process: ProcessLimits::default(),
+    };
+    ServiceEntry {
+        name: ServiceName::new("any").expect("a word is a name"),
+        span,
+        title: None,
+        target,
+        depends_on: Some(At { value: entry.name.clone(), span }),
+        order: None,
+        waiting: Waiting::default(),
+        rows: vec![Arc::new(row)],
+        channels: Vec::<ChannelEntry>::new(),
+        layer: Layer::default(),
+    }
+}
+
+/// The HTTP failures that the rule would retry by any policy.
+fn retried_statuses(resolved: &Resolved<'_>) -> Vec<StatusRange> {
+    let reactions = &resolved.rule.reactions;
+    let of_target = reactions.to(Category::Transient, None).value.policy();
+    matching::of_failures(|status| {
+        let what = What::Http { status, headers: &(), body: "" };
+        let answer = Answer { what, message: "", retry_after: None };
+        let Outcome::Failed(failure) = classify(&answer, &resolved.rule.classify, Category::Transient) else {
+            return false;
+        };
+        let policy = reactions.to(failure.category, Some(status)).value.policy();
+        // A policy without retries is as good as none, unless it is the one that the target names.
+        policy.is_some_and(|index| {
+            policy == of_target || reactions.policies()[usize::from(index.0)].backoff.retries() > 0
+        })
+    })
+}
+
+/// Whether a policy has no delays, so that there can be no retry.
+fn is_never(backoff: &Backoff) -> bool {
+    backoff.factor().is_none() && backoff.listed().is_none()
+}
+
+/// The policies that a layer names.
+fn named_policies(layer: &Layer) -> impl Iterator<Item = &PolicyName> {
+    layer.reactions.iter().filter_map(|(_, at)| match &at.value {
+        ReactionName::Policy(name) => Some(name),
+        ReactionName::DeadLetter | ReactionName::Pause => None,
+    })
+}
+
+/// The wanted name, with a number if it is taken.
+fn unique(given: &mut BTreeSet<String>, wanted: &str) -> String {
+    let mut name = wanted.to_owned();
+    let mut number = 2;
+    while !given.insert(name.clone()) {
+        name = format!("{wanted}-{number}");
+        number += 1;
+    }
+    name
+}

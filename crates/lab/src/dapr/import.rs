@@ -1,0 +1,387 @@
+//! Makes a rule book of a Dapr resiliency file.
+//!
+//! Every target becomes a dependency that says all of its own: its retry policy, its breaker and its
+//! timeout, or that it has none. So nothing that Redrive does by default takes the place of what Dapr
+//! would not have done, except where the remarks say so.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::duration::show;
+use super::model::{
+    CircuitBreaker, FACTOR, FOR_EVER, Guards, INITIAL, NO_LIMIT, Pace, Resiliency, Retry, TripOn, UNLIMITED,
+};
+use super::read::{self, Reading};
+use super::write::{Lines, scalar};
+use super::{Remark, Remarks, matching};
+use redrive_core::book::model::{DaprTarget, Direction};
+use redrive_core::book::problem::{Problem, Problems};
+use redrive_core::book::text_of;
+use redrive_core::book::validate::ACTS;
+use redrive_core::catalog::Kind;
+use redrive_core::category::Category;
+use redrive_core::ids::DependencyName;
+use redrive_core::rule::StatusRange;
+
+/// A book made of a Dapr file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Imported {
+    /// The book's text.
+    pub book: String,
+    /// What Dapr does without saying so, and what does not carry over.
+    pub notes: Vec<Remark>,
+}
+
+/// Makes a rule book of the bytes of a Dapr file, which may be anything at all.
+pub fn import(bytes: &[u8]) -> Result<Imported, Vec<Problem>> {
+    let mut problems = Problems::default();
+    let Some(text) = text_of(bytes, &mut problems) else { return Err(problems.into_sorted()) };
+    let Reading { resiliency, notes } = read::read(text)?;
+    let mut writer = Writer { lines: Lines::default(), names: Names::default(), notes };
+    writer.names = writer.choose_names(&resiliency);
+    writer.book(&resiliency);
+    Ok(Imported { book: writer.lines.0, notes: writer.notes.into_list() })
+}
+
+struct Writer {
+    lines: Lines,
+    names: Names,
+    notes: Remarks,
+}
+
+/// What Dapr's names became.
+#[derive(Default)]
+struct Names {
+    retries: BTreeMap<String, String>,
+    breakers: BTreeMap<String, String>,
+    timeouts: BTreeMap<String, String>,
+}
+
+impl Writer {
+    fn choose_names(&mut self, resiliency: &Resiliency) -> Names {
+        let is_act = |name: &str| ACTS.contains(&name) || name == "none";
+        // A book reads what begins with a digit as a duration.
+        let is_taken = |name: &str| name == UNLIMITED || name.starts_with(|c: char| c.is_ascii_digit());
+        let (endless, limits): (Vec<_>, Vec<_>) =
+            resiliency.timeouts.iter().cloned().partition(|(_, limit)| limit.is_zero());
+        let mut timeouts = self.adapted(&limits, "timeouts", is_taken);
+        timeouts.extend(endless.into_iter().map(|(name, _)| (name, UNLIMITED.to_owned())));
+        Names {
+            retries: self.adapted(&resiliency.retries, "retries", is_act),
+            breakers: self.adapted(&resiliency.breakers, "circuitBreakers", |name| name == "none"),
+            timeouts,
+        }
+    }
+
+    fn adapted<T>(
+        &mut self,
+        entries: &[(String, T)],
+        section: &str,
+        is_taken: impl Fn(&str) -> bool,
+    ) -> BTreeMap<String, String> {
+        let mut unique =
+            Unique { used: entries.iter().map(|(name, _)| name.clone()).collect(), ..Unique::default() };
+        let mut adapted = BTreeMap::new();
+        for (name, _) in entries {
+            let is_fine = DependencyName::new(name).is_ok() && !is_taken(name);
+            let wanted = as_name(name);
+            let wanted = if is_taken(&wanted) { format!("dapr-{wanted}") } else { wanted };
+            let chosen = if is_fine { name.clone() } else { unique.choose(&wanted) };
+            if chosen != *name {
+                self.notes.add(
+                    format!("{section}.{name}"),
+                    format!("the name is none in a book; it became `{chosen}`"),
+                );
+            }
+            adapted.insert(name.clone(), chosen);
+        }
+        adapted
+    }
+
+    fn book(&mut self, resiliency: &Resiliency) {
+        self.lines
+            .put(0, "# Made from a Dapr resiliency file: what Dapr does without saying so is said here.");
+        self.lines.put(0, "version: 1");
+        self.dapr(resiliency);
+        if !resiliency.retries.is_empty() {
+            self.heading("retry_policies:");
+        }
+        for (name, retry) in &resiliency.retries {
+            let name = self.names.retries.get(name).cloned().unwrap_or_default();
+            self.lines.put(1, &format!("{}:", scalar(&name)));
+            write_retry(retry, &mut self.lines);
+        }
+        if !resiliency.breakers.is_empty() {
+            self.heading("breakers:");
+        }
+        for (name, breaker) in &resiliency.breakers {
+            let name = self.names.breakers.get(name).cloned().unwrap_or_default();
+            self.lines.put(1, &format!("{}:", scalar(&name)));
+            write_breaker(breaker, &mut self.lines);
+        }
+        self.timeouts(resiliency);
+        self.dependencies(resiliency);
+        self.remark_on_unused_matching(resiliency);
+    }
+
+    fn heading(&mut self, heading: &str) {
+        self.lines.put(0, "");
+        self.lines.put(0, heading);
+    }
+
+    fn dapr(&mut self, resiliency: &Resiliency) {
+        let Resiliency { name, namespace, scopes, .. } = resiliency;
+        if name.is_none() && namespace.is_none() && scopes.is_empty() {
+            return;
+        }
+        self.heading("dapr:");
+        for (key, value) in [("name", name), ("namespace", namespace)] {
+            if let Some(value) = value {
+                self.lines.put(1, &format!("{key}: {}", scalar(value)));
+            }
+        }
+        if !scopes.is_empty() {
+            let scopes = scopes.iter().map(|scope| scalar(scope)).collect::<Vec<_>>().join(", ");
+            self.lines.put(1, &format!("scopes: [{scopes}]"));
+        }
+    }
+
+    fn timeouts(&mut self, resiliency: &Resiliency) {
+        let needs_unlimited = resiliency.targets.iter().any(|(_, guards)| guards.timeout.is_none())
+            || resiliency.timeouts.iter().any(|(_, limit)| limit.is_zero());
+        if resiliency.timeouts.is_empty() && !needs_unlimited {
+            return;
+        }
+        self.heading("timeouts:");
+        for (name, limit) in resiliency.timeouts.iter().filter(|(_, limit)| !limit.is_zero()) {
+            let name = self.names.timeouts.get(name).cloned().unwrap_or_default();
+            self.lines.put(1, &format!("{}: {}", scalar(&name), show(*limit)));
+        }
+        if needs_unlimited {
+            self.lines.put(
+                1,
+                "# Dapr sets no limit where no timeout, or one of 0, is named. Give these calls a real one.",
+            );
+            self.lines.put(1, &format!("{UNLIMITED}: {}", show(NO_LIMIT)));
+        }
+    }
+
+    fn dependencies(&mut self, resiliency: &Resiliency) {
+        if resiliency.targets.is_empty() {
+            return;
+        }
+        self.heading("dependencies:");
+        let retries: BTreeMap<&str, &Retry> =
+            resiliency.retries.iter().map(|(name, retry)| (name.as_str(), retry)).collect();
+        let mut unique = Unique::default();
+        for (target, guards) in &resiliency.targets {
+            let name = unique.choose(&as_name(&dependency_name(target)));
+            self.lines.put(1, &format!("{}:", scalar(&name)));
+            let kind = self.kind(target);
+            self.lines.put(2, &format!("kind: {kind}"));
+            self.lines.put(2, &format!("dapr: {}", dapr_target(target)));
+            let retry = guards.retry.as_deref().and_then(|name| Some((name, *retries.get(name)?)));
+            self.guards(guards, retry, &path(target));
+        }
+        let why = "Dapr retries whatever failed; the book retries timeouts, failed connections, 408, 425, 429 and 5xx but 501, all as often as the policy says, and not 501 or any other 4xx: those become dead letters, unless `on_failure` says otherwise";
+        if resiliency.retries.iter().any(|(_, retry)| retry.statuses.is_none()) {
+            self.notes.add("failures", why);
+        }
+    }
+
+    fn remark_on_unused_matching(&mut self, resiliency: &Resiliency) {
+        let used: BTreeSet<&str> =
+            resiliency.targets.iter().filter_map(|(_, guards)| guards.retry.as_deref()).collect();
+        for (name, retry) in &resiliency.retries {
+            if retry.statuses.is_some() && !used.contains(name.as_str()) {
+                let why =
+                    "no target uses the policy, and a book says at the dependency which statuses are retried";
+                self.notes.add(format!("retries.{name}.matching"), why);
+            }
+        }
+    }
+
+    fn guards(&mut self, guards: &Guards, retry: Option<(&str, &Retry)>, path: &str) {
+        let named = |names: &BTreeMap<String, String>, name: &Option<String>| {
+            names.get(name.as_ref()?).map(|name| scalar(name))
+        };
+        let policy = named(&self.names.retries, &guards.retry).unwrap_or_else(|| "none".to_owned());
+        let breaker = named(&self.names.breakers, &guards.breaker).unwrap_or_else(|| "none".to_owned());
+        let timeout = named(&self.names.timeouts, &guards.timeout).unwrap_or_else(|| {
+            let why =
+                "no timeout: Dapr sets no limit on a call; the book says 24h, since every call needs one";
+            self.notes.add(path, why);
+            UNLIMITED.to_owned()
+        });
+        self.lines.put(2, &format!("retry: {policy}"));
+        self.lines.put(2, "on_failure:");
+        // Dapr knows one policy for all failures, and retries an unknown one as often as any other.
+        for category in [Category::RateLimited, Category::Unknown] {
+            self.lines.put(3, &format!("{category}: {policy}"));
+        }
+        if let Some(statuses) = retry.and_then(|(_, retry)| retry.statuses.as_deref()) {
+            let mut put = |ranges: &[StatusRange], act: &str| {
+                for range in ranges {
+                    self.lines.put(3, &format!("{}: {act}", matching::show_range(*range)));
+                }
+            };
+            put(statuses, &policy);
+            put(&matching::others(statuses), "dead-letter");
+        }
+        self.lines.put(2, &format!("timeout: {timeout}"));
+        self.lines.put(2, &format!("breaker: {breaker}"));
+    }
+
+    fn kind(&mut self, target: &DaprTarget) -> Kind {
+        match target {
+            DaprTarget::App(_) | DaprTarget::Actor(_) => Kind::Invoke,
+            DaprTarget::Component { name, .. } => guess_kind(name).unwrap_or_else(|| {
+                let why = "its name does not tell what it is, so the book says `kind: webhook`; put the right kind there";
+                self.notes.add(path(target), why);
+                Kind::Webhook
+            }),
+        }
+    }
+}
+
+fn write_retry(retry: &Retry, lines: &mut Lines) {
+    match retry.pace {
+        Pace::Constant(delay) => {
+            lines.put(2, &format!("delays: [{}]", show(delay)));
+            lines.put(2, "jitter: none");
+        }
+        Pace::Exponential { max } => {
+            if max < INITIAL {
+                // Dapr caps every delay but the first.
+                lines.put(2, &format!("delays: [{}, {}]", show(INITIAL), show(max)));
+            } else {
+                lines.put(2, &format!("initial: {}", show(INITIAL)));
+                lines.put(2, &format!("factor: {FACTOR}"));
+                lines.put(2, &format!("max: {}", show(max)));
+            }
+            lines.put(2, "jitter: spread 50%");
+        }
+    }
+    match retry.retries {
+        Some(retries) => lines.put(2, &format!("retries: {retries}")),
+        None => lines.put(2, "retries: unlimited"),
+    }
+    if matches!(retry.pace, Pace::Exponential { .. }) {
+        lines.put(2, "window: 15m");
+    }
+}
+
+fn write_breaker(breaker: &CircuitBreaker, lines: &mut Lines) {
+    let CircuitBreaker { max_requests, interval, timeout, trip } = breaker;
+    let within = |interval: Option<Duration>| show(interval.unwrap_or(FOR_EVER));
+    let (trip, reset) = match *trip {
+        TripOn::Consecutive(count) => (format!("consecutive: {count}"), *interval),
+        TripOn::Failures(count) => (format!("failures: {count}, within: {}", within(*interval)), None),
+        TripOn::FailureRate { thousandths, of_at_least } => {
+            let percent = f64::from(thousandths) / 1_000.0;
+            let within = within(*interval);
+            (format!("failure_rate: {percent}%, of_at_least: {of_at_least}, within: {within}"), None)
+        }
+    };
+    lines.put(2, &format!("trip: {{ {trip} }}"));
+    lines.put(2, &format!("open: {}", show(*timeout)));
+    lines.put(2, &format!("probes: {max_requests}"));
+    if let Some(reset) = reset {
+        lines.put(2, &format!("reset: {}", show(reset)));
+    }
+}
+
+fn dapr_target(target: &DaprTarget) -> String {
+    match target {
+        DaprTarget::Component { name, direction: Direction::Outbound } => {
+            format!("{{ component: {} }}", scalar(name))
+        }
+        DaprTarget::Component { name, direction: Direction::Inbound } => {
+            format!("{{ component: {}, direction: inbound }}", scalar(name))
+        }
+        DaprTarget::App(name) => format!("{{ app: {} }}", scalar(name)),
+        DaprTarget::Actor(name) => format!("{{ actor: {} }}", scalar(name)),
+    }
+}
+
+/// Where a target stands in the file.
+fn path(target: &DaprTarget) -> String {
+    match target {
+        DaprTarget::Component { name, direction: Direction::Outbound } => {
+            format!("components.{name}.outbound")
+        }
+        DaprTarget::Component { name, direction: Direction::Inbound } => format!("components.{name}.inbound"),
+        DaprTarget::App(name) => format!("apps.{name}"),
+        DaprTarget::Actor(name) => format!("actors.{name}"),
+    }
+}
+
+fn dependency_name(target: &DaprTarget) -> String {
+    match target {
+        DaprTarget::Component { name, direction: Direction::Outbound }
+        | DaprTarget::App(name)
+        | DaprTarget::Actor(name) => name.clone(),
+        DaprTarget::Component { name, direction: Direction::Inbound } => format!("{name}-inbound"),
+    }
+}
+
+/// The words by which people name their components.
+const KIND_WORDS: [(&str, Kind); 25] = [
+    ("kafka", Kind::Kafka),
+    ("redpanda", Kind::Kafka),
+    ("redis", Kind::Redis),
+    ("valkey", Kind::Redis),
+    ("postgres", Kind::Postgres),
+    ("pgsql", Kind::Postgres),
+    ("cockroach", Kind::Postgres),
+    ("smtp", Kind::Smtp),
+    ("email", Kind::Smtp),
+    ("mail", Kind::Smtp),
+    ("sendgrid", Kind::Smtp),
+    ("sms", Kind::Sms),
+    ("twilio", Kind::Sms),
+    ("ntfy", Kind::Ntfy),
+    ("servicebus", Kind::ServiceBus),
+    ("service-bus", Kind::ServiceBus),
+    ("sqs", Kind::Sqs),
+    ("keyvault", Kind::KeyVault),
+    ("key-vault", Kind::KeyVault),
+    ("vault", Kind::KeyVault),
+    ("blob", Kind::Blob),
+    ("s3", Kind::Blob),
+    ("bucket", Kind::Blob),
+    ("webhook", Kind::Webhook),
+    ("http", Kind::Webhook),
+];
+
+fn guess_kind(component: &str) -> Option<Kind> {
+    let lower = component.to_ascii_lowercase();
+    KIND_WORDS.into_iter().find(|(word, _)| lower.contains(word)).map(|(_, kind)| kind)
+}
+
+/// The text with what a name cannot have replaced.
+fn as_name(text: &str) -> String {
+    // Room is left for the number that tells two of the same name apart.
+    let fits = |c: char| if DependencyName::new(c.encode_utf8(&mut [0; 4])).is_ok() { c } else { '-' };
+    let name: String = text.chars().take(180).map(fits).collect();
+    if name.is_empty() { "unnamed".to_owned() } else { name }
+}
+
+/// Names that have been given away, and the next number for each that was wanted again.
+#[derive(Default)]
+struct Unique {
+    used: BTreeSet<String>,
+    next: BTreeMap<String, u64>,
+}
+
+impl Unique {
+    fn choose(&mut self, wanted: &str) -> String {
+        let mut name = wanted.to_owned();
+        let next = self.next.entry(name.clone()).or_insert(2);
+        while !self.used.insert(name.clone()) {
+            name = format!("{wanted}-{next}");
+            *next += 1;
+        }
+        name
+    }
+}

@@ -1,0 +1,122 @@
+//! What a book says that Dapr has no word for, wherever the book says it.
+
+use super::Remarks;
+use redrive_core::book::model::{DeadLetter, Idempotency, Layer, Permits, ReactionName, Sections, Waiting};
+use redrive_core::category::Category;
+use redrive_core::rule::FailureMatch;
+
+const NO_MEMORY: &str = "Dapr retries without remembering what was delivered";
+const NO_DEAD_LETTERS: &str = "Dapr has none here: what fails for good is an error to the caller, or a dead-letter topic of the subscription";
+
+/// Every level of a book that may say something, and what to call it.
+pub(super) fn layers(sections: &Sections) -> Vec<(String, &Layer)> {
+    let mut all = vec![("defaults".to_owned(), &sections.defaults)];
+    for entry in sections.dependencies.values() {
+        all.push((format!("dependency {}", entry.name), &entry.layer));
+    }
+    for service in &sections.services {
+        all.push((format!("service {}", service.name), &service.layer));
+        for channel in &service.channels {
+            all.push((format!("channel {}.{}", service.name, channel.name), &channel.layer));
+        }
+    }
+    for (service, _, row) in sections.rows() {
+        all.push((format!("{} {}", service.name, row.pattern.value), &row.layer));
+    }
+    all
+}
+
+/// Adds what the book says beside policies and targets.
+pub(super) fn of_book(sections: &Sections, losses: &mut Remarks) {
+    let layers = layers(sections);
+    for (label, layer) in &layers {
+        of_layer(label, layer, losses);
+    }
+    for entry in sections.dependencies.values() {
+        if entry.throttle.is_some() || entry.permits != Permits::default() {
+            losses.add(
+                format!("dependency {}", entry.name),
+                "Dapr has no throttle: no bound on calls at once and no rate",
+            );
+        }
+    }
+    let rows = sections.rows().count();
+    if rows > 0 {
+        let what =
+            if rows == 1 { "1 row of a service".to_owned() } else { format!("{rows} rows of services") };
+        let why = "Dapr knows no event types: only dependencies with `dapr:` are targets";
+        losses.add(what, why);
+        // Rows have both even where the book says nothing of them; where it does, that has been said.
+        if layers.iter().all(|(_, layer)| layer.idempotency == Idempotency::default()) {
+            losses.add("idempotency", NO_MEMORY);
+        }
+        if layers.iter().all(|(_, layer)| layer.dead_letter == DeadLetter::default()) {
+            losses.add("dead letters", NO_DEAD_LETTERS);
+        }
+    }
+    let of_defaults = [("defaults".to_owned(), &sections.waiting)].into_iter();
+    let of_services = sections.services.iter().map(|s| (format!("service {}", s.name), &s.waiting));
+    for (label, _) in of_defaults.chain(of_services).filter(|(_, waiting)| **waiting != Waiting::default()) {
+        losses.add(label, "`waiting`: Dapr keeps no events that wait, so there is nothing to bound");
+    }
+    if sections.keep_delivered.is_some() {
+        losses.add("defaults", "`keep_delivered`: Dapr keeps no events");
+    }
+    let budgets = sections.dependencies.values().filter(|entry| entry.retry_budget.is_some());
+    let labels = budgets.map(|entry| format!("dependency {}", entry.name));
+    for label in labels.chain(sections.retry_budget.as_ref().map(|_| "defaults".to_owned())) {
+        losses
+            .add(label, "`retry_budget`: Dapr bounds the retries of each call, never those of all together");
+    }
+    if !sections.alerts.is_empty() {
+        losses.add("alerts", "Dapr has no alerts");
+    }
+}
+
+fn of_layer(label: &str, layer: &Layer, losses: &mut Remarks) {
+    let mut lose = |why: &str| losses.add(label, why);
+    if layer.deadline.is_some() {
+        lose("`deadline`: Dapr limits single attempts, never all of them together");
+    }
+    if layer.fatal_after.is_some() {
+        lose("`fatal_after`: to Dapr a connection that fails for long is one that fails");
+    }
+    if layer.when_open.is_some() || layer.hold_max.is_some() {
+        lose("`when_open` and `hold_max`: while a breaker is open Dapr fails calls at once");
+    }
+    if layer.idempotency != Idempotency::default() {
+        lose(&format!("`idempotency`: {NO_MEMORY}"));
+    }
+    if layer.dead_letter != DeadLetter::default() {
+        lose(&format!("`dead_letter`: {NO_DEAD_LETTERS}"));
+    }
+    if !layer.classify.is_empty() {
+        lose("`classify`: Dapr takes every failure for one, but for the statuses in `matching`");
+    }
+    if !layer.alerts.is_empty() {
+        lose("`alerts`: Dapr has none");
+    }
+    if reacts_differently(layer) {
+        lose("`on_failure`: Dapr has one policy for all failures of a target");
+    }
+}
+
+/// Whether a level treats one kind of failure otherwise than another, beyond what `matching` can say.
+fn reacts_differently(layer: &Layer) -> bool {
+    let transient = layer
+        .reactions
+        .iter()
+        .find(|(kind, _)| *kind == FailureMatch::Category(Category::Transient))
+        .map(|(_, at)| &at.value);
+    layer.reactions.iter().any(|(kind, at)| match (kind, &at.value) {
+        (_, ReactionName::Pause) => true,
+        (FailureMatch::Status(_) | FailureMatch::Category(_), ReactionName::Policy(_)) => {
+            transient != Some(&at.value)
+        }
+        (FailureMatch::Status(_), ReactionName::DeadLetter) => false,
+        (FailureMatch::Category(category), ReactionName::DeadLetter) => match category {
+            Category::Permanent | Category::Invalid | Category::Fatal => false,
+            Category::Transient | Category::RateLimited | Category::Unknown | Category::Internal => true,
+        },
+    })
+}

@@ -1,0 +1,105 @@
+//! Lists of HTTP statuses as Dapr's `matching` writes them, and as ranges that lie apart.
+//!
+//! Only failures matter: Dapr takes 200 to 399 for successes, and below 200 nothing is an answer.
+
+use redrive_core::rule::StatusRange;
+
+/// The statuses that are failures to Dapr.
+pub(super) const FAILURES: StatusRange = StatusRange { first: 400, last: 599 };
+
+/// An allow-list that allows no failure: an empty one would allow them all.
+const NO_FAILURE: &str = "100";
+
+/// Why a list of codes is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum InvalidCodes {
+    #[error("a space stands in this list of codes, and Dapr refuses the whole resource for it")]
+    Space,
+    #[error("`{item}` is no code from {first} to {last} and no range of them")]
+    Item { item: String, first: u16, last: u16 },
+}
+
+/// Reads a list such as `429,500-599`, each code within the bounds.
+pub(super) fn parse(text: &str, within: StatusRange) -> Result<Vec<StatusRange>, InvalidCodes> {
+    if text.contains(char::is_whitespace) {
+        return Err(InvalidCodes::Space);
+    }
+    let code = |text: &str| text.parse::<u16>().ok().filter(|code| within.contains(*code));
+    let items = text.split(',').filter(|item| !item.is_empty());
+    items
+        .map(|item| {
+            let (first, last) = item.split_once('-').unwrap_or((item, item));
+            match (code(first), code(last)) {
+                (Some(first), Some(last)) if first <= last => Ok(StatusRange { first, last }),
+                _ => {
+                    Err(InvalidCodes::Item { item: item.to_owned(), first: within.first, last: within.last })
+                }
+            }
+        })
+        .collect()
+}
+
+/// The failures among the ranges, in order and apart.
+pub(super) fn failures(ranges: &[StatusRange]) -> Vec<StatusRange> {
+    of_failures(|status| ranges.iter().any(|range| range.contains(status)))
+}
+
+/// The failures that are none of the ranges.
+pub(super) fn others(ranges: &[StatusRange]) -> Vec<StatusRange> {
+    of_failures(|status| !ranges.iter().any(|range| range.contains(status)))
+}
+
+/// The ranges of failures that are chosen.
+pub(super) fn of_failures(is_chosen: impl Fn(u16) -> bool) -> Vec<StatusRange> {
+    let mut ranges: Vec<StatusRange> = Vec::new();
+    for status in (FAILURES.first..=FAILURES.last).filter(|status| is_chosen(*status)) {
+        match ranges.last_mut() {
+            Some(range) if range.last + 1 == status => range.last = status,
+            _ => ranges.push(StatusRange { first: status, last: status }),
+        }
+    }
+    ranges
+}
+
+/// A range as both Dapr and a rule book write it.
+pub(super) fn show_range(range: StatusRange) -> String {
+    let StatusRange { first, last } = range;
+    if first == last { first.to_string() } else { format!("{first}-{last}") }
+}
+
+/// The list for Dapr.
+pub(super) fn show(ranges: &[StatusRange]) -> String {
+    match ranges {
+        [] => NO_FAILURE.to_owned(),
+        ranges => ranges.iter().copied().map(show_range).collect::<Vec<_>>().join(","),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HTTP: StatusRange = StatusRange { first: 100, last: 599 };
+
+    #[test]
+    fn lists_are_read_and_shown() {
+        #[rustfmt::skip]
+        let cases = [
+            ("one",                    "503",               Ok("503")),
+            ("a range",                "500-599",           Ok("500-599")),
+            ("in any order, joined",   "503,429,500-502",   Ok("429,500-503")),
+            ("empty items are passed", ",503,,",            Ok("503")),
+            ("no failures",            "200-299",           Ok("100")),
+            ("a space",                "500, 503",          Err(InvalidCodes::Space)),
+            ("a gRPC code",            "14",                Err(InvalidCodes::Item { item: "14".to_owned(), first: 100, last: 599 })),
+            ("backwards",              "599-500",           Err(InvalidCodes::Item { item: "599-500".to_owned(), first: 100, last: 599 })),
+            ("a word",                 "5xx",               Err(InvalidCodes::Item { item: "5xx".to_owned(), first: 100, last: 599 })),
+        ];
+        for (name, text, expected) in cases {
+            let shown = parse(text, HTTP).map(|ranges| show(&failures(&ranges)));
+            assert_eq!(shown, expected.map(str::to_owned), "{name}");
+        }
+        let chosen = parse("429,500-599", HTTP).expect("a list");
+        assert_eq!(show(&others(&chosen)), "400-428,430-499");
+    }
+}

@@ -1,0 +1,116 @@
+//! Single keys and values of a Dapr file: shapes, numbers and durations.
+
+use std::time::Duration;
+
+use super::Reader;
+use redrive_core::book::problem::nearest;
+use redrive_core::book::yaml::{Node, Quoted, Value};
+use crate::dapr::duration::{self, Unit};
+use redrive_core::limits;
+
+impl Reader {
+    /// The map under a key; nothing if there is none.
+    pub(super) fn section<'a>(&mut self, node: &'a Node, key: &str) -> Option<&'a Node> {
+        let section = node.get(key)?;
+        match section.value {
+            Value::Map(_) => Some(section),
+            Value::Null => None,
+            Value::Scalar { .. } | Value::List(_) | Value::Refused => {
+                self.wrong_shape(section, &format!("`{key}` takes a map of keys"));
+                None
+            }
+        }
+    }
+
+    /// The entries of the map under a key that are maps themselves, or nothing at all.
+    pub(super) fn named_maps<'a>(&mut self, node: &'a Node, key: &str) -> Vec<(&'a str, &'a Node)> {
+        let entries = self.section(node, key).map(Node::entries).unwrap_or_default();
+        let mut maps = Vec::with_capacity(entries.len());
+        for (name, entry) in entries {
+            match (name.text(), &entry.value) {
+                (Some(name), Value::Map(_) | Value::Null) => maps.push((name, entry)),
+                _ => self.wrong_shape(entry, "this entry takes a map of keys"),
+            }
+        }
+        maps
+    }
+
+    pub(super) fn wrong_shape(&mut self, node: &Node, expected: &str) {
+        let message = format!("{expected}, not {}", node.shape());
+        self.problems.error("wrong-type", node.span, message, "look at the indentation");
+    }
+
+    /// Remarks on keys that Dapr does not know; refuses those that differ by case alone, since whether
+    /// Dapr takes them depends on where it runs. The path of the file itself is empty.
+    pub(super) fn known_keys(&mut self, node: &Node, path: &str, known: &[&str]) {
+        for (key, _) in node.entries() {
+            let Some(text) = key.text().filter(|text| !known.contains(text)) else { continue };
+            if let Some(meant) = known.iter().find(|known| known.eq_ignore_ascii_case(text)) {
+                let message = format!("`{text}` is known to some Daprs and not to others");
+                self.problems.error("unknown-key", key.span, message, format!("write `{meant}`"));
+                continue;
+            }
+            let shown: String = text.chars().take(60).collect();
+            let near = if text.len() <= 64 { nearest(text, known.iter().copied()) } else { None };
+            let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+            let place = if path.is_empty() { shown } else { format!("{path}.{shown}") };
+            self.notes.add(place, format!("Dapr knows no such key and ignores it{near}"));
+        }
+    }
+
+    /// The text under a key.
+    pub(super) fn text<'a>(&mut self, node: &'a Node, key: &str) -> Option<&'a str> {
+        let value = node.get(key)?;
+        match &value.value {
+            Value::Scalar { text, .. } => Some(text),
+            Value::Null => None,
+            Value::Map(_) | Value::List(_) | Value::Refused => {
+                self.wrong_shape(value, &format!("`{key}` takes a single value"));
+                None
+            }
+        }
+    }
+
+    /// The duration under a key; negative is zero, as it is to Dapr.
+    pub(super) fn duration(&mut self, node: &Node, path: &str, key: &str) -> Option<Duration> {
+        let text = self.text(node, key)?;
+        let value = node.get(key)?;
+        self.duration_in(value, text, &format!("{path}.{key}"))
+    }
+
+    /// The duration in a value whose text is known.
+    pub(super) fn duration_in(&mut self, value: &Node, text: &str, path: &str) -> Option<Duration> {
+        let Some(go) = duration::parse(text) else {
+            let message = format!("`{text}` is no duration to Dapr");
+            let help = "write a number and a unit: ms, s, m or h; there are no days";
+            self.problems.error("bad-duration", value.span, message, help);
+            return None;
+        };
+        if go.unit == Unit::Missing {
+            let why = format!("it has no unit, so Dapr takes milliseconds: {}", duration::show(go.span));
+            self.notes.add(path, why);
+        }
+        let bounded = duration::bounded(go.span);
+        if bounded < go.span {
+            let why = format!(
+                "a book says at most {}, which stands in its place",
+                duration::show(limits::DURATION_MAX)
+            );
+            self.notes.add(path, why);
+        }
+        Some(bounded)
+    }
+
+    /// The whole number under a key.
+    pub(super) fn whole_number(&mut self, node: &Node, key: &str) -> Option<i64> {
+        let text = self.text(node, key)?;
+        let value = node.get(key)?;
+        let is_plain = matches!(value.value, Value::Scalar { quoted: Quoted::No, .. });
+        let number = text.parse().ok().filter(|_| is_plain);
+        if number.is_none() {
+            let message = format!("`{key}` takes a whole number, without quotes");
+            self.problems.error("wrong-type", value.span, message, "write a number such as 3");
+        }
+        number
+    }
+}

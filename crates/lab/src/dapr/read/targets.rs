@@ -1,0 +1,151 @@
+//! The targets of a Dapr file, with the policies they name.
+
+use std::collections::BTreeSet;
+
+use super::Reader;
+use redrive_core::book::model::{DaprTarget, Direction};
+use redrive_core::book::yaml::{Node, Value};
+use crate::dapr::model::{Guards, Resiliency};
+
+impl Reader {
+    pub(super) fn targets(&mut self, targets: &Node, resiliency: &mut Resiliency) {
+        let defined = Defined::by(resiliency);
+        self.known_keys(targets, "targets", &["apps", "actors", "components"]);
+        for (name, node) in self.named_maps(targets, "components") {
+            self.component(name, node, &defined, resiliency);
+        }
+        for (name, node) in self.named_maps(targets, "apps") {
+            let path = format!("apps.{name}");
+            self.known_keys(node, &path, &["timeout", "retry", "circuitBreaker", "circuitBreakerCacheSize"]);
+            self.cache_size(node, &path);
+            let guards = self.guards(node, &path, &defined);
+            self.add(DaprTarget::App(name.to_owned()), guards, resiliency);
+        }
+        for (name, node) in self.named_maps(targets, "actors") {
+            self.actor(name, node, &defined, resiliency);
+        }
+    }
+
+    fn component(&mut self, name: &str, node: &Node, defined: &Defined, resiliency: &mut Resiliency) {
+        let path = format!("components.{name}");
+        for (key, _) in node.entries() {
+            if let Some(key) = key.text().filter(|key| ["timeout", "retry", "circuitBreaker"].contains(key)) {
+                let why =
+                    "directly under a component Dapr ignores it; it belongs under `outbound` or `inbound`";
+                self.notes.add(format!("{path}.{key}"), why);
+            }
+        }
+        self.known_keys(node, &path, &["inbound", "outbound", "timeout", "retry", "circuitBreaker"]);
+        let mut breakers = Vec::new();
+        for (key, direction) in [("outbound", Direction::Outbound), ("inbound", Direction::Inbound)] {
+            let Some(entry) = node.get(key) else { continue };
+            if !matches!(entry.value, Value::Map(_) | Value::Null) {
+                self.wrong_shape(entry, &format!("`{key}` takes a map of keys"));
+                continue;
+            }
+            let path = format!("{path}.{key}");
+            self.known_keys(entry, &path, &["timeout", "retry", "circuitBreaker"]);
+            let guards = self.guards(entry, &path, defined);
+            breakers.extend(guards.breaker.clone());
+            self.add(DaprTarget::Component { name: name.to_owned(), direction }, guards, resiliency);
+        }
+        match breakers.as_slice() {
+            [outbound, inbound] if outbound != inbound => {
+                let why = "Dapr has one breaker for both directions, and the settings used first win; the book has two";
+                self.notes.add(path, why);
+            }
+            [_, _] => {
+                self.notes.add(path, "Dapr has one breaker for both directions; the book has one for each");
+            }
+            _ => {}
+        }
+    }
+
+    fn actor(&mut self, name: &str, node: &Node, defined: &Defined, resiliency: &mut Resiliency) {
+        let path = format!("actors.{name}");
+        let known = ["timeout", "retry", "circuitBreaker", "circuitBreakerScope", "circuitBreakerCacheSize"];
+        self.known_keys(node, &path, &known);
+        self.cache_size(node, &path);
+        let guards = self.guards(node, &path, defined);
+        match self.text(node, "circuitBreakerScope") {
+            None if self.text(node, "circuitBreaker").is_some() => {
+                let message = "an actor's breaker needs a scope, and Dapr refuses the resource without";
+                let help = "add `circuitBreakerScope: type`";
+                self.problems.error("missing-key", node.span, message, help);
+            }
+            None | Some("type") => {}
+            Some("id" | "both") => {
+                let why = "Dapr has a breaker for each actor (`both` does the same as `id`); the book has one for the type";
+                self.notes.add(format!("{path}.circuitBreakerScope"), why);
+            }
+            Some(_) => {
+                let span = node.get("circuitBreakerScope").map_or(node.span, |value| value.span);
+                let message = "Dapr knows the scopes `type`, `id` and `both` only, and refuses the resource";
+                self.problems.error("unknown-word", span, message, "write `type`");
+            }
+        }
+        self.add(DaprTarget::Actor(name.to_owned()), guards, resiliency);
+    }
+
+    fn add(&mut self, target: DaprTarget, guards: Guards, resiliency: &mut Resiliency) {
+        let name = match &target {
+            DaprTarget::Component { name, .. } | DaprTarget::App(name) | DaprTarget::Actor(name) => name,
+        };
+        if name.is_empty() {
+            self.notes.add("targets", "one has an empty name, which nothing can have, and is left out");
+        } else {
+            resiliency.targets.push((target, guards));
+        }
+    }
+
+    fn cache_size(&mut self, node: &Node, path: &str) {
+        if node.get("circuitBreakerCacheSize").is_some() {
+            let why = "it bounds Dapr's breakers, one for each method or actor; the book has one for each dependency";
+            self.notes.add(format!("{path}.circuitBreakerCacheSize"), why);
+        }
+    }
+
+    /// The policies that a target names and that are defined.
+    fn guards(&mut self, node: &Node, path: &str, defined: &Defined) -> Guards {
+        let mut named = |key, names: &BTreeSet<String>| {
+            let name = self.text(node, key).filter(|name| !name.is_empty())?;
+            if names.contains(name) {
+                return Some(name.to_owned());
+            }
+            let why = match (key, path.starts_with("components.")) {
+                ("circuitBreaker", true) => {
+                    "no such policy is defined: Dapr may fail at the first call; the book has none"
+                }
+                _ => "no such policy is defined: Dapr applies none and says nothing; the book has none",
+            };
+            self.notes.add(format!("{path}.{key}"), why);
+            None
+        };
+        Guards {
+            timeout: named("timeout", &defined.timeouts),
+            retry: named("retry", &defined.retries),
+            breaker: named("circuitBreaker", &defined.breakers),
+        }
+    }
+}
+
+/// The names that targets may use.
+struct Defined {
+    timeouts: BTreeSet<String>,
+    retries: BTreeSet<String>,
+    breakers: BTreeSet<String>,
+}
+
+impl Defined {
+    fn by(resiliency: &Resiliency) -> Self {
+        Self {
+            timeouts: names(&resiliency.timeouts),
+            retries: names(&resiliency.retries),
+            breakers: names(&resiliency.breakers),
+        }
+    }
+}
+
+fn names<T>(entries: &[(String, T)]) -> BTreeSet<String> {
+    entries.iter().map(|(name, _)| name.clone()).collect()
+}

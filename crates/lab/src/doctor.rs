@@ -1,0 +1,335 @@
+//! What ails a server, and the change to the rule book that would help: `redrive doctor`.
+//!
+//! A diagnosis is data, as a lint is: a code that never changes, how much harm it does, a paragraph for
+//! people, and a function that looks. What lints know from the book alone, diagnoses know from what has
+//! happened: attempts with their stories, breakers, queues, dead letters.
+//!
+//! Invariants:
+//! - a diagnosis that has seen too little says so and finds nothing; the least that it needs has a name;
+//! - attempts are held against the rule as it reads now: what happened under another limit or another policy
+//!   proves nothing, so that a finding goes away once its change is made;
+//! - a change is a part of a rule book which, put into the book, leaves it without errors;
+//! - a change to how deliveries go is simulated before it is proposed, and says what it gains.
+
+mod change;
+mod evidence;
+mod proof;
+mod rules;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Reverse;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::change::Change;
+pub use self::evidence::{
+    Chart, DependencyState, Evidence, HeldLetter, LetterKind, Member, QueueState, SeenDelivery, SeenState,
+    Turn, Unrouted, Ward,
+};
+pub use self::proof::{Gain, Proposed};
+use self::proof::{Prover, Weighed};
+use redrive_core::time::Timestamp;
+
+/// Deliveries that are looked at, the latest ones.
+pub const DELIVERIES_MAX: usize = 5_000;
+/// What a row must have been through before its attempts prove anything.
+pub const ATTEMPTS_MIN: u64 = 30;
+
+/// How much harm something does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Harm {
+    /// It costs something, and nobody is hurt.
+    Low,
+    /// It makes things slower or dearer than they need be.
+    Medium,
+    /// Deliveries fail that need not.
+    High,
+    /// Deliveries stand still, or most of them fail.
+    Critical,
+}
+
+impl Harm {
+    /// All four, the worst first.
+    pub const ALL: [Self; 4] = [Self::Critical, Self::High, Self::Medium, Self::Low];
+
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+            Self::Critical => "critical",
+        }
+    }
+
+    /// What is left of it where a change to the book hardly helps: failures that need not be are what is high.
+    const fn without_a_cure(self) -> Self {
+        match self {
+            Self::High => Self::Medium,
+            Self::Low | Self::Medium | Self::Critical => self,
+        }
+    }
+}
+
+impl fmt::Display for Harm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// Something to look for.
+#[derive(Debug)]
+pub struct Diagnosis {
+    /// Its name, for searching.
+    pub code: &'static str,
+    /// How much harm it does, unless what was seen says otherwise.
+    pub harm: Harm,
+    /// What it finds, in half a line.
+    pub summary: &'static str,
+    /// Why that hurts and what to do, in a paragraph.
+    pub explanation: &'static str,
+    /// The least that it must have seen, in words.
+    pub needs: &'static str,
+    /// How it looks.
+    pub look: Look,
+}
+
+/// What a diagnosis looks at.
+#[derive(Clone, Copy, Debug)]
+pub enum Look {
+    /// The deliveries of one row of a service or a channel.
+    Row(fn(&Chart<'_>, &Member<'_>) -> Option<Sign>),
+    /// One dependency, with all the rows that lead to it.
+    Dependency(fn(&Chart<'_>, &Ward<'_>) -> Option<Sign>),
+    /// What waits for one service or channel, and what died there.
+    Queue(fn(&Chart<'_>, &QueueState) -> Option<Sign>),
+    /// Everything.
+    Whole(fn(&Chart<'_>) -> Option<Sign>),
+}
+
+/// What a diagnosis saw.
+#[derive(Clone, Debug)]
+pub struct Sign {
+    /// What is wrong, in a line.
+    pub title: String,
+    /// How many deliveries, attempts or letters are touched.
+    pub touched: u64,
+    /// What shows it, in lines.
+    pub evidence: Vec<String>,
+    /// What to do.
+    pub advice: String,
+    /// The part of the rule book that may do it, if one does.
+    pub change: Option<Proposed>,
+    /// The line of the book that it is about.
+    pub line: Option<u32>,
+    /// How much harm it does, where that is not what it usually does.
+    pub harm: Option<Harm>,
+}
+
+/// Something that ails.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The diagnosis.
+    pub code: &'static str,
+    /// How much harm it does.
+    pub harm: Harm,
+    /// What is wrong, in a line.
+    pub title: String,
+    /// The service, or service/channel, if it is about one.
+    pub service: Option<String>,
+    /// The dependency, if it is about one.
+    pub dependency: Option<String>,
+    /// What shows it.
+    pub evidence: Vec<String>,
+    /// What to do.
+    pub advice: String,
+    /// The part of the rule book that does it: YAML to be put into the book.
+    pub change: Option<String>,
+    /// What that gains when what was seen is played with it.
+    pub gain: Option<Gain>,
+    /// The line of the book that it is about.
+    pub line: Option<u32>,
+    /// How many deliveries, attempts or letters are touched.
+    pub touched: u64,
+}
+
+/// What came of an examination.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Examined {
+    /// What ails, the worst first.
+    pub findings: Vec<Finding>,
+    /// All changes in one: YAML to be put into the book.
+    pub change: Option<String>,
+    /// What there was to look at.
+    pub looked_at: LookedAt,
+    /// Rows that have seen too little to be judged.
+    pub too_little: Vec<TooLittle>,
+}
+
+/// What there was to look at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LookedAt {
+    /// Deliveries.
+    pub deliveries: u64,
+    /// Their attempts.
+    pub attempts: u64,
+    /// When the oldest of them was accepted.
+    pub since: Option<Timestamp>,
+}
+
+/// A row that has seen too little to be judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TooLittle {
+    /// The service, or service/channel.
+    pub service: String,
+    /// The patterns of its rows.
+    pub events: String,
+    /// Attempts there were.
+    pub attempts: u64,
+}
+
+/// Every diagnosis, in the order of their families.
+pub fn all() -> impl Iterator<Item = &'static Diagnosis> {
+    rules::FAMILIES.iter().copied().flatten()
+}
+
+/// The diagnosis of that code.
+#[must_use]
+pub fn find(code: &str) -> Option<&'static Diagnosis> {
+    all().find(|diagnosis| diagnosis.code == code)
+}
+
+/// Holds all that is known against every diagnosis. No two findings say something of the same key of the book.
+#[must_use]
+pub fn examine(evidence: &Evidence) -> Examined {
+    let chart = Chart::of(evidence);
+    let mut found = Vec::new();
+    for diagnosis in all() {
+        look(diagnosis, &chart, &mut found);
+    }
+    found.sort_by_key(|(finding, _)| rank(finding));
+    let (mut findings, change) = proven(&chart, found);
+    findings.sort_by_key(rank);
+    let change = (!change.is_empty()).then(|| change.to_string());
+    Examined { findings, change, looked_at: looked_at(evidence), too_little: too_little(&chart) }
+}
+
+/// The worst comes first; of equals a cause before what follows from it.
+fn rank(finding: &Finding) -> (Reverse<Harm>, bool, Reverse<u64>) {
+    (Reverse(finding.harm), !rules::is_cause(finding.code), Reverse(finding.touched))
+}
+
+/// Plays every change, and leaves those that help; where two speak of the same keys, the first has both.
+fn proven(chart: &Chart<'_>, found: Vec<(Finding, Option<Proposed>)>) -> (Vec<Finding>, Change) {
+    let mut prover = Prover::new(chart);
+    let mut findings: Vec<Finding> = Vec::new();
+    let mut changes: Vec<(usize, Change)> = Vec::new();
+    for (mut finding, proposed) in found {
+        let weighed = proposed.map(|proposed| prover.weigh(finding.dependency.as_deref(), &proposed));
+        match weighed {
+            None | Some(Weighed::Unknown) => {}
+            Some(Weighed::Helps { change, advice, gain }) => {
+                finding.advice = advice.unwrap_or(finding.advice);
+                finding.gain = gain;
+                if gain.is_some_and(|gain| gain.is_little()) {
+                    finding.harm = finding.harm.without_a_cure();
+                }
+                let same = changes.iter_mut().find(|(_, known)| known.overlaps(&change));
+                let merged = same.and_then(|(place, known)| {
+                    *known = known.merged(&change).ok()?;
+                    Some(findings[*place].code)
+                });
+                match merged {
+                    Some(code) => add(&mut finding.advice, &format!("the change of `{code}` has it")),
+                    None => changes.push((findings.len(), change)),
+                }
+            }
+            Some(Weighed::HelpedAlready) => {
+                add(&mut finding.advice, "simulated, the changes that are proposed above help here too");
+            }
+            Some(Weighed::Taken(key)) => {
+                let later = format!("make the other change of `{key}` first, and look again");
+                add(&mut finding.advice, &later);
+            }
+            Some(Weighed::HardlyHelps(gain)) => {
+                let why = format!("not proposed as a change, since simulated it hardly helps: {gain}");
+                add(&mut finding.advice, &why);
+                finding.harm = finding.harm.without_a_cure();
+            }
+        }
+        findings.push(finding);
+    }
+    for (place, change) in changes {
+        findings[place].change = Some(change.to_string());
+    }
+    (findings, prover.patch())
+}
+
+fn add(advice: &mut String, more: &str) {
+    advice.push_str(" (");
+    advice.push_str(more);
+    advice.push(')');
+}
+
+fn look(diagnosis: &'static Diagnosis, chart: &Chart<'_>, findings: &mut Vec<(Finding, Option<Proposed>)>) {
+    let finding = |sign: Sign, service: Option<String>, dependency: Option<String>| {
+        let finding = Finding {
+            code: diagnosis.code,
+            harm: sign.harm.unwrap_or(diagnosis.harm),
+            title: sign.title,
+            service,
+            dependency,
+            evidence: sign.evidence,
+            advice: sign.advice,
+            change: None,
+            gain: None,
+            line: sign.line,
+            touched: sign.touched,
+        };
+        (finding, sign.change)
+    };
+    match diagnosis.look {
+        Look::Row(run) => findings.extend(chart.members().filter_map(|member| {
+            let dependency = member.rule.dependency.value.to_string();
+            Some(finding(run(chart, member)?, Some(member.queue.to_string()), Some(dependency)))
+        })),
+        Look::Dependency(run) => findings.extend(
+            chart
+                .wards()
+                .filter_map(|ward| Some(finding(run(chart, ward)?, None, Some(ward.name.to_string())))),
+        ),
+        Look::Queue(run) => {
+            let queues = chart.evidence.queues.iter();
+            let look =
+                |queue| run(chart, queue).map(|sign| finding(sign, Some(queue.name.to_string()), None));
+            findings.extend(queues.filter_map(look));
+        }
+        Look::Whole(run) => findings.extend(run(chart).map(|sign| finding(sign, None, None))),
+    }
+}
+
+fn looked_at(evidence: &Evidence) -> LookedAt {
+    let deliveries = &evidence.deliveries;
+    let attempts = deliveries.iter().map(|delivery| delivery.attempts().count() as u64);
+    LookedAt {
+        deliveries: deliveries.len() as u64,
+        attempts: attempts.sum(),
+        since: deliveries.iter().map(|delivery| delivery.accepted_at).min(),
+    }
+}
+
+fn too_little(chart: &Chart<'_>) -> Vec<TooLittle> {
+    let few = chart.members().filter(|member| member.attempts_made() < ATTEMPTS_MIN);
+    let told = few.map(|member| TooLittle {
+        service: member.queue.to_string(),
+        events: member.patterns.iter().copied().collect::<Vec<_>>().join(", "),
+        attempts: member.attempts_made(),
+    });
+    told.collect()
+}

@@ -1,0 +1,512 @@
+//! Plays what was seen once more with each change before it is proposed, with the engine that a server runs.
+//!
+//! What arrived is played as it arrived, and dependencies answer as they answered at the time; after that all is
+//! well. Where a record cannot tell what a change would have met (nobody waited for a slow answer), the diagnosis
+//! says what is taken for it.
+//!
+//! Invariants: a change that gains nothing is not proposed; a change is weighed with all that are proposed before
+//! it already made; what is played is bounded, and the same evidence comes to the same end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::change::Change;
+use super::evidence::{Chart, Member, SeenDelivery, Times};
+use super::rules::timeouts::is_of_another_limit;
+use super::words::counted;
+use redrive_core::book::model::At;
+use redrive_core::book::problem::Span;
+use redrive_core::book::{self, RuleBook, overlay};
+use redrive_core::category::{Category, codes};
+use redrive_core::event::attribute::EventType;
+use redrive_core::ids::DependencyName;
+use crate::scenario::{
+    ALL_DEPENDENCIES, Arrival, Behaviour, Capacity, Flow, Latency, Met, Mood, Phase, Reach, Scenario,
+};
+use crate::simulate::{Go, Plan, run};
+use redrive_core::story::{End, Story};
+use redrive_core::text::{Share, show_count, show_rounded};
+use redrive_core::time::Timestamp;
+
+/// With so many seeds a change must help.
+const SEEDS: u64 = 2;
+/// A change that takes away less than so many hundredths is not proposed.
+const GAIN_PERCENT: u64 = 5;
+/// One that takes away less than so many is worth little.
+const LITTLE_PERCENT: u64 = 25;
+/// Of several changes the first that takes away so many hundredths is enough.
+const ENOUGH_PERCENT: u64 = 90;
+/// The most moods of a dependency.
+const STEPS_MAX: u64 = 500;
+/// Of deliveries that all go the same way so many are played.
+const ALIKE_MAX: u32 = 20;
+/// And so far apart.
+const ALIKE_APART: Duration = Duration::from_secs(1);
+/// For how long it is played on after all has arrived.
+const SETTLE: Duration = Duration::from_hours(24);
+/// How often a run says how far it is, over all runs: so much is played for one examination.
+const LOOKS_MAX: u64 = 150;
+
+/// What should become less by a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Measure {
+    /// Deliveries that failed for good.
+    Dead,
+    /// Deliveries that did not arrive.
+    Undelivered,
+    /// Calls.
+    Calls,
+    /// Calls that failed.
+    FailedCalls,
+    /// The time within which 99 of 100 arrive.
+    Latency,
+    /// How often the breaker opened.
+    Openings,
+}
+
+impl Measure {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Dead => "dead letters",
+            Self::Undelivered => "not delivered",
+            Self::Calls => "calls",
+            Self::FailedCalls => "failed calls",
+            Self::Latency => "99 of 100 delivered within",
+            Self::Openings => "openings of the breaker",
+        }
+    }
+}
+
+/// What a change is played in.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum World {
+    /// The dependency answers as it answered.
+    AsSeen,
+    /// It is always like this, for all that arrived.
+    Always(Mood),
+    /// It is always like this, for deliveries that all go the same way: some of them are enough.
+    Alike(Mood),
+    /// It is well, answers in such times.
+    Well(Latency),
+    /// So many deliveries come at once to one that answers in such times and can take so much.
+    Crowd(u32, Latency, Capacity),
+    /// How deliveries go is not what is changed.
+    Unplayed,
+}
+
+/// A change that may help, and how to find out.
+#[derive(Clone, Debug)]
+pub struct Proposed {
+    tries: Vec<(Change, Option<String>)>,
+    measure: Measure,
+    world: World,
+}
+
+impl Proposed {
+    pub(super) fn new(change: Change, measure: Measure, world: World) -> Self {
+        Self { tries: vec![(change, None)], measure, world }
+    }
+
+    /// What changes nothing about how deliveries go.
+    pub(super) fn unplayed(change: Change) -> Self {
+        Self::new(change, Measure::Undelivered, World::Unplayed)
+    }
+
+    /// Another change to try if those before it do not help enough, with the advice that goes with it.
+    pub(super) fn or(mut self, change: Change, advice: String) -> Self {
+        self.tries.push((change, Some(advice)));
+        self
+    }
+}
+
+/// What a change gains when it is played.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gain {
+    measure: Measure,
+    /// What it is without the change; times are in milliseconds.
+    pub before: u64,
+    /// What it is with it.
+    pub after: u64,
+    /// How many deliveries were played.
+    pub deliveries: u64,
+}
+
+impl Gain {
+    /// What became less.
+    #[must_use]
+    pub const fn figure(&self) -> &'static str {
+        self.measure.as_str()
+    }
+
+    /// Whether it takes away more than nearly nothing.
+    const fn is_some(&self) -> bool {
+        self.takes(GAIN_PERCENT)
+    }
+
+    /// Whether it takes away so little that it does not do much good.
+    pub(super) const fn is_little(&self) -> bool {
+        !self.takes(LITTLE_PERCENT)
+    }
+
+    const fn takes(&self, hundredths: u64) -> bool {
+        let gained = self.before.saturating_sub(self.after);
+        gained > 0 && gained.saturating_mul(100) >= self.before.saturating_mul(hundredths)
+    }
+}
+
+/// "dead letters 340 → 302 of 600 deliveries"
+impl fmt::Display for Gain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let said = |value: u64| match self.measure {
+            Measure::Latency => show_rounded(Duration::from_millis(value)),
+            Measure::Dead
+            | Measure::Undelivered
+            | Measure::Calls
+            | Measure::FailedCalls
+            | Measure::Openings => show_count(value),
+        };
+        let of = counted(self.deliveries, "delivery");
+        write!(f, "{} {} → {}, with {of}", self.figure(), said(self.before), said(self.after))
+    }
+}
+
+/// What came of weighing a change.
+#[derive(Clone, Debug)]
+pub(super) enum Weighed {
+    /// It helps.
+    Helps { change: Change, advice: Option<String>, gain: Option<Gain> },
+    /// What is proposed already helps as much.
+    HelpedAlready,
+    /// It would set a key that is set already.
+    Taken(String),
+    /// It gains nothing worth a change.
+    HardlyHelps(Gain),
+    /// It could not be played.
+    Unknown,
+}
+
+/// What a run came to, of the deliveries that a finding is about.
+#[derive(Clone, Copy, Debug, Default)]
+struct Came {
+    deliveries: u64,
+    dead: u64,
+    undelivered: u64,
+    calls: u64,
+    failed: u64,
+    latency_ms: u64,
+    openings: u64,
+}
+
+impl Came {
+    const fn of(&self, measure: Measure) -> u64 {
+        match measure {
+            Measure::Dead => self.dead,
+            Measure::Undelivered => self.undelivered,
+            Measure::Calls => self.calls,
+            Measure::FailedCalls => self.failed,
+            Measure::Latency => self.latency_ms,
+            Measure::Openings => self.openings,
+        }
+    }
+}
+
+/// Plays changes.
+pub(super) struct Prover<'a> {
+    chart: &'a Chart<'a>,
+    looks: u64,
+    /// Everything that is proposed so far.
+    patch: Change,
+}
+
+impl<'a> Prover<'a> {
+    pub(super) fn new(chart: &'a Chart<'a>) -> Self {
+        Self { chart, looks: 0, patch: Change::new() }
+    }
+
+    /// Everything that is proposed so far.
+    pub(super) fn patch(self) -> Change {
+        self.patch
+    }
+
+    /// Weighs a change to what a dependency is called by; one that helps is part of the patch from then on.
+    pub(super) fn weigh(&mut self, dependency: Option<&str>, proposed: &Proposed) -> Weighed {
+        let weighed = self.weighed(dependency, proposed);
+        if let Weighed::Helps { change, .. } = &weighed
+            && let Ok(merged) = self.patch.merged(change)
+        {
+            self.patch = merged;
+        }
+        weighed
+    }
+
+    fn weighed(&mut self, dependency: Option<&str>, proposed: &Proposed) -> Weighed {
+        let (change, _) = &proposed.tries[0];
+        if let Err(key) = self.patch.merged(change) {
+            return Weighed::Taken(key);
+        }
+        if proposed.world == World::Unplayed {
+            return Weighed::Helps { change: change.clone(), advice: None, gain: None };
+        }
+        let played = dependency.and_then(|name| Played::of(self.chart, name, &proposed.world));
+        let Some(played) = played else { return Weighed::Unknown };
+        let Some(best) = self.best(&played, proposed) else { return Weighed::Unknown };
+        let (change, advice, gain) = best;
+        if gain.is_some() {
+            return Weighed::Helps { change, advice, gain: Some(gain) };
+        }
+        // Without what is proposed already it may have been worth it.
+        let alone = (!self.patch.is_empty())
+            .then(|| self.gain(&played, &Change::new(), &change, proposed.measure, 0));
+        match alone.flatten() {
+            Some(alone) if alone.is_some() => Weighed::HelpedAlready,
+            Some(_) | None => Weighed::HardlyHelps(gain),
+        }
+    }
+
+    /// The first change that is enough, or the one that gains most.
+    fn best(&mut self, played: &Played, proposed: &Proposed) -> Option<(Change, Option<String>, Gain)> {
+        let patch = self.patch.clone();
+        let mut best: Option<(Change, Option<String>, Gain)> = None;
+        for (change, advice) in &proposed.tries {
+            if patch.merged(change).is_err() {
+                continue;
+            }
+            let Some(gain) = self.gain(played, &patch, change, proposed.measure, 0) else { continue };
+            let is_better = best.as_ref().is_none_or(|(.., known)| gain.after < known.after);
+            if is_better {
+                best = Some((change.clone(), advice.clone(), gain));
+            }
+            if gain.takes(ENOUGH_PERCENT) {
+                break;
+            }
+        }
+        let (change, advice, gain) = best?;
+        // Once is luck.
+        let again = (1..SEEDS).take_while(|_| gain.is_some());
+        for seed in again.collect::<Vec<_>>() {
+            let other = self.gain(played, &patch, &change, proposed.measure, seed)?;
+            if other.after >= other.before {
+                return Some((change, advice, other));
+            }
+        }
+        Some((change, advice, gain))
+    }
+
+    /// What a change gains beside those that are made already; as good as nothing if fewer arrive by it.
+    fn gain(
+        &mut self,
+        played: &Played,
+        made: &Change,
+        change: &Change,
+        measure: Measure,
+        seed: u64,
+    ) -> Option<Gain> {
+        let before = self.play(played, &self.changed(made)?, seed)?;
+        let after = self.play(played, &self.changed(&made.merged(change).ok()?)?, seed)?;
+        let is_worse = after.undelivered > before.undelivered;
+        let (was, is) = (before.of(measure), after.of(measure));
+        let is = if is_worse { is.max(was) } else { is };
+        Some(Gain { measure, before: was, after: is, deliveries: before.deliveries })
+    }
+
+    /// The book with a change.
+    fn changed(&self, change: &Change) -> Option<Arc<RuleBook>> {
+        let evidence = self.chart.evidence;
+        if change.is_empty() {
+            return Some(Arc::clone(&evidence.book));
+        }
+        let text = overlay::laid_over(evidence.text.as_deref()?, &change.to_string()).ok()?;
+        book::read_for(&text, evidence.book.sections().machine).book.map(Arc::new)
+    }
+
+    fn play(&mut self, played: &Played, book: &Arc<RuleBook>, seed: u64) -> Option<Came> {
+        let plan = Plan { scenario: &played.scenario, book: Arc::clone(book), seed: seed + 1 };
+        let looks = &mut self.looks;
+        let report = run(&plan, &mut |_| {
+            *looks += 1;
+            if *looks > LOOKS_MAX { Go::Stop } else { Go::On }
+        });
+        let report = report.ok()?;
+        let mut came = Came::default();
+        for queue in report.queues.iter().filter(|queue| played.queues.contains(&queue.name)) {
+            came.deliveries += queue.deliveries;
+            came.dead += queue.dead;
+            came.undelivered += queue.deliveries - queue.delivered;
+            came.latency_ms = came.latency_ms.max(queue.latency.map_or(0, |latency| latency.p99_ms));
+        }
+        for dependency in report.dependencies.iter().filter(|it| !played.others.contains(&it.name)) {
+            came.calls += dependency.calls;
+            came.failed += dependency.calls_failed;
+            came.openings += dependency.breaker_opened;
+        }
+        Some(came)
+    }
+}
+
+/// What is played for a finding, and of which names the outcome is looked at.
+struct Played {
+    scenario: Scenario,
+    queues: BTreeSet<String>,
+    /// Dependencies that are none of it.
+    others: BTreeSet<String>,
+}
+
+impl Played {
+    /// None if nothing was seen that could be played.
+    fn of(chart: &Chart<'_>, dependency: &str, world: &World) -> Option<Self> {
+        let ward = chart.wards().find(|ward| ward.name.as_str() == dependency)?;
+        let members: Vec<&Member<'_>> = chart.rows_of(ward).collect();
+        let deliveries = || members.iter().flat_map(|member| member.deliveries.iter().copied());
+        let start = deliveries().map(|delivery| delivery.accepted_at).min()?;
+        let is_alike = matches!(world, World::Alike(_));
+        let lasted = if is_alike { ALIKE_APART * 2 * ALIKE_MAX } else { chart.evidence.now.since(start) };
+        let duration = lasted.max(Duration::from_secs(1));
+        let whole = duration.saturating_add(SETTLE);
+        let always = |mood: &Mood| vec![Phase { at: Duration::ZERO, lasting: whole, mood: mood.clone() }];
+        let seen = latency_of(&members);
+        let (latency, capacity, phases) = match world {
+            World::AsSeen | World::Unplayed => (seen, None, timeline(&members, start, duration)),
+            World::Always(mood) | World::Alike(mood) => (seen, None, always(mood)),
+            World::Well(latency) => (*latency, None, Vec::new()),
+            World::Crowd(_, latency, capacity) => (*latency, Some(*capacity), Vec::new()),
+        };
+        let behaviour = Behaviour { latency: Some(latency), capacity, phases, calls: Vec::new() };
+        let sections = chart.evidence.book.sections();
+        let known = sections
+            .rows()
+            .map(|(service, channel, row)| sections.resolve(service, channel, row).dependency.value.clone());
+        let others: BTreeSet<DependencyName> = known.filter(|name| *name != ward.name).collect();
+        let at = |value| At { value, span: Span::default() };
+        let mut dependencies: BTreeMap<DependencyName, At<Behaviour>> =
+            others.iter().map(|name| (name.clone(), at(Behaviour::default()))).collect();
+        dependencies.insert(ward.name.clone(), at(behaviour.clone()));
+        // A change may give it another name.
+        dependencies.entry(DependencyName::new(ALL_DEPENDENCIES).ok()?).or_insert_with(|| at(behaviour));
+        let mut arrivals = arrivals(deliveries(), start, duration);
+        if is_alike {
+            for arrival in &mut arrivals {
+                arrival.flow = alike(&arrival.flow);
+            }
+        }
+        if let World::Crowd(size, ..) = world {
+            arrivals.truncate(1);
+            let burst = Flow::Bursts { size: *size, every: None };
+            for arrival in &mut arrivals {
+                arrival.flow = burst.clone();
+            }
+        }
+        let scenario = Scenario {
+            about: None,
+            duration: duration.saturating_add(Duration::from_millis(1)),
+            settle: SETTLE,
+            nodes: 1,
+            arrivals,
+            dependencies,
+            faults: Vec::new(),
+            expectations: Vec::new(),
+        };
+        Some(Self {
+            scenario,
+            queues: members.iter().map(|member| member.queue.to_string()).collect(),
+            others: others.iter().map(ToString::to_string).collect(),
+        })
+    }
+}
+
+/// What arrived, each type as often as the queue got it that got it most: others got the same events.
+fn arrivals<'a>(
+    deliveries: impl Iterator<Item = &'a SeenDelivery>,
+    start: Timestamp,
+    duration: Duration,
+) -> Vec<Arrival> {
+    let mut times: BTreeMap<&str, BTreeMap<String, Vec<Duration>>> = BTreeMap::new();
+    for delivery in deliveries {
+        let of_queue = times.entry(&delivery.event_type).or_default();
+        of_queue.entry(delivery.queue.to_string()).or_default().push(delivery.accepted_at.since(start));
+    }
+    let arrival = |(event_type, queues): (&str, BTreeMap<String, Vec<Duration>>)| {
+        let mut times = queues.into_values().max_by_key(Vec::len)?;
+        times.sort_unstable();
+        let at = |value| At { value, span: Span::default() };
+        Some(Arrival {
+            event_type: at(EventType::new(event_type).ok()?),
+            reach: Reach::OneType,
+            sessions: None,
+            poison: Share::NONE,
+            from: Duration::ZERO,
+            until: duration.saturating_add(Duration::from_millis(1)),
+            flow: Flow::Trace { file: At { value: String::new(), span: Span::default() }, times },
+        })
+    };
+    times.into_iter().filter_map(arrival).collect()
+}
+
+/// Some deliveries for many that go the same way.
+fn alike(flow: &Flow) -> Flow {
+    let Flow::Trace { file, times } = flow else { return flow.clone() };
+    let times = (0..ALIKE_MAX).zip(times).map(|(place, _)| ALIKE_APART * place).collect();
+    Flow::Trace { file: file.clone(), times }
+}
+
+/// How long good calls took.
+fn latency_of(members: &[&Member<'_>]) -> Latency {
+    let times: Vec<_> = members.iter().map(|member| member.successes()).collect();
+    let longest = |of: fn(&Times) -> Option<Duration>| times.iter().filter_map(of).max();
+    let p50 = longest(Times::median).unwrap_or(Latency::USUAL.p50).max(Duration::from_millis(1));
+    let p99 = longest(Times::p99).unwrap_or(Latency::USUAL.p99).max(p50);
+    Latency { p50, p99 }
+}
+
+/// How a dependency answered over time: a mood lasts until another answer shows another.
+fn timeline(members: &[&Member<'_>], start: Timestamp, duration: Duration) -> Vec<Phase> {
+    let step = Duration::from_secs(duration.as_secs().div_ceil(STEPS_MAX).max(1));
+    let mut seen: BTreeMap<u64, (u64, BTreeMap<Met, u64>)> = BTreeMap::new();
+    for member in members {
+        for story in member.attempts().filter(|story| !is_of_another_limit(member, story)) {
+            let place = story.started_at.since(start).as_millis() / step.as_millis();
+            let (calls, failed) = seen.entry(u64::try_from(place).unwrap_or(u64::MAX)).or_default();
+            *calls += 1;
+            if let Some(met) = met(story) {
+                *failed.entry(met).or_default() += 1;
+            }
+        }
+    }
+    let mut phases: Vec<Phase> = Vec::new();
+    let mut places = seen.into_iter().peekable();
+    while let Some((place, (calls, failed))) = places.next() {
+        let at = step * u32::try_from(place).unwrap_or(u32::MAX);
+        let until =
+            places.peek().map_or(duration, |(next, _)| step * u32::try_from(*next).unwrap_or(u32::MAX));
+        if failed.is_empty() {
+            continue;
+        }
+        let shares = failed
+            .into_iter()
+            .filter_map(|(met, count)| Some((met, Share::new(count as f64 / calls as f64)?)));
+        let mood = Mood::Mixed(shares.collect());
+        let lasting = until.saturating_sub(at);
+        match phases.last_mut() {
+            Some(last) if last.mood == mood && last.until() == at => last.lasting += lasting,
+            Some(_) | None => phases.push(Phase { at, lasting, mood }),
+        }
+    }
+    phases.retain(|phase| !phase.lasting.is_zero());
+    phases
+}
+
+/// What an attempt met that did not end well.
+fn met(story: &Story) -> Option<Met> {
+    match &story.end {
+        End::Delivered { .. } | End::Held { .. } => None,
+        End::Failed { status: Some(status), .. } => Some(Met::Status(*status)),
+        End::Failed { code, category, status: None, .. } => Some(match category {
+            _ if matches!(code.as_str(), codes::NETWORK_TIMEOUT | codes::TIME_LIMIT_EXCEEDED) => Met::Nothing,
+            Category::Permanent | Category::Invalid => Met::Status(422),
+            Category::Fatal => Met::Status(401),
+            Category::RateLimited => Met::Status(429),
+            Category::Transient | Category::Unknown | Category::Internal => Met::Refused,
+        }),
+    }
+}

@@ -1,0 +1,308 @@
+//! Diagnoses about breakers: those that open too often, flap, never open, or ask too early.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use super::targets;
+use redrive_core::breaker::{Phase, Trip};
+use crate::doctor::change::{self, Change};
+use crate::doctor::evidence::{Chart, Member, Turn, Ward};
+use crate::doctor::proof::{Measure, Proposed, World};
+use crate::doctor::words::{counted, exceeds, percent, rounded_up, said, tally};
+use crate::doctor::{Diagnosis, Harm, Look, Sign};
+use redrive_core::story::{End, Story};
+use redrive_core::text::{show_duration, show_rounded};
+use redrive_core::time::Timestamp;
+
+/// What a breaker did longer ago than this is history.
+const RECENTLY: Duration = Duration::from_hours(6);
+/// Openings within [`OFTEN_WITHIN`] that are too many.
+const OPENINGS_OFTEN: usize = 5;
+const OFTEN_WITHIN: Duration = Duration::from_hours(1);
+/// Openings soon after the breaker had closed that make it flap.
+const FLAPS_MIN: usize = 3;
+/// Opened again this soon after it closed, a breaker has closed too early.
+const SOON: Duration = Duration::from_mins(1);
+/// Probes in a row that must have failed before they come too early.
+const PROBES_FAILED_MIN: usize = 5;
+/// Attempts that must have been seen before a breaker should have opened.
+const ATTEMPTS_MIN: u64 = 50;
+/// The hundredths of them that failed.
+const FAILING_PERCENT: u64 = 50;
+/// For so long.
+const FAILING_FOR: Duration = Duration::from_mins(2);
+/// The most failures in a row that are advised.
+const CONSECUTIVE_ADVISED_MAX: u32 = 10;
+/// The longest time of being open that is advised.
+const OPEN_ADVISED_MAX: Duration = Duration::from_mins(10);
+
+pub(super) const DIAGNOSES: &[Diagnosis] = &[
+    Diagnosis {
+        code: "breaker-opens-often",
+        harm: Harm::High,
+        summary: "a breaker opened five times or more within an hour",
+        explanation: "Each opening holds back every delivery to the dependency. Find the root cause first: the \
+                      codes of the failures tell. If the failures are few and the dependency is well between \
+                      them, the breaker is too nervous: let it take more failures in a row, 7 to 10 rather \
+                      than 5, and stay open for a shorter time, 15 to 20 seconds rather than 30, so that a \
+                      short trouble costs a short wait.",
+        needs: "what the breaker did, five openings within an hour",
+        look: Look::Dependency(opens_often),
+    },
+    Diagnosis {
+        code: "breaker-flaps",
+        harm: Harm::Medium,
+        summary: "a breaker closes and opens again within a minute, again and again",
+        explanation: "One good probe closes the breaker, all that has waited rushes in, and it opens again. The \
+                      dependency is not well yet, or not strong enough for the rush. Ask for several good \
+                      probes in a row before it closes, so that it closes once and stays closed.",
+        needs: "what the breaker did, three openings within a minute of closing",
+        look: Look::Dependency(flaps),
+    },
+    Diagnosis {
+        code: "breaker-never-opens",
+        harm: Harm::High,
+        summary: "a dependency fails for minutes, and its breaker stays closed",
+        explanation: "More than half of the calls fail, and yet the breaker lets all of them through: failures \
+                      with successes between them are never so many in a row, or there is no breaker. Every \
+                      delivery burns its retries against a dependency that is down. A breaker that looks at \
+                      the share of failed calls opens where one that counts failures in a row does not.",
+        needs: "50 attempts over two minutes",
+        look: Look::Dependency(never_opens),
+    },
+    Diagnosis {
+        code: "probes-keep-failing",
+        harm: Harm::Low,
+        summary: "probes fail again and again: the breaker asks too early",
+        explanation: "The dependency is down for much longer than the breaker stays open. Each probe is an event \
+                      that burns a retry and a call that the dependency must turn away while it recovers. A \
+                      breaker that stays open for longer asks less often and learns the same.",
+        needs: "what the breaker did, five probes in a row that failed",
+        look: Look::Dependency(probes_fail),
+    },
+];
+
+/// What the breaker did of late.
+fn recent<'a>(chart: &Chart<'a>, ward: &Ward<'a>) -> &'a [Turn] {
+    let turns = ward.state.map_or(&[][..], |state| &state.turns);
+    let first = turns.partition_point(|turn| turn.at + RECENTLY < chart.evidence.now);
+    &turns[first..]
+}
+
+fn openings(turns: &[Turn]) -> impl Iterator<Item = Timestamp> {
+    turns.iter().filter(|turn| turn.from == Phase::Closed && turn.to == Phase::Open).map(|turn| turn.at)
+}
+
+/// The attempts of all rows that lead to a dependency which count against it.
+fn failures<'a>(chart: &Chart<'a>, ward: &Ward<'a>) -> Vec<&'a Story> {
+    let counts = |story: &&Story| match &story.end {
+        End::Failed { category, .. } => category.counts_against_dependency(),
+        End::Delivered { .. } | End::Held { .. } => false,
+    };
+    chart.rows_of(ward).flat_map(Member::attempts).filter(counts).collect()
+}
+
+/// The root cause as far as codes tell it.
+fn cause(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<String> {
+    let failed = failures(chart, ward);
+    let codes = failed.iter().filter_map(|story| match &story.end {
+        End::Failed { code, .. } => Some(code),
+        End::Delivered { .. } | End::Held { .. } => None,
+    });
+    let counts = tally(codes);
+    (!counts.is_empty()).then(|| format!("what fails: {}", said(&counts)))
+}
+
+fn line_of(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<u32> {
+    change::breaker_line(chart.evidence, &chart.row_of(ward).rule)
+}
+
+fn opens_often(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
+    let times: Vec<Timestamp> = openings(recent(chart, ward)).collect();
+    let run = times
+        .windows(OPENINGS_OFTEN)
+        .rev()
+        .find(|run| run[OPENINGS_OFTEN - 1].since(run[0]) <= OFTEN_WITHIN)?;
+    let rule = &chart.row_of(ward).rule;
+    let settings = &rule.rule.breaker.as_ref()?.settings;
+    let trip = match settings.trip() {
+        Trip::Consecutive(failures) => {
+            let more = (failures.get() * 3 / 2 + 1)
+                .clamp(failures.get(), CONSECUTIVE_ADVISED_MAX.max(failures.get()));
+            Trip::Consecutive(NonZeroU32::new(more).unwrap_or(failures))
+        }
+        Trip::Failures { count, within } => {
+            Trip::Failures { count: count.saturating_mul(NonZeroU32::MIN.saturating_add(1)), within }
+        }
+        rate @ Trip::FailureRate { .. } => rate,
+    };
+    let open = rounded_up(settings.open() * 2 / 3);
+    let values = [("trip", change::trip(trip)), ("open", show_duration(open))];
+    let mut evidence = vec![
+        format!(
+            "it opened {OPENINGS_OFTEN} times within {}",
+            show_rounded(run[OPENINGS_OFTEN - 1].since(run[0]))
+        ),
+        format!(
+            "{} in the last {}, not counting probes that failed",
+            counted(times.len() as u64, "opening"),
+            show_duration(RECENTLY)
+        ),
+    ];
+    evidence
+        .extend(times.last().map(|last| format!("the last one was {} ago", show_rounded(chart.ago(*last)))));
+    evidence.extend(cause(chart, ward));
+    Some(Sign {
+        title: format!("the breaker of `{}` opens often", ward.name),
+        touched: times.len() as u64,
+        evidence,
+        advice: format!(
+            "find out why `{}` fails; if it is well in between, let the breaker open on {} and for {} only",
+            ward.name,
+            change::trip(trip).trim_matches(['{', '}', ' ']),
+            show_duration(open)
+        ),
+        change: Some(Proposed::new(
+            Change::new().of_breaker(chart.evidence, rule, &values),
+            Measure::Latency,
+            World::AsSeen,
+        )),
+        line: line_of(chart, ward),
+        harm: None,
+    })
+}
+
+fn flaps(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
+    let turns = recent(chart, ward);
+    let again = turns.windows(2).filter(|pair| {
+        let closed = pair[0].to == Phase::Closed && pair[0].from != Phase::Closed;
+        closed && pair[1].to == Phase::Open && pair[1].at.since(pair[0].at) <= SOON
+    });
+    let flaps = again.count();
+    if flaps < FLAPS_MIN {
+        return None;
+    }
+    let rule = &chart.row_of(ward).rule;
+    let settings = &rule.rule.breaker.as_ref()?.settings;
+    let wanted = (settings.close_after().get() * 2).max(3);
+    let mut evidence =
+        vec![format!("{flaps} times of late it opened again within {} of closing", show_duration(SOON))];
+    evidence.push(match settings.close_after().get() {
+        1 => "one good probe closes it".to_owned(),
+        successes => format!("{successes} good probes in a row close it"),
+    });
+    evidence.extend(cause(chart, ward));
+    Some(Sign {
+        title: format!("the breaker of `{}` flaps", ward.name),
+        touched: flaps as u64,
+        evidence,
+        advice: format!("let {wanted} good probes in a row close it, so that it closes when all is well"),
+        change: Some(Proposed::new(
+            Change::new().of_breaker(chart.evidence, rule, &[("close_after", wanted.to_string())]),
+            Measure::Openings,
+            World::AsSeen,
+        )),
+        line: line_of(chart, ward),
+        harm: None,
+    })
+}
+
+fn never_opens(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
+    let opened = ward.figures.is_some_and(|figures| figures.trips > 0)
+        || ward.state.is_some_and(|state| !state.turns.is_empty());
+    let held = |story: &Story| matches!(story.end, End::Held { .. });
+    let was_held = chart
+        .rows_of(ward)
+        .any(|member| member.deliveries.iter().any(|delivery| delivery.stories.iter().any(held)));
+    let rule = &chart.row_of(ward).rule;
+    let failed = failures(chart, ward);
+    let attempts: u64 = chart.rows_of(ward).map(Member::attempts_made).sum();
+    let started = || failed.iter().map(|story| story.started_at);
+    let lasted = started().max()?.since(started().min()?);
+    let count = failed.len() as u64;
+    let is_failing =
+        attempts >= ATTEMPTS_MIN && exceeds(count, attempts, FAILING_PERCENT) && lasted >= FAILING_FOR;
+    if opened || was_held || !is_failing {
+        return None;
+    }
+    let values = [
+        ("trip", "{ failure_rate: 50%, of_at_least: 20, within: 1m }".to_owned()),
+        (
+            "open",
+            show_duration(rule.rule.breaker.as_ref().map_or(Duration::from_secs(30), |b| b.settings.open())),
+        ),
+    ];
+    let mut evidence = vec![
+        format!(
+            "{count} of {} ({}) failed over {}",
+            counted(attempts, "attempt"),
+            percent(count, attempts),
+            show_rounded(lasted)
+        ),
+        match &rule.rule.breaker {
+            None => "there is no breaker".to_owned(),
+            Some(breaker) => format!(
+                "the breaker opens on {}, and never did",
+                change::trip(breaker.settings.trip()).trim_matches(['{', '}', ' '])
+            ),
+        },
+    ];
+    evidence.extend(cause(chart, ward));
+    Some(Sign {
+        title: format!("`{}` fails, and no breaker opens", ward.name),
+        touched: count,
+        evidence,
+        advice: "let a breaker open when half of the calls fail: what is held burns no retries".to_owned(),
+        change: Some(Proposed::new(
+            Change::new().of_breaker(chart.evidence, rule, &values),
+            Measure::FailedCalls,
+            World::AsSeen,
+        )),
+        line: line_of(chart, ward),
+        harm: None,
+    })
+}
+
+fn probes_fail(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
+    let turns = recent(chart, ward);
+    // What ended well is over, so the run that counts is the last one.
+    let since_closed = turns.iter().rposition(|turn| turn.to == Phase::Closed).map_or(0, |last| last + 1);
+    let failed =
+        turns[since_closed..].iter().filter(|turn| turn.from == Phase::HalfOpen && turn.to == Phase::Open);
+    let failed = failed.count();
+    // A target that is slower than its timeout is not asked too early.
+    if failed < PROBES_FAILED_MIN || targets::is_too_slow(chart, ward) {
+        return None;
+    }
+    let rule = &chart.row_of(ward).rule;
+    let open = rule.rule.breaker.as_ref()?.settings.open();
+    let wanted = rounded_up((open * 3).min(OPEN_ADVISED_MAX));
+    if wanted <= open {
+        return None;
+    }
+    let down_since = turns[since_closed..].first().map(|turn| turn.at)?;
+    let mut evidence = vec![
+        format!("{failed} probes in a row failed, one every {}", show_duration(open)),
+        format!("it has been down for {}", show_rounded(chart.ago(down_since))),
+    ];
+    evidence.extend(cause(chart, ward));
+    Some(Sign {
+        title: format!("probes of `{}` keep failing", ward.name),
+        touched: failed as u64,
+        evidence,
+        advice: format!(
+            "`{}` is down: see to it; and let the breaker stay open for {} rather than {}, so that fewer events \
+             are spent on asking",
+            ward.name,
+            show_duration(wanted),
+            show_duration(open)
+        ),
+        change: Some(Proposed::new(
+            Change::new().of_breaker(chart.evidence, rule, &[("open", show_duration(wanted))]),
+            Measure::FailedCalls,
+            World::AsSeen,
+        )),
+        line: line_of(chart, ward),
+        harm: None,
+    })
+}

@@ -1,0 +1,357 @@
+//! Diagnoses about attempts that fail: too many of them, of a kind that heals or of one that never does.
+
+use std::collections::BTreeMap;
+
+use super::{targets, timeouts};
+use redrive_core::book::resolve::Level;
+use redrive_core::category::{Category, codes};
+use crate::doctor::change::{Change, Step, place_of};
+use crate::doctor::evidence::{Chart, Member, SeenDelivery};
+use crate::doctor::proof::{Measure, Proposed, World};
+use crate::doctor::words::{counted, exceeds, percent, said, tally};
+use crate::doctor::{ATTEMPTS_MIN, Diagnosis, Harm, Look, Sign};
+use redrive_core::rule::FailureMatch;
+use crate::scenario::{Met, Mood};
+use redrive_core::story::{End, Place, Story, Told};
+use redrive_core::text::{Share, show_duration, show_rounded};
+
+/// More transient failures than this, in hundredths of attempts, are a sickness.
+const TRANSIENT_PERCENT: u64 = 20;
+/// From here on more fails than arrives.
+const TRANSIENT_PERCENT_CRITICAL: u64 = 50;
+/// More failures that no retry can heal than this are a sickness of the sender.
+const PERMANENT_PERCENT: u64 = 10;
+/// The hundredths of failures that must be timeouts before they are to blame.
+const DOMINANT_PERCENT: u64 = 50;
+/// Attempts that must have arrived since the last failure before it seems to be over.
+const HEALED_AFTER: u64 = ATTEMPTS_MIN;
+/// Answers of one kind that must have been retried before it is called useless.
+const RETRIED_MIN: u64 = 10;
+/// The hundredths of them that may heal and it is still useless.
+const HEALED_PERCENT: u64 = 5;
+/// Messages that are quoted.
+const MESSAGES_SHOWN_MAX: usize = 2;
+/// Of a message so many characters are shown.
+const MESSAGE_CHARS_MAX: usize = 120;
+
+pub(super) const DIAGNOSES: &[Diagnosis] = &[
+    Diagnosis {
+        code: "transient-failures",
+        harm: Harm::High,
+        summary: "more than 20% of the attempts fail in a way that heals by itself",
+        explanation: "Some failures are the weather; one attempt in five is not. Retries hide it from those who \
+                      wait for the events and double the load of a target that has trouble already. The codes \
+                      tell where to look: timeouts say that calls are slow, refused and broken connections \
+                      that the target is away, 5xx that it has trouble of its own.",
+        needs: "30 attempts of a row",
+        look: Look::Row(transient),
+    },
+    Diagnosis {
+        code: "permanent-failures",
+        harm: Harm::High,
+        summary: "more than 10% of the attempts are refused for good",
+        explanation: "The target says that it will never take these events: they do not parse, lack something, \
+                      or speak of what is not there. No retry helps, and each becomes a dead letter that \
+                      somebody must look at. The cure is on the sending side: check the data before they are \
+                      sent, and mend the type that is refused most.",
+        needs: "30 attempts of a row",
+        look: Look::Row(permanent),
+    },
+    Diagnosis {
+        code: "client-errors-retried",
+        harm: Harm::Medium,
+        summary: "answers 4xx are retried, and retrying hardly ever helps",
+        explanation: "A 4xx says that the request is wrong, and the same request is as wrong a minute later: but \
+                      for 408, 425 and 429 a retry is a call for nothing. The book says to retry these, and \
+                      of the deliveries that were retried hardly any arrived. Let them become dead letters at \
+                      once, where they can be mended.",
+        needs: "10 retried answers of one status",
+        look: Look::Row(client_errors),
+    },
+    Diagnosis {
+        code: "override-never-heals",
+        harm: Harm::Medium,
+        summary: "a row of `classify` makes answers transient that never heal",
+        explanation: "A row of `classify` calls an answer transient that would be permanent, and so it is \
+                      retried; but of the deliveries that met it hardly any arrived in the end. Whoever wrote \
+                      the row expected otherwise. Classify such answers as permanent, or be more exact about \
+                      which of them heal.",
+        needs: "10 retried answers of one row of `classify`",
+        look: Look::Row(never_heals),
+    },
+];
+
+/// How it has been since a failure last happened.
+struct Since {
+    last: String,
+    /// Attempts that have arrived since.
+    arrived: u64,
+}
+
+impl Since {
+    fn of<'a>(
+        chart: &Chart<'_>,
+        member: &Member<'a>,
+        failed: impl Iterator<Item = &'a Story>,
+    ) -> Option<Self> {
+        let last_at = failed.map(|story| story.started_at).max()?;
+        let has_arrived =
+            |story: &&Story| matches!(story.end, End::Delivered { .. }) && story.started_at > last_at;
+        let arrived = member.attempts().filter(has_arrived).count() as u64;
+        Some(Self { last: show_rounded(chart.ago(last_at)), arrived })
+    }
+
+    /// Whether so many have arrived that it seems to be over.
+    const fn is_over(&self) -> bool {
+        self.arrived >= HEALED_AFTER
+    }
+
+    fn said(&self) -> String {
+        let last = &self.last;
+        match self.arrived {
+            0 => format!("it last happened {last} ago"),
+            count => format!("it last happened {last} ago, and {} arrived since", counted(count, "attempt")),
+        }
+    }
+}
+
+fn transient(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
+    let is_past = |story: &Story| timeouts::is_of_another_limit(member, story);
+    let attempts = member.attempts().filter(|story| !is_past(story)).count() as u64;
+    let failed: Vec<_> =
+        member.failed_as(&[Category::Transient]).filter(|(story, _)| !is_past(story)).collect();
+    let count = failed.len() as u64;
+    if attempts < ATTEMPTS_MIN || !exceeds(count, attempts, TRANSIENT_PERCENT) {
+        return None;
+    }
+    if targets::stands_still(chart, member) {
+        // Which says the same, and more.
+        return None;
+    }
+    let counts = tally(failed.iter().map(|(_, code)| *code));
+    let slow = timeouts::given_up(member);
+    let limit = timeouts::first_limit(member);
+    let advice = if !exceeds(slow, count, DOMINANT_PERCENT) {
+        format!(
+            "look at `{}` itself: {} leads, and no setting of the book heals that",
+            member.rule.dependency.value, counts[0].0
+        )
+    } else if let Some((_, wanted)) = timeouts::cuts_through(member) {
+        format!(
+            "the timeout is to blame: raise it from {} to {}",
+            show_duration(limit),
+            show_duration(wanted)
+        )
+    } else {
+        format!(
+            "these calls hang while others are answered at once, so a longer timeout would not help: find out \
+             what `{}` waits for",
+            member.rule.dependency.value
+        )
+    };
+    let since = Since::of(chart, member, failed.iter().map(|(story, _)| *story))?;
+    let (share, queue) = (percent(count, attempts), &member.queue);
+    let is_critical = exceeds(count, attempts, TRANSIENT_PERCENT_CRITICAL);
+    Some(Sign {
+        title: if since.is_over() {
+            format!("{share} of the attempts of `{queue}` failed for a while, and they arrive again")
+        } else {
+            format!("{share} of the attempts of `{queue}` fail for a while")
+        },
+        touched: count,
+        evidence: vec![
+            format!("{count} of {} failed in a way that heals by itself", counted(attempts, "attempt")),
+            said(&counts),
+            since.said(),
+        ],
+        advice,
+        change: None,
+        line: None,
+        harm: if since.is_over() { Some(Harm::Low) } else { is_critical.then_some(Harm::Critical) },
+    })
+}
+
+fn permanent(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
+    let attempts = member.attempts_made();
+    let failed: Vec<_> = member.failed_as(&[Category::Permanent, Category::Invalid]).collect();
+    let count = failed.len() as u64;
+    if attempts < ATTEMPTS_MIN || !exceeds(count, attempts, PERMANENT_PERCENT) {
+        return None;
+    }
+    let mut types: BTreeMap<&str, u64> = BTreeMap::new();
+    for delivery in &member.deliveries {
+        let refused = delivery.attempts().filter(|story| is_refusal(story)).count() as u64;
+        if refused > 0 {
+            *types.entry(&delivery.event_type).or_default() += refused;
+        }
+    }
+    let mut types: Vec<_> = types.into_iter().collect();
+    types.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let mut evidence = vec![
+        format!("{count} of {} were refused for good", counted(attempts, "attempt")),
+        said(&tally(failed.iter().map(|(_, code)| *code))),
+        format!("by event type: {}", said(&types)),
+    ];
+    let since = Since::of(chart, member, failed.iter().map(|(story, _)| *story))?;
+    evidence.push(since.said());
+    evidence.extend(messages(failed.iter().map(|(story, _)| *story)));
+    let (share, queue) = (percent(count, attempts), &member.queue);
+    let worst = types.first().map_or("these events", |(event_type, _)| event_type);
+    Some(Sign {
+        title: if since.is_over() {
+            format!("`{queue}` refused {share} of what it got, and takes it again")
+        } else {
+            format!("`{queue}` refuses {share} of what it gets")
+        },
+        touched: count,
+        evidence,
+        advice: format!(
+            "check `{worst}` where it is sent, before it is sent: what the answers complain of is above; \
+             `redrive dlq groups` shows every cause with its letters"
+        ),
+        change: None,
+        line: None,
+        harm: since.is_over().then_some(Harm::Low),
+    })
+}
+
+fn is_refusal(story: &Story) -> bool {
+    match &story.end {
+        End::Failed { category, .. } => matches!(category, Category::Permanent | Category::Invalid),
+        End::Delivered { .. } | End::Held { .. } => false,
+    }
+}
+
+/// What the most frequent messages say, a line each.
+pub(super) fn messages<'a>(stories: impl Iterator<Item = &'a Story>) -> Vec<String> {
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    for story in stories {
+        if let End::Failed { message, response, .. } = &story.end {
+            let text = if response.is_empty() { message } else { response };
+            let short: String = text.chars().filter(|c| !c.is_control()).take(MESSAGE_CHARS_MAX).collect();
+            *counts.entry(short).or_default() += 1;
+        }
+    }
+    let mut counts: Vec<_> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    counts.into_iter().take(MESSAGES_SHOWN_MAX).map(|(text, _)| format!("it answers: {text}")).collect()
+}
+
+/// Answers that were retried though they say that the request is wrong.
+#[derive(Default)]
+struct Retried<'a> {
+    deliveries: Vec<&'a SeenDelivery>,
+    answers: u64,
+    at: Option<Place>,
+}
+
+impl Retried<'_> {
+    /// The deliveries that arrived all the same.
+    fn healed(&self) -> u64 {
+        self.deliveries.iter().filter(|delivery| delivery.arrived()).count() as u64
+    }
+
+    fn is_useless(&self) -> bool {
+        let met = self.deliveries.len() as u64;
+        self.answers >= RETRIED_MIN && !exceeds(self.healed(), met, HEALED_PERCENT)
+    }
+}
+
+/// Who said that they are to be retried.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Classify,
+    Reaction,
+}
+
+/// By status, the one that was retried most.
+fn retried<'a>(member: &Member<'a>, by: By) -> Option<(u16, Retried<'a>)> {
+    let mut found: BTreeMap<u16, Retried<'a>> = BTreeMap::new();
+    for delivery in &member.deliveries {
+        for story in delivery.attempts() {
+            let End::Failed { status: Some(status @ 400..500), code, .. } = &story.end else { continue };
+            let heals = matches!(status, 408 | 425 | 429) || code.as_str() == codes::RATE_LIMITED;
+            let is_by = if story.classified_at.is_some() { By::Classify } else { By::Reaction };
+            if heals || is_by != by || !matches!(story.verdict, Told::Retry { .. }) {
+                continue;
+            }
+            let retried = found.entry(*status).or_default();
+            retried.answers += 1;
+            retried.at = if by == By::Classify { story.classified_at } else { story.reaction_at };
+            if retried.deliveries.last().is_none_or(|last| !std::ptr::eq(*last, *delivery)) {
+                retried.deliveries.push(delivery);
+            }
+        }
+    }
+    let useless = found.into_iter().filter(|(_, retried)| retried.is_useless());
+    useless.max_by_key(|(_, retried)| retried.answers)
+}
+
+fn shown(status: u16, retried: &Retried<'_>) -> Vec<String> {
+    let met = retried.deliveries.len() as u64;
+    vec![
+        format!("{} with {status} were followed by a retry", counted(retried.answers, "answer")),
+        format!("of {} that met it, {} arrived in the end", counted(met, "delivery"), retried.healed()),
+    ]
+}
+
+/// A change that spares calls to a target that answers so whenever it is asked.
+fn answered(change: Change, status: u16) -> Proposed {
+    let always = Mood::Mixed(vec![(Met::Status(status), Share::ALL)]);
+    Proposed::new(change, Measure::Calls, World::Alike(always))
+}
+
+fn client_errors(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
+    let (status, retried) = retried(member, By::Reaction)?;
+    let rule = &member.rule;
+    // What was done under another book proves nothing about this one.
+    let reaction = rule.rule.reactions.to(Category::Permanent, Some(status));
+    reaction.value.policy()?;
+    let stated = rule.reactions.iter().find(|(kind, _)| kind.matches(Category::Permanent, Some(status)));
+    let (key, level) = match stated {
+        Some((FailureMatch::Status(range), known)) if range.first == range.last => {
+            (range.first.to_string(), known.origin.level)
+        }
+        Some((FailureMatch::Status(range), known)) => {
+            (format!("{}-{}", range.first, range.last), known.origin.level)
+        }
+        Some((FailureMatch::Category(category), known)) => (category.to_string(), known.origin.level),
+        None => (status.to_string(), Level::Service),
+    };
+    let mut place = place_of(rule, level);
+    place.push(Step::Key("on_failure".to_owned()));
+    Some(Sign {
+        title: format!("`{}` retries {status}, which does not heal", member.queue),
+        touched: retried.answers,
+        evidence: shown(status, &retried),
+        advice: format!("let {key} become a dead letter at once: whoever mends the data can send it again"),
+        change: Some(answered(Change::new().set(&place, &key, "dead-letter"), status)),
+        line: reaction.position.map(|position| position.line),
+        harm: None,
+    })
+}
+
+fn never_heals(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
+    let (status, retried) = retried(member, By::Classify)?;
+    let rule = &member.rule;
+    let (row, level) = rule.classify.iter().find(|(row, _)| {
+        let fits = row.when.statuses.iter().any(|range| range.contains(status));
+        fits && row.meaning == redrive_core::rule::Meaning::Failure(Category::Transient)
+    })?;
+    // A row of `classify` that stands nearer to the events is tried first.
+    let item = format!("{{ status: {status}, as: permanent, because: it never healed }}");
+    let change = (*level != Level::Row && member.patterns.len() == 1)
+        .then(|| Change::new().add(&place_of(rule, Level::Row), "classify", item));
+    Some(Sign {
+        title: format!("`{}` takes {status} for transient, and it never heals", member.queue),
+        touched: retried.answers,
+        evidence: shown(status, &retried),
+        advice: match change {
+            Some(_) => format!("classify {status} as permanent for these events, or take the row away"),
+            None => format!("take the row of `classify` away that makes {status} transient, or narrow it"),
+        },
+        change: change.map(|change| answered(change, status)),
+        line: Some(row.position.line),
+        harm: None,
+    })
+}

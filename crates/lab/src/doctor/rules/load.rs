@@ -1,0 +1,304 @@
+//! Diagnoses about how much is asked of a dependency at once: too much, too little, or too fast.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use redrive_core::book::resolve::Resolved;
+use redrive_core::category::Category;
+use crate::doctor::change::Change;
+use crate::doctor::evidence::{Chart, Member, Times, Ward};
+use crate::doctor::proof::{Measure, Proposed, World};
+use crate::doctor::words::{self, counted, exceeds, percent};
+use crate::doctor::{ATTEMPTS_MIN, Diagnosis, Harm, Look, Sign};
+use redrive_core::figures::{BESIDE_BOUNDS, Beside};
+use crate::scenario::{Capacity, Latency, Mood};
+use redrive_core::story::{End, Story};
+use redrive_core::text::{Rate, Share, show_rounded};
+
+/// Calls that a range must have seen before it is compared.
+const CALLS_MIN: u64 = 50;
+/// By how many hundredths more calls must fail in a crowd.
+const FAILS_MORE_PERCENT: u64 = 10;
+/// How many times as long calls must take in a crowd.
+const SLOWER: u64 = 3;
+/// Quicker than this, nobody minds how many times slower it is.
+const SLOW_MICROS_MIN: u64 = 20_000;
+/// Calls of a dependency that must have been seen before its limit is called too low.
+const CALLS_MIN_TO_RAISE: u64 = 200;
+/// The hundredths of them that were made with no slot free.
+const FULL_PERCENT: u64 = 80;
+/// What must wait meanwhile.
+const WAITING_MIN: u64 = 100;
+/// The hundredths of calls that may fail where more are asked for.
+const WELL_PERCENT: u64 = 2;
+/// Answers that must have asked for patience.
+const THROTTLED_MIN: u64 = 10;
+/// The hundredths of all.
+const THROTTLED_PERCENT: u64 = 5;
+/// How many times what is allowed at once comes at once where a crowd is played, and how much at most.
+const CROWD_TIMES: u32 = 4;
+const CROWD_MAX: u32 = 2_000;
+/// Calls are counted in spans of so many seconds.
+const SPAN_SECS: u64 = 10;
+/// The latest spans in which somebody was asked to come later that are looked at: a limit may change.
+const SPANS_MAX: usize = 6;
+
+pub(super) const DIAGNOSES: &[Diagnosis] = &[
+    Diagnosis {
+        code: "too-many-at-once",
+        harm: Harm::High,
+        summary: "a dependency fails or slows down when many calls are under way",
+        explanation: "The dependency does well with a few calls at once and badly with many: it has a limit, and \
+                      we go beyond it. More calls at once do not make it quicker then; they fail, are made \
+                      again, and make the crowd larger. Limit `in_flight` to the last number at which all was \
+                      well.",
+        needs: "a running server, and 50 calls each with few and with many at once",
+        look: Look::Dependency(too_many),
+    },
+    Diagnosis {
+        code: "too-few-at-once",
+        harm: Harm::Medium,
+        summary: "a dependency could do more: its `in_flight` is always used up while deliveries wait",
+        explanation: "Nearly every call was made with all slots taken, deliveries wait for a slot, and the \
+                      dependency answers as quickly as with fewer calls: the limit is ours, not its own. Give \
+                      it more slots, and look again.",
+        needs: "a running server, 200 calls, and 100 deliveries that wait",
+        look: Look::Dependency(too_few),
+    },
+    Diagnosis {
+        code: "rate-limited-often",
+        harm: Harm::Medium,
+        summary: "the other side asks for patience again and again",
+        explanation: "A target that answers 429 has done work to say no, and may take offence. Redrive slows \
+                      down when it is asked to and then finds its way back to the limit, again and again. If \
+                      the rate that the target takes is stated as `rate`, calls come at that pace from the \
+                      start and none is turned away.",
+        needs: "10 answers that asked for patience: one in twenty of all, or while 100 deliveries wait",
+        look: Look::Row(rate_limited),
+    },
+];
+
+/// The mean time of calls.
+fn mean_micros(beside: &Beside) -> u64 {
+    beside.took_micros.checked_div(beside.calls).unwrap_or(0)
+}
+
+/// How many calls at once a range means.
+fn range(place: usize) -> String {
+    let from = place.checked_sub(1).map_or(1, |before| BESIDE_BOUNDS[before] + 1);
+    match BESIDE_BOUNDS.get(place) {
+        Some(to) if *to == from => format!("with {to} at once"),
+        Some(to) => format!("with {from} to {to} at once"),
+        None => format!("with {from} or more at once"),
+    }
+}
+
+fn shown(place: usize, beside: &Beside) -> String {
+    format!(
+        "{}: {} of {} failed, {} each",
+        range(place),
+        percent(beside.failed, beside.calls),
+        counted(beside.calls, "call"),
+        show_rounded(Duration::from_micros(mean_micros(beside)))
+    )
+}
+
+fn too_many(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
+    let ranges = &ward.figures?.beside;
+    let base = ranges.iter().position(|beside| beside.calls >= CALLS_MIN)?;
+    let calm = &ranges[base];
+    let is_worse = |beside: &Beside| {
+        let allowed = calm.failed * 100 / calm.calls + FAILS_MORE_PERCENT;
+        let fails = exceeds(beside.failed, beside.calls, allowed)
+            && beside.failed * calm.calls > 2 * calm.failed * beside.calls;
+        let mean = mean_micros(beside);
+        fails || mean >= SLOW_MICROS_MIN && mean > SLOWER * mean_micros(calm)
+    };
+    let crowd = (base + 1..ranges.len())
+        .find(|place| ranges[*place].calls >= CALLS_MIN && is_worse(&ranges[*place]))?;
+    let good = BESIDE_BOUNDS[crowd - 1];
+    let rule = &chart.row_of(ward).rule;
+    if good >= rule.in_flight.value {
+        return None;
+    }
+    Some(Sign {
+        title: format!("`{}` does badly with more than {good} calls at once", ward.name),
+        touched: ranges[crowd..].iter().map(|beside| beside.calls).sum(),
+        evidence: vec![shown(base, calm), shown(crowd, &ranges[crowd])],
+        advice: format!("make {good} calls at once instead of {}", rule.in_flight.value),
+        change: Some(fewer_at_once(chart, rule, good, calm, &ranges[crowd])),
+        line: rule.in_flight.origin.position().map(|position| position.line),
+        harm: None,
+    })
+}
+
+/// Fewer calls at once, to a dependency that fails or slows down beyond them.
+fn fewer_at_once(
+    chart: &Chart<'_>,
+    rule: &Resolved<'_>,
+    good: u32,
+    calm: &Beside,
+    crowd: &Beside,
+) -> Proposed {
+    let change = Change::new().of_dependency(chart.evidence, rule, "in_flight", good);
+    let fails = exceeds(crowd.failed, crowd.calls, calm.failed * 100 / calm.calls + FAILS_MORE_PERCENT);
+    let (measure, queue) = if fails { (Measure::FailedCalls, Some(0)) } else { (Measure::Latency, None) };
+    let collapse = if fails { None } else { Some(Share::ALL) };
+    let capacity = Capacity { rate: None, concurrent: Some(good), queue, collapse };
+    let at_once = rule.in_flight.value.saturating_mul(CROWD_TIMES).min(CROWD_MAX);
+    Proposed::new(change, measure, World::Crowd(at_once, latency_of(calm), capacity))
+}
+
+/// Times of which only the mean is known.
+fn latency_of(beside: &Beside) -> Latency {
+    let mean = Duration::from_micros(mean_micros(beside)).max(Duration::from_millis(1));
+    Latency { p50: mean, p99: mean }
+}
+
+fn too_few(chart: &Chart<'_>, ward: &Ward<'_>) -> Option<Sign> {
+    let figures = ward.figures?;
+    let rule = &chart.row_of(ward).rule;
+    let limit = rule.in_flight.value;
+    let ranges = &figures.beside;
+    let full = BESIDE_BOUNDS.iter().position(|bound| limit <= *bound)?;
+    let calls: u64 = ranges.iter().map(|beside| beside.calls).sum();
+    let (crowd, calm) = (&ranges[full], &ranges[..full]);
+    let mut fewer = Beside::default();
+    for beside in calm {
+        fewer.calls += beside.calls;
+        fewer.took_micros += beside.took_micros;
+    }
+    // A pace that is stated is a limit that somebody wants.
+    let is_paced = rule.rate.is_some() || figures.held > 0;
+    // Who asks for patience does not want more.
+    let is_asked_to_wait =
+        chart.rows_of(ward).any(|row| row.failed_as(&[Category::RateLimited]).next().is_some());
+    let is_slower = fewer.calls > 0 && mean_micros(crowd) > mean_micros(&fewer) * 3 / 2;
+    let waiting: u64 = chart
+        .rows_of(ward)
+        .filter_map(|member| chart.queue(member.queue))
+        .map(|queue| queue.waiting - queue.behind.min(queue.waiting))
+        .max()?;
+    let is_full =
+        exceeds(crowd.calls, calls, FULL_PERCENT) && ward.state.is_some_and(|state| state.in_flight >= limit);
+    let is_well = !exceeds(crowd.failed, crowd.calls, WELL_PERCENT);
+    let is_limited = is_slower || is_paced || is_asked_to_wait;
+    if calls < CALLS_MIN_TO_RAISE || !is_full || !is_well || is_limited || waiting < WAITING_MIN {
+        return None;
+    }
+    let more = limit * 2;
+    Some(Sign {
+        title: format!("`{}` could take more than the {limit} calls at once that it gets", ward.name),
+        touched: waiting,
+        evidence: vec![
+            format!(
+                "{} of {} found nearly all slots taken",
+                percent(crowd.calls, calls),
+                counted(calls, "call")
+            ),
+            format!(
+                "{} wait that could start, and {limit} calls are under way",
+                counted(waiting, "delivery")
+            ),
+            shown(full, crowd),
+        ],
+        advice: format!("make {more} calls at once, and see whether it stays as quick"),
+        change: Some(Proposed::new(
+            Change::new().of_dependency(chart.evidence, rule, "in_flight", more),
+            Measure::Latency,
+            World::Crowd(
+                u32::try_from(waiting).unwrap_or(CROWD_MAX).min(CROWD_MAX),
+                latency_of(crowd),
+                Capacity::default(),
+            ),
+        )),
+        line: rule.in_flight.origin.position().map(|position| position.line),
+        harm: None,
+    })
+}
+
+/// What waits for a row's service.
+fn backlog(chart: &Chart<'_>, member: &Member<'_>) -> u64 {
+    chart.queue(member.queue).map_or(0, |queue| queue.waiting)
+}
+
+/// Whether the other side asks for patience so often, or with so much waiting, that its limit should be stated.
+pub(super) fn is_throttled(chart: &Chart<'_>, member: &Member<'_>) -> bool {
+    let attempts = member.attempts_made();
+    let throttled = member.failed_as(&[Category::RateLimited]).count() as u64;
+    let is_much = exceeds(throttled, attempts, THROTTLED_PERCENT) || backlog(chart, member) >= WAITING_MIN;
+    attempts >= ATTEMPTS_MIN && throttled >= THROTTLED_MIN && is_much
+}
+
+fn rate_limited(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
+    let attempts = member.attempts_made();
+    let throttled = member.failed_as(&[Category::RateLimited]).count() as u64;
+    if !is_throttled(chart, member) {
+        return None;
+    }
+    let waiting = backlog(chart, member);
+    let rule = &member.rule;
+    let taken = taken_per_second(member);
+    let rate = taken.and_then(|taken| as_written(taken * 0.9));
+    // What happened before a pace was stated proves nothing against it.
+    let stated = rule.rate.as_ref().map(|known| known.value.as_per_second());
+    if stated.zip(taken).is_some_and(|(stated, taken)| stated <= taken) {
+        return None;
+    }
+    let asked = |story: &Story| story.retry.as_ref().and_then(|retry| retry.retry_after_nanos);
+    let waits: Vec<Duration> = member.attempts().filter_map(asked).map(Duration::from_nanos).collect();
+    let retry_after = Times::of(waits.iter().copied()).median();
+    let mut evidence = vec![
+        format!(
+            "{throttled} of {} ({}) were asked to come later",
+            counted(attempts, "attempt"),
+            percent(throttled, attempts)
+        ),
+        format!("{} said for how long, which was obeyed", counted(waits.len() as u64, "answer")),
+    ];
+    evidence.extend(taken.map(|taken| format!("while that happened it took {taken:.1} a second")));
+    evidence.extend((waiting > 0).then(|| words::waiting(waiting)));
+    Some(Sign {
+        title: format!("`{}` is asked for patience again and again", member.queue),
+        touched: throttled,
+        evidence,
+        advice: match &rate {
+            Some(rate) => format!("keep to {rate}, a little less than what it takes"),
+            None => {
+                format!("ask whoever runs `{}` for its limit, and state it as `rate`", rule.dependency.value)
+            }
+        },
+        change: rate.zip(taken.and_then(Rate::per_second)).map(|(rate, limit)| {
+            let change = Change::new().of_dependency(chart.evidence, rule, "rate", rate);
+            let mood = Mood::Throttled { rate: limit, retry_after };
+            Proposed::new(change, Measure::FailedCalls, World::Always(mood))
+        }),
+        line: rule.rate.as_ref().and_then(|known| known.origin.position()).map(|position| position.line),
+        harm: (waiting >= WAITING_MIN).then_some(Harm::High),
+    })
+}
+
+/// How many attempts a second arrived at most in the latest times in which others were asked to come later.
+fn taken_per_second(member: &Member<'_>) -> Option<f64> {
+    let span = |story: &Story| story.started_at.as_millis() / 1_000 / SPAN_SECS;
+    let mut spans: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+    for story in member.attempts() {
+        let (taken, throttled) = spans.entry(span(story)).or_default();
+        match &story.end {
+            End::Delivered { .. } => *taken += 1,
+            End::Failed { category: Category::RateLimited, .. } => *throttled += 1,
+            End::Failed { .. } | End::Held { .. } => {}
+        }
+    }
+    spans.retain(|_, (_, throttled)| *throttled > 0);
+    let taken = spans.values().rev().take(SPANS_MAX).map(|(taken, _)| *taken).max()?;
+    (taken > 0).then(|| taken as f64 / SPAN_SECS as f64)
+}
+
+/// A rate as one would write it: whole numbers a second, a minute or an hour.
+fn as_written(per_second: f64) -> Option<Rate> {
+    let units = [1.0, 60.0, 3_600.0];
+    let whole =
+        units.into_iter().map(|unit| ((per_second * unit).floor(), unit)).find(|(count, _)| *count >= 1.0);
+    whole.and_then(|(count, unit)| Rate::per_second(count / unit))
+}

@@ -1,0 +1,594 @@
+//! Diagnoses about retry policies: too few retries, retries that never help, and delays at the wrong time.
+
+use std::time::Duration;
+
+use redrive_core::backoff::Backoff;
+use redrive_core::category::{Category, codes};
+use crate::doctor::change::{Change, place_of};
+use crate::doctor::evidence::{Chart, Member, SeenDelivery, SeenState};
+use crate::doctor::proof::{Measure, Proposed, World};
+use crate::doctor::words::{counted, exceeds, percent, rounded_up, said, tally};
+use crate::doctor::{Diagnosis, Harm, Look, Sign};
+use redrive_core::limits;
+use redrive_core::rule::{NamedPolicy, WhenOpen};
+use crate::scenario::{Met, Mood};
+use redrive_core::story::{End, HeldBy};
+use redrive_core::text::{Share, show_duration, show_rounded};
+
+/// Deliveries that must have run out of retries.
+const EXHAUSTED_MIN: u64 = 5;
+/// The hundredths of those that ended.
+const EXHAUSTED_PERCENT: u64 = 2;
+/// So many more retries are tried, with so many times the longest delay and the window.
+const MORE: [(u32, f64, u32); 3] = [(2, 1.5, 2), (4, 3.0, 6), (7, 6.0, 20)];
+/// More retries are advised up to here.
+const RETRIES_ADVISED_MAX: u32 = 12;
+/// Deliveries that must have made a retry before it is called useless.
+const RETRY_MADE_MIN: u64 = 20;
+/// A policy with fewer retries than this has none to spare.
+const RETRIES_TO_SPARE: u32 = 3;
+/// The hundredths of first retries that succeed where waiting long is a waste.
+const FIRST_HELPS_PERCENT: u64 = 90;
+/// A first delay from here on is long.
+const LONG_FIRST_DELAY: Duration = Duration::from_secs(5);
+/// What it should be instead.
+const SHORT_FIRST_DELAY: Duration = Duration::from_secs(1);
+/// Retries that must have met an open breaker.
+const HELD_MIN: u64 = 20;
+/// The hundredths of all retries.
+const HELD_PERCENT: u64 = 50;
+/// Deliveries that must have been retried before a policy that none of them used up is called too long.
+const RETRIED_MIN: u64 = 50;
+/// Deliveries that must be retried without an end in sight.
+const ENDLESS_MIN: usize = 3;
+/// A policy that ends sooner keeps nothing from being seen, and a delivery that is retried for longer is late.
+const GOES_ON_MIN: Duration = Duration::from_secs(60 * 60);
+/// How many times as long as any delivery needed a policy may go on.
+const NEEDED_TIMES: u32 = 10;
+/// No policy is advised to be shorter than this.
+const PATIENCE_MIN: Duration = Duration::from_secs(15 * 60);
+/// Deliveries that must have died waiting.
+const HOLD_EXPIRED_MIN: u64 = 3;
+
+pub(super) const DIAGNOSES: &[Diagnosis] = &[
+    Diagnosis {
+        code: "retries-exhausted",
+        harm: Harm::High,
+        summary: "deliveries run out of retries that later ones would have saved",
+        explanation: "Deliveries become dead letters because their policy gave up, while others were saved by \
+                      one of the last retries: the outages of the target are a little longer than the policy's \
+                      patience. A retry or two more, and a longer longest delay, bridge them. Ask first \
+                      whether the failures are truly transient: if no late retry ever helps, more of them \
+                      will not either.",
+        needs: "5 deliveries that ran out of retries, and one that a late retry saved",
+        look: Look::Row(exhausted),
+    },
+    Diagnosis {
+        code: "retries-never-help",
+        harm: Harm::Low,
+        summary: "the later retries of a policy never succeed",
+        explanation: "No delivery was ever saved by the later retries of the policy. They are calls to a target \
+                      that is not going to answer, and they keep the dead letter from being seen until they are \
+                      over. Give up earlier: the letter is there for a replay when the cause is gone.",
+        needs: "20 deliveries that made a retry which helped nobody",
+        look: Look::Row(never_help),
+    },
+    Diagnosis {
+        code: "policy-never-exhausted",
+        harm: Harm::Low,
+        summary: "a policy goes on for hours, and no delivery ever used it up",
+        explanation: "Whatever arrives here does so soon, and the policy goes on for many times as long. Nothing has \
+                      come to its end yet: a delivery that can never arrive is tried for hours or days, keeps \
+                      what is behind it in its session waiting, and is no dead letter that anybody would see. \
+                      It is worse where deliveries are in that state already. End the policy a good while \
+                      after the latest retry that ever helped: the letter can be replayed when the cause is \
+                      gone. A policy that is meant for long outages which have not come yet may stay as it is.",
+        needs: "50 deliveries that were retried, or 3 that are retried for more than an hour; and none that ran out \
+                of retries",
+        look: Look::Row(never_exhausted),
+    },
+    Diagnosis {
+        code: "first-retry-too-late",
+        harm: Harm::Low,
+        summary: "the first retry nearly always succeeds, and waits long for it",
+        explanation: "What fails here is over at once: nine of ten deliveries arrive with the first retry. Until \
+                      then each of them waits for seconds, and what is behind it in its session waits too. A \
+                      short first delay costs nothing, since the delays after it still grow.",
+        needs: "20 deliveries that made a retry",
+        look: Look::Row(first_too_late),
+    },
+    Diagnosis {
+        code: "retries-meet-open-breaker",
+        harm: Harm::Medium,
+        summary: "most retries come while the breaker is open",
+        explanation: "All delays of the policy together are shorter than the breaker stays open, so that the \
+                      retries come while nobody may call: they are held, again and again, and do nothing but \
+                      write it down. Delays that reach beyond the time of being open bring each retry to a \
+                      moment at which it can be made.",
+        needs: "20 retries that were held",
+        look: Look::Row(meet_open_breaker),
+    },
+    Diagnosis {
+        code: "holds-expire",
+        harm: Harm::High,
+        summary: "deliveries die while they wait for a breaker or a Retry-After",
+        explanation: "These deliveries became dead letters without having used up their retries: the breaker was \
+                      open, or the target had asked for patience, for longer than they may be held. Outages \
+                      of that length do happen here. A longer `hold_max`, and `when_open: hold` where it says \
+                      otherwise, lets them wait for the end of it.",
+        needs: "3 deliveries that died while they were held",
+        look: Look::Row(holds_expire),
+    },
+];
+
+/// What the deliveries of a row that were retried by its policy show, as it reads now.
+struct Record<'a> {
+    policy: &'a NamedPolicy,
+    /// How many made at least so many retries: the first is for one.
+    made: Vec<u64>,
+    /// How many arrived with that retry.
+    helped: Vec<u64>,
+    /// Deliveries that ended for want of retries.
+    exhausted: Vec<&'a SeenDelivery>,
+    /// Deliveries that have not ended.
+    waiting: Vec<&'a SeenDelivery>,
+    /// The longest that a delivery took to arrive, from its first attempt on.
+    needed: Duration,
+    ended: u64,
+}
+
+impl<'a> Record<'a> {
+    fn of(member: &'a Member<'_>) -> Option<Self> {
+        let policy = member.rule.retry_policy().filter(|policy| policy.backoff.retries() > 0)?;
+        let mut record = Self {
+            policy,
+            made: Vec::new(),
+            helped: Vec::new(),
+            exhausted: Vec::new(),
+            waiting: Vec::new(),
+            needed: Duration::ZERO,
+            ended: 0,
+        };
+        for delivery in &member.deliveries {
+            record.count(delivery);
+        }
+        Some(record)
+    }
+
+    fn count(&mut self, delivery: &'a SeenDelivery) {
+        let ran_out = delivery.death().is_some_and(|(_, code)| {
+            matches!(code.as_str(), codes::MAX_RETRIES_EXCEEDED | codes::RETRY_WINDOW_EXCEEDED)
+        });
+        self.ended += u64::from(delivery.arrived() || delivery.death().is_some());
+        let weighed = delivery.stories.iter().rev().find_map(|story| story.retry.as_ref());
+        // One that was retried by another policy, or by another number of retries, proves nothing of this one.
+        let is_by_it = weighed.is_some_and(|weighed| {
+            weighed.policy == self.policy.name.as_str()
+                && weighed.by_policy.1 == self.policy.backoff.retries()
+        });
+        if !is_by_it {
+            return;
+        }
+        let retries = retries_of(delivery);
+        if self.made.len() < retries {
+            self.made.resize(retries, 0);
+            self.helped.resize(retries, 0);
+        }
+        self.made[..retries].iter_mut().for_each(|made| *made += 1);
+        if delivery.arrived() && retries > 0 {
+            self.helped[retries - 1] += 1;
+            self.needed = self.needed.max(retried_for(delivery));
+        }
+        if ran_out {
+            self.exhausted.push(delivery);
+        }
+        if delivery.state == SeenState::Waiting {
+            self.waiting.push(delivery);
+        }
+    }
+
+    /// The last retry that ever helped anybody; 0 if none did.
+    fn last_that_helped(&self) -> usize {
+        self.helped.iter().rposition(|helped| *helped > 0).map_or(0, |place| place + 1)
+    }
+}
+
+/// How many retries it made.
+fn retries_of(delivery: &SeenDelivery) -> usize {
+    delivery.attempts().count().saturating_sub(1)
+}
+
+/// From its first attempt to its last.
+fn retried_for(delivery: &SeenDelivery) -> Duration {
+    let first = delivery.attempts().next().map(|story| story.started_at);
+    let last = delivery.attempts().last().map(|story| story.started_at);
+    first.zip(last).map_or(Duration::ZERO, |(first, last)| last.since(first))
+}
+
+fn exhausted(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
+    let record = Record::of(member)?;
+    let (count, ended) = (record.exhausted.len() as u64, record.ended);
+    let retries = record.policy.backoff.retries();
+    let last = record.last_that_helped();
+    let saved_late = last > 0 && last + 2 > retries as usize;
+    let is_much = count >= EXHAUSTED_MIN && exceeds(count, ended, EXHAUSTED_PERCENT);
+    if !is_much || !saved_late || retries >= RETRIES_ADVISED_MAX {
+        return None;
+    }
+    let last_failure = |delivery: &SeenDelivery| match &delivery.attempts().last()?.end {
+        End::Failed { code, .. } => Some(code.clone()),
+        End::Delivered { .. } | End::Held { .. } => None,
+    };
+    let failures: Vec<_> = record.exhausted.iter().filter_map(|delivery| last_failure(delivery)).collect();
+    let name = &record.policy.name;
+    Some(Sign {
+        title: format!("`{}` gives up too early: the {retries} retries of `{name}` run out", member.queue),
+        touched: count,
+        evidence: vec![
+            format!(
+                "{} of {} that ended ({}) ran out of retries",
+                count,
+                counted(ended, "delivery"),
+                percent(count, ended)
+            ),
+            format!("retry {last} still saved {}", counted(record.helped[last - 1], "delivery")),
+            format!("their last failures: {}", said(&tally(failures.iter()))),
+        ],
+        advice: more_of(record.policy, MORE[0]).1,
+        change: Some(more_retries(chart, member, record.policy)),
+        line: reaction_line(member),
+        harm: None,
+    })
+}
+
+/// A policy with so many retries more, so many times the longest delay and so many times the window, and that in
+/// words.
+fn more_of(
+    policy: &NamedPolicy,
+    (retries, max, window): (u32, f64, u32),
+) -> (Vec<(&'static str, String)>, String) {
+    let backoff = &policy.backoff;
+    let more = (backoff.retries() + retries).min(RETRIES_ADVISED_MAX);
+    let mut values = vec![("retries", more.to_string())];
+    let mut longest = backoff.max();
+    if backoff.listed().is_none() {
+        longest = rounded_up(backoff.max().mul_f64(max)).max(longest);
+        values.push(("max", show_duration(longest)));
+    }
+    let wider = backoff.window().map(|known| ("window", show_duration(rounded_up(known * window))));
+    values.extend(wider);
+    let words = format!(
+        "make {more} retries instead of {}, with delays of up to {}; `redrive timeline` shows what that comes to",
+        backoff.retries(),
+        show_duration(longest)
+    );
+    (values, words)
+}
+
+/// More retries and longer delays, a little at first.
+fn more_retries(chart: &Chart<'_>, member: &Member<'_>, policy: &NamedPolicy) -> Proposed {
+    let change = |values: &[_]| Change::new().of_policy(chart.evidence, &member.rule, policy, values);
+    let first = Proposed::new(change(&more_of(policy, MORE[0]).0), Measure::Dead, World::AsSeen);
+    MORE[1..].iter().fold(first, |proposed, more| {
+        let (values, words) = more_of(policy, *more);
+        proposed.or(change(&values), words)
+    })
+}
+
+fn never_help(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
+    let record = Record::of(member)?;
+    let retries = record.policy.backoff.retries();
+    let enough = record.last_that_helped().max(1);
+    let in_vain = *record.made.get(enough)?;
+    if never_exhausted(chart, member).is_some() {
+        // Which says the same, and more.
+        return None;
+    }
+    let to_spare = retries.saturating_sub(u32::try_from(enough).unwrap_or(u32::MAX));
+    if in_vain < RETRY_MADE_MIN || retries < RETRIES_TO_SPARE || to_spare < 2 {
+        return None;
+    }
+    let calls: u64 = record.made[enough..].iter().sum();
+    let name = &record.policy.name;
+    Some(Sign {
+        title: format!("retries of `{}` beyond number {enough} never help", member.queue),
+        touched: calls,
+        evidence: vec![
+            format!("{} made retry {} or more by `{name}`", counted(in_vain, "delivery"), enough + 1),
+            format!("none of them arrived: {} for nothing", counted(calls, "call")),
+            match record.last_that_helped() {
+                0 => "no retry at all has helped here".to_owned(),
+                last => format!("the last retry that helped was number {last}"),
+            },
+        ],
+        advice: format!(
+            "give up after {}: what is a dead letter sooner is seen sooner, and can be replayed when the cause \
+             is gone",
+            if enough == 1 { "1 retry".to_owned() } else { format!("{enough} retries") }
+        ),
+        change: Some(Proposed::new(
+            Change::new().of_policy(
+                chart.evidence,
+                &member.rule,
+                record.policy,
+                &[("retries", enough.to_string())],
+            ),
+            Measure::Calls,
+            World::Alike(never_well()),
+        )),
+        line: reaction_line(member),
+        harm: None,
+    })
+}
+
+fn never_exhausted(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
+    let record = Record::of(member)?;
+    let backoff = &record.policy.backoff;
+    let goes_on = [backoff.window(), member.rule.rule.deadline].into_iter().flatten();
+    let goes_on = goes_on.fold(backoff.wait_max_total(), Duration::min);
+    let patience = record.needed.saturating_mul(NEEDED_TIMES).max(PATIENCE_MIN);
+    let enough = retries_within(backoff, patience).max(u32::try_from(record.last_that_helped()).ok()?);
+    let is_long = goes_on >= GOES_ON_MIN && goes_on > patience && enough < backoff.retries();
+    if !record.exhausted.is_empty() || !is_long {
+        return None;
+    }
+    let beyond = record.waiting.iter().filter(|delivery| retries_of(delivery) > record.last_that_helped());
+    let endless: Vec<_> =
+        beyond.filter(|delivery| tried_since(chart, delivery) > GOES_ON_MIN).copied().collect();
+    let told = if endless.len() >= ENDLESS_MIN {
+        told_of_endless(chart, member, &record, &endless, goes_on)
+    } else if endless.is_empty() && record.needed > Duration::ZERO && record.made[0] >= RETRIED_MIN {
+        told_of_unused(member, &record, goes_on)
+    } else {
+        return None;
+    };
+    let Telling { title, touched, evidence, harm } = told;
+    let values = [("retries", enough.to_string())];
+    Some(Sign {
+        title,
+        touched,
+        evidence,
+        advice: format!(
+            "end it after {}, which is about {}: what cannot arrive is a dead letter then, is seen, and can be \
+             replayed when the cause is gone",
+            counted(u64::from(enough), "retry"),
+            show_rounded(patience)
+        ),
+        change: Some(Proposed::new(
+            Change::new().of_policy(chart.evidence, &member.rule, record.policy, &values),
+            Measure::Calls,
+            World::Alike(never_well()),
+        )),
+        line: reaction_line(member),
+        harm,
+    })
+}
+
+/// What is told of a policy that nothing used up.
+struct Telling {
+    title: String,
+    touched: u64,
+    evidence: Vec<String>,
+    harm: Option<Harm>,
+}
+
+fn told_of_endless(
+    chart: &Chart<'_>,
+    member: &Member<'_>,
+    record: &Record<'_>,
+    endless: &[&SeenDelivery],
+    goes_on: Duration,
+) -> Telling {
+    let name = &record.policy.name;
+    let fewest = endless.iter().map(|delivery| retries_of(delivery) as u64).min().unwrap_or_default();
+    let longest = endless.iter().map(|delivery| tried_since(chart, delivery)).max().unwrap_or_default();
+    Telling {
+        title: format!("`{}` retries for ever: nothing has used up `{name}` yet", member.queue),
+        touched: endless.len() as u64,
+        evidence: vec![
+            format!(
+                "{} are still tried after {} or more, the oldest for {}",
+                counted(endless.len() as u64, "delivery"),
+                counted(fewest, "retry"),
+                show_rounded(longest)
+            ),
+            format!(
+                "`{name}` goes on for up to {}, and no delivery has come to its end",
+                show_duration(rounded_up(goes_on))
+            ),
+            match record.last_that_helped() {
+                0 => "no retry at all has helped".to_owned(),
+                last => format!("no retry later than number {last} has helped"),
+            },
+        ],
+        harm: Some(Harm::Medium),
+    }
+}
+
+fn told_of_unused(member: &Member<'_>, record: &Record<'_>, goes_on: Duration) -> Telling {
+    let name = &record.policy.name;
+    let (retried, goes_on) = (record.made[0], show_duration(rounded_up(goes_on)));
+    Telling {
+        title: format!("`{name}` of `{}` goes on for {goes_on}, and nothing ever used it up", member.queue),
+        touched: retried,
+        evidence: vec![
+            format!(
+                "{} were retried, and none ran out of retries: those that arrived did so within {}, by retry {} \
+                 at the latest",
+                counted(retried, "delivery"),
+                show_rounded(record.needed),
+                record.last_that_helped()
+            ),
+            format!(
+                "`{name}` goes on for up to {goes_on}: so long is a delivery that can never arrive kept from being \
+                 seen"
+            ),
+        ],
+        harm: None,
+    }
+}
+
+/// For how long it is tried by now.
+fn tried_since(chart: &Chart<'_>, delivery: &SeenDelivery) -> Duration {
+    delivery.attempts().next().map_or(Duration::ZERO, |first| chart.ago(first.started_at))
+}
+
+/// How many retries it takes until all delays together, before jitter, are at least so long.
+fn retries_within(backoff: &Backoff, span: Duration) -> u32 {
+    let mut waited = Duration::ZERO;
+    let is_short = |retry: &u32| {
+        waited = waited.saturating_add(backoff.nominal(*retry));
+        waited < span
+    };
+    let most = backoff.retries().min(limits::RETRIES_MAX);
+    u32::try_from((0..most).take_while(is_short).count()).map_or(most, |short| (short + 1).min(most))
+}
+
+fn first_too_late(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
+    let record = Record::of(member)?;
+    let (made, helped) = (*record.made.first()?, record.helped[0]);
+    let delay = record.policy.backoff.initial();
+    let is_sure = made >= RETRY_MADE_MIN && exceeds(helped, made, FIRST_HELPS_PERCENT);
+    if !is_sure || delay < LONG_FIRST_DELAY {
+        return None;
+    }
+    let short = show_duration(SHORT_FIRST_DELAY);
+    let value = match record.policy.backoff.listed() {
+        Some(delays) => {
+            let rest = delays.iter().map(|delay| show_duration(*delay));
+            (
+                "delays",
+                format!("[{}]", [short.clone()].into_iter().chain(rest).collect::<Vec<_>>().join(", ")),
+            )
+        }
+        None => ("initial", short.clone()),
+    };
+    Some(Sign {
+        title: format!(
+            "`{}` waits {} for a retry that could be made at once",
+            member.queue,
+            show_duration(delay)
+        ),
+        touched: helped,
+        evidence: vec![
+            format!(
+                "{helped} of {} that were retried ({}) arrived with the first retry",
+                counted(made, "delivery"),
+                percent(helped, made)
+            ),
+            format!("that retry comes after {} by `{}`", show_duration(delay), record.policy.name),
+        ],
+        advice: format!("wait {short} before the first retry; those after it still grow"),
+        change: Some(Proposed::new(
+            Change::new().of_policy(chart.evidence, &member.rule, record.policy, &[value]),
+            Measure::Latency,
+            World::AsSeen,
+        )),
+        line: reaction_line(member),
+        harm: None,
+    })
+}
+
+fn meet_open_breaker(chart: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
+    let policy = member.rule.retry_policy()?;
+    let open = member.rule.rule.breaker.as_ref()?.settings.open();
+    let total = policy.backoff.wait_max_total();
+    if policy.backoff.retries() == 0 || total >= open {
+        return None;
+    }
+    let (mut held, mut made) = (0_u64, 0_u64);
+    for story in member.deliveries.iter().flat_map(|delivery| &delivery.stories) {
+        if story.attempt.get() > 1 {
+            held += u64::from(story.end == End::Held { by: HeldBy::Breaker });
+            made += u64::from(story.is_attempt());
+        }
+    }
+    if held < HELD_MIN || !exceeds(held, held + made, HELD_PERCENT) {
+        return None;
+    }
+    let (initial, longest) = (rounded_up(open / 2), rounded_up(open * 2));
+    let values = match policy.backoff.listed() {
+        Some(_) => vec![("delays", format!("[{}, {}]", show_duration(initial), show_duration(longest)))],
+        None => vec![("initial", show_duration(initial)), ("max", show_duration(longest))],
+    };
+    let window = policy.backoff.window().filter(|window| *window < longest * 4);
+    let window = window.map(|_| ("window", show_duration(rounded_up(longest * 4))));
+    let values: Vec<_> = values.into_iter().chain(window).collect();
+    Some(Sign {
+        title: format!("retries of `{}` come while the breaker is open", member.queue),
+        touched: held,
+        evidence: vec![
+            format!("{held} of {} found the breaker open", counted(held + made, "retry")),
+            format!(
+                "all delays of `{}` together are {} at most, and the breaker stays open for {}",
+                policy.name,
+                show_duration(total),
+                show_duration(open)
+            ),
+        ],
+        advice: format!(
+            "let delays grow to {}, beyond the time that the breaker is open",
+            show_duration(longest)
+        ),
+        change: Some(Proposed::new(
+            Change::new().of_policy(chart.evidence, &member.rule, policy, &values),
+            Measure::FailedCalls,
+            World::AsSeen,
+        )),
+        line: reaction_line(member),
+        harm: None,
+    })
+}
+
+fn holds_expire(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
+    let died = |wanted: &str| {
+        let of_code =
+            |delivery: &&&SeenDelivery| delivery.death().is_some_and(|(_, code)| code.as_str() == wanted);
+        member.deliveries.iter().filter(of_code).count() as u64
+    };
+    let (at_breaker, of_patience) = (died(codes::CIRCUIT_BREAKER_OPEN), died(codes::HOLD_EXPIRED));
+    let count = at_breaker + of_patience;
+    if count < HOLD_EXPIRED_MIN {
+        return None;
+    }
+    let rule = &member.rule;
+    let hold_max = rule.hold_max.value;
+    let (advice, change, origin) = if rule.when_open.value == WhenOpen::DeadLetter && at_breaker > of_patience
+    {
+        let change = Change::new().set(&place_of(rule, rule.when_open.origin.level), "when_open", "hold");
+        let advice = "let deliveries wait for the breaker instead of giving them up at once".to_owned();
+        (advice, change, rule.when_open.origin)
+    } else {
+        let wanted = show_duration(rounded_up(hold_max * 2));
+        let change = Change::new().set(&place_of(rule, rule.hold_max.origin.level), "hold_max", &wanted);
+        (
+            format!("let deliveries be held for {wanted} instead of {}", show_duration(hold_max)),
+            change,
+            rule.hold_max.origin,
+        )
+    };
+    Some(Sign {
+        title: format!("deliveries of `{}` die while they wait", member.queue),
+        touched: count,
+        evidence: vec![format!(
+            "{} gave up waiting: {} for the breaker, {} for the target, which had asked for patience",
+            counted(count, "delivery"),
+            at_breaker,
+            of_patience
+        )],
+        advice,
+        change: Some(Proposed::new(change, Measure::Dead, World::AsSeen)),
+        line: origin.position().map(|position| position.line),
+        harm: None,
+    })
+}
+
+/// How a target is that no retry helps with.
+fn never_well() -> Mood {
+    Mood::Mixed(vec![(Met::Status(503), Share::ALL)])
+}
+
+fn reaction_line(member: &Member<'_>) -> Option<u32> {
+    let origin = member.rule.reaction_to(Category::Transient).origin;
+    origin.position().map(|position| position.line)
+}

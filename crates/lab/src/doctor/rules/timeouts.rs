@@ -1,0 +1,219 @@
+//! Diagnoses about how long a call may take: too short for good calls, or so long that hangs hold everything.
+
+use std::time::Duration;
+
+use redrive_core::category::{Category, codes};
+use crate::doctor::change::{Change, place_of};
+use crate::doctor::evidence::{Chart, Member, Times};
+use crate::doctor::proof::{Measure, Proposed, World};
+use crate::doctor::words::{counted, exceeds, percent, rounded_up};
+use crate::doctor::{ATTEMPTS_MIN, Diagnosis, Harm, Look, Sign};
+use redrive_core::ids::Attempt;
+use crate::scenario::Latency;
+use redrive_core::story::{End, Story};
+use redrive_core::text::{show_duration, show_rounded};
+
+/// Attempts that must have been given up before a timeout is to blame.
+const TIMEOUTS_MIN: u64 = 5;
+/// The hundredths of attempts that must have been.
+const TIMEOUTS_PERCENT: u64 = 2;
+/// The hundredths of the limit that good calls must come near to.
+const NEAR_LIMIT_PERCENT: u32 = 60;
+/// Good calls that must have been seen before their slowest say anything.
+const SUCCESSES_MIN: u64 = 10;
+/// The same before a limit is called far too long.
+const SUCCESSES_MIN_TO_SHORTEN: u64 = 100;
+/// How many times the slowest good call a limit may be.
+const FAR_ABOVE: u32 = 20;
+/// Below this a limit hurts nobody, however quick the calls are.
+const LONG_LIMIT: Duration = Duration::from_secs(5);
+/// Hangs that must have been seen before a limit is called too long.
+const HANGS_MIN: u64 = 3;
+
+pub(super) const DIAGNOSES: &[Diagnosis] = &[
+    Diagnosis {
+        code: "timeout-too-short",
+        harm: Harm::High,
+        summary: "calls are given up that would have succeeded",
+        explanation: "Some calls run into the timeout, and the slowest of those that succeed come close to it: \
+                      the limit cuts through good calls. Each one that is given up counts against the \
+                      dependency and is made again while the first may still be at work, so that a slow day \
+                      becomes twice the load. The limit should lie well above the slowest good call: one and \
+                      a half times its p99.",
+        needs: "30 attempts, 5 of them given up, and 10 that arrived",
+        look: Look::Row(too_short),
+    },
+    Diagnosis {
+        code: "timeout-too-long",
+        harm: Harm::Medium,
+        summary: "a call that hangs holds its slot far longer than any good call takes",
+        explanation: "Good calls are answered in a small part of the timeout, and some calls hang until it is \
+                      over. Each of these holds a slot and a connection all that while, and its event waits \
+                      for a retry that could have been made long ago. A limit of a few times the slowest good \
+                      call gives up the same calls sooner and no others.",
+        needs: "100 attempts that arrived and 3 that hung",
+        look: Look::Row(too_long),
+    },
+];
+
+/// The limit of a first attempt, as the rule reads now.
+pub(super) fn first_limit(member: &Member<'_>) -> Duration {
+    member.rule.answer_limit(Attempt::FIRST)
+}
+
+/// Attempts that were given up at the limit as it is now.
+pub(super) fn given_up(member: &Member<'_>) -> u64 {
+    let given_up = member.attempts().filter(|story| is_given_up(member, story));
+    given_up.count() as u64
+}
+
+/// Whether an attempt was given up at the limit as it is now.
+pub(super) fn is_given_up(member: &Member<'_>, story: &Story) -> bool {
+    is_timeout(story) && is_at_limit(member, story)
+}
+
+/// Whether an attempt was given up under another limit than the one that holds now, and so says nothing about
+/// this one.
+pub(in crate::doctor) fn is_of_another_limit(member: &Member<'_>, story: &Story) -> bool {
+    is_timeout(story) && !is_at_limit(member, story)
+}
+
+fn is_at_limit(member: &Member<'_>, story: &Story) -> bool {
+    let took = Duration::from_nanos(story.took_nanos);
+    let limit = member.rule.answer_limit(story.attempt);
+    took >= limit * 9 / 10 && took <= limit * 3 / 2 + Duration::from_millis(500)
+}
+
+fn is_timeout(story: &Story) -> bool {
+    match &story.end {
+        End::Failed { code, category, .. } => {
+            let is_ours = matches!(code.as_str(), codes::NETWORK_TIMEOUT | codes::TIME_LIMIT_EXCEEDED);
+            is_ours && matches!(category, Category::Transient | Category::Permanent | Category::Unknown)
+        }
+        End::Delivered { .. } | End::Held { .. } => false,
+    }
+}
+
+/// The change to a limit, in the form in which the book states it.
+pub(super) fn set_limit(member: &Member<'_>, limit: Duration) -> Change {
+    let timeouts = &member.rule.timeouts;
+    let whole = &timeouts.whole;
+    let place = place_of(&member.rule, whole.origin.level);
+    let in_parts = [timeouts.connect.origin, timeouts.tls.origin]
+        .iter()
+        .any(|part| part.span.is_some() && part.span == whole.origin.span);
+    let value = if whole.value.factor > 1.0 {
+        let longest = limit.max(whole.value.max);
+        let (first, longest) = (show_duration(limit), show_duration(longest));
+        format!("{{ first: {first}, factor: {}, max: {longest} }}", whole.value.factor)
+    } else if in_parts {
+        let (connect, tls) = (timeouts.connect.value.min(limit), timeouts.tls.value.min(limit));
+        let (connect, tls, limit) = (show_duration(connect), show_duration(tls), show_duration(limit));
+        format!("{{ connect: {connect}, tls: {tls}, whole: {limit} }}")
+    } else {
+        show_duration(limit)
+    };
+    Change::new().set(&place, "timeout", value)
+}
+
+pub(super) fn line_of(member: &Member<'_>) -> Option<u32> {
+    member.rule.timeouts.whole.origin.position().map(|position| position.line)
+}
+
+/// Whether good calls come close to the limit, and where the limit should lie then.
+pub(super) fn cuts_through(member: &Member<'_>) -> Option<(Duration, Duration)> {
+    let successes = member.successes();
+    let limit = first_limit(member);
+    let p99 = successes.p99().filter(|_| successes.count() >= SUCCESSES_MIN)?;
+    (p99 * 100 >= limit * NEAR_LIMIT_PERCENT && p99 <= limit * 3 / 2)
+        .then(|| (p99, rounded_up(p99.max(limit) * 3 / 2)))
+}
+
+fn too_short(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
+    let (attempts, given_up) = (member.attempts_made(), given_up(member));
+    let is_enough = attempts >= ATTEMPTS_MIN && given_up >= TIMEOUTS_MIN;
+    if !is_enough || !exceeds(given_up, attempts, TIMEOUTS_PERCENT) {
+        return None;
+    }
+    let (p99, wanted) = cuts_through(member)?;
+    let limit = first_limit(member);
+    Some(Sign {
+        title: format!(
+            "the timeout of {} cuts through good calls of `{}`",
+            show_duration(limit),
+            member.queue
+        ),
+        touched: given_up,
+        evidence: vec![
+            format!(
+                "{} of {} ({}) ran into the timeout of {}",
+                given_up,
+                counted(attempts, "attempt"),
+                percent(given_up, attempts),
+                show_duration(limit)
+            ),
+            format!(
+                "{}, which is {} of the limit",
+                slowest(&member.successes(), p99),
+                percent(millis(p99), millis(limit))
+            ),
+        ],
+        advice: format!(
+            "raise the timeout from {} to {}, half as much again as the slowest good calls take; if that is \
+             longer than anybody can wait, the target must become quicker",
+            show_duration(limit),
+            show_duration(wanted)
+        ),
+        change: Some(Proposed::new(
+            set_limit(member, wanted),
+            Measure::FailedCalls,
+            // What was given up is taken to come within what is proposed.
+            World::Well(Latency { p50: member.successes().median().unwrap_or(p99), p99: wanted * 9 / 10 }),
+        )),
+        line: line_of(member),
+        harm: None,
+    })
+}
+
+fn too_long(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
+    let (successes, hangs) = (member.successes(), given_up(member));
+    let limit = first_limit(member);
+    let p99 = successes.p99().filter(|_| successes.count() >= SUCCESSES_MIN_TO_SHORTEN)?;
+    if hangs < HANGS_MIN || limit < LONG_LIMIT || p99 * FAR_ABOVE >= limit {
+        return None;
+    }
+    let wanted = rounded_up((p99 * 5).max(Duration::from_secs(1)));
+    Some(Sign {
+        title: format!("calls of `{}` that hang are waited for {}", member.queue, show_duration(limit)),
+        touched: hangs,
+        evidence: vec![
+            slowest(&successes, p99),
+            format!(
+                "{} hung until the timeout of {}, each in a slot that others could have used",
+                counted(hangs, "attempt"),
+                show_duration(limit)
+            ),
+        ],
+        advice: format!(
+            "lower the timeout from {} to {}: five times what the slowest good calls take",
+            show_duration(limit),
+            show_duration(wanted)
+        ),
+        change: Some(Proposed::new(set_limit(member, wanted), Measure::Latency, World::AsSeen)),
+        line: line_of(member),
+        harm: None,
+    })
+}
+
+/// What the slowest good calls took, in a line.
+fn slowest(successes: &Times, p99: Duration) -> String {
+    let arrived = counted(successes.count(), "attempt");
+    // Rounded to whole seconds, it might seem to reach the limit.
+    let whole = Duration::from_millis(millis(p99));
+    let took = if whole.is_zero() { show_rounded(p99) } else { show_duration(whole) };
+    format!("of {arrived} that arrived, 99 in 100 took up to {took}")
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}

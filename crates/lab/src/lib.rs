@@ -1,0 +1,23 @@
+//! What a rule book would do, and what it did: simulation, rehearsal, backtest, diagnosis, and the translation to and
+//! from other formats.
+//!
+//! Everything here is pure, like [`redrive_core`], and stands on top of it. The delivery path needs none of it.
+
+pub mod backtest;
+pub mod dapr;
+pub mod doctor;
+pub mod prometheus_rules;
+pub mod rehearse;
+pub mod scenario;
+pub mod simulate;
+
+// The laws that the fuzz targets hold us to name the lab from outside.
+#[cfg(test)]
+extern crate self as redrive_lab;
+
+#[cfg(test)]
+mod corpus_test;
+#[cfg(test)]
+mod json_schema_test;
+#[cfg(test)]
+mod key_behaviour_test;

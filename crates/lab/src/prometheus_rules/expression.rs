@@ -1,0 +1,222 @@
+//! A condition in the language of Prometheus.
+//!
+//! A share counts as in `alert/value.rs`: of enough in all, or of enough that count.
+
+use std::collections::BTreeSet;
+
+use super::{labels, quoted, span};
+use redrive_core::alert::OWN_SERVICE;
+use redrive_core::alert::covers::Covers;
+use redrive_core::alert::value::bound;
+use redrive_core::book::RuleBook;
+use redrive_core::book::expression::{Condition, Grouping, Metric, Op};
+use redrive_core::limits;
+use redrive_core::metric_names as names;
+use redrive_core::metric_names::MetricName;
+
+/// Why a condition has no expression.
+type Why = &'static str;
+
+/// The expression of a condition.
+pub(super) fn of(book: &RuleBook, covers: &Covers, when: &Condition) -> Result<String, Why> {
+    if when.by == Some(Grouping::Fingerprint) {
+        return Err("failure groups have no series, since there is no end to them");
+    }
+    let writing = Writing { book, covers, when };
+    match when.metric {
+        Metric::ErrorRate | Metric::TransientRate => writing.failures(),
+        Metric::UnavailableRate => writing.share(names::UNAVAILABLE, "", names::DEPENDENCY_ATTEMPTS),
+        Metric::RetryRate => writing.share(names::RETRIED, "", names::FIRST_ATTEMPTS),
+        Metric::ExhaustedRate => writing.share(names::EXHAUSTED, "", names::DELIVERIES),
+        Metric::DeadLetterInflow => writing.count(names::DELIVERIES, "outcome=\"dead\""),
+        Metric::AuthFailures => writing.refusals(),
+        Metric::ConfigFailures => writing.count(names::CONFIG_FAILURES, ""),
+        Metric::DeadLetters => writing.stands("sum", names::DEAD_LETTERS),
+        Metric::DeadLetterAge => writing.stands("max", names::DEAD_LETTER_AGE),
+        Metric::ConsumerLag => writing.stands("sum", names::WAITING),
+        Metric::OldestWaiting => writing.stands("max", names::OLDEST_WAITING),
+        Metric::LatencyP99 => writing.latency(),
+        Metric::BreakerOpen | Metric::BreakerOpened => Ok(writing.breaker()),
+        Metric::Trouble(_) => Err("Redrive tells it at once by itself, and has no series of it"),
+    }
+}
+
+struct Writing<'a> {
+    book: &'a RuleBook,
+    covers: &'a Covers,
+    when: &'a Condition,
+}
+
+impl Writing<'_> {
+    /// A series with what the alert covers; an error if it has not got the labels for that.
+    fn series(&self, metric: MetricName, suffix: &str, more: &str) -> Result<String, Why> {
+        let has = |label: &&str| metric.labels.contains(label);
+        let without_own = |label: &str| match label {
+            "service" => format!("service!={}", quoted(OWN_SERVICE)),
+            _ => format!("dependency!~{}", quoted(&format!("{OWN_SERVICE}[:.].*"))),
+        };
+        let wanted: Vec<(&str, String)> = match self.covers {
+            Covers::Everything => {
+                let own = ["service", "dependency"].into_iter().filter(|label| has(label));
+                own.map(|label| (label, without_own(label))).collect()
+            }
+            Covers::Dependency(name) => vec![("dependency", equals("dependency", name.as_str()))],
+            Covers::Service(service) => vec![("service", equals("service", service.as_str()))],
+            Covers::Channel(service, channel) => vec![
+                ("service", equals("service", service.as_str())),
+                ("channel", equals("channel", channel.as_str())),
+            ],
+            Covers::Row(service, channel, pattern) => {
+                if !pattern.is_exact() {
+                    return Err("a pattern is no label, and its event types are not known beforehand");
+                }
+                let channel = channel.as_ref().map_or("", |channel| channel.as_str());
+                vec![
+                    ("service", equals("service", service.as_str())),
+                    ("channel", equals("channel", channel)),
+                    ("event_type", equals("event_type", pattern.as_str())),
+                ]
+            }
+        };
+        let grouped = labels(self.when.by);
+        if !wanted.iter().map(|(label, _)| label).chain(grouped).all(has) {
+            return Err("no series tells this apart");
+        }
+        let mut matchers: Vec<String> = wanted.into_iter().map(|(_, matcher)| matcher).collect();
+        if !more.is_empty() {
+            matchers.push(more.to_owned());
+        }
+        Ok(format!("{}{suffix}{{{}}}", metric.name, matchers.join(",")))
+    }
+
+    /// `sum by (…) (increase(…))`.
+    fn increase(&self, metric: MetricName, more: &str) -> Result<String, Why> {
+        let window = span(self.when.window().unwrap_or(limits::ALERT_OVER_DEFAULT));
+        Ok(format!("{}(increase({}[{window}]))", self.aggregate("sum", &[]), self.series(metric, "", more)?))
+    }
+
+    fn aggregate(&self, function: &str, more: &[&str]) -> String {
+        let by: Vec<&str> = more.iter().chain(labels(self.when.by)).copied().collect();
+        if by.is_empty() { function.to_owned() } else { format!("{function} by ({}) ", by.join(", ")) }
+    }
+
+    /// `> 0.05`.
+    fn limit(&self, times: f64) -> String {
+        let Some(limit) = self.when.limit else { return "> 0".to_owned() };
+        let op = match limit.op {
+            Op::Above => ">",
+            Op::AtLeast => ">=",
+            Op::Below => "<",
+            Op::AtMost => "<=",
+        };
+        // Nine digits are more than anybody writes, and fewer than a quotient may come out with.
+        let bound = (bound(limit.value) * times * 1e9).round() / 1e9;
+        format!("{op} {bound}")
+    }
+
+    fn share_of(&self, part: &str, whole: &str) -> String {
+        let (least, enough) = (limits::ALERT_SHARE_OF_MIN, limits::ALERT_SHARE_COUNT_MIN);
+        let limit = self.limit(1.0);
+        if self.when.by == Some(Grouping::Category) {
+            // The whole is that of all categories.
+            return format!(
+                "({part} / on () group_left () {whole} {limit}) and ({part} >= {enough} or ({part} and on () ({whole} >= {least})))"
+            );
+        }
+        format!("({part} / {whole} {limit}) and ({whole} >= {least} or {part} >= {enough})")
+    }
+
+    fn share(&self, part: MetricName, more: &str, whole: MetricName) -> Result<String, Why> {
+        Ok(self.share_of(&self.increase(part, more)?, &self.increase(whole, "")?))
+    }
+
+    /// Shares of failed attempts, from the side of the services or of the dependencies.
+    fn failures(&self) -> Result<String, Why> {
+        let of_dependency =
+            matches!(self.covers, Covers::Dependency(_)) || self.when.by == Some(Grouping::Dependency);
+        let of_type = matches!(self.covers, Covers::Row(..)) || self.when.by == Some(Grouping::EventType);
+        let (attempts, failures) = match (of_dependency, of_type) {
+            (true, _) => (names::DEPENDENCY_ATTEMPTS, names::DEPENDENCY_FAILURES),
+            (false, true) => (names::ATTEMPTS, names::FAILURES),
+            // A type that comes for the first time has a series from then on only, which shows no increase.
+            (false, false) => (names::SERVICE_ATTEMPTS, names::SERVICE_FAILURES),
+        };
+        let by_category = self.when.by == Some(Grouping::Category);
+        match self.when.metric {
+            Metric::TransientRate => self.share(failures, "category=~\"transient|rate-limited\"", attempts),
+            _ if by_category => {
+                let mut all = self.when.clone();
+                all.by = None;
+                let whole = Writing { when: &all, ..*self }.increase(attempts, "")?;
+                Ok(self.share_of(&self.increase(failures, "")?, &whole))
+            }
+            _ => self.share(attempts, "outcome=\"failed\"", attempts),
+        }
+    }
+
+    fn count(&self, metric: MetricName, more: &str) -> Result<String, Why> {
+        let is_rate = matches!(self.when.metric, Metric::DeadLetterInflow | Metric::AuthFailures);
+        let window = self.when.window().unwrap_or(limits::ALERT_OVER_DEFAULT);
+        // A rate is compared as a number within its window.
+        let times = if is_rate { window.as_secs_f64() } else { 1.0 };
+        Ok(format!("{} {}", self.increase(metric, more)?, self.limit(times)))
+    }
+
+    /// Credentials that targets refuse, and those that we refuse, which are of no service.
+    fn refusals(&self) -> Result<String, Why> {
+        if self.when.by == Some(Grouping::Source) {
+            return Err("no series tells this apart");
+        }
+        if self.when.by.is_some() || *self.covers != Covers::Everything {
+            return self.count(names::AUTH_FAILURES, "");
+        }
+        let window = self.when.window().unwrap_or(limits::ALERT_OVER_DEFAULT);
+        let (theirs, ours) =
+            (self.increase(names::AUTH_FAILURES, "")?, self.increase(names::DOOR_REFUSALS, "")?);
+        let limit = self.limit(window.as_secs_f64());
+        // A sum of which one part has no series yet would have no value.
+        Ok(format!("({theirs} or vector(0)) + ({ours} or vector(0)) {limit}"))
+    }
+
+    fn stands(&self, function: &str, metric: MetricName) -> Result<String, Why> {
+        let series = self.series(metric, "", "")?;
+        Ok(format!("{}({series}) {}", self.aggregate(function, &[]), self.limit(1.0)))
+    }
+
+    fn latency(&self) -> Result<String, Why> {
+        let of_dependency =
+            matches!(self.covers, Covers::Dependency(_)) || self.when.by == Some(Grouping::Dependency);
+        let metric = if of_dependency { names::DEPENDENCY_DURATION } else { names::ATTEMPT_DURATION };
+        let window = span(self.when.window().unwrap_or(limits::ALERT_OVER_DEFAULT));
+        let series = self.series(metric, "_bucket", "")?;
+        let sum = self.aggregate("sum", &["le"]);
+        Ok(format!("histogram_quantile(0.99, {sum}(rate({series}[{window}]))) {}", self.limit(1.0)))
+    }
+
+    fn breaker(&self) -> String {
+        let open = "state=~\"open|half-open\"";
+        let which = match self.covers {
+            Covers::Everything => {
+                format!("dependency!~{}", quoted(&format!("{OWN_SERVICE}[:.].*")))
+            }
+            Covers::Dependency(name) => equals("dependency", name.as_str()),
+            Covers::Service(_) | Covers::Channel(..) | Covers::Row(..) => {
+                let called: BTreeSet<String> =
+                    self.covers.dependencies(self.book).map(|name| regex::escape(name.as_str())).collect();
+                let called: Vec<String> = called.into_iter().collect();
+                format!("dependency=~{}", quoted(&called.join("|")))
+            }
+        };
+        let state = names::BREAKER_STATE.name;
+        let is_open = format!("max by (dependency) ({state}{{{which},{open}}}) > 0");
+        if self.when.metric == Metric::BreakerOpen {
+            return is_open;
+        }
+        let (trips, window) = (names::BREAKER_TRIPS.name, span(limits::BREAKER_OPENED_WITHIN));
+        format!("sum by (dependency) (increase({trips}{{{which}}}[{window}])) > 0 or {is_open}")
+    }
+}
+
+fn equals(label: &str, value: &str) -> String {
+    format!("{label}={}", quoted(value))
+}

@@ -1,0 +1,568 @@
+//! Walks one delivery through a script of answers, in virtual time: what would happen, and why.
+//!
+//! The same classifier, breaker and verdicts as in production, with nothing else around them: one
+//! delivery alone, answers that come at once unless they are timeouts, and a breaker that starts closed.
+
+use std::time::Duration;
+
+use redrive_core::answer::{Answer, CallPart, Exit, Malformed, TransportError, What};
+use redrive_core::book::problem::nearest;
+use redrive_core::breaker::{Admission, Breaker, State, Transition};
+use redrive_core::category::Code;
+use redrive_core::classify::{Outcome, classify};
+use redrive_core::decide::{Decision, Ended, History, Moment, Verdict, decide};
+use redrive_core::ids::{Attempt, DeliveryId, Seed};
+use redrive_core::limits;
+use redrive_core::rule::{NamedBreaker, Rule};
+use redrive_core::time::Timestamp;
+
+/// What an attempt is, which tells what a `timeout` of the script is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttemptKind {
+    /// A call over the network: no answer comes in time.
+    Call,
+    /// A process: it runs past its time limit.
+    Process,
+}
+
+/// One answer of the script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scripted {
+    what: Reply,
+    retry_after: Option<Duration>,
+    message: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Reply {
+    Status(u16),
+    Transport(TransportError),
+    Process(Exit),
+    Malformed,
+    Taken,
+    Code(String),
+}
+
+/// Why a script cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidScript {
+    /// A word that is no answer.
+    #[error(
+        "`{word}` is no answer: write a status (503), a status with Retry-After in seconds (429:60), \
+         timeout, refused, reset, dns, tls, crash, oom, invalid, ok or a CODE, each with =message if it matters \
+         (500=quota exceeded) and *times (503*4)"
+    )]
+    Word {
+        /// What was written.
+        word: String,
+    },
+    /// A word that is nearly an answer.
+    #[error("`{word}` is no answer: did you mean `{near}`?")]
+    NearWord {
+        /// What was written.
+        word: String,
+        /// What is probably meant.
+        near: &'static str,
+    },
+    /// A Retry-After on something that has no headers.
+    #[error("`{word}` cannot carry a Retry-After: only a status can, such as 429:60")]
+    RetryAfter {
+        /// What was written.
+        word: String,
+    },
+    /// No answers at all.
+    #[error("a script has at least one answer, such as 200")]
+    Empty,
+    /// More answers than anyone would read.
+    #[error("a script has at most {} answers", limits::SCRIPT_ANSWERS_MAX)]
+    TooLong,
+}
+
+/// Answers that have a name.
+const WORDS: [(&str, Reply); 9] = [
+    ("timeout", Reply::Transport(TransportError::Timeout(CallPart::Whole))),
+    ("refused", Reply::Transport(TransportError::Refused)),
+    ("reset", Reply::Transport(TransportError::Reset)),
+    ("dns", Reply::Transport(TransportError::Dns)),
+    ("tls", Reply::Transport(TransportError::Tls)),
+    ("crash", Reply::Process(Exit::Code(1))),
+    ("oom", Reply::Process(Exit::OutOfMemory)),
+    ("invalid", Reply::Malformed),
+    ("ok", Reply::Taken),
+];
+
+/// Reads a script such as `503,429:60,timeout,200`.
+pub fn parse_script(text: &str) -> Result<Vec<Scripted>, InvalidScript> {
+    let mut script = Vec::new();
+    for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+        let (one, times) = match word.rsplit_once('*') {
+            Some((one, times)) => (one, times.parse::<usize>().map_err(|_| no_answer(word))?),
+            None => (word, 1),
+        };
+        if script.len().saturating_add(times) > limits::SCRIPT_ANSWERS_MAX {
+            return Err(InvalidScript::TooLong);
+        }
+        script.extend(std::iter::repeat_n(Scripted::parse(one)?, times));
+    }
+    if script.is_empty() { Err(InvalidScript::Empty) } else { Ok(script) }
+}
+
+fn no_answer(word: &str) -> InvalidScript {
+    InvalidScript::Word { word: word.to_owned() }
+}
+
+impl Scripted {
+    fn parse(text: &str) -> Result<Self, InvalidScript> {
+        let (what, message) = match text.split_once('=') {
+            Some((what, message)) => (what.trim(), Some(message)),
+            None => (text, None),
+        };
+        let (what, seconds) = match what.split_once(':') {
+            Some((what, seconds)) => (what, Some(seconds)),
+            None => (what, None),
+        };
+        let what = Reply::parse(what)?;
+        let retry_after = match (&what, seconds) {
+            (_, None) => None,
+            (Reply::Status(_), Some(seconds)) => {
+                let seconds = seconds.trim_end_matches('s').parse().map_err(|_| no_answer(text))?;
+                Some(Duration::from_secs(seconds))
+            }
+            (
+                Reply::Transport(_) | Reply::Process(_) | Reply::Malformed | Reply::Taken | Reply::Code(_),
+                Some(_),
+            ) => return Err(InvalidScript::RetryAfter { word: text.to_owned() }),
+        };
+        let message = message.map_or_else(|| usual_message(&what), str::to_owned);
+        Ok(Self { what, retry_after, message })
+    }
+
+    /// What it is, with the words of one's own if it has any: `503 Service Unavailable`, `500: quota`.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        let usual = usual_message(&self.what);
+        if self.message == usual {
+            return usual;
+        }
+        let what = self.status().map_or(usual, |status| status.to_string());
+        format!("{what}: {}", self.message)
+    }
+
+    /// What it says, in words.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The HTTP status, if it is one.
+    #[must_use]
+    pub const fn status(&self) -> Option<u16> {
+        match self.what {
+            Reply::Status(status) => Some(status),
+            Reply::Transport(_) | Reply::Process(_) | Reply::Malformed | Reply::Taken | Reply::Code(_) => {
+                None
+            }
+        }
+    }
+
+    /// How long the answer asks us to wait.
+    #[must_use]
+    pub const fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    const fn takes_the_whole_limit(&self) -> bool {
+        matches!(self.what, Reply::Transport(TransportError::Timeout(_)) | Reply::Process(Exit::TimeLimit))
+    }
+
+    /// The same as an attempt of that kind meets it.
+    fn met_by(&self, kind: AttemptKind) -> Self {
+        match (kind, &self.what) {
+            (AttemptKind::Process, Reply::Transport(TransportError::Timeout(_))) => {
+                let what = Reply::Process(Exit::TimeLimit);
+                let is_usual = self.message == usual_message(&self.what);
+                let message = if is_usual { usual_message(&what) } else { self.message.clone() };
+                Self { what, retry_after: self.retry_after, message }
+            }
+            (AttemptKind::Call | AttemptKind::Process, _) => self.clone(),
+        }
+    }
+
+    fn outcome(&self, rule: &Rule) -> Outcome {
+        let seconds = self.retry_after.map(|wait| wait.as_secs().to_string()).unwrap_or_default();
+        let headers = [("retry-after", seconds.as_str())];
+        let headers = if seconds.is_empty() { &headers[..0] } else { &headers[..] };
+        let what = match &self.what {
+            Reply::Status(status) => What::Http { status: *status, headers: &headers, body: "" },
+            Reply::Transport(error) => What::Transport(*error),
+            Reply::Process(exit) => What::Process(*exit),
+            Reply::Malformed => What::Malformed(Malformed::DoesNotParse),
+            Reply::Taken => What::Taken,
+            Reply::Code(code) => What::Reported { code },
+        };
+        let answer = Answer { what, message: &self.message, retry_after: self.retry_after };
+        classify(&answer, &rule.classify, rule.timeouts.category)
+    }
+}
+
+impl Reply {
+    fn parse(word: &str) -> Result<Self, InvalidScript> {
+        if let Some((_, known)) = WORDS.into_iter().find(|(name, _)| *name == word) {
+            return Ok(known);
+        }
+        if word.starts_with(|c: char| c.is_ascii_digit()) {
+            let status = word.parse().ok().filter(|status| (100..=599).contains(status));
+            return status.map(Self::Status).ok_or_else(|| no_answer(word));
+        }
+        // `TIMEOUT` is rather a slip of the pen than a code; one with an underscore is surely meant.
+        let is_surely_a_code = is_code(word) && word.contains('_');
+        match nearest(word, WORDS.map(|(name, _)| name)) {
+            Some(near) if !is_surely_a_code => Err(InvalidScript::NearWord { word: word.to_owned(), near }),
+            Some(_) | None if is_code(word) => Ok(Self::Code(word.to_owned())),
+            Some(_) | None => Err(no_answer(word)),
+        }
+    }
+}
+
+fn is_code(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_uppercase())
+        && text.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
+}
+
+fn usual_message(what: &Reply) -> String {
+    match what {
+        Reply::Status(status) => match reason_phrase(*status) {
+            Some(reason) => format!("{status} {reason}"),
+            None => status.to_string(),
+        },
+        Reply::Transport(TransportError::Timeout(_)) => "no answer in time".to_owned(),
+        Reply::Transport(TransportError::Refused) => "connection refused".to_owned(),
+        Reply::Transport(TransportError::Dns) => "the name does not resolve".to_owned(),
+        Reply::Transport(TransportError::Tls) => "the TLS handshake failed".to_owned(),
+        Reply::Transport(TransportError::AddressRefused) => {
+            "the book gives no leave to call there".to_owned()
+        }
+        Reply::Transport(
+            TransportError::Reset
+            | TransportError::Unreachable
+            | TransportError::ClosedEarly
+            | TransportError::Protocol,
+        ) => "connection reset".to_owned(),
+        Reply::Process(Exit::OutOfMemory) => "the process ran out of memory".to_owned(),
+        Reply::Process(Exit::TimeLimit) => "the process ran past its time limit".to_owned(),
+        Reply::Process(_) => "the process ended with status 1".to_owned(),
+        Reply::Malformed => "the message does not parse".to_owned(),
+        Reply::Taken => "taken".to_owned(),
+        Reply::Code(code) => code.clone(),
+    }
+}
+
+const fn reason_phrase(status: u16) -> Option<&'static str> {
+    Some(match status {
+        200 => "OK",
+        201 => "Created",
+        202 => "Accepted",
+        204 => "No Content",
+        301 => "Moved Permanently",
+        302 => "Found",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        408 => "Request Timeout",
+        409 => "Conflict",
+        410 => "Gone",
+        413 => "Content Too Large",
+        422 => "Unprocessable Content",
+        425 => "Too Early",
+        429 => "Too Many Requests",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        529 => "Overloaded",
+        _ => return None,
+    })
+}
+
+/// One thing that happens.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Beat {
+    /// An attempt ran.
+    Attempt(Box<Tried>),
+    /// An attempt could not start.
+    Held {
+        /// When it would have started.
+        at: Timestamp,
+        /// What followed.
+        decision: Box<Decision>,
+    },
+}
+
+/// An attempt that ran.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tried {
+    /// Its number.
+    pub attempt: Attempt,
+    /// When it started.
+    pub started_at: Timestamp,
+    /// When it ended.
+    pub ended_at: Timestamp,
+    /// What came back.
+    pub answer: Scripted,
+    /// The failure's code, if it was one.
+    pub code: Option<Code>,
+    /// What followed.
+    pub decision: Decision,
+    /// The breaker, afterwards.
+    pub breaker: Option<State>,
+    /// How the breaker's state changed.
+    pub transition: Option<Transition>,
+}
+
+/// How it ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum End {
+    /// Delivered, dead or paused.
+    Settled {
+        /// When.
+        at: Timestamp,
+        /// How.
+        verdict: Verdict,
+    },
+    /// The script has no more answers, and the delivery still waits.
+    Waiting {
+        /// When the next attempt would start.
+        due_at: Timestamp,
+    },
+}
+
+/// What would happen.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rehearsal {
+    /// One after the other.
+    pub beats: Vec<Beat>,
+    /// How it ends.
+    pub end: End,
+}
+
+/// Plays the script against a rule, from time 0 on.
+#[must_use]
+pub fn rehearse(rule: &Rule, kind: AttemptKind, script: &[Scripted], seed: Seed) -> Rehearsal {
+    let delivery = DeliveryId(1);
+    let mut breaker = Breaker::new();
+    let mut history = History::new();
+    let mut beats = Vec::new();
+    let mut answers = script.iter().map(|answer| answer.met_by(kind));
+    let mut attempt = Attempt::FIRST;
+    let mut now = Timestamp::EPOCH;
+    loop {
+        let limit = rule.timeouts.whole.limit(attempt);
+        let moment = |now| Moment { now, seed, delivery, attempt };
+        let admission = rule.breaker.as_ref().map(|b| breaker.admit(&b.settings, limit, now));
+        let permit = match admission {
+            Some(Admission::WaitUntil(until)) => {
+                let decision = decide(rule, &history, &Ended::BreakerOpen { until }, &moment(now));
+                history = history.after(&decision, now);
+                beats.push(Beat::Held { at: now, decision: Box::new(decision) });
+                match decision.verdict {
+                    Verdict::Hold { until } => now = until,
+                    verdict => return Rehearsal { beats, end: End::Settled { at: now, verdict } },
+                }
+                continue;
+            }
+            Some(Admission::Allowed(permit)) => Some(permit),
+            None => None,
+        };
+        let Some(answer) = answers.next() else {
+            return Rehearsal { beats, end: End::Waiting { due_at: now } };
+        };
+        let started_at = now;
+        history = history.started(started_at);
+        if answer.takes_the_whole_limit() {
+            now = now + limit;
+        }
+        let outcome = answer.outcome(rule);
+        let code = match &outcome {
+            Outcome::Failed(failure) => Some(failure.code.clone()),
+            Outcome::Delivered { .. } => None,
+        };
+        let decision = decide(rule, &history, &Ended::Outcome(outcome), &moment(now));
+        history = history.after(&decision, now);
+        let mut transition = None;
+        if let (Some(NamedBreaker { settings, .. }), Some(permit)) = (&rule.breaker, permit) {
+            transition = breaker.settle(permit, decision.observation, settings, now);
+        }
+        beats.push(Beat::Attempt(Box::new(Tried {
+            attempt,
+            started_at,
+            ended_at: now,
+            answer,
+            code,
+            decision,
+            breaker: rule.breaker.is_some().then(|| breaker.state(now)),
+            transition,
+        })));
+        match decision.verdict {
+            Verdict::Retry { due_at } => now = due_at,
+            Verdict::Hold { until } => now = until,
+            verdict @ (Verdict::Deliver | Verdict::DeadLetter { .. } | Verdict::Pause) => {
+                return Rehearsal { beats, end: End::Settled { at: now, verdict } };
+            }
+        }
+        attempt = attempt.next();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use redrive_core::book;
+    use redrive_core::decide::DeathReason;
+    use redrive_core::envelope::Tier;
+
+    fn rehearsal(extra: &str, kind: AttemptKind, script: &str) -> Rehearsal {
+        let target = match kind {
+            AttemptKind::Call => "http: \"http://127.0.0.1/\"",
+            AttemptKind::Process => "exec: [work]",
+        };
+        let text = format!(
+            "version: 1\nservices:\n  s:\n    target: {{ {target} }}\n    events: [{{ type: a.b{extra} }}]\n"
+        );
+        let reading = book::read(&text);
+        let book = reading.book.expect("a sound book");
+        let rule = book.rule("s", None, "a.b").expect("wanted");
+        rehearse(rule, kind, &parse_script(script).unwrap(), Seed(1))
+    }
+
+    fn play(extra: &str, script: &str) -> (usize, End) {
+        let rehearsal = rehearsal(extra, AttemptKind::Call, script);
+        let attempts = rehearsal.beats.iter().filter(|beat| matches!(beat, Beat::Attempt(_))).count();
+        (attempts, rehearsal.end)
+    }
+
+    #[test]
+    fn scripts_are_played_to_their_end() {
+        let dead = |reason| Verdict::DeadLetter { reason, tier: Tier::Dead };
+        #[rustfmt::skip]
+        let cases = [
+            ("a success ends it",                "",                    "200",           1, Verdict::Deliver),
+            ("a failure and a success",          "",                    "503,200",       2, Verdict::Deliver),
+            ("no retries",                       ", retry: none",       "503,200",       1, dead(DeathReason::RetriesExceeded)),
+            ("a refusal ends it",                "",                    "404,200",       1, dead(DeathReason::Refused)),
+            ("patience is bounded",              ", retry: aggressive", "503*9",         4, dead(DeathReason::RetriesExceeded)),
+            ("what nobody knows is tried twice", "",                    "500*9",         3, dead(DeathReason::RetriesExceeded)),
+            ("a rule may know it after all",     ", on_failure: { 500: standard, unknown: none }", "500*4,200", 5, Verdict::Deliver),
+            ("or its category",                  ", on_failure: { unknown: standard }", "500*4,200", 5, Verdict::Deliver),
+            ("a bad message is poison",          "",                    "invalid",       1, Verdict::DeadLetter { reason: DeathReason::Refused, tier: Tier::Poison }),
+            ("a rule may pause the service",     ", on_failure: { fatal: pause }", "401", 1, Verdict::Pause),
+            ("an open breaker holds, burns no retry", ", retry: critical", "503*9,200", 10, Verdict::Deliver),
+            ("or ends it",                       ", retry: critical, when_open: dead-letter", "503*9,200", 5, dead(DeathReason::BreakerOpen)),
+        ];
+        for (name, extra, script, attempts, verdict) in cases {
+            let (seen, end) = play(extra, script);
+            let End::Settled { verdict: ended, .. } = end else { panic!("{name}: still waiting: {end:?}") };
+            assert_eq!((seen, ended), (attempts, verdict), "{name}");
+        }
+    }
+
+    fn tried(rehearsal: &Rehearsal) -> impl Iterator<Item = &Tried> {
+        rehearsal.beats.iter().filter_map(|beat| match beat {
+            Beat::Attempt(tried) => Some(&**tried),
+            Beat::Held { .. } => None,
+        })
+    }
+
+    #[test]
+    fn a_target_that_hangs_keeps_its_breaker_open() {
+        for timeout in ["5s", "30s", "31s", "2m"] {
+            let extra = format!(", retry: critical, timeout: {timeout}");
+            let rehearsal = rehearsal(&extra, AttemptKind::Call, "timeout*9");
+            let states: Vec<_> = tried(&rehearsal).filter_map(|tried| tried.breaker).collect();
+            assert_eq!(states.len(), 9, "{timeout}");
+            let are_open = states[4..].iter().all(|state| matches!(state, State::Open { .. }));
+            assert!(are_open, "{timeout}: {states:?}");
+        }
+    }
+
+    #[test]
+    fn a_timeout_is_what_the_target_makes_of_it() {
+        use AttemptKind::{Call, Process};
+        #[rustfmt::skip]
+        let cases = [
+            ("a call",               Call,    "timeout",      "NETWORK_TIMEOUT",     "no answer in time"),
+            ("a process",            Process, "timeout",      "TIME_LIMIT_EXCEEDED", "the process ran past its time limit"),
+            ("in words of one's own", Process, "timeout=slow", "TIME_LIMIT_EXCEEDED", "slow"),
+            ("another end",          Process, "crash",        "PROCESS_CRASHED",     "the process ended with status 1"),
+        ];
+        for (name, kind, script, code, message) in cases {
+            let rehearsal = rehearsal(", timeout: 20s", kind, script);
+            let tried = tried(&rehearsal).next().expect("an attempt");
+            assert_eq!(tried.code.as_ref().map(Code::as_str), Some(code), "{name}");
+            assert_eq!(tried.answer.message(), message, "{name}");
+            let took = tried.ended_at.since(tried.started_at);
+            assert_eq!(took.is_zero(), script == "crash", "{name}: {took:?}");
+        }
+    }
+
+    #[test]
+    fn a_rate_limit_is_waited_out() {
+        let (_, End::Settled { at, .. }) = play("", "429:60,200") else { panic!("not settled") };
+        assert_eq!(at, Timestamp::from_millis(60_000));
+    }
+
+    #[test]
+    fn a_script_that_ends_too_early_says_so() {
+        assert!(matches!(play("", "503"), (1, End::Waiting { .. })));
+    }
+
+    #[test]
+    fn what_is_no_script_is_refused() {
+        use InvalidScript::{Empty, TooLong};
+        let word = |word: &str| InvalidScript::Word { word: word.to_owned() };
+        let near = |word: &str, near| InvalidScript::NearWord { word: word.to_owned(), near };
+        let retry_after = |word: &str| InvalidScript::RetryAfter { word: word.to_owned() };
+        #[rustfmt::skip]
+        let cases = [
+            ("soon",                      word("soon")),
+            ("99",                        word("99")),
+            ("600",                       word("600")),
+            ("429:x",                     word("429:x")),
+            ("503*x",                     word("503*x")),
+            ("503*99999999999999999999",  word("503*99999999999999999999")),
+            ("503*9999999",               TooLong),
+            ("",                          Empty),
+            (" , ",                       Empty),
+            ("503*0",                     Empty),
+            ("timout",                    near("timout", "timeout")),
+            ("TIMEOUT",                   near("TIMEOUT", "timeout")),
+            ("Refused",                   near("Refused", "refused")),
+            ("200,OK*2",                  near("OK", "ok")),
+            ("timeout:5",                 retry_after("timeout:5")),
+            ("ok:5",                      retry_after("ok:5")),
+            ("RATE_LIMITED:5",            retry_after("RATE_LIMITED:5")),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(parse_script(text), Err(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn answers_are_shown_with_what_they_are() {
+        #[rustfmt::skip]
+        let cases: [(&str, &[&str]); 7] = [
+            ("503*2, 429:60",      &["503 Service Unavailable", "503 Service Unavailable", "429 Too Many Requests"]),
+            ("500=quota exceeded", &["500: quota exceeded"]),
+            ("timeout=slow",       &["no answer in time: slow"]),
+            ("DHT_UNAVAILABLE=x",  &["DHT_UNAVAILABLE: x"]),
+            ("TIME_OUT",           &["TIME_OUT"]),
+            ("QUOTA",              &["QUOTA"]),
+            ("599",                &["599"]),
+        ];
+        for (text, expected) in cases {
+            let shown: Vec<String> = parse_script(text).unwrap().iter().map(Scripted::shown).collect();
+            assert_eq!(shown, expected, "{text}");
+        }
+    }
+}

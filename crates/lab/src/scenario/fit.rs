@@ -1,0 +1,205 @@
+//! Whether a scenario fits a rule book, and what the book's facts add to it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::lower::expected_events;
+use super::{ALL_DEPENDENCIES, Arrival, Behaviour, Flow, Latency, Reach, Scenario, Spacing, layers};
+use redrive_core::book::RuleBook;
+use redrive_core::book::model::{At, EventRow};
+use redrive_core::book::problem::{Problems, Span, suggest};
+use redrive_core::event::attribute::EventType;
+use redrive_core::ids::DependencyName;
+use redrive_core::limits;
+use redrive_core::text::{Share, show_count};
+
+/// Of calls of which 99 in 100 take so long, half take this part of it.
+const HALF_OF_P99: u32 = 10;
+
+impl Scenario {
+    /// What it names and the book does not know.
+    #[must_use]
+    pub fn misfits(&self, book: &RuleBook) -> Problems {
+        let mut problems = Problems::default();
+        let mut known = called_dependencies(book);
+        known.extend(self.inner_dependencies());
+        for (name, at) in &self.dependencies {
+            if !known.contains(name) && name.as_str() != ALL_DEPENDENCIES {
+                let message = format!("no rule of the book calls a dependency `{name}`");
+                let help = suggest(name.as_str(), known.iter().map(DependencyName::as_str));
+                problems.error("undefined-name", at.span, message, help);
+            }
+        }
+        for arrival in self.arrivals.iter().filter(|arrival| arrival.reach == Reach::OneType) {
+            let event_type = arrival.event_type.value.as_str();
+            if book.route(event_type).is_empty() {
+                let types: BTreeSet<&str> =
+                    book.sections().rows().map(|(_, _, row)| row.pattern.value.as_str()).collect();
+                let message = format!("nobody in the book wants `{event_type}`");
+                problems.error("unwanted-type", arrival.event_type.span, message, suggest(event_type, types));
+            }
+        }
+        for at in &self.expectations {
+            if let Some(name) = &at.value.of
+                && !known.iter().any(|known| known.as_str() == name)
+            {
+                let message = format!("no rule of the book calls a dependency `{name}`");
+                let help = suggest(name, known.iter().map(DependencyName::as_str));
+                problems.error("undefined-name", at.span, message, help);
+            }
+        }
+        // What `all` calls may call it in turn, once it stands for others.
+        let all = DependencyName::new(ALL_DEPENDENCIES).expect("a name");
+        if self.dependencies.get(&all).is_some_and(|at| !at.value.calls.is_empty()) {
+            let completed = Self { arrivals: Vec::new(), ..self.clone() }.completed_by(book);
+            layers::check(&completed.dependencies, &mut problems);
+        }
+        if self.arrivals.is_empty() && arrivals_by_facts(self, book).is_empty() {
+            let message =
+                "nothing arrives: the scenario names no arrivals, and no row of the book has a rate";
+            let help = "give `arrivals`, or `facts: { rate: 10/s }` in the book";
+            problems.error("nothing-arrives", Span::default(), message, help);
+        }
+        self.check_events(book, &mut problems);
+        problems
+    }
+
+    /// One arrival may stand for each row of a book, and one without any for all rates that the book knows.
+    fn check_events(&self, book: &RuleBook, problems: &mut Problems) {
+        let completed = self.clone().completed_by(book);
+        let events: f64 = completed.arrivals.iter().map(expected_events).sum();
+        if events > limits::SIMULATION_EVENTS_MAX as f64 {
+            let every = self.arrivals.iter().find(|arrival| arrival.reach == Reach::EveryRow);
+            let span = every.map_or_else(Span::default, |arrival| arrival.event_type.span);
+            let most = show_count(limits::SIMULATION_EVENTS_MAX);
+            let message = format!("with this book that makes more than {most} events");
+            problems.error("too-many-events", span, message, "shorten the scenario, or lower its rates");
+        }
+    }
+
+    /// About how many deliveries it would bring.
+    #[must_use]
+    pub fn deliveries_expected(&self, book: &RuleBook) -> f64 {
+        self.deliveries(book, expected_events)
+    }
+
+    /// How many deliveries its bursts would bring at most at one moment.
+    #[must_use]
+    pub fn deliveries_at_once(&self, book: &RuleBook) -> f64 {
+        self.deliveries(book, |arrival| match &arrival.flow {
+            Flow::Bursts { size, .. } => f64::from(*size),
+            Flow::Steady { .. } | Flow::Wave { .. } | Flow::Trace { .. } => 0.0,
+        })
+    }
+
+    /// How many troubles of dependencies it would bring at most: a fault is one of each of them, and a phase one of
+    /// each that cannot do without the dependency.
+    #[must_use]
+    pub fn troubles_expected(&self, book: &RuleBook) -> usize {
+        let completed = Self { arrivals: Vec::new(), ..self.clone() }.completed_by(book);
+        let dependencies = completed.dependencies.values();
+        let phases: usize = dependencies.clone().map(|at| at.value.phases.len()).sum();
+        let callers = dependencies.clone().filter(|at| !at.value.calls.is_empty()).count();
+        completed.dependencies.len() * completed.faults.len() + phases * (1 + callers)
+    }
+
+    fn deliveries(&self, book: &RuleBook, events: impl Fn(&Arrival) -> f64) -> f64 {
+        let of = |arrival: &Arrival| {
+            let takers = book.route(arrival.event_type.value.as_str()).len();
+            events(arrival) * takers as f64
+        };
+        self.clone().completed_by(book).arrivals.iter().map(of).sum()
+    }
+
+    /// The same with what the book knows: its rows and dependencies where the scenario speaks of all of them,
+    /// arrivals where it names none, and latencies where it says nothing.
+    #[must_use]
+    pub fn completed_by(mut self, book: &RuleBook) -> Self {
+        self.arrivals = if self.arrivals.is_empty() {
+            arrivals_by_facts(&self, book)
+        } else {
+            self.arrivals.iter().flat_map(|arrival| for_each_row(arrival, book)).collect()
+        };
+        let called = called_dependencies(book);
+        let all = DependencyName::new(ALL_DEPENDENCIES).expect("a name");
+        let usual = if called.contains(&all) { None } else { self.dependencies.remove(&all) };
+        let usual = usual.unwrap_or_else(|| At { value: Behaviour::default(), span: Span::default() });
+        for name in called {
+            let p99 = known_p99(book, &name);
+            let behaviour = &mut self.dependencies.entry(name).or_insert_with(|| usual.clone()).value;
+            let by_fact = p99.map(|p99| Latency { p50: p99 / HALF_OF_P99, p99 });
+            behaviour.latency.get_or_insert(by_fact.unwrap_or(Latency::USUAL));
+        }
+        for name in self.inner_dependencies() {
+            let unnamed = || At { value: Behaviour::default(), span: Span::default() };
+            let behaviour = &mut self.dependencies.entry(name).or_insert_with(unnamed).value;
+            behaviour.latency.get_or_insert(Latency::USUAL);
+        }
+        self
+    }
+}
+
+/// A type that fits the row.
+fn type_of(row: &EventRow) -> Option<EventType> {
+    EventType::new(&row.pattern.value.as_str().replace('*', "any")).ok()
+}
+
+fn for_each_row(arrival: &Arrival, book: &RuleBook) -> Vec<Arrival> {
+    match arrival.reach {
+        Reach::OneType => vec![arrival.clone()],
+        Reach::EveryRow => {
+            let types: BTreeSet<EventType> =
+                book.sections().rows().filter_map(|(.., row)| type_of(row)).collect();
+            let of = |value| Arrival {
+                event_type: At { value, span: arrival.event_type.span },
+                reach: Reach::OneType,
+                ..arrival.clone()
+            };
+            types.into_iter().map(of).collect()
+        }
+    }
+}
+
+/// Every dependency that a rule of the book calls.
+fn called_dependencies(book: &RuleBook) -> BTreeSet<DependencyName> {
+    let sections = book.sections();
+    let rules = sections.rows().map(|(service, channel, row)| sections.resolve(service, channel, row).rule);
+    rules.into_iter().map(|rule| rule.dependency).collect()
+}
+
+/// The fact `p99` of a dependency: its own, or else the longest that holds for a row that calls it.
+fn known_p99(book: &RuleBook, dependency: &DependencyName) -> Option<Duration> {
+    let sections = book.sections();
+    let own = sections.dependencies.get(dependency).and_then(|entry| entry.layer.facts.p99.as_ref());
+    let resolved = sections.rows().map(|(service, channel, row)| sections.resolve(service, channel, row));
+    let callers = resolved.filter(|resolved| resolved.rule.dependency == *dependency);
+    let longest = || callers.filter_map(|resolved| Some(resolved.facts.p99?.value)).max();
+    own.map(|p99| p99.value).or_else(longest)
+}
+
+/// A type that two rows want arrives once, at the higher of their rates.
+fn arrivals_by_facts(scenario: &Scenario, book: &RuleBook) -> Vec<Arrival> {
+    let mut arrivals: Vec<Arrival> = Vec::new();
+    for (_, _, row) in book.sections().rows() {
+        let Some(rate) = row.layer.facts.rate.as_ref().map(|at| at.value) else { continue };
+        let Some(value) = type_of(row) else { continue };
+        if let Some(known) = arrivals.iter_mut().find(|known| known.event_type.value == value) {
+            if let Flow::Steady { rate: before, .. } = &mut known.flow
+                && *before < rate
+            {
+                *before = rate;
+            }
+            continue;
+        }
+        arrivals.push(Arrival {
+            event_type: At { value, span: Span::default() },
+            reach: Reach::OneType,
+            sessions: None,
+            poison: Share::NONE,
+            from: Duration::ZERO,
+            until: scenario.duration,
+            flow: Flow::Steady { rate, spacing: Spacing::Random },
+        });
+    }
+    arrivals
+}

@@ -1,0 +1,31 @@
+//! Every key of a scenario as a Markdown page, straight from the schema, so that it cannot be out of date.
+
+use std::fmt::Write;
+
+use super::expectation::{self, MetricInfo};
+use super::schema::SCENARIO;
+use redrive_core::book::report::reference::push_keys;
+
+/// The page.
+#[must_use]
+pub fn reference() -> String {
+    let mut page = String::from(
+        "# Every key of a scenario\n\n\
+         Made from the same tables that `redrive simulate` and `redrive schema scenario` use; \
+         [Simulating](simulating.md) shows them at work.\n",
+    );
+    push_keys(&mut page, &SCENARIO);
+    expectations(&mut page);
+    page
+}
+
+fn expectations(page: &mut String) {
+    let _ = writeln!(
+        page,
+        "\n## The language of expectations\n\n`METRIC [of DEPENDENCY] OP VALUE`. OP is `==`, `!=`, `<`, `<=`, `>` \
+         or `>=`.\n\n| metric | is compared with | what it is | without `of` |\n| --- | --- | --- | --- |"
+    );
+    for MetricInfo { name, unit, about, without_of } in expectation::metrics() {
+        let _ = writeln!(page, "| `{name}` | {unit} | {about} | {without_of} |");
+    }
+}

@@ -1,0 +1,268 @@
+//! Advice that is proven: the scenario is played again with each change that may help, and only what helped is told.
+//!
+//! Once is luck: where a breaker lets everything through at once, the moment at which its probe falls makes more of a
+//! difference than most changes. So a change must help with the run's own seed and with those after it, with each of
+//! them. Most that do not help are seen to be so at the first.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::verdict::{Candidate, Finding, Gain, verdict};
+use super::{Go, Plan, Progress, Report, run};
+use redrive_core::book::{self, RuleBook, overlay};
+use crate::scenario::expectation::Value;
+
+/// A finding and what would help.
+#[derive(Debug, Serialize)]
+pub struct Advised {
+    /// What the report shows.
+    #[serde(flatten)]
+    pub finding: Finding,
+    /// Changes that helped when the scenario was played again with them.
+    pub advice: Vec<Proven>,
+}
+
+/// A change that helped.
+#[derive(Clone, Debug, Serialize)]
+pub struct Proven {
+    /// The change in a few words.
+    pub words: String,
+    /// The part of the rule book that changes.
+    pub change: String,
+    /// What became less.
+    pub metric: &'static str,
+    /// What it was with the seed of the run; times are in seconds, and what never came is none.
+    pub before: Value,
+    /// What it is with the change.
+    pub after: Value,
+    /// What gets clearly worse by it, in words.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub price: String,
+    /// With so many seeds it was played, and it became less with each of them.
+    pub seeds: u64,
+}
+
+/// With so many seeds a change must help.
+const SEEDS: u64 = 5;
+/// So many changes are tried at most, and none when so much has been played.
+const CHANGES_MAX: usize = 16;
+const ATTEMPTS_MAX: u64 = 4_000_000;
+/// And none at all if the run is so long.
+const ATTEMPTS_OF_RUN_MAX: u64 = ATTEMPTS_MAX / (2 * SEEDS);
+
+/// What the report shows, without advice.
+#[must_use]
+pub fn unadvised(plan: &Plan<'_>, report: &Report) -> Vec<Advised> {
+    let without = |finding| Advised { finding, advice: Vec::new() };
+    verdict(report, &plan.book).into_iter().map(without).collect()
+}
+
+/// What the report shows, each with the advice that is proven; `watch` is told of each run as by [`run`]. Where it
+/// says stop, the change that was played is not told.
+pub fn advised(
+    plan: &Plan<'_>,
+    report: &Report,
+    book_text: &str,
+    watch: &mut dyn FnMut(Progress) -> Go,
+) -> Vec<Advised> {
+    let findings = verdict(report, &plan.book);
+    let is_quick = report.attempts <= ATTEMPTS_OF_RUN_MAX;
+    let changes = if is_quick { changes(&findings) } else { Vec::new() };
+    let mut again = Again { plan, watch, first: report, others: Vec::new(), attempts: 0 };
+    let mut proven: Vec<(&Candidate, Gain)> = Vec::new();
+    for candidates in changes.into_iter().take(CHANGES_MAX) {
+        let book = overlay::laid_over(book_text, &candidates[0].change).ok();
+        // Some changes make no book.
+        let book =
+            book.and_then(|text| book::read_for(&text, plan.book.sections().machine).book).map(Arc::new);
+        proven.extend(book.and_then(|book| again.proven(&book, candidates)).into_iter().flatten());
+    }
+    let gain =
+        |candidate: &Candidate| proven.iter().find(|(known, _)| *known == candidate).map(|(_, gain)| *gain);
+    let advice = |finding: &Finding| {
+        let candidates = finding.candidates.iter();
+        candidates.filter_map(|candidate| Some(Proven::new(candidate, gain(candidate)?))).collect()
+    };
+    let advice: Vec<Vec<Proven>> = findings.iter().map(advice).collect();
+    findings.into_iter().zip(advice).map(|(finding, advice)| Advised { finding, advice }).collect()
+}
+
+/// The candidates that make the same change, in the order in which they are first named.
+fn changes(findings: &[Finding]) -> Vec<Vec<&Candidate>> {
+    let mut changes: Vec<Vec<&Candidate>> = Vec::new();
+    for candidate in findings.iter().flat_map(|finding| &finding.candidates) {
+        match changes.iter_mut().find(|known| known[0].change == candidate.change) {
+            Some(known) => known.push(candidate),
+            None => changes.push(vec![candidate]),
+        }
+    }
+    changes
+}
+
+impl Proven {
+    fn new(candidate: &Candidate, gain: Gain) -> Self {
+        Self {
+            words: candidate.words(),
+            change: candidate.change.clone(),
+            metric: candidate.measure.as_str(),
+            before: gain.before,
+            after: gain.after,
+            price: gain.price.to_string(),
+            seeds: SEEDS,
+        }
+    }
+}
+
+/// What has been played again.
+struct Again<'a, 'w> {
+    plan: &'a Plan<'a>,
+    watch: &'w mut dyn FnMut(Progress) -> Go,
+    /// The run as it is, with its own seed.
+    first: &'a Report,
+    /// And with the seeds after that, as far as anybody asked.
+    others: Vec<Report>,
+    attempts: u64,
+}
+
+impl Again<'_, '_> {
+    /// Which of these a changed book gains with every seed, and how much with the first; none if too much would have
+    /// to be played to know.
+    fn proven<'c>(
+        &mut self,
+        book: &Arc<RuleBook>,
+        candidates: Vec<&'c Candidate>,
+    ) -> Option<Vec<(&'c Candidate, Gain)>> {
+        let after = self.play(book, 0)?;
+        let gain = |candidate: &'c Candidate| Some((candidate, candidate.gain(self.first, &after)?));
+        let mut gained: Vec<(&Candidate, Gain)> = candidates.into_iter().filter_map(gain).collect();
+        for (place, later) in (1..SEEDS).enumerate() {
+            if gained.is_empty() {
+                break;
+            }
+            if self.others.len() == place {
+                let before = self.play(&Arc::clone(&self.plan.book), later)?;
+                self.others.push(before);
+            }
+            let after = self.play(book, later)?;
+            let before = &self.others[place];
+            gained.retain(|(candidate, _)| candidate.gain(before, &after).is_some());
+        }
+        Some(gained)
+    }
+
+    /// The scenario by a book, with the seed that comes so much later.
+    fn play(&mut self, book: &Arc<RuleBook>, later: u64) -> Option<Report> {
+        if self.attempts >= ATTEMPTS_MAX {
+            return None;
+        }
+        let seed = self.plan.seed.wrapping_add(later);
+        let plan = Plan { book: Arc::clone(book), seed, ..self.plan.clone() };
+        let report = run(&plan, self.watch).ok()?;
+        self.attempts += report.attempts;
+        Some(report)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use super::*;
+    use redrive_core::book::model::Machine;
+    use crate::scenario::{self, Scenario};
+
+    const GUARDED: &str = "\
+version: 1
+breakers:
+  five: { trip: { consecutive: 5 }, open: 10s }
+dependencies:
+  api: { kind: webhook, breaker: five, in_flight: 500, ramp: 0s }
+services:
+  shop: { target: { http: \"http://127.0.0.1:9000/\" }, depends_on: api, events: [\"orders.*\"] }
+";
+    const OUTAGE: &str = "\
+version: 1
+duration: 2m
+arrivals: [{ type: orders.placed, rate: 2/s }]
+dependencies:
+  api: { latency: { p50: 20ms, p99: 200ms }, phases: [{ at: 30s, for: 30s, is: down }] }
+";
+
+    fn plan(scenario: &Scenario, seed: u64) -> Plan<'_> {
+        Plan { scenario, book: Arc::new(book::read(GUARDED).book.expect("a book")), seed }
+    }
+
+    fn play(plan: &Plan<'_>) -> Report {
+        run(plan, &mut |_| Go::On).expect("nobody stops it")
+    }
+
+    /// Where a breaker holds everything, jitter changes nothing but the moment of its probe.
+    #[test]
+    fn a_change_that_helps_by_luck_is_not_told() {
+        let scenario = scenario::read(OUTAGE).scenario.expect("a scenario");
+        let mut lucky = 0;
+        for seed in 1..=40 {
+            let plan = plan(&scenario, seed);
+            let before = play(&plan);
+            let findings = verdict(&before, &plan.book);
+            let candidates = findings.iter().flat_map(|finding| &finding.candidates);
+            for candidate in candidates.filter(|candidate| candidate.words().contains("jitter")) {
+                let changed = overlay::laid_over(GUARDED, &candidate.change).expect("both are YAML");
+                let book = Arc::new(book::read(&changed).book.expect("a book"));
+                let after = play(&Plan { book, ..plan.clone() });
+                lucky += usize::from(candidate.gain(&before, &after).is_some());
+            }
+            let told = advised(&plan, &before, GUARDED, &mut |_| Go::On);
+            let told: Vec<&Proven> = told.iter().flat_map(|advised| &advised.advice).collect();
+            assert!(told.iter().all(|proven| !proven.words.contains("jitter")), "seed {seed}: {told:#?}");
+        }
+        assert!(lucky > 0, "no seed is lucky, so this proves nothing");
+    }
+
+    /// How many programs run at once is a matter of the machine, and it is the same one that is advised.
+    #[test]
+    fn what_is_promised_is_what_the_change_gives() {
+        const PROGRAMS: &str = "\
+version: 1
+services:
+  work: { target: { exec: [\"./work\"] }, retry: standard, events: [\"orders.*\"] }
+";
+        let scenario = scenario::read(
+            "version: 1\nduration: 10m\narrivals: [{ type: orders.placed, rate: 2/s }]\ndependencies:\n  all: { latency: 400ms, phases: [{ at: 1m, for: 3m, fails: { status: 503, share: 60% } }] }\n",
+        );
+        let scenario = scenario.scenario.expect("a scenario");
+        let machine = Machine { cores: NonZeroU32::MIN };
+        let read = |text: &str| Arc::new(book::read_for(text, machine).book.expect("a book"));
+        let plan = Plan { scenario: &scenario, book: read(PROGRAMS), seed: 1 };
+        let before = play(&plan);
+        let told = advised(&plan, &before, PROGRAMS, &mut |_| Go::On);
+        let mut proven = told.iter().flat_map(|advised| &advised.advice).peekable();
+        assert!(proven.peek().is_some(), "{told:#?}");
+        for proven in proven {
+            let changed = overlay::laid_over(PROGRAMS, &proven.change).expect("both are YAML");
+            let after = play(&Plan { book: read(&changed), ..plan.clone() });
+            let candidates = told.iter().flat_map(|advised| &advised.finding.candidates);
+            let mut same = candidates.filter(|candidate| candidate.change == proven.change);
+            let gains = same.find_map(|candidate| candidate.gain(&before, &after)).expect("it helps");
+            assert_eq!(gains.after, proven.after, "{}", proven.words);
+        }
+    }
+
+    #[test]
+    fn what_is_stopped_is_not_told_and_the_rest_is() {
+        let bare = GUARDED
+            .replace("breaker: five", "breaker: none")
+            .replace("depends_on", "retry: aggressive, depends_on");
+        // Long enough for somebody to look at it while it is played.
+        let scenario = scenario::read(&OUTAGE.replace("2/s", "40/s")).scenario.expect("a scenario");
+        let book = Arc::new(book::read(&bare).book.expect("a book"));
+        let plan = Plan { scenario: &scenario, book, seed: 1 };
+        let report = play(&plan);
+        let count = |watch: &mut dyn FnMut(Progress) -> Go| {
+            advised(&plan, &report, &bare, watch).iter().map(|advised| advised.advice.len()).sum::<usize>()
+        };
+        assert!(count(&mut |_| Go::On) > 0, "{:#?}", unadvised(&plan, &report));
+        assert_eq!(count(&mut |_| Go::Stop), 0);
+    }
+}

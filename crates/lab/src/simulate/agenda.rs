@@ -1,0 +1,143 @@
+//! What is to happen, in the order of time; at one moment, in the order in which it was planned.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+use redrive_core::engine::CallId;
+
+/// Something that is to happen.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Happening {
+    /// Events of a stream arrive.
+    Arrive {
+        /// Which stream.
+        stream: usize,
+    },
+    /// The caller learns how a call ended.
+    CallEnds(CallEnd),
+    /// An engine asked to be woken.
+    Wake {
+        /// Whose.
+        node: usize,
+        /// Of which of its runs.
+        run: u32,
+    },
+    /// Something happens to Redrive itself.
+    FaultBegins {
+        /// Which of the scenario's faults.
+        fault: usize,
+    },
+    /// It is over.
+    FaultEnds {
+        /// Which.
+        fault: usize,
+    },
+    /// A dependency calls the next of its own.
+    CallsOn {
+        /// In which of its calls.
+        visit: u64,
+    },
+    /// A dependency that was called within a call has an answer.
+    VisitEnds {
+        /// Which call.
+        visit: u64,
+        /// What it says.
+        said: Said,
+    },
+    /// Whoever made a call within layers has waited long enough.
+    GivenUp {
+        /// Which call.
+        visit: u64,
+    },
+    /// A dependency, or what stands before it, is not well.
+    TroubleBegins {
+        /// Which dependency.
+        dependency: usize,
+    },
+    /// It is well again.
+    TroubleEnds {
+        /// Which dependency.
+        dependency: usize,
+    },
+}
+
+/// How a call ends, as its caller sees it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CallEnd {
+    pub node: usize,
+    /// The run of the node that made it; a later one knows nothing of it.
+    pub run: u32,
+    pub call: CallId,
+    pub dependency: usize,
+    pub queue: usize,
+    pub took: Duration,
+    pub said: Said,
+}
+
+/// What the caller is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    /// It is done.
+    Done,
+    /// A status that is no success.
+    Status(u16),
+    /// Too many calls, and perhaps when to come back.
+    TooMany(Option<Duration>),
+    /// Nobody listens.
+    Refused,
+    /// Nothing, for as long as the caller waited.
+    Nothing,
+}
+
+/// A list of what is to happen.
+#[derive(Debug, Default)]
+pub(super) struct Agenda {
+    heap: BinaryHeap<Entry>,
+    planned: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    at_nanos: u64,
+    order: u64,
+    what: Happening,
+}
+
+impl Agenda {
+    pub(super) fn plan(&mut self, at_nanos: u64, what: Happening) {
+        self.planned += 1;
+        self.heap.push(Entry { at_nanos, order: self.planned, what });
+    }
+
+    /// How much is planned.
+    pub(super) fn len(&self) -> usize {
+        self.heap.len()
+    }
+
+    /// What comes next, and when.
+    pub(super) fn next(&mut self) -> Option<(u64, Happening)> {
+        self.heap.pop().map(|entry| (entry.at_nanos, entry.what))
+    }
+}
+
+/// The earliest is the greatest, so that the heap hands it over first.
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at_nanos, other.order).cmp(&(self.at_nanos, self.order))
+    }
+}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Entry {}

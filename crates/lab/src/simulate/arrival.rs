@@ -1,0 +1,150 @@
+//! How events come in: those of the scenario's streams, those that tell of others, and those that were turned away.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::agenda::Happening;
+use super::chance::{below, unit};
+use super::ledger::Belongs;
+use super::store::New;
+use super::world::{Health, Taker, World};
+use redrive_core::book::model::Order;
+use redrive_core::engine::{Input, Settlement, Waiting};
+use redrive_core::event::Event;
+use redrive_core::event::attribute::{EventId, EventSource, EventType, SessionKey};
+use redrive_core::hash::stable_64_of;
+
+/// An event on its way to one who wants it.
+struct Sent {
+    event: Arc<Event>,
+    session: Option<u32>,
+    /// Tells it from all others.
+    number: u64,
+    content: u64,
+    is_poison: bool,
+}
+
+impl World<'_> {
+    /// Events of a stream are sent to whoever wants them.
+    pub(super) fn arrive(&mut self, stream: usize) {
+        match self.streams[stream].next(Some(self.now)) {
+            Some(at) => self.agenda.plan(at, Happening::Arrive { stream }),
+            None => self.streams_open -= 1,
+        }
+        let mut accepted: Vec<Vec<Waiting>> = vec![Vec::new(); self.nodes.len()];
+        for _ in 0..self.streams[stream].at_once() {
+            self.send(stream, &mut accepted);
+        }
+        self.hand_on(accepted);
+    }
+
+    fn send(&mut self, stream: usize, accepted: &mut [Vec<Waiting>]) {
+        let arrival = &self.scenario.arrivals[stream];
+        self.ledger.event();
+        let number = self.streams[stream].next_number();
+        let session = arrival.sessions.map(|count| {
+            let drawn = below(self.sessions.draw(number), u64::from(count));
+            u32::try_from(drawn).expect("less than the count")
+        });
+        let is_poison = unit(self.poison.draw(number)) < arrival.poison.get();
+        let event = self.events[stream].entry(session);
+        let event =
+            Arc::clone(event.or_insert_with(|| Arc::new(event_of(&arrival.event_type.value, session))));
+        let content = self.content.draw(number);
+        for taker in 0..self.takers[stream].len() {
+            let sent = Sent { event: Arc::clone(&event), session, number, content, is_poison };
+            self.hand_over(self.takers[stream][taker], sent, accepted);
+        }
+    }
+
+    /// One who wants an event gets it.
+    fn hand_over(&mut self, taker: Taker, sent: Sent, accepted: &mut [Vec<Waiting>]) {
+        let Taker { belongs, key, order } = taker;
+        let Sent { event, session, number, content, is_poison } = sent;
+        let session = session.filter(|_| order != Order::None);
+        let share = stable_64_of(key, session.map_or(number, |session| u64::from(session) << 32));
+        let node = usize::try_from(below(stable_64_of(share, 7), self.nodes.len() as u64)).expect("a node");
+        let clock = self.clock();
+        let Belongs { queue, dependency } = belongs;
+        let content = stable_64_of(content, key);
+        let new = New { queue, dependency, session, event, content, sent_at: clock, is_poison };
+        self.ledger.sent(belongs);
+        let node_at = &mut self.nodes[node];
+        match node_at.health {
+            Health::Well => accepted[node].extend(node_at.store.accept(new, clock)),
+            Health::Down { .. } | Health::Stalled { .. } => node_at.door.push(new),
+        }
+    }
+
+    /// What a settlement tells of itself arrives at whoever wants it.
+    pub(super) fn derive(&mut self, settlement: &Settlement) {
+        let mut accepted: Vec<Vec<Waiting>> = vec![Vec::new(); self.nodes.len()];
+        for (event, place) in settlement.emits.iter().zip(0_u64..) {
+            let event_type = &event.event_type;
+            if !self.derived.contains_key(event_type) {
+                self.derived.insert(event_type.clone(), self.takers_of(event_type));
+            }
+            let takers = self.derived[event_type].clone();
+            if takers.is_empty() {
+                continue;
+            }
+            self.ledger.event();
+            let session = event.session.as_ref().and_then(number_of);
+            let number =
+                stable_64_of(settlement.delivery.content(), u64::from(settlement.attempts) << 8 | place);
+            for taker in takers {
+                let (event, content) = (Arc::clone(event), number);
+                self.hand_over(
+                    taker,
+                    Sent { event, session, number, content, is_poison: false },
+                    &mut accepted,
+                );
+            }
+        }
+        self.hand_on(accepted);
+    }
+
+    /// Nodes learn of what is in their stores.
+    fn hand_on(&mut self, accepted: Vec<Vec<Waiting>>) {
+        for (node, rows) in accepted.into_iter().enumerate() {
+            if !rows.is_empty() {
+                self.nodes[node].inbox.push_back(Input::Accepted(rows));
+                self.pump(node);
+            }
+        }
+    }
+
+    /// Who was turned away sends again.
+    pub(super) fn open_door(&mut self, node: usize) {
+        let clock = self.clock();
+        let well = &mut self.nodes[node];
+        let accepted: Vec<_> = std::mem::take(&mut well.door)
+            .into_iter()
+            .filter_map(|new| well.store.accept(new, clock))
+            .collect();
+        well.inbox.push_back(Input::Accepted(accepted));
+        self.pump(node);
+    }
+}
+
+/// The number of a session, as [`event_of`] names it.
+fn number_of(session: &SessionKey) -> Option<u32> {
+    session.as_str().strip_prefix("session-")?.parse().ok()
+}
+
+/// All events of one type and session look alike: nobody looks into them here.
+fn event_of(event_type: &EventType, session: Option<u32>) -> Event {
+    Event {
+        id: EventId::new("simulated").expect("an id"),
+        source: EventSource::new("/simulation").expect("a source"),
+        event_type: event_type.clone(),
+        subject: None,
+        time: None,
+        content_type: None,
+        session: session.map(|number| SessionKey::new(&format!("session-{number}")).expect("a key")),
+        correlation_id: None,
+        traceparent: None,
+        extensions: BTreeMap::new(),
+        data: bytes::Bytes::new(),
+    }
+}

@@ -1,0 +1,38 @@
+//! What a changed part of a rule book must say beside the change, so that a thing which the book does not define
+//! itself stays what it was: a policy or breaker of the catalog is extended, a dependency is declared with its kind.
+
+use redrive_core::book::RuleBook;
+use redrive_core::catalog::{self, Kind};
+
+/// The keys that go before a change of something with that name, such as `from: standard`.
+pub(super) fn beside_change(book: &RuleBook, section: &str, name: &str) -> Option<String> {
+    beside_change_of(book, section, name, || {
+        let sections = book.sections();
+        let mut rows = sections.rows().map(|(service, channel, row)| sections.resolve(service, channel, row));
+        rows.find(|resolved| resolved.dependency.value.as_str() == name).map(|caller| caller.kind)
+    })
+}
+
+/// The same for somebody who knows what kind of dependency those take it for who call it.
+pub(super) fn beside_change_of(
+    book: &RuleBook,
+    section: &str,
+    name: &str,
+    kind: impl FnOnce() -> Option<Kind>,
+) -> Option<String> {
+    let sections = book.sections();
+    match section {
+        "retry_policies" => {
+            let is_from_catalog = !sections.policies.contains_key(name) && catalog::policy(name).is_some();
+            is_from_catalog.then(|| format!("from: {name}"))
+        }
+        "breakers" => {
+            let is_from_catalog = !sections.breakers.contains_key(name) && catalog::breaker(name).is_some();
+            is_from_catalog.then(|| format!("from: {name}"))
+        }
+        "dependencies" if !sections.dependencies.contains_key(name) => {
+            kind().map(|kind| format!("kind: {kind}"))
+        }
+        _ => None,
+    }
+}

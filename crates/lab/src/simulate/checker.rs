@@ -1,0 +1,97 @@
+//! Watches calls from where targets stand: whether each session comes in order. It knows nothing of the engine and
+//! nothing of the store but what a call carries.
+//!
+//! A call is out of order if one behind it in its session was called before, or while a call for another of its
+//! session is being made. A call whose caller went down is nobody's any more.
+
+use super::store::Lane;
+use redrive_core::hash::Map;
+use redrive_core::ids::Seq;
+
+/// What was seen of all sessions.
+#[derive(Debug, Default)]
+pub(super) struct Checker {
+    sessions: Map<Lane, Session>,
+    violations: u64,
+}
+
+#[derive(Debug)]
+struct Session {
+    /// The last in its order that was called.
+    furthest: Seq,
+    /// The one that is being called, by that caller.
+    calling: Option<(Seq, Caller)>,
+}
+
+/// A run of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Caller {
+    pub node: usize,
+    pub run: u32,
+}
+
+impl Checker {
+    /// A call begins for that place in a session.
+    pub(super) fn begins(&mut self, lane: Lane, place: Seq, caller: Caller) {
+        let first = || Session { furthest: place, calling: None };
+        let session = self.sessions.entry(lane).or_insert_with(first);
+        let is_beside = session.calling.is_some_and(|(other, by)| other != place && by == caller);
+        if place < session.furthest || is_beside {
+            self.violations += 1;
+        }
+        session.furthest = session.furthest.max(place);
+        session.calling = Some((place, caller));
+    }
+
+    /// The caller of a session's call knows its end.
+    pub(super) fn ends(&mut self, lane: Lane, place: Seq) {
+        if let Some(session) = self.sessions.get_mut(&lane)
+            && session.calling.is_some_and(|(calling, _)| calling == place)
+        {
+            session.calling = None;
+        }
+    }
+
+    /// How many calls were out of order.
+    pub(super) const fn violations(&self) -> u64 {
+        self.violations
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LANE: Lane = Lane { queue: 0, session: 7 };
+
+    #[derive(Clone, Copy)]
+    enum Act {
+        Begins(u64, u32),
+        Ends(u64),
+    }
+    use Act::{Begins, Ends};
+
+    #[test]
+    fn what_is_out_of_order_is_seen() {
+        #[rustfmt::skip]
+        let cases: [(&str, &[Act], u64); 7] = [
+            ("one after the other",          &[Begins(1, 1), Ends(1), Begins(2, 1), Ends(2)],               0),
+            ("a retry",                      &[Begins(1, 1), Ends(1), Begins(1, 1), Ends(1), Begins(2, 1)], 0),
+            ("the second first",             &[Begins(2, 1), Ends(2), Begins(1, 1)],                        1),
+            ("two at a time",                &[Begins(1, 1), Begins(2, 1)],                                 1),
+            ("again, after its caller went down", &[Begins(1, 1), Begins(1, 2), Ends(1), Begins(2, 2)],     0),
+            ("the next, after a caller went down", &[Begins(1, 1), Begins(2, 2)],                           0),
+            ("back to one that was passed",  &[Begins(1, 1), Ends(1), Begins(2, 1), Ends(2), Begins(1, 2)], 1),
+        ];
+        for (name, acts, expected) in cases {
+            let mut checker = Checker::default();
+            for act in acts {
+                match *act {
+                    Begins(place, run) => checker.begins(LANE, Seq::new(place), Caller { node: 0, run }),
+                    Ends(place) => checker.ends(LANE, Seq::new(place)),
+                }
+            }
+            assert_eq!(checker.violations(), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Dependencies that call others, and try again by themselves.
+//!
+//! A call to such a dependency is a visit: first it does its own work, then it calls the next of its own
+//! dependencies, each as often as it may until that answers well, and then it answers. Each of those calls is a
+//! visit too, so layers multiply: three attempts at each of three layers are 27 calls at the innermost.
+//!
+//! A caller who gives up takes nothing back: the visit goes on without anybody to hear how it ends. Only the
+//! dependency's own work takes room in its capacity; while it waits for another it holds nothing.
+
+#[cfg(test)]
+mod tests;
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::agenda::{CallEnd, Happening, Said};
+use super::ledger::How;
+use super::target::{Effect, Knock};
+use super::world::{World, nanos};
+use redrive_core::hash::{Map, stable_64_of};
+
+/// Keeps the luck of inner calls apart from that of others.
+const INNER: u64 = 0x1a7e_0000_0000_0000;
+
+/// How often something took effect, wherever it is remembered.
+pub(super) type Taken = Rc<Cell<u32>>;
+
+/// A dependency's call to another.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Inner {
+    pub dependency: usize,
+    pub attempts: u32,
+    pub wait: Duration,
+    pub timeout: Duration,
+}
+
+/// All visits, and who calls whom.
+#[derive(Debug, Default)]
+pub(super) struct Layers {
+    /// What each dependency calls, in order.
+    calls: Vec<Vec<Inner>>,
+    /// All that a call to each may lead to, itself not included, each once.
+    beneath: Vec<Vec<usize>>,
+    visits: Map<u64, Visit>,
+    last: u64,
+}
+
+/// A call that is being made.
+#[derive(Debug)]
+struct Visit {
+    dependency: usize,
+    began_at: u64,
+    /// Who waits for its end; none once they have given up.
+    caller: Option<Caller>,
+    draw: u64,
+    /// Which of its own calls comes next, and how often that was tried.
+    place: usize,
+    tried: u32,
+    /// What takes effect if it ends well.
+    carries: Vec<Taken>,
+    /// It has no end of its own.
+    hangs: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Caller {
+    Rule(CallEnd),
+    Visit(u64),
+}
+
+/// A call that a rule makes.
+#[derive(Debug)]
+pub(super) struct ByRule {
+    pub end: CallEnd,
+    pub knock: Knock,
+    pub carries: Vec<Taken>,
+}
+
+impl Layers {
+    pub(super) fn new(calls: Vec<Vec<Inner>>) -> Self {
+        let beneath = (0..calls.len()).map(|dependency| all_beneath(&calls, dependency)).collect();
+        Self { calls, beneath, visits: Map::default(), last: 0 }
+    }
+
+    /// Whether that dependency calls others.
+    pub(super) fn is_before_others(&self, dependency: usize) -> bool {
+        !self.calls[dependency].is_empty()
+    }
+
+    /// All that a call to that dependency may lead to, itself not included, each once.
+    pub(super) fn beneath(&self, dependency: usize) -> &[usize] {
+        &self.beneath[dependency]
+    }
+
+    /// Calls that are being made.
+    pub(super) fn under_way(&self) -> usize {
+        self.visits.len()
+    }
+
+    fn begin(&mut self, visit: Visit) -> u64 {
+        self.last += 1;
+        self.visits.insert(self.last, visit);
+        self.last
+    }
+}
+
+fn all_beneath(calls: &[Vec<Inner>], dependency: usize) -> Vec<usize> {
+    let mut found: BTreeSet<usize> = BTreeSet::new();
+    let mut open = vec![dependency];
+    while let Some(next) = open.pop() {
+        open.extend(calls[next].iter().map(|inner| inner.dependency).filter(|inner| found.insert(*inner)));
+    }
+    found.into_iter().collect()
+}
+
+impl World<'_> {
+    /// A rule calls a dependency that calls others.
+    pub(super) fn visit_by_rule(&mut self, by: ByRule) {
+        let ByRule { end, knock, carries } = by;
+        self.visit(end.dependency, knock, Caller::Rule(end), carries);
+    }
+
+    fn visit(&mut self, dependency: usize, knock: Knock, caller: Caller, carries: Vec<Taken>) {
+        let (now, draw) = (knock.at_nanos, knock.draw);
+        // Whoever gives up does so by itself; the work takes as long as it takes.
+        let outcome = self.targets[dependency].call(Knock { limit: Duration::MAX, ..knock });
+        let hangs = outcome.said == Said::Nothing;
+        let caller = Some(caller);
+        let visit = Visit { dependency, began_at: now, caller, draw, place: 0, tried: 0, carries, hangs };
+        let visit = self.layers.begin(visit);
+        self.agenda.plan(now.saturating_add(nanos(knock.limit)), Happening::GivenUp { visit });
+        let at = now.saturating_add(nanos(outcome.took));
+        if outcome.effect == Effect::Taken && self.layers.is_before_others(dependency) {
+            self.agenda.plan(at, Happening::CallsOn { visit });
+        } else if !hangs {
+            self.agenda.plan(at, Happening::VisitEnds { visit, said: outcome.said });
+        }
+    }
+
+    /// A dependency calls the next of its own.
+    pub(super) fn calls_on(&mut self, id: u64) {
+        let Some(visit) = self.layers.visits.get(&id) else { return };
+        let inner = self.layers.calls[visit.dependency][visit.place];
+        let turn = ((visit.place as u64) << 32) | u64::from(visit.tried);
+        let knock = Knock {
+            at_nanos: self.now,
+            limit: inner.timeout,
+            draw: stable_64_of(visit.draw, turn ^ INNER),
+            is_poison: false,
+        };
+        self.ledger.called_within(inner.dependency);
+        self.visit(inner.dependency, knock, Caller::Visit(id), Vec::new());
+    }
+
+    /// A dependency has an answer, whether or not somebody waits for it.
+    pub(super) fn visit_ends(&mut self, id: u64, said: Said) {
+        let Some(visit) = self.layers.visits.remove(&id) else { return };
+        if said == Said::Done {
+            for taken in &visit.carries {
+                taken.set(taken.get() + 1);
+                if taken.get() > 1 {
+                    self.ledger.duplicate();
+                }
+            }
+        }
+        let took = Duration::from_nanos(self.now - visit.began_at);
+        if let Some(caller) = visit.caller {
+            self.hears(visit.dependency, caller, took, said);
+        }
+    }
+
+    /// Whoever called has waited long enough.
+    pub(super) fn given_up(&mut self, id: u64) {
+        let Some(visit) = self.layers.visits.get_mut(&id) else { return };
+        let (dependency, began_at, caller) = (visit.dependency, visit.began_at, visit.caller.take());
+        if visit.hangs {
+            self.layers.visits.remove(&id);
+        }
+        let took = Duration::from_nanos(self.now - began_at);
+        if let Some(caller) = caller {
+            self.hears(dependency, caller, took, Said::Nothing);
+        }
+    }
+
+    fn hears(&mut self, dependency: usize, caller: Caller, took: Duration, said: Said) {
+        let how = if said == Said::Done { How::Well } else { How::Badly };
+        match caller {
+            Caller::Rule(end) => self.call_ends(CallEnd { took, said, ..end }),
+            Caller::Visit(id) => {
+                self.ledger.answered(dependency, took, how);
+                self.tries_on(id, said);
+            }
+        }
+    }
+
+    /// A dependency hears from one of its own: it goes on to the next, tries again, or gives up.
+    fn tries_on(&mut self, id: u64, said: Said) {
+        let visit = self.layers.visits.get_mut(&id).expect("it waits for what it called");
+        let calls = &self.layers.calls[visit.dependency];
+        let inner = calls[visit.place];
+        if said == Said::Done {
+            (visit.place, visit.tried) = (visit.place + 1, 0);
+            if visit.place == calls.len() {
+                return self.visit_ends(id, Said::Done);
+            }
+            return self.calls_on(id);
+        }
+        visit.tried += 1;
+        if visit.tried < inner.attempts {
+            return self
+                .agenda
+                .plan(self.now.saturating_add(nanos(inner.wait)), Happening::CallsOn { visit: id });
+        }
+        let status = if said == Said::Nothing { 504 } else { 502 };
+        self.visit_ends(id, Said::Status(status));
+    }
+}

@@ -1,0 +1,32 @@
+//! Keeps the stories of a simulation as a store would, for tests that need a record of a whole day.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use redrive_core::engine::{Fate, Settlement};
+use redrive_core::ids::DeliveryId;
+use redrive_core::story::Story;
+
+/// The attempts of every delivery of one node.
+pub(crate) type Stories = BTreeMap<DeliveryId, Vec<Story>>;
+
+thread_local! {
+    static STORIES: RefCell<Option<Stories>> = const { RefCell::new(None) };
+}
+
+/// Keeps what is written while something is played.
+pub(crate) fn kept<T>(play: impl FnOnce() -> T) -> (T, Stories) {
+    STORIES.set(Some(Stories::new()));
+    let played = play();
+    (played, STORIES.take().unwrap_or_default())
+}
+
+/// Something was written, or was not.
+pub(super) fn settled(settlement: &Settlement, fate: Fate) {
+    let Some(story) = settlement.story.as_deref().filter(|_| fate == Fate::Written) else { return };
+    STORIES.with_borrow_mut(|stories| {
+        if let Some(stories) = stories {
+            stories.entry(settlement.delivery).or_default().push(story.clone());
+        }
+    });
+}

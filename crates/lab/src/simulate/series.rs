@@ -1,0 +1,162 @@
+//! Figures over time, in so many steps and no more: when they are full, two become one, and each lasts twice as
+//! long.
+
+use std::time::Duration;
+
+use redrive_core::limits;
+
+const STEPS_MAX: usize = limits::SIMULATION_STEPS_MAX;
+const _: () = assert!(STEPS_MAX.is_multiple_of(2));
+const FIRST_STEP_NANOS: u64 = 1_000_000_000;
+
+/// The steps that all series share.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clockface {
+    step_nanos: u64,
+    now: usize,
+}
+
+/// What has changed when time went on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// It is the same step.
+    Same,
+    /// Another step has begun.
+    Next,
+    /// Two steps have become one, so often, and another may have begun.
+    Folded(u32),
+}
+
+impl Clockface {
+    pub(super) const fn new() -> Self {
+        Self { step_nanos: FIRST_STEP_NANOS, now: 0 }
+    }
+
+    pub(super) const fn step(&self) -> Duration {
+        Duration::from_nanos(self.step_nanos)
+    }
+
+    /// How many steps have begun.
+    pub(super) const fn begun(&self) -> usize {
+        self.now + 1
+    }
+
+    pub(super) fn advance(&mut self, nanos: u64) -> Turn {
+        let mut folds = 0;
+        while nanos / self.step_nanos >= STEPS_MAX as u64 {
+            self.step_nanos *= 2;
+            folds += 1;
+        }
+        let now = usize::try_from(nanos / self.step_nanos).expect("less than the most");
+        let turn = match (folds, now == self.now) {
+            (0, true) => Turn::Same,
+            (0, false) => Turn::Next,
+            (folds, _) => Turn::Folded(folds),
+        };
+        self.now = now;
+        turn
+    }
+}
+
+/// How much of something there was in each step.
+#[derive(Clone, Debug)]
+pub(super) struct Sums(Vec<u64>);
+
+impl Sums {
+    pub(super) fn new() -> Self {
+        Self(vec![0; STEPS_MAX])
+    }
+
+    pub(super) fn add(&mut self, face: &Clockface, count: u64) {
+        self.0[face.now] += count;
+    }
+
+    pub(super) fn turn(&mut self, turn: Turn) {
+        if let Turn::Folded(times) = turn {
+            (0..times).for_each(|_| fold(&mut self.0, |first, second| first + second));
+        }
+    }
+
+    pub(super) fn told(&self, face: &Clockface) -> Vec<u64> {
+        self.0[..face.begun()].to_vec()
+    }
+}
+
+/// How high something stood in each step, at its highest.
+#[derive(Clone, Debug)]
+pub(super) struct Level {
+    now: u64,
+    peaks: Vec<u64>,
+    /// The step that was written last.
+    last: usize,
+}
+
+impl Level {
+    pub(super) fn new() -> Self {
+        Self { now: 0, peaks: vec![0; STEPS_MAX], last: 0 }
+    }
+
+    pub(super) const fn now(&self) -> u64 {
+        self.now
+    }
+
+    pub(super) fn set(&mut self, face: &Clockface, level: u64) {
+        self.now = level;
+        let peak = &mut self.peaks[face.now];
+        *peak = (*peak).max(level);
+    }
+
+    pub(super) fn turn(&mut self, face: &Clockface, turn: Turn) {
+        if let Turn::Folded(times) = turn {
+            (0..times).for_each(|_| fold(&mut self.peaks, u64::max));
+            self.last >>= times;
+        }
+        if turn != Turn::Same {
+            // It stood as it stood while nothing changed.
+            for step in self.last..=face.now {
+                self.peaks[step] = self.peaks[step].max(self.now);
+            }
+            self.last = face.now;
+        }
+    }
+
+    pub(super) fn told(&self, face: &Clockface) -> Vec<u64> {
+        self.peaks[..face.begun()].to_vec()
+    }
+}
+
+fn fold(steps: &mut [u64], join: impl Fn(u64, u64) -> u64) {
+    for place in 0..steps.len() / 2 {
+        steps[place] = join(steps[2 * place], steps[2 * place + 1]);
+    }
+    let half = steps.len() / 2;
+    steps[half..].fill(0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_fold_and_nothing_is_lost() {
+        let mut face = Clockface::new();
+        let (mut sums, mut level) = (Sums::new(), Level::new());
+        for second in 0..1_000_u64 {
+            let turn = face.advance(second * 1_000_000_000);
+            sums.turn(turn);
+            level.turn(&face, turn);
+            sums.add(&face, 1);
+            if second == 500 {
+                level.set(&face, 9);
+                level.set(&face, 3);
+            }
+        }
+        assert_eq!(face.step(), Duration::from_secs(8));
+        assert_eq!(face.begun(), 125);
+        assert_eq!(sums.told(&face), vec![8; 125]);
+        let levels = level.told(&face);
+        assert_eq!(levels[..62], vec![0; 62]);
+        assert_eq!(levels[62], 9);
+        assert_eq!(levels[63..], vec![3; 62]);
+    }
+}

@@ -1,0 +1,206 @@
+//! When events of one type arrive.
+
+use std::collections::BTreeMap;
+
+use super::chance::{Chance, gap_nanos, nanos};
+use redrive_core::event::attribute::EventType;
+use redrive_core::hash::{stable_64, stable_64_of};
+use crate::scenario::{Arrival, Flow, Spacing};
+
+/// The arrivals of one type, one after the other.
+#[derive(Debug)]
+pub(super) struct Stream<'a> {
+    arrival: &'a Arrival,
+    /// Tells it from all others, in whatever order they stand.
+    key: u64,
+    chance: Chance,
+    sent: u64,
+    /// How many moments of arrival there were.
+    moments: u64,
+    from_nanos: u64,
+    until_nanos: u64,
+}
+
+impl<'a> Stream<'a> {
+    /// All streams of a scenario. Each has draws of its own, by its type, so that a service more in the book, or
+    /// another order of them, changes nothing about the events of others.
+    pub(super) fn all(arrivals: &'a [Arrival], chance: Chance) -> Vec<Self> {
+        let mut of_type: BTreeMap<&EventType, u64> = BTreeMap::new();
+        let stream = |arrival: &'a Arrival| {
+            let event_type = &arrival.event_type.value;
+            let place = of_type.entry(event_type).or_default();
+            *place += 1;
+            let key = stable_64(event_type.as_str().as_bytes(), *place);
+            Self::new(arrival, key, chance.of(key))
+        };
+        arrivals.iter().map(stream).collect()
+    }
+
+    fn new(arrival: &'a Arrival, key: u64, chance: Chance) -> Self {
+        let clamped = |span: std::time::Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        let (from_nanos, until_nanos) = (clamped(arrival.from), clamped(arrival.until));
+        Self { arrival, key, chance, sent: 0, moments: 0, from_nanos, until_nanos }
+    }
+
+    /// The number of its next event, which no other has.
+    pub(super) fn next_number(&mut self) -> u64 {
+        self.sent += 1;
+        stable_64_of(self.key, self.sent)
+    }
+
+    /// How many arrive at each moment.
+    pub(super) const fn at_once(&self) -> u32 {
+        match self.arrival.flow {
+            Flow::Bursts { size, .. } => size,
+            Flow::Steady { .. } | Flow::Wave { .. } | Flow::Trace { .. } => 1,
+        }
+    }
+
+    /// The next moment of arrival; `now` is the one before, if there was one.
+    pub(super) fn next(&mut self, now: Option<u64>) -> Option<u64> {
+        let moment = self.moments;
+        self.moments += 1;
+        let start = now.unwrap_or(self.from_nanos);
+        let at = match &self.arrival.flow {
+            Flow::Steady { rate, spacing: Spacing::Even } => {
+                self.from_nanos.saturating_add(nanos(moment as f64 / rate.as_per_second()))
+            }
+            Flow::Steady { rate, spacing: Spacing::Random } => {
+                start.saturating_add(gap_nanos(self.chance.draw(moment), rate.as_per_second()))
+            }
+            Flow::Wave { low, high, every, spacing } => {
+                let wave = Wave {
+                    low: low.as_per_second(),
+                    high: high.as_per_second(),
+                    every: u64::try_from(every.as_nanos()).unwrap_or(u64::MAX),
+                };
+                let share = match spacing {
+                    Spacing::Random => gap_nanos(self.chance.draw(moment), 1.0) as f64 * 1e-9,
+                    Spacing::Even => 1.0,
+                };
+                start.saturating_add(nanos(wave.seconds_until(start, share)))
+            }
+            Flow::Bursts { every, .. } => match (now, every) {
+                (None, _) => self.from_nanos,
+                (Some(now), Some(every)) => {
+                    now.saturating_add(u64::try_from(every.as_nanos()).unwrap_or(u64::MAX))
+                }
+                (Some(_), None) => return None,
+            },
+            Flow::Trace { times, .. } => {
+                let at = times.get(usize::try_from(moment).ok()?)?;
+                self.from_nanos.saturating_add(u64::try_from(at.as_nanos()).unwrap_or(u64::MAX))
+            }
+        };
+        (at < self.until_nanos).then_some(at)
+    }
+}
+
+/// A rate that rises evenly and falls back; in a second, and how long a wave is in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+struct Wave {
+    low: f64,
+    high: f64,
+    every: u64,
+}
+
+impl Wave {
+    /// How long it takes from `start` on until so many have come. The rate of the moment would not do: where it is
+    /// low, it is higher long before the next one comes.
+    fn seconds_until(self, start: u64, count: f64) -> f64 {
+        let every = self.every as f64 * 1e-9;
+        let half = every / 2.0;
+        let steep = (self.high - self.low) / half;
+        let in_a_wave = f64::midpoint(self.low, self.high) * every;
+        let waves = (count / in_a_wave).floor();
+        let (mut left, mut passed) = (count - waves * in_a_wave, waves * every);
+        let mut place = (start % self.every) as f64 * 1e-9;
+        // Less than a wave is left: the rest of this half, two more, and the beginning of this one.
+        for _ in 0..4 {
+            let (rate, steep, room) = if place < half {
+                (self.low + steep * place, steep, half - place)
+            } else {
+                (self.high - steep * (place - half), -steep, every - place)
+            };
+            let within = room * (rate + steep * room / 2.0);
+            if left <= within {
+                let at_last = (rate * rate + 2.0 * steep * left).max(0.0).sqrt();
+                return passed + 2.0 * left / (rate + at_last);
+            }
+            (left, passed) = (left - within, passed + room);
+            place = if place < half { half } else { 0.0 };
+        }
+        passed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use redrive_core::book::model::At;
+    use redrive_core::book::problem::Span;
+    use redrive_core::event::attribute::EventType;
+    use redrive_core::text::{Rate, Share};
+
+    fn moments(flow: Flow, from: u64, until: u64) -> Vec<u64> {
+        let event_type = At { value: EventType::new("a.b").expect("a type"), span: Span::default() };
+        let seconds = Duration::from_secs;
+        let (from, until) = (seconds(from), seconds(until));
+        let reach = crate::scenario::Reach::OneType;
+        let arrival = Arrival { event_type, reach, sessions: None, poison: Share::NONE, from, until, flow };
+        let mut stream = Stream::new(&arrival, 1, Chance::new(1, 1));
+        let mut found = Vec::new();
+        let mut now = None;
+        while let Some(at) = stream.next(now) {
+            found.push(at / 1_000_000);
+            now = Some(at);
+        }
+        found
+    }
+
+    #[test]
+    fn events_arrive_as_the_scenario_says() {
+        let rate = |count| Rate::per_second(count).expect("a rate");
+        let even = |count| Flow::Steady { rate: rate(count), spacing: Spacing::Even };
+        let bursts = |every: Option<u64>| Flow::Bursts { size: 9, every: every.map(Duration::from_secs) };
+        let file = At { value: "x.csv".to_owned(), span: Span::default() };
+        let trace = Flow::Trace { file, times: vec![Duration::from_millis(10), Duration::from_secs(9)] };
+        let wave = Flow::Wave {
+            low: rate(1.0),
+            high: rate(3.0),
+            every: Duration::from_secs(4),
+            spacing: Spacing::Even,
+        };
+        let steep = Flow::Wave {
+            low: rate(1e-9),
+            high: rate(0.3),
+            every: Duration::from_secs(60),
+            spacing: Spacing::Even,
+        };
+        #[rustfmt::skip]
+        let cases = [
+            ("evenly",                 even(2.0),        0, 2,  vec![0, 500, 1_000, 1_500]),
+            ("from a time on",         even(1.0),        3, 5,  vec![3_000, 4_000]),
+            ("a burst",                bursts(None),     1, 60, vec![1_000]),
+            ("bursts",                 bursts(Some(10)), 0, 25, vec![0, 10_000, 20_000]),
+            ("as recorded",            trace,            1, 5,  vec![1_010]),
+            ("in waves",               wave,             0, 3,  vec![732, 1_236, 1_645, 1_999, 2_354, 2_763]),
+            ("from next to nothing",   steep,            0, 50, vec![14_142, 19_999, 24_494, 28_284, 31_715, 35_505, 39_999, 45_857]),
+        ];
+        for (name, flow, from, until, expected) in cases {
+            assert_eq!(moments(flow, from, until), expected, "{name}");
+        }
+        let by_chance = Flow::Steady { rate: rate(100.0), spacing: Spacing::Random };
+        let count = moments(by_chance, 0, 100).len();
+        assert!((9_500..10_500).contains(&count), "{count}");
+        for (low, every) in [(1e-6, 1), (1e-6, 10), (50.0, 1_000), (99.9, 3)] {
+            let every = Duration::from_secs(every);
+            let wave = Flow::Wave { low: rate(low), high: rate(100.0), every, spacing: Spacing::Random };
+            let (count, expected) =
+                (moments(wave, 0, 1_000).len() as f64, f64::midpoint(low, 100.0) * 1_000.0);
+            assert!((count / expected - 1.0).abs() < 0.02, "{count} and not {expected}");
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! One setting of a rule book over several values, or two over a grid: what is traded against what.
+//!
+//! A path leads into the book as it is written (`retry_policies.standard.max`), and each value is laid over it. A
+//! policy or breaker of the catalog is extended, a dependency that the book does not declare is declared, and a
+//! name that nobody knows is refused: it would change nothing, and look as if nothing mattered.
+
+mod outcome;
+#[cfg(test)]
+mod tests;
+
+use std::str::FromStr;
+
+pub use self::outcome::{Column, Row, Swept, swept};
+use super::change::beside_change;
+use redrive_core::book::RuleBook;
+use redrive_core::book::problem::suggest;
+use redrive_core::catalog;
+use redrive_core::limits;
+
+/// A path into the book, and the values that are tried there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sweep {
+    /// As it was written.
+    path: String,
+    keys: Vec<String>,
+    values: Vec<String>,
+}
+
+/// Why a text is no sweep, or does not fit the book.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidSweep {
+    /// There are no values.
+    #[error("write PATH=VALUE,VALUE, such as retries.standard.max=5s,30s,120s")]
+    Form,
+    /// A part of the path is empty, or there is only one.
+    #[error(
+        "`{path}` leads to no setting: it needs two names at least; a name with dots stands in quotes: dependencies.\"api.eu\".in_flight"
+    )]
+    Path {
+        /// What was written.
+        path: String,
+    },
+    /// Something is opened and not closed.
+    #[error("`{text}`: a bracket or a quote is not closed")]
+    Open {
+        /// What was written.
+        text: String,
+    },
+    /// The same value twice.
+    #[error("`{value}` stands there twice")]
+    Twice {
+        /// Which.
+        value: String,
+    },
+    /// The book knows no such thing.
+    #[error("`{path}`: there is no `{name}` under `{section}`: {help}")]
+    Unknown {
+        /// What was written.
+        path: String,
+        /// Where it should be.
+        section: String,
+        /// What is not there.
+        name: String,
+        /// What is.
+        help: String,
+    },
+    /// More books than anybody would read a table of.
+    #[error("that makes {books} rule books, and at most {max} are played: take fewer values", max = limits::SIMULATION_SWEEP_MAX)]
+    TooMany {
+        /// How many.
+        books: usize,
+    },
+}
+
+impl FromStr for Sweep {
+    type Err = InvalidSweep;
+
+    fn from_str(text: &str) -> Result<Self, InvalidSweep> {
+        let [path, values] = parts(text, '=', Limit::Two)?.try_into().map_err(|_| InvalidSweep::Form)?;
+        let unquoted = |part: &String| part.trim_matches('"').to_owned();
+        let mut keys: Vec<String> = parts(&path, '.', Limit::None)?.iter().map(unquoted).collect();
+        let mut values: Vec<String> = parts(&values, ',', Limit::None)?;
+        values.retain(|value| !value.is_empty());
+        if keys.iter().any(String::is_empty) || keys.len() < 2 {
+            return Err(InvalidSweep::Path { path });
+        }
+        if values.is_empty() {
+            return Err(InvalidSweep::Form);
+        }
+        if let Some(value) = (1..values.len()).find(|at| values[..*at].contains(&values[*at])) {
+            return Err(InvalidSweep::Twice { value: values[value].clone() });
+        }
+        if keys[0] == "retries" {
+            "retry_policies".clone_into(&mut keys[0]);
+        }
+        Ok(Self { path, keys, values })
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Limit {
+    Two,
+    None,
+}
+
+/// What stands between marks that are within no bracket and no quote.
+fn parts(text: &str, mark: char, limit: Limit) -> Result<Vec<String>, InvalidSweep> {
+    let mut parts = vec![String::new()];
+    let (mut depth, mut quote) = (0_usize, None);
+    for letter in text.chars() {
+        match (letter, quote) {
+            (_, Some(open)) if letter == open => quote = None,
+            ('"' | '\'', None) => quote = Some(letter),
+            ('[' | '{', None) => depth += 1,
+            (']' | '}', None) => depth = depth.saturating_sub(1),
+            (_, Some(_) | None) => {}
+        }
+        let is_full = limit == Limit::Two && parts.len() == 2;
+        if letter == mark && depth == 0 && quote.is_none() && !is_full {
+            parts.push(String::new());
+        } else if let Some(last) = parts.last_mut() {
+            last.push(letter);
+        }
+    }
+    if depth > 0 || quote.is_some() {
+        return Err(InvalidSweep::Open { text: text.to_owned() });
+    }
+    Ok(parts.iter().map(|part| part.trim().to_owned()).collect())
+}
+
+impl Sweep {
+    /// The path, as it was written.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The key that changes.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        self.keys.last().map_or("", String::as_str)
+    }
+
+    /// What is tried.
+    #[must_use]
+    pub fn values(&self) -> &[String] {
+        &self.values
+    }
+
+    /// Refuses a name that the book does not know.
+    pub fn fits(&self, book: &RuleBook) -> Result<(), InvalidSweep> {
+        let [section, name, ..] = self.keys.as_slice() else { return Ok(()) };
+        let Some(known) = names(book, section) else { return Ok(()) };
+        if known.iter().any(|known| known == name) {
+            return Ok(());
+        }
+        Err(InvalidSweep::Unknown {
+            path: self.path.clone(),
+            section: section.clone(),
+            name: name.clone(),
+            help: suggest(name, known.iter().map(String::as_str)),
+        })
+    }
+
+    /// The part of the book that changes, as [`laid_over`](redrive_core::book::overlay::laid_over) takes it.
+    #[must_use]
+    pub fn change(&self, book: &RuleBook, value: &str) -> String {
+        let beside = beside_change(book, &self.keys[0], &self.keys[1]).filter(|_| self.keys.len() > 2);
+        let mut part = value.to_owned();
+        let mut at = self.keys.len();
+        while at > 0 {
+            at -= 1;
+            let key = &self.keys[at];
+            // A row of `events` is one of a list, and found by its type.
+            let is_row = at > 1 && at + 1 < self.keys.len() && self.keys[at - 1] == "events";
+            part = match &beside {
+                _ if is_row => {
+                    at -= 1;
+                    let inside = part.strip_prefix("{ ").unwrap_or(&part);
+                    format!("{{ \"events\": [{{ \"type\": {}, {inside}] }}", quoted(key))
+                }
+                Some(beside) if at == 2 => format!("{{ {beside}, {}: {part} }}", quoted(key)),
+                Some(_) | None => format!("{{ {}: {part} }}", quoted(key)),
+            };
+        }
+        part
+    }
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// The names under a section that has names; none of one that has keys.
+fn names(book: &RuleBook, section: &str) -> Option<Vec<String>> {
+    let sections = book.sections();
+    let own = |names: Vec<String>, catalog: Vec<&'static str>| {
+        Some(names.into_iter().chain(catalog.into_iter().map(str::to_owned)).collect())
+    };
+    match section {
+        "retry_policies" => own(
+            sections.policies.keys().map(ToString::to_string).collect(),
+            catalog::policies().iter().map(|policy| policy.name).collect(),
+        ),
+        "breakers" => own(
+            sections.breakers.keys().map(ToString::to_string).collect(),
+            catalog::BREAKERS.iter().map(|breaker| breaker.name).collect(),
+        ),
+        "timeouts" => own(
+            sections.timeouts.keys().cloned().collect(),
+            catalog::TIMEOUTS.iter().map(|timeout| timeout.name).collect(),
+        ),
+        "throttles" => own(sections.throttles.keys().cloned().collect(), Vec::new()),
+        "services" => {
+            own(sections.services.iter().map(|service| service.name.to_string()).collect(), Vec::new())
+        }
+        "dependencies" => {
+            let rows = sections.rows().map(|(service, channel, row)| {
+                sections.resolve(service, channel, row).dependency.value.to_string()
+            });
+            own(sections.dependencies.keys().map(ToString::to_string).chain(rows).collect(), Vec::new())
+        }
+        _ => None,
+    }
+}
+
+/// Every combination of values, the last sweep's quickest.
+pub fn grid(sweeps: &[Sweep]) -> Result<Vec<Vec<String>>, InvalidSweep> {
+    let books = sweeps.iter().map(|sweep| sweep.values.len()).fold(1_usize, usize::saturating_mul);
+    if books > limits::SIMULATION_SWEEP_MAX {
+        return Err(InvalidSweep::TooMany { books });
+    }
+    let mut rows = vec![Vec::new()];
+    for sweep in sweeps {
+        let with = |row: &Vec<String>| {
+            let longer = |value: &String| row.iter().chain([value]).cloned().collect::<Vec<_>>();
+            sweep.values.iter().map(longer).collect::<Vec<_>>()
+        };
+        rows = rows.iter().flat_map(with).collect();
+    }
+    Ok(rows)
+}

@@ -1,0 +1,257 @@
+//! What a sweep came to: a row for each book, a column for each figure that differs, and what is traded.
+
+use serde::Serialize;
+
+use super::Sweep;
+use crate::scenario::expectation::{Metric, Value};
+use crate::simulate::compare::{self, Comparison, Side, listed};
+use crate::simulate::figures::{Better, Key, Measured, better, differ};
+use crate::simulate::runs::{Ranges, Runs};
+use redrive_core::text;
+
+/// What a sweep came to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Swept {
+    /// What was changed.
+    pub paths: Vec<String>,
+    /// A row for each book.
+    pub rows: Vec<Row>,
+    /// The figures that differ between rows.
+    pub columns: Vec<Column>,
+    /// What is traded against what.
+    pub words: Vec<String>,
+}
+
+/// What one book came to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// The values that were laid over the book.
+    pub values: Vec<String>,
+    /// A row that is as good in everything and better in something, if there is one.
+    pub beaten_by: Option<usize>,
+    /// Whether all came as expected, in every run.
+    pub as_expected: bool,
+    /// All its figures, over all runs.
+    #[serde(flatten)]
+    pub ranges: Ranges,
+}
+
+/// A figure that differs, with what each row has; over many runs, in the middle.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Column {
+    /// Which.
+    pub metric: &'static str,
+    /// Of which dependency, if not of all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub of: Option<String>,
+    /// As plain numbers; what never came is none.
+    pub values: Vec<Option<f64>>,
+    /// As people read them.
+    pub shown: Vec<String>,
+    /// Whether a row is among the best.
+    pub is_best: Vec<bool>,
+    #[serde(skip)]
+    key: Key,
+    #[serde(skip)]
+    middles: Vec<Value>,
+    /// The share that each row delivers.
+    #[serde(skip)]
+    delivered: Vec<f64>,
+}
+
+/// Puts runs together: for each row of the [grid](super::grid), one run for each seed.
+#[must_use]
+pub fn swept(sweeps: &[Sweep], grid: &[Vec<String>], runs: &[Vec<Measured>]) -> Swept {
+    let keys = runs[0][0].figures.iter().map(|(key, _)| key);
+    let mut columns: Vec<Column> = keys.filter_map(|key| column(key, runs)).collect();
+    // What arrives is what does not die and does not wait.
+    if columns.iter().any(|column| matches!(column.key.metric, Metric::DeadLetters | Metric::Waiting)) {
+        columns.retain(|column| column.key.metric != Metric::Delivered);
+    }
+    let rows = grid.iter().zip(runs).enumerate().map(|(place, (values, runs))| {
+        let mut all = Runs::default();
+        for run in runs {
+            all.add_measured(run);
+        }
+        Row {
+            values: values.clone(),
+            beaten_by: (0..grid.len()).find(|other| is_beaten(&columns, place, *other)),
+            as_expected: runs.iter().all(Measured::is_as_expected),
+            ranges: all.ranges().expect("there is one run at least"),
+        }
+    });
+    let rows: Vec<Row> = rows.collect();
+    let words = words(sweeps, &rows, &columns, runs);
+    Swept { paths: sweeps.iter().map(|sweep| sweep.path().to_owned()).collect(), rows, columns, words }
+}
+
+/// The figure, if it differs between rows.
+fn column(key: &Key, runs: &[Vec<Measured>]) -> Option<Column> {
+    let middle = |runs: &Vec<Measured>| {
+        let mut values: Vec<Value> = runs.iter().filter_map(|run| run.value(key)).collect();
+        values.sort_by(|one, other| one.as_f64().total_cmp(&other.as_f64()));
+        values.get(values.len().saturating_sub(1) / 2).copied()
+    };
+    let middles: Vec<Value> = runs.iter().map(middle).collect::<Option<_>>()?;
+    let metric = key.metric;
+    let differs = middles.iter().any(|one| middles.iter().any(|other| differ(metric, *one, *other)));
+    if !differs {
+        return None;
+    }
+    let delivered: Vec<f64> = runs.iter().map(|runs| middle_delivered(runs)).collect();
+    // Who gives up early is quick with the rest, and no example for that.
+    let may_be_best = |own: usize| {
+        delivered.iter().all(|others| compare::may_be_better(metric, delivered[own], *others))
+            && better(metric) != Better::Neither
+    };
+    let is_beaten = |own: usize| {
+        let others = (0..middles.len()).filter(|other| may_be_best(*other));
+        others.into_iter().any(|other| compare::is_better(metric, middles[other], middles[own]))
+    };
+    let is_best = (0..middles.len()).map(|own| may_be_best(own) && !is_beaten(own)).collect();
+    Some(Column {
+        metric: metric.as_str(),
+        of: key.of.clone(),
+        values: middles.iter().map(|it| Some(it.as_f64()).filter(|it| it.is_finite())).collect(),
+        shown: middles.iter().map(ToString::to_string).collect(),
+        is_best,
+        key: key.clone(),
+        middles,
+        delivered,
+    })
+}
+
+fn middle_delivered(runs: &[Measured]) -> f64 {
+    let mut shares: Vec<f64> = runs.iter().map(Measured::delivered).collect();
+    shares.sort_by(f64::total_cmp);
+    shares[(shares.len() - 1) / 2]
+}
+
+/// Whether the other is as good in everything and better in something.
+fn is_beaten(columns: &[Column], own: usize, other: usize) -> bool {
+    let is_better = |column: &Column, one: usize, than: usize| {
+        let metric = column.key.metric;
+        compare::may_be_better(metric, column.delivered[one], column.delivered[than])
+            && compare::is_better(metric, column.middles[one], column.middles[than])
+    };
+    columns.iter().any(|column| is_better(column, other, own))
+        && !columns.iter().any(|column| is_better(column, own, other))
+}
+
+fn words(sweeps: &[Sweep], rows: &[Row], columns: &[Column], runs: &[Vec<Measured>]) -> Vec<String> {
+    let paths: Vec<String> = sweeps.iter().map(|sweep| format!("`{}`", sweep.path())).collect();
+    if rows.len() < 2 {
+        return vec![format!("{} has one value here: name several, and they are compared", listed(&paths))];
+    }
+    if columns.is_empty() {
+        return vec![format!("{} makes no difference in this scenario", listed(&paths))];
+    }
+    let mut told = Vec::new();
+    if let [sweep] = sweeps {
+        told.extend(between_ends(sweep, runs));
+        told.extend(columns.iter().filter_map(|column| best_within(sweep, column)));
+    }
+    let name = |row: &Row| row.values.join(", ");
+    let beaten: Vec<(&Row, &Row)> =
+        rows.iter().filter_map(|row| Some((row, &rows[row.beaten_by?]))).collect();
+    let choices: Vec<String> =
+        rows.iter().filter(|row| row.beaten_by.is_none()).map(|row| format!("`{}`", name(row))).collect();
+    match (beaten.as_slice(), choices.as_slice()) {
+        ([], _) => {}
+        (_, [one]) => told.push(format!("{one} is best in everything that is measured")),
+        ([(row, by)], _) => {
+            told.push(format!(
+                "`{}` is nowhere better than `{}`, and worse in something",
+                name(row),
+                name(by)
+            ));
+        }
+        (_, choices) => {
+            told.push(format!(
+                "worth choosing between: {}; every other is beaten by one of them",
+                listed(choices)
+            ));
+        }
+    }
+    told
+}
+
+/// What the largest value does better than the smallest, and the other way round.
+fn between_ends(sweep: &Sweep, runs: &[Vec<Measured>]) -> Vec<String> {
+    let values = sweep.values();
+    let size = |value: &String| sized(value).map(|(size, _)| size);
+    let sizes: Option<Vec<f64>> = values.iter().map(size).collect();
+    let (least, most) = match &sizes {
+        Some(sizes) => {
+            let order = |one: &usize, other: &usize| sizes[*one].total_cmp(&sizes[*other]);
+            ((0..sizes.len()).min_by(order).unwrap_or(0), (0..sizes.len()).max_by(order).unwrap_or(0))
+        }
+        None => (0, values.len() - 1),
+    };
+    if least == most {
+        return Vec::new();
+    }
+    let pairs: Vec<[Measured; 2]> =
+        runs[least].iter().zip(&runs[most]).map(|(one, other)| [one.clone(), other.clone()]).collect();
+    let comparison = compare::compare_runs(&pairs);
+    let ends = [(Side::B, most, least), (Side::A, least, most)];
+    let told = ends.into_iter().filter_map(|(side, own, others)| {
+        let better = advantages(&comparison, side)?;
+        let (own_value, others_value) = (&values[own], &values[others]);
+        let unit = sizes.as_ref().and_then(|_| sized(own_value)).map(|(_, unit)| unit);
+        let how = match (unit, side) {
+            (Some(SizeOf::Time), Side::B) => format!("a longer `{}`, ", sweep.key()),
+            (Some(SizeOf::Time), Side::A) => format!("a shorter `{}`, ", sweep.key()),
+            (Some(SizeOf::Number), Side::B) => format!("a higher `{}`, ", sweep.key()),
+            (Some(SizeOf::Number), Side::A) => format!("a lower `{}`, ", sweep.key()),
+            (None, _) => String::new(),
+        };
+        Some(format!("{how}{own_value} instead of {others_value}: {better}"))
+    });
+    told.collect()
+}
+
+/// How many of a side's advantages a sentence can hold.
+const ADVANTAGES_MAX: usize = 5;
+
+fn advantages(comparison: &Comparison, side: Side) -> Option<String> {
+    let all: Vec<&str> =
+        comparison.advantages.iter().filter(|it| it.side == side).map(|it| it.text.as_str()).collect();
+    let shown: Vec<&str> = all.iter().take(ADVANTAGES_MAX).copied().collect();
+    let more = match all.len().saturating_sub(ADVANTAGES_MAX) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    (!all.is_empty()).then(|| format!("{}{more}", shown.join(", ")))
+}
+
+/// A best that lies between the ends, where a reader would not look for it.
+fn best_within(sweep: &Sweep, column: &Column) -> Option<String> {
+    let ends = [column.is_best.first()?, column.is_best.last()?];
+    let place = column.is_best.iter().position(|is_best| *is_best)?;
+    let is_within = ends == [&false, &false];
+    let of = column.of.as_ref().map(|of| format!(" of `{of}`")).unwrap_or_default();
+    is_within.then(|| {
+        format!(
+            "{}{of} is best in between, at {}: {}",
+            column.metric.replace('_', " "),
+            sweep.values()[place],
+            column.shown[place]
+        )
+    })
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SizeOf {
+    Time,
+    Number,
+}
+
+/// How large a value is, if it is one that can be larger and smaller.
+fn sized(value: &str) -> Option<(f64, SizeOf)> {
+    let number = |number: f64| (number, SizeOf::Number);
+    let time = text::parse_duration(value).ok().map(|time| (time.as_secs_f64(), SizeOf::Time));
+    time.or_else(|| value.parse().ok().filter(|number: &f64| number.is_finite()).map(number))
+        .or_else(|| text::parse_share(value).ok().map(|share| number(share.get())))
+        .or_else(|| text::parse_rate(value).ok().map(|rate| number(rate.as_per_second())))
+}

@@ -1,0 +1,392 @@
+//! A dependency as it behaves: its moods over time, and what it can take.
+//!
+//! What it cannot take at once waits inside it, in order. A caller who gives up does not take its call back: the
+//! dependency works on it all the same, which is how a storm of retries can keep one down that nothing else
+//! keeps down. What a call comes to depends on the seed, the delivery, the attempt and what is inside the
+//! dependency, so that two rule books meet the same luck.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::time::Duration;
+
+use super::agenda::Said;
+use super::chance::{Curve, nanos, unit};
+use redrive_core::hash::stable_64_of;
+use redrive_core::limits;
+use crate::scenario::{Behaviour, Capacity, Latency, Met, Mood, Phase};
+
+/// How long it takes to learn that nobody listens.
+const REFUSED_AFTER: Duration = Duration::from_millis(1);
+/// How long it takes to be turned away.
+const TURNED_AWAY_AFTER: Duration = Duration::from_millis(2);
+
+/// One dependency.
+#[derive(Debug)]
+pub(super) struct Target {
+    curve: Curve,
+    moods: Vec<(u64, u64, State)>,
+    /// The first mood that is not over.
+    next_mood: usize,
+    inside: Inside,
+    /// What else limits its calls, in shapes that no scenario can tell: says whom it turns away, and how.
+    #[cfg(test)]
+    pub limiter: Option<Limiter>,
+}
+
+/// Says whether a call is turned away that comes at that many nanoseconds.
+#[cfg(test)]
+pub(super) struct Limiter(pub Box<dyn FnMut(u64) -> Option<Said>>);
+
+#[cfg(test)]
+impl std::fmt::Debug for Limiter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Limiter")
+    }
+}
+
+/// A mood with what is worked out once.
+#[derive(Debug)]
+enum State {
+    Down,
+    Hanging,
+    Slow(Curve),
+    Failing(Vec<(u16, f64)>),
+    Throttled { per_call_nanos: u64, retry_after: Option<Duration>, next_at: u64 },
+    Mixed(Vec<(Met, f64)>),
+}
+
+/// What a call comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Outcome {
+    /// What the caller is told.
+    pub said: Said,
+    /// After how long.
+    pub took: Duration,
+    /// What happens at the dependency, whatever the caller is told.
+    pub effect: Effect,
+}
+
+/// What happens at the dependency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// It takes what was sent.
+    Taken,
+    /// It does not.
+    None,
+}
+
+/// A call that is made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Knock {
+    pub at_nanos: u64,
+    /// How long the caller waits.
+    pub limit: Duration,
+    /// The luck of it.
+    pub draw: u64,
+    /// What it carries is rejected by everybody.
+    pub is_poison: bool,
+}
+
+impl Target {
+    pub(super) fn new(behaviour: &Behaviour) -> Self {
+        let state = |phase: &Phase| {
+            let clamped = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+            let state = match &phase.mood {
+                Mood::Down => State::Down,
+                Mood::Hanging => State::Hanging,
+                Mood::Slow(latency) => State::Slow(Curve::new(*latency)),
+                Mood::Failing(shares) => {
+                    State::Failing(shares.iter().map(|(status, share)| (*status, share.get())).collect())
+                }
+                Mood::Throttled { rate, retry_after } => State::Throttled {
+                    per_call_nanos: nanos(1.0 / rate.as_per_second()),
+                    retry_after: *retry_after,
+                    next_at: 0,
+                },
+                Mood::Mixed(shares) => {
+                    State::Mixed(shares.iter().map(|(met, share)| (*met, share.get())).collect())
+                }
+            };
+            (clamped(phase.at), clamped(phase.until()), state)
+        };
+        Self {
+            curve: Curve::new(behaviour.latency.unwrap_or(Latency::USUAL)),
+            moods: behaviour.phases.iter().map(state).collect(),
+            next_mood: 0,
+            inside: Inside::new(behaviour.capacity.unwrap_or_default()),
+            #[cfg(test)]
+            limiter: None,
+        }
+    }
+
+    /// The calls that it can answer in a second while all is well; none if that is not limited.
+    pub(super) fn per_second(&self) -> Option<f64> {
+        let by_rate = self.inside.per_call_nanos.map(|nanos| 1e9 / nanos as f64);
+        let by_slots =
+            self.inside.concurrent.map(|concurrent| f64::from(concurrent) / self.curve.mean_seconds());
+        match (by_rate, by_slots) {
+            (Some(rate), Some(slots)) => Some(rate.min(slots)),
+            (rate, slots) => rate.or(slots),
+        }
+    }
+
+    /// Somebody calls; time never goes back.
+    pub(super) fn call(&mut self, knock: Knock) -> Outcome {
+        let now = knock.at_nanos;
+        #[cfg(test)]
+        if let Some(said) = self.limiter.as_mut().and_then(|limiter| limiter.0(now)) {
+            return turned_away(said, TURNED_AWAY_AFTER, knock.limit);
+        }
+        while self.moods.get(self.next_mood).is_some_and(|(_, until, _)| *until <= now) {
+            self.next_mood += 1;
+        }
+        let mood = self.moods.get_mut(self.next_mood).filter(|(from, ..)| *from <= now);
+        let (mut curve, mut said) = (self.curve, Said::Done);
+        match mood.map(|(.., state)| state) {
+            None => {}
+            Some(State::Down) => return turned_away(Said::Refused, REFUSED_AFTER, knock.limit),
+            Some(State::Hanging) => {
+                return Outcome { said: Said::Nothing, took: knock.limit, effect: Effect::None };
+            }
+            Some(State::Slow(slow)) => curve = *slow,
+            Some(State::Failing(shares)) => {
+                said = fallen_on(shares, unit(stable_64_of(knock.draw, 2))).map_or(said, Said::Status);
+            }
+            Some(State::Throttled { per_call_nanos, retry_after, next_at }) => {
+                if now < *next_at {
+                    return turned_away(Said::TooMany(*retry_after), TURNED_AWAY_AFTER, knock.limit);
+                }
+                *next_at = now.saturating_add(*per_call_nanos);
+            }
+            Some(State::Mixed(shares)) => match fallen_on(shares, unit(stable_64_of(knock.draw, 2))) {
+                Some(Met::Refused) => return turned_away(Said::Refused, REFUSED_AFTER, knock.limit),
+                Some(Met::Nothing) => {
+                    return Outcome { said: Said::Nothing, took: knock.limit, effect: Effect::None };
+                }
+                Some(Met::Status(429)) => {
+                    return turned_away(Said::TooMany(None), TURNED_AWAY_AFTER, knock.limit);
+                }
+                Some(Met::Status(status)) => said = Said::Status(status),
+                None => {}
+            },
+        }
+        if knock.is_poison && said == Said::Done {
+            said = Said::Status(422);
+        }
+        let Some(took) = self.inside.work(now, curve.at(knock.draw)) else {
+            return turned_away(Said::Status(503), TURNED_AWAY_AFTER, knock.limit);
+        };
+        let effect = if said == Said::Done { Effect::Taken } else { Effect::None };
+        if took >= knock.limit {
+            return Outcome { said: Said::Nothing, took: knock.limit, effect };
+        }
+        Outcome { said, took, effect }
+    }
+}
+
+fn turned_away(said: Said, after: Duration, limit: Duration) -> Outcome {
+    Outcome { said, took: after.min(limit), effect: Effect::None }
+}
+
+/// The failure that a draw falls on.
+fn fallen_on<T: Copy>(shares: &[(T, f64)], draw: f64) -> Option<T> {
+    let mut below = 0.0;
+    shares.iter().find_map(|(failure, share)| {
+        below += share;
+        (draw < below).then_some(*failure)
+    })
+}
+
+/// What is inside a dependency.
+#[derive(Debug)]
+struct Inside {
+    per_call_nanos: Option<u64>,
+    concurrent: Option<u32>,
+    queue_max: usize,
+    /// By how much the work on a call grows for each call that waits.
+    growth: f64,
+    /// When the next call may begin by the rate.
+    next_at: u64,
+    /// When each of those that are worked on, or will be, is done; as many as are worked on at once.
+    slots: BinaryHeap<Reverse<u64>>,
+    /// When each that waits begins, in order.
+    waiting: VecDeque<u64>,
+}
+
+impl Inside {
+    fn new(capacity: Capacity) -> Self {
+        Self {
+            per_call_nanos: capacity.rate.map(|rate| nanos(1.0 / rate.as_per_second()).max(1)),
+            concurrent: capacity.concurrent,
+            queue_max: capacity.queue.unwrap_or(limits::SIMULATION_INSIDE_DEFAULT) as usize,
+            growth: capacity.collapse.map_or(0.0, |share| share.get() / 100.0),
+            next_at: 0,
+            slots: BinaryHeap::new(),
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// How long one stays inside that needs so much work; none if there is no room for it.
+    fn work(&mut self, now: u64, work: Duration) -> Option<Duration> {
+        if self.per_call_nanos.is_none() && self.concurrent.is_none() {
+            return Some(work);
+        }
+        while self.waiting.front().is_some_and(|begins| *begins <= now) {
+            self.waiting.pop_front();
+        }
+        let stretch = 1.0 + self.growth * self.waiting.len() as f64;
+        let mut begins = now;
+        if self.per_call_nanos.is_some() {
+            begins = begins.max(self.next_at);
+        }
+        let is_full = self.concurrent.is_some_and(|concurrent| self.slots.len() >= concurrent as usize);
+        if is_full && let Some(Reverse(free_at)) = self.slots.peek() {
+            begins = begins.max(*free_at);
+        }
+        if begins > now && self.waiting.len() >= self.queue_max {
+            return None;
+        }
+        if begins > now {
+            self.waiting.push_back(begins);
+        }
+        if let Some(per_call) = self.per_call_nanos {
+            self.next_at = begins.saturating_add(nanos(per_call as f64 * 1e-9 * stretch));
+        }
+        let work = work.mul_f64(stretch);
+        let done = begins.saturating_add(u64::try_from(work.as_nanos()).unwrap_or(u64::MAX));
+        if self.concurrent.is_some() {
+            if is_full {
+                self.slots.pop();
+            }
+            self.slots.push(Reverse(done));
+        }
+        Some(Duration::from_nanos(done - now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use redrive_core::text::{Rate, Share};
+
+    const fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    const ALWAYS_TEN: Latency = Latency { p50: ms(10), p99: ms(10) };
+
+    fn target(capacity: Option<Capacity>, mood: Option<Mood>) -> Target {
+        let phases = mood.map(|mood| Phase { at: ms(0), lasting: ms(60_000), mood });
+        Target::new(&Behaviour {
+            latency: Some(ALWAYS_TEN),
+            capacity,
+            phases: phases.into_iter().collect(),
+            calls: Vec::new(),
+        })
+    }
+
+    fn knock(at: u64) -> Knock {
+        Knock { at_nanos: at * 1_000_000, limit: ms(1_000), draw: at, is_poison: false }
+    }
+
+    #[test]
+    fn a_mood_decides_what_a_caller_is_told() {
+        let rate = Rate::per_second(1.0).expect("a rate");
+        let throttled = Mood::Throttled { rate, retry_after: Some(ms(5_000)) };
+        let slow = |millis| Mood::Slow(Latency { p50: ms(millis), p99: ms(millis) });
+        let done = (Said::Done, Effect::Taken);
+        #[rustfmt::skip]
+        let cases = [
+            ("all is well",                 None,                                    10,    done),
+            ("nobody listens",              Some(Mood::Down),                        1,     (Said::Refused, Effect::None)),
+            ("it never answers",            Some(Mood::Hanging),                     1_000, (Said::Nothing, Effect::None)),
+            ("it is slow",                  Some(slow(500)),                         500,   done),
+            ("too slow, and takes it all the same", Some(slow(3_000)),               1_000, (Said::Nothing, Effect::Taken)),
+            ("it fails",                    Some(Mood::Failing(vec![(503, Share::ALL)])), 10, (Said::Status(503), Effect::None)),
+            ("it never fails",              Some(Mood::Failing(vec![(503, Share::NONE)])), 10, done),
+            ("the first of many",           Some(throttled),                         10,    done),
+        ];
+        for (name, mood, took, (said, effect)) in cases {
+            let outcome = target(None, mood).call(knock(0));
+            assert_eq!(outcome, Outcome { said, took: ms(took), effect }, "{name}");
+        }
+        let poisoned = target(None, None).call(Knock { is_poison: true, ..knock(0) });
+        assert_eq!((poisoned.said, poisoned.effect), (Said::Status(422), Effect::None));
+    }
+
+    #[test]
+    fn a_throttle_lets_through_what_its_rate_allows() {
+        let rate = Rate::per_second(2.0).expect("a rate");
+        let mut target = target(None, Some(Mood::Throttled { rate, retry_after: Some(ms(5_000)) }));
+        let told = [0, 100, 499, 500, 600, 1_200].map(|at| target.call(knock(at)).said);
+        let too_many = Said::TooMany(Some(ms(5_000)));
+        assert_eq!(told, [Said::Done, too_many, too_many, Said::Done, too_many, Said::Done]);
+        let hardly_any = Rate::per_second(1e-30).expect("a rate");
+        let mut target = self::target(None, Some(Mood::Throttled { rate: hardly_any, retry_after: None }));
+        let told = [5, 6, 50_000].map(|at| target.call(knock(at)).said);
+        assert_eq!(told, [Said::Done, Said::TooMany(None), Said::TooMany(None)]);
+    }
+
+    #[test]
+    fn shares_of_failures_are_those_of_the_calls() {
+        let share = |percent: f64| Share::new(percent / 100.0).expect("a share");
+        let mut target = target(None, Some(Mood::Failing(vec![(503, share(30.0)), (500, share(5.0))])));
+        let (mut unavailable, mut broken) = (0, 0);
+        for draw in 0..10_000 {
+            match target.call(Knock { draw: stable_64_of(draw, 1), ..knock(1) }).said {
+                Said::Status(503) => unavailable += 1,
+                Said::Status(500) => broken += 1,
+                _ => {}
+            }
+        }
+        assert!((2_800..3_200).contains(&unavailable), "{unavailable}");
+        assert!((400..600).contains(&broken), "{broken}");
+    }
+
+    #[test]
+    fn what_cannot_be_taken_at_once_waits_inside() {
+        let rate = |count| Rate::per_second(count);
+        let by_rate = Capacity { rate: rate(10.0), ..Capacity::default() };
+        let by_slots = Capacity { concurrent: Some(2), ..Capacity::default() };
+        let with_room = Capacity { queue: Some(1), ..by_rate };
+        let collapsing = Capacity { collapse: Some(Share::ALL), ..by_slots };
+        // Six calls at one moment, each of 10 ms; 0 is turned away.
+        #[rustfmt::skip]
+        let cases = [
+            ("everything",                 Capacity::default(), [10, 10, 10, 10, 10, 10]),
+            ("ten in a second",            by_rate,             [10, 110, 210, 310, 410, 510]),
+            ("two at once",                by_slots,            [10, 10, 20, 20, 30, 30]),
+            ("one may wait",               with_room,           [10, 110, 0, 0, 0, 0]),
+        ];
+        for (name, capacity, expected) in cases {
+            let mut target = target(Some(capacity), None);
+            let told = expected.map(|_| match target.call(knock(0)) {
+                Outcome { said: Said::Done, took, .. } => u64::try_from(took.as_millis()).expect("short"),
+                _ => 0,
+            });
+            assert_eq!(told, expected, "{name}");
+        }
+        let mut target = target(Some(collapsing), None);
+        let took = |target: &mut Target| (0..100).map(|_| target.call(knock(0)).took).last().expect("some");
+        assert!(
+            took(&mut target) > ms(700),
+            "each that waits makes the work on others longer: {:?}",
+            took(&mut target)
+        );
+    }
+
+    #[test]
+    fn a_caller_who_gives_up_takes_nothing_back() {
+        let capacity = Capacity { rate: Rate::per_second(1.0), ..Capacity::default() };
+        let mut target = target(Some(capacity), None);
+        let told: Vec<Said> = (0..5).map(|_| target.call(knock(0)).said).collect();
+        assert_eq!(told[0], Said::Done);
+        assert_eq!(
+            told[1..],
+            [Said::Nothing; 4],
+            "the second begins after a second, and nobody waits for it"
+        );
+        assert_eq!(target.call(knock(4_500)).said, Said::Done, "all of them have been worked on by then");
+        assert_eq!(target.per_second(), Some(1.0));
+    }
+}

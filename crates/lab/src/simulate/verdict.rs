@@ -1,0 +1,467 @@
+//! The verdict in words: what a report shows, with its numbers, and changes to the rule book that may help.
+//!
+//! Every finding is one function over the report; the table of them is all there is to add to. A change is only a
+//! candidate: whoever wants to claim that it helps plays the scenario again with it ([`Candidate::gain`]).
+
+mod candidates;
+mod price;
+#[cfg(test)]
+mod tests;
+mod together;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use self::candidates::Callers;
+pub use self::candidates::{Candidate, Gain, Measure};
+pub use self::price::Price;
+use self::together::{Said, names, together};
+use super::report::{Cause, DependencyReport, Report, Trouble, ratio};
+use redrive_core::book::RuleBook;
+use redrive_core::text::{counted, show_count, show_measured, show_per_second, show_rounded};
+
+/// Something that a report shows.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Finding {
+    /// Its stable name.
+    pub code: &'static str,
+    /// How good or bad it is.
+    pub weight: Weight,
+    /// What it is, in a sentence with its numbers.
+    pub text: String,
+    /// Changes to the rule book that may help.
+    #[serde(skip)]
+    pub candidates: Vec<Candidate>,
+}
+
+/// How good or bad something is, the worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Weight {
+    /// It hurts.
+    Bad,
+    /// It is worth a look.
+    Fair,
+    /// It is as it should be.
+    Good,
+}
+
+/// What is judged.
+#[derive(Clone, Copy)]
+struct Case<'a> {
+    report: &'a Report,
+    callers: &'a Callers<'a>,
+}
+
+const FINDINGS: [fn(&Case<'_>) -> Vec<Finding>; 11] = [
+    out_of_order,
+    dead_letters,
+    still_waiting,
+    not_drained,
+    growing,
+    stampedes,
+    amplified,
+    waves,
+    breakers,
+    duplicates,
+    well,
+];
+
+/// What a report shows, the worst first.
+#[must_use]
+pub fn verdict(report: &Report, book: &RuleBook) -> Vec<Finding> {
+    let case = Case { report, callers: &Callers::of(book) };
+    let mut findings: Vec<Finding> = FINDINGS.iter().flat_map(|find| find(&case)).collect();
+    findings.sort_by_key(|finding| finding.weight);
+    findings
+}
+
+fn finding(code: &'static str, weight: Weight, text: String, candidates: Vec<Candidate>) -> Finding {
+    Finding { code, weight, text, candidates }
+}
+
+fn span(millis: u64) -> String {
+    show_rounded(Duration::from_millis(millis))
+}
+
+fn deliveries(count: u64) -> String {
+    counted(count, "delivery")
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    let percent = 100.0 * ratio(part, whole);
+    if percent < 0.1 { "less than 0.1%".to_owned() } else { format!("{percent:.1}%") }
+}
+
+fn out_of_order(case: &Case<'_>) -> Vec<Finding> {
+    let violations = case.report.order_violations;
+    let text = format!(
+        "out of the order of their session, which must never happen: {}",
+        counted(violations, "call")
+    );
+    (violations > 0).then(|| finding("out-of-order", Weight::Bad, text, Vec::new())).into_iter().collect()
+}
+
+/// One for each reason: what helps against the one does not help against another.
+fn dead_letters(case: &Case<'_>) -> Vec<Finding> {
+    let causes = &case.report.dead_letters;
+    let is_same =
+        |one: &Cause, other: &Cause| (&one.code, &one.failure_code) == (&other.code, &other.failure_code);
+    let is_first = |place: usize| !causes[..place].iter().any(|known| is_same(known, &causes[place]));
+    let firsts = causes.iter().enumerate().filter(|(place, _)| is_first(*place));
+    let found = firsts.map(|(_, cause)| {
+        let alike = || causes.iter().filter(|other| is_same(cause, other));
+        let count: u64 = alike().map(|cause| cause.count).sum();
+        let last = if cause.failure_code == cause.code {
+            String::new()
+        } else {
+            format!(" after {}", cause.failure_code)
+        };
+        let queues: BTreeSet<&str> = alike().map(|cause| cause.queue.as_str()).collect();
+        let theirs = case.report.queues.iter().filter(|queue| queues.contains(queue.name.as_str()));
+        let theirs: u64 = theirs.map(|queue| queue.deliveries).sum();
+        let text = format!(
+            "{}: {} of {} {} ({}) dead by {}{last}",
+            names(alike().map(|cause| cause.queue.as_str())),
+            show_count(count),
+            if queues.len() == 1 { "its" } else { "their" },
+            deliveries(theirs),
+            percent(count, theirs),
+            cause.code
+        );
+        let against = alike().flat_map(|cause| candidates::against_deaths(case.callers, case.report, cause));
+        finding("dead-letters", Weight::Bad, text, candidates::merged(against))
+    });
+    found.collect()
+}
+
+fn still_waiting(case: &Case<'_>) -> Vec<Finding> {
+    let report = case.report;
+    if report.waiting == 0 {
+        return Vec::new();
+    }
+    let behind = report.waiting_behind_dead;
+    let mut rest = report.waiting - behind;
+    let mut reasons = vec![(behind, "behind a dead letter of their session".to_owned())];
+    for paused in &report.paused {
+        let queues = report.queues.iter().filter(|queue| is_of(&queue.name, &paused.service));
+        let open: u64 = queues.map(|queue| queue.deliveries - queue.delivered - queue.dead).sum();
+        let held = open.min(rest);
+        rest -= held;
+        let at = span(paused.at_ms);
+        reasons.push((held, format!("as `{}` paused itself at {at} and waits for a person", paused.service)));
+    }
+    reasons.push((rest, "as the run ended before they did".to_owned()));
+    reasons.retain(|(count, _)| *count > 0);
+    let why = match reasons.as_slice() {
+        [(_, why)] => format!(", {why}"),
+        several => {
+            let each = several.iter().map(|(count, why)| format!("{} {why}", show_count(*count)));
+            format!(": {}", each.collect::<Vec<_>>().join(", "))
+        }
+    };
+    let text = format!("not ended when the run does: {}{why}", deliveries(report.waiting));
+    vec![finding("still-waiting", Weight::Bad, text, Vec::new())]
+}
+
+/// Whether a queue is that of a service, or of a channel of it.
+fn is_of(queue: &str, service: &str) -> bool {
+    queue.split('/').next() == Some(service)
+}
+
+fn troubles<'a>(case: &Case<'a>) -> impl Iterator<Item = (&'a DependencyReport, &'a Trouble)> {
+    let dependencies = case.report.dependencies.iter().filter(|dependency| dependency.calls > 0);
+    dependencies.flat_map(|dependency| dependency.troubles.iter().map(move |trouble| (dependency, trouble)))
+}
+
+/// Fewer that wait than this, beyond twice as many as before, are no backlog.
+const BACKLOG_MIN: u64 = 10;
+/// But what takes so long to drain is one however few wait: the figure `drain` is of it, too.
+const DRAIN_TOLD_FROM_MS: u64 = 1_000;
+
+fn not_drained(case: &Case<'_>) -> Vec<Finding> {
+    let is_backlog = |trouble: &Trouble| {
+        let is_large = trouble.waiting_max > 2 * trouble.waiting_before + BACKLOG_MIN;
+        is_large || trouble.drain_ms.is_none_or(|drain| drain >= DRAIN_TOLD_FROM_MS)
+    };
+    // One that lasts to the end has nothing after it to be judged.
+    let ended = troubles(case).filter_map(|(dependency, trouble)| {
+        Some((dependency, trouble, trouble.ended_at_ms.filter(|at| *at < case.report.ended_at_ms)?))
+    });
+    let found = ended.filter(|(_, trouble, _)| is_backlog(trouble));
+    let found = found.map(|(dependency, trouble, ended_at_ms)| {
+        let most = trouble.waiting_max;
+        let lasted = ended_at_ms - trouble.began_at_ms;
+        let Some(drain) = trouble.drain_ms else {
+            let well_at = span(ended_at_ms);
+            return Said {
+                code: "never-drained",
+                weight: Weight::Bad,
+                of: dependency,
+                text: format!(
+                    "well again at {well_at}, and yet more wait to the end than before (up to {})",
+                    show_count(most)
+                ),
+                size: most as f64,
+            };
+        };
+        Said {
+            code: "drained",
+            weight: if drain > lasted { Weight::Fair } else { Weight::Good },
+            of: dependency,
+            text: format!(
+                "drained {} after it is well again; up to {} waited",
+                span(drain),
+                deliveries(most)
+            ),
+            size: drain as f64,
+        }
+    });
+    together(found, |said| match said.code {
+        "never-drained" => candidates::against_storms(case.callers, said.of),
+        _ => Vec::new(),
+    })
+}
+
+/// Fewer that wait when the last event arrives are no backlog that grows.
+const GROWING_MIN: f64 = 100.0;
+/// By so much more wait then than after three quarters of the time, and by then than after half of it.
+const GROWING_BY: f64 = 1.1;
+
+/// A backlog that grows for as long as events arrive, though calls end well: more comes than goes.
+fn growing(case: &Case<'_>) -> Vec<Finding> {
+    let report = case.report;
+    let steps = usize::try_from(report.duration_ms / report.step_ms.max(1)).unwrap_or(usize::MAX);
+    let found = report.dependencies.iter().filter_map(|dependency| {
+        let waiting = dependency.series.waiting.get(..steps)?;
+        let quarter = steps / 4;
+        let width = quarter / 4;
+        let around = |end: usize| -> Option<f64> {
+            let some = waiting.get(end - width..end).filter(|some| !some.is_empty())?;
+            Some(some.iter().sum::<u64>() as f64 / some.len() as f64)
+        };
+        let (half, later, last) = (around(2 * quarter)?, around(3 * quarter)?, around(4 * quarter)?);
+        let does_work = dependency.series.well.get(3 * quarter..steps)?.iter().any(|well| *well > 0);
+        let grows = last > GROWING_BY * later && later > GROWING_BY * half && last >= GROWING_MIN;
+        (grows && does_work).then(|| Said {
+            code: "growing-backlog",
+            weight: Weight::Bad,
+            of: dependency,
+            text: format!(
+                "the backlog grows for as long as events arrive: about {} wait at the end, {} after half the time",
+                show_rounded_count(last),
+                show_rounded_count(half)
+            ),
+            size: last,
+        })
+    });
+    together(found, |said| candidates::against_backlogs(case.callers, case.report, said.of))
+}
+
+/// A count of which only the size matters.
+fn show_rounded_count(count: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of deliveries")]
+    let count = count.round() as u64;
+    show_count(count)
+}
+
+/// More calls after a trouble than before it: at least so many times as many.
+const STAMPEDE_FROM: f64 = 2.0;
+
+/// "triple the load" for three times as much; both subjects are in the plural.
+fn multiplied(times: f64) -> String {
+    match times {
+        ..2.5 => "double the load".to_owned(),
+        ..3.5 => "triple the load".to_owned(),
+        _ => format!("make the load {times:.1} times as large"),
+    }
+}
+
+fn stampedes(case: &Case<'_>) -> Vec<Finding> {
+    let step = |at_ms: u64| usize::try_from(at_ms / case.report.step_ms.max(1)).unwrap_or(usize::MAX);
+    let found = case.report.dependencies.iter().filter(|dependency| dependency.calls > 0);
+    let found = found.flat_map(|dependency| {
+        let over = dependency.troubles.iter().filter_map(|it| Some((it.began_at_ms, it.ended_at_ms?)));
+        let steps = over.map(|(began_at_ms, ended_at_ms)| (step(began_at_ms), step(ended_at_ms)));
+        let mut steps: Vec<(usize, usize)> = steps.collect();
+        // Of thousands of troubles many lie within the same step, where all of them look the same.
+        steps.dedup();
+        steps.into_iter().filter_map(move |steps| stampede(case, dependency, steps))
+    });
+    together(found, |said| candidates::against_stampedes(case.callers, said.of))
+}
+
+/// Whether more is called after a trouble that lasted from one step to another.
+fn stampede<'a>(
+    case: &Case<'_>,
+    dependency: &'a DependencyReport,
+    (began, ended): (usize, usize),
+) -> Option<Said<'a>> {
+    let step_ms = case.report.step_ms.max(1);
+    let calls = &dependency.series.calls;
+    let before = calls.get(..began).filter(|steps| !steps.is_empty())?;
+    let usual = before.iter().sum::<u64>() as f64 / before.len() as f64;
+    let most = calls.get(ended..)?.iter().copied().max()? as f64;
+    // Chance makes some steps higher than others, and a bar that it has reached before means nothing.
+    let bar = STAMPEDE_FROM * before.iter().copied().max().unwrap_or(0) as f64;
+    if usual <= 0.0 || most < bar {
+        return None;
+    }
+    let is_high = |step: &usize| calls[*step] as f64 >= bar;
+    let high: Vec<usize> = (ended..calls.len()).filter(is_high).collect();
+    let sum = |series: &[u64]| high.iter().map(|step| series[*step]).sum::<u64>();
+    let is_by_retries = sum(&dependency.series.first_attempts) * 2 < sum(calls);
+    let who = if is_by_retries { "retries" } else { "deliveries that had waited" };
+    let per_second = most * 1_000.0 / step_ms as f64;
+    // The report's own peak is that of a second, which is higher than that of a longer step.
+    let over = if step_ms > 1_000 { format!(" over {}", span(step_ms)) } else { String::new() };
+    let (weight, beside) = match dependency.capacity_per_second {
+        Some(capacity) if per_second > capacity => {
+            (Weight::Bad, format!(", {:.1} times what it can take", per_second / capacity))
+        }
+        Some(_) => (Weight::Fair, ", which it can take".to_owned()),
+        None => (Weight::Fair, String::new()),
+    };
+    let times = most / usual;
+    let text = format!(
+        "{who} {} for {} after recovery (up to {}/s{over}{beside})",
+        multiplied(times),
+        span(high.len() as u64 * step_ms),
+        show_per_second(per_second)
+    );
+    Some(Said { code: "stampede", weight, of: dependency, text, size: times })
+}
+
+/// More attempts for each delivery than this are worth a word.
+const AMPLIFIED_FROM: f64 = 1.5;
+/// More than this hurt.
+const AMPLIFIED_BADLY_FROM: f64 = 3.0;
+
+fn amplified(case: &Case<'_>) -> Vec<Finding> {
+    let found = case.report.dependencies.iter().filter(|it| it.amplification >= AMPLIFIED_FROM);
+    let found = found.map(|dependency| {
+        let times = dependency.amplification;
+        Said {
+            code: "amplified",
+            weight: if times >= AMPLIFIED_BADLY_FROM { Weight::Bad } else { Weight::Fair },
+            of: dependency,
+            text: format!("each delivery costs {times:.1} attempts, where one would do while all is well"),
+            size: times,
+        }
+    });
+    together(found, |said| candidates::against_calls(case.callers, said.of))
+}
+
+/// Retries come in waves if one second has so many times the calls of the seconds around it.
+const WAVE_FROM: f64 = 3.0;
+/// Fewer retries in it are no wave.
+const WAVE_MIN: f64 = 5.0;
+/// How long the time around it is.
+const AROUND_MS: u64 = 16_000;
+/// And if there are retries worth speaking of.
+const RETRIED_FROM: f64 = 1.2;
+
+fn waves(case: &Case<'_>) -> Vec<Finding> {
+    let against = |dependency: &DependencyReport| candidates::against_waves(case.callers, dependency);
+    let found = case.report.dependencies.iter().filter_map(|dependency| {
+        let around = busiest_rate(&dependency.series.calls, case.report.step_ms);
+        let most = dependency.retry_rate_max;
+        let is_wave = most >= (WAVE_FROM * around).max(WAVE_MIN) && dependency.amplification >= RETRIED_FROM;
+        (is_wave && !against(dependency).is_empty()).then(|| Said {
+            code: "no-jitter",
+            weight: Weight::Fair,
+            of: dependency,
+            text: format!(
+                "retries have no jitter and come in waves: up to {} within one second",
+                show_per_second(most)
+            ),
+            size: most,
+        })
+    });
+    together(found, |said| against(said.of))
+}
+
+/// Calls in a second over the busiest [`AROUND_MS`], or the busiest step if that is longer.
+fn busiest_rate(calls: &[u64], step_ms: u64) -> f64 {
+    let steps = usize::try_from((AROUND_MS / step_ms.max(1)).max(1)).unwrap_or(1).min(calls.len().max(1));
+    let most = calls.windows(steps).map(|steps| steps.iter().sum::<u64>()).max().unwrap_or(0);
+    most as f64 * 1_000.0 / (steps as f64 * step_ms.max(1) as f64)
+}
+
+/// A breaker that opens more often than this flaps.
+const FLAPS_FROM: u64 = 6;
+/// So many calls that fail as breakers count it, and as large a part of all, should open one.
+const FAILED_MIN: u64 = 50;
+
+fn breakers(case: &Case<'_>) -> Vec<Finding> {
+    // What only others call has no breaker of ours.
+    let is_called = |it: &&DependencyReport| case.callers.call(&it.name);
+    let dependencies = || case.report.dependencies.iter().filter(is_called);
+    let flaps = dependencies().filter(|it| it.breaker_opened >= FLAPS_FROM).map(|it| Said {
+        code: "breaker-flaps",
+        weight: Weight::Fair,
+        of: it,
+        text: format!(
+            "the breaker opens {} times: it lets go and takes hold again",
+            show_count(it.breaker_opened)
+        ),
+        size: it.breaker_opened as f64,
+    });
+    // What is refused for good says nothing about the dependency, and no breaker would hold it back.
+    let is_bare = |it: &&DependencyReport| {
+        let counted = it.calls_failed_counted;
+        it.breaker_opened == 0 && counted >= FAILED_MIN && counted * 2 > it.calls
+    };
+    let in_what_way = |it: &DependencyReport| {
+        if it.calls_failed_counted < it.calls_failed { " in a way that breakers count" } else { "" }
+    };
+    let bare = dependencies().filter(is_bare).map(|it| Said {
+        code: "breaker-never-opens",
+        weight: Weight::Fair,
+        of: it,
+        text: format!(
+            "no breaker holds back anything, though {} of {} calls fail{}",
+            show_count(it.calls_failed_counted),
+            show_count(it.calls),
+            in_what_way(it)
+        ),
+        size: it.calls_failed_counted as f64,
+    });
+    let mut found = together(flaps, |_| Vec::new());
+    found.extend(together(bare, |said| candidates::against_calls(case.callers, said.of)));
+    found
+}
+
+fn duplicates(case: &Case<'_>) -> Vec<Finding> {
+    let report = case.report;
+    if report.duplicates == 0 {
+        return Vec::new();
+    }
+    let text = format!(
+        "{} times ({}) something takes effect again that had taken effect: its answer came too late, or nobody was there to hear it",
+        show_count(report.duplicates),
+        percent(report.duplicates, report.deliveries)
+    );
+    let slow = report.dependencies.iter().max_by_key(|dependency| dependency.call_latency.p99_ms);
+    let candidates = slow.map(|slow| candidates::against_duplicates(case.callers, slow)).unwrap_or_default();
+    vec![finding("duplicates", Weight::Fair, text, candidates)]
+}
+
+fn well(case: &Case<'_>) -> Vec<Finding> {
+    let report = case.report;
+    let Some(latency) = report.latency.filter(|_| report.delivered == report.deliveries) else {
+        return Vec::new();
+    };
+    if !growing(case).is_empty() {
+        // They do only because no more events come.
+        return Vec::new();
+    }
+    let text = format!(
+        "{} in all, and all arrive, 99 of 100 within {}",
+        deliveries(report.deliveries),
+        show_measured(Duration::from_millis(latency.p99_ms))
+    );
+    vec![finding("all-delivered", Weight::Good, text, Vec::new())]
+}

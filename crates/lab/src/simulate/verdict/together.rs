@@ -1,0 +1,149 @@
+//! Lines that would repeat for many dependencies, put together: all their names, and what holds for the worst.
+
+use std::collections::BTreeSet;
+
+use super::candidates::{Candidate, merged};
+use super::{Finding, Weight};
+use crate::simulate::report::DependencyReport;
+use redrive_core::text::show_count;
+
+/// What is found of one dependency.
+pub(super) struct Said<'a> {
+    pub(super) code: &'static str,
+    pub(super) weight: Weight,
+    /// Of which dependency.
+    pub(super) of: &'a DependencyReport,
+    /// What it is, as it goes after its name.
+    pub(super) text: String,
+    /// How much of it there is, beside others of the same code.
+    pub(super) size: f64,
+}
+
+/// One finding for each code and weight, in the order in which they were found first. What may help is only asked of
+/// what is told: a dependency may have had thousands of troubles.
+pub(super) fn together<'a>(
+    said: impl Iterator<Item = Said<'a>>,
+    against: impl Fn(&Said<'a>) -> Vec<Candidate>,
+) -> Vec<Finding> {
+    let mut groups: Vec<Group<'a>> = Vec::new();
+    for one in said {
+        let is_like = |group: &&mut Group<'a>| {
+            let first = &group.worst_of_each[0];
+            (first.code, first.weight) == (one.code, one.weight)
+        };
+        match groups.iter_mut().find(is_like) {
+            Some(group) => group.add(one),
+            None => groups.push(Group { worst_of_each: vec![one], at_worst: "" }),
+        }
+    }
+    groups.into_iter().map(|group| group.joined(&against)).collect()
+}
+
+/// All of one code and weight.
+struct Group<'a> {
+    /// For each dependency the worst; there is one at least.
+    worst_of_each: Vec<Said<'a>>,
+    /// What is said where there is more than is told.
+    at_worst: &'static str,
+}
+
+impl<'a> Group<'a> {
+    fn add(&mut self, one: Said<'a>) {
+        self.at_worst = "at worst ";
+        match self.worst_of_each.last_mut() {
+            // Those of one dependency come one after the other.
+            Some(last) if last.of.name == one.of.name => {
+                if one.size > last.size {
+                    *last = one;
+                }
+            }
+            Some(_) | None => self.worst_of_each.push(one),
+        }
+    }
+
+    fn joined(self, against: &impl Fn(&Said<'a>) -> Vec<Candidate>) -> Finding {
+        let Self { mut worst_of_each, at_worst } = self;
+        // Sorting is stable, so that what is equally bad stays in its order.
+        worst_of_each.sort_by(|one, other| other.size.total_cmp(&one.size));
+        let worst = &worst_of_each[0];
+        let names = names(worst_of_each.iter().map(|said| said.of.name.as_str()));
+        Finding {
+            code: worst.code,
+            weight: worst.weight,
+            text: format!("{names}: {at_worst}{}", worst.text),
+            candidates: merged(worst_of_each.iter().flat_map(against)),
+        }
+    }
+}
+
+/// So many are named one by one.
+const NAMED_MAX: usize = 3;
+
+/// "`a`, `b` and 3 others", each once.
+pub(super) fn names<'a>(all: impl Iterator<Item = &'a str>) -> String {
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
+    let known: Vec<&str> = all.filter(|name| seen.insert(name)).collect();
+    let quoted = |names: &[&str]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    match known.as_slice() {
+        [first @ .., last] if (1..NAMED_MAX).contains(&first.len()) => {
+            format!("{} and `{last}`", quoted(first))
+        }
+        many if many.len() > NAMED_MAX => {
+            let others = show_count((many.len() + 1 - NAMED_MAX) as u64);
+            format!("{} and {others} others", quoted(&many[..NAMED_MAX - 1]))
+        }
+        few => quoted(few),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use redrive_core::book;
+    use crate::scenario;
+    use crate::simulate::{Go, Plan, run};
+
+    #[test]
+    fn names_are_listed_as_a_person_would() {
+        #[rustfmt::skip]
+        let cases: [(&[&str], &str); 6] = [
+            (&[],                         ""),
+            (&["a"],                      "`a`"),
+            (&["a", "a", "b"],            "`a` and `b`"),
+            (&["a", "b", "c"],            "`a`, `b` and `c`"),
+            (&["a", "b", "c", "d"],       "`a`, `b` and 2 others"),
+            (&["a", "b", "c", "d", "e"],  "`a`, `b` and 3 others"),
+        ];
+        for (all, expected) in cases {
+            assert_eq!(names(all.iter().copied()), expected);
+        }
+    }
+
+    #[test]
+    fn what_repeats_is_told_once_with_the_worst() {
+        let scenario = "version: 1\nduration: 1s\ndependencies: { a: { calls: { b: {}, c: {} } } }\n";
+        let book = "version: 1\nservices: { a: { target: { http: \"http://127.0.0.1:9/\" }, events: [a.b], facts: { rate: 1/s } } }\n";
+        let scenario = scenario::read(scenario).scenario.expect("a scenario");
+        let book = Arc::new(book::read(book).book.expect("a book"));
+        let report =
+            run(&Plan { scenario: &scenario, book, seed: 1 }, &mut |_| Go::On).expect("nobody stops it");
+        let [a, b, c] = report.dependencies.as_slice() else { panic!("{:?}", report.dependencies) };
+        let told = |all: &[(&DependencyReport, f64, Weight)]| {
+            let said = all.iter().map(|(of, size, weight)| Said {
+                code: "amplified",
+                weight: *weight,
+                of,
+                text: format!("{size} attempts"),
+                size: *size,
+            });
+            let told = together(said, |_| Vec::new()).into_iter().map(|finding| finding.text);
+            told.collect::<Vec<_>>()
+        };
+        let each = [(a, 2.0, Weight::Fair), (b, 4.0, Weight::Bad), (c, 3.0, Weight::Fair)];
+        assert_eq!(told(&each), ["`c` and `a`: at worst 3 attempts", "`b`: 4 attempts"]);
+        let often = [(a, 2.0, Weight::Fair), (a, 5.0, Weight::Fair), (a, 1.0, Weight::Fair)];
+        assert_eq!(told(&often), ["`a`: at worst 5 attempts"], "one has been so three times");
+    }
+}

@@ -1,0 +1,617 @@
+//! The world of a simulation: events arrive, engines decide, targets answer, faults happen, one thing after the
+//! other in virtual time.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::agenda::{Agenda, CallEnd, Happening, Said};
+use super::answers::Speech;
+use super::chance::Chance;
+use super::checker::{Caller, Checker};
+use super::layers::{ByRule, Inner, Layers, Taken};
+use super::ledger::{Belongs, Carried, Heading, How, Ledger, Opened};
+use super::report::Report;
+use super::store::{New, Store};
+use super::stream::Stream;
+use super::target::{self, Knock, Target};
+use super::{Cancelled, Go, Plan, Progress};
+use redrive_core::book::model::Order;
+use redrive_core::classify::{Outcome, classify};
+use redrive_core::decide::is_counted_by_breakers;
+use redrive_core::engine::{
+    Bounds, Call, CallId, Effect, Ending, Engine, Fate, Input, Next, QueueName, Settlement, Setup, Signal,
+};
+use redrive_core::event::Event;
+use redrive_core::event::attribute::EventType;
+use redrive_core::hash::{Map, stable_64, stable_64_of};
+use redrive_core::ids::{DependencyName, Seed};
+use redrive_core::rule::Rule;
+use crate::scenario::{Behaviour, FaultKind, Scenario};
+use redrive_core::time::Timestamp;
+
+/// When virtual time begins; no day is like another to a person, and all are to a simulation.
+const START: Timestamp = Timestamp::from_millis(1_767_225_600_000);
+/// How many things happen between two looks at whether to go on.
+const LOOK_EVERY: u64 = 8_192;
+
+/// What chance decides, each by itself.
+mod purpose {
+    pub(super) const POISON: u64 = 1;
+    pub(super) const SESSION: u64 = 2;
+    pub(super) const TARGETS: u64 = 3;
+    pub(super) const CONTENT: u64 = 4;
+    pub(super) const STREAMS: u64 = 5;
+}
+
+/// Everything.
+pub(super) struct World<'a> {
+    pub(super) scenario: &'a Scenario,
+    plan: &'a Plan<'a>,
+    pub(super) now: u64,
+    pub(super) agenda: Agenda,
+    pub(super) nodes: Vec<Node>,
+    pub(super) streams: Vec<Stream<'a>>,
+    pub(super) streams_open: usize,
+    pub(super) takers: Vec<Vec<Taker>>,
+    /// The events of each stream, one for each session.
+    pub(super) events: Vec<Map<Option<u32>, Arc<Event>>>,
+    queues: Vec<Queue>,
+    dependency_places: BTreeMap<DependencyName, usize>,
+    pub(super) targets: Vec<Target>,
+    pub(super) layers: Layers,
+    /// Who wants the events that tell of others.
+    pub(super) derived: Map<EventType, Vec<Taker>>,
+    pub(super) poison: Chance,
+    pub(super) sessions: Chance,
+    luck: Chance,
+    pub(super) content: Chance,
+    pub(super) ledger: Ledger,
+    checker: Checker,
+}
+
+struct Queue {
+    name: Arc<QueueName>,
+    speech: Speech,
+}
+
+/// Who wants the events of a stream.
+#[derive(Clone, Copy)]
+pub(super) struct Taker {
+    pub belongs: Belongs,
+    /// Tells it from all others, in whatever order they stand in the book.
+    pub key: u64,
+    pub order: Order,
+}
+
+/// One process of Redrive.
+pub(super) struct Node {
+    engine: Option<Engine>,
+    run: u32,
+    pub store: Store,
+    wake_at: Option<Timestamp>,
+    pub inbox: VecDeque<Input>,
+    pub health: Health,
+    /// Deliveries that were sent and could not be taken.
+    pub door: Vec<New>,
+    /// Outcomes that could not be written.
+    unwritten: Vec<Arc<Settlement>>,
+    in_flight: Vec<u64>,
+    /// The rules by which calls that are being made are judged.
+    rules: Map<CallId, Arc<Rule>>,
+    /// The places in their batch of those that fail, for calls that end well.
+    partly: BTreeMap<CallId, Vec<usize>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Health {
+    Well,
+    Down { since: Timestamp },
+    Stalled { since: Timestamp },
+}
+
+impl<'a> World<'a> {
+    pub(super) fn new(plan: &'a Plan<'a>, scenario: &'a Scenario) -> Self {
+        let names = plan.book.queues().map(|(service, channel)| {
+            Arc::new(QueueName { service: service.clone(), channel: channel.cloned() })
+        });
+        let names: Vec<Arc<QueueName>> = names.collect();
+        let queues: Vec<Queue> = names.iter().map(|name| Queue::of(plan, name)).collect();
+        let behaviours: Vec<(&DependencyName, &Behaviour)> =
+            scenario.dependencies.iter().map(|(name, at)| (name, &at.value)).collect();
+        let targets: Vec<Target> = behaviours.iter().map(|(_, behaviour)| Target::new(behaviour)).collect();
+        let dependency_places: BTreeMap<DependencyName, usize> =
+            behaviours.iter().enumerate().map(|(place, (name, _))| ((*name).clone(), place)).collect();
+        let opened = behaviours.iter().zip(&targets);
+        let opened = opened.map(|((name, _), target)| Opened {
+            name: name.to_string(),
+            per_second: target.per_second(),
+            behind: callers_of(name, &behaviours),
+        });
+        let opened = opened.collect();
+        let inner = |behaviour: &&Behaviour| {
+            let calls = behaviour.calls.iter().map(|call| Inner {
+                dependency: dependency_places[&call.dependency.value],
+                attempts: call.attempts,
+                wait: call.wait,
+                timeout: call.timeout,
+            });
+            calls.collect()
+        };
+        let layers = Layers::new(behaviours.iter().map(|(_, behaviour)| inner(behaviour)).collect());
+        let nodes = scenario.nodes as usize;
+        let ledger = Ledger::new(names.iter().map(ToString::to_string).collect(), opened, nodes);
+        let chance = |purpose| Chance::new(plan.seed, purpose);
+        let mut world = Self {
+            scenario,
+            plan,
+            now: 0,
+            agenda: Agenda::default(),
+            nodes: (0..nodes).map(|_| Node::new(&names, targets.len())).collect(),
+            streams: Stream::all(&scenario.arrivals, chance(purpose::STREAMS)),
+            streams_open: 0,
+            takers: Vec::new(),
+            events: scenario.arrivals.iter().map(|_| Map::default()).collect(),
+            queues,
+            dependency_places,
+            targets,
+            layers,
+            derived: Map::default(),
+            poison: chance(purpose::POISON),
+            sessions: chance(purpose::SESSION),
+            luck: chance(purpose::TARGETS),
+            content: chance(purpose::CONTENT),
+            ledger,
+            checker: Checker::default(),
+        };
+        world.takers =
+            scenario.arrivals.iter().map(|arrival| world.takers_of(&arrival.event_type.value)).collect();
+        world.plan_ahead();
+        world
+    }
+
+    pub(super) fn takers_of(&self, event_type: &EventType) -> Vec<Taker> {
+        let taker = |route: &redrive_core::book::route::Route<'_>| {
+            let channel = route.channel.map(|channel| channel.name.clone());
+            let name = QueueName { service: route.service.name.clone(), channel };
+            let queue = self.queues.iter().position(|queue| *queue.name == name);
+            let belongs = Belongs {
+                queue: queue.expect("every taker has a queue"),
+                dependency: self.dependency_places[route.dependency()],
+            };
+            let key = stable_64(name.to_string().as_bytes(), 0);
+            Taker { belongs, key, order: route.order() }
+        };
+        self.plan.book.route(event_type.as_str()).iter().map(taker).collect()
+    }
+
+    /// What is known before anything has happened. What arrives in the moment in which a trouble begins was not there
+    /// before it.
+    fn plan_ahead(&mut self) {
+        let troubled = |span: (Duration, Duration)| (nanos(span.0), nanos(span.1));
+        let behaviours: Vec<&Behaviour> = self.scenario.dependencies.values().map(|at| &at.value).collect();
+        for place in 0..behaviours.len() {
+            // Who cannot do without another is in trouble with it.
+            let within = std::iter::once(place).chain(self.layers.beneath(place).iter().copied());
+            let own = within.flat_map(|place| &behaviours[place].phases);
+            let own = own.map(|phase| (phase.at, phase.until()));
+            let faults = self.scenario.faults.iter().map(|fault| (fault.at, fault.until()));
+            for (from, until) in own.chain(faults).map(troubled) {
+                self.agenda.plan(from, Happening::TroubleBegins { dependency: place });
+                self.agenda.plan(until, Happening::TroubleEnds { dependency: place });
+            }
+        }
+        for stream in 0..self.streams.len() {
+            if let Some(at) = self.streams[stream].next(None) {
+                self.streams_open += 1;
+                self.agenda.plan(at, Happening::Arrive { stream });
+            }
+        }
+        for (fault, span) in self.scenario.faults.iter().enumerate() {
+            self.agenda.plan(nanos(span.at), Happening::FaultBegins { fault });
+            self.agenda.plan(nanos(span.until()), Happening::FaultEnds { fault });
+        }
+        for node in 0..self.nodes.len() {
+            self.start(node);
+        }
+    }
+
+    /// Lets it all happen.
+    pub(super) fn play(mut self, watch: &mut dyn FnMut(Progress) -> Go) -> Result<Report, Cancelled> {
+        let last = nanos(self.scenario.duration.saturating_add(self.scenario.settle));
+        let mut happened = 0_u64;
+        let mut open_seen = 0;
+        while let Some((at, happening)) = self.agenda.next() {
+            if at > last {
+                break;
+            }
+            self.now = at;
+            self.ledger.advance(at);
+            self.happen(happening);
+            happened += 1;
+            // Whoever watches may bound what waits, and one happening may bring much.
+            let has_grown = self.ledger.open() >= open_seen + LOOK_EVERY;
+            if happened.is_multiple_of(LOOK_EVERY) || has_grown {
+                open_seen = self.ledger.open();
+                if watch(self.progress()) == Go::Stop {
+                    return Err(Cancelled);
+                }
+            }
+            if self.streams_open == 0 && self.ledger.open() == 0 {
+                break;
+            }
+        }
+        let heading = Heading {
+            about: self.scenario.about.clone(),
+            seed: self.plan.seed,
+            duration: self.scenario.duration,
+            nodes: self.scenario.nodes,
+            order_violations: self.checker.violations(),
+            waiting_behind_dead: self.nodes.iter().map(|node| node.store.behind_dead()).sum(),
+        };
+        for node in &self.nodes {
+            let outside = node.door.iter().map(|_| 0);
+            node.store.calls_of_open().chain(outside).for_each(|calls| self.ledger.left_waiting(calls));
+        }
+        let mut report = self.ledger.told(heading);
+        let expectations = self.scenario.expectations.iter();
+        report.expectations = expectations.map(|at| report.expected(&at.value)).collect();
+        Ok(report)
+    }
+
+    fn progress(&self) -> Progress {
+        Progress {
+            at: Duration::from_nanos(self.now),
+            duration: self.scenario.duration,
+            ended: self.ledger.ended_count(),
+            open: self.ledger.open(),
+            planned: (self.agenda.len() + self.layers.under_way()) as u64,
+        }
+    }
+
+    pub(super) fn clock(&self) -> Timestamp {
+        START + Duration::from_nanos(self.now)
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Arrive { stream } => self.arrive(stream),
+            Happening::CallEnds(end) => self.call_ends(end),
+            Happening::CallsOn { visit } => self.calls_on(visit),
+            Happening::VisitEnds { visit, said } => self.visit_ends(visit, said),
+            Happening::GivenUp { visit } => self.given_up(visit),
+            Happening::Wake { node, run } => {
+                let clock = self.clock();
+                let woken = &mut self.nodes[node];
+                if woken.run == run && woken.wake_at.is_some_and(|at| at <= clock) {
+                    woken.wake_at = None;
+                    woken.inbox.push_back(Input::Tick);
+                    self.pump(node);
+                }
+            }
+            Happening::FaultBegins { fault } => self.fault_begins(fault),
+            Happening::FaultEnds { fault } => self.fault_ends(fault),
+            Happening::TroubleBegins { dependency } => self.ledger.trouble_begins(dependency),
+            Happening::TroubleEnds { dependency } => self.ledger.trouble_ends(dependency),
+        }
+    }
+
+    /// Hands a node what came in, and does what it asks for, until nothing is left of either.
+    pub(super) fn pump(&mut self, node: usize) {
+        let clock = self.clock();
+        let Some(mut engine) = self.nodes[node].engine.take() else { return };
+        loop {
+            while let Some(effect) = engine.next_effect() {
+                self.carry_out(node, effect);
+            }
+            let Some(input) = self.nodes[node].inbox.pop_front() else { break };
+            engine.handle(input, clock);
+        }
+        self.nodes[node].engine = Some(engine);
+    }
+
+    fn carry_out(&mut self, node: usize, effect: Effect) {
+        match effect {
+            Effect::Start(call) => self.call(node, &call),
+            Effect::Settle(settlement) => match self.nodes[node].health {
+                Health::Stalled { .. } => self.nodes[node].unwritten.push(settlement),
+                Health::Well | Health::Down { .. } => self.settle(node, &settlement),
+            },
+            Effect::Load(load) => {
+                let page = self.nodes[node].store.load(&load);
+                self.nodes[node].inbox.push_back(Input::Loaded(page));
+            }
+            Effect::WakeAt(at) => {
+                let run = self.nodes[node].run;
+                self.nodes[node].wake_at = Some(at);
+                self.agenda.plan(nanos(at.since(START)), Happening::Wake { node, run });
+            }
+            Effect::Keep(record) => {
+                self.nodes[node].store.breakers.insert(record.service_name.clone(), *record);
+            }
+            // Nothing waits for a rule: the book never changes.
+            Effect::Release(queue) => self.nodes[node].inbox.push_back(Input::Released(queue)),
+            // Nobody replays here: what is dead stays so, and is counted.
+            Effect::Advance(_) | Effect::Reprocess(_) => {}
+            Effect::Signal(signal) => self.hear(node, &signal),
+        }
+    }
+
+    fn hear(&mut self, node: usize, signal: &Signal) {
+        match signal {
+            Signal::Breaker { dependency, transition, .. } => {
+                if let Some(place) = self.dependency_places.get(dependency) {
+                    self.ledger.breaker(*place, node, transition);
+                }
+            }
+            Signal::Paused(service) => self.ledger.paused(service),
+            Signal::Settled { .. }
+            | Signal::Stale(_)
+            | Signal::Replay { .. }
+            | Signal::DependencyHeld { .. }
+            | Signal::Alert { .. } => {}
+        }
+    }
+
+    fn call(&mut self, node: usize, call: &Call) {
+        let caller = Caller { node, run: self.nodes[node].run };
+        let store = &mut self.nodes[node].store;
+        let queue = store.place(&call.queue);
+        let first = &call.deliveries[0];
+        let mut failing = Vec::new();
+        let mut first_attempts = 0;
+        for (place, delivery) in call.deliveries.iter().enumerate() {
+            let row = store.row(delivery.id);
+            // A call that a crash cut off is a call, though the engine that comes back knows nothing of it.
+            row.calls += 1;
+            first_attempts += u64::from(row.calls == 1);
+            if row.is_poison {
+                failing.push(place);
+            }
+            if let Some(lane) = row.lane {
+                self.checker.begins(lane, delivery.id.seq(), caller);
+            }
+        }
+        let dependency = store.row(first.id).dependency;
+        let is_batch = call.deliveries.len() > 1;
+        let knock = Knock {
+            at_nanos: self.now,
+            limit: call.limit,
+            draw: self.luck.draw_of(first.id.content(), u64::from(first.attempts)),
+            is_poison: !is_batch && !failing.is_empty(),
+        };
+        self.nodes[node].in_flight[dependency] += 1;
+        self.nodes[node].rules.insert(call.id, Arc::clone(&call.rule));
+        let carried = Carried { deliveries: call.deliveries.len() as u64, first: first_attempts };
+        self.ledger.called(dependency, carried);
+        let end = CallEnd {
+            node,
+            run: caller.run,
+            call: call.id,
+            dependency,
+            queue,
+            took: Duration::ZERO,
+            said: Said::Done,
+        };
+        if self.layers.is_before_others(dependency) {
+            for inner in self.layers.beneath(dependency) {
+                self.ledger.called_before(*inner, carried);
+            }
+            return self.call_through(call, knock, end, failing);
+        }
+        let store = &mut self.nodes[node].store;
+        let outcome = self.targets[dependency].call(knock);
+        if outcome.effect == target::Effect::Taken {
+            for (place, delivery) in call.deliveries.iter().enumerate() {
+                let row = store.row(delivery.id);
+                if !failing.contains(&place) {
+                    row.taken += 1;
+                    if row.taken > 1 {
+                        self.ledger.duplicate();
+                    }
+                }
+            }
+        }
+        if is_batch && !failing.is_empty() && outcome.said == Said::Done {
+            self.nodes[node].partly.insert(call.id, failing);
+        }
+        let end = CallEnd { took: outcome.took, said: outcome.said, ..end };
+        self.agenda.plan(self.now.saturating_add(nanos(outcome.took)), Happening::CallEnds(end));
+    }
+
+    /// Calls a dependency that calls others.
+    fn call_through(&mut self, call: &Call, knock: Knock, end: CallEnd, failing: Vec<usize>) {
+        let node = &mut self.nodes[end.node];
+        let mut carries: Vec<Taken> = Vec::new();
+        for (place, delivery) in call.deliveries.iter().enumerate() {
+            if !failing.contains(&place) {
+                carries.push(node.store.row(delivery.id).taken_within.get_or_insert_default().clone());
+            }
+        }
+        if call.deliveries.len() > 1 && !failing.is_empty() {
+            node.partly.insert(call.id, failing);
+        }
+        self.visit_by_rule(ByRule { end, knock, carries });
+    }
+
+    pub(super) fn call_ends(&mut self, end: CallEnd) {
+        let CallEnd { node, run, call, dependency, queue, took, said } = end;
+        if self.nodes[node].run != run {
+            return;
+        }
+        self.nodes[node].in_flight[dependency] -= 1;
+        let partly = self.nodes[node].partly.remove(&call).filter(|_| said == Said::Done);
+        let how = match (said, &partly) {
+            (Said::Done, None) => How::Well,
+            (Said::Done, Some(_)) => How::Partly,
+            (Said::Status(_) | Said::TooMany(_) | Said::Refused | Said::Nothing, _) => How::Badly,
+        };
+        self.ledger.answered(dependency, took, how);
+        let rule = self.nodes[node].rules.remove(&call).expect("it was kept when the call began");
+        let ending = match partly {
+            Some(failed) => Ending::Partly { reply: Speech::partly(), failed },
+            None => Ending::Reply(self.queues[queue].speech.reply(said)),
+        };
+        if how == How::Badly
+            && let Ending::Reply(reply) = &ending
+            && let Outcome::Failed(failure) =
+                classify(&reply.as_answer(), &rule.classify, rule.timeouts.category)
+            && is_counted_by_breakers(&rule, &failure)
+        {
+            self.ledger.failed_counted(dependency);
+        }
+        self.nodes[node].inbox.push_back(Input::Ended { call, ending });
+        self.pump(node);
+    }
+
+    fn settle(&mut self, node: usize, settlement: &Settlement) {
+        let settled = self.nodes[node].store.settle(settlement);
+        #[cfg(test)]
+        super::record_test::settled(settlement, settled.fate);
+        if settled.fate == Fate::Written
+            && settlement.story.is_some()
+            && let Some(lane) =
+                settled.ended.as_ref().map_or_else(|| self.lane_of(node, settlement), |row| row.lane)
+        {
+            self.checker.ends(lane, settlement.delivery.seq());
+        }
+        if let Some(row) = &settled.ended {
+            let belongs = Belongs { queue: row.queue, dependency: row.dependency };
+            match &settlement.next {
+                Next::Dead(death) => self.ledger.died(belongs, death, row.calls),
+                Next::Delivered => {
+                    self.ledger.delivered(belongs, self.clock().since(row.sent_at), row.calls);
+                }
+                Next::Ready | Next::Due { .. } | Next::Starting => unreachable!("it has ended"),
+            }
+        }
+        if settled.fate == Fate::Written && !settlement.emits.is_empty() {
+            self.derive(settlement);
+        }
+        let (delivery, fate, promoted) = (settlement.delivery, settled.fate, settled.promoted);
+        self.nodes[node].inbox.push_back(Input::Settled { delivery, fate, promoted });
+    }
+
+    fn lane_of(&mut self, node: usize, settlement: &Settlement) -> Option<super::store::Lane> {
+        self.nodes[node].store.row(settlement.delivery).lane
+    }
+
+    /// The nodes that a fault is about.
+    fn struck_by(&self, fault: usize) -> std::ops::Range<usize> {
+        match self.scenario.faults[fault].node {
+            Some(node) => node as usize - 1..node as usize,
+            None => 0..self.nodes.len(),
+        }
+    }
+
+    fn fault_begins(&mut self, fault: usize) {
+        let since = self.clock();
+        for node in self.struck_by(fault) {
+            match self.scenario.faults[fault].kind {
+                FaultKind::Restart => self.go_down(node, since),
+                FaultKind::StoreStall => {
+                    self.nodes[node].health = Health::Stalled { since };
+                    self.nodes[node].inbox.push_back(Input::StoreFailing);
+                    self.pump(node);
+                }
+            }
+        }
+    }
+
+    /// All that is not stored is gone, and nobody hears how its calls end.
+    fn go_down(&mut self, node: usize, since: Timestamp) {
+        let down = &mut self.nodes[node];
+        down.engine = None;
+        down.run += 1;
+        down.wake_at = None;
+        down.inbox.clear();
+        down.partly.clear();
+        down.rules.clear();
+        down.unwritten.clear();
+        down.health = Health::Down { since };
+        for (dependency, calls) in down.in_flight.iter_mut().enumerate() {
+            self.ledger.lost(dependency, std::mem::take(calls));
+        }
+    }
+
+    fn fault_ends(&mut self, fault: usize) {
+        let now = self.clock();
+        for node in self.struck_by(fault) {
+            let well = &mut self.nodes[node];
+            let (Health::Down { since } | Health::Stalled { since }) = well.health else { continue };
+            well.store.absences.add(since, now);
+            let was_down = well.engine.is_none();
+            well.health = Health::Well;
+            if was_down {
+                self.start(node);
+            } else {
+                for settlement in std::mem::take(&mut self.nodes[node].unwritten) {
+                    self.settle(node, &settlement);
+                }
+                self.nodes[node].inbox.push_back(Input::StoreHealed);
+                self.pump(node);
+            }
+            self.open_door(node);
+        }
+    }
+
+    fn start(&mut self, node: usize) {
+        let store = &self.nodes[node].store;
+        let engine = Engine::new(Setup {
+            seed: Seed(stable_64_of(self.plan.seed, node as u64)),
+            book: Arc::clone(&self.plan.book),
+            older_books: vec![Arc::clone(&self.plan.book)],
+            bounds: Bounds::OF_A_SERVER,
+            now: self.clock(),
+            queues: store.open_queues(),
+            paused: store.paused.clone(),
+            absences: store.absences.clone(),
+            breakers: store.breakers.values().cloned().collect(),
+            replays: Vec::new(),
+            suspects_until: None,
+        });
+        self.nodes[node].engine = Some(engine);
+        self.pump(node);
+    }
+}
+
+impl Queue {
+    fn of(plan: &Plan<'_>, name: &Arc<QueueName>) -> Self {
+        let service = plan.book.service(name.service.as_str()).expect("a queue of the book");
+        let channel = name
+            .channel
+            .as_ref()
+            .and_then(|wanted| service.channels.iter().find(|channel| channel.name == *wanted));
+        let target = channel.and_then(|channel| channel.target.as_ref()).unwrap_or(&service.target);
+        Self { name: Arc::clone(name), speech: Speech::of(&target.kind) }
+    }
+}
+
+impl Node {
+    fn new(queues: &[Arc<QueueName>], dependencies: usize) -> Self {
+        Self {
+            engine: None,
+            run: 0,
+            store: Store::new(queues),
+            wake_at: None,
+            inbox: VecDeque::new(),
+            health: Health::Well,
+            door: Vec::new(),
+            unwritten: Vec::new(),
+            in_flight: vec![0; dependencies],
+            rules: Map::default(),
+            partly: BTreeMap::new(),
+        }
+    }
+}
+
+pub(super) fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Those that call it to answer.
+fn callers_of(name: &DependencyName, behaviours: &[(&DependencyName, &Behaviour)]) -> Vec<String> {
+    let calls = |behaviour: &Behaviour| behaviour.calls.iter().any(|call| call.dependency.value == *name);
+    let callers = behaviours.iter().filter(|(_, behaviour)| calls(behaviour));
+    callers.map(|(caller, _)| caller.to_string()).collect()
+}
