@@ -8,8 +8,8 @@
 //! Invariant: errors are told apart by what they are and never by their words, but for those whose makers
 //! leave no other way: names that cannot be resolved, and addresses of another scheme.
 
-#[cfg(any(feature = "node", feature = "reqwest", feature = "hyper"))]
-pub(crate) mod answer;
+#[cfg(feature = "http")]
+pub mod answer;
 #[cfg(any(feature = "reqwest", feature = "hyper"))]
 mod chain;
 #[cfg(any(feature = "reqwest", feature = "hyper"))]
@@ -18,10 +18,10 @@ mod error;
 pub mod hyper;
 #[cfg(feature = "reqwest")]
 pub mod reqwest;
-#[cfg(all(test, feature = "hyper", feature = "node", feature = "reqwest", feature = "tower"))]
+#[cfg(all(test, feature = "hyper", feature = "reqwest", feature = "tower"))]
 mod tests;
 
-#[cfg(any(feature = "node", feature = "reqwest", feature = "hyper"))]
+#[cfg(feature = "http")]
 use std::error::Error;
 use std::io::{self, ErrorKind};
 
@@ -43,15 +43,15 @@ impl Classify for io::Error {
 }
 
 /// The error and all its causes, the outermost first.
-#[cfg(any(feature = "node", feature = "reqwest", feature = "hyper"))]
-pub(crate) fn causes<'a>(
+#[cfg(feature = "http")]
+pub fn causes<'a>(
     error: &'a (dyn Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |error: &&'a (dyn Error + 'static)| (*error).source())
 }
 
 /// What an error of a connection means; none for one that has nothing to do with connections.
-pub(crate) fn transport(error: &io::Error) -> Option<TransportError> {
+pub fn transport(error: &io::Error) -> Option<TransportError> {
     match error.kind() {
         // A socket with a time limit of its own says that it would block.
         ErrorKind::TimedOut | ErrorKind::WouldBlock => Some(TransportError::Timeout(CallPart::Whole)),

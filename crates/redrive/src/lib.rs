@@ -59,53 +59,29 @@
 //! | [`transition`] | a status that changes only from one that is expected |
 //!
 //! Features add more: `embedded` one SQLite file that processes share, and the outbox; `process` programs that are
-//! run with limits; `tower` a guard as a layer; `reqwest` and `hyper` what these clients report; `node` all that
-//! the server is made of. The guide is `docs/library.md` in the repository, where `examples` has two programs.
+//! run with limits; `tower` a guard as a layer; `reqwest` and `hyper` what these clients report. The guide is `docs/library.md` in the repository, where `examples` has two programs.
 //!
 //! The deciding lives in [`core`]; this crate adds what touches the world.
 
-#[cfg(all(unix, feature = "node"))]
-pub mod archive;
-#[cfg(feature = "node")]
-pub mod built_in;
+#![warn(missing_docs)]
+
 pub mod cache;
 pub mod clock;
 #[cfg(feature = "embedded")]
 pub mod embedded;
 pub mod guard;
-#[cfg(feature = "node")]
-pub mod happening;
-#[cfg(feature = "node")]
-pub mod hook;
 pub mod http;
-#[cfg(feature = "node")]
-mod jwks;
-#[cfg(feature = "node")]
-pub mod letter;
 pub mod load;
-#[cfg(feature = "node")]
-pub mod node;
 pub mod once;
 #[cfg(feature = "embedded")]
 pub mod outbox;
 #[cfg(feature = "embedded")]
-mod private;
+#[doc(hidden)]
+pub mod private;
 #[cfg(all(unix, feature = "process"))]
 pub mod process;
-#[cfg(feature = "node")]
-mod receiver;
-#[cfg(feature = "node")]
-pub mod secret;
 pub mod shared;
 pub mod stale;
-#[cfg(feature = "node")]
-pub mod store;
-#[cfg(feature = "node")]
-pub mod target;
-#[cfg(feature = "node")]
-pub mod tls;
-#[cfg(feature = "node")]
-pub mod token;
 #[cfg(feature = "tower")]
 pub mod tower;
 pub mod transition;

@@ -3,15 +3,13 @@
 //!
 //! Invariant: what is there already keeps the rights that somebody gave it.
 
-#[cfg(feature = "node")]
 use std::fs::DirBuilder;
 use std::fs::OpenOptions;
 use std::io;
 use std::path::Path;
 
 /// Makes a folder, with those above it, unless it is there.
-#[cfg(feature = "node")]
-pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
+pub fn make_folder(path: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
@@ -21,7 +19,7 @@ pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
 
 /// Makes an empty file, unless it is there. `SQLite` would let everybody read one of its own making, and gives
 /// what it keeps beside a file the rights of the file.
-pub(crate) fn make_file(path: &Path) -> io::Result<()> {
+pub fn make_file(path: &Path) -> io::Result<()> {
     match for_owner(OpenOptions::new().write(true).create_new(true)).open(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         Ok(_) | Err(_) => Ok(()),
@@ -29,7 +27,7 @@ pub(crate) fn make_file(path: &Path) -> io::Result<()> {
 }
 
 /// What is made by these options is for its owner only.
-pub(crate) fn for_owner(options: &mut OpenOptions) -> &mut OpenOptions {
+pub fn for_owner(options: &mut OpenOptions) -> &mut OpenOptions {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
     options

@@ -30,9 +30,6 @@
 //! waiting stops nobody else; and a fetch that panics counts as one that failed. [`crate::cache`] keeps many
 //! such things, by key.
 
-#[cfg(feature = "node")]
-pub(crate) mod outage;
-
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;

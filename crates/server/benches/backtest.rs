@@ -13,22 +13,22 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use redrive::core::answer::{HeaderPairs, Reply, Seen};
-use redrive::core::book::model::Order;
-use redrive::core::book::{self, RuleBook};
-use redrive::core::category::Code;
-use redrive::core::classify::{Failure, Outcome, classify};
-use redrive::core::decide::{Ended, History, Moment, Verdict, decide};
-use redrive::core::engine::{Death, Followers, Next, QueueName, Settlement, Waiting};
-use redrive::core::envelope::Tier;
-use redrive::core::event::Event;
-use redrive::core::event::attribute::{ContentType, EventId, EventSource, EventType};
-use redrive::core::fingerprint::Fingerprint;
-use redrive::core::ids::{Attempt, Seed, ServiceName};
-use redrive::core::story::{Facts, Story};
-use redrive::core::time::Timestamp;
-use redrive::store::sqlite::{Options, Sqlite};
-use redrive::store::{
+use redrive_core::answer::{HeaderPairs, Reply, Seen};
+use redrive_core::book::model::Order;
+use redrive_core::book::{self, RuleBook};
+use redrive_core::category::Code;
+use redrive_core::classify::{Failure, Outcome, classify};
+use redrive_core::decide::{Ended, History, Moment, Verdict, decide};
+use redrive_core::engine::{Death, Followers, Next, QueueName, Settlement, Waiting};
+use redrive_core::envelope::Tier;
+use redrive_core::event::Event;
+use redrive_core::event::attribute::{ContentType, EventId, EventSource, EventType};
+use redrive_core::fingerprint::Fingerprint;
+use redrive_core::ids::{Attempt, Seed, ServiceName};
+use redrive_core::story::{Facts, Story};
+use redrive_core::time::Timestamp;
+use redrive_node::store::sqlite::{Options, Sqlite};
+use redrive_node::store::{
     Addressee, Batch, Filter, Note, Store, Submission, Submitted, WaitingBound, WhenFull, Written,
 };
 
@@ -190,7 +190,7 @@ fn addressee() -> Addressee {
     Addressee {
         queue: Arc::new(QueueName { service, channel: None }),
         subscription: "shop/orders.*".into(),
-        copies: redrive::core::copies::Copies::default(),
+        copies: redrive_core::copies::Copies::default(),
         order: Order::None,
         letter_name: "_shop.deadletter".into(),
         consumer_group: "shop".into(),

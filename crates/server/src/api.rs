@@ -53,9 +53,9 @@ use std::sync::Arc;
 use axum::Router;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::routing::get;
-use redrive::archive::archivist::Archivist;
-use redrive::core::access::Permission;
-use redrive::node::{Node, Snapshot};
+use redrive_node::archive::archivist::Archivist;
+use redrive_core::access::Permission;
+use redrive_node::runtime::{Node, Snapshot};
 use tokio::sync::watch;
 use utoipa_axum::routes;
 
@@ -264,7 +264,7 @@ fn is_fit(value: &HeaderValue) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use redrive::core::access::Role;
+    use redrive_core::access::Role;
 
     use super::*;
 

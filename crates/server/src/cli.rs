@@ -18,8 +18,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use redrive::core::text::{Share, parse_duration, parse_share, parse_size};
-use redrive::core::time::Timestamp;
+use redrive_core::text::{Share, parse_duration, parse_share, parse_size};
+use redrive_core::time::Timestamp;
 
 pub(crate) use remote::{
     BackupArgs, CompactArgs, Format, HealthArgs, PauseArgs, ResumeArgs, RouteArgs, SendArgs, ServerArgs,

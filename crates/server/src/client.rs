@@ -18,8 +18,8 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
-use redrive::core::time::Timestamp;
-use redrive::tls::Roots;
+use redrive_core::time::Timestamp;
+use redrive_node::tls::Roots;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -246,7 +246,7 @@ impl Client {
         match self.address.security() {
             Security::Plain => speak_http(stream).await,
             Security::Tls(name) => {
-                let connector = TlsConnector::from(redrive::tls::client_config(&self.roots));
+                let connector = TlsConnector::from(redrive_node::tls::client_config(&self.roots));
                 let stream = timeout(CONNECT_TIMEOUT, connector.connect(name.clone(), stream)).await;
                 let stream = stream.map_err(|_| Break::NotConnected(CONNECT_TIMEOUT))?;
                 speak_http(stream.map_err(Break::of_handshake)?).await

@@ -49,8 +49,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
-use redrive::core::book::RuleBook;
-use redrive::core::book::model::Machine;
+use redrive_core::book::RuleBook;
+use redrive_core::book::model::Machine;
 use tokio::net::TcpListener;
 
 use crate::cli::{ArchiveWhat, Command, Export, Import};
@@ -139,7 +139,7 @@ pub(crate) fn open_book(path: &Path) -> anyhow::Result<RuleBook> {
 /// The book in a file and its text.
 pub(crate) fn read_book(path: &Path) -> anyhow::Result<(RuleBook, String)> {
     let bytes = load(path)?;
-    let reading = redrive::core::book::read_bytes_for(&bytes, machine());
+    let reading = redrive_core::book::read_bytes_for(&bytes, machine());
     let text = String::from_utf8_lossy(&bytes).into_owned();
     if let Some(book) = reading.book {
         return Ok((book, text));

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use redrive::core::engine::QueueName;
-use redrive::core::ids::ServiceName;
-use redrive::node::Node;
+use redrive_core::engine::QueueName;
+use redrive_core::ids::ServiceName;
+use redrive_node::runtime::Node;
 
 use self::shops::Shops;
 use self::story::Telling;
@@ -144,8 +144,8 @@ impl Demo {
 
 #[cfg(test)]
 mod tests {
-    use redrive::core::book::lint;
-    use redrive::core::book::problem::Severity;
+    use redrive_core::book::lint;
+    use redrive_core::book::problem::Severity;
 
     use super::*;
 

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use redrive::core::access::{Role, Scope, UnfitScope};
-use redrive::core::text::Rate;
-use redrive::core::time::Timestamp;
-use redrive::store::door::KeyRecord;
+use redrive_core::access::{Role, Scope, UnfitScope};
+use redrive_core::text::Rate;
+use redrive_core::time::Timestamp;
+use redrive_node::store::door::KeyRecord;
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom as _, SystemRandom};
 

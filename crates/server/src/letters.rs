@@ -5,8 +5,8 @@ pub(crate) mod filter;
 pub(crate) mod find;
 pub(crate) mod view;
 
-use redrive::core::time::Timestamp;
-use redrive::store::letter::{LetterFilter, Poison, Selection};
+use redrive_core::time::Timestamp;
+use redrive_node::store::letter::{LetterFilter, Poison, Selection};
 
 /// Letters in one list, at most and unless asked otherwise.
 pub(crate) const LIST_MAX: usize = 500;

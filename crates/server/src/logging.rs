@@ -11,9 +11,9 @@ use std::fmt;
 use std::sync::OnceLock;
 
 use redrive::clock::wall_clock;
-use redrive::core::mask::mask_addresses;
-use redrive::core::redact::{redact, redact_id};
-use redrive::secret::Secrets;
+use redrive_core::mask::mask_addresses;
+use redrive_core::redact::{redact, redact_id};
+use redrive_node::secret::Secrets;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};

@@ -14,9 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use redrive::core::trace::span::{self, Span};
-use redrive::node::{Node, Step};
-use redrive::tls::Roots;
+use redrive_core::trace::span::{self, Span};
+use redrive_node::runtime::{Node, Step};
+use redrive_node::tls::Roots;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::JoinHandle;
@@ -100,7 +100,7 @@ struct Taking {
 }
 
 impl Taking {
-    async fn run(mut self, sampler: redrive::core::trace::Sampler) {
+    async fn run(mut self, sampler: redrive_core::trace::Sampler) {
         loop {
             let step = tokio::select! {
                 biased;
@@ -122,7 +122,7 @@ impl Taking {
         }
     }
 
-    fn take(&self, step: &Step, sampler: redrive::core::trace::Sampler) {
+    fn take(&self, step: &Step, sampler: redrive_core::trace::Sampler) {
         let spans = match step {
             Step::Accepted { event, deliveries, at } => {
                 span::of_accepted(event, *deliveries, *at, sampler).into_iter().collect()

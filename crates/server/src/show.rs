@@ -38,8 +38,8 @@ pub(crate) mod why;
 use std::fmt::Write as _;
 
 use anstream::adapter::strip_str;
-use redrive::core::book::resolve::Resolved;
-pub(crate) use redrive::core::text::show_count as thousands;
+use redrive_core::book::resolve::Resolved;
+pub(crate) use redrive_core::text::show_count as thousands;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// The width of a page where no terminal tells another.
@@ -96,7 +96,7 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
 
 /// A number and its word: `1 attempt`, `2,000 attempts`.
 pub(crate) fn counted(number: u64, word: &str) -> String {
-    redrive::core::text::counted(number, word)
+    redrive_core::text::counted(number, word)
 }
 
 /// A number of bytes as people read it, in units of 1024.

@@ -10,7 +10,7 @@ use redrive_core::retry_after;
 use redrive_core::time::Timestamp;
 
 /// The part of an answer's body that is kept.
-pub(crate) const BODY_KEPT_MAX: usize = 16 * 1024;
+pub const BODY_KEPT_MAX: usize = 16 * 1024;
 
 /// How long the body of an answer that is no success is waited for: its status has said what matters.
 #[cfg(any(feature = "reqwest", feature = "hyper"))]
@@ -20,7 +20,7 @@ pub(super) const BODY_WAIT_MAX: Duration = Duration::from_secs(1);
 const BODY_TOLD_MAX: usize = 300;
 
 /// The answer as the core hears of it.
-pub(crate) fn reply(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Reply {
+pub fn reply(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Reply {
     let body = text(body);
     Reply {
         message: message(status, &body),
@@ -30,7 +30,7 @@ pub(crate) fn reply(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Rep
 }
 
 /// How long the other side asks us to wait; a date counts from our own clock.
-pub(crate) fn wait_asked_for(headers: &HeaderMap) -> Option<Duration> {
+pub fn wait_asked_for(headers: &HeaderMap) -> Option<Duration> {
     let asked_for = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     retry_after::parse(asked_for, Timestamp::EPOCH + since_1970)
@@ -44,7 +44,7 @@ fn pairs(headers: &HeaderMap) -> HeaderPairs {
 
 /// The bytes as text that any store and any terminal can bear: what is no UTF-8 and what is no character
 /// to be seen is replaced.
-pub(crate) fn text(bytes: &[u8]) -> String {
+pub fn text(bytes: &[u8]) -> String {
     let seen =
         |c: char| if c.is_control() && !matches!(c, '\n' | '\t') { char::REPLACEMENT_CHARACTER } else { c };
     String::from_utf8_lossy(bytes).replace("\r\n", "\n").chars().map(seen).collect()

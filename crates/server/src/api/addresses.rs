@@ -5,10 +5,10 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use redrive::core::access::Role;
-use redrive::core::book::RuleBook;
-use redrive::core::mask::AddressMask;
-use redrive::core::text::hide_passwords;
+use redrive_core::access::Role;
+use redrive_core::book::RuleBook;
+use redrive_core::mask::AddressMask;
+use redrive_core::text::hide_passwords;
 use serde::Serialize;
 use serde_json::Value;
 

@@ -9,12 +9,12 @@ use std::time::Duration;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use redrive::core::backoff::{self, Backoff};
-use redrive::core::book::report::explain::explain;
-use redrive::core::book::{RuleBook, lint};
-use redrive::core::ids::PolicyName;
-use redrive::core::mask::AddressMask;
-use redrive::core::text::show_duration;
+use redrive_core::backoff::{self, Backoff};
+use redrive_core::book::report::explain::explain;
+use redrive_core::book::{RuleBook, lint};
+use redrive_core::ids::PolicyName;
+use redrive_core::mask::AddressMask;
+use redrive_core::text::show_duration;
 
 use super::addresses::Addresses;
 use super::code::Code;
@@ -80,8 +80,8 @@ fn shown(book: &RuleBook, text: &str, addresses: &Addresses) -> BookShown {
         text: addresses.shown_book(text),
         hash: format!("{:016x}", book.hash()),
         path: None,
-        read_at: redrive::core::time::Timestamp::EPOCH,
-        findings: lint::check_for(text.as_bytes(), &redrive::built_in::BUILT_IN)
+        read_at: redrive_core::time::Timestamp::EPOCH,
+        findings: lint::check_for(text.as_bytes(), &redrive_node::built_in::BUILT_IN)
             .problems
             .into_iter()
             .map(finding)
@@ -91,7 +91,7 @@ fn shown(book: &RuleBook, text: &str, addresses: &Addresses) -> BookShown {
     }
 }
 
-fn service_shown(service: &redrive::core::book::model::ServiceEntry) -> BookService {
+fn service_shown(service: &redrive_core::book::model::ServiceEntry) -> BookService {
     let rows = service.rows.iter().chain(service.channels.iter().flat_map(|channel| &channel.rows));
     let mut types: Vec<String> = rows.map(|row| row.pattern.value.to_string()).collect();
     types.sort_unstable();

@@ -9,13 +9,13 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body_util::StreamBody;
-use redrive::core::text::parse_duration;
-use redrive::core::time::Timestamp;
-use redrive::letter::import;
-use redrive::node::Node;
-use redrive::node::Purged;
-use redrive::store::door::By;
-use redrive::store::letter::{LetterNumber, Selection};
+use redrive_core::text::parse_duration;
+use redrive_core::time::Timestamp;
+use redrive_node::letter::import;
+use redrive_node::runtime::Node;
+use redrive_node::runtime::Purged;
+use redrive_node::store::door::By;
+use redrive_node::store::letter::{LetterNumber, Selection};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -289,7 +289,7 @@ impl Export {
 pub(super) fn queue(
     fields: &mut Fields,
     name: &str,
-) -> Result<Option<redrive::core::engine::QueueName>, WrongField> {
+) -> Result<Option<redrive_core::engine::QueueName>, WrongField> {
     fields
         .text(name)?
         .map(|text| import::queue(&text).map_err(|problem| WrongField::new(name, problem)))

@@ -132,7 +132,7 @@ mod tests {
     use axum::Router;
     use axum::routing::get;
     use rcgen::{CertificateParams, KeyPair};
-    use redrive::tls::{Roots, client_config};
+    use redrive_node::tls::{Roots, client_config};
     use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName};
     use tokio::net::TcpListener;
     use tokio_rustls::TlsConnector;

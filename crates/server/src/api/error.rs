@@ -8,9 +8,9 @@ use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, Method, Uri, header};
 use axum::response::{IntoResponse, Response};
-use redrive::core::event::refusal::InvalidEvent;
-use redrive::node::{ReadError, RerouteError, SubmitError};
-use redrive::store::Refusal;
+use redrive_core::event::refusal::InvalidEvent;
+use redrive_node::runtime::{ReadError, RerouteError, SubmitError};
+use redrive_node::store::Refusal;
 use serde_json::{Map, Value};
 
 use super::code::Code;

@@ -4,13 +4,13 @@ use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use redrive::core::event::attribute::{
+use redrive_core::event::attribute::{
     CorrelationId, EventId, ExtensionName, ExtensionText, ExtensionValue, TraceParent,
 };
-use redrive::core::event::easy::{Easy, parse_easy};
-use redrive::core::event::{Event, HeaderList, Incoming, Parsed, parse, reserved};
-use redrive::core::trace::Context;
-use redrive::store::{Seen, Taken};
+use redrive_core::event::easy::{Easy, parse_easy};
+use redrive_core::event::{Event, HeaderList, Incoming, Parsed, parse, reserved};
+use redrive_core::trace::Context;
+use redrive_node::store::{Seen, Taken};
 
 use super::body::Held;
 use super::error::{ApiError, Named};

@@ -13,10 +13,10 @@ use std::time::Duration;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use redrive::core::alert::OWN_SERVICE;
-use redrive::core::text::show_rounded;
-use redrive::core::time::Timestamp;
-use redrive::node::Health;
+use redrive_core::alert::OWN_SERVICE;
+use redrive_core::text::show_rounded;
+use redrive_core::time::Timestamp;
+use redrive_node::runtime::Health;
 use serde_json::json;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -312,7 +312,7 @@ fn shown(troubles: &[Trouble], names: Names) -> Vec<Degraded> {
 
 #[cfg(test)]
 mod tests {
-    use redrive::node::DiskShort;
+    use redrive_node::runtime::DiskShort;
 
     use super::*;
 

@@ -7,10 +7,10 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
-use redrive::core::access::{Role, Scope};
-use redrive::core::text::{parse_duration, parse_rate};
-use redrive::node::KeyError;
-use redrive::store::door::{Deed, KeyRecord};
+use redrive_core::access::{Role, Scope};
+use redrive_core::text::{parse_duration, parse_rate};
+use redrive_node::runtime::KeyError;
+use redrive_node::store::door::{Deed, KeyRecord};
 
 use super::code::Code;
 use super::error::{ApiError, Named};

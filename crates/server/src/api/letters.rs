@@ -8,13 +8,13 @@ use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use redrive::core::event::Event;
-use redrive::core::event::attribute::{ContentType, EventId};
-use redrive::core::ids::{DeliveryId, IdPrefix, Receipt};
-use redrive::core::{hash, limits};
-use redrive::node::OrderError;
-use redrive::store::letter::{LetterQuery, LetterView, OrderRefusal, Survey};
-use redrive::store::{Closed, DeliveryState, EventKey};
+use redrive_core::event::Event;
+use redrive_core::event::attribute::{ContentType, EventId};
+use redrive_core::ids::{DeliveryId, IdPrefix, Receipt};
+use redrive_core::{hash, limits};
+use redrive_node::runtime::OrderError;
+use redrive_node::store::letter::{LetterQuery, LetterView, OrderRefusal, Survey};
+use redrive_node::store::{Closed, DeliveryState, EventKey};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -360,7 +360,7 @@ fn json_data(data: &RawValue, content_type: Option<&ContentType>) -> Result<Byte
 
 #[cfg(test)]
 mod tests {
-    use redrive::core::event::easy::{Easy, parse_easy};
+    use redrive_core::event::easy::{Easy, parse_easy};
 
     use super::*;
 

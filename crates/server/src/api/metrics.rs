@@ -17,12 +17,12 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use redrive::core::category::Category;
-use redrive::core::engine::QueueName;
-use redrive::core::figures::{Histogram, QueueFigures, Tally};
-use redrive::core::time::Timestamp;
-use redrive::node::Snapshot;
-use redrive::store::{Oldest, QueueCounts};
+use redrive_core::category::Category;
+use redrive_core::engine::QueueName;
+use redrive_core::figures::{Histogram, QueueFigures, Tally};
+use redrive_core::time::Timestamp;
+use redrive_node::runtime::Snapshot;
+use redrive_node::store::{Oldest, QueueCounts};
 
 pub(crate) use self::gather::Metrics;
 use self::gather::{Gathered, Stock};

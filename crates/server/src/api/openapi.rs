@@ -14,7 +14,7 @@ use axum::middleware::from_fn_with_state;
 use axum::response::IntoResponse;
 use axum::routing::MethodRouter;
 use bytes::Bytes;
-use redrive::core::access::Role;
+use redrive_core::access::Role;
 use serde_json::{Value, json};
 use utoipa::OpenApi;
 use utoipa::openapi::path::{Operation, PathItem};

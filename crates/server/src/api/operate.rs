@@ -4,8 +4,8 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use redrive::core::ids::ServiceName;
-use redrive::store::BackupProgress;
+use redrive_core::ids::ServiceName;
+use redrive_node::store::BackupProgress;
 use serde_json::json;
 
 use super::code::Code;

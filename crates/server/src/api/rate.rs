@@ -10,9 +10,9 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use redrive::core::quota::{Allowed, Meter, Quota, TooMany};
-use redrive::core::text::Rate;
-use redrive::core::time::Timestamp;
+use redrive_core::quota::{Allowed, Meter, Quota, TooMany};
+use redrive_core::text::Rate;
+use redrive_core::time::Timestamp;
 
 use super::code::Code;
 use super::error::ApiError;

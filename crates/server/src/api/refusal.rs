@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use redrive::core::replay::{ReplayId, ReplayState};
-use redrive::node::{OrderError, SelectError};
-use redrive::store::letter::{OrderRefusal, ReplayAct};
+use redrive_core::replay::{ReplayId, ReplayState};
+use redrive_node::runtime::{OrderError, SelectError};
+use redrive_node::store::letter::{OrderRefusal, ReplayAct};
 
 use super::code::Code;
 use super::error::ApiError;

@@ -4,9 +4,9 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use redrive::core::engine::QueueName;
-use redrive::core::ids::{ChannelName, ServiceName};
-use redrive::node::{Destination, Reassigned};
+use redrive_core::engine::QueueName;
+use redrive_core::ids::{ChannelName, ServiceName};
+use redrive_node::runtime::{Destination, Reassigned};
 
 use super::error::{ApiError, Named};
 use super::identity::Caller;

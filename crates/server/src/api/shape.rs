@@ -18,9 +18,9 @@ pub(crate) mod told;
 pub(crate) mod wanted;
 pub(crate) mod whoami;
 
-use redrive::core::ids::DependencyName;
-use redrive::core::story::Story;
-use redrive::core::time::Timestamp;
+use redrive_core::ids::DependencyName;
+use redrive_core::story::Story;
+use redrive_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

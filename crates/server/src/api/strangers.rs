@@ -8,9 +8,9 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use redrive::core::quota::TooMany;
-use redrive::core::text::Rate;
-use redrive::core::time::Timestamp;
+use redrive_core::quota::TooMany;
+use redrive_core::text::Rate;
+use redrive_core::time::Timestamp;
 
 use super::rate::Limiter;
 

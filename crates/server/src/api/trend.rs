@@ -3,8 +3,8 @@
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use redrive::core::time::Timestamp;
-use redrive::node::{Point, Span, TrendOf};
+use redrive_core::time::Timestamp;
+use redrive_node::runtime::{Point, Span, TrendOf};
 
 use super::code::Code;
 use super::dependencies::{declared, phase};

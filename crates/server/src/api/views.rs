@@ -3,21 +3,21 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use redrive::archive::archivist::ArchiveStatus;
-use redrive::core::archive::Standing;
-use redrive::core::book::{self, RuleBook};
-use redrive::core::breaker::State;
-use redrive::core::engine::{HeldQueue, QueueName};
-use redrive::core::envelope::Tier;
-use redrive::core::idempotency::webhook_id;
-use redrive::core::mask::AddressMask;
-use redrive::core::replay::ReplayId;
-use redrive::core::schedule::plan::Act;
-use redrive::core::story::Place;
-use redrive::node::{Node, ScheduleView, Snapshot, stranded};
+use redrive_node::archive::archivist::ArchiveStatus;
+use redrive_core::archive::Standing;
+use redrive_core::book::{self, RuleBook};
+use redrive_core::breaker::State;
+use redrive_core::engine::{HeldQueue, QueueName};
+use redrive_core::envelope::Tier;
+use redrive_core::idempotency::webhook_id;
+use redrive_core::mask::AddressMask;
+use redrive_core::replay::ReplayId;
+use redrive_core::schedule::plan::Act;
+use redrive_core::story::Place;
+use redrive_node::runtime::{Node, ScheduleView, Snapshot, stranded};
 use redrive::stale::Ailing;
-use redrive::store::letter::{LetterFilter, ReplayView};
-use redrive::store::{
+use redrive_node::store::letter::{LetterFilter, ReplayView};
+use redrive_node::store::{
     Closed, Counts, DeliveryState, DeliveryView, EventView, QueueCounts, Reader, StoreError,
 };
 
@@ -65,7 +65,7 @@ pub(super) fn delivery_shown(view: &DeliveryView, waits: &Waits) -> DeliveryShow
         DeliveryState::Due { at } => (StateShown::Retrying, Some(*at), None),
         DeliveryState::Ready | DeliveryState::Behind => (StateShown::Pending, None, None),
     };
-    let shown = |story: &redrive::core::story::Story| StoryShown {
+    let shown = |story: &redrive_core::story::Story| StoryShown {
         story: story.clone(),
         reaction_line: None,
         classified_line: None,
@@ -196,7 +196,7 @@ pub(super) fn status_shown(node: &Node, snapshot: &Snapshot, counts: &Counts) ->
             None => {}
         }
     }
-    let dependency = |view: &redrive::core::engine::DependencyView| {
+    let dependency = |view: &redrive_core::engine::DependencyView| {
         let (breaker, open_until) = match view.breaker {
             State::Closed { .. } => ("closed", None),
             State::Open { until } => ("open", Some(until)),
@@ -366,8 +366,8 @@ fn open_replays<E>(
 mod tests {
     use std::convert::Infallible;
 
-    use redrive::core::replay::{Manner, Origin, Pace, ReplayState, Tally, Wave};
-    use redrive::core::time::Timestamp;
+    use redrive_core::replay::{Manner, Origin, Pace, ReplayState, Tally, Wave};
+    use redrive_core::time::Timestamp;
 
     use super::*;
 

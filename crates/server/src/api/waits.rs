@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use redrive::core::engine::{Asked, QueueName, Stands, Wait};
-use redrive::core::ids::DeliveryId;
-use redrive::core::text::Rate;
-use redrive::node::Node;
-use redrive::store::{DeliveryState, DeliveryView};
+use redrive_core::engine::{Asked, QueueName, Stands, Wait};
+use redrive_core::ids::DeliveryId;
+use redrive_core::text::Rate;
+use redrive_node::runtime::Node;
+use redrive_node::store::{DeliveryState, DeliveryView};
 
 use super::shape::{WaitCause, WaitShown};
 

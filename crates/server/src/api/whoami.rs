@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use redrive::core::access::Permission;
+use redrive_core::access::Permission;
 
 use super::identity::Caller;
 use super::shape::whoami::Whoami;

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use redrive::core::access::Role;
-use redrive::core::text::{Rate, parse_duration, parse_rate};
+use redrive_core::access::Role;
+use redrive_core::text::{Rate, parse_duration, parse_rate};
 
 use super::remote::{Format, ServerArgs};
 

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use redrive::core::book::pattern::EventPattern;
-use redrive::core::text::parse_duration;
-use redrive::tls::Roots;
+use redrive_core::book::pattern::EventPattern;
+use redrive_core::text::parse_duration;
+use redrive_node::tls::Roots;
 
 use super::DATA_DEFAULT;
 use crate::client::{Address, Client, Key};

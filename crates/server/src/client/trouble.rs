@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
-use redrive::core::text::show_duration;
+use redrive_core::text::show_duration;
 use serde_json::Value;
 
 use super::trust::Distrust;

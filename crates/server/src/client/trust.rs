@@ -17,7 +17,7 @@ impl Distrust {
 /// What is wrong, and below it what to do.
 impl fmt::Display for Distrust {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}\n  {}", redrive::tls::why(&self.0), remedy(&self.0))
+        write!(f, "{}\n  {}", redrive_node::tls::why(&self.0), remedy(&self.0))
     }
 }
 

@@ -8,15 +8,15 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use redrive_lab::backtest::{Ordered, Plan, Recorded, RecordedState, Replays, Report, Survey};
-use redrive::core::breaker::Phase;
-use redrive::core::engine::QueueName;
-use redrive::core::idempotency::{self, DedupKey};
-use redrive::core::ids::{Seed, Seq};
-use redrive::core::story::Told;
-use redrive::core::time::Timestamp;
-use redrive::node::Turns;
-use redrive::store::sqlite::Sqlite;
-use redrive::store::{DeliveryState, DeliveryView, Filter, Reader, StoreError};
+use redrive_core::breaker::Phase;
+use redrive_core::engine::QueueName;
+use redrive_core::idempotency::{self, DedupKey};
+use redrive_core::ids::{Seed, Seq};
+use redrive_core::story::Told;
+use redrive_core::time::Timestamp;
+use redrive_node::runtime::Turns;
+use redrive_node::store::sqlite::Sqlite;
+use redrive_node::store::{DeliveryState, DeliveryView, Filter, Reader, StoreError};
 
 use super::simulate::progress::Bar;
 use super::{Refused, machine, print, print_json, read_book};
@@ -89,7 +89,7 @@ impl<'a> Record<'a> {
             let recorded = recorded(view, first_queue(view, queues.keys()));
             while let Some(hash) = survey.wants_book(&recorded) {
                 let text = self.reader.book(hash)?;
-                let book = text.and_then(|text| redrive::core::book::read_for(&text, machine()).book);
+                let book = text.and_then(|text| redrive_core::book::read_for(&text, machine()).book);
                 survey.add_book(hash, book);
             }
             survey.look(&recorded);

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use redrive::store::sqlite::{Options, Sqlite};
-use redrive::store::{Backup, BackupProgress, Store, StoreError};
+use redrive_node::store::sqlite::{Options, Sqlite};
+use redrive_node::store::{Backup, BackupProgress, Store, StoreError};
 
 use super::{Refused, print, wait_for};
 use crate::api::shape::{BackupStep, BackupWanted};

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use redrive::store::StoreError;
-use redrive::store::sqlite::{self, Compacted};
+use redrive_node::store::StoreError;
+use redrive_node::store::sqlite::{self, Compacted};
 
 use super::{Refused, print};
 use crate::cli::CompactArgs;

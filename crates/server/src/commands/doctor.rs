@@ -6,13 +6,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use redrive::core::book::RuleBook;
-use redrive::core::book::problem::suggest;
+use redrive_core::book::RuleBook;
+use redrive_core::book::problem::suggest;
 use redrive_lab::doctor::{self, DELIVERIES_MAX, Harm};
-use redrive::core::time::Timestamp;
-use redrive::node::Turns;
-use redrive::store::sqlite::Sqlite;
-use redrive::store::{Reader, StoreError};
+use redrive_core::time::Timestamp;
+use redrive_node::runtime::Turns;
+use redrive_node::store::sqlite::Sqlite;
+use redrive_node::store::{Reader, StoreError};
 
 use super::{Refused, machine, print, print_json, read_book, service_name, wait_for};
 use crate::api::shape::doctor::DoctorReport;
@@ -101,7 +101,7 @@ fn book(rules: Option<&Path>, rest: &mut Rest) -> anyhow::Result<RuleBook> {
         rest.text = Some(text);
         return Ok(book);
     }
-    let book = rest.text.as_deref().and_then(|text| redrive::core::book::read_for(text, machine()).book);
+    let book = rest.text.as_deref().and_then(|text| redrive_core::book::read_for(text, machine()).book);
     let why = "the folder does not say which rule book holds: name it with --rules";
     book.ok_or_else(|| Refused(why.to_owned()).into())
 }

@@ -4,12 +4,12 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use redrive::core::access::{Role, Scope};
-use redrive::core::text::show_duration;
-use redrive::core::time::Timestamp;
-use redrive::store::door::{By, Deed, KEYS_MAX, KeyRecord};
-use redrive::store::sqlite::{Sqlite, write_once};
-use redrive::store::{Batch, Note, StoreError};
+use redrive_core::access::{Role, Scope};
+use redrive_core::text::show_duration;
+use redrive_core::time::Timestamp;
+use redrive_node::store::door::{By, Deed, KEYS_MAX, KeyRecord};
+use redrive_node::store::sqlite::{Sqlite, write_once};
+use redrive_node::store::{Batch, Note, StoreError};
 use serde_json::{Map, Value, json};
 
 use super::{Refused, print, print_json, wait_for};

@@ -2,11 +2,11 @@
 
 use std::process::ExitCode;
 
-use redrive::core::book::RuleBook;
-use redrive::core::book::model::{ChannelEntry, ServiceEntry};
-use redrive::core::book::problem::{nearest, suggest};
-use redrive::core::book::report::{explain, markdown};
-use redrive::core::book::resolve::Resolved;
+use redrive_core::book::RuleBook;
+use redrive_core::book::model::{ChannelEntry, ServiceEntry};
+use redrive_core::book::problem::{nearest, suggest};
+use redrive_core::book::report::{explain, markdown};
+use redrive_core::book::resolve::Resolved;
 
 use super::{Refused, open_book, print};
 use crate::cli::{RulesArgs, RulesFormat};

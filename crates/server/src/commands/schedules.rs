@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use redrive::clock::wall_clock;
-use redrive::core::schedule::Mark;
-use redrive::core::schedule::plan::{Act, Plan, plans};
-use redrive::core::time::Timestamp;
+use redrive_core::schedule::Mark;
+use redrive_core::schedule::plan::{Act, Plan, plans};
+use redrive_core::time::Timestamp;
 use serde_json::{Value, json};
 
 use super::{open_book, print, print_json};

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use redrive::core::book;
+use redrive_core::book;
 use redrive_lab::scenario;
 
 use super::print_json;

@@ -10,20 +10,20 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
-use redrive::archive::archivist::Archivist;
-use redrive::core::book::BUILTIN_BOOK;
-use redrive::core::book::RuleBook;
-use redrive::core::book::lint;
-use redrive::core::book::problem::{Problem, Severity};
-use redrive::core::engine::Bounds;
-use redrive::hook::Hook;
-use redrive::node::{Config, Node, ReadError, SubmitError};
+use redrive_node::archive::archivist::Archivist;
+use redrive_core::book::BUILTIN_BOOK;
+use redrive_core::book::RuleBook;
+use redrive_core::book::lint;
+use redrive_core::book::problem::{Problem, Severity};
+use redrive_core::engine::Bounds;
+use redrive_node::hook::Hook;
+use redrive_node::runtime::{Config, Node, ReadError, SubmitError};
 use redrive::process::Supervisor;
-use redrive::secret::Secrets;
-use redrive::store::sqlite::{Loss, Options, Sqlite};
-use redrive::target::http::Pool;
-use redrive::target::registry::Targets;
-use redrive::tls::Roots;
+use redrive_node::secret::Secrets;
+use redrive_node::store::sqlite::{Loss, Options, Sqlite};
+use redrive_node::target::http::Pool;
+use redrive_node::target::registry::Targets;
+use redrive_node::tls::Roots;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -146,11 +146,11 @@ fn open(path: Option<&Path>) -> anyhow::Result<Opened> {
 }
 
 fn built_in_book() -> RuleBook {
-    redrive::core::book::read(BUILTIN_BOOK).book.expect("a book of our own, which is tested")
+    redrive_core::book::read(BUILTIN_BOOK).book.expect("a book of our own, which is tested")
 }
 
 fn refuse_what_is_not_built_in(book: &RuleBook, path: &Path, text: &str) -> anyhow::Result<()> {
-    let problems = book.needs_beyond(&redrive::built_in::BUILT_IN);
+    let problems = book.needs_beyond(&redrive_node::built_in::BUILT_IN);
     show_and_refuse(&problems, path, text, "needs what this build does not have")
 }
 

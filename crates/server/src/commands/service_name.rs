@@ -5,10 +5,10 @@
 use std::path::Path;
 
 use anyhow::bail;
-use redrive::core::book::RuleBook;
-use redrive::core::book::own_book::is_own;
-use redrive::core::book::problem::suggest;
-use redrive::store::Reader;
+use redrive_core::book::RuleBook;
+use redrive_core::book::own_book::is_own;
+use redrive_core::book::problem::suggest;
+use redrive_node::store::Reader;
 
 use super::Refused;
 use crate::api::shape::services::ServicesFound;

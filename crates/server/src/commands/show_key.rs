@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use http::StatusCode;
-use redrive::core::time::Timestamp;
+use redrive_core::time::Timestamp;
 
 use super::{Refused, print, print_json, wait_for};
 use crate::api::shape::{DeliveryShown, EventsFound};

@@ -14,13 +14,13 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use redrive::core::book::RuleBook;
-use redrive::core::book::model::At;
-use redrive::core::book::problem::Problems;
+use redrive_core::book::RuleBook;
+use redrive_core::book::model::At;
+use redrive_core::book::problem::Problems;
 use redrive_lab::scenario::{self, Scenario, trace};
 use redrive_lab::simulate::advice::{Advised, advised, unadvised};
 use redrive_lab::simulate::{self, Cancelled, Go, Plan, Progress, Report};
-use redrive::core::text::show_rounded;
+use redrive_core::text::show_rounded;
 use serde::Serialize;
 
 use self::progress::Bar;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use redrive::happening::Happening;
+use redrive_node::happening::Happening;
 use tokio::time::sleep;
 
 use super::{print, wait_for};

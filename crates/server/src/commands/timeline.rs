@@ -2,11 +2,11 @@
 
 use std::process::ExitCode;
 
-use redrive::core::backoff::{self, Backoff};
-use redrive::core::book::problem::nearest;
-use redrive::core::book::report::explain::millis;
-use redrive::core::catalog;
-use redrive::core::ids::PolicyName;
+use redrive_core::backoff::{self, Backoff};
+use redrive_core::book::problem::nearest;
+use redrive_core::book::report::explain::millis;
+use redrive_core::catalog;
+use redrive_core::ids::PolicyName;
 use serde_json::{Value, json};
 
 use super::{Refused, open_book, print};

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use redrive::core::event::Event;
-use redrive::core::event::attribute::EventId;
-use redrive::core::event::easy::{Easy, parse_easy};
-use redrive::core::ids::{Attempt, DeliveryId, Seed};
-use redrive::node::{Node, SubmitError};
+use redrive_core::event::Event;
+use redrive_core::event::attribute::EventId;
+use redrive_core::event::easy::{Easy, parse_easy};
+use redrive_core::ids::{Attempt, DeliveryId, Seed};
+use redrive_node::runtime::{Node, SubmitError};
 use serde_json::{Value, json};
 
 use crate::api::fresh_id;

@@ -4,16 +4,16 @@
 
 use std::collections::BTreeMap;
 
-use redrive::core::book::RuleBook;
+use redrive_core::book::RuleBook;
 use redrive_lab::doctor::{
     DELIVERIES_MAX, DependencyState, Evidence, HeldLetter, LetterKind, QueueState, SeenDelivery, SeenState,
     Turn, Unrouted,
 };
-use redrive::core::engine::{HeldQueue, QueueName};
-use redrive::core::ids::{DependencyName, Seq};
-use redrive::node::{Snapshot, Turns};
-use redrive::store::letter::{KindView, LetterFilter};
-use redrive::store::{Counts, DeliveryState, DeliveryView, Filter, Listed, Oldest, Reader, StoreError};
+use redrive_core::engine::{HeldQueue, QueueName};
+use redrive_core::ids::{DependencyName, Seq};
+use redrive_node::runtime::{Snapshot, Turns};
+use redrive_node::store::letter::{KindView, LetterFilter};
+use redrive_node::store::{Counts, DeliveryState, DeliveryView, Filter, Listed, Oldest, Reader, StoreError};
 
 /// Deliveries that are read at once.
 const PAGE: usize = 500;
@@ -159,7 +159,7 @@ pub(crate) fn evidence(
     rest: Rest,
     turns: &Turns,
     living: Option<&Snapshot>,
-    now: redrive::core::time::Timestamp,
+    now: redrive_core::time::Timestamp,
 ) -> Evidence {
     let in_service = |queue: &QueueName| {
         deliveries.service.as_deref().is_none_or(|service| is_of(service, &queue.to_string()))
@@ -209,12 +209,12 @@ fn dependencies(book: &RuleBook, turns: &Turns, living: Option<&Snapshot>) -> Ve
     let sections = book.sections();
     let mut states: BTreeMap<DependencyName, DependencyState> = BTreeMap::new();
     for (service, channel, row) in sections.rows() {
-        let name = redrive::core::book::resolve::dependency_of(service, channel, row).value;
+        let name = redrive_core::book::resolve::dependency_of(service, channel, row).value;
         let in_flight = living
             .and_then(|snapshot| snapshot.dependencies.iter().find(|dependency| dependency.name == name));
         let in_flight = in_flight.map_or(0, |dependency| dependency.in_flight);
         states.entry(name.clone()).or_insert_with(|| {
-            let turn = |turn: &redrive::node::Turn| Turn { at: turn.at, from: turn.from, to: turn.to };
+            let turn = |turn: &redrive_node::runtime::Turn| Turn { at: turn.at, from: turn.from, to: turn.to };
             // What people did by hand says nothing about the settings.
             let own = turns.of(name.as_str()).filter(|turn| turn.hand.is_none()).map(turn);
             let mut turns: Vec<Turn> = own.collect();

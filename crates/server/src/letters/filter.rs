@@ -1,12 +1,12 @@
 //! Which letters are meant: from the keys that every question for letters takes, and back into words.
 
-use redrive::core::book::pattern::EventPattern;
-use redrive::core::category::Category;
-use redrive::core::envelope::Tier;
-use redrive::core::fingerprint::Fingerprint;
-use redrive::core::text::{InvalidQuantity, parse_duration};
-use redrive::core::time::Timestamp;
-use redrive::store::letter::{LetterFilter, LetterNumber};
+use redrive_core::book::pattern::EventPattern;
+use redrive_core::category::Category;
+use redrive_core::envelope::Tier;
+use redrive_core::fingerprint::Fingerprint;
+use redrive_core::text::{InvalidQuantity, parse_duration};
+use redrive_core::time::Timestamp;
+use redrive_node::store::letter::{LetterFilter, LetterNumber};
 
 use super::fields::{Fields, WrongField};
 

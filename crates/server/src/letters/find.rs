@@ -1,8 +1,8 @@
 //! The one letter that goes by a name: its id, the first digits of it, or the id that it had elsewhere.
 
-use redrive::core::ids::{DeliveryId, IdPrefix};
-use redrive::store::letter::{LetterKey, LetterView};
-use redrive::store::{Closed, DeliveryState, DeliveryView, Reader, StoreError};
+use redrive_core::ids::{DeliveryId, IdPrefix};
+use redrive_node::store::letter::{LetterKey, LetterView};
+use redrive_node::store::{Closed, DeliveryState, DeliveryView, Reader, StoreError};
 
 /// Letters that may begin with the same digits before it is no use to list them.
 const CANDIDATES_MAX: usize = 20;

@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use redrive::core::book::RuleBook;
-use redrive::core::book::model::LetterForm;
-use redrive::core::engine::QueueName;
-use redrive::core::envelope::RedisLetter;
-use redrive::core::fingerprint::Fingerprint;
-use redrive::core::ids::ChannelName;
-use redrive::core::replay::{Manner, Origin, Wave};
-use redrive::core::text::Rate;
-use redrive::letter::envelope;
-use redrive::store::letter::{
+use redrive_core::book::RuleBook;
+use redrive_core::book::model::LetterForm;
+use redrive_core::engine::QueueName;
+use redrive_core::envelope::RedisLetter;
+use redrive_core::fingerprint::Fingerprint;
+use redrive_core::ids::ChannelName;
+use redrive_core::replay::{Manner, Origin, Wave};
+use redrive_core::text::Rate;
+use redrive_node::letter::envelope;
+use redrive_node::store::letter::{
     GroupView, HeldSession, LetterFilter, LetterPage, LetterQuery, LetterView, ReplayView, Survey, TREND_SPAN,
 };
-use redrive::store::{DeliveryView, Reader, StoreError};
+use redrive_node::store::{DeliveryView, Reader, StoreError};
 use serde_json::Value;
 
 use super::filter::cursor;

@@ -1,6 +1,6 @@
 //! Spans as the protocol writes them in JSON: ids in hexadecimal, large numbers as texts.
 
-use redrive::core::trace::span::{Does, Span, Value};
+use redrive_core::trace::span::{Does, Span, Value};
 use serde::Serialize;
 
 /// Who tells it.

@@ -1,6 +1,6 @@
 //! Alerts in a terminal: a table of all of them, those who are told, and what became of a test.
 
-use redrive::core::time::Timestamp;
+use redrive_core::time::Timestamp;
 
 use super::event::short_id;
 use super::moment::{ago, coming};

@@ -1,7 +1,7 @@
 //! What was done, by hand or by rule.
 
-use redrive::core::time::Timestamp;
-use redrive::store::letter::AuditRecord;
+use redrive_core::time::Timestamp;
+use redrive_node::store::letter::AuditRecord;
 
 use super::moment::{ago, moment};
 use super::table::{Cell, Side, Table};

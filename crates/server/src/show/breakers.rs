@@ -1,6 +1,6 @@
 //! Breakers in a terminal: a table of all dependencies, or what became of one.
 
-use redrive::core::time::Timestamp;
+use redrive_core::time::Timestamp;
 
 use super::moment::{ago, coming};
 use super::table::{Cell, Side, Table};

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use redrive::core::book;
+use redrive_core::book;
 use redrive_lab::scenario;
 use redrive_lab::simulate::report::DependencyReport;
 use redrive_lab::simulate::{Go, Plan, Report, run};

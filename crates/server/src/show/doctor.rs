@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use redrive_lab::doctor::{ATTEMPTS_MIN, Diagnosis, Harm, all};
-use redrive::core::time::Timestamp;
+use redrive_core::time::Timestamp;
 
 use super::moment::rough;
 use super::{counted, plain, style, wrap};

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use redrive::core::story::{End, HeldBy, Told};
-use redrive::core::time::Timestamp;
+use redrive_core::story::{End, HeldBy, Told};
+use redrive_core::time::Timestamp;
 use serde_json::Value;
 
 use super::moment::{ago, moment, show_wait};

@@ -1,6 +1,6 @@
 //! Keys: one that was made, one that was revoked, and all of them as a table.
 
-use redrive::core::time::Timestamp;
+use redrive_core::time::Timestamp;
 
 use super::moment::{ago, coming, moment};
 use super::table::{Cell, Side, Table};

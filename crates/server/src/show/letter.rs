@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use redrive::core::envelope::{Envelope, Tier};
-use redrive::core::time::Timestamp;
+use redrive_core::envelope::{Envelope, Tier};
+use redrive_core::time::Timestamp;
 
 use super::event::{data, short_id};
 use super::moment::{ago, moment};
@@ -87,7 +87,7 @@ fn attempts(envelope: &Envelope) -> Vec<String> {
 fn steps(envelope: &Envelope) -> Vec<(String, &'static str)> {
     let id = envelope.dlq_id.as_str();
     // An id from elsewhere is whole or nothing.
-    let is_ours = redrive::core::ids::DeliveryId::parse(id).is_some();
+    let is_ours = redrive_core::ids::DeliveryId::parse(id).is_some();
     let id = if is_ours { short_id(id) } else { shell_word(id) };
     let poison = match envelope.tier {
         Tier::Dead => "",

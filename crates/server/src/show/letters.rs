@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use redrive::core::time::Timestamp;
+use redrive_core::time::Timestamp;
 
 use super::event::short_id;
 use super::moment::ago;

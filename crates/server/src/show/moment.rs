@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use redrive::core::text::show_rounded;
-use redrive::core::time::Timestamp;
+use redrive_core::text::show_rounded;
+use redrive_core::time::Timestamp;
 
 /// A point in time to the millisecond.
 pub(crate) fn moment(at: Timestamp) -> String {

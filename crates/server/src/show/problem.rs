@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
-use redrive::core::book::problem::{Problem, Severity};
-use redrive::core::mask::AddressMask;
-use redrive::core::text::hide_passwords;
+use redrive_core::book::problem::{Problem, Severity};
+use redrive_core::mask::AddressMask;
+use redrive_core::text::hide_passwords;
 
 use crate::logging;
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use redrive::core::time::Timestamp;
+use redrive_core::time::Timestamp;
 
 use super::moment::{ago, moment};
 use super::table::{Cell, Side, Table};

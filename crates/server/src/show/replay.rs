@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use redrive::core::replay::{ReplayState, Wave};
-use redrive::core::text::Rate;
-use redrive::core::time::Timestamp;
+use redrive_core::replay::{ReplayState, Wave};
+use redrive_core::text::Rate;
+use redrive_core::time::Timestamp;
 
 use super::event::short_id;
 use super::moment::{ago, rough};

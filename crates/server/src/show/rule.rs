@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use redrive::core::book::RuleBook;
-use redrive::core::book::model::{ChannelEntry, ServiceEntry};
-use redrive::core::book::report::explain::{Explained, explain};
-use redrive::core::book::report::{breaker_name, letter_name, limit, reaction};
-use redrive::core::book::resolve::Resolved;
-use redrive::core::category::Category;
+use redrive_core::book::RuleBook;
+use redrive_core::book::model::{ChannelEntry, ServiceEntry};
+use redrive_core::book::report::explain::{Explained, explain};
+use redrive_core::book::report::{breaker_name, letter_name, limit, reaction};
+use redrive_core::book::resolve::Resolved;
+use redrive_core::category::Category;
 
 use super::style;
 use super::table::{Cell, Side, Table};

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use redrive::core::book::model::Missed;
-use redrive::core::schedule::plan::{Act, Plan};
-use redrive::core::text::show_duration;
-use redrive::core::time::Timestamp;
+use redrive_core::book::model::Missed;
+use redrive_core::schedule::plan::{Act, Plan};
+use redrive_core::text::show_duration;
+use redrive_core::time::Timestamp;
 
 use super::moment::coming;
 use super::style;

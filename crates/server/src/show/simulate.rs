@@ -11,7 +11,7 @@ use redrive_lab::simulate::advice::Advised;
 use redrive_lab::simulate::report::{DependencyReport, Expected};
 use redrive_lab::simulate::runs::Ranges;
 use redrive_lab::simulate::verdict::Weight;
-use redrive::core::text::{show_measured, show_per_second, show_rounded};
+use redrive_core::text::{show_measured, show_per_second, show_rounded};
 use unicode_width::UnicodeWidthStr;
 
 use super::spark::{spark, spark_up_to};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use redrive::core::time::Timestamp;
+use redrive_core::time::Timestamp;
 use serde_json::json;
 
 use super::style;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use redrive::core::time::Timestamp;
+use redrive_core::time::Timestamp;
 
 use super::moment::{ago, coming, moment, rough};
 use super::table::{Cell, Side, Table};

@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use redrive::core::backoff::Backoff;
-use redrive::core::category::Category;
-use redrive::core::decide::{DeathReason, RetryNumbers, Spent, Tally};
-use redrive::core::envelope::Tier;
-use redrive::core::rule::WhenOpen;
-use redrive::core::story::{HeldBy, Used, Weighed};
-use redrive::core::text::show_duration;
+use redrive_core::backoff::Backoff;
+use redrive_core::category::Category;
+use redrive_core::decide::{DeathReason, RetryNumbers, Spent, Tally};
+use redrive_core::envelope::Tier;
+use redrive_core::rule::WhenOpen;
+use redrive_core::story::{HeldBy, Used, Weighed};
+use redrive_core::text::show_duration;
 
 use super::moment::show_wait;
 use super::{counted, style};

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use redrive::core::time::Timestamp;
-use redrive::happening::{Happening, What};
+use redrive_core::time::Timestamp;
+use redrive_node::happening::{Happening, What};
 use unicode_width::UnicodeWidthStr;
 
 use super::event::short_id;

@@ -4,8 +4,8 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use redrive::core::backoff::{self, Backoff, Step};
-use redrive::core::text::{show_duration, show_rounded};
+use redrive_core::backoff::{self, Backoff, Step};
+use redrive_core::text::{show_duration, show_rounded};
 
 use super::style;
 use super::table::{Cell, Side, Table};

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use http::StatusCode;
-use redrive::core::category::codes;
-use redrive::core::decide::DeathReason;
-use redrive::core::envelope::Tier;
-use redrive::core::story::{End, HeldBy, Place, Story, Told};
-use redrive::core::time::Timestamp;
+use redrive_core::category::codes;
+use redrive_core::decide::DeathReason;
+use redrive_core::envelope::Tier;
+use redrive_core::story::{End, HeldBy, Place, Story, Told};
+use redrive_core::time::Timestamp;
 
 use super::event::{queue_of, short_id};
 use super::moment::{coming, moment, show_wait};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
 
-use redrive::core::time::Timestamp;
+use redrive_core::time::Timestamp;
 use serde_json::{Value, json};
 
 use crate::run::Folder;

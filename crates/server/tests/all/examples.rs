@@ -8,18 +8,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use redrive::built_in::BUILT_IN;
-use redrive::core::book::lint::check_for;
-use redrive::core::book::model::{
+use redrive_node::built_in::BUILT_IN;
+use redrive_core::book::lint::check_for;
+use redrive_core::book::model::{
     AlertSeverity, ConsumerPattern, DaprTarget, DependencyEntry, Direction, IdempotencyBy, LetterForm, Order,
     ReactionName, ReceiverKind, SecretFrom, SourceKind, TimeoutParts, Webhook,
 };
-use redrive::core::book::problem::Severity;
-use redrive::core::book::resolve::Resolved;
-use redrive::core::book::{RuleBook, read};
-use redrive::core::breaker::{BreakerSettings, Count, Trip};
-use redrive::core::rule::{FailureMatch, Meaning, NamedPolicy, WhenOpen};
-use redrive::core::text::show_duration;
+use redrive_core::book::problem::Severity;
+use redrive_core::book::resolve::Resolved;
+use redrive_core::book::{RuleBook, read};
+use redrive_core::breaker::{BreakerSettings, Count, Trip};
+use redrive_core::rule::{FailureMatch, Meaning, NamedPolicy, WhenOpen};
+use redrive_core::text::show_duration;
 
 use crate::run::Folder;
 use crate::server::{Server, serve};

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 use redrive::clock::wall_clock;
-use redrive::core::time::Timestamp;
-use redrive::store::sqlite::{Options, Sqlite};
-use redrive::store::{Batch, Note, Store};
+use redrive_core::time::Timestamp;
+use redrive_node::store::sqlite::{Options, Sqlite};
+use redrive_node::store::{Batch, Note, Store};
 use serde_json::{Value, json};
 
 use crate::run::Folder;

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use redrive::core::book::lint;
-use redrive::core::book::problem::Problems;
-use redrive::core::book::yaml::{self, Node, Quoted};
+use redrive_core::book::lint;
+use redrive_core::book::problem::Problems;
+use redrive_core::book::yaml::{self, Node, Quoted};
 use regex::Regex;
 use serde_json::Value;
 
@@ -160,7 +160,7 @@ fn good_books_pass() {
     }
     let problems: Vec<_> = books
         .iter()
-        .filter(|(_, book)| redrive::core::book::read(book).book.is_some())
+        .filter(|(_, book)| redrive_core::book::read(book).book.is_some())
         .filter_map(|(name, book)| checker.problem(book).map(|problem| format!("{name}: {problem}")))
         .collect();
     assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
@@ -210,7 +210,7 @@ fn every_form_of_a_value_passes_or_not() {
     for (name, book, expected) in cases {
         let problem = checker.problem(&book);
         assert_eq!(problem.is_none(), expected, "{name}: {}", problem.unwrap_or_default());
-        let reading = redrive::core::book::read(&book);
+        let reading = redrive_core::book::read(&book);
         let form = ["undefined-name", "bad-name"];
         let refused = reading.problems.into_sorted().iter().any(|problem| !form.contains(&problem.code));
         assert!(

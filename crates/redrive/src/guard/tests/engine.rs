@@ -3,17 +3,20 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use bytes::Bytes;
+use redrive_core::book::{self, RuleBook};
 use redrive_core::answer::{CallPart, HeaderPairs, Reply, Seen, TransportError};
 use redrive_core::engine::{
-    Absences, Bounds, Call, Effect, Ending, Engine, Fate, Input, Load, Next, Page, Settlement, Setup,
+    Absences, Bounds, Call, Effect, Ending, Engine, Fate, Input, Load, Next, Page, QueueName, Settlement, Setup,
+    Waiting,
 };
-use redrive_core::ids::{DeliveryId, Seed};
+use redrive_core::event::{self, Incoming};
+use redrive_core::ids::{DeliveryId, Seed, ServiceName};
 use redrive_core::story;
 use redrive_core::time::Timestamp;
 
 use super::Oops;
 use super::same::{Line, Told};
-use crate::target::call_test::{book_of, order};
 
 /// More steps than any delivery here takes.
 const STEPS_MAX: usize = 10_000;
@@ -39,8 +42,7 @@ pub(super) fn delivered(book: &str, script: &[Line]) -> Option<Told> {
         replays: Vec::new(),
         suspects_until: None,
     });
-    let mut row = order(1, "e-1");
-    row.id = DeliveryId(1);
+    let mut row = order();
     row.written_at = start;
     let world = World {
         engine,
@@ -168,4 +170,37 @@ fn reply(answer: Result<(), Oops>) -> Option<Reply> {
         _ => return None,
     };
     Some(Reply { seen, message: told.message.to_owned(), retry_after: told.retry_after })
+}
+
+fn book_of(text: &str) -> RuleBook {
+    let reading = book::read(text);
+    reading.book.unwrap_or_else(|| panic!("{:?}", reading.problems))
+}
+
+/// The first delivery of a small event.
+fn order() -> Waiting {
+    let headers = [
+        ("ce-specversion", "1.0"),
+        ("ce-id", "e-1"),
+        ("ce-source", "web"),
+        ("ce-type", "orders.placed"),
+        ("content-type", "application/json"),
+    ];
+    let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let body = Bytes::from_static(br#"{"total":12}"#);
+    let parsed = event::parse(Incoming { headers: &headers, body: &body }).expect("an event");
+    Waiting {
+        id: DeliveryId(1),
+        queue: Arc::new(QueueName { service: ServiceName::new("shop").expect("a name"), channel: None }),
+        sequence: None,
+        replaying: None,
+        event: Arc::new(parsed.into_events().remove(0)),
+        attempts: 0,
+        due_at: None,
+        history: serde_json::from_str("{}").expect("nothing yet"),
+        book: None,
+        written_at: Timestamp::EPOCH,
+        start_recorded: false,
+        damaged: false,
+    }
 }

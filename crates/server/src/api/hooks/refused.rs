@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use redrive::store::door::RefusedBody;
+use redrive_node::store::door::RefusedBody;
 
 use crate::api::code::Code;
 use crate::api::error::{ApiError, Named};

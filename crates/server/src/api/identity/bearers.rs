@@ -3,11 +3,11 @@
 use std::sync::{Arc, RwLock};
 
 use redrive::clock::wall_clock;
-use redrive::core::book::RuleBook;
-use redrive::secret::Secrets;
+use redrive_core::book::RuleBook;
+use redrive_node::secret::Secrets;
 use redrive::stale::Ailing;
-use redrive::target::http::Pool;
-use redrive::token::{Claims, KeysNews, Tokens};
+use redrive_node::target::http::Pool;
+use redrive_node::token::{Claims, KeysNews, Tokens};
 
 use super::failed::Doubt;
 use crate::api::error::ApiError;

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use redrive::core::access::{Permission, Role, Scope};
-use redrive::core::text::Rate;
-use redrive::core::time::Timestamp;
-use redrive::store::door::By;
-use redrive::token::Claims;
+use redrive_core::access::{Permission, Role, Scope};
+use redrive_core::text::Rate;
+use redrive_core::time::Timestamp;
+use redrive_node::store::door::By;
+use redrive_node::token::Claims;
 
 use super::keyring::Held;
 use super::{Peer, forbidden};

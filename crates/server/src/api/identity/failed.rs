@@ -4,10 +4,10 @@ use std::net::IpAddr;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use redrive::core::time::Timestamp;
-use redrive::happening::What;
-use redrive::node::Node;
-use redrive::token::TokenError;
+use redrive_core::time::Timestamp;
+use redrive_node::happening::What;
+use redrive_node::runtime::Node;
+use redrive_node::token::TokenError;
 
 use crate::api::error::ApiError;
 use crate::api::rate;

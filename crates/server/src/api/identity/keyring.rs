@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
-use redrive::core::time::Timestamp;
-use redrive::store::door::KeyRecord;
+use redrive_core::time::Timestamp;
+use redrive_node::store::door::KeyRecord;
 
 use crate::keys;
 
@@ -90,7 +90,7 @@ impl Keyring {
 
 #[cfg(test)]
 mod tests {
-    use redrive::core::access::{Role, Scope};
+    use redrive_core::access::{Role, Scope};
     use std::time::Duration;
 
     use super::*;

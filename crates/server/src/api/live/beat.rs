@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use redrive::core::alert::AlertState;
-use redrive::core::book::RuleBook;
-use redrive::core::engine::QueueName;
-use redrive::core::figures::Tally;
-use redrive::core::ids::DependencyName;
-use redrive::core::time::Timestamp;
-use redrive::node::Alerts;
+use redrive_core::alert::AlertState;
+use redrive_core::book::RuleBook;
+use redrive_core::engine::QueueName;
+use redrive_core::figures::Tally;
+use redrive_core::ids::DependencyName;
+use redrive_core::time::Timestamp;
+use redrive_node::runtime::Alerts;
 
 use crate::api::dependencies::{Declared, declared, state_of};
 use crate::api::identity::Caller;

@@ -2,12 +2,12 @@
 //!
 //! Invariants: a family stands once, with its help and its kind before its figures; label values are escaped,
 //! whatever they are; and there are as many of them as a rule book has names, the bounds of
-//! [`redrive::core::figures`] for event types and codes included.
+//! [`redrive_core::figures`] for event types and codes included.
 
 use std::fmt::Write as _;
 
-use redrive::core::figures::{BOUNDS_MS, Histogram};
-use redrive::core::metric_names::{MetricKind, MetricName};
+use redrive_core::figures::{BOUNDS_MS, Histogram};
+use redrive_core::metric_names::{MetricKind, MetricName};
 
 /// A page in the making.
 #[derive(Default)]
@@ -125,7 +125,7 @@ fn escaped(value: &str) -> String {
 mod tests {
     use std::time::Duration;
 
-    use redrive::core::metric_names::{ATTEMPT_DURATION, BREAKER_TRIPS, EVENTS_ACCEPTED};
+    use redrive_core::metric_names::{ATTEMPT_DURATION, BREAKER_TRIPS, EVENTS_ACCEPTED};
 
     use super::*;
 

@@ -4,16 +4,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive::core::book::RuleBook;
-use redrive::core::breaker::State;
-use redrive::core::category::Category;
-use redrive::core::engine::{HeldQueue, QueueName};
-use redrive::core::figures::{Figures, Histogram, QueueFigures, TRIES_MAX, TYPES_MAX, Tally};
-use redrive::core::ids::ChannelName;
-use redrive::core::metric_names::{self as names, MetricName};
-use redrive::core::time::Timestamp;
-use redrive::node::Snapshot;
-use redrive::store::QueueCounts;
+use redrive_core::book::RuleBook;
+use redrive_core::breaker::State;
+use redrive_core::category::Category;
+use redrive_core::engine::{HeldQueue, QueueName};
+use redrive_core::figures::{Figures, Histogram, QueueFigures, TRIES_MAX, TYPES_MAX, Tally};
+use redrive_core::ids::ChannelName;
+use redrive_core::metric_names::{self as names, MetricName};
+use redrive_core::time::Timestamp;
+use redrive_node::runtime::Snapshot;
+use redrive_node::store::QueueCounts;
 
 use super::gather::{Gathered, Stock};
 use super::page::{Page, Ranges};
@@ -228,7 +228,7 @@ fn dependencies(page: &mut Page, snapshot: &Snapshot) {
             by_category(&figures.tally).map(|(word, count)| (vec![name.as_str(), word], count))
         }),
     );
-    let mut each = |metric: &MetricName, count: fn(&redrive::core::figures::DependencyFigures) -> u64| {
+    let mut each = |metric: &MetricName, count: fn(&redrive_core::figures::DependencyFigures) -> u64| {
         page.family(
             metric,
             counted.iter().map(|(name, figures)| (vec![name.as_str()], count(figures) as f64)),

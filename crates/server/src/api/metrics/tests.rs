@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http_body_util::BodyExt as _;
-use redrive::node::Snapshot;
+use redrive_node::runtime::Snapshot;
 use redrive::stale::StaleCache;
 use serde_json::Value;
 
@@ -130,7 +130,7 @@ fn docs_metrics_md_is_up_to_date() {
     let (before, rest) = page.split_once(BEGIN).expect("the table begins somewhere");
     let (table, after) = rest.split_once(END).expect("and ends");
     let mut rows = String::from("| metric | kind | labels | |\n| --- | --- | --- | --- |\n");
-    for metric in redrive::core::metric_names::ALL {
+    for metric in redrive_core::metric_names::ALL {
         let labels: Vec<String> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
         let kind = metric.kind.as_str();
         rows.push_str(&format!("| `{}` | {kind} | {} | {} |\n", metric.name, labels.join(", "), metric.help));

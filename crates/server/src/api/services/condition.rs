@@ -6,9 +6,9 @@
 
 use std::time::Duration;
 
-use redrive::core::engine::{RowView, Wait};
-use redrive::core::time::Timestamp;
-use redrive::node::Lately;
+use redrive_core::engine::{RowView, Wait};
+use redrive_core::time::Timestamp;
+use redrive_node::runtime::Lately;
 
 use crate::api::shape::WaitShown;
 use crate::api::shape::services::HealthWord;
@@ -175,7 +175,7 @@ fn failures(attempts: u64, failed: u64, when: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use redrive::core::ids::DependencyName;
+    use redrive_core::ids::DependencyName;
 
     use super::*;
 

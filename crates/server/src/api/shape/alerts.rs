@@ -1,6 +1,6 @@
 //! Alerts and receivers as they are shown.
 
-use redrive::core::time::Timestamp;
+use redrive_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

@@ -1,8 +1,8 @@
 //! The rule book as it is shown: its text, what is wrong with it, and what follows from it.
 
-use redrive::core::book::problem::Problem;
-use redrive::core::text::hide_passwords;
-use redrive::core::time::Timestamp;
+use redrive_core::book::problem::Problem;
+use redrive_core::text::hide_passwords;
+use redrive_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

@@ -1,6 +1,6 @@
 //! Dependencies as they are shown, with their breakers.
 
-use redrive::core::time::Timestamp;
+use redrive_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

@@ -1,6 +1,6 @@
 //! The JSON of readiness.
 
-use redrive::core::time::Timestamp;
+use redrive_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use redrive::core::time::Timestamp;
-use redrive::hook::Counts;
+use redrive_core::time::Timestamp;
+use redrive_node::hook::Counts;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

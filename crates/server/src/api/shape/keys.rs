@@ -1,9 +1,9 @@
 //! The JSON of keys.
 
-use redrive::core::access::{Role, Scope};
-use redrive::core::text::Rate;
-use redrive::core::time::Timestamp;
-use redrive::store::door::KeyRecord;
+use redrive_core::access::{Role, Scope};
+use redrive_core::text::Rate;
+use redrive_core::time::Timestamp;
+use redrive_node::store::door::KeyRecord;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

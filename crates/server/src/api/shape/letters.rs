@@ -1,8 +1,8 @@
 //! The JSON of dead letters, failure groups, replays and the audit.
 
-use redrive::core::replay::{ReplayState, Wave};
-use redrive::core::time::Timestamp;
-use redrive::store::letter::AuditRecord;
+use redrive_core::replay::{ReplayState, Wave};
+use redrive_core::time::Timestamp;
+use redrive_node::store::letter::AuditRecord;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

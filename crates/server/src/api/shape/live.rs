@@ -1,6 +1,6 @@
 //! What a live stream tells every second.
 
-use redrive::core::time::Timestamp;
+use redrive_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

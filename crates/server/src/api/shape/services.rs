@@ -1,6 +1,6 @@
 //! Services as they are shown, and how it has been.
 
-use redrive::core::time::Timestamp;
+use redrive_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use redrive::core::text::show_duration;
+use redrive_core::text::show_duration;
 
 /// A service of the book.
 #[derive(Clone, Debug)]
@@ -106,12 +106,12 @@ mod tests {
         });
         let services: Vec<_> = services.collect();
         for keep in [None, Some(Keep(Duration::from_secs(5)))] {
-            let reading = redrive::core::book::read(&text(sink, &services, keep));
+            let reading = redrive_core::book::read(&text(sink, &services, keep));
             assert!(reading.book.is_some(), "{:?}", reading.problems);
         }
         let hook = Hook { source: "bench".to_owned(), secret: "hunter2".to_owned() };
         let edges = edges(&hook, Path::new("a/secret"), Path::new("an/archive"));
-        let reading = redrive::core::book::read(&(text(sink, &services, None) + &edges));
+        let reading = redrive_core::book::read(&(text(sink, &services, None) + &edges));
         assert!(reading.book.is_some(), "{:?}", reading.problems);
     }
 }

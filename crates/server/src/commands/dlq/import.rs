@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use redrive::letter::import;
+use redrive_node::letter::import;
 
 use crate::api::bulk::IMPORT_LINES_MAX;
 use crate::api::shape::letters::Imported;

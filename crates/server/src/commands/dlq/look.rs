@@ -4,11 +4,11 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use redrive::core::envelope::Envelope;
-use redrive::core::time::Timestamp;
-use redrive::store::letter::{LetterFilter, LetterQuery};
-use redrive::store::sqlite::Sqlite;
-use redrive::store::{Reader, StoreError};
+use redrive_core::envelope::Envelope;
+use redrive_core::time::Timestamp;
+use redrive_node::store::letter::{LetterFilter, LetterQuery};
+use redrive_node::store::sqlite::Sqlite;
+use redrive_node::store::{Reader, StoreError};
 use serde_json::Value;
 
 use super::query;

@@ -3,8 +3,8 @@
 use std::io::{BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 
-use redrive::core::text::show_duration;
-use redrive::core::time::Timestamp;
+use redrive_core::text::show_duration;
+use redrive_core::time::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::api::shape::letters::PurgeShown;

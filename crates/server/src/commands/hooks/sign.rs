@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use redrive::clock::wall_clock;
-use redrive::hook::Hook;
-use redrive::secret::Secrets;
+use redrive_node::hook::Hook;
+use redrive_node::secret::Secrets;
 
 use crate::cli::HooksSignArgs;
 use crate::commands::{Refused, open_book, print, wait_for};

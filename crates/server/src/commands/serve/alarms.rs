@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive::core::alert::Trouble;
-use redrive::happening::What;
-use redrive::node::Node;
-use redrive::secret::{News, Secrets};
-use redrive::token::KeysNews;
+use redrive_core::alert::Trouble;
+use redrive_node::happening::What;
+use redrive_node::runtime::Node;
+use redrive_node::secret::{News, Secrets};
+use redrive_node::token::KeysNews;
 
 use crate::api::{Access, Alarm};
 

@@ -7,11 +7,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use redrive::core::alert::Trouble;
-use redrive::happening::What;
-use redrive::node::Node;
-use redrive::target::http::Pool;
-use redrive::tls::{InvalidIdentity, InvalidPem, Roots, server_config};
+use redrive_core::alert::Trouble;
+use redrive_node::happening::What;
+use redrive_node::runtime::Node;
+use redrive_node::target::http::Pool;
+use redrive_node::tls::{InvalidIdentity, InvalidPem, Roots, server_config};
 use rustls::ServerConfig;
 
 use super::{Stamp, refuse_other_than_file, stamp};

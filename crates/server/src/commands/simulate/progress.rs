@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use redrive_lab::simulate::{Go, Progress};
-use redrive::core::text::show_rounded;
+use redrive_core::text::show_rounded;
 use unicode_width::UnicodeWidthStr;
 
 use crate::show::{cut, style, thousands};

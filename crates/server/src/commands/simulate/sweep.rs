@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use redrive::core::book::problem::Problems;
-use redrive::core::book::{RuleBook, overlay, read_bytes_for};
+use redrive_core::book::problem::Problems;
+use redrive_core::book::{RuleBook, overlay, read_bytes_for};
 use redrive_lab::scenario::Scenario;
 use redrive_lab::simulate::Plan;
 use redrive_lab::simulate::figures::Measured;

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use redrive::core::breaker::Phase;
-use redrive::core::limits;
+use redrive_core::breaker::Phase;
+use redrive_core::limits;
 use redrive_lab::simulate::Report;
 use redrive_lab::simulate::report::{DependencyReport, Trouble};
-use redrive::core::text::show_per_second;
+use redrive_core::text::show_per_second;
 
 use super::parts::{Cell, Column, card, percent, show, table};
 use crate::show::markup::escape;

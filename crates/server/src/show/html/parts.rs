@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use redrive::core::text::show_rounded;
+use redrive_core::text::show_rounded;
 
 use crate::show::markup::escape;
 use crate::show::plot::Tone;

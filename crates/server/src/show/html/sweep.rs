@@ -2,7 +2,7 @@
 
 use redrive_lab::scenario::Scenario;
 use redrive_lab::simulate::sweep::{Column as Figure, Row, Swept};
-use redrive::core::text::{Rate, parse_duration, parse_rate, show_rounded};
+use redrive_core::text::{Rate, parse_duration, parse_rate, show_rounded};
 
 use super::Head;
 use super::parts::{Cell, Column, badge, card, table};

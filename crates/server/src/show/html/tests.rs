@@ -5,7 +5,7 @@ use std::sync::Arc;
 use redrive_lab::simulate::advice::advised;
 use redrive_lab::simulate::runs::Runs;
 use redrive_lab::simulate::{Go, Plan, Report, run};
-use redrive::core::book;
+use redrive_core::book;
 use redrive_lab::scenario;
 
 use super::*;

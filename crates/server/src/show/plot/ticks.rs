@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use redrive::core::text::show_rounded;
+use redrive_core::text::show_rounded;
 
 use super::Unit;
 

@@ -14,17 +14,17 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use redrive::clock::wall_clock;
-use redrive::core::answer::Seen;
-use redrive::core::book::RuleBook;
-use redrive::core::decide::History;
-use redrive::core::engine::{Call, CallId, Ending, QueueName, Waiting};
-use redrive::core::event::{Event, HeaderList, Incoming, parse};
-use redrive::core::idempotency::delivery_id;
-use redrive::core::ids::{Attempt, Seq, ServiceName};
-use redrive::core::rule::Rule;
-use redrive::secret::Secrets;
-use redrive::target::Target;
-use redrive::target::registry::Targets;
+use redrive_core::answer::Seen;
+use redrive_core::book::RuleBook;
+use redrive_core::decide::History;
+use redrive_core::engine::{Call, CallId, Ending, QueueName, Waiting};
+use redrive_core::event::{Event, HeaderList, Incoming, parse};
+use redrive_core::idempotency::delivery_id;
+use redrive_core::ids::{Attempt, Seq, ServiceName};
+use redrive_core::rule::Rule;
+use redrive_node::secret::Secrets;
+use redrive_node::target::Target;
+use redrive_node::target::registry::Targets;
 
 use crate::commands::bench::book::{self, Order, Service};
 
@@ -46,7 +46,7 @@ impl Relay {
     fn new(to: SocketAddr) -> anyhow::Result<Self> {
         let service = Service::taking(0, Order::None);
         let text = book::text(to, std::slice::from_ref(&service), None);
-        let book = redrive::core::book::read(&text).book.context("the book of the bench is wrong")?;
+        let book = redrive_core::book::read(&text).book.context("the book of the bench is wrong")?;
         let name = ServiceName::new(&service.name).context("the service has no name")?;
         let queue = QueueName { service: name, channel: None };
         let targets = Targets::new(&book, &Secrets::default(), None);

@@ -1,0 +1,477 @@
+//! The archivist: reads accepted events from the store and writes them to the archive, one after the other.
+//!
+//! It is a task beside the node, which does not know of it: events come in and go out at their own pace, and
+//! the archivist follows at its own. How far it has come is a memo in the store, written once a page and only
+//! when the page is durable in the archive. So a crash costs a page that is written again, and an archive that
+//! was away is caught up with from the store for as long as that keeps the events.
+//!
+//! Invariants: the memo never runs ahead of the archive, but for events that were left out on purpose, each of
+//! which was counted; a rule book without an archive leaves no memo, so that an archive that comes later begins
+//! with what is accepted from then on.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use redrive_core::alert::Trouble;
+use redrive_core::archive::{ArchiveRule, Care, Fate, News, Standing, Turn};
+use redrive_core::book::RuleBook;
+use redrive_core::ids::{Receipt, Seq};
+use redrive_core::time::Timestamp;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::folder::FolderArchive;
+use super::{Archive, ArchiveFailure, Day, Entry};
+use crate::happening::What;
+use crate::runtime::{Node, ReadError, SubmitError};
+use crate::store::EventView;
+
+/// Where the archivist notes how far it has come.
+const UPTO: &str = "archive:upto";
+/// Events of one page, and the bytes of their payloads: a crash costs no more than that to do again.
+const PAGE_ROWS: usize = 256;
+const PAGE_BYTES: usize = 16 * 1024 * 1024;
+/// How often the store is looked at for more.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How long a page may take to become durable.
+const SYNC_WITHIN: Duration = Duration::from_mins(1);
+/// How long to wait before a page is written again that did not.
+const PAGE_AGAIN_AFTER: Duration = Duration::from_secs(5);
+/// How often days are looked at that may be deleted.
+const FORGET_EVERY: Duration = Duration::from_hours(1);
+/// How long the archivist may go on after it was told to stop.
+const STOP_WITHIN: Duration = Duration::from_secs(5);
+
+/// Makes the archive that a rule names.
+pub type Opener = dyn Fn(&ArchiveRule) -> Result<Arc<dyn Archive>, ArchiveFailure> + Send + Sync;
+
+/// A hand on the archivist; clones are of the same one. It ends when the last is dropped.
+#[derive(Clone)]
+pub struct Archivist {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    wishes: watch::Sender<Wish>,
+    progress: Arc<Mutex<Progress>>,
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the archivist is to do.
+#[derive(Clone, Debug, PartialEq)]
+enum Wish {
+    /// The rule book has no archive.
+    Nothing,
+    Keep(Arc<ArchiveRule>),
+    Stop,
+}
+
+impl Wish {
+    fn of(book: &RuleBook) -> Self {
+        ArchiveRule::of(book).map_or(Self::Nothing, |rule| Self::Keep(Arc::new(rule)))
+    }
+}
+
+/// How far it is, since the process started.
+#[derive(Clone, Debug)]
+struct Progress {
+    standing: Standing,
+    archived: u64,
+    left_out: u64,
+    /// When the oldest event was accepted that is not in the archive; none if all are, as far as is known.
+    waiting_since: Option<Timestamp>,
+    last_error: Option<(Timestamp, String)>,
+    /// Whether the last page could not be made durable or noted, or not even begun.
+    is_stuck: bool,
+}
+
+/// How the archive is, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArchiveStatus {
+    /// Whether it is written to.
+    pub standing: Standing,
+    /// Events that were written since the process started.
+    pub archived: u64,
+    /// Events that were left out since the process started.
+    pub left_out: u64,
+    /// How long ago the oldest event was accepted that is not in the archive yet; none if all are.
+    pub behind: Option<Duration>,
+    /// What went wrong last, and when.
+    pub last_error: Option<(Timestamp, String)>,
+    /// Whether that was more than a write: nothing gets on until it is over.
+    pub is_stuck: bool,
+}
+
+impl Archivist {
+    /// Goes to work beside a node, by its rule book.
+    ///
+    /// When this returns it is settled where an archive begins that is new: whatever is accepted from then on
+    /// will be in it.
+    pub async fn start(node: &Node) -> Self {
+        Self::with(node, Box::new(open_folder)).await
+    }
+
+    /// The same with an archive of one's own.
+    pub async fn with(node: &Node, open: Box<Opener>) -> Self {
+        let wish = Wish::of(&node.book());
+        if let Wish::Keep(_) = &wish
+            && let Err(error) = place(node).await
+        {
+            tracing::warn!(%error, "where the archive begins could not be written; it is tried again");
+        }
+        let (wishes, receiver) = watch::channel(wish);
+        let progress = Arc::new(Mutex::new(Progress::new()));
+        let task = Task { node: node.clone(), wishes: receiver, progress: Arc::clone(&progress), open };
+        let task = Mutex::new(Some(tokio::spawn(task.run())));
+        Self { shared: Arc::new(Shared { wishes, progress, task }) }
+    }
+
+    /// A new rule book holds from now on.
+    pub fn change(&self, book: &RuleBook) {
+        let wish = Wish::of(book);
+        // Work that goes on as before is not disturbed.
+        self.shared.wishes.send_if_modified(|now| {
+            let is_new = *now != wish && *now != Wish::Stop;
+            if is_new {
+                *now = wish;
+            }
+            is_new
+        });
+    }
+
+    /// How the archive is; none if the rule book has none.
+    #[must_use]
+    pub fn status(&self, now: Timestamp) -> Option<ArchiveStatus> {
+        if *self.shared.wishes.borrow() == Wish::Nothing {
+            return None;
+        }
+        let Progress { standing, archived, left_out, waiting_since, last_error, is_stuck } =
+            locked(&self.shared.progress).clone();
+        let behind = waiting_since.map(|since| now.since(since));
+        Some(ArchiveStatus { standing, archived, left_out, behind, last_error, is_stuck })
+    }
+
+    /// Ends the work; what is under way is done again when it goes on.
+    pub async fn stop(&self) {
+        self.shared.wishes.send_replace(Wish::Stop);
+        let task = self.shared.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(task) = task {
+            // One that hangs holds nothing that matters.
+            let _ = tokio::time::timeout(STOP_WITHIN, task).await;
+        }
+    }
+}
+
+fn locked(progress: &Mutex<Progress>) -> MutexGuard<'_, Progress> {
+    progress.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn open_folder(rule: &ArchiveRule) -> Result<Arc<dyn Archive>, ArchiveFailure> {
+    let archive = FolderArchive::new(rule.folder.as_ref());
+    match archive {
+        Ok(archive) => Ok(Arc::new(archive)),
+        Err(error) => Err(ArchiveFailure::Other { reason: error.to_string() }),
+    }
+}
+
+impl Progress {
+    const fn new() -> Self {
+        Self {
+            standing: Standing::Well,
+            archived: 0,
+            left_out: 0,
+            waiting_since: None,
+            last_error: None,
+            is_stuck: false,
+        }
+    }
+}
+
+/// Why the place of the archive is not known.
+#[derive(Debug, thiserror::Error)]
+enum PlaceError {
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error(transparent)]
+    Write(#[from] SubmitError),
+}
+
+/// Up to where the archive has all events; a new one begins after the last that is there now.
+async fn place(node: &Node) -> Result<Seq, PlaceError> {
+    let (memo, last) = node.read(|reader| Ok((reader.memo(UPTO)?, reader.last_place()?))).await?;
+    if let Some(upto) = memo.and_then(|memo| memo.parse().ok()) {
+        // A place that the store has not given yet was another store's.
+        return Ok(Seq::new(upto).min(last));
+    }
+    node.set_memo(UPTO, Some(last.get().to_string())).await?;
+    Ok(last)
+}
+
+/// The task itself.
+struct Task {
+    node: Node,
+    wishes: watch::Receiver<Wish>,
+    progress: Arc<Mutex<Progress>>,
+    open: Box<Opener>,
+}
+
+impl Task {
+    async fn run(mut self) {
+        loop {
+            let wish = self.wishes.borrow_and_update().clone();
+            // Whatever was wrong, it was wrong with what is not wanted any more.
+            self.node.clear_trouble(Trouble::ArchiveStuck, "");
+            let work = async {
+                match wish {
+                    Wish::Stop => {}
+                    Wish::Nothing => self.forget_place().await,
+                    Wish::Keep(ref rule) => self.keep(rule).await,
+                }
+            };
+            let mut wishes = self.wishes.clone();
+            // Whatever is cut short is done again.
+            tokio::select! {
+                biased;
+                changed = wishes.changed() => if changed.is_err() { return },
+                () = work => match wish {
+                    Wish::Stop => return,
+                    Wish::Nothing | Wish::Keep(_) => if wishes.changed().await.is_err() { return },
+                },
+            }
+        }
+    }
+
+    /// An archive that comes back later begins anew.
+    async fn forget_place(&self) {
+        loop {
+            let memo = self.node.memo(UPTO).await;
+            let forgotten = match memo {
+                Ok(None) => return,
+                Ok(Some(_)) => self.node.set_memo(UPTO, None).await.is_ok(),
+                Err(_) => false,
+            };
+            if forgotten {
+                return;
+            }
+            tokio::time::sleep(PAGE_AGAIN_AFTER).await;
+        }
+    }
+
+    /// Writes events for as long as nobody wants anything else.
+    async fn keep(&self, rule: &ArchiveRule) {
+        let archive = loop {
+            match (self.open)(rule) {
+                Ok(archive) => break archive,
+                Err(error) => self.is_stuck(&error.to_string()),
+            }
+            tokio::time::sleep(PAGE_AGAIN_AFTER).await;
+        };
+        let mut upto = loop {
+            match place(&self.node).await {
+                Ok(upto) => break upto,
+                Err(error) => self.is_stuck(&error.to_string()),
+            }
+            tokio::time::sleep(PAGE_AGAIN_AFTER).await;
+        };
+        let mut care = Care::new();
+        let mut forgetting = Forgetting::default();
+        loop {
+            forgetting.look(&self.node, rule, &archive);
+            match self.keep_page(rule, &archive, &mut care, upto).await {
+                Ok(Some(last)) => {
+                    self.gets_on();
+                    upto = last;
+                }
+                Ok(None) => tokio::time::sleep(LOOK_EVERY).await,
+                Err(error) => {
+                    self.is_stuck(&error);
+                    tokio::time::sleep(PAGE_AGAIN_AFTER).await;
+                }
+            }
+        }
+    }
+
+    /// Writes the page beyond a place; gives where it ends, or none if there is nothing to write.
+    async fn keep_page(
+        &self,
+        rule: &ArchiveRule,
+        archive: &Arc<dyn Archive>,
+        care: &mut Care,
+        upto: Seq,
+    ) -> Result<Option<Seq>, String> {
+        let page = self.node.read(move |reader| reader.accepted(upto, PAGE_ROWS, PAGE_BYTES)).await;
+        let page = page.map_err(|error| error.to_string())?;
+        let Some(last) = page.last().map(|view| view.receipt.seq()) else {
+            locked(&self.progress).waiting_since = None;
+            return Ok(None);
+        };
+        // Large payloads take long enough to hash that others would notice.
+        let packing = tokio::task::spawn_blocking(move || page.iter().map(InHand::of).collect::<Vec<_>>());
+        let page = packing.await.map_err(|error| error.to_string())?;
+        let (mut archived, mut left_out) = (0, 0);
+        for event in &page {
+            locked(&self.progress).waiting_since = Some(event.received_at);
+            match self.keep_one(rule, archive, care, event).await {
+                Done::Kept => archived += 1,
+                Done::LeftOut => left_out += 1,
+            }
+        }
+        if archived > 0 {
+            let synced = tokio::time::timeout(SYNC_WITHIN, archive.sync()).await;
+            synced
+                .unwrap_or(Err(ArchiveFailure::TimedOut { within: SYNC_WITHIN }))
+                .map_err(|error| error.to_string())?;
+        }
+        let noted = self.node.set_memo(UPTO, Some(last.get().to_string())).await;
+        noted.map_err(|error| error.to_string())?;
+        let mut progress = locked(&self.progress);
+        progress.archived += archived;
+        progress.left_out += left_out;
+        Ok(Some(last))
+    }
+
+    /// Writes an event, however long that takes, or leaves it out.
+    async fn keep_one(
+        &self,
+        rule: &ArchiveRule,
+        archive: &Arc<dyn Archive>,
+        care: &mut Care,
+        event: &InHand,
+    ) -> Done {
+        loop {
+            let now = self.node.now();
+            let turn = care.turn(rule, now);
+            locked(&self.progress).standing = care.standing(now);
+            match turn {
+                Turn::Wait(until) => tokio::time::sleep(until.since(now)).await,
+                Turn::LeaveOut => return Done::LeftOut,
+                Turn::Write { permit, within } => {
+                    let written = tokio::time::timeout(within, archive.put(Arc::clone(&event.entry))).await;
+                    let written = written.unwrap_or(Err(ArchiveFailure::TimedOut { within }));
+                    let outcome = written.as_ref().copied().map_err(ArchiveFailure::failure);
+                    let (fate, news) = care.settle(permit, outcome, rule, self.node.now());
+                    let error = written.err().map(|error| error.to_string());
+                    if let Some(error) = &error {
+                        self.note_error(error);
+                    }
+                    if let Some(news) = news {
+                        self.tell(news, event.receipt, error.as_deref().unwrap_or_default());
+                    }
+                    locked(&self.progress).standing = care.standing(self.node.now());
+                    match fate {
+                        Fate::Kept => return Done::Kept,
+                        Fate::LeftOut => return Done::LeftOut,
+                        Fate::Again => {}
+                    }
+                }
+            }
+        }
+    }
+
+    fn note_error(&self, error: &str) {
+        tracing::debug!(error, "the archive fails");
+        locked(&self.progress).last_error = Some((self.node.now(), error.to_owned()));
+    }
+
+    /// What no breaker counts is told of too, once for as long as it lasts.
+    fn is_stuck(&self, error: &str) {
+        self.note_error(error);
+        self.node.raise_trouble(Trouble::ArchiveStuck, "", error);
+        if !std::mem::replace(&mut locked(&self.progress).is_stuck, true) {
+            tracing::warn!(error, "the archive does not get on: it is tried again, and events wait for it");
+            let message =
+                format!("the archive does not get on, and events wait in the store for it: {error}");
+            self.node.pass_on(What::Alert, message);
+        }
+    }
+
+    fn gets_on(&self) {
+        if std::mem::take(&mut locked(&self.progress).is_stuck) {
+            tracing::info!("the archive gets on again");
+            self.node.clear_trouble(Trouble::ArchiveStuck, "");
+        }
+    }
+
+    fn tell(&self, news: News, receipt: Receipt, error: &str) {
+        match news {
+            News::LockedOut => {
+                let message = format!("the archive needs somebody: {error}; events wait in the store for it");
+                tracing::warn!(error, "the archive lets nobody in: events wait in the store for it");
+                self.node.raise_trouble(Trouble::ArchiveStuck, "", error);
+                self.node.pass_on(What::Alert, message);
+            }
+            News::LetIn => {
+                tracing::info!("the archive lets us in again");
+                self.node.clear_trouble(Trouble::ArchiveStuck, "");
+            }
+            News::Opened => {
+                tracing::warn!(error, "the breaker of the archive is open: events are left out of it");
+                let message = format!("the breaker of the archive: events are left out of it; {error}");
+                self.node.raise_trouble(Trouble::ArchiveIncomplete, "", error);
+                self.node.pass_on(What::BreakerOpened, message);
+            }
+            News::Closed { left_out } => {
+                tracing::warn!(left_out, "the breaker of the archive is closed again");
+                let message = format!("the breaker of the archive, which {left_out} events were left out of");
+                self.node.pass_on(What::BreakerClosed, message);
+            }
+            News::TooSlow => {
+                tracing::warn!(%receipt, error, "an event is left out of the archive");
+                let message = format!("the event {receipt} is left out of the archive: {error}, twice");
+                self.node.raise_trouble(Trouble::ArchiveIncomplete, "", &format!("{receipt}: {error}"));
+                self.node.pass_on(What::Alert, message);
+            }
+        }
+    }
+}
+
+/// An event that is being written.
+struct InHand {
+    entry: Arc<Entry>,
+    receipt: Receipt,
+    received_at: Timestamp,
+}
+
+impl InHand {
+    fn of(view: &EventView) -> Self {
+        let entry = Arc::new(Entry::of(view));
+        Self { entry, receipt: view.receipt, received_at: view.received_at }
+    }
+}
+
+/// What became of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Done {
+    Kept,
+    LeftOut,
+}
+
+/// Deletes days that are old, beside everything else and one look at a time.
+#[derive(Default)]
+struct Forgetting {
+    looked_at: Option<Timestamp>,
+    under_way: Option<JoinHandle<()>>,
+}
+
+impl Forgetting {
+    fn look(&mut self, node: &Node, rule: &ArchiveRule, archive: &Arc<dyn Archive>) {
+        let (Some(retention), now) = (rule.retention, node.now()) else { return };
+        let is_due = self.looked_at.is_none_or(|at| now.since(at) >= FORGET_EVERY);
+        let is_idle = self.under_way.as_ref().is_none_or(JoinHandle::is_finished);
+        if !is_due || !is_idle {
+            return;
+        }
+        self.looked_at = Some(now);
+        let (archive, before) = (Arc::clone(archive), Day::of(now - retention));
+        self.under_way = Some(tokio::spawn(async move {
+            match archive.forget(before.clone()).await {
+                Ok(0) => {}
+                Ok(days) => tracing::info!(days, %before, "old days of the archive are deleted"),
+                Err(error) => tracing::warn!(%error, "old days of the archive could not be deleted"),
+            }
+        }));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,304 @@
+//! The keys that an issuer of tokens publishes (JWKS, RFC 7517): fetched, cached, and kept through an outage.
+//!
+//! They are fresh for 5 minutes and serve for 24 hours while the issuer cannot be reached. That is longer than
+//! a secret serves, since these keys are public and tokens of a lost key expire by themselves: an issuer that
+//! is away for a night should not lock out those who are to mend things. A token with a key that nobody knows
+//! makes one fetch, at most every 30 seconds.
+//!
+//! Invariants: a key says itself for which algorithm it is, and is used for no other; and an answer of the
+//! issuer that has no key of use never takes the place of one that had.
+
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use redrive_core::freshness::Lifetimes;
+use redrive_core::text::show_rounded;
+use ring::signature::{
+    ECDSA_P256_SHA256_FIXED, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents, UnparsedPublicKey,
+};
+use serde::Deserialize;
+
+use crate::outage::{Record, Word};
+use redrive::stale::{Ailing, Clock, Found, Missing, Plan, StaleCache, Trouble, timer_clock};
+use crate::target::http::fetch::{Bounds, Document, FetchError};
+use crate::target::http::{InvalidAddress, Pool};
+
+const LIFETIMES: Lifetimes = Lifetimes {
+    fresh: Duration::from_mins(5),
+    kept: Duration::from_hours(24),
+    failure: Duration::from_secs(5),
+};
+
+/// An unknown key makes nobody fetch the keys more often.
+const RENEW_EVERY: Duration = Duration::from_secs(30);
+
+const BOUNDS: Bounds = Bounds { whole: Duration::from_secs(10), bytes_max: 1024 * 1024 };
+
+/// The most keys that an issuer has.
+const KEYS_MAX: usize = 100;
+
+/// The sizes of an RSA modulus that are checked, in bytes: 2048 to 8192 bits.
+const MODULUS_BYTES: std::ops::RangeInclusive<usize> = 256..=1024;
+
+/// The largest public exponent of an RSA key, in bytes; nearly all have 3.
+const EXPONENT_BYTES_MAX: usize = 4;
+
+/// One coordinate of a point on P-256, in bytes.
+const COORDINATE_BYTES: usize = 32;
+
+/// The algorithms of keys that are published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Algorithm {
+    /// RSA with PKCS #1 v1.5 and SHA-256.
+    Rs256,
+    /// ECDSA on P-256 with SHA-256.
+    Es256,
+}
+
+/// The keys of one issuer, wherever they are.
+pub(crate) struct Issuer {
+    cache: StaleCache<KeySet, KeysError>,
+    clock: Clock,
+    record: Mutex<Record>,
+    listener: OnceLock<Listener>,
+}
+
+/// Whoever hears that keys cannot be had, and that they can again.
+pub(crate) type Listener = Box<dyn Fn(KeysNews) + Send + Sync>;
+
+/// What is told of an issuer's keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeysNews {
+    /// They cannot be had: tokens are refused.
+    Gone {
+        /// Why, in words.
+        why: String,
+    },
+    /// They can be had again.
+    Back,
+}
+
+/// In words for people.
+impl std::fmt::Display for KeysNews {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Gone { why } => write!(f, "the issuer's keys cannot be had, and tokens are refused: {why}"),
+            Self::Back => f.write_str("the issuer's keys can be had again"),
+        }
+    }
+}
+
+/// Why an issuer's keys are not to be had.
+#[derive(Debug, thiserror::Error)]
+pub enum KeysError {
+    /// They could not be fetched.
+    #[error(transparent)]
+    NotFetched(#[from] FetchError),
+    /// What came is not a set of keys.
+    #[error("what came is no set of keys")]
+    NotKeys,
+    /// More than anybody has.
+    #[error("what came has more than 100 keys")]
+    TooMany,
+    /// Nothing in it can check a token.
+    #[error("what came has no key for RS256 or ES256")]
+    NoneOfUse,
+}
+
+impl Issuer {
+    /// The issuer whose keys are at that address.
+    pub(crate) fn new(address: &str, pool: Arc<Pool>) -> Result<Self, InvalidAddress> {
+        let document = Arc::new(Document::new(address, pool, BOUNDS)?);
+        let clock = timer_clock();
+        let plan = Plan { lifetimes: LIFETIMES, limit: BOUNDS.whole, clock: Arc::clone(&clock) };
+        let cache = StaleCache::new(plan, move || {
+            let document = Arc::clone(&document);
+            async move { KeySet::parse(&document.fetch().await?) }
+        });
+        Ok(Self { cache, clock, record: Mutex::new(Record::new()), listener: OnceLock::new() })
+    }
+
+    /// Whoever is to hear the news; only the first to come is told.
+    pub(crate) fn listen(&self, listener: Listener) {
+        let _ = self.listener.set(listener);
+    }
+
+    /// The keys: at once if there are any, else when they have been fetched.
+    pub(crate) async fn keys(&self) -> Result<Arc<KeySet>, Arc<Trouble<KeysError>>> {
+        self.judge(self.cache.get().await)
+    }
+
+    /// The keys after one was not among them.
+    pub(crate) async fn renewed(&self) -> Result<Arc<KeySet>, Arc<Trouble<KeysError>>> {
+        self.judge(self.cache.renewed(RENEW_EVERY).await)
+    }
+
+    /// What is wrong with fetching the keys, if anything is.
+    pub(crate) fn ailing(&self) -> Option<Ailing> {
+        self.record.lock().expect("nobody panics with it").ailing()
+    }
+
+    /// Why the last fetch failed, if it did.
+    #[cfg(test)]
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.cache.known()?.failure.map(|failure| failure.to_string())
+    }
+
+    fn judge(
+        &self,
+        found: Result<Found<KeySet, KeysError>, Missing<KeysError>>,
+    ) -> Result<Arc<KeySet>, Arc<Trouble<KeysError>>> {
+        let word = self.record.lock().expect("nobody panics with it").hear(&found, (self.clock)());
+        match (word, &found) {
+            (Word::Warning, Ok(Found { age, failure: Some(error), .. })) => {
+                let age = show_rounded(*age);
+                tracing::warn!(age, %error, "the issuer's keys cannot be fetched: the last ones serve");
+            }
+            (Word::Alert, Err(error)) => {
+                tracing::error!(%error, "the issuer's keys cannot be had: tokens are refused");
+                self.tell(|| KeysNews::Gone { why: error.to_string() });
+            }
+            (Word::Recovered, _) => tracing::info!("the issuer's keys can be fetched again"),
+            (Word::Back, _) => {
+                tracing::info!("the issuer's keys can be had again");
+                self.tell(|| KeysNews::Back);
+            }
+            (Word::Nothing | Word::Warning | Word::Alert, _) => {}
+        }
+        found.map(|found| found.value).map_err(|missing| missing.failure)
+    }
+
+    fn tell(&self, news: impl FnOnce() -> KeysNews) {
+        if let Some(listener) = self.listener.get() {
+            listener(news());
+        }
+    }
+}
+
+/// The keys of an issuer that can check a token.
+pub(crate) struct KeySet {
+    keys: Vec<PublicKey>,
+}
+
+struct PublicKey {
+    id: Option<String>,
+    material: Material,
+}
+
+enum Material {
+    Rsa(RsaPublicKeyComponents<Vec<u8>>),
+    /// An uncompressed point.
+    P256(UnparsedPublicKey<Vec<u8>>),
+}
+
+/// What a key set says of a key; what is not listed is of no use here.
+#[derive(Deserialize)]
+struct RawKey {
+    kty: String,
+    kid: Option<String>,
+    alg: Option<String>,
+    #[serde(rename = "use")]
+    purpose: Option<String>,
+    key_ops: Option<Vec<String>>,
+    crv: Option<String>,
+    n: Option<String>,
+    e: Option<String>,
+    x: Option<String>,
+    y: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct RawSet {
+    keys: Vec<serde_json::Value>,
+}
+
+impl KeySet {
+    /// Takes the keys that can check a token and leaves the others: sets hold keys for other purposes too.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, KeysError> {
+        let raw: RawSet = serde_json::from_slice(bytes).map_err(|_| KeysError::NotKeys)?;
+        if raw.keys.len() > KEYS_MAX {
+            return Err(KeysError::TooMany);
+        }
+        let usable = raw.keys.into_iter().filter_map(|raw| PublicKey::of(serde_json::from_value(raw).ok()?));
+        let keys: Vec<PublicKey> = usable.collect();
+        if keys.is_empty() { Err(KeysError::NoneOfUse) } else { Ok(Self { keys }) }
+    }
+
+    /// The keys that may have signed a token which names that key, or none: then the issuer must have just
+    /// one for the algorithm.
+    pub(crate) fn fitting(&self, id: Option<&str>, algorithm: Algorithm) -> Fitting<'_> {
+        let mut keys: Vec<&PublicKey> = self.keys.iter().collect();
+        keys.retain(|key| key.algorithm() == algorithm && (id.is_none() || key.id.as_deref() == id));
+        if id.is_none() && keys.len() > 1 {
+            keys.clear();
+        }
+        Fitting(keys)
+    }
+}
+
+/// The keys that may have signed a token.
+pub(crate) struct Fitting<'a>(Vec<&'a PublicKey>);
+
+impl Fitting<'_> {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether one of them has signed this.
+    pub(crate) fn verify(&self, signed: &[u8], signature: &[u8]) -> bool {
+        self.0.iter().any(|key| match &key.material {
+            Material::Rsa(key) => key.verify(&RSA_PKCS1_2048_8192_SHA256, signed, signature).is_ok(),
+            Material::P256(key) => key.verify(signed, signature).is_ok(),
+        })
+    }
+}
+
+impl PublicKey {
+    fn of(raw: RawKey) -> Option<Self> {
+        let RawKey { kty, kid, alg, purpose, key_ops, crv, n, e, x, y } = raw;
+        let is_for_signatures = purpose.is_none_or(|purpose| purpose == "sig")
+            && key_ops.is_none_or(|operations| operations.iter().any(|operation| operation == "verify"));
+        if !is_for_signatures {
+            return None;
+        }
+        let is_for = |name: &str| alg.as_deref().is_none_or(|alg| alg == name);
+        let material = match (kty.as_str(), crv.as_deref()) {
+            ("RSA", _) if is_for("RS256") => rsa(&n?, &e?)?,
+            ("EC", Some("P-256")) if is_for("ES256") => p256(&x?, &y?)?,
+            _ => return None,
+        };
+        Some(Self { id: kid, material })
+    }
+
+    fn algorithm(&self) -> Algorithm {
+        match self.material {
+            Material::Rsa(_) => Algorithm::Rs256,
+            Material::P256(_) => Algorithm::Es256,
+        }
+    }
+}
+
+fn rsa(modulus: &str, exponent: &str) -> Option<Material> {
+    let (n, e) = (number(modulus)?, number(exponent)?);
+    let is_fit = MODULUS_BYTES.contains(&n.len()) && (1..=EXPONENT_BYTES_MAX).contains(&e.len());
+    is_fit.then_some(Material::Rsa(RsaPublicKeyComponents { n, e }))
+}
+
+/// A number without the noughts before it, which some write and the standard forbids.
+fn number(text: &str) -> Option<Vec<u8>> {
+    let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+    let first = bytes.iter().position(|byte| *byte != 0)?;
+    Some(bytes[first..].to_vec())
+}
+
+fn p256(x: &str, y: &str) -> Option<Material> {
+    let [x, y] = [x, y].map(|text| URL_SAFE_NO_PAD.decode(text).ok().filter(|c| c.len() == COORDINATE_BYTES));
+    // The mark of a point that is written with both coordinates.
+    let point = [vec![0x04], x?, y?].concat();
+    Some(Material::P256(UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,20 @@
+//! One node of Redrive: the store, the engine's runtime, and the built-in sources, targets, secrets and archive.
+//!
+//! The server puts an API, commands and a page around it. Deciding lives in [`redrive_core`]; what programs use by
+//! themselves, such as process supervision and caches, in [`redrive`].
+
+#[cfg(unix)]
+pub mod archive;
+pub mod built_in;
+pub mod happening;
+pub mod hook;
+mod jwks;
+pub mod letter;
+mod outage;
+mod receiver;
+pub mod runtime;
+pub mod secret;
+pub mod store;
+pub mod target;
+pub mod tls;
+pub mod token;

@@ -1,0 +1,698 @@
+//! A node: the engine, the store and the targets at work, in one process.
+//!
+//! Three kinds of hands: one thread writes (`writer.rs`), one task runs the engine (`shell.rs`), and every
+//! call is a task of its own. They share nothing but messages. What starts here follows the numbered walk
+//! of `ARCHITECTURE.md`.
+
+mod alerting;
+mod breakers;
+mod doors;
+mod fatal;
+mod health;
+mod hooks;
+mod inbox;
+mod letters;
+mod readers;
+mod removed;
+mod routes;
+mod schedules;
+mod shell;
+#[cfg(test)]
+mod tests;
+mod tidings;
+mod trail;
+mod trend;
+mod writer;
+
+use std::collections::BTreeSet;
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use redrive_core::book::RuleBook;
+use redrive_core::engine::{
+    Asked, Bounds, CallId, Command, DependencyView, Ending, Engine, Input, QueueName, QueueView,
+    RemovedQueue, Setup, Wait,
+};
+use redrive_core::event::Event;
+use redrive_core::figures::Figures;
+use redrive_core::ids::{ChannelName, DependencyName, Receipt, Seed, Seq, ServiceName};
+use redrive_core::limits;
+use redrive_core::time::Timestamp;
+use tokio::sync::{Notify, Semaphore, broadcast, mpsc, oneshot};
+
+use self::alerting::Alerting;
+pub use self::alerting::{Alerts, TellError, Told};
+pub use self::breakers::{Hand, Turn, Turns};
+pub use self::doors::KeyError;
+pub use self::fatal::Fatal;
+use self::fatal::Knell;
+use self::health::Chart;
+pub use self::health::{DiskShort, Health};
+use self::inbox::{Inbox, NoteJob, SubmitJob};
+pub use self::letters::{Begun, OrderError, Purged, ReplayWish, SelectError};
+use self::readers::Readers;
+pub use self::removed::{Destination, Reassigned};
+use self::routes::Routes;
+pub use self::schedules::ScheduleView;
+use self::schedules::{Schedules, Wall};
+use self::tidings::Tidings;
+pub use self::trail::Step;
+pub use self::trend::{Lately, Point, Span, Trend, TrendOf};
+use self::writer::{Writer, WriterState};
+use redrive::clock::{Clock, wall_clock};
+use crate::happening::{Happening, What};
+use crate::store::door::{By, Deed};
+use crate::store::letter::Ordered;
+use crate::store::{
+    Addressee, Backup, BackupProgress, Counts, EventKey, EventView, Keep, Note, Reader, Recovered, Refusal,
+    Store, StoreError, Submission, Submitted, Taken,
+};
+use crate::target::registry::Targets;
+
+/// Messages that may wait for the engine.
+const MESSAGES_MAX: usize = 8_192;
+/// Readers, and so questions answered at once.
+const READERS_MAX: usize = 4;
+/// Dependencies that may wait for their letters to be brought back.
+const REPROCESS_MAX: usize = 64;
+/// Unrouted events looked at in one go.
+const REROUTE_PAGE: usize = 256;
+
+/// What a node starts with.
+pub struct Config {
+    /// The rule book.
+    pub book: Arc<RuleBook>,
+    /// Its text, which is kept beside the stories that name it.
+    pub book_text: Arc<str>,
+    /// Where deliveries go.
+    pub targets: Targets,
+    /// Where everything is kept.
+    pub store: Box<dyn Store>,
+    /// The engine's bounds.
+    pub bounds: Bounds,
+}
+
+/// A node at work; clones are the same node.
+#[derive(Clone)]
+pub struct Node {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    clock: Clock,
+    inbox: Arc<Inbox>,
+    engine: mpsc::Sender<Message>,
+    tidings: Tidings,
+    chart: Chart,
+    knell: Knell,
+    routes: Arc<RwLock<Arc<Routes>>>,
+    keep: Arc<RwLock<Keep>>,
+    schedules: Schedules,
+    alerting: Alerting,
+    breakers: breakers::Desk,
+    trend: trend::Desk,
+    readers: Readers,
+    /// As many as there are readers.
+    questions: Arc<Semaphore>,
+    /// A book does not bring a queue back while what waits for it is taken out.
+    changing_book: tokio::sync::Mutex<()>,
+    /// Rung after each reload.
+    book_changed: Arc<Notify>,
+    /// Keys come one after the other: each is counted before the next.
+    changing_keys: tokio::sync::Mutex<()>,
+    started_at: Timestamp,
+}
+
+/// What the engine's task gets.
+enum Message {
+    /// What a batch came to: those who wait for it hear it first, which changes nothing for the engine.
+    Batch {
+        answers: Vec<(Waiter, Answer)>,
+        inputs: Vec<Input>,
+        done: Vec<Doer>,
+        ordered: Vec<(Orderer, Result<Ordered, OrderError>)>,
+    },
+    Ended(CallId, Ending),
+    Book(Arc<RuleBook>, Targets),
+    Look(oneshot::Sender<Snapshot>),
+    Waits(Vec<Asked>, oneshot::Sender<Vec<Wait>>),
+    Removed(QueueName, oneshot::Sender<Option<RemovedQueue>>),
+    Stop {
+        within: Duration,
+        reply: oneshot::Sender<Stopped>,
+    },
+}
+
+/// What a sender hears.
+type Answer = Result<Vec<Taken>, SubmitError>;
+/// Who waits to hear it.
+type Waiter = oneshot::Sender<Answer>;
+/// Who waits for what an order came to, once the engine has heard of it.
+type Orderer = oneshot::Sender<Result<Ordered, OrderError>>;
+/// Who waits until something is done, durably and by the engine.
+type Doer = oneshot::Sender<Result<(), SubmitError>>;
+
+/// What can be seen of a node at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Queues, as the engine has them.
+    pub queues: Vec<QueueView>,
+    /// Dependencies that were met.
+    pub dependencies: Vec<DependencyView>,
+    /// Calls being made.
+    pub calls: usize,
+    /// Settlements that came too late.
+    pub stale: u64,
+    /// What has been counted since the start.
+    pub figures: Arc<Figures>,
+}
+
+/// How a node stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stopped {
+    /// Calls that were cut short; they burn no retry.
+    pub interrupted: usize,
+}
+
+/// Why events were not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SubmitError {
+    /// The store says no.
+    #[error("the events were refused")]
+    Refused(Refusal),
+    /// More comes in than can be written.
+    #[error("more events come in than can be written")]
+    Busy,
+    /// The disk is nearly full.
+    #[error("the disk is nearly full: {free_bytes} bytes are free, {needed_bytes} must be")]
+    NoRoom {
+        /// Bytes that are free.
+        free_bytes: u64,
+        /// Bytes that must be.
+        needed_bytes: u64,
+    },
+    /// The store takes no writes.
+    #[error("the store takes no writes: {reason}")]
+    Failing {
+        /// Why.
+        reason: String,
+    },
+    /// They were being written when the store failed, and it is open whether they are durable. Sent again under
+    /// the same id, they are taken once.
+    #[error("it is not known whether the events were written: {reason}")]
+    Unknown {
+        /// What went wrong.
+        reason: String,
+    },
+    /// The node is shutting down.
+    #[error("the server is shutting down")]
+    Stopping,
+}
+
+/// A copy to be made, and who watches.
+struct BackupJob {
+    backup: Backup,
+    by: By,
+    progress: mpsc::Sender<Result<BackupProgress, String>>,
+}
+
+/// Why a question was not answered.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The node is shutting down.
+    #[error("the server is shutting down")]
+    Stopping,
+    /// The store could not be read.
+    #[error("the store could not be read")]
+    Store(#[from] StoreError),
+}
+
+impl Node {
+    /// Looks what the store has and goes to work.
+    pub fn start(config: Config) -> Result<Self, StoreError> {
+        Self::start_by(config, Wall::Machine)
+    }
+
+    /// The same, with schedules that go by that clock.
+    fn start_by(config: Config, wall: Wall) -> Result<Self, StoreError> {
+        let Config { book, book_text, targets, mut store, bounds } = config;
+        let recovered = store.recover(wall_clock())?;
+        // Nothing is taken before this is known.
+        let room = store.has_room()?;
+        let now = recovered.resumes_at;
+        let clock = Clock::starting_at(now);
+        let inbox = Arc::new(Inbox::default());
+        let (engine_sender, engine_receiver) = mpsc::channel(MESSAGES_MAX);
+        let tidings = Tidings::new(Seed(recovered.seed));
+        let chart = Chart::default();
+        let keep = Arc::new(RwLock::new(keep(&book)));
+        let (reprocess, well_again) = reprocessing(recovered.owed.clone());
+        let engine = engine(recovered, Arc::clone(&book), bounds);
+        let readers = Readers::new(store.as_ref())?;
+        inbox.record_book(&book, &book_text);
+        let mut writer = Writer {
+            store,
+            inbox: Arc::clone(&inbox),
+            engine: engine_sender.clone(),
+            clock,
+            tidings: tidings.clone(),
+            chart: chart.clone(),
+            keep: Arc::clone(&keep),
+            state: WriterState::new(),
+        };
+        writer.found_room(room);
+        let knell = Knell::new(Arc::clone(&inbox), chart.clone());
+        start_writer(writer, knell.clone())?;
+        let (breakers, keeper) = breakers::desk();
+        let routes = Arc::new(RwLock::new(Arc::new(Routes::new(Arc::clone(&book), book_text, now))));
+        let (trend, questions_of_trend) = trend::desk();
+        let shell = shell::Shell::new(
+            engine,
+            targets,
+            Arc::clone(&inbox),
+            engine_sender.clone(),
+            clock,
+            tidings.clone(),
+            shell::Onward { reprocess, turns: breakers.news(), routes: Arc::clone(&routes) },
+        );
+        start_engine(shell, engine_receiver, knell.clone());
+        let (schedules, runner) = Schedules::new(Arc::clone(&book), wall);
+        let (alerting, watching) = Alerting::new(book);
+        let shared = Arc::new(Shared {
+            clock,
+            inbox,
+            engine: engine_sender,
+            tidings,
+            chart,
+            knell,
+            routes,
+            keep,
+            schedules,
+            alerting,
+            breakers,
+            trend,
+            readers,
+            questions: Arc::new(Semaphore::new(READERS_MAX)),
+            changing_book: tokio::sync::Mutex::new(()),
+            book_changed: Arc::new(Notify::new()),
+            changing_keys: tokio::sync::Mutex::new(()),
+            started_at: now,
+        });
+        let weak = || Arc::downgrade(&shared);
+        tokio::spawn(letters::bring_back(weak(), well_again));
+        tokio::spawn(breakers::keep(weak(), keeper));
+        tokio::spawn(trend::watch(weak(), questions_of_trend));
+        tokio::spawn(schedules::run(weak(), runner));
+        tokio::spawn(alerting::run(weak(), watching));
+        watch_waiting(&shared);
+        Ok(Self { shared })
+    }
+
+    /// Takes events, all or none; they are durable when this returns.
+    pub async fn submit(&self, events: Vec<Event>) -> Result<Vec<Taken>, SubmitError> {
+        let routes = self.routes();
+        let events = events.into_iter().map(|event| {
+            let routes = routes.of(event.event_type.as_str());
+            Submitted { event: Arc::new(event), routes: routes.to_vec() }
+        });
+        let submission = Submission { events: events.collect() };
+        let (reply, answer) = oneshot::channel();
+        self.put(SubmitJob { submission, reply })?;
+        answer.await.unwrap_or(Err(SubmitError::Stopping))
+    }
+
+    /// Gives the writer something to take, unless there is too much already.
+    fn put(&self, job: SubmitJob) -> Result<(), SubmitError> {
+        self.shared.inbox.submit(job).inspect_err(|_| self.shared.tidings.trail.refused())
+    }
+
+    /// Nothing of the service starts from now on.
+    pub async fn pause(&self, service: ServiceName, by: &By) -> Result<(), SubmitError> {
+        let then = Input::Operator(Command::Pause(service.clone()));
+        let deed = Deed { act: "pause", what: service.to_string(), by: by.clone(), note: None };
+        self.do_and_record(Note::Pause(service.clone()), Some(then), deed).await?;
+        self.tell_service(What::Paused, &service);
+        Ok(())
+    }
+
+    /// The service goes on.
+    pub async fn resume(&self, service: ServiceName, by: &By) -> Result<(), SubmitError> {
+        let then = Input::Operator(Command::Resume(service.clone()));
+        let deed = Deed { act: "resume", what: service.to_string(), by: by.clone(), note: None };
+        self.do_and_record(Note::Resume(service.clone()), Some(then), deed).await?;
+        self.tell_service(What::Resumed, &service);
+        Ok(())
+    }
+
+    fn tell_service(&self, what: What, service: &ServiceName) {
+        let now = self.now();
+        let happening = || Happening { service: Some(service.to_string()), ..Happening::new(what, now) };
+        self.shared.tidings.tell(what, happening);
+    }
+
+    /// A new rule book holds from now on.
+    pub async fn change_book(
+        &self,
+        book: Arc<RuleBook>,
+        text: Arc<str>,
+        targets: Targets,
+    ) -> Result<(), SubmitError> {
+        let _changing = self.shared.changing_book.lock().await;
+        let note = Note::Book { hash: book.hash(), text: Arc::clone(&text) };
+        self.note(note, None).await?;
+        *self.shared.keep.write().expect("nobody panics while swapping") = keep(&book);
+        *self.shared.routes.write().expect("nobody panics while swapping") =
+            Arc::new(Routes::new(Arc::clone(&book), text, self.now()));
+        self.shared.schedules.change(Arc::clone(&book));
+        self.shared.alerting.change(Arc::clone(&book));
+        self.shared.chart.book_read();
+        let sent = self.shared.engine.send(Message::Book(book, targets)).await;
+        self.shared.book_changed.notify_one();
+        let now = self.now();
+        self.shared.tidings.tell(What::BookRead, || Happening::new(What::BookRead, now));
+        sent.map_err(|_| SubmitError::Stopping)
+    }
+
+    /// A rule book was refused; said to all who listen.
+    pub fn book_refused(&self, reason: String) {
+        let now = self.now();
+        self.shared.chart.book_refused(now, &reason);
+        let refused = || Happening::told(What::BookRefused, now, reason);
+        self.shared.tidings.tell(What::BookRefused, refused);
+    }
+
+    /// Routes events that nobody wanted by the current book; says how many were looked at and how many
+    /// found somebody.
+    pub async fn route_unrouted(&self, by: &By) -> Result<Rerouted, RerouteError> {
+        let routes = self.routes();
+        let (mut after, mut rerouted) = (Seq::NONE, Rerouted::default());
+        loop {
+            let page = self.read(move |reader| reader.unrouted(after, REROUTE_PAGE)).await?;
+            let Some(last) = page.last() else {
+                self.record_routing(rerouted, by).await?;
+                return Ok(rerouted);
+            };
+            after = last.receipt.seq();
+            rerouted.seen += page.len() as u64;
+            rerouted.routed += self.route_page(&routes, &page).await?;
+        }
+    }
+
+    /// Routes some of them in one transaction; says how many found somebody.
+    async fn route_page(&self, routes: &Routes, page: &[EventView]) -> Result<u64, RerouteError> {
+        let wanted = page.iter().filter_map(|view| {
+            let addressees = routes.of(view.event.event_type.as_str());
+            (!addressees.is_empty()).then(|| (view.receipt, addressees.to_vec()))
+        });
+        let (receipts, addressees): (Vec<_>, Vec<_>) = wanted.unzip();
+        let (jobs, done): (Vec<_>, Vec<_>) = receipts.iter().zip(addressees).map(route_job).unzip();
+        self.shared.inbox.add(|work| work.notes.extend(jobs));
+        for done in done {
+            done.await.unwrap_or(Err(SubmitError::Stopping))?;
+        }
+        // The store leaves an event as it is if a service that wants it is full.
+        let is_wanted = move |reader: &dyn Reader, receipt: &Receipt| {
+            let found = reader.events(&EventKey::Receipt(*receipt))?;
+            Ok(found.iter().any(|view| !view.unrouted))
+        };
+        let answers = self.read(move |reader| {
+            receipts.iter().map(|receipt| is_wanted(reader, receipt)).collect::<Result<Vec<bool>, _>>()
+        });
+        Ok(answers.await?.into_iter().filter(|is_routed| *is_routed).count() as u64)
+    }
+
+    /// Copies the store to a folder; each step is told, and the last one has nothing remaining.
+    #[must_use]
+    pub fn back_up(&self, folder: PathBuf, by: &By) -> mpsc::Receiver<Result<BackupProgress, String>> {
+        let (progress, watch) = mpsc::channel(16);
+        let backup = Backup { folder, pages_per_step: BACKUP_PAGES, state: None };
+        let job = BackupJob { backup, by: by.clone(), progress };
+        self.shared.inbox.add(|work| work.backups.push(job));
+        watch
+    }
+
+    /// What the engine has at the moment.
+    pub async fn snapshot(&self) -> Option<Snapshot> {
+        let (reply, answer) = oneshot::channel();
+        self.shared.engine.send(Message::Look(reply)).await.ok()?;
+        answer.await.ok()
+    }
+
+    /// What each of these deliveries waits for, by the engine; none when the node has stopped.
+    pub async fn waits(&self, asked: Vec<Asked>) -> Option<Vec<Wait>> {
+        let (reply, answer) = oneshot::channel();
+        self.shared.engine.send(Message::Waits(asked, reply)).await.ok()?;
+        answer.await.ok()
+    }
+
+    /// How often each kind of thing has happened since the start.
+    pub fn happened(&self) -> impl Iterator<Item = (What, u64)> {
+        self.shared.tidings.counts()
+    }
+
+    /// Everything that happens from now on.
+    #[must_use]
+    pub fn happenings(&self) -> broadcast::Receiver<Arc<Happening>> {
+        self.shared.tidings.listeners.subscribe()
+    }
+
+    /// Every step of every event from now on; it costs something as long as somebody follows.
+    #[must_use]
+    pub fn follow(&self) -> broadcast::Receiver<Arc<Step>> {
+        self.shared.tidings.trail.follow()
+    }
+
+    /// Asks the store a question, beside the thread that writes.
+    pub async fn read<T, F>(&self, question: F) -> Result<T, ReadError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&dyn Reader) -> Result<T, StoreError> + Send + 'static,
+    {
+        // Questions wait here, and not on the threads that names of targets are looked up on.
+        let place = Arc::clone(&self.shared.questions).acquire_owned().await.expect("nobody closes it");
+        let shared = Arc::clone(&self.shared);
+        let asked = tokio::task::spawn_blocking(move || {
+            let answer = shared.readers.ask(question);
+            drop(place);
+            answer
+        });
+        asked.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+    }
+
+    /// The rule book that holds now.
+    #[must_use]
+    pub fn book(&self) -> Arc<RuleBook> {
+        Arc::clone(self.routes().book())
+    }
+
+    /// The same with the text that it was read from, whether or not that is durable yet.
+    #[must_use]
+    pub fn book_and_text(&self) -> (Arc<RuleBook>, Arc<str>) {
+        let routes = self.routes();
+        (Arc::clone(routes.book()), Arc::clone(routes.text()))
+    }
+
+    /// Since when it holds.
+    #[must_use]
+    pub fn book_read_at(&self) -> Timestamp {
+        self.routes().read_at()
+    }
+
+    /// The time.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.shared.clock.now()
+    }
+
+    /// When it started.
+    #[must_use]
+    pub fn started_at(&self) -> Timestamp {
+        self.shared.started_at
+    }
+
+    /// Takes no more events, lets calls end within that time, settles what is in hand and closes the store.
+    pub async fn stop(&self, within: Duration) -> Stopped {
+        self.shared.chart.stops();
+        self.shared.inbox.close();
+        let (reply, answer) = oneshot::channel();
+        let stopped = match self.shared.engine.send(Message::Stop { within, reply }).await {
+            Ok(()) => answer.await.unwrap_or(Stopped { interrupted: 0 }),
+            Err(_) => Stopped { interrupted: 0 },
+        };
+        self.shared.readers.close();
+        let (reply, answer) = oneshot::channel();
+        self.shared.inbox.add(|work| work.stop = Some(reply));
+        // The writer answers when the store is closed.
+        let _ = answer.await;
+        stopped
+    }
+
+    fn routes(&self) -> Arc<Routes> {
+        Arc::clone(&self.shared.routes.read().expect("nobody panics while swapping"))
+    }
+
+    async fn note(&self, note: Note, then: Option<Input>) -> Result<(), SubmitError> {
+        let (reply, answer) = oneshot::channel();
+        self.shared.inbox.add(|work| work.notes.push(NoteJob { note, then, reply: Some(reply) }));
+        answer.await.unwrap_or(Err(SubmitError::Stopping))
+    }
+
+    /// Makes a note and puts on record who had it made: both are durable, or neither is.
+    async fn do_and_record(&self, note: Note, then: Option<Input>, deed: Deed) -> Result<(), SubmitError> {
+        let (reply, done) = oneshot::channel();
+        let (record_reply, recorded) = oneshot::channel();
+        let record = Note::Deed(Box::new(deed));
+        // What is added together is taken together, and goes into one transaction.
+        self.shared.inbox.add(|work| {
+            work.notes.push(NoteJob { note, then, reply: Some(reply) });
+            work.notes.push(NoteJob { note: record, then: None, reply: Some(record_reply) });
+        });
+        done.await.unwrap_or(Err(SubmitError::Stopping))?;
+        recorded.await.unwrap_or(Err(SubmitError::Stopping))
+    }
+
+    async fn record_routing(&self, rerouted: Rerouted, by: &By) -> Result<(), SubmitError> {
+        let Rerouted { seen, routed } = rerouted;
+        if routed == 0 {
+            return Ok(());
+        }
+        let what = format!("{routed} of {seen} unrouted events");
+        self.note(Note::Deed(Box::new(Deed { act: "route", what, by: by.clone(), note: None })), None).await
+    }
+}
+
+/// What makes an event somebody's, and who waits for it.
+fn route_job(
+    (receipt, routes): (&Receipt, Vec<Addressee>),
+) -> (NoteJob, oneshot::Receiver<Result<(), SubmitError>>) {
+    let (reply, done) = oneshot::channel();
+    let note = Note::Route { event: receipt.seq(), routes };
+    (NoteJob { note, then: None, reply: Some(reply) }, done)
+}
+
+/// Pages that one step of a copy takes.
+const BACKUP_PAGES: u32 = 256;
+
+/// What routing again came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rerouted {
+    /// Unrouted events that were looked at.
+    pub seen: u64,
+    /// Those that somebody wants now.
+    pub routed: u64,
+}
+
+/// Why unrouted events were not routed again.
+#[derive(Debug, thiserror::Error)]
+pub enum RerouteError {
+    /// They could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// They could not be written.
+    #[error(transparent)]
+    Write(#[from] SubmitError),
+}
+
+/// The engine that goes on with what a store has.
+fn engine(recovered: Recovered, book: Arc<RuleBook>, bounds: Bounds) -> Engine {
+    let older_books = recovered.books.iter().filter_map(|text| redrive_core::book::read(text).book);
+    let suspects_until = suspects(&recovered.crashes, recovered.resumes_at);
+    if suspects_until.is_some() {
+        tracing::warn!(
+            "redrive went down again and again: what was waiting is started one by one for a while"
+        );
+    }
+    Engine::new(Setup {
+        seed: Seed(recovered.seed),
+        book,
+        older_books: older_books.map(Arc::new).collect(),
+        bounds,
+        now: recovered.resumes_at,
+        queues: recovered.queues,
+        paused: recovered.paused,
+        absences: recovered.absences,
+        breakers: recovered.breakers,
+        replays: recovered.replays,
+        suspects_until,
+    })
+}
+
+/// Looks after sessions that a dead letter holds, and services that left the rule book.
+fn watch_waiting(shared: &Arc<Shared>) {
+    tokio::spawn(letters::watch_sessions(Arc::downgrade(shared)));
+    tokio::spawn(removed::watch(Arc::downgrade(shared)));
+}
+
+/// Where it is said which dependencies are well again, with those that are owed since an earlier run.
+fn reprocessing(
+    owed: BTreeSet<DependencyName>,
+) -> (mpsc::Sender<DependencyName>, mpsc::Receiver<DependencyName>) {
+    let (reprocess, well_again) = mpsc::channel(REPROCESS_MAX);
+    for dependency in owed {
+        // One that finds no place is still owed when the next run begins.
+        let _ = reprocess.try_send(dependency);
+    }
+    (reprocess, well_again)
+}
+
+/// The writer, on a thread of its own.
+fn start_writer(writer: Writer, knell: Knell) -> Result<(), StoreError> {
+    let write = move || {
+        if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| writer.run())) {
+            knell.panicked("the writer", &*panic);
+        }
+    };
+    let spawned = std::thread::Builder::new().name("redrive-writer".to_owned()).spawn(write);
+    let not_started =
+        |error: std::io::Error| StoreError::NotOpened { path: PathBuf::new(), reason: error.to_string() };
+    spawned.map(drop).map_err(not_started)
+}
+
+/// The engine, in a task of its own.
+fn start_engine(shell: shell::Shell, messages: mpsc::Receiver<Message>, knell: Knell) {
+    let running = tokio::spawn(shell.run(messages));
+    tokio::spawn(async move {
+        // An aborted task belongs to a runtime that is going away.
+        if let Err(error) = running.await
+            && error.is_panic()
+        {
+            knell.panicked("the engine", &*error.into_panic());
+        }
+    });
+}
+
+/// How long things are kept by that book.
+fn keep(book: &Arc<RuleBook>) -> Keep {
+    let rules = Arc::clone(book);
+    let letters = move |queue: &QueueName, event_type: &str| {
+        let channel = queue.channel.as_ref().map(ChannelName::as_str);
+        let rule = rules.letter_rule(queue.service.as_str(), channel, event_type);
+        rule.map_or(rules.letter_retention(), |rule| rule.retention)
+    };
+    Keep {
+        delivered: book.keep_delivered(),
+        ids: book.dedup_ttl_max().max(book.keep_delivered()),
+        letters: Arc::new(letters),
+    }
+}
+
+/// The last place that was given before the first of so many crashes in so short a time.
+fn suspects(crashes: &[(Timestamp, Seq)], now: Timestamp) -> Option<Seq> {
+    let first = crashes.len().checked_sub(limits::CRASHES_MAX)?;
+    let (at, last) = crashes[first];
+    (now.since(at) <= limits::CRASHES_WITHIN).then_some(last)
+}
+
+/// Whatever the store has and the engine does not know of, where the engine says it knows everything.
+#[must_use]
+pub fn stranded(snapshot: &Snapshot, counts: &Counts) -> u64 {
+    let of = |queue: &QueueView| {
+        let heads =
+            counts.queues.get(&queue.name).map_or(0, |counts| counts.waiting.saturating_sub(counts.behind));
+        heads.saturating_sub(u64::from(queue.known))
+    };
+    let explored = |queue: &&QueueView| !queue.more_on_disk && queue.held.is_none();
+    snapshot.queues.iter().filter(explored).map(of).sum()
+}

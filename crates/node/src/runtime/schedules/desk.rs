@@ -1,0 +1,421 @@
+//! What is known of each plan of the book, and what is to be done about it next; whoever asks brings the time.
+//!
+//! Invariants: a fire that is due stays due until it is durable, or is counted as lost; of each plan one thing
+//! is done at a time, the oldest fire first; and what is remembered never runs ahead of what is durable.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use redrive_core::limits;
+use redrive_core::schedule::Schedule;
+use redrive_core::schedule::plan::Plan;
+use redrive_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use super::ScheduleView;
+use redrive::clock::STEP_MIN;
+
+/// The name under which the names of all plans are remembered, so that one that is taken out of the book
+/// while nothing runs is forgotten too.
+pub(super) const REGISTER: &str = "schedules";
+/// How long to wait after a first failure, and at most.
+const AGAIN_AFTER: Duration = Duration::from_millis(250);
+const AGAIN_AFTER_MAX: Duration = Duration::from_secs(30);
+
+/// All plans.
+#[derive(Default)]
+pub(super) struct Desk {
+    entries: BTreeMap<String, Entry>,
+    register: Register,
+}
+
+/// A plan by the name under which it is remembered.
+struct Entry {
+    state: State,
+    turn: Turn,
+}
+
+enum State {
+    Watched(Box<Watched>),
+    /// It is not in the book any more, and is to be forgotten.
+    Leaving,
+}
+
+/// A plan of the book.
+struct Watched {
+    plan: Arc<Plan>,
+    /// Until when it is known what is due.
+    decided_until: Timestamp,
+    /// Fires that are due and not durable, the oldest first.
+    queue: VecDeque<QueuedFire>,
+    next: Option<Timestamp>,
+    figures: Figures,
+    /// Whether what is remembered is not what should be.
+    memory: Memory,
+}
+
+#[derive(Clone, Copy)]
+struct QueuedFire {
+    at: Timestamp,
+    kind: FireKind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FireKind {
+    OnTime,
+    CaughtUp,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Memory {
+    Fresh,
+    Stale,
+}
+
+/// What a plan has come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Figures {
+    /// The latest fire that is durable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) last_fire: Option<Timestamp>,
+    /// Missed fires that were caught up.
+    #[serde(default)]
+    pub(super) caught_up: u64,
+    /// Missed fires that were not.
+    #[serde(default)]
+    pub(super) lost: u64,
+}
+
+/// What is remembered of a plan over a restart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Memo {
+    /// Its cron and zone: another begins anew.
+    pub(super) cron: String,
+    pub(super) zone: String,
+    /// Every fire until then is durable or lost.
+    pub(super) until: Timestamp,
+    #[serde(flatten)]
+    pub(super) figures: Figures,
+}
+
+/// The names that are remembered, as they stand in the store.
+#[derive(Default)]
+struct Register {
+    written: BTreeSet<String>,
+    turn: Turn,
+}
+
+/// Whether something is being done, and when it may be tried again.
+#[derive(Default)]
+struct Turn {
+    doing: Doing,
+    failures: u32,
+    not_before: Option<Instant>,
+    trouble: Option<String>,
+}
+
+#[derive(Clone, Default, PartialEq, Eq)]
+enum Doing {
+    #[default]
+    Nothing,
+    Fire,
+    /// What is being written.
+    Remember(Option<String>),
+}
+
+/// Something to do, which may fail and is then tried again.
+pub(super) struct Job {
+    /// What the plan is remembered by.
+    pub(super) name: String,
+    pub(super) task: Task,
+}
+
+pub(super) enum Task {
+    /// Carry out what the plan says for that fire, and then remember this.
+    Fire { plan: Arc<Plan>, fire: Timestamp, memo: String },
+    /// Remember this; none forgets.
+    Remember(Option<String>),
+}
+
+impl Desk {
+    /// A desk that knows which names an earlier run remembered.
+    pub(super) fn new(register: Option<&str>) -> Self {
+        let known = register.and_then(|text| serde_json::from_str::<BTreeSet<String>>(text).ok());
+        let written = known.unwrap_or_default();
+        let leaving = |name: &String| (name.clone(), Entry { state: State::Leaving, turn: Turn::default() });
+        Self {
+            entries: written.iter().map(leaving).collect(),
+            register: Register { written, turn: Turn::default() },
+        }
+    }
+
+    /// The plans of a new book, each with what is remembered of it if nothing is known of it yet.
+    pub(super) fn take(&mut self, plans: Vec<(Plan, Option<String>)>, now: Timestamp) {
+        let mut before = std::mem::take(&mut self.entries);
+        for (plan, memo) in plans {
+            let name = plan.memo_name();
+            let entry = match before.remove(&name) {
+                Some(Entry { state: State::Watched(watched), turn }) => {
+                    Entry { state: State::Watched(Box::new(watched.changed(plan, now))), turn }
+                }
+                Some(Entry { state: State::Leaving, .. }) | None => {
+                    let memo = memo.and_then(|text| serde_json::from_str(&text).ok());
+                    let watched = Box::new(Watched::new(plan, memo, now));
+                    Entry { state: State::Watched(watched), turn: Turn::default() }
+                }
+            };
+            self.entries.insert(name, entry);
+        }
+        for (name, entry) in before {
+            self.entries.insert(name, Entry { state: State::Leaving, turn: entry.turn });
+        }
+    }
+
+    /// Whether something is known of the plan, so that nobody has to look up what is remembered.
+    pub(super) fn knows(&self, name: &str) -> bool {
+        matches!(self.entries.get(name), Some(Entry { state: State::Watched(_), .. }))
+    }
+
+    /// Finds what is due by now.
+    pub(super) fn look(&mut self, now: Timestamp) {
+        for (name, entry) in &mut self.entries {
+            if let State::Watched(watched) = &mut entry.state {
+                watched.look(name, &entry.turn, now);
+            }
+        }
+    }
+
+    /// All that can be done at the moment; it counts as being done from now on.
+    pub(super) fn jobs(&mut self, now: Instant) -> Vec<Job> {
+        let mut jobs = Vec::new();
+        for (name, entry) in self.entries.iter_mut().filter(|(_, entry)| entry.turn.is_free(now)) {
+            let task = match &mut entry.state {
+                State::Watched(watched) => watched.task(),
+                State::Leaving => Some(Task::Remember(None)),
+            };
+            if let Some(task) = task {
+                entry.turn.doing = Doing::of(&task);
+                jobs.push(Job { name: name.clone(), task });
+            }
+        }
+        let names = || self.entries.keys().cloned().collect::<BTreeSet<_>>();
+        if self.register.turn.is_free(now) && !self.register.written.iter().eq(self.entries.keys()) {
+            let text = serde_json::to_string(&names()).expect("names are always JSON");
+            let task = Task::Remember(Some(text));
+            self.register.turn.doing = Doing::of(&task);
+            jobs.push(Job { name: REGISTER.to_owned(), task });
+        }
+        jobs
+    }
+
+    /// What a job came to.
+    pub(super) fn ended(&mut self, name: &str, outcome: Result<(), String>, now: Instant) {
+        if name == REGISTER {
+            if let Some(Doing::Remember(Some(text))) = self.register.turn.end(name, outcome, now) {
+                self.register.written = serde_json::from_str(&text).unwrap_or_default();
+            }
+            return;
+        }
+        let Some(entry) = self.entries.get_mut(name) else { return };
+        let Some(done) = entry.turn.end(name, outcome, now) else { return };
+        match (&mut entry.state, done) {
+            (State::Watched(watched), Doing::Fire) => watched.fired(),
+            (State::Watched(watched), Doing::Remember(Some(memo))) if memo == watched.memo() => {
+                watched.memory = Memory::Fresh;
+            }
+            (State::Leaving, Doing::Remember(None)) => {
+                self.entries.remove(name);
+            }
+            // What was done was for a plan that has changed since: it is looked at anew.
+            (State::Watched(_) | State::Leaving, Doing::Remember(_) | Doing::Fire | Doing::Nothing) => {}
+        }
+    }
+
+    /// When to look again: at a fire of the machine's clock, or to try something again.
+    pub(super) fn wakes(&self) -> (Option<Timestamp>, Option<Instant>) {
+        let watched = self.entries.values().filter_map(|entry| match &entry.state {
+            State::Watched(watched) => watched.next,
+            State::Leaving => None,
+        });
+        let turns = self.entries.values().map(|entry| &entry.turn).chain([&self.register.turn]);
+        (watched.min(), turns.filter_map(|turn| turn.not_before).min())
+    }
+
+    /// How every plan stands.
+    pub(super) fn views(&self) -> Arc<[ScheduleView]> {
+        let views = self.entries.values().filter_map(|entry| match &entry.state {
+            State::Watched(watched) => Some(ScheduleView {
+                plan: Arc::clone(&watched.plan),
+                last_fire: watched.figures.last_fire,
+                next_fire: watched.next,
+                waiting: watched.queue.len() as u64,
+                caught_up: watched.figures.caught_up,
+                lost: watched.figures.lost,
+                trouble: entry.turn.trouble.clone(),
+            }),
+            State::Leaving => None,
+        });
+        views.collect()
+    }
+}
+
+impl Watched {
+    fn new(plan: Plan, memo: Option<Memo>, now: Timestamp) -> Self {
+        let memo = memo.filter(|memo| is_of(memo, &plan.schedule));
+        // One that nobody has seen before has missed nothing.
+        let memory = if memo.is_some() { Memory::Fresh } else { Memory::Stale };
+        let decided_until = memo.as_ref().map_or(now, |memo| memo.until);
+        Self {
+            next: plan.schedule.next_after(decided_until),
+            plan: Arc::new(plan),
+            decided_until,
+            queue: VecDeque::new(),
+            figures: memo.map(|memo| memo.figures).unwrap_or_default(),
+            memory,
+        }
+    }
+
+    /// The same plan as a new book has it. Another cron begins now; what is due already stays due.
+    fn changed(mut self, plan: Plan, now: Timestamp) -> Self {
+        if plan.schedule != self.plan.schedule {
+            self.decided_until = now;
+            self.memory = Memory::Stale;
+            self.next = plan.schedule.next_after(now);
+        }
+        self.plan = Arc::new(plan);
+        self
+    }
+
+    fn look(&mut self, name: &str, turn: &Turn, now: Timestamp) {
+        if now + STEP_MIN < self.decided_until {
+            // Fires that come again have the ids that they had, so nobody gets them twice.
+            tracing::warn!(plan = name, "the machine's clock was set back; the schedule goes on from there");
+            self.decided_until = now;
+            self.memory = Memory::Stale;
+        } else if self.next.is_none_or(|next| now < next) {
+            return;
+        }
+        let due = self.plan.schedule.due(self.decided_until, now, self.plan.catch_up);
+        if due.lost > 0 || due.caught_up > 0 {
+            let (caught_up, lost) = (due.caught_up, due.lost);
+            tracing::warn!(plan = name, caught_up, lost, "fires of a schedule were missed");
+        }
+        self.figures.lost += due.lost;
+        if due.lost > 0 {
+            self.memory = Memory::Stale;
+        }
+        for (place, at) in (0..).zip(due.fires) {
+            let kind = if place < due.caught_up { FireKind::CaughtUp } else { FireKind::OnTime };
+            self.queue.push_back(QueuedFire { at, kind });
+        }
+        self.decided_until = self.decided_until.max(now);
+        self.next = self.plan.schedule.next_after(self.decided_until);
+        self.bound(name, turn);
+    }
+
+    /// Fires that cannot be made durable pile up to a bound, beyond which the oldest is lost; but not the one
+    /// that is on its way.
+    fn bound(&mut self, name: &str, turn: &Turn) {
+        let too_many = self.queue.len().saturating_sub(limits::FIRES_CAUGHT_UP_MAX);
+        if too_many > 0 {
+            tracing::warn!(
+                plan = name,
+                lost = too_many,
+                "too many fires of a schedule wait: the oldest are lost"
+            );
+            let oldest = usize::from(turn.doing == Doing::Fire);
+            self.queue.drain(oldest..oldest + too_many);
+            self.figures.lost += too_many as u64;
+        }
+    }
+
+    fn task(&self) -> Option<Task> {
+        match self.queue.front() {
+            Some(fire) => {
+                let memo = self.memo_after(*fire);
+                Some(Task::Fire { plan: Arc::clone(&self.plan), fire: fire.at, memo: text_of(&memo) })
+            }
+            None if self.memory == Memory::Stale => Some(Task::Remember(Some(self.memo()))),
+            None => None,
+        }
+    }
+
+    /// What is to be remembered while nothing is due.
+    fn memo(&self) -> String {
+        text_of(&self.memo_until(self.decided_until, self.figures))
+    }
+
+    fn memo_until(&self, until: Timestamp, figures: Figures) -> Memo {
+        let schedule = &self.plan.schedule;
+        Memo { cron: schedule.cron().to_owned(), zone: schedule.zone().to_owned(), until, figures }
+    }
+
+    /// What is to be remembered once the first of the queue is durable.
+    fn memo_after(&self, fire: QueuedFire) -> Memo {
+        // Those that wait behind it are not.
+        let until = if self.queue.len() == 1 { self.decided_until } else { fire.at };
+        self.memo_until(until, self.figures_after(fire))
+    }
+
+    fn figures_after(&self, fire: QueuedFire) -> Figures {
+        let Figures { last_fire, caught_up, lost } = self.figures;
+        Figures {
+            last_fire: last_fire.max(Some(fire.at)),
+            caught_up: caught_up + u64::from(fire.kind == FireKind::CaughtUp),
+            lost,
+        }
+    }
+
+    /// The first of the queue is durable, and so is what is remembered of it.
+    fn fired(&mut self) {
+        let Some(fire) = self.queue.front().copied() else { return };
+        self.figures = self.figures_after(fire);
+        self.queue.pop_front();
+    }
+}
+
+fn is_of(memo: &Memo, schedule: &Schedule) -> bool {
+    memo.cron == schedule.cron() && memo.zone == schedule.zone()
+}
+
+fn text_of(memo: &Memo) -> String {
+    serde_json::to_string(memo).expect("texts and numbers are always JSON")
+}
+
+impl Doing {
+    fn of(task: &Task) -> Self {
+        match task {
+            Task::Fire { .. } => Self::Fire,
+            Task::Remember(text) => Self::Remember(text.clone()),
+        }
+    }
+}
+
+impl Turn {
+    fn is_free(&self, now: Instant) -> bool {
+        self.doing == Doing::Nothing && self.not_before.is_none_or(|at| at <= now)
+    }
+
+    /// What was done; none if it failed, and then it is tried again later.
+    fn end(&mut self, name: &str, outcome: Result<(), String>, now: Instant) -> Option<Doing> {
+        let doing = std::mem::take(&mut self.doing);
+        match outcome {
+            Ok(()) => {
+                *self = Self::default();
+                Some(doing)
+            }
+            Err(error) => {
+                if self.failures == 0 {
+                    tracing::warn!(plan = name, error, "a schedule waits: it is tried again");
+                }
+                let wait = AGAIN_AFTER.saturating_mul(1 << self.failures.min(10)).min(AGAIN_AFTER_MAX);
+                self.failures += 1;
+                self.not_before = Some(now + wait);
+                self.trouble = Some(error);
+                None
+            }
+        }
+    }
+}

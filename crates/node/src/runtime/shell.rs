@@ -1,0 +1,403 @@
+//! The live shell: feeds the engine with what happens and carries out what it decides.
+
+use std::collections::HashMap;
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use redrive_core::answer::{CallPart, Reply, Seen, TransportError};
+use redrive_core::engine::{Call, CallId, Effect, Ending, Engine, Input, Next, Settlement, Signal};
+use redrive_core::figures::Figures;
+use redrive_core::ids::DependencyName;
+use redrive_core::time::Timestamp;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use super::breakers::News;
+use super::inbox::{Inbox, NoteJob, Work};
+use super::routes::Routes;
+use super::{Answer, Message, Snapshot, Step, Stopped, Tidings};
+use redrive::clock::{Clock, STEP_MIN, wall_clock};
+use crate::happening::{Happening, What};
+use crate::store::{self, Note, Submission, Submitted, WhenFull};
+use crate::target::registry::Targets;
+
+/// Messages taken in one go.
+const MESSAGES_AT_ONCE: usize = 256;
+/// How often the machine's clock is compared with ours.
+const CLOCK_EVERY: Duration = Duration::from_secs(1);
+
+/// The engine and its hands.
+pub(super) struct Shell {
+    engine: Engine,
+    targets: Targets,
+    inbox: Arc<Inbox>,
+    /// What the engine wants written, until all messages at hand are taken in.
+    outbox: Work,
+    own: mpsc::Sender<Message>,
+    clock: Clock,
+    tidings: Tidings,
+    onward: Onward,
+    calls: HashMap<CallId, AbortHandle>,
+    /// Calls that ended because we stop.
+    interrupted: usize,
+    wake_at: Option<Timestamp>,
+    /// Shared with whoever looked last, until something is counted again.
+    figures: Arc<Figures>,
+    stopping: Option<Stopping>,
+    /// How far the machine's clock was from ours when it was last looked at.
+    drift: i128,
+}
+
+/// Where else the engine's word goes.
+pub(super) struct Onward {
+    /// Dependencies that are well again and whose letters the book brings back by itself.
+    pub reprocess: mpsc::Sender<DependencyName>,
+    /// What breakers go through.
+    pub turns: mpsc::Sender<News>,
+    /// Who wants what is told of workers.
+    pub routes: Arc<RwLock<Arc<Routes>>>,
+}
+
+struct Stopping {
+    until: Instant,
+    reply: oneshot::Sender<Stopped>,
+}
+
+impl Shell {
+    pub(super) fn new(
+        engine: Engine,
+        targets: Targets,
+        inbox: Arc<Inbox>,
+        own: mpsc::Sender<Message>,
+        clock: Clock,
+        tidings: Tidings,
+        onward: Onward,
+    ) -> Self {
+        let drift = drift(&clock);
+        Self {
+            engine,
+            targets,
+            inbox,
+            outbox: Work::default(),
+            own,
+            clock,
+            tidings,
+            onward,
+            calls: HashMap::new(),
+            interrupted: 0,
+            wake_at: None,
+            figures: Arc::default(),
+            stopping: None,
+            drift,
+        }
+    }
+
+    /// Runs until it is told to stop.
+    pub(super) async fn run(mut self, mut messages: mpsc::Receiver<Message>) {
+        let mut taken = Vec::with_capacity(MESSAGES_AT_ONCE);
+        let mut look_at_clock = tokio::time::interval(CLOCK_EVERY);
+        self.carry_out();
+        self.hand_over();
+        loop {
+            if self.is_over() {
+                return self.end();
+            }
+            let wake = self.next_wake();
+            tokio::select! {
+                biased;
+                count = messages.recv_many(&mut taken, MESSAGES_AT_ONCE) => {
+                    if count == 0 {
+                        return;
+                    }
+                    for message in taken.drain(..) {
+                        self.take(message);
+                    }
+                    self.hand_over();
+                }
+                () = sleep_until(wake), if wake.is_some() => {
+                    self.feed(Input::Tick);
+                    self.hand_over();
+                }
+                _ = look_at_clock.tick() => self.look_at_clock(),
+            }
+        }
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        let timer = self.wake_at.map(|at| Instant::from_std(self.clock.instant_of(at)));
+        let stop = self.stopping.as_ref().map(|stopping| stopping.until);
+        [timer, stop].into_iter().flatten().min()
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Batch { answers, inputs, done, ordered } => {
+                for (waiter, answer) in answers {
+                    self.count(&answer);
+                    // A client that hung up has its event all the same.
+                    let _ = waiter.send(answer);
+                }
+                for input in inputs {
+                    self.feed(input);
+                }
+                for doer in done {
+                    let _ = doer.send(Ok(()));
+                }
+                for (orderer, outcome) in ordered {
+                    let _ = orderer.send(outcome);
+                }
+            }
+            Message::Ended(call, ending) => {
+                self.calls.remove(&call);
+                self.interrupted += usize::from(ending == Ending::Interrupted);
+                self.feed(Input::Ended { call, ending });
+            }
+            Message::Book(book, targets) => {
+                self.targets = targets;
+                self.feed(Input::Book(book));
+            }
+            Message::Look(reply) => {
+                let _ = reply.send(self.snapshot());
+            }
+            Message::Waits(asked, reply) => {
+                let _ = reply.send(self.engine.waits(&asked, self.clock.now()));
+            }
+            Message::Removed(queue, reply) => {
+                let _ = reply.send(self.engine.removed_queue(&queue));
+            }
+            Message::Stop { within, reply } => {
+                self.stopping = Some(Stopping { until: Instant::now() + within, reply });
+                self.targets.stop(within);
+                self.feed(Input::Stop);
+            }
+        }
+    }
+
+    /// Counts what came in, and how it was answered.
+    fn count(&mut self, answer: &Answer) {
+        let Ok(taken) = answer else { return self.tidings.trail.refused() };
+        let now = self.clock.now();
+        let intake = &mut Arc::make_mut(&mut self.figures).intake;
+        for taken in taken {
+            match taken.seen {
+                store::Seen::First => {
+                    intake.accepted += 1;
+                    intake.unrouted += u64::from(taken.deliveries == 0);
+                }
+                store::Seen::Again => {
+                    intake.duplicates += 1;
+                    let age = now.since(taken.accepted_at);
+                    intake.redelivered.add(age);
+                    intake.latest_copies.add(age);
+                }
+            }
+        }
+    }
+
+    fn snapshot(&mut self) -> Snapshot {
+        let intake = self.tidings.trail.intake(&self.figures.intake);
+        if intake != self.figures.intake {
+            let figures = Arc::make_mut(&mut self.figures);
+            figures.intake = intake;
+            figures.turned_away = self.tidings.trail.turned_away();
+        }
+        let now = self.clock.now();
+        Snapshot {
+            queues: self.engine.queue_views(now).collect(),
+            dependencies: self.engine.dependency_views(now).collect(),
+            calls: self.calls.len(),
+            stale: self.figures.stale,
+            figures: Arc::clone(&self.figures),
+        }
+    }
+
+    fn feed(&mut self, input: Input) {
+        if self.wake_at.is_some_and(|at| at <= self.clock.now()) {
+            self.wake_at = None;
+        }
+        self.engine.handle(input, self.clock.now());
+        self.carry_out();
+    }
+
+    fn carry_out(&mut self) {
+        while let Some(effect) = self.engine.next_effect() {
+            match effect {
+                Effect::Start(call) => self.start(call),
+                Effect::Settle(settlement) => {
+                    self.emit(&settlement);
+                    self.outbox.settlements.push(settlement);
+                }
+                Effect::Load(load) => self.outbox.loads.push(load),
+                Effect::WakeAt(at) => self.wake_at = Some(at),
+                Effect::Keep(record) => self.note(Note::Breaker(record), None),
+                Effect::Release(queue) => {
+                    self.note(Note::Release(Arc::clone(&queue)), Some(Input::Released(queue)));
+                }
+                Effect::Advance(advance) => self.outbox.advances.push(advance),
+                Effect::Reprocess(dependency) => {
+                    self.note(Note::Owe(dependency.clone()), None);
+                    // One that finds no place comes back with the next run, or the next time.
+                    let _ = self.onward.reprocess.try_send(dependency);
+                }
+                Effect::Signal(signal) => self.tell(signal),
+            }
+        }
+    }
+
+    /// Has what is told of a settlement written with it, as far as somebody wants it.
+    fn emit(&mut self, settlement: &Settlement) {
+        for event in &settlement.emits {
+            let routes = Arc::clone(&self.onward.routes.read().expect("nobody panics while swapping"));
+            let mut routes = routes.of(event.event_type.as_str()).to_vec();
+            for addressee in &mut routes {
+                // Nobody is there who could send it again.
+                addressee.bound.when_full = WhenFull::DeadLetter;
+            }
+            if !routes.is_empty() {
+                let submitted = Submitted { event: Arc::clone(event), routes };
+                self.outbox.emissions.push(Submission { events: vec![submitted] });
+            }
+        }
+    }
+
+    fn note(&mut self, note: Note, then: Option<Input>) {
+        self.outbox.notes.push(NoteJob { note, then, reply: None });
+    }
+
+    /// Gives the writer all that came together, at once.
+    fn hand_over(&mut self) {
+        if !self.outbox.is_empty() {
+            let outbox = &mut self.outbox;
+            self.inbox.add(|work| work.append(outbox));
+        }
+    }
+
+    fn tell(&mut self, signal: Box<Signal>) {
+        Arc::make_mut(&mut self.figures).count(&signal);
+        if let Signal::Breaker { dependency, transition, by } = &*signal {
+            // One that finds no place is missed on the record, and nowhere else.
+            let _ = self.onward.turns.try_send(News::turned(dependency, transition, *by));
+        }
+        self.announce(&signal);
+        self.tidings.trail.tell(|| Step::Signal(signal));
+    }
+
+    fn announce(&self, signal: &Signal) {
+        if let Signal::Stale(delivery) = signal {
+            tracing::warn!(delivery_id = %delivery, "a settlement came too late and changed nothing");
+        }
+        // Most of what happens is that something was delivered, and mostly nobody asks.
+        let is_delivery =
+            matches!(signal, Signal::Settled { settlement, .. } if settlement.next == Next::Delivered);
+        if is_delivery && !self.tidings.is_wanted(What::Delivered) {
+            return self.tidings.count(What::Delivered);
+        }
+        let now = self.clock.now();
+        self.tidings.raise(signal, now);
+        if let Some(happening) = Happening::of(signal, now) {
+            self.tidings.tell(happening.what, || happening);
+        }
+    }
+
+    fn start(&mut self, call: Arc<Call>) {
+        let target = self.targets.get(&call.queue);
+        let (id, own) = (call.id, self.own.clone());
+        let limit = target.as_ref().map_or(call.limit, |target| target.ends_within(call.limit));
+        let task = tokio::spawn(async move {
+            let report = Report { own: own.clone(), id, is_made: false };
+            let ending = match target {
+                Some(target) => match tokio::time::timeout(limit, target.call(call)).await {
+                    Ok(ending) => ending,
+                    Err(_) => Ending::Reply(Reply {
+                        seen: Seen::Transport(TransportError::Timeout(CallPart::Whole)),
+                        message: "the call did not end within its limit".to_owned(),
+                        retry_after: None,
+                    }),
+                },
+                None => Ending::Reply(Reply {
+                    seen: Seen::ConfigMissing,
+                    message: "no target is configured".to_owned(),
+                    retry_after: None,
+                }),
+            };
+            report.make(ending).await;
+        });
+        self.calls.insert(id, task.abort_handle());
+    }
+
+    fn is_over(&self) -> bool {
+        let Some(stopping) = &self.stopping else { return false };
+        self.engine.is_quiet() || Instant::now() >= stopping.until
+    }
+
+    /// Cuts short what still runs; it burns nothing, and the next run begins with it.
+    fn end(mut self) {
+        let interrupted = self.interrupted + self.calls.len();
+        for (call, task) in std::mem::take(&mut self.calls) {
+            task.abort();
+            self.engine.handle(Input::Ended { call, ending: Ending::Interrupted }, self.clock.now());
+        }
+        self.carry_out();
+        self.hand_over();
+        if let Some(stopping) = self.stopping {
+            let _ = stopping.reply.send(Stopped { interrupted });
+        }
+    }
+
+    /// Timers do not mind when the machine's clock is set; people who compare times do.
+    fn look_at_clock(&mut self) {
+        let drift = drift(&self.clock);
+        let step = drift - self.drift;
+        if step.unsigned_abs() > STEP_MIN.as_nanos() {
+            self.drift = drift;
+            let seconds = step / 1_000_000_000;
+            let now = self.clock.now();
+            let message = format!("the machine's clock moved by {seconds} s; times here go on as before");
+            self.tidings.tell(What::ClockStepped, || Happening::told(What::ClockStepped, now, message));
+        }
+    }
+}
+
+fn drift(clock: &Clock) -> i128 {
+    i128::from(wall_clock().as_nanos()) - i128::from(clock.now().as_nanos())
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Tells the engine how a call ended, even if the task that makes it panics.
+struct Report {
+    own: mpsc::Sender<Message>,
+    id: CallId,
+    is_made: bool,
+}
+
+impl Report {
+    async fn make(mut self, ending: Ending) {
+        self.is_made = true;
+        // The engine is gone only when the node is.
+        let _ = self.own.send(Message::Ended(self.id, ending)).await;
+    }
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        if self.is_made || !std::thread::panicking() {
+            return;
+        }
+        let reply = Reply {
+            seen: Seen::Internal,
+            message: "the target's code panicked".to_owned(),
+            retry_after: None,
+        };
+        let (own, id) = (self.own.clone(), self.id);
+        tokio::spawn(async move {
+            let _ = own.send(Message::Ended(id, Ending::Reply(reply))).await;
+        });
+    }
+}

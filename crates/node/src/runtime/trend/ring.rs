@@ -1,0 +1,290 @@
+//! Rings of what happened within equal steps of time: of the last quarter of an hour in seconds, of the last
+//! hours in minutes, of the last day in tens of minutes.
+//!
+//! What comes in are figures that only grow, once in [`LOOK_EVERY`]; a point is the difference of two looks.
+//!
+//! Invariant: a ring never has more points than its span has steps, whatever comes in.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use redrive_core::breaker::Phase;
+use redrive_core::figures::{Histogram, Tally};
+use redrive_core::time::Timestamp;
+
+/// How often the figures are looked at.
+pub(in crate::runtime) const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// How far back one may look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Span {
+    /// A quarter of an hour, in steps of 5 seconds.
+    Minutes,
+    /// Three hours, in steps of a minute.
+    Hours,
+    /// A day, in steps of ten minutes.
+    Day,
+}
+
+impl Span {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Minutes, Self::Hours, Self::Day];
+
+    /// How long it is.
+    #[must_use]
+    pub const fn length(self) -> Duration {
+        match self {
+            Self::Minutes => Duration::from_mins(15),
+            Self::Hours => Duration::from_hours(3),
+            Self::Day => Duration::from_hours(24),
+        }
+    }
+
+    /// How long a step is.
+    #[must_use]
+    pub const fn step(self) -> Duration {
+        match self {
+            Self::Minutes => LOOK_EVERY,
+            Self::Hours => Duration::from_mins(1),
+            Self::Day => Duration::from_mins(10),
+        }
+    }
+
+    /// How many looks make a step.
+    const fn looks(self) -> u64 {
+        self.step().as_secs() / LOOK_EVERY.as_secs()
+    }
+
+    /// How many points it has at most.
+    fn points_max(self) -> usize {
+        let steps = self.length().as_secs() / self.step().as_secs();
+        usize::try_from(steps).expect("a few hundred")
+    }
+}
+
+/// What is known of something at one moment: what only grows, and what is so now.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(in crate::runtime) struct Known {
+    pub accepted: u64,
+    pub tally: Tally,
+    pub took: Histogram,
+    pub now: Now,
+}
+
+/// What is so at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::runtime) struct Now {
+    pub waiting: u64,
+    pub dead_letters: u64,
+    pub in_flight: u32,
+    pub breaker: Option<Phase>,
+}
+
+/// What happened within a step, and how it was at its end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    /// When the step ended.
+    pub at: Timestamp,
+    /// Events that came in; known of all services together only.
+    pub accepted: u64,
+    /// Attempts that ended.
+    pub attempts: u64,
+    /// Those of them that failed.
+    pub failed: u64,
+    /// Those of them that are followed by another.
+    pub retried: u64,
+    /// Deliveries that arrived.
+    pub delivered: u64,
+    /// Deliveries that failed for good.
+    pub dead: u64,
+    /// Deliveries that waited at its end.
+    pub waiting: u64,
+    /// Dead letters at its end.
+    pub dead_letters: u64,
+    /// Calls under way at its end.
+    pub in_flight: u32,
+    /// How the breaker was at its end.
+    pub breaker: Option<Phase>,
+    /// The time that half of the attempts did not exceed.
+    pub p50: Option<Duration>,
+    /// The time that 99 of 100 did not exceed.
+    pub p99: Option<Duration>,
+}
+
+impl Point {
+    fn between(earlier: &Known, later: &Known, at: Timestamp) -> Self {
+        let (tally, took) = (later.tally.since(&earlier.tally), later.took.since(&earlier.took));
+        Self {
+            at,
+            accepted: later.accepted.saturating_sub(earlier.accepted),
+            attempts: tally.attempts,
+            failed: tally.failures(),
+            retried: tally.retries,
+            delivered: tally.delivered,
+            dead: tally.dead,
+            waiting: later.now.waiting,
+            dead_letters: later.now.dead_letters,
+            in_flight: later.now.in_flight,
+            breaker: later.now.breaker,
+            p50: took.quantile(0.5),
+            p99: took.quantile(0.99),
+        }
+    }
+
+    /// Puts what happened elsewhere in the same step to it. Of times the longer is told: how they are spread
+    /// is not known any more.
+    pub(in crate::runtime) fn add(&mut self, other: &Self) {
+        self.accepted += other.accepted;
+        self.attempts += other.attempts;
+        self.failed += other.failed;
+        self.retried += other.retried;
+        self.delivered += other.delivered;
+        self.dead += other.dead;
+        self.waiting += other.waiting;
+        self.dead_letters += other.dead_letters;
+        self.in_flight += other.in_flight;
+        self.p50 = self.p50.max(other.p50);
+        self.p99 = self.p99.max(other.p99);
+    }
+}
+
+/// What happened to one thing, in steps of all lengths.
+#[derive(Clone, Debug, Default)]
+pub(in crate::runtime) struct Rings {
+    rings: [Ring; Span::ALL.len()],
+    latest: Option<(Timestamp, Known)>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Ring {
+    points: VecDeque<Point>,
+    /// As it was when the current step began.
+    began: Known,
+}
+
+impl Rings {
+    /// Takes the `number`th look in, counted from 1 for all rings alike.
+    pub(in crate::runtime) fn look(&mut self, number: u64, known: Known, at: Timestamp) {
+        for (ring, span) in self.rings.iter_mut().zip(Span::ALL) {
+            if number.is_multiple_of(span.looks()) {
+                if ring.points.len() == span.points_max() {
+                    ring.points.pop_front();
+                }
+                ring.points.push_back(Point::between(&ring.began, &known, at));
+                ring.began = known.clone();
+            }
+        }
+        self.latest = Some((at, known));
+    }
+
+    /// The points of a span, the oldest first; the last is of a step that has not ended yet, if one has begun.
+    pub(in crate::runtime) fn points(&self, span: Span) -> Vec<Point> {
+        let ring = &self.rings[span as usize];
+        let running =
+            self.latest.as_ref().filter(|(at, _)| ring.points.back().is_none_or(|last| last.at < *at));
+        let running = running.map(|(at, known)| Point::between(&ring.began, known, *at));
+        ring.points.iter().cloned().chain(running).collect()
+    }
+
+    /// The latest points of the shortest steps within a time, the latest first.
+    pub(in crate::runtime) fn recent(&self, within: Duration) -> impl Iterator<Item = &Point> {
+        let steps = within.as_secs().div_ceil(LOOK_EVERY.as_secs());
+        self.rings[Span::Minutes as usize]
+            .points
+            .iter()
+            .rev()
+            .take(usize::try_from(steps).unwrap_or(usize::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::EPOCH + Duration::from_secs(seconds)
+    }
+
+    /// One attempt a second that arrives after 10 ms, as much as there is by then.
+    fn known(seconds: u64) -> Known {
+        let mut took = Histogram::default();
+        took.add(Duration::from_millis(10));
+        took.counts.iter_mut().for_each(|count| *count *= seconds);
+        let tally = Tally { attempts: seconds, delivered: seconds, ..Tally::default() };
+        let now = Now { waiting: seconds % 7, ..Now::default() };
+        Known { accepted: 2 * seconds, tally, took, now }
+    }
+
+    /// Rings after so many looks.
+    fn after(looks: u64) -> Rings {
+        let mut rings = Rings::default();
+        for number in 1..=looks {
+            let seconds = number * LOOK_EVERY.as_secs();
+            rings.look(number, known(seconds), at(seconds));
+        }
+        rings
+    }
+
+    #[test]
+    fn a_span_shows_what_happened_within_each_of_its_steps() {
+        #[rustfmt::skip]
+        let cases = [
+            // after looks, span, points, attempts in the first and in the last, when the last ended
+            ("nothing is known before the first look",    0,      Span::Minutes, 0,   0,   0,   0),
+            ("a look is a point of 5 seconds",            1,      Span::Minutes, 1,   5,   5,   5),
+            ("and the beginning of a minute",             1,      Span::Hours,   1,   5,   5,   5),
+            ("which goes on",                             11,     Span::Hours,   1,   55,  55,  55),
+            ("until it is over",                          12,     Span::Hours,   1,   60,  60,  60),
+            ("and another begins",                        13,     Span::Hours,   2,   60,  5,   65),
+            ("of ten minutes too",                        121,    Span::Day,     2,   600, 5,   605),
+            ("a quarter of an hour has 180 points",       180,    Span::Minutes, 180, 5,   5,   900),
+            ("and never more",                            1_000,  Span::Minutes, 180, 5,   5,   5_000),
+            ("three hours have 180",                      12_000, Span::Hours,   180, 60,  60,  60_000),
+            ("a day has 144",                             24_000, Span::Day,     144, 600, 600, 120_000),
+        ];
+        for (name, looks, span, count, first, last, ended) in cases {
+            let points = after(looks).points(span);
+            assert_eq!(points.len(), count, "{name}");
+            assert_eq!(points.first().map_or(0, |point| point.attempts), first, "{name}");
+            assert_eq!(points.last().map_or(0, |point| point.attempts), last, "{name}");
+            assert_eq!(points.last().map_or(at(0), |point| point.at), at(ended), "{name}");
+            assert!(points.iter().all(|point| point.accepted == 2 * point.attempts), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_so_now_is_told_as_it_is_and_not_as_a_difference() {
+        let rings = after(3);
+        let waiting: Vec<u64> = rings.points(Span::Minutes).iter().map(|point| point.waiting).collect();
+        assert_eq!(waiting, [5, 3, 1]);
+        assert_eq!(rings.points(Span::Hours)[0].waiting, 1);
+    }
+
+    #[test]
+    fn a_step_without_attempts_tells_no_times() {
+        let mut rings = Rings::default();
+        rings.look(1, known(5), at(5));
+        rings.look(2, known(5), at(10));
+        let points = rings.points(Span::Minutes);
+        assert!(points[0].p50.is_some() && points[0].p99.is_some());
+        assert_eq!((points[1].attempts, points[1].p50, points[1].p99), (0, None, None));
+    }
+
+    #[test]
+    fn a_minute_is_the_last_twelve_looks() {
+        let rings = after(100);
+        let minute: Vec<_> = rings.recent(Duration::from_mins(1)).collect();
+        assert_eq!(minute.len(), 12);
+        assert_eq!(minute.iter().map(|point| point.attempts).sum::<u64>(), 60);
+        assert_eq!(after(3).recent(Duration::from_mins(1)).count(), 3, "of a young server, what there is");
+    }
+
+    #[test]
+    fn services_of_several_channels_are_put_together() {
+        let mut rings = after(1).points(Span::Minutes);
+        let other = Point { p99: Some(Duration::from_secs(1)), breaker: None, ..rings[0].clone() };
+        rings[0].add(&other);
+        assert_eq!((rings[0].attempts, rings[0].delivered), (10, 10));
+        assert_eq!(rings[0].p99, Some(Duration::from_secs(1)));
+    }
+}

@@ -1,0 +1,468 @@
+//! The one thread that writes: it gathers what waits, makes it durable in one transaction, tells the
+//! engine, and only then whoever waits for an answer.
+//!
+//! Loads are served here too, in order with the writes: what a page says is true at a known point among
+//! the settlements, so the engine never takes a delivery for new that it has just let go of.
+//!
+//! Invariants:
+//! - nobody hears of anything that is not durable;
+//! - a settlement that could not be written stays in hand, and goes first when the store heals;
+//! - housekeeping comes last, in small steps, and only when nobody waits.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use redrive_core::engine::{Fate, Input, Settlement};
+use redrive_core::time::Timestamp;
+use tokio::sync::mpsc;
+
+use super::health::Chart;
+use super::inbox::{Inbox, NoteJob, OrderJob, SubmitJob, Work};
+use super::{Answer, BackupJob, Doer, Message, OrderError, Orderer, Step, SubmitError, Tidings, Waiter};
+use redrive::clock::Clock;
+use crate::happening::{Happening, What};
+use crate::store::door::Deed;
+use crate::store::letter::{GivenOrder, Ordered};
+use crate::store::{
+    Batch, Keep, Note, REPLAYS_KEPT_MAX, Room, Seen, Settled, Store, StoreError, Submission, Taken, Written,
+};
+
+/// How long the writer sleeps when there is nothing to do.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// How often free space is looked at.
+const ROOM_EVERY: Duration = Duration::from_secs(1);
+/// A store that has not been written to for so long is told that we are alive.
+const ALIVE_EVERY: Duration = Duration::from_secs(10);
+/// How long to wait before a store that failed is tried again.
+const HEAL_EVERY: Duration = Duration::from_millis(200);
+/// How often housekeeping looks whether there is something to do.
+const HOUSEKEEP_EVERY: Duration = Duration::from_secs(1);
+/// Under load, housekeeping gets one small step this often.
+const HOUSEKEEP_AT_LEAST: Duration = Duration::from_millis(50);
+
+/// What a batch came to.
+struct Digest {
+    /// For each submission.
+    answers: Vec<Answer>,
+    /// What the engine hears.
+    inputs: Vec<Input>,
+    /// Who hears that it is done, once the engine has.
+    done: Vec<Doer>,
+    /// Who hears what an order came to, then.
+    ordered: Vec<(Orderer, Result<Ordered, OrderError>)>,
+}
+
+/// Tells those who wait for their notes that it cannot be; what nobody waits for is kept, but for refused
+/// bodies: others choose how many there are, and nobody was promised to see them.
+fn refuse_asked(notes: Vec<NoteJob>, why: &SubmitError) -> Vec<NoteJob> {
+    let mut kept = Vec::new();
+    for NoteJob { note, then, reply } in notes.into_iter().filter(|job| !job.is_refused_body()) {
+        match reply {
+            Some(reply) => {
+                let _ = reply.send(Err(why.clone()));
+            }
+            None => kept.push(NoteJob { note, then, reply: None }),
+        }
+    }
+    kept
+}
+
+/// Tells those who wait for their orders that it cannot be.
+fn refuse_orders(orderers: Vec<Orderer>, why: &SubmitError) {
+    for orderer in orderers {
+        let _ = orderer.send(Err(OrderError::NotWritten(why.clone())));
+    }
+}
+
+/// What those hear whose batch ended so: that nothing was written, or that nobody knows.
+fn not_written(error: &StoreError) -> SubmitError {
+    let reason = error.to_string();
+    if error.leaves_unknown() { SubmitError::Unknown { reason } } else { SubmitError::Failing { reason } }
+}
+
+/// What those hear who come while the store fails.
+fn still_failing() -> SubmitError {
+    SubmitError::Failing { reason: "the store takes no writes at the moment".to_owned() }
+}
+
+/// Owns the store.
+pub(super) struct Writer {
+    pub store: Box<dyn Store>,
+    pub inbox: Arc<Inbox>,
+    pub engine: mpsc::Sender<Message>,
+    pub clock: Clock,
+    pub tidings: Tidings,
+    pub chart: Chart,
+    pub keep: Arc<std::sync::RwLock<Keep>>,
+    pub state: WriterState,
+}
+
+/// What the writer remembers between batches.
+pub(super) struct WriterState {
+    room: Room,
+    room_at: Instant,
+    written_at: Instant,
+    housekept_at: Instant,
+    more_to_keep: bool,
+    /// Since when the store has failed, and the settlements in hand since.
+    failing: Option<Failing>,
+    backups: Vec<BackupJob>,
+}
+
+/// What must be written as soon as it can be.
+#[derive(Default)]
+struct Unwritten {
+    settlements: Vec<Arc<Settlement>>,
+    emissions: Vec<Submission>,
+}
+
+struct Failing {
+    since: Timestamp,
+    /// Whether the store must be opened anew first: to see what is durable, or to give back memory.
+    reopen: bool,
+    settlements: Vec<Arc<Settlement>>,
+    emissions: Vec<Submission>,
+    notes: Vec<NoteJob>,
+}
+
+impl WriterState {
+    pub(super) fn new() -> Self {
+        let now = Instant::now();
+        Self {
+            room: Room::Enough,
+            room_at: now,
+            written_at: now,
+            housekept_at: now,
+            more_to_keep: true,
+            failing: None,
+            backups: Vec::new(),
+        }
+    }
+}
+
+impl Writer {
+    /// Writes until it is told to stop, and closes the store.
+    pub(super) fn run(mut self) {
+        loop {
+            let work = self.inbox.take(self.patience());
+            self.look_at_room();
+            let stop = if self.state.failing.is_some() { self.bear(work) } else { self.work(work) };
+            if let Some(stop) = stop {
+                self.inbox.end();
+                self.finish();
+                // Whoever asked may have given up waiting.
+                let _ = stop.send(());
+                return;
+            }
+            self.keep_house();
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        if self.state.failing.is_some() {
+            HEAL_EVERY
+        } else if self.state.more_to_keep || !self.state.backups.is_empty() {
+            Duration::ZERO
+        } else {
+            PATIENCE
+        }
+    }
+
+    fn finish(self) {
+        if let Err(error) = self.store.close(self.clock.now()) {
+            tracing::error!(%error, "the store could not be closed");
+        }
+    }
+
+    /// Refuses events while the disk is nearly full, or nobody can say how full it is.
+    fn look_at_room(&mut self) {
+        if self.state.room_at.elapsed() < ROOM_EVERY {
+            return;
+        }
+        self.state.room_at = Instant::now();
+        match self.store.has_room() {
+            Ok(room) => self.found_room(room),
+            // A store that fails already is looked at when it is healed.
+            Err(error) if self.state.failing.is_some() => tracing::debug!(%error, "the store still fails"),
+            Err(error) => self.fail(&error, Unwritten::default(), Vec::new(), self.clock.now()),
+        }
+    }
+
+    /// That much room was found.
+    pub(super) fn found_room(&mut self, room: Room) {
+        self.state.room_at = Instant::now();
+        if let (Room::Enough, Room::Short { free_bytes, needed_bytes }) = (self.state.room, room) {
+            tracing::error!(free_bytes, needed_bytes, "the disk is nearly full: no more events are taken");
+        }
+        self.state.room = room;
+        self.chart.has_room(self.clock.now(), room);
+    }
+
+    /// Does all of it; gives back who waits for the end, if it is time.
+    fn work(&mut self, mut work: Work) -> Option<tokio::sync::oneshot::Sender<()>> {
+        if let Room::Short { free_bytes, needed_bytes } = self.state.room {
+            for job in work.submissions.drain(..) {
+                self.tidings.trail.refused();
+                let _ = job.reply.send(Err(SubmitError::NoRoom { free_bytes, needed_bytes }));
+            }
+            let (adding, others): (Vec<_>, Vec<_>) =
+                work.orders.into_iter().partition(|job| job.given.order.adds_events());
+            work.orders = others;
+            work.notes.retain(|job| !job.is_refused_body());
+            for job in adding {
+                let no_room = SubmitError::NoRoom { free_bytes, needed_bytes };
+                let _ = job.reply.send(Err(OrderError::NotWritten(no_room)));
+            }
+        }
+        let (mut submissions, mut waiters): (Vec<Submission>, Vec<_>) =
+            work.submissions.into_iter().map(|SubmitJob { submission, reply }| (submission, reply)).unzip();
+        // Nobody waits for these, but they are counted like all others.
+        waiters.extend(work.emissions.iter().map(|_| tokio::sync::oneshot::channel().0));
+        submissions.extend(work.emissions.iter().cloned());
+        if self.state.written_at.elapsed() > ALIVE_EVERY {
+            work.notes.push(NoteJob { note: Note::Alive, then: None, reply: None });
+        }
+        let notes: Vec<Note> = work.notes.iter().map(|job| job.note.clone()).collect();
+        let (orders, orderers): (Vec<GivenOrder>, Vec<Orderer>) =
+            work.orders.into_iter().map(|OrderJob { given, reply }| (given, reply)).unzip();
+        let batch =
+            Batch { settlements: work.settlements, submissions, notes, orders, advances: work.advances };
+        self.state.backups.append(&mut work.backups);
+        if batch.is_empty() {
+            let mut inputs = Vec::new();
+            self.load(&work.loads, &mut inputs);
+            self.tell_engine(inputs);
+            return work.stop;
+        }
+        let now = self.clock.now();
+        let began = Instant::now();
+        match self.store.write(&batch, now) {
+            Ok(written) => {
+                self.state.written_at = Instant::now();
+                self.chart.wrote(now, began.elapsed());
+                let mut digest = self.digest(&batch, written, work.notes, orderers, now);
+                self.load(&work.loads, &mut digest.inputs);
+                // Waking them all from here, one by one, would cost more than writing did.
+                self.tell(waiters, digest);
+            }
+            Err(error) => {
+                let why = not_written(&error);
+                for reply in waiters {
+                    self.tidings.trail.refused();
+                    let _ = reply.send(Err(why.clone()));
+                }
+                refuse_orders(orderers, &why);
+                self.fail(
+                    &error,
+                    Unwritten { settlements: batch.settlements, emissions: work.emissions },
+                    work.notes,
+                    now,
+                );
+            }
+        }
+        work.stop
+    }
+
+    /// Tells what a batch came to: inputs for the engine, and the answers to those who wait.
+    fn digest(
+        &self,
+        batch: &Batch,
+        written: Written,
+        notes: Vec<NoteJob>,
+        orderers: Vec<Orderer>,
+        now: Timestamp,
+    ) -> Digest {
+        let (mut inputs, mut done) = (Vec::new(), Vec::new());
+        for (settlement, settled) in batch.settlements.iter().zip(written.settled) {
+            let (fate, promoted) = match settled {
+                Settled::Written { promoted } => (Fate::Written, promoted),
+                Settled::Stale => (Fate::Stale, None),
+            };
+            inputs.push(Input::Settled { delivery: settlement.delivery, fate, promoted });
+        }
+        if !written.waiting.is_empty() {
+            inputs.push(Input::Accepted(written.waiting));
+        }
+        for job in notes {
+            inputs.extend(job.then);
+            done.extend(job.reply);
+        }
+        for ordered in written.ordered.iter().flatten() {
+            if let Ordered::Replay(view) = ordered {
+                inputs.push(Input::Replay(view.job()));
+            }
+        }
+        inputs
+            .extend(written.advanced.into_iter().flatten().map(|(job, sent)| Input::Advanced { job, sent }));
+        let ordered = written.ordered.into_iter().map(|ordered| ordered.map_err(OrderError::Refused));
+        let ordered = orderers.into_iter().zip(ordered).collect();
+        for (submission, answer) in batch.submissions.iter().zip(&written.submitted) {
+            self.tell_accepted(submission, answer.as_deref().unwrap_or_default(), now);
+        }
+        let answers =
+            written.submitted.into_iter().map(|answer| answer.map_err(SubmitError::Refused)).collect();
+        Digest { answers, inputs, done, ordered }
+    }
+
+    fn tell_accepted(&self, submission: &Submission, taken: &[Taken], now: Timestamp) {
+        for (submitted, taken) in submission.events.iter().zip(taken) {
+            if taken.seen == Seen::First {
+                let what = if submitted.routes.is_empty() { What::Unrouted } else { What::Accepted };
+                self.tidings.tell(what, || Happening::about(what, now, &submitted.event));
+                self.tidings.trail.tell(|| Step::Accepted {
+                    event: Arc::clone(&submitted.event),
+                    deliveries: taken.deliveries,
+                    at: now,
+                });
+            }
+        }
+    }
+
+    fn load(&mut self, loads: &[redrive_core::engine::Load], inputs: &mut Vec<Input>) {
+        for load in loads {
+            match self.store.load(load) {
+                Ok(page) => inputs.push(Input::Loaded(page)),
+                Err(error) => return self.fail(&error, Unwritten::default(), Vec::new(), self.clock.now()),
+            }
+        }
+    }
+
+    fn tell_engine(&self, inputs: Vec<Input>) {
+        let nobody = Digest { answers: Vec::new(), inputs, done: Vec::new(), ordered: Vec::new() };
+        self.tell(Vec::new(), nobody);
+    }
+
+    fn tell(&self, waiters: Vec<Waiter>, Digest { answers, inputs, done, ordered }: Digest) {
+        if answers.is_empty() && inputs.is_empty() && done.is_empty() && ordered.is_empty() {
+            return;
+        }
+        let answers = waiters.into_iter().zip(answers).collect();
+        let sent = self.engine.blocking_send(Message::Batch { answers, inputs, done, ordered });
+        // The engine has stopped, and the store has not: who waits hears it from here.
+        if let Err(mpsc::error::SendError(Message::Batch { answers, done, ordered, .. })) = sent {
+            for (orderer, outcome) in ordered {
+                let _ = orderer.send(outcome);
+            }
+            for (waiter, answer) in answers {
+                let _ = waiter.send(answer);
+            }
+            for doer in done {
+                let _ = doer.send(Ok(()));
+            }
+        }
+    }
+
+    fn fail(
+        &mut self,
+        error: &StoreError,
+        Unwritten { settlements, emissions }: Unwritten,
+        notes: Vec<NoteJob>,
+        now: Timestamp,
+    ) {
+        self.chart.store_fails(now, error.to_string());
+        self.tidings.tell(What::StoreFailing, || Happening::told(What::StoreFailing, now, error.to_string()));
+        let reopen = error.wants_reopening();
+        let notes = refuse_asked(notes, &not_written(error));
+        self.state.failing = Some(Failing { since: now, reopen, settlements, emissions, notes });
+        self.tell_engine(vec![Input::StoreFailing]);
+    }
+
+    /// While the store fails: refuses what comes from outside, keeps what is in hand, and tries again.
+    fn bear(&mut self, mut work: Work) -> Option<tokio::sync::oneshot::Sender<()>> {
+        for job in work.submissions.drain(..) {
+            self.tidings.trail.refused();
+            let _ = job.reply.send(Err(still_failing()));
+        }
+        let orderers = work.orders.drain(..).map(|job| job.reply).collect();
+        refuse_orders(orderers, &still_failing());
+        self.state.backups.append(&mut work.backups);
+        let mut failing = self.state.failing.take().expect("it is called while the store fails");
+        failing.settlements.append(&mut work.settlements);
+        failing.emissions.append(&mut work.emissions);
+        failing.notes.append(&mut refuse_asked(work.notes, &still_failing()));
+        // Pages that were asked for are asked for again once it is well: all of the engine looks anew.
+        if let Err(error) = self.heal(&mut failing) {
+            tracing::debug!(%error, "the store still takes no writes");
+            // Healing may itself end without anybody knowing what is durable.
+            failing.reopen |= error.wants_reopening();
+            self.state.failing = Some(failing);
+        }
+        work.stop
+    }
+
+    fn heal(&mut self, failing: &mut Failing) -> Result<(), StoreError> {
+        if failing.reopen {
+            self.store.reopen()?;
+        }
+        let room = self.store.has_room()?;
+        self.found_room(room);
+        let now = self.clock.now();
+        let mut notes: Vec<Note> = failing.notes.iter().map(|job| job.note.clone()).collect();
+        notes.push(Note::Absence { from: failing.since });
+        let (settlements, submissions) = (failing.settlements.clone(), failing.emissions.clone());
+        let batch = Batch { settlements, submissions, notes, ..Batch::default() };
+        // A replay may have begun in a batch that nobody heard of.
+        let replays = self.store.reader()?.replays(None, REPLAYS_KEPT_MAX)?;
+        let written = self.store.write(&batch, now)?;
+        self.state.written_at = Instant::now();
+        self.chart.store_heals();
+        self.tidings.tell(What::StoreHealed, || Happening::new(What::StoreHealed, now));
+        let mut digest = self.digest(&batch, written, std::mem::take(&mut failing.notes), Vec::new(), now);
+        let alive = replays.iter().filter(|view| view.state.is_open() || view.tally.in_flight() > 0);
+        digest.inputs.extend(alive.map(|view| Input::Replay(view.job())));
+        digest.inputs.push(Input::StoreHealed);
+        self.tell(Vec::new(), digest);
+        Ok(())
+    }
+
+    /// A small step of what is not urgent.
+    fn keep_house(&mut self) {
+        if self.state.failing.is_some() {
+            return;
+        }
+        self.back_up();
+        let since = self.state.housekept_at.elapsed();
+        let pause = if self.state.more_to_keep { HOUSEKEEP_AT_LEAST } else { HOUSEKEEP_EVERY };
+        if since < pause && !(self.state.more_to_keep && self.inbox.is_empty()) {
+            return;
+        }
+        self.state.housekept_at = Instant::now();
+        let keep = self.keep.read().expect("nobody panics while swapping").clone();
+        match self.store.housekeep(&keep, self.clock.now()) {
+            Ok(chores) => self.state.more_to_keep = chores.more,
+            Err(error) => {
+                self.state.more_to_keep = false;
+                let now = self.clock.now();
+                self.fail(&error, Unwritten::default(), Vec::new(), now);
+            }
+        }
+    }
+
+    fn back_up(&mut self) {
+        let Some(job) = self.state.backups.first_mut() else { return };
+        let mut deed = None;
+        let is_over = match job.progress.try_reserve() {
+            Ok(place) => {
+                let outcome = self.store.back_up(&mut job.backup);
+                let is_over = !matches!(&outcome, Ok(progress) if progress.remaining > 0);
+                if is_over && outcome.is_ok() {
+                    let what = job.backup.folder.display().to_string();
+                    deed = Some(Deed { act: "backup", what, by: job.by.clone(), note: None });
+                }
+                place.send(outcome.map_err(|error| error.to_string()));
+                is_over
+            }
+            // Whoever watches is slow: the copy waits for them, and nobody else does.
+            Err(mpsc::error::TrySendError::Full(())) => false,
+            // Nobody is listening any more: the copy is given up.
+            Err(mpsc::error::TrySendError::Closed(())) => true,
+        };
+        if is_over {
+            self.state.backups.remove(0);
+        }
+        if let Some(deed) = deed {
+            let note = Note::Deed(Box::new(deed));
+            self.inbox.add(|work| work.notes.push(NoteJob { note, then: None, reply: None }));
+        }
+    }
+}

@@ -1,0 +1,557 @@
+//! The secrets of the rule book: fetched where it says that they are, and kept through an outage there.
+//!
+//! A value is fresh for `cached` (5 minutes). When its provider is down it serves on, with a warning, until
+//! `kept` (30 minutes) after the last good fetch; after that there is none, whoever needs it refuses to work,
+//! and an alert is told. A file that changes is read at once, for that is how secrets are rotated.
+//!
+//! Invariants: a value is in nobody's error, log or `Debug`, only names and places are; every buffer that
+//! held one is wiped; and whoever asks waits only if there is nothing to serve.
+
+mod command;
+mod env;
+mod file;
+mod seen;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use std::time::Duration;
+
+use redrive_core::book::RuleBook;
+use redrive_core::book::model::{JwtKeys, Secret, SecretFrom, Sections, SourceKind};
+use redrive_core::book::problem::{Problem, Severity};
+use redrive_core::freshness::Lifetimes;
+use redrive_core::limits;
+use redrive_core::text::show_rounded;
+use redrive_core::time::Timestamp;
+use tokio::time::timeout;
+use zeroize::Zeroizing;
+
+use self::seen::Seen;
+use crate::outage::{Record, Word};
+use redrive::stale::{Ailing, Clock, Found, Missing, Plan, StaleCache, Trouble, timer_clock};
+
+/// The largest file or output that is taken for a secret.
+const SECRET_BYTES_MAX: usize = 64 * 1024;
+/// The most values that a secret has at once; two are enough to change it.
+const VALUES_MAX: usize = 8;
+/// After a failed fetch, nobody tries again for so long.
+const FAILURE_REMEMBERED: Duration = Duration::from_secs(5);
+/// The longest that a fetch may take.
+const FETCH_MAX: Duration = Duration::from_secs(10);
+/// What was fetched less long ago is not fetched anew, however little it fits.
+const RENEW_EVERY: Duration = Duration::from_secs(10);
+/// The longest that anybody waits for a newer value.
+const RENEW_WAIT_MAX: Duration = Duration::from_millis(500);
+/// How often it is looked whether a secret has changed.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The longest that who asks after the health of secrets waits for each that ails.
+const ASK_AFTER_MAX: Duration = Duration::from_millis(100);
+/// The longest that anybody waits for that look.
+const LOOK_MAX: Duration = Duration::from_millis(100);
+
+/// The values of a secret, the newest first: while one is changed, there are two.
+pub struct SecretValues(Vec<Zeroizing<Vec<u8>>>);
+
+impl SecretValues {
+    /// Each line that is not empty is a value, without the white space around it, which editors leave
+    /// behind. The place is what an error names.
+    pub fn from_lines(bytes: &[u8], place: &str) -> Result<Self, SecretError> {
+        if bytes.len() > SECRET_BYTES_MAX {
+            return Err(SecretError::TooLarge(place.to_owned()));
+        }
+        let lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+        let values: Vec<_> =
+            lines.filter(|line| !line.is_empty()).map(|line| Zeroizing::new(line.to_vec())).collect();
+        match values.len() {
+            0 => Err(SecretError::Empty(place.to_owned())),
+            1..=VALUES_MAX => Ok(Self(values)),
+            _ => Err(SecretError::TooMany(place.to_owned())),
+        }
+    }
+
+    /// The values, the newest first.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.iter().map(|value| value.as_slice())
+    }
+}
+
+/// How many there are, and nothing of what they are.
+impl fmt::Debug for SecretValues {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} secret values", self.0.len())
+    }
+}
+
+/// Where a secret is kept: the environment, a file, a command, or a vault of one's own.
+pub trait SecretSource: Send + Sync {
+    /// Fetches the values as they are now. After 10 seconds the future is dropped, and the fetch has failed.
+    fn fetch(&self) -> Pin<Box<dyn Future<Output = Result<SecretValues, SecretError>> + Send + '_>>;
+
+    /// Looks whether the values have changed since they were fetched, where a look costs next to nothing;
+    /// it is asked for once a second at most. What has changed is fetched anew before it serves again.
+    fn look(&self) -> Option<Pin<Box<dyn Future<Output = Sight> + Send + '_>>> {
+        None
+    }
+}
+
+/// What a look at a source showed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sight {
+    /// As it was, as far as anybody can see.
+    Same,
+    /// Something else is there now.
+    Changed,
+}
+
+/// Where a secret of the book is found.
+pub type Opener = Box<dyn Fn(&SecretFrom) -> Arc<dyn SecretSource> + Send + Sync>;
+
+/// What becomes of a secret that others should hear of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// It has no value any more, or never had one: whoever needs it refuses to work.
+    Gone {
+        /// Its name in the book.
+        name: String,
+        /// Why, in words that show nothing of it.
+        why: String,
+    },
+    /// It has one again.
+    Back {
+        /// Its name in the book.
+        name: String,
+    },
+}
+
+/// In words for people.
+impl fmt::Display for News {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gone { name, why } => {
+                write!(f, "the secret `{name}` has no value, and what needs it is refused: {why}")
+            }
+            Self::Back { name } => write!(f, "the secret `{name}` has a value again"),
+        }
+    }
+}
+
+/// The secrets of the rule book that holds; clones are the same.
+#[derive(Clone)]
+pub struct Secrets {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    by_name: RwLock<BTreeMap<String, Arc<Kept>>>,
+    open: Opener,
+    clock: Clock,
+    listener: OnceLock<Box<dyn Fn(News) + Send + Sync>>,
+    seen: Arc<Seen>,
+}
+
+/// One secret, and how it has fared.
+struct Kept {
+    name: String,
+    from: SecretFrom,
+    source: Arc<dyn SecretSource>,
+    cache: StaleCache<SecretValues, SecretError>,
+    looked_at: Mutex<Option<Timestamp>>,
+    record: Mutex<Record>,
+}
+
+impl Secrets {
+    /// The secrets of a book.
+    #[must_use]
+    pub fn new(book: &Arc<RuleBook>) -> Self {
+        Self::opened_by(book, Box::new(built_in))
+    }
+
+    /// The same with sources of one's own, such as a vault.
+    #[must_use]
+    pub fn opened_by(book: &Arc<RuleBook>, open: Opener) -> Self {
+        let secrets = Self::none(open);
+        secrets.change(book);
+        secrets
+    }
+
+    fn none(open: Opener) -> Self {
+        let by_name = RwLock::new(BTreeMap::new());
+        let shared =
+            Shared { by_name, open, clock: timer_clock(), listener: OnceLock::new(), seen: Arc::default() };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// What is wrong with the secrets that a book uses, as far as that shows without running a command: one
+    /// that fails later is told of then, and whoever needs it refuses to work until it goes well.
+    #[must_use]
+    pub fn check(book: &RuleBook) -> Vec<Problem> {
+        let sections = book.sections();
+        let used = sections.secrets.iter().filter(|(name, _)| is_used(sections, name));
+        let problems = used.filter_map(|(name, at)| {
+            let error = read_now(&at.value.from)?.err()?;
+            Some(Problem {
+                severity: Severity::Error,
+                code: "secret-unavailable",
+                span: at.span,
+                message: format!("the secret `{name}`: {error}"),
+                help: String::new(),
+            })
+        });
+        problems.collect()
+    }
+
+    /// Another book holds from now on; what was fetched from the same place stays, under whichever name.
+    pub fn change(&self, book: &Arc<RuleBook>) {
+        let mut by_name = self.shared.by_name.write().expect("nobody panics while swapping");
+        let (book, mut before) = (&book.sections().secrets, std::mem::take(&mut *by_name));
+        // Those whose names stay come first: what they have is nobody else's.
+        let (same, new): (Vec<_>, Vec<_>) = book
+            .iter()
+            .partition(|(name, at)| before.get(*name).is_some_and(|kept| kept.from == at.value.from));
+        for (name, at) in same {
+            let kept = before.remove(name).expect("it is there");
+            kept.cache.change(lifetimes(&at.value));
+            by_name.insert(name.clone(), kept);
+        }
+        for (name, at) in new {
+            let other = before.iter().find(|(_, kept)| kept.from == at.value.from);
+            let other = other.map(|(other, _)| other.clone()).and_then(|other| before.remove(&other));
+            let kept = match other {
+                Some(kept) => {
+                    kept.cache.change(lifetimes(&at.value));
+                    kept.renamed(name)
+                }
+                None => self.shared.kept(name, &at.value),
+            };
+            by_name.insert(name.clone(), Arc::new(kept));
+        }
+    }
+
+    /// Fetches in the background what the book uses, so that the first to need it need not wait, and so that
+    /// what cannot be had shows before that.
+    pub fn warm(&self, book: &RuleBook) {
+        let sections = book.sections();
+        for name in sections.secrets.keys().filter(|name| is_used(sections, name)) {
+            let (secrets, name) = (self.clone(), name.clone());
+            // What went wrong is told in the course of it.
+            tokio::spawn(async move { drop(secrets.get(&name).await) });
+        }
+    }
+
+    /// Whoever is to hear the news; only the first to come is told.
+    pub fn listen(&self, listener: impl Fn(News) + Send + Sync + 'static) {
+        let _ = self.shared.listener.set(Box::new(listener));
+    }
+
+    /// The values of the secret of that name: at once, whenever anything usable is known, and otherwise
+    /// within 10 seconds. On an error whoever needs the secret answers that it is not available (503).
+    pub async fn get(&self, name: &str) -> Result<Arc<SecretValues>, SecretError> {
+        let kept = self.shared.find(name)?;
+        kept.look((self.shared.clock)()).await;
+        let found = kept.cache.get().await;
+        self.shared.judge(&kept, found)
+    }
+
+    /// The same for whoever cannot wait so long; what is being fetched comes in all the same.
+    pub async fn get_within(&self, name: &str, limit: Duration) -> Result<Arc<SecretValues>, SecretError> {
+        timeout(limit, self.get(name)).await.unwrap_or(Err(SecretError::StillFetching))
+    }
+
+    /// A text without the values that were fetched, wherever they stand in it. It waits for nothing, and so
+    /// may be asked by whoever logs.
+    #[must_use]
+    pub fn hide<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        self.shared.seen.hide(text)
+    }
+
+    /// The secrets that cannot be fetched, by name. Each is asked for once more, so that what has healed
+    /// is not told of though nobody has needed it since.
+    pub async fn ailing(&self) -> Vec<(String, Ailing)> {
+        let all: Vec<Arc<Kept>> = {
+            let by_name = self.shared.by_name.read().expect("nobody panics while swapping");
+            by_name.values().map(Arc::clone).collect()
+        };
+        let mut ailing = Vec::new();
+        for kept in all.iter().filter(|kept| kept.ailing().is_some()) {
+            // What is wrong shows in what is recorded of it.
+            let _ = self.get_within(&kept.name, ASK_AFTER_MAX).await;
+            ailing.extend(kept.ailing().map(|ailing| (kept.name.clone(), ailing)));
+        }
+        ailing
+    }
+
+    /// The same after what was known did not fit: fetched anew, unless that was done a moment ago, or takes
+    /// longer than half a second.
+    pub async fn renewed(&self, name: &str) -> Result<Arc<SecretValues>, SecretError> {
+        let kept = self.shared.find(name)?;
+        kept.look((self.shared.clock)()).await;
+        match timeout(RENEW_WAIT_MAX, kept.cache.renewed(RENEW_EVERY)).await {
+            Ok(found) => self.shared.judge(&kept, found),
+            Err(_) => kept.cache.known().map(|found| found.value).ok_or(SecretError::StillFetching),
+        }
+    }
+}
+
+/// No secrets, as long as there is no book.
+impl Default for Secrets {
+    fn default() -> Self {
+        Self::none(Box::new(built_in))
+    }
+}
+
+/// The names, and nothing of what they stand for.
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let by_name = self.shared.by_name.read().expect("nobody panics while swapping");
+        f.debug_set().entries(by_name.keys()).finish()
+    }
+}
+
+impl Shared {
+    fn kept(&self, name: &str, secret: &Secret) -> Kept {
+        let source = (self.open)(&secret.from);
+        let plan = Plan { lifetimes: lifetimes(secret), limit: FETCH_MAX, clock: Arc::clone(&self.clock) };
+        let (fetched, seen) = (Arc::clone(&source), Arc::clone(&self.seen));
+        let cache = StaleCache::new(plan, move || {
+            let (source, seen) = (Arc::clone(&fetched), Arc::clone(&seen));
+            async move { source.fetch().await.inspect(|values| seen.note(values)) }
+        });
+        Kept {
+            name: name.to_owned(),
+            from: secret.from.clone(),
+            source,
+            cache,
+            looked_at: Mutex::new(None),
+            record: Mutex::new(Record::new()),
+        }
+    }
+
+    fn find(&self, name: &str) -> Result<Arc<Kept>, SecretError> {
+        let by_name = self.by_name.read().expect("nobody panics while swapping");
+        by_name.get(name).map(Arc::clone).ok_or(SecretError::Unknown)
+    }
+
+    /// Takes what was found for what it is, and says so where that is news.
+    fn judge(
+        &self,
+        kept: &Kept,
+        found: Result<Found<SecretValues, SecretError>, Missing<SecretError>>,
+    ) -> Result<Arc<SecretValues>, SecretError> {
+        let word = kept.record.lock().expect("nobody panics with it").hear(&found, (self.clock)());
+        let secret = kept.name.as_str();
+        match found {
+            Ok(Found { value, age, failure, .. }) => {
+                match (word, failure) {
+                    (Word::Warning, Some(error)) => {
+                        let age = show_rounded(age);
+                        tracing::warn!(secret, age, %error, "a secret cannot be fetched: the last value serves");
+                    }
+                    (Word::Recovered, _) => tracing::info!(secret, "a secret can be fetched again"),
+                    (Word::Back, _) => {
+                        tracing::info!(secret, "a secret has a value again");
+                        self.tell(|| News::Back { name: secret.to_owned() });
+                    }
+                    (Word::Nothing | Word::Alert | Word::Warning, _) => {}
+                }
+                Ok(value)
+            }
+            Err(Missing { failure, age }) => {
+                if word == Word::Alert {
+                    tracing::error!(secret, error = %failure, "a secret has no value: what needs it is refused");
+                    self.tell(|| News::Gone { name: secret.to_owned(), why: failure.to_string() });
+                }
+                Err(match age {
+                    Some(age) => SecretError::Expired { age, why: failure },
+                    None => SecretError::Unavailable(failure),
+                })
+            }
+        }
+    }
+
+    fn tell(&self, news: impl FnOnce() -> News) {
+        if let Some(listener) = self.listener.get() {
+            listener(news());
+        }
+    }
+}
+
+impl Kept {
+    /// The same under another name.
+    fn renamed(&self, name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            from: self.from.clone(),
+            source: Arc::clone(&self.source),
+            cache: self.cache.clone(),
+            looked_at: Mutex::new(None),
+            record: Mutex::new(Record::new()),
+        }
+    }
+
+    fn ailing(&self) -> Option<Ailing> {
+        self.record.lock().expect("nobody panics with it").ailing()
+    }
+
+    /// Looks whether the secret was changed where it is kept, if it is time to.
+    async fn look(&self, now: Timestamp) {
+        {
+            let mut looked_at = self.looked_at.lock().expect("nobody panics with it");
+            if looked_at.is_some_and(|at| now.since(at) < LOOK_EVERY) {
+                return;
+            }
+            *looked_at = Some(now);
+        }
+        let Some(look) = self.source.look() else { return };
+        if timeout(LOOK_MAX, look).await == Ok(Sight::Changed) {
+            // If that fails, the old values serve on by their age, and the next look says the same.
+            let _ = timeout(RENEW_WAIT_MAX, self.cache.renewed(Duration::ZERO)).await;
+        }
+    }
+}
+
+/// Why a secret has no value.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretError {
+    /// The book has none of that name.
+    #[error("the book defines no such secret")]
+    Unknown,
+    /// It was never fetched with success.
+    #[error("it has no value: {0}")]
+    Unavailable(Arc<Trouble<SecretError>>),
+    /// Its provider has been away for longer than a value is kept.
+    #[error("its value is {} old and serves no more: {why}", show_rounded(*.age))]
+    Expired {
+        /// How long ago it was fetched.
+        age: Duration,
+        /// Why not since.
+        why: Arc<Trouble<SecretError>>,
+    },
+    /// There is nothing yet, and fetching takes its time.
+    #[error("it is still being fetched")]
+    StillFetching,
+    /// The variable is not there.
+    #[error("the environment has no variable {0}")]
+    NoVariable(String),
+    /// The file cannot be read.
+    #[error("could not read {path}: {source}")]
+    Unreadable {
+        /// Which file.
+        path: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// It is a folder, a pipe or a device.
+    #[error("{0} is not a file")]
+    NoFile(String),
+    /// The book names no program.
+    #[error("the command is empty")]
+    NoCommand,
+    /// The program could not be run.
+    #[error("could not run {program}: {source}")]
+    NotRun {
+        /// Which program.
+        program: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The program says that it went wrong. What it printed is not repeated: it may be the secret.
+    #[error("{program} {} (its stderr is not shown, for it may hold the secret)", how_it_ended(*.status))]
+    CommandFailed {
+        /// Which program.
+        program: String,
+        /// How it ended.
+        status: std::process::ExitStatus,
+    },
+    /// Larger than any secret.
+    #[error("{0} is larger than 64 KiB, which is no secret")]
+    TooLarge(String),
+    /// Nothing but white space.
+    #[error("there is nothing in {0}")]
+    Empty(String),
+    /// More values than anybody needs: perhaps something else.
+    #[error("{0} has more than 8 lines, and each is a value")]
+    TooMany(String),
+    /// Where it is kept cannot be reached yet.
+    #[error("secret kind `{0}` is not available in this version: use `env`, `file` or `command`")]
+    NotBuiltIn(&'static str),
+    /// A vault of one's own says why.
+    #[error("{0}")]
+    Vault(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// How a command ended that went wrong.
+fn how_it_ended(status: std::process::ExitStatus) -> String {
+    match status.code() {
+        Some(code) => format!("failed with exit code {code}"),
+        // Ended by a signal, which the system has a name for.
+        None => format!("was ended by {}", status.to_string().replacen("signal: ", "signal ", 1)),
+    }
+}
+
+/// The values of a secret that can be read without waiting for anybody; none if only a command would tell.
+pub(crate) fn read_now(from: &SecretFrom) -> Option<Result<SecretValues, SecretError>> {
+    match from {
+        SecretFrom::Env(variable) => Some(env::read(variable)),
+        SecretFrom::File(path) => Some(file::read(path).map(|(values, _)| values)),
+        SecretFrom::Command(words) if words.is_empty() => Some(Err(SecretError::NoCommand)),
+        SecretFrom::Command(_) => None,
+        SecretFrom::KeyVault(_) => Some(Err(SecretError::NotBuiltIn("key-vault"))),
+    }
+}
+
+/// The sources that this library has.
+fn built_in(from: &SecretFrom) -> Arc<dyn SecretSource> {
+    match from {
+        SecretFrom::Env(variable) => Arc::new(env::Variable(variable.clone())),
+        SecretFrom::File(path) => Arc::new(file::Watched::new(path)),
+        SecretFrom::Command(words) => Arc::new(command::Program::new(words)),
+        SecretFrom::KeyVault(_) => Arc::new(Absent("key-vault")),
+    }
+}
+
+/// A source that is not built in.
+struct Absent(&'static str);
+
+impl SecretSource for Absent {
+    fn fetch(&self) -> Pin<Box<dyn Future<Output = Result<SecretValues, SecretError>> + Send + '_>> {
+        Box::pin(std::future::ready(Err(SecretError::NotBuiltIn(self.0))))
+    }
+}
+
+fn lifetimes(secret: &Secret) -> Lifetimes {
+    Lifetimes {
+        fresh: secret.cached.as_ref().map_or(limits::SECRET_CACHED_DEFAULT, |at| at.value),
+        kept: secret.kept.as_ref().map_or(limits::SECRET_KEPT_DEFAULT, |at| at.value),
+        failure: FAILURE_REMEMBERED,
+    }
+}
+
+/// Whether anything in the book needs the secret of that name.
+fn is_used(book: &Sections, name: &str) -> bool {
+    let own = book.services.iter().map(|service| &service.target);
+    let channels = book.services.iter().flat_map(|service| &service.channels);
+    let mut targets = own.chain(channels.filter_map(|channel| channel.target.as_ref()));
+    let by_source = |kind: &SourceKind| match kind {
+        SourceKind::Webhook(webhook) => webhook.secret == name,
+        SourceKind::Schedule(_)
+        | SourceKind::Kafka { .. }
+        | SourceKind::RedisStream { .. }
+        | SourceKind::Sqs { .. }
+        | SourceKind::ServiceBus { .. } => false,
+    };
+    let by_tokens = |keys: &JwtKeys| match keys {
+        JwtKeys::Secret(secret) => secret == name,
+        JwtKeys::Jwks(_) => false,
+    };
+    targets.any(|target| target.secret.as_deref() == Some(name))
+        || book.receivers.values().any(|at| at.value.secret.as_deref() == Some(name))
+        || book.sources.values().any(|at| by_source(&at.value.kind))
+        || book.access.jwt.as_ref().is_some_and(|jwt| by_tokens(&jwt.keys))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,397 @@
+//! A store in one SQLite file, for a single process: nothing to install, nothing to run beside it.
+//!
+//! A data folder holds the file `redrive.db`, what SQLite keeps beside it while it is open, and `lock`,
+//! which tells other processes to keep out and goes when the store is closed. One connection writes; it waits for the disk once a batch, and
+//! every table and index that a batch must touch grows at its end only. Readers have connections of their
+//! own, here or in another process.
+//!
+//! Invariants: what a verb has changed in memory is what is durable, or the store says that it does not
+//! know and does nothing more until it is opened anew; a file that is damaged, newer or not ours is never
+//! changed.
+
+mod anchor;
+mod audit;
+mod chores;
+mod copy;
+mod core;
+mod dedup;
+mod disk;
+mod door;
+mod encode;
+mod fault;
+mod filter;
+mod held;
+mod imports;
+mod letters;
+mod lock;
+mod lost;
+mod names;
+mod notes;
+mod orders;
+mod purge;
+mod reader;
+mod reassign;
+mod recover;
+mod replay;
+mod replay_codec;
+mod replay_send;
+mod retention;
+mod rows;
+mod schema;
+mod select;
+mod settle;
+mod state;
+#[cfg(test)]
+mod tests;
+mod wal;
+mod write;
+
+use std::fs;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use redrive_core::engine::{Load, Page};
+use redrive_core::time::Timestamp;
+use rusqlite::Connection;
+
+use self::anchor::Pinned;
+use self::copy::{Copying, Stepped, Ticket};
+use self::core::{Core, Identity};
+use self::fault::Fault;
+use self::lock::{Lock, not_read};
+use self::lost::Walk;
+use self::reader::SqliteReader;
+use self::wal::Checkpointer;
+pub use self::wal::WalBounds;
+use super::{
+    Backup, BackupProgress, Batch, Chores, Keep, Reader, Recovered, Room, Store, StoreError, Written,
+};
+use redrive::private;
+
+/// The file of a data folder.
+const FILE: &str = "redrive.db";
+/// The longest that one connection waits for another's lock.
+const BUSY_MAX: Duration = Duration::from_millis(100);
+
+/// How a store is run; the default is right but for tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// With less than this free on its disk a store takes no new events, so that it can go on to settle.
+    pub free_bytes_min: u64,
+    /// How many hashes of events stay in memory before they are sealed.
+    pub run_length: usize,
+    /// The size of the write-ahead log.
+    pub wal: WalBounds,
+    /// The seed of a store that is made; none draws one.
+    pub seed: Option<u64>,
+    /// What is done about commits that a damaged log has lost.
+    pub loss: Loss,
+}
+
+/// What is done about commits that cannot be read any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// The store is not opened.
+    Refused,
+    /// The store is opened without them.
+    Accepted,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            free_bytes_min: 256 << 20,
+            run_length: 512 * 1024,
+            wal: WalBounds::DEFAULT,
+            seed: None,
+            loss: Loss::Refused,
+        }
+    }
+}
+
+/// A store in a data folder.
+#[derive(Debug)]
+pub struct Sqlite {
+    folder: PathBuf,
+    options: Options,
+    writer: Writer,
+    /// Which store it was when it was last known.
+    was: Option<Identity>,
+    /// The last to go: it holds the database open until SQLite has let go of it.
+    lock: Lock,
+}
+
+/// Where the writing connection is.
+#[derive(Debug)]
+enum Writer {
+    /// With us.
+    Here(Box<Core>, Connection),
+    /// With a copy in the making.
+    Copying(Box<Copying>),
+    /// Nowhere: it is being moved, or could not be opened anew.
+    Gone,
+}
+
+impl Sqlite {
+    /// Opens the store of a folder, and makes both if they are not there.
+    pub fn open(folder: &Path, options: Options) -> Result<Self, StoreError> {
+        private::make_folder(folder).map_err(|source| lock::not_opened(folder, &source))?;
+        let lock = Lock::take(folder)?;
+        let walk = look_for_losses(folder, options.loss)?;
+        let writer = open_writer(folder, lock.database(), &options)?;
+        if let Writer::Here(_, connection) = &writer
+            && walk != Walk::Whole
+        {
+            empty_log(connection);
+        }
+        Ok(Self { folder: folder.to_owned(), options, writer, was: None, lock })
+    }
+
+    /// A reader of a folder's store, beside the process that owns it.
+    pub fn open_reader(folder: &Path) -> Result<Box<dyn Reader>, StoreError> {
+        let path = folder.join(FILE);
+        // SQLite would only say that it cannot open it. Opening it here to see why would free SQLite's locks when
+        // it is closed, those of the writer in this process too.
+        may_read(&path).map_err(|error| match copy::refuse_partial(folder) {
+            Ok(()) => not_read(folder, &error),
+            Err(partial) => partial,
+        })?;
+        Ok(Box::new(SqliteReader::open(&path)?))
+    }
+
+    /// The writing connection, so that tests can make it fail.
+    #[cfg(test)]
+    pub(super) fn connection(&mut self) -> &mut Connection {
+        match &mut self.writer {
+            Writer::Here(_, connection) => connection,
+            Writer::Copying(_) | Writer::Gone => panic!("the connection is elsewhere"),
+        }
+    }
+
+    /// Does something with the writer, wherever it is.
+    fn ask<T: Send + 'static>(
+        &mut self,
+        task: impl FnOnce(&mut Core, &Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.forget_copy();
+        match &mut self.writer {
+            Writer::Here(core, connection) => task(core, connection),
+            Writer::Copying(copying) => copying.ask(task),
+            Writer::Gone => Err(self.gone()),
+        }
+    }
+
+    /// Ends a copy that nobody asks for any more.
+    fn forget_copy(&mut self) {
+        if matches!(&self.writer, Writer::Copying(copying) if copying.is_given_up()) {
+            self.end_copy();
+        }
+    }
+
+    /// Takes the writer back from a copy in the making, which is given up.
+    fn end_copy(&mut self) {
+        self.writer = match std::mem::replace(&mut self.writer, Writer::Gone) {
+            Writer::Copying(copying) => {
+                let (core, connection) = copying.give_up();
+                Writer::Here(Box::new(core), connection)
+            }
+            other => other,
+        };
+    }
+
+    fn gone(&self) -> StoreError {
+        let reason = "the file could not be opened anew".to_owned();
+        StoreError::Unknown { path: self.folder.join(FILE), reason }
+    }
+
+    fn start_copy(&mut self, step: &mut Backup) -> Result<(), StoreError> {
+        let target = copy::prepare(&step.folder)?;
+        let Writer::Here(core, connection) = std::mem::replace(&mut self.writer, Writer::Gone) else {
+            return Err(self.gone());
+        };
+        let (copying, ticket) = Copying::start(&step.folder, target, *core, connection);
+        self.writer = Writer::Copying(Box::new(copying));
+        step.state = Some(Box::new(ticket));
+        Ok(())
+    }
+}
+
+/// Whether this user may read the file.
+#[cfg(unix)]
+fn may_read(path: &Path) -> io::Result<()> {
+    Ok(rustix::fs::access(path, rustix::fs::Access::READ_OK)?)
+}
+
+#[cfg(not(unix))]
+fn may_read(path: &Path) -> io::Result<()> {
+    fs::metadata(path).map(drop)
+}
+
+/// Looks for commits that SQLite would leave out in silence, and refuses them unless that is wanted.
+fn look_for_losses(folder: &Path, loss: Loss) -> Result<Walk, StoreError> {
+    let path = anchor::log_of(&folder.join(FILE));
+    let walk = lost::walk(&path, schema::PAGE_BYTES).map_err(|source| lock::not_opened(&path, &source))?;
+    let shown = path.display();
+    match (walk, loss) {
+        (Walk::Whole, _) => {}
+        (Walk::Unfinished, _) => {
+            tracing::warn!(path = %shown, "the last transaction of the write-ahead log cannot be read: left out");
+        }
+        (Walk::Lost { frame, commits }, Loss::Accepted) => {
+            tracing::error!(path = %shown, frame, commits, "the write-ahead log is damaged: commits are lost, as accepted");
+        }
+        (Walk::Lost { frame, commits }, Loss::Refused) => {
+            return Err(StoreError::LostCommits { path, frame, commits });
+        }
+    }
+    Ok(walk)
+}
+
+/// Starts the log anew, so that what is behind its last good commit is never taken for a loss.
+fn empty_log(connection: &Connection) {
+    if let Err(fault) = Checkpointer::empty(connection) {
+        tracing::debug!(%fault, "the write-ahead log could not be emptied");
+    }
+}
+
+fn open_writer(folder: &Path, database: &fs::File, options: &Options) -> Result<Writer, StoreError> {
+    // Two stores must not share jitter and hashes, or who knows one would know the other.
+    let seed = options.seed.unwrap_or_else(|| RandomState::new().hash_one(std::process::id()));
+    let (core, connection) = Core::open(&folder.join(FILE), database, options, seed)?;
+    Ok(Writer::Here(Box::new(core), connection))
+}
+
+impl Store for Sqlite {
+    fn recover(&mut self, now: Timestamp) -> Result<Recovered, StoreError> {
+        self.ask(move |core, connection| core.recover(connection, now))
+    }
+
+    fn write(&mut self, batch: &Batch, now: Timestamp) -> Result<Written, StoreError> {
+        if let Writer::Here(core, connection) = &mut self.writer {
+            return core.write(connection, batch, now);
+        }
+        let batch = batch.clone();
+        self.ask(move |core, connection| core.write(connection, &batch, now))
+    }
+
+    fn load(&mut self, load: &Load) -> Result<Page, StoreError> {
+        let load = load.clone();
+        self.ask(move |core, connection| core.load(connection, &load))
+    }
+
+    fn housekeep(&mut self, keep: &Keep, now: Timestamp) -> Result<Chores, StoreError> {
+        let keep = keep.clone();
+        self.ask(move |core, connection| core.housekeep(connection, &keep, now))
+    }
+
+    fn back_up(&mut self, step: &mut Backup) -> Result<BackupProgress, StoreError> {
+        if step.state.is_none() {
+            self.end_copy();
+            self.start_copy(step)?;
+        }
+        let is_ours = step.state.as_ref().is_some_and(|state| state.is::<Ticket>());
+        let Writer::Copying(copying) = &self.writer else {
+            let reason = "the copy was given up, or is there already".to_owned();
+            return Err(StoreError::NotWritten { path: step.folder.clone(), reason });
+        };
+        assert!(is_ours, "a copy goes on with the state that this store gave it");
+        match copying.step(step.pages_per_step)? {
+            Stepped::More(progress) => {
+                Ok(BackupProgress { remaining: progress.remaining.max(1), ..progress })
+            }
+            Stepped::All(progress) => {
+                let Writer::Copying(copying) = std::mem::replace(&mut self.writer, Writer::Gone) else {
+                    unreachable!("it was there a moment ago");
+                };
+                let (core, connection, finished) = copying.finish();
+                self.writer = Writer::Here(Box::new(core), connection);
+                finished.map(|()| progress)
+            }
+        }
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader>, StoreError> {
+        Self::open_reader(&self.folder)
+    }
+
+    fn reopen(&mut self) -> Result<(), StoreError> {
+        self.end_copy();
+        let path = self.folder.join(FILE);
+        if let Writer::Here(core, _) = &self.writer {
+            self.was = Some(core.identity());
+        }
+        // A folder that has gone away must not get a new, empty store in its place, nor another one.
+        let fail = |source: io::Error| lock::not_opened(&path, &source);
+        Pinned::new(&path, self.lock.database()).map_err(fail)?.check()?;
+        // What holds the file must let go of it first.
+        self.writer = Writer::Gone;
+        let writer = open_writer(&self.folder, self.lock.database(), &self.options)?;
+        // A commit that failed may have left its frames.
+        if let Writer::Here(_, connection) = &writer
+            && lost::walk(&anchor::log_of(&path), schema::PAGE_BYTES).is_ok_and(|walk| walk != Walk::Whole)
+        {
+            empty_log(connection);
+        }
+        if let (Writer::Here(core, _), Some(was)) = (&writer, &self.was)
+            && core.identity() != *was
+        {
+            let reason = "it is another store than the one that was there before".to_owned();
+            return Err(StoreError::Damaged { path, reason });
+        }
+        self.writer = writer;
+        Ok(())
+    }
+
+    fn has_room(&mut self) -> Result<Room, StoreError> {
+        self.ask(|core, _| core.check_place())?;
+        // Rows that were deleted leave their pages to new ones, which take no more of the disk.
+        let within = self.ask(|core, connection| core.free_bytes(connection)).unwrap_or(0);
+        disk::room(&self.folder, within, self.options.free_bytes_min)
+    }
+
+    fn close(mut self: Box<Self>, now: Timestamp) -> Result<(), StoreError> {
+        self.end_copy();
+        self.ask(move |core, connection| core.close(connection, now))
+    }
+}
+
+/// Makes one batch durable in the store of a folder that nobody serves, and makes both if they are not there.
+///
+/// It is a short run of its own: whoever serves the folder next finds how long nobody was there, as ever.
+pub fn write_once(folder: &Path, batch: &Batch, now: Timestamp) -> Result<Written, StoreError> {
+    let mut store = Box::new(Sqlite::open(folder, Options::default())?);
+    let now = store.recover(now)?.resumes_at;
+    let written = store.write(batch, now)?;
+    store.close(now)?;
+    Ok(written)
+}
+
+/// What [`compact`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compacted {
+    /// The size of the file before.
+    pub bytes_before: u64,
+    /// The size of the file now.
+    pub bytes_after: u64,
+}
+
+/// Writes the store of a folder anew, without the room that deleted rows have left; nobody else may use it.
+pub fn compact(folder: &Path) -> Result<Compacted, StoreError> {
+    let path = folder.join(FILE);
+    let bytes = || match fs::metadata(&path) {
+        Ok(found) => Ok(found.len()),
+        Err(source) => Err(lock::not_opened(&path, &source)),
+    };
+    let bytes_before = bytes()?;
+    let _lock = Lock::take(folder)?;
+    look_for_losses(folder, Loss::Refused)?;
+    let connection = schema::open(&path, 0)?;
+    let fail = |fault: rusqlite::Error| Fault::from(fault).unchanged(&path);
+    // The new copy is made beside the file, not in memory: it may be large.
+    connection.execute_batch("PRAGMA temp_store = file; VACUUM").map_err(fail)?;
+    connection.pragma_update_and_check(None, "wal_checkpoint", "truncate", |_| Ok(())).map_err(fail)?;
+    drop(connection);
+    Ok(Compacted { bytes_before, bytes_after: bytes()? })
+}

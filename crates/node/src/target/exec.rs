@@ -1,0 +1,280 @@
+//! The `exec` target: runs a program for each delivery, with the event on its standard input.
+//!
+//! What the delivery is stands in the program's environment, under the names of [`variables`]; of the server's own
+//! environment it gets what [`INHERITED`](redrive::process::INHERITED) and the book name, and nothing else. Exit 0
+//! is delivered. A run past its time limit is ended with all that it started, and `on_timeout` may then cancel
+//! what runs elsewhere.
+//!
+//! Invariants: one call is one run; it ends within its limits, whatever the program does; and a run that our own
+//! shutdown cut short says nothing of the program.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue};
+use redrive_core::answer::{Exit, Reply, Seen};
+use redrive_core::book::model::{Network, ProcessLimits};
+use redrive_core::engine::{Call, Ending, Waiting};
+use redrive_core::idempotency::webhook_id;
+use redrive_core::worker::Report;
+use serde_json::{Map, Value};
+
+use super::Target;
+use super::http::{InvalidAddress, Pool, Wire, WireOptions, place_in_trace, structured, trace_state};
+use redrive::process::{Command, Limits, Run, RunEnd, Supervisor};
+
+/// How long whatever `on_timeout` names may take.
+const CANCEL_WITHIN: Duration = Duration::from_secs(10);
+/// How long it may take beyond all limits until everybody of a run is gone.
+const END_WITHIN: Duration = Duration::from_secs(15);
+/// What is told of a last complaint.
+const COMPLAINT_BYTES_MAX: usize = 2_000;
+
+/// Runs one program.
+pub(super) struct ExecTarget {
+    supervisor: Supervisor,
+    words: Vec<String>,
+    input: Input,
+    /// All but the time, which each call brings along.
+    limits: Limits,
+    setting: Setting,
+    on_timeout: Option<Cancel>,
+    pool: Arc<Pool>,
+}
+
+/// What a program gets on its standard input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Input {
+    /// The whole event as JSON.
+    Structured,
+    /// Its data alone.
+    Data,
+}
+
+/// Where a program runs.
+#[derive(Clone, Debug, Default)]
+struct Setting {
+    folder: Option<String>,
+    env: BTreeMap<String, String>,
+    inherit: Vec<String>,
+}
+
+/// What cancels a run elsewhere.
+enum Cancel {
+    Command(Vec<String>),
+    Post(Wire),
+}
+
+/// What a target needs beside what the book says of it.
+pub(super) struct ExecOptions {
+    /// Who runs programs.
+    pub(super) supervisor: Supervisor,
+    /// Connections, for an address that cancels.
+    pub(super) pool: Arc<Pool>,
+    /// Whose target it is, and where the book says so.
+    pub(super) place: String,
+}
+
+impl ExecTarget {
+    pub(super) fn new(
+        words: &[String],
+        format: Option<&str>,
+        process: &ProcessLimits,
+        options: ExecOptions,
+    ) -> Result<Self, InvalidAddress> {
+        let ExecOptions { supervisor, pool, place } = options;
+        let usual = Limits::default();
+        let on_timeout = match process.on_timeout.as_slice() {
+            [] => None,
+            [address] if address.starts_with("http://") || address.starts_with("https://") => {
+                let options = WireOptions { permits: 1, network: Network::Private, place };
+                Some(Cancel::Post(Wire::new(address, options, Arc::clone(&pool))?))
+            }
+            words => Some(Cancel::Command(words.to_vec())),
+        };
+        Ok(Self {
+            supervisor,
+            words: words.to_vec(),
+            input: if format == Some("data") { Input::Data } else { Input::Structured },
+            limits: Limits {
+                spawn: process.spawn_limit.as_ref().map_or(usual.spawn, |at| at.value),
+                time: usual.time,
+                grace: process.grace.unwrap_or(usual.grace),
+                memory_bytes: process.memory_bytes,
+                output_bytes: process
+                    .output_bytes_max
+                    .map_or(usual.output_bytes, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
+            },
+            setting: Setting {
+                folder: process.folder.clone(),
+                env: process.env.clone(),
+                inherit: process.inherit.clone(),
+            },
+            on_timeout,
+            pool,
+        })
+    }
+
+    async fn run(&self, call: &Call) -> Ending {
+        let [delivery] = call.deliveries.as_slice() else {
+            return internal("a call carries several deliveries to a program that takes one");
+        };
+        let variables = variables(delivery, &self.pool);
+        let Some(command) = self.command(&self.words, delivery, &variables) else {
+            return internal("there is no program to run");
+        };
+        let run = self.supervisor.run(command, Limits { time: call.limit, ..self.limits }).await;
+        let Some(exit) = run.exit() else { return Ending::Interrupted };
+        let mut message = message(&run, exit);
+        if exit == Exit::TimeLimit
+            && let Some(cancel) = &self.on_timeout
+        {
+            message = format!("{message}; {}", self.cancel(cancel, delivery, &variables).await);
+        }
+        let reply = Reply { seen: Seen::Process(exit), message, retry_after: None };
+        let report = Report {
+            output: run.stdout.text(),
+            left_out: run.stdout.left_out(),
+            complaint: complaint(&run).unwrap_or_default(),
+        };
+        Ending::Ran { reply, report: Box::new(report) }
+    }
+
+    fn command(
+        &self,
+        words: &[String],
+        delivery: &Waiting,
+        variables: &[(&'static str, String)],
+    ) -> Option<Command> {
+        let (program, arguments) = words.split_first()?;
+        let mut command = Command::new(program);
+        for argument in arguments {
+            command = command.argument(argument);
+        }
+        let Setting { folder, env, inherit } = &self.setting;
+        for name in inherit {
+            command = command.inherit(name);
+        }
+        for (name, value) in env {
+            command = command.variable(name, value);
+        }
+        for (name, value) in variables {
+            command = command.variable(name, value);
+        }
+        if let Some(folder) = folder {
+            command = command.folder(folder);
+        }
+        Some(command.input(match self.input {
+            Input::Structured => structured(delivery).to_vec(),
+            Input::Data => delivery.event.data.to_vec(),
+        }))
+    }
+
+    /// Cancels what runs elsewhere, and says in words what came of it.
+    async fn cancel(
+        &self,
+        cancel: &Cancel,
+        delivery: &Waiting,
+        variables: &[(&'static str, String)],
+    ) -> String {
+        let failed = match cancel {
+            Cancel::Command(words) => {
+                let Some(command) = self.command(words, delivery, variables) else { return String::new() };
+                let run = self.supervisor.run(command, Limits { time: CANCEL_WITHIN, ..self.limits }).await;
+                (run.end != RunEnd::Exited(0)).then(|| message(&run, Exit::Code(1)))
+            }
+            Cancel::Post(wire) => {
+                let reply = wire.post_within(CANCEL_WITHIN, json_headers(), told(variables)).await;
+                let is_taken = matches!(reply.seen, Seen::Http { status: 200..=299, .. });
+                (!is_taken).then_some(reply.message)
+            }
+        };
+        match failed {
+            None => "`on_timeout` has cancelled it".to_owned(),
+            Some(why) => {
+                tracing::warn!(delivery_id = %delivery.id, why, "`on_timeout` failed");
+                format!("`on_timeout` failed: {why}")
+            }
+        }
+    }
+}
+
+impl Target for ExecTarget {
+    fn call(&self, call: Arc<Call>) -> Pin<Box<dyn Future<Output = Ending> + Send + '_>> {
+        Box::pin(async move { self.run(&call).await })
+    }
+
+    fn ends_within(&self, limit: Duration) -> Duration {
+        let Limits { spawn, grace, .. } = self.limits;
+        let cancel = if self.on_timeout.is_some() { spawn + CANCEL_WITHIN + grace } else { Duration::ZERO };
+        spawn + limit + grace + cancel + END_WITHIN
+    }
+}
+
+/// What a program is told of its delivery, by the names of its environment.
+fn variables(delivery: &Waiting, pool: &Pool) -> Vec<(&'static str, String)> {
+    let event = &delivery.event;
+    let place = place_in_trace(delivery, pool.sampler());
+    let state = place.as_ref().and_then(|_| trace_state(event)).map(str::to_owned);
+    let stated = [
+        ("REDRIVE_SERVICE", Some(delivery.queue.service.to_string())),
+        ("REDRIVE_CHANNEL", delivery.queue.channel.as_ref().map(ToString::to_string)),
+        ("REDRIVE_DELIVERY_ID", Some(delivery.id.to_string())),
+        ("REDRIVE_WEBHOOK_ID", Some(webhook_id(delivery.id))),
+        ("REDRIVE_ATTEMPT", Some(delivery.next_attempt().get().to_string())),
+        ("REDRIVE_REPLAY", delivery.replaying.map(|replaying| replaying.times.to_string())),
+        ("REDRIVE_EVENT_ID", Some(event.id.as_str().to_owned())),
+        ("REDRIVE_EVENT_TYPE", Some(event.event_type.as_str().to_owned())),
+        ("REDRIVE_EVENT_SOURCE", Some(event.source.as_str().to_owned())),
+        ("REDRIVE_SESSION", event.session.as_ref().map(|session| session.as_str().to_owned())),
+        ("REDRIVE_SEQUENCE", delivery.sequence.map(|sequence| sequence.get().to_string())),
+        ("REDRIVE_CORRELATION_ID", event.correlation_id.as_ref().map(|id| id.as_str().to_owned())),
+        ("TRACEPARENT", place.map(|place| place.to_string())),
+        ("TRACESTATE", state),
+    ];
+    let stated = stated.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    // What no environment can hold stands on standard input all the same.
+    stated.filter(|(_, value)| !value.contains('\0')).collect()
+}
+
+/// The same as JSON, in lower case and without what they all begin with.
+fn told(variables: &[(&'static str, String)]) -> Bytes {
+    let name = |name: &str| name.strip_prefix("REDRIVE_").unwrap_or(name).to_ascii_lowercase();
+    let told: Map<String, Value> =
+        variables.iter().map(|(key, value)| (name(key), value.as_str().into())).collect();
+    Value::Object(told).to_string().into()
+}
+
+fn json_headers() -> HeaderMap {
+    HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))])
+}
+
+/// How it ended, with its own words for it.
+fn message(run: &Run, exit: Exit) -> String {
+    match exit {
+        Exit::ReportedError => run.reported_error().unwrap_or_else(|| run.end.to_string()),
+        Exit::Code(0) | Exit::OutOfMemory | Exit::SpawnFailed | Exit::TimeLimit => run.end.to_string(),
+        Exit::Code(_) | Exit::Signal(_) => match complaint(run) {
+            Some(complaint) => format!("{}: {complaint}", run.end),
+            None => run.end.to_string(),
+        },
+    }
+}
+
+/// The last line that it complained in.
+fn complaint(run: &Run) -> Option<String> {
+    let line = run.stderr.last_line()?;
+    Some(line[..line.floor_char_boundary(COMPLAINT_BYTES_MAX)].to_owned())
+}
+
+fn internal(message: &str) -> Ending {
+    Ending::Reply(Reply { seen: Seen::Internal, message: message.to_owned(), retry_after: None })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,185 @@
+//! The `http` target: posts CloudEvents and says what came back, whatever that is.
+//!
+//! Every part of a call has its limit, and the whole has one, so a call ends whether the other side answers,
+//! hangs, talks nonsense or never stops talking. Redirects are answers like any other: an event goes where
+//! the book says and nowhere else. Only HTTP/1.1 is spoken.
+//!
+//! Invariants: one call is one request, sent as `wire.rs` sends any. Whoever drops the future of a call ends the
+//! call, and its connection.
+
+mod address;
+mod answer;
+mod batch;
+mod connect;
+mod elsewhere;
+mod failure;
+pub(crate) mod fetch;
+mod guard;
+mod limits;
+mod line;
+mod pool;
+mod request;
+mod resolve;
+mod sign;
+mod wire;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use redrive_core::answer::{CallPart, Reply, Seen};
+use redrive_core::book::model::Network;
+use redrive_core::engine::{Call, Ending};
+use redrive_core::time::Timestamp;
+use tokio::time::Instant;
+
+use self::answer::{Body, BodyEnd, Wanted};
+use self::failure::Failure;
+use self::limits::{BATCH_ANSWER_MAX, DRAIN_TIME_MAX, Limits, Step, timed_out};
+use self::sign::{Signer, Unsigned};
+use super::Target;
+use redrive::clock::wall_clock;
+use redrive::http::answer::reply;
+
+pub use self::address::InvalidAddress;
+pub(crate) use self::elsewhere::Elsewhere;
+pub use self::pool::Pool;
+pub use self::request::Form;
+pub(super) use self::request::{place_in_trace, structured, trace_state};
+pub use self::sign::{InvalidSecret, Signing};
+pub(crate) use self::sign::{check as check_secret, key as standard_key};
+pub(crate) use self::wire::{Wire, WireOptions};
+
+/// Posts events to one address.
+pub struct HttpTarget {
+    wire: Wire,
+    form: Form,
+    signing: Option<Signing>,
+    /// The machine's clock: receivers compare it with theirs, and the node's own goes on when that is set.
+    now: fn() -> Timestamp,
+}
+
+/// How events are posted.
+pub struct HttpOptions {
+    /// How they are laid out.
+    pub form: Form,
+    /// What calls are signed with; none signs nothing.
+    pub signing: Option<Signing>,
+    /// How many calls the dependency takes at once: so many connections are kept.
+    pub permits: u32,
+    /// What the name in the address may resolve to.
+    pub network: Network,
+    /// Whose target it is and where it stands, such as `service billing, line 6`: what is for the book to
+    /// mend says so.
+    pub place: String,
+}
+
+/// Why a target cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidTarget {
+    /// Its address is none.
+    #[error(transparent)]
+    Address(#[from] InvalidAddress),
+}
+
+impl HttpTarget {
+    /// A target that shares its connections with all others of the pool.
+    pub fn new(address: &str, options: HttpOptions, pool: Arc<Pool>) -> Result<Self, InvalidTarget> {
+        let HttpOptions { form, signing, permits, network, place } = options;
+        let wire = Wire::new(address, WireOptions { permits, network, place }, pool)?;
+        Ok(Self { wire, form, signing, now: wall_clock })
+    }
+
+    /// The same with another clock.
+    #[cfg(test)]
+    fn at(self, now: fn() -> Timestamp) -> Self {
+        Self { now, ..self }
+    }
+
+    async fn exchange(&self, call: &Call) -> Result<Ending, Failure> {
+        let limits = Limits::of(call);
+        let signer = match self.signer(&limits).await {
+            Ok(signer) => signer,
+            Err(unsigned) => return Ok(Ending::Reply(not_made(&unsigned))),
+        };
+        let (sampler, now) = (self.wire.sampler(), (self.now)());
+        let request =
+            match request::make(&self.wire.address, self.form, signer.as_deref(), call, sampler, now) {
+                Ok(request) => request,
+                Err(misfit) => return Ok(Ending::Reply(internal(misfit.to_string()))),
+            };
+        let (response, sender) = self.wire.send(request, &limits).await?;
+        let (head, body) = response.into_parts();
+        let answers_batch = self.form == Form::Batch && head.status.is_success();
+        let wanted = if answers_batch {
+            Wanted { kept_max: BATCH_ANSWER_MAX, read_max: BATCH_ANSWER_MAX, until: limits.whole_at }
+        } else if head.status.is_success() && call.rule.classify.is_empty() {
+            // It says nothing that anybody would look at; it is read only to keep the connection.
+            Wanted::usual(limits.whole_at.min(Instant::now() + DRAIN_TIME_MAX))
+        } else {
+            Wanted::usual(limits.whole_at)
+        };
+        let body = answer::read(body, wanted).await;
+        if matches!(body.end, BodyEnd::Whole) {
+            self.wire.keep(sender).await;
+        }
+        if !answers_batch {
+            return Ok(Ending::Reply(reply(head.status, &head.headers, &body.bytes)));
+        }
+        let failed = self.failed_in_batch(call, &body, &limits)?;
+        if failed.is_empty() {
+            return Ok(Ending::Reply(reply(head.status, &head.headers, &body.bytes)));
+        }
+        let reply = batch::item_failure(failed.len(), call.deliveries.len());
+        Ok(Ending::Partly { reply, failed })
+    }
+
+    /// What this call is signed with; none if calls are not signed.
+    async fn signer(&self, limits: &Limits) -> Result<Option<Arc<Signer>>, Unsigned> {
+        let Some(signing) = &self.signing else { return Ok(None) };
+        signing.signer(limits.whole).await.map(Some)
+    }
+
+    fn failed_in_batch(&self, call: &Call, body: &Body, limits: &Limits) -> Result<Vec<usize>, Failure> {
+        let origin = self.wire.origin();
+        let refuse = |why: &str| Failure::protocol(format!("the answer of {origin} is of no use: {why}"));
+        match &body.end {
+            BodyEnd::Whole => batch::failed(&body.bytes, &call.deliveries).map_err(|why| refuse(&why)),
+            BodyEnd::TooLong => Err(refuse("it is too long")),
+            BodyEnd::TimedOut => Err(timed_out(Step::Body, CallPart::Whole, limits.whole, origin)),
+            BodyEnd::Broken(error) => Err(Failure::http(origin, error)),
+        }
+    }
+}
+
+impl Target for HttpTarget {
+    fn call(&self, call: Arc<Call>) -> Pin<Box<dyn Future<Output = Ending> + Send + '_>> {
+        Box::pin(async move {
+            let ending = self.exchange(&call).await;
+            ending.unwrap_or_else(|failure| Ending::Reply(failure.into_reply()))
+        })
+    }
+}
+
+/// The address and the form; secrets and credentials are left out.
+impl fmt::Debug for HttpTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpTarget")
+            .field("address", &self.wire)
+            .field("form", &self.form)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What keeps the secrets is away: that heals, and the target has nothing to do with it.
+fn not_made(unsigned: &Unsigned) -> Reply {
+    Reply { seen: Seen::SecretUnavailable, message: unsigned.to_string(), retry_after: None }
+}
+
+fn internal(message: String) -> Reply {
+    Reply { seen: Seen::Internal, message, retry_after: None }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+//! Why no answer came: each way in which a call can go wrong, told apart and put in words.
+//!
+//! Invariant: a message names the host and the port, and never a credential.
+
+use std::error::Error;
+use std::io::{self, ErrorKind};
+
+use redrive_core::answer::{CallPart, Reply, Seen, TransportError};
+
+use super::address::Origin;
+use super::guard::Refused;
+use redrive::http::causes;
+use redrive::http::transport;
+use crate::tls;
+
+/// A call without an answer.
+#[derive(Debug)]
+pub(super) struct Failure {
+    error: TransportError,
+    message: String,
+}
+
+impl Failure {
+    pub(super) fn timeout(part: CallPart, message: String) -> Self {
+        Self { error: TransportError::Timeout(part), message }
+    }
+
+    pub(super) fn dns(origin: &Origin, why: &str) -> Self {
+        let message = format!("the name {} could not be resolved: {why}", origin.host);
+        Self { error: TransportError::Dns, message }
+    }
+
+    /// Says what to change; [`Failure::at`] says where.
+    pub(super) fn no_leave(origin: &Origin, refused: Refused) -> Self {
+        let Refused { address, what } = refused;
+        let message = format!(
+            "{origin} resolves to {address}, {what}: write `network: private` beside its address to allow it"
+        );
+        Self { error: TransportError::AddressRefused, message }
+    }
+
+    /// The same, and if it is for the rule book to mend, with the place in it.
+    pub(super) fn at(mut self, place: &str) -> Self {
+        if self.error == TransportError::AddressRefused {
+            self.message = format!("{place}: {}", self.message);
+        }
+        self
+    }
+
+    pub(super) fn tls(origin: &Origin, error: &io::Error) -> Self {
+        let why = match rustls_error(error) {
+            Some(error) => tls::why(error),
+            None if error.kind() == ErrorKind::UnexpectedEof => "it hung up in the handshake".to_owned(),
+            None => error.to_string(),
+        };
+        Self { error: TransportError::Tls, message: format!("TLS with {origin} failed: {why}") }
+    }
+
+    pub(super) fn closed_early(origin: &Origin) -> Self {
+        let message = format!("{origin} hung up before its answer was whole");
+        Self { error: TransportError::ClosedEarly, message }
+    }
+
+    pub(super) fn protocol(message: String) -> Self {
+        Self { error: TransportError::Protocol, message }
+    }
+
+    /// What went wrong while a connection was made.
+    pub(super) fn connecting(origin: &Origin, error: &io::Error) -> Self {
+        match error.kind() {
+            // The system gave up before our own limit did.
+            ErrorKind::TimedOut => Self::timeout(CallPart::Connect, format!("no connection to {origin}")),
+            _ => Self::io(origin, error),
+        }
+    }
+
+    /// What went wrong with a connection.
+    pub(super) fn io(origin: &Origin, error: &io::Error) -> Self {
+        if rustls_error(error).is_some() {
+            return Self::tls(origin, error);
+        }
+        let failure = |error, message| Self { error, message };
+        match transport(error) {
+            Some(TransportError::Refused) => {
+                failure(TransportError::Refused, format!("{origin} refused the connection"))
+            }
+            // The system has waited in vain for a sign of life; our own limits are told elsewhere.
+            Some(TransportError::Reset | TransportError::Timeout(_)) => {
+                failure(TransportError::Reset, format!("{origin} broke off the connection"))
+            }
+            Some(TransportError::ClosedEarly) => Self::closed_early(origin),
+            Some(TransportError::Protocol) => Self::not_http(origin, error),
+            None if error.kind() == ErrorKind::InvalidInput => Self::not_http(origin, error),
+            // No route, no address, or too many open files: all of it heals, and none of it is an answer.
+            Some(_) | None => failure(TransportError::Unreachable, format!("no way to {origin}: {error}")),
+        }
+    }
+
+    /// What went wrong after the connection was made.
+    pub(super) fn http(origin: &Origin, error: &hyper::Error) -> Self {
+        if error.is_parse() {
+            return Self::not_http(origin, error);
+        }
+        let io = causes(error).find_map(|cause| cause.downcast_ref::<io::Error>());
+        match io {
+            Some(io) => Self::io(origin, io),
+            None if error.is_incomplete_message() || error.is_canceled() || error.is_closed() => {
+                Self::closed_early(origin)
+            }
+            None => Self::not_http(origin, error),
+        }
+    }
+
+    fn not_http(origin: &Origin, error: &dyn Error) -> Self {
+        Self::protocol(format!("what {origin} answered is not HTTP: {error}"))
+    }
+
+    /// Whether the other side closed the connection, in good order or not.
+    pub(super) const fn lost_connection(&self) -> bool {
+        matches!(self.error, TransportError::Reset | TransportError::ClosedEarly)
+    }
+
+    pub(super) fn into_reply(self) -> Reply {
+        Reply { seen: Seen::Transport(self.error), message: self.message, retry_after: None }
+    }
+}
+
+fn rustls_error(error: &io::Error) -> Option<&rustls::Error> {
+    error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>())
+}

@@ -1,0 +1,375 @@
+//! The targets of a rule book, one for each queue.
+//!
+//! Invariants: a book gets all of its targets or none; and a reload keeps every connection that is still
+//! of use, since connections belong to hosts and not to books.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redrive_core::book::RuleBook;
+use redrive_core::book::built_in::Edge;
+use redrive_core::book::model::{self, ChannelEntry, ReceiverKind, ServiceEntry, TargetKind};
+use redrive_core::book::problem::{Problem, Severity};
+use redrive_core::engine::QueueName;
+use redrive_core::limits::IN_FLIGHT_DEFAULT;
+
+use super::Target;
+use super::exec::{ExecOptions, ExecTarget};
+use super::http::{Form, HttpOptions, HttpTarget, Pool, Signing, check_secret};
+use super::log::LogTarget;
+use crate::built_in::BUILT_IN;
+use redrive::process::Supervisor;
+use crate::receiver;
+use crate::secret::{Secrets, read_now};
+use crate::tls::Roots;
+
+/// Where the deliveries of each queue go.
+#[derive(Clone)]
+pub struct Targets {
+    by_queue: BTreeMap<QueueName, Arc<dyn Target>>,
+    pool: Arc<Pool>,
+    log: Option<Arc<LogTarget>>,
+    supervisor: Supervisor,
+}
+
+impl Targets {
+    /// The targets of a book, or everything that is wrong with them. What the previous ones had open is
+    /// used again. Secrets are asked for their values with each call: see [`Secrets::check`] for those that
+    /// have none.
+    pub fn new(book: &RuleBook, secrets: &Secrets, previous: Option<&Self>) -> Result<Self, Vec<Problem>> {
+        let mut targets = match previous {
+            Some(previous) => Self { by_queue: BTreeMap::new(), ..previous.clone() },
+            None => Self::none(Arc::new(Pool::new(Roots::System)), Supervisor::new()),
+        };
+        let mut problems = Vec::new();
+        for service in &book.sections().services {
+            let own = std::iter::once(None);
+            for channel in own.chain(service.channels.iter().map(Some)) {
+                let queue = QueueName {
+                    service: service.name.clone(),
+                    channel: channel.map(|channel| channel.name.clone()),
+                };
+                match targets.make(book, service, channel, secrets) {
+                    Ok(target) => drop(targets.by_queue.insert(queue, target)),
+                    // A channel without a target of its own has its service's problem over again.
+                    Err(problem) if problems.contains(&problem) => {}
+                    Err(problem) => problems.push(problem),
+                }
+            }
+        }
+        targets.add_receivers(book, secrets, &mut problems);
+        if problems.is_empty() { Ok(targets) } else { Err(problems) }
+    }
+
+    /// Adds a target for each of those whom the book tells of alerts.
+    fn add_receivers(&mut self, book: &RuleBook, secrets: &Secrets, problems: &mut Vec<Problem>) {
+        let own = book.own().into_iter().flat_map(|own| &own.sections().services);
+        for (service, channel) in
+            own.flat_map(|service| service.channels.iter().map(move |one| (service, one)))
+        {
+            let (Some(at), Some(target)) =
+                (book.sections().receivers.get(channel.name.as_str()), channel.target.as_ref())
+            else {
+                continue;
+            };
+            let place = format!("receiver {}, line {}", channel.name, at.span.position.line);
+            let signs = matches!(at.value.kind, ReceiverKind::Webhook(_));
+            let checked = if signs { signing(book, target, secrets).map(drop) } else { Ok(()) };
+            let made = checked.and_then(|()| {
+                let made = receiver::target(book, &at.value, place, secrets, &self.pool);
+                made.map_err(|error| problem(target, "bad-target", error.to_string()))
+            });
+            let queue = QueueName { service: service.name.clone(), channel: Some(channel.name.clone()) };
+            match made {
+                Ok(target) => drop(self.by_queue.insert(queue, target)),
+                Err(problem) => problems.push(problem),
+            }
+        }
+    }
+
+    /// None yet, over those connections and with that hand for programs: the targets of a first book are made
+    /// after these.
+    #[must_use]
+    pub fn none(pool: Arc<Pool>, supervisor: Supervisor) -> Self {
+        Self { by_queue: BTreeMap::new(), pool, log: None, supervisor }
+    }
+
+    /// Ends the programs that run, within that time; no more are started.
+    pub(crate) fn stop(&self, within: Duration) {
+        self.supervisor.stop(within);
+    }
+
+    /// The same target for every queue of a book, whatever the book says.
+    #[cfg(test)]
+    pub(crate) fn all_to(book: &RuleBook, target: &Arc<dyn Target>) -> Self {
+        let mut targets = Self::new(book, &Secrets::default(), None).expect("a book of a test");
+        targets.by_queue.values_mut().for_each(|place| *place = Arc::clone(target));
+        targets
+    }
+
+    /// Where the deliveries of that queue go; none if the book does not know it.
+    #[must_use]
+    pub fn get(&self, queue: &QueueName) -> Option<Arc<dyn Target>> {
+        self.by_queue.get(queue).map(Arc::clone)
+    }
+
+    /// The connections of all HTTP targets, and whom they trust, for whoever else fetches something.
+    #[must_use]
+    pub fn pool(&self) -> Arc<Pool> {
+        Arc::clone(&self.pool)
+    }
+
+    fn make(
+        &mut self,
+        book: &RuleBook,
+        service: &ServiceEntry,
+        channel: Option<&ChannelEntry>,
+        secrets: &Secrets,
+    ) -> Result<Arc<dyn Target>, Problem> {
+        let target = channel.and_then(|channel| channel.target.as_ref()).unwrap_or(&service.target);
+        match &target.kind {
+            TargetKind::Log => {
+                let log = self.log.get_or_insert_with(|| Arc::new(LogTarget::stdout()));
+                Ok(Arc::clone(log) as Arc<dyn Target>)
+            }
+            TargetKind::Http(address) => {
+                let options = HttpOptions {
+                    form: target.format.as_deref().and_then(Form::from_word).unwrap_or_default(),
+                    signing: signing(book, target, secrets)?,
+                    permits: permits(book, service, channel),
+                    network: target.network,
+                    place: place(service, channel, target),
+                };
+                let made = HttpTarget::new(address, options, Arc::clone(&self.pool));
+                let made = made.map_err(|error| problem(target, "bad-target", error.to_string()))?;
+                Ok(Arc::new(made))
+            }
+            TargetKind::Exec(words) => {
+                let options = ExecOptions {
+                    supervisor: self.supervisor.clone(),
+                    pool: Arc::clone(&self.pool),
+                    place: place(service, channel, target),
+                };
+                let made = ExecTarget::new(words, target.format.as_deref(), &target.process, options);
+                let made = made.map_err(|error| problem(target, "bad-target", error.to_string()))?;
+                Ok(Arc::new(made))
+            }
+            TargetKind::Ntfy(_)
+            | TargetKind::Smtp(_)
+            | TargetKind::Kafka(_)
+            | TargetKind::RedisStream(_)
+            | TargetKind::Sqs(_)
+            | TargetKind::ServiceBus(_) => {
+                let missing = BUILT_IN.problem(Edge::Target, target.kind.as_str(), target.span);
+                Err(missing.expect("the table has no kind that cannot be made"))
+            }
+        }
+    }
+}
+
+/// How calls to a target are signed. A value that can be looked at now must be one that can sign.
+fn signing(book: &RuleBook, target: &model::Target, secrets: &Secrets) -> Result<Option<Signing>, Problem> {
+    let Some(name) = &target.secret else { return Ok(None) };
+    let at = book.sections().secrets.get(name);
+    if let Some(Ok(values)) = at.and_then(|at| read_now(&at.value.from)) {
+        check_secret(&values).map_err(|error| problem(target, "bad-target", error.to_string()))?;
+    }
+    Ok(Some(Signing::new(secrets.clone(), name)))
+}
+
+/// The calls that may be under way to a queue's target at once: its rows may depend on different things.
+fn permits(book: &RuleBook, service: &ServiceEntry, channel: Option<&ChannelEntry>) -> u32 {
+    let rows = channel.map_or(&service.rows, |channel| &channel.rows);
+    let permits = rows.iter().map(|row| book.sections().resolve(service, channel, row).in_flight.value);
+    permits.max().unwrap_or(IN_FLIGHT_DEFAULT)
+}
+
+/// Whose target it is, and where the book says so.
+fn place(service: &ServiceEntry, channel: Option<&ChannelEntry>, target: &model::Target) -> String {
+    let (service, line) = (&service.name, target.span.position.line);
+    match channel {
+        Some(channel) => format!("service {service}, channel {}, line {line}", channel.name),
+        None => format!("service {service}, line {line}"),
+    }
+}
+
+fn problem(target: &model::Target, code: &'static str, message: String) -> Problem {
+    Problem { severity: Severity::Error, code, span: target.span, message, help: String::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    use redrive_core::answer::Seen;
+    use redrive_core::engine::Ending;
+    use redrive_core::ids::{ChannelName, ServiceName};
+    use ring::hmac;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::target::call_test::{book_of, call, order};
+
+    fn queue(service: &str, channel: Option<&str>) -> QueueName {
+        QueueName {
+            service: ServiceName::new(service).expect("a name"),
+            channel: channel.map(|name| ChannelName::new(name).expect("a name")),
+        }
+    }
+
+    /// Counts connections and keeps the first line of every request with its signature.
+    async fn server() -> (String, Arc<Mutex<(usize, Vec<String>)>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+        let address = listener.local_addr().expect("it is bound").to_string();
+        let seen = Arc::new(Mutex::new((0, Vec::new())));
+        let log = Arc::clone(&seen);
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                log.lock().expect("nobody panics").0 += 1;
+                let log = Arc::clone(&log);
+                tokio::spawn(async move {
+                    let mut buffer = [0; 4_096];
+                    // Small requests come in one piece.
+                    while let Ok(length @ 1..) = stream.read(&mut buffer).await {
+                        let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
+                        log.lock().expect("nobody panics").1.push(text);
+                        let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+                        stream.write_all(answer).await.expect("sent");
+                    }
+                });
+            }
+        });
+        (address, seen)
+    }
+
+    /// Whether the signature of a request is that of the secret.
+    fn is_signed_with(secret: &str, request: &str) -> bool {
+        let (head, body) = request.split_once("\r\n\r\n").expect("a head and a body");
+        let header = |name: &str| {
+            let value = head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+            value.expect("it is stated")
+        };
+        let signed = format!("{}.{}.{body}", header("webhook-id"), header("webhook-timestamp"));
+        let signature = STANDARD.decode(&header("webhook-signature")["v1,".len()..]).expect("base64");
+        let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+        hmac::verify(&key, signed.as_bytes(), &signature).is_ok()
+    }
+
+    #[tokio::test]
+    async fn every_queue_has_its_target() {
+        let (address, seen) = server().await;
+        let book = book_of(&format!(
+            "version: 1\nservices:\n  shop:\n    target: {{ http: \"http://{address}/shop\" }}\n    events: [a.b]\n    channels:\n      mail: {{ events: [a.b] }}\n      push: {{ target: {{ http: \"http://{address}/push\", format: structured }}, events: [a.b] }}\n  audit:\n    target: {{ log: stdout }}\n    events: [a.b]\n"
+        ));
+        let targets = Targets::new(&book, &Secrets::default(), None).expect("all can be made");
+        for (service, channel) in [("shop", None), ("shop", Some("mail")), ("shop", Some("push"))] {
+            let target = targets.get(&queue(service, channel)).expect("it is there");
+            target.call(call("60s", vec![order(7, "e-1")])).await;
+        }
+        assert!(targets.get(&queue("audit", None)).is_some());
+        assert!(targets.get(&queue("audit", Some("mail"))).is_none());
+        assert!(targets.get(&queue("nobody", None)).is_none());
+        let seen = seen.lock().expect("nobody panics");
+        let paths: Vec<&str> = seen.1.iter().filter_map(|text| text.split(' ').nth(1)).collect();
+        assert_eq!(paths, ["/shop", "/shop", "/push"]);
+        assert!(seen.1[2].contains("application/cloudevents+json"));
+    }
+
+    #[tokio::test]
+    async fn a_reload_keeps_connections() {
+        let (address, seen) = server().await;
+        let book = book_of(&format!(
+            "version: 1\nservices:\n  shop:\n    target: {{ http: \"http://{address}/\" }}\n    events: [a.b]\n"
+        ));
+        let mut previous: Option<Targets> = None;
+        for _ in 0..3 {
+            let targets =
+                Targets::new(&book, &Secrets::default(), previous.as_ref()).expect("all can be made");
+            let target = targets.get(&queue("shop", None)).expect("it is there");
+            target.call(call("60s", vec![order(7, "e-1")])).await;
+            previous = Some(targets);
+        }
+        let seen = seen.lock().expect("nobody panics");
+        assert_eq!((seen.0, seen.1.len()), (1, 3), "one connection for all");
+    }
+
+    #[tokio::test]
+    async fn a_rotated_secret_signs_the_next_call_and_a_missing_one_keeps_it_back() {
+        let (address, seen) = server().await;
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("hooks");
+        let book = Arc::new(book_of(&format!(
+            "version: 1\nsecrets:\n  hooks: {{ file: \"{}\" }}\nservices:\n  shop:\n    target: {{ http: \"http://{address}/\", secret: hooks }}\n    events: [a.b]\n",
+            file.display()
+        )));
+        let call = || call("60s", vec![order(7, "e-1")]);
+        std::fs::write(&file, "the first").expect("written");
+        let targets = Targets::new(&book, &Secrets::new(&book), None).expect("all can be made");
+        let target = targets.get(&queue("shop", None)).expect("it is there");
+        for secret in ["the first", "the second", "the second", "the third"] {
+            std::fs::write(&file, secret).expect("written");
+            let mut is_used = false;
+            // A look at the file may take too long on a machine that is busy; the next one sees the same.
+            for _ in 0..100 {
+                tokio::time::pause();
+                tokio::time::advance(Duration::from_secs(1)).await;
+                tokio::time::resume();
+                target.call(call()).await;
+                let seen = seen.lock().expect("nobody panics");
+                is_used = is_signed_with(secret, seen.1.last().expect("a call"));
+                if is_used {
+                    break;
+                }
+            }
+            assert!(is_used, "{secret}");
+        }
+        let targets = Targets::new(&book, &Secrets::default(), None).expect("all can be made");
+        let target = targets.get(&queue("shop", None)).expect("it is there");
+        let before = seen.lock().expect("nobody panics").1.len();
+        let Ending::Reply(reply) = target.call(call()).await else { panic!("no call is made") };
+        assert_eq!(seen.lock().expect("nobody panics").1.len(), before, "no call is made");
+        assert_eq!(reply.seen, Seen::SecretUnavailable);
+        assert_eq!(
+            reply.message,
+            "not called, for the call could not be signed: the secret `hooks`: the book defines no such secret"
+        );
+    }
+
+    #[test]
+    fn everything_that_is_wrong_is_said_at_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("hooks");
+        std::fs::write(&file, "whsec_hunter2!").expect("written");
+        let book = book_of(&format!(
+            "version: 1\nsecrets:\n  hooks: {{ file: \"{}\" }}\nservices:\n  a:\n    target: {{ http: \"http://h:0/\" }}\n    events: [a.b]\n    channels:\n      x: {{ target: {{ log: stdout }}, events: [a.b] }}\n      y: {{ events: [a.b] }}\n  b:\n    target: {{ kafka: topic }}\n    events: [a.b]\n  c:\n    target: {{ http: \"http://h/\", secret: hooks }}\n    events: [a.b]\n",
+            file.display()
+        ));
+        let problems = Targets::new(&book, &Secrets::default(), None).err().expect("none of it works");
+        let told: Vec<String> = problems
+            .iter()
+            .map(|problem| format!("{} {} {}", problem.span.position, problem.code, problem.message))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                "6:13 bad-target a port is a number from 1 to 65535",
+                "12:13 not-built-in target kind `kafka` is not available in this version",
+                "15:13 bad-target the secret begins with `whsec_`, and what follows is no base64",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_built_in_can_be_made() {
+        let book = book_of(
+            "version: 1\nservices:\n  a:\n    target: { exec: [work] }\n    events: [a.b]\n  b:\n    target: { http: \"http://h/\" }\n    events: [a.b]\n  c:\n    target: { log: stdout }\n    events: [a.b]\n",
+        );
+        let kinds: Vec<&str> = book.sections().services.iter().map(|one| one.target.kind.as_str()).collect();
+        assert_eq!(kinds, BUILT_IN.targets);
+        assert!(Targets::new(&book, &Secrets::default(), None).is_ok());
+    }
+}
