@@ -186,7 +186,7 @@ fn order() -> Waiting {
         ("ce-type", "orders.placed"),
         ("content-type", "application/json"),
     ];
-    let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
     let body = Bytes::from_static(br#"{"total":12}"#);
     let parsed = event::parse(Incoming { headers: &headers, body: &body }).expect("an event");
     Waiting {
