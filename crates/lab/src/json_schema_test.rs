@@ -54,8 +54,7 @@ fn every_key_of_the_tables_is_there_with_its_sentence() {
         assert_eq!(properties.len(), object.all_fields().count(), "{name}");
         for field in object.all_fields() {
             assert_eq!(properties[field.key]["description"], field.about, "{name}.{}", field.key);
-            let required =
-                described["required"].as_array().is_some_and(|r| r.contains(&json!(field.key)));
+            let required = described["required"].as_array().is_some_and(|r| r.contains(&json!(field.key)));
             assert_eq!(required, field.need == Need::Required, "{name}.{}", field.key);
         }
         let kinds = described["oneOf"].as_array().map_or(0, Vec::len);

@@ -8,10 +8,10 @@ mod expression;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use crate::dapr::Remark;
 use redrive_core::alert::covers::{self, Named};
 use redrive_core::book::RuleBook;
 use redrive_core::book::expression::Grouping;
-use crate::dapr::Remark;
 use redrive_core::text;
 
 /// A rule file.

@@ -52,8 +52,8 @@ pub use self::quantiles::Quantiles;
 pub(crate) use self::quantiles::Times;
 pub use self::report::Report;
 use self::world::World;
-use redrive_core::book::RuleBook;
 use crate::scenario::Scenario;
+use redrive_core::book::RuleBook;
 
 /// What to play.
 #[derive(Clone, Debug)]

@@ -21,9 +21,9 @@ use ring::signature::{
 use serde::Deserialize;
 
 use crate::outage::{Record, Word};
-use redrive::stale::{Ailing, Clock, Found, Missing, Plan, StaleCache, Trouble, timer_clock};
 use crate::target::http::fetch::{Bounds, Document, FetchError};
 use crate::target::http::{InvalidAddress, Pool};
+use redrive::stale::{Ailing, Clock, Found, Missing, Plan, StaleCache, Trouble, timer_clock};
 
 const LIFETIMES: Lifetimes = Lifetimes {
     fresh: Duration::from_mins(5),

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use redrive_core::time::Timestamp;
 
-use redrive::stale::{Ailing, Ailment, Found, Missing};
 use redrive::clock::wall_clock;
+use redrive::stale::{Ailing, Ailment, Found, Missing};
 
 /// How often it is said that something cannot be fetched.
 const WARN_EVERY: Duration = Duration::from_mins(1);

@@ -61,7 +61,6 @@ use self::tidings::Tidings;
 pub use self::trail::Step;
 pub use self::trend::{Lately, Point, Span, Trend, TrendOf};
 use self::writer::{Writer, WriterState};
-use redrive::clock::{Clock, wall_clock};
 use crate::happening::{Happening, What};
 use crate::store::door::{By, Deed};
 use crate::store::letter::Ordered;
@@ -70,6 +69,7 @@ use crate::store::{
     Store, StoreError, Submission, Submitted, Taken,
 };
 use crate::target::registry::Targets;
+use redrive::clock::{Clock, wall_clock};
 
 /// Messages that may wait for the engine.
 const MESSAGES_MAX: usize = 8_192;

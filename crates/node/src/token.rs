@@ -25,8 +25,8 @@ use tokio::time::timeout;
 
 use crate::jwks::{Algorithm, Issuer};
 use crate::secret::{SecretError, SecretValues, Secrets};
-use redrive::stale::{Ailing, Trouble};
 use crate::target::http::{InvalidAddress, Pool};
+use redrive::stale::{Ailing, Trouble};
 
 pub use crate::jwks::{KeysError, KeysNews};
 pub use crate::target::http::fetch::FetchError;

@@ -44,9 +44,7 @@ impl Classify for io::Error {
 
 /// The error and all its causes, the outermost first.
 #[cfg(feature = "http")]
-pub fn causes<'a>(
-    error: &'a (dyn Error + 'static),
-) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+pub fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |error: &&'a (dyn Error + 'static)| (*error).source())
 }
 

@@ -6,7 +6,9 @@
 
 use std::time::Duration;
 
-use redrive_core::answer::{BrokerError, CallPart, Exit, HeaderPairs, Malformed, Reply, Seen, TransportError};
+use redrive_core::answer::{
+    BrokerError, CallPart, Exit, HeaderPairs, Malformed, Reply, Seen, TransportError,
+};
 use redrive_core::backoff::nanos;
 use redrive_core::category::{Category, Code, codes};
 use redrive_core::classify::{Connection, Failure, Outcome, classify, fits_but_for_header};

@@ -110,8 +110,8 @@ pub(super) fn show(span: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use redrive_core::text;
     use proptest::prelude::*;
+    use redrive_core::text;
 
     #[test]
     fn durations_are_read_as_go_reads_them() {

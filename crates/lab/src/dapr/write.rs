@@ -193,9 +193,9 @@ pub(super) fn scalar(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use redrive_core::book::problem::Problems;
     use redrive_core::book::yaml;
-    use proptest::prelude::*;
 
     #[test]
     fn what_yaml_would_mistake_stands_in_quotes() {

@@ -16,16 +16,16 @@ use super::change::Change;
 use super::evidence::{Chart, Member, SeenDelivery, Times};
 use super::rules::timeouts::is_of_another_limit;
 use super::words::counted;
+use crate::scenario::{
+    ALL_DEPENDENCIES, Arrival, Behaviour, Capacity, Flow, Latency, Met, Mood, Phase, Reach, Scenario,
+};
+use crate::simulate::{Go, Plan, run};
 use redrive_core::book::model::At;
 use redrive_core::book::problem::Span;
 use redrive_core::book::{self, RuleBook, overlay};
 use redrive_core::category::{Category, codes};
 use redrive_core::event::attribute::EventType;
 use redrive_core::ids::DependencyName;
-use crate::scenario::{
-    ALL_DEPENDENCIES, Arrival, Behaviour, Capacity, Flow, Latency, Met, Mood, Phase, Reach, Scenario,
-};
-use crate::simulate::{Go, Plan, run};
 use redrive_core::story::{End, Story};
 use redrive_core::text::{Share, show_count, show_rounded};
 use redrive_core::time::Timestamp;

@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use super::verdict::{Candidate, Finding, Gain, verdict};
 use super::{Go, Plan, Progress, Report, run};
-use redrive_core::book::{self, RuleBook, overlay};
 use crate::scenario::expectation::Value;
+use redrive_core::book::{self, RuleBook, overlay};
 
 /// A finding and what would help.
 #[derive(Debug, Serialize)]
@@ -169,8 +169,8 @@ mod tests {
     use std::num::NonZeroU32;
 
     use super::*;
-    use redrive_core::book::model::Machine;
     use crate::scenario::{self, Scenario};
+    use redrive_core::book::model::Machine;
 
     const GUARDED: &str = "\
 version: 1

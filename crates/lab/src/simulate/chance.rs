@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use redrive_core::hash::stable_64_of;
 use crate::scenario::Latency;
+use redrive_core::hash::stable_64_of;
 
 /// Draws for one purpose.
 #[derive(Clone, Copy, Debug)]

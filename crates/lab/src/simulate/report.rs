@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::quantiles::Quantiles;
+use crate::scenario::expectation::{Expectation, Metric, Value};
 use redrive_core::breaker::Phase;
 use redrive_core::category::Category;
-use crate::scenario::expectation::{Expectation, Metric, Value};
 
 /// What a simulation came to. Times are milliseconds since its start, and every series has one figure for each
 /// step.

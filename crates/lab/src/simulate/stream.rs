@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::chance::{Chance, gap_nanos, nanos};
+use crate::scenario::{Arrival, Flow, Spacing};
 use redrive_core::event::attribute::EventType;
 use redrive_core::hash::{stable_64, stable_64_of};
-use crate::scenario::{Arrival, Flow, Spacing};
 
 /// The arrivals of one type, one after the other.
 #[derive(Debug)]

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use super::agenda::Said;
 use super::chance::{Curve, nanos, unit};
+use crate::scenario::{Behaviour, Capacity, Latency, Met, Mood, Phase};
 use redrive_core::hash::stable_64_of;
 use redrive_core::limits;
-use crate::scenario::{Behaviour, Capacity, Latency, Met, Mood, Phase};
 
 /// How long it takes to learn that nobody listens.
 const REFUSED_AFTER: Duration = Duration::from_millis(1);

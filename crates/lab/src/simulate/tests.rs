@@ -4,9 +4,9 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use super::*;
+use crate::scenario;
 use redrive_core::book;
 use redrive_core::breaker::Phase;
-use crate::scenario;
 
 /// One service with one row of events; `inside` says more of the service.
 pub(super) fn book(inside: &str, more: &str) -> Arc<RuleBook> {

@@ -25,8 +25,8 @@ use tokio::time::Instant;
 
 use self::desk::{Desk, Job, REGISTER, Task};
 use super::{Node, Shared, SubmitError};
-use redrive::clock::wall_clock;
 use crate::store::Refusal;
+use redrive::clock::wall_clock;
 
 /// The longest wait before the machine's clock is looked at again.
 const WAIT_MAX: Duration = Duration::from_mins(1);

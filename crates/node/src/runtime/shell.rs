@@ -17,10 +17,10 @@ use super::breakers::News;
 use super::inbox::{Inbox, NoteJob, Work};
 use super::routes::Routes;
 use super::{Answer, Message, Snapshot, Step, Stopped, Tidings};
-use redrive::clock::{Clock, STEP_MIN, wall_clock};
 use crate::happening::{Happening, What};
 use crate::store::{self, Note, Submission, Submitted, WhenFull};
 use crate::target::registry::Targets;
+use redrive::clock::{Clock, STEP_MIN, wall_clock};
 
 /// Messages taken in one go.
 const MESSAGES_AT_ONCE: usize = 256;

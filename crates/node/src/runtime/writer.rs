@@ -19,13 +19,13 @@ use tokio::sync::mpsc;
 use super::health::Chart;
 use super::inbox::{Inbox, NoteJob, OrderJob, SubmitJob, Work};
 use super::{Answer, BackupJob, Doer, Message, OrderError, Orderer, Step, SubmitError, Tidings, Waiter};
-use redrive::clock::Clock;
 use crate::happening::{Happening, What};
 use crate::store::door::Deed;
 use crate::store::letter::{GivenOrder, Ordered};
 use crate::store::{
     Batch, Keep, Note, REPLAYS_KEPT_MAX, Room, Seen, Settled, Store, StoreError, Submission, Taken, Written,
 };
+use redrive::clock::Clock;
 
 /// How long the writer sleeps when there is nothing to do.
 const PATIENCE: Duration = Duration::from_millis(500);

@@ -19,10 +19,10 @@ use super::exec::{ExecOptions, ExecTarget};
 use super::http::{Form, HttpOptions, HttpTarget, Pool, Signing, check_secret};
 use super::log::LogTarget;
 use crate::built_in::BUILT_IN;
-use redrive::process::Supervisor;
 use crate::receiver;
 use crate::secret::{Secrets, read_now};
 use crate::tls::Roots;
+use redrive::process::Supervisor;
 
 /// Where the deliveries of each queue go.
 #[derive(Clone)]

@@ -23,6 +23,7 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use redrive::clock::wall_clock;
+use redrive::stale::Ailing;
 use redrive_core::book::RuleBook;
 use redrive_core::book::model::Scheme;
 use redrive_core::event::Event;
@@ -33,7 +34,6 @@ use redrive_node::happening::What;
 use redrive_node::hook::{Answered, Call, Distrust, Hook, Hooks, Made, Malformed, Opened};
 use redrive_node::runtime::SubmitError;
 use redrive_node::secret::{SecretValues, Secrets};
-use redrive::stale::Ailing;
 use redrive_node::store::door::{REFUSED_BODY_BYTES_MAX, RefusedBody};
 use redrive_node::store::{Refusal, Seen};
 

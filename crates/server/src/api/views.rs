@@ -3,7 +3,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use redrive_node::archive::archivist::ArchiveStatus;
+use redrive::stale::Ailing;
 use redrive_core::archive::Standing;
 use redrive_core::book::{self, RuleBook};
 use redrive_core::breaker::State;
@@ -14,8 +14,8 @@ use redrive_core::mask::AddressMask;
 use redrive_core::replay::ReplayId;
 use redrive_core::schedule::plan::Act;
 use redrive_core::story::Place;
+use redrive_node::archive::archivist::ArchiveStatus;
 use redrive_node::runtime::{Node, ScheduleView, Snapshot, stranded};
-use redrive::stale::Ailing;
 use redrive_node::store::letter::{LetterFilter, ReplayView};
 use redrive_node::store::{
     Closed, Counts, DeliveryState, DeliveryView, EventView, QueueCounts, Reader, StoreError,

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use redrive_node::archive::{ArchiveKey, Found, Kept, folder};
 use redrive_core::archive::ArchiveRule;
 use redrive_core::ids::Receipt;
+use redrive_node::archive::{ArchiveKey, Found, Kept, folder};
 
 use super::{Refused, open_book, write_new};
 use crate::cli::{ArchiveFormat, ArchiveGetArgs};

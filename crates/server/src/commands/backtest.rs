@@ -7,13 +7,13 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use redrive_lab::backtest::{Ordered, Plan, Recorded, RecordedState, Replays, Report, Survey};
 use redrive_core::breaker::Phase;
 use redrive_core::engine::QueueName;
 use redrive_core::idempotency::{self, DedupKey};
 use redrive_core::ids::{Seed, Seq};
 use redrive_core::story::Told;
 use redrive_core::time::Timestamp;
+use redrive_lab::backtest::{Ordered, Plan, Recorded, RecordedState, Replays, Report, Survey};
 use redrive_node::runtime::Turns;
 use redrive_node::store::sqlite::Sqlite;
 use redrive_node::store::{DeliveryState, DeliveryView, Filter, Reader, StoreError};

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use redrive_node::built_in::BUILT_IN;
 use redrive_core::book::lint::{self, Checked, Lint};
 use redrive_core::book::problem::{Problem, Severity, Span, suggest};
+use redrive_node::built_in::BUILT_IN;
 use serde::Serialize;
 
 use super::{Refused, load, print};

@@ -8,8 +8,8 @@ use std::time::SystemTime;
 
 use redrive_core::book::RuleBook;
 use redrive_core::book::problem::suggest;
-use redrive_lab::doctor::{self, DELIVERIES_MAX, Harm};
 use redrive_core::time::Timestamp;
+use redrive_lab::doctor::{self, DELIVERIES_MAX, Harm};
 use redrive_node::runtime::Turns;
 use redrive_node::store::sqlite::Sqlite;
 use redrive_node::store::{Reader, StoreError};

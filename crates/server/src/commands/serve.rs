@@ -10,15 +10,15 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
-use redrive_node::archive::archivist::Archivist;
+use redrive::process::Supervisor;
 use redrive_core::book::BUILTIN_BOOK;
 use redrive_core::book::RuleBook;
 use redrive_core::book::lint;
 use redrive_core::book::problem::{Problem, Severity};
 use redrive_core::engine::Bounds;
+use redrive_node::archive::archivist::Archivist;
 use redrive_node::hook::Hook;
 use redrive_node::runtime::{Config, Node, ReadError, SubmitError};
-use redrive::process::Supervisor;
 use redrive_node::secret::Secrets;
 use redrive_node::store::sqlite::{Loss, Options, Sqlite};
 use redrive_node::target::http::Pool;

@@ -17,10 +17,10 @@ use std::sync::Arc;
 use redrive_core::book::RuleBook;
 use redrive_core::book::model::At;
 use redrive_core::book::problem::Problems;
+use redrive_core::text::show_rounded;
 use redrive_lab::scenario::{self, Scenario, trace};
 use redrive_lab::simulate::advice::{Advised, advised, unadvised};
 use redrive_lab::simulate::{self, Cancelled, Go, Plan, Progress, Report};
-use redrive_core::text::show_rounded;
 use serde::Serialize;
 
 use self::progress::Bar;

@@ -14,11 +14,11 @@ use redrive_core::decide::{AlertKind, Decision, HoldCause, RetryNumbers, Ruling,
 use redrive_core::ids::Seed;
 use redrive_core::limits;
 use redrive_core::position::Position;
-use redrive_lab::rehearse::{AttemptKind, Beat, End, Rehearsal, Tried, parse_script, rehearse};
 use redrive_core::rule::{PolicyIndex, Reaction};
 use redrive_core::story::HeldBy;
 use redrive_core::text::show_duration;
 use redrive_core::time::Timestamp;
+use redrive_lab::rehearse::{AttemptKind, Beat, End, Rehearsal, Tried, parse_script, rehearse};
 
 use super::{Refused, open_book, print, rules};
 use crate::cli::TryArgs;

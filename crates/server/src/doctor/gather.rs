@@ -5,12 +5,12 @@
 use std::collections::BTreeMap;
 
 use redrive_core::book::RuleBook;
+use redrive_core::engine::{HeldQueue, QueueName};
+use redrive_core::ids::{DependencyName, Seq};
 use redrive_lab::doctor::{
     DELIVERIES_MAX, DependencyState, Evidence, HeldLetter, LetterKind, QueueState, SeenDelivery, SeenState,
     Turn, Unrouted,
 };
-use redrive_core::engine::{HeldQueue, QueueName};
-use redrive_core::ids::{DependencyName, Seq};
 use redrive_node::runtime::{Snapshot, Turns};
 use redrive_node::store::letter::{KindView, LetterFilter};
 use redrive_node::store::{Counts, DeliveryState, DeliveryView, Filter, Listed, Oldest, Reader, StoreError};
@@ -214,7 +214,8 @@ fn dependencies(book: &RuleBook, turns: &Turns, living: Option<&Snapshot>) -> Ve
             .and_then(|snapshot| snapshot.dependencies.iter().find(|dependency| dependency.name == name));
         let in_flight = in_flight.map_or(0, |dependency| dependency.in_flight);
         states.entry(name.clone()).or_insert_with(|| {
-            let turn = |turn: &redrive_node::runtime::Turn| Turn { at: turn.at, from: turn.from, to: turn.to };
+            let turn =
+                |turn: &redrive_node::runtime::Turn| Turn { at: turn.at, from: turn.from, to: turn.to };
             // What people did by hand says nothing about the settings.
             let own = turns.of(name.as_str()).filter(|turn| turn.hand.is_none()).map(turn);
             let mut turns: Vec<Turn> = own.collect();

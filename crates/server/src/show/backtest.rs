@@ -4,9 +4,9 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use redrive_core::text::show_rounded;
 use redrive_lab::backtest::Certainty;
 use redrive_lab::backtest::report::{Change, EndName, Ends, Pair, Report, Times};
-use redrive_core::text::show_rounded;
 
 use super::event::short_id;
 use super::moment::rough;

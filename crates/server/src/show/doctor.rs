@@ -3,8 +3,8 @@
 
 use std::fmt::Write as _;
 
-use redrive_lab::doctor::{ATTEMPTS_MIN, Diagnosis, Harm, all};
 use redrive_core::time::Timestamp;
+use redrive_lab::doctor::{ATTEMPTS_MIN, Diagnosis, Harm, all};
 
 use super::moment::rough;
 use super::{counted, plain, style, wrap};

@@ -6,12 +6,12 @@ pub(crate) mod sweep;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use redrive_core::text::{show_measured, show_per_second, show_rounded};
 use redrive_lab::simulate::Report;
 use redrive_lab::simulate::advice::Advised;
 use redrive_lab::simulate::report::{DependencyReport, Expected};
 use redrive_lab::simulate::runs::Ranges;
 use redrive_lab::simulate::verdict::Weight;
-use redrive_core::text::{show_measured, show_per_second, show_rounded};
 use unicode_width::UnicodeWidthStr;
 
 use super::spark::{spark, spark_up_to};

@@ -14,8 +14,8 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use redrive_node::built_in::BUILT_IN;
 use redrive_core::book::lint::check_for;
+use redrive_node::built_in::BUILT_IN;
 
 use self::Evidence::{NotBuiltIn, Pair, Test};
 use crate::run::Folder;

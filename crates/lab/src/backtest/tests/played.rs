@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::*;
-use redrive_core::hash::stable_64_of;
 use crate::scenario;
 use crate::simulate::{self, Go, record_test};
+use redrive_core::hash::stable_64_of;
 
 /// When all of it is over.
 const EVENING: Timestamp = at(86_400);

@@ -4,6 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{Exporter, Variant, is_never, named_policies, unique};
+use crate::dapr::duration::show;
+use crate::dapr::losses::layers;
+use crate::dapr::model::{
+    CircuitBreaker, ELAPSED_MAX, FACTOR, FOR_EVER, INITIAL, NO_LIMIT, Pace, Retry, SPREAD, TripOn, UNLIMITED,
+};
 use redrive_core::backoff::{Backoff, Jitter};
 use redrive_core::book::model::{At, BreakerEntry, DependencyEntry, PolicyEntry, TimeoutParts};
 use redrive_core::book::problem::Span;
@@ -11,11 +16,6 @@ use redrive_core::book::resolve::Resolved;
 use redrive_core::breaker::{BreakerSettings, Count, Trip};
 use redrive_core::catalog;
 use redrive_core::category::Category;
-use crate::dapr::duration::show;
-use crate::dapr::losses::layers;
-use crate::dapr::model::{
-    CircuitBreaker, ELAPSED_MAX, FACTOR, FOR_EVER, INITIAL, NO_LIMIT, Pace, Retry, SPREAD, TripOn, UNLIMITED,
-};
 use redrive_core::ids::{BreakerName, PolicyName};
 use redrive_core::limits;
 use redrive_core::rule::{GrowingTimeout, NamedBreaker};

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::Reader;
+use crate::dapr::duration::{self, Unit};
 use redrive_core::book::problem::nearest;
 use redrive_core::book::yaml::{Node, Quoted, Value};
-use crate::dapr::duration::{self, Unit};
 use redrive_core::limits;
 
 impl Reader {

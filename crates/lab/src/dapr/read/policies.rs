@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::Reader;
-use redrive_core::book::yaml::{Node, Value};
 use crate::dapr::duration::show;
 use crate::dapr::model::{
     CONSTANT_DEFAULT, CircuitBreaker, MAX_INTERVAL_DEFAULT, OPEN_DEFAULT, Pace, Resiliency, Retry, TripOn,
     UNLIMITED,
 };
 use crate::dapr::{matching, trip};
+use redrive_core::book::yaml::{Node, Value};
 use redrive_core::limits;
 use redrive_core::rule::StatusRange;
 

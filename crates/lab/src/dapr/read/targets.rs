@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::Reader;
+use crate::dapr::model::{Guards, Resiliency};
 use redrive_core::book::model::{DaprTarget, Direction};
 use redrive_core::book::yaml::{Node, Value};
-use crate::dapr::model::{Guards, Resiliency};
 
 impl Reader {
     pub(super) fn targets(&mut self, targets: &Node, resiliency: &mut Resiliency) {

@@ -1,8 +1,8 @@
 //! What importing makes of files, says about them, and refuses.
 
 use super::{ALL_DEFAULTS, TEMPLATE, joined};
-use redrive_core::book;
 use crate::dapr::import;
+use redrive_core::book;
 
 fn notes(file: &str) -> String {
     joined(&import(file.as_bytes()).unwrap_or_else(|problems| panic!("{problems:#?}")).notes)

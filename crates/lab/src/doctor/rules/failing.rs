@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use super::{targets, timeouts};
-use redrive_core::book::resolve::Level;
-use redrive_core::category::{Category, codes};
 use crate::doctor::change::{Change, Step, place_of};
 use crate::doctor::evidence::{Chart, Member, SeenDelivery};
 use crate::doctor::proof::{Measure, Proposed, World};
 use crate::doctor::words::{counted, exceeds, percent, said, tally};
 use crate::doctor::{ATTEMPTS_MIN, Diagnosis, Harm, Look, Sign};
-use redrive_core::rule::FailureMatch;
 use crate::scenario::{Met, Mood};
+use redrive_core::book::resolve::Level;
+use redrive_core::category::{Category, codes};
+use redrive_core::rule::FailureMatch;
 use redrive_core::story::{End, Place, Story, Told};
 use redrive_core::text::{Share, show_duration, show_rounded};
 

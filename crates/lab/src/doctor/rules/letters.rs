@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use redrive_core::book::expression::Metric;
 use crate::doctor::change::{Change, keys, quoted};
 use crate::doctor::evidence::{Chart, LetterKind, QueueState};
 use crate::doctor::proof::Proposed;
 use crate::doctor::words::{counted, exceeds, percent};
 use crate::doctor::{Diagnosis, Harm, Look, Sign};
+use redrive_core::book::expression::Metric;
 use redrive_core::envelope::Tier;
 use redrive_core::fingerprint::Fingerprint;
 use redrive_core::text::{show_duration, show_rounded};

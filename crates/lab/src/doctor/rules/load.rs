@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use redrive_core::book::resolve::Resolved;
-use redrive_core::category::Category;
 use crate::doctor::change::Change;
 use crate::doctor::evidence::{Chart, Member, Times, Ward};
 use crate::doctor::proof::{Measure, Proposed, World};
 use crate::doctor::words::{self, counted, exceeds, percent};
 use crate::doctor::{ATTEMPTS_MIN, Diagnosis, Harm, Look, Sign};
-use redrive_core::figures::{BESIDE_BOUNDS, Beside};
 use crate::scenario::{Capacity, Latency, Mood};
+use redrive_core::book::resolve::Resolved;
+use redrive_core::category::Category;
+use redrive_core::figures::{BESIDE_BOUNDS, Beside};
 use redrive_core::story::{End, Story};
 use redrive_core::text::{Rate, Share, show_rounded};
 

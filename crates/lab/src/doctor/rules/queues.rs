@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use super::load;
-use redrive_core::book::model::ServiceEntry;
 use crate::doctor::change::{Change, keys, quoted};
 use crate::doctor::evidence::{Chart, Member, QueueState, Times};
 use crate::doctor::proof::Proposed;
 use crate::doctor::words::{counted, exceeds, percent, waiting};
 use crate::doctor::{Diagnosis, Harm, Look, Sign};
+use redrive_core::book::model::ServiceEntry;
 use redrive_core::engine::HeldQueue;
 use redrive_core::text::{show_duration, show_rounded};
 

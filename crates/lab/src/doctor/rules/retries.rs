@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use redrive_core::backoff::Backoff;
-use redrive_core::category::{Category, codes};
 use crate::doctor::change::{Change, place_of};
 use crate::doctor::evidence::{Chart, Member, SeenDelivery, SeenState};
 use crate::doctor::proof::{Measure, Proposed, World};
 use crate::doctor::words::{counted, exceeds, percent, rounded_up, said, tally};
 use crate::doctor::{Diagnosis, Harm, Look, Sign};
+use crate::scenario::{Met, Mood};
+use redrive_core::backoff::Backoff;
+use redrive_core::category::{Category, codes};
 use redrive_core::limits;
 use redrive_core::rule::{NamedPolicy, WhenOpen};
-use crate::scenario::{Met, Mood};
 use redrive_core::story::{End, HeldBy};
 use redrive_core::text::{Share, show_duration, show_rounded};
 

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use super::failing::messages;
 use super::timeouts;
-use redrive_core::breaker::Phase;
-use redrive_core::category::Category;
 use crate::doctor::change::Change;
 use crate::doctor::evidence::{Chart, Member, Ward};
 use crate::doctor::proof::{Measure, Proposed, World};
 use crate::doctor::words::{counted, exceeds, percent, rounded_up, said, tally, waiting};
 use crate::doctor::{Diagnosis, Harm, Look, Sign};
 use crate::scenario::{Latency, Mood};
+use redrive_core::breaker::Phase;
+use redrive_core::category::Category;
 use redrive_core::story::{End, Story};
 use redrive_core::text::{show_duration, show_rounded};
 

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use redrive_core::category::{Category, codes};
 use crate::doctor::change::{Change, place_of};
 use crate::doctor::evidence::{Chart, Member, Times};
 use crate::doctor::proof::{Measure, Proposed, World};
 use crate::doctor::words::{counted, exceeds, percent, rounded_up};
 use crate::doctor::{ATTEMPTS_MIN, Diagnosis, Harm, Look, Sign};
-use redrive_core::ids::Attempt;
 use crate::scenario::Latency;
+use redrive_core::category::{Category, codes};
+use redrive_core::ids::Attempt;
 use redrive_core::story::{End, Story};
 use redrive_core::text::{show_duration, show_rounded};
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::book::{self, RuleBook};
-use redrive_core::breaker::Phase;
-use redrive_core::category::{Category, Code, codes};
 use crate::doctor::{
     DependencyState, Evidence, HeldLetter, LetterKind, QueueState, SeenDelivery, SeenState, Turn, Unrouted,
 };
+use redrive_core::book::{self, RuleBook};
+use redrive_core::breaker::Phase;
+use redrive_core::category::{Category, Code, codes};
 use redrive_core::engine::{HeldQueue, QueueName};
 use redrive_core::envelope::Tier;
 use redrive_core::figures::{Beside, Figures};

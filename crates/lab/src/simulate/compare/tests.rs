@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::*;
-use redrive_core::book;
 use crate::scenario::{self, Scenario};
 use crate::simulate::{Go, Plan, run};
+use redrive_core::book;
 
 const STEPS: &str = "steps: { delays: [1s, 2s, 4s], retries: 3, jitter: none }";
 const LONG: &str = "steps: { initial: 1s, max: 30s, retries: 20, jitter: full }";

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::*;
-use redrive_core::book::{self, overlay};
 use crate::scenario::expectation::{Metric, Value};
 use crate::scenario::{self, Scenario};
 use crate::simulate::{Go, Plan, run};
+use redrive_core::book::{self, overlay};
 
 fn text(inside: &str, more: &str) -> String {
     format!(

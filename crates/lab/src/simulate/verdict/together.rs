@@ -101,9 +101,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use redrive_core::book;
     use crate::scenario;
     use crate::simulate::{Go, Plan, run};
+    use redrive_core::book;
 
     #[test]
     fn names_are_listed_as_a_person_would() {

@@ -18,8 +18,8 @@ use rusqlite::backup::{Backup, Progress};
 use super::core::Core;
 use super::fault::Fault;
 use super::{FILE, lock};
-use redrive::private;
 use crate::store::{BackupProgress, StoreError};
+use redrive::private;
 
 /// What the copy is called until it is whole.
 const PARTIAL: &str = "redrive.db.partial";

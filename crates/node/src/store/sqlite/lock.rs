@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 use super::anchor::FileId;
 use super::{FILE as DATABASE, copy};
-use redrive::private;
 use crate::store::StoreError;
+use redrive::private;
 
 /// The file that is locked.
 const FILE: &str = "lock";

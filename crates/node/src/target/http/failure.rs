@@ -9,9 +9,9 @@ use redrive_core::answer::{CallPart, Reply, Seen, TransportError};
 
 use super::address::Origin;
 use super::guard::Refused;
+use crate::tls;
 use redrive::http::causes;
 use redrive::http::transport;
-use crate::tls;
 
 /// A call without an answer.
 #[derive(Debug)]

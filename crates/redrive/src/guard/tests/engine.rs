@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use redrive_core::book::{self, RuleBook};
 use redrive_core::answer::{CallPart, HeaderPairs, Reply, Seen, TransportError};
+use redrive_core::book::{self, RuleBook};
 use redrive_core::engine::{
-    Absences, Bounds, Call, Effect, Ending, Engine, Fate, Input, Load, Next, Page, QueueName, Settlement, Setup,
-    Waiting,
+    Absences, Bounds, Call, Effect, Ending, Engine, Fate, Input, Load, Next, Page, QueueName, Settlement,
+    Setup, Waiting,
 };
 use redrive_core::event::{self, Incoming};
 use redrive_core::ids::{DeliveryId, Seed, ServiceName};

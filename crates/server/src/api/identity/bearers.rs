@@ -3,9 +3,9 @@
 use std::sync::{Arc, RwLock};
 
 use redrive::clock::wall_clock;
+use redrive::stale::Ailing;
 use redrive_core::book::RuleBook;
 use redrive_node::secret::Secrets;
-use redrive::stale::Ailing;
 use redrive_node::target::http::Pool;
 use redrive_node::token::{Claims, KeysNews, Tokens};
 

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redrive::stale::{Found, Missing, Plan, StaleCache, timer_clock};
 use redrive_core::engine::QueueName;
 use redrive_core::freshness::Lifetimes;
 use redrive_node::runtime::{Node, ReadError, Snapshot, stranded};
-use redrive::stale::{Found, Missing, Plan, StaleCache, timer_clock};
 use redrive_node::store::{Counts, Oldest};
 
 use crate::api::views::open_replays_of;

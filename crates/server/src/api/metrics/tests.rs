@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http_body_util::BodyExt as _;
-use redrive_node::runtime::Snapshot;
 use redrive::stale::StaleCache;
+use redrive_node::runtime::Snapshot;
 use serde_json::Value;
 
 use super::gather::{NoPart, plan};

@@ -1,7 +1,7 @@
 //! What the doctor found, as it is shown.
 
-use redrive_lab::doctor::Harm;
 use redrive_core::time::Timestamp;
+use redrive_lab::doctor::Harm;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

@@ -3,8 +3,8 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use redrive_lab::simulate::{Go, Progress};
 use redrive_core::text::show_rounded;
+use redrive_lab::simulate::{Go, Progress};
 use unicode_width::UnicodeWidthStr;
 
 use crate::show::{cut, style, thousands};

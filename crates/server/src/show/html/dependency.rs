@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 
 use redrive_core::breaker::Phase;
 use redrive_core::limits;
+use redrive_core::text::show_per_second;
 use redrive_lab::simulate::Report;
 use redrive_lab::simulate::report::{DependencyReport, Trouble};
-use redrive_core::text::show_per_second;
 
 use super::parts::{Cell, Column, card, percent, show, table};
 use crate::show::markup::escape;

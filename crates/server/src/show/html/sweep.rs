@@ -1,8 +1,8 @@
 //! One setting over several values: what is traded, as words, as a curve for each figure, and as a table.
 
+use redrive_core::text::{Rate, parse_duration, parse_rate, show_rounded};
 use redrive_lab::scenario::Scenario;
 use redrive_lab::simulate::sweep::{Column as Figure, Row, Swept};
-use redrive_core::text::{Rate, parse_duration, parse_rate, show_rounded};
 
 use super::Head;
 use super::parts::{Cell, Column, badge, card, table};

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use redrive_core::book;
+use redrive_lab::scenario;
 use redrive_lab::simulate::advice::advised;
 use redrive_lab::simulate::runs::Runs;
 use redrive_lab::simulate::{Go, Plan, Report, run};
-use redrive_core::book;
-use redrive_lab::scenario;
 
 use super::*;
 use crate::show::markup::form::{Tag, tags};

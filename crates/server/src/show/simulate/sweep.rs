@@ -4,9 +4,9 @@
 use std::fmt::Write as _;
 
 use redrive_core::book::problem::Problem;
+use redrive_core::text::show_rounded;
 use redrive_lab::scenario::Scenario;
 use redrive_lab::simulate::sweep::{Column, Swept};
-use redrive_core::text::show_rounded;
 
 use crate::show::spark::spark;
 use crate::show::table::{Cell, Side, Table};
