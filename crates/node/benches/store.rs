@@ -1,32 +1,20 @@
-//! The costs of keeping events: `cargo bench -p redrive`.
+//! The costs of keeping events: `cargo bench -p redrive-node --bench store`.
 //!
 //! Events of 1 KiB, on the disk of the system's folder for temporary files; the time of a batch is told for
 //! all its events. A bare log, which writes the same bytes and waits for the disk as often, shows what the
 //! machine itself allows.
 
+mod stage;
+
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
-use std::sync::Arc;
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use redrive_core::book::model::Order;
-use redrive_core::decide::History;
-use redrive_core::engine::{Next, QueueName, Settlement, Waiting};
-use redrive_core::event::Event;
-use redrive_core::event::attribute::{ContentType, EventId, EventSource, EventType, SessionKey};
-use redrive_core::ids::{Attempt, ServiceName};
-use redrive_core::story::{End, Story, Told};
-use redrive_core::time::Timestamp;
-use redrive_node::store::sqlite::{Options, Sqlite};
-use redrive_node::store::{
-    Addressee, Batch, Settled, Store, Submission, Submitted, WaitingBound, WhenFull, Written,
-};
-use tempfile::TempDir;
 
-const EVENT_BYTES: usize = 1_024;
+use self::stage::{EVENT_BYTES, Kind, Stage};
+
 const BATCHES: [usize; 3] = [1, 64, 512];
 
 fn main() {
@@ -70,131 +58,10 @@ fn known_again(bencher: Bencher<'_, '_>, events: usize) {
     run(bencher, events, Kind::Repeated);
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Unordered,
-    InSessions,
-    Held,
-    Repeated,
-}
-
-/// A store and what goes into it next.
-struct Stage {
-    store: Sqlite,
-    kind: Kind,
-    sent: u64,
-    waiting: Vec<Waiting>,
-    addressee: Addressee,
-    _folder: TempDir,
-}
-
 fn run(bencher: Bencher<'_, '_>, events: usize, kind: Kind) {
     let stage = RefCell::new(Stage::new(kind));
     bencher
         .counter(ItemsCount::new(events))
         .with_inputs(|| stage.borrow_mut().batch(events))
         .bench_local_refs(|batch| stage.borrow_mut().write(batch));
-}
-
-impl Stage {
-    fn new(kind: Kind) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mut store = Sqlite::open(folder.path(), Options::default()).expect("it opens");
-        store.recover(at(0)).expect("it recovers");
-        let service = ServiceName::new("orders").expect("a name");
-        let addressee = Addressee {
-            queue: Arc::new(QueueName { service, channel: None }),
-            subscription: "orders: order.*".into(),
-            copies: redrive_core::copies::Copies::default(),
-            order: if kind == Kind::InSessions { Order::Session } else { Order::None },
-            letter_name: "_bench.deadletter".into(),
-            consumer_group: "bench".into(),
-            bound: WaitingBound {
-                deliveries_max: u64::MAX,
-                bytes_max: u64::MAX,
-                per_session_max: u64::MAX,
-                when_full: WhenFull::Refuse,
-            },
-        };
-        Self { store, kind, sent: 0, waiting: Vec::new(), addressee, _folder: folder }
-    }
-
-    fn batch(&mut self, events: usize) -> Batch {
-        let settlements = match self.kind {
-            Kind::Held | Kind::Repeated => Vec::new(),
-            Kind::Unordered | Kind::InSessions => self.waiting.iter().map(delivered).collect(),
-        };
-        if self.kind == Kind::Repeated && self.sent > 0 {
-            self.sent = 0;
-        }
-        let submissions = (0..events).map(|_| {
-            self.sent += 1;
-            let routes = vec![self.addressee.clone()];
-            Submission { events: vec![Submitted { event: Arc::new(event(self.sent, self.kind)), routes }] }
-        });
-        Batch { submissions: submissions.collect(), settlements, ..Batch::default() }
-    }
-
-    fn write(&mut self, batch: &Batch) {
-        let Written { settled, waiting, .. } = self.store.write(batch, at(self.sent)).expect("it is written");
-        self.waiting = waiting;
-        for settled in settled {
-            match settled {
-                Settled::Written { promoted } => self.waiting.extend(promoted.map(|waiting| *waiting)),
-                Settled::Stale => panic!("what was delivered had not been settled"),
-            }
-        }
-    }
-}
-
-fn at(millis: u64) -> Timestamp {
-    Timestamp::from_millis(1_700_000_000_000 + millis)
-}
-
-fn event(number: u64, kind: Kind) -> Event {
-    // Ids of real senders are random, and so are these.
-    let id = format!("{:016x}{number:016x}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let session = (kind == Kind::InSessions).then(|| format!("customer-{}", number % 1_000));
-    Event {
-        id: EventId::new(&id).expect("an id"),
-        source: EventSource::new("https://example.com/shop").expect("a source"),
-        event_type: EventType::new("order.placed").expect("a type"),
-        subject: None,
-        time: Some(at(number)),
-        content_type: Some(ContentType::json()),
-        session: session.map(|key| SessionKey::new(&key).expect("a key")),
-        correlation_id: None,
-        traceparent: None,
-        extensions: BTreeMap::new(),
-        data: vec![7; EVENT_BYTES].into(),
-    }
-}
-
-fn delivered(waiting: &Waiting) -> Arc<Settlement> {
-    let (started_at, book) = (waiting.written_at, 7);
-    let story = Story {
-        attempt: Attempt::FIRST,
-        started_at,
-        took_nanos: 1_000_000,
-        end: End::Delivered { status: Some(200) },
-        book,
-        verdict: Told::Delivered,
-        classified_at: None,
-        reaction_at: None,
-        retry: None,
-        held_nanos: 0,
-    };
-    Arc::new(Settlement {
-        delivery: waiting.id,
-        attempts_before: 0,
-        attempts: 1,
-        next: Next::Delivered,
-        history: History::new().started(started_at),
-        book,
-        story: Some(Box::new(story)),
-        pause: None,
-        stop: None,
-        emits: Vec::new(),
-        at: started_at,
-    })
 }
