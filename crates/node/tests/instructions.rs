@@ -37,9 +37,11 @@ struct HotPath {
     rounds: [u64; 2],
 }
 
-const PATHS: [HotPath; 4] = [
+const PATHS: [HotPath; 6] = [
     HotPath { name: "accept", run: accept, rounds: [2, 6] },
     HotPath { name: "accept and settle", run: accept_and_settle, rounds: [2, 6] },
+    HotPath { name: "accept and settle in sessions", run: accept_and_settle_in_sessions, rounds: [2, 6] },
+    HotPath { name: "refuse a duplicate", run: refuse_duplicates, rounds: [2, 6] },
     HotPath { name: "decide", run: decide_retries, rounds: [100, 1_100] },
     HotPath { name: "guard", run: guard, rounds: [100, 600] },
 ];
@@ -153,7 +155,15 @@ fn accept(rounds: u64) {
 }
 
 fn accept_and_settle(rounds: u64) {
+    write(Stage::new(Kind::Unordered), rounds);
+}
+
+fn accept_and_settle_in_sessions(rounds: u64) {
     write(Stage::new(Kind::InSessions), rounds);
+}
+
+fn refuse_duplicates(rounds: u64) {
+    write(Stage::new(Kind::Repeated), rounds);
 }
 
 fn write(mut stage: Stage, rounds: u64) {

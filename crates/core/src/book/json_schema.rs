@@ -26,6 +26,7 @@ pub fn schema() -> Value {
 }
 
 /// The schema of whatever else is written in such tables.
+#[must_use] 
 pub fn schema_of(root: &Object, title: &str) -> Value {
     let mut definitions = Map::new();
     let mut schema = object(root, &mut definitions);
@@ -78,6 +79,7 @@ fn reference(to: &Object, definitions: &mut Map<String, Value>) -> Value {
 }
 
 /// `retry_policy` for "a retry policy".
+#[must_use] 
 pub fn definition_name(object: &Object) -> String {
     let words = object.name.to_lowercase();
     let words = words.strip_prefix("a ").or_else(|| words.strip_prefix("an ")).unwrap_or(&words);

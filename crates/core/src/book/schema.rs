@@ -207,11 +207,13 @@ impl Named {
 }
 
 /// An optional key that changes behaviour.
+#[must_use] 
 pub const fn key(key: &'static str, takes: Type, about: &'static str) -> Field {
     Field { key, takes, role: Role::Behaviour, need: Need::Optional, about }
 }
 
 /// A key that must be there.
+#[must_use] 
 pub const fn required(key: &'static str, takes: Type, about: &'static str) -> Field {
     Field { key, takes, role: Role::Behaviour, need: Need::Required, about }
 }
