@@ -6,9 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use redrive_core::book::lint::{Checked, check};
 use redrive_core::book::problem::{Problem, Severity};
-use redrive_core::book::report::{explain, markdown, matrix};
 use redrive_core::book::{BUILTIN_BOOK, RuleBook, read};
 use redrive_core::event::attribute::{ContentType, EventId, ExtensionText, ExtensionValue};
 use redrive_core::event::easy::{Easy, parse_easy};
@@ -17,6 +15,8 @@ use redrive_core::event::{Event, Incoming, Parsed, parse};
 use redrive_core::ids::{ChannelName, ServiceName};
 use redrive_core::limits;
 use redrive_lab::dapr::{Matching, export};
+use redrive_lab::lint::{Checked, check};
+use redrive_lab::report::{explain, markdown, matrix};
 use redrive_lab::scenario::{self, Flow};
 use redrive_lab::simulate::{Go, Plan, run};
 use serde_json::Value;

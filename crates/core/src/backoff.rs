@@ -543,7 +543,7 @@ fn power(factor: f64, n: u32) -> f64 {
 const GROWTH_MIN: f64 = 1.0 + 1e-9;
 
 /// A span longer than a timestamp can count is as long as one can.
-#[must_use] 
+#[must_use]
 pub fn nanos(span: Duration) -> u64 {
     span.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(span.subsec_nanos()))
 }

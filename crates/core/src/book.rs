@@ -12,16 +12,13 @@ pub mod built_in;
 mod builtin_book;
 mod dedup_store;
 pub mod expression;
-pub mod json_schema;
 mod letter_rule;
-pub mod lint;
 pub mod lower;
 pub mod model;
 pub mod overlay;
 pub mod own_book;
 pub mod pattern;
 pub mod problem;
-pub mod report;
 pub mod resolve;
 pub mod route;
 pub mod schema;
@@ -46,7 +43,7 @@ use crate::worker::Worker;
 
 pub use self::built_in::BuiltIn;
 pub use self::builtin_book::BUILTIN_BOOK;
-pub(crate) use self::dedup_store::EMBEDDED;
+pub use self::dedup_store::EMBEDDED;
 pub use self::letter_rule::LetterRule;
 pub use self::serving::WaitingLimits;
 

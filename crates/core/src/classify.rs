@@ -353,7 +353,7 @@ fn fits(when: &Matcher, answer: &Answer<'_>, usual: &Usual, reported: Option<&Co
 
 /// Whether a row would fit if the answer had the header that the row looks for: for those who no longer know
 /// what headers it had.
-#[must_use] 
+#[must_use]
 pub fn fits_but_for_header(when: &Matcher, answer: &Answer<'_>) -> bool {
     let reported = reported_code(&answer.what);
     fits_otherwise(when, answer, &usual_meaning(answer, Category::Transient), reported.as_ref())

@@ -537,7 +537,7 @@ fn observation(rule: &Rule, failure: &Failure, verdict: Verdict) -> Observation 
 }
 
 /// Whether the rule's breaker counts such a failure, or would if there were one.
-#[must_use] 
+#[must_use]
 pub fn is_counted_by_breakers(rule: &Rule, failure: &Failure) -> bool {
     matches!(observation(rule, failure, Verdict::Pause), Observation::Failure(_))
 }

@@ -169,7 +169,7 @@ impl History {
     }
 
     /// Since the first attempt started, whatever happened meanwhile but our own absence.
-    #[must_use] 
+    #[must_use]
     pub fn age_nanos(&self, now: Timestamp) -> u64 {
         self.first_attempt_at.map_or(0, |at| passed(at, now))
     }

@@ -1,11 +1,15 @@
-//! The cost of a simulation: `cargo bench -p redrive-lab`. Budgets are in `docs/performance.md`.
+//! The costs of checking and simulating a rule book: `cargo bench -p redrive-lab`. Budgets are in `docs/performance.md`.
+
+#[path = "../../core/benches/core/large_book.rs"]
+mod large_book;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use divan::{AllocProfiler, Bencher};
+use divan::{AllocProfiler, Bencher, black_box};
 use redrive_core::book::{self, RuleBook};
+use redrive_lab::lint;
 use redrive_lab::scenario::{self, Scenario};
 use redrive_lab::simulate::{self, Go, Plan};
 
@@ -14,6 +18,12 @@ static ALLOCATIONS: AllocProfiler = AllocProfiler::system();
 
 fn main() {
     divan::main();
+}
+
+#[divan::bench(sample_count = 10, sample_size = 1)]
+fn check_1000_services_of_50_events(bencher: Bencher<'_, '_>) {
+    let text = large_book::large_book(1_000, 50);
+    bencher.bench_local(|| black_box(lint::check(text.as_bytes())));
 }
 
 /// A million deliveries of one service, a tenth of which meet an outage, in virtual time.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use redrive_core::book::json_schema::{definition_name, schema};
+use crate::json_schema::{definition_name, schema};
 use redrive_core::book::schema::{BOOK, Need, Object, Type};
 use serde_json::{Value, json};
 

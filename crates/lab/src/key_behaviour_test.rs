@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::dapr::{Matching, export};
+use crate::lint::check;
 use crate::rehearse::{AttemptKind, Beat, parse_script, rehearse};
+use crate::report::{markdown, matrix};
 use crate::scenario;
 use crate::simulate::{Go, Plan, run};
 use redrive_core::book::RuleBook;
-use redrive_core::book::lint::check;
-use redrive_core::book::report::{markdown, matrix};
 use redrive_core::book::schema::{BOOK, Object, Type};
 use redrive_core::ids::Seed;
 

@@ -310,7 +310,7 @@ pub fn read(text: &str) -> Reading {
 /// The format as JSON Schema, for editors.
 #[must_use]
 pub fn json_schema() -> serde_json::Value {
-    book::json_schema::schema_of(&schema::SCENARIO, "A Redrive scenario")
+    crate::json_schema::schema_of(&schema::SCENARIO, "A Redrive scenario")
 }
 
 /// The name that stands for every dependency that is not named.

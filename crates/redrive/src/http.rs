@@ -49,7 +49,7 @@ pub fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a 
 }
 
 /// What an error of a connection means; none for one that has nothing to do with connections.
-#[must_use] 
+#[must_use]
 pub fn transport(error: &io::Error) -> Option<TransportError> {
     match error.kind() {
         // A socket with a time limit of its own says that it would block.

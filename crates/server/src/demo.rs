@@ -144,8 +144,8 @@ impl Demo {
 
 #[cfg(test)]
 mod tests {
-    use redrive_core::book::lint;
     use redrive_core::book::problem::Severity;
+    use redrive_lab::lint;
 
     use super::*;
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use divan::{AllocProfiler, Bencher, black_box};
 use redrive_core::answer::{Answer, What};
 use redrive_core::backoff::Backoff;
-use redrive_core::book::{self, RuleBook, lint};
+use redrive_core::book::{self, RuleBook};
 use redrive_core::breaker::{Admission, Breaker, BreakerSettings, CallEnd, Observation, RawBreaker};
 use redrive_core::catalog;
 use redrive_core::category::Category;
@@ -271,10 +271,4 @@ fn route_in_a_book_of_1000_services(bencher: Bencher<'_, '_>) {
 fn read_1000_services_of_50_events(bencher: Bencher<'_, '_>) {
     let text = large_book::large_book(1_000, 50);
     bencher.bench_local(|| black_box(book::read(&text)));
-}
-
-#[divan::bench(sample_count = 10, sample_size = 1)]
-fn check_1000_services_of_50_events(bencher: Bencher<'_, '_>) {
-    let text = large_book::large_book(1_000, 50);
-    bencher.bench_local(|| black_box(lint::check(text.as_bytes())));
 }

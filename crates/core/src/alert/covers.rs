@@ -29,7 +29,7 @@ pub enum Covers {
 
 impl Covers {
     /// As people read it; none if it is everything.
-    #[must_use] 
+    #[must_use]
     pub fn shown(&self) -> Option<String> {
         match self {
             Self::Everything => None,
@@ -174,7 +174,7 @@ pub struct Named<'a> {
 }
 
 /// The same, each under a name of its own: two of one name must not be taken for each other.
-#[must_use] 
+#[must_use]
 pub fn named(book: &Sections) -> Vec<Named<'_>> {
     under_names(alerts(book))
 }

@@ -177,7 +177,7 @@ pub(super) fn is_past(condition: &Condition, value: f64) -> bool {
 }
 
 /// A limit in the metric's own unit.
-#[must_use] 
+#[must_use]
 pub fn bound(value: Quantity) -> f64 {
     match value {
         Quantity::Share(share) => share.get(),

@@ -5,7 +5,7 @@ use super::model::At;
 use super::problem::{Problem, Severity};
 
 /// The one store that is built in: the data folder.
-pub(crate) const EMBEDDED: &str = "embedded";
+pub const EMBEDDED: &str = "embedded";
 
 impl RuleBook {
     /// Stores for ids and keys that the book names and that are not built in: one error for each place.

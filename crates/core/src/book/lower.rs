@@ -111,7 +111,7 @@ fn duration_at(node: &Node, key: &str) -> Option<At<Duration>> {
     at(node.get(key)?, |text| text::parse_duration(text).ok())
 }
 
-#[must_use] 
+#[must_use]
 pub fn duration_of(node: &Node, key: &str) -> Option<Duration> {
     duration_at(node, key).map(|at| at.value)
 }
@@ -120,7 +120,7 @@ fn count_at<T: std::str::FromStr>(node: &Node, key: &str) -> Option<At<T>> {
     Some(At { value: number_of(node, key)?, span: node.get(key)?.span })
 }
 
-#[must_use] 
+#[must_use]
 pub fn number_of<T: std::str::FromStr>(node: &Node, key: &str) -> Option<T> {
     node.get(key)?.text()?.parse().ok()
 }
@@ -157,7 +157,7 @@ fn excluded(node: &Node, keys: &[&str], because: &str, problems: &mut Problems) 
     }
 }
 
-#[must_use] 
+#[must_use]
 pub fn key_span(node: &Node, key: &str) -> Span {
     node.get(key).map_or(node.span, |value| value.span)
 }

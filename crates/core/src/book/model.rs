@@ -518,3 +518,32 @@ pub struct ChannelEntry {
     /// What it says of failures.
     pub layer: Layer,
 }
+
+impl Sections {
+    /// Every level that says something.
+    #[must_use]
+    pub fn layers(&self) -> Vec<&Layer> {
+        let mut layers = Vec::new();
+        self.each_level(|_, layer| layers.push(layer));
+        layers
+    }
+
+    /// Walks over every level that says something, with the levels that lie around it, the widest first.
+    pub fn each_level<'a>(&'a self, mut look: impl FnMut(&[&'a Layer], &'a Layer)) {
+        let defaults = &self.defaults;
+        look(&[], defaults);
+        for dependency in self.dependencies.values() {
+            look(&[defaults], &dependency.layer);
+        }
+        for service in &self.services {
+            look(&[defaults], &service.layer);
+            let around = [defaults, &service.layer];
+            service.rows.iter().for_each(|row| look(&around, &row.layer));
+            for channel in &service.channels {
+                look(&around, &channel.layer);
+                let around = [defaults, &service.layer, &channel.layer];
+                channel.rows.iter().for_each(|row| look(&around, &row.layer));
+            }
+        }
+    }
+}

@@ -688,3 +688,11 @@ impl<'a> Resolved<'a> {
         }
     }
 }
+
+impl Resolved<'_> {
+    /// Where to point for a value: at the value, or at the row that it holds for.
+    #[must_use]
+    pub fn place(&self, origin: Origin) -> Span {
+        origin.span.unwrap_or(self.row.pattern.span)
+    }
+}

@@ -207,13 +207,13 @@ impl Named {
 }
 
 /// An optional key that changes behaviour.
-#[must_use] 
+#[must_use]
 pub const fn key(key: &'static str, takes: Type, about: &'static str) -> Field {
     Field { key, takes, role: Role::Behaviour, need: Need::Optional, about }
 }
 
 /// A key that must be there.
-#[must_use] 
+#[must_use]
 pub const fn required(key: &'static str, takes: Type, about: &'static str) -> Field {
     Field { key, takes, role: Role::Behaviour, need: Need::Required, about }
 }
@@ -222,6 +222,3 @@ pub const fn required(key: &'static str, takes: Type, about: &'static str) -> Fi
 const fn fact(key: &'static str, takes: Type, about: &'static str) -> Field {
     Field { key, takes, role: Role::Fact, need: Need::Optional, about }
 }
-
-#[cfg(test)]
-mod inert_test;

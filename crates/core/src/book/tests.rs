@@ -1,8 +1,6 @@
 //! What reading a book refuses and what it makes of the rest; and that any bytes at all end in a book or
 //! in problems.
 
-use proptest::prelude::*;
-
 use super::problem::Problem;
 use super::resolve::Level::{self, Channel, Defaults, Dependency, Kind, Row, Service};
 use super::*;
@@ -444,29 +442,6 @@ fn only_what_nobody_states_is_retried_cautiously() {
             Reaction::Pause => "pause".to_owned(),
         };
         assert_eq!(shown, expected, "{name}");
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
-
-    #[test]
-    fn any_bytes_end_in_a_book_or_in_problems(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
-        let checked = lint::check(&bytes);
-        prop_assert!(checked.book.is_some() || !checked.problems.is_empty());
-    }
-
-    #[test]
-    fn a_mangled_book_ends_in_a_book_or_in_problems(at in 0..BOOK.len(), cut in 0..60_usize, new in "[ -~\\n]{0,12}") {
-        let start = (0..=at).rev().find(|index| BOOK.is_char_boundary(*index)).unwrap_or(0);
-        let end = (start + cut..=BOOK.len()).find(|index| BOOK.is_char_boundary(*index)).unwrap_or(BOOK.len());
-        let text = format!("{}{new}{}", &BOOK[..start], &BOOK[end..]);
-        let checked = lint::check(text.as_bytes());
-        prop_assert!(checked.book.is_some() || !checked.problems.is_empty());
-        for problem in checked.problems {
-            let line = problem.span.position.line as usize;
-            prop_assert!(line <= text.lines().count() + 1, "line {line} is not there");
-        }
     }
 }
 

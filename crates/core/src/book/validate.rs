@@ -455,7 +455,7 @@ fn plural(takes: &Type) -> String {
 }
 
 /// What belongs in a place, in words.
-pub(super) fn describe(takes: &Type) -> String {
+pub fn describe(takes: &Type) -> String {
     match takes {
         Type::Duration => "a duration such as 30s".to_owned(),
         Type::Size => "a size such as 25MiB".to_owned(),

@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 
 use self::sketch::Sketch;
 use super::{Examined, Finding, Harm, all, examine};
-use redrive_core::book::lint::check;
+use crate::lint::check;
 use redrive_core::book::problem::Severity;
 
 /// The sick of all cases, and what came of examining them: changes are played, which takes a while.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::expectation::{self, MetricInfo};
 use super::schema::SCENARIO;
-use redrive_core::book::report::reference::push_keys;
+use crate::report::reference::push_keys;
 
 /// The page.
 #[must_use]

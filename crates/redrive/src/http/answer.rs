@@ -20,7 +20,7 @@ pub(super) const BODY_WAIT_MAX: Duration = Duration::from_secs(1);
 const BODY_TOLD_MAX: usize = 300;
 
 /// The answer as the core hears of it.
-#[must_use] 
+#[must_use]
 pub fn reply(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Reply {
     let body = text(body);
     Reply {
@@ -45,7 +45,7 @@ fn pairs(headers: &HeaderMap) -> HeaderPairs {
 
 /// The bytes as text that any store and any terminal can bear: what is no UTF-8 and what is no character
 /// to be seen is replaced.
-#[must_use] 
+#[must_use]
 pub fn text(bytes: &[u8]) -> String {
     let seen =
         |c: char| if c.is_control() && !matches!(c, '\n' | '\t') { char::REPLACEMENT_CHARACTER } else { c };

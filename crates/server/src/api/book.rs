@@ -10,11 +10,12 @@ use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use redrive_core::backoff::{self, Backoff};
-use redrive_core::book::report::explain::explain;
-use redrive_core::book::{RuleBook, lint};
+use redrive_core::book::RuleBook;
 use redrive_core::ids::PolicyName;
 use redrive_core::mask::AddressMask;
 use redrive_core::text::show_duration;
+use redrive_lab::lint;
+use redrive_lab::report::explain::explain;
 
 use super::addresses::Addresses;
 use super::code::Code;

@@ -7,13 +7,13 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use redrive_core::book::RuleBook;
-use redrive_core::book::report;
 use redrive_core::breaker::{BreakerSettings, Phase, State as Breaker};
 use redrive_core::catalog::Kind;
 use redrive_core::engine::{DependencyView, QueueName};
 use redrive_core::figures::{DependencyFigures, Histogram};
 use redrive_core::ids::DependencyName;
 use redrive_core::text::show_duration;
+use redrive_lab::report;
 use redrive_node::runtime::{Snapshot, Turn, Turns};
 
 use super::addresses::Addresses;

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use redrive_core::book::lint::{self, Checked, Lint};
 use redrive_core::book::problem::{Problem, Severity, Span, suggest};
+use redrive_lab::lint::{self, Checked, Lint};
 use redrive_node::built_in::BUILT_IN;
 use serde::Serialize;
 

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use redrive_core::book::report::matrix;
+use redrive_lab::report::matrix;
 
 use super::{open_book, print};
 use crate::cli::ExportMatrixArgs;

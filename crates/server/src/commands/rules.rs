@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use redrive_core::book::RuleBook;
 use redrive_core::book::model::{ChannelEntry, ServiceEntry};
 use redrive_core::book::problem::{nearest, suggest};
-use redrive_core::book::report::{explain, markdown};
 use redrive_core::book::resolve::Resolved;
+use redrive_lab::report::{explain, markdown};
 
 use super::{Refused, open_book, print};
 use crate::cli::{RulesArgs, RulesFormat};

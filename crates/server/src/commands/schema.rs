@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use redrive_core::book;
+use redrive_lab::json_schema;
 use redrive_lab::scenario;
 
 use super::print_json;
@@ -10,7 +10,7 @@ use crate::cli::{Schema, SchemaArgs};
 
 pub(super) fn run(args: &SchemaArgs) -> anyhow::Result<ExitCode> {
     let schema = match args.of {
-        Schema::Book => book::json_schema::schema(),
+        Schema::Book => json_schema::schema(),
         Schema::Scenario => scenario::json_schema(),
     };
     print_json(&schema)?;

@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use redrive_core::backoff::{self, Backoff};
 use redrive_core::book::problem::nearest;
-use redrive_core::book::report::explain::millis;
 use redrive_core::catalog;
 use redrive_core::ids::PolicyName;
+use redrive_lab::report::explain::millis;
 use serde_json::{Value, json};
 
 use super::{Refused, open_book, print};

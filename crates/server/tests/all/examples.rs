@@ -8,7 +8,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use redrive_core::book::lint::check_for;
 use redrive_core::book::model::{
     AlertSeverity, ConsumerPattern, DaprTarget, DependencyEntry, Direction, IdempotencyBy, LetterForm, Order,
     ReactionName, ReceiverKind, SecretFrom, SourceKind, TimeoutParts, Webhook,
@@ -19,6 +18,7 @@ use redrive_core::book::{RuleBook, read};
 use redrive_core::breaker::{BreakerSettings, Count, Trip};
 use redrive_core::rule::{FailureMatch, Meaning, NamedPolicy, WhenOpen};
 use redrive_core::text::show_duration;
+use redrive_lab::lint::check_for;
 use redrive_node::built_in::BUILT_IN;
 
 use crate::run::Folder;

@@ -14,7 +14,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use redrive_core::book::lint::check_for;
+use redrive_lab::lint::check_for;
 use redrive_node::built_in::BUILT_IN;
 
 use self::Evidence::{NotBuiltIn, Pair, Test};

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use redrive_core::book::lint;
 use redrive_core::book::problem::Problems;
 use redrive_core::book::yaml::{self, Node, Quoted};
+use redrive_lab::lint;
 use regex::Regex;
 use serde_json::Value;
 

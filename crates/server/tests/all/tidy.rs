@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use redrive_core::book::lint::check_for;
+use redrive_lab::lint::check_for;
 use redrive_node::built_in::BUILT_IN;
 use serde_json::Value;
 

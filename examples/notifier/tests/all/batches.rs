@@ -111,7 +111,7 @@ async fn no_answer_in_time_is_an_outage_too() {
 
 #[test]
 fn the_book_has_nothing_to_complain_of() {
-    assert_eq!(redrive::core::book::lint::check(RULES.as_bytes()).problems, []);
+    assert_eq!(redrive_lab::lint::check(RULES.as_bytes()).problems, []);
 }
 
 #[tokio::test]

@@ -1,0 +1,220 @@
+//! The format of the rule book, and of all that is written in the same tables, as JSON Schema (draft 2020-12), so
+//! that editors complete and check it.
+//!
+//! Made from the tables in [`redrive_core::book::schema`] and nothing else. A schema cannot say all that `check`
+//! says: it never refuses a book that `check` takes, unless that book quotes a number or has a number
+//! for a name, and what it cannot express it leaves to `check`.
+
+use serde_json::{Map, Value, json};
+
+use crate::lint;
+use redrive_core::book::schema::{BOOK, Field, Named, Need, Object, Type};
+use redrive_core::book::validate::ACTS;
+use redrive_core::catalog;
+use redrive_core::category::Category;
+use redrive_core::limits;
+
+const DURATION: &str = r"^([0-9]+(\.[0-9]+)?(d|h|m|s|ms))+$";
+const SHARE: &str = r"^[0-9]+(\.[0-9]+)? *%$";
+const NAME: &str = r"^[A-Za-z0-9._:/-]{1,200}$";
+const STATUSES: &str = r"^[1-5][0-9]{2}( *- *[1-5][0-9]{2})?$";
+
+/// The whole schema.
+#[must_use]
+pub fn schema() -> Value {
+    schema_of(&BOOK, "A Redrive rule book")
+}
+
+/// The schema of whatever else is written in such tables.
+#[must_use]
+pub fn schema_of(root: &Object, title: &str) -> Value {
+    let mut definitions = Map::new();
+    let mut schema = object(root, &mut definitions);
+    schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
+    schema["title"] = json!(title);
+    schema["$defs"] = definitions.into();
+    schema
+}
+
+/// The map's own schema; those it refers to are put beside it once each.
+fn object(object: &Object, definitions: &mut Map<String, Value>) -> Value {
+    let mut properties = Map::new();
+    let mut required = Vec::new();
+    for Field { key, takes, need, about, role: _ } in object.all_fields() {
+        let mut property = value(takes, definitions);
+        if let Some(property) = property.as_object_mut() {
+            property.insert("description".to_owned(), json!(about));
+        }
+        properties.insert((*key).to_owned(), property);
+        if *need == Need::Required {
+            required.push(*key);
+        }
+    }
+    let mut schema = json!({
+        "title": object.name,
+        "description": object.about,
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": false,
+    });
+    if !required.is_empty() {
+        schema["required"] = json!(required);
+    }
+    if !object.one_of.is_empty() {
+        schema["oneOf"] = object.one_of.iter().map(|key| json!({ "required": [key] })).collect();
+    }
+    schema
+}
+
+/// A reference to the map's schema.
+fn reference(to: &Object, definitions: &mut Map<String, Value>) -> Value {
+    let name = definition_name(to);
+    if !definitions.contains_key(&name) {
+        // Its place is taken first: maps may lead back to themselves.
+        definitions.insert(name.clone(), Value::Null);
+        let schema = object(to, definitions);
+        definitions.insert(name.clone(), schema);
+    }
+    json!({ "$ref": format!("#/$defs/{name}") })
+}
+
+/// `retry_policy` for "a retry policy".
+#[must_use]
+pub fn definition_name(object: &Object) -> String {
+    let words = object.name.to_lowercase();
+    let words = words.strip_prefix("a ").or_else(|| words.strip_prefix("an ")).unwrap_or(&words);
+    words.replace('\'', "").replace(|c: char| !c.is_ascii_alphanumeric(), "_")
+}
+
+fn value(takes: &Type, definitions: &mut Map<String, Value>) -> Value {
+    match takes {
+        Type::Object(object) => reference(object, definitions),
+        Type::MapOf(item) => json!({
+            // A section with nothing below it is no mistake.
+            "type": ["object", "null"],
+            "propertyNames": { "pattern": NAME },
+            "additionalProperties": value(item, definitions),
+        }),
+        Type::ByFailure(item) => json!({
+            "type": "object",
+            "propertyNames": { "anyOf": [{ "enum": categories() }, { "pattern": STATUSES }] },
+            "additionalProperties": value(item, definitions),
+        }),
+        Type::ListOf(item) => json!({ "type": "array", "items": value(item, definitions) }),
+        Type::OneOrMany(item) => {
+            let item = value(item, definitions);
+            json!({ "anyOf": [item, { "type": "array", "items": item }] })
+        }
+        Type::ShortOrLong(short, long) => {
+            let short = value(short, definitions);
+            json!({ "oneOf": [short, reference(long, definitions)] })
+        }
+        scalar => scalar_schema(scalar),
+    }
+}
+
+fn scalar_schema(takes: &Type) -> Value {
+    match takes {
+        Type::Duration => text(DURATION, &["500ms", "30s", "5m", "24h", "7d", "1h30m"]),
+        Type::Size => text("^[0-9]+(B|KiB|MiB|GiB)$", &["512B", "64KiB", "25MiB"]),
+        Type::Rate => {
+            text(r"^[0-9]+(\.[0-9]+)? */ *(s|sec|second|m|min|minute|h|hour)$", &["20/s", "10/m", "100/h"])
+        }
+        Type::Share => text(SHARE, &["5%", "50%"]),
+        Type::Jitter => json!({
+            "anyOf": [
+                { "enum": ["none", "full", "equal", "decorrelated"] },
+                text(r"^ *(plus +[0-9]|spread +[0-9]).*$", &["plus 500ms", "spread 25%", "spread 100ms"]),
+            ],
+        }),
+        Type::Pattern => json!({ "type": "string", "examples": ["(?i)quota"] }),
+        Type::EventPattern => {
+            text(r"^(\*|[^\s.*]+)(\.(\*|[^\s.*]+))*$", &["todo.task.created", "todo.task.*"])
+        }
+        // A text may look like something else: `stage: 1`.
+        Type::Text => json!({ "type": ["string", "number", "boolean"] }),
+        Type::Url => text(r"^https?://[^\s/][^\s]*$", &["http://127.0.0.1:9000/events"]),
+        Type::SourceTemplate => json!({
+            "type": "string",
+            "minLength": 1,
+            "examples": ["report.daily", "github.{header.x-github-event}.{data.action}"],
+        }),
+        Type::CopyKey => json!({
+            "type": "string",
+            "minLength": 1,
+            "examples": ["data.order", "{type}/{data.order}"],
+        }),
+        Type::LetterName => json!({
+            "type": "string",
+            "minLength": 1,
+            "examples": ["_{service}.deadletter[.{channel}]", "{queue}:dlq", "{queue}-dlq-{stage}"],
+        }),
+        Type::Bool => json!({ "type": "boolean" }),
+        Type::Count { min, max } => json!({ "type": "integer", "minimum": min, "maximum": max }),
+        Type::CountOrUnlimited => json!({
+            "anyOf": [
+                { "type": "integer", "minimum": 0, "maximum": limits::RETRIES_MAX },
+                { "const": "unlimited" },
+            ],
+        }),
+        Type::Number { min, max } => json!({ "type": "number", "minimum": min, "maximum": max }),
+        Type::Word(words) => json!({ "enum": words }),
+        Type::Name(kind) => name_schema(*kind),
+        Type::Reaction => {
+            let words: Vec<&str> = ACTS.into_iter().chain(catalog_names(Named::Policy)).collect();
+            json!({ "anyOf": [{ "enum": words }, { "type": "string", "pattern": NAME }] })
+        }
+        Type::Statuses => statuses(&[]),
+        Type::FailureKind => statuses(&[json!({ "enum": categories() })]),
+        Type::Json => json!({ "type": "string", "contentMediaType": "application/json" }),
+        Type::Cron => text(r"^\s*(\S+\s+){4}\S+\s*$", &["0 9 * * *", "*/5 * * * *"]),
+        Type::Zone => text(r"^\S+$", &["UTC", "Europe/Berlin"]),
+        Type::MailAddress => text(r"^\S+@\S+$", &["ann@example.com"]),
+        Type::MailServer => text(r"^smtps?://\S+$", &["smtp://user@mail.example.com:587"]),
+        Type::Hours => json!({ "type": "string", "examples": ["Mon-Fri 09:00-17:00 Europe/Berlin"] }),
+        Type::Condition => json!({
+            "type": "string",
+            "pattern": r"^\s*[a-z][a-z0-9_]*(\s|$)",
+            "examples": ["dead_letters > 100", "breaker_open for 10m by dependency", "error_rate > 5% over 2m"],
+        }),
+        Type::Lint => json!({ "enum": lint::all().iter().map(|lint| lint.code).collect::<Vec<_>>() }),
+        Type::Object(_)
+        | Type::MapOf(_)
+        | Type::ByFailure(_)
+        | Type::ListOf(_)
+        | Type::OneOrMany(_)
+        | Type::ShortOrLong(..) => unreachable!("these are no single values"),
+    }
+}
+
+/// A status or a range of them, or whatever else may stand there.
+fn statuses(others: &[Value]) -> Value {
+    let own = [json!({ "type": "integer", "minimum": 100, "maximum": 599 }), text(STATUSES, &["500-599"])];
+    json!({ "anyOf": others.iter().cloned().chain(own).collect::<Vec<_>>() })
+}
+
+fn text(pattern: &str, examples: &[&str]) -> Value {
+    json!({ "type": "string", "pattern": pattern, "examples": examples })
+}
+
+/// The catalog's names to choose from, or any name of the book.
+fn name_schema(kind: Named) -> Value {
+    let known: Vec<&str> = catalog_names(kind).collect();
+    let any = json!({ "type": "string", "pattern": NAME });
+    if known.is_empty() { any } else { json!({ "anyOf": [{ "enum": known }, any] }) }
+}
+
+fn catalog_names(kind: Named) -> impl Iterator<Item = &'static str> {
+    let names: Vec<&'static str> = match kind {
+        Named::Policy => catalog::policies().iter().map(|policy| policy.name).collect(),
+        Named::Breaker => catalog::BREAKERS.iter().map(|breaker| breaker.name).chain(["none"]).collect(),
+        // Where a timeout's name belongs, a duration does too; both are names by their letters.
+        Named::Timeout => catalog::TIMEOUTS.iter().map(|timeout| timeout.name).collect(),
+        Named::Throttle | Named::Dependency | Named::Secret | Named::Receiver => Vec::new(),
+    };
+    names.into_iter()
+}
+
+fn categories() -> [&'static str; 7] {
+    Category::ALL.map(Category::as_str)
+}

@@ -1,0 +1,175 @@
+//! Lints about addresses: what one says before anybody resolves it, whom it names, and whether its target
+//! may be called there.
+
+use std::net::IpAddr;
+
+use super::{Findings, Lint, Run};
+use redrive_core::book::model::{JwtKeys, Network, Sections, TargetKind};
+use redrive_core::book::problem::Severity;
+
+pub(super) const LINTS: &[Lint] = &[PRIVATE_NAME, PLAIN_KEYS];
+
+const PLAIN_KEYS: Lint = Lint {
+    code: "plain-http-keys",
+    severity: Severity::Warning,
+    summary: "the keys that tokens are checked with come without encryption",
+    explanation: "The keys of `access.jwt` are fetched over plain HTTP from another machine. Whoever sits in \
+                  between can put keys of their own in their place, sign tokens with them, and be believed to \
+                  be anybody, an administrator too. Use `https`.",
+    bad: "version: 1
+access:
+  jwt: { jwks: \"http://issuer.example.com/keys\", issuer: a, audience: redrive }
+",
+    mended: "version: 1
+access:
+  jwt: { jwks: \"https://issuer.example.com/keys\", issuer: a, audience: redrive }
+",
+    run: Run::Book(plain_http_keys),
+};
+
+fn plain_http_keys<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
+    let (Some(jwt), Some(span)) = (&book.access.jwt, book.access.jwt_at) else { return };
+    let JwtKeys::Jwks(address) = &jwt.keys else { return };
+    let host = authority(address).map(host).unwrap_or_default();
+    let is_own = host.eq_ignore_ascii_case("localhost")
+        || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    if address.starts_with("http://") && !is_own {
+        let message = format!("the keys of `{address}` come without encryption, and could be anybody's");
+        findings.report(span, message, "use `https://`");
+    }
+}
+
+const PRIVATE_NAME: Lint = Lint {
+    code: "private-name-without-leave",
+    severity: Severity::Warning,
+    summary: "a target's name leads to a private network, which the book does not allow",
+    explanation: "Whoever can change what a name resolves to could have events sent to this machine, to its \
+                  neighbours or to the metadata service of its cloud. So a name that leads there is refused, \
+                  and the deliveries become dead letters, unless the target says `network: private`. This \
+                  name can lead nowhere else. Say so beside `http:`, or write the address itself, such as \
+                  127.0.0.1, which is trusted as it stands.",
+    bad: "version: 1
+services:
+  mail:
+    target: { http: \"http://localhost:9000/events\" }
+    events: [todo.task.created]
+",
+    mended: "version: 1
+services:
+  mail:
+    target: { http: \"http://localhost:9000/events\", network: private }
+    events: [todo.task.created]
+",
+    run: Run::Book(private_name_without_leave),
+};
+
+fn private_name_without_leave<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
+    for service in &book.services {
+        let own = std::iter::once((&service.layer, &service.target));
+        let of_channels =
+            service.channels.iter().filter_map(|channel| Some((&channel.layer, channel.target.as_ref()?)));
+        for (layer, target) in own.chain(of_channels) {
+            let TargetKind::Http(address) = &target.kind else { continue };
+            let host = authority(address).map(host).unwrap_or_default();
+            if target.network == Network::Private || host.is_empty() || !is_inner_name(host) {
+                continue;
+            }
+            findings.within_all([&book.defaults, &service.layer, layer], |findings| {
+                let message = format!("`{host}` leads to a private network, where this target may not call");
+                findings.report(target.span, message, "add `network: private` beside `http:`");
+            });
+        }
+    }
+}
+
+/// Whether a host is a name that only a private network, or this machine, has a meaning for.
+pub(super) fn is_inner_name(host: &str) -> bool {
+    const INNER: [&str; 6] = [".localhost", ".local", ".internal", ".lan", ".svc", ".home.arpa"];
+    let name = host.trim_end_matches('.').to_ascii_lowercase();
+    name.parse::<IpAddr>().is_err()
+        && (!name.contains('.') || INNER.iter().any(|inner| name.ends_with(inner)))
+}
+
+/// What stands between `//` and the path: `user:password@host:port`.
+pub(super) fn authority(address: &str) -> Option<&str> {
+    let (_, rest) = address.split_once("://")?;
+    Some(&rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())])
+}
+
+/// The host of an authority, without brackets, port and credentials.
+pub(super) fn host(authority: &str) -> &str {
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let (host, end) = host.strip_prefix('[').map_or((host, ':'), |literal| (literal, ']'));
+    host.split(end).next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::found;
+    use super::*;
+
+    #[test]
+    fn names_of_private_networks_need_leave() {
+        #[rustfmt::skip]
+        let cases = [
+            ("this machine",             "http://localhost:9000/",                 "",                     true),
+            ("in capitals",              "http://LocalHost/",                      "",                     true),
+            ("and a dot at the end",     "http://localhost./",                     "",                     true),
+            ("under it",                 "http://shop.localhost/",                 "",                     true),
+            ("a name without a dot",     "http://notify:8080/",                    "",                     true),
+            ("a cluster's",              "http://notify.default.svc/",             "",                     true),
+            ("a cluster's whole name",   "http://notify.default.svc.cluster.local/", "",                   true),
+            ("an intranet's",            "https://billing.corp.internal/",         "",                     true),
+            ("with leave",               "http://localhost:9000/",                 ", network: private",   false),
+            ("with none, in words",      "http://localhost:9000/",                 ", network: public",    true),
+            ("an address",               "http://127.0.0.1:9000/",                 "",                     false),
+            ("another family",           "http://[::1]:9000/",                     "",                     false),
+            ("a public name",            "https://hooks.example.com/",             "",                     false),
+            ("one that looks inner",     "https://internal.example.com/",          "",                     false),
+        ];
+        for (name, address, network, expected) in cases {
+            let target = format!("target: {{ http: \"{address}\"{network} }}");
+            let service = format!("version: 1\nservices:\n  s: {{ {target}, events: [a] }}\n");
+            let channel = format!(
+                "version: 1\nservices:\n  s: {{ target: {{ log: stdout }}, channels: {{ c: {{ {target}, events: [a] }} }} }}\n"
+            );
+            assert_eq!(!found(&service, LINTS).is_empty(), expected, "{name}");
+            assert_eq!(!found(&channel, LINTS).is_empty(), expected, "{name}, of a channel");
+        }
+    }
+
+    #[test]
+    fn keys_that_tokens_are_checked_with_come_encrypted_or_from_this_machine() {
+        #[rustfmt::skip]
+        let cases = [
+            ("encrypted",            "https://issuer.test/keys",     false),
+            ("this machine",         "http://127.0.0.1:9/keys",      false),
+            ("by the other family",  "http://[::1]:9/keys",          false),
+            ("by name",              "http://localhost:9/keys",      false),
+            ("a neighbour",          "http://10.0.0.1/keys",         true),
+            ("anybody",              "http://issuer.test/keys",      true),
+        ];
+        for (name, address, expected) in cases {
+            let book =
+                format!("version: 1\naccess:\n  jwt: {{ jwks: \"{address}\", issuer: a, audience: b }}\n");
+            assert_eq!(!found(&book, LINTS).is_empty(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn hosts_are_found_wherever_they_stand() {
+        #[rustfmt::skip]
+        let cases = [
+            ("a path",                "http://a.test/b",                 Some("a.test")),
+            ("nothing but a host",    "http://a.test",                   Some("a.test")),
+            ("a port and a query",    "https://a.test:1?b=c@d",          Some("a.test")),
+            ("credentials",           "https://u:p@w@a.test#b",          Some("a.test")),
+            ("a literal",             "http://u@[::1]:9/x",              Some("::1")),
+            ("an empty host",         "http:///x",                       Some("")),
+            ("no scheme",             "work:queue",                      None),
+        ];
+        for (name, address, expected) in cases {
+            assert_eq!(authority(address).map(host), expected, "{name}");
+        }
+    }
+}

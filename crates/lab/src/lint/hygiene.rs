@@ -1,0 +1,670 @@
+//! Lints about the book itself: what is defined and never used, what goes by another's name, and what
+//! should not stand in a book or cross a network in the clear.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::addresses::{authority, host, is_inner_name};
+use super::sources::may_feed;
+use super::{Findings, Lint, Run};
+use redrive_core::book::model::{
+    Alert, At, JwtKeys, ReactionName, ReceiverKind, Secret, SecretFrom, Sections, Source, SourceKind, Target,
+    TargetKind,
+};
+use redrive_core::book::problem::{Severity, Span, nearest};
+use redrive_core::book::schema::Named;
+use redrive_core::book::source_template::SourceTemplate;
+use redrive_core::breaker::{BreakerSettings, RawBreaker};
+use redrive_core::catalog::{self, Kind};
+use redrive_core::limits;
+use redrive_core::rule::GrowingTimeout;
+use redrive_core::text::show_duration;
+
+pub(super) const LINTS: &[Lint] = &[
+    Lint {
+        code: "unrouted-source",
+        severity: Severity::Warning,
+        summary: "a source whose events no service takes",
+        explanation: "A schedule or another source of the book makes events of a type that no row of any service \
+                      claims, so each of them would be recorded as unrouted and nothing would happen. Mostly it is \
+                      a slip of the pen at one end. Of a type with placeholders, only what stands before the first \
+                      can be judged. Claim the type in a service, or correct it.",
+        bad: "version: 1\n\
+              sources: { nightly: { schedule: { cron: \"0 3 * * *\" }, type: report.nightly } }\n\
+              services:\n  \
+                reports: { target: { exec: [./report] }, events: [reports.nightly] }\n",
+        mended: "version: 1\n\
+                 sources: { nightly: { schedule: { cron: \"0 3 * * *\" }, type: reports.nightly } }\n\
+                 services:\n  \
+                   reports: { target: { exec: [./report] }, events: [reports.nightly] }\n",
+        run: Run::Book(unrouted_source),
+    },
+    Lint {
+        code: "sender-chooses-type",
+        severity: Severity::Warning,
+        summary: "a webhook's type begins with what its sender says",
+        explanation: "The type of a source's events begins with a placeholder, so whoever holds the secret of that \
+                      one webhook can make events of any type: those of another source too, which services \
+                      believe to come from there. Begin the type with a fixed word, such as the source's name.",
+        bad: "version: 1\n\
+              sources: { shop: { webhook: { scheme: stripe, secret: shop }, type: \"{data.type}\" } }\n\
+              secrets: { shop: { env: SHOP_SECRET } }\n\
+              services:\n  \
+                billing: { target: { exec: [./bill] }, events: [shop.*] }\n",
+        mended: "version: 1\n\
+                 sources: { shop: { webhook: { scheme: stripe, secret: shop }, type: \"shop.{data.type}\" } }\n\
+                 secrets: { shop: { env: SHOP_SECRET } }\n\
+                 services:\n  \
+                   billing: { target: { exec: [./bill] }, events: [shop.*] }\n",
+        run: Run::Book(sender_chooses_type),
+    },
+    Lint {
+        code: "unused-definition",
+        severity: Severity::Warning,
+        summary: "a policy, breaker, timeout, throttle, dependency, secret or receiver that nothing refers to",
+        explanation: "Something is defined and never named. Often a service was meant to use it and names \
+                      something else, or nothing at all, and so runs under another policy than its author \
+                      believes. Refer to it where it was meant, or remove it. The dependencies of a book \
+                      without services are what a program calls, by their names in its code.",
+        bad: "version: 1\nretry_policies:\n  mine: { from: standard, retries: 2 }\n",
+        mended: "version: 1\nretry_policies:\n  mine: { from: standard, retries: 2 }\ndefaults: { retry: mine }\n",
+        run: Run::Book(unused_definition),
+    },
+    Lint {
+        code: "shadowed-catalog",
+        severity: Severity::Info,
+        summary: "a name of the catalog means something else in this book",
+        explanation: "The book defines a policy, breaker or timeout under a name that the catalog has \
+                      already, with other values and without extending it. Whoever knows the catalog \
+                      reads the name and believes the catalog's numbers. Choose another name, or write \
+                      `from:` with the same name, which says that it is the catalog's with changes.",
+        bad: "version: 1
+retry_policies:
+  standard: { initial: 10s, retries: 2 }
+",
+        mended: "version: 1
+retry_policies:
+  standard: { from: standard, initial: 10s, retries: 2 }
+",
+        run: Run::Book(shadowed_catalog),
+    },
+    Lint {
+        code: "secret-kept-shorter-than-cached",
+        severity: Severity::Error,
+        summary: "a secret is dropped while it still counts as fresh",
+        explanation: "A fetched secret is fresh for `cached`, and serves until `kept` after the last good \
+                      fetch if its provider is away. Kept for less than it is cached, it would be thrown \
+                      away before it is ever fetched again, and an outage of the provider stops every \
+                      call at once. Make `kept` the longer one; the defaults are 5m and 30m.",
+        bad: "version: 1
+secrets:
+  github: { env: GITHUB_WEBHOOK_SECRET, cached: 1h }
+sources:
+  github: { webhook: { scheme: github, secret: github }, type: github.event }
+",
+        mended: "version: 1
+secrets:
+  github: { env: GITHUB_WEBHOOK_SECRET, cached: 1h, kept: 4h }
+sources:
+  github: { webhook: { scheme: github, secret: github }, type: github.event }
+",
+        run: Run::Book(secret_kept_shorter_than_cached),
+    },
+    Lint {
+        code: "secret-gone-before-probe",
+        severity: Severity::Warning,
+        summary: "an expired secret is dropped before the vault's breaker lets a probe through",
+        explanation: "While the vault's breaker is open nothing is fetched, and the expired secret serves \
+                      in its place until `kept` ends. If the time between `cached` and `kept` is shorter \
+                      than the breaker stays open, a single trip is enough to be left without the secret, \
+                      just when it was to bridge the outage. Keep it longer than that, several times over.",
+        bad: "version: 1
+secrets:
+  github: { key-vault: \"https://vault.example.test/secrets/github\", cached: 5m, kept: 5m }
+sources:
+  github: { webhook: { scheme: github, secret: github }, type: github.event }
+",
+        mended: "version: 1
+secrets:
+  github: { key-vault: \"https://vault.example.test/secrets/github\", cached: 5m, kept: 30m }
+sources:
+  github: { webhook: { scheme: github, secret: github }, type: github.event }
+",
+        run: Run::Book(secret_gone_before_probe),
+    },
+    Lint {
+        code: "secret-in-book",
+        severity: Severity::Warning,
+        summary: "an address with a password in it",
+        explanation: "A rule book is kept under version control, shown on pages and exported, and addresses \
+                      of targets stand in logs. A password in an address goes wherever the book goes. \
+                      Leave it out and let the program read it from its environment, and change the \
+                      password: whoever has read the book knows it.",
+        bad: "version: 1
+services:
+  mail:
+    target: { http: \"https://user:hunter2@hooks.example.test/events\" }
+    events: [todo.task.created]
+",
+        mended: "version: 1
+services:
+  mail:
+    target: { http: \"https://hooks.example.test/events\", secret: mail }
+    events: [todo.task.created]
+secrets:
+  mail: { env: MAIL_SECRET }
+",
+        run: Run::Book(secret_in_book),
+    },
+    Lint {
+        code: "plain-http",
+        severity: Severity::Info,
+        summary: "events leave for a public address without encryption",
+        explanation: "The target is reached over plain HTTP at an address that looks public: whoever sits \
+                      in between can read the events and change them, and a signature only shows the \
+                      latter. Use `https`. Addresses of this machine, of private networks and of names \
+                      without a dot are not meant.",
+        bad: "version: 1
+services:
+  mail:
+    target: { http: \"http://hooks.example.com/events\" }
+    events: [todo.task.created]
+",
+        mended: "version: 1
+services:
+  mail:
+    target: { http: \"https://hooks.example.com/events\" }
+    events: [todo.task.created]
+",
+        run: Run::Book(plain_http),
+    },
+];
+
+fn unrouted_source(book: &Sections, findings: &mut Findings<'_>) {
+    // A book without services is a part of another.
+    if book.services.is_empty() {
+        return;
+    }
+    for (name, source) in &book.sources {
+        let template = source.value.event_type.as_deref().and_then(|text| SourceTemplate::parse(text).ok());
+        let Some(event_type) = template.as_ref().and_then(SourceTemplate::literal) else {
+            unrouted_beginning(book, name, source, findings);
+            continue;
+        };
+        if book.rows().any(|(_, _, row)| row.pattern.value.matches(event_type)) {
+            continue;
+        }
+        let types: Vec<&str> = book.rows().map(|(_, _, row)| row.pattern.value.as_str()).collect();
+        let help = nearest(event_type, types).map_or_else(
+            || "add it to the `events` of a service".to_owned(),
+            |near| format!("did you mean `{near}`?"),
+        );
+        findings.report(source.span, format!("no service takes `{event_type}`, which `{name}` makes"), help);
+    }
+}
+
+/// The same where only the beginning of the types is known.
+fn unrouted_beginning(book: &Sections, name: &str, source: &At<Source>, findings: &mut Findings<'_>) {
+    let template = source.value.event_type.as_deref();
+    let Some((beginning, _)) = template.and_then(|text| text.split_once('{')) else { return };
+    if book.rows().any(|(_, _, row)| may_feed(&source.value, &row.pattern.value)) {
+        return;
+    }
+    let message = format!("no service takes what begins with `{beginning}`, as all that `{name}` makes does");
+    findings.report(source.span, message, "add such types to the `events` of a service");
+}
+
+fn sender_chooses_type(book: &Sections, findings: &mut Findings<'_>) {
+    for (name, source) in &book.sources {
+        let SourceKind::Webhook(_) = &source.value.kind else { continue };
+        let template = source.value.event_type.as_deref().unwrap_or_default();
+        if !template.starts_with('{') {
+            continue;
+        }
+        let message = format!("whoever calls `{name}` chooses the whole type of its events");
+        findings.report(source.span, message, format!("begin it with a word of yours: `{name}.{template}`"));
+    }
+}
+
+fn unused_definition<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
+    let used = names_used(book);
+    let mut look = |kind: Named, name: &str, span: Span| {
+        if !used.contains(&(kind, Cow::Borrowed(name))) {
+            let message = format!("the {} `{name}` is never used", kind.as_str());
+            findings.report(span, message, "use it or remove it");
+        }
+    };
+    book.policies.iter().for_each(|(name, at)| look(Named::Policy, name.as_str(), at.span));
+    book.breakers.iter().for_each(|(name, at)| look(Named::Breaker, name.as_str(), at.span));
+    book.timeouts.iter().for_each(|(name, at)| look(Named::Timeout, name, at.span));
+    book.throttles.iter().for_each(|(name, at)| look(Named::Throttle, name, at.span));
+    book.secrets.iter().for_each(|(name, at)| look(Named::Secret, name, at.span));
+    book.receivers.iter().for_each(|(name, at)| look(Named::Receiver, name, at.span));
+    if book.services.is_empty() {
+        // The book is a program's, which names its dependencies where nobody sees it from here.
+        return;
+    }
+    for (name, entry) in &book.dependencies {
+        // What stands in an exported Dapr file has its use there.
+        if entry.dapr.is_none() && !used.contains(&(Named::Dependency, Cow::Borrowed(name.as_str()))) {
+            findings.within_all([&book.defaults, &entry.layer], |findings| {
+                let message = format!("the dependency `{name}` is never used");
+                findings.report(entry.span, message, "use it or remove it");
+            });
+        }
+    }
+}
+
+type NamesUsed<'a> = BTreeSet<(Named, Cow<'a, str>)>;
+
+/// Every name that something refers to, and those that are used without being written.
+fn names_used(book: &Sections) -> NamesUsed<'_> {
+    let mut used = NamesUsed::new();
+    // What holds where a book says nothing goes by these names of the catalog.
+    used.extend(["standard", catalog::RATE_LIMITED_POLICY].map(|name| (Named::Policy, name.into())));
+    for (name, at) in &book.policies {
+        used.extend(
+            at.value
+                .from
+                .iter()
+                .filter(|from| *from != name)
+                .map(|from| (Named::Policy, from.as_str().into())),
+        );
+    }
+    for (name, at) in &book.breakers {
+        used.extend(
+            at.value
+                .from
+                .iter()
+                .filter(|from| *from != name)
+                .map(|from| (Named::Breaker, from.as_str().into())),
+        );
+    }
+    used_by_layers(book, &mut used);
+    used_by_edges(book, &mut used);
+    for entry in book.dependencies.values() {
+        used.extend(entry.throttle.iter().map(|at| (Named::Throttle, at.value.as_str().into())));
+    }
+    let from_vault = |secret: &Secret| matches!(secret.from, SecretFrom::KeyVault(_));
+    if book.secrets.values().any(|at| from_vault(&at.value)) {
+        let vaults = book.dependencies.values().filter(|entry| entry.kind == Kind::KeyVault);
+        used.extend(vaults.map(|entry| (Named::Dependency, entry.name.as_str().into())));
+    }
+    used
+}
+
+/// What the levels name: policies, breakers, timeouts, receivers and further dependencies.
+fn used_by_layers<'a>(book: &'a Sections, used: &mut NamesUsed<'a>) {
+    for layer in book.layers() {
+        for (_, at) in &layer.reactions {
+            match &at.value {
+                ReactionName::Policy(name) => used.insert((Named::Policy, name.as_str().into())),
+                ReactionName::DeadLetter | ReactionName::Pause => false,
+            };
+        }
+        let breaker = layer.breaker.as_ref().and_then(|at| at.value.as_ref());
+        used.extend(breaker.map(|name| (Named::Breaker, name.as_str().into())));
+        let timeout = layer.timeout.as_ref().and_then(|at| at.value.name.as_deref());
+        used.extend(timeout.map(|name| (Named::Timeout, name.into())));
+        used.extend(layer.facts.uses.iter().map(|at| (Named::Dependency, at.value.as_str().into())));
+        let told = layer.alerts.iter().flat_map(Alert::receivers);
+        used.extend(told.map(|name| (Named::Receiver, name.into())));
+    }
+    if book.layers().iter().any(|layer| layer.dead_letter.alert.is_some()) {
+        // That alert is told to everybody.
+        used.extend(book.receivers.keys().map(|name| (Named::Receiver, name.as_str().into())));
+    }
+    let told = book.alerts.iter().flat_map(Alert::receivers);
+    used.extend(told.map(|name| (Named::Receiver, name.into())));
+    for at in book.receivers.values() {
+        used.extend(at.value.retry.as_ref().map(|at| (Named::Policy, at.value.as_str().into())));
+        used.extend(at.value.secret.as_deref().map(|name| (Named::Secret, name.into())));
+    }
+}
+
+/// What services, channels, rows and sources name: dependencies and secrets.
+fn used_by_edges<'a>(book: &'a Sections, used: &mut NamesUsed<'a>) {
+    for service in &book.services {
+        // A target that names no dependency is one of its own, by the name of its service and channel.
+        used.insert((Named::Dependency, service.name.as_str().into()));
+        let channels = service.channels.iter();
+        let own = channels.map(|channel| format!("{}.{}", service.name, channel.name));
+        used.extend(own.map(|name| (Named::Dependency, name.into())));
+        let rows = service.rows.iter().chain(service.channels.iter().flat_map(|channel| &channel.rows));
+        let named = service.depends_on.iter().chain(rows.filter_map(|row| row.depends_on.as_ref()));
+        let named = named.chain(service.channels.iter().filter_map(|channel| channel.depends_on.as_ref()));
+        used.extend(named.map(|at| (Named::Dependency, at.value.as_str().into())));
+    }
+    let secrets = targets(book).filter_map(|target| target.secret.as_deref());
+    used.extend(secrets.map(|name| (Named::Secret, name.into())));
+    for source in book.sources.values().map(|at| &at.value) {
+        let named = source.depends_on.iter().chain(&source.facts.uses);
+        used.extend(named.map(|at| (Named::Dependency, at.value.as_str().into())));
+        if let SourceKind::Webhook(webhook) = &source.kind {
+            used.insert((Named::Secret, webhook.secret.as_str().into()));
+        }
+    }
+    if let Some(JwtKeys::Secret(secret)) = book.access.jwt.as_ref().map(|jwt| &jwt.keys) {
+        used.insert((Named::Secret, secret.as_str().into()));
+    }
+    let breaker = book.archive.as_ref().and_then(|archive| archive.breaker.as_ref());
+    used.extend(breaker.map(|at| (Named::Breaker, at.value.as_str().into())));
+}
+
+fn targets(book: &Sections) -> impl Iterator<Item = &Target> {
+    book.services.iter().flat_map(|service| {
+        let of_channels = service.channels.iter().filter_map(|channel| channel.target.as_ref());
+        std::iter::once(&service.target).chain(of_channels)
+    })
+}
+
+fn shadowed_catalog<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
+    let mut report = |kind: Named, name: &str, span: Span| {
+        let message = format!("the {} `{name}` is not the catalog's", kind.as_str());
+        let help = match kind {
+            Named::Policy | Named::Breaker => format!("choose another name, or write `from: {name}`"),
+            Named::Timeout | Named::Throttle | Named::Dependency | Named::Secret | Named::Receiver => {
+                "choose another name".to_owned()
+            }
+        };
+        findings.report(span, message, help);
+    };
+    for (name, at) in &book.policies {
+        let known = catalog::policy(name.as_str()).filter(|_| at.value.from.as_ref() != Some(name));
+        if known.is_some_and(|known| known.backoff != at.value.backoff) {
+            report(Named::Policy, name.as_str(), at.span);
+        }
+    }
+    for (name, at) in &book.breakers {
+        let known = catalog::breaker(name.as_str()).filter(|_| at.value.from.as_ref() != Some(name));
+        let settings = known.and_then(|known| BreakerSettings::try_from(RawBreaker::from(known)).ok());
+        if settings.is_some_and(|settings| settings != at.value.settings) {
+            report(Named::Breaker, name.as_str(), at.span);
+        }
+    }
+    for (name, at) in &book.timeouts {
+        let known = catalog::named_timeout(name).map(|known| GrowingTimeout::fixed(known.limit));
+        if known.is_some_and(|known| at.value.whole != Some(known)) {
+            report(Named::Timeout, name, at.span);
+        }
+    }
+}
+
+/// For how long the secret is fresh, for how long it is kept, and where to point.
+fn times(secret: &Secret, name: Span) -> (Duration, Duration, Span) {
+    let cached = secret.cached.as_ref().map_or(limits::SECRET_CACHED_DEFAULT, |at| at.value);
+    let kept = secret.kept.as_ref().map_or(limits::SECRET_KEPT_DEFAULT, |at| at.value);
+    let place = secret.kept.as_ref().or(secret.cached.as_ref()).map_or(name, |at| at.span);
+    (cached, kept, place)
+}
+
+fn secret_kept_shorter_than_cached<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
+    for at in book.secrets.values() {
+        let (cached, kept, place) = times(&at.value, at.span);
+        if kept < cached {
+            let [cached, kept] = [cached, kept].map(show_duration);
+            let message = format!("this secret is fresh for {cached}, but kept only for {kept}");
+            findings.report(place, message, format!("write `kept: {cached}` or more"));
+        }
+    }
+}
+
+fn secret_gone_before_probe<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
+    let open = vault_open_max(book);
+    for at in book.secrets.values().filter(|at| matches!(at.value.from, SecretFrom::KeyVault(_))) {
+        let (cached, kept, place) = times(&at.value, at.span);
+        let bridged = kept.saturating_sub(cached);
+        // A secret that is dropped while fresh is an error of its own.
+        if kept >= cached && bridged < open {
+            let [bridged, open] = [bridged, open].map(show_duration);
+            findings.report(
+                place,
+                format!(
+                    "an expired secret serves for {bridged} more, and the vault's breaker is open for {open}"
+                ),
+                "keep it longer; the default is 30m",
+            );
+        }
+    }
+}
+
+/// How long a breaker in front of a vault stays open at most.
+fn vault_open_max(book: &Sections) -> Duration {
+    let of_kind = Kind::KeyVault.breaker().map(|breaker| breaker.open);
+    let vaults = book.dependencies.values().filter(|entry| entry.kind == Kind::KeyVault);
+    let stated = vaults.filter_map(|entry| {
+        let name = entry.layer.breaker.as_ref()?.value.as_ref()?;
+        Some(book.breaker_named(name)?.settings.open())
+    });
+    stated.max().or(of_kind).unwrap_or_default()
+}
+
+fn secret_in_book<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
+    let mut look = |address: &str, span: Span| {
+        if has_password(address) {
+            let message = "this address has a password in it, and goes wherever the book goes";
+            findings.report(span, message, "leave it out of the address, and change it");
+        }
+    };
+    for target in targets(book) {
+        match &target.kind {
+            TargetKind::Http(address)
+            | TargetKind::Ntfy(address)
+            | TargetKind::Kafka(address)
+            | TargetKind::RedisStream(address)
+            | TargetKind::Sqs(address)
+            | TargetKind::ServiceBus(address) => look(address, target.span),
+            TargetKind::Smtp(_) | TargetKind::Exec(_) | TargetKind::Log => {}
+        }
+    }
+    for at in book.receivers.values() {
+        match &at.value.kind {
+            ReceiverKind::Ntfy(address)
+            | ReceiverKind::Webhook(address)
+            | ReceiverKind::Slack(address)
+            | ReceiverKind::Alertmanager(address) => look(address, at.span),
+            ReceiverKind::Email(_) => {}
+        }
+    }
+    for at in book.sources.values() {
+        match &at.value.kind {
+            SourceKind::RedisStream { url, .. } => look(url, at.span),
+            SourceKind::Kafka { brokers, .. } => brokers.iter().for_each(|broker| look(broker, at.span)),
+            SourceKind::Sqs { queue } => look(queue, at.span),
+            SourceKind::ServiceBus { namespace, .. } => look(namespace, at.span),
+            SourceKind::Webhook { .. } | SourceKind::Schedule { .. } => {}
+        }
+    }
+}
+
+fn has_password(address: &str) -> bool {
+    let user = authority(address).and_then(|authority| authority.rsplit_once('@')).map(|(user, _)| user);
+    user.and_then(|user| user.split_once(':')).is_some_and(|(_, password)| !password.is_empty())
+}
+
+fn plain_http<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
+    for service in &book.services {
+        let own = std::iter::once((&service.layer, &service.target));
+        let of_channels =
+            service.channels.iter().filter_map(|channel| Some((&channel.layer, channel.target.as_ref()?)));
+        for (layer, target) in own.chain(of_channels) {
+            let (TargetKind::Http(address) | TargetKind::Ntfy(address)) = &target.kind else { continue };
+            if address.starts_with("http://") && authority(address).is_some_and(looks_public) {
+                findings.within_all([&book.defaults, &service.layer, layer], |findings| {
+                    let message = format!("events leave for `{address}` without encryption");
+                    findings.report(target.span, message, "use `https://`");
+                });
+            }
+        }
+    }
+}
+
+/// Whether an authority is neither of this machine nor of a private network, as far as its name tells.
+fn looks_public(authority: &str) -> bool {
+    let host = host(authority);
+    match host.parse::<IpAddr>() {
+        Ok(IpAddr::V4(ip)) => {
+            !(ip.is_loopback() || ip.is_private() || ip.is_link_local() || ip.is_unspecified())
+        }
+        Ok(IpAddr::V6(ip)) => {
+            !(ip.is_loopback() || ip.is_unique_local() || ip.is_unicast_link_local() || ip.is_unspecified())
+        }
+        Err(_) => !is_inner_name(host) && host.rsplit('.').next() != Some("test"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::found;
+    use super::super::{alerts, check, find, idempotency, letters, patterns};
+    use super::{has_password, looks_public};
+    use redrive_core::book::problem::{Problem, Severity};
+
+    #[test]
+    fn the_beginning_of_a_type_is_enough_to_see_that_nobody_wants_it() {
+        #[rustfmt::skip]
+        let cases = [
+            ("another word",          "stripe.{data.type}",   "shop.*",          true),
+            ("the same word",         "stripe.{data.type}",   "stripe.*",        false),
+            ("a row below it",        "stripe.{data.type}",   "stripe.paid",     false),
+            ("a row that takes all",  "stripe.{data.type}",   "**",              false),
+            ("half a word",           "stripe.in{data.type}", "stripe.paid",     true),
+            ("a row above it",        "stripe.{data.type}",   "stripe",          true),
+            ("no beginning",          "{data.type}",          "shop.*",          false),
+        ];
+        for (name, event_type, row, expected) in cases {
+            let book = format!(
+                "version: 1\nsources: {{ s: {{ webhook: {{ scheme: stripe, secret: k }}, type: \"{event_type}\" }} }}\nsecrets: {{ k: {{ env: K }} }}\nservices:\n  b: {{ target: {{ log: stdout }}, events: [\"{row}\"] }}\n"
+            );
+            let lint = find("unrouted-source").expect("it is listed");
+            let problems = check(book.as_bytes()).problems;
+            assert_eq!(
+                problems.iter().any(|problem| problem.code == lint.code),
+                expected,
+                "{name}: {problems:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_defined_is_used_or_reported() {
+        let service = "services:\n  s: { target: { log: stdout }, events: [a], channels: { c: { target: { log: stdout }, events: [a] } } }\n";
+        #[rustfmt::skip]
+        let cases = [
+            ("a policy extended by itself only", "retry_policies:\n  worker: { from: worker, retries: 9 }\n", vec!["3:3 unused-definition"]),
+            ("a policy that others extend",      "retry_policies:\n  a: { from: worker }\n  b: { from: a }\ndefaults: { retry: b }\n", vec![]),
+            ("the default policy",               "retry_policies:\n  standard: { from: standard, retries: 2 }\n  upstream: { from: upstream, retries: 2 }\n", vec![]),
+            ("a breaker",                        "breakers:\n  b: { trip: { consecutive: 2 }, open: 1s }\n", vec!["3:3 unused-definition"]),
+            ("a breaker that others extend",     "breakers:\n  b: { trip: { consecutive: 2 }, open: 1s }\n  c: { from: b, open: 2s }\ndefaults: { breaker: c }\n", vec![]),
+            ("a timeout",                        "timeouts: { long: 1h }\n", vec!["2:13 unused-definition"]),
+            ("a timeout that is named",          "timeouts: { long: 1h }\ndefaults: { timeout: long }\n", vec![]),
+            ("a throttle",                       "throttles: { t: { in_flight: 2 } }\n", vec!["2:14 unused-definition"]),
+            ("a dependency and its throttle",    "throttles: { t: { in_flight: 2 } }\ndependencies: { d: { kind: smtp, throttle: t } }\n", vec!["3:17 unused-definition"]),
+            ("what the consumer uses",           "dependencies: { d: { kind: smtp } }\ndefaults: { facts: { uses: [d] } }\n", vec![]),
+            ("what Dapr is told of",             "dependencies: { d: { kind: redis, dapr: { component: state } } }\n", vec![]),
+            ("a target's own dependency",        "dependencies: { s: { kind: webhook }, s.c: { kind: smtp } }\n", vec![]),
+            ("a vault for a secret",             "dependencies: { v: { kind: key-vault } }\nsecrets: { k: { key-vault: \"https://v.example.test/k\" } }\nsources: { g: { webhook: { scheme: github, secret: k }, type: \"a{data.a}\" } }\n", vec![]),
+            ("a secret",                         "secrets: { k: { env: K } }\n", vec!["2:12 unused-definition"]),
+            ("a receiver",                       "receivers: { r: { webhook: \"https://r.test/\" } }\n", vec!["2:14 unused-definition"]),
+            ("a receiver that is told",          "receivers: { r: { webhook: \"https://r.test/\" } }\nalerts: [{ when: breaker_opened, severity: high, to: [r] }]\n", vec![]),
+            ("a silenced dependency",            "dependencies: { d: { kind: smtp, allow: [{ lint: unused-definition, because: soon }] } }\n", vec![]),
+            ("the catalog's values again",       "timeouts: { fast: 5s }\nbreakers:\n  stateBreaker: { trip: { consecutive: 3 }, open: 30s }\ndefaults: { timeout: fast, breaker: stateBreaker }\n", vec![]),
+            ("other values by its names",        "timeouts: { fast: 6s }\nbreakers:\n  stateBreaker: { trip: { consecutive: 9 }, open: 30s }\ndefaults: { timeout: fast, breaker: stateBreaker }\n", vec!["2:13 shadowed-catalog", "4:3 shadowed-catalog"]),
+        ];
+        for (name, text, expected) in cases {
+            assert_eq!(found(&format!("version: 1\n{text}{service}"), super::LINTS), expected, "{name}");
+        }
+        let of_a_program = "version: 1\nbreakers:\n  b: { trip: { consecutive: 2 }, open: 1s }\ndependencies: { d: { kind: smtp } }\n";
+        assert_eq!(
+            found(of_a_program, super::LINTS),
+            ["3:3 unused-definition"],
+            "a program names its dependencies"
+        );
+    }
+
+    #[test]
+    fn addresses_are_judged_by_what_they_look_like() {
+        #[rustfmt::skip]
+        let public = [
+            ("example.com", true), ("example.com:8080", true), ("8.8.8.8", true), ("[2001:db8::1]:80", true),
+            ("localhost:9000", false), ("127.0.0.1:9000", false), ("10.1.2.3", false), ("[::1]:80", false), ("[fd00::1]", false),
+            ("notify:9000", false), ("notify.default.svc", false), ("printer.local", false), ("user@localhost", false), ("", false),
+        ];
+        for (authority, expected) in public {
+            assert_eq!(looks_public(authority), expected, "{authority}");
+        }
+        #[rustfmt::skip]
+        let secret = [
+            ("https://user:pass@example.com/x", true), ("redis://:pass@redis:6379", true), ("https://user@example.com", false),
+            ("https://user:@example.com", false), ("https://example.com/a:b@c", false), ("ops@example.test", false), ("work:queue", false),
+        ];
+        for (address, expected) in secret {
+            assert_eq!(has_password(address), expected, "{address}");
+        }
+    }
+
+    #[test]
+    fn a_small_book_has_no_warnings() {
+        let book = "version: 1
+services:
+  mail:
+    target: { http: \"http://127.0.0.1:9000/events\" }
+    retry: patient
+    timeout: 30s
+    events: [todo.task.created, { type: todo.reminder.fired, retry: critical }]
+";
+        let families = [super::LINTS, idempotency::LINTS, letters::LINTS, alerts::LINTS, patterns::LINTS];
+        let checked = check(book.as_bytes());
+        let ours =
+            |problem: &&Problem| families.iter().copied().flatten().any(|lint| lint.code == problem.code);
+        let loud: Vec<_> = checked
+            .problems
+            .iter()
+            .filter(ours)
+            .filter(|problem| problem.severity != Severity::Info)
+            .collect();
+        assert!(loud.is_empty(), "{loud:?}");
+    }
+
+    /// The words between backticks.
+    fn codes(cell: &str) -> Vec<&str> {
+        cell.split('`').skip(1).step_by(2).collect()
+    }
+
+    #[test]
+    fn every_point_of_the_checklist_is_covered_by_something_that_exists() {
+        #[rustfmt::skip]
+        let errors = [
+            ("undefined-name", "version: 1\ndefaults: { retry: standrd }\n"),
+            ("bad-jitter",     "version: 1\nretry_policies: { a: { initial: 1s, retries: 1, jitter: some } }\n"),
+            ("bad-template",   "version: 1\ndefaults: { dead_letter: { name: \"_{servce}\" } }\n"),
+            ("bad-duration",   "version: 1\ndefaults: { dead_letter: { retention: 30 } }\n"),
+            ("bad-condition",  "version: 1\nalerts: [{ when: letters > 5, severity: high }]\n"),
+            ("zero-timeout",   "version: 1\ndefaults: { timeout: 0s }\n"),
+            ("out-of-range",   "version: 1\nretry_policies: { a: { initial: 1s, retries: 999999 } }\n"),
+            ("missing-key",    "version: 1\nbreakers: { a: { trip: { consecutive: 5 } } }\n"),
+        ];
+        for (code, book) in errors {
+            let problems = check(book.as_bytes()).problems;
+            assert!(problems.iter().any(|problem| problem.code == code), "{code}: {problems:?}");
+        }
+        let text = include_str!("../../../../docs/checklist.md");
+        let rows = text.lines().filter(|line| line.starts_with("| ") && line.as_bytes()[2].is_ascii_digit());
+        let mut count = 0;
+        for row in rows {
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            let [_, _, point, lints, refused, construction, _] = cells.as_slice() else { panic!("{row}") };
+            assert!(!lints.is_empty() || !refused.is_empty() || !construction.is_empty(), "{point}");
+            for code in codes(lints) {
+                assert!(find(code).is_some(), "{point}: no lint `{code}`");
+            }
+            for code in codes(refused) {
+                assert!(errors.iter().any(|(known, _)| *known == code), "{point}: no error `{code}`");
+            }
+            count += 1;
+        }
+        assert_eq!(count, 14 + 10, "the checklist and the mistakes, each point once");
+    }
+}

@@ -1,0 +1,202 @@
+//! Lints about the time that retries leave a dependency: how far apart, how spread, and for how long in all.
+//!
+//! The catalog's policies are not judged by their own numbers, only by the facts of the place that uses them.
+
+use std::time::Duration;
+
+use super::worst_case::{InUse, chosen_policies, is_of_the_catalog};
+use super::{Findings, Lint, Run};
+use redrive_core::backoff::{Backoff, Jitter};
+use redrive_core::book::problem::Severity;
+use redrive_core::book::resolve::{Level, Resolved};
+use redrive_core::category::Category;
+use redrive_core::rule::Reaction;
+use redrive_core::text::show_duration;
+
+pub(super) const LINTS: &[Lint] = &[
+    Lint {
+        code: "jitter-too-small",
+        severity: Severity::Warning,
+        summary: "the jitter is too small to spread the retries of many processes",
+        explanation: "Many processes call the dependency, and what fails for all of them at once is retried within \
+                      the few milliseconds that the jitter allows: the calls of the whole fleet arrive in one burst \
+                      after every delay. Jitter should be at least a tenth of the delay; `jitter: equal` spreads a \
+                      retry over half of it. The lint uses the fact `instances`.",
+        bad: r#"version: 1
+retry_policies:
+  narrow: { from: standard, jitter: spread 1% }
+services:
+  mail: { target: { http: "http://127.0.0.1:9/" }, retry: narrow, events: [a.b], facts: { instances: 200 } }
+"#,
+        mended: r#"version: 1
+retry_policies:
+  narrow: { from: standard, jitter: equal }
+services:
+  mail: { target: { http: "http://127.0.0.1:9/" }, retry: narrow, events: [a.b], facts: { instances: 200 } }
+"#,
+        run: Run::Rule(jitter_too_small),
+    },
+    Lint {
+        code: "retries-within-a-timeout",
+        severity: Severity::Warning,
+        summary: "many retries, all over sooner than a single call may take",
+        explanation: "Where the dependency refuses at once, all retries of the policy are over in less time than one \
+                      call may take before it times out: an outage of seconds uses up all of them, and while it lasts \
+                      each delivery multiplies the calls. Patience comes from longer delays, not from more retries. \
+                      Raise `initial` and `factor`, or name a policy of the catalog.",
+        bad: r#"version: 1
+retry_policies:
+  hasty: { initial: 60ms, factor: 1, retries: 50 }
+services:
+  mail: { target: { http: "http://127.0.0.1:9/" }, retry: hasty, events: [a.b] }
+"#,
+        mended: r#"version: 1
+services:
+  mail: { target: { http: "http://127.0.0.1:9/" }, retry: standard, events: [a.b] }
+"#,
+        run: Run::Rule(retries_within_a_timeout),
+    },
+    Lint {
+        code: "retries-shorter-than-rate-limit",
+        severity: Severity::Warning,
+        summary: "retries of a rate limit that are over before its window is",
+        explanation: "The other side counts calls over `rate_limit_window`. Where its answers carry no `Retry-After`, \
+                      the policy alone decides how long to wait, and this one gives up before the window is over: \
+                      deliveries become dead letters though waiting would have helped. Name a policy that waits \
+                      longer, or set `rate` so that the limit is not met.",
+        bad: r#"version: 1
+services:
+  mail:
+    target: { http: "http://127.0.0.1:9/" }
+    on_failure: { rate-limited: aggressive }
+    events: [a.b]
+    facts: { rate_limit_window: 1h }
+"#,
+        mended: r#"version: 1
+retry_policies:
+  hourly: { initial: 5m, factor: 2, max: 30m, retries: 5 }
+services:
+  mail:
+    target: { http: "http://127.0.0.1:9/" }
+    on_failure: { rate-limited: hourly }
+    events: [a.b]
+    facts: { rate_limit_window: 1h }
+"#,
+        run: Run::Rule(retries_shorter_than_rate_limit),
+    },
+];
+
+/// From so many processes on, retries that arrive together are a burst.
+const FLEET: u64 = 10;
+/// Jitter should spread retries over at least this part of their delay.
+const SPREAD_MIN: f64 = 0.1;
+
+fn jitter_too_small(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
+    for used in chosen_policies(rule) {
+        if used.backoff().jitter() == Jitter::None || is_of_the_catalog(&used) {
+            continue;
+        }
+        let (shortest, longest) = used.backoff().range(0);
+        let width = longest.saturating_sub(shortest);
+        if width.as_secs_f64() >= longest.as_secs_f64() * SPREAD_MIN {
+            continue;
+        }
+        match &rule.facts.instances {
+            None => findings.cannot_tell(rule.service.span, "facts.instances"),
+            Some(at) if at.value < FLEET => {}
+            Some(at) => {
+                let (name, width) = (&used.policy.name, show_duration(width));
+                let message =
+                    format!("{} processes retry by `{name}` within {width} of each other", at.value);
+                findings.report(rule.place(used.origin), message, "write `jitter: equal`");
+            }
+        }
+    }
+}
+
+/// The policies of the catalog that retry quickly do so this often; more retries are meant to be patient.
+const QUICK_RETRIES_MAX: u32 = 5;
+
+fn retries_within_a_timeout(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
+    let timeout = rule.rule.timeouts.whole.first;
+    for used in chosen_policies(rule) {
+        let (retries, in_all) = (used.backoff().retries(), longest_in_all(used.backoff()));
+        let judged =
+            retries > QUICK_RETRIES_MAX && !used.backoff().is_unlimited() && !is_of_the_catalog(&used);
+        if judged && in_all < timeout {
+            let [in_all, timeout] = [in_all, timeout].map(show_duration);
+            let message = format!(
+                "all {retries} retries of `{}` may be over after {in_all}, and one call may take {timeout}",
+                used.policy.name
+            );
+            findings.report(
+                rule.place(used.origin),
+                message,
+                "wait longer between retries, and retry less often",
+            );
+        }
+    }
+}
+
+fn retries_shorter_than_rate_limit(rule: &Resolved<'_>, findings: &mut Findings<'_>) {
+    let Some(window) = &rule.facts.rate_limit_window else { return };
+    let Some(used) = policy_for_rate_limits(rule) else { return };
+    if used.origin.level == Level::BuiltIn || used.backoff().is_unlimited() {
+        return;
+    }
+    let in_all = longest_in_all(used.backoff());
+    if in_all < window.value {
+        let (name, in_all, window) = (&used.policy.name, show_duration(in_all), show_duration(window.value));
+        let message =
+            format!("`{name}` gives up after {in_all} at the latest, and the limit counts over {window}");
+        let help = format!("name a policy that waits for more than {window}, or set `rate`");
+        findings.report(rule.place(used.origin), message, help);
+    }
+}
+
+fn policy_for_rate_limits<'r>(rule: &'r Resolved<'_>) -> Option<InUse<'r>> {
+    let reactions = &rule.rule.reactions;
+    let Reaction::Retry(index) = reactions.to(Category::RateLimited, None).value else { return None };
+    let name = &reactions.policies().get(usize::from(index.0))?.name;
+    chosen_policies(rule).find(|used| used.policy.name == *name)
+}
+
+/// The waits of all retries together at the longest, while every attempt fails at once.
+fn longest_in_all(backoff: &Backoff) -> Duration {
+    backoff.window().map_or(backoff.wait_max_total(), |window| backoff.wait_max_total().min(window))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{found, untold};
+
+    fn book(policy: &str, keys: &str) -> String {
+        format!(
+            "version: 1\nretry_policies: {{ own: {{ {policy} }} }}\n\
+             services:\n  s: {{ target: {{ http: \"http://127.0.0.1:9/\" }}, events: [x], {keys} }}\n"
+        )
+    }
+
+    #[test]
+    fn retries_need_time_and_room() {
+        const PLAIN: &str = "from: standard";
+        #[rustfmt::skip]
+        let cases = [
+            ("a fleet within 20 ms",            book("from: standard, jitter: spread 1%", "retry: own, facts: { instances: 200 }"), vec!["4:69 jitter-too-small"]),
+            ("a few processes",                 book("from: standard, jitter: spread 1%", "retry: own, facts: { instances: 9 }"), vec![]),
+            ("a tenth of the delay",            book("from: standard, jitter: spread 6%", "retry: own, facts: { instances: 200 }"), vec![]),
+            ("a fixed width",                   book("from: standard, jitter: plus 20ms", "retry: own, facts: { instances: 200 }"), vec!["4:69 jitter-too-small"]),
+            ("fifty in half a second",          book("initial: 10ms, factor: 1, retries: 50", "retry: own"), vec!["4:69 retries-within-a-timeout"]),
+            ("against a short timeout",         book("initial: 10ms, factor: 1, retries: 50", "retry: own, timeout: 300ms"), vec![]),
+            ("few quick ones",                  book("initial: 100ms, retries: 5", "retry: own"), vec![]),
+            ("less patience than the limit",    book(PLAIN, "on_failure: { rate-limited: own }, facts: { rate_limit_window: 1h }"), vec!["4:90 retries-shorter-than-rate-limit"]),
+            ("enough for a short one",          book(PLAIN, "on_failure: { rate-limited: own }, facts: { rate_limit_window: 10s }"), vec![]),
+            ("what is built in",                book(PLAIN, "facts: { rate_limit_window: 1h }"), vec![]),
+        ];
+        for (name, book, expected) in cases {
+            assert_eq!(found(&book, super::LINTS), expected, "{name}\n{book}");
+        }
+        let unknown = untold(&book("from: standard, jitter: spread 1%", "retry: own"), super::LINTS);
+        assert_eq!(unknown, ["4:3 jitter-too-small facts.instances"]);
+    }
+}

@@ -1,0 +1,268 @@
+//! Lints about the limits of alerts: whether a condition can be met, can be unmet, and comes in time.
+//!
+//! A limit is judged against what the rules allow: no attempt outlives its timeout, no delivery its deadline, and
+//! none is held for longer than `hold_max`.
+
+use std::time::Duration;
+
+use super::alerts::each_list;
+use super::{Findings, Lint, Run};
+use redrive_core::book::expression::{Condition, Limit, Metric, Op, Quantity};
+use redrive_core::book::model::{Alert, Sections};
+use redrive_core::book::problem::Severity;
+use redrive_core::book::resolve::Resolved;
+use redrive_core::catalog::Kind;
+use redrive_core::rule::WhenOpen;
+use redrive_core::text::show_duration;
+
+pub(super) const LINTS: &[Lint] = &[
+    Lint {
+        code: "alert-never-fires",
+        severity: Severity::Error,
+        summary: "an alert whose condition cannot be met",
+        explanation: "The alert reads as if it guarded something and can never fire: no share is above 100 %, no \
+                      count is below 0, no attempt takes longer than its timeout, and no delivery waits beyond its \
+                      deadline. People rely on it and are not notified. Choose a limit that can be reached, or leave \
+                      the alert out.",
+        bad: "version: 1
+alerts:
+  - { when: error_rate > 100% over 5m, severity: high, to: [on-call] }
+receivers:
+  on-call: { webhook: \"https://pager.example.test/hook\" }
+",
+        mended: "version: 1
+alerts:
+  - { when: error_rate > 10% over 5m, severity: high, to: [on-call] }
+receivers:
+  on-call: { webhook: \"https://pager.example.test/hook\" }
+",
+        run: Run::Book(alert_never_fires),
+    },
+    Lint {
+        code: "alert-always-fires",
+        severity: Severity::Warning,
+        summary: "an alert that fires while everything is healthy",
+        explanation: "Every figure that alerts look at is 0 while all is well and grows with the trouble. A condition \
+                      that holds at 0, such as `dead_letters >= 0` or `error_rate < 5%`, fires from the start and \
+                      never resolves, and people learn to ignore it. Turn the comparison around, or raise the limit \
+                      above 0.",
+        bad: "version: 1
+alerts:
+  - { when: error_rate < 5% over 5m, severity: high, to: [on-call] }
+receivers:
+  on-call: { webhook: \"https://pager.example.test/hook\" }
+",
+        mended: "version: 1
+alerts:
+  - { when: error_rate > 5% over 5m, severity: high, to: [on-call] }
+receivers:
+  on-call: { webhook: \"https://pager.example.test/hook\" }
+",
+        run: Run::Book(alert_always_fires),
+    },
+    Lint {
+        code: "alert-after-hold",
+        severity: Severity::Warning,
+        summary: "an alert on an outage that comes after the deliveries are dead letters",
+        explanation: "While a breaker is open, deliveries are held for `hold_max` at most and become dead letters \
+                      then. This alert fires later than that for every service it covers, so whoever it calls finds \
+                      dead letters to replay where an earlier alert would have found deliveries to save. Alert well \
+                      before `hold_max`, or hold deliveries for longer.",
+        bad: "version: 1
+services:
+  crm: { target: { http: \"http://127.0.0.1:9000\" }, hold_max: 1h, events: [x.y] }
+alerts:
+  - { when: breaker_open for 24h, severity: high, to: [on-call] }
+receivers:
+  on-call: { webhook: \"https://pager.example.test/hook\" }
+",
+        mended: "version: 1
+services:
+  crm: { target: { http: \"http://127.0.0.1:9000\" }, hold_max: 1h, events: [x.y] }
+alerts:
+  - { when: breaker_open for 10m, severity: high, to: [on-call] }
+receivers:
+  on-call: { webhook: \"https://pager.example.test/hook\" }
+",
+        run: Run::Book(alert_after_hold),
+    },
+];
+
+/// Looks at every alert together with the rows that it covers.
+fn each_alert<'a>(
+    book: &'a Sections,
+    findings: &mut Findings<'a>,
+    look: impl Fn(&'a Alert, &[&Resolved<'a>], &mut Findings<'a>),
+) {
+    let rows: Vec<_> =
+        book.rows().map(|(service, channel, row)| book.resolve(service, channel, row)).collect();
+    each_list(book, findings, |alerts, findings| {
+        for alert in alerts {
+            let is_of_the_book = book.alerts.iter().any(|own| own.span == alert.span);
+            let covers = |row: &&Resolved<'a>| {
+                is_of_the_book || row.alerts.iter().any(|(own, _)| own.span == alert.span)
+            };
+            let covered: Vec<_> = rows.iter().filter(covers).collect();
+            look(alert, &covered, findings);
+        }
+    });
+}
+
+fn alert_never_fires<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
+    each_alert(book, findings, |alert, rows, findings| {
+        let Some(limit) = alert.when.limit else { return };
+        if let Some(reason) = out_of_reach(alert.when.metric, limit, rows) {
+            let message = format!("`{}` never fires: {reason}", alert.when);
+            findings.report(alert.span, message, "choose a limit that can be reached");
+        }
+    });
+}
+
+/// Why the figure never gets there.
+fn out_of_reach(metric: Metric, limit: Limit, rows: &[&Resolved<'_>]) -> Option<String> {
+    if limit.op == Op::Below && is_nothing(limit.value) {
+        return Some("nothing is below 0".to_owned());
+    }
+    let bound = match (limit.op, limit.value) {
+        (Op::Above, Quantity::Share(share)) if share.get() >= 1.0 => {
+            return Some("no share is above 100%".to_owned());
+        }
+        (Op::Above | Op::AtLeast, Quantity::Duration(bound)) => bound,
+        (Op::Above | Op::AtLeast, Quantity::Share(_) | Quantity::Count(_) | Quantity::Rate(_))
+        | (Op::Below | Op::AtMost, _) => return None,
+    };
+    let (longest, what) = match metric {
+        Metric::LatencyP99 => (longest_attempt(rows)?, "no attempt takes longer than its timeout of"),
+        Metric::OldestWaiting => (longest_deadline(rows)?, "no delivery waits longer than its deadline of"),
+        Metric::ErrorRate
+        | Metric::TransientRate
+        | Metric::UnavailableRate
+        | Metric::RetryRate
+        | Metric::ExhaustedRate
+        | Metric::DeadLetters
+        | Metric::DeadLetterInflow
+        | Metric::DeadLetterAge
+        | Metric::BreakerOpen
+        | Metric::BreakerOpened
+        | Metric::AuthFailures
+        | Metric::ConfigFailures
+        | Metric::ConsumerLag
+        | Metric::Trouble(_) => return None,
+    };
+    (bound > longest).then(|| format!("{what} {}", show_duration(longest)))
+}
+
+/// How long an attempt may take; none where a program runs, whose time has limits of its own.
+fn longest_attempt(rows: &[&Resolved<'_>]) -> Option<Duration> {
+    if rows.iter().any(|row| matches!(row.kind, Kind::Process)) {
+        return None;
+    }
+    rows.iter().map(|row| row.rule.timeouts.whole.max).max()
+}
+
+/// How long a delivery may wait; none where one has no deadline.
+fn longest_deadline(rows: &[&Resolved<'_>]) -> Option<Duration> {
+    let deadlines: Option<Vec<_>> = rows.iter().map(|row| Some(row.deadline.as_ref()?.value)).collect();
+    deadlines?.into_iter().max()
+}
+
+fn is_nothing(value: Quantity) -> bool {
+    match value {
+        Quantity::Share(share) => share.get() <= 0.0,
+        Quantity::Count(count) => count == 0,
+        Quantity::Rate(rate) => rate.as_per_second() <= 0.0,
+        Quantity::Duration(span) => span.is_zero(),
+    }
+}
+
+fn alert_always_fires<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
+    each_alert(book, findings, |alert, _, findings| {
+        let Some(limit) = alert.when.limit else { return };
+        let holds_at_nothing = match limit.op {
+            Op::Above => false,
+            Op::AtLeast => is_nothing(limit.value),
+            Op::Below => !is_nothing(limit.value),
+            Op::AtMost => true,
+        };
+        if holds_at_nothing {
+            let message = format!("`{}` fires while everything is healthy: the figure is 0 then", alert.when);
+            findings.report(alert.span, message, "compare with `>` and a limit above 0");
+        }
+    });
+}
+
+fn alert_after_hold<'a>(book: &'a Sections, findings: &mut Findings<'a>) {
+    each_alert(book, findings, |alert, rows, findings| {
+        let Some(fires_after) = outage_before(&alert.when) else { return };
+        let held =
+            rows.iter().filter(|row| row.rule.breaker.is_some() && row.when_open.value == WhenOpen::Hold);
+        let Some(hold_max) = held.map(|row| row.hold_max.value).max() else { return };
+        if fires_after > hold_max {
+            let [fires_after, hold_max] = [fires_after, hold_max].map(show_duration);
+            let message = format!(
+                "this fires after {fires_after}, and held deliveries are dead letters after {hold_max}"
+            );
+            findings.report(alert.span, message, format!("alert before {hold_max}, or raise `hold_max`"));
+        }
+    });
+}
+
+/// How long an outage lasts before the alert fires, if it is about one.
+fn outage_before(when: &Condition) -> Option<Duration> {
+    let lasting = when.lasting.unwrap_or_default();
+    match (when.metric, when.limit) {
+        (Metric::BreakerOpen, _) => Some(lasting),
+        (
+            Metric::OldestWaiting,
+            Some(Limit { op: Op::Above | Op::AtLeast, value: Quantity::Duration(age) }),
+        ) => Some(age.saturating_add(lasting)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::found;
+
+    #[test]
+    fn limits_are_judged_against_what_the_rules_allow() {
+        let book = |when: &str, keys: &str| {
+            format!(
+                "version: 1\nalerts:\n  - {{ when: \"{when}\", severity: high, to: [pager] }}\n\
+                 receivers: {{ pager: {{ webhook: \"http://e.test/\" }} }}\n\
+                 services:\n  a: {{ target: {{ http: \"http://127.0.0.1:9/\" }}, events: [x], {keys} }}\n  \
+                 b: {{ target: {{ http: \"http://127.0.0.1:9/\" }}, events: [y], timeout: 5s, hold_max: 2h, deadline: 4h }}\n"
+            )
+        };
+        let (never, always, late) =
+            (vec!["3:5 alert-never-fires"], vec!["3:5 alert-always-fires"], vec!["3:5 alert-after-hold"]);
+        #[rustfmt::skip]
+        let cases = [
+            ("more than all",                  "error_rate > 100% over 5m",   "timeout: 2s", never.clone()),
+            ("all of it is possible",          "error_rate >= 100% over 5m",  "timeout: 2s", vec![]),
+            ("less than none",                 "dead_letters < 0",            "timeout: 2s", never.clone()),
+            ("beyond every timeout",           "latency_p99 > 6s over 1m",    "timeout: 2s", never.clone()),
+            ("within one timeout",             "latency_p99 > 4s over 1m",    "timeout: 2s", vec![]),
+            ("beyond every deadline",          "oldest_waiting > 5h",         "deadline: 1h, hold_max: 8h", never),
+            ("a row without a deadline",       "oldest_waiting > 5h",         "hold_max: 8h", vec![]),
+            ("at least nothing",               "dead_letters >= 0",           "timeout: 2s", always.clone()),
+            ("few failures",                   "error_rate < 5% over 5m",     "timeout: 2s", always.clone()),
+            ("no dead letter",                 "dead_letters <= 0",           "timeout: 2s", always),
+            ("after all are dead",             "breaker_open for 3h",         "hold_max: 1h", late.clone()),
+            ("before those of one are dead",   "breaker_open for 90m",        "hold_max: 1h", vec![]),
+            ("nothing waits for so long",      "oldest_waiting > 3h",         "hold_max: 1h", late),
+            ("dead letters at once",           "breaker_open for 1h",         "when_open: dead-letter", vec![]),
+        ];
+        for (name, when, keys, expected) in cases {
+            assert_eq!(found(&book(when, keys), super::LINTS), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn an_alert_of_a_service_is_judged_by_that_service() {
+        let book = "version: 1\nservices:\n  \
+             a: { target: { http: \"http://127.0.0.1:9/\" }, events: [x], hold_max: 1h, alerts: [{ when: breaker_open for 2h, severity: high }] }\n  \
+             b: { target: { http: \"http://127.0.0.1:9/\" }, events: [y], hold_max: 4h, alerts: [{ when: breaker_open for 2h, severity: high }] }\n";
+        assert_eq!(found(book, super::LINTS), ["3:85 alert-after-hold"]);
+    }
+}

@@ -1,0 +1,156 @@
+//! How long the retries of a rule may take: sums that several lints share.
+//!
+//! Invariant: nothing here allocates, since it runs for every row; sums stop at the longest duration
+//! there is instead of overflowing.
+
+use std::time::Duration;
+
+use redrive_core::backoff::Backoff;
+use redrive_core::book::resolve::{Level, Origin, Resolved};
+use redrive_core::catalog;
+use redrive_core::ids::Attempt;
+use redrive_core::limits;
+use redrive_core::rule::{FailureMatch, GrowingTimeout, NamedPolicy, PolicyIndex, Reaction};
+
+/// A policy that retries, on which failures, and where the book says so.
+#[derive(Clone, Copy)]
+pub(super) struct InUse<'r> {
+    pub policy: &'r NamedPolicy,
+    index: PolicyIndex,
+    pub origin: Origin,
+}
+
+impl<'r> InUse<'r> {
+    pub(super) const fn backoff(&self) -> &'r Backoff {
+        &self.policy.backoff
+    }
+}
+
+/// Whether the policy is one of the catalog, unchanged.
+pub(super) fn is_of_the_catalog(used: &InUse<'_>) -> bool {
+    catalog::policy(used.policy.name.as_str()).is_some_and(|entry| entry.backoff == used.policy.backoff)
+}
+
+/// The policies that a rule retries by, each once, with the first place that names it.
+pub(super) fn policies<'r>(rule: &'r Resolved<'_>) -> impl Iterator<Item = InUse<'r>> {
+    each_once(named(rule))
+}
+
+/// The same without those that the book has not chosen: only the policy for transient failures counts
+/// even when it is built in.
+pub(super) fn chosen_policies<'r>(rule: &'r Resolved<'_>) -> impl Iterator<Item = InUse<'r>> {
+    let transient = rule.retry_policy().map(|policy| &policy.name);
+    let is_chosen =
+        move |used: &InUse<'r>| used.origin.level != Level::BuiltIn || Some(&used.policy.name) == transient;
+    each_once(named(rule).filter(is_chosen))
+}
+
+/// Those of `unknown` and `internal` failures are left out where the book does not state them: they
+/// get a handful of retries whatever the policy says.
+fn named<'r>(rule: &'r Resolved<'_>) -> impl Iterator<Item = InUse<'r>> {
+    rule.reactions.iter().filter_map(|(on, known)| {
+        let reactions = &rule.rule.reactions;
+        let reaction = match *on {
+            FailureMatch::Category(category) => reactions.to(category, None).value,
+            FailureMatch::Status(range) => reactions
+                .by_status()
+                .iter()
+                .find(|(known, _)| *known == range)
+                .map(|(_, found)| found.value)?,
+        };
+        let index = match reaction {
+            Reaction::Retry(index) => index,
+            Reaction::RetryCautiously(_) | Reaction::DeadLetter | Reaction::Pause => return None,
+        };
+        let policy = reactions.policies().get(usize::from(index.0))?;
+        (policy.backoff.retries() > 0).then_some(InUse { policy, index, origin: known.origin })
+    })
+}
+
+const _: () = assert!(limits::POLICIES_PER_RULE_MAX <= u32::BITS as usize, "a bit for each policy of a rule");
+
+fn each_once<'r>(used: impl Iterator<Item = InUse<'r>>) -> impl Iterator<Item = InUse<'r>> {
+    let mut seen = 0_u32;
+    used.filter(move |used| {
+        let bit = 1 << used.index.0;
+        let is_new = seen & bit == 0;
+        seen |= bit;
+        is_new
+    })
+}
+
+/// From the start of the first attempt to the end of the last at worst: every attempt times out, and
+/// every delay is as long as jitter can make it.
+pub(super) fn worst_case(backoff: &Backoff, timeout: &GrowingTimeout) -> Duration {
+    let last = Attempt::new(backoff.retries().saturating_add(1)).unwrap_or(Attempt::FIRST);
+    latest_start(backoff, timeout).saturating_add(timeout.limit(last))
+}
+
+/// From the start of the first attempt to the start of the last at worst.
+pub(super) fn latest_start(backoff: &Backoff, timeout: &GrowingTimeout) -> Duration {
+    let by_count = backoff.wait_max_total().saturating_add(limits_total(timeout, backoff.retries()));
+    match backoff.window() {
+        // The window runs from the first failure.
+        Some(window) => by_count.min(timeout.first.saturating_add(window)),
+        None => by_count,
+    }
+}
+
+/// From the start of the first attempt to the start of the last at best: every attempt fails at once,
+/// and every delay is as short as jitter can make it.
+pub(super) fn earliest_last_start(backoff: &Backoff) -> Duration {
+    let by_count = backoff.wait_min_total();
+    backoff.window().map_or(by_count, |window| by_count.min(window))
+}
+
+/// The longest delay before jitter that the policy gets to.
+pub(super) fn longest_delay(backoff: &Backoff) -> Duration {
+    let retries = usize::try_from(backoff.retries()).unwrap_or(usize::MAX);
+    match backoff.listed() {
+        Some(delays) => delays.iter().take(retries).copied().max().unwrap_or_default(),
+        None if retries == 0 => Duration::ZERO,
+        None => backoff.nominal(backoff.retries() - 1),
+    }
+}
+
+/// So many attempts are summed one by one; a timeout that still grows after them counts as grown up.
+const ATTEMPTS_SUMMED: u32 = 64;
+
+/// The limits of the first `attempts` attempts together.
+fn limits_total(timeout: &GrowingTimeout, attempts: u32) -> Duration {
+    if timeout.first == timeout.max {
+        return timeout.first.saturating_mul(attempts);
+    }
+    let summed = attempts.min(ATTEMPTS_SUMMED);
+    let limits = (1..=summed).filter_map(Attempt::new).map(|attempt| timeout.limit(attempt));
+    let sum = limits.fold(Duration::ZERO, Duration::saturating_add);
+    sum.saturating_add(timeout.max.saturating_mul(attempts - summed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sums_are_those_of_pen_and_paper() {
+        let secs = Duration::from_secs;
+        let fixed = GrowingTimeout::fixed(secs(10));
+        let growing = GrowingTimeout { first: secs(5), factor: 2.0, max: secs(15) };
+        #[rustfmt::skip]
+        let cases = [
+            // name,                                          timeout, best, latest start, worst
+            ("standard",   "1+2+4+8+16, five attempts before", fixed,   15_500, 31_000 + 50_000,    31_000 + 60_000),
+            ("standard",   "5+10+15+15+15 of timeouts",        growing, 15_500, 31_000 + 60_000,    31_000 + 75_000),
+            ("aggressive", "the window ends it first",         fixed,   1_750,  10_000 + 15_000,    10_000 + 15_000 + 10_000),
+            ("worker",     "1+2+4, each 100ms off",            fixed,   6_700,  7_300 + 30_000,     7_300 + 40_000),
+            ("none",       "one attempt",                      fixed,   0,      0,                  10_000),
+        ];
+        for (policy, name, timeout, best, latest, worst) in cases {
+            let backoff = &catalog::policy(policy).expect("it is in the catalog").backoff;
+            let ms = Duration::from_millis;
+            assert_eq!(earliest_last_start(backoff), ms(best), "{policy}: {name}");
+            assert_eq!(latest_start(backoff, &timeout), ms(latest), "{policy}: {name}");
+            assert_eq!(worst_case(backoff, &timeout), ms(worst), "{policy}: {name}");
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! What a book says, for people: the matrix of all rows, a rule as a page, and a rule value by value.
+//!
+//! Everything here is text or data made from what [`redrive_core::book::resolve`] found; nothing is decided anew.
+//! Invariant: the same book gives the same report, byte for byte.
+
+pub mod explain;
+pub mod markdown;
+pub mod matrix;
+pub mod reference;
+
+use std::time::Duration;
+
+use redrive_core::book::EMBEDDED;
+use redrive_core::book::model::{
+    AlertSeverity, ConsumerPattern, Criticality, DataLoss, IdempotencyBy, LetterForm, Order, ReactionName,
+    Reprocess, WhenFull,
+};
+use redrive_core::book::resolve::Resolved;
+use redrive_core::breaker::{Count, Trip};
+use redrive_core::rule::{FailureMatch, GrowingTimeout, Matcher, StatusRange, WhenOpen};
+use redrive_core::text::show_duration;
+
+/// How a second copy of an event is made harmless: by the consumer if the book says so, else by us.
+#[must_use]
+pub fn idempotency(resolved: &Resolved<'_>) -> Harmless {
+    let by_consumer = resolved.facts.idempotent_by.as_ref().and_then(|at| {
+        let pattern = consumer_pattern(at.value.pattern)?;
+        Some(Harmless { pattern, store: at.value.store.as_deref().map(store) })
+    });
+    by_consumer.unwrap_or_else(|| {
+        let own = &resolved.idempotency;
+        let pattern = match own.by.value {
+            IdempotencyBy::EventId => "Event ID dedup",
+            IdempotencyBy::NotificationId => "Notification ID dedup",
+            IdempotencyBy::Nothing => return Harmless { pattern: "none", store: None },
+        };
+        let missing = if own.store.value == EMBEDDED { "" } else { ", not available" };
+        Harmless { pattern, store: Some(store(&own.store.value) + missing) }
+    })
+}
+
+/// A pattern of idempotency and where it keeps what it needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Harmless {
+    /// The pattern's name.
+    pub pattern: &'static str,
+    /// The store's name, if one is known.
+    pub store: Option<String>,
+}
+
+impl std::fmt::Display for Harmless {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.store {
+            Some(store) => f.pad(&format!("{} ({store})", self.pattern)),
+            None => f.pad(self.pattern),
+        }
+    }
+}
+
+/// None if the consumer does nothing about it.
+const fn consumer_pattern(pattern: ConsumerPattern) -> Option<&'static str> {
+    match pattern {
+        ConsumerPattern::EventId => Some("Event ID dedup"),
+        ConsumerPattern::Upsert => Some("Idempotent upsert"),
+        ConsumerPattern::StateCheck => Some("Conditional state check"),
+        ConsumerPattern::Outbox => Some("Transactional outbox"),
+        ConsumerPattern::Nothing => None,
+    }
+}
+
+fn store(word: &str) -> String {
+    match word {
+        "redis" => "Redis",
+        "postgres" => "PostgreSQL",
+        "memory" => "In-memory",
+        "embedded" => "Embedded",
+        other => other,
+    }
+    .to_owned()
+}
+
+/// The breaker's name; of a kind's own, the kind.
+#[must_use]
+pub fn breaker_name(resolved: &Resolved<'_>) -> String {
+    match &resolved.rule.breaker {
+        None => "none".to_owned(),
+        Some(breaker) => match &breaker.name {
+            Some(name) => name.to_string(),
+            None => format!("{} default", resolved.kind),
+        },
+    }
+}
+
+/// What opens a breaker, in words.
+#[must_use]
+pub fn trip(trip: Trip) -> String {
+    match trip {
+        Trip::Consecutive(count) => format!("{count} consecutive {}", plural(count.get(), "failure")),
+        Trip::Failures { count, within } => {
+            format!("{count} {} within {}", plural(count.get(), "failure"), show_duration(within))
+        }
+        Trip::FailureRate { share, of_at_least, within } => {
+            format!("{share} of at least {of_at_least} calls within {}", show_duration(within))
+        }
+    }
+}
+
+fn plural(count: u32, word: &str) -> String {
+    if count == 1 { word.to_owned() } else { format!("{word}s") }
+}
+
+/// A limit that may grow: `15s`, or `5s to 30s`.
+#[must_use]
+pub fn limit(timeout: GrowingTimeout) -> String {
+    if timeout.first == timeout.max || timeout.factor <= 1.0 {
+        show_duration(timeout.first)
+    } else {
+        format!("{} to {}", show_duration(timeout.first), show_duration(timeout.max))
+    }
+}
+
+/// The name of the policy, or the act in its place.
+#[must_use]
+pub fn reaction(reaction: &ReactionName) -> &str {
+    match reaction {
+        ReactionName::Policy(name) => name.as_str(),
+        ReactionName::DeadLetter => "dead-letter",
+        ReactionName::Pause => "pause",
+    }
+}
+
+/// A category, `503`, or `500-599`.
+#[must_use]
+pub fn failure(kind: FailureMatch) -> String {
+    match kind {
+        FailureMatch::Category(category) => category.as_str().to_owned(),
+        FailureMatch::Status(range) => statuses(range),
+    }
+}
+
+fn statuses(range: StatusRange) -> String {
+    if range.first == range.last {
+        range.first.to_string()
+    } else {
+        format!("{}-{}", range.first, range.last)
+    }
+}
+
+/// What an override of the classification looks at.
+#[must_use]
+pub fn matcher(when: &Matcher) -> String {
+    let Matcher { statuses: ranges, code, header, message } = when;
+    let mut parts = Vec::new();
+    if !ranges.is_empty() {
+        parts.push(format!("status {}", ranges.iter().copied().map(statuses).collect::<Vec<_>>().join(", ")));
+    }
+    parts.extend(code.as_ref().map(|code| format!("code {code}")));
+    parts.extend(header.as_ref().map(|header| match &header.value {
+        Some(value) => format!("header {}: {value}", header.name),
+        None => format!("header {}", header.name),
+    }));
+    parts.extend(message.as_ref().map(|message| format!("message /{message}/")));
+    parts.join(" and ")
+}
+
+/// The name of the dead-letter queue; of one that each event names anew, its template.
+#[must_use]
+pub fn letter_name(resolved: &Resolved<'_>) -> String {
+    let letter = &resolved.dead_letter;
+    letter.name.clone().unwrap_or_else(|_| letter.template.value.to_string())
+}
+
+/// Whole days where they are whole, else the largest units.
+fn days(span: Duration) -> String {
+    const DAY_SECS: u64 = 86_400;
+    match span.as_secs() {
+        DAY_SECS => "1 day".to_owned(),
+        secs if secs.is_multiple_of(DAY_SECS) && secs > 0 => format!("{} days", secs / DAY_SECS),
+        _ => show_duration(span),
+    }
+}
+
+/// Its word in the book.
+#[must_use]
+pub const fn criticality(word: Criticality) -> &'static str {
+    match word {
+        Criticality::Low => "low",
+        Criticality::Medium => "medium",
+        Criticality::High => "high",
+        Criticality::Critical => "critical",
+    }
+}
+
+const fn data_loss(word: DataLoss) -> &'static str {
+    match word {
+        DataLoss::Acceptable => "acceptable",
+        DataLoss::NotAcceptable => "not-acceptable",
+    }
+}
+
+const fn severity(word: AlertSeverity) -> &'static str {
+    match word {
+        AlertSeverity::Warning => "warning",
+        AlertSeverity::Medium => "medium",
+        AlertSeverity::High => "high",
+        AlertSeverity::Critical => "critical",
+    }
+}
+
+const fn reprocess(word: Reprocess) -> &'static str {
+    match word {
+        Reprocess::Manual => "manual",
+        Reprocess::Automatic => "automatic",
+        Reprocess::Filtered => "filtered",
+    }
+}
+
+/// Its word in the book.
+#[must_use]
+pub const fn order(word: Order) -> &'static str {
+    match word {
+        Order::None => "none",
+        Order::Session => "session",
+        Order::SessionStrict => "session-strict",
+    }
+}
+
+const fn when_open(word: WhenOpen) -> &'static str {
+    match word {
+        WhenOpen::Hold => "hold",
+        WhenOpen::DeadLetter => "dead-letter",
+    }
+}
+
+const fn when_full(word: WhenFull) -> &'static str {
+    match word {
+        WhenFull::Refuse => "refuse",
+        WhenFull::DeadLetter => "dead-letter",
+    }
+}
+
+const fn letter_form(word: LetterForm) -> &'static str {
+    match word {
+        LetterForm::Envelope => "envelope",
+        LetterForm::Redis => "redis",
+    }
+}
+
+const fn count(word: Count) -> &'static str {
+    match word {
+        Count::Attempt => "attempt",
+        Count::Call => "call",
+    }
+}
+
+const fn idempotency_by(word: IdempotencyBy) -> &'static str {
+    match word {
+        IdempotencyBy::EventId => "event-id",
+        IdempotencyBy::NotificationId => "notification-id",
+        IdempotencyBy::Nothing => "none",
+    }
+}
+
+/// `Not Acceptable` for `not-acceptable`.
+fn title_case(words: &str) -> String {
+    let word = |word: &str| {
+        let mut letters = word.chars();
+        letters.next().map(|first| first.to_uppercase().chain(letters).collect::<String>())
+    };
+    words.split('-').filter_map(word).collect::<Vec<_>>().join(" ")
+}
+
+/// A text that cannot end its cell or its line early.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace(['\n', '\r'], " ")
+}

@@ -1,0 +1,149 @@
+//! Every key of the rule book as a Markdown page, straight from the schema, so that it cannot be out of date.
+
+use std::fmt::Write;
+
+use redrive_core::book::expression;
+use redrive_core::book::schema::{BOOK, Need, Object, Role, Type};
+use redrive_core::book::validate::describe;
+use redrive_core::catalog::{self, CatalogTrip, Kind};
+use redrive_core::text::show_duration;
+
+/// The page.
+#[must_use]
+pub fn reference() -> String {
+    let mut page = String::from(
+        "# Every key of the rule book\n\n\
+         Made from the same tables that `redrive check` and `redrive schema` use. A **fact** changes nothing that \
+         Redrive does: it tells `check` about the world outside.\n",
+    );
+    push_keys(&mut page, &BOOK);
+    catalog_policies(&mut page);
+    catalog_breakers(&mut page);
+    catalog_timeouts(&mut page);
+    alert_language(&mut page);
+    page
+}
+
+/// A section for each map, from the outermost inwards.
+pub fn push_keys(page: &mut String, root: &'static Object) {
+    let mut objects: Vec<&'static Object> = vec![root];
+    let mut next = 0;
+    while let Some(object) = objects.get(next).copied() {
+        next += 1;
+        section(page, object);
+        let inner = object.all_fields().filter_map(|field| object_in(&field.takes));
+        let shared = object.includes.iter().copied();
+        for object in shared.chain(inner).collect::<Vec<_>>() {
+            if !objects.iter().any(|known| std::ptr::eq(*known, object)) {
+                objects.push(object);
+            }
+        }
+    }
+}
+
+fn catalog_policies(page: &mut String) {
+    let _ = writeln!(
+        page,
+        "\n## The catalog: retry policies\n\nThere without being defined; `redrive timeline NAME` plots one.\n\n\
+         | policy | delays | retries | window | jitter |\n| --- | --- | --- | --- | --- |"
+    );
+    for policy in catalog::policies() {
+        let backoff = &policy.backoff;
+        let delays = match (backoff.factor(), backoff.listed()) {
+            (_, Some(listed)) => {
+                listed.iter().map(|delay| show_duration(*delay)).collect::<Vec<_>>().join(", ") + ", …"
+            }
+            (Some(_), None) => {
+                format!("{} doubling to {}", show_duration(backoff.initial()), show_duration(backoff.max()))
+            }
+            (None, None) => "–".to_owned(),
+        };
+        let window = backoff.window().map_or("–".to_owned(), show_duration);
+        let (retries, jitter) = (backoff.retries(), backoff.jitter());
+        let _ = writeln!(page, "| `{}` | {delays} | {retries} | {window} | {jitter} |", policy.name);
+    }
+}
+
+fn catalog_breakers(page: &mut String) {
+    let _ = writeln!(
+        page,
+        "\n## The catalog: breakers\n\nThe first four go by name; the others stand in front of every dependency of \
+         their kind. `process`, `sqs` and `log` have none.\n\n\
+         | breaker | opens on | stays open | probes | closes after | forgets after |\n\
+         | --- | --- | --- | --- | --- | --- |"
+    );
+    let kinds = Kind::ALL.into_iter().filter_map(Kind::breaker).map(|breaker| (false, breaker));
+    for (named, breaker) in catalog::BREAKERS.iter().map(|breaker| (true, breaker)).chain(kinds) {
+        let name = if named { format!("`{}`", breaker.name) } else { format!("kind {}", breaker.name) };
+        let trip = match breaker.trip {
+            CatalogTrip::Consecutive(count) => format!("{count} in a row"),
+            CatalogTrip::Failures { count, within } => format!("{count} within {}", show_duration(within)),
+        };
+        let close = breaker.close_after.unwrap_or(breaker.probes);
+        let reset = breaker.reset.map_or("–".to_owned(), show_duration);
+        let open = show_duration(breaker.open);
+        let _ = writeln!(page, "| {name} | {trip} | {open} | {} | {close} | {reset} |", breaker.probes);
+    }
+}
+
+fn catalog_timeouts(page: &mut String) {
+    let _ = writeln!(
+        page,
+        "\n## The catalog: timeouts\n\n| timeout | limit | a timeout is |\n| --- | --- | --- |"
+    );
+    for timeout in &catalog::TIMEOUTS {
+        let limit = show_duration(timeout.limit);
+        let _ = writeln!(page, "| `{}` | {limit} | {} |", timeout.name, timeout.on_timeout.category());
+    }
+}
+
+fn alert_language(page: &mut String) {
+    let groupings = expression::groupings().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let _ = writeln!(
+        page,
+        "\n## The language of alerts\n\n`METRIC OP VALUE [over D] [for D] [by WHAT]`, or for a state \
+         `METRIC [for D] [by WHAT]`. OP is `>`, `>=`, `<` or `<=`; WHAT is one of {groupings}.\n\n\
+         | metric | is compared with |\n| --- | --- |"
+    );
+    for (metric, unit) in expression::metrics() {
+        let _ = writeln!(page, "| `{metric}` | {unit} |");
+    }
+}
+
+fn section(page: &mut String, object: &Object) {
+    let name = capital(object.name.trim_start_matches("a ").trim_start_matches("an "));
+    let _ = writeln!(page, "\n## {name}\n\n{}", object.about);
+    if !object.one_of.is_empty() {
+        let kinds = object.one_of.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
+        let _ = writeln!(page, "\nExactly one of {kinds}.");
+    }
+    for shared in object.includes {
+        let _ = writeln!(page, "\nAlso takes the keys of {}.", shared.name);
+    }
+    let _ = writeln!(page, "\n| key | takes | what it does |\n| --- | --- | --- |");
+    for field in object.fields {
+        let mark = match (field.need, field.role) {
+            (Need::Required, _) => " (required)",
+            (Need::Optional, Role::Fact) => " (fact)",
+            (Need::Optional, Role::Behaviour) => "",
+        };
+        let takes = describe(&field.takes).replace('|', "\\|");
+        let _ = writeln!(page, "| `{}`{mark} | {takes} | {} |", field.key, field.about.replace('|', "\\|"));
+    }
+}
+
+fn object_in(takes: &Type) -> Option<&'static Object> {
+    match takes {
+        Type::Object(object) | Type::ShortOrLong(_, object) => Some(object),
+        Type::MapOf(inner) | Type::ListOf(inner) | Type::OneOrMany(inner) | Type::ByFailure(inner) => {
+            object_in(inner)
+        }
+        _ => None,
+    }
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
+    first + letters.as_str()
+}
