@@ -7,14 +7,14 @@ use std::hint::black_box;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-use redrive_core::answer::{Answer, What};
+use redrive_core::policy::answer::{Answer, What};
 use redrive_core::book;
-use redrive_core::breaker::{Admission, Breaker, Count, RawBreaker, Trip};
-use redrive_core::category::Category;
-use redrive_core::classify::{Outcome, classify};
-use redrive_core::decide::{Ended, History, Moment, Verdict, decide};
+use redrive_core::policy::breaker::{Admission, Breaker, Count, RawBreaker, Trip};
+use redrive_core::policy::category::Category;
+use redrive_core::policy::classify::{Outcome, classify};
+use redrive_core::policy::decide::{Ended, History, Moment, Verdict, decide};
 use redrive_core::ids::{Attempt, DeliveryId, Seed};
-use redrive_core::rule::Rule;
+use redrive_core::policy::rule::Rule;
 use redrive_core::time::Timestamp;
 
 use crate::call::{self, Unavailable};

@@ -20,11 +20,11 @@
 use std::time::Duration;
 
 use crate::book::RuleBook;
-use crate::breaker::{
+use crate::limits;
+use crate::policy::breaker::{
     Admission, Breaker, BreakerSettings, CallEnd, Observation, Permit, Phase, RawBreaker, State,
 };
-use crate::catalog::{self, Kind};
-use crate::limits;
+use crate::policy::catalog::{self, Kind};
 use crate::time::Timestamp;
 
 /// The policy of the catalog whose delays are waited.

@@ -34,12 +34,12 @@ use self::model::{ChannelEntry, EventRow, Machine, Sections, ServiceEntry};
 use self::pattern::EventPattern;
 use self::problem::{Problems, Span};
 use self::resolve::Resolved;
+use crate::engine::worker::Worker;
 use crate::hash::{self, Map};
 use crate::ids::{ChannelName, ServiceName};
 use crate::limits;
+use crate::policy::rule::Rule;
 use crate::position::Position;
-use crate::rule::Rule;
-use crate::worker::Worker;
 
 pub use self::built_in::BuiltIn;
 pub use self::builtin_book::BUILTIN_BOOK;

@@ -10,7 +10,7 @@
 //! How a delivery goes through: it enters the window of its queue (`queue.rs`), in the line of the
 //! dependency it needs. Lines get their turn one after the other, one call at a time, so nobody starves; a
 //! line that may not send waits for a share of the calls (`share.rs`) or for its dependency
-//! (`dependency.rs`) and is woken when that changes. An outcome is ruled on by [`decide`](crate::decide::decide), becomes a
+//! (`dependency.rs`) and is woken when that changes. An outcome is ruled on by [`decide`](crate::policy::decide::decide), becomes a
 //! [`Settlement`] (`settle.rs`), and only when that is durable is the delivery let go of and its session's
 //! next let in.
 //!
@@ -33,10 +33,12 @@ mod settle;
 mod share;
 #[cfg(test)]
 mod simulation;
+pub mod story;
 #[cfg(test)]
 mod tests;
 mod view;
 mod wait;
+pub mod worker;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -55,13 +57,13 @@ use self::share::Shares;
 pub use self::view::{DependencyView, HeldQueue, QueueView, RemovedQueue, RowView};
 pub use self::wait::{Asked, Stands, Wait};
 use crate::book::RuleBook;
-use crate::breaker::Record;
-use crate::decide::History;
 use crate::hash::Map;
 use crate::ids::{ChannelName, DependencyName, Seed, Seq, ServiceName};
+use crate::letters::replay::ReplayId;
 use crate::limits;
-use crate::replay::ReplayId;
-use crate::rule::Rule;
+use crate::policy::breaker::Record;
+use crate::policy::decide::History;
+use crate::policy::rule::Rule;
 use crate::time::Timestamp;
 
 /// Decides what starts when, and what follows.

@@ -10,8 +10,10 @@
 
 pub mod attribute;
 pub mod binary;
+pub mod copies;
 mod draft;
 pub mod easy;
+pub mod idempotency;
 pub mod refusal;
 pub mod reserved;
 pub mod structured;
@@ -25,7 +27,7 @@ use self::attribute::{
     Subject, TraceParent,
 };
 use self::refusal::{InvalidEvent, Reason};
-use crate::idempotency::DedupKey;
+use crate::event::idempotency::DedupKey;
 use crate::time::Timestamp;
 
 /// Something that happened.

@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::breaker::Phase;
-use crate::category::{Category, codes};
+use crate::engine::story::End;
 use crate::engine::{Made, Next, QueueName, Settlement, Signal, Waiting};
 use crate::ids::DependencyName;
-use crate::story::End;
+use crate::policy::breaker::Phase;
+use crate::policy::category::{Category, codes};
 
 mod histogram;
 mod sketch;

@@ -24,7 +24,7 @@ use std::num::{NonZeroU64, NonZeroU128};
 use crate::event::Event;
 use crate::hash;
 use crate::ids::{Attempt, DeliveryId};
-use crate::replay::ReplayId;
+use crate::letters::replay::ReplayId;
 
 /// One trace: 128 bits, shown as 32 hexadecimal digits; never all zeros.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -6,7 +6,7 @@
 //!   second reading: every delivery ──▶ walked by the new rules ──▶ report
 //! ```
 //!
-//! What is decided is decided by [`redrive_core::decide`], with the store's own seed, so that jitter comes out as the
+//! What is decided is decided by [`redrive_core::policy::decide`], with the store's own seed, so that jitter comes out as the
 //! server would have drawn it. `docs/decisions/0012-what-a-backtest-can-tell.md` says what is taken for what.
 //!
 //! Invariants:
@@ -38,12 +38,12 @@ use self::timeline::Timeline;
 use self::walk::{Walk, Walked};
 use redrive_core::book::RuleBook;
 use redrive_core::book::own_book::is_own;
-use redrive_core::category::{Category, Code};
 use redrive_core::engine::QueueName;
+use redrive_core::engine::story::{End, Story, Told};
 use redrive_core::ids::{DeliveryId, DependencyName, Name, Seed, ServiceName};
 use redrive_core::limits;
-use redrive_core::rule::Rule;
-use redrive_core::story::{End, Story, Told};
+use redrive_core::policy::category::{Category, Code};
+use redrive_core::policy::rule::Rule;
 use redrive_core::time::Timestamp;
 
 /// What to hold the record against.

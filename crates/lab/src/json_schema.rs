@@ -10,9 +10,9 @@ use serde_json::{Map, Value, json};
 use crate::lint;
 use redrive_core::book::schema::{BOOK, Field, Named, Need, Object, Type};
 use redrive_core::book::validate::ACTS;
-use redrive_core::catalog;
-use redrive_core::category::Category;
 use redrive_core::limits;
+use redrive_core::policy::catalog;
+use redrive_core::policy::category::Category;
 
 const DURATION: &str = r"^([0-9]+(\.[0-9]+)?(d|h|m|s|ms))+$";
 const SHARE: &str = r"^[0-9]+(\.[0-9]+)? *%$";

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use crate::dapr::Remark;
-use redrive_core::alert::covers::{self, Named};
+use redrive_core::alerts::covers::{self, Named};
 use redrive_core::book::RuleBook;
 use redrive_core::book::expression::Grouping;
 use redrive_core::text;

@@ -5,15 +5,15 @@
 
 use std::time::Duration;
 
-use redrive_core::answer::{Answer, CallPart, Exit, Malformed, TransportError, What};
 use redrive_core::book::problem::nearest;
-use redrive_core::breaker::{Admission, Breaker, State, Transition};
-use redrive_core::category::Code;
-use redrive_core::classify::{Outcome, classify};
-use redrive_core::decide::{Decision, Ended, History, Moment, Verdict, decide};
 use redrive_core::ids::{Attempt, DeliveryId, Seed};
 use redrive_core::limits;
-use redrive_core::rule::{NamedBreaker, Rule};
+use redrive_core::policy::answer::{Answer, CallPart, Exit, Malformed, TransportError, What};
+use redrive_core::policy::breaker::{Admission, Breaker, State, Transition};
+use redrive_core::policy::category::Code;
+use redrive_core::policy::classify::{Outcome, classify};
+use redrive_core::policy::decide::{Decision, Ended, History, Moment, Verdict, decide};
+use redrive_core::policy::rule::{NamedBreaker, Rule};
 use redrive_core::time::Timestamp;
 
 /// What an attempt is, which tells what a `timeout` of the script is.
@@ -419,8 +419,8 @@ pub fn rehearse(rule: &Rule, kind: AttemptKind, script: &[Scripted], seed: Seed)
 mod tests {
     use super::*;
     use redrive_core::book;
-    use redrive_core::decide::DeathReason;
-    use redrive_core::envelope::Tier;
+    use redrive_core::letters::envelope::Tier;
+    use redrive_core::policy::decide::DeathReason;
 
     fn rehearsal(extra: &str, kind: AttemptKind, script: &str) -> Rehearsal {
         let target = match kind {

@@ -16,8 +16,8 @@ use redrive_core::book::model::{
     Reprocess, WhenFull,
 };
 use redrive_core::book::resolve::Resolved;
-use redrive_core::breaker::{Count, Trip};
-use redrive_core::rule::{FailureMatch, GrowingTimeout, Matcher, StatusRange, WhenOpen};
+use redrive_core::policy::breaker::{Count, Trip};
+use redrive_core::policy::rule::{FailureMatch, GrowingTimeout, Matcher, StatusRange, WhenOpen};
 use redrive_core::text::show_duration;
 
 /// How a second copy of an event is made harmless: by the consumer if the book says so, else by us.

@@ -8,10 +8,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use redrive_core::book::pattern::EventPattern;
-use redrive_core::category::Category;
-use redrive_core::envelope::Tier;
-use redrive_core::fingerprint::Fingerprint;
 use redrive_core::hash;
+use redrive_core::letters::envelope::Tier;
+use redrive_core::letters::fingerprint::Fingerprint;
+use redrive_core::policy::category::Category;
 use redrive_core::time::Timestamp;
 use redrive_node::store::letter::{LetterFilter, LetterNumber, LetterQuery, Poison, Selection};
 use redrive_node::store::sqlite::{Options, Sqlite};

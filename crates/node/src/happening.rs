@@ -5,11 +5,11 @@
 
 mod log;
 
-use redrive_core::breaker::Phase;
-use redrive_core::decide::AlertKind;
+use redrive_core::engine::story::End;
 use redrive_core::engine::{Next, Settlement, Signal, Waiting};
 use redrive_core::ids::Attempt;
-use redrive_core::story::End;
+use redrive_core::policy::breaker::Phase;
+use redrive_core::policy::decide::AlertKind;
 use redrive_core::time::Timestamp;
 use redrive_core::trace::{Sampler, SpanId, Trace};
 use serde::{Deserialize, Serialize};

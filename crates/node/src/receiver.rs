@@ -20,11 +20,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
-use redrive_core::alert::notice::Notice;
-use redrive_core::answer::{Malformed, Reply, Seen};
+use redrive_core::alerts::notice::Notice;
 use redrive_core::book::RuleBook;
 use redrive_core::book::model::{Network, Receiver, ReceiverKind};
 use redrive_core::engine::{Call, Ending};
+use redrive_core::policy::answer::{Malformed, Reply, Seen};
 use zeroize::Zeroizing;
 
 use self::alertmanager::Repeats;

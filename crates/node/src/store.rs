@@ -33,13 +33,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_core::book::model;
-use redrive_core::breaker::Record;
-use redrive_core::copies::Copies;
+use redrive_core::engine::story::Story;
 use redrive_core::engine::{Absences, Advance, Death, Load, Page, QueueName, Settlement, Waiting};
 use redrive_core::event::Event;
+use redrive_core::event::copies::Copies;
 use redrive_core::ids::{DeliveryId, DependencyName, IdPrefix, Receipt, Seq, ServiceName};
-use redrive_core::replay::{ReplayId, ReplayJob};
-use redrive_core::story::Story;
+use redrive_core::letters::replay::{ReplayId, ReplayJob};
+use redrive_core::policy::breaker::Record;
 use redrive_core::time::Timestamp;
 
 use self::door::{Deed, KeyRecord, RefusedBody};

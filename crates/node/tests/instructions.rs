@@ -17,12 +17,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use redrive::Book;
-use redrive_core::answer::{Answer, What};
 use redrive_core::book;
-use redrive_core::category::Category;
-use redrive_core::classify::classify;
-use redrive_core::decide::{Ended, History, Moment, decide};
 use redrive_core::ids::{Attempt, DeliveryId, Seed};
+use redrive_core::policy::answer::{Answer, What};
+use redrive_core::policy::category::Category;
+use redrive_core::policy::classify::classify;
+use redrive_core::policy::decide::{Ended, History, Moment, decide};
 use redrive_core::time::Timestamp;
 
 use self::stage::{Kind, Stage};

@@ -35,8 +35,8 @@ use std::time::Duration;
 use self::desk::{Desk, Durability, NotDone, Task};
 use self::marks::Span;
 pub use self::schema::OpenError;
-use redrive_core::breaker::Record;
 use redrive_core::ids::DependencyName;
+use redrive_core::policy::breaker::Record;
 
 use crate::BoxFuture;
 use crate::clock::wall_clock;

@@ -2,7 +2,7 @@
 //!
 //! ```
 //! use redrive::{Book, Classify};
-//! use redrive::core::answer::{Answer, TransportError, What};
+//! use redrive::core::policy::answer::{Answer, TransportError, What};
 //!
 //! # #[derive(Debug)] struct Down;
 //! # impl std::fmt::Display for Down { fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result { f.write_str("down") } }
@@ -26,7 +26,7 @@
 //! ```
 //!
 //! A call waits for room and for the pace of its dependency, then makes attempts until one succeeds or the
-//! rule says that it is enough. What follows on a failure is decided by [`redrive_core::decide`], as it is for
+//! rule says that it is enough. What follows on a failure is decided by [`redrive_core::policy::decide`], as it is for
 //! deliveries: the same rule and the same past lead to the same verdict.
 //!
 //! Where a guard differs from a delivery, since somebody waits for its answer:
@@ -57,9 +57,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::answer::Answer;
-pub use redrive_core::breaker::State as BreakerState;
-use redrive_core::rule::Rule;
+use redrive_core::policy::answer::Answer;
+pub use redrive_core::policy::breaker::State as BreakerState;
+use redrive_core::policy::rule::Rule;
 
 pub use self::attempt::{Attempt, CallKey};
 pub use self::book::{Book, BookError, UnknownGuard};

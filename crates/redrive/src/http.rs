@@ -25,8 +25,8 @@ mod tests;
 use std::error::Error;
 use std::io::{self, ErrorKind};
 
-use redrive_core::answer::{Answer, CallPart, TransportError, What};
-use redrive_core::category::codes;
+use redrive_core::policy::answer::{Answer, CallPart, TransportError, What};
+use redrive_core::policy::category::codes;
 
 #[cfg(any(feature = "reqwest", feature = "hyper"))]
 pub use self::error::HttpError;

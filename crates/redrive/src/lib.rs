@@ -4,7 +4,7 @@
 //! how long it may take, when to stop asking, and what the caller is told.
 //!
 //! ```
-//! use redrive::core::answer::{Answer, TransportError, What};
+//! use redrive::core::policy::answer::{Answer, TransportError, What};
 //! use redrive::guard::BreakerState;
 //! use redrive::{Book, Cause, Classify};
 //!

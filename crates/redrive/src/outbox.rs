@@ -34,7 +34,7 @@ mod relay;
 
 use std::time::Duration;
 
-use redrive_core::idempotency::DedupKey;
+use redrive_core::event::idempotency::DedupKey;
 use redrive_core::time::Timestamp;
 use rusqlite::{Connection, Transaction, params};
 

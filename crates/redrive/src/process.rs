@@ -45,7 +45,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::answer::Exit;
+use redrive_core::policy::answer::Exit;
 use redrive_core::text::{show_duration, show_size};
 use tokio::sync::watch;
 use tokio::time::Instant;

@@ -31,8 +31,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-pub use redrive_core::breaker::Record;
 use redrive_core::ids::DependencyName;
+pub use redrive_core::policy::breaker::Record;
 
 use crate::BoxFuture;
 

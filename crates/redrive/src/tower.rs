@@ -39,7 +39,7 @@ mod tests;
 use std::error::Error;
 use std::fmt;
 
-use redrive_core::answer::{Answer, Reply};
+use redrive_core::policy::answer::{Answer, Reply};
 use tower_layer::Layer;
 
 pub use self::service::GuardService;

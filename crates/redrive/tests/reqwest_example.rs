@@ -1,7 +1,7 @@
 //! The example with reqwest, run against its own server.
 
 use redrive::Book;
-use redrive::core::category::Category;
+use redrive::core::policy::category::Category;
 use redrive::guard::Cause;
 
 use self::reqwest_example::{RULES, busy_at_first, post};

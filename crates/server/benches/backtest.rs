@@ -13,19 +13,19 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use redrive_core::answer::{HeaderPairs, Reply, Seen};
 use redrive_core::book::model::Order;
 use redrive_core::book::{self, RuleBook};
-use redrive_core::category::Code;
-use redrive_core::classify::{Failure, Outcome, classify};
-use redrive_core::decide::{Ended, History, Moment, Verdict, decide};
+use redrive_core::engine::story::{Facts, Story};
 use redrive_core::engine::{Death, Followers, Next, QueueName, Settlement, Waiting};
-use redrive_core::envelope::Tier;
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{ContentType, EventId, EventSource, EventType};
-use redrive_core::fingerprint::Fingerprint;
 use redrive_core::ids::{Attempt, Seed, ServiceName};
-use redrive_core::story::{Facts, Story};
+use redrive_core::letters::envelope::Tier;
+use redrive_core::letters::fingerprint::Fingerprint;
+use redrive_core::policy::answer::{HeaderPairs, Reply, Seen};
+use redrive_core::policy::category::Code;
+use redrive_core::policy::classify::{Failure, Outcome, classify};
+use redrive_core::policy::decide::{Ended, History, Moment, Verdict, decide};
 use redrive_core::time::Timestamp;
 use redrive_node::store::sqlite::{Options, Sqlite};
 use redrive_node::store::{
@@ -190,7 +190,7 @@ fn addressee() -> Addressee {
     Addressee {
         queue: Arc::new(QueueName { service, channel: None }),
         subscription: "shop/orders.*".into(),
-        copies: redrive_core::copies::Copies::default(),
+        copies: redrive_core::event::copies::Copies::default(),
         order: Order::None,
         letter_name: "_shop.deadletter".into(),
         consumer_group: "shop".into(),

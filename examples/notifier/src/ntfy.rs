@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redrive::Classify;
-use redrive::core::answer::{Answer, TransportError, What};
+use redrive::core::policy::answer::{Answer, TransportError, What};
 use redrive::http::HttpError;
 use redrive::http::reqwest::check;
 use reqwest::{RequestBuilder, Url};

@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use redrive::Guard;
-use redrive::core::category::Category;
+use redrive::core::policy::category::Category;
 use redrive::guard::{CallError, Cause};
 use redrive::once::{Once, OnceError};
 use redrive::transition::Applied;

@@ -81,7 +81,7 @@ async fn alerts(State(service): State<Arc<Service>>) -> Json<Vec<Alert>> {
 
 impl Service {
     /// Holds the counts against the alerts; what somebody is to be told is logged.
-    pub fn look(&self) -> Vec<redrive::core::alert::AlertView> {
+    pub fn look(&self) -> Vec<redrive::core::alerts::AlertView> {
         let mut monitor = self.monitor.lock().expect("nothing panics while it watches");
         for notice in monitor.look(&self.verifier.metrics(), self.verifier.breaker(), wall_clock()) {
             tracing::error!(alert = notice.alert, severity = notice.severity, "{}", notice.summary);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use redrive::core::category::codes;
+use redrive::core::policy::category::codes;
 use serde::{Serialize, Serializer};
 
 /// Why a contact is not verified.

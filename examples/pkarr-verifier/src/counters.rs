@@ -5,10 +5,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use redrive::core::alert::notice::Notice;
-use redrive::core::alert::{AlertView, Sample, Watch};
+use redrive::core::alerts::notice::Notice;
+use redrive::core::alerts::{AlertView, Sample, Watch};
 use redrive::core::book::RuleBook;
-use redrive::core::category::Category;
+use redrive::core::policy::category::Category;
 use redrive::core::engine::DependencyView;
 use redrive::core::figures::{DependencyFigures, Figures, Tally};
 use redrive::core::ids::DependencyName;

@@ -9,8 +9,8 @@ use pkarr::dht::{DhtClient, ResolveError};
 use pkarr::errors::SignedPacketVerifyError;
 use pkarr::{PKARR_INVALID_SIGNED_PACKET_SEQ, PublicKey, SignedPacket};
 use redrive::clock::wall_clock;
-use redrive::core::answer::{Answer, What};
-use redrive::core::retry_after;
+use redrive::core::policy::answer::{Answer, What};
+use redrive::core::policy::retry_after;
 use redrive::{BoxFuture, Classify};
 use reqwest::{Response, StatusCode, Url, header};
 

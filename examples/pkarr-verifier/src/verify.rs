@@ -10,7 +10,7 @@ use std::time::Duration;
 use pkarr::dns::rdata::RData;
 use pkarr::{PublicKey, SignedPacket};
 use redrive::cache::{Cache, Plan};
-use redrive::core::category::codes;
+use redrive::core::policy::category::codes;
 use redrive::core::freshness::Lifetimes;
 use redrive::guard::{BreakerState, CallError, Cause, UnknownGuard};
 use redrive::stale::{Found, Missing, Trouble, timer_clock};

@@ -9,21 +9,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use divan::{AllocProfiler, Bencher, black_box};
-use redrive_core::answer::{Answer, What};
-use redrive_core::backoff::Backoff;
 use redrive_core::book::{self, RuleBook};
-use redrive_core::breaker::{Admission, Breaker, BreakerSettings, CallEnd, Observation, RawBreaker};
-use redrive_core::catalog;
-use redrive_core::category::Category;
-use redrive_core::classify::{Outcome, classify};
-use redrive_core::decide::{Ended, History, Moment, decide};
+use redrive_core::engine::story::{End, Story, Told};
 use redrive_core::engine::{Made, Next, QueueName, Settlement, Signal, Waiting};
 use redrive_core::event::attribute::EventType;
 use redrive_core::event::{self, Event, Incoming};
 use redrive_core::figures::Figures;
 use redrive_core::ids::{Attempt, DeliveryId, DependencyName, Seed, ServiceName};
-use redrive_core::rule::Rule;
-use redrive_core::story::{End, Story, Told};
+use redrive_core::policy::answer::{Answer, What};
+use redrive_core::policy::backoff::Backoff;
+use redrive_core::policy::breaker::{Admission, Breaker, BreakerSettings, CallEnd, Observation, RawBreaker};
+use redrive_core::policy::catalog;
+use redrive_core::policy::category::Category;
+use redrive_core::policy::classify::{Outcome, classify};
+use redrive_core::policy::decide::{Ended, History, Moment, decide};
+use redrive_core::policy::rule::Rule;
 use redrive_core::time::Timestamp;
 
 /// Counts allocations, which the hot paths must not make.
@@ -154,7 +154,7 @@ fn guarded(bencher: Bencher<'_, '_>, ended: &Ended) {
 /// A breaker that no run of failures opens.
 fn far_settings() -> BreakerSettings {
     let entry = catalog::breaker("kafkaBreaker").expect("the catalog has it");
-    let trip = redrive_core::breaker::Trip::Consecutive(std::num::NonZeroU32::MAX);
+    let trip = redrive_core::policy::breaker::Trip::Consecutive(std::num::NonZeroU32::MAX);
     RawBreaker { trip, ..RawBreaker::from(entry) }.try_into().expect("sound settings")
 }
 

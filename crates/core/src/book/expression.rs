@@ -8,7 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::problem::suggest;
-use crate::alert::{Concerns, Lasts, Trouble};
+use crate::alerts::{Concerns, Lasts, Trouble};
 use crate::limits;
 use crate::text::{self, Rate, Share};
 use crate::time::Timestamp;

@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::model::{LetterForm, Order, Reprocess};
 use super::resolve::Resolved;
 use super::{Claim, RuleBook};
-use crate::category::Category;
 use crate::ids::{ChannelName, DependencyName, ServiceName};
-use crate::name_template::{NameParts, NameTemplate};
+use crate::letters::name_template::{NameParts, NameTemplate};
+use crate::policy::category::Category;
 use crate::schedule::Cron;
 
 /// What holds for the dead letters of one row.

@@ -15,8 +15,8 @@ use std::time::Duration;
 use super::model::{Allow, At, DaprFile, Machine, Permits, Sections};
 use super::problem::{Problems, Span};
 use super::yaml::{Node, Value};
-use crate::budget::BudgetSettings;
 use crate::ids::Name;
+use crate::policy::budget::BudgetSettings;
 use crate::text;
 
 use guards::Guards;

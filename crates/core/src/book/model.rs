@@ -10,19 +10,19 @@ use std::time::Duration;
 
 use super::pattern::EventPattern;
 use super::problem::Span;
-use crate::backoff::{Backoff, Jitter};
-use crate::breaker::BreakerSettings;
-use crate::budget::BudgetSettings;
-use crate::catalog::Kind;
-use crate::category::Category;
-use crate::copies::CopyKey;
+use crate::event::copies::CopyKey;
 use crate::ids::{BreakerName, ChannelName, DependencyName, PolicyName, ServiceName};
-use crate::name_template::NameTemplate;
-use crate::rule::{FailureMatch, GrowingTimeout, Override, WhenOpen};
+use crate::letters::name_template::NameTemplate;
+use crate::policy::backoff::{Backoff, Jitter};
+use crate::policy::breaker::BreakerSettings;
+use crate::policy::budget::BudgetSettings;
+use crate::policy::catalog::Kind;
+use crate::policy::category::Category;
+use crate::policy::rule::{FailureMatch, GrowingTimeout, Override, WhenOpen};
 use crate::schedule::Cron;
 use crate::text::{Rate, Share};
 
-pub use crate::copies::IdempotencyBy;
+pub use crate::event::copies::IdempotencyBy;
 pub use alerting::{
     Alert, AlertSeverity, Email, InvalidSmtp, Receiver, ReceiverKind, Smtp, SmtpPrivacy, Switch,
 };

@@ -17,12 +17,12 @@ use super::model::{
 };
 use super::pattern::EventPattern;
 use super::problem::Span;
-use crate::backoff::{Backoff, Jitter, RawBackoff, RawSchedule};
-use crate::category::Category;
 use crate::ids::{ChannelName, DependencyName, PolicyName, ServiceName};
-use crate::rule::{FailureMatch, GrowingTimeout};
+use crate::policy::backoff::{Backoff, Jitter, RawBackoff, RawSchedule};
+use crate::policy::category::Category;
+use crate::policy::rule::{FailureMatch, GrowingTimeout};
 
-pub use crate::alert::OWN_SERVICE;
+pub use crate::alerts::OWN_SERVICE;
 
 /// What every notice's type is one of.
 const NOTICES: &str = "redrive.alert.*";

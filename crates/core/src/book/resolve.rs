@@ -19,19 +19,19 @@ use super::model::{
     Target, TargetKind,
 };
 use super::problem::Span;
-use crate::breaker::{BreakerSettings, RawBreaker};
-use crate::budget::BudgetSettings;
-use crate::catalog::{self, Kind};
-use crate::category::Category;
-use crate::copies::{self, Copies, CopyKey};
+use crate::event::copies::{self, Copies, CopyKey};
 use crate::ids::{BreakerName, DependencyName, PolicyName, ServiceName};
+use crate::letters::name_template::{self, NameParts, NameTemplate};
 use crate::limits;
-use crate::name_template::{self, NameParts, NameTemplate};
-use crate::position::Position;
-use crate::rule::{
+use crate::policy::breaker::{BreakerSettings, RawBreaker};
+use crate::policy::budget::BudgetSettings;
+use crate::policy::catalog::{self, Kind};
+use crate::policy::category::Category;
+use crate::policy::rule::{
     FailureMatch, NamedBreaker, NamedPolicy, Override, PolicyIndex, Reaction, Reactions, Rule, Sourced,
     WhenOpen,
 };
+use crate::position::Position;
 use crate::schedule::Cron;
 use crate::text::{Rate, Share};
 

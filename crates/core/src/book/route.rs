@@ -13,7 +13,7 @@ use super::resolve::{default_subscription, order_of};
 use super::{Claim, RuleBook, ServiceRules};
 use crate::hash::Map;
 use crate::ids::{DependencyName, ServiceName};
-use crate::rule::Rule;
+use crate::policy::rule::Rule;
 
 /// One who wants an event.
 #[derive(Clone, Copy, Debug)]

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use super::RuleBook;
 use super::model::{Sections, ServiceEntry, Target, TargetKind, WhenFull};
-use crate::budget::BudgetSettings;
-use crate::catalog::Kind;
+use crate::engine::worker::Worker;
 use crate::event::attribute::EventType;
 use crate::hash::Map;
 use crate::ids::{ChannelName, DependencyName, ServiceName};
 use crate::limits;
-use crate::throttle::ThrottleSettings;
-use crate::worker::Worker;
+use crate::policy::budget::BudgetSettings;
+use crate::policy::catalog::Kind;
+use crate::policy::throttle::ThrottleSettings;
 
 /// How much may wait for one service, over all its channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 use super::problem::Problem;
 use super::resolve::Level::{self, Channel, Defaults, Dependency, Kind, Row, Service};
 use super::*;
-use crate::category::Category;
+use crate::policy::category::Category;
 use crate::text::show_duration;
 
 /// A book of every section, near to what a team would write.
@@ -303,7 +303,7 @@ services:
         let whole = show_duration(resolved.rule.timeouts.whole.first);
         assert_eq!((whole.as_str(), resolved.timeouts.whole.origin.level), timeout, "{name}: timeout");
         let trips = resolved.rule.breaker.as_ref().map(|breaker| match breaker.settings.trip() {
-            crate::breaker::Trip::Consecutive(count) => count.get(),
+            crate::policy::breaker::Trip::Consecutive(count) => count.get(),
             trip => panic!("{name}: {trip:?}"),
         });
         assert_eq!((trips, resolved.breaker_origin.level), breaker, "{name}: breaker");
@@ -410,7 +410,7 @@ fn a_row_leads_to_as_many_policies_as_a_history_counts() {
 
 #[test]
 fn only_what_nobody_states_is_retried_cautiously() {
-    use crate::rule::Reaction::{self, DeadLetter, Retry, RetryCautiously};
+    use crate::policy::rule::Reaction::{self, DeadLetter, Retry, RetryCautiously};
     use Category::{Internal, Transient, Unknown};
     let policy = |rule: &Rule, reaction: Reaction| {
         reaction.policy().map(|index| rule.reactions.policies()[usize::from(index.0)].name.to_string())

@@ -11,14 +11,14 @@ use super::problem::{Problems, Span, suggest};
 use super::schema::{Field, Named, Need, Object, Type};
 use super::source_template::SourceTemplate;
 use super::yaml::{Node, Quoted, Value};
-use crate::backoff::Jitter;
-use crate::catalog;
-use crate::category::Category;
-use crate::copies::CopyKey;
+use crate::event::copies::CopyKey;
 use crate::ids::{Name, Service};
+use crate::letters::name_template::NameTemplate;
 use crate::limits;
-use crate::name_template::NameTemplate;
-use crate::rule::StatusRange;
+use crate::policy::backoff::Jitter;
+use crate::policy::catalog;
+use crate::policy::category::Category;
+use crate::policy::rule::StatusRange;
 use crate::schedule::Cron;
 use crate::text;
 
@@ -436,8 +436,8 @@ pub fn parse_statuses(text: &str) -> Option<StatusRange> {
 
 /// Reads a category, a status or a range of statuses.
 #[must_use]
-pub fn parse_failure_kind(text: &str) -> Option<crate::rule::FailureMatch> {
-    use crate::rule::FailureMatch;
+pub fn parse_failure_kind(text: &str) -> Option<crate::policy::rule::FailureMatch> {
+    use crate::policy::rule::FailureMatch;
     let category = Category::from_word(text).map(FailureMatch::Category);
     category.or_else(|| parse_statuses(text).map(FailureMatch::Status))
 }

@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use super::ramp::Ramp;
 use super::{LinePlace, Waiting};
-use crate::breaker::{Admission, Breaker, BreakerSettings, Observation, Permit, State, Transition};
-use crate::budget::{Budget, BudgetSettings};
-use crate::decide::HoldCause;
 use crate::ids::{DependencyName, Seq};
-use crate::rule::Rule;
+use crate::policy::breaker::{Admission, Breaker, BreakerSettings, Observation, Permit, State, Transition};
+use crate::policy::budget::{Budget, BudgetSettings};
+use crate::policy::decide::HoldCause;
+use crate::policy::rule::Rule;
+use crate::policy::throttle::{Pass, Slot, Throttle, ThrottleSettings};
 use crate::text::Rate;
-use crate::throttle::{Pass, Slot, Throttle, ThrottleSettings};
 use crate::time::Timestamp;
 
 /// One dependency, for all that call it.

@@ -7,10 +7,10 @@ use super::port::{Call, CallId, Effect, Next, Settlement, Signal, Waiting};
 use super::queue::{LineStatus, Presence, PushAt, Ready, Starts};
 use super::sabotage::Sabotage;
 use super::{Company, DependencyPlace, Engine, InFlight, LinePlace, QueuePlace, Running, Stage, Start};
-use crate::breaker::{Phase, State, Transition};
-use crate::decide::{Ended, History, HoldCause, Moment, Verdict, decide};
 use crate::ids::DeliveryId;
-use crate::rule::Rule;
+use crate::policy::breaker::{Phase, State, Transition};
+use crate::policy::decide::{Ended, History, HoldCause, Moment, Verdict, decide};
+use crate::policy::rule::Rule;
 use crate::time::Timestamp;
 
 /// What came of a line's turn.

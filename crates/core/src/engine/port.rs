@@ -5,20 +5,20 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::answer::Reply;
 use crate::book::RuleBook;
-use crate::breaker::{Record, Transition};
-use crate::category::{Category, Code};
-use crate::decide::{AlertKind, History};
-use crate::envelope::Tier;
+use crate::engine::story::Story;
+use crate::engine::worker::Report;
 use crate::event::Event;
-use crate::fingerprint::Fingerprint;
 use crate::ids::{Attempt, ChannelName, DeliveryId, DependencyName, Seq, ServiceName};
-use crate::replay::{ReplayId, ReplayJob, ReplayState, Replaying, Stop, Wave};
-use crate::rule::Rule;
-use crate::story::Story;
+use crate::letters::envelope::Tier;
+use crate::letters::fingerprint::Fingerprint;
+use crate::letters::replay::{ReplayId, ReplayJob, ReplayState, Replaying, Stop, Wave};
+use crate::policy::answer::Reply;
+use crate::policy::breaker::{Record, Transition};
+use crate::policy::category::{Category, Code};
+use crate::policy::decide::{AlertKind, History};
+use crate::policy::rule::Rule;
 use crate::time::Timestamp;
-use crate::worker::Report;
 
 /// Whose deliveries wait together: those of a service, or of one of its channels.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -18,7 +18,7 @@ use super::port::{Bounds, Load, Page, QueueName, Waiting, Wanted};
 use super::{DependencyPlace, ServicePlace};
 use crate::ids::Seq;
 use crate::limits;
-use crate::rule::Rule;
+use crate::policy::rule::Rule;
 use crate::time::Timestamp;
 
 /// One queue.
@@ -368,10 +368,10 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::decide::History;
     use crate::event::Event;
     use crate::event::attribute::{EventId, EventSource, EventType};
     use crate::ids::{DeliveryId, ServiceName};
+    use crate::policy::decide::History;
 
     const BOUNDS: Bounds = Bounds { window: 4, window_bytes: 100, calls: 8 };
 

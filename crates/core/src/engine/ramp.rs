@@ -16,8 +16,8 @@
 use std::time::Duration;
 
 use crate::limits;
+use crate::policy::window::CallWindow;
 use crate::time::Timestamp;
-use crate::window::CallWindow;
 
 /// How calls to one dependency come back.
 #[derive(Debug)]

@@ -21,13 +21,13 @@ use super::sabotage::Sabotage;
 use super::{Engine, Running, Timer};
 use crate::book::model::Order;
 use crate::book::{LetterRule, RuleBook};
-use crate::category::codes;
-use crate::envelope::Tier;
+use crate::engine::story::Told;
 use crate::ids::ChannelName;
+use crate::letters::envelope::Tier;
+use crate::letters::name_template;
+use crate::letters::replay::{Manner, Origin, ReplayId, ReplayJob, ReplayState, Replaying, Stop, Wave};
 use crate::limits;
-use crate::name_template;
-use crate::replay::{Manner, Origin, ReplayId, ReplayJob, ReplayState, Replaying, Stop, Wave};
-use crate::story::Told;
+use crate::policy::category::codes;
 use crate::time::Timestamp;
 
 /// A rate is kept over this long: less often than that nobody is asked for a few letters.

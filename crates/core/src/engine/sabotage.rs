@@ -112,8 +112,8 @@ impl Sabotage {
     ];
 
     /// Whether it lets a call through though the breaker is in that state.
-    pub(super) const fn passes(self, state: crate::breaker::State) -> bool {
-        use crate::breaker::State;
+    pub(super) const fn passes(self, state: crate::policy::breaker::State) -> bool {
+        use crate::policy::breaker::State;
         match (self, state) {
             (Self::IgnoresBreaker, _) | (Self::ProbesTwice, State::HalfOpen { .. }) => true,
             (_, _) => false,

@@ -6,20 +6,20 @@ use super::port::{CallId, Death, Effect, Ending, Fate, Followers, Made, Next, Se
 use super::queue::{PushAt, Ready, Starts};
 use super::sabotage::Sabotage;
 use super::{Engine, InFlight, QueuePlace, Settling, Stage};
-use crate::answer::{Reply, Seen};
 use crate::book::RuleBook;
-use crate::breaker::Observation;
-use crate::category::{Category, Code, codes};
-use crate::classify::{Connection, Failure, Outcome, classify};
-use crate::copies;
-use crate::decide::{Decision, Ended, History, Moment, Verdict, decide};
-use crate::envelope::Tier;
-use crate::fingerprint::Fingerprint;
+use crate::engine::story::{End, Facts, HeldBy, Story, Told};
+use crate::engine::worker::{self, Worker};
+use crate::event::copies;
 use crate::ids::{ChannelName, DeliveryId};
-use crate::rule::Rule;
-use crate::story::{End, Facts, HeldBy, Story, Told};
+use crate::letters::envelope::Tier;
+use crate::letters::fingerprint::Fingerprint;
+use crate::policy::answer::{Reply, Seen};
+use crate::policy::breaker::Observation;
+use crate::policy::category::{Category, Code, codes};
+use crate::policy::classify::{Connection, Failure, Outcome, classify};
+use crate::policy::decide::{Decision, Ended, History, Moment, Verdict, decide};
+use crate::policy::rule::Rule;
 use crate::time::Timestamp;
-use crate::worker::{self, Worker};
 
 impl Engine {
     pub(super) fn ended(&mut self, id: CallId, ending: &Ending, now: Timestamp) {

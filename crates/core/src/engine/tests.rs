@@ -7,13 +7,13 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::*;
-use crate::answer::{HeaderPairs, Reply, Seen};
 use crate::book;
 use crate::event::Event;
 use crate::event::attribute::{EventId, EventSource, EventType};
-use crate::idempotency;
+use crate::event::idempotency;
 use crate::ids::DeliveryId;
-use crate::replay;
+use crate::letters::replay;
+use crate::policy::answer::{HeaderPairs, Reply, Seen};
 
 const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 

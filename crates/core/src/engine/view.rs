@@ -8,9 +8,9 @@ use super::queue::Presence;
 use super::wait::Wait;
 use super::{Engine, QueuePlace};
 use crate::book::model::EventRow;
-use crate::breaker::State;
 use crate::ids::{DependencyName, Seq};
-use crate::rule::Rule;
+use crate::policy::breaker::State;
+use crate::policy::rule::Rule;
 use crate::text::Rate;
 use crate::time::Timestamp;
 

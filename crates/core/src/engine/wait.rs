@@ -6,10 +6,10 @@ use super::dependency::{Dependency, Pressure};
 use super::port::QueueName;
 use super::queue::{LineStatus, Presence, Queue};
 use super::{Engine, QueuePlace, Running};
-use crate::breaker::State;
-use crate::decide::HoldCause;
 use crate::ids::{ChannelName, DeliveryId, DependencyName, Seq};
-use crate::rule::Rule;
+use crate::policy::breaker::State;
+use crate::policy::decide::HoldCause;
+use crate::policy::rule::Rule;
 use crate::text::Rate;
 use crate::time::Timestamp;
 

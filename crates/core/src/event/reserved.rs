@@ -7,7 +7,7 @@
 const RESERVED: [(&str, &str); 5] = [
     ("/v1/hooks/", "the webhooks of the rule book"),
     (crate::schedule::plan::SOURCE_PREFIX, "the schedules of the rule book"),
-    (crate::worker::SOURCE_PREFIX, "the workers of the rule book"),
+    (crate::engine::worker::SOURCE_PREFIX, "the workers of the rule book"),
     ("/alerts/", "alerts"),
     ("redrive:", "alerts"),
 ];

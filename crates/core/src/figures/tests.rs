@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::*;
-use crate::answer::{HeaderPairs, Reply, Seen};
 use crate::book;
-use crate::decide::History;
 use crate::engine::{Absences, Bounds, Command, Effect, Ending, Engine, Fate, Input, Setup};
 use crate::event::Event;
 use crate::event::attribute::{EventId, EventSource, EventType, TraceParent};
-use crate::idempotency;
+use crate::event::idempotency;
 use crate::ids::{DeliveryId, Seed, Seq, ServiceName};
+use crate::policy::answer::{HeaderPairs, Reply, Seen};
+use crate::policy::decide::History;
 use crate::time::Timestamp;
 use crate::trace::{Sampler, span};
 

@@ -15,7 +15,7 @@ use crate::event::Event;
 use crate::event::attribute::{
     ContentType, CorrelationId, EventId, EventSource, EventType, SessionKey, Subject,
 };
-use crate::idempotency::schedule_event_id;
+use crate::event::idempotency::schedule_event_id;
 use crate::limits;
 use crate::time::Timestamp;
 

@@ -6,10 +6,10 @@
 use std::borrow::Cow;
 
 use super::{Sampled, Sampler, SpanId, Trace, TraceId};
+use crate::engine::story::{End, Story};
 use crate::engine::{Made, Next, Settlement, Signal, Waiting};
 use crate::event::Event;
 use crate::ids::ChannelName;
-use crate::story::{End, Story};
 use crate::time::Timestamp;
 
 /// Something that took its time, or happened at one.

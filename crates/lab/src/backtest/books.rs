@@ -8,13 +8,13 @@ use std::time::Duration;
 use super::Recorded;
 use redrive_core::book::model::{Order, TargetKind};
 use redrive_core::book::{RuleBook, WaitingLimits};
-use redrive_core::budget::BudgetSettings;
 use redrive_core::engine::QueueName;
+use redrive_core::engine::story::Story;
 use redrive_core::ids::ChannelName;
 use redrive_core::limits;
-use redrive_core::rule::{NamedBreaker, Rule, WhenOpen};
-use redrive_core::story::Story;
-use redrive_core::throttle::ThrottleSettings;
+use redrive_core::policy::budget::BudgetSettings;
+use redrive_core::policy::rule::{NamedBreaker, Rule, WhenOpen};
+use redrive_core::policy::throttle::ThrottleSettings;
 use redrive_core::time::Timestamp;
 
 /// The hash that attempts name which no book of ours has judged: they came with a letter from elsewhere.

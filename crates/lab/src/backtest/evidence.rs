@@ -6,16 +6,16 @@
 
 use std::time::Duration;
 
-use redrive_core::answer::{
+use redrive_core::engine::story::{End, Place, Story};
+use redrive_core::ids::Attempt;
+use redrive_core::policy::answer::{
     BrokerError, CallPart, Exit, HeaderPairs, Malformed, Reply, Seen, TransportError,
 };
-use redrive_core::backoff::nanos;
-use redrive_core::category::{Category, Code, codes};
-use redrive_core::classify::{Connection, Failure, Outcome, classify, fits_but_for_header};
-use redrive_core::ids::Attempt;
-use redrive_core::reported;
-use redrive_core::rule::{HeaderMatch, Override, Rule};
-use redrive_core::story::{End, Place, Story};
+use redrive_core::policy::backoff::nanos;
+use redrive_core::policy::category::{Category, Code, codes};
+use redrive_core::policy::classify::{Connection, Failure, Outcome, classify, fits_but_for_header};
+use redrive_core::policy::reported;
+use redrive_core::policy::rule::{HeaderMatch, Override, Rule};
 
 /// An answer that is on record.
 #[derive(Clone, Debug, PartialEq)]
@@ -306,9 +306,9 @@ pub(super) fn took(story: &Story) -> Duration {
 mod tests {
     use super::*;
     use redrive_core::book;
-    use redrive_core::decide::{Ended, History, Moment, decide};
+    use redrive_core::engine::story::Facts;
     use redrive_core::ids::{DeliveryId, Seed};
-    use redrive_core::story::Facts;
+    use redrive_core::policy::decide::{Ended, History, Moment, decide};
     use redrive_core::time::Timestamp;
 
     fn rule(classify: &str) -> Rule {

@@ -12,10 +12,10 @@ use super::report::{
 use super::walk::Walked;
 use super::{Certainty, Doubt, Finish, Plan, Seen};
 use crate::simulate;
-use redrive_core::category::Code;
 use redrive_core::engine::QueueName;
 use redrive_core::ids::{DeliveryId, DependencyName};
 use redrive_core::limits;
+use redrive_core::policy::category::Code;
 use redrive_core::text::of_deliveries;
 use redrive_core::time::Timestamp;
 

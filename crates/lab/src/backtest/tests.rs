@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use super::report::{Change, EndName};
 use super::*;
-use redrive_core::answer::{HeaderPairs, Reply, Seen as Saw};
 use redrive_core::book;
-use redrive_core::classify::classify;
-use redrive_core::decide::{Ended, History, Moment, Verdict, decide};
+use redrive_core::engine::story::Facts;
 use redrive_core::ids::Attempt;
-use redrive_core::story::Facts;
+use redrive_core::policy::answer::{HeaderPairs, Reply, Seen as Saw};
+use redrive_core::policy::classify::classify;
+use redrive_core::policy::decide::{Ended, History, Moment, Verdict, decide};
 
 const SEED: Seed = Seed(7);
 /// When everything begins.

@@ -10,9 +10,9 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::evidence::{Evidence, Kind};
-use redrive_core::backoff::nanos;
 use redrive_core::ids::DeliveryId;
 use redrive_core::limits;
+use redrive_core::policy::backoff::nanos;
 use redrive_core::time::Timestamp;
 
 /// The answers of one dependency.
@@ -216,7 +216,7 @@ impl<'a> Around<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use redrive_core::answer::{HeaderPairs, Reply, Seen};
+    use redrive_core::policy::answer::{HeaderPairs, Reply, Seen};
 
     fn status(status: u16) -> Evidence {
         let seen = Seen::Http { status, headers: HeaderPairs::default(), body: String::new() };

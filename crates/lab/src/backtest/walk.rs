@@ -10,15 +10,15 @@ use std::time::Duration;
 use super::evidence::{Evidence, Judged, Sureness, took};
 use super::timeline::{Answers, Around, Good, Timeline};
 use super::{Certainty, Doubt, Finish};
-use redrive_core::backoff::nanos;
-use redrive_core::category::{Category, Code, codes};
-use redrive_core::classify::Outcome;
-use redrive_core::decide::{Decision, Ended, History, Moment, Verdict, decide};
-use redrive_core::history::UsedOnRecord;
+use redrive_core::engine::story::{End, HeldBy, Story, Told, Weighed};
 use redrive_core::ids::{Attempt, DeliveryId, Seed};
 use redrive_core::limits;
-use redrive_core::rule::{Rule, WhenOpen};
-use redrive_core::story::{End, HeldBy, Story, Told, Weighed};
+use redrive_core::policy::backoff::nanos;
+use redrive_core::policy::category::{Category, Code, codes};
+use redrive_core::policy::classify::Outcome;
+use redrive_core::policy::decide::{Decision, Ended, History, Moment, Verdict, decide};
+use redrive_core::policy::history::UsedOnRecord;
+use redrive_core::policy::rule::{Rule, WhenOpen};
 use redrive_core::time::Timestamp;
 
 /// Answers of one class are taken for the answer if at least this share of all were of it.

@@ -15,8 +15,6 @@ use super::losses;
 use super::model::{Guards, Resiliency, Retry};
 use super::read::is_reserved;
 use super::{Remark, Remarks, matching, write};
-use redrive_core::answer::{Answer, What};
-use redrive_core::backoff::Backoff;
 use redrive_core::book::RuleBook;
 use redrive_core::book::model::{
     At, ChannelEntry, DaprTarget, DependencyEntry, EventRow, Layer, Network, ProcessLimits, ReactionName,
@@ -25,10 +23,12 @@ use redrive_core::book::model::{
 use redrive_core::book::pattern::EventPattern;
 use redrive_core::book::problem::Span;
 use redrive_core::book::resolve::Resolved;
-use redrive_core::category::Category;
-use redrive_core::classify::{Outcome, classify};
 use redrive_core::ids::{PolicyName, ServiceName};
-use redrive_core::rule::{FailureMatch, Reaction, StatusRange};
+use redrive_core::policy::answer::{Answer, What};
+use redrive_core::policy::backoff::Backoff;
+use redrive_core::policy::category::Category;
+use redrive_core::policy::classify::{Outcome, classify};
+use redrive_core::policy::rule::{FailureMatch, Reaction, StatusRange};
 
 /// A Dapr file made of a book.
 #[derive(Clone, Debug, PartialEq, Eq)]

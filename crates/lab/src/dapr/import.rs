@@ -18,10 +18,10 @@ use redrive_core::book::model::{DaprTarget, Direction};
 use redrive_core::book::problem::{Problem, Problems};
 use redrive_core::book::text_of;
 use redrive_core::book::validate::ACTS;
-use redrive_core::catalog::Kind;
-use redrive_core::category::Category;
 use redrive_core::ids::DependencyName;
-use redrive_core::rule::StatusRange;
+use redrive_core::policy::catalog::Kind;
+use redrive_core::policy::category::Category;
+use redrive_core::policy::rule::StatusRange;
 
 /// A book made of a Dapr file.
 #[derive(Clone, Debug, PartialEq, Eq)]

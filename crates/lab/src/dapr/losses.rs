@@ -2,8 +2,8 @@
 
 use super::Remarks;
 use redrive_core::book::model::{DeadLetter, Idempotency, Layer, Permits, ReactionName, Sections, Waiting};
-use redrive_core::category::Category;
-use redrive_core::rule::FailureMatch;
+use redrive_core::policy::category::Category;
+use redrive_core::policy::rule::FailureMatch;
 
 const NO_MEMORY: &str = "Dapr retries without remembering what was delivered";
 const NO_DEAD_LETTERS: &str = "Dapr has none here: what fails for good is an error to the caller, or a dead-letter topic of the subscription";

@@ -2,7 +2,7 @@
 //!
 //! Only failures matter: Dapr takes 200 to 399 for successes, and below 200 nothing is an answer.
 
-use redrive_core::rule::StatusRange;
+use redrive_core::policy::rule::StatusRange;
 
 /// The statuses that are failures to Dapr.
 pub(super) const FAILURES: StatusRange = StatusRange { first: 400, last: 599 };

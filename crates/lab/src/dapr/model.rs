@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redrive_core::book::model::DaprTarget;
-use redrive_core::rule::StatusRange;
+use redrive_core::policy::rule::StatusRange;
 
 /// One resource.
 #[derive(Clone, Debug, Default, PartialEq)]

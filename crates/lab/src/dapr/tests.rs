@@ -9,7 +9,7 @@ use super::model::{CircuitBreaker, Guards, Pace, Resiliency, Retry, TripOn};
 use super::{Exported, Matching, Remark, export, import, read, write};
 use redrive_core::book::model::{DaprTarget, Direction};
 use redrive_core::book::{self, RuleBook};
-use redrive_core::rule::StatusRange;
+use redrive_core::policy::rule::StatusRange;
 
 mod exporting;
 mod importing;

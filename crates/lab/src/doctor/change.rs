@@ -8,10 +8,10 @@ use std::fmt::{self, Display};
 use super::evidence::Evidence;
 use redrive_core::book::model::{At, BreakerEntry, Layer, ReactionName, Sections};
 use redrive_core::book::resolve::{Level, Resolved};
-use redrive_core::breaker::{BreakerSettings, Trip};
-use redrive_core::category::Category;
 use redrive_core::ids::{BreakerName, DependencyName};
-use redrive_core::rule::NamedPolicy;
+use redrive_core::policy::breaker::{BreakerSettings, Trip};
+use redrive_core::policy::category::Category;
+use redrive_core::policy::rule::NamedPolicy;
 use redrive_core::text::show_duration;
 
 /// A part of a rule book.

@@ -10,14 +10,14 @@ use std::time::Duration;
 use redrive_core::book::RuleBook;
 use redrive_core::book::model::{EventRow, Layer};
 use redrive_core::book::resolve::Resolved;
-use redrive_core::breaker::Phase;
-use redrive_core::category::{Category, Code};
+use redrive_core::engine::story::{End, Story};
 use redrive_core::engine::{HeldQueue, QueueName};
-use redrive_core::envelope::Tier;
 use redrive_core::figures::{DependencyFigures, Figures};
-use redrive_core::fingerprint::Fingerprint;
 use redrive_core::ids::{ChannelName, DependencyName};
-use redrive_core::story::{End, Story};
+use redrive_core::letters::envelope::Tier;
+use redrive_core::letters::fingerprint::Fingerprint;
+use redrive_core::policy::breaker::Phase;
+use redrive_core::policy::category::{Category, Code};
 use redrive_core::time::Timestamp;
 
 /// All that is known.

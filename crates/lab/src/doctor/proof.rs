@@ -23,10 +23,10 @@ use crate::simulate::{Go, Plan, run};
 use redrive_core::book::model::At;
 use redrive_core::book::problem::Span;
 use redrive_core::book::{self, RuleBook, overlay};
-use redrive_core::category::{Category, codes};
+use redrive_core::engine::story::{End, Story};
 use redrive_core::event::attribute::EventType;
 use redrive_core::ids::DependencyName;
-use redrive_core::story::{End, Story};
+use redrive_core::policy::category::{Category, codes};
 use redrive_core::text::{Share, show_count, show_rounded};
 use redrive_core::time::Timestamp;
 

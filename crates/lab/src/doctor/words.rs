@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use redrive_core::category::Code;
+use redrive_core::policy::category::Code;
 pub(super) use redrive_core::text::counted;
 
 /// Codes that are named in one line.

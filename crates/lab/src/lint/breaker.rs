@@ -10,10 +10,10 @@ use super::{Findings, Lint, Run};
 use redrive_core::book::model::{BreakerEntry, Criticality, DataLoss, Reprocess, Sections};
 use redrive_core::book::problem::{Severity, Span};
 use redrive_core::book::resolve::{Level, Resolved};
-use redrive_core::breaker::Trip;
-use redrive_core::catalog::Kind;
-use redrive_core::category::Category;
-use redrive_core::rule::{FailureMatch, StatusRange, WhenOpen};
+use redrive_core::policy::breaker::Trip;
+use redrive_core::policy::catalog::Kind;
+use redrive_core::policy::category::Category;
+use redrive_core::policy::rule::{FailureMatch, StatusRange, WhenOpen};
 use redrive_core::text::show_duration;
 
 /// More calls at once than this are no probe any more.
@@ -578,7 +578,7 @@ fn synchronous_probes(resolved: &Resolved<'_>, findings: &mut Findings<'_>) {
 mod tests {
     use crate::lint::{Checked, check, sharing, throttle};
     use redrive_core::book::problem::Severity;
-    use redrive_core::catalog::{self, Kind};
+    use redrive_core::policy::catalog::{self, Kind};
 
     /// What this family finds in a book: severity, code and place.
     fn found(checked: &Checked) -> Vec<String> {

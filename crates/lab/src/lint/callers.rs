@@ -8,18 +8,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::Findings;
-use redrive_core::backoff::Backoff;
 use redrive_core::book::model::{
     At, BreakerEntry, ChannelEntry, DependencyEntry, EventRow, Layer, Permits, ReactionName, Sections,
     ServiceEntry, Target,
 };
 use redrive_core::book::problem::Span;
 use redrive_core::book::resolve::kind_of;
-use redrive_core::breaker::{BreakerSettings, RawBreaker};
-use redrive_core::catalog::{self, Kind};
-use redrive_core::category::Category;
 use redrive_core::ids::BreakerName;
-use redrive_core::rule::FailureMatch;
+use redrive_core::policy::backoff::Backoff;
+use redrive_core::policy::breaker::{BreakerSettings, RawBreaker};
+use redrive_core::policy::catalog::{self, Kind};
+use redrive_core::policy::category::Category;
+use redrive_core::policy::rule::FailureMatch;
 use redrive_core::text::Rate;
 
 /// All dependencies that are called.

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use super::worst_case::longest_delay;
 use super::{Findings, Lint, Run};
-use redrive_core::answer::{Answer, What};
 use redrive_core::book::model::{At, Layer, ReactionName, Sections};
 use redrive_core::book::problem::Severity;
 use redrive_core::book::resolve::{Level, Resolved};
-use redrive_core::category::Category;
-use redrive_core::classify::{Outcome, classify};
-use redrive_core::rule::{FailureMatch, Matcher, Meaning, Override, StatusRange};
+use redrive_core::policy::answer::{Answer, What};
+use redrive_core::policy::category::Category;
+use redrive_core::policy::classify::{Outcome, classify};
+use redrive_core::policy::rule::{FailureMatch, Matcher, Meaning, Override, StatusRange};
 use redrive_core::text::show_duration;
 
 pub(super) const LINTS: &[Lint] = &[

@@ -6,9 +6,9 @@ use super::{Findings, Lint, Run};
 use redrive_core::book::model::{Criticality, DataLoss, Layer, ReactionName, Sections};
 use redrive_core::book::problem::{Severity, Span};
 use redrive_core::book::resolve::{Known, Level, Origin, Resolved};
-use redrive_core::category::Category;
 use redrive_core::ids::PolicyName;
-use redrive_core::rule::{FailureMatch, StatusRange};
+use redrive_core::policy::category::Category;
+use redrive_core::policy::rule::{FailureMatch, StatusRange};
 use redrive_core::text::show_duration;
 use std::time::Duration;
 

@@ -16,10 +16,10 @@ use redrive_core::book::model::{
 use redrive_core::book::problem::{Severity, Span, nearest};
 use redrive_core::book::schema::Named;
 use redrive_core::book::source_template::SourceTemplate;
-use redrive_core::breaker::{BreakerSettings, RawBreaker};
-use redrive_core::catalog::{self, Kind};
 use redrive_core::limits;
-use redrive_core::rule::GrowingTimeout;
+use redrive_core::policy::breaker::{BreakerSettings, RawBreaker};
+use redrive_core::policy::catalog::{self, Kind};
+use redrive_core::policy::rule::GrowingTimeout;
 use redrive_core::text::show_duration;
 
 pub(super) const LINTS: &[Lint] = &[

@@ -10,8 +10,8 @@ use super::{Findings, Lint, Run};
 use redrive_core::book::model::{ConsumerPattern, IdempotencyBy, ReactionName};
 use redrive_core::book::problem::Severity;
 use redrive_core::book::resolve::Resolved;
-use redrive_core::category::Category;
-use redrive_core::rule::FailureMatch;
+use redrive_core::policy::category::Category;
+use redrive_core::policy::rule::FailureMatch;
 use redrive_core::text::show_duration;
 
 pub(super) const LINTS: &[Lint] = &[

@@ -11,7 +11,7 @@ use redrive_core::book::model::{
 };
 use redrive_core::book::problem::{Severity, Span};
 use redrive_core::book::resolve::Resolved;
-use redrive_core::category::Category;
+use redrive_core::policy::category::Category;
 use redrive_core::text::show_duration;
 
 pub(super) const LINTS: &[Lint] = &[

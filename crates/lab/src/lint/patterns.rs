@@ -15,8 +15,8 @@ use redrive_core::book::model::{
 use redrive_core::book::pattern::Relation;
 use redrive_core::book::problem::Severity;
 use redrive_core::book::resolve::{Known, Resolved};
-use redrive_core::category::Category;
-use redrive_core::rule::FailureMatch;
+use redrive_core::policy::category::Category;
+use redrive_core::policy::rule::FailureMatch;
 
 pub(super) const LINTS: &[Lint] = &[Lint {
     code: "hidden-pattern-value",

@@ -8,12 +8,12 @@ use std::time::Duration;
 use super::sources::{BrokerFacts, broker_facts};
 use super::worst_case::{chosen_policies, is_of_the_catalog, longest_delay, policies};
 use super::{Findings, Lint, Run};
-use redrive_core::backoff::{Backoff, Jitter};
 use redrive_core::book::model::Sections;
 use redrive_core::book::problem::{Severity, Span};
 use redrive_core::book::resolve::{Level, Resolved};
 use redrive_core::ids::PolicyName;
 use redrive_core::limits;
+use redrive_core::policy::backoff::{Backoff, Jitter};
 use redrive_core::text::show_duration;
 
 pub(super) const LINTS: &[Lint] = &[

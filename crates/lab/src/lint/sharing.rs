@@ -9,13 +9,13 @@ use std::time::Duration;
 use super::addresses::{authority, host};
 use super::callers::{Caller, Chosen, Dependencies, Traffic};
 use super::{Findings, Lint, Run};
-use redrive_core::backoff::Backoff;
 use redrive_core::book::model::{Sections, TargetKind};
 use redrive_core::book::problem::Severity;
 use redrive_core::book::resolve::kind_of;
-use redrive_core::breaker::{Count, Trip};
-use redrive_core::catalog::Kind;
 use redrive_core::limits;
+use redrive_core::policy::backoff::Backoff;
+use redrive_core::policy::breaker::{Count, Trip};
+use redrive_core::policy::catalog::Kind;
 use redrive_core::text::{Rate, show_duration};
 
 pub(super) const LINTS: &[Lint] = &[

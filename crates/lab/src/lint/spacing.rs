@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use super::worst_case::{InUse, chosen_policies, is_of_the_catalog};
 use super::{Findings, Lint, Run};
-use redrive_core::backoff::{Backoff, Jitter};
 use redrive_core::book::problem::Severity;
 use redrive_core::book::resolve::{Level, Resolved};
-use redrive_core::category::Category;
-use redrive_core::rule::Reaction;
+use redrive_core::policy::backoff::{Backoff, Jitter};
+use redrive_core::policy::category::Category;
+use redrive_core::policy::rule::Reaction;
 use redrive_core::text::show_duration;
 
 pub(super) const LINTS: &[Lint] = &[

@@ -11,8 +11,8 @@ use redrive_core::book::expression::{Condition, Limit, Metric, Op, Quantity};
 use redrive_core::book::model::{Alert, Sections};
 use redrive_core::book::problem::Severity;
 use redrive_core::book::resolve::Resolved;
-use redrive_core::catalog::Kind;
-use redrive_core::rule::WhenOpen;
+use redrive_core::policy::catalog::Kind;
+use redrive_core::policy::rule::WhenOpen;
 use redrive_core::text::show_duration;
 
 pub(super) const LINTS: &[Lint] = &[

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::{Findings, Lint, Run};
 use redrive_core::book::model::{Sections, ServiceEntry, Target, TargetKind};
 use redrive_core::book::problem::{Severity, nearest};
-use redrive_core::worker::LIFECYCLE;
+use redrive_core::engine::worker::LIFECYCLE;
 
 pub(super) const LINTS: &[Lint] = &[
     Lint {

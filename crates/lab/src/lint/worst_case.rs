@@ -5,12 +5,12 @@
 
 use std::time::Duration;
 
-use redrive_core::backoff::Backoff;
 use redrive_core::book::resolve::{Level, Origin, Resolved};
-use redrive_core::catalog;
 use redrive_core::ids::Attempt;
 use redrive_core::limits;
-use redrive_core::rule::{FailureMatch, GrowingTimeout, NamedPolicy, PolicyIndex, Reaction};
+use redrive_core::policy::backoff::Backoff;
+use redrive_core::policy::catalog;
+use redrive_core::policy::rule::{FailureMatch, GrowingTimeout, NamedPolicy, PolicyIndex, Reaction};
 
 /// A policy that retries, on which failures, and where the book says so.
 #[derive(Clone, Copy)]

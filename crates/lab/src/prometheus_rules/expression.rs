@@ -5,9 +5,9 @@
 use std::collections::BTreeSet;
 
 use super::{labels, quoted, span};
-use redrive_core::alert::OWN_SERVICE;
-use redrive_core::alert::covers::Covers;
-use redrive_core::alert::value::bound;
+use redrive_core::alerts::OWN_SERVICE;
+use redrive_core::alerts::covers::Covers;
+use redrive_core::alerts::value::bound;
 use redrive_core::book::RuleBook;
 use redrive_core::book::expression::{Condition, Grouping, Metric, Op};
 use redrive_core::limits;

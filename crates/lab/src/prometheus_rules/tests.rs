@@ -1,7 +1,7 @@
 //! What alerts look like in the language of Prometheus.
 
 use super::export;
-use redrive_core::alert::catalog;
+use redrive_core::alerts::catalog;
 
 fn exported(book: &str) -> super::Exported {
     let reading = redrive_core::book::read(book);

@@ -12,17 +12,17 @@ use super::{
     count, criticality, data_loss, failure, idempotency_by, letter_form, letter_name, limit, matcher, order,
     reaction, reprocess, severity, trip, when_full, when_open,
 };
-use redrive_core::backoff::Backoff;
 use redrive_core::book::model::{At, ConsumerPattern, Facts, ReactionName, Switch, TargetKind};
 use redrive_core::book::problem::Span;
 use redrive_core::book::resolve::{Known, Level, Origin, Resolved, ResolvedTimeouts};
 use redrive_core::book::{EMBEDDED, RuleBook};
-use redrive_core::budget::BudgetSettings;
-use redrive_core::catalog::Kind;
-use redrive_core::category::{Category, Code};
 use redrive_core::limits;
+use redrive_core::policy::backoff::Backoff;
+use redrive_core::policy::budget::BudgetSettings;
+use redrive_core::policy::catalog::Kind;
+use redrive_core::policy::category::{Category, Code};
+use redrive_core::policy::rule::{FailureMatch, Meaning, Reaction};
 use redrive_core::position::Position;
-use redrive_core::rule::{FailureMatch, Meaning, Reaction};
 use redrive_core::text::{Rate, hide_passwords, show_duration, show_size};
 
 /// Values that belong together.

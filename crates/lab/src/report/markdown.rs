@@ -10,15 +10,15 @@ use super::{
     breaker_name, cell, criticality, data_loss, days, failure, idempotency, letter_name, limit, matcher,
     reaction, reprocess, severity, title_case, trip,
 };
-use redrive_core::alert::Trouble;
-use redrive_core::answer::{Answer, What};
+use redrive_core::alerts::Trouble;
 use redrive_core::book::RuleBook;
 use redrive_core::book::expression::{Condition, Grouping, Limit, Metric, Op, Quantity};
 use redrive_core::book::model::{Alert, AlertSeverity, IdempotencyBy, ReactionName};
 use redrive_core::book::resolve::{Level, Resolved};
-use redrive_core::category::Category;
-use redrive_core::classify::{Outcome, classify};
-use redrive_core::rule::{FailureMatch, Matcher, Meaning};
+use redrive_core::policy::answer::{Answer, What};
+use redrive_core::policy::category::Category;
+use redrive_core::policy::classify::{Outcome, classify};
+use redrive_core::policy::rule::{FailureMatch, Matcher, Meaning};
 use redrive_core::text::{Rate, show_duration};
 
 const OPEN: &str = "not declared";

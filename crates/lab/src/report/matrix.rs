@@ -5,7 +5,7 @@
 use super::{breaker_name, cell, idempotency, letter_name, limit, reaction};
 use redrive_core::book::RuleBook;
 use redrive_core::book::model::{ChannelEntry, EventRow, ReactionName, Sections, ServiceEntry};
-use redrive_core::category::Category;
+use redrive_core::policy::category::Category;
 
 const HEAD: &str = "\
 | Event | Retry Policy | Idempotency Pattern | DLQ | Circuit Breaker | Timeout |

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use redrive_core::book::expression;
 use redrive_core::book::schema::{BOOK, Need, Object, Role, Type};
 use redrive_core::book::validate::describe;
-use redrive_core::catalog::{self, CatalogTrip, Kind};
+use redrive_core::policy::catalog::{self, CatalogTrip, Kind};
 use redrive_core::text::show_duration;
 
 /// The page.

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use super::agenda::Said;
-use redrive_core::answer::{BrokerError, CallPart, Exit, HeaderPairs, Reply, Seen, TransportError};
 use redrive_core::book::model::TargetKind;
+use redrive_core::policy::answer::{BrokerError, CallPart, Exit, HeaderPairs, Reply, Seen, TransportError};
 
 /// How a kind of target answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //! itself stays what it was: a policy or breaker of the catalog is extended, a dependency is declared with its kind.
 
 use redrive_core::book::RuleBook;
-use redrive_core::catalog::{self, Kind};
+use redrive_core::policy::catalog::{self, Kind};
 
 /// The keys that go before a change of something with that name, such as `from: standard`.
 pub(super) fn beside_change(book: &RuleBook, section: &str, name: &str) -> Option<String> {

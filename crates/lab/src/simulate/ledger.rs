@@ -12,11 +12,11 @@ use super::report::{
 };
 use super::series::{Clockface, Level, Sums, Turn};
 use super::trouble::Troubles;
-use redrive_core::breaker::{Phase, Transition};
-use redrive_core::category::Category;
 use redrive_core::engine::Death;
 use redrive_core::ids::ServiceName;
 use redrive_core::limits;
+use redrive_core::policy::breaker::{Phase, Transition};
+use redrive_core::policy::category::Category;
 
 /// Deliveries with more attempts are counted together.
 const ATTEMPTS_TOLD_MAX: u32 = 32;

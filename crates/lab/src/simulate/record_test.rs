@@ -3,9 +3,9 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use redrive_core::engine::story::Story;
 use redrive_core::engine::{Fate, Settlement};
 use redrive_core::ids::DeliveryId;
-use redrive_core::story::Story;
 
 /// The attempts of every delivery of one node.
 pub(crate) type Stories = BTreeMap<DeliveryId, Vec<Story>>;

@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::quantiles::Quantiles;
 use crate::scenario::expectation::{Expectation, Metric, Value};
-use redrive_core::breaker::Phase;
-use redrive_core::category::Category;
+use redrive_core::policy::breaker::Phase;
+use redrive_core::policy::category::Category;
 
 /// What a simulation came to. Times are milliseconds since its start, and every series has one figure for each
 /// step.

@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::layers::Taken;
-use redrive_core::breaker::Record;
-use redrive_core::decide::History;
 use redrive_core::engine::{
     Absences, Fate, Followers, Load, Next, Page, QueueName, Settlement, Waiting, Wanted,
 };
 use redrive_core::event::Event;
 use redrive_core::hash::Map;
 use redrive_core::ids::{DeliveryId, DependencyName, Seq, ServiceName};
+use redrive_core::policy::breaker::Record;
+use redrive_core::policy::decide::History;
 use redrive_core::time::Timestamp;
 
 /// All that is durable on one node.

@@ -14,8 +14,8 @@ pub use self::outcome::{Column, Row, Swept, swept};
 use super::change::beside_change;
 use redrive_core::book::RuleBook;
 use redrive_core::book::problem::suggest;
-use redrive_core::catalog;
 use redrive_core::limits;
+use redrive_core::policy::catalog;
 
 /// A path into the book, and the values that are tried there.
 #[derive(Clone, Debug, PartialEq, Eq)]

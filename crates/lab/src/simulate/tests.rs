@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::*;
 use crate::scenario;
 use redrive_core::book;
-use redrive_core::breaker::Phase;
+use redrive_core::policy::breaker::Phase;
 
 /// One service with one row of events; `inside` says more of the service.
 pub(super) fn book(inside: &str, more: &str) -> Arc<RuleBook> {

@@ -18,8 +18,6 @@ use super::target::{self, Knock, Target};
 use super::{Cancelled, Go, Plan, Progress};
 use crate::scenario::{Behaviour, FaultKind, Scenario};
 use redrive_core::book::model::Order;
-use redrive_core::classify::{Outcome, classify};
-use redrive_core::decide::is_counted_by_breakers;
 use redrive_core::engine::{
     Bounds, Call, CallId, Effect, Ending, Engine, Fate, Input, Next, QueueName, Settlement, Setup, Signal,
 };
@@ -27,7 +25,9 @@ use redrive_core::event::Event;
 use redrive_core::event::attribute::EventType;
 use redrive_core::hash::{Map, stable_64, stable_64_of};
 use redrive_core::ids::{DependencyName, Seed};
-use redrive_core::rule::Rule;
+use redrive_core::policy::classify::{Outcome, classify};
+use redrive_core::policy::decide::is_counted_by_breakers;
+use redrive_core::policy::rule::Rule;
 use redrive_core::time::Timestamp;
 
 /// When virtual time begins; no day is like another to a person, and all are to a simulation.

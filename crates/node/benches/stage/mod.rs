@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use redrive_core::book::model::Order;
-use redrive_core::decide::History;
+use redrive_core::engine::story::{End, Story, Told};
 use redrive_core::engine::{Next, QueueName, Settlement, Waiting};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{ContentType, EventId, EventSource, EventType, SessionKey};
 use redrive_core::ids::{Attempt, ServiceName};
-use redrive_core::story::{End, Story, Told};
+use redrive_core::policy::decide::History;
 use redrive_core::time::Timestamp;
 use redrive_node::store::sqlite::{Options, Sqlite};
 use redrive_node::store::{
@@ -46,7 +46,7 @@ impl Stage {
         let addressee = Addressee {
             queue: Arc::new(QueueName { service, channel: None }),
             subscription: "orders: order.*".into(),
-            copies: redrive_core::copies::Copies::default(),
+            copies: redrive_core::event::copies::Copies::default(),
             order: if kind == Kind::InSessions { Order::Session } else { Order::None },
             letter_name: "_bench.deadletter".into(),
             consumer_group: "bench".into(),

@@ -12,7 +12,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redrive_core::alert::Trouble;
+use redrive_core::alerts::Trouble;
 use redrive_core::archive::{ArchiveRule, Care, Fate, News, Standing, Turn};
 use redrive_core::book::RuleBook;
 use redrive_core::ids::{Receipt, Seq};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use redrive_core::envelope::{AttemptRecord, Envelope, LetterId};
-use redrive_core::story::{End, Story};
+use redrive_core::engine::story::{End, Story};
+use redrive_core::letters::envelope::{AttemptRecord, Envelope, LetterId};
 
 use crate::store::letter::LetterView;
 
@@ -55,13 +55,13 @@ fn record(story: &Story) -> Option<AttemptRecord> {
 pub(super) mod tests {
     use std::sync::Arc;
 
-    use redrive_core::category::{Category, Code};
+    use redrive_core::engine::story::{HeldBy, Told};
     use redrive_core::engine::{Death, Followers, QueueName};
-    use redrive_core::envelope::{RedisLetter, Tier};
     use redrive_core::event::{Incoming, parse};
-    use redrive_core::fingerprint::Fingerprint;
     use redrive_core::ids::{Attempt, ChannelName, DeliveryId, Receipt, Seq, ServiceName};
-    use redrive_core::story::{HeldBy, Told};
+    use redrive_core::letters::envelope::{RedisLetter, Tier};
+    use redrive_core::letters::fingerprint::Fingerprint;
+    use redrive_core::policy::category::{Category, Code};
     use redrive_core::time::Timestamp;
     use serde_json::{Value, json};
 

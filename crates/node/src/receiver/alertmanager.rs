@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
-use redrive_core::alert::notice::{Notice, Stage, Subject};
+use redrive_core::alerts::notice::{Notice, Stage, Subject};
 use redrive_core::book::model::{AlertSeverity, Sections};
 use redrive_core::time::Timestamp;
 use serde_json::{Map, Value, json};

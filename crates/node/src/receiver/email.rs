@@ -19,10 +19,10 @@ use lettre::transport::smtp::authentication::{Credentials, Mechanism};
 use lettre::transport::smtp::client::{AsyncSmtpConnection, Certificate, CertificateStore, TlsParameters};
 use lettre::transport::smtp::extension::ClientId;
 use lettre::transport::smtp::response::Response;
-use redrive_core::alert::notice::Notice;
-use redrive_core::answer::{BrokerError, CallPart, Reply, Seen, TransportError};
+use redrive_core::alerts::notice::Notice;
 use redrive_core::book::model::{Email, Smtp, SmtpPrivacy};
 use redrive_core::engine::{Call, Ending};
+use redrive_core::policy::answer::{BrokerError, CallPart, Reply, Seen, TransportError};
 use redrive_core::text::show_duration;
 
 use super::{Token, Whose, notice_of, words};
@@ -242,7 +242,7 @@ fn transport(error: TransportError, message: String) -> Reply {
 
 #[cfg(test)]
 mod tests {
-    use redrive_core::alert::notice::Stage;
+    use redrive_core::alerts::notice::Stage;
     use redrive_core::book::model::Network;
 
     use super::super::notice_test::notice;

@@ -1,6 +1,6 @@
 //! A notice for the tests of receivers.
 
-use redrive_core::alert::notice::{Notice, Stage, Subject};
+use redrive_core::alerts::notice::{Notice, Stage, Subject};
 use redrive_core::time::Timestamp;
 
 /// A notice of that stage about three things, of which two are named.

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use redrive_core::alert::notice::{Notice, Stage};
+use redrive_core::alerts::notice::{Notice, Stage};
 
 use super::Message;
 use super::words;

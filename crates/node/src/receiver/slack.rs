@@ -3,7 +3,7 @@
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
-use redrive_core::alert::notice::{Notice, Stage};
+use redrive_core::alerts::notice::{Notice, Stage};
 use serde_json::json;
 
 use super::{Message, words};

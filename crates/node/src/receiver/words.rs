@@ -1,7 +1,7 @@
 //! What people read of a notice: one line, and a few lines that say what, how bad, since when, for what, and what
 //! to do. Every receiver says it in these words.
 
-use redrive_core::alert::notice::{Notice, Stage, Subject};
+use redrive_core::alerts::notice::{Notice, Stage, Subject};
 use redrive_core::text::show_rounded;
 use redrive_core::time::Timestamp;
 

@@ -17,8 +17,8 @@ mod ledger;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use redrive_core::alert::notice::{Notice, Stage};
-use redrive_core::alert::{AlertState, AlertView};
+use redrive_core::alerts::notice::{Notice, Stage};
+use redrive_core::alerts::{AlertState, AlertView};
 use redrive_core::book::RuleBook;
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{ContentType, EventId, EventSource, EventType, SessionKey, Subject};

@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use redrive_core::breaker::{Phase, Transition};
 use redrive_core::engine::{Command, Input};
 use redrive_core::ids::{DeliveryId, DependencyName};
+use redrive_core::policy::breaker::{Phase, Transition};
 use redrive_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot, watch};

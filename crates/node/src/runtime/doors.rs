@@ -1,6 +1,6 @@
 //! What a node keeps for its doors: keys, bodies that were refused, and memos.
 
-use redrive_core::alert::{Trouble, TroubleSample};
+use redrive_core::alerts::{Trouble, TroubleSample};
 
 use super::{Node, ReadError, SubmitError};
 use crate::happening::{Happening, What};

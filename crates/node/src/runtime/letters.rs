@@ -14,10 +14,11 @@ use redrive_core::book::model;
 use redrive_core::engine::QueueName;
 use redrive_core::event::Event;
 use redrive_core::ids::{ChannelName, DeliveryId, DependencyName, Receipt};
-use redrive_core::replay::{Manner, Origin, Pace, ReplayId};
-use redrive_core::reprocess::Occasion;
+use redrive_core::letters::replay::{Manner, Origin, Pace, ReplayId};
+use redrive_core::letters::reprocess;
+use redrive_core::letters::reprocess::Occasion;
+use redrive_core::limits;
 use redrive_core::time::Timestamp;
-use redrive_core::{limits, reprocess};
 use tokio::sync::{mpsc, oneshot};
 
 use super::inbox::OrderJob;

@@ -16,7 +16,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use redrive_core::book::RuleBook;
-use redrive_core::reprocess::Occasion;
+use redrive_core::letters::reprocess::Occasion;
 use redrive_core::schedule::plan::{Act, Plan, plans};
 use redrive_core::time::Timestamp;
 use tokio::sync::watch;

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use redrive_core::answer::{CallPart, Reply, Seen, TransportError};
 use redrive_core::engine::{Call, CallId, Effect, Ending, Engine, Input, Next, Settlement, Signal};
 use redrive_core::figures::Figures;
 use redrive_core::ids::DependencyName;
+use redrive_core::policy::answer::{CallPart, Reply, Seen, TransportError};
 use redrive_core::time::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;

@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redrive_core::answer::{HeaderPairs, Reply, Seen};
 use redrive_core::book::RuleBook;
 use redrive_core::engine::{Bounds, Call, Ending, Load, Page};
 use redrive_core::event::easy::{Easy, parse_easy};
 use redrive_core::event::{Event, HeaderList};
 use redrive_core::ids::ServiceName;
+use redrive_core::policy::answer::{HeaderPairs, Reply, Seen};
 use redrive_core::time::Timestamp;
 use tokio::sync::Semaphore;
 

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use redrive_core::alert::{DAMAGED, Trouble, Troubles};
+use redrive_core::alerts::{DAMAGED, Trouble, Troubles};
 use redrive_core::engine::{Next, Signal};
 use redrive_core::ids::Seed;
 use redrive_core::time::Timestamp;

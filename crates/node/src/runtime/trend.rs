@@ -12,10 +12,10 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use redrive_core::book::own_book::is_own;
-use redrive_core::breaker::{Phase, State};
 use redrive_core::engine::QueueName;
 use redrive_core::figures::QueueFigures;
 use redrive_core::ids::DependencyName;
+use redrive_core::policy::breaker::{Phase, State};
 use redrive_core::time::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior};

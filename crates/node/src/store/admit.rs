@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use redrive_core::copies::Remembered;
 use redrive_core::event::Event;
-use redrive_core::idempotency::DedupKey;
+use redrive_core::event::copies::Remembered;
+use redrive_core::event::idempotency::DedupKey;
 use redrive_core::ids::{Receipt, Seq, ServiceName};
 use redrive_core::time::Timestamp;
 

@@ -4,14 +4,15 @@
 //! Invariant: hashes are stored, so what goes into them never changes.
 
 use redrive_core::book::model::Order;
-use redrive_core::category::{Category, Code, codes};
 use redrive_core::engine::{Death, Followers, QueueName};
-use redrive_core::envelope::Tier;
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{ContentType, ExtensionValue, SessionKey, Subject};
-use redrive_core::fingerprint::Fingerprint;
 use redrive_core::ids::ChannelName;
-use redrive_core::{hash, limits, name_template};
+use redrive_core::letters::envelope::Tier;
+use redrive_core::letters::fingerprint::Fingerprint;
+use redrive_core::letters::name_template;
+use redrive_core::policy::category::{Category, Code, codes};
+use redrive_core::{hash, limits};
 
 use super::Addressee;
 

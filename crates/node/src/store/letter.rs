@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use redrive_core::book::pattern::EventPattern;
-use redrive_core::category::{Category, Code};
+use redrive_core::engine::story::Story;
 use redrive_core::engine::{Death, QueueName};
-use redrive_core::envelope::Tier;
 use redrive_core::event::Event;
-use redrive_core::fingerprint::Fingerprint;
 use redrive_core::ids::{DeliveryId, Receipt, Seq};
-use redrive_core::replay::{Origin, Pace, ReplayId, ReplayJob, ReplayState, Stop, Tally, Wave};
-use redrive_core::story::Story;
+use redrive_core::letters::envelope::Tier;
+use redrive_core::letters::fingerprint::Fingerprint;
+use redrive_core::letters::replay::{Origin, Pace, ReplayId, ReplayJob, ReplayState, Stop, Tally, Wave};
+use redrive_core::policy::category::{Category, Code};
 use redrive_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redrive_core::engine::{Load, Page, QueueName};
 use redrive_core::ids::{IdPrefix, Seq};
-use redrive_core::replay::ReplayId;
+use redrive_core::letters::replay::ReplayId;
 use redrive_core::time::Timestamp;
 
 use self::questions::Stories;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use redrive_core::book::{self, RuleBook};
 use redrive_core::engine::{Call, CallId, QueueName, Waiting};
+use redrive_core::event::idempotency::delivery_id;
 use redrive_core::event::{self, Event, Incoming};
-use redrive_core::idempotency::delivery_id;
 use redrive_core::ids::{Attempt, Seq, ServiceName};
 use redrive_core::time::Timestamp;
 

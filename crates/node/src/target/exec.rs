@@ -17,11 +17,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
-use redrive_core::answer::{Exit, Reply, Seen};
 use redrive_core::book::model::{Network, ProcessLimits};
+use redrive_core::engine::worker::Report;
 use redrive_core::engine::{Call, Ending, Waiting};
-use redrive_core::idempotency::webhook_id;
-use redrive_core::worker::Report;
+use redrive_core::event::idempotency::webhook_id;
+use redrive_core::policy::answer::{Exit, Reply, Seen};
 use serde_json::{Map, Value};
 
 use super::Target;

@@ -28,9 +28,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use redrive_core::answer::{CallPart, Reply, Seen};
 use redrive_core::book::model::Network;
 use redrive_core::engine::{Call, Ending};
+use redrive_core::policy::answer::{CallPart, Reply, Seen};
 use redrive_core::time::Timestamp;
 use tokio::time::Instant;
 

@@ -11,9 +11,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::thread;
 
-use redrive_core::answer::{BrokerError, CallPart, Reply, Seen, TransportError};
 use redrive_core::engine::{Call, Ending, Waiting};
 use redrive_core::limits::DURATION_MAX;
+use redrive_core::policy::answer::{BrokerError, CallPart, Reply, Seen, TransportError};
 use redrive_core::text::show_duration;
 use redrive_core::time::Timestamp;
 use tokio::sync::{mpsc, oneshot};

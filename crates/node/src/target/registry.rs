@@ -204,9 +204,9 @@ mod tests {
 
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;
-    use redrive_core::answer::Seen;
     use redrive_core::engine::Ending;
     use redrive_core::ids::{ChannelName, ServiceName};
+    use redrive_core::policy::answer::Seen;
     use ring::hmac;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;

@@ -3,8 +3,8 @@
 //! Invariant: a record is compared and written in one transaction, so nobody's record is lost to who read before
 //! it was written. A row that cannot be read is as good as none: a breaker writes its own over it.
 
-use redrive_core::breaker::Record;
 use redrive_core::ids::DependencyName;
+use redrive_core::policy::breaker::Record;
 use redrive_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 

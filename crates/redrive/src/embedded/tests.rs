@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::task::Poll;
 
-use redrive_core::breaker::Phase;
+use redrive_core::policy::breaker::Phase;
 use rusqlite::Connection;
 use tokio::task::JoinSet;
 
@@ -42,7 +42,7 @@ async fn a_file_shares_breakers_as_every_shared_state_does() {
 /// Many openings write on, each from what it has read: no generation is written twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_record_is_lost_to_who_read_before_it_was_written() {
-    use redrive_core::breaker::Generation;
+    use redrive_core::policy::breaker::Generation;
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("state.db");
     let mut writers = JoinSet::new();

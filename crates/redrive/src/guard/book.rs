@@ -15,9 +15,9 @@ use std::time::{Duration, SystemTime};
 use arc_swap::{ArcSwap, Guard as Peeked};
 use redrive_core::book::problem::{Problem, Severity, suggest};
 use redrive_core::book::{Reading, RuleBook, read_bytes};
-use redrive_core::budget::BudgetSettings;
 use redrive_core::ids::DependencyName;
-use redrive_core::rule::Rule;
+use redrive_core::policy::budget::BudgetSettings;
+use redrive_core::policy::rule::Rule;
 use tokio::runtime::Handle;
 
 use super::Guard;
@@ -50,7 +50,7 @@ const REFRESH_EVERY: Duration = Duration::from_secs(1);
 /// assert_eq!(limit.as_secs(), 5);
 /// # Ok(()) }
 /// # #[derive(Debug, thiserror::Error)] #[error("never")] struct Never;
-/// # impl redrive::Classify for Never { fn answer(&self) -> redrive::core::answer::Answer<'_> { unreachable!() } }
+/// # impl redrive::Classify for Never { fn answer(&self) -> redrive::core::policy::answer::Answer<'_> { unreachable!() } }
 /// ```
 #[derive(Clone, Debug)]
 pub struct Book {

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use redrive_core::answer::{Answer, CallPart, TransportError, What};
-use redrive_core::breaker::{CallEnd, Observation};
-use redrive_core::category::{Category, Code, codes};
-use redrive_core::classify::{Connection, Failure, Outcome, classify};
-use redrive_core::decide::{DeathReason, Decision, Ended, History, HoldCause, Moment, Verdict, Why, decide};
 use redrive_core::ids::{self, Seed};
+use redrive_core::policy::answer::{Answer, CallPart, TransportError, What};
+use redrive_core::policy::breaker::{CallEnd, Observation};
+use redrive_core::policy::category::{Category, Code, codes};
+use redrive_core::policy::classify::{Connection, Failure, Outcome, classify};
+use redrive_core::policy::decide::{
+    DeathReason, Decision, Ended, History, HoldCause, Moment, Verdict, Why, decide,
+};
 use redrive_core::time::Timestamp;
 use tokio::time::{Instant, sleep_until, timeout_at};
 

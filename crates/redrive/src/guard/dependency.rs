@@ -13,16 +13,16 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use redrive_core::breaker::{
+use redrive_core::ids::DependencyName;
+use redrive_core::policy::breaker::{
     Admission, Adopted, Breaker, BreakerSettings, Generation, Observation, OnSuccess, Permit, Phase, Record,
     State as BreakerState, Transition, Trip,
 };
-use redrive_core::budget::{Budget, BudgetSettings};
-use redrive_core::classify::Failure;
-use redrive_core::decide::HoldCause;
-use redrive_core::ids::DependencyName;
-use redrive_core::rule::Rule;
-use redrive_core::throttle::{self, Throttle, ThrottleSettings};
+use redrive_core::policy::budget::{Budget, BudgetSettings};
+use redrive_core::policy::classify::Failure;
+use redrive_core::policy::decide::HoldCause;
+use redrive_core::policy::rule::Rule;
+use redrive_core::policy::throttle::{self, Throttle, ThrottleSettings};
 use redrive_core::time::Timestamp;
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, Semaphore};

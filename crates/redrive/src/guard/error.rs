@@ -4,9 +4,9 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use redrive_core::category::{Category, Code};
-use redrive_core::classify::Failure;
 use redrive_core::ids::DependencyName;
+use redrive_core::policy::category::{Category, Code};
+use redrive_core::policy::classify::Failure;
 use redrive_core::text::show_duration;
 
 /// A call that did not succeed.

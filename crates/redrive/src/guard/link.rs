@@ -1,6 +1,6 @@
 //! Keeps the breaker of one dependency in step with the shared state.
 //!
-//! One task for each dependency that is shared. It goes by what [`redrive_core::breaker::Record`] asks of those who
+//! One task for each dependency that is shared. It goes by what [`redrive_core::policy::breaker::Record`] asks of those who
 //! publish: read, write what is newer on the condition that nobody wrote meanwhile, take over what others know.
 //! It ends with the dependency.
 

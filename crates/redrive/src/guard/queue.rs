@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::decide::HoldCause;
+use redrive_core::policy::decide::HoldCause;
 use redrive_core::time::Timestamp;
 use tokio::time::{Instant, sleep_until, timeout_at};
 

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
-use redrive_core::answer::{Answer, TransportError, What};
+use redrive_core::policy::answer::{Answer, TransportError, What};
 use tokio::time::Instant;
 
 use super::{Attempt, Book, CallError, Classify, Guard};

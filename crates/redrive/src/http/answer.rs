@@ -5,8 +5,8 @@
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, StatusCode, header};
-use redrive_core::answer::{HeaderPairs, Reply, Seen};
-use redrive_core::retry_after;
+use redrive_core::policy::answer::{HeaderPairs, Reply, Seen};
+use redrive_core::policy::retry_after;
 use redrive_core::time::Timestamp;
 
 /// The part of an answer's body that is kept.

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::io::{self, ErrorKind};
 
-use redrive_core::answer::{CallPart, TransportError};
+use redrive_core::policy::answer::{CallPart, TransportError};
 
 use super::{causes, transport};
 

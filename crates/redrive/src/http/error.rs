@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::fmt;
 
-use redrive_core::answer::{Answer, Reply, Seen};
+use redrive_core::policy::answer::{Answer, Reply, Seen};
 
 use crate::guard::Classify;
 

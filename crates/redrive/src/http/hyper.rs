@@ -6,7 +6,7 @@ use ::http::Response;
 use ::hyper::body::{Body, Buf};
 use http_body_util::BodyExt;
 use hyper_util::client::legacy;
-use redrive_core::answer::{Answer, Reply, Seen, TransportError, What};
+use redrive_core::policy::answer::{Answer, Reply, Seen, TransportError, What};
 use tokio::time::timeout;
 
 use super::answer::{self, BODY_KEPT_MAX, BODY_WAIT_MAX};

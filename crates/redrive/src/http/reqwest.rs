@@ -20,7 +20,7 @@
 //! ```
 
 use ::reqwest::{Error, Response};
-use redrive_core::answer::{Answer, CallPart, HeaderPairs, Reply, Seen, TransportError, What};
+use redrive_core::policy::answer::{Answer, CallPart, HeaderPairs, Reply, Seen, TransportError, What};
 use tokio::time::timeout;
 
 use super::answer::{self, BODY_KEPT_MAX, BODY_WAIT_MAX};

@@ -10,9 +10,9 @@ use http_body_util::{BodyExt, Empty};
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::client::legacy::{self, Client};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use redrive_core::answer::Seen;
-use redrive_core::category::Category;
-use redrive_core::classify::{Outcome, classify};
+use redrive_core::policy::answer::Seen;
+use redrive_core::policy::category::Category;
+use redrive_core::policy::classify::{Outcome, classify};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -368,7 +368,7 @@ async fn a_refusal_says_all_that_rules_look_at_and_no_error_shows_a_password() {
         (Some(503), "503 Service Unavailable: too busy!")
     );
     let Seen::Http { headers, body, .. } = &refused.seen().seen else { panic!("an answer came") };
-    assert_eq!(redrive_core::answer::Headers::get(headers, "Retry-After"), Some("7"));
+    assert_eq!(redrive_core::policy::answer::Headers::get(headers, "Retry-After"), Some("7"));
     assert_eq!(body, "too  busy!");
 
     let address = server(Manner::Away).await;

@@ -1,7 +1,7 @@
 //! What every shared state must do, whatever it keeps its records in. It must be empty to begin with.
 
-use redrive_core::breaker::{Generation, Phase};
 use redrive_core::ids::DependencyName;
+use redrive_core::policy::breaker::{Generation, Phase};
 use redrive_core::time::Timestamp;
 
 use super::{Record, SharedState, Swap};

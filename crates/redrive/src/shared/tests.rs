@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use redrive_core::answer::{Answer, TransportError, What};
-use redrive_core::breaker::{Generation, Phase};
+use redrive_core::policy::answer::{Answer, TransportError, What};
+use redrive_core::policy::breaker::{Generation, Phase};
 use tokio::time::sleep;
 
 use super::*;

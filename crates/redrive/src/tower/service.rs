@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 
-use redrive_core::answer::{Answer, Reply};
+use redrive_core::policy::answer::{Answer, Reply};
 use tower_service::Service;
 
 use super::{ByError, Cloned, Fault, Judge, RequestPolicy, ServiceError};

@@ -6,8 +6,8 @@ use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
-use redrive_core::answer::{HeaderPairs, Seen};
-use redrive_core::category::Category;
+use redrive_core::policy::answer::{HeaderPairs, Seen};
+use redrive_core::policy::category::Category;
 use tokio::time::Instant;
 use tower_service::Service;
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use redrive_core::alert::OWN_SERVICE;
+use redrive_core::alerts::OWN_SERVICE;
 use redrive_core::text::show_rounded;
 use redrive_core::time::Timestamp;
 use redrive_node::runtime::Health;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use redrive_core::replay::{ReplayId, ReplayState};
+use redrive_core::letters::replay::{ReplayId, ReplayState};
 use redrive_node::runtime::{OrderError, SelectError};
 use redrive_node::store::letter::{OrderRefusal, ReplayAct};
 

@@ -18,8 +18,8 @@ pub(crate) mod told;
 pub(crate) mod wanted;
 pub(crate) mod whoami;
 
+use redrive_core::engine::story::Story;
 use redrive_core::ids::DependencyName;
-use redrive_core::story::Story;
 use redrive_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

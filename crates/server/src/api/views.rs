@@ -6,14 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use redrive::stale::Ailing;
 use redrive_core::archive::Standing;
 use redrive_core::book::{self, RuleBook};
-use redrive_core::breaker::State;
+use redrive_core::engine::story::Place;
 use redrive_core::engine::{HeldQueue, QueueName};
-use redrive_core::envelope::Tier;
-use redrive_core::idempotency::webhook_id;
+use redrive_core::event::idempotency::webhook_id;
+use redrive_core::letters::envelope::Tier;
+use redrive_core::letters::replay::ReplayId;
 use redrive_core::mask::AddressMask;
-use redrive_core::replay::ReplayId;
+use redrive_core::policy::breaker::State;
 use redrive_core::schedule::plan::Act;
-use redrive_core::story::Place;
 use redrive_node::archive::archivist::ArchiveStatus;
 use redrive_node::runtime::{Node, ScheduleView, Snapshot, stranded};
 use redrive_node::store::letter::{LetterFilter, ReplayView};
@@ -65,7 +65,7 @@ pub(super) fn delivery_shown(view: &DeliveryView, waits: &Waits) -> DeliveryShow
         DeliveryState::Due { at } => (StateShown::Retrying, Some(*at), None),
         DeliveryState::Ready | DeliveryState::Behind => (StateShown::Pending, None, None),
     };
-    let shown = |story: &redrive_core::story::Story| StoryShown {
+    let shown = |story: &redrive_core::engine::story::Story| StoryShown {
         story: story.clone(),
         reaction_line: None,
         classified_line: None,
@@ -366,7 +366,7 @@ fn open_replays<E>(
 mod tests {
     use std::convert::Infallible;
 
-    use redrive_core::replay::{Manner, Origin, Pace, ReplayState, Tally, Wave};
+    use redrive_core::letters::replay::{Manner, Origin, Pace, ReplayState, Tally, Wave};
     use redrive_core::time::Timestamp;
 
     use super::*;

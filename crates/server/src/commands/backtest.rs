@@ -7,11 +7,11 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use redrive_core::breaker::Phase;
 use redrive_core::engine::QueueName;
-use redrive_core::idempotency::{self, DedupKey};
+use redrive_core::engine::story::Told;
+use redrive_core::event::idempotency::{self, DedupKey};
 use redrive_core::ids::{Seed, Seq};
-use redrive_core::story::Told;
+use redrive_core::policy::breaker::Phase;
 use redrive_core::time::Timestamp;
 use redrive_lab::backtest::{Ordered, Plan, Recorded, RecordedState, Replays, Report, Survey};
 use redrive_node::runtime::Turns;

@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use redrive_core::backoff::{self, Backoff};
 use redrive_core::book::problem::nearest;
-use redrive_core::catalog;
 use redrive_core::ids::PolicyName;
+use redrive_core::policy::backoff::{self, Backoff};
+use redrive_core::policy::catalog;
 use redrive_lab::report::explain::millis;
 use serde_json::{Value, json};
 

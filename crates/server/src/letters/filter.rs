@@ -1,9 +1,9 @@
 //! Which letters are meant: from the keys that every question for letters takes, and back into words.
 
 use redrive_core::book::pattern::EventPattern;
-use redrive_core::category::Category;
-use redrive_core::envelope::Tier;
-use redrive_core::fingerprint::Fingerprint;
+use redrive_core::letters::envelope::Tier;
+use redrive_core::letters::fingerprint::Fingerprint;
+use redrive_core::policy::category::Category;
 use redrive_core::text::{InvalidQuantity, parse_duration};
 use redrive_core::time::Timestamp;
 use redrive_node::store::letter::{LetterFilter, LetterNumber};

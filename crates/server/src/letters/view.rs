@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use redrive_core::book::RuleBook;
 use redrive_core::book::model::LetterForm;
 use redrive_core::engine::QueueName;
-use redrive_core::envelope::RedisLetter;
-use redrive_core::fingerprint::Fingerprint;
 use redrive_core::ids::ChannelName;
-use redrive_core::replay::{Manner, Origin, Wave};
+use redrive_core::letters::envelope::RedisLetter;
+use redrive_core::letters::fingerprint::Fingerprint;
+use redrive_core::letters::replay::{Manner, Origin, Wave};
 use redrive_core::text::Rate;
 use redrive_node::letter::envelope;
 use redrive_node::store::letter::{

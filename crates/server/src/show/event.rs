@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use redrive_core::story::{End, HeldBy, Told};
+use redrive_core::engine::story::{End, HeldBy, Told};
 use redrive_core::time::Timestamp;
 use serde_json::Value;
 

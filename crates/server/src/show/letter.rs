@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use redrive_core::envelope::{Envelope, Tier};
+use redrive_core::letters::envelope::{Envelope, Tier};
 use redrive_core::time::Timestamp;
 
 use super::event::{data, short_id};

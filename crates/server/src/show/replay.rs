@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use redrive_core::replay::{ReplayState, Wave};
+use redrive_core::letters::replay::{ReplayState, Wave};
 use redrive_core::text::Rate;
 use redrive_core::time::Timestamp;
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use redrive_core::book::RuleBook;
 use redrive_core::book::model::{ChannelEntry, ServiceEntry};
 use redrive_core::book::resolve::Resolved;
-use redrive_core::category::Category;
+use redrive_core::policy::category::Category;
 use redrive_lab::report::explain::{Explained, explain};
 use redrive_lab::report::{breaker_name, letter_name, limit, reaction};
 

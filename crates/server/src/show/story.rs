@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use redrive_core::backoff::Backoff;
-use redrive_core::category::Category;
-use redrive_core::decide::{DeathReason, RetryNumbers, Spent, Tally};
-use redrive_core::envelope::Tier;
-use redrive_core::rule::WhenOpen;
-use redrive_core::story::{HeldBy, Used, Weighed};
+use redrive_core::engine::story::{HeldBy, Used, Weighed};
+use redrive_core::letters::envelope::Tier;
+use redrive_core::policy::backoff::Backoff;
+use redrive_core::policy::category::Category;
+use redrive_core::policy::decide::{DeathReason, RetryNumbers, Spent, Tally};
+use redrive_core::policy::rule::WhenOpen;
 use redrive_core::text::show_duration;
 
 use super::moment::show_wait;

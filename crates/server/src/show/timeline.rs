@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use redrive_core::backoff::{self, Backoff, Step};
+use redrive_core::policy::backoff::{self, Backoff, Step};
 use redrive_core::text::{show_duration, show_rounded};
 
 use super::style;

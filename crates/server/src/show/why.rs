@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use http::StatusCode;
-use redrive_core::category::codes;
-use redrive_core::decide::DeathReason;
-use redrive_core::envelope::Tier;
-use redrive_core::story::{End, HeldBy, Place, Story, Told};
+use redrive_core::engine::story::{End, HeldBy, Place, Story, Told};
+use redrive_core::letters::envelope::Tier;
+use redrive_core::policy::category::codes;
+use redrive_core::policy::decide::DeathReason;
 use redrive_core::time::Timestamp;
 
 use super::event::{queue_of, short_id};

@@ -15,8 +15,8 @@ use redrive_core::book::model::{
 use redrive_core::book::problem::Severity;
 use redrive_core::book::resolve::Resolved;
 use redrive_core::book::{RuleBook, read};
-use redrive_core::breaker::{BreakerSettings, Count, Trip};
-use redrive_core::rule::{FailureMatch, Meaning, NamedPolicy, WhenOpen};
+use redrive_core::policy::breaker::{BreakerSettings, Count, Trip};
+use redrive_core::policy::rule::{FailureMatch, Meaning, NamedPolicy, WhenOpen};
 use redrive_core::text::show_duration;
 use redrive_lab::lint::check_for;
 use redrive_node::built_in::BUILT_IN;

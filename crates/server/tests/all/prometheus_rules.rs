@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
-use redrive_core::alert::catalog;
+use redrive_core::alerts::catalog;
 use serde_json::json;
 
 use crate::examples::{SYSTEMS, path};

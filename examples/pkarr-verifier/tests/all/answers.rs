@@ -12,7 +12,7 @@ use pkarr_verifier::lookup::{Lookup, LookupError, Network, Place};
 use pkarr_verifier::verify::RELAYS;
 use redrive::Book;
 use redrive::clock::wall_clock;
-use redrive::core::category::Category;
+use redrive::core::policy::category::Category;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use pkarr_verifier::code::ErrorCode;
 use pkarr_verifier::counters::{Counters, Ended, Monitor};
 use redrive::Book;
-use redrive::core::alert::AlertState;
-use redrive::core::alert::notice::Stage;
+use redrive::core::alerts::AlertState;
+use redrive::core::alerts::notice::Stage;
 use redrive::core::time::Timestamp;
 use redrive::guard::BreakerState;
 

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use super::{Lowering, at, duration_of, excluded, name_at, text_of, texts};
-use crate::alert::Concerns;
-use crate::alert::catalog::{self, CatalogAlert};
+use crate::alerts::Concerns;
+use crate::alerts::catalog::{self, CatalogAlert};
 use crate::book::expression::{Condition, Grouping, Hours, Metric};
 use crate::book::model::{
     Alert, AlertSeverity, At, Email, Layer, Network, Receiver, ReceiverKind, Sections, Smtp, Switch,

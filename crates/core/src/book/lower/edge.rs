@@ -11,10 +11,10 @@ use crate::book::model::{
 use crate::book::pattern::EventPattern;
 use crate::book::source_template::SourceTemplate;
 use crate::book::yaml::Node;
+use crate::engine::worker;
 use crate::event::attribute::{SessionKey, Subject};
 use crate::limits;
 use crate::text;
-use crate::worker;
 
 impl Lowering<'_> {
     pub(super) fn target(&mut self, node: &Node, owner: &Node) -> Option<Target> {

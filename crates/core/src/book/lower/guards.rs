@@ -5,18 +5,18 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::{at, duration_of, excluded, is_whole, key_span, number_of, text_of};
-use crate::backoff::{Backoff, InvalidBackoff, Jitter, RawBackoff, RawSchedule};
 use crate::book::model::{At, BreakerEntry, PolicyEntry, PolicyParts, TimeoutParts};
 use crate::book::own_book;
 use crate::book::problem::Problems;
 use crate::book::validate::{ACTS, parse_failure_kind};
 use crate::book::yaml::Node;
-use crate::breaker::{BreakerSettings, Count, InvalidBreaker, RawBreaker, Trip};
-use crate::catalog;
-use crate::category::Category;
 use crate::ids::{BreakerName, PolicyName};
 use crate::limits;
-use crate::rule::{FailureMatch, GrowingTimeout};
+use crate::policy::backoff::{Backoff, InvalidBackoff, Jitter, RawBackoff, RawSchedule};
+use crate::policy::breaker::{BreakerSettings, Count, InvalidBreaker, RawBreaker, Trip};
+use crate::policy::catalog;
+use crate::policy::category::Category;
+use crate::policy::rule::{FailureMatch, GrowingTimeout};
 use crate::text;
 
 /// The book's own policies, breakers and timeouts.

@@ -11,12 +11,12 @@ use crate::book::model::{
 };
 use crate::book::validate::{parse_failure_kind, parse_statuses};
 use crate::book::yaml::Node;
-use crate::category::{Category, Code};
-use crate::copies::CopyKey;
+use crate::event::copies::CopyKey;
 use crate::ids::{BreakerName, PolicyName};
+use crate::letters::name_template::NameTemplate;
 use crate::limits;
-use crate::name_template::NameTemplate;
-use crate::rule::{FailureMatch, HeaderMatch, Matcher, Meaning, Override, WhenOpen};
+use crate::policy::category::{Category, Code};
+use crate::policy::rule::{FailureMatch, HeaderMatch, Matcher, Meaning, Override, WhenOpen};
 use crate::schedule::Cron;
 use crate::text;
 

@@ -11,9 +11,9 @@ use crate::book::model::{
 };
 use crate::book::pattern::{EventPattern, Relation};
 use crate::book::yaml::{Node, Value};
-use crate::catalog::Kind;
 use crate::ids::{ChannelName, DependencyName, ServiceName};
 use crate::limits;
+use crate::policy::catalog::Kind;
 use crate::text;
 
 impl Lowering<'_> {

@@ -4,12 +4,12 @@
 use super::timeouts::{Owner, timeouts};
 use super::{Known, Level, Levels, Origin};
 use crate::book::model::Sections;
-use crate::budget::BudgetSettings;
-use crate::catalog::Kind;
-use crate::copies::Copies;
+use crate::event::copies::Copies;
 use crate::ids::DependencyName;
 use crate::limits;
-use crate::rule::{Rule, WhenOpen};
+use crate::policy::budget::BudgetSettings;
+use crate::policy::catalog::Kind;
+use crate::policy::rule::{Rule, WhenOpen};
 
 impl Sections {
     /// How many of the calls to a dependency may be retries; none if nothing limits that.
@@ -52,9 +52,9 @@ mod tests {
     use std::time::Duration;
 
     use crate::book::read;
-    use crate::category::Category;
     use crate::ids::DependencyName;
-    use crate::rule::WhenOpen;
+    use crate::policy::category::Category;
+    use crate::policy::rule::WhenOpen;
 
     const BOOK: &str = "\
 version: 1
@@ -71,7 +71,7 @@ services:
     fn values_fall_from_the_dependency_over_its_kind_to_the_defaults() {
         let book = read(BOOK).book.expect("a sound book");
         let ntfy = book.dependency_rule("ntfy").expect("the book has it");
-        let policy = |rule: &crate::rule::Rule| rule.reactions.policies()[0].name.to_string();
+        let policy = |rule: &crate::policy::rule::Rule| rule.reactions.policies()[0].name.to_string();
         assert_eq!(policy(&ntfy), "patient", "the defaults state it");
         assert_eq!(ntfy.timeouts.whole.first, Duration::from_secs(2), "the dependency states it");
         assert_eq!(ntfy.deadline, Some(Duration::from_secs(4)), "the dependency comes before the defaults");

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use super::{Known, Level, Origin, dependency_of, dependency_origin};
 use crate::book::model::{At, ChannelEntry, DependencyEntry, Permits, Sections, ServiceEntry, TargetKind};
-use crate::catalog::Kind;
 use crate::ids::DependencyName;
 use crate::limits;
+use crate::policy::catalog::Kind;
+use crate::policy::throttle::ThrottleSettings;
 use crate::text::{Rate, Share};
-use crate::throttle::ThrottleSettings;
 
 /// What holds for the calls to a dependency.
 pub(super) struct KnownPermits {

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::{Known, Level, Levels, Origin, Resolved};
 use crate::book::model::{At, Target, TargetKind, TimeoutParts};
-use crate::category::Category;
 use crate::ids::Attempt;
-use crate::rule::{GrowingTimeout, Timeouts};
+use crate::policy::category::Category;
+use crate::policy::rule::{GrowingTimeout, Timeouts};
 
 const TIME_LIMIT_DEFAULT: Duration = Duration::from_secs(30 * 60);
 /// How long a call may take, unless the book says otherwise.

@@ -1,7 +1,7 @@
 //! The keys of alerts and receivers.
 
 use super::{Named, Object, Type, key};
-use crate::alert::catalog;
+use crate::alerts::catalog;
 
 const SEVERITIES: &[&str] = &["warning", "medium", "high", "critical"];
 

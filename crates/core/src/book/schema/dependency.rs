@@ -2,8 +2,8 @@
 
 use super::delivery::RULE;
 use super::{Field, Named, Object, Type, key, required};
-use crate::catalog::Kind;
 use crate::limits;
+use crate::policy::catalog::Kind;
 
 /// A retry policy.
 pub(super) static POLICY: Object = Object {

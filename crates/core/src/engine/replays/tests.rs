@@ -6,14 +6,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::*;
-use crate::category::{Category, Code};
-use crate::decide::History;
 use crate::engine::QueueName;
 use crate::event::Event;
 use crate::event::attribute::{EventId, EventSource, EventType};
-use crate::fingerprint::Fingerprint;
 use crate::ids::{DeliveryId, Seq, ServiceName};
-use crate::replay::{Pace, Tally};
+use crate::letters::fingerprint::Fingerprint;
+use crate::letters::replay::{Pace, Tally};
+use crate::policy::category::{Category, Code};
+use crate::policy::decide::History;
 use crate::text::Rate;
 
 const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);

@@ -27,7 +27,7 @@ use super::targets::Means;
 use crate::engine::{Call, CallId, Command, Followers, QueueName, Waiting};
 use crate::event::Event;
 use crate::ids::{DeliveryId, ServiceName};
-use crate::replay::ReplayId;
+use crate::letters::replay::ReplayId;
 use crate::time::Timestamp;
 
 /// Redrive says at least this often that it is alive; an absence may be counted from the last time it did.

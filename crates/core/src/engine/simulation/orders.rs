@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::book::RuleBook;
 use crate::event::Event;
 use crate::ids::{DeliveryId, DependencyName, ServiceName};
-use crate::replay::{Origin, Pace, ReplayId, ReplayJob};
+use crate::letters::replay::{Origin, Pace, ReplayId, ReplayJob};
 
 /// One order.
 #[derive(Clone, Debug)]

@@ -14,7 +14,7 @@ use crate::engine::{Bounds, Command, QueueName};
 use crate::event::Event;
 use crate::event::attribute::{EventId, EventSource, EventType, SessionKey};
 use crate::ids::ServiceName;
-use crate::replay::{self, Pace};
+use crate::letters::replay::{self, Pace};
 use crate::text::Rate;
 use crate::time::Timestamp;
 

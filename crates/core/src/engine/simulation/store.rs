@@ -15,17 +15,17 @@ use self::letters::Letter;
 use self::replays::Replay;
 use super::checker::Checker;
 use super::plan::Act;
-use crate::breaker::Record;
-use crate::decide::History;
 use crate::engine::sabotage::Sabotage;
 use crate::engine::{
     Absences, Command, Death, Fate, Followers, Load, Next, Page, QueueName, Settlement, Waiting, Wanted,
 };
 use crate::event::Event;
-use crate::idempotency;
+use crate::event::idempotency;
 use crate::ids::{DeliveryId, DependencyName, Seq, ServiceName};
+use crate::letters::replay::{ReplayId, ReplayJob, Replaying};
 use crate::limits;
-use crate::replay::{ReplayId, ReplayJob, Replaying};
+use crate::policy::breaker::Record;
+use crate::policy::decide::History;
 use crate::time::Timestamp;
 
 /// All that is durable.

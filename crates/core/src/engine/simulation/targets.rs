@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use super::dice::Dice;
-use crate::answer::{CallPart, HeaderPairs, Reply, Seen, TransportError};
 use crate::hash::stable_64_of;
 use crate::ids::DeliveryId;
+use crate::policy::answer::{CallPart, HeaderPairs, Reply, Seen, TransportError};
 use crate::time::Timestamp;
 
 /// How a target is disposed for a while.

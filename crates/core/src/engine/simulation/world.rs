@@ -22,7 +22,7 @@ use super::writer::{self, Request, Submission, Writer};
 use crate::engine::sabotage::Sabotage;
 use crate::engine::{CallId, Effect, Ending, Engine, Fate, Input, Setup};
 use crate::ids::Seed;
-use crate::replay::ReplayId;
+use crate::letters::replay::ReplayId;
 use crate::time::Timestamp;
 
 /// What one seed came to.

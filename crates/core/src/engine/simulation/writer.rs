@@ -11,10 +11,10 @@ use super::checker::Checker;
 use super::orders::{Order, Ordered};
 use super::plan::Act;
 use super::store::{Addressee, Store};
-use crate::breaker::Record;
 use crate::engine::{Advance, Fate, Load, Page, QueueName, Settlement, Waiting};
 use crate::event::Event;
-use crate::replay::ReplayJob;
+use crate::letters::replay::ReplayJob;
+use crate::policy::breaker::Record;
 use crate::time::Timestamp;
 
 /// The most requests that go to disk together.

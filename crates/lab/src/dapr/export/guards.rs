@@ -9,16 +9,16 @@ use crate::dapr::losses::layers;
 use crate::dapr::model::{
     CircuitBreaker, ELAPSED_MAX, FACTOR, FOR_EVER, INITIAL, NO_LIMIT, Pace, Retry, SPREAD, TripOn, UNLIMITED,
 };
-use redrive_core::backoff::{Backoff, Jitter};
 use redrive_core::book::model::{At, BreakerEntry, DependencyEntry, PolicyEntry, TimeoutParts};
 use redrive_core::book::problem::Span;
 use redrive_core::book::resolve::Resolved;
-use redrive_core::breaker::{BreakerSettings, Count, Trip};
-use redrive_core::catalog;
-use redrive_core::category::Category;
 use redrive_core::ids::{BreakerName, PolicyName};
 use redrive_core::limits;
-use redrive_core::rule::{GrowingTimeout, NamedBreaker};
+use redrive_core::policy::backoff::{Backoff, Jitter};
+use redrive_core::policy::breaker::{BreakerSettings, Count, Trip};
+use redrive_core::policy::catalog;
+use redrive_core::policy::category::Category;
+use redrive_core::policy::rule::{GrowingTimeout, NamedBreaker};
 
 /// The policy of a rule that names none.
 const DEFAULT_POLICY: &str = "standard";
@@ -265,8 +265,8 @@ fn stands_for_none(parts: &TimeoutParts) -> bool {
     parts.name.as_deref() == Some(UNLIMITED) && parts.whole == Some(GrowingTimeout::fixed(NO_LIMIT))
 }
 
-fn is_transient(kind: redrive_core::rule::FailureMatch) -> bool {
-    kind == redrive_core::rule::FailureMatch::Category(Category::Transient)
+fn is_transient(kind: redrive_core::policy::rule::FailureMatch) -> bool {
+    kind == redrive_core::policy::rule::FailureMatch::Category(Category::Transient)
 }
 
 fn states_no_retry(entry: &DependencyEntry) -> bool {

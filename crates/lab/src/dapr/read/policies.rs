@@ -11,7 +11,7 @@ use crate::dapr::model::{
 use crate::dapr::{matching, trip};
 use redrive_core::book::yaml::{Node, Value};
 use redrive_core::limits;
-use redrive_core::rule::StatusRange;
+use redrive_core::policy::rule::StatusRange;
 
 /// What Dapr's default policies are called, and its built-in ones.
 const DEFAULT: &str = "Default";

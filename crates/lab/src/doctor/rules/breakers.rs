@@ -9,8 +9,8 @@ use crate::doctor::evidence::{Chart, Member, Turn, Ward};
 use crate::doctor::proof::{Measure, Proposed, World};
 use crate::doctor::words::{counted, exceeds, percent, rounded_up, said, tally};
 use crate::doctor::{Diagnosis, Harm, Look, Sign};
-use redrive_core::breaker::{Phase, Trip};
-use redrive_core::story::{End, Story};
+use redrive_core::engine::story::{End, Story};
+use redrive_core::policy::breaker::{Phase, Trip};
 use redrive_core::text::{show_duration, show_rounded};
 use redrive_core::time::Timestamp;
 

@@ -10,9 +10,9 @@ use crate::doctor::words::{counted, exceeds, percent, said, tally};
 use crate::doctor::{ATTEMPTS_MIN, Diagnosis, Harm, Look, Sign};
 use crate::scenario::{Met, Mood};
 use redrive_core::book::resolve::Level;
-use redrive_core::category::{Category, codes};
-use redrive_core::rule::FailureMatch;
-use redrive_core::story::{End, Place, Story, Told};
+use redrive_core::engine::story::{End, Place, Story, Told};
+use redrive_core::policy::category::{Category, codes};
+use redrive_core::policy::rule::FailureMatch;
 use redrive_core::text::{Share, show_duration, show_rounded};
 
 /// More transient failures than this, in hundredths of attempts, are a sickness.
@@ -336,7 +336,7 @@ fn never_heals(_: &Chart<'_>, member: &Member<'_>) -> Option<Sign> {
     let rule = &member.rule;
     let (row, level) = rule.classify.iter().find(|(row, _)| {
         let fits = row.when.statuses.iter().any(|range| range.contains(status));
-        fits && row.meaning == redrive_core::rule::Meaning::Failure(Category::Transient)
+        fits && row.meaning == redrive_core::policy::rule::Meaning::Failure(Category::Transient)
     })?;
     // A row of `classify` that stands nearer to the events is tried first.
     let item = format!("{{ status: {status}, as: permanent, because: it never healed }}");

@@ -9,8 +9,8 @@ use crate::doctor::proof::Proposed;
 use crate::doctor::words::{counted, exceeds, percent};
 use crate::doctor::{Diagnosis, Harm, Look, Sign};
 use redrive_core::book::expression::Metric;
-use redrive_core::envelope::Tier;
-use redrive_core::fingerprint::Fingerprint;
+use redrive_core::letters::envelope::Tier;
+use redrive_core::letters::fingerprint::Fingerprint;
 use redrive_core::text::{show_duration, show_rounded};
 
 /// A letter that is older than this is looked at by nobody.

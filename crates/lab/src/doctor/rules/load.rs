@@ -10,9 +10,9 @@ use crate::doctor::words::{self, counted, exceeds, percent};
 use crate::doctor::{ATTEMPTS_MIN, Diagnosis, Harm, Look, Sign};
 use crate::scenario::{Capacity, Latency, Mood};
 use redrive_core::book::resolve::Resolved;
-use redrive_core::category::Category;
+use redrive_core::engine::story::{End, Story};
 use redrive_core::figures::{BESIDE_BOUNDS, Beside};
-use redrive_core::story::{End, Story};
+use redrive_core::policy::category::Category;
 use redrive_core::text::{Rate, Share, show_rounded};
 
 /// Calls that a range must have seen before it is compared.

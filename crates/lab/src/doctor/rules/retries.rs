@@ -8,11 +8,11 @@ use crate::doctor::proof::{Measure, Proposed, World};
 use crate::doctor::words::{counted, exceeds, percent, rounded_up, said, tally};
 use crate::doctor::{Diagnosis, Harm, Look, Sign};
 use crate::scenario::{Met, Mood};
-use redrive_core::backoff::Backoff;
-use redrive_core::category::{Category, codes};
+use redrive_core::engine::story::{End, HeldBy};
 use redrive_core::limits;
-use redrive_core::rule::{NamedPolicy, WhenOpen};
-use redrive_core::story::{End, HeldBy};
+use redrive_core::policy::backoff::Backoff;
+use redrive_core::policy::category::{Category, codes};
+use redrive_core::policy::rule::{NamedPolicy, WhenOpen};
 use redrive_core::text::{Share, show_duration, show_rounded};
 
 /// Deliveries that must have run out of retries.

@@ -13,9 +13,9 @@ use crate::doctor::proof::{Measure, Proposed, World};
 use crate::doctor::words::{counted, exceeds, percent, rounded_up, said, tally, waiting};
 use crate::doctor::{Diagnosis, Harm, Look, Sign};
 use crate::scenario::{Latency, Mood};
-use redrive_core::breaker::Phase;
-use redrive_core::category::Category;
-use redrive_core::story::{End, Story};
+use redrive_core::engine::story::{End, Story};
+use redrive_core::policy::breaker::Phase;
+use redrive_core::policy::category::Category;
 use redrive_core::text::{show_duration, show_rounded};
 
 /// Attempts that must have failed one after the other where no breaker has judged.

@@ -8,9 +8,9 @@ use crate::doctor::proof::{Measure, Proposed, World};
 use crate::doctor::words::{counted, exceeds, percent, rounded_up};
 use crate::doctor::{ATTEMPTS_MIN, Diagnosis, Harm, Look, Sign};
 use crate::scenario::Latency;
-use redrive_core::category::{Category, codes};
+use redrive_core::engine::story::{End, Story};
 use redrive_core::ids::Attempt;
-use redrive_core::story::{End, Story};
+use redrive_core::policy::category::{Category, codes};
 use redrive_core::text::{show_duration, show_rounded};
 
 /// Attempts that must have been given up before a timeout is to blame.

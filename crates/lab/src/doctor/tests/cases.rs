@@ -1,7 +1,7 @@
 //! The sick and their healthy twins, a pair for each diagnosis, and what some of them are told to change.
 
 use super::sketch::Sketch;
-use redrive_core::envelope::Tier::{Dead, Poison};
+use redrive_core::letters::envelope::Tier::{Dead, Poison};
 
 /// A name, the code that must be found, the sick and the healthy.
 pub(super) type Case = (&'static str, &'static str, Sketch, Sketch);

@@ -7,14 +7,14 @@ use crate::doctor::{
     DependencyState, Evidence, HeldLetter, LetterKind, QueueState, SeenDelivery, SeenState, Turn, Unrouted,
 };
 use redrive_core::book::{self, RuleBook};
-use redrive_core::breaker::Phase;
-use redrive_core::category::{Category, Code, codes};
+use redrive_core::engine::story::{End, HeldBy, Place, Story, Told, Used, Weighed};
 use redrive_core::engine::{HeldQueue, QueueName};
-use redrive_core::envelope::Tier;
 use redrive_core::figures::{Beside, Figures};
-use redrive_core::fingerprint::Fingerprint;
 use redrive_core::ids::{Attempt, DependencyName, ServiceName};
-use redrive_core::story::{End, HeldBy, Place, Story, Told, Used, Weighed};
+use redrive_core::letters::envelope::Tier;
+use redrive_core::letters::fingerprint::Fingerprint;
+use redrive_core::policy::breaker::Phase;
+use redrive_core::policy::category::{Category, Code, codes};
 use redrive_core::text::parse_duration;
 use redrive_core::time::Timestamp;
 

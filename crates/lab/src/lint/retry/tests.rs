@@ -5,7 +5,7 @@ use super::super::{classification, criticality, deadline, timeout};
 use super::LINTS;
 use crate::lint::{Checked, Lint, check};
 use redrive_core::book::problem::Severity;
-use redrive_core::catalog;
+use redrive_core::policy::catalog;
 
 fn families() -> impl Iterator<Item = &'static Lint> {
     [LINTS, deadline::LINTS, timeout::LINTS, criticality::LINTS, classification::LINTS].into_iter().flatten()

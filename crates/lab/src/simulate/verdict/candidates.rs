@@ -8,12 +8,12 @@ use super::together::names;
 use crate::scenario::expectation::{Metric, Value};
 use crate::simulate::change::beside_change_of;
 use crate::simulate::report::{Cause, DependencyReport, Report, ratio};
-use redrive_core::backoff::Jitter;
 use redrive_core::book::{RuleBook, overlay};
-use redrive_core::catalog::{self, Kind};
 use redrive_core::ids::{DependencyName, PolicyName};
 use redrive_core::limits;
-use redrive_core::rule::Rule;
+use redrive_core::policy::backoff::Jitter;
+use redrive_core::policy::catalog::{self, Kind};
+use redrive_core::policy::rule::Rule;
 use redrive_core::text::show_duration;
 
 /// A change that may help.

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use rcgen::{CertificateParams, KeyPair};
-use redrive_core::alert::notice::Stage;
+use redrive_core::alerts::notice::Stage;
 use redrive_core::book::model::Network;
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};

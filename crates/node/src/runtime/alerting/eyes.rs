@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::alert::{LetterSample, QueueSample, Sample, TroubleSample, Wants};
+use redrive_core::alerts::{LetterSample, QueueSample, Sample, TroubleSample, Wants};
 use redrive_core::book::RuleBook;
 use redrive_core::engine::{DependencyView, QueueName};
 use redrive_core::figures::Figures;

@@ -6,8 +6,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use redrive_core::alert::notice::{Notice, Stage};
-use redrive_core::alert::{AlertView, Saved, Wants, Watch};
+use redrive_core::alerts::notice::{Notice, Stage};
+use redrive_core::alerts::{AlertView, Saved, Wants, Watch};
 use redrive_core::book::RuleBook;
 use redrive_core::time::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -8,8 +8,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use redrive_core::breaker::Phase;
 use redrive_core::figures::{Histogram, Tally};
+use redrive_core::policy::breaker::Phase;
 use redrive_core::time::Timestamp;
 
 /// How often the figures are looked at.

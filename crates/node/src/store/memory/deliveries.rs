@@ -6,10 +6,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use redrive_core::decide::History;
 use redrive_core::engine::{Next, QueueName, Settlement, Waiting};
-use redrive_core::idempotency;
+use redrive_core::event::idempotency;
 use redrive_core::ids::Seq;
+use redrive_core::policy::decide::History;
 use redrive_core::time::Timestamp;
 
 use super::world::{Held, Kept, Row, World};

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use redrive_core::engine::QueueName;
-use redrive_core::envelope::Tier;
 use redrive_core::event::Event;
 use redrive_core::event::attribute::SessionKey;
-use redrive_core::fingerprint::Fingerprint;
-use redrive_core::replay::ReplayId;
+use redrive_core::letters::envelope::Tier;
+use redrive_core::letters::fingerprint::Fingerprint;
+use redrive_core::letters::replay::ReplayId;
 use redrive_core::time::Timestamp;
 
 use super::letters::{Choice, Kind, KindKey, span_of};

@@ -5,13 +5,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use redrive_core::category::{Category, Code};
 use redrive_core::engine::{Death, Followers, QueueName};
-use redrive_core::envelope::Tier;
 use redrive_core::event::attribute::{CorrelationId, SessionKey, Subject};
-use redrive_core::fingerprint::Fingerprint;
 use redrive_core::ids::{DeliveryId, Seq};
-use redrive_core::replay::ReplayId;
+use redrive_core::letters::envelope::Tier;
+use redrive_core::letters::fingerprint::Fingerprint;
+use redrive_core::letters::replay::ReplayId;
+use redrive_core::policy::category::{Category, Code};
 use redrive_core::time::Timestamp;
 
 use super::world::{Row, World};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use redrive_core::decide::History;
 use redrive_core::engine::Waiting;
 use redrive_core::ids::Seq;
+use redrive_core::policy::decide::History;
 use redrive_core::time::Timestamp;
 
 use super::world::World;

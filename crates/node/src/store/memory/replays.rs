@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use redrive_core::engine::{Advance, Next, Settlement, Waiting};
 use redrive_core::ids::Seq;
-use redrive_core::replay::{
+use redrive_core::letters::replay::{
     Manner, Origin, Pace, ReplayId, ReplayJob, ReplayState, Replaying, Stop, Tally, Wave,
 };
 use redrive_core::time::Timestamp;

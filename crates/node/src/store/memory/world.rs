@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use redrive_core::breaker::Record;
-use redrive_core::copies::Remembered;
-use redrive_core::decide::History;
+use redrive_core::engine::story::Story;
 use redrive_core::engine::{Absences, Followers, Load, Page, QueueName, Waiting, Wanted};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{EventId, EventSource};
+use redrive_core::event::copies::Remembered;
 use redrive_core::ids::{DeliveryId, DependencyName, Seq, ServiceName};
-use redrive_core::replay::{ReplayId, Replaying};
-use redrive_core::story::Story;
+use redrive_core::letters::replay::{ReplayId, Replaying};
+use redrive_core::policy::breaker::Record;
+use redrive_core::policy::decide::History;
 use redrive_core::time::Timestamp;
 
 use super::door::Door;

@@ -13,8 +13,8 @@
 
 use std::collections::BTreeSet;
 
+use redrive_core::event::idempotency::DedupKey;
 use redrive_core::hash;
-use redrive_core::idempotency::DedupKey;
 use redrive_core::ids::Seq;
 use rusqlite::{Connection, OptionalExtension};
 

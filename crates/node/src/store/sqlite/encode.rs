@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use redrive_core::engine::story::{End, Story, Told};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{
     Bounds, ContentType, CorrelationId, EventId, EventSource, EventType, ExtensionName, ExtensionText,
@@ -16,7 +17,6 @@ use redrive_core::event::attribute::{
 use redrive_core::event::refusal::Reason;
 use redrive_core::hash;
 use redrive_core::ids::{Attempt, Seq};
-use redrive_core::story::{End, Story, Told};
 use redrive_core::time::Timestamp;
 
 /// Something stored does not read as what it should be.

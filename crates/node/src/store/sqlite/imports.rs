@@ -1,7 +1,7 @@
 //! Takes dead letters from elsewhere, each once.
 
 use redrive_core::engine::{Death, Followers, QueueName};
-use redrive_core::idempotency;
+use redrive_core::event::idempotency;
 use redrive_core::ids::DeliveryId;
 
 use super::audit::Act;

@@ -7,7 +7,7 @@ use redrive_core::engine::{Death, QueueName};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{CorrelationId, SessionKey};
 use redrive_core::ids::{ChannelName, ServiceName};
-use redrive_core::name_template;
+use redrive_core::letters::name_template;
 use redrive_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension};
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use redrive_core::breaker::Record;
 use redrive_core::engine::Waiting;
 use redrive_core::ids::{Seq, ServiceName};
+use redrive_core::policy::breaker::Record;
 use redrive_core::time::Timestamp;
 use rusqlite::OptionalExtension;
 use rusqlite::types::Value;

@@ -1,7 +1,7 @@
 //! Carries out what people want done with dead letters; each order is done whole, or refused and nothing of it.
 
 use redrive_core::engine::{QueueName, Waiting};
-use redrive_core::idempotency;
+use redrive_core::event::idempotency;
 use redrive_core::ids::{DeliveryId, Receipt, Seq};
 use rusqlite::Row;
 

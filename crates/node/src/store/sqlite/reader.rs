@@ -21,7 +21,7 @@ use std::sync::Arc;
 use redrive_core::engine::QueueName;
 use redrive_core::event::Event;
 use redrive_core::ids::{IdPrefix, Receipt, Seq};
-use redrive_core::replay::ReplayId;
+use redrive_core::letters::replay::ReplayId;
 use redrive_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension};
 

@@ -6,7 +6,7 @@
 use redrive_core::engine::Waiting;
 use redrive_core::event::Event;
 use redrive_core::ids::Seq;
-use redrive_core::replay::ReplayId;
+use redrive_core::letters::replay::ReplayId;
 
 use super::audit::Act;
 use super::encode::{nanos, place, seq, time};

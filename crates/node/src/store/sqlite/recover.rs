@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use redrive_core::breaker::Record;
 use redrive_core::engine::Absences;
 use redrive_core::ids::{DependencyName, Seq, ServiceName};
+use redrive_core::policy::breaker::Record;
 use redrive_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension};
 use serde_json::Value;

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use redrive_core::replay::{Manner, ReplayId, ReplayJob, ReplayState, Stop, Tally, Wave};
+use redrive_core::letters::replay::{Manner, ReplayId, ReplayJob, ReplayState, Stop, Tally, Wave};
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::audit::Act;

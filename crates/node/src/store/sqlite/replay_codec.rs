@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use redrive_core::book::model::Order;
 use redrive_core::book::pattern::EventPattern;
-use redrive_core::category::Category;
 use redrive_core::engine::QueueName;
-use redrive_core::envelope::Tier;
-use redrive_core::fingerprint::Fingerprint;
 use redrive_core::ids::{ChannelName, DeliveryId, ServiceName};
-use redrive_core::replay::{Manner, Origin, Pace, ReplayId, ReplayState, Stop, Wave};
+use redrive_core::letters::envelope::Tier;
+use redrive_core::letters::fingerprint::Fingerprint;
+use redrive_core::letters::replay::{Manner, Origin, Pace, ReplayId, ReplayState, Stop, Wave};
+use redrive_core::policy::category::Category;
 use redrive_core::text::Rate;
 use redrive_core::time::Timestamp;
 use serde::de::DeserializeOwned;

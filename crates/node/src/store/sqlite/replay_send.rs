@@ -5,7 +5,7 @@
 //! a step takes as long as what it sends and leaves alone, however long sessions are.
 
 use redrive_core::engine::{Advance, Waiting};
-use redrive_core::replay::{ReplayJob, ReplayState};
+use redrive_core::letters::replay::{ReplayJob, ReplayState};
 use rusqlite::{OptionalExtension, Row};
 
 use super::encode::{nanos, seq};

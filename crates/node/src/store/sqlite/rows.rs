@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use redrive_core::category::{Category, Code};
-use redrive_core::decide::History;
 use redrive_core::engine::{Death, Load, Page, QueueName, Waiting, Wanted};
-use redrive_core::envelope::Tier;
 use redrive_core::event::Event;
-use redrive_core::fingerprint::Fingerprint;
 use redrive_core::ids::{DeliveryId, Seq};
-use redrive_core::replay::{ReplayId, Replaying};
+use redrive_core::letters::envelope::Tier;
+use redrive_core::letters::fingerprint::Fingerprint;
+use redrive_core::letters::replay::{ReplayId, Replaying};
+use redrive_core::policy::category::{Category, Code};
+use redrive_core::policy::decide::History;
 use redrive_core::time::Timestamp;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};

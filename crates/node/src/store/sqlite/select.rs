@@ -7,10 +7,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use redrive_core::engine::QueueName;
-use redrive_core::envelope::Tier;
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{CorrelationId, SessionKey, Subject};
 use redrive_core::ids::{ChannelName, DeliveryId};
+use redrive_core::letters::envelope::Tier;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::encode::{nanos, place};

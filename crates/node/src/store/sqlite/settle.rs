@@ -1,8 +1,8 @@
 //! Settles deliveries: what an attempt came to, what becomes of those behind it, and what its replay counts.
 
-use redrive_core::decide::History;
 use redrive_core::engine::{Death, Followers, Next, Settlement, Waiting};
 use redrive_core::ids::Seq;
+use redrive_core::policy::decide::History;
 use rusqlite::OptionalExtension;
 
 use super::encode::{self, nanos, place};

@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use redrive_core::copies::Remembered;
-use redrive_core::decide::History;
 use redrive_core::engine::{Death, Followers, QueueName, Waiting};
 use redrive_core::event::Event;
-use redrive_core::idempotency;
+use redrive_core::event::copies::Remembered;
+use redrive_core::event::idempotency;
 use redrive_core::ids::{Seq, ServiceName};
+use redrive_core::policy::decide::History;
 use redrive_core::time::Timestamp;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row};
 

@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redrive_core::book::model::Order;
-use redrive_core::category::{Category, Code, codes};
-use redrive_core::copies::Copies;
-use redrive_core::decide::History;
+use redrive_core::engine::story::{End, Story, Told};
 use redrive_core::engine::{Death, Followers, Load, Next, Page, QueueName, Settlement, Waiting, Wanted};
-use redrive_core::envelope::Tier;
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{ContentType, EventId, EventSource, EventType, SessionKey};
-use redrive_core::fingerprint::Fingerprint;
+use redrive_core::event::copies::Copies;
 use redrive_core::ids::{Attempt, ChannelName, DeliveryId, Seq, ServiceName};
-use redrive_core::story::{End, Story, Told};
+use redrive_core::letters::envelope::Tier;
+use redrive_core::letters::fingerprint::Fingerprint;
+use redrive_core::policy::category::{Category, Code, codes};
+use redrive_core::policy::decide::History;
 use redrive_core::time::Timestamp;
 
 use super::checks;

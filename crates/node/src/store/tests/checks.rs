@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use redrive_core::book::model::Order;
 use redrive_core::engine::{Followers, QueueName};
-use redrive_core::envelope::Tier;
 use redrive_core::ids::{DeliveryId, Seq};
+use redrive_core::letters::envelope::Tier;
 
 use super::bench::{Bench, order_of};
 use super::desk::everything;

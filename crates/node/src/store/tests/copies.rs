@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::copies::{Copies, CopyKey, IdempotencyBy};
 use redrive_core::engine::Next;
 use redrive_core::event::Event;
+use redrive_core::event::copies::{Copies, CopyKey, IdempotencyBy};
 
 use super::Scenario;
 use super::bench::{Bench, event, ids, keep, settlement, to};
@@ -208,5 +208,5 @@ fn notified(bench: &mut Bench) {
     let ready = bench.ready("a");
     let notified: Vec<_> = ready.iter().map(|waiting| waiting.history.notified()).collect();
     assert_eq!(notified, [Some("n-1"), None]);
-    assert_eq!(ready[1].history, redrive_core::decide::History::new(), "and nothing else does");
+    assert_eq!(ready[1].history, redrive_core::policy::decide::History::new(), "and nothing else does");
 }

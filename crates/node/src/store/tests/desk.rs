@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use redrive_core::category::{Category, Code, codes};
 use redrive_core::engine::{Advance, Death, Followers, Next, Waiting};
-use redrive_core::envelope::Tier;
 use redrive_core::event::Event;
-use redrive_core::fingerprint::Fingerprint;
 use redrive_core::ids::DeliveryId;
-use redrive_core::replay::{Manner, Origin, Pace, ReplayId, ReplayJob};
+use redrive_core::letters::envelope::Tier;
+use redrive_core::letters::fingerprint::Fingerprint;
+use redrive_core::letters::replay::{Manner, Origin, Pace, ReplayId, ReplayJob};
+use redrive_core::policy::category::{Category, Code, codes};
 use redrive_core::time::Timestamp;
 
 use super::bench::{Bench, at, service, to};

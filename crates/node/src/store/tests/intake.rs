@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use redrive_core::category::{Category, codes};
 use redrive_core::engine::Next;
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{
     CorrelationId, EventSource, ExtensionName, ExtensionText, ExtensionValue, Subject, TraceParent,
 };
 use redrive_core::ids::{Receipt, Seq};
+use redrive_core::policy::category::{Category, codes};
 
 use super::Scenario;
 use super::bench::{Bench, ROOMY, addressee, at, bounded, event, ids, in_session, service, to};

@@ -1,12 +1,12 @@
 //! Dead letters: how they are numbered, counted, found, listed and given out.
 
 use redrive_core::book::pattern::EventPattern;
-use redrive_core::category::{Category, Code};
 use redrive_core::engine::{Death, Next};
-use redrive_core::envelope::Tier;
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{CorrelationId, EventType, SessionKey, Subject};
 use redrive_core::ids::DeliveryId;
+use redrive_core::letters::envelope::Tier;
+use redrive_core::policy::category::{Category, Code};
 
 use super::Scenario;
 use super::bench::{Bench, at, event, in_session, queue, settlement, to};

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use redrive_core::breaker::{Breaker, Generation, Record};
 use redrive_core::engine::{Death, Followers, Load, Next, QueueName, Settlement, Wanted};
-use redrive_core::envelope::Tier;
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{EventSource, SessionKey};
 use redrive_core::ids::{DependencyName, IdPrefix, Seq};
-use redrive_core::replay::Stop;
+use redrive_core::letters::envelope::Tier;
+use redrive_core::letters::replay::Stop;
+use redrive_core::policy::breaker::{Breaker, Generation, Record};
 use redrive_core::time::Timestamp;
 
 use super::bench::{Bench, addressee, at, event, keep, queue, service, settlement, to};

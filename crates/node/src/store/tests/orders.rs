@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_core::engine::Next;
+use redrive_core::engine::story::{End, Told};
 use redrive_core::event::Event;
 use redrive_core::ids::{DeliveryId, Receipt, Seq};
-use redrive_core::story::{End, Told};
 
 use super::Scenario;
 use super::bench::{BOOK, Bench, at, event, ids, in_session, keep, queue, story, to};
@@ -574,10 +574,10 @@ fn one_batch(bench: &mut Bench) {
     let dying = bench.accept(to("svc", event("9"))).remove(0).id;
     let settled = super::bench::settlement(dying, 0, fails("boom"), bench.now);
     let advance = redrive_core::engine::Advance {
-        replay: redrive_core::replay::ReplayId(2),
+        replay: redrive_core::letters::replay::ReplayId(2),
         sent_before: 0,
         letters_max: 9,
-        wave: redrive_core::replay::Wave::Rest,
+        wave: redrive_core::letters::replay::Wave::Rest,
     };
     let batch = Batch {
         settlements: vec![Arc::new(settled)],

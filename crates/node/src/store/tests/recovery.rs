@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use redrive_core::breaker::{Breaker, Generation, Record};
 use redrive_core::engine::Next;
 use redrive_core::ids::DependencyName;
+use redrive_core::policy::breaker::{Breaker, Generation, Record};
 
 use super::Scenario;
 use super::bench::{Bench, at, dead, event, service, settlement, to};

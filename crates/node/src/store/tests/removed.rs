@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use redrive_core::book::pattern::EventPattern;
-use redrive_core::category::codes;
 use redrive_core::engine::{Next, Waiting};
 use redrive_core::ids::Seq;
+use redrive_core::policy::category::codes;
 
 use super::Scenario;
 use super::bench::{Bench, at, event, ids, in_session, order_of, queue, to};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use redrive_core::engine::Next;
 use redrive_core::event::Event;
-use redrive_core::replay::{ReplayId, ReplayState};
+use redrive_core::letters::replay::{ReplayId, ReplayState};
 
 use super::Scenario;
 use super::bench::{Bench, at, event, ids, in_session, queue, settlement, to};

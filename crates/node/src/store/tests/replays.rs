@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use redrive_core::book::model;
-use redrive_core::decide::History;
 use redrive_core::engine::{Advance, Next};
 use redrive_core::ids::{DeliveryId, Seq};
-use redrive_core::replay::{Manner, Origin, ReplayId, ReplayState, Replaying, Stop, Tally, Wave};
+use redrive_core::letters::replay::{Manner, Origin, ReplayId, ReplayState, Replaying, Stop, Tally, Wave};
+use redrive_core::policy::decide::History;
 use redrive_core::text::Rate;
 
 use super::Scenario;
@@ -58,7 +58,7 @@ fn begins(bench: &mut Bench) {
         what: "of svc".to_owned(),
         note: Some("they mended it".to_owned()),
         origin: Origin::Automatic { times_max: 3 },
-        pace: redrive_core::replay::Pace {
+        pace: redrive_core::letters::replay::Pace {
             rate: Rate::per_second(12.5),
             concurrency: 9,
             manner: Manner::Canary,

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use redrive_core::book::model;
-use redrive_core::category::codes;
 use redrive_core::engine::{Next, Waiting};
 use redrive_core::event::Event;
 use redrive_core::ids::DeliveryId;
-use redrive_core::replay::ReplayState;
+use redrive_core::letters::replay::ReplayState;
+use redrive_core::policy::category::codes;
 
 use super::Scenario;
 use super::bench::{Bench, ROOMY, at, bounded, event, ids, in_session, queue, to};

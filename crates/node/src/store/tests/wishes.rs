@@ -6,14 +6,14 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use redrive_core::book::pattern::EventPattern;
-use redrive_core::category::codes;
 use redrive_core::engine::Advance;
-use redrive_core::envelope::Tier;
+use redrive_core::engine::story::{End, Told};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{EventSource, SessionKey};
 use redrive_core::ids::{DeliveryId, Seq};
-use redrive_core::replay::{ReplayId, Wave};
-use redrive_core::story::{End, Told};
+use redrive_core::letters::envelope::Tier;
+use redrive_core::letters::replay::{ReplayId, Wave};
+use redrive_core::policy::category::codes;
 use redrive_core::time::Timestamp;
 
 use super::bench::{Bench, event, order_of, queue, story};

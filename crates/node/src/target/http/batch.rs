@@ -6,9 +6,9 @@
 //! Invariant: what cannot be understood delivers nothing. The target may have taken some of it, but which,
 //! nobody knows; the promise is "at least once", so all of it is sent again.
 
-use redrive_core::answer::{BrokerError, Reply, Seen};
 use redrive_core::engine::Waiting;
-use redrive_core::idempotency::webhook_id;
+use redrive_core::event::idempotency::webhook_id;
+use redrive_core::policy::answer::{BrokerError, Reply, Seen};
 use serde::Deserialize;
 
 /// The most of an unknown identifier that a message repeats, in characters.

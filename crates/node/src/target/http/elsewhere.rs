@@ -6,8 +6,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use redrive_core::answer::Reply;
 use redrive_core::book::model::Network;
+use redrive_core::policy::answer::Reply;
 
 use super::address::{Origin, Security};
 use super::connect;

@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::io::{self, ErrorKind};
 
-use redrive_core::answer::{CallPart, Reply, Seen, TransportError};
+use redrive_core::policy::answer::{CallPart, Reply, Seen, TransportError};
 
 use super::address::Origin;
 use super::guard::Refused;

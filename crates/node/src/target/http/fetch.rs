@@ -17,8 +17,8 @@ use super::connect;
 use super::failure::Failure;
 use super::limits::{Limits, Step, timed_out};
 use super::pool::Pool;
-use redrive_core::answer::CallPart;
 use redrive_core::book::model::Network;
+use redrive_core::policy::answer::CallPart;
 
 const USER_AGENT_VALUE: &str = concat!("redrive/", env!("CARGO_PKG_VERSION"));
 

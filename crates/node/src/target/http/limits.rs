@@ -3,10 +3,10 @@
 use std::future::Future;
 use std::time::Duration;
 
-use redrive_core::answer::CallPart;
 use redrive_core::engine::Call;
 use redrive_core::ids::Attempt;
 use redrive_core::limits::DURATION_MAX;
+use redrive_core::policy::answer::CallPart;
 use redrive_core::text::show_duration;
 use tokio::time::{Instant, timeout_at};
 

@@ -30,8 +30,8 @@ use http_body_util::Full;
 use redrive_core::engine::{Call, Waiting};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{CorrelationId, ExtensionName, ExtensionText, ExtensionValue};
+use redrive_core::event::idempotency::webhook_id;
 use redrive_core::hash::stable_128;
-use redrive_core::idempotency::webhook_id;
 use redrive_core::time::Timestamp;
 use redrive_core::trace::{Context, Sampler, Trace};
 

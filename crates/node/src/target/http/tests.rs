@@ -10,9 +10,9 @@ mod server;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::answer::{Reply, Seen};
 use redrive_core::book::model::Network;
 use redrive_core::engine::{Ending, Waiting};
+use redrive_core::policy::answer::{Reply, Seen};
 use redrive_core::text::show_duration;
 
 use super::{Form, HttpOptions, HttpTarget, Pool, Signing};

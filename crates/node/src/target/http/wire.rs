@@ -13,9 +13,9 @@ use http::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
 use http_body_util::Full;
 use hyper::body::{Body as _, Incoming};
-use redrive_core::answer::Reply;
 use redrive_core::book::model::Network;
 use redrive_core::engine::Call;
+use redrive_core::policy::answer::Reply;
 use redrive_core::trace::Sampler;
 use tokio::time::{Instant, timeout};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redrive_core::category::Category;
+use redrive_core::policy::category::Category;
 use tokio::time::{Instant, sleep};
 
 use super::super::{Attempt, BreakerState, Cause};
@@ -152,7 +152,7 @@ async fn the_key_is_the_same_for_all_attempts_of_one_call_only() {
 
 #[tokio::test(start_paused = true)]
 async fn a_good_result_may_be_a_failure() {
-    use redrive_core::answer::{Answer, What};
+    use redrive_core::policy::answer::{Answer, What};
     fn judge(result: &Result<u16, Oops>) -> Option<Answer<'_>> {
         let http = |status| What::Http { status, headers: &(), body: "" };
         result.as_ref().ok().map(|status| Answer { what: http(*status), message: "", retry_after: None })

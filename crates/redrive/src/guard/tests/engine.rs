@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use redrive_core::answer::{CallPart, HeaderPairs, Reply, Seen, TransportError};
 use redrive_core::book::{self, RuleBook};
+use redrive_core::engine::story;
 use redrive_core::engine::{
     Absences, Bounds, Call, Effect, Ending, Engine, Fate, Input, Load, Next, Page, QueueName, Settlement,
     Setup, Waiting,
 };
 use redrive_core::event::{self, Incoming};
 use redrive_core::ids::{DeliveryId, Seed, ServiceName};
-use redrive_core::story;
+use redrive_core::policy::answer::{CallPart, HeaderPairs, Reply, Seen, TransportError};
 use redrive_core::time::Timestamp;
 
 use super::Oops;
@@ -156,7 +156,7 @@ fn never() -> Reply {
 
 /// What a target would report; a code of a caller's own is nothing that one can.
 fn reply(answer: Result<(), Oops>) -> Option<Reply> {
-    use redrive_core::answer::What;
+    use redrive_core::policy::answer::What;
 
     use crate::Classify;
     let http = |status| Seen::Http { status, headers: HeaderPairs::default(), body: String::new() };

@@ -3,8 +3,8 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
-use redrive_core::decide::Verdict;
 use redrive_core::ids::Seed;
+use redrive_core::policy::decide::Verdict;
 use redrive_core::time::Timestamp;
 use redrive_lab::rehearse::{AttemptKind, Beat, End, parse_script, rehearse};
 use tokio::time::Instant;

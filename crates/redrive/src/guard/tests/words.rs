@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use redrive_core::breaker::{Admission, Breaker, CallEnd, Observation, Permit, Record};
-use redrive_core::budget::Budget;
-use redrive_core::category::{Category, Code};
-use redrive_core::classify::{Connection, Failure};
 use redrive_core::ids::DependencyName;
-use redrive_core::rule::Rule;
-use redrive_core::throttle::{self, Slot, Throttle, ThrottleSettings};
+use redrive_core::policy::breaker::{Admission, Breaker, CallEnd, Observation, Permit, Record};
+use redrive_core::policy::budget::Budget;
+use redrive_core::policy::category::{Category, Code};
+use redrive_core::policy::classify::{Connection, Failure};
+use redrive_core::policy::rule::Rule;
+use redrive_core::policy::throttle::{self, Slot, Throttle, ThrottleSettings};
 use redrive_core::time::Timestamp;
 
 use super::super::book::Terms;

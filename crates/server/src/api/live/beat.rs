@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use redrive_core::alert::AlertState;
+use redrive_core::alerts::AlertState;
 use redrive_core::book::RuleBook;
 use redrive_core::engine::QueueName;
 use redrive_core::figures::Tally;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_core::book::RuleBook;
-use redrive_core::breaker::State;
-use redrive_core::category::Category;
 use redrive_core::engine::{HeldQueue, QueueName};
 use redrive_core::figures::{Figures, Histogram, QueueFigures, TRIES_MAX, TYPES_MAX, Tally};
 use redrive_core::ids::ChannelName;
 use redrive_core::metric_names::{self as names, MetricName};
+use redrive_core::policy::breaker::State;
+use redrive_core::policy::category::Category;
 use redrive_core::time::Timestamp;
 use redrive_node::runtime::Snapshot;
 use redrive_node::store::QueueCounts;

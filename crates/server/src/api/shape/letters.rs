@@ -1,6 +1,6 @@
 //! The JSON of dead letters, failure groups, replays and the audit.
 
-use redrive_core::replay::{ReplayState, Wave};
+use redrive_core::letters::replay::{ReplayState, Wave};
 use redrive_core::time::Timestamp;
 use redrive_node::store::letter::AuditRecord;
 use serde::{Deserialize, Serialize};

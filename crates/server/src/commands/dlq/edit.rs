@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode};
 use anyhow::Context;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use redrive_core::envelope::Envelope;
+use redrive_core::letters::envelope::Envelope;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use redrive_core::envelope::Envelope;
+use redrive_core::letters::envelope::Envelope;
 use redrive_core::time::Timestamp;
 use redrive_node::store::letter::{LetterFilter, LetterQuery};
 use redrive_node::store::sqlite::Sqlite;

@@ -6,7 +6,7 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use redrive_core::replay::ReplayState;
+use redrive_core::letters::replay::ReplayState;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep};
 

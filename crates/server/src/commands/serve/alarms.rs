@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::alert::Trouble;
+use redrive_core::alerts::Trouble;
 use redrive_node::happening::What;
 use redrive_node::runtime::Node;
 use redrive_node::secret::{News, Secrets};

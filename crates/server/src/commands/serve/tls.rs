@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use redrive_core::alert::Trouble;
+use redrive_core::alerts::Trouble;
 use redrive_node::happening::What;
 use redrive_node::runtime::Node;
 use redrive_node::target::http::Pool;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use redrive_core::breaker::Phase;
 use redrive_core::limits;
+use redrive_core::policy::breaker::Phase;
 use redrive_core::text::show_per_second;
 use redrive_lab::simulate::Report;
 use redrive_lab::simulate::report::{DependencyReport, Trouble};

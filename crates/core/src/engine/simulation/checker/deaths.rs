@@ -9,9 +9,9 @@ use std::time::Duration;
 use super::super::books::{Claim, Reached, Spec, WhenOpen};
 use super::super::targets::Means;
 use super::{CallEnd, CallSeen, Checker, Delivery};
-use crate::category::codes;
 use crate::engine::Death;
 use crate::limits;
+use crate::policy::category::codes;
 use crate::time::Timestamp;
 
 impl Checker {

@@ -8,11 +8,11 @@ use super::super::books::{Reprocess, Taker};
 use super::super::orders::{Choice, NewReplay, Poison, ReplayAct};
 use super::super::store::Lane;
 use super::{CallEnd, Checker, Delivery, Ended};
-use crate::category::codes;
 use crate::engine::{Death, Next};
-use crate::envelope::Tier;
 use crate::ids::DeliveryId;
-use crate::replay::{Manner, Origin, Pace, ReplayId, ReplayState};
+use crate::letters::envelope::Tier;
+use crate::letters::replay::{Manner, Origin, Pace, ReplayId, ReplayState};
+use crate::policy::category::codes;
 use crate::time::Timestamp;
 
 /// A step is durable this much after it was asked for, at most, as long as the store is well.

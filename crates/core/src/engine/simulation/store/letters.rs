@@ -8,15 +8,15 @@ use super::super::orders::{Choice, Order, Ordered, Purge};
 use super::{Lane, Row, State, Store};
 use crate::book::RuleBook;
 use crate::book::model;
-use crate::category::{Category, Code, codes};
 use crate::engine::sabotage::Sabotage;
 use crate::engine::{Death, Followers, Waiting};
-use crate::envelope::Tier;
 use crate::event::Event;
-use crate::fingerprint::Fingerprint;
 use crate::ids::{ChannelName, DeliveryId, DependencyName, Seq};
-use crate::replay::ReplayId;
-use crate::reprocess::{self, Occasion};
+use crate::letters::envelope::Tier;
+use crate::letters::fingerprint::Fingerprint;
+use crate::letters::replay::ReplayId;
+use crate::letters::reprocess::{self, Occasion};
+use crate::policy::category::{Category, Code, codes};
 use crate::time::Timestamp;
 
 /// Letters that one step of a purge looks at.

@@ -7,9 +7,9 @@ use super::super::orders::{Choice, NewReplay, Ordered, Poison, ReplayAct};
 use super::{Lane, Row, State, Store};
 use crate::engine::sabotage::Sabotage;
 use crate::engine::{Advance, Next, Settlement, Waiting};
-use crate::envelope::Tier;
 use crate::ids::Seq;
-use crate::replay::{Manner, ReplayId, ReplayJob, ReplayState, Replaying, Tally, Wave};
+use crate::letters::envelope::Tier;
+use crate::letters::replay::{Manner, ReplayId, ReplayJob, ReplayState, Replaying, Tally, Wave};
 use crate::time::Timestamp;
 
 /// Letters that one step of listing looks at: few, so that it takes several.

@@ -10,7 +10,7 @@ use crate::engine::Input;
 use crate::event::Event;
 use crate::event::attribute::EventId;
 use crate::ids::DependencyName;
-use crate::replay::{Manner, Origin, Pace};
+use crate::letters::replay::{Manner, Origin, Pace};
 
 impl World {
     /// What somebody who sees the letters and replays that there are orders; none if there are none.

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use redrive_core::category::{Category, Code};
+use redrive_core::engine::story::Story;
 use redrive_core::engine::{Death, Followers};
-use redrive_core::envelope::Tier;
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{CorrelationId, SessionKey};
-use redrive_core::fingerprint::Fingerprint;
 use redrive_core::ids::{DeliveryId, Receipt, Seq};
-use redrive_core::replay::ReplayId;
-use redrive_core::story::Story;
+use redrive_core::letters::envelope::Tier;
+use redrive_core::letters::fingerprint::Fingerprint;
+use redrive_core::letters::replay::ReplayId;
+use redrive_core::policy::category::{Category, Code};
 use rusqlite::Row;
 
 use super::Look;

@@ -9,8 +9,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 
-use redrive_core::fingerprint::Fingerprint;
 use redrive_core::hash::Map;
+use redrive_core::letters::fingerprint::Fingerprint;
 use redrive_core::time::Timestamp;
 
 use super::delivery::Depth;

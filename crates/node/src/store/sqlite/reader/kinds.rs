@@ -7,10 +7,10 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use redrive_core::book::pattern::EventPattern;
-use redrive_core::category::Code;
-use redrive_core::envelope::Tier;
-use redrive_core::fingerprint::Fingerprint;
 use redrive_core::hash::Map;
+use redrive_core::letters::envelope::Tier;
+use redrive_core::letters::fingerprint::Fingerprint;
+use redrive_core::policy::category::Code;
 use rusqlite::types::Value;
 use rusqlite::{OptionalExtension, Row};
 

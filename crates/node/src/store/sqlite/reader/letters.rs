@@ -2,8 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use redrive_core::envelope::Tier;
 use redrive_core::ids::DeliveryId;
+use redrive_core::letters::envelope::Tier;
 use rusqlite::OptionalExtension;
 
 use super::delivery::Depth;

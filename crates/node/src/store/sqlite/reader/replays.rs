@@ -4,7 +4,7 @@ use std::collections::BinaryHeap;
 
 use redrive_core::event::attribute::SessionKey;
 use redrive_core::ids::DeliveryId;
-use redrive_core::replay::ReplayId;
+use redrive_core::letters::replay::ReplayId;
 
 use super::{Look, SqliteReader};
 use crate::store::StoreError;

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use redrive_core::engine::QueueName;
-use redrive_core::fingerprint::Fingerprint;
 use redrive_core::hash::{Map, Set};
-use redrive_core::replay::ReplayId;
+use redrive_core::letters::fingerprint::Fingerprint;
+use redrive_core::letters::replay::ReplayId;
 
 use super::find::{self, Found, Search, Way};
 use super::kinds::Kind;

@@ -5,12 +5,12 @@ mod plans;
 
 use std::collections::BTreeMap;
 
-use redrive_core::category::Category;
 use redrive_core::engine::QueueName;
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{CorrelationId, EventId, EventSource, EventType, SessionKey, Subject};
-use redrive_core::fingerprint::Fingerprint;
 use redrive_core::ids::{DeliveryId, Seq, ServiceName};
+use redrive_core::letters::fingerprint::Fingerprint;
+use redrive_core::policy::category::Category;
 use redrive_core::time::Timestamp;
 use rusqlite::Connection;
 use tempfile::TempDir;

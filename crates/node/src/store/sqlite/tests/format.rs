@@ -9,7 +9,7 @@ use redrive_core::engine::{Advance, Load, Wanted};
 use redrive_core::event::Event;
 use redrive_core::event::attribute::{ContentType, EventId, EventSource, EventType};
 use redrive_core::ids::{IdPrefix, Seq};
-use redrive_core::replay::{Manner, Origin, Pace, Wave};
+use redrive_core::letters::replay::{Manner, Origin, Pace, Wave};
 use redrive_core::time::Timestamp;
 use rusqlite::Connection;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use redrive_core::fingerprint::Fingerprint;
+use redrive_core::letters::fingerprint::Fingerprint;
 use redrive_core::time::Timestamp;
 use rusqlite::Connection;
 

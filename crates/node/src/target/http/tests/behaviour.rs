@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redrive_core::answer::Headers;
+use redrive_core::policy::answer::Headers;
 use socket2::{Domain, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -203,7 +203,7 @@ async fn a_batch_is_delivered_failed_or_both() {
         let items: Vec<_> = ids.iter().map(|id| format!(r#"{{"itemIdentifier":"{id}"}}"#)).collect();
         answer("200 OK", &format!(r#"{{"batchItemFailures":[{}]}}"#, items.join(",")))
     };
-    let own = redrive_core::idempotency::webhook_id(order(8, "e-2").id);
+    let own = redrive_core::event::idempotency::webhook_id(order(8, "e-2").id);
     let some = |places: &str, count: u32| {
         format!("{places} Broker(Other), the target reported {count} of 3 in the batch as failed")
     };

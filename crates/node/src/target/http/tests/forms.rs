@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::hmac;
 
-use redrive_core::replay::{ReplayId, Replaying};
+use redrive_core::letters::replay::{ReplayId, Replaying};
 use redrive_core::time::Timestamp;
 
 use super::server::{Server, answer};

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use redrive_core::book::pattern::EventPattern;
-use redrive_core::envelope::Tier;
-use redrive_core::replay::ReplayId;
+use redrive_core::letters::envelope::Tier;
+use redrive_core::letters::replay::ReplayId;
 use redrive_core::time::Timestamp;
 
 use super::{KINDS, LETTERS, Table, of};

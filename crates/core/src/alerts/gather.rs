@@ -1,0 +1,387 @@
+//! Picks out of a sample what one alert looks at: a figure for each thing that it tells apart.
+
+use std::collections::BTreeMap;
+
+use super::OWN_SERVICE;
+use super::covers::{Covers, dependency_of};
+use super::sample::{LetterSample, QueueSample, Sample};
+use super::trouble::{Concerns, Lasts, Trouble, TroubleSample};
+use super::value::Found;
+use crate::book::expression::{Condition, Grouping, Metric};
+use crate::engine::QueueName;
+use crate::figures::Tally;
+use crate::ids::DependencyName;
+use crate::policy::breaker::State;
+use crate::policy::category::Category;
+use crate::time::Timestamp;
+
+/// What was found, by what it is about: `dependency=mail-api`, or nothing where nothing is told apart.
+pub(super) type Groups = BTreeMap<String, Found>;
+
+/// What a sample says to the alert; none if it lacks what the alert needs.
+pub(super) fn gather(
+    sample: &Sample<'_>,
+    condition: &Condition,
+    covers: &Covers,
+    looked_at: Option<Timestamp>,
+) -> Option<Groups> {
+    let mut found = Gathering { sample, condition, covers, groups: Groups::new() };
+    match condition.metric {
+        Metric::BreakerOpen | Metric::BreakerOpened => found.breakers(),
+        Metric::LatencyP99 => found.times(),
+        Metric::Trouble(Trouble::ServiceRemoved) => found.removed(),
+        Metric::Trouble(trouble) => found.troubles(trouble, looked_at),
+        Metric::DeadLetters | Metric::DeadLetterAge if needs_letters(condition, covers) => {
+            found.letters(sample.letters?);
+        }
+        Metric::DeadLetters | Metric::DeadLetterAge | Metric::ConsumerLag | Metric::OldestWaiting => {
+            found.queues();
+        }
+        Metric::ErrorRate
+        | Metric::TransientRate
+        | Metric::UnavailableRate
+        | Metric::RetryRate
+        | Metric::ExhaustedRate
+        | Metric::DeadLetterInflow
+        | Metric::AuthFailures
+        | Metric::ConfigFailures => found.tallies(),
+    }
+    Some(found.groups)
+}
+
+/// Whether queues do not tell enough, and dead letters must be looked at by their kind.
+pub(super) const fn needs_letters(condition: &Condition, covers: &Covers) -> bool {
+    let is_finer = match condition.by {
+        None | Some(Grouping::Service | Grouping::Channel | Grouping::Source) => {
+            matches!(covers, Covers::Row(..) | Covers::Dependency(_))
+        }
+        Some(Grouping::Dependency | Grouping::EventType | Grouping::Category | Grouping::Fingerprint) => true,
+    };
+    is_finer && matches!(condition.metric, Metric::DeadLetters | Metric::DeadLetterAge)
+}
+
+/// Whether nothing is heard of that because a breaker is not closed.
+pub(super) fn is_barred(sample: &Sample<'_>, condition: &Condition, covers: &Covers, of: &str) -> bool {
+    Gathering { sample, condition, covers, groups: Groups::new() }.is_barred(of)
+}
+
+struct Gathering<'a> {
+    sample: &'a Sample<'a>,
+    condition: &'a Condition,
+    covers: &'a Covers,
+    groups: Groups,
+}
+
+impl Gathering<'_> {
+    fn put(&mut self, of: String, found: Found) {
+        if let Some(known) = self.groups.get_mut(&of) {
+            known.merge(&found, self.condition.metric);
+        } else {
+            self.groups.insert(of, found);
+        }
+    }
+
+    /// What is told apart by service or channel, or not at all.
+    fn of_queue(&self, queue: &QueueName) -> String {
+        match self.condition.by {
+            Some(Grouping::Service) => format!("service={}", queue.service),
+            Some(Grouping::Channel) => format!("channel={queue}"),
+            _ => String::new(),
+        }
+    }
+
+    fn covers_queue(&self, queue: &QueueName) -> bool {
+        queue.service.as_str() != OWN_SERVICE && self.covers.has_queue(queue)
+    }
+
+    fn covers_dependency(&self, name: &DependencyName) -> bool {
+        let is_own = name
+            .as_str()
+            .strip_prefix(OWN_SERVICE)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '.']));
+        !is_own && self.covers.has_dependency(self.sample.book, name)
+    }
+
+    fn breakers(&mut self) {
+        for dependency in self.sample.dependencies {
+            if !self.covers_dependency(&dependency.name) {
+                continue;
+            }
+            // While probes are out nothing has shown yet that it is well again.
+            let is_open = match dependency.breaker {
+                State::Closed { .. } => false,
+                State::Open { .. } | State::HalfOpen { .. } => true,
+            };
+            let trips = self.sample.figures.dependencies.get(&dependency.name).map_or(0, |of| of.trips);
+            let found = match self.condition.metric {
+                Metric::BreakerOpened => Found::Breaker { trips, is_open },
+                _ => Found::Stands(f64::from(u8::from(is_open))),
+            };
+            // Each breaker is its own, whether the alert says so or not.
+            self.put(format!("dependency={}", dependency.name), found);
+        }
+    }
+
+    fn times(&mut self) {
+        let figures = self.sample.figures;
+        let of_dependency = matches!(self.covers, Covers::Dependency(_));
+        if of_dependency || self.condition.by == Some(Grouping::Dependency) {
+            for (name, dependency) in &figures.dependencies {
+                if self.covers_dependency(name) {
+                    let of = match self.condition.by {
+                        Some(_) => format!("dependency={name}"),
+                        None => String::new(),
+                    };
+                    self.put(of, Found::Timed(dependency.took_finely.clone()));
+                }
+            }
+            return;
+        }
+        for (name, queue) in &figures.queues {
+            if self.covers_queue(name) {
+                self.put(self.of_queue(name), Found::Timed(queue.took_finely.clone()));
+            }
+        }
+    }
+
+    fn queues(&mut self) {
+        if self.condition.by.is_none() {
+            self.put(String::new(), Found::Stands(0.0));
+        }
+        for queue in self.sample.queues {
+            if self.covers_queue(&queue.name) {
+                let value = self.value_of(queue);
+                self.put(self.of_queue(&queue.name), Found::Stands(value));
+            }
+        }
+    }
+
+    fn value_of(&self, queue: &QueueSample) -> f64 {
+        let age = |at: Option<_>| at.map_or(0.0, |at| self.sample.at.since(at).as_secs_f64());
+        match self.condition.metric {
+            Metric::DeadLetters => queue.dead as f64,
+            Metric::DeadLetterAge => age(queue.oldest_dead_at),
+            Metric::OldestWaiting => age(queue.oldest_waiting_at),
+            _ => queue.waiting as f64,
+        }
+    }
+
+    fn letters(&mut self, letters: &[LetterSample]) {
+        let sample = self.sample;
+        if self.condition.by.is_none() {
+            self.put(String::new(), Found::Stands(0.0));
+        }
+        for letter in letters {
+            let (queue, event_type) = (&*letter.queue, &*letter.event_type);
+            if !self.covers_queue(queue) || !self.covers.has_type(sample.book, queue, event_type) {
+                continue;
+            }
+            let of = match self.condition.by {
+                Some(Grouping::Category) => format!("category={}", letter.category),
+                Some(Grouping::Fingerprint) => format!("fingerprint={}", letter.fingerprint),
+                by => match self.of_cell(by, queue, event_type) {
+                    Some(of) => of,
+                    None => continue,
+                },
+            };
+            let value = match self.condition.metric {
+                Metric::DeadLetterAge => letter.oldest_at.map_or(0.0, |at| sample.at.since(at).as_secs_f64()),
+                _ => letter.count as f64,
+            };
+            self.put(of, Found::Stands(value));
+        }
+    }
+
+    /// What events of one type in one queue are told apart by; none if nobody knows.
+    fn of_cell(&self, by: Option<Grouping>, queue: &QueueName, event_type: &str) -> Option<String> {
+        Some(match by {
+            Some(Grouping::EventType) => format!("event_type={event_type}"),
+            Some(Grouping::Dependency) => {
+                format!("dependency={}", dependency_of(self.sample.book, queue, event_type)?)
+            }
+            _ => self.of_queue(queue),
+        })
+    }
+
+    /// What was found that people are told of at once; of moments those since the last look.
+    fn troubles(&mut self, trouble: Trouble, looked_at: Option<Timestamp>) {
+        let is_new = |known: &TroubleSample| match trouble.lasts() {
+            Lasts::UntilOver => true,
+            Lasts::AWhile => looked_at.is_none_or(|at| known.last_at >= at),
+        };
+        for known in self.sample.troubles.iter().filter(|known| known.trouble == trouble && is_new(known)) {
+            let Some(of) = self.of_trouble(known) else { continue };
+            self.put(of, Found::Trouble { count: known.count, why: known.why.clone() });
+        }
+    }
+
+    /// What a trouble is about; none if that is nothing of what the alert covers, or of what the book has.
+    fn of_trouble(&self, known: &TroubleSample) -> Option<String> {
+        let book = self.sample.book.sections();
+        match known.trouble.concerns() {
+            Concerns::Service => {
+                let queue = known.queue.as_ref().filter(|queue| self.covers_queue(queue))?;
+                Some(self.of_service(queue))
+            }
+            Concerns::Secret => {
+                book.secrets.contains_key(&known.about).then(|| format!("secret={}", known.about))
+            }
+            Concerns::Process => {
+                let is_there = known.trouble != Trouble::IssuerGone || book.access.jwt.is_some();
+                is_there.then(|| known.trouble.subject().to_owned())
+            }
+        }
+    }
+
+    /// Services that the book does not have, and that deliveries wait for.
+    fn removed(&mut self) {
+        let book = self.sample.book.sections();
+        for queue in self.sample.queues.iter().filter(|queue| queue.waiting > 0) {
+            let service = book.services.iter().find(|service| service.name == queue.name.service);
+            let is_there = service.is_some_and(|service| match &queue.name.channel {
+                None => true,
+                Some(channel) => service.channels.iter().any(|of| of.name == *channel),
+            });
+            if !is_there && self.covers_queue(&queue.name) {
+                let why = match queue.waiting {
+                    1 => "1 delivery".to_owned(),
+                    count => format!("{count} deliveries"),
+                };
+                self.put(self.of_service(&queue.name), Found::Trouble { count: 1, why });
+            }
+        }
+    }
+
+    /// Services are told apart whether the alert says so or not.
+    fn of_service(&self, queue: &QueueName) -> String {
+        match self.condition.by {
+            Some(_) => self.of_queue(queue),
+            None => format!("service={}", queue.service),
+        }
+    }
+
+    /// Whether a breaker keeps attempts from what that is about.
+    fn is_barred(&self, of: &str) -> bool {
+        let book = self.sample.book;
+        let is_closed = |name: &DependencyName| {
+            let view = self.sample.dependencies.iter().find(|view| view.name == *name);
+            view.is_none_or(|view| matches!(view.breaker, State::Closed { .. }))
+        };
+        let of_queue = |queue: &QueueName| match &queue.channel {
+            None => Covers::Service(queue.service.clone()),
+            Some(channel) => Covers::Channel(queue.service.clone(), channel.clone()),
+        };
+        let named = of.split_once('=').map_or("", |(_, name)| name);
+        let queue = self.sample.figures.queues.keys().find(|queue| match self.condition.by {
+            Some(Grouping::Service) => queue.service.as_str() == named,
+            Some(Grouping::Channel) => queue.to_string() == named,
+            _ => false,
+        });
+        match (self.condition.by, queue) {
+            (Some(Grouping::Dependency), _) => {
+                let view = self.sample.dependencies.iter().find(|view| view.name.as_str() == named);
+                view.is_some_and(|view| !is_closed(&view.name))
+            }
+            (Some(Grouping::Service), Some(queue)) => {
+                Covers::Service(queue.service.clone()).dependencies(book).any(|name| !is_closed(name))
+            }
+            (Some(Grouping::Channel), Some(queue)) => {
+                of_queue(queue).dependencies(book).any(|name| !is_closed(name))
+            }
+            _ => self
+                .sample
+                .dependencies
+                .iter()
+                .any(|view| self.covers_dependency(&view.name) && !is_closed(&view.name)),
+        }
+    }
+
+    /// Those whom we turned away, by the door that they came to.
+    fn turned_away(&mut self) {
+        for (door, count) in &self.sample.figures.turned_away {
+            let of = match self.condition.by {
+                Some(Grouping::Source) => format!("source={door}"),
+                _ => String::new(),
+            };
+            self.put(of, Found::Counted(vec![*count]));
+        }
+    }
+
+    fn tallies(&mut self) {
+        let (sample, by) = (self.sample, self.condition.by);
+        let is_of_all = self.condition.metric == Metric::AuthFailures && *self.covers == Covers::Everything;
+        if is_of_all && matches!(by, None | Some(Grouping::Source)) {
+            self.turned_away();
+        }
+        if by == Some(Grouping::Source) {
+            return;
+        }
+        // Dependencies have counts of their own, which know of calls to those that the book has forgotten.
+        let of_dependencies = match self.covers {
+            Covers::Dependency(_) => {
+                matches!(by, None | Some(Grouping::Dependency | Grouping::Category))
+            }
+            Covers::Everything => by == Some(Grouping::Dependency),
+            Covers::Service(_) | Covers::Channel(..) | Covers::Row(..) => false,
+        };
+        if of_dependencies {
+            for (name, dependency) in &sample.figures.dependencies {
+                if self.covers_dependency(name) {
+                    let of = match by {
+                        Some(Grouping::Dependency) => format!("dependency={name}"),
+                        _ => String::new(),
+                    };
+                    self.tally(of, &dependency.tally);
+                }
+            }
+            return;
+        }
+        for (name, queue) in &sample.figures.queues {
+            if !self.covers_queue(name) {
+                continue;
+            }
+            for (event_type, tally) in &queue.types {
+                if self.covers.has_type(sample.book, name, event_type)
+                    && let Some(of) = self.of_cell(by, name, event_type)
+                {
+                    self.tally(of, tally);
+                }
+            }
+        }
+    }
+
+    fn tally(&mut self, of: String, tally: &Tally) {
+        if self.condition.by != Some(Grouping::Category) {
+            return self.put(of, Found::Counted(counts(self.condition.metric, tally)));
+        }
+        for category in Category::ALL {
+            let counts = vec![tally.failed_as(category), tally.attempts];
+            self.put(format!("category={category}"), Found::Counted(counts));
+        }
+    }
+}
+
+/// The counts that a metric is made of: of a share its part and its whole.
+fn counts(metric: Metric, tally: &Tally) -> Vec<u64> {
+    match metric {
+        Metric::ErrorRate => vec![tally.failures(), tally.attempts],
+        Metric::TransientRate => {
+            let may_heal = tally.failed_as(Category::Transient) + tally.failed_as(Category::RateLimited);
+            vec![may_heal, tally.attempts]
+        }
+        Metric::UnavailableRate => vec![tally.unavailable, tally.attempts],
+        Metric::RetryRate => vec![tally.retried, tally.firsts],
+        Metric::ExhaustedRate => vec![tally.exhausted, tally.ended()],
+        Metric::DeadLetterInflow => vec![tally.dead],
+        Metric::AuthFailures => vec![tally.unauthorized],
+        Metric::ConfigFailures => vec![tally.misconfigured],
+        Metric::DeadLetters
+        | Metric::DeadLetterAge
+        | Metric::BreakerOpen
+        | Metric::BreakerOpened
+        | Metric::ConsumerLag
+        | Metric::OldestWaiting
+        | Metric::LatencyP99
+        | Metric::Trouble(_) => Vec::new(),
+    }
+}

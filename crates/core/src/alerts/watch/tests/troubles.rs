@@ -1,0 +1,167 @@
+//! What people are told of at once: it reaches everybody, once, whatever the book says of alerts.
+
+use super::{RECEIVERS, Watch, World, alerts, book, queue};
+use crate::alerts::trouble::{Concerns, Lasts, Trouble, Troubles};
+use crate::figures::Figures;
+use crate::limits;
+
+/// A book with a secret, and nothing else to tell of.
+fn plain(alerts: &str) -> String {
+    format!(
+        "{alerts}access: {{ jwt: {{ issuer: i, audience: a, jwks: \"https://i.test/keys\" }} }}\nsecrets: {{ signing: {{ env: X }} }}\nservices: {{ s: {{ target: {{ log: stdout }}, events: [a] }} }}\n{RECEIVERS}"
+    )
+}
+
+fn raise(world: &mut World, trouble: Trouble) {
+    match trouble.concerns() {
+        Concerns::Service if trouble == Trouble::ServiceRemoved => world.queue("gone").waiting = 3,
+        Concerns::Service => world.troubles.raise_of(trouble, &queue("s"), "HTTP_401", world.now),
+        Concerns::Secret => world.troubles.raise(trouble, "signing", "it ended with 1", world.now),
+        Concerns::Process => world.troubles.raise(trouble, "", "no access", world.now),
+    }
+}
+
+fn end(world: &mut World, trouble: Trouble) {
+    match trouble.concerns() {
+        Concerns::Service => world.queue("gone").waiting = 0,
+        Concerns::Secret => world.troubles.clear(trouble, "signing"),
+        Concerns::Process => world.troubles.clear(trouble, ""),
+    }
+}
+
+#[test]
+fn every_trouble_reaches_everybody_once_and_its_end_too() {
+    let a_while = limits::TROUBLE_LASTS.as_secs();
+    for trouble in Trouble::ALL {
+        let mut world = World::new(&plain(""));
+        assert_eq!(world.told(5), [""; 0], "{trouble:?}");
+        // Again and again, as with very many calls that are all refused.
+        let mut told = Vec::new();
+        for _ in 0..30 {
+            for _ in 0..100 {
+                raise(&mut world, trouble);
+            }
+            told.extend(world.told(1));
+        }
+        assert_eq!(told.len(), 2, "one for each receiver: {told:?}");
+        let is_moment = trouble.lasts() == Lasts::AWhile;
+        if !is_moment {
+            assert_eq!(world.told(a_while), [""; 0].as_slice(), "{trouble:?} lasts");
+            end(&mut world, trouble);
+        }
+        let last = if is_moment { a_while } else { limits::ALERT_QUIET_FOR.as_secs() };
+        assert_eq!(world.told(last), [""; 0], "{trouble:?} is not over yet");
+        let over = world.told(5);
+        assert!(over.len() == 2 && over[0].contains("Resolved"), "{trouble:?}: {over:?}");
+        assert_eq!(world.told(4_000), [""; 0], "{trouble:?}");
+    }
+}
+
+#[test]
+fn a_message_says_what_of_whom_and_why() {
+    #[rustfmt::skip]
+    let cases = [
+        (Trouble::CredentialsRefused, "credentials-refused: service=s is refused by its target for its credentials: HTTP_401"),
+        (Trouble::SecretGone,         "secret-gone: secret=signing is without a value: it ended with 1"),
+        (Trouble::ArchiveStuck,       "archive-stuck: archive is taking nothing, and events wait for it: no access"),
+        (Trouble::ServiceRemoved,     "service-removed: service=gone is not in the rule book, and deliveries wait for it: 3 deliveries"),
+    ];
+    for (trouble, expected) in cases {
+        let mut world = World::new(&plain(""));
+        raise(&mut world, trouble);
+        assert_eq!(world.look(1)[0].summary, expected);
+        let firing: Vec<_> = world.watch.views().into_iter().filter(|view| view.since.is_some()).collect();
+        assert_eq!(firing.len(), 1);
+        assert_eq!(firing[0].value.as_deref(), Some(&*firing[0].subjects[0].value), "its own value");
+    }
+}
+
+#[test]
+fn a_book_routes_them_or_switches_them_off() {
+    #[rustfmt::skip]
+    let cases = [
+        ("nothing said",       "",                                                                  vec!["q", "r"]),
+        ("to one",             "alerts: [{ use: credentials-refused, to: [r] }]\n",                 vec!["r"]),
+        ("to nobody by name",  "alerts: [{ use: credentials-refused, severity: critical }]\n",      vec!["q", "r"]),
+        ("off",                "alerts: [{ use: credentials-refused, off: true }]\n",               vec![]),
+        ("off for all",        "defaults: { alerts: [{ use: credentials-refused, off: true }] }\n", vec![]),
+        ("by its condition",   "alerts: [{ when: credentials_refused, severity: high, to: [q] }]\n", vec!["q"]),
+        ("another is off",     "alerts: [{ use: internal-failure, off: true }]\n",                  vec!["q", "r"]),
+    ];
+    for (name, alerts, expected) in cases {
+        let mut world = World::new(&plain(alerts));
+        raise(&mut world, Trouble::CredentialsRefused);
+        let told: Vec<String> = world.look(1).into_iter().map(|notice| notice.receiver).collect();
+        assert_eq!(told, expected, "{name}");
+    }
+}
+
+#[test]
+fn a_book_without_receivers_has_nothing_to_watch_for() {
+    assert_eq!(Watch::new(&book(""), World::new("").now).views(), []);
+}
+
+#[test]
+fn a_service_hears_of_its_own() {
+    let text = "services:
+  s: { target: { log: stdout }, events: [a], alerts: [{ use: credentials-refused, to: [r] }] }
+  t: { target: { log: stdout }, events: [a] }
+alerts: [{ use: credentials-refused, off: true }]\n";
+    for (service, expected) in [("s", 1), ("t", 0)] {
+        let mut world = World::new(&format!("{text}{RECEIVERS}"));
+        world.troubles.raise_of(Trouble::CredentialsRefused, &queue(service), "HTTP_401", world.now);
+        assert_eq!(world.look(1).len(), expected, "{service}");
+    }
+}
+
+#[test]
+fn a_restart_neither_repeats_nor_ends_it() {
+    for trouble in [Trouble::InternalFailure, Trouble::SecretGone] {
+        let mut world = World::new(&plain(""));
+        raise(&mut world, trouble);
+        assert_eq!(world.told(10).len(), 2);
+        let saved = serde_json::to_string(&world.watch.save()).unwrap();
+        world.watch = Watch::new(&world.book, world.now);
+        world.watch.restore(serde_json::from_str(&saved).unwrap());
+        (world.figures, world.troubles) = (Figures::default(), Troubles::default());
+        assert_eq!(world.told(10), [""; 0]);
+        raise(&mut world, trouble);
+        assert_eq!(world.told(100), [""; 0], "{trouble:?} is known");
+    }
+}
+
+#[test]
+fn a_secret_that_the_book_forgets_is_no_trouble() {
+    let mut world = World::new(&plain(""));
+    raise(&mut world, Trouble::SecretGone);
+    assert_eq!(world.told(10).len(), 2);
+    world.book = book(&format!("services: {{}}\n{RECEIVERS}"));
+    world.watch.change(&world.book);
+    let over = world.told(100);
+    assert!(over.len() == 2 && over[0].contains("Resolved"), "{over:?}");
+}
+
+#[test]
+fn those_whom_we_turn_away_count_by_their_door() {
+    let refused = |when: &str, door: u64, target: u64| {
+        let mut world = World::new(&alerts(&format!("{{ when: {when}, name: a, severity: high, to: [r] }}")));
+        world.figures.turned_away.insert("/v1/hooks/github".into(), door);
+        world.figures.turned_away.insert("api".into(), 2);
+        world.tally("s", "a").unauthorized = target;
+        let notice = world.look(1).into_iter().next();
+        notice.map_or_else(String::new, |notice| notice.summary)
+    };
+    #[rustfmt::skip]
+    let cases = [
+        ("auth_failures > 10/h",            8,  0, ""),
+        ("auth_failures > 10/h",            12, 0, "a: 14/h"),
+        ("auth_failures > 10/h",            6,  3, "a: 11/h"),
+        ("auth_failures > 10/h by source",  12, 0, "a: source=/v1/hooks/github is 12/h"),
+        ("auth_failures > 10/h by source",  9,  99, ""),
+        ("auth_failures > 10/h by service", 99, 9, ""),
+        ("auth_failures > 10/h by service", 0,  11, "a: service=s is 11/h"),
+    ];
+    for (when, door, target, expected) in cases {
+        assert_eq!(refused(when, door, target), expected, "{when} with {door} and {target}");
+    }
+}

@@ -1,0 +1,382 @@
+//! How a second copy of an event is recognised for one rule: by what, and for how long.
+//!
+//! An event is known by its source and id. A rule may know its deliveries by a key of its own beside that: a
+//! template over the event, such as `data.order` or `{type}/{data.order}`. Two events with the same key are
+//! one delivery. An event of which the key lacks a value is known by its source and id alone: half of a key
+//! would tie together what has nothing to do with each other.
+//!
+//! Invariant: a key depends on the event and the template alone, so it is the same after a restart.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::book::source_template::{Picked, Wanted};
+use crate::event::Event;
+use crate::event::attribute::{ContentType, CorrelationId, SessionKey, Subject};
+use crate::limits;
+use crate::policy::answer::Answer;
+use crate::time::Timestamp;
+
+/// How long an event is remembered, unless the book says otherwise.
+pub const TTL_DEFAULT: Duration = Duration::from_secs(7 * 86_400);
+
+/// What is remembered of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdempotencyBy {
+    /// Its source and id, and the rule's own key.
+    EventId,
+    /// The same, and the id of the notification that the target has told.
+    NotificationId,
+    /// Nothing: each copy is delivered.
+    Nothing,
+}
+
+/// How second copies are recognised.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Copies {
+    /// By what.
+    pub by: IdempotencyBy,
+    /// The rule's own key.
+    pub key: Option<Arc<CopyKey>>,
+    /// For how long, and for as long as the event is kept.
+    pub ttl: Duration,
+}
+
+impl Default for Copies {
+    fn default() -> Self {
+        Self { by: IdempotencyBy::EventId, key: None, ttl: TTL_DEFAULT }
+    }
+}
+
+/// An event that came before, as far as that matters to whether another is a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remembered {
+    /// When it was last accepted.
+    pub last_at: Timestamp,
+    /// Whether more of it is kept than its id.
+    pub kept: bool,
+}
+
+impl Copies {
+    /// Whether another event of the same source and id is a copy.
+    #[must_use]
+    pub fn recall(&self, earlier: Remembered, now: Timestamp) -> bool {
+        match self.by {
+            IdempotencyBy::EventId | IdempotencyBy::NotificationId => {
+                earlier.kept || now.since(earlier.last_at) < self.ttl
+            }
+            IdempotencyBy::Nothing => false,
+        }
+    }
+
+    /// The key of the rule's own that the event has, if there is one.
+    #[must_use]
+    pub fn key_of(&self, event: &Event) -> Option<String> {
+        match self.by {
+            IdempotencyBy::EventId | IdempotencyBy::NotificationId => self.key.as_ref()?.of(event),
+            IdempotencyBy::Nothing => None,
+        }
+    }
+
+    /// Whether a delivery is not sent again once its target has told the id of a notification.
+    #[must_use]
+    pub fn keeps_notification_ids(&self) -> bool {
+        self.by == IdempotencyBy::NotificationId
+    }
+}
+
+/// The header of an answer that tells the id of a notification; in a JSON answer, the field.
+const NOTIFICATION_HEADER: &str = "notification-id";
+const NOTIFICATION_FIELD: [&str; 1] = ["notification_id"];
+
+/// The id of the notification that an answer tells, whatever else it says.
+#[must_use]
+pub fn notification_id(answer: &Answer<'_>) -> Option<Box<str>> {
+    let cut = |id: &str| Box::from(&id[..id.floor_char_boundary(limits::NOTIFICATION_ID_BYTES_MAX)]);
+    let usable = |id: &&str| !id.trim().is_empty();
+    if let Some(id) = answer.what.header(NOTIFICATION_HEADER).filter(usable) {
+        return Some(cut(id.trim()));
+    }
+    let body = answer.what.body();
+    if !body.contains(NOTIFICATION_FIELD[0]) {
+        return None;
+    }
+    let mut wanted = Wanted::default();
+    wanted.add(&NOTIFICATION_FIELD.map(str::to_owned));
+    let picked = wanted.pick(body.as_bytes()).ok()?;
+    picked.get(&NOTIFICATION_FIELD).filter(usable).map(|id| cut(id.trim()))
+}
+
+/// A template that makes a key out of an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyKey {
+    text: String,
+    pieces: Vec<Piece>,
+    wanted: Wanted,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    Text(String),
+    Value(From),
+}
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum From {
+    Id,
+    Source,
+    Type,
+    Subject,
+    Session,
+    CorrelationId,
+    Data(Vec<String>),
+}
+
+/// Why a text is no key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidCopyKey {
+    /// A brace without its partner.
+    #[error("a `{{` or `}}` stands alone in `{text}`")]
+    Unpaired {
+        /// The text.
+        text: String,
+    },
+    /// A name that no event has.
+    #[error(
+        "`{name}` is nothing that an event has: write `data.field`, `id`, `source`, `type`, `subject`, `session` or `correlation_id`, alone or in braces within a text"
+    )]
+    Unknown {
+        /// The name.
+        name: String,
+    },
+    /// A path that leads too deep.
+    #[error("`{name}` leads deeper than {} fields", limits::DATA_PATH_WORDS_MAX)]
+    TooDeep {
+        /// The path.
+        name: String,
+    },
+}
+
+impl CopyKey {
+    /// Reads a key: the name of a value, or a text with such names in braces.
+    pub fn parse(text: &str) -> Result<Self, InvalidCopyKey> {
+        let pieces =
+            if text.contains(['{', '}']) { pieces_of(text)? } else { vec![From::parse(text)?.into()] };
+        let mut wanted = Wanted::default();
+        for piece in &pieces {
+            if let Piece::Value(From::Data(path)) = piece {
+                wanted.add(path);
+            }
+        }
+        Ok(Self { text: text.to_owned(), pieces, wanted })
+    }
+
+    /// The key as the book states it.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The key of an event; none if one of its values is missing.
+    #[must_use]
+    pub fn of(&self, event: &Event) -> Option<String> {
+        let is_json = event.content_type.as_ref().is_none_or(ContentType::is_json);
+        let picked = if self.wanted.is_empty() || !is_json {
+            Picked::default()
+        } else {
+            // What is no JSON has no fields.
+            self.wanted.pick(&event.data).ok()?
+        };
+        let mut key = String::new();
+        for piece in &self.pieces {
+            match piece {
+                Piece::Text(text) => key.push_str(text),
+                Piece::Value(from) => {
+                    key.push_str(from.find(event, &picked).filter(|value| !value.is_empty())?);
+                }
+            }
+        }
+        Some(key)
+    }
+}
+
+fn pieces_of(text: &str) -> Result<Vec<Piece>, InvalidCopyKey> {
+    let unpaired = || InvalidCopyKey::Unpaired { text: text.to_owned() };
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    while let Some(brace) = rest.find(['{', '}']) {
+        let (before, after) = rest.split_at(brace);
+        if !before.is_empty() {
+            pieces.push(Piece::Text(before.to_owned()));
+        }
+        let after = after.strip_prefix('{').ok_or_else(unpaired)?;
+        let (inside, tail) = after.split_once('}').ok_or_else(unpaired)?;
+        pieces.push(From::parse(inside)?.into());
+        rest = tail;
+    }
+    if !rest.is_empty() {
+        pieces.push(Piece::Text(rest.to_owned()));
+    }
+    Ok(pieces)
+}
+
+impl From {
+    fn parse(text: &str) -> Result<Self, InvalidCopyKey> {
+        let unknown = || InvalidCopyKey::Unknown { name: text.to_owned() };
+        let from = match text {
+            "id" => Self::Id,
+            "source" => Self::Source,
+            "type" => Self::Type,
+            "subject" => Self::Subject,
+            "session" => Self::Session,
+            "correlation_id" => Self::CorrelationId,
+            _ => {
+                let path = text.strip_prefix("data.").ok_or_else(unknown)?;
+                let path: Vec<String> = path.split('.').map(str::to_owned).collect();
+                if path.iter().any(|word| word.is_empty() || word.contains(char::is_whitespace)) {
+                    return Err(unknown());
+                }
+                if path.len() > limits::DATA_PATH_WORDS_MAX {
+                    return Err(InvalidCopyKey::TooDeep { name: text.to_owned() });
+                }
+                Self::Data(path)
+            }
+        };
+        Ok(from)
+    }
+
+    fn find<'a>(&self, event: &'a Event, picked: &'a Picked<'_>) -> Option<&'a str> {
+        match self {
+            Self::Id => Some(event.id.as_str()),
+            Self::Source => Some(event.source.as_str()),
+            Self::Type => Some(event.event_type.as_str()),
+            Self::Subject => event.subject.as_ref().map(Subject::as_str),
+            Self::Session => event.session.as_ref().map(SessionKey::as_str),
+            Self::CorrelationId => event.correlation_id.as_ref().map(CorrelationId::as_str),
+            Self::Data(path) => picked.get(path),
+        }
+    }
+}
+
+impl std::convert::From<From> for Piece {
+    fn from(from: From) -> Self {
+        Self::Value(from)
+    }
+}
+
+impl fmt::Display for CopyKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::event::attribute::{EventId, EventSource, EventType};
+
+    fn event(content_type: &str, data: &'static str) -> Event {
+        Event {
+            id: EventId::new("1").expect("an id"),
+            source: EventSource::new("/shop").expect("a source"),
+            event_type: EventType::new("order.placed").expect("a type"),
+            subject: Some(Subject::new("basket").expect("a subject")),
+            time: None,
+            content_type: Some(ContentType::new(content_type).expect("a type")),
+            session: None,
+            correlation_id: None,
+            traceparent: None,
+            extensions: BTreeMap::new(),
+            data: data.into(),
+        }
+    }
+
+    #[test]
+    fn a_key_is_what_the_event_says() {
+        let json = "application/json";
+        #[rustfmt::skip]
+        let cases = [
+            ("data.order",               json,         r#"{"order": 42}"#,            Some("42")),
+            ("data.order",               json,         r#"{"order": "42"}"#,          Some("42")),
+            ("data.order.id",            json,         r#"{"order": {"id": "x"}}"#,   Some("x")),
+            ("{type}/{data.order}",      json,         r#"{"order": 42}"#,            Some("order.placed/42")),
+            ("id",                       json,         "{}",                          Some("1")),
+            ("{source}#{subject}",       json,         "{}",                          Some("/shop#basket")),
+            ("all of it",                json,         "{}",                          None),
+            ("data.order",               json,         "{}",                          None),
+            ("data.order",               json,         r#"{"order": null}"#,          None),
+            ("data.order",               json,         r#"{"order": ""}"#,            None),
+            ("data.order",               json,         "no JSON",                     None),
+            ("data.order",               "text/plain", r#"{"order": 42}"#,            None),
+            ("{data.order}{session}",    json,         r#"{"order": 42}"#,            None),
+        ];
+        for (text, content_type, data, expected) in cases {
+            let key = CopyKey::parse(text).ok().and_then(|key| key.of(&event(content_type, data)));
+            assert_eq!(key.as_deref(), expected, "{text} of {data}");
+        }
+    }
+
+    #[test]
+    fn what_no_event_has_is_no_key() {
+        for text in
+            ["", "order", "data", "data.", "data.a..b", "{data.a", "data.a}", "{}", "event.id", "data.a b"]
+        {
+            assert!(CopyKey::parse(text).is_err(), "{text}");
+        }
+        let path = |words: usize| format!("data{}", ".a".repeat(words));
+        assert!(CopyKey::parse(&path(limits::DATA_PATH_WORDS_MAX)).is_ok());
+        assert!(CopyKey::parse(&path(limits::DATA_PATH_WORDS_MAX + 1)).is_err());
+    }
+
+    #[test]
+    fn an_answer_tells_the_id_of_its_notification_in_a_header_or_a_field() {
+        use crate::policy::answer::{HeaderPairs, Reply, Seen};
+        let told = |header: Option<&str>, body: &str| {
+            let pairs = header.map(|id| ("Notification-Id".to_owned(), id.to_owned()));
+            let headers = HeaderPairs(pairs.into_iter().collect());
+            let seen = Seen::Http { status: 503, headers, body: body.to_owned() };
+            let reply = Reply { seen, message: String::new(), retry_after: None };
+            notification_id(&reply.as_answer())
+        };
+        #[rustfmt::skip]
+        let cases = [
+            (Some("n-1"), "",                                  Some("n-1")),
+            (Some(" "),   "{\"notification_id\": \"n-2\"}",  Some("n-2")),
+            (Some("n-1"), "{\"notification_id\": \"n-2\"}",  Some("n-1")),
+            (None,        "{\"notification_id\": 7}",          Some("7")),
+            (None,        "{\"notification_id\": null}",       None),
+            (None,        "notification_id: 7",                None),
+            (None,        "{\"id\": 7}",                       None),
+        ];
+        for (header, body, expected) in cases {
+            assert_eq!(told(header, body).as_deref(), expected, "{header:?} {body}");
+        }
+        let long = "x".repeat(limits::NOTIFICATION_ID_BYTES_MAX + 1);
+        assert_eq!(told(Some(&long), "").map(|id| id.len()), Some(limits::NOTIFICATION_ID_BYTES_MAX));
+    }
+
+    #[test]
+    fn a_copy_is_known_for_its_time_and_while_the_event_is_kept() {
+        let (at, hour) = (Timestamp::from_millis, 3_600_000);
+        let copies = |by| Copies { by, key: None, ttl: Duration::from_hours(1) };
+        let [id, notification, nothing] =
+            [IdempotencyBy::EventId, IdempotencyBy::NotificationId, IdempotencyBy::Nothing].map(copies);
+        #[rustfmt::skip]
+        let cases = [
+            ("at once",                  &id,           0,        false, true),
+            ("within its time",          &id,           hour - 1, false, true),
+            ("after it",                 &id,           hour,     false, false),
+            ("while it is kept",         &id,           hour,     true,  true),
+            ("by its notification",      &notification, hour - 1, false, true),
+            ("where nothing is known",   &nothing,      0,        true,  false),
+        ];
+        for (name, copies, after, kept, expected) in cases {
+            let earlier = Remembered { last_at: at(5), kept };
+            assert_eq!(copies.recall(earlier, at(5 + after)), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Which dead letters the rule book brings back by itself: when a dependency is well again, and at times.
+
+use std::fmt;
+
+use crate::book::RuleBook;
+use crate::engine::QueueName;
+use crate::ids::{ChannelName, DependencyName};
+use crate::letters::envelope::Tier;
+use crate::policy::category::Category;
+
+/// Letters of one kind.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// Whose.
+    pub queue: &'a QueueName,
+    /// Of which event type.
+    pub event_type: &'a str,
+    /// What they died of.
+    pub category: Category,
+    /// Among which letters they are kept.
+    pub tier: Tier,
+}
+
+/// Why letters are brought back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Occasion<'a> {
+    /// A dependency is well again.
+    WellAgain(&'a DependencyName),
+    /// It is time, by the cron that a rule names.
+    Cron(&'a str),
+}
+
+impl fmt::Display for Occasion<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WellAgain(dependency) => write!(f, "since {dependency} is well again"),
+            Self::Cron(cron) => write!(f, "since it is time by `{cron}`"),
+        }
+    }
+}
+
+/// How often a letter of that kind may be brought back, if the book brings it back on that occasion; poison
+/// never is.
+#[must_use]
+pub fn times_max(book: &RuleBook, occasion: Occasion<'_>, subject: &Subject<'_>) -> Option<u32> {
+    let service = subject.queue.service.as_str();
+    let channel = subject.queue.channel.as_ref().map(ChannelName::as_str);
+    let rule = book.rule(service, channel, subject.event_type)?;
+    let letter = book.letter_rule(service, channel, subject.event_type)?;
+    let is_time = match occasion {
+        Occasion::WellAgain(dependency) => rule.dependency == *dependency,
+        Occasion::Cron(cron) => letter.reprocess_cron.as_ref().is_some_and(|own| own.as_str() == cron),
+    };
+    let comes_back = is_time && subject.tier == Tier::Dead && letter.comes_back(subject.category);
+    comes_back.then_some(letter.reprocess_max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::book::read;
+    use crate::ids::ServiceName;
+
+    #[test]
+    fn the_book_says_which_letters_come_back() {
+        let letters = |word: &str| {
+            let text = format!(
+                "version: 1\ndependencies: {{ d: {{ kind: webhook }} }}\nservices: {{ s: {{ target: {{ log: stdout }}, depends_on: d, events: [a], dead_letter: {{ {word} }} }} }}\n"
+            );
+            let reading = read(&text);
+            reading.book.unwrap_or_else(|| panic!("{:#?}", reading.problems))
+        };
+        let queue = QueueName { service: ServiceName::new("s").expect("a name"), channel: None };
+        #[rustfmt::skip]
+        let cases = [
+            ("by hand",                 "reprocess: manual",                                                   "d", "a", Category::Transient, Tier::Dead,   None),
+            ("all of them",             "reprocess: automatic",                                                "d", "a", Category::Permanent, Tier::Dead,   Some(3)),
+            ("so many times",           "reprocess: automatic, reprocess_max: 7",                              "d", "a", Category::Transient, Tier::Dead,   Some(7)),
+            ("another dependency",      "reprocess: automatic",                                                "e", "a", Category::Transient, Tier::Dead,   None),
+            ("poison",                  "reprocess: automatic",                                                "d", "a", Category::Transient, Tier::Poison, None),
+            ("a type nobody wants",     "reprocess: automatic",                                                "d", "b", Category::Transient, Tier::Dead,   None),
+            ("a category that is named", "reprocess: filtered, reprocess_categories: [transient]",             "d", "a", Category::Transient, Tier::Dead,   Some(3)),
+            ("one that is not",         "reprocess: filtered, reprocess_categories: [transient]",              "d", "a", Category::Permanent, Tier::Dead,   None),
+        ];
+        for (name, word, dependency, event_type, category, tier, expected) in cases {
+            let dependency = DependencyName::new(dependency).expect("a name");
+            let subject = Subject { queue: &queue, event_type, category, tier };
+            let well_again = Occasion::WellAgain(&dependency);
+            assert_eq!(times_max(&letters(word), well_again, &subject), expected, "{name}");
+        }
+        let filtered =
+            "reprocess: filtered, reprocess_categories: [transient], reprocess_cron: \"0 3 * * *\"";
+        #[rustfmt::skip]
+        let cases = [
+            ("at its time",             filtered,                                                    "0 3 * * *", Category::Transient, Tier::Dead,   Some(3)),
+            ("at another time",         filtered,                                                    "0 4 * * *", Category::Transient, Tier::Dead,   None),
+            ("not of that category",    filtered,                                                    "0 3 * * *", Category::Permanent, Tier::Dead,   None),
+            ("poison",                  filtered,                                                    "0 3 * * *", Category::Transient, Tier::Poison, None),
+            ("without a time",          "reprocess: automatic",                                      "0 3 * * *", Category::Transient, Tier::Dead,   None),
+            ("by hand",                 "reprocess: manual, reprocess_cron: \"0 3 * * *\"",          "0 3 * * *", Category::Transient, Tier::Dead,   None),
+        ];
+        for (name, word, cron, category, tier, expected) in cases {
+            let subject = Subject { queue: &queue, event_type: "a", category, tier };
+            assert_eq!(times_max(&letters(word), Occasion::Cron(cron), &subject), expected, "{name}");
+        }
+    }
+}
