@@ -8,6 +8,7 @@
 //! Invariants: a book with an error is no book; a book without one can be resolved for every row; any
 //! bytes end in a book or in problems, never in a panic.
 
+mod address;
 pub mod built_in;
 mod builtin_book;
 mod dedup_store;
@@ -44,6 +45,7 @@ use crate::position::Position;
 use crate::rule::Rule;
 use crate::worker::Worker;
 
+pub use self::address::{AddressFault, check_address};
 pub use self::built_in::BuiltIn;
 pub use self::builtin_book::BUILTIN_BOOK;
 pub(crate) use self::dedup_store::EMBEDDED;
