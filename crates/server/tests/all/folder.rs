@@ -5,6 +5,7 @@ use std::os::unix::fs::FileExt;
 
 use serde_json::json;
 
+use crate::alerts::until_told;
 use crate::run::Folder;
 use crate::server::{Server, contents, serve, until};
 use crate::target::{Target, book};
@@ -181,8 +182,9 @@ fn a_server_leaves_huge_pages_alone() {
 #[test]
 fn an_event_whose_bits_have_changed_is_a_dead_letter_and_is_never_delivered() {
     const MARK: &[u8] = b"a-mark-that-nothing-else-has";
-    let target = Target::willing();
-    let folder = Folder::with("redrive.yaml", &book(&target, &[]));
+    let (target, hook) = (Target::willing(), Target::willing());
+    let receivers = format!("receivers: {{ hook: {{ webhook: \"{}\" }} }}\n", hook.url());
+    let folder = Folder::with("redrive.yaml", &(book(&target, &[]) + &receivers));
     let server = Server::start(&folder);
     assert_eq!(server.post("/v1/services/orders/pause", "", "").status, 200);
     server.accept("orders.placed", "o-before", "");
@@ -207,5 +209,10 @@ fn an_event_whose_bits_have_changed_is_a_dead_letter_and_is_never_delivered() {
     assert_eq!(letters["dead_letters"][0]["code"], "DAMAGED", "{letters}");
     let line = server.err.wait_for("DAMAGED");
     assert!(line.contains("WARN"), "{line}");
+    let firing = until_told(&hook, "event-damaged", "firing");
+    assert_eq!(
+        (&firing["severity"], &firing["subjects"][0]["of"]),
+        (&json!("critical"), &json!("service=orders"))
+    );
     server.stop().assert_calm();
 }
