@@ -16,6 +16,26 @@ fn post(server: &Server, id: &str) -> u16 {
     server.post("/v1/events/orders.placed", &format!("idempotency-key: {id}\r\n"), "{}").status
 }
 
+/// Text that is in the data of one event and nowhere else.
+const MARK: &str = "a-mark-that-nothing-else-has";
+
+/// Takes an event whose data have the mark.
+fn accept_marked(server: &Server, event_type: &str, id: &str) {
+    let path = format!("/v1/events/{event_type}");
+    let body = json!({ "mark": MARK }).to_string();
+    let answer = server.post(&path, &format!("idempotency-key: {id}\r\n"), body);
+    assert_eq!(answer.status, 202, "{answer:?}");
+}
+
+/// Flips a bit of the mark in the database of a server that has stopped.
+fn damage_marked(folder: &Folder) {
+    let path = folder.path("data/redrive.db");
+    let mut bytes = fs::read(&path).expect("it is there");
+    let found = bytes.windows(MARK.len()).position(|window| window == MARK.as_bytes());
+    bytes[found.expect("the payload is in the file")] ^= 1;
+    fs::write(&path, bytes).expect("it is ours");
+}
+
 /// Why it is not ready.
 fn blockers(server: &Server) -> Option<serde_json::Value> {
     let answer = server.get("/readyz");
@@ -180,21 +200,15 @@ fn a_server_leaves_huge_pages_alone() {
 
 #[test]
 fn an_event_whose_bits_have_changed_is_a_dead_letter_and_is_never_delivered() {
-    const MARK: &[u8] = b"a-mark-that-nothing-else-has";
     let target = Target::willing();
     let folder = Folder::with("redrive.yaml", &book(&target, &[]));
     let server = Server::start(&folder);
     assert_eq!(server.post("/v1/services/orders/pause", "", "").status, 200);
     server.accept("orders.placed", "o-before", "");
-    let body = [b"{\"mark\":\"", MARK, b"\"}"].concat();
-    assert_eq!(server.post("/v1/events/orders.placed", "idempotency-key: o-bad\r\n", body).status, 202);
+    accept_marked(&server, "orders.placed", "o-bad");
     server.accept("orders.placed", "o-after", "");
     server.stop().assert_calm();
-    let path = folder.path("data/redrive.db");
-    let mut bytes = fs::read(&path).expect("it is there");
-    let at = bytes.windows(MARK.len()).position(|window| window == MARK).expect("the payload is in the file");
-    bytes[at] ^= 1;
-    fs::write(&path, bytes).expect("it is ours");
+    damage_marked(&folder);
 
     let server = Server::start(&folder);
     assert_eq!(server.post("/v1/services/orders/resume", "", "").status, 200);
@@ -207,5 +221,30 @@ fn an_event_whose_bits_have_changed_is_a_dead_letter_and_is_never_delivered() {
     assert_eq!(letters["dead_letters"][0]["code"], "DAMAGED", "{letters}");
     let line = server.err.wait_for("DAMAGED");
     assert!(line.contains("WARN"), "{line}");
+    server.stop().assert_calm();
+}
+
+#[test]
+fn a_damaged_event_that_finds_its_service_later_is_never_delivered() {
+    let target = Target::willing();
+    let rules = book(&target, &[]);
+    let folder = Folder::with("redrive.yaml", &rules);
+    let server = Server::start(&folder);
+    accept_marked(&server, "parcels.sent", "p-bad");
+    server.accept("parcels.sent", "p-good", "");
+    server.stop().assert_calm();
+    damage_marked(&folder);
+
+    let server = Server::start(&folder);
+    folder.write("redrive.yaml", rules.replace("[\"orders.*\"]", "[\"orders.*\", \"parcels.*\"]"));
+    server.signal("HUP");
+    server.err.wait_for("holds from now on");
+    let routed = server.post("/v1/unrouted/route", "", "").json();
+    assert_eq!(routed, json!({ "seen": 2, "routed": 2 }));
+    server.until("p-good", "delivered");
+    let dead = server.until("p-bad", "dead");
+    assert_eq!((&dead["attempts"], target.count()), (&json!(0), 1), "{dead}");
+    let letters = server.get("/v1/dead-letters").json();
+    assert_eq!(letters["dead_letters"][0]["code"], "DAMAGED", "{letters}");
     server.stop().assert_calm();
 }
