@@ -107,6 +107,36 @@ fn a_commit_into_a_folder_that_is_gone_is_not_known() {
 }
 
 #[test]
+fn a_log_that_is_deleted_alone_loses_nothing() {
+    let folder = Folder::new();
+    let server = Server::run(serve(&folder, &[]));
+    assert_eq!(server.post("/v1/services/log/pause", "", "").status, 200);
+    for number in 0..20 {
+        server.accept("orders.placed", &format!("o-{number}"), "");
+    }
+    fs::remove_file(folder.path("data/redrive.db-wal")).expect("it is there while it serves");
+    for id in ["new-1", "new-2"] {
+        assert_eq!(post(&server, id), 503);
+    }
+    let line = server.err.wait_for("its commits are saved in the database");
+    assert!(line.contains("ERROR") && line.contains("restart the server"), "{line}");
+    until("it is not ready", || blockers(&server));
+    for number in 0..20 {
+        server.event(&format!("o-{number}"));
+    }
+    let ended = server.stop();
+    ended.assert_calm();
+    assert_eq!(ended.stderr.matches("its commits are saved").count(), 1, "{}", ended.stderr);
+
+    let server = Server::run(serve(&folder, &[]));
+    assert_eq!(server.post("/v1/services/log/resume", "", "").status, 200);
+    for number in 0..20 {
+        server.until(&format!("o-{number}"), "delivered");
+    }
+    server.stop().assert_calm();
+}
+
+#[test]
 fn a_lock_file_that_was_deleted_lets_no_second_server_in() {
     let folder = Folder::new();
     let server = Server::run(serve(&folder, &[]));
