@@ -293,3 +293,40 @@ fn a_damaged_file_is_reported_and_left_as_it_is() {
 fn overwrite(file: &mut File, at: u64, bytes: &[u8]) {
     file.seek(SeekFrom::Start(at)).and_then(|_| file.write_all(bytes)).expect("it is ours");
 }
+
+/// The server on a disk of 64 MiB; none where this user may not mount one.
+fn on_a_small_disk(folder: &Folder) -> Option<Command> {
+    let private = |script: &str| {
+        let mut command = Command::new("unshare");
+        // Not a child of the shell, but in its place: signals go where they are meant to.
+        command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"]);
+        in_folder(command, folder)
+    };
+    let mount = "mount -t tmpfs -o size=64m tmpfs data";
+    fs::create_dir(folder.path("data")).expect("a folder");
+    if !private(mount).status().is_ok_and(|status| status.success()) {
+        return None;
+    }
+    let server = serve(folder, &[]);
+    let mut command = private(&format!("{mount} && exec \"$@\""));
+    command.arg(server.get_program()).args(server.get_args());
+    Some(command)
+}
+
+#[test]
+fn the_disk_is_looked_at_before_the_first_event() {
+    let folder = Folder::new();
+    let Some(command) = on_a_small_disk(&folder) else {
+        eprintln!("left out: this user may not mount a disk");
+        return;
+    };
+    let server = Server::run(command);
+    let first = server.post("/v1/events/orders.placed", "idempotency-key: o-1\r\n", "{}");
+    assert_eq!(first.status, 503, "{first:?}");
+    assert!(first.header("retry-after").is_some(), "{first:?}");
+    let ready = server.get("/readyz");
+    assert_eq!(ready.status, 503, "{ready:?}");
+    assert_eq!(ready.json()["error"]["details"]["because"][0]["what"], "disk-short", "{ready:?}");
+    assert_eq!(server.get("/v1/events/o-1").status, 404);
+    server.stop().assert_calm();
+}
