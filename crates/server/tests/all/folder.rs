@@ -150,8 +150,12 @@ fn a_lock_file_that_was_deleted_lets_no_second_server_in() {
     assert!(offline.code != 0 && offline.stderr.contains("a server runs on data"), "{offline:?}");
     server.accept("orders.placed", "o-1", "");
     server.until("o-1", "delivered");
+    let has_lock = || folder.path("data/lock").exists();
+    assert!(!has_lock(), "those that were refused left none");
     server.stop().assert_calm();
+    assert!(!has_lock(), "and so did the server");
     Server::run(serve(&folder, &[])).stop().assert_calm();
+    assert!(!has_lock());
 }
 
 #[test]
