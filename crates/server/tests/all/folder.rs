@@ -255,6 +255,18 @@ fn an_event_whose_bits_have_changed_is_a_dead_letter_and_is_never_delivered() {
     assert_eq!(letters["dead_letters"][0]["code"], "DAMAGED", "{letters}");
     let line = server.err.wait_for("DAMAGED");
     assert!(line.contains("WARN"), "{line}");
+
+    let id = letters["dead_letters"][0]["id"].as_str().expect("an id");
+    let edit = server.post(&format!("/v1/dead-letters/{id}/edit"), "", r#"{"data":{"mark":"typed in"}}"#);
+    let named = server.post("/v1/replays", "", json!({ "letters": [id] }).to_string());
+    let matched = server.post("/v1/replays", "", r#"{"code":"DAMAGED"}"#);
+    for refused in [edit, named, matched] {
+        assert_eq!(refused.error(), (409, "CONFLICT".to_owned()), "{refused:?}");
+        let error = &refused.json()["error"];
+        assert_eq!(error["details"]["letter"], id, "{error}");
+        assert!(error["message"].to_string().contains("is damaged: restore a backup"), "{error}");
+    }
+    assert_eq!(target.count(), 2, "nothing is made of it");
     server.stop().assert_calm();
 }
 
